@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+namespace heed {
+
+/// The operations of core/elementwise.def.
+enum class UnaryOp : std::uint8_t {
+#define HEED_UNARY(name, ...) name,
+#include "heed/core/elementwise.def"
+};
+enum class BinaryOp : std::uint8_t {
+#define HEED_BINARY(name, ...) name,
+#include "heed/core/elementwise.def"
+};
+enum class CompareOp : std::uint8_t {
+#define HEED_COMPARE(name, ...) name,
+#include "heed/core/elementwise.def"
+};
+
+/// The scalar parameters `p` and `q` of a unary operation.
+struct UnaryParams {
+  double p = 0;
+  double q = 0;
+};
+
+const char* name_of(UnaryOp op);
+const char* name_of(BinaryOp op);
+const char* name_of(CompareOp op);
+
+}  // namespace heed

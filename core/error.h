@@ -1,0 +1,35 @@
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace heed {
+
+/// The one exception type of the library. Its message says what was wrong, with the values, and what to do.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Concatenates anything that has an operator<< into a string.
+template <class... Parts>
+std::string concat_text(const Parts&... parts) {
+  std::ostringstream text;
+  (text << ... << parts);
+  return text.str();
+}
+
+/// Throws an Error whose message is the concatenation of `parts`.
+template <class... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  throw Error(concat_text(parts...));
+}
+
+/// Throws an Error built from `parts` unless `condition` holds. The parts are formatted only on failure.
+template <class... Parts>
+void check(bool condition, const Parts&... parts) {
+  if (!condition) [[unlikely]] fail(parts...);
+}
+
+}  // namespace heed

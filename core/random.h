@@ -1,0 +1,41 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace heed {
+
+/// Names one stream of random numbers. Element i of a stream depends on (seed, step, op, i) alone, never on the order
+/// of calls, the number of threads or the device.
+struct RandomKey {
+  std::uint64_t seed = 0;
+  std::uint32_t step = 0;
+  std::uint32_t op = 0;
+};
+
+/// Four random words: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+/// The key is the seed; the counter is {block low word, block high word, op, step}.
+/// Element i of a stream is word i % 4 of block i / 4.
+std::array<std::uint32_t, 4> philox(const RandomKey& key, std::uint64_t block);
+
+/// Hands out the keys of one training step, one per random op: the op number counts the calls.
+/// A copy continues from the same place, which is how recomputed segments draw the same numbers again.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed, std::uint32_t step = 0) : key_{seed, step, 0} {}
+  RandomKey next() {
+    RandomKey key = key_;
+    ++key_.op;
+    return key;
+  }
+
+ private:
+  RandomKey key_;
+};
+
+/// A random word for host-side decisions such as shuffling: element `index` of the stream.
+std::uint32_t random_word(const RandomKey& key, std::uint64_t index);
+/// Uniform in [0, 1): the upper 24 bits of a word times 2^-24, exact in float and double alike.
+inline double unit_interval(std::uint32_t word) { return static_cast<double>(word >> 8) * 0x1p-24; }
+
+}  // namespace heed

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "heed/core/random.h"
+#include "heed/core/tensor.h"
+
+namespace heed {
+
+/// A loss term that a layer adds to the task's loss, such as ClusterFormer's clustering loss. `value` has one element.
+struct AuxiliaryLoss {
+  std::string name;
+  double weight = 1;
+  Tensor value;
+};
+
+/// What travels through one forward pass: whether it trains, its random keys, what layers add to the loss, and what
+/// passes from layer to layer.
+struct Context {
+  bool training = false;
+  Random random{0};
+  std::vector<AuxiliaryLoss> losses;
+  Tensor centroids;  ///< [B, K, d], handed from one ClusterFormer layer to the next
+
+  /// A context for one training step.
+  static Context train(std::uint64_t seed, std::uint32_t step) { return {true, Random(seed, step), {}, {}}; }
+  static Context inference() { return {}; }
+};
+
+}  // namespace heed

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "heed/core/tensor.h"
+
+namespace heed {
+
+/// A parameter or buffer with its dotted name, for example "encoder.layers.0.attention.query.weight".
+struct NamedTensor {
+  std::string name;
+  Tensor* tensor;
+};
+
+/// A part of a model that owns named parameters and other parts. Members are registered by address, so a module
+/// neither moves nor copies; hold parts by value or by unique_ptr and register them in the constructor.
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  /// All parameters of this module and its parts, in registration order, each once even when shared.
+  std::vector<NamedTensor> parameters();
+  /// Tensors that are saved with the model but not trained by gradient.
+  std::vector<NamedTensor> buffers();
+  /// parameters() followed by buffers(): what a model file holds.
+  std::vector<NamedTensor> state();
+  /// Replaces every floating parameter and buffer by a copy of another dtype and device; parameters become fresh leaves.
+  void to(DType dtype, Device device);
+  /// Number of trained elements.
+  std::int64_t parameter_count();
+
+ protected:
+  /// Makes `member` a tracked leaf that holds `initial`.
+  void add_parameter(std::string name, Tensor& member, const Tensor& initial);
+  void add_buffer(std::string name, Tensor& member, const Tensor& initial);
+  void add_module(std::string name, Module& part);
+
+ private:
+  void collect(const std::string& prefix, std::vector<NamedTensor> Module::*list, std::vector<NamedTensor>& out);
+
+  std::vector<NamedTensor> parameters_;
+  std::vector<NamedTensor> buffers_;
+  std::vector<std::pair<std::string, Module*>> parts_;
+};
+
+}  // namespace heed
