@@ -12,8 +12,9 @@ namespace heed {
 /// A tracked leaf that shares the elements of `tensor` (f32 or f64): its gradient is collected by backward().
 Tensor parameter(const Tensor& tensor);
 
-/// Adds d(output)/d(leaf) to the gradient of every leaf that `output` depends on. `output` has one element unless the
-/// gradient to start from is given (same shape). A graph can be walked once: closures are freed as they run.
+/// Adds d(output)/d(leaf) to the gradient of every leaf that `output` depends on. `output` has one element
+/// unless the gradient to start from is given (same shape). A graph can be walked once: closures are freed as
+/// they run.
 void backward(const Tensor& output, const Tensor& gradient = {});
 
 /// The gradient collected in a leaf; undefined when there is none yet. Throws when the tensor is not a leaf.
@@ -33,8 +34,9 @@ class NoGrad {
   bool previous_;
 };
 
-/// Runs `segment(inputs, random)` without keeping its intermediate tensors, and runs it again in backward with the same
-/// random numbers: memory for time. Parameters that the segment uses get their gradients as usual.
+/// Runs `segment(inputs, random)` without keeping its intermediate tensors, and runs it again in backward
+/// with the same random numbers: memory for time. Parameters that the segment uses get their gradients as
+/// usual.
 Tensor checkpoint(std::function<Tensor(std::span<const Tensor>, Random&)> segment, std::vector<Tensor> inputs,
                   Random& random);
 
@@ -48,10 +50,11 @@ struct GradcheckResult {
   double numeric = 0;
 };
 
-/// Compares backward() with central finite differences of sum(w * function(inputs)), w fixed random weights, in f64.
-/// Every f64 input is perturbed element by element; at most `max_elements` per input, evenly spread. The function must
-/// be deterministic. Throws when an input is tracked f32.
-GradcheckResult gradcheck(const std::function<Tensor(std::span<const Tensor>)>& function, std::vector<Tensor> inputs,
-                          double tolerance = 1e-6, double step = 1e-5, std::int64_t max_elements = 64);
+/// Compares backward() with central finite differences of sum(w * function(inputs)), w fixed random weights,
+/// in f64. Every f64 input is perturbed element by element; at most `max_elements` per input, evenly spread.
+/// The function must be deterministic. Throws when an input is tracked f32.
+GradcheckResult gradcheck(const std::function<Tensor(std::span<const Tensor>)>& function,
+                          std::vector<Tensor> inputs, double tolerance = 1e-6, double step = 1e-5,
+                          std::int64_t max_elements = 64);
 
 }  // namespace heed

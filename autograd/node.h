@@ -12,11 +12,12 @@ namespace heed {
 
 /// Gradients of an op's inputs, in their order; an undefined tensor where an input needs none.
 using Gradients = std::vector<Tensor>;
-/// Computes the gradients of the inputs from the gradient of the output. Runs with recording off and captures detached
-/// tensors only: a closure that held its own output would never be freed.
+/// Computes the gradients of the inputs from the gradient of the output. Runs with recording off and captures
+/// detached tensors only: a closure that held its own output would never be freed.
 using BackwardFunction = std::function<Gradients(const Tensor& grad)>;
 
-/// The record of how a tensor was made. Ids grow with creation, so that falling ids are a reverse topological order.
+/// The record of how a tensor was made. Ids grow with creation, so that falling ids are a reverse topological
+/// order.
 struct Node {
   std::uint64_t id = 0;
   const char* op = "leaf";
@@ -25,11 +26,12 @@ struct Node {
   std::vector<std::shared_ptr<Node>> inputs;  ///< null where an input is not tracked
   BackwardFunction backward;                  ///< empty for a leaf, and once it has run
   Tensor gradient;                            ///< a leaf keeps it until zero_gradient
-  ~Node();  // unlinks long chains without recursion
+  ~Node();                                    // unlinks long chains without recursion
 };
 
 /// Attaches a node to `out` when recording is on and any input is tracked; otherwise returns `out` as it is.
-Tensor record(const char* op, const Tensor& out, std::initializer_list<Tensor> inputs, BackwardFunction backward);
+Tensor record(const char* op, const Tensor& out, std::initializer_list<Tensor> inputs,
+              BackwardFunction backward);
 Tensor record(const char* op, const Tensor& out, std::span<const Tensor> inputs, BackwardFunction backward);
 
 /// True when ops on these inputs would be recorded.

@@ -7,43 +7,82 @@
 #include "heed/core/backend.h"
 #include "heed/core/tensor.h"
 
-// The op layer: every differentiable function of tensors. Ops validate their arguments (throwing heed::Error with the
-// op's name, shapes and dtypes), run at once on the device of their inputs, and are recorded when an input is tracked.
-// Axes may be negative. Operands broadcast by NumPy's rules. Unless said otherwise floating inputs share one dtype and
-// the result has it.
+// The op layer: every differentiable function of tensors. Ops validate their arguments (throwing heed::Error
+// with the op's name, shapes and dtypes), run at once on the device of their inputs, and are recorded when an
+// input is tracked. Axes may be negative. Operands broadcast by NumPy's rules. Unless said otherwise floating
+// inputs share one dtype and the result has it.
 
 namespace heed {
 
-// --- element by element (made from core/elementwise.def) -----------------------------------------------------------
-// Unary operations without parameters: neg(x), abs(x), square(x), sqrt(x), ... ; with parameters see below.
+// --- element by element (made from core/elementwise.def)
+// ----------------------------------------------------------- Unary operations without parameters: neg(x),
+// abs(x), square(x), sqrt(x), ... ; with parameters see below.
 Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params = {});
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
 /// i32 0 or 1; not differentiable.
 Tensor compare(CompareOp op, const Tensor& a, const Tensor& b);
-#define HEED_UNARY(name, ...) \
-  inline Tensor name(const Tensor& x, UnaryParams params = {}) { return unary(UnaryOp::name, x, params); }
-#define HEED_BINARY(name, ...) \
-  inline Tensor name(const Tensor& a, const Tensor& b) { return binary(BinaryOp::name, a, b); }
-#define HEED_COMPARE(name, ...) \
-  inline Tensor name(const Tensor& a, const Tensor& b) { return compare(CompareOp::name, a, b); }
+#define HEED_UNARY(name, ...)                                    \
+  inline Tensor name(const Tensor& x, UnaryParams params = {}) { \
+    return unary(UnaryOp::name, x, params);                      \
+  }
+#define HEED_BINARY(name, ...)                           \
+  inline Tensor name(const Tensor& a, const Tensor& b) { \
+    return binary(BinaryOp::name, a, b);                 \
+  }
+#define HEED_COMPARE(name, ...)                          \
+  inline Tensor name(const Tensor& a, const Tensor& b) { \
+    return compare(CompareOp::name, a, b);               \
+  }
 #include "heed/core/elementwise.def"
-inline Tensor leaky_relu(const Tensor& x, double slope) { return unary(UnaryOp::leaky_relu, x, {slope}); }
-inline Tensor elu(const Tensor& x, double alpha) { return unary(UnaryOp::elu, x, {alpha}); }
-inline Tensor clamp(const Tensor& x, double low, double high) { return unary(UnaryOp::clamp, x, {low, high}); }
-inline Tensor pow(const Tensor& x, double exponent) { return unary(UnaryOp::pow_scalar, x, {exponent}); }
+inline Tensor leaky_relu(const Tensor& x, double slope) {
+  return unary(UnaryOp::leaky_relu, x, {slope});
+}
+inline Tensor elu(const Tensor& x, double alpha) {
+  return unary(UnaryOp::elu, x, {alpha});
+}
+inline Tensor clamp(const Tensor& x, double low, double high) {
+  return unary(UnaryOp::clamp, x, {low, high});
+}
+inline Tensor pow(const Tensor& x, double exponent) {
+  return unary(UnaryOp::pow_scalar, x, {exponent});
+}
 
-inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
-inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
-inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
-inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-inline Tensor operator-(const Tensor& x) { return neg(x); }
-inline Tensor operator+(const Tensor& x, double c) { return unary(UnaryOp::add_scalar, x, {c}); }
-inline Tensor operator+(double c, const Tensor& x) { return x + c; }
-inline Tensor operator-(const Tensor& x, double c) { return x + (-c); }
-inline Tensor operator-(double c, const Tensor& x) { return neg(x) + c; }
-inline Tensor operator*(const Tensor& x, double c) { return unary(UnaryOp::mul_scalar, x, {c}); }
-inline Tensor operator*(double c, const Tensor& x) { return x * c; }
-inline Tensor operator/(const Tensor& x, double c) { return x * (1.0 / c); }
+inline Tensor operator+(const Tensor& a, const Tensor& b) {
+  return add(a, b);
+}
+inline Tensor operator-(const Tensor& a, const Tensor& b) {
+  return sub(a, b);
+}
+inline Tensor operator*(const Tensor& a, const Tensor& b) {
+  return mul(a, b);
+}
+inline Tensor operator/(const Tensor& a, const Tensor& b) {
+  return div(a, b);
+}
+inline Tensor operator-(const Tensor& x) {
+  return neg(x);
+}
+inline Tensor operator+(const Tensor& x, double c) {
+  return unary(UnaryOp::add_scalar, x, {c});
+}
+inline Tensor operator+(double c, const Tensor& x) {
+  return x + c;
+}
+inline Tensor operator-(const Tensor& x, double c) {
+  return x + (-c);
+}
+inline Tensor operator-(double c, const Tensor& x) {
+  return neg(x) + c;
+}
+inline Tensor operator*(const Tensor& x, double c) {
+  return unary(UnaryOp::mul_scalar, x, {c});
+}
+inline Tensor operator*(double c, const Tensor& x) {
+  return x * c;
+}
+inline Tensor operator/(const Tensor& x, double c) {
+  return x * (1.0 / c);
+}
 
 /// condition (i32) != 0 ? a : b; all three broadcast.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
@@ -52,7 +91,8 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 /// Other dtype; between f32 and f64 differentiable.
 Tensor cast(const Tensor& x, DType dtype);
 
-// --- shape: views where possible, gradients are views too -----------------------------------------------------------
+// --- shape: views where possible, gradients are views too
+// -----------------------------------------------------------
 /// One extent may be -1 (inferred). Copies when x is not contiguous.
 Tensor reshape(const Tensor& x, const Shape& shape);
 /// Axis i of the result is axis order[i] of x.
@@ -76,7 +116,8 @@ Tensor pad(const Tensor& x, int axis, std::int64_t before, std::int64_t after, d
 /// x itself when contiguous, else a copy.
 Tensor contiguous(const Tensor& x);
 
-// --- reductions -----------------------------------------------------------------------------------------------------
+// --- reductions
+// -----------------------------------------------------------------------------------------------------
 Tensor sum(const Tensor& x, int axis, bool keep_axis = false);
 Tensor mean(const Tensor& x, int axis, bool keep_axis = false);
 /// Largest (smallest) along an axis; the gradient goes to the first that attains it.
@@ -95,26 +136,31 @@ Tensor softmax(const Tensor& x, int axis = -1);
 Tensor log_softmax(const Tensor& x, int axis = -1);
 /// log(sum(exp(x))), without overflow.
 Tensor log_sum_exp(const Tensor& x, int axis, bool keep_axis = false);
-/// Softmax over the last axis of the entries where `allowed` (i32, broadcast to x) is not 0; the other weights are 0, and so
-/// is a whole row that allows nothing.
+/// Softmax over the last axis of the entries where `allowed` (i32, broadcast to x) is not 0; the other
+/// weights are 0, and so is a whole row that allows nothing.
 Tensor masked_softmax(const Tensor& x, const Tensor& allowed);
 
-// --- matrix products ------------------------------------------------------------------------------------------------
-/// a [..., m, k] times b [..., k, n]; leading axes broadcast. Transposed views are used as they are, not copied.
+// --- matrix products
+// ------------------------------------------------------------------------------------------------
+/// a [..., m, k] times b [..., k, n]; leading axes broadcast. Transposed views are used as they are, not
+/// copied.
 Tensor matmul(const Tensor& a, const Tensor& b);
 /// x [..., in] W^T + b with W [out, in] and b [out] (may be undefined).
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
-// --- indices: i32; -1 stands for "nothing" (a zero row, no gradient) ---------------------------------------------------
+// --- indices: i32; -1 stands for "nothing" (a zero row, no gradient)
+// ---------------------------------------------------
 /// table [n, width] rows picked by ids of any shape: [..., width].
 Tensor embedding(const Tensor& table, const Tensor& ids);
 /// The slices of `axis` picked by ids [m], which are the same for all other axes.
 Tensor index_select(const Tensor& x, int axis, const Tensor& ids);
-/// x [batch, n, ...], ids [batch, m]: row ids[b, i] of sample b: [batch, m, ...]. How sorted attention permutes words.
+/// x [batch, n, ...], ids [batch, m]: row ids[b, i] of sample b: [batch, m, ...]. How sorted attention
+/// permutes words.
 Tensor gather_rows(const Tensor& x, const Tensor& ids);
 /// The inverse map: out [batch, rows, ...], out[b, ids[b, i]] += x[b, i].
 Tensor scatter_add_rows(const Tensor& x, const Tensor& ids, std::int64_t rows);
-/// out[..., i, ...] = x[..., ids[..., i, ...], ...] along `axis`; ids has the rank of x and equal extents elsewhere.
+/// out[..., i, ...] = x[..., ids[..., i, ...], ...] along `axis`; ids has the rank of x and equal extents
+/// elsewhere.
 Tensor gather(const Tensor& x, int axis, const Tensor& ids);
 /// Zeros of x's shape but `extent` along axis, plus x added at ids; the adjoint of gather.
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& ids, std::int64_t extent);
@@ -125,8 +171,10 @@ std::pair<Tensor, Tensor> sort(const Tensor& x, bool descending = false);
 /// The k largest of the last axis, descending, with their indices; ties go to the lower index.
 std::pair<Tensor, Tensor> top_k(const Tensor& x, std::int64_t k);
 
-// --- normalisation, dropout, losses ---------------------------------------------------------------------------------
-/// (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis (arXiv 1607.06450); weight and bias [n] or undefined.
+// --- normalisation, dropout, losses
+// ---------------------------------------------------------------------------------
+/// (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis (arXiv 1607.06450); weight and
+/// bias [n] or undefined.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
 /// Zeroes elements with probability p and divides the others by 1 - p.
 Tensor dropout(const Tensor& x, double p, const RandomKey& key);
@@ -134,26 +182,32 @@ Tensor dropout(const Tensor& x, double p, const RandomKey& key);
 Tensor dropout_add(const Tensor& x, const Tensor& residual, double p, const RandomKey& key);
 /// Label-smoothed cross entropy per row: logits [..., classes], targets i32 [...] -> [...]:
 /// (1 - e) (-log p_target) + e mean_c(-log p_c), 0 where the target is `ignored`.
-Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing = 0, std::int32_t ignored = -1);
+Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing = 0,
+                     std::int32_t ignored = -1);
 
-// --- random tensors: not differentiable -------------------------------------------------------------------------------
-Tensor uniform(const Shape& shape, double low, double high, const RandomKey& key, DType dtype = DType::f32, Device device = {});
-Tensor normal(const Shape& shape, double mean, double deviation, const RandomKey& key, DType dtype = DType::f32,
-              Device device = {});
+// --- random tensors: not differentiable
+// -------------------------------------------------------------------------------
+Tensor uniform(const Shape& shape, double low, double high, const RandomKey& key, DType dtype = DType::f32,
+               Device device = {});
+Tensor normal(const Shape& shape, double mean, double deviation, const RandomKey& key,
+              DType dtype = DType::f32, Device device = {});
 
-// --- attention ------------------------------------------------------------------------------------------------------
+// --- attention
+// ------------------------------------------------------------------------------------------------------
 struct AttentionOptions {
-  double scale = 0;                                 ///< 0: 1 / sqrt(dk)
-  bool causal = false;                              ///< key j is allowed for query i when j <= i + M - N
-  Tensor key_mask;                                  ///< i32 [B, M], 1 = real
-  Tensor mask;                                      ///< i32, broadcasts to [B, H, N, M], 1 = allowed
-  std::shared_ptr<const BlockPattern> pattern;      ///< null: all blocks
-  double dropout = 0;                               ///< on the weights, after the softmax
-  RandomKey key;                                    ///< of the dropout
+  double scale = 0;                             ///< 0: 1 / sqrt(dk)
+  bool causal = false;                          ///< key j is allowed for query i when j <= i + M - N
+  Tensor key_mask;                              ///< i32 [B, M], 1 = real
+  Tensor mask;                                  ///< i32, broadcasts to [B, H, N, M], 1 = allowed
+  std::shared_ptr<const BlockPattern> pattern;  ///< null: all blocks
+  double dropout = 0;                           ///< on the weights, after the softmax
+  RandomKey key;                                ///< of the dropout
 };
-/// softmax(q k^T scale) v over the allowed keys (Vaswani et al. 2017, eq. 1): query [B, H, N, dk], key [B, H, M, dk],
-/// value [B, H, M, dv] -> [B, H, N, dv]. Fused, it never holds the N x M matrix. A query with no allowed key gives 0.
-Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options = {});
+/// softmax(q k^T scale) v over the allowed keys (Vaswani et al. 2017, eq. 1): query [B, H, N, dk], key [B, H,
+/// M, dk], value [B, H, M, dv] -> [B, H, N, dv]. Fused, it never holds the N x M matrix. A query with no
+/// allowed key gives 0.
+Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                 const AttentionOptions& options = {});
 /// The weights [B, H, N, M] alone, composed; for looking inside.
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options = {});
 

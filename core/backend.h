@@ -12,11 +12,11 @@
 
 // The kernel contract: what the op layer (autograd/) asks of a backend (backends/).
 //
-// A backend is a struct of function pointers, filled with designated initialisers. A null entry means "not provided".
-// The op layer has validated shapes, dtypes and devices before it calls; it allocates every output. Unless an entry
-// says otherwise: inputs may have any strides (0 where broadcast), outputs are contiguous and do not overlap inputs,
-// floating tensors of one call share one dtype (f32, or f64 on the CPU), index and mask tensors are i32.
-// Tensors passed to kernels are never tracked.
+// A backend is a struct of function pointers, filled with designated initialisers. A null entry means "not
+// provided". The op layer has validated shapes, dtypes and devices before it calls; it allocates every
+// output. Unless an entry says otherwise: inputs may have any strides (0 where broadcast), outputs are
+// contiguous and do not overlap inputs, floating tensors of one call share one dtype (f32, or f64 on the
+// CPU), index and mask tensors are i32. Tensors passed to kernels are never tracked.
 
 namespace heed {
 
@@ -37,13 +37,14 @@ struct AttentionArgs {
   Tensor key_mask;  ///< i32 [B, M], 1 = real, 0 = padding; undefined = all real
   Tensor mask;      ///< i32, broadcast (stride 0) to [B, H, N, M], 1 = allowed; undefined = all allowed
   double scale = 1;
-  bool causal = false;                   ///< allow key j for query i only when j <= i + M - N
-  const BlockPattern* pattern = nullptr; ///< which blocks of the N x M matrix exist; null = all
-  double dropout = 0;                    ///< probability of zeroing a weight after the softmax
-  RandomKey key_of_dropout;              ///< element ((b H + h) N + i) M + j decides about weight [b, h, i, j]
+  bool causal = false;                    ///< allow key j for query i only when j <= i + M - N
+  const BlockPattern* pattern = nullptr;  ///< which blocks of the N x M matrix exist; null = all
+  double dropout = 0;                     ///< probability of zeroing a weight after the softmax
+  RandomKey key_of_dropout;  ///< element ((b H + h) N + i) M + j decides about weight [b, h, i, j]
 };
 
-/// A forward and a backward kernel that are usable only together, so that a fast path can never lose a gradient.
+/// A forward and a backward kernel that are usable only together, so that a fast path can never lose a
+/// gradient.
 template <class Forward, class Backward>
 struct Fused {
   Forward* forward = nullptr;
@@ -56,7 +57,7 @@ struct OptimizerStep {
   std::span<const Tensor> gradients;      ///< contiguous
   std::span<const Tensor> first_moment;   ///< Adam's m; SGD's momentum buffer (empty when momentum is 0)
   std::span<const Tensor> second_moment;  ///< Adam's v; empty for SGD
-  Tensor gradient_scale;                  ///< one element, multiplied into every gradient (clipping); undefined = 1
+  Tensor gradient_scale;  ///< one element, multiplied into every gradient (clipping); undefined = 1
   double learning_rate = 0;
   double beta1 = 0.9;  ///< for SGD: the momentum
   double beta2 = 0.999;
@@ -69,7 +70,8 @@ struct OptimizerStep {
 struct Backend {
   std::string_view name;
 
-  // --- memory ---------------------------------------------------------------------------------------------------
+  // --- memory
+  // ---------------------------------------------------------------------------------------------------
   std::shared_ptr<Storage> (*allocate)(Device device, std::size_t bytes) = nullptr;
   /// Host to device and back; the tensor is contiguous, the host buffer holds count() elements.
   void (*upload)(const void* host, const Tensor& to) = nullptr;
@@ -79,15 +81,19 @@ struct Backend {
   /// Returns cached memory to the system.
   void (*trim)(Device device) = nullptr;
 
-  // --- element by element ---------------------------------------------------------------------------------------
+  // --- element by element
+  // ---------------------------------------------------------------------------------------
   /// Any dtype. `out` may have any strides without overlap.
   void (*fill)(double value, const Tensor& out) = nullptr;
-  /// out = x, converting the dtype when they differ (float to i32 truncates). Same shapes; both may be strided.
+  /// out = x, converting the dtype when they differ (float to i32 truncates). Same shapes; both may be
+  /// strided.
   void (*copy)(const Tensor& x, const Tensor& out) = nullptr;
   void (*unary)(UnaryOp, UnaryParams, const Tensor& x, const Tensor& out) = nullptr;
   /// out = grad * dy/dx; `saved` is x or y as the table says. `out` may be the same memory as grad or saved.
-  void (*unary_backward)(UnaryOp, UnaryParams, const Tensor& saved, const Tensor& grad, const Tensor& out) = nullptr;
-  /// a and b have the shape of out (stride 0 where broadcast). `out` may be the same memory as a contiguous a or b.
+  void (*unary_backward)(UnaryOp, UnaryParams, const Tensor& saved, const Tensor& grad,
+                         const Tensor& out) = nullptr;
+  /// a and b have the shape of out (stride 0 where broadcast). `out` may be the same memory as a contiguous a
+  /// or b.
   void (*binary)(BinaryOp, const Tensor& a, const Tensor& b, const Tensor& out) = nullptr;
   /// out = grad * dy/da (operand 0) or grad * dy/db (operand 1), in the broadcast shape.
   void (*binary_backward)(BinaryOp, int operand, const Tensor& a, const Tensor& b, const Tensor& grad,
@@ -97,68 +103,82 @@ struct Backend {
   /// out = condition != 0 ? a : b; all of one shape (strided inputs), condition i32, a and b of out's dtype.
   void (*select)(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) = nullptr;
 
-  // --- reductions: x contiguous [outer, n, inner] -----------------------------------------------------------------
-  void (*reduce)(ReduceOp, const Tensor& x, const Tensor& out) = nullptr;   ///< out [outer, inner]
-  void (*argmax)(const Tensor& x, const Tensor& out) = nullptr;             ///< i32 [outer, inner], lowest index wins ties
-  void (*cumulative_sum)(const Tensor& x, bool reverse, const Tensor& out) = nullptr;  ///< out [outer, n, inner]
+  // --- reductions: x contiguous [outer, n, inner]
+  // -----------------------------------------------------------------
+  void (*reduce)(ReduceOp, const Tensor& x, const Tensor& out) = nullptr;  ///< out [outer, inner]
+  void (*argmax)(const Tensor& x,
+                 const Tensor& out) = nullptr;  ///< i32 [outer, inner], lowest index wins ties
+  void (*cumulative_sum)(const Tensor& x, bool reverse,
+                         const Tensor& out) = nullptr;  ///< out [outer, n, inner]
 
-  // --- matrix products --------------------------------------------------------------------------------------------
-  /// out = a b + beta out + bias. a [..., m, k], b [..., k, n], out [..., m, n] with equal leading extents (stride 0
-  /// where broadcast); the last two strides of a and of b are (s, 1) or (1, s), those of out (s, 1); s is at least the
-  /// extent of the other axis. bias [n] contiguous, or undefined. beta is 0 or 1; with 0 the old content of out is ignored.
-  void (*matmul)(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, const Tensor& out) = nullptr;
+  // --- matrix products
+  // --------------------------------------------------------------------------------------------
+  /// out = a b + beta out + bias. a [..., m, k], b [..., k, n], out [..., m, n] with equal leading extents
+  /// (stride 0 where broadcast); the last two strides of a and of b are (s, 1) or (1, s), those of out (s,
+  /// 1); s is at least the extent of the other axis. bias [n] contiguous, or undefined. beta is 0 or 1; with
+  /// 0 the old content of out is ignored.
+  void (*matmul)(const Tensor& a, const Tensor& b, const Tensor& bias, double beta,
+                 const Tensor& out) = nullptr;
 
-  // --- indices ----------------------------------------------------------------------------------------------------
-  /// out[b, i, :] = x[b, index[b, i], :]; x [batch, n, width], index [batch, m], out [batch, m, width], all contiguous.
-  /// Index -1 gives a row of zeros; any other index outside [0, n) throws. Any dtype.
+  // --- indices
+  // ----------------------------------------------------------------------------------------------------
+  /// out[b, i, :] = x[b, index[b, i], :]; x [batch, n, width], index [batch, m], out [batch, m, width], all
+  /// contiguous. Index -1 gives a row of zeros; any other index outside [0, n) throws. Any dtype.
   void (*gather_rows)(const Tensor& x, const Tensor& index, const Tensor& out) = nullptr;
-  /// out[b, index[b, i], :] += x[b, i, :]; x [batch, m, width], out [batch, n, width], all contiguous. Index -1 is skipped,
-  /// any other outside [0, n) throws. Rows with one target are added in the order of i.
+  /// out[b, index[b, i], :] += x[b, i, :]; x [batch, m, width], out [batch, n, width], all contiguous. Index
+  /// -1 is skipped, any other outside [0, n) throws. Rows with one target are added in the order of i.
   void (*scatter_add_rows)(const Tensor& x, const Tensor& index, const Tensor& out) = nullptr;
-  /// Stable: equal values keep their order, NaN sorts last. x contiguous [rows, n] of any dtype, out i32 [rows, n].
+  /// Stable: equal values keep their order, NaN sorts last. x contiguous [rows, n] of any dtype, out i32
+  /// [rows, n].
   void (*argsort)(const Tensor& x, bool descending, const Tensor& out) = nullptr;
-  /// The k largest of each row in descending order; on ties the lower position first. x [rows, n], out i32 [rows, k].
+  /// The k largest of each row in descending order; on ties the lower position first. x [rows, n], out i32
+  /// [rows, k].
   void (*top_k)(const Tensor& x, const Tensor& out) = nullptr;
 
-  // --- random numbers ---------------------------------------------------------------------------------------------
+  // --- random numbers
+  // ---------------------------------------------------------------------------------------------
   void (*uniform)(const RandomKey& key, double low, double high, const Tensor& out) = nullptr;
   /// Box-Muller on consecutive pairs of elements of the stream.
   void (*normal)(const RandomKey& key, double mean, double deviation, const Tensor& out) = nullptr;
-  /// out = residual + x keep / (1 - p), keep = unit_interval(word i) >= p, i the row-major index. Contiguous tensors;
-  /// residual may be undefined (0). `out` may be the same memory as x or residual.
-  void (*dropout)(const Tensor& x, const Tensor& residual, double p, const RandomKey& key, const Tensor& out) = nullptr;
+  /// out = residual + x keep / (1 - p), keep = unit_interval(word i) >= p, i the row-major index. Contiguous
+  /// tensors; residual may be undefined (0). `out` may be the same memory as x or residual.
+  void (*dropout)(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
+                  const Tensor& out) = nullptr;
 
-  // --- fused operations: each also has a composed body in the op layer --------------------------------------------
-  /// Softmax or log-softmax over the last axis; contiguous [rows, n]. A row whose entries are all -infinity gives zeros
-  /// (log: -infinity). `mask` i32 [rows, n] (stride 0 where broadcast, last stride 1 or 0) or undefined: where it is 0 the
-  /// weight is 0 and a row with nothing allowed gives zeros.
+  // --- fused operations: each also has a composed body in the op layer
+  // --------------------------------------------
+  /// Softmax or log-softmax over the last axis; contiguous [rows, n]. A row whose entries are all -infinity
+  /// gives zeros (log: -infinity). `mask` i32 [rows, n] (stride 0 where broadcast, last stride 1 or 0) or
+  /// undefined: where it is 0 the weight is 0 and a row with nothing allowed gives zeros.
   Fused<void(const Tensor& x, const Tensor& mask, bool log, const Tensor& out),
         void(const Tensor& y, const Tensor& grad, bool log, const Tensor& dx)>
       softmax;
-  /// Over the last axis; x [rows, n], weight and bias [n] (undefined: 1 and 0), mean and inverse deviation [rows].
-  /// backward writes dx, and dweight and dbias when defined.
+  /// Over the last axis; x [rows, n], weight and bias [n] (undefined: 1 and 0), mean and inverse deviation
+  /// [rows]. backward writes dx, and dweight and dbias when defined.
   Fused<void(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& out,
              const Tensor& mean, const Tensor& inverse_deviation),
         void(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inverse_deviation,
              const Tensor& grad, const Tensor& dx, const Tensor& dweight, const Tensor& dbias)>
       layer_norm;
-  /// Label-smoothed cross entropy of each row: (1 - e) (-log p_target) + e mean_c(-log p_c); 0 where the target is
-  /// `ignored`. logits [rows, classes], targets i32 [rows], loss and log_sum_exp [rows]. A target outside [0, classes)
-  /// that is not `ignored` throws. backward: grad [rows]; dlogits may be the same memory as logits.
-  Fused<void(const Tensor& logits, const Tensor& targets, double smoothing, std::int32_t ignored, const Tensor& loss,
-             const Tensor& log_sum_exp),
+  /// Label-smoothed cross entropy of each row: (1 - e) (-log p_target) + e mean_c(-log p_c); 0 where the
+  /// target is `ignored`. logits [rows, classes], targets i32 [rows], loss and log_sum_exp [rows]. A target
+  /// outside [0, classes) that is not `ignored` throws. backward: grad [rows]; dlogits may be the same memory
+  /// as logits.
+  Fused<void(const Tensor& logits, const Tensor& targets, double smoothing, std::int32_t ignored,
+             const Tensor& loss, const Tensor& log_sum_exp),
         void(const Tensor& logits, const Tensor& targets, const Tensor& log_sum_exp, const Tensor& grad,
              double smoothing, std::int32_t ignored, const Tensor& dlogits)>
       cross_entropy;
   /// Never holds the N x M matrix. out and its gradient [B, H, N, dv] (last stride 1, otherwise any strides),
-  /// log_sum_exp [B, H, N] (-infinity for rows with no allowed key, whose output is 0). dquery, dkey, dvalue have the
-  /// shapes of query, key, value, last stride 1, otherwise any strides.
+  /// log_sum_exp [B, H, N] (-infinity for rows with no allowed key, whose output is 0). dquery, dkey, dvalue
+  /// have the shapes of query, key, value, last stride 1, otherwise any strides.
   Fused<void(const AttentionArgs&, const Tensor& out, const Tensor& log_sum_exp),
         void(const AttentionArgs&, const Tensor& out, const Tensor& log_sum_exp, const Tensor& grad,
              const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue)>
       attention;
 
-  // --- optimizers -------------------------------------------------------------------------------------------------
+  // --- optimizers
+  // -------------------------------------------------------------------------------------------------
   void (*adam)(const OptimizerStep&) = nullptr;
   void (*sgd)(const OptimizerStep&) = nullptr;
   /// out [tensors.size()] f64: the sum of squares of each tensor (contiguous), accumulated in double.
@@ -167,7 +187,9 @@ struct Backend {
 
 /// The backend of a device. Throws an Error when the library was built without it or the device is absent.
 const Backend& backend_of(Device device);
-inline const Backend& backend_of(const Tensor& tensor) { return backend_of(tensor.device()); }
+inline const Backend& backend_of(const Tensor& tensor) {
+  return backend_of(tensor.device());
+}
 
 /// Defined by backends/cpu.
 const Backend& cpu_backend();
@@ -176,7 +198,8 @@ const Backend& cpu_backend();
 MemoryStats memory_stats(Device device = {});
 void reset_peak_memory(Device device = {});
 
-/// While it lives on this thread, ops with a fused kernel run their composed body instead: the oracle of the tests.
+/// While it lives on this thread, ops with a fused kernel run their composed body instead: the oracle of the
+/// tests.
 class ComposeOnly {
  public:
   ComposeOnly();

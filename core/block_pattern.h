@@ -8,12 +8,14 @@
 
 namespace heed {
 
-/// Which entries of an N x M attention matrix exist, block by block, so that nothing of size N x M is ever held.
+/// Which entries of an N x M attention matrix exist, block by block, so that nothing of size N x M is ever
+/// held.
 ///
-/// The matrix is cut into `block` x `block` squares (the last row and column of squares may be short). Query block r of
-/// pattern head h sees the key blocks columns[offsets[h R + r] .. offsets[h R + r + 1]), ascending, R = ceil(N / block).
-/// A block whose mask id is -1 is full; otherwise entry (i, j) of the block exists where masks[id, i, j] is 1. Identical
-/// partial blocks share one mask, so a diagonal band needs only a few.
+/// The matrix is cut into `block` x `block` squares (the last row and column of squares may be short). Query
+/// block r of pattern head h sees the key blocks columns[offsets[h R + r] .. offsets[h R + r + 1]),
+/// ascending, R = ceil(N / block). A block whose mask id is -1 is full; otherwise entry (i, j) of the block
+/// exists where masks[id, i, j] is 1. Identical partial blocks share one mask, so a diagonal band needs only
+/// a few.
 struct BlockPattern {
   std::int64_t block = 0;    ///< side of a block
   std::int64_t queries = 0;  ///< N
@@ -22,7 +24,7 @@ struct BlockPattern {
   Tensor offsets;            ///< i32 [heads * R + 1]
   Tensor columns;            ///< i32 [number of blocks]
   Tensor mask_ids;           ///< i32 [number of blocks], -1 = full
-  Tensor masks;              ///< i32 [number of masks, block, block]; at least one mask, so that it is always defined
+  Tensor masks;  ///< i32 [number of masks, block, block]; at least one mask, so that it is always defined
 
   /// The pattern as a dense i32 mask [heads, N, M]: for the composed body and for tests.
   Tensor dense() const;

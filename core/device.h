@@ -18,6 +18,8 @@ struct Device {
 
 /// "cpu" or "vulkan:N".
 std::string name_of(Device device);
-inline std::ostream& operator<<(std::ostream& out, Device device) { return out << name_of(device); }
+inline std::ostream& operator<<(std::ostream& out, Device device) {
+  return out << name_of(device);
+}
 
 }  // namespace heed

@@ -7,15 +7,22 @@
 
 namespace heed {
 
-/// Element type of a tensor. Comparisons and masks use i32 (0 or 1); f64 exists on the CPU for gradient checks.
+/// Element type of a tensor. Comparisons and masks use i32 (0 or 1); f64 exists on the CPU for gradient
+/// checks.
 enum class DType : std::uint8_t { f32, f64, i32 };
 
-constexpr std::size_t size_of(DType dtype) { return dtype == DType::f64 ? 8 : 4; }
-constexpr bool is_floating(DType dtype) { return dtype != DType::i32; }
+constexpr std::size_t size_of(DType dtype) {
+  return dtype == DType::f64 ? 8 : 4;
+}
+constexpr bool is_floating(DType dtype) {
+  return dtype != DType::i32;
+}
 constexpr std::string_view name_of(DType dtype) {
   return dtype == DType::f32 ? "f32" : dtype == DType::f64 ? "f64" : "i32";
 }
-inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name_of(dtype); }
+inline std::ostream& operator<<(std::ostream& out, DType dtype) {
+  return out << name_of(dtype);
+}
 
 /// Maps a C++ type to its DType: float, double, std::int32_t.
 template <class T>

@@ -29,7 +29,8 @@ template <class... Parts>
 /// Throws an Error built from `parts` unless `condition` holds. The parts are formatted only on failure.
 template <class... Parts>
 void check(bool condition, const Parts&... parts) {
-  if (!condition) [[unlikely]] fail(parts...);
+  if (!condition) [[unlikely]]
+    fail(parts...);
 }
 
 }  // namespace heed

@@ -5,8 +5,8 @@
 
 namespace heed {
 
-/// Names one stream of random numbers. Element i of a stream depends on (seed, step, op, i) alone, never on the order
-/// of calls, the number of threads or the device.
+/// Names one stream of random numbers. Element i of a stream depends on (seed, step, op, i) alone, never on
+/// the order of calls, the number of threads or the device.
 struct RandomKey {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;
@@ -36,6 +36,8 @@ class Random {
 /// A random word for host-side decisions such as shuffling: element `index` of the stream.
 std::uint32_t random_word(const RandomKey& key, std::uint64_t index);
 /// Uniform in [0, 1): the upper 24 bits of a word times 2^-24, exact in float and double alike.
-inline double unit_interval(std::uint32_t word) { return static_cast<double>(word >> 8) * 0x1p-24; }
+inline double unit_interval(std::uint32_t word) {
+  return static_cast<double>(word >> 8) * 0x1p-24;
+}
 
 }  // namespace heed

@@ -8,15 +8,16 @@
 
 namespace heed {
 
-/// A loss term that a layer adds to the task's loss, such as ClusterFormer's clustering loss. `value` has one element.
+/// A loss term that a layer adds to the task's loss, such as ClusterFormer's clustering loss. `value` has one
+/// element.
 struct AuxiliaryLoss {
   std::string name;
   double weight = 1;
   Tensor value;
 };
 
-/// What travels through one forward pass: whether it trains, its random keys, what layers add to the loss, and what
-/// passes from layer to layer.
+/// What travels through one forward pass: whether it trains, its random keys, what layers add to the loss,
+/// and what passes from layer to layer.
 struct Context {
   bool training = false;
   Random random{0};

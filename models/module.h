@@ -15,8 +15,9 @@ struct NamedTensor {
   Tensor* tensor;
 };
 
-/// A part of a model that owns named parameters and other parts. Members are registered by address, so a module
-/// neither moves nor copies; hold parts by value or by unique_ptr and register them in the constructor.
+/// A part of a model that owns named parameters and other parts. Members are registered by address, so a
+/// module neither moves nor copies; hold parts by value or by unique_ptr and register them in the
+/// constructor.
 class Module {
  public:
   Module() = default;
@@ -30,7 +31,8 @@ class Module {
   std::vector<NamedTensor> buffers();
   /// parameters() followed by buffers(): what a model file holds.
   std::vector<NamedTensor> state();
-  /// Replaces every floating parameter and buffer by a copy of another dtype and device; parameters become fresh leaves.
+  /// Replaces every floating parameter and buffer by a copy of another dtype and device; parameters become
+  /// fresh leaves.
   void to(DType dtype, Device device);
   /// Number of trained elements.
   std::int64_t parameter_count();
@@ -42,7 +44,8 @@ class Module {
   void add_module(std::string name, Module& part);
 
  private:
-  void collect(const std::string& prefix, std::vector<NamedTensor> Module::*list, std::vector<NamedTensor>& out);
+  void collect(const std::string& prefix, std::vector<NamedTensor> Module::*list,
+               std::vector<NamedTensor>& out);
 
   std::vector<NamedTensor> parameters_;
   std::vector<NamedTensor> buffers_;

@@ -9,16 +9,19 @@
 
 namespace heed {
 
-/// Named settings of one part of a model, as they stand in a configuration file. A reader takes each setting that it
-/// knows and calls check_all_taken(), so that a misspelt name is an error and not an option that does nothing.
+/// Named settings of one part of a model, as they stand in a configuration file. A reader takes each setting
+/// that it knows and calls check_all_taken(), so that a misspelt name is an error and not an option that does
+/// nothing.
 class Options {
  public:
-  using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<double>, std::vector<std::string>>;
+  using Value =
+      std::variant<bool, std::int64_t, double, std::string, std::vector<double>, std::vector<std::string>>;
 
   void set(std::string name, Value value) { values_[std::move(name)] = std::move(value); }
   const std::map<std::string, Value>& values() const { return values_; }
 
-  /// The value of `name`, or `fallback` when it is not set; throws when the type differs (an integer serves as a double).
+  /// The value of `name`, or `fallback` when it is not set; throws when the type differs (an integer serves
+  /// as a double).
   bool take_bool(std::string_view name, bool fallback) const;
   std::int64_t take_integer(std::string_view name, std::int64_t fallback) const;
   double take_number(std::string_view name, double fallback) const;

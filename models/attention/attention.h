@@ -13,12 +13,12 @@ namespace heed {
 
 /// How one attention layer is to be built. A variant that cannot do what is asked for throws at construction.
 struct AttentionConfig {
-  std::int64_t width = 0;  ///< d, a multiple of heads
-  std::int64_t heads = 1;  ///< H
-  double dropout = 0;      ///< on the attention weights
-  bool bias = false;       ///< biases in the projections
-  bool causal = false;     ///< position i sees positions <= i only
-  bool cross = false;      ///< keys and values come from a memory
+  std::int64_t width = 0;       ///< d, a multiple of heads
+  std::int64_t heads = 1;       ///< H
+  double dropout = 0;           ///< on the attention weights
+  bool bias = false;            ///< biases in the projections
+  bool causal = false;          ///< position i sees positions <= i only
+  bool cross = false;           ///< keys and values come from a memory
   std::int64_t max_length = 0;  ///< L, for variants whose parameters depend on the length (0: not stated)
   std::int64_t layer = 0;       ///< index of the layer in its stack
   Options options;              ///< settings of the variant
@@ -29,8 +29,8 @@ struct AttentionConfig {
 struct Capabilities {
   bool causal = false;
   bool cross = false;
-  bool any_length = true;      ///< no parameter depends on the length
-  bool deterministic = true;   ///< draws no random numbers in inference
+  bool any_length = true;     ///< no parameter depends on the length
+  bool deterministic = true;  ///< draws no random numbers in inference
 };
 
 /// The input of one call. Masks are i32, 1 = real token, undefined = all real.
@@ -41,11 +41,12 @@ struct AttentionInput {
   Tensor memory_mask;  ///< [B, M]
 };
 
-/// What an attention layer remembers between decoding steps. The batch axis comes first in every tensor it holds.
+/// What an attention layer remembers between decoding steps. The batch axis comes first in every tensor it
+/// holds.
 struct AttentionCache {
-  Tensor key;      ///< [B, H, T, dh], or the history of inputs [B, T, d] for variants without keys
+  Tensor key;  ///< [B, H, T, dh], or the history of inputs [B, T, d] for variants without keys
   Tensor value;
-  Tensor mask;     ///< [B, T]
+  Tensor mask;  ///< [B, T]
   /// Keeps the rows `ids` (i32 [B']) of the batch: how beam search reorders its hypotheses.
   void reorder(const Tensor& ids);
 };
@@ -55,8 +56,9 @@ class Attention : public Module {
  public:
   /// O [B, N, d]; rows at padded query positions are exactly 0.
   Tensor operator()(const AttentionInput& input, Context& context);
-  /// Decoding: the output [B, 1, d] for one new position x [B, 1, d], given all positions before it, which the cache
-  /// holds. For cross-attention `memory` is the same at every step. The base version keeps the inputs and recomputes.
+  /// Decoding: the output [B, 1, d] for one new position x [B, 1, d], given all positions before it, which
+  /// the cache holds. For cross-attention `memory` is the same at every step. The base version keeps the
+  /// inputs and recomputes.
   virtual Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context);
 
   const AttentionConfig& config() const { return config_; }
@@ -79,7 +81,8 @@ struct AttentionVariant {
 
 /// All variants, in a fixed order.
 std::span<const AttentionVariant> attention_variants();
-/// Builds a variant by name. Throws for an unknown name (with the nearest one) and for a use the variant cannot serve.
+/// Builds a variant by name. Throws for an unknown name (with the nearest one) and for a use the variant
+/// cannot serve.
 std::unique_ptr<Attention> make_attention(std::string_view name, const AttentionConfig& config);
 
 }  // namespace heed

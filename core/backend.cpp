@@ -1,0 +1,37 @@
+#include "heed/core/backend.h"
+
+namespace heed {
+
+namespace {
+thread_local int compose_only_depth = 0;
+}
+
+const Backend& backend_of(Device device) {
+  check(device.type == DeviceType::cpu, "device ", device,
+        " is not available: this build of heed has the CPU only");
+  check(device.index == 0, "device cpu:", device.index, " does not exist: there is one CPU device");
+  return cpu_backend();
+}
+
+MemoryStats memory_stats(Device device) {
+  return backend_of(device).memory_stats(device);
+}
+void reset_peak_memory(Device device) {
+  backend_of(device).reset_peak(device);
+}
+
+ComposeOnly::ComposeOnly() {
+  ++compose_only_depth;
+}
+ComposeOnly::~ComposeOnly() {
+  --compose_only_depth;
+}
+bool ComposeOnly::active() {
+  return compose_only_depth > 0;
+}
+
+void require_kernel(bool present, const char* op, Device device) {
+  check(present, op, ": device ", device, " provides no kernel for this operation");
+}
+
+}  // namespace heed

@@ -1,0 +1,138 @@
+#include "heed/core/tensor.h"
+
+#include <cstring>
+
+#include "heed/core/backend.h"
+
+namespace heed {
+
+Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+  for (std::int64_t extent : shape) check(extent >= 0, "empty: shape ", shape, " has a negative extent");
+  const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
+  return {backend_of(device).allocate(device, bytes), 0, shape, contiguous_strides(shape), dtype};
+}
+
+Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
+  Tensor result = empty(shape, dtype, device);
+  const Backend& backend = backend_of(device);
+  require_kernel(backend.fill, "full", device);
+  backend.fill(value, result);
+  return result;
+}
+
+Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
+  return full(shape, 0, dtype, device);
+}
+Tensor Tensor::ones(const Shape& shape, DType dtype, Device device) {
+  return full(shape, 1, dtype, device);
+}
+
+namespace {
+template <class T>
+Tensor arange_of(std::int64_t count, Device device) {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = static_cast<T>(i);
+  return Tensor::from(values, {count}, device);
+}
+}  // namespace
+
+Tensor Tensor::arange(std::int64_t count, DType dtype, Device device) {
+  check(count >= 0, "arange: count ", count, " is negative");
+  switch (dtype) {
+    case DType::f32:
+      return arange_of<float>(count, device);
+    case DType::f64:
+      return arange_of<double>(count, device);
+    case DType::i32:
+      break;
+  }
+  return arange_of<std::int32_t>(count, device);
+}
+
+template <class T>
+Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device) {
+  check(static_cast<std::int64_t>(values.size()) == shape.count(), "from: ", values.size(),
+        " values do not fill shape ", shape);
+  Tensor result = empty(shape, dtype_of<T>, device);
+  result.assign(values);
+  return result;
+}
+
+template <class T>
+void Tensor::assign(std::span<const T> values) const {
+  check(dtype_of<T> == dtype_, "assign: values of type ", dtype_of<T>, " given to a tensor of type ", dtype_);
+  check(static_cast<std::int64_t>(values.size()) == count(), "assign: ", values.size(),
+        " values given to shape ", shape_);
+  check(is_contiguous(), "assign: the tensor of shape ", shape_, " with strides ", strides_,
+        " is not contiguous");
+  if (!values.empty()) backend_of(*this).upload(values.data(), *this);
+}
+
+bool Tensor::is_contiguous() const {
+  std::int64_t step = 1;
+  for (int i = rank() - 1; i >= 0; --i) {
+    if (shape_[i] != 1 && strides_[i] != step) return count() == 0;
+    step *= shape_[i];
+  }
+  return true;
+}
+
+template <class T>
+T* Tensor::data() const {
+  check(defined(), "data: the tensor is undefined");
+  check(dtype_of<T> == dtype_, "data: asked for ", dtype_of<T>, ", the tensor has type ", dtype_);
+  check(storage_->host_data() || storage_->bytes() == 0, "data: memory of device ", device(),
+        " is not visible to the host; use to_vector()");
+  return static_cast<T*>(storage_->host_data()) + offset_;
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  check(defined(), "to_vector: the tensor is undefined");
+  check(dtype_of<T> == dtype_, "to_vector: asked for ", dtype_of<T>, ", the tensor has type ", dtype_);
+  Tensor source = *this;
+  if (!is_contiguous()) {
+    source = empty(shape_, dtype_, device());
+    backend_of(*this).copy(detach(), source);
+  }
+  std::vector<T> values(static_cast<std::size_t>(count()));
+  if (!values.empty()) backend_of(*this).download(source, values.data());
+  return values;
+}
+
+double Tensor::item() const {
+  check(defined(), "item: the tensor is undefined");
+  check(count() == 1, "item: a tensor of shape ", shape_, " does not have exactly one element");
+  switch (dtype_) {
+    case DType::f32:
+      return to_vector<float>()[0];
+    case DType::f64:
+      return to_vector<double>()[0];
+    case DType::i32:
+      break;
+  }
+  return to_vector<std::int32_t>()[0];
+}
+
+Tensor Tensor::view(const Shape& shape) const {
+  check(is_contiguous(), "view: the tensor of shape ", shape_, " with strides ", strides_,
+        " is not contiguous");
+  check(shape.count() == count(), "view: shape ", shape_, " cannot be seen as ", shape);
+  return {storage_, offset_, shape, contiguous_strides(shape), dtype_};
+}
+
+Tensor Tensor::view(const Shape& shape, const Shape& strides, std::int64_t offset) const {
+  return {storage_, offset, shape, strides, dtype_};
+}
+
+#define HEED_INSTANTIATE(T)                                               \
+  template Tensor Tensor::from(std::span<const T>, const Shape&, Device); \
+  template void Tensor::assign(std::span<const T>) const;                 \
+  template T* Tensor::data() const;                                       \
+  template std::vector<T> Tensor::to_vector() const;
+HEED_INSTANTIATE(float)
+HEED_INSTANTIATE(double)
+HEED_INSTANTIATE(std::int32_t)
+#undef HEED_INSTANTIATE
+
+}  // namespace heed
