@@ -1,0 +1,110 @@
+// Bulk Philox 4x32-10 (Salmon et al., SC 2011) for one SIMD target; included once per target.
+#if defined(HEED_BACKENDS_CPU_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_BACKENDS_CPU_PHILOX_INL_H_
+#undef HEED_BACKENDS_CPU_PHILOX_INL_H_
+#else
+#define HEED_BACKENDS_CPU_PHILOX_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "heed/core/random.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// The stream of one key, read a pair of vectors at a time.
+///
+/// One block of four words lives in one 64-bit lane per counter word, so that a 32 x 32 -> 64 bit product
+/// needs no shuffles; the upper halves hold leftovers that no later product reads. Neighbouring lanes work on
+/// blocks half a vector apart, and interleaving the results therefore leaves every word in its place.
+class PhiloxStream {
+ public:
+  using D64 = hn::ScalableTag<std::uint64_t>;
+  using D32 = hn::ScalableTag<std::uint32_t>;
+  using Words = hn::Vec<D32>;
+
+  explicit PhiloxStream(const RandomKey& key) : op_(key.op), step_(key.step) {
+    auto k0 = static_cast<std::uint32_t>(key.seed), k1 = static_cast<std::uint32_t>(key.seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+      key0_[round] = k0;
+      key1_[round] = k1;
+      k0 += 0x9E3779B9u;  // golden ratio
+      k1 += 0xBB67AE85u;  // sqrt(3) - 1
+    }
+    const std::size_t lanes = hn::Lanes(D64());
+    for (std::size_t i = 0; i < lanes; ++i) offsets_[i] = i / 2 + (i % 2) * (lanes / 2);
+  }
+
+  /// Words in a pair of vectors.
+  static std::int64_t step() { return 2 * static_cast<std::int64_t>(hn::Lanes(D32())); }
+
+  /// The words 4 block, ..., 4 block + step() - 1.
+  HWY_INLINE void words(std::uint64_t block, Words& first, Words& second) const {
+    const D64 d;
+    const D32 d32;
+    const auto multiplier0 = hn::Set(d32, 0xD2511F53u), multiplier1 = hn::Set(d32, 0xCD9E8D57u);
+    auto c0 = hn::Add(hn::Set(d, block), hn::Load(d, offsets_));
+    auto c1 = hn::ShiftRight<32>(c0);
+    auto c2 = hn::Set(d, op_), c3 = hn::Set(d, step_);
+    for (int round = 0; round < 10; ++round) {
+      const auto product0 = hn::MulEven(multiplier0, hn::BitCast(d32, c0));
+      const auto product1 = hn::MulEven(multiplier1, hn::BitCast(d32, c2));
+      c0 = hn::Xor3(hn::ShiftRight<32>(product1), c1, hn::Set(d, key0_[round]));
+      c2 = hn::Xor3(hn::ShiftRight<32>(product0), c3, hn::Set(d, key1_[round]));
+      c1 = product1;
+      c3 = product0;
+    }
+    const auto low = hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(c1)), hn::BitCast(d32, c0));
+    const auto high = hn::OddEven(hn::BitCast(d32, hn::ShiftLeft<32>(c3)), hn::BitCast(d32, c2));
+    first = hn::BitCast(d32, hn::InterleaveLower(d, hn::BitCast(d, low), hn::BitCast(d, high)));
+    second = hn::BitCast(d32, hn::InterleaveUpper(d, hn::BitCast(d, low), hn::BitCast(d, high)));
+  }
+
+  /// The words start, ..., start + count - 1, at any start.
+  HWY_INLINE void fill(std::uint64_t start, std::int64_t count, std::uint32_t* HWY_RESTRICT out) const {
+    const D32 d32;
+    const auto lanes = static_cast<std::int64_t>(hn::Lanes(d32));
+    if (const auto skipped = static_cast<std::int64_t>(start % 4); skipped != 0) {
+      const std::int64_t taken = std::min(count, 4 - skipped);
+      partial(start / 4, skipped, taken, out);
+      start += taken, out += taken, count -= taken;
+    }
+    std::uint64_t block = start / 4;
+    for (; count >= 2 * lanes; count -= 2 * lanes, out += 2 * lanes, block += lanes / 2) {
+      Words first, second;
+      words(block, first, second);
+      hn::StoreU(first, d32, out);
+      hn::StoreU(second, d32, out + lanes);
+    }
+    if (count > 0) partial(block, 0, count, out);
+  }
+
+ private:
+  /// `count` words from the `skipped`-th of `block` on; fewer than a pair of vectors holds.
+  HWY_NOINLINE void partial(std::uint64_t block, std::int64_t skipped, std::int64_t count,
+                            std::uint32_t* HWY_RESTRICT out) const {
+    const D32 d32;
+    HWY_ALIGN std::uint32_t buffer[2 * hn::MaxLanes(D32())];
+    Words first, second;
+    words(block, first, second);
+    hn::Store(first, d32, buffer);
+    hn::Store(second, d32, buffer + hn::Lanes(d32));
+    std::memcpy(out, buffer + skipped, static_cast<std::size_t>(count) * sizeof(std::uint32_t));
+  }
+
+  HWY_ALIGN std::uint64_t offsets_[hn::MaxLanes(D64())];
+  std::uint64_t key0_[10], key1_[10];
+  std::uint64_t op_, step_;
+};
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
