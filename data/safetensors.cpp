@@ -1,0 +1,294 @@
+#include "heed/data/safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "heed/core/file.h"
+
+static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
+
+namespace heed {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::uint64_t max_header_bytes = 100'000'000;  // the format's own limit
+constexpr const char* metadata_name = "__metadata__";
+
+/// How an element is stored in the file.
+enum class FileType { f32, f64, i32, i64 };
+
+std::size_t size_of(FileType type) {
+  return type == FileType::f64 || type == FileType::i64 ? 8 : 4;
+}
+
+/// Where one tensor lies in the data that follows the header.
+struct Entry {
+  std::string name;
+  FileType type;
+  Shape shape;
+  std::uint64_t begin;
+  std::uint64_t end;
+};
+
+/// A parser callback that refuses what json would accept silently: repeated keys, of which it keeps the last,
+/// and nesting that no tensor file has.
+class HeaderGuard {
+ public:
+  explicit HeaderGuard(std::string_view source) : source_(source) {}
+  bool operator()(int depth, json::parse_event_t event, json& parsed) {
+    check(depth <= 4, source_, ": the header is nested too deeply for a safetensors file");
+    if (event == json::parse_event_t::object_start) keys_.emplace_back();
+    if (event == json::parse_event_t::object_end) keys_.pop_back();
+    if (event == json::parse_event_t::key) {
+      check(keys_.back().insert(parsed.get<std::string>()).second, source_, ": the header names ",
+            parsed.dump(), " twice");
+    }
+    return true;
+  }
+
+ private:
+  std::string source_;
+  std::vector<std::set<std::string>> keys_;
+};
+
+json parse_header(std::string_view text, std::string_view source) {
+  try {
+    json header = json::parse(text.begin(), text.end(), HeaderGuard(source));
+    check(header.is_object(), source, ": the header is not a JSON object");
+    return header;
+  } catch (const json::exception& error) {
+    fail(source, ": the header is not valid JSON (", error.what(),
+         "); the file is damaged or no safetensors file");
+  }
+}
+
+FileType file_type_of(const json& entry, const std::string& where) {
+  const json dtype = entry.value("dtype", json());
+  check(dtype.is_string(), where, " has no dtype");
+  const auto& name = dtype.get_ref<const std::string&>();
+  if (name == "F32") return FileType::f32;
+  if (name == "F64") return FileType::f64;
+  if (name == "I32") return FileType::i32;
+  if (name == "I64") return FileType::i64;
+  fail(where, " has dtype ", name, "; heed reads F32, F64, I32 and I64: convert the file first");
+}
+
+Shape shape_of(const json& entry, const std::string& where) {
+  const json extents = entry.value("shape", json());
+  check(extents.is_array(), where, " has no shape");
+  check(extents.size() <= Shape::max_rank, where, " has ", extents.size(), " axes; at most ", Shape::max_rank,
+        " are supported");
+  Shape shape;
+  for (const json& extent : extents) {
+    check(extent.is_number_unsigned() &&
+              extent.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max(),
+          where, " has a shape with the extent ", extent.dump());
+    shape.push_back(extent.get<std::int64_t>());
+  }
+  return shape;
+}
+
+/// The bytes that a tensor takes; throws when they cannot be counted in 63 bits.
+std::uint64_t bytes_of(const Shape& shape, FileType type, const std::string& where) {
+  std::uint64_t bytes = size_of(type);
+  // A zero extent makes the tensor empty, whatever the others are; checking it first keeps 0 x 2^62 x 2^62
+  // harmless.
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) {
+    for (std::int64_t extent : shape)
+      check(extent <= (1LL << 31), where, " has the impossible shape ", shape);
+    return 0;
+  }
+  for (std::int64_t extent : shape) {
+    check(bytes <= std::numeric_limits<std::int64_t>::max() / static_cast<std::uint64_t>(extent), where,
+          " has the impossible shape ", shape);
+    bytes *= static_cast<std::uint64_t>(extent);
+  }
+  return bytes;
+}
+
+Entry parse_entry(const std::string& name, const json& value, std::uint64_t data_bytes,
+                  std::string_view source) {
+  const std::string where = concat_text(source, ": tensor \"", name, "\"");
+  check(value.is_object(), where, " is described by something that is not an object");
+  for (const auto& [key, unused] : value.items()) {
+    check(key == "dtype" || key == "shape" || key == "data_offsets", where, " has the unknown property \"",
+          key, "\"");
+  }
+  Entry entry{name, file_type_of(value, where), shape_of(value, where), 0, 0};
+  const json offsets = value.value("data_offsets", json());
+  check(offsets.is_array() && offsets.size() == 2 && offsets[0].is_number_unsigned() &&
+            offsets[1].is_number_unsigned(),
+        where, " has no data_offsets [begin, end]");
+  entry.begin = offsets[0].get<std::uint64_t>();
+  entry.end = offsets[1].get<std::uint64_t>();
+  check(entry.begin <= entry.end && entry.end <= data_bytes, where, " has data_offsets [", entry.begin, ", ",
+        entry.end, "], but the file holds ", data_bytes, " bytes of data");
+  const std::uint64_t expected = bytes_of(entry.shape, entry.type, where);
+  check(entry.end - entry.begin == expected, where, " has ", entry.end - entry.begin,
+        " bytes of data, but its shape ", entry.shape, " needs ", expected);
+  return entry;
+}
+
+/// The data must be covered exactly once, so that nothing hides in a hole and no two tensors share bytes.
+void check_layout(std::vector<Entry> entries, std::uint64_t data_bytes, std::string_view source) {
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  std::uint64_t position = 0;
+  for (const Entry& entry : entries) {
+    check(entry.begin == position, source, ": the data of tensor \"", entry.name, "\" begins at byte ",
+          entry.begin, " where byte ", position, " was expected: tensors overlap or leave a hole");
+    position = entry.end;
+  }
+  check(position == data_bytes, source, ": the tensors take ", position, " bytes, but the file holds ",
+        data_bytes, " bytes of data");
+}
+
+template <class T>
+std::vector<T> elements_of(std::string_view bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+Tensor from_i64(std::string_view bytes, const Entry& entry, std::string_view source, Device device) {
+  const auto wide = elements_of<std::int64_t>(bytes);
+  std::vector<std::int32_t> narrow(wide.size());
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    check(std::in_range<std::int32_t>(wide[i]), source, ": tensor \"", entry.name, "\" holds ", wide[i],
+          " at element ", i, ", which does not fit 32 bits");
+    narrow[i] = static_cast<std::int32_t>(wide[i]);
+  }
+  return Tensor::from(narrow, entry.shape, device);
+}
+
+Tensor read_tensor(std::string_view data, const Entry& entry, std::string_view source, Device device) {
+  const std::string_view bytes = data.substr(entry.begin, entry.end - entry.begin);
+  switch (entry.type) {
+    case FileType::f32:
+      return Tensor::from(elements_of<float>(bytes), entry.shape, device);
+    case FileType::f64:
+      return Tensor::from(elements_of<double>(bytes), entry.shape, device);
+    case FileType::i32:
+      return Tensor::from(elements_of<std::int32_t>(bytes), entry.shape, device);
+    case FileType::i64:
+      return from_i64(bytes, entry, source, device);
+  }
+  fail("unreachable");
+}
+
+const char* file_name_of(DType dtype) {
+  return dtype == DType::f32 ? "F32" : dtype == DType::f64 ? "F64" : "I32";
+}
+
+/// The order in which tensors are written.
+std::vector<std::pair<std::string, Tensor>> in_file_order(const TensorFile& content) {
+  std::vector<std::pair<std::string, Tensor>> order;
+  for (const auto& [name, tensor] : content.tensors) {
+    check(tensor.defined(), "cannot save tensor \"", name, "\": it is undefined");
+    check(name != metadata_name, "cannot save a tensor with the reserved name \"", metadata_name, "\"");
+    order.emplace_back(name, tensor);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return size_of(a.second.dtype()) > size_of(b.second.dtype());
+  });
+  return order;
+}
+
+std::string header_text(const std::vector<std::pair<std::string, Tensor>>& order, const TensorFile& content) {
+  json header = json::object();
+  if (!content.metadata.empty()) header[metadata_name] = content.metadata;
+  std::uint64_t position = 0;
+  for (const auto& [name, tensor] : order) {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(tensor.count()) * size_of(tensor.dtype());
+    header[name] = {{"dtype", file_name_of(tensor.dtype())},
+                    {"shape", std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())},
+                    {"data_offsets", {position, position + bytes}}};
+    position += bytes;
+  }
+  try {
+    std::string text = header.dump();
+    text.append((8 - text.size() % 8) % 8, ' ');
+    return text;
+  } catch (const json::exception&) {
+    fail("cannot save tensors: a name or a metadata text is not valid UTF-8");
+  }
+}
+
+template <class T>
+void write_elements(FileWriter& file, const Tensor& tensor) {
+  if (tensor.storage()->host_data() && tensor.is_contiguous()) {
+    file.write({reinterpret_cast<const char*>(tensor.data<T>()),
+                static_cast<std::size_t>(tensor.count()) * sizeof(T)});
+    return;
+  }
+  const std::vector<T> values = tensor.to_vector<T>();
+  file.write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
+}
+
+void write_tensor(FileWriter& file, const Tensor& tensor) {
+  if (tensor.count() == 0) return;
+  switch (tensor.dtype()) {
+    case DType::f32:
+      return write_elements<float>(file, tensor);
+    case DType::f64:
+      return write_elements<double>(file, tensor);
+    case DType::i32:
+      return write_elements<std::int32_t>(file, tensor);
+  }
+}
+
+}  // namespace
+
+TensorFile load_safetensors(const std::filesystem::path& path, Device device) {
+  return parse_safetensors(read_file(path), path.string(), device);
+}
+
+TensorFile parse_safetensors(std::string_view bytes, std::string_view source, Device device) {
+  std::uint64_t header_bytes = 0;
+  check(bytes.size() >= sizeof header_bytes, source, ": ", bytes.size(),
+        " bytes are too few for a safetensors file");
+  std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
+  bytes.remove_prefix(sizeof header_bytes);
+  check(header_bytes <= std::min<std::uint64_t>(bytes.size(), max_header_bytes), source,
+        ": the header is said to have ", header_bytes, " bytes, but ", bytes.size(),
+        " follow; the file is cut short or no safetensors file");
+
+  const json header = parse_header(bytes.substr(0, header_bytes), source);
+  const std::string_view data = bytes.substr(header_bytes);
+  TensorFile content;
+  std::vector<Entry> entries;
+  for (const auto& [name, value] : header.items()) {
+    if (name != metadata_name) {
+      entries.push_back(parse_entry(name, value, data.size(), source));
+      continue;
+    }
+    check(value.is_object(), source, ": ", metadata_name, " is not an object");
+    for (const auto& [key, text] : value.items()) {
+      check(text.is_string(), source, ": the metadata \"", key, "\" is not a text");
+      content.metadata[key] = text.get<std::string>();
+    }
+  }
+  check_layout(entries, data.size(), source);
+  for (const Entry& entry : entries) content.tensors[entry.name] = read_tensor(data, entry, source, device);
+  return content;
+}
+
+void save_safetensors(const std::filesystem::path& path, const TensorFile& content) {
+  const auto order = in_file_order(content);
+  const std::string header = header_text(order, content);
+  const std::uint64_t header_bytes = header.size();
+  write_file_atomically(path, [&](FileWriter& file) {
+    file.write({reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes});
+    file.write(header);
+    for (const auto& [name, tensor] : order) write_tensor(file, tensor);
+  });
+}
+
+}  // namespace heed
