@@ -11,6 +11,10 @@ const Backend& cpu_backend() {
       .memory_stats = cpu::memory_stats,
       .reset_peak = cpu::reset_peak,
       .trim = cpu::trim,
+      .softmax = {},
+      .layer_norm = {},
+      .cross_entropy = {},
+      .attention = {},
   };
   return backend;
 }
