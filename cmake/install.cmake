@@ -1,0 +1,37 @@
+# The installed package: libraries, public headers, CMake targets and a pkg-config file.
+
+if(NOT PROJECT_IS_TOP_LEVEL)
+  return()
+endif()
+include(CMakePackageConfigHelpers)
+
+set(HEED_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/heed)
+
+install(FILES heed.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed)
+# Not backends/: programs reach a backend through heed::Backend alone.
+foreach(folder core autograd models training data)
+  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
+endforeach()
+
+set_target_properties(heed PROPERTIES EXPORT_NAME heed_static)
+install(TARGETS heed EXPORT heed-static-targets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT heed-static-targets NAMESPACE heed:: DESTINATION ${HEED_CMAKE_DIR})
+if(HEED_BUILD_SHARED)
+  install(TARGETS heed_shared EXPORT heed-shared-targets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT heed-shared-targets NAMESPACE heed:: DESTINATION ${HEED_CMAKE_DIR})
+endif()
+if(TARGET heed_tool)
+  install(TARGETS heed_tool)
+endif()
+
+configure_package_config_file(cmake/heed-config.cmake.in ${PROJECT_BINARY_DIR}/heed-config.cmake
+                              INSTALL_DESTINATION ${HEED_CMAKE_DIR} NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/heed-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/heed-config.cmake ${PROJECT_BINARY_DIR}/heed-config-version.cmake
+        DESTINATION ${HEED_CMAKE_DIR})
+
+# Paths relative to the .pc file itself, so that the installed tree can be moved.
+file(RELATIVE_PATH HEED_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" HEED_PC_PREFIX "${HEED_PC_PREFIX}")
+configure_file(cmake/heed.pc.in ${PROJECT_BINARY_DIR}/heed.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/heed.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
