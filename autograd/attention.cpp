@@ -1,0 +1,127 @@
+#include <cmath>
+
+#include "heed/autograd/ops.h"
+#include "heed/autograd/recording.h"
+
+namespace heed {
+
+namespace {
+
+struct Sizes {
+  std::int64_t batch, heads, queries, keys;
+};
+
+Sizes check_attention(const char* op, const Tensor& query, const Tensor& key,
+                      const AttentionOptions& options) {
+  check_same(op, query, key);
+  check_floating(op, query);
+  check(query.rank() == 4 && key.rank() == 4 && query.size(0) == key.size(0) &&
+            query.size(1) == key.size(1) && query.size(3) == key.size(3),
+        op, ": query of shape ", query.shape(), " and key of shape ", key.shape(),
+        " must be [B, H, N, dk] and [B, H, M, dk]");
+  const Sizes sizes{query.size(0), query.size(1), query.size(2), key.size(2)};
+  if (options.key_mask.defined()) {
+    check_indices(op, options.key_mask);
+    check(options.key_mask.shape() == Shape{sizes.batch, sizes.keys}, op, ": key mask of shape ",
+          options.key_mask.shape(), " must be [B, M] = ", Shape{sizes.batch, sizes.keys});
+  }
+  if (options.mask.defined()) {
+    check_indices(op, options.mask);
+    const Shape full{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
+    check(broadcast_shapes(op, options.mask.shape(), full) == full, op, ": mask of shape ",
+          options.mask.shape(), " does not broadcast to ", full);
+  }
+  if (const BlockPattern* pattern = options.pattern.get()) {
+    check(pattern->queries == sizes.queries && pattern->keys == sizes.keys &&
+              (pattern->heads == 1 || pattern->heads == sizes.heads),
+          op, ": a block pattern for ", pattern->heads, " heads, ", pattern->queries, " queries and ",
+          pattern->keys, " keys does not fit ", sizes.heads, " heads, ", sizes.queries, " queries and ",
+          sizes.keys, " keys");
+  }
+  check(options.dropout >= 0 && options.dropout < 1, op, ": dropout ", options.dropout, " is outside [0, 1)");
+  return sizes;
+}
+
+double scale_of(const Tensor& query, const AttentionOptions& options) {
+  return options.scale != 0 ? options.scale : 1.0 / std::sqrt(static_cast<double>(query.size(3)));
+}
+
+/// i32 [N, M]: key j is allowed for query i when j <= i + M - N.
+Tensor causal_mask(std::int64_t queries, std::int64_t keys, Device device) {
+  const Tensor row = Tensor::arange(queries, DType::i32, device).view({queries, 1});
+  const Tensor last = row + Tensor::full({}, static_cast<double>(keys - queries), DType::i32, device);
+  return less_equal(Tensor::arange(keys, DType::i32, device).view({1, keys}), last);
+}
+
+/// The product of all masks, broadcastable to [B, H, N, M]; undefined when everything is allowed.
+Tensor allowed_entries(const Sizes& sizes, const AttentionOptions& options, Device device) {
+  Tensor allowed = options.mask;
+  const auto restrict_to = [&](const Tensor& mask) { allowed = allowed.defined() ? allowed * mask : mask; };
+  if (options.key_mask.defined())
+    restrict_to(options.key_mask.view({sizes.batch, 1, 1, sizes.keys},
+                                      {options.key_mask.stride(0), 0, 0, options.key_mask.stride(1)},
+                                      options.key_mask.offset()));
+  if (options.causal) restrict_to(causal_mask(sizes.queries, sizes.keys, device));
+  if (options.pattern) restrict_to(options.pattern->dense());
+  return allowed;
+}
+
+Tensor rows_adjacent(const Tensor& x) {
+  return x.stride(3) == 1 || x.size(3) == 1 ? x : contiguous(x);
+}
+
+/// [B, H, N, d] whose memory is [B, N, H, d], so that merging the heads afterwards moves nothing.
+Tensor empty_heads(const Tensor& like, std::int64_t width) {
+  const Tensor memory =
+      Tensor::empty({like.size(0), like.size(2), like.size(1), width}, like.dtype(), like.device());
+  return permute(memory, {0, 2, 1, 3});
+}
+
+Tensor attention_fused(const Tensor& query, const Tensor& key, const Tensor& value,
+                       const AttentionOptions& options) {
+  AttentionArgs args{rows_adjacent(query.detach()), rows_adjacent(key.detach()),
+                     rows_adjacent(value.detach())};
+  if (options.key_mask.defined()) args.key_mask = contiguous(options.key_mask);
+  if (options.mask.defined())
+    args.mask = broadcast_view(options.mask, {query.size(0), query.size(1), query.size(2), key.size(2)});
+  args.scale = scale_of(query, options);
+  args.causal = options.causal;
+  args.pattern = options.pattern.get();
+  args.dropout = options.dropout;
+  args.key_of_dropout = options.key;
+  const Tensor out = empty_heads(query, value.size(3));
+  const Tensor log_sum_exp =
+      Tensor::empty({query.size(0), query.size(1), query.size(2)}, query.dtype(), query.device());
+  backend_of(query).attention.forward(args, out, log_sum_exp);
+  return record("attention", out, {query, key, value},
+                [args, out, log_sum_exp, pattern = options.pattern](const Tensor& grad) {
+                  const Tensor dquery = empty_heads(args.query, args.query.size(3));
+                  const Tensor dkey = empty_heads(args.key, args.key.size(3));
+                  const Tensor dvalue = empty_heads(args.value, args.value.size(3));
+                  backend_of(grad).attention.backward(args, out, log_sum_exp, rows_adjacent(grad), dquery,
+                                                      dkey, dvalue);
+                  return Gradients{dquery, dkey, dvalue};
+                });
+}
+
+}  // namespace
+
+Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
+  const Sizes sizes = check_attention("attention_weights", query, key, options);
+  const Tensor scores = matmul(query, transpose(key, -2, -1)) * scale_of(query, options);
+  const Tensor allowed = allowed_entries(sizes, options, query.device());
+  return allowed.defined() ? masked_softmax(scores, allowed) : softmax(scores, -1);
+}
+
+Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                 const AttentionOptions& options) {
+  check_attention("attention", query, key, options);
+  check_same("attention", query, value);
+  check(value.rank() == 4 && value.size(0) == key.size(0) && value.size(1) == key.size(1) &&
+            value.size(2) == key.size(2),
+        "attention: value of shape ", value.shape(), " does not fit key of shape ", key.shape());
+  if (usable(backend_of(query).attention)) return attention_fused(query, key, value, options);
+  return matmul(dropout(attention_weights(query, key, options), options.dropout, options.key), value);
+}
+
+}  // namespace heed

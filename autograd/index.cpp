@@ -1,0 +1,150 @@
+#include "heed/autograd/ops.h"
+#include "heed/autograd/recording.h"
+
+namespace heed {
+
+namespace {
+
+Tensor plain_ids(const Tensor& ids) {
+  return contiguous(ids.detach());
+}
+
+/// out[b, i, :] = x[b, ids[b, i], :] with x [batch, n, width]; the shapes are already in kernel form.
+Tensor gather_kernel(const char* op, const Tensor& x, const Tensor& ids, const Shape& shape) {
+  require_kernel(backend_of(x).gather_rows, op, x.device());
+  const Tensor out = Tensor::empty(shape, x.dtype(), x.device());
+  backend_of(x).gather_rows(x, ids, out.view({x.size(0), ids.size(1), x.size(2)}));
+  return out;
+}
+
+Tensor scatter_kernel(const char* op, const Tensor& x, const Tensor& ids, std::int64_t rows) {
+  require_kernel(backend_of(x).scatter_add_rows, op, x.device());
+  const Tensor out = Tensor::zeros({x.size(0), rows, x.size(2)}, x.dtype(), x.device());
+  backend_of(x).scatter_add_rows(x, ids, out);
+  return out;
+}
+
+/// The product of the extents from axis `from` on.
+std::int64_t tail_count(const Shape& shape, int from) {
+  std::int64_t product = 1;
+  for (int i = from; i < shape.rank(); ++i) product *= shape[i];
+  return product;
+}
+
+void check_rows(const char* op, const Tensor& x, const Tensor& ids) {
+  check(x.defined(), op, ": the operand is undefined");
+  check_indices(op, ids);
+  check(x.rank() >= 2 && ids.rank() == 2 && x.size(0) == ids.size(0), op, ": values of shape ", x.shape(),
+        " and indices of shape ", ids.shape(), " must be [batch, n, ...] and [batch, m]");
+}
+
+}  // namespace
+
+Tensor embedding(const Tensor& table, const Tensor& ids) {
+  check_floating("embedding", table);
+  check(table.rank() == 2, "embedding: the table has shape ", table.shape(), ", not [n, width]");
+  check_indices("embedding", ids);
+  const Tensor flat = plain_ids(ids).view({1, ids.count()});
+  Shape shape = ids.shape();
+  shape.push_back(table.size(1));
+  const Tensor rows = contiguous(table.detach()).view({1, table.size(0), table.size(1)});
+  return record("embedding", gather_kernel("embedding", rows, flat, shape), {table},
+                [flat, extent = table.size(0), width = table.size(1)](const Tensor& grad) {
+                  const Tensor g = contiguous(grad).view({1, flat.size(1), width});
+                  return Gradients{scatter_kernel("embedding", g, flat, extent).view({extent, width})};
+                });
+}
+
+Tensor index_select(const Tensor& x, int axis, const Tensor& ids) {
+  check(x.defined(), "index_select: the operand is undefined");
+  check_indices("index_select", ids);
+  check(ids.rank() == 1, "index_select: indices of shape ", ids.shape(), " must have rank 1");
+  const int at = x.shape().resolve(axis);
+  if (at != 0) return transpose(index_select(transpose(x, 0, at), 0, ids), 0, at);
+  return squeeze(gather_rows(unsqueeze(x, 0), unsqueeze(ids, 0)), 0);
+}
+
+Tensor gather_rows(const Tensor& x, const Tensor& ids) {
+  check_rows("gather_rows", x, ids);
+  const std::int64_t width = tail_count(x.shape(), 2);
+  const Tensor flat_ids = plain_ids(ids);
+  Shape shape = x.shape();
+  shape[1] = ids.size(1);
+  const Tensor rows = contiguous(x.detach()).view({x.size(0), x.size(1), width});
+  return record("gather_rows", gather_kernel("gather_rows", rows, flat_ids, shape), {x},
+                [flat_ids, shape = x.shape(), width](const Tensor& grad) {
+                  const Tensor g = contiguous(grad).view({flat_ids.size(0), flat_ids.size(1), width});
+                  return Gradients{scatter_kernel("gather_rows", g, flat_ids, shape[1]).view(shape)};
+                });
+}
+
+Tensor scatter_add_rows(const Tensor& x, const Tensor& ids, std::int64_t rows) {
+  check_rows("scatter_add_rows", x, ids);
+  check_floating("scatter_add_rows", x);
+  check(x.size(1) == ids.size(1), "scatter_add_rows: ", x.size(1), " rows and ", ids.size(1), " indices");
+  const std::int64_t width = tail_count(x.shape(), 2);
+  const Tensor flat_ids = plain_ids(ids);
+  Shape shape = x.shape();
+  shape[1] = rows;
+  const Tensor source = contiguous(x.detach()).view({x.size(0), x.size(1), width});
+  return record("scatter_add_rows", scatter_kernel("scatter_add_rows", source, flat_ids, rows).view(shape),
+                {x}, [flat_ids](const Tensor& grad) { return Gradients{gather_rows(grad, flat_ids)}; });
+}
+
+Tensor gather(const Tensor& x, int axis, const Tensor& ids) {
+  check(x.defined(), "gather: the operand is undefined");
+  check_indices("gather", ids);
+  const int at = x.shape().resolve(axis);
+  Shape others = ids.shape();
+  if (others.rank() == x.rank()) others[at] = x.shape()[at];
+  check(others == x.shape(), "gather: indices of shape ", ids.shape(), " and values of shape ", x.shape(),
+        " must agree outside axis ", axis);
+  const Tensor values = transpose(x, at, -1),
+               positions = transpose(ids, at, -1);  // the axis is last: rows of width 1
+  const Tensor picked = gather_rows(
+      reshape(values, {values.count() / std::max<std::int64_t>(values.size(-1), 1), values.size(-1)}),
+      reshape(positions,
+              {positions.count() / std::max<std::int64_t>(positions.size(-1), 1), positions.size(-1)}));
+  return transpose(reshape(picked, positions.shape()), at, -1);
+}
+
+Tensor scatter_add(const Tensor& x, int axis, const Tensor& ids, std::int64_t extent) {
+  check_floating("scatter_add", x);
+  check_indices("scatter_add", ids);
+  check(ids.shape() == x.shape(), "scatter_add: values of shape ", x.shape(), " and indices of shape ",
+        ids.shape(), " must agree");
+  const Tensor values = transpose(x, axis, -1), positions = transpose(ids, axis, -1);
+  const Shape flat{values.count() / std::max<std::int64_t>(values.size(-1), 1), values.size(-1)};
+  const Tensor added = scatter_add_rows(reshape(values, flat), reshape(positions, flat), extent);
+  Shape shape = values.shape();
+  shape[shape.rank() - 1] = extent;
+  return transpose(reshape(added, shape), axis, -1);
+}
+
+Tensor argsort(const Tensor& x, bool descending) {
+  check(x.defined() && x.rank() >= 1, "argsort: the operand needs at least one axis");
+  require_kernel(backend_of(x).argsort, "argsort", x.device());
+  const Tensor out = Tensor::empty(x.shape(), DType::i32, x.device());
+  const Shape rows{x.count() / std::max<std::int64_t>(x.size(-1), 1), x.size(-1)};
+  backend_of(x).argsort(contiguous(x.detach()).view(rows), descending, out.view(rows));
+  return out;
+}
+
+std::pair<Tensor, Tensor> sort(const Tensor& x, bool descending) {
+  const Tensor order = argsort(x, descending);
+  return {gather(x, -1, order), order};
+}
+
+std::pair<Tensor, Tensor> top_k(const Tensor& x, std::int64_t k) {
+  check(x.defined() && x.rank() >= 1, "top_k: the operand needs at least one axis");
+  check(k >= 0 && k <= x.size(-1), "top_k: k = ", k, " does not fit the last axis of shape ", x.shape());
+  require_kernel(backend_of(x).top_k, "top_k", x.device());
+  Shape shape = x.shape();
+  shape[x.rank() - 1] = k;
+  const Tensor ids = Tensor::empty(shape, DType::i32, x.device());
+  const std::int64_t rows = x.count() / std::max<std::int64_t>(x.size(-1), 1);
+  backend_of(x).top_k(contiguous(x.detach()).view({rows, x.size(-1)}), ids.view({rows, k}));
+  return {gather(x, -1, ids), ids};
+}
+
+}  // namespace heed

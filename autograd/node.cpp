@@ -1,0 +1,152 @@
+#include "heed/autograd/node.h"
+
+#include <algorithm>
+#include <atomic>
+#include <queue>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/autograd/recording.h"
+
+namespace heed {
+
+namespace {
+
+std::atomic<std::uint64_t> next_id{1};
+thread_local bool recording_enabled = true;
+
+struct SmallerId {
+  bool operator()(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) const {
+    return a->id < b->id;
+  }
+};
+
+bool is_leaf(const Node& node) {
+  return node.inputs.empty() && !node.backward;
+}
+
+/// Adds `grad` to what the node has collected; in place when nobody else sees that memory.
+void accumulate(Node& node, const Tensor& grad, const char* from) {
+  check(grad.shape() == node.shape && grad.dtype() == node.dtype, from,
+        ": backward gave a gradient of shape ", grad.shape(), " and type ", grad.dtype(),
+        " for a tensor of shape ", node.shape, " and type ", node.dtype);
+  if (!node.gradient.defined()) {
+    node.gradient = is_leaf(node) ? contiguous(grad.detach()) : grad.detach();  // optimizers read leaves as flat memory
+  } else if (node.gradient.is_sole_owner() && node.gradient.is_contiguous()) {
+    backend_of(grad).binary(BinaryOp::add, node.gradient, grad, node.gradient);
+  } else {
+    node.gradient = add(node.gradient, grad);
+  }
+}
+
+std::shared_ptr<Node> make_node(const char* op, const Tensor& out) {
+  auto node = std::make_shared<Node>();
+  node->id = next_id.fetch_add(1, std::memory_order_relaxed);
+  node->op = op;
+  node->shape = out.shape();
+  node->dtype = out.dtype();
+  return node;
+}
+
+}  // namespace
+
+Node::~Node() {
+  std::vector<std::shared_ptr<Node>> pending = std::move(inputs);
+  while (!pending.empty()) {
+    const std::shared_ptr<Node> node = std::move(pending.back());
+    pending.pop_back();
+    if (!node || node.use_count() > 1) continue;
+    std::move(node->inputs.begin(), node->inputs.end(), std::back_inserter(pending));
+    node->inputs.clear();
+  }
+}
+
+bool recording() {
+  return recording_enabled;
+}
+
+RecordingScope::RecordingScope(bool enabled) : previous_(recording_enabled) {
+  recording_enabled = enabled;
+}
+RecordingScope::~RecordingScope() {
+  recording_enabled = previous_;
+}
+
+NoGrad::NoGrad() : previous_(recording_enabled) {
+  recording_enabled = false;
+}
+NoGrad::~NoGrad() {
+  recording_enabled = previous_;
+}
+
+Tensor record_always(const char* op, const Tensor& out, std::span<const Tensor> inputs,
+                     BackwardFunction backward) {
+  std::shared_ptr<Node> node = make_node(op, out);
+  for (const Tensor& input : inputs) node->inputs.push_back(input.node());
+  node->backward = std::move(backward);
+  return out.with_node(std::move(node));
+}
+
+Tensor record(const char* op, const Tensor& out, std::span<const Tensor> inputs, BackwardFunction backward) {
+  const bool tracked = std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.tracked(); });
+  return recording_enabled && tracked ? record_always(op, out, inputs, std::move(backward)) : out.detach();
+}
+
+Tensor record(const char* op, const Tensor& out, std::initializer_list<Tensor> inputs,
+              BackwardFunction backward) {
+  return record(op, out, std::span(inputs.begin(), inputs.size()), std::move(backward));
+}
+
+Tensor parameter(const Tensor& tensor) {
+  check(tensor.defined() && is_floating(tensor.dtype()), "parameter: a tensor of f32 or f64 is needed");
+  return tensor.with_node(make_node("leaf", tensor));
+}
+
+Tensor gradient(const Tensor& leaf) {
+  check(leaf.tracked() && is_leaf(*leaf.node()), "gradient: the tensor is not a leaf made by parameter()");
+  return leaf.node()->gradient;
+}
+
+void zero_gradient(const Tensor& leaf) {
+  check(leaf.tracked() && is_leaf(*leaf.node()),
+        "zero_gradient: the tensor is not a leaf made by parameter()");
+  leaf.node()->gradient = {};
+}
+
+void backward(const Tensor& output, const Tensor& start) {
+  check(output.tracked(), "backward: the output does not depend on any parameter");
+  check(start.defined() || output.count() == 1, "backward: an output of shape ", output.shape(),
+        " needs the gradient to start from");
+  const RecordingScope no_recording(false);
+  accumulate(*output.node(),
+             start.defined() ? start : Tensor::ones(output.shape(), output.dtype(), output.device()),
+             "backward");
+
+  std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, SmallerId> pending;
+  if (!is_leaf(*output.node())) pending.push(output.node());
+  while (!pending.empty()) {
+    const std::shared_ptr<Node> node = pending.top();
+    pending.pop();
+    check(static_cast<bool>(node->backward), "backward: the graph through ", node->op,
+          " was already walked and its saved tensors are freed; compute the output again");
+    Gradients gradients;
+    {
+      const BackwardFunction function = std::exchange(node->backward, nullptr);
+      const Tensor grad =
+          std::exchange(node->gradient, {});  // the only handle, so that the op may overwrite it
+      gradients = function(grad);
+    }
+    check(gradients.size() == node->inputs.size(), node->op, ": backward gave ", gradients.size(),
+          " gradients for ", node->inputs.size(), " inputs");
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      const std::shared_ptr<Node>& input = node->inputs[i];
+      if (!input || !gradients[i].defined()) continue;
+      const bool first = !input->gradient.defined();
+      const Tensor grad = std::exchange(gradients[i], {});
+      accumulate(*input, grad, node->op);
+      if (first && !is_leaf(*input)) pending.push(input);
+    }
+  }
+}
+
+}  // namespace heed

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <span>
+
+#include "heed/autograd/node.h"
+#include "heed/core/backend.h"
+
+// What the files of the op layer share.
+
+namespace heed {
+
+/// Turns recording on or off for this thread while it lives.
+class RecordingScope {
+ public:
+  explicit RecordingScope(bool enabled);
+  ~RecordingScope();
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
+
+ private:
+  bool previous_;
+};
+
+/// Like record(), but also when no input is tracked: for segments whose parameters are hidden inside.
+Tensor record_always(const char* op, const Tensor& out, std::span<const Tensor> inputs,
+                     BackwardFunction backward);
+
+inline Tensor empty_like(const Tensor& x) {
+  return Tensor::empty(x.shape(), x.dtype(), x.device());
+}
+
+/// The gradient's own memory when nobody else sees it, so that a backward pass needs no second tensor; else
+/// new memory.
+inline Tensor reuse_or_empty(const Tensor& grad) {
+  return grad.is_sole_owner() && grad.is_contiguous() ? grad : empty_like(grad);
+}
+
+/// Throws unless all tensors are defined, of one device and one dtype.
+template <class... Tensors>
+void check_same(const char* op, const Tensor& first, const Tensors&... others) {
+  check(first.defined() && (others.defined() && ...), op, ": an operand is undefined");
+  check(((others.dtype() == first.dtype()) && ...), op, ": operands of different types: ", first.dtype(),
+        (concat_text(" and ", others.dtype()) + ...));
+  check(((others.device() == first.device()) && ...), op, ": operands on different devices: ", first.device(),
+        (concat_text(" and ", others.device()) + ...));
+}
+
+inline void check_floating(const char* op, const Tensor& x) {
+  check(x.defined(), op, ": the operand is undefined");
+  check(is_floating(x.dtype()), op, ": needs f32 or f64, got ", x.dtype());
+}
+
+inline void check_indices(const char* op, const Tensor& ids) {
+  check(ids.defined() && ids.dtype() == DType::i32, op, ": indices and masks have type i32, got ",
+        ids.defined() ? name_of(ids.dtype()) : "an undefined tensor");
+}
+
+/// x seen as [outer, n, inner] around `axis`, contiguous.
+Tensor around_axis(const Tensor& x, int axis);
+/// The strides of x seen in the shape it broadcasts to (0 where repeated). Untracked.
+Tensor broadcast_view(const Tensor& x, const Shape& shape);
+
+}  // namespace heed

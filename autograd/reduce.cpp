@@ -1,0 +1,204 @@
+#include <limits>
+
+#include "heed/autograd/ops.h"
+#include "heed/autograd/recording.h"
+
+namespace heed {
+
+namespace {
+
+struct Axis {
+  int at;
+  std::int64_t outer = 1, extent, inner = 1;
+};
+
+Axis split_at(const char* op, const Tensor& x, int axis) {
+  check(x.defined(), op, ": the operand is undefined");
+  Axis result{x.shape().resolve(axis), 1, 0, 1};
+  result.extent = x.shape()[result.at];
+  for (int i = 0; i < x.rank(); ++i)
+    (i < result.at ? result.outer : result.inner) *= i == result.at ? 1 : x.shape()[i];
+  return result;
+}
+
+Shape without_axis(const Shape& shape, int at, bool keep) {
+  Shape result;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (i != at) result.push_back(shape[i]);
+    if (i == at && keep) result.push_back(1);
+  }
+  return result;
+}
+
+Tensor reduce(ReduceOp op, const Tensor& x, const Axis& axis, const Shape& shape) {
+  const Tensor out = Tensor::empty(shape, x.dtype(), x.device());
+  backend_of(x).reduce(op, contiguous(x.detach()).view({axis.outer, axis.extent, axis.inner}),
+                       out.view({axis.outer, axis.inner}));
+  return out;
+}
+
+/// Largest or smallest; the gradient goes to the first element that attains it.
+Tensor extreme(const char* op, ReduceOp reduction, const Tensor& x, int axis, bool keep_axis) {
+  check_floating(op, x);
+  const Axis at = split_at(op, x, axis);
+  check(at.extent > 0, op, ": axis ", axis, " of shape ", x.shape(), " is empty");
+  const Tensor out = reduce(reduction, x, at, without_axis(x.shape(), at.at, keep_axis));
+  if (!recording() || !x.tracked()) return out;
+  const Tensor first = argmax(reduction == ReduceOp::max ? x.detach() : neg(x.detach()), at.at);
+  return record(op, out, {x}, [first, at = at.at, extent = at.extent, keep_axis](const Tensor& grad) {
+    return Gradients{scatter_add(keep_axis ? grad : unsqueeze(grad, at), at, unsqueeze(first, at), extent)};
+  });
+}
+
+/// The last axis moved to `axis`, or back.
+Tensor swap_with_last(const Tensor& x, int axis) {
+  return x.shape().resolve(axis) == x.rank() - 1 ? x : transpose(x, axis, -1);
+}
+
+Tensor rows_of(const Tensor& x) {
+  return contiguous(x.detach()).view({x.count() / std::max<std::int64_t>(x.size(-1), 1), x.size(-1)});
+}
+
+/// The largest along the last axis, 0 where everything is -infinity: what softmax subtracts.
+Tensor finite_maximum(const Tensor& x) {
+  const Tensor largest = max(x.detach(), -1, true);
+  const Tensor lowest = Tensor::full({}, -std::numeric_limits<double>::infinity(), x.dtype(), x.device());
+  return masked_fill(largest, equal(largest, lowest), 0);
+}
+
+/// 1 where x is 0: a row that allows nothing is divided by 1.
+Tensor one_if_zero(const Tensor& x) {
+  return masked_fill(x, equal(x.detach(), Tensor::zeros({}, x.dtype(), x.device())), 1);
+}
+
+Tensor softmax_composed(const Tensor& x, bool log) {
+  const Tensor shifted = x - finite_maximum(x);
+  const Tensor weights = exp(shifted);
+  const Tensor total = one_if_zero(sum(weights, -1, true));
+  return log ? shifted - heed::log(total) : weights / total;
+}
+
+/// Softmax over the last axis; `mask` (i32, broadcast view of x's shape) may be undefined.
+Tensor softmax_last(const char* op, const Tensor& x, const Tensor& mask, bool log) {
+  const Backend& backend = backend_of(x);
+  if (!usable(backend.softmax) || x.count() == 0) {
+    if (!mask.defined()) return softmax_composed(x, log);
+    const Tensor forbidden = equal(mask, Tensor::zeros({}, DType::i32, mask.device()));
+    return softmax_composed(masked_fill(x, forbidden, -std::numeric_limits<double>::infinity()), log);
+  }
+  const Tensor out = empty_like(x);
+  const Tensor rows = rows_of(x);
+  const Tensor mask_rows = mask.defined() ? contiguous(mask).view(rows.shape()) : Tensor();
+  backend.softmax.forward(rows, mask_rows, log, out.view(rows.shape()));
+  return record(op, out, {x}, [out, log](const Tensor& grad) {
+    const Tensor dx = empty_like(grad);
+    const Tensor y = rows_of(out);
+    backend_of(grad).softmax.backward(y, rows_of(grad), log, dx.view(y.shape()));
+    return Gradients{dx};
+  });
+}
+
+}  // namespace
+
+Tensor around_axis(const Tensor& x, int axis) {
+  const Axis at = split_at("around_axis", x, axis);
+  return contiguous(x.detach()).view({at.outer, at.extent, at.inner});
+}
+
+Tensor sum(const Tensor& x, int axis, bool keep_axis) {
+  check_floating("sum", x);
+  const Axis at = split_at("sum", x, axis);
+  require_kernel(backend_of(x).reduce, "sum", x.device());
+  const Tensor out = reduce(ReduceOp::sum, x, at, without_axis(x.shape(), at.at, keep_axis));
+  return record("sum", out, {x}, [shape = x.shape(), at = at.at, keep_axis](const Tensor& grad) {
+    return Gradients{expand(keep_axis ? grad : unsqueeze(grad, at), shape)};
+  });
+}
+
+Tensor mean(const Tensor& x, int axis, bool keep_axis) {
+  check_floating("mean", x);
+  check(x.size(axis) > 0, "mean: axis ", axis, " of shape ", x.shape(), " is empty");
+  return sum(x, axis, keep_axis) * (1.0 / static_cast<double>(x.size(axis)));
+}
+
+Tensor max(const Tensor& x, int axis, bool keep_axis) {
+  return extreme("max", ReduceOp::max, x, axis, keep_axis);
+}
+Tensor min(const Tensor& x, int axis, bool keep_axis) {
+  return extreme("min", ReduceOp::min, x, axis, keep_axis);
+}
+
+Tensor sum(const Tensor& x) {
+  return reshape(sum(reshape(x, {1, -1}), 1), {});
+}
+Tensor mean(const Tensor& x) {
+  return reshape(mean(reshape(x, {1, -1}), 1), {});
+}
+
+Tensor sum_to(const Tensor& x, const Shape& shape) {
+  if (x.shape() == shape) return x;
+  const int extra = x.rank() - shape.rank();
+  check(extra >= 0, "sum_to: shape ", x.shape(), " cannot be summed to ", shape);
+  Tensor result = x;
+  if (extra > 0) {  // the leading axes, in one pass
+    Shape rest;
+    rest.push_back(-1);
+    for (int i = extra; i < x.rank(); ++i) rest.push_back(x.shape()[i]);
+    if (x.count() == 0) rest[0] = 0;
+    result = sum(reshape(result, rest), 0);
+  }
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (result.shape()[i] == shape[i]) continue;
+    check(shape[i] == 1, "sum_to: shape ", x.shape(), " cannot be summed to ", shape);
+    result = sum(result, i, true);
+  }
+  return result;
+}
+
+Tensor argmax(const Tensor& x, int axis) {
+  const Axis at = split_at("argmax", x, axis);
+  check(at.extent > 0, "argmax: axis ", axis, " of shape ", x.shape(), " is empty");
+  require_kernel(backend_of(x).argmax, "argmax", x.device());
+  const Tensor out = Tensor::empty(without_axis(x.shape(), at.at, false), DType::i32, x.device());
+  backend_of(x).argmax(around_axis(x, at.at), out.view({at.outer, at.inner}));
+  return out;
+}
+
+Tensor cumulative_sum(const Tensor& x, int axis, bool reverse) {
+  check_floating("cumulative_sum", x);
+  require_kernel(backend_of(x).cumulative_sum, "cumulative_sum", x.device());
+  const Tensor source = around_axis(x, axis);
+  const Tensor out = empty_like(x);
+  backend_of(x).cumulative_sum(source, reverse, out.view(source.shape()));
+  return record("cumulative_sum", out, {x}, [axis, reverse](const Tensor& grad) {
+    return Gradients{cumulative_sum(grad, axis, !reverse)};
+  });
+}
+
+Tensor softmax(const Tensor& x, int axis) {
+  check_floating("softmax", x);
+  return swap_with_last(softmax_last("softmax", swap_with_last(x, axis), {}, false), axis);
+}
+
+Tensor log_softmax(const Tensor& x, int axis) {
+  check_floating("log_softmax", x);
+  return swap_with_last(softmax_last("log_softmax", swap_with_last(x, axis), {}, true), axis);
+}
+
+Tensor masked_softmax(const Tensor& x, const Tensor& allowed) {
+  check_floating("masked_softmax", x);
+  check_indices("masked_softmax", allowed);
+  check(broadcast_shapes("masked_softmax", x.shape(), allowed.shape()) == x.shape(),
+        "masked_softmax: mask of shape ", allowed.shape(), " does not broadcast to ", x.shape());
+  return softmax_last("masked_softmax", x, broadcast_view(allowed, x.shape()), false);
+}
+
+Tensor log_sum_exp(const Tensor& x, int axis, bool keep_axis) {
+  check_floating("log_sum_exp", x);
+  const Tensor last = swap_with_last(x, axis);
+  const Tensor shift = finite_maximum(last);
+  const Tensor result = swap_with_last(log(sum(exp(last - shift), -1, true)) + shift, axis);
+  return keep_axis ? result : squeeze(result, axis);
+}
+
+}  // namespace heed

@@ -1,0 +1,231 @@
+#include "heed/autograd/ops.h"
+#include "heed/autograd/recording.h"
+
+namespace heed {
+
+namespace {
+
+void check_defined(const char* op, const Tensor& x) {
+  check(x.defined(), op, ": the operand is undefined");
+}
+
+/// The view of elements begin, begin + step, ... of an axis; untracked.
+Tensor slice_view(const Tensor& x, int axis, std::int64_t begin, std::int64_t count, std::int64_t step) {
+  Shape shape = x.shape();
+  Shape strides = x.strides();
+  shape[axis] = count;
+  strides[axis] *= step;
+  return x.view(shape, strides, x.offset() + begin * x.strides()[axis]);
+}
+
+void copy_into(const Tensor& from, const Tensor& to) {
+  require_kernel(backend_of(to).copy, "copy", to.device());
+  if (to.count() > 0) backend_of(to).copy(from.detach(), to);
+}
+
+Shape infer_extent(const Tensor& x, const Shape& shape) {
+  Shape result = shape;
+  int unknown = -1;
+  std::int64_t known = 1;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i] >= 0) {
+      known *= shape[i];
+      continue;
+    }
+    check(shape[i] == -1 && unknown < 0, "reshape: shape ", shape,
+          " may have one extent of -1 and no other negative one");
+    unknown = i;
+  }
+  if (unknown >= 0 && known > 0) result[unknown] = x.count() / known;
+  check(result.count() == x.count() && (unknown < 0 || known > 0), "reshape: shape ", x.shape(),
+        " cannot be seen as ", shape);
+  return result;
+}
+
+}  // namespace
+
+Tensor contiguous(const Tensor& x) {
+  check_defined("contiguous", x);
+  if (x.is_contiguous()) return x;
+  const Tensor out = empty_like(x);
+  copy_into(x, out);
+  return record("contiguous", out, {x}, [](const Tensor& grad) { return Gradients{grad}; });
+}
+
+Tensor reshape(const Tensor& x, const Shape& shape) {
+  check_defined("reshape", x);
+  const Shape target = infer_extent(x, shape);
+  if (target == x.shape()) return x;
+  const Tensor source = contiguous(x);
+  return record("reshape", source.view(target), {source},
+                [from = x.shape()](const Tensor& grad) { return Gradients{contiguous(grad).view(from)}; });
+}
+
+Tensor permute(const Tensor& x, const Shape& order) {
+  check_defined("permute", x);
+  check(order.rank() == x.rank(), "permute: order ", order, " does not fit shape ", x.shape());
+  Shape shape = order, strides = order, inverse = order;
+  unsigned seen = 0;
+  for (int i = 0; i < order.rank(); ++i) {
+    const int axis = x.shape().resolve(static_cast<int>(order[i]));
+    check(!(seen & 1u << axis), "permute: order ", order, " names axis ", axis, " twice");
+    seen |= 1u << axis;
+    shape[i] = x.shape()[axis];
+    strides[i] = x.strides()[axis];
+    inverse[axis] = i;
+  }
+  return record("permute", x.view(shape, strides, x.offset()), {x},
+                [inverse](const Tensor& grad) { return Gradients{permute(grad, inverse)}; });
+}
+
+Tensor transpose(const Tensor& x, int axis_a, int axis_b) {
+  check_defined("transpose", x);
+  Shape order = x.shape();
+  for (int i = 0; i < x.rank(); ++i) order[i] = i;
+  std::swap(order[x.shape().resolve(axis_a)], order[x.shape().resolve(axis_b)]);
+  return permute(x, order);
+}
+
+Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end, std::int64_t step) {
+  check_defined("slice", x);
+  const int at = x.shape().resolve(axis);
+  const std::int64_t extent = x.shape()[at];
+  const std::int64_t from = begin < 0 ? begin + extent : begin;
+  const std::int64_t to = end < 0 ? end + extent : end;
+  check(step >= 1 && from >= 0 && from <= to && to <= extent, "slice: [", begin, ", ", end, ") with step ",
+        step, " does not fit axis ", axis, " of shape ", x.shape());
+  const std::int64_t count = (to - from + step - 1) / step;
+  if (count == extent) return x;
+  return record("slice", slice_view(x, at, from, count, step), {x},
+                [shape = x.shape(), at, from, count, step](const Tensor& grad) {
+                  const Tensor dx = Tensor::zeros(shape, grad.dtype(), grad.device());
+                  copy_into(grad, slice_view(dx, at, from, count, step));
+                  return Gradients{dx};
+                });
+}
+
+Tensor select(const Tensor& x, int axis, std::int64_t index) {
+  check_defined("select", x);
+  const std::int64_t extent = x.size(axis);
+  check(index >= -extent && index < extent, "select: index ", index, " is outside axis ", axis, " of shape ",
+        x.shape());
+  const std::int64_t at = index < 0 ? index + extent : index;
+  return squeeze(slice(x, axis, at, at + 1), axis);
+}
+
+Tensor unsqueeze(const Tensor& x, int axis) {
+  check_defined("unsqueeze", x);
+  const int at = axis < 0 ? axis + x.rank() + 1 : axis;
+  check(at >= 0 && at <= x.rank(), "unsqueeze: axis ", axis, " is out of range for shape ", x.shape());
+  Shape shape, strides;
+  for (int i = 0; i <= x.rank(); ++i) {
+    if (i == at) {
+      shape.push_back(1);
+      strides.push_back(0);
+    }
+    if (i < x.rank()) {
+      shape.push_back(x.shape()[i]);
+      strides.push_back(x.strides()[i]);
+    }
+  }
+  return record("unsqueeze", x.view(shape, strides, x.offset()), {x},
+                [at](const Tensor& grad) { return Gradients{squeeze(grad, at)}; });
+}
+
+Tensor squeeze(const Tensor& x, int axis) {
+  check_defined("squeeze", x);
+  const int at = x.shape().resolve(axis);
+  check(x.shape()[at] == 1, "squeeze: axis ", axis, " of shape ", x.shape(), " does not have extent 1");
+  Shape shape, strides;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i == at) continue;
+    shape.push_back(x.shape()[i]);
+    strides.push_back(x.strides()[i]);
+  }
+  return record("squeeze", x.view(shape, strides, x.offset()), {x},
+                [at](const Tensor& grad) { return Gradients{unsqueeze(grad, at)}; });
+}
+
+Tensor expand(const Tensor& x, const Shape& shape) {
+  check_defined("expand", x);
+  check(broadcast_shapes("expand", x.shape(), shape) == shape, "expand: shape ", x.shape(),
+        " does not broadcast to ", shape);
+  if (shape == x.shape()) return x;
+  return record("expand", broadcast_view(x, shape), {x},
+                [from = x.shape()](const Tensor& grad) { return Gradients{sum_to(grad, from)}; });
+}
+
+Tensor concat(std::span<const Tensor> parts, int axis) {
+  check(!parts.empty(), "concat: no parts given");
+  check_defined("concat", parts[0]);
+  const int at = parts[0].shape().resolve(axis);
+  Shape shape = parts[0].shape();
+  shape[at] = 0;
+  for (const Tensor& part : parts) {
+    check_same("concat", parts[0], part);
+    Shape others = part.shape();
+    if (others.rank() == shape.rank()) others[at] = shape[at];
+    check(others == shape, "concat: shapes ", parts[0].shape(), " and ", part.shape(),
+          " differ outside axis ", axis);
+    shape[at] += part.shape()[at];
+  }
+  const Tensor out = Tensor::empty(shape, parts[0].dtype(), parts[0].device());
+  std::vector<std::int64_t> extents;
+  std::int64_t begin = 0;
+  for (const Tensor& part : parts) {
+    copy_into(part, slice_view(out, at, begin, part.shape()[at], 1));
+    extents.push_back(part.shape()[at]);
+    begin += extents.back();
+  }
+  return record("concat", out, parts, [at, extents](const Tensor& grad) {
+    Gradients pieces;
+    std::int64_t from = 0;
+    for (std::int64_t extent : extents) {
+      pieces.push_back(slice_view(grad, at, from, extent, 1));
+      from += extent;
+    }
+    return pieces;
+  });
+}
+
+Tensor concat(std::initializer_list<Tensor> parts, int axis) {
+  return concat(std::span(parts.begin(), parts.size()), axis);
+}
+
+Tensor stack(std::span<const Tensor> parts, int axis) {
+  std::vector<Tensor> expanded;
+  for (const Tensor& part : parts) expanded.push_back(unsqueeze(part, axis));
+  return concat(expanded, axis);
+}
+
+std::vector<Tensor> split(const Tensor& x, int axis, std::span<const std::int64_t> sizes) {
+  check_defined("split", x);
+  std::int64_t total = 0;
+  for (std::int64_t size : sizes) total += size;
+  check(total == x.size(axis), "split: sizes add up to ", total, ", axis ", axis, " of shape ", x.shape(),
+        " has ", x.size(axis));
+  std::vector<Tensor> pieces;
+  std::int64_t begin = 0;
+  for (std::int64_t size : sizes) {
+    pieces.push_back(slice(x, axis, begin, begin + size));
+    begin += size;
+  }
+  return pieces;
+}
+
+Tensor pad(const Tensor& x, int axis, std::int64_t before, std::int64_t after, double value) {
+  check_defined("pad", x);
+  check(before >= 0 && after >= 0, "pad: ", before, " and ", after, " must not be negative");
+  if (before + after == 0) return x;
+  const int at = x.shape().resolve(axis);
+  Shape shape = x.shape();
+  const std::int64_t extent = shape[at];
+  shape[at] += before + after;
+  const Tensor out = Tensor::full(shape, value, x.dtype(), x.device());
+  copy_into(x, slice_view(out, at, before, extent, 1));
+  return record("pad", out, {x}, [at, before, extent](const Tensor& grad) {
+    return Gradients{slice_view(grad, at, before, extent, 1)};
+  });
+}
+
+}  // namespace heed
