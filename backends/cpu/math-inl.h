@@ -1,0 +1,91 @@
+// SIMD helpers that the kernels share: partial vectors, sums of lanes and the exponential; included once per
+// target.
+#if defined(HEED_BACKENDS_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_BACKENDS_CPU_MATH_INL_H_
+#undef HEED_BACKENDS_CPU_MATH_INL_H_
+#else
+#define HEED_BACKENDS_CPU_MATH_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// The first `count` lanes from memory, 0 < count < lanes; the others are 0. Reads nothing beyond them.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> load_n(D d, const T* from, std::int64_t count) {
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN T buffer[hn::MaxLanes(D())] = {};
+  std::memcpy(buffer, from, static_cast<std::size_t>(count) * sizeof(T));
+  return hn::Load(d, buffer);
+#else
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, from);
+#endif
+}
+
+/// Writes the first `count` lanes, 0 < count < lanes.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void store_n(hn::Vec<D> value, D d, T* to, std::int64_t count) {
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN T buffer[hn::MaxLanes(D())];
+  hn::Store(value, d, buffer);
+  std::memcpy(to, buffer, static_cast<std::size_t>(count) * sizeof(T));
+#else
+  hn::BlendedStore(value, hn::FirstN(d, static_cast<std::size_t>(count)), d, to);
+#endif
+}
+
+/// The sum of all lanes, in every target's own fixed order.
+template <class D>
+HWY_INLINE hn::TFromD<D> lane_sum(D d, hn::Vec<D> v) {
+  return hn::GetLane(hn::SumOfLanes(d, v));
+}
+
+/// The largest lane; a NaN may or may not win.
+template <class D>
+HWY_INLINE hn::TFromD<D> lane_max(D d, hn::Vec<D> v) {
+  return hn::GetLane(hn::MaxOfLanes(d, v));
+}
+
+/// e^x within one unit in the last place for f32; results below 2e-38 become 0, NaN stays NaN. f64 asks the C
+/// library.
+template <class D>
+HWY_INLINE hn::Vec<D> exp(D d, hn::Vec<D> x) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, float>) {
+    // e^x = 2^n e^r with |r| <= log(2) / 2, and e^r = 1 + r + r^2 q(r) with q fitted to a relative error of
+    // 3e-9. The result is built as (2 e^r) 2^(n - 1), so that n = 128 needs no special case.
+    const hn::RebindToSigned<D> di;
+    const auto tiny = hn::Lt(x, hn::Set(d, -86.9f));
+    const auto bounded = hn::Min(hn::Set(d, 89.0f), x);  // in this order x86 keeps a NaN
+    const auto n = hn::Round(hn::Mul(bounded, hn::Set(d, 1.44269504f)));
+    auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), bounded);  // log(2) in two parts
+    r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+    auto q = hn::Set(d, 2 * 0.00138144215f);
+    q = hn::MulAdd(q, r, hn::Set(d, 2 * 0.00836878505f));
+    q = hn::MulAdd(q, r, hn::Set(d, 2 * 0.0416683952f));
+    q = hn::MulAdd(q, r, hn::Set(d, 2 * 0.166665201f));
+    q = hn::MulAdd(q, r, hn::Set(d, 2 * 0.499999934f));
+    q = hn::MulAdd(q, r, hn::Set(d, 2.0f));
+    q = hn::MulAdd(q, r, hn::Set(d, 2.0f));
+    const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 126)));
+    return hn::IfThenZeroElse(tiny, hn::Mul(q, hn::BitCast(d, power)));
+  } else {
+    HWY_ALIGN double lanes[hn::MaxLanes(D())];
+    hn::Store(x, d, lanes);
+    for (std::size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = std::exp(lanes[i]);
+    return hn::Load(d, lanes);
+  }
+}
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
