@@ -1,0 +1,71 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "heed/core/backend.h"
+
+namespace heed::cpu {
+
+/// The caching allocator of host tensors. Fresh pages cost ten times what reused ones do, so memory is kept
+/// and reused.
+///
+/// Small blocks come from size classes. Large blocks are cut from a few big address ranges, best fit, and
+/// merge with their free neighbours: a training step that asks for the same blocks in the same order stays
+/// within its peak. Pages beyond the furthest block ever handed out are never touched, and so take no memory.
+class MemoryPool {
+ public:
+  struct Block {
+    std::byte* address = nullptr;
+    std::size_t capacity = 0;  ///< at least the bytes asked for
+  };
+
+  /// 64-byte aligned, not initialised. Throws an Error with the pool's figures when memory is exhausted.
+  Block allocate(std::size_t bytes);
+  void release(Block block);
+  MemoryStats stats() const;
+  void reset_peak();
+  /// Gives the pages of free blocks back to the system.
+  void trim();
+
+ private:
+  /// An address range from the system; [base, base + used) has been handed out at some time.
+  struct Segment {
+    std::byte* base = nullptr;
+    std::size_t size = 0;
+    std::size_t used = 0;
+  };
+  /// A free block and how many of its bytes (at most) still hold pages.
+  struct Free {
+    std::size_t size = 0;
+    std::size_t resident = 0;
+  };
+  using FreeMap = std::map<std::byte*, Free>;
+
+  Block allocate_small(std::size_t size_class);
+  Block allocate_large(std::size_t bytes);
+  Block take(FreeMap::iterator free, std::size_t bytes);
+  Block extend(std::size_t bytes);
+  void add_segment(std::size_t bytes);
+  void insert_free(std::byte* address, Free free);
+  void erase_free(FreeMap::iterator free);
+  void release_large(Block block);
+  /// Gives pages of free blocks back, the largest first, until at least `bytes` are returned.
+  void drop_pages(std::size_t bytes);
+  [[noreturn]] void exhausted(std::size_t bytes) const;
+  bool starts_segment(const std::byte* address) const;
+
+  mutable std::mutex mutex_;
+  std::vector<Segment> segments_;
+  FreeMap free_by_address_;
+  std::set<std::pair<std::size_t, std::byte*>> free_by_size_;
+  std::array<std::vector<std::byte*>, 32> small_free_;
+  std::size_t current_ = 0, peak_ = 0, highest_ = 0;  // highest_: the peak that reset_peak() does not forget
+  std::size_t reserved_ = 0;
+};
+
+}  // namespace heed::cpu
