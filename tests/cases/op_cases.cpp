@@ -1,0 +1,292 @@
+#include "heed/tests/cases/op_cases.h"
+
+#include <cmath>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+
+namespace heed {
+
+namespace {
+
+using Inputs = std::span<const Tensor>;
+
+/// Fresh random numbers for each tensor of the table.
+class Draw {
+ public:
+  Tensor operator()(const Shape& shape, double low = -1, double high = 1) {
+    return uniform(shape, low, high, {2024, 0, next_++}, DType::f64);
+  }
+  /// Values that differ by at least 0.05, in random order: no ties, and no kink within a finite-difference
+  /// step.
+  Tensor distinct(const Shape& shape) {
+    const Tensor order = argsort(uniform({shape.count()}, 0, 1, {2024, 0, next_++}, DType::f64));
+    return reshape(cast(order, DType::f64) * 0.05, shape);
+  }
+
+ private:
+  std::uint32_t next_ = 0;
+};
+
+Tensor ids(std::vector<std::int32_t> values, const Shape& shape) {
+  return Tensor::from(values, shape);
+}
+
+void add_elementwise(std::vector<OpCase>& cases, Draw& draw) {
+#define HEED_UNARY(name, y, saved, dydx, low, high)                                   \
+  cases.push_back({#name,                                                             \
+                   [](Inputs in) {                                                    \
+                     return unary(UnaryOp::name, in[0], {0.7, 1.3});                  \
+                   },                                                                 \
+                   {draw({3, 17}, low, high)}});                                      \
+  cases.push_back({#name "/transposed",                                               \
+                   [](Inputs in) {                                                    \
+                     return unary(UnaryOp::name, transpose(in[0], 0, 1), {0.7, 1.3}); \
+                   },                                                                 \
+                   {draw({5, 7}, low, high)}});
+#define HEED_BINARY(name, ...)                                                     \
+  cases.push_back({#name,                                                          \
+                   [](Inputs in) { return binary(BinaryOp::name, in[0], in[1]); }, \
+                   {draw({4, 9}, 0.3, 0.9), draw({4, 9}, 1.1, 2.0)}});             \
+  cases.push_back({#name "/broadcast",                                             \
+                   [](Inputs in) { return binary(BinaryOp::name, in[0], in[1]); }, \
+                   {draw({2, 1, 9}, 0.3, 0.9), draw({5, 1}, 1.1, 2.0)}});          \
+  cases.push_back({#name "/row",                                                   \
+                   [](Inputs in) { return binary(BinaryOp::name, in[0], in[1]); }, \
+                   {draw({3, 19}, 1.1, 2.0), draw({19}, 0.3, 0.9)}});
+#define HEED_COMPARE(name, ...)                                                      \
+  cases.push_back({#name,                                                            \
+                   [](Inputs in) { return compare(CompareOp::name, in[0], in[1]); }, \
+                   {draw({4, 9}), draw({9})},                                        \
+                   false});
+#include "heed/core/elementwise.def"
+
+  cases.push_back({"where",
+                   [](Inputs in) { return where(in[0], in[1], in[2]); },
+                   {ids({1, 0, 0, 1, 1}, {5}), draw({3, 5}), draw({1})}});
+  cases.push_back({"masked_fill",
+                   [](Inputs in) { return masked_fill(in[0], in[1], 0.5); },
+                   {draw({3, 5}), ids({1, 0, 0, 1, 1}, {5})}});
+}
+
+void add_shape(std::vector<OpCase>& cases, Draw& draw) {
+  cases.push_back({"reshape", [](Inputs in) { return square(reshape(in[0], {4, -1})); }, {draw({2, 6, 3})}});
+  cases.push_back({"reshape/transposed",
+                   [](Inputs in) { return reshape(transpose(in[0], 0, 2), {-1}); },
+                   {draw({2, 6, 3})}});
+  cases.push_back({"permute", [](Inputs in) { return exp(permute(in[0], {2, 0, 1})); }, {draw({2, 3, 5})}});
+  cases.push_back({"slice", [](Inputs in) { return square(slice(in[0], 1, 1, -1, 2)); }, {draw({3, 8})}});
+  cases.push_back({"select", [](Inputs in) { return square(select(in[0], 1, -2)); }, {draw({3, 8})}});
+  cases.push_back({"expand", [](Inputs in) { return square(expand(in[0], {4, 3, 5})); }, {draw({3, 1})}});
+  cases.push_back({"concat",
+                   [](Inputs in) {
+                     return square(concat({in[0], in[1]}, 1));
+                   },
+                   {draw({3, 2}), draw({3, 5})}});
+  cases.push_back({"stack", [](Inputs in) { return square(stack(in, 1)); }, {draw({3, 4}), draw({3, 4})}});
+  cases.push_back({"split",
+                   [](Inputs in) {
+                     const std::int64_t sizes[] = {2, 5};
+                     const auto pieces = split(in[0], 1, sizes);
+                     return concat({square(pieces[1]), exp(pieces[0])}, 1);
+                   },
+                   {draw({3, 7})}});
+  cases.push_back({"pad", [](Inputs in) { return square(pad(in[0], 1, 2, 1, 0.5)); }, {draw({3, 4})}});
+}
+
+void add_reductions(std::vector<OpCase>& cases, Draw& draw) {
+  cases.push_back({"sum/last", [](Inputs in) { return square(sum(in[0], -1)); }, {draw({5, 33})}});
+  cases.push_back({"sum/first", [](Inputs in) { return square(sum(in[0], 0)); }, {draw({7, 19})}});
+  cases.push_back({"sum/middle", [](Inputs in) { return square(sum(in[0], 1, true)); }, {draw({3, 7, 5})}});
+  cases.push_back({"sum/all", [](Inputs in) { return square(sum(in[0])); }, {draw({7, 19})}});
+  cases.push_back({"mean", [](Inputs in) { return square(mean(in[0], -1)); }, {draw({5, 11})}});
+  cases.push_back({"max", [](Inputs in) { return square(max(in[0], -1)); }, {draw.distinct({5, 11})}});
+  cases.push_back(
+      {"max/first", [](Inputs in) { return square(max(in[0], 0, true)); }, {draw.distinct({5, 11})}});
+  cases.push_back({"min", [](Inputs in) { return square(min(in[0], 1)); }, {draw.distinct({3, 5, 4})}});
+  cases.push_back({"argmax", [](Inputs in) { return argmax(in[0], 1); }, {draw({3, 13, 4})}, false});
+  cases.push_back(
+      {"cumulative_sum", [](Inputs in) { return square(cumulative_sum(in[0], 1)); }, {draw({2, 9, 3})}});
+  cases.push_back({"cumulative_sum/reverse",
+                   [](Inputs in) { return square(cumulative_sum(in[0], -1, true)); },
+                   {draw({3, 9})}});
+  cases.push_back({"softmax", [](Inputs in) { return square(softmax(in[0])); }, {draw({5, 21}, -3, 3)}});
+  cases.push_back(
+      {"softmax/first", [](Inputs in) { return square(softmax(in[0], 0)); }, {draw({5, 6}, -3, 3)}});
+  cases.push_back(
+      {"log_softmax", [](Inputs in) { return square(log_softmax(in[0])); }, {draw({5, 21}, -3, 3)}});
+  cases.push_back({"masked_softmax",
+                   [](Inputs in) { return square(masked_softmax(in[0], in[1])); },
+                   {draw({3, 2, 4}, -3, 3), ids({1, 0, 1, 1, 0, 0, 0, 0}, {2, 4})}});
+  cases.push_back(
+      {"log_sum_exp", [](Inputs in) { return square(log_sum_exp(in[0], 1)); }, {draw({3, 9, 2}, -3, 3)}});
+}
+
+void add_products(std::vector<OpCase>& cases, Draw& draw) {
+  cases.push_back(
+      {"matmul", [](Inputs in) { return square(matmul(in[0], in[1])); }, {draw({5, 7}), draw({7, 3})}});
+  cases.push_back({"matmul/batched",
+                   [](Inputs in) { return square(matmul(in[0], in[1])); },
+                   {draw({2, 3, 5, 7}), draw({3, 7, 4})}});
+  cases.push_back({"matmul/shared",
+                   [](Inputs in) { return square(matmul(in[0], in[1])); },
+                   {draw({2, 5, 7}), draw({7, 4})}});
+  cases.push_back({"matmul/transposed",
+                   [](Inputs in) { return square(matmul(transpose(in[0], 0, 1), transpose(in[1], 0, 1))); },
+                   {draw({7, 5}), draw({3, 7})}});
+  cases.push_back({"matmul/heads",
+                   [](Inputs in) {  // views of [B, N, H, d], as attention has them
+                     return square(matmul(permute(in[0], {0, 2, 1, 3}), permute(in[1], {0, 2, 3, 1})));
+                   },
+                   {draw({2, 5, 3, 4}), draw({2, 6, 3, 4})}});
+  cases.push_back({"matmul/row",
+                   [](Inputs in) { return square(matmul(in[0], in[1])); },
+                   {draw({1, 70}), draw({70, 90})}});
+  cases.push_back({"linear",
+                   [](Inputs in) { return square(linear(in[0], in[1], in[2])); },
+                   {draw({2, 5, 7}), draw({3, 7}), draw({3})}});
+  cases.push_back({"linear/no bias",
+                   [](Inputs in) { return square(linear(in[0], in[1])); },
+                   {draw({5, 7}), draw({3, 7})}});
+}
+
+void add_indices(std::vector<OpCase>& cases, Draw& draw) {
+  cases.push_back({"embedding",
+                   [](Inputs in) { return square(embedding(in[0], in[1])); },
+                   {draw({6, 5}), ids({0, 3, 3, -1, 5, 3}, {2, 3})}});
+  cases.push_back({"index_select",
+                   [](Inputs in) { return square(index_select(in[0], 1, in[1])); },
+                   {draw({3, 6, 2}), ids({5, 0, 0, 2}, {4})}});
+  cases.push_back({"gather_rows",
+                   [](Inputs in) { return square(gather_rows(in[0], in[1])); },
+                   {draw({2, 4, 3}), ids({3, 1, 0, 0, 2, -1}, {2, 3})}});
+  cases.push_back({"scatter_add_rows",
+                   [](Inputs in) { return square(scatter_add_rows(in[0], in[1], 5)); },
+                   {draw({2, 3, 4}), ids({4, 1, 4, 0, -1, 2}, {2, 3})}});
+  cases.push_back({"gather",
+                   [](Inputs in) { return square(gather(in[0], 1, in[1])); },
+                   {draw({2, 4, 2}), ids({3, 1, 0, 0, 2, 2, 1, 3, 0, 1, 2, 3}, {2, 3, 2})}});
+  cases.push_back({"scatter_add",
+                   [](Inputs in) { return square(scatter_add(in[0], -1, in[1], 6)); },
+                   {draw({2, 3}), ids({5, 1, 5, 0, 2, 2}, {2, 3})}});
+  cases.push_back({"argsort", [](Inputs in) { return argsort(in[0]); }, {draw({3, 37})}, false});
+  cases.push_back(
+      {"sort", [](Inputs in) { return square(sort(in[0], true).first); }, {draw.distinct({3, 17})}});
+  cases.push_back(
+      {"top_k", [](Inputs in) { return square(top_k(in[0], 4).first); }, {draw.distinct({3, 17})}});
+}
+
+void add_layers(std::vector<OpCase>& cases, Draw& draw) {
+  cases.push_back({"layer_norm",
+                   [](Inputs in) { return square(layer_norm(in[0], in[1], in[2])); },
+                   {draw({2, 5, 19}), draw({19}), draw({19})}});
+  cases.push_back(
+      {"layer_norm/plain", [](Inputs in) { return exp(layer_norm(in[0], {}, {})); }, {draw({5, 19})}});
+  cases.push_back({"dropout",
+                   [](Inputs in) {
+                     return square(dropout(in[0], 0.3, {1, 2, 3}));
+                   },
+                   {draw({5, 19})}});
+  cases.push_back({"dropout_add",
+                   [](Inputs in) {
+                     return square(dropout_add(in[0], in[1], 0.3, {1, 2, 3}));
+                   },
+                   {draw({5, 19}), draw({5, 19})}});
+  cases.push_back({"cross_entropy",
+                   [](Inputs in) { return cross_entropy(in[0], in[1]); },
+                   {draw({4, 23}, -3, 3), ids({0, 22, 7, 7}, {4})}});
+  cases.push_back({"cross_entropy/smoothed",
+                   [](Inputs in) { return cross_entropy(in[0], in[1], 0.1); },
+                   {draw({2, 2, 23}, -3, 3), ids({0, -1, 7, 22}, {2, 2})}});
+}
+
+void add_attention(std::vector<OpCase>& cases, Draw& draw) {
+  const auto with = [](AttentionOptions options) {
+    return [options](Inputs in) { return square(attention(in[0], in[1], in[2], options)); };
+  };
+  const auto qkv = [&](std::int64_t n, std::int64_t m) {
+    return std::vector<Tensor>{draw({2, 2, n, 4}), draw({2, 2, m, 4}), draw({2, 2, m, 3})};
+  };
+  AttentionOptions options;
+  cases.push_back({"attention", with(options), qkv(5, 7)});
+  options.causal = true;
+  cases.push_back({"attention/causal", with(options), qkv(7, 7)});
+  cases.push_back({"attention/causal, fewer queries", with(options), qkv(3, 7)});
+  options = {};
+  options.key_mask = ids({1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {2, 7});
+  cases.push_back({"attention/padding", with(options), qkv(5, 7)});
+  options = {};
+  options.mask = greater(draw({2, 5, 7}), Tensor::zeros({}, DType::f64));
+  cases.push_back({"attention/mask", with(options), qkv(5, 7)});
+  options = {};
+  options.dropout = 0.3;
+  options.key = {1, 2, 3};
+  cases.push_back({"attention/dropout", with(options), qkv(5, 7)});
+  cases.push_back({"attention/heads",
+                   [](Inputs in) {  // q, k, v as views of [B, N, H, d]
+                     const auto heads = [](const Tensor& x) {
+                       return permute(reshape(x, {2, 5, 3, 4}), {0, 2, 1, 3});
+                     };
+                     const Tensor out = attention(heads(in[0]), heads(in[1]), heads(in[2]));
+                     return square(reshape(permute(out, {0, 2, 1, 3}), {2, 5, 12}));
+                   },
+                   {draw({2, 5, 12}), draw({2, 5, 12}), draw({2, 5, 12})}});
+  options = {};
+  auto pattern =
+      std::make_shared<BlockPattern>();  // 7 x 7 in blocks of 3: a diagonal band, with one triangular block
+  pattern->block = 3;
+  pattern->queries = pattern->keys = 7;
+  pattern->offsets = ids({0, 1, 3, 5}, {4});
+  pattern->columns = ids({0, 0, 1, 1, 2}, {5});
+  pattern->mask_ids = ids({0, -1, 0, -1, -1}, {5});
+  pattern->masks = ids({1, 0, 0, 1, 1, 0, 1, 1, 1}, {1, 3, 3});
+  options.pattern = pattern;
+  cases.push_back({"attention/block pattern", with(options), qkv(7, 7)});
+  cases.push_back({"attention_weights",
+                   [](Inputs in) { return square(attention_weights(in[0], in[1])); },
+                   {draw({1, 2, 3, 4}), draw({1, 2, 5, 4})}});
+}
+
+void add_checkpoint(std::vector<OpCase>& cases, Draw& draw) {
+  cases.push_back({"checkpoint",
+                   [](Inputs in) {
+                     Random random(7);
+                     return checkpoint(
+                         [](Inputs x, Random& keys) { return dropout(exp(x[0]) * x[1], 0.3, keys.next()); },
+                         {in[0], in[1]}, random);
+                   },
+                   {draw({3, 4}), draw({4})}});
+}
+
+}  // namespace
+
+std::vector<OpCase> op_cases() {
+  std::vector<OpCase> cases;
+  Draw draw;
+  add_elementwise(cases, draw);
+  add_shape(cases, draw);
+  add_reductions(cases, draw);
+  add_products(cases, draw);
+  add_indices(cases, draw);
+  add_layers(cases, draw);
+  add_attention(cases, draw);
+  add_checkpoint(cases, draw);
+  return cases;
+}
+
+std::vector<Tensor> inputs_for(const OpCase& op_case, DType dtype, Device device) {
+  std::vector<Tensor> inputs;
+  for (const Tensor& input : op_case.inputs) {
+    const Tensor converted = is_floating(input.dtype()) ? cast(input, dtype) : input;
+    if (converted.dtype() == DType::f32) {
+      inputs.push_back(Tensor::from(converted.to_vector<float>(), converted.shape(), device));
+    } else if (converted.dtype() == DType::f64) {
+      inputs.push_back(Tensor::from(converted.to_vector<double>(), converted.shape(), device));
+    } else {
+      inputs.push_back(Tensor::from(converted.to_vector<std::int32_t>(), converted.shape(), device));
+    }
+  }
+  return inputs;
+}
+
+}  // namespace heed
