@@ -79,8 +79,10 @@ Tensor empty_heads(const Tensor& like, std::int64_t width) {
 
 Tensor attention_fused(const Tensor& query, const Tensor& key, const Tensor& value,
                        const AttentionOptions& options) {
-  AttentionArgs args{rows_adjacent(query.detach()), rows_adjacent(key.detach()),
-                     rows_adjacent(value.detach())};
+  AttentionArgs args;
+  args.query = rows_adjacent(query.detach());
+  args.key = rows_adjacent(key.detach());
+  args.value = rows_adjacent(value.detach());
   if (options.key_mask.defined()) args.key_mask = contiguous(options.key_mask);
   if (options.mask.defined())
     args.mask = broadcast_view(options.mask, {query.size(0), query.size(1), query.size(2), key.size(2)});
