@@ -27,6 +27,9 @@ struct Context {
   /// A context for one training step.
   static Context train(std::uint64_t seed, std::uint32_t step) { return {true, Random(seed, step), {}, {}}; }
   static Context inference() { return {}; }
+
+  /// The weighted sum of `losses`; undefined when there are none.
+  Tensor auxiliary_loss() const;
 };
 
 }  // namespace heed

@@ -36,12 +36,18 @@ class Module {
   void to(DType dtype, Device device);
   /// Number of trained elements.
   std::int64_t parameter_count();
+  /// The dotted name of this module inside the model it is part of, for error messages; "" for the model
+  /// itself. A part that several modules share is named after the first that registered it.
+  std::string path() const;
 
  protected:
   /// Makes `member` a tracked leaf that holds `initial`.
   void add_parameter(std::string name, Tensor& member, const Tensor& initial);
   void add_buffer(std::string name, Tensor& member, const Tensor& initial);
   void add_module(std::string name, Module& part);
+  /// The beginning of an error message: the path and `kind` of this module, such as
+  /// "encoder.layers.0.attention (Linear)".
+  std::string described(const char* kind) const;
 
  private:
   void collect(const std::string& prefix, std::vector<NamedTensor> Module::*list,
@@ -50,6 +56,8 @@ class Module {
   std::vector<NamedTensor> parameters_;
   std::vector<NamedTensor> buffers_;
   std::vector<std::pair<std::string, Module*>> parts_;
+  const Module* parent_ = nullptr;
+  std::string name_;  // in the parent
 };
 
 }  // namespace heed

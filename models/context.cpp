@@ -1,0 +1,18 @@
+#include "heed/models/context.h"
+
+#include "heed/autograd/ops.h"
+
+namespace heed {
+
+Tensor Context::auxiliary_loss() const {
+  Tensor total;
+  for (const AuxiliaryLoss& loss : losses) {
+    check(loss.value.count() == 1, "auxiliary loss '", loss.name, "' must have one element, has shape ",
+          loss.value.shape());
+    const Tensor term = reshape(loss.value, {}) * loss.weight;
+    total = total.defined() ? total + term : term;
+  }
+  return total;
+}
+
+}  // namespace heed

@@ -1,0 +1,100 @@
+#include "heed/models/module.h"
+
+#include <algorithm>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+
+namespace heed {
+namespace {
+
+template <class T>
+Tensor upload_copy(const Tensor& x, Device device) {
+  return Tensor::from(x.to_vector<T>(), x.shape(), device);
+}
+
+/// A contiguous copy of a floating tensor, with memory of its own.
+Tensor converted(const Tensor& x, DType dtype, Device device) {
+  const Tensor copy =
+      x.dtype() == DType::f64 ? upload_copy<double>(x, device) : upload_copy<float>(x, device);
+  return copy.dtype() == dtype ? copy : cast(copy, dtype);
+}
+
+}  // namespace
+
+void Module::collect(const std::string& prefix, std::vector<NamedTensor> Module::*list,
+                     std::vector<NamedTensor>& out) {
+  for (const NamedTensor& own : this->*list) {
+    const auto same = [&](const NamedTensor& other) { return other.tensor == own.tensor; };
+    if (std::none_of(out.begin(), out.end(), same)) out.push_back({prefix + own.name, own.tensor});
+  }
+  for (const auto& [name, part] : parts_) part->collect(prefix + name + ".", list, out);
+}
+
+std::vector<NamedTensor> Module::parameters() {
+  std::vector<NamedTensor> out;
+  collect("", &Module::parameters_, out);
+  return out;
+}
+
+std::vector<NamedTensor> Module::buffers() {
+  std::vector<NamedTensor> out;
+  collect("", &Module::buffers_, out);
+  return out;
+}
+
+std::vector<NamedTensor> Module::state() {
+  std::vector<NamedTensor> out = parameters();
+  for (NamedTensor& buffer : buffers()) out.push_back(std::move(buffer));
+  return out;
+}
+
+void Module::to(DType dtype, Device device) {
+  check(is_floating(dtype), "a model's parameters must be f32 or f64, not ", dtype);
+  const NoGrad no_grad;
+  for (const NamedTensor& entry : parameters()) {
+    *entry.tensor = parameter(converted(entry.tensor->detach(), dtype, device));
+  }
+  for (const NamedTensor& entry : buffers()) {
+    Tensor& buffer = *entry.tensor;
+    buffer = is_floating(buffer.dtype()) ? converted(buffer, dtype, device)
+                                         : upload_copy<std::int32_t>(buffer, device);
+  }
+}
+
+std::int64_t Module::parameter_count() {
+  std::int64_t count = 0;
+  for (const NamedTensor& entry : parameters()) count += entry.tensor->count();
+  return count;
+}
+
+std::string Module::path() const {
+  if (!parent_) return name_;
+  const std::string above = parent_->path();
+  return above.empty() ? name_ : above + "." + name_;
+}
+
+std::string Module::described(const char* kind) const {
+  const std::string where = path();
+  return where.empty() ? std::string(kind) : where + " (" + kind + ")";
+}
+
+void Module::add_parameter(std::string name, Tensor& member, const Tensor& initial) {
+  member = parameter(initial);
+  parameters_.push_back({std::move(name), &member});
+}
+
+void Module::add_buffer(std::string name, Tensor& member, const Tensor& initial) {
+  member = initial.detach();
+  buffers_.push_back({std::move(name), &member});
+}
+
+void Module::add_module(std::string name, Module& part) {
+  if (!part.parent_) {
+    part.parent_ = this;
+    part.name_ = name;
+  }
+  parts_.emplace_back(std::move(name), &part);
+}
+
+}  // namespace heed
