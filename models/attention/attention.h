@@ -29,8 +29,9 @@ struct AttentionConfig {
 struct Capabilities {
   bool causal = false;
   bool cross = false;
-  bool any_length = true;     ///< no parameter depends on the length
-  bool deterministic = true;  ///< draws no random numbers in inference
+  bool any_length = true;        ///< no parameter depends on the length
+  bool deterministic = true;     ///< draws no random numbers in inference
+  std::string_view reason = {};  ///< why it cannot do the rest, for error messages
 };
 
 /// The input of one call. Masks are i32, 1 = real token, undefined = all real.
@@ -49,12 +50,15 @@ struct AttentionCache {
   Tensor mask;  ///< [B, T]
   /// Keeps the rows `ids` (i32 [B']) of the batch: how beam search reorders its hypotheses.
   void reorder(const Tensor& ids);
+  /// Adds the mask of new positions to `mask`, which stays undefined while all are real; `before` positions
+  /// are held.
+  void extend_mask(const AttentionInput& input, std::int64_t before);
 };
 
 /// One attention mechanism of the specification, the part between two residual connections.
 class Attention : public Module {
  public:
-  /// O [B, N, d]; rows at padded query positions are exactly 0.
+  /// O [B, N, d]; rows at padded query positions are exactly 0. Errors name this layer's path in the model.
   Tensor operator()(const AttentionInput& input, Context& context);
   /// Decoding: the output [B, 1, d] for one new position x [B, 1, d], given all positions before it, which
   /// the cache holds. For cross-attention `memory` is the same at every step. The base version keeps the
@@ -69,6 +73,8 @@ class Attention : public Module {
   virtual Tensor forward(const AttentionInput& input, Context& context) = 0;
 
  private:
+  [[noreturn]] void rethrow_with_path(const Error& error) const;
+
   AttentionConfig config_;
 };
 
@@ -79,10 +85,12 @@ struct AttentionVariant {
   std::unique_ptr<Attention> (*make)(const AttentionConfig&);
 };
 
-/// All variants, in a fixed order.
+/// All variants, in a fixed order. Adding one takes its file and its line in variants.cpp.
 std::span<const AttentionVariant> attention_variants();
 /// Builds a variant by name. Throws for an unknown name (with the nearest one) and for a use the variant
 /// cannot serve.
 std::unique_ptr<Attention> make_attention(std::string_view name, const AttentionConfig& config);
+/// The line of a variant. Throws for an unknown name, with the nearest one.
+const AttentionVariant& attention_variant(std::string_view name);
 
 }  // namespace heed

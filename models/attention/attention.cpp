@@ -1,0 +1,81 @@
+#include "heed/models/attention/attention.h"
+
+#include "heed/autograd/ops.h"
+
+namespace heed {
+namespace {
+
+void check_mask(const char* name, const Tensor& mask, const Tensor& tokens) {
+  if (!mask.defined()) return;
+  const Shape expected{tokens.size(0), tokens.size(1)};
+  check(mask.dtype() == DType::i32 && mask.shape() == expected, name, " must be i32 of shape ", expected,
+        ", got ", mask.dtype(), " of shape ", mask.shape());
+}
+
+void check_input(const AttentionConfig& config, const AttentionInput& input) {
+  check(input.x.rank() == 3 && input.x.size(2) == config.width, "expects inputs [B, N, ", config.width,
+        "], got shape ", input.x.shape());
+  check_mask("mask", input.mask, input.x);
+  check(input.memory.defined() == config.cross,
+        config.cross ? "cross-attention needs a memory" : "self-attention takes no memory");
+  if (!config.cross) return;
+  check(input.memory.rank() == 3 && input.memory.size(0) == input.x.size(0) &&
+            input.memory.size(2) == config.width,
+        "expects a memory [", input.x.size(0), ", M, ", config.width, "], got shape ", input.memory.shape());
+  check_mask("memory_mask", input.memory_mask, input.memory);
+}
+
+/// Adds new positions to what a cache holds along `axis`.
+Tensor extended(const Tensor& before, const Tensor& added, int axis) {
+  return before.defined() ? concat({before, added}, axis) : added;
+}
+
+}  // namespace
+
+void AttentionCache::reorder(const Tensor& ids) {
+  for (Tensor* held : {&key, &value, &mask}) {
+    if (held->defined()) *held = index_select(*held, 0, ids);
+  }
+}
+
+void AttentionCache::extend_mask(const AttentionInput& input, std::int64_t before) {
+  if (!input.mask.defined() && !mask.defined()) return;
+  const std::int64_t batch = input.x.size(0);
+  const Device device = input.x.device();
+  const auto all_real = [&](std::int64_t length) {
+    return Tensor::ones({batch, length}, DType::i32, device);
+  };
+  const Tensor added = input.mask.defined() ? input.mask : all_real(input.x.size(1));
+  if (!mask.defined() && before > 0) mask = all_real(before);
+  mask = extended(mask, added, 1);
+}
+
+Tensor Attention::operator()(const AttentionInput& input, Context& context) try {
+  check_input(config_, input);
+  const Tensor out = forward(input, context);
+  if (!input.mask.defined()) return out;
+  // A selection and not a product: it keeps no copy of `out` for backward.
+  const Tensor zero = Tensor::zeros({1}, out.dtype(), out.device());
+  return where(unsqueeze(input.mask, 2), out, zero);
+} catch (const Error& error) {
+  rethrow_with_path(error);
+}
+
+Tensor Attention::step(const AttentionInput& input, AttentionCache& cache, Context& context) {
+  const std::int64_t before = cache.key.defined() ? cache.key.size(1) : 0;
+  cache.extend_mask(input, before);
+  cache.key = extended(cache.key, input.x, 1);
+  const Tensor out = (*this)({cache.key, cache.mask, input.memory, input.memory_mask}, context);
+  return slice(out, 1, before, out.size(1));
+}
+
+void Attention::rethrow_with_path(const Error& error) const {
+  // A part of this layer, such as a Linear, has said already where it is.
+  const std::string where = described("attention");
+  if (const std::string part = path(); !part.empty() && std::string_view(error.what()).starts_with(part)) {
+    throw error;
+  }
+  fail(where, ": ", error.what());
+}
+
+}  // namespace heed

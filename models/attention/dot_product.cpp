@@ -1,0 +1,88 @@
+// Multi-head scaled dot-product attention: "Attention is all you need", Vaswani et al. 2017, arXiv
+// 1706.03762, sections 3.2.1 - 3.2.3. With heads of width dh = d / H, memory Y = X in self-attention:
+//
+//   q = split(X Wq),  k = split(Y Wk),  v = split(Y Wv)         [B, H, N or M, dh]
+//   A = softmax( q k^T / sqrt(dh) )  over the allowed keys      (eq. 1)
+//   O = merge(A v) Wo
+//
+// Keys are allowed where they are no padding and, in the causal form, not later than the query.
+// Time N M d + (N + M) d^2, parameters 4 d^2; the fused kernel holds no N x M matrix.
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/attention/heads.h"
+#include "heed/models/layers.h"
+
+namespace heed {
+namespace {
+
+class DotProductAttention : public Attention {
+ public:
+  explicit DotProductAttention(const AttentionConfig& config)
+      : Attention(config),
+        initialiser_(config.seed),
+        query_(config.width, config.width, config.bias, initialiser_),
+        key_(config.width, config.width, config.bias, initialiser_),
+        value_(config.width, config.width, config.bias, initialiser_),
+        output_(config.width, config.width, config.bias, initialiser_) {
+    config.options.check_all_taken("attention 'dot_product'");
+    add_module("query", query_);
+    add_module("key", key_);
+    add_module("value", value_);
+    add_module("output", output_);
+  }
+
+  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
+    if (config().cross) {
+      // The memory is the same at every step, so it is projected once.
+      if (!cache.key.defined()) project(input.memory, cache.key, cache.value);
+      return attend(input.x, cache.key, cache.value, input.memory_mask, context);
+    }
+    Tensor key, value;
+    project(input.x, key, value);
+    const std::int64_t before = cache.key.defined() ? cache.key.size(2) : 0;
+    cache.extend_mask(input, before);
+    cache.key = before ? concat({cache.key, key}, 2) : key;
+    cache.value = before ? concat({cache.value, value}, 2) : value;
+    return attend(input.x, cache.key, cache.value, cache.mask, context);
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    Tensor key, value;
+    project(config().cross ? input.memory : input.x, key, value);
+    return attend(input.x, key, value, config().cross ? input.memory_mask : input.mask, context);
+  }
+
+ private:
+  void project(const Tensor& memory, Tensor& key, Tensor& value) const {
+    key = split_heads(key_(memory), config().heads);
+    value = split_heads(value_(memory), config().heads);
+  }
+
+  Tensor attend(const Tensor& x, const Tensor& key, const Tensor& value, const Tensor& key_mask,
+                Context& context) {
+    AttentionOptions options;
+    options.causal = config().causal;
+    options.key_mask = key_mask;
+    if (context.training && config().dropout > 0) {
+      options.dropout = config().dropout;
+      options.key = context.random.next();
+    }
+    const Tensor query = split_heads(query_(x), config().heads);
+    return output_(merge_heads(attention(query, key, value, options)));
+  }
+
+  Initialiser initialiser_;
+  Linear query_, key_, value_, output_;
+};
+
+}  // namespace
+
+AttentionVariant dot_product_variant() {
+  return {"dot_product", {.causal = true, .cross = true}, [](const AttentionConfig& config) {
+            return std::unique_ptr<Attention>(std::make_unique<DotProductAttention>(config));
+          }};
+}
+
+}  // namespace heed

@@ -1,0 +1,18 @@
+#include "heed/models/attention/heads.h"
+
+#include "heed/autograd/ops.h"
+
+namespace heed {
+
+Tensor split_heads(const Tensor& x, std::int64_t heads) {
+  check(x.rank() == 3 && heads > 0 && x.size(2) % heads == 0, "split_heads: cannot split shape ", x.shape(),
+        " into ", heads, " heads");
+  return permute(reshape(x, {x.size(0), x.size(1), heads, x.size(2) / heads}), {0, 2, 1, 3});
+}
+
+Tensor merge_heads(const Tensor& x) {
+  check(x.rank() == 4, "merge_heads: expects [B, H, N, dh], got shape ", x.shape());
+  return reshape(permute(x, {0, 2, 1, 3}), {x.size(0), x.size(2), x.size(1) * x.size(3)});
+}
+
+}  // namespace heed

@@ -1,0 +1,70 @@
+#include <vector>
+
+#include "heed/core/nearest_name.h"
+#include "heed/models/attention/attention.h"
+
+// The list of names: one line per variant. The file models/attention/<name>.cpp defines <name>_variant(),
+// which says what the variant can do and how it is made.
+#define HEED_ATTENTION_VARIANTS(variant) variant(dot_product)
+
+namespace heed {
+
+#define HEED_DECLARE(name) AttentionVariant name##_variant();
+HEED_ATTENTION_VARIANTS(HEED_DECLARE)
+#undef HEED_DECLARE
+
+namespace {
+
+void check_config(std::string_view name, const AttentionConfig& config) {
+  check(config.width > 0 && config.heads > 0 && config.width % config.heads == 0, "attention '", name,
+        "': the width must be a multiple of the number of heads, got width ", config.width, " and ",
+        config.heads, " heads");
+  check(config.dropout >= 0 && config.dropout < 1, "attention '", name, "': dropout must be in [0, 1), got ",
+        config.dropout);
+  check(!(config.causal && config.cross), "attention '", name, "': cross-attention cannot be causal");
+}
+
+std::string names_where(bool Capabilities::*can) {
+  std::string names;
+  for (const AttentionVariant& variant : attention_variants()) {
+    if (variant.capabilities.*can) names += (names.empty() ? "" : ", ") + std::string(variant.name);
+  }
+  return names;
+}
+
+void check_capability(const AttentionVariant& variant, bool asked, bool Capabilities::*can, const char* use) {
+  if (!asked || variant.capabilities.*can) return;
+  const std::string_view reason = variant.capabilities.reason;
+  fail("attention '", variant.name, "' cannot serve as ", use, reason.empty() ? "" : ": ", reason,
+       "; these can: ", names_where(can));
+}
+
+}  // namespace
+
+std::span<const AttentionVariant> attention_variants() {
+#define HEED_LINE(name) name##_variant(),
+  static const std::vector<AttentionVariant> variants{HEED_ATTENTION_VARIANTS(HEED_LINE)};
+#undef HEED_LINE
+  return variants;
+}
+
+const AttentionVariant& attention_variant(std::string_view name) {
+  std::vector<std::string> names;
+  for (const AttentionVariant& variant : attention_variants()) {
+    if (variant.name == name) return variant;
+    names.emplace_back(variant.name);
+  }
+  fail("unknown attention '", name, "'", suggest_name(name, names));
+}
+
+std::unique_ptr<Attention> make_attention(std::string_view name, const AttentionConfig& config) {
+  const AttentionVariant& variant = attention_variant(name);
+  check_config(name, config);
+  check_capability(variant, config.causal, &Capabilities::causal, "causal attention");
+  check_capability(variant, config.cross, &Capabilities::cross, "cross-attention");
+  check(variant.capabilities.any_length || config.max_length > 0, "attention '", name,
+        "' has parameters for every position and needs a max_length, got ", config.max_length);
+  return variant.make(config);
+}
+
+}  // namespace heed

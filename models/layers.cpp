@@ -1,0 +1,94 @@
+#include "heed/models/layers.h"
+
+#include <array>
+
+#include "heed/autograd/ops.h"
+#include "heed/core/nearest_name.h"
+
+namespace heed {
+
+Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias, Initialiser& initialiser, double gain) {
+  check(in > 0 && out > 0, "Linear: widths must be positive, got ", in, " -> ", out);
+  add_parameter("weight", weight, initialiser.xavier_uniform(out, in, gain));
+  if (with_bias) add_parameter("bias", bias, Tensor::zeros({out}));
+}
+
+Tensor Linear::operator()(const Tensor& x) const {
+  const std::int64_t in = weight.size(1);
+  if (x.rank() == 0 || x.size(-1) != in) {
+    fail(described("Linear"), ": expects inputs of width ", in, ", got shape ", x.shape());
+  }
+  if (x.dtype() != weight.dtype()) {
+    fail(described("Linear"), ": holds ", weight.dtype(), " parameters, got ", x.dtype(), " inputs");
+  }
+  return linear(x, weight, bias);
+}
+
+Embedding::Embedding(std::int64_t count, std::int64_t width, double deviation, Initialiser& initialiser) {
+  check(count > 0 && width > 0, "Embedding: needs a positive size and width, got ", count, " x ", width);
+  add_parameter("weight", weight, initialiser.normal({count, width}, deviation));
+}
+
+Tensor Embedding::operator()(const Tensor& ids) const try {
+  return embedding(weight, ids);
+} catch (const Error& error) {
+  fail(described("Embedding"), ": ", error.what());
+}
+
+LayerNorm::LayerNorm(std::int64_t width, double epsilon) : epsilon_(epsilon) {
+  check(width > 0, "LayerNorm: the width must be positive, got ", width);
+  add_parameter("weight", weight, Tensor::ones({width}));
+  add_parameter("bias", bias, Tensor::zeros({width}));
+}
+
+Tensor LayerNorm::operator()(const Tensor& x) const {
+  if (x.rank() == 0 || x.size(-1) != weight.size(0)) {
+    fail(described("LayerNorm"), ": expects inputs of width ", weight.size(0), ", got shape ", x.shape());
+  }
+  return layer_norm(x, weight, bias, epsilon_);
+}
+
+Activation activation_of(std::string_view name) {
+  static const std::array<std::string, 4> names{"relu", "gelu", "gelu_tanh", "silu"};
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == name) return static_cast<Activation>(i);
+  }
+  fail("unknown activation '", name, "'", suggest_name(name, names));
+}
+
+Tensor apply(Activation activation, const Tensor& x) {
+  switch (activation) {
+    case Activation::gelu:
+      return gelu(x);
+    case Activation::gelu_tanh:
+      return gelu_tanh(x);
+    case Activation::silu:
+      return silu(x);
+    default:
+      return relu(x);
+  }
+}
+
+FeedForward::FeedForward(std::int64_t width, std::int64_t hidden, Activation activation, double dropout,
+                         Initialiser& initialiser)
+    : input_(width, hidden, true, initialiser),
+      output_(hidden, width, true, initialiser),
+      activation_(activation),
+      dropout_(dropout) {
+  add_module("input", input_);
+  add_module("output", output_);
+}
+
+Tensor FeedForward::operator()(const Tensor& x, Context& context) const {
+  return output_(maybe_dropout(apply(activation_, input_(x)), dropout_, context));
+}
+
+Tensor maybe_dropout(const Tensor& x, double p, Context& context) {
+  return context.training && p > 0 ? dropout(x, p, context.random.next()) : x;
+}
+
+Tensor add_residual(const Tensor& x, const Tensor& residual, double p, Context& context) {
+  return context.training && p > 0 ? dropout_add(x, residual, p, context.random.next()) : residual + x;
+}
+
+}  // namespace heed

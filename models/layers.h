@@ -1,0 +1,69 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "heed/models/context.h"
+#include "heed/models/initialise.h"
+#include "heed/models/module.h"
+
+namespace heed {
+
+/// y = x W^T + b, with "weight" [out, in] (Xavier uniform) and, if asked for, "bias" [out] (0).
+class Linear : public Module {
+ public:
+  Linear(std::int64_t in, std::int64_t out, bool bias, Initialiser& initialiser, double gain = 1);
+  /// [..., in] -> [..., out]; any other width throws an Error that names this layer.
+  Tensor operator()(const Tensor& x) const;
+
+  Tensor weight, bias;
+};
+
+/// A table of vectors, "weight" [count, width], normal with the given deviation.
+class Embedding : public Module {
+ public:
+  Embedding(std::int64_t count, std::int64_t width, double deviation, Initialiser& initialiser);
+  /// i32 ids of any shape -> [..., width]; an id outside [0, count) throws an Error that names this layer.
+  Tensor operator()(const Tensor& ids) const;
+
+  Tensor weight;
+};
+
+/// Layer normalisation over the last axis (arXiv 1607.06450), "weight" (1) and "bias" (0) of [width].
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(std::int64_t width, double epsilon = 1e-5);
+  Tensor operator()(const Tensor& x) const;
+
+  Tensor weight, bias;
+
+ private:
+  double epsilon_;
+};
+
+/// The nonlinearity of a feed-forward layer.
+enum class Activation { relu, gelu, gelu_tanh, silu };
+/// By name; throws with the nearest name when there is none.
+Activation activation_of(std::string_view name);
+Tensor apply(Activation activation, const Tensor& x);
+
+/// y = dropout(activation(x W1^T + b1)) W2^T + b2 (Vaswani et al. 2017, eq. 2), with parts "input" and
+/// "output".
+class FeedForward : public Module {
+ public:
+  FeedForward(std::int64_t width, std::int64_t hidden, Activation activation, double dropout,
+              Initialiser& initialiser);
+  Tensor operator()(const Tensor& x, Context& context) const;
+
+ private:
+  Linear input_, output_;
+  Activation activation_;
+  double dropout_;
+};
+
+/// dropout(x) while training, x otherwise.
+Tensor maybe_dropout(const Tensor& x, double p, Context& context);
+/// residual + dropout(x) while training, residual + x otherwise.
+Tensor add_residual(const Tensor& x, const Tensor& residual, double p, Context& context);
+
+}  // namespace heed
