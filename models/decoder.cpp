@@ -1,0 +1,104 @@
+#include "heed/models/decoder.h"
+
+#include <string>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/encoder.h"
+
+namespace heed {
+
+void DecoderState::reorder(const Tensor& ids, bool same_memory) {
+  for (DecoderLayerCache& layer : layers) {
+    layer.self.reorder(ids);
+    if (!same_memory) layer.cross.reorder(ids);
+  }
+  if (same_memory) return;
+  if (memory.defined()) memory = index_select(memory, 0, ids);
+  if (memory_mask.defined()) memory_mask = index_select(memory_mask, 0, ids);
+}
+
+DecoderLayer::DecoderLayer(const TransformerConfig& config, std::int64_t layer, bool has_memory,
+                           Initialiser& initialiser)
+    : self_attention_(make_attention(choice_for(config.decoder_attention, layer), config, layer, true, false,
+                                     initialiser)),
+      self_attention_norm_(config),
+      feed_forward_(config.width, config.feed_forward, activation_of(config.activation),
+                    config.activation_dropout, initialiser),
+      feed_forward_norm_(config) {
+  add_module("self_attention", *self_attention_);
+  add_module("self_attention_norm", self_attention_norm_);
+  if (const AttentionChoice& cross = choice_for(config.cross_attention, layer);
+      has_memory && cross.name != "none") {
+    cross_attention_ = make_attention(cross, config, layer, false, true, initialiser);
+    cross_attention_norm_ = std::make_unique<Residual>(config);
+    add_module("cross_attention", *cross_attention_);
+    add_module("cross_attention_norm", *cross_attention_norm_);
+  }
+  add_module("feed_forward", feed_forward_);
+  add_module("feed_forward_norm", feed_forward_norm_);
+}
+
+template <class Self, class Cross>
+Tensor DecoderLayer::run(const Tensor& x, Context& context, Self&& self, Cross&& cross) {
+  Tensor attended = self_attention_norm_.around(x, context, self);
+  if (cross_attention_) attended = cross_attention_norm_->around(attended, context, cross);
+  return feed_forward_norm_.around(attended, context,
+                                   [&](const Tensor& input) { return feed_forward_(input, context); });
+}
+
+Tensor DecoderLayer::operator()(const Tensor& x, const Tensor& mask, const Tensor& memory,
+                                const Tensor& memory_mask, Context& context) {
+  return run(
+      x, context,
+      [&](const Tensor& input) {
+        return (*self_attention_)({input, mask, {}, {}}, context);
+      },
+      [&](const Tensor& input) {
+        return (*cross_attention_)({input, mask, memory, memory_mask}, context);
+      });
+}
+
+Tensor DecoderLayer::step(const Tensor& x, DecoderLayerCache& cache, const DecoderState& state,
+                          Context& context) {
+  return run(
+      x, context,
+      [&](const Tensor& input) {
+        return self_attention_->step({input, {}, {}, {}}, cache.self, context);
+      },
+      [&](const Tensor& input) {
+        return cross_attention_->step({input, {}, state.memory, state.memory_mask}, cache.cross, context);
+      });
+}
+
+Decoder::Decoder(const TransformerConfig& config, bool has_memory, Initialiser& initialiser) {
+  for (std::int64_t i = 0; i < config.decoder_layers; ++i) {
+    layers_.push_back(std::make_unique<DecoderLayer>(config, i, has_memory, initialiser));
+    add_module("layers." + std::to_string(i), *layers_.back());
+  }
+  if (config.norm == "pre") {
+    norm_ = std::make_unique<LayerNorm>(config.width, config.epsilon);
+    add_module("norm", *norm_);
+  }
+}
+
+Tensor Decoder::operator()(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
+                           Context& context) {
+  context.centroids = {};
+  for (const auto& layer : layers_) x = (*layer)(x, mask, memory, memory_mask, context);
+  return norm_ ? (*norm_)(x) : x;
+}
+
+DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask) const {
+  DecoderState state{memory, memory_mask, {}, 0};
+  state.layers.resize(layers_.size());
+  return state;
+}
+
+Tensor Decoder::step(Tensor x, DecoderState& state, Context& context) {
+  context.centroids = {};
+  for (std::size_t i = 0; i < layers_.size(); ++i) x = layers_[i]->step(x, state.layers[i], state, context);
+  ++state.position;
+  return norm_ ? (*norm_)(x) : x;
+}
+
+}  // namespace heed

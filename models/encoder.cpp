@@ -1,0 +1,62 @@
+#include "heed/models/encoder.h"
+
+#include <string>
+
+namespace heed {
+
+std::unique_ptr<Attention> make_attention(const AttentionChoice& choice, const TransformerConfig& config,
+                                          std::int64_t layer, bool causal, bool cross,
+                                          Initialiser& initialiser) {
+  AttentionConfig attention;
+  attention.width = config.width;
+  attention.heads = choice.heads ? choice.heads : config.heads;
+  attention.dropout = config.attention_dropout;
+  attention.bias = config.attention_bias;
+  attention.causal = causal;
+  attention.cross = cross;
+  attention.max_length = config.max_length;
+  attention.layer = layer;
+  attention.options = choice.options;
+  attention.seed = initialiser.next_seed();
+  return make_attention(choice.name, attention);
+}
+
+EncoderLayer::EncoderLayer(const TransformerConfig& config, std::int64_t layer, Initialiser& initialiser)
+    : attention_(make_attention(choice_for(config.encoder_attention, layer), config, layer, false, false,
+                                initialiser)),
+      attention_norm_(config),
+      feed_forward_(config.width, config.feed_forward, activation_of(config.activation),
+                    config.activation_dropout, initialiser),
+      feed_forward_norm_(config) {
+  add_module("attention", *attention_);
+  add_module("attention_norm", attention_norm_);
+  add_module("feed_forward", feed_forward_);
+  add_module("feed_forward_norm", feed_forward_norm_);
+}
+
+Tensor EncoderLayer::operator()(const Tensor& x, const Tensor& mask, Context& context) {
+  const Tensor attended = attention_norm_.around(x, context, [&](const Tensor& input) {
+    return (*attention_)({input, mask, {}, {}}, context);
+  });
+  return feed_forward_norm_.around(attended, context,
+                                   [&](const Tensor& input) { return feed_forward_(input, context); });
+}
+
+Encoder::Encoder(const TransformerConfig& config, Initialiser& initialiser) {
+  for (std::int64_t i = 0; i < config.encoder_layers; ++i) {
+    layers_.push_back(std::make_unique<EncoderLayer>(config, i, initialiser));
+    add_module("layers." + std::to_string(i), *layers_.back());
+  }
+  if (config.norm == "pre") {
+    norm_ = std::make_unique<LayerNorm>(config.width, config.epsilon);
+    add_module("norm", *norm_);
+  }
+}
+
+Tensor Encoder::operator()(Tensor x, const Tensor& mask, Context& context) {
+  context.centroids = {};
+  for (const auto& layer : layers_) x = (*layer)(x, mask, context);
+  return norm_ ? (*norm_)(x) : x;
+}
+
+}  // namespace heed

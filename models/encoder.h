@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "heed/models/attention/attention.h"
+#include "heed/models/residual.h"
+
+namespace heed {
+
+/// Self-attention and feed-forward, each within a residual connection.
+class EncoderLayer : public Module {
+ public:
+  EncoderLayer(const TransformerConfig& config, std::int64_t layer, Initialiser& initialiser);
+  Tensor operator()(const Tensor& x, const Tensor& mask, Context& context);
+
+ private:
+  std::unique_ptr<Attention> attention_;
+  Residual attention_norm_;
+  FeedForward feed_forward_;
+  Residual feed_forward_norm_;
+};
+
+/// A stack of encoder layers (Vaswani et al. 2017, section 3.1), with a final norm in pre-norm models.
+class Encoder : public Module {
+ public:
+  Encoder(const TransformerConfig& config, Initialiser& initialiser);
+  /// x [B, N, d], mask i32 [B, N] (undefined: all real) -> [B, N, d].
+  Tensor operator()(Tensor x, const Tensor& mask, Context& context);
+
+ private:
+  std::vector<std::unique_ptr<EncoderLayer>> layers_;
+  std::unique_ptr<LayerNorm> norm_;
+};
+
+/// The attention of one layer as the configuration has it.
+std::unique_ptr<Attention> make_attention(const AttentionChoice& choice, const TransformerConfig& config,
+                                          std::int64_t layer, bool causal, bool cross,
+                                          Initialiser& initialiser);
+
+}  // namespace heed

@@ -1,0 +1,89 @@
+#include "heed/models/encoder_decoder.h"
+
+#include <algorithm>
+
+#include "heed/autograd/ops.h"
+
+namespace heed {
+namespace {
+
+const TransformerConfig& checked(const TransformerConfig& config) {
+  check_config(config);
+  check(config.source_vocabulary > 0 && config.target_vocabulary > 0,
+        "an encoder-decoder needs source_vocabulary and target_vocabulary, got ", config.source_vocabulary,
+        " and ", config.target_vocabulary);
+  check(config.tie_embeddings != "all" || config.source_vocabulary == config.target_vocabulary,
+        "tying all embeddings needs one vocabulary, but the source has ", config.source_vocabulary,
+        " tokens and the target ", config.target_vocabulary);
+  return config;
+}
+
+std::unique_ptr<Embedding> make_embedding(const TransformerConfig& config, std::int64_t vocabulary,
+                                          Initialiser& initialiser) {
+  return std::make_unique<Embedding>(vocabulary, config.width, embedding_deviation(config), initialiser);
+}
+
+}  // namespace
+
+bool is_length_limited(const TransformerConfig& config, const AttentionChoices& choices) {
+  const auto limited = [](const AttentionChoice& choice) {
+    return choice.name != "none" && !attention_variant(choice.name).capabilities.any_length;
+  };
+  return config.positions == "learned" || std::any_of(choices.begin(), choices.end(), limited);
+}
+
+EncoderDecoder::EncoderDecoder(const TransformerConfig& config)
+    : EncoderDecoder(checked(config), Initialiser(static_cast<std::uint64_t>(config.seed))) {}
+
+EncoderDecoder::EncoderDecoder(const TransformerConfig& config, Initialiser initialiser)
+    : config_(config),
+      source_embedding_(config.tie_embeddings == "all"
+                            ? nullptr
+                            : make_embedding(config, config.source_vocabulary, initialiser)),
+      target_embedding_(make_embedding(config, config.target_vocabulary, initialiser)),
+      source_(config, source_embedding_ ? *source_embedding_ : *target_embedding_, initialiser),
+      target_(config, *target_embedding_, initialiser),
+      encoder_(config, initialiser),
+      decoder_(config, true, initialiser) {
+  if (source_embedding_) add_module("source_embedding", *source_embedding_);
+  add_module(source_embedding_ ? "target_embedding" : "embedding", *target_embedding_);
+  add_module("source", source_);
+  add_module("target", target_);
+  add_module("encoder", encoder_);
+  add_module("decoder", decoder_);
+  if (config.tie_embeddings == "none") {
+    output_ = std::make_unique<Linear>(config.width, config.target_vocabulary, false, initialiser);
+    add_module("output", *output_);
+  }
+}
+
+Tensor EncoderDecoder::encode(const PaddedTokens& source, Context& context) {
+  return encoder_(source_(source.ids, 0, context), source.mask, context);
+}
+
+Tensor EncoderDecoder::decode(const PaddedTokens& target, const Tensor& memory, const Tensor& memory_mask,
+                              Context& context) {
+  return decoder_(target_(target.ids, 0, context), target.mask, memory, memory_mask, context);
+}
+
+Tensor EncoderDecoder::logits(const Tensor& hidden) const {
+  return output_ ? (*output_)(hidden) : linear(hidden, target_embedding_->weight);
+}
+
+ModelLoss EncoderDecoder::loss(const TranslationBatch& batch, double smoothing, Context& context) {
+  const Tensor memory = encode(batch.source, context);
+  const Tensor hidden = decode(batch.target, memory, batch.source.mask, context);
+  const Tensor& weight = output_ ? output_->weight : target_embedding_->weight;
+  return token_loss(hidden, weight, {}, batch.targets, smoothing, context);
+}
+
+Tensor EncoderDecoder::step(const Tensor& tokens, DecoderState& state, Context& context) {
+  const Tensor x = target_(unsqueeze(tokens, 1), state.position, context);
+  return logits(squeeze(decoder_.step(x, state, context), 1));
+}
+
+std::int64_t EncoderDecoder::target_limit() const {
+  return is_length_limited(config_, config_.decoder_attention) ? config_.max_length : 0;
+}
+
+}  // namespace heed

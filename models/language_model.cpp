@@ -1,0 +1,52 @@
+#include "heed/models/language_model.h"
+
+#include "heed/autograd/ops.h"
+
+namespace heed {
+namespace {
+
+const TransformerConfig& checked(const TransformerConfig& config) {
+  check_config(config);
+  check(config.target_vocabulary > 0, "a language model needs target_vocabulary, got ",
+        config.target_vocabulary);
+  return config;
+}
+
+}  // namespace
+
+LanguageModel::LanguageModel(const TransformerConfig& config)
+    : LanguageModel(checked(config), Initialiser(static_cast<std::uint64_t>(config.seed))) {}
+
+LanguageModel::LanguageModel(const TransformerConfig& config, Initialiser initialiser)
+    : config_(config),
+      embedding_(config.target_vocabulary, config.width, embedding_deviation(config), initialiser),
+      input_(config, embedding_, initialiser),
+      decoder_(config, false, initialiser) {
+  add_module("embedding", embedding_);
+  add_module("input", input_);
+  add_module("decoder", decoder_);
+  if (config.tie_embeddings == "none") {
+    output_ = std::make_unique<Linear>(config.width, config.target_vocabulary, false, initialiser);
+    add_module("output", *output_);
+  }
+}
+
+Tensor LanguageModel::hidden(const PaddedTokens& tokens, Context& context) {
+  return decoder_(input_(tokens.ids, 0, context), tokens.mask, {}, {}, context);
+}
+
+Tensor LanguageModel::logits(const Tensor& hidden) const {
+  return output_ ? (*output_)(hidden) : linear(hidden, embedding_.weight);
+}
+
+ModelLoss LanguageModel::loss(const LanguageModelBatch& batch, double smoothing, Context& context) {
+  const Tensor& weight = output_ ? output_->weight : embedding_.weight;
+  return token_loss(hidden(batch.input, context), weight, {}, batch.targets, smoothing, context);
+}
+
+Tensor LanguageModel::step(const Tensor& tokens, DecoderState& state, Context& context) {
+  const Tensor x = input_(unsqueeze(tokens, 1), state.position, context);
+  return logits(squeeze(decoder_.step(x, state, context), 1));
+}
+
+}  // namespace heed

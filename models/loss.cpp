@@ -1,0 +1,25 @@
+#include "heed/models/loss.h"
+
+#include "heed/autograd/ops.h"
+
+namespace heed {
+
+Tensor ModelLoss::mean() const {
+  return sum / static_cast<double>(count);
+}
+
+Tensor ModelLoss::objective() const {
+  return auxiliary.defined() ? mean() + auxiliary : mean();
+}
+
+ModelLoss token_loss(const Tensor& hidden, const Tensor& weight, const Tensor& bias, const Targets& targets,
+                     double smoothing, const Context& context) {
+  Tensor rows = reshape(hidden, {-1, hidden.size(-1)});
+  if (targets.rows.defined()) rows = index_select(rows, 0, targets.rows);
+  check(rows.size(0) == targets.count, "the loss got ", rows.size(0), " predictions for ", targets.count,
+        " targets");
+  const Tensor losses = cross_entropy(linear(rows, weight, bias), targets.ids, smoothing);
+  return {sum(losses), targets.count, context.auxiliary_loss()};
+}
+
+}  // namespace heed

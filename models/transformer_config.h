@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heed/models/options.h"
+
+namespace heed {
+
+/// Which attention mechanism a layer uses.
+struct AttentionChoice {
+  std::string name =
+      "dot_product";  ///< of attention_variants(), or "none" where a decoder layer has no cross-attention
+  std::int64_t heads = 0;  ///< 0: as many as the model's
+  Options options;         ///< settings of the variant
+};
+/// One choice for all layers of a stack, or one for each.
+using AttentionChoices = std::vector<AttentionChoice>;
+
+/// The shape of a Transformer. The defaults follow Vaswani et al. 2017 (arXiv 1706.03762), in a smaller size.
+/// A model reads what concerns it: a language model has no encoder, a classifier no decoder.
+struct TransformerConfig {
+  std::int64_t width = 256;          ///< d
+  std::int64_t heads = 4;            ///< H
+  std::int64_t feed_forward = 1024;  ///< hidden width of the feed-forward layers
+  std::int64_t encoder_layers = 3;
+  std::int64_t decoder_layers = 3;
+  std::int64_t source_vocabulary = 0;
+  std::int64_t target_vocabulary = 0;
+  std::int64_t classes = 0;  ///< of a classifier
+  std::int64_t max_length =
+      256;               ///< for learned positions and for variants whose parameters depend on the length
+  double dropout = 0.1;  ///< on embeddings and on every sub-layer's output
+  double attention_dropout = 0;     ///< on attention weights
+  double activation_dropout = 0;    ///< inside the feed-forward layers
+  std::string activation = "relu";  ///< "relu", "gelu", "gelu_tanh" or "silu"
+  std::string norm =
+      "post";  ///< "post": LN(x + f(x)); "pre": x + f(LN(x)), and a norm at the end of each stack
+  std::string positions = "sinusoidal";  ///< or "learned"
+  std::string tie_embeddings =
+      "none";  ///< "decoder": the output map is the target embedding; "all": the source's too
+  bool scale_embeddings = true;  ///< multiplies embeddings by sqrt(width)
+  bool attention_bias = false;
+  double epsilon = 1e-5;           ///< of layer normalisation
+  double embedding_deviation = 0;  ///< of initial embeddings and learned positions; 0: 1 / sqrt(width)
+  AttentionChoices encoder_attention{{}};
+  AttentionChoices decoder_attention{{}};
+  AttentionChoices cross_attention{{}};
+  std::int64_t seed = 1;  ///< of the initial parameters
+};
+
+/// Throws an Error that names the first setting that makes no sense, with its value.
+void check_config(const TransformerConfig& config);
+/// The choice for one layer of a stack.
+const AttentionChoice& choice_for(const AttentionChoices& choices, std::int64_t layer);
+
+/// JSON text of all settings, indented.
+std::string to_json(const TransformerConfig& config);
+/// Reads JSON text; settings that it leaves out keep their defaults. An unknown key throws with the nearest
+/// name, a wrong type or value with the key. An attention is a name, or {"name": ..., "heads": ..., settings
+/// of the variant}, or a list of these, one for each layer.
+TransformerConfig transformer_config_from_json(std::string_view text);
+
+}  // namespace heed
