@@ -1,0 +1,283 @@
+#include "heed/models/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+
+namespace heed {
+namespace {
+
+/// A hypothesis that is still open, with its row in the model.
+struct Open {
+  Tokens tokens;
+  double log_probability = 0;
+  std::int32_t row = 0;
+};
+
+struct Sentence {
+  std::int64_t max_length = 0;
+  std::vector<Open> open;
+  std::vector<Hypothesis> finished;  // best first, at most `beam`
+};
+
+/// One way to continue an open hypothesis of a sentence.
+struct Continuation {
+  double log_probability;
+  std::size_t parent;
+  std::int32_t token;
+};
+
+/// The most probable next tokens of each row and what its end would cost, on the host.
+struct Candidates {
+  std::vector<double> log_probabilities;  // [rows, k], falling
+  std::vector<std::int32_t> tokens;       // [rows, k]
+  std::vector<double> end;                // [rows]
+  std::size_t k = 0;
+};
+
+std::vector<double> as_doubles(const Tensor& x) {
+  return cast(x, DType::f64).to_vector<double>();
+}
+
+Candidates next_candidates(StepModel& model, const std::vector<std::int32_t>& tokens, std::int64_t k,
+                           const SearchOptions& options) {
+  const auto rows = static_cast<std::int64_t>(tokens.size());
+  const Tensor logits = model.step(Tensor::from(tokens, {rows}, model.device()));
+  check(logits.rank() == 2 && logits.size(0) == rows, "search: the model gave logits of shape ",
+        logits.shape(), " for ", rows, " hypotheses");
+  check(options.end >= 0 && options.end < logits.size(1), "search: the end token ", options.end,
+        " is outside the vocabulary of ", logits.size(1));
+  const Tensor log_probabilities = log_softmax(logits);
+  const auto [values, ids] = top_k(log_probabilities, std::min(k, logits.size(1)));
+  Candidates out{as_doubles(values), ids.to_vector<std::int32_t>(),
+                 as_doubles(select(log_probabilities, 1, options.end)),
+                 static_cast<std::size_t>(values.size(1))};
+  const auto is_nan = [](double value) { return std::isnan(value); };
+  check(std::none_of(out.log_probabilities.begin(), out.log_probabilities.end(), is_nan),
+        "search: the model's logits are not finite");
+  return out;
+}
+
+Hypothesis finished(Tokens tokens, double log_probability, const SearchOptions& options) {
+  const auto length = static_cast<std::int64_t>(tokens.size()) + 1;
+  return {std::move(tokens), log_probability,
+          log_probability / length_penalty_of(length, options.length_penalty)};
+}
+
+/// Keeps the best first and at most `beam`; an equal score ranks behind those that were there before.
+void add_finished(Sentence& sentence, Hypothesis hypothesis, const SearchOptions& options) {
+  auto& list = sentence.finished;
+  const auto worse = [&](const Hypothesis& other) { return other.score < hypothesis.score; };
+  list.insert(std::find_if(list.begin(), list.end(), worse), std::move(hypothesis));
+  if (static_cast<std::int64_t>(list.size()) > options.beam) list.pop_back();
+}
+
+/// The 2 * beam best continuations of a sentence, best first.
+std::vector<Continuation> best_continuations(const Sentence& sentence, const Candidates& candidates,
+                                             const SearchOptions& options) {
+  std::vector<Continuation> all;
+  for (std::size_t parent = 0; parent < sentence.open.size(); ++parent) {
+    const Open& open = sentence.open[parent];
+    const std::size_t first = static_cast<std::size_t>(open.row) * candidates.k;
+    for (std::size_t i = first; i < first + candidates.k; ++i) {
+      all.push_back({open.log_probability + candidates.log_probabilities[i], parent, candidates.tokens[i]});
+    }
+  }
+  const auto better = [](const Continuation& a, const Continuation& b) {
+    if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
+    return a.parent != b.parent ? a.parent < b.parent : a.token < b.token;
+  };
+  const auto kept = std::min(all.size(), static_cast<std::size_t>(2 * options.beam));
+  std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(kept), all.end(), better);
+  all.resize(kept);
+  return all;
+}
+
+/// True when no open hypothesis can enter the best ones any more.
+bool is_decided(const Sentence& sentence, const std::vector<Open>& open, const SearchOptions& options) {
+  if (open.empty()) return true;
+  const auto count = static_cast<std::int64_t>(sentence.finished.size());
+  if (options.early_stop && count >= options.beam) return true;
+  if (count < options.best) return false;
+  // Further tokens can only lower the probability, and no hypothesis is divided by more than the longest one
+  // is.
+  const double attainable =
+      open.front().log_probability / length_penalty_of(sentence.max_length + 1, options.length_penalty);
+  return sentence.finished[static_cast<std::size_t>(options.best - 1)].score >= attainable;
+}
+
+/// Moves a sentence one token on: finishes hypotheses and replaces its open ones, which keep their parents'
+/// rows.
+void advance(Sentence& sentence, const Candidates& candidates, const SearchOptions& options) {
+  std::vector<Open> next;
+  if (static_cast<std::int64_t>(sentence.open.front().tokens.size()) == sentence.max_length) {
+    for (Open& open : sentence.open) {
+      const double end = candidates.end[static_cast<std::size_t>(open.row)];
+      add_finished(sentence, finished(std::move(open.tokens), open.log_probability + end, options), options);
+    }
+  } else {
+    std::int64_t rank = 0;
+    for (const Continuation& continuation : best_continuations(sentence, candidates, options)) {
+      const Open& parent = sentence.open[continuation.parent];
+      if (continuation.token == options.end) {
+        if (rank < options.beam) {
+          add_finished(sentence, finished(parent.tokens, continuation.log_probability, options), options);
+        }
+      } else if (static_cast<std::int64_t>(next.size()) < options.beam) {
+        next.push_back({parent.tokens, continuation.log_probability, parent.row});
+        next.back().tokens.push_back(continuation.token);
+      }
+      ++rank;
+    }
+    if (is_decided(sentence, next, options)) next.clear();
+  }
+  sentence.open = std::move(next);
+}
+
+/// Tells the model which rows go on, unless all do, in place.
+void keep_rows(StepModel& model, const std::vector<std::int32_t>& rows, std::size_t before) {
+  bool same = rows.size() == before;
+  for (std::size_t i = 0; same && i < rows.size(); ++i) same = rows[i] == static_cast<std::int32_t>(i);
+  if (!same && !rows.empty()) model.reorder(rows);
+}
+
+void check_options(const SearchOptions& options) {
+  check(options.beam >= 1, "search: the beam must be at least 1, is ", options.beam);
+  check(options.best >= 1 && options.best <= options.beam, "search: can return between 1 and ", options.beam,
+        " hypotheses (the beam), asked for ", options.best);
+  check(options.length_penalty >= 0, "search: the length penalty must not be negative, is ",
+        options.length_penalty);
+  check(options.length_ratio >= 0 && options.length_extra >= 0,
+        "search: the length limit must not be negative, is ", options.length_ratio, " * source + ",
+        options.length_extra);
+}
+
+/// An encoder-decoder with its caches.
+class Translation : public StepModel {
+ public:
+  Translation(EncoderDecoder& model, const PaddedTokens& source)
+      : model_(model), state_(model.start(model.encode(source, context_), source.mask)) {
+    sentence_of_row_.resize(static_cast<std::size_t>(source.ids.size(0)));
+    std::iota(sentence_of_row_.begin(), sentence_of_row_.end(), 0);
+  }
+
+  Tensor step(const Tensor& tokens) override { return model_.step(tokens, state_, context_); }
+
+  void reorder(std::span<const std::int32_t> rows) override {
+    std::vector<std::int32_t> sentences;
+    for (const std::int32_t row : rows) sentences.push_back(sentence_of_row_[static_cast<std::size_t>(row)]);
+    // Mostly hypotheses of one sentence change places, and what is known of the source need not move.
+    const Tensor ids = Tensor::from(rows, {static_cast<std::int64_t>(rows.size())}, device());
+    state_.reorder(ids, sentences == sentence_of_row_);
+    sentence_of_row_ = std::move(sentences);
+  }
+
+  Device device() const override { return model_.device(); }
+
+ private:
+  EncoderDecoder& model_;
+  Context context_ = Context::inference();
+  DecoderState state_;
+  std::vector<std::int32_t> sentence_of_row_;
+};
+
+std::vector<std::int64_t> target_lengths(const EncoderDecoder& model, std::span<const Tokens> sources,
+                                         const SearchOptions& options) {
+  const std::int64_t limit = model.target_limit();
+  std::vector<std::int64_t> lengths;
+  for (const Tokens& source : sources) {
+    const double wanted = options.length_ratio * static_cast<double>(source.size());
+    const std::int64_t length = static_cast<std::int64_t>(wanted) + options.length_extra;
+    lengths.push_back(limit > 0 ? std::min(length, limit - 1) : length);
+  }
+  return lengths;
+}
+
+}  // namespace
+
+double length_penalty_of(std::int64_t length, double alpha) {
+  return std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
+}
+
+std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int64_t> max_lengths,
+                                      const SearchOptions& options) {
+  const NoGrad no_grad;
+  std::vector<Hypothesis> results(max_lengths.size());
+  std::vector<std::size_t> sentences(max_lengths.size());  // of each row
+  std::iota(sentences.begin(), sentences.end(), 0);
+  std::vector<std::int32_t> tokens(sentences.size(), options.begin);
+  while (!tokens.empty()) {
+    const Candidates candidates = next_candidates(model, tokens, 1, options);
+    std::vector<std::int32_t> rows, next;
+    std::vector<std::size_t> going;
+    for (std::size_t row = 0; row < tokens.size(); ++row) {
+      Hypothesis& result = results[sentences[row]];
+      const bool full = static_cast<std::int64_t>(result.tokens.size()) == max_lengths[sentences[row]];
+      if (full || candidates.tokens[row] == options.end) {
+        result = finished(std::move(result.tokens), result.log_probability + candidates.end[row], options);
+        continue;
+      }
+      result.log_probability += candidates.log_probabilities[row];
+      result.tokens.push_back(candidates.tokens[row]);
+      rows.push_back(static_cast<std::int32_t>(row));
+      next.push_back(candidates.tokens[row]);
+      going.push_back(sentences[row]);
+    }
+    keep_rows(model, rows, tokens.size());
+    tokens = std::move(next);
+    sentences = std::move(going);
+  }
+  return results;
+}
+
+std::vector<std::vector<Hypothesis>> beam_search(StepModel& model, std::span<const std::int64_t> max_lengths,
+                                                 const SearchOptions& options) {
+  const NoGrad no_grad;
+  check_options(options);
+  std::vector<Sentence> sentences;
+  for (const std::int64_t max_length : max_lengths) {
+    sentences.push_back({max_length, {{{}, 0, static_cast<std::int32_t>(sentences.size())}}, {}});
+  }
+  std::vector<std::int32_t> tokens(sentences.size(), options.begin);
+  while (!tokens.empty()) {
+    const Candidates candidates = next_candidates(model, tokens, 2 * options.beam, options);
+    std::vector<std::int32_t> rows, next;
+    for (Sentence& sentence : sentences) {
+      if (!sentence.open.empty()) advance(sentence, candidates, options);
+      for (Open& open : sentence.open) {
+        rows.push_back(open.row);
+        next.push_back(open.tokens.back());
+        open.row = static_cast<std::int32_t>(rows.size()) - 1;
+      }
+    }
+    keep_rows(model, rows, tokens.size());
+    tokens = std::move(next);
+  }
+  std::vector<std::vector<Hypothesis>> results;
+  for (Sentence& sentence : sentences) {
+    const auto count = std::min(sentence.finished.size(), static_cast<std::size_t>(options.best));
+    sentence.finished.resize(count);
+    results.push_back(std::move(sentence.finished));
+  }
+  return results;
+}
+
+std::vector<std::vector<Hypothesis>> translate(EncoderDecoder& model, std::span<const Tokens> sources,
+                                               const SearchOptions& options) {
+  const NoGrad no_grad;
+  check_options(options);
+  if (sources.empty()) return {};
+  const std::vector<std::int64_t> max_lengths = target_lengths(model, sources, options);
+  Translation translation(model, pad_tokens(sources, model.device()));
+  if (options.beam > 1) return beam_search(translation, max_lengths, options);
+  std::vector<std::vector<Hypothesis>> results;
+  for (Hypothesis& hypothesis : greedy_search(translation, max_lengths, options)) {
+    results.push_back({std::move(hypothesis)});
+  }
+  return results;
+}
+
+}  // namespace heed
