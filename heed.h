@@ -9,3 +9,7 @@
 #include "heed/core/random.h"
 #include "heed/core/tensor.h"
 #include "heed/core/version.h"
+#include "heed/models/encoder_classifier.h"
+#include "heed/models/encoder_decoder.h"
+#include "heed/models/language_model.h"
+#include "heed/models/search.h"
