@@ -1,0 +1,186 @@
+#include "heed/core/unicode.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include "heed/core/error.h"
+
+namespace heed::unicode {
+namespace {
+
+/// What may follow a lead byte: how many continuation bytes, and the range of the first one. The narrowed
+/// ranges rule out overlong forms, surrogates and values above U+10FFFF (Unicode 15, table 3-7).
+struct LeadByte {
+  int continuations;
+  unsigned char low, high;
+};
+
+LeadByte classify(unsigned char byte) {
+  if (byte < 0x80) return {0, 0, 0};
+  if (byte < 0xC2) return {-1, 0, 0};
+  if (byte < 0xE0) return {1, 0x80, 0xBF};
+  if (byte == 0xE0) return {2, 0xA0, 0xBF};
+  if (byte == 0xED) return {2, 0x80, 0x9F};
+  if (byte < 0xF0) return {2, 0x80, 0xBF};
+  if (byte == 0xF0) return {3, 0x90, 0xBF};
+  if (byte < 0xF4) return {3, 0x80, 0xBF};
+  if (byte == 0xF4) return {3, 0x80, 0x8F};
+  return {-1, 0, 0};
+}
+
+utf8proc_category_t category(char32_t value) {
+  return utf8proc_category(static_cast<utf8proc_int32_t>(value));
+}
+
+bool is_cased(char32_t value) {
+  const auto kind = category(value);
+  return kind == UTF8PROC_CATEGORY_LU || kind == UTF8PROC_CATEGORY_LL || kind == UTF8PROC_CATEGORY_LT;
+}
+
+bool is_case_ignorable(char32_t value) {
+  switch (category(value)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_SK:
+      return true;
+    default:  // punctuation that stands inside words: apostrophes, full stop, colon, middle dot
+      return value == U'\'' || value == U'.' || value == U':' || value == U'\u00B7' || value == U'\u2018' ||
+             value == U'\u2019';
+  }
+}
+
+/// True when a cased letter lies just after byte `at`, case-ignorable characters skipped.
+bool cased_follows(std::string_view text, std::size_t at) {
+  while (at < text.size()) {
+    const CodePoint c = decode(text, at);
+    if (!c.valid) return false;
+    if (!is_case_ignorable(c.value)) return is_cased(c.value);
+    at += static_cast<std::size_t>(c.length);
+  }
+  return false;
+}
+
+std::string normalize_valid(std::string_view text, Form form) {
+  int options = UTF8PROC_STABLE;
+  options |= form == Form::nfc || form == Form::nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
+  if (form == Form::nfkc || form == Form::nfkd) options |= UTF8PROC_COMPAT;
+  utf8proc_uint8_t* result = nullptr;
+  const auto length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                   static_cast<utf8proc_ssize_t>(text.size()), &result,
+                                   static_cast<utf8proc_option_t>(options));
+  const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(result, std::free);
+  check(length >= 0, "Unicode normalisation failed: ", utf8proc_errmsg(length));
+  return {reinterpret_cast<const char*>(result), static_cast<std::size_t>(length)};
+}
+
+}  // namespace
+
+CodePoint decode(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const LeadByte lead = classify(byte(at));
+  if (lead.continuations == 0) return {byte(at), 1, true};
+  if (lead.continuations < 0) return {byte(at), 1, false};
+  char32_t value = byte(at) & (0x3F >> lead.continuations);
+  for (int i = 1; i <= lead.continuations; ++i) {
+    const std::size_t next = at + static_cast<std::size_t>(i);
+    const unsigned char low = i == 1 ? lead.low : 0x80, high = i == 1 ? lead.high : 0xBF;
+    if (next >= text.size() || byte(next) < low || byte(next) > high) return {byte(at), i, false};
+    value = (value << 6) | (byte(next) & 0x3F);
+  }
+  return {value, lead.continuations + 1, true};
+}
+
+void append(std::string& text, char32_t value) {
+  utf8proc_uint8_t bytes[4];
+  const auto length = utf8proc_encode_char(static_cast<utf8proc_int32_t>(value), bytes);
+  text.append(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(length));
+}
+
+std::size_t find_invalid(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint c = decode(text, at);
+    if (!c.valid) return at;
+    at += static_cast<std::size_t>(c.length);
+  }
+  return std::string_view::npos;
+}
+
+std::string replace_invalid(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint c = decode(text, at);
+    const auto length = static_cast<std::size_t>(c.length);
+    if (c.valid)
+      result.append(text, at, length);
+    else
+      append(result, 0xFFFD);
+    at += length;
+  }
+  return result;
+}
+
+bool is_letter(char32_t value) {
+  const auto kind = category(value);
+  return kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO;
+}
+
+bool is_number(char32_t value) {
+  const auto kind = category(value);
+  return kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO;
+}
+
+bool is_space(char32_t value) {
+  return (value >= 0x09 && value <= 0x0D) || value == 0x20 || value == 0x85 || value == 0xA0 ||
+         value == 0x1680 || (value >= 0x2000 && value <= 0x200A) || value == 0x2028 || value == 0x2029 ||
+         value == 0x202F || value == 0x205F || value == 0x3000;
+}
+
+bool is_word(char32_t value) {
+  const auto kind = category(value);
+  return is_letter(value) || (kind >= UTF8PROC_CATEGORY_MN && kind <= UTF8PROC_CATEGORY_NL) ||
+         kind == UTF8PROC_CATEGORY_PC || value == 0x200C || value == 0x200D ||
+         (value >= 0x24B6 && value <= 0x24E9);
+}
+
+std::string lower_case(std::string_view text, FinalSigma rule) {
+  std::string result;
+  result.reserve(text.size());
+  bool after_cased = false;  // a cased letter precedes, case-ignorable characters skipped
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint c = decode(text, at);
+    const std::size_t next = at + static_cast<std::size_t>(c.length);
+    if (!c.valid)
+      result.append(text, at, next - at);
+    else if (c.value == 0x0130)  // the one letter whose lower case is longer in every language
+      result += "i\u0307";
+    else if (c.value == 0x03A3 && rule == FinalSigma::final && after_cased && !cased_follows(text, next))
+      append(result, 0x03C2);
+    else
+      append(result, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c.value))));
+    if (!c.valid || !is_case_ignorable(c.value)) after_cased = c.valid && is_cased(c.value);
+    at = next;
+  }
+  return result;
+}
+
+std::string normalize(std::string_view text, Form form) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t valid = std::min(find_invalid(text), text.size());
+    result += normalize_valid(text.substr(0, valid), form);
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    const auto broken = static_cast<std::size_t>(decode(text, 0).length);
+    result.append(text, 0, broken);
+    text.remove_prefix(broken);
+  }
+  return result;
+}
+
+}  // namespace heed::unicode

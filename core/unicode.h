@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+/// UTF-8 and the few Unicode properties that text processing needs; the tables are utf8proc's.
+namespace heed::unicode {
+
+/// One step through a text. An ill-formed sequence comes back with `valid` false and the length of its
+/// longest well-formed beginning (at least 1), which is the unit that one U+FFFD stands for (Unicode 15,
+/// section 3.9).
+struct CodePoint {
+  char32_t value = 0;
+  int length = 1;
+  bool valid = false;
+};
+
+/// The character that starts at byte `at`, which must lie inside the text.
+CodePoint decode(std::string_view text, std::size_t at);
+/// Appends the UTF-8 form of a scalar value.
+void append(std::string& text, char32_t value);
+/// Offset of the first byte that is not well-formed UTF-8, or npos.
+std::size_t find_invalid(std::string_view text);
+/// The text with every ill-formed sequence replaced by U+FFFD.
+std::string replace_invalid(std::string_view text);
+
+bool is_letter(char32_t value);  ///< General category L*.
+bool is_number(char32_t value);  ///< General category N*.
+bool is_space(char32_t value);   ///< Property White_Space.
+bool is_word(
+    char32_t value);  ///< \w of UTS #18: letters, marks, decimal and letter numbers, connectors, joiners.
+
+/// What becomes of a capital sigma at the end of a word.
+enum class FinalSigma {
+  medial,  ///< U+03C3 everywhere: each character by itself.
+  final,   ///< U+03C2 at the end of a word (Unicode 15, table 3-17), as Python's str.lower does.
+};
+/// The text in lower case, with the full mapping of U+0130. Ill-formed bytes stay as they are.
+std::string lower_case(std::string_view text, FinalSigma rule);
+
+enum class Form { nfc, nfd, nfkc, nfkd };
+/// A normalisation form of UAX #15. Ill-formed bytes stay as they are, the text between them is normalised.
+std::string normalize(std::string_view text, Form form);
+
+}  // namespace heed::unicode
