@@ -1,0 +1,130 @@
+#include "heed/data/bpe_model.h"
+
+#include <queue>
+#include <tuple>
+
+#include "heed/core/error.h"
+#include "heed/data/byte_alphabet.h"
+
+namespace heed {
+namespace {
+
+std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
+  return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) |
+         static_cast<std::uint32_t>(right);
+}
+
+/// One symbol of a word under way: a doubly linked list inside a vector, so that a merge costs O(1).
+struct Symbol {
+  std::int32_t id;
+  int previous, next;
+};
+
+/// A possible merge of the symbol at `position` with its successor.
+struct Candidate {
+  std::int32_t rank, result;
+  int position;
+  /// priority_queue keeps the largest on top: the lowest rank wins, then the leftmost.
+  bool operator<(const Candidate& other) const {
+    return std::tie(rank, position) > std::tie(other.rank, other.position);
+  }
+};
+
+}  // namespace
+
+BpeModel::BpeModel(std::vector<std::string> tokens, std::vector<Pair> merges, BpeOptions options)
+    : tokens_(std::move(tokens)), merges_(std::move(merges)), options_(std::move(options)) {
+  const auto count = static_cast<std::int32_t>(tokens_.size());
+  for (std::int32_t id = 0; id < count; ++id) {
+    const std::string& token = tokens_[static_cast<std::size_t>(id)];
+    const auto [place, added] = ids_.emplace(token, id);
+    check(added, "token \"", token, "\" has two ids: ", place->second, " and ", id);
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    const char text = static_cast<char>(byte);
+    byte_ids_[static_cast<std::size_t>(byte)] = find(spell_bytes({&text, 1})).value_or(-1);
+  }
+  for (std::size_t rank = 0; rank < merges_.size(); ++rank) {
+    const auto [left, right] = merges_[rank];
+    check(left >= 0 && left < count && right >= 0 && right < count, "merge ", rank, " joins tokens ", left,
+          " and ", right, ", but ids go from 0 to ", count - 1);
+    const std::string joined =
+        tokens_[static_cast<std::size_t>(left)] + tokens_[static_cast<std::size_t>(right)];
+    const auto result = find(joined);
+    check(result.has_value(), "merge ", rank, " gives \"", joined, "\", which is not in the vocabulary");
+    merge_of_pair_[pair_key(left, right)] = {static_cast<std::int32_t>(rank), *result};
+  }
+  if (options_.unk_token) {
+    const auto id = find(*options_.unk_token);
+    check(id.has_value(), "unk_token \"", *options_.unk_token, "\" is not in the vocabulary");
+    unknown_ = *id;
+  }
+}
+
+std::optional<std::int32_t> BpeModel::find(std::string_view spelling) const {
+  const auto place = ids_.find(std::string(spelling));
+  if (place == ids_.end()) return std::nullopt;
+  return place->second;
+}
+
+const BpeModel::Merge* BpeModel::find_merge(std::int32_t left, std::int32_t right) const {
+  const auto place = merge_of_pair_.find(pair_key(left, right));
+  return place == merge_of_pair_.end() ? nullptr : &place->second;
+}
+
+std::vector<std::int32_t> BpeModel::initial_symbols(std::string_view word) const {
+  std::vector<std::int32_t> symbols;
+  symbols.reserve(word.size());
+  bool after_unknown = false;
+  for (const char byte : word) {
+    const std::int32_t id = byte_ids_[static_cast<unsigned char>(byte)];
+    if (id >= 0)
+      symbols.push_back(id);
+    else if (unknown_ >= 0 && !(after_unknown && options_.fuse_unk))
+      symbols.push_back(unknown_);
+    after_unknown = id < 0;
+  }
+  return symbols;
+}
+
+void BpeModel::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {
+  if (options_.ignore_merges) {
+    if (const auto whole = find(spell_bytes(word))) {
+      ids.push_back(*whole);
+      return;
+    }
+  }
+  const std::vector<std::int32_t> start = initial_symbols(word);
+  const int count = static_cast<int>(start.size());
+  std::vector<Symbol> symbols;
+  symbols.reserve(start.size());
+  for (int i = 0; i < count; ++i)
+    symbols.push_back({start[static_cast<std::size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1});
+  const auto at = [&](int position) -> Symbol& { return symbols[static_cast<std::size_t>(position)]; };
+
+  std::priority_queue<Candidate> queue;
+  const auto propose = [&](int position) {
+    if (position < 0 || at(position).next < 0) return;
+    if (const Merge* merge = find_merge(at(position).id, at(at(position).next).id))
+      queue.push({merge->rank, merge->result, position});
+  };
+  for (int i = 0; i < count; ++i) propose(i);
+  while (!queue.empty()) {
+    const Candidate best = queue.top();
+    queue.pop();
+    Symbol& left = at(best.position);
+    if (left.id < 0 || left.next < 0) continue;  // merged away since it was proposed
+    const Merge* merge = find_merge(left.id, at(left.next).id);
+    if (merge == nullptr || merge->rank != best.rank) continue;  // its neighbour has changed since
+    Symbol& right = at(left.next);
+    left.id = best.result;
+    left.next = right.next;
+    right.id = -1;
+    if (left.next >= 0) at(left.next).previous = best.position;
+    propose(left.previous);
+    propose(best.position);
+  }
+  for (int i = count > 0 ? 0 : -1; i >= 0; i = at(i).next) ids.push_back(at(i).id);
+}
+
+}  // namespace heed

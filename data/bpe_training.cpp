@@ -1,0 +1,170 @@
+#include "heed/data/bpe_training.h"
+
+#include <algorithm>
+#include <queue>
+#include <tuple>
+
+#include "heed/core/error.h"
+#include "heed/data/byte_alphabet.h"
+
+namespace heed {
+namespace {
+
+using Pair = BpeModel::Pair;
+
+struct PairHash {
+  std::size_t operator()(const Pair& pair) const {
+    const auto key = (static_cast<std::uint64_t>(pair.first) << 32) | static_cast<std::uint32_t>(pair.second);
+    return static_cast<std::size_t>(key * 0x9E3779B97F4A7C15ull >> 16);
+  }
+};
+
+struct Word {
+  std::vector<std::int32_t> symbols;
+  std::int64_t count;
+};
+
+/// What is known of one pair of neighbours. `words` may name a word that has lost the pair since, or name it
+/// twice.
+struct PairUse {
+  std::int64_t count = 0;
+  std::vector<std::int32_t> words;
+};
+
+/// A pair with a count it once had. Counts in the heap may be too high, never too low.
+struct Candidate {
+  std::int64_t count;
+  Pair pair;
+  bool operator<(const Candidate& other) const {
+    return std::tie(count, other.pair) < std::tie(other.count, pair);
+  }
+};
+
+class Trainer {
+ public:
+  Trainer(const WordCounts& counts, const BpeTraining& options) : options_(options) {
+    add_first_tokens();
+    add_words(counts);
+  }
+
+  BpeModel run() {
+    for (const auto& [pair, use] : pairs_) heap_.push({use.count, pair});
+    while (static_cast<std::int64_t>(tokens_.size()) < options_.vocabulary_size && !heap_.empty()) {
+      const Candidate top = heap_.top();
+      heap_.pop();
+      const std::int64_t count = pairs_[top.pair].count;
+      if (count < std::max<std::int64_t>(options_.min_frequency, 1)) continue;
+      if (count != top.count)
+        heap_.push({count, top.pair});  // it has become rarer: back to its place
+      else
+        merge(top.pair);
+    }
+    return {std::move(tokens_), std::move(merges_), {}};
+  }
+
+ private:
+  std::int32_t add_token(const std::string& token) {
+    const auto [place, added] = ids_.emplace(token, static_cast<std::int32_t>(tokens_.size()));
+    if (added) tokens_.push_back(token);
+    return place->second;
+  }
+
+  void add_first_tokens() {
+    for (const std::string& token : options_.special_tokens) {
+      check(!token.empty(), "a special token is empty");
+      check(!ids_.contains(token), "special token \"", token, "\" is given twice");
+      add_token(token);
+    }
+    std::array<char32_t, 256> symbols;
+    for (int byte = 0; byte < 256; ++byte)
+      symbols[static_cast<std::size_t>(byte)] = byte_symbol(static_cast<unsigned char>(byte));
+    std::sort(symbols.begin(), symbols.end());  // alphabet order, as other trainers number them
+    for (const char32_t symbol : symbols) {
+      const char byte = static_cast<char>(*symbol_byte(symbol));
+      byte_ids_[static_cast<unsigned char>(byte)] = add_token(spell_bytes({&byte, 1}));
+    }
+    check(static_cast<std::int64_t>(tokens_.size()) <= options_.vocabulary_size, "a vocabulary of ",
+          options_.vocabulary_size, " is too small: the special tokens and the 256 bytes alone are ",
+          tokens_.size());
+  }
+
+  void add_words(const WordCounts& counts) {
+    for (const auto& [text, count] : counts) {
+      Word word{{}, count};
+      for (const char byte : text) word.symbols.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
+      const auto index = static_cast<std::int32_t>(words_.size());
+      for (std::size_t i = 1; i < word.symbols.size(); ++i)
+        count_pair({word.symbols[i - 1], word.symbols[i]}, count, index);
+      words_.push_back(std::move(word));
+    }
+  }
+
+  void count_pair(const Pair& pair, std::int64_t count, std::int32_t word) {
+    PairUse& use = pairs_[pair];
+    use.count += count;
+    if (count > 0 && (use.words.empty() || use.words.back() != word)) use.words.push_back(word);
+  }
+
+  void merge(const Pair& pair) {
+    const auto left = static_cast<std::size_t>(pair.first), right = static_cast<std::size_t>(pair.second);
+    const std::int32_t token = add_token(tokens_[left] + tokens_[right]);
+    // A pair can come back after its merge, when another merge makes one of its halves anew; one rank is
+    // enough.
+    if (merged_.emplace(pair, token).second) merges_.push_back(pair);
+    const std::vector<std::int32_t> words = std::move(pairs_[pair].words);
+    grown_.clear();
+    for (const std::int32_t word : words) merge_in_word(pair, token, word);
+    pairs_[pair] = {};
+    std::sort(grown_.begin(), grown_.end());
+    grown_.erase(std::unique(grown_.begin(), grown_.end()), grown_.end());
+    for (const Pair& next : grown_)
+      if (next != pair && pairs_[next].count > 0) heap_.push({pairs_[next].count, next});
+  }
+
+  void merge_in_word(const Pair& pair, std::int32_t token, std::int32_t index) {
+    Word& word = words_[static_cast<std::size_t>(index)];
+    std::vector<std::int32_t>& symbols = word.symbols;
+    std::size_t out = 0;
+    for (std::size_t in = 0; in < symbols.size(); ++in) {
+      if (in + 1 == symbols.size() || symbols[in] != pair.first || symbols[in + 1] != pair.second) {
+        symbols[out++] = symbols[in];
+        continue;
+      }
+      if (out > 0) {
+        count_pair({symbols[out - 1], pair.first}, -word.count, index);
+        grow({symbols[out - 1], token}, word.count, index);
+      }
+      if (in + 2 < symbols.size()) {
+        count_pair({pair.second, symbols[in + 2]}, -word.count, index);
+        grow({token, symbols[in + 2]}, word.count, index);
+      }
+      symbols[out++] = token;
+      ++in;
+    }
+    symbols.resize(out);
+  }
+
+  void grow(const Pair& pair, std::int64_t count, std::int32_t word) {
+    count_pair(pair, count, word);
+    grown_.push_back(pair);
+  }
+
+  BpeTraining options_;
+  std::vector<std::string> tokens_;
+  std::unordered_map<std::string, std::int32_t> ids_;
+  std::array<std::int32_t, 256> byte_ids_{};
+  std::vector<Word> words_;
+  std::unordered_map<Pair, PairUse, PairHash> pairs_;
+  std::unordered_map<Pair, std::int32_t, PairHash> merged_;
+  std::vector<Pair> merges_;
+  std::vector<Pair> grown_;  // pairs that the current merge has made more frequent
+  std::priority_queue<Candidate> heap_;
+};
+
+}  // namespace
+
+BpeModel train_bpe(const WordCounts& words, const BpeTraining& options) {
+  return Trainer(words, options).run();
+}
+
+}  // namespace heed

@@ -1,0 +1,135 @@
+#include "heed/data/tokenizer.h"
+
+#include "heed/core/file.h"
+#include "heed/core/error.h"
+#include "heed/core/unicode.h"
+#include "heed/data/bpe_training.h"
+#include "heed/data/byte_alphabet.h"
+#include "heed/data/text_file.h"
+#include "heed/data/tokenizer_parts.h"
+
+namespace heed {
+namespace {
+
+std::vector<AddedToken> special_tokens(const std::vector<std::string>& contents) {
+  std::vector<AddedToken> tokens;
+  for (const std::string& content : contents) {
+    check(unicode::find_invalid(content) == std::string::npos, "special token \"", content,
+          "\" is not UTF-8");
+    AddedToken token;
+    token.id = static_cast<std::int32_t>(tokens.size());
+    token.content = content;
+    token.special = true;
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+void encode_word(const BpeModel& model, WordCache& cache, std::string_view word,
+                 std::vector<std::int32_t>& ids) {
+  if (cache.append(word, ids)) return;
+  const std::size_t start = ids.size();
+  model.encode_word(word, ids);
+  cache.insert(word, std::span(ids).subspan(start));
+}
+
+}  // namespace
+
+Tokenizer Tokenizer::train(std::span<const std::string> lines, const TokenizerTraining& options) {
+  TokenizerSettings settings;
+  settings.added_tokens = special_tokens(options.special_tokens);
+  settings.normalizer = options.normalizer;
+  settings.add_prefix_space = options.add_prefix_space;
+  settings.split_words = options.split_words;
+  WordCounts counts;
+  std::string spaced;
+  for (const std::string& line : lines) {
+    const std::string text = normalize_text(line, settings.normalizer);
+    for (const std::string_view word : model_words(text, settings, spaced)) ++counts[std::string(word)];
+  }
+  check(!counts.empty(), "there is no text to train a tokenizer on: ", lines.size(), " lines, all empty");
+  BpeModel model =
+      train_bpe(counts, {options.vocabulary_size, options.min_frequency, options.special_tokens});
+  return Tokenizer(std::make_shared<Parts>(std::move(model), std::move(settings)));
+}
+
+Tokenizer Tokenizer::load(const std::filesystem::path& path) {
+  return from_json(read_file(path), path.string());
+}
+
+void Tokenizer::save(const std::filesystem::path& path) const {
+  write_file_atomically(path, to_json());
+}
+
+std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
+  std::vector<std::int32_t> ids;
+  std::string spaced;
+  for (const Segment& raw : parts_->raw_matcher.split(text)) {
+    if (raw.id) {
+      ids.push_back(*raw.id);
+      continue;
+    }
+    const std::string normalized = normalize_text(raw.text, parts_->settings.normalizer);
+    for (const Segment& segment : parts_->normalized_matcher.split(normalized)) {
+      if (segment.id) {
+        ids.push_back(*segment.id);
+        continue;
+      }
+      for (const std::string_view word : model_words(segment.text, parts_->settings, spaced))
+        encode_word(parts_->model, parts_->cache, word, ids);
+    }
+  }
+  return ids;
+}
+
+std::string Tokenizer::decode_bytes(std::span<const std::int32_t> ids, bool keep_special) const {
+  std::string text;
+  for (const std::int32_t id : ids) {
+    check(id >= 0 && id < vocabulary_size(), "token id ", id, " is outside the vocabulary of ",
+          vocabulary_size());
+    const auto index = static_cast<std::size_t>(id);
+    if (keep_special || !parts_->special_id[index]) text += parts_->bytes_of_id[index];
+  }
+  return text;
+}
+
+std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool keep_special) const {
+  return unicode::replace_invalid(decode_bytes(ids, keep_special));
+}
+
+std::int32_t Tokenizer::vocabulary_size() const {
+  return parts_->vocabulary_size;
+}
+
+const std::string& Tokenizer::token(std::int32_t id) const {
+  check(id >= 0 && id < vocabulary_size(), "token id ", id, " is outside the vocabulary of ",
+        vocabulary_size());
+  return parts_->spelling_of_id[static_cast<std::size_t>(id)];
+}
+
+std::optional<std::int32_t> Tokenizer::find(std::string_view token) const {
+  const auto place = parts_->added_ids.find(std::string(token));
+  if (place != parts_->added_ids.end()) return place->second;
+  return parts_->model.find(token);
+}
+
+std::int32_t Tokenizer::id_of(std::string_view token) const {
+  const auto id = find(token);
+  check(id.has_value(), "the tokenizer has no token \"", token, "\"");
+  return *id;
+}
+
+const std::vector<AddedToken>& Tokenizer::added_tokens() const {
+  return parts_->settings.added_tokens;
+}
+
+std::string Tokenizer::missing_bytes() const {
+  std::string missing;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char text = static_cast<char>(byte);
+    if (!parts_->model.find(spell_bytes({&text, 1}))) missing.push_back(text);
+  }
+  return missing;
+}
+
+}  // namespace heed

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heed/data/added_tokens.h"
+
+namespace heed {
+
+/// A step that changes the text before it is cut into tokens; a tokenizer has a list of them, usually empty.
+enum class TextStep { nfc, nfd, nfkc, nfkd, lower_case };
+
+struct TokenizerTraining {
+  std::int64_t vocabulary_size = 8000;  ///< All ids, special tokens included.
+  std::int64_t min_frequency = 2;       ///< Pairs that are rarer are never merged.
+  /// The first ids, from 0, in this order.
+  std::vector<std::string> special_tokens = {"<pad>", "<s>", "</s>", "<unk>"};
+  /// Puts a space before a text that has none, so that its first word is the same token as elsewhere;
+  /// decode() then gives the text back with that space.
+  bool add_prefix_space = false;
+  bool split_words =
+      true;  ///< GPT-2's word split; without it a whole line is one word and merges cross spaces.
+  std::vector<TextStep> normalizer;
+};
+
+/// A byte-level BPE tokenizer in the `tokenizer.json` format of Hugging Face tokenizers. Any text can be
+/// encoded, and without a normaliser decode_bytes(encode(text)) is the text, byte for byte (ill-formed UTF-8
+/// included), but for special tokens that stand in it. Copies share the vocabulary; all functions may be
+/// called from several threads.
+class Tokenizer {
+ public:
+  /// Learns a vocabulary; the result depends on the lines (not on their order) and the options alone.
+  static Tokenizer train(std::span<const std::string> lines, const TokenizerTraining& options = {});
+  /// Reads a file. Throws Error with the path and what is wrong: not there, damaged, or of a kind that
+  /// encode() could not follow exactly (it then names the part).
+  static Tokenizer load(const std::filesystem::path& path);
+  /// Reads the text of such a file; `origin` says in errors where it came from.
+  static Tokenizer from_json(std::string_view text, std::string_view origin);
+  /// The file's text.
+  std::string to_json() const;
+  /// Writes the file; never leaves half of one. Throws Error when that fails.
+  void save(const std::filesystem::path& path) const;
+
+  /// The ids of a text, as `tokenizers` gives them with add_special_tokens=False. Special tokens that stand
+  /// in the text are recognised. Bytes in missing_bytes() give the unknown token, or nothing where there is
+  /// none.
+  std::vector<std::int32_t> encode(std::string_view text) const;
+  /// The text of ids, special tokens left out unless `keep_special`. Throws Error on an id outside the
+  /// vocabulary. Ids need not form whole characters: what is not UTF-8 then becomes U+FFFD.
+  std::string decode(std::span<const std::int32_t> ids, bool keep_special = false) const;
+  /// The same without the U+FFFD: the bytes as they are.
+  std::string decode_bytes(std::span<const std::int32_t> ids, bool keep_special = false) const;
+
+  /// Number of ids: they are 0 to vocabulary_size() - 1.
+  std::int32_t vocabulary_size() const;
+  /// How a token is spelled in the file ("Ġ" stands for a space). Throws Error on an id outside the
+  /// vocabulary.
+  const std::string& token(std::int32_t id) const;
+  /// The id of a token as spelled in the file.
+  std::optional<std::int32_t> find(std::string_view token) const;
+  /// The same for a token that must be there, such as "<pad>"; throws Error otherwise.
+  std::int32_t id_of(std::string_view token) const;
+  const std::vector<AddedToken>& added_tokens() const;
+  /// Bytes without a token. Empty for what train() makes; a foreign file may lack some, and a program should
+  /// say so.
+  std::string missing_bytes() const;
+
+ private:
+  struct Parts;
+  explicit Tokenizer(std::shared_ptr<const Parts> parts) : parts_(std::move(parts)) {}
+  friend class TokenizerFile;
+  std::shared_ptr<const Parts> parts_;
+};
+
+}  // namespace heed
