@@ -1,0 +1,133 @@
+#include "heed/data/batching.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "heed/core/error.h"
+#include "heed/core/random.h"
+
+namespace heed {
+namespace {
+
+// The two random streams of an epoch: which examples of one length meet, and the order of the batches.
+enum class Stream : std::uint32_t { examples, batches };
+
+RandomKey epoch_key(std::uint64_t seed, std::uint32_t epoch, Stream stream) {
+  return {seed, epoch, static_cast<std::uint32_t>(stream)};
+}
+
+/// Fisher-Yates; the swap partner is the random word scaled to the range.
+void shuffle_batches(std::vector<Batch>& batches, const RandomKey& key) {
+  for (std::size_t i = batches.size(); i > 1; --i)
+    std::swap(batches[i - 1], batches[(std::uint64_t{random_word(key, i)} * i) >> 32]);
+}
+
+}  // namespace
+
+BatchPlan::BatchPlan(std::span<const std::int32_t> source_lengths,
+                     std::span<const std::int32_t> target_lengths, const BatchOptions& options)
+    : options_(options),
+      source_lengths_(source_lengths.begin(), source_lengths.end()),
+      target_lengths_(target_lengths.begin(), target_lengths.end()) {
+  target_lengths_.resize(target_lengths.empty() ? source_lengths.size() : target_lengths.size(), 0);
+  check(source_lengths_.size() == target_lengths_.size(),
+        "batches need as many targets as sources: ", source_lengths_.size(), " sources, ",
+        target_lengths_.size(), " targets");
+  check(options.max_tokens >= 0 && options.batch_size >= 0 && options.max_length >= 0 &&
+            options.max_tokens + options.batch_size > 0,
+        "batches need a limit: max_tokens ", options.max_tokens, ", batch_size ", options.batch_size,
+        ", max_length ", options.max_length);
+  for (std::size_t i = 0; i < source_lengths_.size(); ++i) {
+    const Example example{static_cast<std::int32_t>(i), source_lengths_[i], target_lengths_[i]};
+    check(example.source >= 0 && example.target >= 0, "example ", i, " has a negative length");
+    const std::int64_t tokens = std::int64_t{example.source} + example.target;
+    const bool too_long =
+        options.max_length > 0 && std::max(example.source, example.target) > options.max_length;
+    if (too_long || (options.max_tokens > 0 && tokens > options.max_tokens))
+      left_out_.push_back(example.index);
+    else
+      examples_.push_back(example);
+  }
+  check(!examples_.empty(), "there is nothing to make batches of: ", source_lengths_.size(), " examples, ",
+        left_out_message());
+}
+
+std::string BatchPlan::left_out_message() const {
+  if (left_out_.empty()) return "";
+  std::string text = concat_text(left_out_.size(), " of ", source_lengths_.size(), " examples are left out:");
+  if (options_.max_length > 0) text += concat_text(" a side is longer than ", options_.max_length, " tokens");
+  if (options_.max_length > 0 && options_.max_tokens > 0) text += ", or";
+  if (options_.max_tokens > 0)
+    text += concat_text(" source and target together exceed the budget of ", options_.max_tokens,
+                        " tokens a batch");
+  return text;
+}
+
+std::int64_t BatchPlan::padded_tokens(const Batch& batch) const {
+  std::int64_t source = 0, target = 0;
+  for (const std::int32_t index : batch) {
+    source = std::max<std::int64_t>(source, source_lengths_.at(static_cast<std::size_t>(index)));
+    target = std::max<std::int64_t>(target, target_lengths_.at(static_cast<std::size_t>(index)));
+  }
+  return static_cast<std::int64_t>(batch.size()) * (source + target);
+}
+
+std::vector<Batch> BatchPlan::epoch(std::uint32_t epoch) const {
+  struct Keyed {
+    Example example;
+    std::uint32_t random;
+  };
+  std::vector<Keyed> keyed;
+  keyed.reserve(examples_.size());
+  const RandomKey key = epoch_key(options_.seed, epoch, Stream::examples);
+  for (const Example& example : examples_)
+    keyed.push_back(
+        {example, options_.shuffle ? random_word(key, static_cast<std::uint64_t>(example.index)) : 0});
+  std::sort(keyed.begin(), keyed.end(), [](const Keyed& a, const Keyed& b) {
+    return std::tie(a.example.target, a.example.source, a.random, a.example.index) <
+           std::tie(b.example.target, b.example.source, b.random, b.example.index);
+  });
+  std::vector<Example> order;
+  order.reserve(keyed.size());
+  for (const Keyed& entry : keyed) order.push_back(entry.example);
+  std::vector<Batch> batches = cut(order);
+  if (options_.shuffle) shuffle_batches(batches, epoch_key(options_.seed, epoch, Stream::batches));
+  return batches;
+}
+
+std::vector<Batch> BatchPlan::cut(std::span<const Example> order) const {
+  std::vector<Batch> batches;
+  std::int64_t source = 0, target = 0;  // the longest of the batch under way
+  for (const Example& example : order) {
+    const std::int64_t wider_source = std::max<std::int64_t>(source, example.source);
+    const std::int64_t wider_target = std::max<std::int64_t>(target, example.target);
+    const std::int64_t rows = batches.empty() ? 0 : static_cast<std::int64_t>(batches.back().size());
+    const bool over_tokens =
+        options_.max_tokens > 0 && (rows + 1) * (wider_source + wider_target) > options_.max_tokens;
+    const bool over_rows = options_.batch_size > 0 && rows + 1 > options_.batch_size;
+    if (batches.empty() || over_tokens || over_rows) {
+      batches.emplace_back();
+      source = example.source;
+      target = example.target;
+    } else {
+      source = wider_source;
+      target = wider_target;
+    }
+    batches.back().push_back(example.index);
+  }
+  return batches;
+}
+
+PaddedRows pad_rows(std::span<const std::vector<std::int32_t>> rows, std::int32_t padding) {
+  PaddedRows block;
+  block.rows = static_cast<std::int64_t>(rows.size());
+  for (const auto& row : rows) block.longest = std::max(block.longest, static_cast<std::int64_t>(row.size()));
+  block.ids.assign(static_cast<std::size_t>(block.rows * block.longest), padding);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    std::copy(
+        rows[i].begin(), rows[i].end(),
+        block.ids.begin() + static_cast<std::ptrdiff_t>(i) * static_cast<std::ptrdiff_t>(block.longest));
+  return block;
+}
+
+}  // namespace heed

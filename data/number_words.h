@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "heed/data/parallel_text.h"
+
+namespace heed {
+
+/// One past the largest number that has words here.
+inline constexpr std::int32_t number_words_end = 1'000'000;
+
+/// The English words of 0 to 999,999 in the American form, without "and": 345 is "three hundred forty-five".
+std::string english_number(std::int32_t number);
+
+/// The German words of 0 to 999,999, written as one word as Duden prescribes below a million: units before
+/// tens
+/// ("einundzwanzig"), "eins" only at the very end ("hunderteins"), else "ein" ("einundzwanzig",
+/// "hunderteintausend"). A single hundred or thousand that begins the word goes without "ein", as in Duden's
+/// head entries "hundert" and "tausend"; inside the word it is written ("tausendeinhundert").
+std::string german_number(std::int32_t number);
+
+/// Numbers to learn from and, apart from these, numbers to be asked for.
+struct NumberSets {
+  std::vector<std::int32_t> train, held_out;
+};
+
+/// Draws two sets without a common member, a pure function of its arguments. Every number below 100 is in
+/// `train`, so that each word is seen; all others are drawn by length first (3 to 6 digits alike, while a
+/// length lasts), so that short numbers are not lost among the many long ones, and then by value. `held_out`
+/// is drawn first. Throws Error when train_count is below 100 or there are not enough numbers.
+NumberSets draw_numbers(std::uint64_t seed, std::int64_t train_count, std::int64_t held_out_count);
+
+/// English source and German target of each number.
+ParallelText number_words(std::span<const std::int32_t> numbers);
+
+}  // namespace heed
