@@ -1,0 +1,247 @@
+#include "heed/training/bleu.h"
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "heed/core/error.h"
+#include "heed/core/unicode.h"
+#include "heed/core/version.h"
+
+namespace heed {
+namespace {
+
+constexpr int max_order = 4;
+using Words = std::vector<std::int32_t>;  // word numbers
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+/// ASCII punctuation that always stands alone: all but the apostrophe, comma, hyphen and full stop.
+bool stands_alone(char c) {
+  return (c >= '!' && c <= '&') || (c >= '(' && c <= '+') || c == '/' || (c >= ':' && c <= '@') ||
+         (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
+}
+
+/// What Python's str.split cuts at: Unicode white space and the four ASCII separators.
+bool is_separator(char32_t value) {
+  return unicode::is_space(value) || (value >= 0x1C && value <= 0x1F);
+}
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  std::size_t out = 0, at = 0;
+  for (std::size_t next; (next = text.find(from, at)) != std::string::npos; at = next + from.size()) {
+    out = static_cast<std::size_t>(std::copy(text.begin() + static_cast<std::ptrdiff_t>(at),
+                                             text.begin() + static_cast<std::ptrdiff_t>(next),
+                                             text.begin() + static_cast<std::ptrdiff_t>(out)) -
+                                   text.begin());
+    out = static_cast<std::size_t>(
+        std::copy(to.begin(), to.end(), text.begin() + static_cast<std::ptrdiff_t>(out)) - text.begin());
+  }
+  text.erase(out, at - out);
+}
+
+/// Puts spaces around a full stop or comma after anything but a digit: ([^0-9])([.,]) -> \1 \2 .
+/// Like all rules here it goes from left to right, and a character that has matched is not looked at again.
+std::string split_after_non_digit(std::string_view text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    result += text[i];
+    if (is_digit(text[i]) || i + 1 == text.size() || (text[i + 1] != '.' && text[i + 1] != ',')) continue;
+    result += ' ';
+    result += text[++i];
+    result += ' ';
+  }
+  return result;
+}
+
+/// Puts spaces around a full stop or comma before anything but a digit: ([.,])([^0-9]) -> \1 \2 with a space
+/// before.
+std::string split_before_non_digit(std::string_view text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool mark = text[i] == '.' || text[i] == ',';
+    if (!mark || i + 1 == text.size() || is_digit(text[i + 1])) {
+      result += text[i];
+      continue;
+    }
+    result += ' ';
+    result += text[i];
+    result += ' ';
+    result += text[++i];
+  }
+  return result;
+}
+
+/// Puts spaces around a hyphen after a digit: ([0-9])(-) -> \1 \2 .
+std::string split_hyphen_after_digit(std::string_view text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    result += text[i];
+    if (!is_digit(text[i]) || i + 1 == text.size() || text[i + 1] != '-') continue;
+    result += " - ";
+    ++i;
+  }
+  return result;
+}
+
+/// The rules of mteval-v13a.pl in their order. They look at ASCII only, so bytes do as well as characters.
+std::string tokenize_13a(std::string text) {
+  replace_all(text, "<skipped>", "");
+  replace_all(text, "-\n", "");
+  replace_all(text, "\n", " ");
+  replace_all(text, "&quot;", "\"");
+  replace_all(text, "&amp;", "&");
+  replace_all(text, "&lt;", "<");
+  replace_all(text, "&gt;", ">");
+  std::string spaced = " ";
+  for (const char c : text) {
+    if (stands_alone(c)) {
+      spaced += ' ';
+      spaced += c;
+      spaced += ' ';
+    } else {
+      spaced += c;
+    }
+  }
+  spaced += ' ';
+  return split_hyphen_after_digit(split_before_non_digit(split_after_non_digit(spaced)));
+}
+
+std::vector<std::string_view> split_at_spaces(std::string_view text) {
+  std::vector<std::string_view> words;
+  std::size_t start = 0;
+  for (std::size_t at = 0; at <= text.size();) {
+    const auto c = at < text.size() ? unicode::decode(text, at) : unicode::CodePoint{U' ', 1, true};
+    const std::size_t next = at + static_cast<std::size_t>(c.length);
+    if (c.valid && is_separator(c.value)) {
+      if (at > start) words.push_back(text.substr(start, at - start));
+      start = next;
+    }
+    at = next;
+  }
+  return words;
+}
+
+std::string_view strip_right(std::string_view text) {
+  std::size_t end = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto c = unicode::decode(text, at);
+    at += static_cast<std::size_t>(c.length);
+    if (!c.valid || !is_separator(c.value)) end = at;
+  }
+  return text.substr(0, end);
+}
+
+/// Gives equal words equal numbers, so that n-grams can be compared as numbers.
+class WordNumbers {
+ public:
+  Words number(const std::string& line) {
+    Words words;
+    for (const std::string_view word : split_at_spaces(line))
+      words.push_back(numbers_.emplace(word, static_cast<std::int32_t>(numbers_.size())).first->second);
+    return words;
+  }
+
+ private:
+  std::unordered_map<std::string, std::int32_t> numbers_;
+};
+
+/// All n-grams of a line in sorted order, repeats included.
+std::vector<std::array<std::int32_t, max_order>> sorted_ngrams(const Words& words, int order) {
+  std::vector<std::array<std::int32_t, max_order>> ngrams;
+  for (std::size_t i = 0; i + static_cast<std::size_t>(order) <= words.size(); ++i) {
+    std::array<std::int32_t, max_order> ngram{};
+    std::copy_n(words.begin() + static_cast<std::ptrdiff_t>(i), order, ngram.begin());
+    ngrams.push_back(ngram);
+  }
+  std::sort(ngrams.begin(), ngrams.end());
+  return ngrams;
+}
+
+/// An n-gram counts as often as the reference has it, at most: the size of the intersection of two multisets.
+std::int64_t clipped_matches(const Words& hypothesis, const Words& reference, int order) {
+  const auto a = sorted_ngrams(hypothesis, order), b = sorted_ngrams(reference, order);
+  std::int64_t matches = 0;
+  for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
+    if (*i == *j)
+      ++matches, ++i, ++j;
+    else if (*i < *j)
+      ++i;
+    else
+      ++j;
+  }
+  return matches;
+}
+
+/// The geometric mean of the precisions times the brevity penalty (Papineni et al., section 2.3).
+void compute_score(BleuScore& bleu, BleuSmoothing smoothing) {
+  const auto hypothesis = static_cast<double>(bleu.hypothesis_length);
+  const auto reference = static_cast<double>(bleu.reference_length);
+  bleu.brevity_penalty = 1;
+  if (hypothesis < reference)
+    bleu.brevity_penalty = hypothesis > 0 ? std::exp(1 - reference / hypothesis) : 0;
+  if (bleu.matches == std::array<std::int64_t, max_order>{}) return;
+  double missed = 1, log_sum = 0;
+  for (std::size_t n = 0; n < max_order; ++n) {
+    if (bleu.totals[n] == 0) return;  // no n-gram of this order at all: the mean has no value, the score is 0
+    const auto total = static_cast<double>(bleu.totals[n]);
+    if (bleu.matches[n] > 0)
+      bleu.precisions[n] = 100.0 * static_cast<double>(bleu.matches[n]) / total;
+    else if (smoothing == BleuSmoothing::exponential)
+      bleu.precisions[n] = 100.0 / ((missed *= 2) * total);
+    log_sum += std::log(bleu.precisions[n]);  // minus infinity without smoothing, which makes the score 0
+  }
+  bleu.score = bleu.brevity_penalty * std::exp(log_sum / max_order);
+}
+
+}  // namespace
+
+std::string bleu_tokenize(std::string_view line, BleuTokens tokens) {
+  std::string text(strip_right(line));
+  if (tokens == BleuTokens::mteval_13a) text = tokenize_13a(std::move(text));
+  std::string joined;
+  for (const std::string_view word : split_at_spaces(text)) {
+    if (!joined.empty()) joined += ' ';
+    joined += word;
+  }
+  return joined;
+}
+
+std::string bleu_signature(const BleuOptions& options) {
+  return concat_text("nrefs:1|case:", options.lower_case ? "lc" : "mixed",
+                     "|eff:no|tok:", options.tokens == BleuTokens::none ? "none" : "13a",
+                     "|smooth:", options.smoothing == BleuSmoothing::none ? "none" : "exp", "|version:heed-",
+                     version);
+}
+
+BleuScore corpus_bleu(std::span<const std::string> hypotheses, std::span<const std::string> references,
+                      const BleuOptions& options) {
+  check(hypotheses.size() == references.size(), "BLEU compares line by line, but there are ",
+        hypotheses.size(), " hypotheses and ", references.size(), " references");
+  check(!hypotheses.empty(), "BLEU needs at least one line");
+  BleuScore bleu;
+  bleu.signature = bleu_signature(options);
+  WordNumbers numbers;
+  const auto words = [&](const std::string& line) {
+    return numbers.number(bleu_tokenize(
+        options.lower_case ? unicode::lower_case(line, unicode::FinalSigma::final) : line, options.tokens));
+  };
+  for (std::size_t i = 0; i < hypotheses.size(); ++i) {
+    const Words hypothesis = words(hypotheses[i]), reference = words(references[i]);
+    bleu.hypothesis_length += static_cast<std::int64_t>(hypothesis.size());
+    bleu.reference_length += static_cast<std::int64_t>(reference.size());
+    for (int order = 1; order <= max_order; ++order) {
+      const auto n = static_cast<std::size_t>(order - 1);
+      bleu.matches[n] += clipped_matches(hypothesis, reference, order);
+      bleu.totals[n] += std::max<std::int64_t>(static_cast<std::int64_t>(hypothesis.size()) - order + 1, 0);
+    }
+  }
+  compute_score(bleu, options.smoothing);
+  return bleu;
+}
+
+}  // namespace heed
