@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "heed/training/moving_average.h"
+#include "heed/training/optimizer.h"
+#include "heed/training/run_folder.h"
+
+namespace heed {
+
+/// Everything a run needs to go on, beside the weights and the optimizer's moments: the content of
+/// trainer_state.json.
+struct TrainerState {
+  std::int64_t step = 0;          ///< steps of the optimizer done
+  std::int64_t epoch = 0;         ///< the next batch: its epoch
+  std::int64_t batch = 0;         ///< and its place in it
+  std::int64_t batches_done = 0;  ///< of all epochs; numbers the random streams
+  std::uint64_t seed = 0;
+  std::int64_t epoch_batches = 0;     ///< batches in the present epoch, to notice that the data changed
+  std::optional<double> best_metric;  ///< of all evaluations
+  std::int64_t best_step = 0;
+  std::int64_t evaluations_without_improvement = 0;
+  double elapsed_seconds = 0;
+  std::int64_t tokens_since_record = 0;               ///< since the last progress record,
+  std::map<std::string, double> losses_since_record;  ///< and the sums of the losses over them
+  std::int64_t metrics_bytes = 0;                     ///< length of metrics.jsonl
+  std::string platform;  ///< what decides the last bits of results besides the code
+};
+
+std::string trainer_state_text(const TrainerState& state);
+/// Throws an Error that names `source` for text that trainer_state_text did not write.
+TrainerState parse_trainer_state(std::string_view text, std::string_view source);
+
+/// The kernels of matrix products and of everything else on this machine, as "OpenBLAS Haswell, AVX2": on
+/// another platform the last bits of results may differ.
+std::string platform_name(Device device);
+
+/// The parts that a checkpoint saves and restores; `average` may be null.
+struct TrainingParts {
+  Module& model;
+  Optimizer& optimizer;
+  MovingAverage* average = nullptr;
+};
+
+/// Writes model.safetensors, optimizer.safetensors and trainer_state.json as one; with `as_best`, also the
+/// present weights (their moving average where there is one) as best.safetensors.
+void save_checkpoint(RunFolder& folder, const TrainingParts& parts, const TrainerState& state, bool as_best);
+/// Restores the parts. Throws an Error that names the file for a checkpoint that is damaged, of other
+/// software, of another model, or whose files do not belong together.
+TrainerState load_checkpoint(const RunFolder& folder, const TrainingParts& parts);
+
+}  // namespace heed

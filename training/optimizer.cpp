@@ -1,0 +1,132 @@
+#include "heed/training/optimizer.h"
+
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/core/backend.h"
+#include "heed/training/named_state.h"
+
+namespace heed {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, OptimizerKind>, 3> kinds{
+    {{"sgd", OptimizerKind::sgd}, {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}}};
+
+void check_options(const OptimizerOptions& options) {
+  check(options.beta1 >= 0 && options.beta1 < 1, "optimizer: beta1 (momentum) is ", options.beta1,
+        "; it must be in [0, 1)");
+  check(options.beta2 >= 0 && options.beta2 < 1, "optimizer: beta2 is ", options.beta2,
+        "; it must be in [0, 1)");
+  check(options.epsilon > 0, "optimizer: epsilon is ", options.epsilon, "; it must be positive");
+  check(options.weight_decay >= 0, "optimizer: weight_decay is ", options.weight_decay,
+        "; it must not be negative");
+}
+
+std::vector<Tensor> zeros_like(const std::vector<NamedTensor>& parameters) {
+  std::vector<Tensor> zeros;
+  for (const NamedTensor& parameter : parameters) {
+    const Tensor& tensor = *parameter.tensor;
+    zeros.push_back(Tensor::zeros(tensor.shape(), tensor.dtype(), tensor.device()));
+  }
+  return zeros;
+}
+
+/// Adds the moments to a list of names under "first_moment." or "second_moment.".
+void append(std::vector<std::pair<std::string, Tensor>>& list, const char* prefix,
+            const std::vector<NamedTensor>& parameters, const std::vector<Tensor>& moments) {
+  for (std::size_t i = 0; i < moments.size(); ++i) list.emplace_back(prefix + parameters[i].name, moments[i]);
+}
+
+}  // namespace
+
+OptimizerKind optimizer_kind(std::string_view name) {
+  for (const auto& [known, kind] : kinds) {
+    if (known == name) return kind;
+  }
+  fail("unknown optimizer \"", name, "\"; choose one of sgd, adam, adamw");
+}
+
+std::string_view name_of(OptimizerKind kind) {
+  return kinds[static_cast<std::size_t>(kind)].first;
+}
+
+Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options)
+    : parameters_(std::move(parameters)), options_(options) {
+  check_options(options_);
+  check(!parameters_.empty(), "optimizer: there are no parameters to train");
+  for (const NamedTensor& parameter : parameters_) {
+    const Tensor& tensor = *parameter.tensor;
+    check(tensor.defined() && tensor.tracked() && tensor.is_contiguous(), "optimizer: \"", parameter.name,
+          "\" is not a contiguous tracked leaf; make it with heed::parameter()");
+    check(tensor.device() == parameters_[0].tensor->device(), "optimizer: \"", parameter.name, "\" is on ",
+          tensor.device(), ", but \"", parameters_[0].name, "\" is on ", parameters_[0].tensor->device());
+  }
+  const bool is_sgd = options_.kind == OptimizerKind::sgd;
+  if (!is_sgd || options_.beta1 > 0) first_moment_ = zeros_like(parameters_);
+  if (!is_sgd) second_moment_ = zeros_like(parameters_);
+}
+
+void Optimizer::step(double learning_rate, const Tensor& gradient_scale) {
+  std::vector<Tensor> weights, gradients, first, second;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& weight = *parameters_[i].tensor;
+    const Tensor grad = gradient(weight);
+    if (!grad.defined()) continue;
+    weights.push_back(weight.detach());
+    gradients.push_back(contiguous(grad.detach()));
+    if (!first_moment_.empty()) first.push_back(first_moment_[i]);
+    if (!second_moment_.empty()) second.push_back(second_moment_[i]);
+  }
+  check(!weights.empty(), "optimizer: no parameter has a gradient; call backward() before step()");
+
+  OptimizerStep update;
+  update.parameters = weights;
+  update.gradients = gradients;
+  update.first_moment = first;
+  update.second_moment = second;
+  update.gradient_scale = gradient_scale;
+  update.learning_rate = learning_rate;
+  update.beta1 = options_.beta1;
+  update.beta2 = options_.beta2;
+  update.epsilon = options_.epsilon;
+  update.weight_decay = options_.weight_decay;
+  update.decoupled_decay = options_.kind == OptimizerKind::adamw;
+  update.step = steps_ + 1;
+
+  const Backend& backend = backend_of(weights[0]);
+  const auto kernel = options_.kind == OptimizerKind::sgd ? backend.sgd : backend.adam;
+  require_kernel(kernel != nullptr, name_of(options_.kind).data(), weights[0].device());
+  kernel(update);
+  ++steps_;
+}
+
+void Optimizer::zero_gradients() {
+  for (const NamedTensor& parameter : parameters_) zero_gradient(*parameter.tensor);
+}
+
+std::map<std::string, Tensor> Optimizer::state() const {
+  check(steps_ <= std::numeric_limits<std::int32_t>::max(), "optimizer: too many steps to save: ", steps_);
+  std::vector<std::pair<std::string, Tensor>> list;
+  append(list, "first_moment.", parameters_, first_moment_);
+  append(list, "second_moment.", parameters_, second_moment_);
+  std::map<std::string, Tensor> state(list.begin(), list.end());
+  state["steps"] = Tensor::from(std::vector<std::int32_t>{static_cast<std::int32_t>(steps_)}, {1});
+  return state;
+}
+
+void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
+  const Tensor steps = Tensor::zeros({1}, DType::i32);
+  std::vector<std::pair<std::string, Tensor>> targets{{"steps", steps}};
+  append(targets, "first_moment.", parameters_, first_moment_);
+  append(targets, "second_moment.", parameters_, second_moment_);
+  const auto count = state.find("steps");
+  check(count == state.end() || count->second.count() != 1 || count->second.item() >= 0,
+        "optimizer state: the number of steps is negative");
+  copy_named_tensors(state, targets, concat_text("state of the ", name_of(options_.kind), " optimizer"));
+  steps_ = static_cast<std::int64_t>(steps.item());
+}
+
+}  // namespace heed

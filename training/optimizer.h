@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heed/models/module.h"
+
+namespace heed {
+
+/// sgd: v = beta1 v + g, w -= lr v (beta1 is the momentum; 0: plain descent). adam: arXiv 1412.6980, weight
+/// decay is added to the gradient. adamw: arXiv 1711.05101, weight decay is applied to the weights.
+enum class OptimizerKind { sgd, adam, adamw };
+
+/// The kind by its name "sgd", "adam" or "adamw"; throws for any other name.
+OptimizerKind optimizer_kind(std::string_view name);
+std::string_view name_of(OptimizerKind kind);
+
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::adam;
+  double beta1 = 0.9;  ///< of Adam; the momentum of SGD
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+};
+
+/// Updates parameters from their gradients: one fused kernel call for all of them.
+///
+/// A parameter that has no gradient is left out of the step altogether: no decay, no change of its moments.
+/// Adam's bias correction counts the steps of the optimizer, the same for all parameters.
+class Optimizer {
+ public:
+  /// `parameters` are contiguous leaves on one device, as Module::parameters() gives them. Throws for options
+  /// out of range.
+  Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options);
+
+  /// One update. `gradient_scale` (one element, may be undefined) is multiplied into every gradient.
+  void step(double learning_rate, const Tensor& gradient_scale = {});
+  /// Forgets all gradients.
+  void zero_gradients();
+  std::int64_t steps() const { return steps_; }
+  const std::vector<NamedTensor>& parameters() const { return parameters_; }
+
+  /// The moments as named tensors ("first_moment.<parameter>", "second_moment.<parameter>") and the number of
+  /// steps
+  /// ("steps"). The moments share memory with the optimizer.
+  std::map<std::string, Tensor> state() const;
+  /// Takes over what state() gave. Throws, naming the tensor, when one is missing, of another shape or
+  /// unknown.
+  void load_state(const std::map<std::string, Tensor>& state);
+
+ private:
+  std::vector<NamedTensor> parameters_;
+  OptimizerOptions options_;
+  std::vector<Tensor> first_moment_;   // empty when the kind has none
+  std::vector<Tensor> second_moment_;  // likewise
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace heed

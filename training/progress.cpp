@@ -1,0 +1,121 @@
+#include "heed/training/progress.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "heed/core/error.h"
+
+namespace heed {
+namespace {
+
+template <class... Values>
+std::string formatted(const char* format, Values... values) {
+  char text[128];
+  const int length = std::snprintf(text, sizeof text, format, values...);
+  return {text, static_cast<std::size_t>(std::clamp(length, 0, static_cast<int>(sizeof text) - 1))};
+}
+
+/// 950, 12.3k, 1.2M.
+std::string short_count(double value) {
+  if (value >= 999950) return formatted("%.1fM", value / 1e6);
+  if (value >= 1000) return formatted("%.1fk", value / 1e3);
+  return formatted("%.0f", value);
+}
+
+std::string list_text(const std::vector<std::pair<std::string, double>>& values) {
+  std::string text;
+  for (const auto& [name, value] : values) text += "  " + name + " " + formatted("%.5g", value);
+  return text;
+}
+
+std::string step_text(const Progress& progress) {
+  return formatted("step %lld/%lld", static_cast<long long>(progress.step),
+                   static_cast<long long>(progress.steps));
+}
+
+/// "[=====>    ] ", `width` characters inside.
+std::string bar_text(const Progress& progress, int width) {
+  const double share =
+      progress.steps > 0 ? static_cast<double>(progress.step) / static_cast<double>(progress.steps) : 0;
+  const auto filled = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * width);
+  std::string bar(static_cast<std::size_t>(width), ' ');
+  std::fill_n(bar.begin(), filled, '=');
+  if (filled < bar.size()) bar[filled] = '>';
+  return concat_text('[', bar, "] ");
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  const auto total = static_cast<long long>(std::min(seconds, 1e12) + 0.5);
+  const long long days = total / 86400, hours = total / 3600 % 24, minutes = total / 60 % 60,
+                  rest = total % 60;
+  if (days > 0) return formatted("%lldd %02lld:%02lld:%02lld", days, hours, minutes, rest);
+  if (hours > 0) return formatted("%lld:%02lld:%02lld", hours, minutes, rest);
+  return formatted("%lld:%02lld", minutes, rest);
+}
+
+std::string progress_text(const Progress& progress) {
+  if (progress.is_evaluation()) {
+    return step_text(progress) + "  evaluation" + list_text(progress.metrics) +
+           (progress.is_best ? "  (best)" : "");
+  }
+  return step_text(progress) +
+         formatted("  epoch %lld  loss %.4g  rate %.2e  norm %.3g", static_cast<long long>(progress.epoch),
+                   progress.loss, progress.learning_rate, progress.gradient_norm) +
+         list_text(progress.auxiliary) + "  " + short_count(progress.tokens_per_second) + " tokens/s  " +
+         duration_text(progress.seconds_left) + " left";
+}
+
+ProgressPrinter::Style ProgressPrinter::style_of(int descriptor) {
+  Style style;
+  const char* term = std::getenv("TERM");
+  const char* no_color = std::getenv("NO_COLOR");
+  const bool dumb = term != nullptr && std::string_view(term) == "dumb";
+  style.overwrite = ::isatty(descriptor) == 1 && !dumb;
+  style.color = style.overwrite && (no_color == nullptr || *no_color == '\0');
+  winsize size{};
+  if (::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) style.columns = size.ws_col;
+  return style;
+}
+
+void ProgressPrinter::show(const Progress& progress) {
+  std::string text = progress_text(progress);
+  if (progress.is_evaluation()) {
+    if (style_.color && progress.is_best) text = "\x1b[32m" + text + "\x1b[0m";
+    return message(text);
+  }
+  if (!style_.overwrite) {
+    out_ << text << '\n' << std::flush;
+    return;
+  }
+  clear_line();
+  const int room = style_.columns - 1 - static_cast<int>(text.size());
+  if (room >= 13) text = bar_text(progress, std::min(room - 3, 30)) + text;
+  out_ << text.substr(0, static_cast<std::size_t>(std::max(style_.columns - 1, 1))) << std::flush;
+  line_is_open_ = true;
+}
+
+void ProgressPrinter::message(std::string_view text) {
+  clear_line();
+  out_ << text << '\n' << std::flush;
+}
+
+void ProgressPrinter::finish() {
+  if (line_is_open_) out_ << '\n' << std::flush;
+  line_is_open_ = false;
+}
+
+void ProgressPrinter::clear_line() {
+  if (line_is_open_) out_ << "\r\x1b[K";  // erase to the end of the line
+  line_is_open_ = false;
+}
+
+}  // namespace heed

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace heed {
+
+/// How far training has come. Records with metrics are evaluations; the others are taken every few steps.
+struct Progress {
+  std::int64_t step = 0;   ///< steps of the optimizer done
+  std::int64_t steps = 0;  ///< and to be done in all
+  std::int64_t epoch = 0;  ///< passes over the data that are complete
+  double loss = 0;         ///< mean per token since the last record
+  double learning_rate = 0;
+  double gradient_norm = 0;  ///< of the last step, before clipping
+  double tokens_per_second = 0;
+  double elapsed_seconds = 0;  ///< of all sessions of the run
+  double seconds_left = 0;
+  std::vector<std::pair<std::string, double>> auxiliary;  ///< auxiliary losses, mean since the last record
+  std::vector<std::pair<std::string, double>> metrics;    ///< of an evaluation
+  bool is_best = false;                                   ///< the evaluation is the best so far
+
+  bool is_evaluation() const { return !metrics.empty(); }
+};
+
+/// "step 1200/10000  epoch 3  loss 2.314  rate 5.0e-04  norm 0.83  12.3k tokens/s  4:05 left"; an evaluation
+/// lists its metrics.
+std::string progress_text(const Progress& progress);
+/// "4:05", "1:02:03" or "2d 03:04:05".
+std::string duration_text(double seconds);
+
+/// Renders progress on a stream that the program chooses: on a terminal one line that is overwritten, with a
+/// bar; elsewhere a line per record.
+class ProgressPrinter {
+ public:
+  struct Style {
+    bool overwrite = false;  ///< the stream is a terminal
+    bool color = false;
+    int columns = 80;
+  };
+  /// What suits a file descriptor: terminal or not, its width, and no colour when NO_COLOR is set or TERM is
+  /// "dumb".
+  static Style style_of(int descriptor);
+
+  ProgressPrinter(std::ostream& out, Style style) : out_(out), style_(style) {}
+  void show(const Progress& progress);
+  /// A line of its own, above the progress line.
+  void message(std::string_view text);
+  /// Leaves the cursor on a fresh line.
+  void finish();
+
+ private:
+  void clear_line();
+  std::ostream& out_;
+  Style style_;
+  bool line_is_open_ = false;
+};
+
+}  // namespace heed

@@ -1,0 +1,276 @@
+#include "heed/training/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/core/file.h"
+#include "heed/training/report.h"
+
+namespace heed {
+namespace {
+
+void check_options(const TrainerOptions& options) {
+  const auto not_negative = [](const char* name, auto value) {
+    check(value >= 0, "trainer: ", name, " is ", value, "; it must not be negative");
+  };
+  not_negative("steps", options.steps);
+  not_negative("epochs", options.epochs);
+  not_negative("clip_norm", options.clip_norm);
+  not_negative("log_every", options.log_every);
+  not_negative("evaluate_every", options.evaluate_every);
+  not_negative("patience", options.patience);
+  not_negative("save_every", options.save_every);
+  check((options.steps > 0) != (options.epochs > 0),
+        "trainer: give either steps or epochs, not both or none; steps is ", options.steps, ", epochs is ",
+        options.epochs);
+  check(options.accumulation >= 1, "trainer: accumulation is ", options.accumulation,
+        "; it must be at least 1");
+  check(options.ema_decay >= 0 && options.ema_decay < 1, "trainer: ema_decay is ", options.ema_decay,
+        "; it must be in [0, 1)");
+  check(options.patience == 0 || options.evaluate_every > 0,
+        "trainer: patience needs evaluations; set evaluate_every");
+  learning_rate_at(options.schedule, 1, 1);  // throws for a schedule out of range
+}
+
+std::int64_t batches_in(Task& task, std::int64_t epoch) {
+  const std::int64_t batches = task.batches(epoch);
+  check(batches >= 1, "trainer: epoch ", epoch, " has ", batches, " batches; there is no data to train on");
+  return batches;
+}
+
+}  // namespace
+
+Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks)
+    : task_(task),
+      options_((check_options(options), options)),
+      callbacks_(std::move(callbacks)),
+      optimizer_(task.model().parameters(), options.optimizer),
+      steps_(options.steps) {
+  if (options_.ema_decay > 0) {
+    average_ = std::make_unique<MovingAverage>(task.model().parameters(), options_.ema_decay);
+  }
+  for (std::int64_t epoch = 0; epoch < options_.epochs; ++epoch) last_batch_ += batches_in(task, epoch);
+  if (options_.epochs > 0) steps_ = (last_batch_ + options_.accumulation - 1) / options_.accumulation;
+  state_.seed = options_.seed;
+}
+
+TrainResult Trainer::run(RunFolder* folder) {
+  open(folder);
+  bool stop = false;
+  while (state_.step < steps_ && !out_of_patience() && !stop) {
+    const StepOutcome outcome = step();
+    const bool last = state_.step == steps_;
+    if (due(options_.log_every) || last) record_losses(outcome);
+    bool better = false;
+    if (due(options_.evaluate_every) || (last && options_.evaluate_every > 0)) better = evaluate();
+    stop = callbacks_.stop_requested && callbacks_.stop_requested();
+    if (due(options_.save_every) || better || last || stop || out_of_patience()) save(better);
+  }
+  write_report();
+  TrainResult result;
+  result.step = state_.step;
+  result.stopped_early = state_.step < steps_ && out_of_patience();
+  result.finished = state_.step >= steps_ || result.stopped_early;
+  result.best_metric = state_.best_metric;
+  result.best_step = state_.best_step;
+  result.seconds = elapsed_seconds();
+  return result;
+}
+
+void Trainer::open(RunFolder* folder) {
+  folder_ = folder;
+  if (folder_ && folder_->has_checkpoint()) restore();
+  if (folder_) metrics_ = std::make_unique<MetricsLog>(folder_->file("metrics.jsonl"), state_.metrics_bytes);
+  session_ = Session{};
+  session_.start = session_.last_record = std::chrono::steady_clock::now();
+  session_.first_step = state_.step;
+  session_.earlier_seconds = state_.elapsed_seconds;
+}
+
+void Trainer::restore() {
+  state_ = load_checkpoint(*folder_, parts());
+  check(state_.seed == options_.seed, "cannot resume: the seed is ", options_.seed,
+        ", but the run was started with ", state_.seed);
+  const std::int64_t batches = batches_in(task_, state_.epoch);
+  check(batches == state_.epoch_batches, "cannot resume: epoch ", state_.epoch, " has ", batches,
+        " batches, but had ", state_.epoch_batches,
+        " when the checkpoint was made; the data or the batching changed");
+  meter_.restore(state_.losses_since_record, state_.tokens_since_record);
+  const std::string platform = platform_name(optimizer_.parameters()[0].tensor->device());
+  if (platform != state_.platform) {
+    say(concat_text("the checkpoint was made with ", state_.platform, " and training goes on with ", platform,
+                    ": the last bits of results may differ from an uninterrupted run"));
+  }
+}
+
+Trainer::StepOutcome Trainer::step() {
+  const std::int64_t tokens = accumulate_gradients();
+  const GradientNorm norm(optimizer_.parameters(), static_cast<double>(tokens));
+  check_finite(norm);
+  const double rate = learning_rate_at(options_.schedule, state_.step + 1, steps_);
+  optimizer_.step(rate, norm.scale(options_.clip_norm));
+  optimizer_.zero_gradients();
+  ++state_.step;
+  if (average_) average_->update(state_.step);
+  return {rate, norm.value()};
+}
+
+/// Adds up the gradients of the sums over tokens; dividing by all tokens at the end gives the exact mean,
+/// whatever the sizes of the batches are. Returns the number of tokens.
+std::int64_t Trainer::accumulate_gradients() {
+  std::int64_t tokens = 0;
+  for (std::int64_t i = 0; i < options_.accumulation; ++i) {
+    if (last_batch_ > 0 && state_.batches_done == last_batch_) break;
+    // Streams count from 1: number 0 is left to what is drawn before training, such as initial weights.
+    Context context = Context::train(options_.seed, static_cast<std::uint32_t>(state_.batches_done + 1));
+    const BatchLoss batch = task_.loss(state_.epoch, state_.batch, context);
+    backward(objective_of(batch, context));
+    tokens += batch.tokens;
+    meter_.add_tokens(batch.tokens);
+    advance();
+  }
+  session_.tokens_since_record += tokens;
+  return tokens;
+}
+
+Tensor Trainer::objective_of(const BatchLoss& batch, const Context& context) {
+  check(batch.value.defined() && batch.value.count() == 1, "trainer: the loss of a batch has one element");
+  check(batch.tokens > 0, "trainer: batch ", state_.batch, " of epoch ", state_.epoch, " has ", batch.tokens,
+        " tokens; leave such batches out");
+  const double tokens = static_cast<double>(batch.tokens);
+  Tensor objective = batch.is_mean ? batch.value * tokens : batch.value;
+  meter_.add("loss", objective);
+  for (const AuxiliaryLoss& auxiliary : context.losses) {
+    const Tensor value = reshape(auxiliary.value, objective.shape());
+    meter_.add(auxiliary.name, value.detach() * tokens);
+    objective = objective + value * (auxiliary.weight * tokens);
+  }
+  return objective;
+}
+
+void Trainer::advance() {
+  ++state_.batches_done;
+  if (++state_.batch < batches_in(task_, state_.epoch)) return;
+  state_.batch = 0;
+  ++state_.epoch;
+}
+
+/// Before the weights change. Nothing waits on the CPU; another device is waited for once per step here.
+void Trainer::check_finite(const GradientNorm& norm) {
+  const std::string step =
+      concat_text("training stopped in step ", state_.step + 1, ", before it changed the weights: ");
+  try {
+    norm.check_finite();
+    for (const auto& [name, sum] : meter_.sums()) check(std::isfinite(sum), "\"", name, "\" is ", sum);
+  } catch (const Error& error) {
+    optimizer_.zero_gradients();
+    fail(step, error.what());
+  }
+}
+
+void Trainer::record_losses(const StepOutcome& outcome) {
+  Progress progress = progress_now();
+  progress.learning_rate = outcome.learning_rate;
+  progress.gradient_norm = outcome.gradient_norm;
+  const double tokens = static_cast<double>(std::max<std::int64_t>(meter_.tokens(), 1));
+  for (const auto& [name, sum] : meter_.sums()) {
+    if (name == "loss") {
+      progress.loss = sum / tokens;
+    } else {
+      progress.auxiliary.emplace_back(name, sum / tokens);
+    }
+  }
+  const auto now = std::chrono::steady_clock::now();
+  const double seconds = std::chrono::duration<double>(now - session_.last_record).count();
+  progress.tokens_per_second = static_cast<double>(session_.tokens_since_record) / std::max(seconds, 1e-9);
+  session_.last_record = now;
+  session_.tokens_since_record = 0;
+  meter_.clear();
+  publish(progress);
+}
+
+bool Trainer::evaluate() {
+  const auto start = std::chrono::steady_clock::now();
+  const Evaluation evaluation = [&] {
+    const NoGrad no_grad;
+    const AveragedWeights averaged(average_.get());
+    return task_.evaluate();
+  }();
+  // The speed of training should not count the time of evaluations.
+  session_.last_record += std::chrono::steady_clock::now() - start;
+  const auto found = std::find_if(evaluation.metrics.begin(), evaluation.metrics.end(),
+                                  [&](const auto& metric) { return metric.first == evaluation.optimise; });
+  check(found != evaluation.metrics.end(), "trainer: the evaluation has no metric \"", evaluation.optimise,
+        "\" to choose the best weights by");
+
+  Progress progress = progress_now();
+  progress.metrics = evaluation.metrics;
+  progress.is_best = is_better(found->second, evaluation.larger_is_better);
+  if (progress.is_best) {
+    state_.best_metric = found->second;
+    state_.best_step = state_.step;
+    state_.evaluations_without_improvement = 0;
+  } else {
+    ++state_.evaluations_without_improvement;
+  }
+  publish(progress);
+  write_report();
+  return progress.is_best;
+}
+
+bool Trainer::is_better(double metric, bool larger_is_better) const {
+  if (!std::isfinite(metric)) return false;
+  if (!state_.best_metric) return true;
+  return larger_is_better ? metric > *state_.best_metric : metric < *state_.best_metric;
+}
+
+void Trainer::publish(const Progress& progress) {
+  if (metrics_) metrics_->append(progress);
+  if (callbacks_.progress) callbacks_.progress(progress);
+}
+
+void Trainer::save(bool as_best) {
+  if (!folder_) return;
+  state_.losses_since_record = meter_.sums();
+  state_.tokens_since_record = meter_.tokens();
+  state_.epoch_batches = batches_in(task_, state_.epoch);
+  state_.elapsed_seconds = elapsed_seconds();
+  state_.metrics_bytes = metrics_->sync();
+  state_.platform = platform_name(optimizer_.parameters()[0].tensor->device());
+  const bool only_averages = average_ && options_.evaluate_every == 0;
+  save_checkpoint(*folder_, parts(), state_, as_best || only_averages);
+}
+
+void Trainer::write_report() const {
+  if (!folder_) return;
+  write_file_atomically(folder_->file("report.html"), report_html(metrics_->records(), folder_->config()));
+}
+
+void Trainer::say(std::string_view text) const {
+  if (callbacks_.message) callbacks_.message(text);
+}
+
+Progress Trainer::progress_now() const {
+  Progress progress;
+  progress.step = state_.step;
+  progress.steps = steps_;
+  progress.epoch = state_.epoch;
+  progress.elapsed_seconds = elapsed_seconds();
+  const double session = progress.elapsed_seconds - session_.earlier_seconds;
+  const auto done = static_cast<double>(std::max<std::int64_t>(state_.step - session_.first_step, 1));
+  progress.seconds_left = session / done * static_cast<double>(steps_ - state_.step);
+  return progress;
+}
+
+double Trainer::elapsed_seconds() const {
+  const auto now = std::chrono::steady_clock::now();
+  return session_.earlier_seconds + std::chrono::duration<double>(now - session_.start).count();
+}
+
+bool Trainer::out_of_patience() const {
+  return options_.patience > 0 && state_.evaluations_without_improvement >= options_.patience;
+}
+
+}  // namespace heed

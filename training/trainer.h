@@ -1,0 +1,116 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "heed/training/checkpoint.h"
+#include "heed/training/gradient_norm.h"
+#include "heed/training/loss_meter.h"
+#include "heed/training/metrics_log.h"
+#include "heed/training/moving_average.h"
+#include "heed/training/optimizer.h"
+#include "heed/training/progress.h"
+#include "heed/training/run_folder.h"
+#include "heed/training/schedule.h"
+#include "heed/training/task.h"
+
+namespace heed {
+
+struct TrainerOptions {
+  std::int64_t steps = 0;         ///< of the optimizer; 0: as many as `epochs` take
+  std::int64_t epochs = 0;        ///< passes over the data; give this or `steps`
+  std::int64_t accumulation = 1;  ///< batches per step; their gradient is the mean over all their tokens
+  double clip_norm = 0;           ///< limit of the gradient's global norm; 0: none
+  double ema_decay = 0;  ///< of the moving average of the weights, used to evaluate and as best; 0: none
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  std::int64_t log_every = 50;      ///< steps between progress records
+  std::int64_t evaluate_every = 0;  ///< steps between evaluations, and one at the end; 0: none
+  std::int64_t patience = 0;        ///< stop after so many evaluations without a better one; 0: never
+  std::int64_t save_every = 0;  ///< steps between checkpoints; a better evaluation and the end make one too
+  std::uint64_t seed = 0;
+};
+
+/// How the trainer talks to the program; the library itself never prints. All may be empty.
+struct TrainerCallbacks {
+  std::function<void(const Progress&)> progress;
+  std::function<void(std::string_view)> message;  ///< warnings and remarks
+  std::function<bool()> stop_requested;  ///< asked after each step; true: save a checkpoint and return
+};
+
+struct TrainResult {
+  std::int64_t step = 0;
+  bool finished = false;       ///< all steps were made, or `stopped_early`
+  bool stopped_early = false;  ///< out of patience
+  std::optional<double> best_metric;
+  std::int64_t best_step = 0;
+  double seconds = 0;  ///< of all sessions of the run
+};
+
+/// Trains the model of a task.
+///
+/// A gradient or loss that is not finite ends training with an Error that names the step and the parameter;
+/// the weights and the last checkpoint stay as they were before that step.
+class Trainer {
+ public:
+  /// Throws for options out of range. The task must outlive the trainer.
+  Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks = {});
+
+  /// Trains to the end. With a folder, continues from its checkpoint when it has one, and writes checkpoints,
+  /// best.safetensors, metrics.jsonl and report.html. best.safetensors holds the weights (averaged when
+  /// ema_decay is set) of the best evaluation; without evaluations the averaged weights of the last
+  /// checkpoint.
+  TrainResult run(RunFolder* folder = nullptr);
+
+ private:
+  /// What is known after one step, beside the losses.
+  struct StepOutcome {
+    double learning_rate;
+    double gradient_norm;
+  };
+  /// Counts of this session, for the speed and the time left.
+  struct Session {
+    std::chrono::steady_clock::time_point start, last_record;
+    std::int64_t first_step = 0;
+    std::int64_t tokens_since_record = 0;
+    double earlier_seconds = 0;
+  };
+
+  void open(RunFolder* folder);
+  void restore();
+  StepOutcome step();
+  std::int64_t accumulate_gradients();
+  Tensor objective_of(const BatchLoss& batch, const Context& context);
+  void advance();
+  void check_finite(const GradientNorm& norm);
+  void record_losses(const StepOutcome& outcome);
+  bool evaluate();
+  bool is_better(double metric, bool larger_is_better) const;
+  void publish(const Progress& progress);
+  void save(bool as_best);
+  void write_report() const;
+  void say(std::string_view text) const;
+  Progress progress_now() const;
+  double elapsed_seconds() const;
+  bool due(std::int64_t every) const { return every > 0 && state_.step % every == 0; }
+  bool out_of_patience() const;
+  TrainingParts parts() { return {task_.model(), optimizer_, average_.get()}; }
+
+  Task& task_;
+  TrainerOptions options_;
+  TrainerCallbacks callbacks_;
+  Optimizer optimizer_;
+  std::unique_ptr<MovingAverage> average_;  // null without ema_decay
+  std::int64_t last_batch_ = 0;             // how many batches there are in all; 0: no limit but the steps
+  std::int64_t steps_ = 0;
+  TrainerState state_;
+  LossMeter meter_;
+  Session session_;
+  RunFolder* folder_ = nullptr;
+  std::unique_ptr<MetricsLog> metrics_;  // null without a folder
+};
+
+}  // namespace heed
