@@ -162,10 +162,12 @@ std::string summary_of(std::span<const Progress> records) {
                                  duration_text(last.elapsed_seconds), " of training.");
   const auto best =
       std::find_if(records.rbegin(), records.rend(), [](const Progress& r) { return r.is_best; });
-  if (best == records.rend()) return text + "</p>\n";
-  text += concat_text(" Best evaluation at step ", best->step, ":");
-  for (const auto& [name, value] : best->metrics) text += " " + escaped(name) + " " + short_number(value);
-  return text + ".</p>\n";
+  if (best != records.rend()) {
+    text += concat_text(" Best evaluation at step ", best->step, ":");
+    for (const auto& [name, value] : best->metrics) text += " " + escaped(name) + " " + short_number(value);
+    text += ".";
+  }
+  return text.append("</p>\n");
 }
 
 }  // namespace
