@@ -1,0 +1,227 @@
+#include <array>
+#include <cstring>
+#include <type_traits>
+
+#include "heed/backends/cpu/kernels.h"
+#include "heed/backends/cpu/strided.h"
+#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/profile.h"
+
+// Filling and copying with any strides on both sides, between any two dtypes.
+
+namespace heed::cpu {
+namespace {
+
+constexpr std::int64_t task_elements = 32 << 10;
+constexpr std::int64_t tile = 16;  // elements of f32 in a cache line
+
+template <class From, class To>
+To convert(From value) {
+  if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    // Truncates; what i32 cannot hold (NaN included) becomes the nearest bound or 0, where a plain cast is
+    // undefined.
+    if (!(value > -2147483649.0)) return value != value ? 0 : std::numeric_limits<To>::min();
+    return value < 2147483648.0 ? static_cast<To>(value) : std::numeric_limits<To>::max();
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+/// The axes of a copy, outermost first, with those merged that both sides can walk as one, ordered so that
+/// the output's strides fall.
+struct CopyPlan {
+  struct Axis {
+    std::int64_t extent, from, to;
+  };
+  std::array<Axis, Shape::max_rank> axes{};
+  int rank = 0;
+
+  CopyPlan(const Shape& shape, const Shape& from, const Shape& to) {
+    for (int i = 0; i < shape.rank(); ++i)
+      if (shape[i] != 1) axes[rank++] = {shape[i], from[i], to[i]};
+    std::stable_sort(axes.begin(), axes.begin() + rank,
+                     [](const Axis& a, const Axis& b) { return a.to > b.to; });
+    int merged = 0;
+    for (int i = 0; i < rank; ++i) {
+      Axis* last = merged > 0 ? &axes[merged - 1] : nullptr;
+      const Axis axis = axes[i];
+      if (last && last->from == axis.from * axis.extent && last->to == axis.to * axis.extent) {
+        *last = {last->extent * axis.extent, axis.from, axis.to};
+      } else {
+        axes[merged++] = axis;
+      }
+    }
+    rank = merged;
+  }
+
+  /// Moves an axis to the last place but one.
+  void make_second_last(int axis) {
+    std::rotate(axes.begin() + axis, axes.begin() + axis + 1, axes.begin() + rank - 1);
+  }
+
+  std::int64_t combinations(int count) const {
+    std::int64_t product = 1;
+    for (int i = 0; i < count; ++i) product *= axes[i].extent;
+    return product;
+  }
+};
+
+/// Steps through the combinations of the leading axes of a plan, and the offsets that go with them.
+class Walker {
+ public:
+  Walker(const CopyPlan& plan, int axes, std::int64_t index) : plan_(plan), axes_(axes) {
+    for (int i = axes - 1; i >= 0; --i) {
+      position_[i] = index % plan.axes[i].extent;
+      index /= plan.axes[i].extent;
+      from += position_[i] * plan.axes[i].from;
+      to += position_[i] * plan.axes[i].to;
+    }
+  }
+
+  void next() {
+    for (int i = axes_ - 1; i >= 0; --i) {
+      const CopyPlan::Axis& axis = plan_.axes[i];
+      from += axis.from;
+      to += axis.to;
+      if (++position_[i] < axis.extent) return;
+      from -= axis.extent * axis.from;
+      to -= axis.extent * axis.to;
+      position_[i] = 0;
+    }
+  }
+
+  std::int64_t from = 0, to = 0;
+
+ private:
+  const CopyPlan& plan_;
+  int axes_;
+  std::array<std::int64_t, Shape::max_rank> position_{};
+};
+
+template <class From, class To>
+void copy_row(const From* from, std::int64_t from_stride, To* to, std::int64_t to_stride,
+              std::int64_t count) {
+  if (from_stride == 1 && to_stride == 1) {
+    if constexpr (std::is_same_v<From, To>) {
+      std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(To));
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) to[i] = convert<From, To>(from[i]);
+    }
+  } else if (from_stride == 0 && to_stride == 1) {
+    std::fill_n(to, count, convert<From, To>(*from));
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) to[i * to_stride] = convert<From, To>(from[i * from_stride]);
+  }
+}
+
+/// Copies [rows, columns] where the input walks down columns: tile by tile, so that every cache line fetched
+/// is used up.
+template <class From, class To>
+void copy_transposed(const From* from, const CopyPlan::Axis& rows, const CopyPlan::Axis& columns, To* to) {
+  for (std::int64_t j0 = 0; j0 < columns.extent; j0 += tile) {
+    const std::int64_t j1 = std::min(j0 + tile, columns.extent);
+    for (std::int64_t i = 0; i < rows.extent; ++i) {
+      const From* source = from + i * rows.from;
+      To* target = to + i * rows.to;
+      for (std::int64_t j = j0; j < j1; ++j)
+        target[j * columns.to] = convert<From, To>(source[j * columns.from]);
+    }
+  }
+}
+
+/// The last two axes are a transposition. Its rows are cut into bands of fixed height, so that one big matrix
+/// is shared out too.
+template <class From, class To>
+void copy_transpositions(const CopyPlan& plan, const From* from, To* to) {
+  const CopyPlan::Axis rows = plan.axes[plan.rank - 2], columns = plan.axes[plan.rank - 1];
+  const std::int64_t height = std::max(tile, task_elements / columns.extent / tile * tile);
+  const std::int64_t bands = (rows.extent + height - 1) / height;
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, task_elements / (std::min(height, rows.extent) * columns.extent));
+  parallel_ranges(plan.combinations(plan.rank - 2) * bands, grain, [&](std::int64_t begin, std::int64_t end) {
+    Walker matrix(plan, plan.rank - 2, begin / bands);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t first = i % bands * height;
+      const CopyPlan::Axis band{std::min(height, rows.extent - first), rows.from, rows.to};
+      copy_transposed(from + matrix.from + first * rows.from, band, columns,
+                      to + matrix.to + first * rows.to);
+      if ((i + 1) % bands == 0) matrix.next();
+    }
+  });
+}
+
+template <class From, class To>
+void copy_rows(const CopyPlan& plan, const From* from, To* to) {
+  const CopyPlan::Axis inner = plan.axes[plan.rank - 1];
+  const std::int64_t length = std::min(inner.extent, task_elements);
+  const std::int64_t pieces = (inner.extent + length - 1) / length;  // of a row
+  parallel_ranges(plan.combinations(plan.rank - 1) * pieces, task_elements / length,
+                  [&](std::int64_t begin, std::int64_t end) {
+                    Walker row(plan, plan.rank - 1, begin / pieces);
+                    for (std::int64_t i = begin; i < end; ++i) {
+                      const std::int64_t first = i % pieces * length;
+                      copy_row(from + row.from + first * inner.from, inner.from,
+                               to + row.to + first * inner.to, inner.to,
+                               std::min(length, inner.extent - first));
+                      if ((i + 1) % pieces == 0) row.next();
+                    }
+                  });
+}
+
+template <class From, class To>
+void run_copy(CopyPlan plan, const From* from, To* to) {
+  if (plan.rank == 0) {
+    *to = convert<From, To>(*from);
+    return;
+  }
+  if (plan.axes[plan.rank - 1].from > 1) {
+    for (int i = 0; i < plan.rank - 1; ++i) {
+      if (plan.axes[i].from != 1) continue;  // the input's elements are neighbours along another axis
+      plan.make_second_last(i);
+      return copy_transpositions(plan, from, to);
+    }
+  }
+  copy_rows(plan, from, to);
+}
+
+/// Calls body(T()) with the element type.
+template <class Body>
+void with_type(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::f32:
+      return body(float());
+    case DType::f64:
+      return body(double());
+    case DType::i32:
+      return body(std::int32_t());
+  }
+}
+
+}  // namespace
+
+void fill(double value, const Tensor& out) {
+  const ProfileScope profile("fill", 0,
+                             static_cast<double>(out.count()) * static_cast<double>(size_of(out.dtype())));
+  if (out.count() == 0) return;
+  with_type(out.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const T element = convert<double, T>(value);
+    Shape zeros;
+    for (int i = 0; i < out.rank(); ++i) zeros.push_back(0);
+    run_copy(CopyPlan(out.shape(), zeros, out.strides()), &element, out.data<T>());
+  });
+}
+
+void copy(const Tensor& x, const Tensor& out) {
+  const ProfileScope profile(
+      "copy", 0,
+      static_cast<double>(out.count()) * static_cast<double>(size_of(x.dtype()) + size_of(out.dtype())));
+  if (out.count() == 0) return;
+  const CopyPlan plan(out.shape(), x.strides(), out.strides());
+  with_type(x.dtype(), [&](auto from) {
+    with_type(out.dtype(),
+              [&](auto to) { run_copy(plan, x.data<decltype(from)>(), out.data<decltype(to)>()); });
+  });
+}
+
+}  // namespace heed::cpu

@@ -1,0 +1,155 @@
+#include "heed/core/elementwise.h"
+
+#include "heed/backends/cpu/elementwise_rows.h"
+#include "heed/backends/cpu/kernels.h"
+#include "heed/backends/cpu/strided.h"
+#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/profile.h"
+
+// The elementwise kernels: strided operands are read in segments, which the row functions
+// (elementwise_rows.cpp) work on with SIMD. An output that is the memory of a contiguous input is safe: a
+// segment is read before it is written.
+
+namespace heed::cpu {
+namespace {
+
+constexpr std::int64_t task_elements = 16 << 10;  // 5 to 10 us of work
+
+double traffic(const Tensor& out, int inputs) {
+  return static_cast<double>(out.count()) * static_cast<double>(size_of(out.dtype())) * (inputs + 1);
+}
+
+/// Calls body(T()) with the element type of a floating tensor.
+template <class Body>
+void with_floating(const char* op, DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::f32:
+      return body(float());
+    case DType::f64:
+      return body(double());
+    case DType::i32:
+      break;
+  }
+  fail(op, ": needs a floating dtype, got ", dtype);
+}
+
+template <class Body>
+void with_any(DType dtype, Body&& body) {
+  switch (dtype) {
+    case DType::f32:
+      return body(float());
+    case DType::f64:
+      return body(double());
+    case DType::i32:
+      return body(std::int32_t());
+  }
+}
+
+}  // namespace
+
+void unary(UnaryOp op, UnaryParams params, const Tensor& x, const Tensor& out) {
+  const ProfileScope profile(name_of(op), 0, traffic(out, 1));
+  with_floating(name_of(op), out.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* to = out.data<T>();
+    parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
+      SegmentReader<T> reader(x);
+      for_each_segment(
+          begin, end,
+          [&](std::int64_t at, std::int64_t count, const T* from) {
+            unary_row(op, params, from, to + at, count);
+          },
+          reader);
+    });
+  });
+}
+
+void unary_backward(UnaryOp op, UnaryParams params, const Tensor& saved, const Tensor& grad,
+                    const Tensor& out) {
+  const ProfileScope profile(name_of(op), 0, traffic(out, 2));
+  with_floating(name_of(op), out.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* to = out.data<T>();
+    parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
+      SegmentReader<T> saved_reader(saved), grad_reader(grad);
+      for_each_segment(
+          begin, end,
+          [&](std::int64_t at, std::int64_t count, const T* s, const T* g) {
+            unary_backward_row(op, params, s, g, to + at, count);
+          },
+          saved_reader, grad_reader);
+    });
+  });
+}
+
+void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
+  const ProfileScope profile(name_of(op), 0, traffic(out, 2));
+  with_any(out.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* to = out.data<T>();
+    parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
+      SegmentReader<T> a_reader(a), b_reader(b);
+      for_each_segment(
+          begin, end,
+          [&](std::int64_t at, std::int64_t count, const T* left, const T* right) {
+            binary_row(op, left, right, to + at, count);
+          },
+          a_reader, b_reader);
+    });
+  });
+}
+
+void binary_backward(BinaryOp op, int operand, const Tensor& a, const Tensor& b, const Tensor& grad,
+                     const Tensor& out) {
+  const ProfileScope profile(name_of(op), 0, traffic(out, 3));
+  with_floating(name_of(op), out.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* to = out.data<T>();
+    parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
+      SegmentReader<T> a_reader(a), b_reader(b), grad_reader(grad);
+      for_each_segment(
+          begin, end,
+          [&](std::int64_t at, std::int64_t count, const T* left, const T* right, const T* g) {
+            binary_backward_row(op, operand, left, right, g, to + at, count);
+          },
+          a_reader, b_reader, grad_reader);
+    });
+  });
+}
+
+void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
+  const ProfileScope profile(name_of(op), 0, traffic(out, 2));
+  with_any(a.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    auto* to = out.data<std::int32_t>();
+    parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
+      SegmentReader<T> a_reader(a), b_reader(b);
+      for_each_segment(
+          begin, end,
+          [&](std::int64_t at, std::int64_t count, const T* left, const T* right) {
+            compare_row(op, left, right, to + at, count);
+          },
+          a_reader, b_reader);
+    });
+  });
+}
+
+void select(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) {
+  const ProfileScope profile("select", 0, traffic(out, 3));
+  with_any(out.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* to = out.data<T>();
+    parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
+      SegmentReader<std::int32_t> condition_reader(condition);
+      SegmentReader<T> a_reader(a), b_reader(b);
+      for_each_segment(
+          begin, end,
+          [&](std::int64_t at, std::int64_t count, const std::int32_t* c, const T* left, const T* right) {
+            select_row(c, left, right, to + at, count);
+          },
+          condition_reader, a_reader, b_reader);
+    });
+  });
+}
+
+}  // namespace heed::cpu
