@@ -86,10 +86,9 @@ HWY_INLINE hn::Vec<D> erf_f32(D d, hn::Vec<D> x) {
                          0.0905819908f,  -0.0740833804f, 0.058477629f,   -0.0435257778f,
                          0.0299628079f,  -0.0203252118f, 0.0141607178f,  -0.00746050291f,
                          0.00209332956f, -0.0016386885f, 0.00209073233f, -0.000794036605f};
-  // In this order x86 keeps a NaN.
-  const auto bounded = hn::Max(hn::Set(d, -bound), hn::Min(hn::Set(d, bound), x));
-  const auto u = hn::MulAdd(hn::Mul(bounded, bounded), hn::Set(d, 0.12982271f), hn::Set(d, -1.0f));
-  return hn::Mul(bounded, polynomial(d, u, q));
+  const auto u = hn::MulAdd(hn::Mul(x, x), hn::Set(d, 0.12982271f), hn::Set(d, -1.0f));
+  const auto y = hn::Mul(x, polynomial(d, u, q));
+  return hn::IfThenElse(hn::Ge(hn::Abs(x), hn::Set(d, bound)), hn::CopySign(hn::Set(d, 1.0f), x), y);
 }
 
 /// A vector of T that reads like a number: `0.5 * x * (1.0 + erf(0.7071067811865476 * x))` works as it
@@ -121,10 +120,18 @@ struct Lanes {
   friend HWY_INLINE Lanes where(Condition c, Lanes a, Lanes b) { return hn::IfThenElse(c.mask, a.v, b.v); }
   /// A NaN in either operand is kept.
   friend HWY_INLINE Lanes max(Lanes a, Lanes b) {
-    return hn::IfThenElse(hn::Ne(b.v, b.v), b.v, hn::IfThenElse(hn::Lt(a.v, b.v), b.v, a.v));
+    const auto larger = hn::IfThenElse(hn::Lt(a.v, b.v), b.v, a.v);
+    if constexpr (std::is_integral_v<T>)
+      return larger;
+    else
+      return hn::IfThenElse(hn::IsNaN(b.v), b.v, larger);
   }
   friend HWY_INLINE Lanes min(Lanes a, Lanes b) {
-    return hn::IfThenElse(hn::Ne(b.v, b.v), b.v, hn::IfThenElse(hn::Lt(b.v, a.v), b.v, a.v));
+    const auto smaller = hn::IfThenElse(hn::Lt(b.v, a.v), b.v, a.v);
+    if constexpr (std::is_integral_v<T>)
+      return smaller;
+    else
+      return hn::IfThenElse(hn::IsNaN(b.v), b.v, smaller);
   }
   friend HWY_INLINE Lanes abs(Lanes a) { return hn::Abs(a.v); }
   friend HWY_INLINE Lanes floor(Lanes a) { return hn::Floor(a.v); }

@@ -69,7 +69,8 @@ template <class T>
 void run(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, const Tensor& out) {
   const std::int64_t m = out.size(-2), n = out.size(-1), k = a.size(-1);
   const std::int64_t batch = out.count() / (m * n);
-  const MatrixLayout a_layout(a, m, k), b_layout(b, k, n), c_layout(out, m, n);
+  const MatrixLayout a_layout(a, m, k), b_layout(b, k, n);
+  const std::int64_t c_leading = m > 1 ? out.stride(-2) : n;
   const T *a_data = a.data<T>(), *b_data = b.data<T>(),
           *bias_data = bias.defined() ? bias.data<T>() : nullptr;
   T* c_data = out.data<T>();
@@ -79,11 +80,11 @@ void run(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, cons
     const std::int64_t i = index / grid.columns * grid.tile_rows,
                        j = index % grid.columns * grid.tile_columns;
     const std::int64_t height = std::min(grid.tile_rows, m - i), width = std::min(grid.tile_columns, n - j);
-    T* c = c_data + batch_offset(out, item) + c_layout.at(i, j);
+    T* c = c_data + batch_offset(out, item) + i * c_leading + j;
     T tile_beta = static_cast<T>(beta);
     if (bias_data) {  // the product is added to a tile that starts as the bias
       for (std::int64_t row = 0; row < height; ++row) {
-        T* to = c + row * c_layout.leading;
+        T* to = c + row * c_leading;
         for (std::int64_t column = 0; column < width; ++column)
           to[column] = (beta != 0 ? to[column] : T(0)) + bias_data[j + column];
       }
@@ -91,13 +92,12 @@ void run(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, cons
     }
     if (k == 0) {
       if (tile_beta == 0)
-        for (std::int64_t row = 0; row < height; ++row) std::fill_n(c + row * c_layout.leading, width, T(0));
+        for (std::int64_t row = 0; row < height; ++row) std::fill_n(c + row * c_leading, width, T(0));
       return;
     }
     gemm<T>(a_layout.transposed, b_layout.transposed, height, width, k, T(1),
             a_data + batch_offset(a, item) + a_layout.at(i, 0), a_layout.leading,
-            b_data + batch_offset(b, item) + b_layout.at(0, j), b_layout.leading, tile_beta, c,
-            c_layout.leading);
+            b_data + batch_offset(b, item) + b_layout.at(0, j), b_layout.leading, tile_beta, c, c_leading);
   };
 
   const std::int64_t tiles = grid.rows * grid.columns;

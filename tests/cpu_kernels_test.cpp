@@ -1,0 +1,517 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <random>
+
+#include "heed/core/backend.h"
+#include "heed/core/cpu_info.h"
+#include "heed/core/cpu_threads.h"
+
+// The CPU kernels against straightforward loops in double.
+
+namespace heed {
+namespace {
+
+class WithThreads {
+ public:
+  explicit WithThreads(int count) : before_(cpu_threads()) { set_cpu_threads(count); }
+  ~WithThreads() { set_cpu_threads(before_); }
+  WithThreads(const WithThreads&) = delete;
+  WithThreads& operator=(const WithThreads&) = delete;
+
+ private:
+  int before_;
+};
+
+template <class T>
+Tensor random_tensor(const Shape& shape, double low, double high, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::uniform_real_distribution<double> distribution(low, high);
+  std::vector<T> values(static_cast<std::size_t>(shape.count()));
+  for (T& value : values) value = static_cast<T>(distribution(generator));
+  return Tensor::from(values, shape);
+}
+
+/// The elements in row-major order, by the definition of strides.
+template <class T>
+std::vector<double> elements(const Tensor& tensor) {
+  std::vector<double> values;
+  const T* data = tensor.data<T>();
+  for (std::int64_t i = 0; i < tensor.count(); ++i) {
+    std::int64_t rest = i, offset = 0;
+    for (int axis = tensor.rank() - 1; axis >= 0; --axis) {
+      offset += rest % tensor.size(axis) * tensor.stride(axis);
+      rest /= tensor.size(axis);
+    }
+    values.push_back(static_cast<double>(data[offset]));
+  }
+  return values;
+}
+
+template <class T>
+bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.count() == b.count() &&
+         std::memcmp(a.data<T>(), b.data<T>(), static_cast<std::size_t>(a.count()) * sizeof(T)) == 0;
+}
+
+Tensor transposed(const Tensor& x) {
+  Shape shape = x.shape(), strides = x.strides();
+  const int last = x.rank() - 1;
+  std::swap(shape[last], shape[last - 1]);
+  std::swap(strides[last], strides[last - 1]);
+  return x.view(shape, strides, x.offset());
+}
+
+/// Views of one extent, laid out in every way the contract allows: contiguous, transposed, with gaps,
+/// broadcast.
+template <class T>
+std::vector<Tensor> layouts_of(std::int64_t rows, std::int64_t columns, double low, double high) {
+  const Tensor wide = random_tensor<T>({rows, 2 * columns + 3}, low, high, 4);
+  return {random_tensor<T>({rows, columns}, low, high, 1),
+          transposed(random_tensor<T>({columns, rows}, low, high, 2)),
+          wide.view({rows, columns}, {2 * columns + 3, 1}, 3),
+          wide.view({rows, columns}, {2 * columns + 3, 2}, 1),
+          random_tensor<T>({1, columns}, low, high, 5).view({rows, columns}, {0, 1}, 0),
+          random_tensor<T>({rows, 1}, low, high, 6).view({rows, columns}, {1, 0}, 0),
+          random_tensor<T>({1}, low, high, 7).view({rows, columns}, {0, 0}, 0)};
+}
+
+void check_close(double value, double expected, double tolerance) {
+  if (std::isnan(expected)) {
+    CHECK(std::isnan(value));
+  } else if (!(std::abs(value - expected) <= tolerance * std::max(1.0, std::abs(expected)))) {
+    CHECK(value == doctest::Approx(expected));
+  }
+}
+
+double where(bool condition, double a, double b) {
+  return condition ? a : b;
+}
+
+using Scalar = double;
+struct UnaryCase {
+  UnaryOp op;
+  const char* name;
+  double (*value)(double x, double p, double q);
+  double (*derivative)(double x, double y, double p, double q);
+  double low, high;
+};
+
+std::vector<UnaryCase> unary_cases() {
+  using std::abs, std::exp, std::log, std::sqrt, std::sin, std::cos, std::tanh, std::erf, std::pow,
+      std::floor, std::max, std::min;
+  enum Saved { INPUT, OUTPUT };
+  return {
+#define HEED_UNARY(name, formula, saved, dydx, low, high)                                \
+  {UnaryOp::name,                                                                        \
+   #name,                                                                                \
+   []([[maybe_unused]] double x, [[maybe_unused]] double p, [[maybe_unused]] double q) { \
+     return static_cast<double>(formula);                                                \
+   },                                                                                    \
+   []([[maybe_unused]] double x, [[maybe_unused]] double y, [[maybe_unused]] double p,   \
+      [[maybe_unused]] double q) { return static_cast<double>(dydx); },                  \
+   low,                                                                                  \
+   high},
+#include "heed/core/elementwise.def"
+  };
+}
+
+bool saves_output(UnaryOp op) {
+  switch (op) {
+#define INPUT false
+#define OUTPUT true
+#define HEED_UNARY(name, formula, saved, dydx, low, high) \
+  case UnaryOp::name:                                     \
+    return saved;
+#include "heed/core/elementwise.def"
+#undef INPUT
+#undef OUTPUT
+  }
+  return false;
+}
+
+template <class T>
+void check_unary(double tolerance) {
+  const UnaryParams params{0.7, 1.3};
+  const Backend& cpu = cpu_backend();
+  for (const UnaryCase& test : unary_cases()) {
+    CAPTURE(test.name);
+    for (std::int64_t columns : {1, 7, 130}) {
+      for (const Tensor& x : layouts_of<T>(9, columns, test.low, test.high)) {
+        const Tensor out = Tensor::empty(x.shape(), x.dtype());
+        cpu.unary(test.op, params, x, out);
+        const std::vector<double> in = elements<T>(x), got = elements<T>(out);
+        for (std::size_t i = 0; i < in.size(); ++i)
+          check_close(got[i], test.value(in[i], params.p, params.q), tolerance);
+
+        const Tensor saved = saves_output(test.op) ? out : x;
+        const std::vector<double> saved_values = elements<T>(saved);
+        const Tensor grad = random_tensor<T>(x.shape(), -1, 1, 9);
+        const std::vector<double> grads = elements<T>(grad);
+        cpu.unary_backward(test.op, params, saved, grad, grad);  // in place
+        const std::vector<double> got_grads = elements<T>(grad);
+        for (std::size_t i = 0; i < in.size(); ++i)
+          check_close(got_grads[i],
+                      grads[i] * test.derivative(saved_values[i], saved_values[i], params.p, params.q),
+                      tolerance);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("cpu unary kernels follow the table, in any layout, forward and backward") {
+  check_unary<float>(3e-6);
+  check_unary<double>(1e-14);
+}
+
+TEST_CASE("cpu f32 functions over their whole range") {
+  const Backend& cpu = cpu_backend();
+  struct Range {
+    UnaryOp op;
+    double (*reference)(double);
+    double low, high, absolute, relative;
+  };
+  const Range ranges[] = {
+      {UnaryOp::exp, std::exp, -86, 88.7, 0, 2e-7}, {UnaryOp::log, std::log, 1e-30, 1e-20, 0, 3e-7},
+      {UnaryOp::log, std::log, 0.5, 2, 1e-8, 3e-7}, {UnaryOp::log, std::log, 1, 3e38, 0, 3e-7},
+      {UnaryOp::tanh, std::tanh, -10, 10, 0, 4e-7}, {UnaryOp::tanh, std::tanh, -1e-3, 1e-3, 0, 4e-7},
+      {UnaryOp::erf, std::erf, -5, 5, 2.5e-7, 0},   {UnaryOp::erf, std::erf, -1e-3, 1e-3, 0, 5e-7},
+      {UnaryOp::sin, std::sin, -50, 50, 1e-7, 0},   {UnaryOp::sqrt, std::sqrt, 0, 1e10, 0, 1e-7},
+  };
+  for (const Range& range : ranges) {
+    CAPTURE(name_of(range.op));
+    CAPTURE(range.low);
+    const Tensor x = random_tensor<float>({20001}, range.low, range.high, 3);
+    const Tensor y = Tensor::empty(x.shape());
+    cpu.unary(range.op, {}, x, y);
+    double worst = 0;
+    for (int i = 0; i < 20001; ++i) {
+      const double expected = range.reference(x.data<float>()[i]);
+      const double error = std::abs(y.data<float>()[i] - expected);
+      worst = std::max(worst, error / (range.absolute + range.relative * std::abs(expected)));
+    }
+    CHECK(worst <= 1);
+  }
+}
+
+TEST_CASE("cpu f32 functions at special values") {
+  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const auto apply = [](UnaryOp op, float x) {
+    const Tensor in = Tensor::from(std::vector<float>(21, x), {21});
+    const Tensor out = Tensor::empty({21});
+    cpu_backend().unary(op, {0.5, 2}, in, out);
+    for (int i = 1; i < 21; ++i)  // full vectors and the remainder agree
+      CHECK(std::memcmp(out.data<float>(), out.data<float>() + i, sizeof(float)) == 0);
+    return out.data<float>()[0];
+  };
+  CHECK(apply(UnaryOp::exp, inf) == inf);
+  CHECK(apply(UnaryOp::exp, 89) == inf);
+  CHECK(apply(UnaryOp::exp, -inf) == 0);
+  CHECK(apply(UnaryOp::exp, 0) == 1);
+  CHECK(apply(UnaryOp::log, 0) == -inf);
+  CHECK(apply(UnaryOp::log, inf) == inf);
+  CHECK(apply(UnaryOp::log, 1) == 0);
+  CHECK(apply(UnaryOp::log, 1e-40f) == doctest::Approx(std::log(1e-40f)));
+  CHECK(std::isnan(apply(UnaryOp::log, -1)));
+  CHECK(apply(UnaryOp::tanh, inf) == 1);
+  CHECK(apply(UnaryOp::tanh, -inf) == -1);
+  CHECK(apply(UnaryOp::erf, inf) == 1);
+  CHECK(apply(UnaryOp::erf, -inf) == -1);
+  CHECK(apply(UnaryOp::sigmoid, -200) == 0);
+  CHECK(apply(UnaryOp::sigmoid, 200) == 1);
+  for (UnaryOp op : {UnaryOp::exp, UnaryOp::log, UnaryOp::tanh, UnaryOp::erf, UnaryOp::relu, UnaryOp::clamp,
+                     UnaryOp::gelu, UnaryOp::sigmoid, UnaryOp::softplus, UnaryOp::elu, UnaryOp::silu})
+    CHECK_MESSAGE(std::isnan(apply(op, nan)), name_of(op));
+}
+
+TEST_CASE("cpu maximum and minimum keep NaN from either side") {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  const Tensor a = Tensor::from<float>({nan, 1, nan, 1, 2}, {5}),
+               b = Tensor::from<float>({1, nan, nan, 2, 1}, {5});
+  const Tensor out = Tensor::empty({5});
+  cpu_backend().binary(BinaryOp::maximum, a, b, out);
+  for (int i = 0; i < 3; ++i) CHECK(std::isnan(out.data<float>()[i]));
+  CHECK(out.data<float>()[3] == 2);
+  CHECK(out.data<float>()[4] == 2);
+  cpu_backend().binary(BinaryOp::minimum, a, b, out);
+  for (int i = 0; i < 3; ++i) CHECK(std::isnan(out.data<float>()[i]));
+  CHECK(out.data<float>()[3] == 1);
+  CHECK(out.data<float>()[4] == 1);
+}
+
+namespace {
+
+template <class T>
+void check_binary(double tolerance) {
+  using std::pow, std::log, std::max, std::min;
+  struct Case {
+    BinaryOp op;
+    const char* name;
+    bool integers_too;
+    double (*value)(double a, double b);
+    double (*derivative[2])(double a, double b);
+  };
+  enum Types { FLOAT, ANY };
+  const Case cases[] = {
+#define HEED_BINARY(name, types, y, dyda, dydb)                                                     \
+  {BinaryOp::name,                                                                                  \
+   #name,                                                                                           \
+   types == ANY,                                                                                    \
+   [](double a, double b) { return static_cast<double>(y); },                                       \
+   {[]([[maybe_unused]] double a, [[maybe_unused]] double b) { return static_cast<double>(dyda); }, \
+    []([[maybe_unused]] double a, [[maybe_unused]] double b) { return static_cast<double>(dydb); }}},
+#include "heed/core/elementwise.def"
+  };
+  const Backend& cpu = cpu_backend();
+  constexpr bool floating = !std::is_integral_v<T>;
+  for (const Case& test : cases) {
+    if (!floating && !test.integers_too) continue;
+    CAPTURE(test.name);
+    for (std::int64_t columns : {3, 130}) {
+      const double low = floating ? 0.2 : -50, high = floating ? 3 : 50;
+      for (const Tensor& a : layouts_of<T>(11, columns, low, high)) {
+        for (const Tensor& b : layouts_of<T>(11, columns, low, high)) {
+          const std::vector<double> a_values = elements<T>(a), b_values = elements<T>(b);
+          const Tensor out = Tensor::empty(a.shape(), a.dtype());
+          cpu.binary(test.op, a, b, out);
+          const std::vector<double> got = elements<T>(out);
+          for (std::size_t i = 0; i < got.size(); ++i)
+            check_close(got[i], test.value(a_values[i], b_values[i]), tolerance);
+          if constexpr (floating) {
+            const Tensor grad = random_tensor<T>(a.shape(), -1, 1, 12);
+            const std::vector<double> grads = elements<T>(grad);
+            for (int operand : {0, 1}) {
+              cpu.binary_backward(test.op, operand, a, b, grad, out);
+              const std::vector<double> derivative = elements<T>(out);
+              for (std::size_t i = 0; i < got.size(); ++i)
+                check_close(derivative[i], grads[i] * test.derivative[operand](a_values[i], b_values[i]),
+                            tolerance);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("cpu binary kernels follow the table, in any layout, forward and backward") {
+  check_binary<float>(3e-6);
+  check_binary<double>(1e-14);
+  check_binary<std::int32_t>(0);
+}
+
+TEST_CASE("cpu binary kernels may overwrite a contiguous operand") {
+  const Tensor a = random_tensor<float>({37, 91}, -1, 1, 1), row = random_tensor<float>({91}, -1, 1, 2);
+  const std::vector<double> before = elements<float>(a), b = elements<float>(row);
+  cpu_backend().binary(BinaryOp::sub, row.view({37, 91}, {0, 1}, 0), a, a);
+  const std::vector<double> after = elements<float>(a);
+  for (std::size_t i = 0; i < after.size(); ++i) check_close(after[i], b[i % 91] - before[i], 1e-6);
+}
+
+TEST_CASE("cpu compare and select") {
+  const Backend& cpu = cpu_backend();
+  const auto check_type = [&](auto zero) {
+    using T = decltype(zero);
+    for (const Tensor& a : layouts_of<T>(6, 70, -2.5, 2.5)) {
+      const Tensor b = random_tensor<T>(a.shape(), -2.5, 2.5, 21);
+      const Tensor less = Tensor::empty(a.shape(), DType::i32), out = Tensor::empty(a.shape(), a.dtype());
+      cpu.compare(CompareOp::less, a, b, less);
+      cpu.select(less, a, b, out);
+      const std::vector<double> x = elements<T>(a), y = elements<T>(b), got = elements<T>(out);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        CHECK(less.data<std::int32_t>()[i] == (x[i] < y[i] ? 1 : 0));
+        CHECK(got[i] == std::min(x[i], y[i]));
+      }
+      const Tensor equal = Tensor::empty(a.shape(), DType::i32);
+      cpu.compare(CompareOp::equal, a, a, equal);
+      CHECK(elements<std::int32_t>(equal) == std::vector<double>(x.size(), 1.0));
+    }
+  };
+  check_type(float());
+  check_type(double());
+  check_type(std::int32_t());
+}
+
+TEST_CASE("cpu copy between any layouts and dtypes") {
+  const Backend& cpu = cpu_backend();
+  const auto check_types = [&](auto from, auto to) {
+    using From = decltype(from);
+    using To = decltype(to);
+    const DType dtype = dtype_of<To>;
+    for (const Tensor& x : layouts_of<From>(35, 51, -9, 9)) {
+      const Tensor outs[] = {Tensor::empty(x.shape(), dtype), transposed(Tensor::empty({51, 35}, dtype)),
+                             Tensor::zeros({35, 120}, dtype).view({35, 51}, {120, 2}, 4)};
+      for (const Tensor& out : outs) {
+        cpu.copy(x, out);
+        std::vector<double> expected = elements<From>(x);
+        for (double& value : expected) value = static_cast<double>(static_cast<To>(static_cast<From>(value)));
+        CHECK(elements<To>(out) == expected);
+      }
+    }
+  };
+  check_types(float(), float());
+  check_types(float(), double());
+  check_types(double(), float());
+  check_types(double(), std::int32_t());
+  check_types(std::int32_t(), float());
+  check_types(std::int32_t(), std::int32_t());
+}
+
+TEST_CASE("cpu copy of permuted axes") {
+  const Tensor x = random_tensor<float>({3, 40, 5, 33}, -1, 1, 1);
+  int order[] = {0, 1, 2, 3};
+  do {
+    Shape shape, strides;
+    for (int axis : order) {
+      shape.push_back(x.size(axis));
+      strides.push_back(x.stride(axis));
+    }
+    const Tensor view = x.view(shape, strides, 0), out = Tensor::empty(shape);
+    cpu_backend().copy(view, out);
+    CHECK(elements<float>(out) == elements<float>(view));
+  } while (std::next_permutation(order, order + 4));
+}
+
+TEST_CASE("cpu conversion to i32 truncates and stays in range") {
+  const Tensor x = Tensor::from<float>({1.9f, -1.9f, 3e9f, -3e9f, std::nanf("")}, {5});
+  const Tensor out = Tensor::empty({5}, DType::i32);
+  cpu_backend().copy(x, out);
+  CHECK(out.to_vector<std::int32_t>() == std::vector<std::int32_t>{1, -1, 2147483647, -2147483647 - 1, 0});
+}
+
+TEST_CASE("cpu fill leaves the gaps of a strided view alone") {
+  const Tensor x = Tensor::full({4, 6}, 1.0);
+  cpu_backend().fill(2.5, x.view({4, 3}, {6, 2}, 1));
+  for (int i = 0; i < 24; ++i) CHECK(x.data<float>()[i] == (i % 2 ? 2.5f : 1.0f));
+}
+
+namespace {
+
+/// c = a b + beta c + bias, the definition.
+template <class T>
+std::vector<double> product(const Tensor& a, const Tensor& b, const Tensor& bias, double beta,
+                            const Tensor& c) {
+  const std::int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1),
+                     batch = c.count() / std::max<std::int64_t>(1, m * n);
+  const std::vector<double> x = elements<T>(a), y = elements<T>(b), z = elements<T>(c);
+  std::vector<double> result;
+  for (std::int64_t item = 0; item < batch; ++item)
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        double sum = bias.defined() ? static_cast<double>(bias.data<T>()[j]) : 0;
+        if (beta != 0) sum += z[static_cast<std::size_t>((item * m + i) * n + j)];
+        for (std::int64_t l = 0; l < k; ++l)
+          sum += x[static_cast<std::size_t>((item * m + i) * k + l)] *
+                 y[static_cast<std::size_t>((item * k + l) * n + j)];
+        result.push_back(sum);
+      }
+  return result;
+}
+
+template <class T>
+Tensor matrix(const Shape& shape, bool transpose, unsigned seed) {
+  if (!transpose) return random_tensor<T>(shape, -1, 1, seed);
+  Shape swapped = shape;
+  std::swap(swapped[shape.rank() - 1], swapped[shape.rank() - 2]);
+  return transposed(random_tensor<T>(swapped, -1, 1, seed));
+}
+
+template <class T>
+void check_matmul(std::int64_t m, std::int64_t n, std::int64_t k, bool transpose_a, bool transpose_b) {
+  CAPTURE(m);
+  CAPTURE(n);
+  CAPTURE(k);
+  const Tensor a = matrix<T>({m, k}, transpose_a, 1), b = matrix<T>({k, n}, transpose_b, 2);
+  for (const Tensor& bias : {Tensor(), random_tensor<T>({n}, -1, 1, 3)}) {
+    for (double beta : {0.0, 1.0}) {
+      const Tensor out = random_tensor<T>({m, n}, -1, 1, 4);
+      const std::vector<double> expected = product<T>(a, b, bias, beta, out);
+      if (beta == 0) cpu_backend().fill(std::nan(""), out);  // the old content is ignored
+      cpu_backend().matmul(a, b, bias, beta, out);
+      const std::vector<double> got = elements<T>(out);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        check_close(got[i], expected[i], std::is_same_v<T, float> ? 2e-5 : 1e-13);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("cpu matmul of ragged sizes, transposed operands, bias and beta") {
+  const std::int64_t sizes[][3] = {{1, 1, 1},    {1, 300, 70}, {300, 1, 70},  {5, 7, 0},       {17, 33, 65},
+                                   {257, 3, 31}, {3, 523, 20}, {65, 64, 700}, {130, 260, 129}, {1, 1, 500}};
+  for (const auto& [m, n, k] : sizes) {
+    for (int transposes = 0; transposes < 4; ++transposes) {
+      check_matmul<float>(m, n, k, transposes & 1, transposes & 2);
+      check_matmul<double>(m, n, k, transposes & 1, transposes & 2);
+    }
+  }
+}
+
+TEST_CASE("cpu matmul of empty tensors") {
+  const Tensor a = Tensor::empty({0, 4}), b = Tensor::empty({4, 5}), out = Tensor::empty({0, 5});
+  CHECK_NOTHROW(cpu_backend().matmul(a, b, {}, 0, out));
+}
+
+TEST_CASE("cpu matmul of batches: heads of a projection, broadcast operands, strided output") {
+  // [batch, length, heads * width] seen as [batch, heads, length, width]
+  const auto heads = [](const Tensor& x) { return x.view({2, 3, 20, 8}, {20 * 24, 8, 24, 1}, 0); };
+  const Tensor q = heads(random_tensor<float>({2, 20, 24}, -1, 1, 1)),
+               k = heads(random_tensor<float>({2, 20, 24}, -1, 1, 2));
+  const Tensor scores = Tensor::empty({2, 3, 20, 20});
+  cpu_backend().matmul(q, transposed(k), {}, 0, scores);
+  std::vector<double> expected = product<float>(q, transposed(k), {}, 0, scores),
+                      got = elements<float>(scores);
+  for (std::size_t i = 0; i < got.size(); ++i) check_close(got[i], expected[i], 1e-5);
+
+  const Tensor out = heads(Tensor::empty({2, 20, 24}));
+  cpu_backend().matmul(scores, k, {}, 0, out);
+  expected = product<float>(scores, k, {}, 0, out), got = elements<float>(out);
+  for (std::size_t i = 0; i < got.size(); ++i) check_close(got[i], expected[i], 1e-5);
+
+  const Tensor shared = random_tensor<float>({8, 11}, -1, 1, 3).view({2, 3, 8, 11}, {0, 0, 11, 1}, 0);
+  const Tensor projected = Tensor::empty({2, 3, 20, 11});
+  cpu_backend().matmul(q, shared, {}, 0, projected);
+  expected = product<float>(q, shared, {}, 0, projected), got = elements<float>(projected);
+  for (std::size_t i = 0; i < got.size(); ++i) check_close(got[i], expected[i], 1e-5);
+}
+
+TEST_CASE("cpu kernels give the same bits for any number of threads") {
+  const std::int64_t sizes[][3] = {{700, 300, 90}, {128, 1024, 2000}, {64, 32, 5000}, {1, 3000, 200}};
+  for (const auto& [m, n, k] : sizes) {
+    for (bool transpose : {false, true}) {
+      const Tensor a = matrix<float>({m, k}, transpose, 1), b = matrix<float>({k, n}, !transpose, 2);
+      const Tensor bias = random_tensor<float>({n}, -1, 1, 3), row = bias.view({m, n}, {0, 1}, 0);
+      Tensor first_product, first_sum;
+      for (int threads : {1, 2, 3, 8}) {
+        const WithThreads scope(threads);
+        const Tensor out = Tensor::empty({m, n}), sum = Tensor::empty({m, n});
+        cpu_backend().matmul(a, b, bias, 0, out);
+        cpu_backend().binary(BinaryOp::mul, out, row, sum);
+        cpu_backend().unary(UnaryOp::gelu, {}, sum, sum);
+        if (threads == 1) {
+          first_product = out;
+          first_sum = sum;
+        }
+        CHECK(same_bits<float>(out, first_product));
+        CHECK(same_bits<float>(sum, first_sum));
+      }
+    }
+  }
+}
+
+TEST_CASE("cpu info names what the bits of a result depend on") {
+  CHECK(cpu_info().threads == cpu_threads());
+  CHECK(cpu_info().processors >= 1);
+  CHECK_FALSE(cpu_info().simd_target.empty());
+  CHECK_FALSE(blas_core_name().empty());
+}
+
+}  // namespace heed
