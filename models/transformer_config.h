@@ -12,7 +12,7 @@ namespace heed {
 /// Which attention mechanism a layer uses.
 struct AttentionChoice {
   std::string name =
-      "mha";  ///< of attention_variants(), or "none" where a decoder layer has no cross-attention
+      "dot_product";  ///< of attention_variants(), or "none" where a decoder layer has no cross-attention
   std::int64_t heads = 0;  ///< 0: as many as the model's
   Options options;         ///< settings of the variant
 };

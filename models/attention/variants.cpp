@@ -5,7 +5,7 @@
 
 // The list of names: one line per variant. The file models/attention/<name>.cpp defines <name>_variant(),
 // which says what the variant can do and how it is made.
-#define HEED_ATTENTION_VARIANTS(variant) variant(mha)
+#define HEED_ATTENTION_VARIANTS(variant) variant(dot_product)
 
 namespace heed {
 

@@ -16,16 +16,16 @@
 namespace heed {
 namespace {
 
-class MultiHeadAttention : public Attention {
+class DotProductAttention : public Attention {
  public:
-  explicit MultiHeadAttention(const AttentionConfig& config)
+  explicit DotProductAttention(const AttentionConfig& config)
       : Attention(config),
         initialiser_(config.seed),
         query_(config.width, config.width, config.bias, initialiser_),
         key_(config.width, config.width, config.bias, initialiser_),
         value_(config.width, config.width, config.bias, initialiser_),
         output_(config.width, config.width, config.bias, initialiser_) {
-    config.options.check_all_taken("attention 'mha'");
+    config.options.check_all_taken("attention 'dot_product'");
     add_module("query", query_);
     add_module("key", key_);
     add_module("value", value_);
@@ -79,9 +79,9 @@ class MultiHeadAttention : public Attention {
 
 }  // namespace
 
-AttentionVariant mha_variant() {
-  return {"mha", {.causal = true, .cross = true}, [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<MultiHeadAttention>(config));
+AttentionVariant dot_product_variant() {
+  return {"dot_product", {.causal = true, .cross = true}, [](const AttentionConfig& config) {
+            return std::unique_ptr<Attention>(std::make_unique<DotProductAttention>(config));
           }};
 }
 
