@@ -20,10 +20,14 @@ const Backend& cpu_backend() {
       .compare = cpu::compare,
       .select = cpu::select,
       .matmul = cpu::matmul,
+      .gather_rows = cpu::gather_rows,
+      .scatter_add_rows = cpu::scatter_add_rows,
+      .argsort = cpu::argsort,
+      .top_k = cpu::top_k,
       .softmax = {},
       .layer_norm = {},
       .cross_entropy = {},
-      .attention = {},
+      .attention = {cpu::attention_forward, cpu::attention_backward},
   };
   return backend;
 }

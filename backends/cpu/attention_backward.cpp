@@ -1,0 +1,213 @@
+#include <algorithm>
+
+#include "heed/backends/cpu/attention_panels.h"
+#include "heed/backends/cpu/kernels.h"
+#include "heed/backends/cpu/thread_pool.h"
+#include "heed/backends/cpu/thread_scratch.h"
+#include "heed/core/profile.h"
+
+// The backward pass recomputes the weights tile by tile from log_sum_exp (FlashAttention, arXiv 2205.14135,
+// section 3.1 and appendix B.4). With weights w, dropout factors k, output o and its gradient g:
+//   dV = (w k)^T g,   dw = g V^T k,   ds = w (dw - sum_j w_j dw_j) = w (dw - o . g),
+//   dQ = scale ds K,  dK = scale ds^T Q.
+
+namespace heed::cpu {
+namespace {
+
+// Two score tiles, and keys, values and their gradients, stay in a second-level cache of 1 MiB.
+constexpr std::int64_t tile_rows = 128, tile_columns = 256;
+// From this many scores per head on, few heads are cut along queries and keys too (7 products instead of 5).
+constexpr std::int64_t scores_of_long_head = 512 * 512, few_heads = 8;
+// Keys of one task of the cut pass for dK and dV.
+constexpr std::int64_t keys_per_task = 1024;
+
+template <class T>
+class Backward {
+ public:
+  Backward(const AttentionArgs& args, const AttentionPlan& plan, const Tensor& out, const Tensor& log_sum_exp,
+           const Tensor& grad, const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue)
+      : args_(args),
+        plan_(plan),
+        log_sum_exp_(log_sum_exp),
+        query_(args.query),
+        key_(args.key),
+        value_(args.value),
+        out_(out),
+        grad_(grad),
+        dquery_(dquery),
+        dkey_(dkey),
+        dvalue_(dvalue) {}
+
+  /// All gradients of one head.
+  void whole_head(std::int64_t head) const {
+    const Place place{head / plan_.heads, head % plan_.heads};
+    clear_keys(place, 0, plan_.keys);
+    for (std::int64_t t = 0; t < plan_.tile_count(); ++t) {
+      add_tile(place, plan_.query_tile(t), 0, plan_.keys, {.queries = true, .keys = true});
+    }
+  }
+
+  /// dQ of one query tile.
+  void queries_only(std::int64_t task) const {
+    const std::int64_t head = task / plan_.tile_count();
+    add_tile({head / plan_.heads, head % plan_.heads}, plan_.query_tile(task % plan_.tile_count()), 0,
+             plan_.keys, {.queries = true});
+  }
+
+  /// dK and dV of some keys.
+  void keys_only(std::int64_t task) const {
+    const std::int64_t pieces = key_pieces(), head = task / pieces;
+    const std::int64_t begin = task % pieces * keys_per_task,
+                       end = std::min(plan_.keys, begin + keys_per_task);
+    const Place place{head / plan_.heads, head % plan_.heads};
+    clear_keys(place, begin, end);
+    for (std::int64_t t = 0; t < plan_.tile_count(); ++t) {
+      add_tile(place, plan_.query_tile(t), begin, end, {.keys = true});
+    }
+  }
+  std::int64_t key_pieces() const { return (plan_.keys + keys_per_task - 1) / keys_per_task; }
+
+ private:
+  struct Place {
+    std::int64_t b, h;
+  };
+  struct Wanted {
+    bool queries = false, keys = false;
+  };
+
+  void clear_keys(const Place& at, std::int64_t begin, std::int64_t end) const {
+    for (const Panels<T>* panels : {&dkey_, &dvalue_}) {
+      for (std::int64_t j = begin; j < end; ++j)
+        std::fill_n(panels->at(at.b, at.h, j), panels->width(), T{0});
+    }
+  }
+
+  /// The part of the gradients that comes from some queries and the keys [key_begin, key_end).
+  void add_tile(const Place& at, const QueryTile& queries, std::int64_t key_begin, std::int64_t key_end,
+                Wanted wanted) const {
+    const std::int64_t rows = queries.rows();
+    if (rows == 0) return;
+    thread_local KeyTile keys;
+    AttentionPlan::Walk walk(plan_, at.h, queries, key_begin, std::min(key_end, plan_.real_keys(at.b)));
+    T* delta = thread_scratch<T>(row_slot, static_cast<std::size_t>(2 * tile_rows));
+    T* log_sum_exp = delta + tile_rows;
+    bool first = true;
+    for (; walk.next(keys); first = false) {
+      if (first) row_values(at, queries, delta, log_sum_exp);
+      const ScoreTile<T> tile = score_tile(at, queries, keys);
+      T* slopes = weight_gradients(at, queries, keys, tile.stride);
+      softmax_tile_backward(tile, tile_dropout(args_, plan_, at.b, at.h, queries.begin, keys), slopes,
+                            log_sum_exp, delta);
+      if (wanted.queries) add_to_queries(at, queries, keys, slopes, tile.stride, first);
+      if (wanted.keys) add_to_keys(at, queries, keys, tile, slopes);
+    }
+    if (first && wanted.queries) {
+      for (std::int64_t i = queries.begin; i < queries.end; ++i) {
+        std::fill_n(dquery_.at(at.b, at.h, i), dquery_.width(), T{0});
+      }
+    }
+  }
+
+  void row_values(const Place& at, const QueryTile& queries, T* delta, T* log_sum_exp) const {
+    row_dots(out_.at(at.b, at.h, queries.begin), out_.stride(), grad_.at(at.b, at.h, queries.begin),
+             grad_.stride(), queries.rows(), out_.width(), delta);
+    const Shape& stride = log_sum_exp_.strides();
+    const T* from = log_sum_exp_.data<T>() + at.b * stride[0] + at.h * stride[1] + queries.begin * stride[2];
+    for (std::int64_t r = 0; r < queries.rows(); ++r) log_sum_exp[r] = from[r * stride[2]];
+  }
+
+  /// scale Q K^T and its mask.
+  ScoreTile<T> score_tile(const Place& at, const QueryTile& queries, const KeyTile& keys) const {
+    ScoreTile<T> tile;
+    tile.rows = queries.rows();
+    tile.columns = keys.columns;
+    tile.stride = AttentionPlan::stride_of(keys.columns);
+    tile.scores = thread_scratch<T>(score_slot, static_cast<std::size_t>(tile.rows * tile.stride));
+    for (const Segment& segment : keys.segments) {
+      gemm<T>(false, true, tile.rows, segment.count, key_.width(), static_cast<T>(args_.scale),
+              query_.at(at.b, at.h, queries.begin), query_.stride(), key_.at(at.b, at.h, segment.key),
+              key_.stride(), T{0}, tile.scores + segment.column, tile.stride);
+    }
+    tile.mask = plan_.mask(at.b, at.h, queries, keys);
+    return tile;
+  }
+
+  /// g V^T.
+  T* weight_gradients(const Place& at, const QueryTile& queries, const KeyTile& keys,
+                      std::int64_t stride) const {
+    T* slopes = thread_scratch<T>(gradient_slot, static_cast<std::size_t>(queries.rows() * stride));
+    for (const Segment& segment : keys.segments) {
+      gemm<T>(false, true, queries.rows(), segment.count, value_.width(), T{1},
+              grad_.at(at.b, at.h, queries.begin), grad_.stride(), value_.at(at.b, at.h, segment.key),
+              value_.stride(), T{0}, slopes + segment.column, stride);
+    }
+    return slopes;
+  }
+
+  void add_to_queries(const Place& at, const QueryTile& queries, const KeyTile& keys, const T* slopes,
+                      std::int64_t stride, bool first) const {
+    for (const Segment& segment : keys.segments) {
+      gemm<T>(false, false, queries.rows(), key_.width(), segment.count, static_cast<T>(args_.scale),
+              slopes + segment.column, stride, key_.at(at.b, at.h, segment.key), key_.stride(),
+              first ? T{0} : T{1}, dquery_.at(at.b, at.h, queries.begin), dquery_.stride());
+      first = false;
+    }
+  }
+
+  void add_to_keys(const Place& at, const QueryTile& queries, const KeyTile& keys,
+                   const ScoreTile<T>& weights, const T* slopes) const {
+    for (const Segment& segment : keys.segments) {
+      gemm<T>(true, false, segment.count, value_.width(), queries.rows(), T{1},
+              weights.scores + segment.column, weights.stride, grad_.at(at.b, at.h, queries.begin),
+              grad_.stride(), T{1}, dvalue_.at(at.b, at.h, segment.key), dvalue_.stride());
+      gemm<T>(true, false, segment.count, key_.width(), queries.rows(), static_cast<T>(args_.scale),
+              slopes + segment.column, weights.stride, query_.at(at.b, at.h, queries.begin), query_.stride(),
+              T{1}, dkey_.at(at.b, at.h, segment.key), dkey_.stride());
+    }
+  }
+
+  const AttentionArgs& args_;
+  const AttentionPlan& plan_;
+  const Tensor& log_sum_exp_;
+  Panels<T> query_, key_, value_, out_, grad_, dquery_, dkey_, dvalue_;
+};
+
+template <class T>
+void backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp, const Tensor& grad,
+              const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue) {
+  const AttentionPlan plan(args, tile_rows, tile_columns);
+  const std::int64_t head_count = plan.batch * plan.heads;
+  const bool cut = head_count < few_heads && plan.queries * plan.keys >= scores_of_long_head;
+  const auto key_width = static_cast<double>(args.key.size(3)),
+             value_width = static_cast<double>(args.value.size(3));
+  const double flops =
+      2 * plan.area() * (cut ? 4 * key_width + 3 * value_width : 3 * key_width + 2 * value_width);
+  const ProfileScope profile("attention backward", flops, 0);
+  const Backward<T> pass(args, plan, out, log_sum_exp, grad, dquery, dkey, dvalue);
+  if (cut) {
+    parallel_for(head_count * plan.tile_count(), [&](std::int64_t task) { pass.queries_only(task); });
+    parallel_for(head_count * pass.key_pieces(), [&](std::int64_t task) { pass.keys_only(task); });
+    return;
+  }
+  parallel_ranges(head_count, tasks_per_call(flops, head_count), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t head = begin; head < end; ++head) pass.whole_head(head);
+  });
+}
+
+}  // namespace
+
+void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp,
+                        const Tensor& grad, const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue) {
+  AttentionArgs separate = args;
+  separate.query = with_separate_rows(args.query);
+  separate.key = with_separate_rows(args.key);
+  separate.value = with_separate_rows(args.value);
+  const Tensor separate_grad = with_separate_rows(grad);
+  if (args.query.dtype() == DType::f64) {
+    backward<double>(separate, out, log_sum_exp, separate_grad, dquery, dkey, dvalue);
+  } else {
+    backward<float>(separate, out, log_sum_exp, separate_grad, dquery, dkey, dvalue);
+  }
+}
+
+}  // namespace heed::cpu

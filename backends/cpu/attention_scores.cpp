@@ -1,0 +1,333 @@
+#include "heed/backends/cpu/attention_scores.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "heed/backends/cpu/philox.h"
+#include "heed/backends/cpu/thread_scratch.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/backends/cpu/attention_scores.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, once per target:
+#include <hwy/highway.h>
+
+#include "heed/backends/cpu/math-inl.h"
+#include "heed/backends/cpu/philox-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+/// Four 32-bit integers per float, or two widened to the lanes of double.
+template <class D>
+HWY_INLINE auto load_integers(D, const std::int32_t* from) {
+  const hn::RebindToSigned<D> di;
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    return hn::PromoteTo(di, hn::LoadU(hn::Rebind<std::int32_t, D>(), from));
+  } else {
+    return hn::LoadU(di, from);
+  }
+}
+
+template <class D>
+HWY_INLINE auto load_integers_n(D, const std::int32_t* from, std::int64_t count) {
+  const hn::RebindToSigned<D> di;
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    return hn::PromoteTo(di, load_n(hn::Rebind<std::int32_t, D>(), from, count));
+  } else {
+    return load_n(di, from, count);
+  }
+}
+
+/// Lanes c, c + 1, ... of a mask row of `count` entries that are not 0; lanes past its end count as 0.
+template <class D>
+HWY_INLINE hn::Mask<D> allowed_lanes(D d, const std::int32_t* row, std::int64_t c, std::int64_t count) {
+  const hn::RebindToSigned<D> di;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto entries =
+      count - c >= lanes ? load_integers(d, row + c) : load_integers_n(d, row + c, count - c);
+  return hn::RebindMask(d, hn::Ne(entries, hn::Zero(di)));
+}
+
+/// The decisions of dropout about one row of a tile at a time.
+template <class D>
+class KeptLanes {
+ public:
+  KeptLanes(D, const TileDropout& dropout, std::int64_t stride)
+      : dropout_(dropout),
+        rule_(dropout.p),
+        stream_(dropout.key),
+        words_(thread_scratch<std::uint32_t>(word_slot, static_cast<std::size_t>(stride))),
+        // Words are compared as (word >> 8), which is positive as a signed number too.
+        last_dropped_(hn::Set(
+            hn::RebindToSigned<D>(),
+            rule_.drops_all() ? Signed{1} << 24 : static_cast<Signed>(rule_.first_kept() >> 8) - 1)) {}
+
+  bool active() const { return dropout_.p > 0; }
+
+  /// Draws the words of columns [0, count) of a row.
+  HWY_INLINE void draw(std::int64_t row, std::int64_t count) {
+    const std::uint64_t first = dropout_.first + static_cast<std::uint64_t>(row * dropout_.keys);
+    for (const Segment& segment : *dropout_.segments) {
+      const std::int64_t words = std::min(segment.count, count - segment.column);
+      if (words <= 0) break;
+      stream_.fill(first + static_cast<std::uint64_t>(segment.key), words, words_ + segment.column);
+    }
+  }
+
+  HWY_INLINE hn::Mask<D> operator()(D d, std::int64_t c) const {
+    const auto words = hn::BitCast(hn::RebindToSigned<D>(), load_words(words_ + c));
+    return hn::RebindMask(d, hn::Gt(words, last_dropped_));
+  }
+
+ private:
+  using Signed = hn::TFromD<hn::RebindToSigned<D>>;
+
+  static HWY_INLINE auto load_words(const std::uint32_t* from) {
+    const hn::RebindToUnsigned<D> du;
+    if constexpr (sizeof(hn::TFromD<D>) == 8) {
+      return hn::ShiftRight<8>(hn::PromoteTo(du, hn::LoadU(hn::Rebind<std::uint32_t, D>(), from)));
+    } else {
+      return hn::ShiftRight<8>(hn::LoadU(du, from));
+    }
+  }
+
+  const TileDropout& dropout_;
+  DropoutRule rule_;
+  PhiloxStream stream_;
+  std::uint32_t* words_;
+  hn::Vec<hn::RebindToSigned<D>> last_dropped_;
+};
+
+inline std::int64_t round_up(std::int64_t count, std::int64_t lanes) {
+  return (count + lanes - 1) / lanes * lanes;
+}
+
+/// The columns of row r that causality leaves.
+template <class T>
+std::int64_t columns_of_row(const ScoreTile<T>& tile, std::int64_t r) {
+  return std::clamp<std::int64_t>(tile.mask.limit + r, 0, tile.columns);
+}
+
+/// Puts -infinity where a row has no entry, up to a whole vector, and returns the largest score.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE T mask_and_maximum(D d, T* HWY_RESTRICT row, const std::int32_t* allowed, std::int64_t count) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto nothing = hn::Set(d, -std::numeric_limits<T>::infinity());
+  if (const std::int64_t whole = count / lanes * lanes; whole < count) {
+    const auto inside = hn::FirstN(d, static_cast<std::size_t>(count - whole));
+    hn::Store(hn::IfThenElse(inside, hn::Load(d, row + whole), nothing), d, row + whole);
+  }
+  auto maximum = nothing;
+  if (allowed) {
+    for (std::int64_t c = 0; c < count; c += lanes) {
+      const auto scores = hn::IfThenElse(allowed_lanes(d, allowed, c, count), hn::Load(d, row + c), nothing);
+      hn::Store(scores, d, row + c);
+      maximum = hn::Max(maximum, scores);
+    }
+  } else {
+    for (std::int64_t c = 0; c < count; c += lanes) maximum = hn::Max(maximum, hn::Load(d, row + c));
+  }
+  return lane_max(d, maximum);
+}
+
+template <class T>
+void SoftmaxTile(const ScoreTile<T>& tile, const TileDropout& dropout, T* maximum, T* sum, T* rescale) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  KeptLanes kept(d, dropout, tile.stride);
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    T* HWY_RESTRICT row = tile.scores + r * tile.stride;
+    const std::int64_t count = columns_of_row(tile, r), padded = round_up(count, lanes);
+    const std::int32_t* allowed = tile.mask.allowed ? tile.mask.allowed + r * tile.mask.stride : nullptr;
+    const T before = maximum[r], now = std::max(before, mask_and_maximum(d, row, allowed, count));
+    // With nothing allowed so far, exp(-infinity - 0) = 0 is what is wanted.
+    const auto shift = hn::Set(d, now == -infinity ? T{0} : now);
+    auto total = hn::Zero(d);
+    if (kept.active()) {
+      kept.draw(r, count);
+      for (std::int64_t c = 0; c < padded; c += lanes) {
+        const auto weights = exp(d, hn::Sub(hn::Load(d, row + c), shift));
+        total = hn::Add(total, weights);
+        hn::Store(hn::IfThenElseZero(kept(d, c), weights), d, row + c);
+      }
+    } else {
+      for (std::int64_t c = 0; c < padded; c += lanes) {
+        const auto weights = exp(d, hn::Sub(hn::Load(d, row + c), shift));
+        total = hn::Add(total, weights);
+        hn::Store(weights, d, row + c);
+      }
+    }
+    std::fill(row + std::min(padded, tile.columns), row + tile.columns, T{0});
+    maximum[r] = now;
+    rescale[r] = now == before ? T{1} : hn::GetLane(exp(d, hn::Set(d, before - now)));
+    sum[r] = sum[r] * rescale[r] + lane_sum(d, total);
+  }
+}
+
+template <class T>
+void SoftmaxTileBackward(const ScoreTile<T>& tile, const TileDropout& dropout, T* gradients,
+                         const T* log_sum_exp, const T* delta) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  const auto scale = hn::Set(d, dropout.p < 1 ? static_cast<T>(1 / (1 - dropout.p)) : T{0});
+  KeptLanes kept(d, dropout, tile.stride);
+  for (std::int64_t r = 0; r < tile.rows; ++r) {
+    T* HWY_RESTRICT row = tile.scores + r * tile.stride;
+    T* HWY_RESTRICT slopes = gradients + r * tile.stride;
+    const std::int64_t count = log_sum_exp[r] == -infinity ? 0 : columns_of_row(tile, r);
+    const std::int64_t padded = round_up(count, lanes);
+    const std::int32_t* allowed = tile.mask.allowed ? tile.mask.allowed + r * tile.mask.stride : nullptr;
+    const auto shift = hn::Set(d, log_sum_exp[r]), mean = hn::Set(d, delta[r]);
+    if (kept.active()) kept.draw(r, count);
+    for (std::int64_t c = 0; c < padded; c += lanes) {
+      auto weights = exp(d, hn::Sub(hn::Load(d, row + c), shift));
+      auto dropped = weights, slope = hn::Load(d, slopes + c);
+      if (kept.active()) {
+        const auto factor = hn::IfThenElseZero(kept(d, c), scale);
+        dropped = hn::Mul(weights, factor);
+        slope = hn::Mul(slope, factor);
+      }
+      slope = hn::Mul(weights, hn::Sub(slope, mean));
+      if (allowed) {
+        const auto exists = allowed_lanes(d, allowed, c, count);
+        dropped = hn::IfThenElseZero(exists, dropped);
+        slope = hn::IfThenElseZero(exists, slope);
+      }
+      hn::Store(dropped, d, row + c);
+      hn::Store(slope, d, slopes + c);
+    }
+    std::fill(row + count, row + tile.columns, T{0});
+    std::fill(slopes + count, slopes + tile.columns, T{0});
+  }
+}
+
+template <class T>
+void ScaleRows(T* x, std::int64_t stride, std::int64_t rows, std::int64_t columns, const T* factors) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    T* HWY_RESTRICT row = x + r * stride;
+    if (factors[r] == T{0}) {
+      std::fill_n(row, columns, T{0});
+      continue;
+    }
+    const auto factor = hn::Set(d, factors[r]);
+    std::int64_t c = 0;
+    for (; c + lanes <= columns; c += lanes) hn::StoreU(hn::Mul(hn::LoadU(d, row + c), factor), d, row + c);
+    for (; c < columns; ++c) row[c] *= factors[r];
+  }
+}
+
+template <class T>
+void RowDots(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride, std::int64_t rows,
+             std::int64_t columns, T* out) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const T *left = a + r * a_stride, *right = b + r * b_stride;
+    auto total = hn::Zero(d);
+    std::int64_t c = 0;
+    for (; c + lanes <= columns; c += lanes) {
+      total = hn::MulAdd(hn::LoadU(d, left + c), hn::LoadU(d, right + c), total);
+    }
+    T rest = 0;
+    for (; c < columns; ++c) rest += left[c] * right[c];
+    out[r] = lane_sum(d, total) + rest;
+  }
+}
+
+// HWY_EXPORT makes one table per function name, so each instance gets a name.
+void softmax_tile_f32(const ScoreTile<float>& tile, const TileDropout& dropout, float* maximum, float* sum,
+                      float* rescale) {
+  SoftmaxTile(tile, dropout, maximum, sum, rescale);
+}
+void softmax_tile_f64(const ScoreTile<double>& tile, const TileDropout& dropout, double* maximum, double* sum,
+                      double* rescale) {
+  SoftmaxTile(tile, dropout, maximum, sum, rescale);
+}
+void backward_tile_f32(const ScoreTile<float>& tile, const TileDropout& dropout, float* gradients,
+                       const float* log_sum_exp, const float* delta) {
+  SoftmaxTileBackward(tile, dropout, gradients, log_sum_exp, delta);
+}
+void backward_tile_f64(const ScoreTile<double>& tile, const TileDropout& dropout, double* gradients,
+                       const double* log_sum_exp, const double* delta) {
+  SoftmaxTileBackward(tile, dropout, gradients, log_sum_exp, delta);
+}
+void scale_rows_f32(float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                    const float* factors) {
+  ScaleRows(x, stride, rows, columns, factors);
+}
+void scale_rows_f64(double* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                    const double* factors) {
+  ScaleRows(x, stride, rows, columns, factors);
+}
+void row_dots_f32(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride,
+                  std::int64_t rows, std::int64_t columns, float* out) {
+  RowDots(a, a_stride, b, b_stride, rows, columns, out);
+}
+void row_dots_f64(const double* a, std::int64_t a_stride, const double* b, std::int64_t b_stride,
+                  std::int64_t rows, std::int64_t columns, double* out) {
+  RowDots(a, a_stride, b, b_stride, rows, columns, out);
+}
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+
+HWY_EXPORT(softmax_tile_f32);
+HWY_EXPORT(softmax_tile_f64);
+HWY_EXPORT(backward_tile_f32);
+HWY_EXPORT(backward_tile_f64);
+HWY_EXPORT(scale_rows_f32);
+HWY_EXPORT(scale_rows_f64);
+HWY_EXPORT(row_dots_f32);
+HWY_EXPORT(row_dots_f64);
+
+template <>
+void softmax_tile(const ScoreTile<float>& tile, const TileDropout& dropout, float* maximum, float* sum,
+                  float* rescale) {
+  HWY_DYNAMIC_DISPATCH(softmax_tile_f32)(tile, dropout, maximum, sum, rescale);
+}
+template <>
+void softmax_tile(const ScoreTile<double>& tile, const TileDropout& dropout, double* maximum, double* sum,
+                  double* rescale) {
+  HWY_DYNAMIC_DISPATCH(softmax_tile_f64)(tile, dropout, maximum, sum, rescale);
+}
+template <>
+void softmax_tile_backward(const ScoreTile<float>& tile, const TileDropout& dropout, float* gradients,
+                           const float* log_sum_exp, const float* delta) {
+  HWY_DYNAMIC_DISPATCH(backward_tile_f32)(tile, dropout, gradients, log_sum_exp, delta);
+}
+template <>
+void softmax_tile_backward(const ScoreTile<double>& tile, const TileDropout& dropout, double* gradients,
+                           const double* log_sum_exp, const double* delta) {
+  HWY_DYNAMIC_DISPATCH(backward_tile_f64)(tile, dropout, gradients, log_sum_exp, delta);
+}
+template <>
+void scale_rows(float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                const float* factors) {
+  HWY_DYNAMIC_DISPATCH(scale_rows_f32)(x, stride, rows, columns, factors);
+}
+template <>
+void scale_rows(double* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                const double* factors) {
+  HWY_DYNAMIC_DISPATCH(scale_rows_f64)(x, stride, rows, columns, factors);
+}
+template <>
+void row_dots(const float* a, std::int64_t a_stride, const float* b, std::int64_t b_stride, std::int64_t rows,
+              std::int64_t columns, float* out) {
+  HWY_DYNAMIC_DISPATCH(row_dots_f32)(a, a_stride, b, b_stride, rows, columns, out);
+}
+template <>
+void row_dots(const double* a, std::int64_t a_stride, const double* b, std::int64_t b_stride,
+              std::int64_t rows, std::int64_t columns, double* out) {
+  HWY_DYNAMIC_DISPATCH(row_dots_f64)(a, a_stride, b, b_stride, rows, columns, out);
+}
+
+}  // namespace heed::cpu
+#endif  // HWY_ONCE

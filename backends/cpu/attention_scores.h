@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+
+#include "heed/backends/cpu/attention_plan.h"
+
+// The elementwise part of attention, on one tile of scores at a time. T is float or double.
+
+namespace heed::cpu {
+
+/// A tile of scores. Rows are 64-byte aligned, `stride` apart; what lies between `columns` and `stride` is
+/// free to use.
+template <class T>
+struct ScoreTile {
+  T* scores = nullptr;
+  std::int64_t stride = 0, rows = 0, columns = 0;
+  TileMask mask;
+};
+
+/// Dropout on a tile of weights: column c of a segment that starts at `key` is decided by element
+/// first + row * keys + key + (c - segment.column).
+struct TileDropout {
+  double p = 0;  ///< 0: none
+  RandomKey key;
+  std::uint64_t first = 0;  ///< element of the tile's first row and key 0
+  std::int64_t keys = 0;
+  const std::vector<Segment>* segments = nullptr;
+};
+
+/// One step of the online softmax (Milakov and Gimelshein, arXiv 1805.02867). Replaces the scores by
+/// exp(score - maximum), 0 where masked or dropped (not rescaled by 1 / (1 - p)). `maximum` and `sum` [rows]
+/// are carried from tile to tile and start as -infinity and 0; `rescale` [rows] gets what earlier results
+/// must be multiplied by.
+template <class T>
+void softmax_tile(const ScoreTile<T>& tile, const TileDropout& dropout, T* maximum, T* sum, T* rescale);
+
+/// From scores s and the gradients g of the dropped-out weights (same stride) to, in place,
+///   scores:    w k        with w = exp(s - log_sum_exp), k = 1 / (1 - p) where kept, 0 where dropped
+///   gradients: w (g k - delta)
+/// A row whose log_sum_exp is -infinity gives zeros.
+template <class T>
+void softmax_tile_backward(const ScoreTile<T>& tile, const TileDropout& dropout, T* gradients,
+                           const T* log_sum_exp, const T* delta);
+
+/// x[r, :] *= factors[r]; a factor of 0 gives zeros whatever was there.
+template <class T>
+void scale_rows(T* x, std::int64_t stride, std::int64_t rows, std::int64_t columns, const T* factors);
+
+/// out[r] = sum over c of a[r, c] b[r, c].
+template <class T>
+void row_dots(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride, std::int64_t rows,
+              std::int64_t columns, T* out);
+
+}  // namespace heed::cpu
