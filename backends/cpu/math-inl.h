@@ -43,6 +43,50 @@ HWY_INLINE void store_n(hn::Vec<D> value, D d, T* to, std::int64_t count) {
 #endif
 }
 
+/// A whole vector of a row of elements; `Rest` is the part of one at the row's end. Kernels written for both
+/// take them from for_each_vector.
+struct Whole {
+  template <class D, class T = hn::TFromD<D>>
+  HWY_INLINE hn::Vec<D> load(D d, const T* from) const {
+    return hn::LoadU(d, from);
+  }
+  template <class D, class T = hn::TFromD<D>>
+  HWY_INLINE void store(hn::Vec<D> v, D d, T* to) const {
+    hn::StoreU(v, d, to);
+  }
+  /// v with `other` in the lanes beyond the end.
+  template <class D>
+  HWY_INLINE hn::Vec<D> or_beyond(D, hn::Vec<D> v, hn::TFromD<D>) const {
+    return v;
+  }
+};
+
+struct Rest {
+  std::int64_t count;
+
+  template <class D, class T = hn::TFromD<D>>
+  HWY_INLINE hn::Vec<D> load(D d, const T* from) const {
+    return load_n(d, from, count);
+  }
+  template <class D, class T = hn::TFromD<D>>
+  HWY_INLINE void store(hn::Vec<D> v, D d, T* to) const {
+    store_n(v, d, to, count);
+  }
+  template <class D>
+  HWY_INLINE hn::Vec<D> or_beyond(D d, hn::Vec<D> v, hn::TFromD<D> other) const {
+    return hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(count)), v, hn::Set(d, other));
+  }
+};
+
+/// Calls body(part, i) for i = 0, lanes, 2 lanes, ... below n; the body is a lambda with HWY_ATTR.
+template <class D, class Body>
+HWY_INLINE void for_each_vector(D d, std::int64_t n, Body body) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) body(Whole(), i);
+  if (i < n) body(Rest{n - i}, i);
+}
+
 /// The sum of all lanes, in every target's own fixed order.
 template <class D>
 HWY_INLINE hn::TFromD<D> lane_sum(D d, hn::Vec<D> v) {

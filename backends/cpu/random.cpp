@@ -1,0 +1,217 @@
+#include "heed/core/random.h"
+
+#include <cmath>
+
+#include "heed/backends/cpu/kernels.h"
+#include "heed/backends/cpu/philox.h"
+#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/profile.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/backends/cpu/random.cpp"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/contrib/math/math-inl.h>
+
+#include "heed/backends/cpu/math-inl.h"
+#include "heed/backends/cpu/philox-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+constexpr std::int64_t task_size =
+    32768;  // elements worth a task of their own; a multiple of every step below
+constexpr std::int64_t batch_size = 1024;  // words drawn at once where they pass through memory
+
+/// Words of the stream as numbers in [0, 1): the upper 24 bits times 2^-24.
+template <class D>
+HWY_INLINE hn::Vec<D> unit_intervals(D d, PhiloxStream::Words words) {
+  const hn::Repartition<std::int32_t, D> di;
+  return hn::Mul(hn::ConvertTo(d, hn::BitCast(di, hn::ShiftRight<8>(words))), hn::Set(d, 0x1p-24f));
+}
+
+/// Calls body(part, words, i) for vectors of words that cover [begin, end); begin is a multiple of the pair.
+template <class Body>
+HWY_INLINE void for_each_words(const PhiloxStream& stream, std::int64_t begin, std::int64_t end, Body body) {
+  const std::int64_t lanes = PhiloxStream::step() / 2;
+  std::int64_t i = begin;
+  PhiloxStream::Words first, second;
+  for (; i + 2 * lanes <= end; i += 2 * lanes) {
+    stream.words(static_cast<std::uint64_t>(i) / 4, first, second);
+    body(Whole(), first, i);
+    body(Whole(), second, i + lanes);
+  }
+  if (i == end) return;
+  stream.words(static_cast<std::uint64_t>(i) / 4, first, second);
+  if (end - i < lanes) return body(Rest{end - i}, first, i);
+  body(Whole(), first, i);
+  if (end - i > lanes) body(Rest{end - i - lanes}, second, i + lanes);
+}
+
+void uniform_range(const PhiloxStream& stream, double low, double high, std::int64_t begin, std::int64_t end,
+                   float* out) {
+  const hn::ScalableTag<float> d;
+  const auto base = hn::Set(d, static_cast<float>(low)), width = hn::Set(d, static_cast<float>(high - low));
+  for_each_words(stream, begin, end, [&](auto part, auto words, std::int64_t i) HWY_ATTR {
+    part.store(hn::MulAdd(unit_intervals(d, words), width, base), d, out + i);
+  });
+}
+
+void uniform_range(const PhiloxStream& stream, double low, double high, std::int64_t begin, std::int64_t end,
+                   double* out) {
+  std::uint32_t words[batch_size];
+  for (std::int64_t i = begin; i < end; i += batch_size) {
+    const std::int64_t count = std::min(batch_size, end - i);
+    stream.fill(static_cast<std::uint64_t>(i), count, words);
+    for (std::int64_t k = 0; k < count; ++k) out[i + k] = low + (high - low) * unit_interval(words[k]);
+  }
+}
+
+/// Box and Muller (1958): the pair (u, v) gives r cos(2 pi v) and r sin(2 pi v) with r = sqrt(-2 log(1 - u)).
+/// Fills `count` values, an even number, from as many words.
+void box_muller(const std::uint32_t* words, std::int64_t count, float* out) {
+  const hn::ScalableTag<float> d;
+  const PhiloxStream::D32 d32;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto one = hn::Set(d, 1.0f), two_pi = hn::Set(d, 6.28318530717958648f);
+  for (std::int64_t i = 0; i < count; i += 2 * lanes) {
+    PhiloxStream::Words first, second;
+    hn::LoadInterleaved2(d32, words + i, first, second);
+    const auto log_u = hn::Log(d, hn::Sub(one, unit_intervals(d, first)));
+    const auto radius = hn::Sqrt(hn::Max(hn::Mul(hn::Set(d, -2.0f), log_u), hn::Zero(d)));
+    const auto angle = hn::Mul(unit_intervals(d, second), two_pi);
+    hn::StoreInterleaved2(hn::Mul(radius, hn::Cos(d, angle)), hn::Mul(radius, hn::Sin(d, angle)), d, out + i);
+  }
+}
+
+void box_muller(const std::uint32_t* words, std::int64_t count, double* out) {
+  for (std::int64_t i = 0; i < count; i += 2) {
+    const double radius = std::sqrt(-2 * std::log(1 - unit_interval(words[i])));
+    const double angle = 6.28318530717958648 * unit_interval(words[i + 1]);
+    out[i] = radius * std::cos(angle);
+    out[i + 1] = radius * std::sin(angle);
+  }
+}
+
+template <class T>
+void normal_range(const PhiloxStream& stream, double mean, double deviation, std::int64_t begin,
+                  std::int64_t end, T* out) {
+  std::uint32_t words[batch_size];
+  T values[batch_size];
+  for (std::int64_t i = begin; i < end; i += batch_size) {
+    const std::int64_t count = std::min(batch_size, end - i);
+    stream.fill(static_cast<std::uint64_t>(i), batch_size, words);
+    box_muller(words, batch_size, values);
+    for (std::int64_t k = 0; k < count; ++k) {
+      out[i + k] = static_cast<T>(mean) + static_cast<T>(deviation) * values[k];
+    }
+  }
+}
+
+/// residual may be null.
+void dropout_range(const PhiloxStream& stream, double p, std::int64_t begin, std::int64_t end, const float* x,
+                   const float* residual, float* out) {
+  const hn::ScalableTag<float> d;
+  const hn::ScalableTag<std::int32_t> di;
+  // Kept iff (word >> 8) >= ceil(2^24 p), which is DropoutRule in 24 bits and thus free of overflow at p
+  // near 1.
+  const auto limit = hn::Set(di, static_cast<std::int32_t>(std::ceil(p * 0x1p24)) - 1);
+  const auto scale = hn::Set(d, static_cast<float>(1 / (1 - p)));
+  for_each_words(stream, begin, end, [&](auto part, auto words, std::int64_t i) HWY_ATTR {
+    const auto keep = hn::RebindMask(d, hn::Gt(hn::BitCast(di, hn::ShiftRight<8>(words)), limit));
+    const auto kept = hn::IfThenElseZero(keep, part.load(d, x + i));
+    const auto value = residual ? hn::MulAdd(kept, scale, part.load(d, residual + i)) : hn::Mul(kept, scale);
+    part.store(value, d, out + i);
+  });
+}
+
+void dropout_range(const PhiloxStream& stream, double p, std::int64_t begin, std::int64_t end,
+                   const double* x, const double* residual, double* out) {
+  const DropoutRule rule(p);
+  const double scale = 1 / (1 - p);
+  std::uint32_t words[batch_size];
+  for (std::int64_t i = begin; i < end; i += batch_size) {
+    const std::int64_t count = std::min(batch_size, end - i);
+    stream.fill(static_cast<std::uint64_t>(i), count, words);
+    for (std::int64_t k = 0; k < count; ++k) {
+      const double kept = rule.keeps(words[k]) ? x[i + k] * scale : 0;
+      out[i + k] = residual ? residual[i + k] + kept : kept;
+    }
+  }
+}
+
+template <class T>
+void uniform_as(const PhiloxStream& stream, double low, double high, const Tensor& out) {
+  T* to = out.data<T>();
+  parallel_ranges(out.count(), task_size, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    uniform_range(stream, low, high, begin, end, to);
+  });
+}
+
+template <class T>
+void normal_as(const PhiloxStream& stream, double mean, double deviation, const Tensor& out) {
+  T* to = out.data<T>();
+  parallel_ranges(out.count(), task_size, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    normal_range(stream, mean, deviation, begin, end, to);
+  });
+}
+
+template <class T>
+void dropout_as(const PhiloxStream& stream, const Tensor& x, const Tensor& residual, double p,
+                const Tensor& out) {
+  const T* from = x.data<T>();
+  const T* added = residual.defined() ? residual.data<T>() : nullptr;
+  T* to = out.data<T>();
+  parallel_ranges(out.count(), task_size, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    dropout_range(stream, p, begin, end, from, added, to);
+  });
+}
+
+void uniform_tensor(const RandomKey& key, double low, double high, const Tensor& out) {
+  const PhiloxStream stream(key);
+  out.dtype() == DType::f64 ? uniform_as<double>(stream, low, high, out)
+                            : uniform_as<float>(stream, low, high, out);
+}
+
+void normal_tensor(const RandomKey& key, double mean, double deviation, const Tensor& out) {
+  const PhiloxStream stream(key);
+  out.dtype() == DType::f64 ? normal_as<double>(stream, mean, deviation, out)
+                            : normal_as<float>(stream, mean, deviation, out);
+}
+
+void dropout_tensor(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
+                    const Tensor& out) {
+  const PhiloxStream stream(key);
+  out.dtype() == DType::f64 ? dropout_as<double>(stream, x, residual, p, out)
+                            : dropout_as<float>(stream, x, residual, p, out);
+}
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+
+HWY_EXPORT(uniform_tensor);
+HWY_EXPORT(normal_tensor);
+HWY_EXPORT(dropout_tensor);
+
+void uniform(const RandomKey& key, double low, double high, const Tensor& out) {
+  const ProfileScope profile("uniform", 0, static_cast<double>(out.count()) * size_of(out.dtype()));
+  HWY_DYNAMIC_DISPATCH(uniform_tensor)(key, low, high, out);
+}
+
+void normal(const RandomKey& key, double mean, double deviation, const Tensor& out) {
+  const ProfileScope profile("normal", 0, static_cast<double>(out.count()) * size_of(out.dtype()));
+  HWY_DYNAMIC_DISPATCH(normal_tensor)(key, mean, deviation, out);
+}
+
+void dropout(const Tensor& x, const Tensor& residual, double p, const RandomKey& key, const Tensor& out) {
+  const double bytes =
+      (residual.defined() ? 3.0 : 2.0) * static_cast<double>(out.count()) * size_of(out.dtype());
+  const ProfileScope profile("dropout", 0, bytes);
+  HWY_DYNAMIC_DISPATCH(dropout_tensor)(x, residual, p, key, out);
+}
+
+}  // namespace heed::cpu
+#endif

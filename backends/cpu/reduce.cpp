@@ -1,0 +1,262 @@
+#include <limits>
+#include <vector>
+
+#include "heed/backends/cpu/kernels.h"
+#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/profile.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/backends/cpu/reduce.cpp"
+#include <hwy/foreach_target.h>
+//
+#include "heed/backends/cpu/math-inl.h"
+
+// Sums go through short blocks in the tensor's own type and add the blocks in double (int64), so that the
+// error does not grow with the extent. Blocks, chunks and tiles follow from the shape alone.
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+template <class T>
+using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
+
+constexpr std::int64_t task_size = 32768;   // elements worth a task of their own
+constexpr std::int64_t block_size = 1024;   // elements of a row summed in the tensor's type
+constexpr std::int64_t chunk_size = 65536;  // elements of a long row summed by one task
+constexpr std::int64_t tile_width = 1024;   // columns whose sums stay in the first-level cache
+
+template <class T>
+T block_sum(const T* x, std::int64_t count) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto a = hn::Zero(d), b = hn::Zero(d), c = hn::Zero(d), e = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    a = hn::Add(a, hn::LoadU(d, x + i));
+    b = hn::Add(b, hn::LoadU(d, x + i + lanes));
+    c = hn::Add(c, hn::LoadU(d, x + i + 2 * lanes));
+    e = hn::Add(e, hn::LoadU(d, x + i + 3 * lanes));
+  }
+  for (; i + lanes <= count; i += lanes) a = hn::Add(a, hn::LoadU(d, x + i));
+  if (i < count) b = hn::Add(b, load_n(d, x + i, count - i));
+  return lane_sum(d, hn::Add(hn::Add(a, b), hn::Add(c, e)));
+}
+
+template <class T>
+Wide<T> row_sum(const T* x, std::int64_t count) {
+  Wide<T> sum = 0;
+  for (std::int64_t i = 0; i < count; i += block_size)
+    sum += block_sum(x + i, std::min(block_size, count - i));
+  return sum;
+}
+
+/// x [rows, n], out [rows].
+template <class T>
+void sum_rows(const T* x, std::int64_t rows, std::int64_t n, T* out) {
+  if (n <= chunk_size) {
+    const std::int64_t grain = std::max<std::int64_t>(1, task_size / std::max<std::int64_t>(n, 1));
+    parallel_ranges(rows, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+      for (std::int64_t row = begin; row < end; ++row) out[row] = static_cast<T>(row_sum(x + row * n, n));
+    });
+    return;
+  }
+  const std::int64_t chunks = (n + chunk_size - 1) / chunk_size;
+  std::vector<Wide<T>> partial(static_cast<std::size_t>(rows * chunks));
+  parallel_for(rows * chunks, [&](std::int64_t task) HWY_ATTR {
+    const std::int64_t row = task / chunks, begin = task % chunks * chunk_size;
+    partial[static_cast<std::size_t>(task)] = row_sum(x + row * n + begin, std::min(chunk_size, n - begin));
+  });
+  for (std::int64_t row = 0; row < rows; ++row) {
+    Wide<T> sum = 0;
+    for (std::int64_t i = 0; i < chunks; ++i) sum += partial[static_cast<std::size_t>(row * chunks + i)];
+    out[row] = static_cast<T>(sum);
+  }
+}
+
+/// The sums of eight rows at a time keep the additions in double rare. x [n, stride], sum [width].
+template <class T>
+void add_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_t width, Wide<T>* sum) {
+  const hn::ScalableTag<Wide<T>> dw;
+  const hn::Rebind<T, decltype(dw)> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t row = 0; row < n; row += 8) {
+    const std::int64_t rows = std::min<std::int64_t>(8, n - row);
+    const T* top = x + row * stride;
+    std::int64_t j = 0;
+    for (; j + lanes <= width; j += lanes) {
+      const T* column = top + j;
+      hn::Vec<decltype(d)> total;
+      if (rows == 8) {
+        const auto s01 = hn::Add(hn::LoadU(d, column), hn::LoadU(d, column + stride));
+        const auto s23 = hn::Add(hn::LoadU(d, column + 2 * stride), hn::LoadU(d, column + 3 * stride));
+        const auto s45 = hn::Add(hn::LoadU(d, column + 4 * stride), hn::LoadU(d, column + 5 * stride));
+        const auto s67 = hn::Add(hn::LoadU(d, column + 6 * stride), hn::LoadU(d, column + 7 * stride));
+        total = hn::Add(hn::Add(s01, s23), hn::Add(s45, s67));
+      } else {
+        total = hn::LoadU(d, column);
+        for (std::int64_t i = 1; i < rows; ++i) total = hn::Add(total, hn::LoadU(d, column + i * stride));
+      }
+      if constexpr (std::is_same_v<T, Wide<T>>) {
+        hn::StoreU(hn::Add(hn::LoadU(dw, sum + j), total), dw, sum + j);
+      } else {
+        hn::StoreU(hn::Add(hn::LoadU(dw, sum + j), hn::PromoteTo(dw, total)), dw, sum + j);
+      }
+    }
+    for (; j < width; ++j) {
+      for (std::int64_t i = 0; i < rows; ++i) sum[j] += top[i * stride + j];
+    }
+  }
+}
+
+/// How [outer, n, inner] is cut: tiles of columns, and chunks of rows that are summed apart.
+struct ColumnTasks {
+  std::int64_t n, inner, rows, tiles, chunks;
+
+  ColumnTasks(std::int64_t n, std::int64_t inner) : n(n), inner(inner) {
+    const std::int64_t width = std::min(inner, tile_width);
+    rows = std::max<std::int64_t>(256, task_size / width / 8 * 8);
+    tiles = (inner + tile_width - 1) / tile_width;
+    chunks = std::max<std::int64_t>(1, (n + rows - 1) / rows);
+  }
+  std::int64_t count(std::int64_t outer) const { return outer * tiles * chunks; }
+  std::int64_t grain() const {
+    return std::max<std::int64_t>(
+        1, task_size / std::max<std::int64_t>(1, std::min(n, rows) * std::min(inner, tile_width)));
+  }
+};
+
+/// x [outer, n, inner], out [outer, inner].
+template <class T>
+void sum_columns(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner, T* out) {
+  const ColumnTasks cut(n, inner);
+  // [outer, chunks, inner]; with one chunk the sums go straight to `out`.
+  std::vector<Wide<T>> partial(static_cast<std::size_t>(cut.chunks == 1 ? 0 : outer * cut.chunks * inner));
+  parallel_ranges(cut.count(outer), cut.grain(), [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    HWY_ALIGN Wide<T> sum[tile_width];
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t tile = task % cut.tiles, chunk = task / cut.tiles % cut.chunks;
+      const std::int64_t o = task / cut.tiles / cut.chunks;
+      const std::int64_t left = tile * tile_width, width = std::min(tile_width, inner - left);
+      const std::int64_t top = chunk * cut.rows, rows = std::min(cut.rows, n - top);
+      std::fill_n(sum, width, Wide<T>{0});
+      add_columns(x + (o * n + top) * inner + left, rows, inner, width, sum);
+      if (cut.chunks == 1) {
+        for (std::int64_t j = 0; j < width; ++j) out[o * inner + left + j] = static_cast<T>(sum[j]);
+      } else {
+        std::copy_n(sum, width, partial.data() + (o * cut.chunks + chunk) * inner + left);
+      }
+    }
+  });
+  if (cut.chunks == 1) return;
+  for (std::int64_t o = 0; o < outer; ++o) {
+    Wide<T>* sums = partial.data() + o * cut.chunks * inner;
+    for (std::int64_t chunk = 1; chunk < cut.chunks; ++chunk) {
+      for (std::int64_t j = 0; j < inner; ++j) sums[j] += sums[chunk * inner + j];
+    }
+    for (std::int64_t j = 0; j < inner; ++j) out[o * inner + j] = static_cast<T>(sums[j]);
+  }
+}
+
+/// The larger (smaller) of two, where a NaN wins.
+template <bool largest, class T>
+HWY_INLINE T extreme_of(T best, T x) {
+  return ((largest ? x > best : x < best) || x != x) ? x : best;
+}
+
+template <bool largest, class T>
+constexpr T extreme_of_nothing() {
+  using Limits = std::numeric_limits<T>;
+  if constexpr (Limits::has_infinity) return largest ? -Limits::infinity() : Limits::infinity();
+  return largest ? Limits::lowest() : Limits::max();
+}
+
+template <bool largest, class T>
+T row_extreme(const T* x, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto best = hn::Set(d, extreme_of_nothing<largest, T>());
+  auto unordered = hn::FirstN(d, 0);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto v = hn::LoadU(d, x + i);
+    best = largest ? hn::Max(best, v) : hn::Min(best, v);
+    unordered = hn::Or(unordered, hn::Ne(v, v));
+  }
+  if (!hn::AllFalse(d, unordered)) {
+    if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
+  }
+  T result = hn::GetLane(largest ? hn::MaxOfLanes(d, best) : hn::MinOfLanes(d, best));
+  for (; i < n; ++i) result = extreme_of<largest>(result, x[i]);
+  return result;
+}
+
+/// x [outer, n, inner], out [outer, inner].
+template <bool largest, class T>
+void extremes(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner, T* out) {
+  if (inner == 1) {
+    const std::int64_t grain = std::max<std::int64_t>(1, task_size / std::max<std::int64_t>(n, 1));
+    parallel_ranges(outer, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+      for (std::int64_t row = begin; row < end; ++row) out[row] = row_extreme<largest>(x + row * n, n);
+    });
+    return;
+  }
+  const std::int64_t tiles = (inner + tile_width - 1) / tile_width;
+  const std::int64_t work = std::max<std::int64_t>(1, n * std::min(inner, tile_width));
+  parallel_ranges(outer * tiles, std::max<std::int64_t>(1, task_size / work),
+                  [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+                    for (std::int64_t task = begin; task < end; ++task) {
+                      const std::int64_t o = task / tiles, left = task % tiles * tile_width;
+                      const std::int64_t width = std::min(tile_width, inner - left);
+                      T* best = out + o * inner + left;
+                      std::fill_n(best, width, extreme_of_nothing<largest, T>());
+                      for (std::int64_t row = 0; row < n; ++row) {
+                        const T* values = x + (o * n + row) * inner + left;
+                        for (std::int64_t j = 0; j < width; ++j)
+                          best[j] = extreme_of<largest>(best[j], values[j]);
+                      }
+                    }
+                  });
+}
+
+template <class T>
+void reduce_as(ReduceOp op, const Tensor& x, const Tensor& out) {
+  const std::int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
+  const T* from = x.data<T>();
+  T* to = out.data<T>();
+  switch (op) {
+    case ReduceOp::sum:
+      return inner == 1 ? sum_rows(from, outer, n, to) : sum_columns(from, outer, n, inner, to);
+    case ReduceOp::max:
+      return extremes<true>(from, outer, n, inner, to);
+    case ReduceOp::min:
+      return extremes<false>(from, outer, n, inner, to);
+  }
+}
+
+void reduce_tensor(ReduceOp op, const Tensor& x, const Tensor& out) {
+  switch (x.dtype()) {
+    case DType::f32:
+      return reduce_as<float>(op, x, out);
+    case DType::f64:
+      return reduce_as<double>(op, x, out);
+    case DType::i32:
+      return reduce_as<std::int32_t>(op, x, out);
+  }
+}
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+
+HWY_EXPORT(reduce_tensor);
+
+void reduce(ReduceOp op, const Tensor& x, const Tensor& out) {
+  if (out.count() == 0) return;
+  const ProfileScope profile("reduce", 0, static_cast<double>(x.count() + out.count()) * size_of(x.dtype()));
+  HWY_DYNAMIC_DISPATCH(reduce_tensor)(op, x, out);
+}
+
+}  // namespace heed::cpu
+#endif

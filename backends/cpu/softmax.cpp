@@ -1,0 +1,223 @@
+#include <limits>
+
+#include "heed/backends/cpu/kernels.h"
+#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/profile.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/backends/cpu/softmax.cpp"
+#include <hwy/foreach_target.h>
+//
+#include "heed/backends/cpu/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+constexpr std::int64_t task_size = 16384;  // elements worth a task of their own
+
+/// The mask of one row, as masks of vectors; every entry is allowed where there is none.
+class RowMask {
+ public:
+  explicit RowMask(const std::int32_t* allowed) : allowed_(allowed) {}
+
+  /// x where allowed, else -infinity.
+  template <class Part, class D>
+  HWY_INLINE hn::Vec<D> apply(Part part, D d, hn::Vec<D> x, std::int64_t i) const {
+    if (!allowed_) return x;
+    return select(d, x, part.load(Narrow<D>(), allowed_ + i));
+  }
+
+ private:
+  template <class D>
+  using Narrow = hn::Rebind<std::int32_t, D>;
+
+  template <class D>
+  static HWY_INLINE hn::Vec<D> select(D d, hn::Vec<D> x, hn::Vec<Narrow<D>> allowed) {
+    const hn::RebindToSigned<D> di;
+    const auto nothing = hn::Set(d, -std::numeric_limits<hn::TFromD<D>>::infinity());
+    if constexpr (sizeof(hn::TFromD<D>) == sizeof(std::int32_t)) {
+      return hn::IfThenElse(hn::RebindMask(d, hn::Ne(allowed, hn::Zero(di))), x, nothing);
+    } else {
+      return hn::IfThenElse(hn::RebindMask(d, hn::Ne(hn::PromoteTo(di, allowed), hn::Zero(di))), x, nothing);
+    }
+  }
+
+  const std::int32_t* allowed_;
+};
+
+/// One row of a softmax, read through its mask; lanes beyond the end read -infinity.
+template <class T>
+struct SoftmaxRow {
+  using D = hn::ScalableTag<T>;
+  static constexpr T minus_infinity = -std::numeric_limits<T>::infinity();
+
+  const T* x;
+  RowMask mask;
+  std::int64_t n;
+  T* out;
+
+  template <class Part>
+  HWY_INLINE hn::Vec<D> load(Part part, std::int64_t i) const {
+    const D d;
+    return part.or_beyond(d, mask.apply(part, d, part.load(d, x + i), i), minus_infinity);
+  }
+
+  /// -infinity when nothing is allowed, NaN when there is one in the row.
+  HWY_INLINE T largest() const {
+    const D d;
+    auto best = hn::Set(d, minus_infinity);
+    auto unordered = hn::FirstN(d, 0);
+    for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
+      const auto v = load(part, i);
+      unordered = hn::Or(unordered, hn::Ne(v, v));
+      best = hn::Max(best, v);
+    });
+    if (!hn::AllFalse(d, unordered)) return std::numeric_limits<T>::quiet_NaN();
+    return lane_max(d, best);
+  }
+
+  /// out = exp(x - largest); returns its sum.
+  HWY_INLINE T exponentials(T largest) const {
+    const D d;
+    const auto shift = hn::Set(d, largest);
+    auto sum = hn::Zero(d);
+    for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
+      const auto v = exp(d, hn::Sub(load(part, i), shift));
+      part.store(v, d, out + i);
+      sum = hn::Add(sum, v);
+    });
+    return lane_sum(d, sum);
+  }
+
+  HWY_INLINE void scale(T factor) const {
+    const D d;
+    const auto f = hn::Set(d, factor);
+    for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
+      part.store(hn::Mul(part.load(d, out + i), f), d, out + i);
+    });
+  }
+
+  /// out = (x - largest) - log_sum.
+  HWY_INLINE void subtract(T largest, T log_sum) const {
+    const D d;
+    const auto a = hn::Set(d, largest), b = hn::Set(d, log_sum);
+    for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
+      part.store(hn::Sub(hn::Sub(load(part, i), a), b), d, out + i);
+    });
+  }
+};
+
+template <class T>
+void softmax_rows(const Tensor& x, const Tensor& mask, bool log, const Tensor& out) {
+  const std::int64_t n = x.size(-1), rows = x.count() / n;
+  const T* from = x.data<T>();
+  T* to = out.data<T>();
+  const std::int32_t* allowed = mask.defined() ? mask.data<std::int32_t>() : nullptr;
+  const std::int64_t mask_stride = allowed ? mask.stride(0) : 0;
+  const bool whole_rows = allowed && mask.stride(1) == 0;  // one entry decides about its row
+  const T nothing = log ? SoftmaxRow<T>::minus_infinity : T(0);
+
+  parallel_ranges(
+      rows, std::max<std::int64_t>(1, task_size / n), [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::int32_t* row_mask = allowed ? allowed + i * mask_stride : nullptr;
+          const SoftmaxRow<T> row{from + i * n, RowMask(whole_rows ? nullptr : row_mask), n, to + i * n};
+          const bool excluded = whole_rows && *row_mask == 0;
+          const T largest = excluded ? row.minus_infinity : row.largest();
+          if (largest == row.minus_infinity) {
+            std::fill_n(row.out, n, nothing);
+            continue;
+          }
+          const T sum = row.exponentials(largest);
+          if (log) {
+            row.subtract(largest, std::log(sum));
+          } else {
+            row.scale(T(1) / sum);
+          }
+        }
+      });
+}
+
+/// dx = y (g - sum(g y)).
+template <class T>
+void softmax_backward_row(const T* y, const T* grad, std::int64_t n, T* dx) {
+  const hn::ScalableTag<T> d;
+  auto sum = hn::Zero(d);
+  for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
+    sum = hn::MulAdd(part.load(d, y + i), part.load(d, grad + i), sum);
+  });
+  const auto dot = hn::Set(d, lane_sum(d, sum));
+  for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
+    part.store(hn::Mul(part.load(d, y + i), hn::Sub(part.load(d, grad + i), dot)), d, dx + i);
+  });
+}
+
+/// dx = g - exp(y) sum(g). Where y is -infinity it is a constant (masked): it takes no part and gets 0.
+template <class T>
+void log_softmax_backward_row(const T* y, const T* grad, std::int64_t n, T* dx) {
+  const hn::ScalableTag<T> d;
+  const auto constant = hn::Set(d, -std::numeric_limits<T>::infinity());
+  auto total = hn::Zero(d);
+  for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
+    const auto masked = hn::Eq(part.load(d, y + i), constant);
+    total = hn::Add(total, hn::IfThenZeroElse(masked, part.load(d, grad + i)));
+  });
+  const auto sum = hn::Set(d, lane_sum(d, total));
+  for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
+    const auto v = part.load(d, y + i);
+    const auto result = hn::NegMulAdd(exp(d, v), sum, part.load(d, grad + i));
+    part.store(hn::IfThenZeroElse(hn::Eq(v, constant), result), d, dx + i);
+  });
+}
+
+template <class T>
+void softmax_backward_rows(const Tensor& y, const Tensor& grad, bool log, const Tensor& dx) {
+  const std::int64_t n = y.size(-1), rows = y.count() / n;
+  const T* weights = y.data<T>();
+  const T* from = grad.data<T>();
+  T* to = dx.data<T>();
+  parallel_ranges(rows, std::max<std::int64_t>(1, task_size / n),
+                  [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+                    for (std::int64_t at = begin * n; at < end * n; at += n) {
+                      if (log) {
+                        log_softmax_backward_row(weights + at, from + at, n, to + at);
+                      } else {
+                        softmax_backward_row(weights + at, from + at, n, to + at);
+                      }
+                    }
+                  });
+}
+
+void softmax_tensor(const Tensor& x, const Tensor& mask, bool log, const Tensor& out) {
+  x.dtype() == DType::f64 ? softmax_rows<double>(x, mask, log, out) : softmax_rows<float>(x, mask, log, out);
+}
+
+void softmax_backward_tensor(const Tensor& y, const Tensor& grad, bool log, const Tensor& dx) {
+  y.dtype() == DType::f64 ? softmax_backward_rows<double>(y, grad, log, dx)
+                          : softmax_backward_rows<float>(y, grad, log, dx);
+}
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+
+HWY_EXPORT(softmax_tensor);
+HWY_EXPORT(softmax_backward_tensor);
+
+void softmax_forward(const Tensor& x, const Tensor& mask, bool log, const Tensor& out) {
+  if (x.count() == 0) return;
+  const ProfileScope profile("softmax", 0, 2.0 * static_cast<double>(x.count()) * size_of(x.dtype()));
+  HWY_DYNAMIC_DISPATCH(softmax_tensor)(x, mask, log, out);
+}
+
+void softmax_backward(const Tensor& y, const Tensor& grad, bool log, const Tensor& dx) {
+  if (y.count() == 0) return;
+  const ProfileScope profile("softmax backward", 0,
+                             3.0 * static_cast<double>(y.count()) * size_of(y.dtype()));
+  HWY_DYNAMIC_DISPATCH(softmax_backward_tensor)(y, grad, log, dx);
+}
+
+}  // namespace heed::cpu
+#endif
