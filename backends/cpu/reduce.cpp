@@ -180,7 +180,7 @@ T row_extreme(const T* x, std::int64_t n) {
   for (; i + lanes <= n; i += lanes) {
     const auto v = hn::LoadU(d, x + i);
     best = largest ? hn::Max(best, v) : hn::Min(best, v);
-    unordered = hn::Or(unordered, hn::Ne(v, v));
+    if constexpr (std::is_floating_point_v<T>) unordered = hn::Or(unordered, hn::IsNaN(v));
   }
   if (!hn::AllFalse(d, unordered)) {
     if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();

@@ -69,7 +69,7 @@ struct SoftmaxRow {
     auto unordered = hn::FirstN(d, 0);
     for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
       const auto v = load(part, i);
-      unordered = hn::Or(unordered, hn::Ne(v, v));
+      unordered = hn::Or(unordered, hn::IsNaN(v));
       best = hn::Max(best, v);
     });
     if (!hn::AllFalse(d, unordered)) return std::numeric_limits<T>::quiet_NaN();

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "heed/core/backend.h"
+#include "heed/core/cpu_threads.h"
+#include "heed/core/random.h"
+
+// Helpers for tests that call kernels of the CPU backend directly.
+
+namespace heed::test {
+
+/// The same numbers every time, uniform in [low, high).
+inline std::vector<double> numbers(std::int64_t count, double low = -1, double high = 1,
+                                   std::uint32_t stream = 0) {
+  std::vector<double> values(static_cast<std::size_t>(count));
+  const RandomKey key{20240607, 0, stream};
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = low + (high - low) * unit_interval(random_word(key, i));
+  return values;
+}
+
+/// Host values as a tensor of T, rounded where need be.
+template <class T>
+Tensor tensor_of(const std::vector<double>& values, const Shape& shape) {
+  return Tensor::from(std::vector<T>(values.begin(), values.end()), shape);
+}
+/// The elements of a tensor of T in double.
+template <class T>
+std::vector<double> values_of(const Tensor& tensor) {
+  const std::vector<T> values = tensor.to_vector<T>();
+  return {values.begin(), values.end()};
+}
+
+/// The largest |a - b| / max(1, |b|); infinite when a NaN or infinity stands on one side only.
+inline double worst_error(const std::vector<double>& a, const std::vector<double>& b) {
+  if (a.size() != b.size()) return INFINITY;
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    if (a[i] == b[i]) continue;
+    const double error = std::abs(a[i] - b[i]) / std::max(1.0, std::abs(b[i]));
+    worst = std::isfinite(error) ? std::max(worst, error) : INFINITY;
+  }
+  return worst;
+}
+
+/// The relative error that a kernel of T is held to.
+template <class T>
+constexpr double tolerance = sizeof(T) == 4 ? 3e-6 : 1e-12;
+
+inline std::vector<unsigned char> bits_of(const Tensor& tensor) {
+  std::vector<unsigned char> bits(static_cast<std::size_t>(tensor.count()) * size_of(tensor.dtype()));
+  if (!bits.empty()) cpu_backend().download(tensor, bits.data());
+  return bits;
+}
+
+/// Runs `compute` with 1, 2, 3 and 8 threads: the tensors it returns must have the same bits each time.
+inline void check_thread_identity(const std::function<std::vector<Tensor>()>& compute) {
+  const int before = cpu_threads();
+  std::vector<std::vector<unsigned char>> expected;
+  for (int threads : {1, 2, 3, 8}) {
+    set_cpu_threads(threads);
+    const std::vector<Tensor> results = compute();
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (threads == 1) {
+        expected.push_back(bits_of(results[i]));
+      } else {
+        CHECK_MESSAGE(bits_of(results[i]) == expected[i], "result ", i, " differs with ", threads,
+                      " threads");
+      }
+    }
+  }
+  set_cpu_threads(before);
+}
+
+}  // namespace heed::test

@@ -1,0 +1,192 @@
+#include <array>
+
+#include "heed/backends/cpu/philox.h"
+#include "kernel_check.h"
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+const RandomKey key{0x123456789abcdef0, 77, 5};
+
+struct Moments {
+  double mean = 0, variance = 0;
+};
+
+Moments moments(const std::vector<double>& values) {
+  Moments result;
+  for (double value : values) result.mean += value;
+  result.mean /= static_cast<double>(values.size());
+  for (double value : values) result.variance += (value - result.mean) * (value - result.mean);
+  result.variance /= static_cast<double>(values.size());
+  return result;
+}
+
+template <class T>
+Tensor uniform(const RandomKey& key, double low, double high, std::int64_t count) {
+  const Tensor out = Tensor::empty({count}, dtype_of<T>);
+  cpu_backend().uniform(key, low, high, out);
+  return out;
+}
+
+template <class T>
+Tensor normal(const RandomKey& key, double mean, double deviation, std::int64_t count) {
+  const Tensor out = Tensor::empty({count}, dtype_of<T>);
+  cpu_backend().normal(key, mean, deviation, out);
+  return out;
+}
+
+template <class T>
+Tensor dropout(const Tensor& x, const Tensor& residual, double p) {
+  const Tensor out = Tensor::empty(x.shape(), dtype_of<T>);
+  cpu_backend().dropout(x, residual, p, key, out);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("Philox gives the known answers of the Random123 distribution") {
+  using Block = std::array<std::uint32_t, 4>;
+  CHECK(philox({}, 0) == Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  CHECK(philox({~0ull, ~0u, ~0u}, ~0ull) == Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
+  // Counter and key from the digits of pi: {243f6a88 85a308d3 13198a2e 03707344}, {a4093822 299f31d0}.
+  CHECK(philox({0x299f31d0a4093822, 0x03707344, 0x13198a2e}, 0x85a308d3243f6a88) ==
+        Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+}
+
+TEST_CASE("bulk Philox equals the scalar one at any start and length") {
+  for (std::uint64_t start :
+       {0ull, 1ull, 2ull, 3ull, 5ull, 1000ull, (1ull << 34) - 7, (1ull << 34) - 64, ~0ull - 300}) {
+    for (std::int64_t count : {0, 1, 2, 3, 4, 5, 15, 16, 31, 32, 33, 64, 97, 200}) {
+      std::vector<std::uint32_t> words(static_cast<std::size_t>(count) + 1, 42);
+      cpu::philox_fill(key, start, count, words.data());
+      bool equal = words.back() == 42;
+      for (std::int64_t i = 0; i < count; ++i) {
+        equal &=
+            words[static_cast<std::size_t>(i)] == random_word(key, start + static_cast<std::uint64_t>(i));
+      }
+      CHECK_MESSAGE(equal, "start ", start, ", count ", count);
+    }
+  }
+}
+
+TEST_CASE("the rule of dropout is the comparison with unit_interval") {
+  for (double p : {0.0, 1e-9, 0x1p-24, 0.1, 0.25, 0.5, 0.9, 1 - 0x1p-24, 1 - 1e-12}) {
+    const cpu::DropoutRule rule(p);
+    CAPTURE(p);
+    for (std::uint64_t near :
+         {std::uint64_t{0}, static_cast<std::uint64_t>(p * 0x1p32), std::uint64_t{0xffffff00}}) {
+      for (std::int64_t shift = -600; shift <= 600; ++shift) {
+        const auto word = static_cast<std::uint32_t>(near + static_cast<std::uint64_t>(shift));
+        REQUIRE(rule.keeps(word) == (unit_interval(word) >= p));
+      }
+    }
+    CHECK(rule.keeps_all() == (p == 0));
+    CHECK(rule.drops_all() == (p > 1 - 0x1p-24));
+  }
+}
+
+TEST_CASE_TEMPLATE("uniform numbers are the words of the stream", T, float, double) {
+  for (std::int64_t count : {0, 1, 7, 16, 33, 70001}) {
+    const std::vector<double> values = values_of<T>(uniform<T>(key, -2, 3, count));
+    double worst = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      worst = std::max(worst, std::abs(values[i] - (-2 + 5 * unit_interval(random_word(key, i)))));
+    }
+    CHECK(worst <= tolerance<T>);
+  }
+}
+
+TEST_CASE_TEMPLATE("normal numbers follow Box and Muller on pairs", T, float, double) {
+  for (std::int64_t count : {0, 1, 7, 16, 33, 70001}) {
+    const std::vector<double> values = values_of<T>(normal<T>(key, 1, 2, count));
+    double worst = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double u = 1 - unit_interval(random_word(key, i / 2 * 2));
+      const double angle = 2 * std::acos(-1.0) * unit_interval(random_word(key, i / 2 * 2 + 1));
+      const double z = std::sqrt(-2 * std::log(u)) * (i % 2 == 0 ? std::cos(angle) : std::sin(angle));
+      worst = std::max(worst, std::abs(values[i] - (1 + 2 * z)));
+    }
+    CHECK(worst <= (sizeof(T) == 4 ? 2e-5 : 1e-12));
+  }
+}
+
+TEST_CASE("uniform and normal numbers have the moments they should") {
+  const std::int64_t count = 400'000;
+  const double error = 1 / std::sqrt(static_cast<double>(count));
+  const Moments flat = moments(values_of<float>(uniform<float>(key, 0, 1, count)));
+  CHECK(std::abs(flat.mean - 0.5) < 4 * error * std::sqrt(1 / 12.0));
+  CHECK(std::abs(flat.variance - 1 / 12.0) < 4 * error * std::sqrt(1 / 180.0));
+
+  const std::vector<double> values = values_of<float>(normal<float>(key, 0, 1, count));
+  const Moments bell = moments(values);
+  CHECK(std::abs(bell.mean) < 4 * error);
+  CHECK(std::abs(bell.variance - 1) < 4 * error * std::sqrt(2.0));
+  double third = 0, fourth = 0, within = 0, neighbours = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    third += std::pow(values[i], 3) / static_cast<double>(count);
+    fourth += std::pow(values[i], 4) / static_cast<double>(count);
+    within += (std::abs(values[i]) < 1) / static_cast<double>(count);
+    neighbours += values[i] * values[(i + 1) % values.size()] / static_cast<double>(count);
+  }
+  CHECK(std::abs(third) < 4 * error * std::sqrt(15.0));
+  CHECK(std::abs(fourth - 3) < 4 * error * std::sqrt(96.0));
+  CHECK(std::abs(within - 0.6826895) < 4 * error * 0.466);
+  CHECK(std::abs(neighbours) < 4 * error);
+}
+
+TEST_CASE("streams of different keys have nothing in common") {
+  const std::int64_t count = 100'000;
+  const std::vector<double> base = values_of<float>(normal<float>(key, 0, 1, count));
+  for (const RandomKey& other :
+       {RandomKey{key.seed + 1, key.step, key.op}, RandomKey{key.seed, key.step + 1, key.op},
+        RandomKey{key.seed, key.step, key.op + 1}}) {
+    const std::vector<double> values = values_of<float>(normal<float>(other, 0, 1, count));
+    double correlation = 0;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      correlation += base[i] * values[i] / static_cast<double>(count);
+    CHECK(std::abs(correlation) < 4 / std::sqrt(static_cast<double>(count)));
+  }
+}
+
+TEST_CASE_TEMPLATE("dropout keeps, scales and adds the residual", T, float, double) {
+  for (std::int64_t count : {1, 15, 16, 33, 40003}) {
+    for (double p : {0.0, 0.1, 0.5, 0.999}) {
+      CAPTURE(count);
+      CAPTURE(p);
+      const Tensor x = tensor_of<T>(numbers(count), {count});
+      const Tensor residual = tensor_of<T>(numbers(count, -1, 1, 1), {count});
+      const std::vector<double> values = values_of<T>(x), added = values_of<T>(residual);
+      std::vector<double> expected(values.size()), with_residual(values.size());
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        expected[i] = unit_interval(random_word(key, i)) >= p ? values[i] / (1 - p) : 0;
+        with_residual[i] = added[i] + expected[i];
+      }
+      CHECK(worst_error(values_of<T>(dropout<T>(x, {}, p)), expected) <= tolerance<T>);
+      CHECK(worst_error(values_of<T>(dropout<T>(x, residual, p)), with_residual) <= tolerance<T>);
+      cpu_backend().dropout(x, residual, p, key, residual);  // in place on the residual
+      CHECK(worst_error(values_of<T>(residual), with_residual) <= tolerance<T>);
+      cpu_backend().dropout(x, {}, p, key, x);
+      CHECK(worst_error(values_of<T>(x), expected) <= tolerance<T>);
+    }
+  }
+}
+
+TEST_CASE("dropout zeroes the share it was asked for") {
+  const std::int64_t count = 400'000;
+  const Tensor ones = tensor_of<float>(std::vector<double>(count, 1.0), {count});
+  for (double p : {0.1, 0.3, 0.9}) {
+    double dropped = 0;
+    for (double value : values_of<float>(dropout<float>(ones, {}, p))) dropped += value == 0;
+    CHECK(std::abs(dropped / count - p) < 4 * std::sqrt(p * (1 - p) / count));
+  }
+}
+
+TEST_CASE("random kernels have the same bits for any number of threads") {
+  const std::int64_t count = 300'007;
+  const Tensor x = tensor_of<float>(numbers(count), {count});
+  check_thread_identity([&]() -> std::vector<Tensor> {
+    return {uniform<float>(key, 0, 1, count), normal<float>(key, 0, 1, count), dropout<float>(x, x, 0.1)};
+  });
+}
