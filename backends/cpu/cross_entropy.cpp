@@ -50,7 +50,6 @@ struct RowSums {
     exponentials += lane_sum(d, total);
     largest = bound;
   }
-  T log_sum_exp() const { return largest + std::log(exponentials); }
 };
 
 template <class T>
@@ -73,9 +72,11 @@ void cross_entropy_rows(const Tensor& logits, const Tensor& targets, double smoo
       RowSums<T> sums;
       for (std::int64_t i = 0; i < classes; i += block_size)
         sums.add(row + i, std::min(block_size, classes - i));
-      logs[r] = sums.log_sum_exp();
-      T value = on_target * (logs[r] - row[target[r]]);
-      if (on_mean != 0) value += on_mean * (logs[r] - sums.values / static_cast<T>(classes));
+      const T log_sum = std::log(sums.exponentials);
+      logs[r] = sums.largest + log_sum;
+      // The largest logit is taken off first, so that logits far from 0 do not swallow the loss.
+      T value = on_target * ((sums.largest - row[target[r]]) + log_sum);
+      if (on_mean != 0) value += on_mean * ((sums.largest - sums.values / static_cast<T>(classes)) + log_sum);
       losses[r] = value;
     }
   });

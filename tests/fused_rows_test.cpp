@@ -1,0 +1,364 @@
+#include <limits>
+
+#include "heed/core/error.h"
+#include "kernel_check.h"
+
+// Softmax, layer normalisation and cross entropy: the fused kernels against the formulas in double.
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+struct Extent {
+  std::int64_t rows, n;
+};
+const std::vector<Extent> extents = {{1, 1},  {3, 2},    {5, 7},    {4, 16},   {9, 24},
+                                     {2, 33}, {70, 129}, {6, 1000}, {3, 5003}, {900, 40}};
+
+/// A row of a flat [rows, n] array.
+std::vector<double> row_of(const std::vector<double>& values, std::int64_t row, std::int64_t n) {
+  return {values.begin() + row * n, values.begin() + (row + 1) * n};
+}
+
+std::vector<double> softmax_by_loop(const std::vector<double>& x, std::int64_t n, bool log) {
+  std::vector<double> y(x.size());
+  for (std::int64_t at = 0; at < static_cast<std::int64_t>(x.size()); at += n) {
+    const auto begin = static_cast<std::size_t>(at), end = static_cast<std::size_t>(at + n);
+    double largest = -infinity, sum = 0;
+    for (std::size_t i = begin; i < end; ++i) largest = std::max(largest, x[i]);
+    for (std::size_t i = begin; i < end; ++i) sum += std::exp(x[i] - largest);
+    for (std::size_t i = begin; i < end; ++i) {
+      y[i] = log ? x[i] - largest - std::log(sum) : std::exp(x[i] - largest) / sum;
+      if (largest == -infinity) y[i] = log ? -infinity : 0;
+    }
+  }
+  return y;
+}
+
+template <class T>
+Tensor softmax(const Tensor& x, const Tensor& mask, bool log) {
+  const Tensor out = Tensor::empty(x.shape(), dtype_of<T>);
+  cpu_backend().softmax.forward(x, mask, log, out);
+  return out;
+}
+
+template <class T>
+Tensor softmax_backward(const Tensor& y, const Tensor& grad, bool log) {
+  const Tensor dx = Tensor::empty(y.shape(), dtype_of<T>);
+  cpu_backend().softmax.backward(y, grad, log, dx);
+  return dx;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("softmax and log-softmax agree with plain loops", T, float, double) {
+  for (const auto& [rows, n] : extents) {
+    for (bool log : {false, true}) {
+      CAPTURE(n);
+      CAPTURE(log);
+      const Tensor x = tensor_of<T>(numbers(rows * n, -30, 30), {rows, n});
+      const std::vector<double> expected = softmax_by_loop(values_of<T>(x), n, log);
+      CHECK(worst_error(values_of<T>(softmax<T>(x, {}, log)), expected) <= tolerance<T>);
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("a masked softmax is that of the allowed entries", T, float, double) {
+  for (const auto& [rows, n] : extents) {
+    std::vector<double> values = numbers(rows * n, -3, 3);
+    std::vector<double> allowed(values.size());
+    for (std::size_t i = 0; i < allowed.size(); ++i) allowed[i] = random_word({7, 0, 0}, i) % 3 != 0;
+    std::fill_n(allowed.begin(), n, 0);  // the first row allows nothing
+    const Tensor mask = tensor_of<std::int32_t>(allowed, {rows, n});
+    std::vector<double> masked = values;
+    for (std::size_t i = 0; i < masked.size(); ++i) {
+      if (allowed[i] == 0)
+        masked[i] = -infinity, values[i] = i % 2 ? not_a_number : infinity;  // must not be seen
+    }
+    const Tensor x = tensor_of<T>(values, {rows, n});
+    for (bool log : {false, true}) {
+      CAPTURE(n);
+      const std::vector<double> expected = softmax_by_loop(masked, n, log);
+      CHECK(worst_error(values_of<T>(softmax<T>(x, mask, log)), expected) <= tolerance<T>);
+    }
+  }
+}
+
+TEST_CASE("a softmax mask may be broadcast along either axis") {
+  const std::int64_t rows = 5, n = 21;
+  const Tensor x = tensor_of<float>(numbers(rows * n), {rows, n});
+  std::vector<double> columns(n, 1.0), some_rows = {1, 0, 1, 1, 0};
+  columns[3] = columns[20] = 0;
+  std::vector<double> by_column = values_of<float>(x), by_row = by_column;
+  for (std::size_t i = 0; i < by_column.size(); ++i) {
+    if (columns[i % n] == 0) by_column[i] = -infinity;
+    if (some_rows[i / n] == 0) by_row[i] = -infinity;
+  }
+  const Tensor column_mask = tensor_of<std::int32_t>(columns, {n}).view({rows, n}, {0, 1}, 0);
+  const Tensor row_mask = tensor_of<std::int32_t>(some_rows, {rows}).view({rows, n}, {1, 0}, 0);
+  for (bool log : {false, true}) {
+    CHECK(worst_error(values_of<float>(softmax<float>(x, column_mask, log)),
+                      softmax_by_loop(by_column, n, log)) < 1e-6);
+    CHECK(worst_error(values_of<float>(softmax<float>(x, row_mask, log)), softmax_by_loop(by_row, n, log)) <
+          1e-6);
+  }
+}
+
+TEST_CASE("softmax of rows with infinities and NaN") {
+  for (std::int64_t n : {5, 16, 40}) {
+    std::vector<double> x(static_cast<std::size_t>(4 * n), -infinity);
+    x[static_cast<std::size_t>(n + 2)] = 3;                 // one finite entry takes all
+    x[static_cast<std::size_t>(2 * n + 4)] = not_a_number;  // among -infinity only
+    for (std::int64_t i = 0; i < n; ++i) x[static_cast<std::size_t>(3 * n + i)] = 1;
+    x[static_cast<std::size_t>(3 * n + 1)] = infinity;
+    const std::vector<double> y = values_of<float>(softmax<float>(tensor_of<float>(x, {4, n}), {}, false));
+    CHECK(row_of(y, 0, n) == std::vector<double>(static_cast<std::size_t>(n), 0.0));
+    CHECK(row_of(y, 1, n)[2] == 1);
+    CHECK(row_of(y, 1, n)[3] == 0);
+    CHECK(std::isnan(row_of(y, 2, n)[0]));
+    CHECK(std::isnan(row_of(y, 3, n)[1]));
+    const std::vector<double> logs = values_of<float>(softmax<float>(tensor_of<float>(x, {4, n}), {}, true));
+    CHECK(logs[0] == -infinity);
+    CHECK(row_of(logs, 1, n)[2] == 0);
+    CHECK(std::isnan(row_of(logs, 2, n)[0]));
+  }
+}
+
+TEST_CASE_TEMPLATE("the gradients of softmax and log-softmax", T, float, double) {
+  for (const auto& [rows, n] : extents) {
+    const std::vector<double> g = values_of<T>(tensor_of<T>(numbers(rows * n, -1, 1, 1), {rows, n}));
+    for (bool log : {false, true}) {
+      CAPTURE(n);
+      CAPTURE(log);
+      const Tensor y = softmax<T>(tensor_of<T>(numbers(rows * n, -3, 3), {rows, n}), {}, log);
+      const std::vector<double> weights = values_of<T>(y);
+      std::vector<double> expected(g.size());
+      for (std::int64_t r = 0; r < rows; ++r) {
+        double sum = 0;
+        for (std::int64_t i = r * n; i < (r + 1) * n; ++i) {
+          const auto at = static_cast<std::size_t>(i);
+          sum += log ? g[at] : g[at] * weights[at];
+        }
+        for (std::int64_t i = r * n; i < (r + 1) * n; ++i) {
+          const auto at = static_cast<std::size_t>(i);
+          expected[at] = log ? g[at] - std::exp(weights[at]) * sum : weights[at] * (g[at] - sum);
+        }
+      }
+      const Tensor dx = softmax_backward<T>(y, tensor_of<T>(g, {rows, n}), log);
+      CHECK(worst_error(values_of<T>(dx), expected) <= 10 * tolerance<T>);
+    }
+  }
+}
+
+TEST_CASE("masked entries get no gradient through log-softmax") {
+  const std::int64_t n = 19;
+  std::vector<double> allowed(n, 1.0), g(n, 0.5);
+  allowed[0] = allowed[17] = 0;
+  g[17] = 100;
+  const Tensor mask = tensor_of<std::int32_t>(allowed, {1, n});
+  const Tensor y = softmax<double>(tensor_of<double>(numbers(n), {1, n}), mask, true);
+  const std::vector<double> dx =
+      values_of<double>(softmax_backward<double>(y, tensor_of<double>(g, {1, n}), true));
+  CHECK(dx[0] == 0);
+  CHECK(dx[17] == 0);
+  double sum = 0;
+  for (double value : dx) sum += value;
+  CHECK(std::abs(sum) < 1e-12);  // log-softmax ignores a shift of its input
+}
+
+namespace {
+
+struct LayerNorm {
+  std::int64_t rows, n;
+  Tensor x, weight, bias, grad;
+  Tensor out, mean, inverse, dx, dweight, dbias;
+};
+
+template <class T>
+LayerNorm run_layer_norm(std::int64_t rows, std::int64_t n, bool affine) {
+  LayerNorm t{rows, n,  tensor_of<T>(numbers(rows * n, -2, 5), {rows, n}),
+              {},   {}, tensor_of<T>(numbers(rows * n, -1, 1, 1), {rows, n}),
+              {},   {}, {},
+              {},   {}, {}};
+  t.out = Tensor::empty({rows, n}, dtype_of<T>);
+  t.dx = Tensor::empty({rows, n}, dtype_of<T>);
+  t.mean = Tensor::empty({rows}, dtype_of<T>);
+  t.inverse = Tensor::empty({rows}, dtype_of<T>);
+  if (affine) {
+    t.weight = tensor_of<T>(numbers(n, 0.5, 2, 2), {n});
+    t.bias = tensor_of<T>(numbers(n, -1, 1, 3), {n});
+    t.dweight = Tensor::empty({n}, dtype_of<T>);
+    t.dbias = Tensor::empty({n}, dtype_of<T>);
+  }
+  cpu_backend().layer_norm.forward(t.x, t.weight, t.bias, 1e-5, t.out, t.mean, t.inverse);
+  cpu_backend().layer_norm.backward(t.x, t.weight, t.mean, t.inverse, t.grad, t.dx, t.dweight, t.dbias);
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("layer normalisation and its gradients agree with plain loops", T, float, double) {
+  for (const auto& [rows, n] : extents) {
+    for (bool affine : {false, true}) {
+      CAPTURE(rows);
+      CAPTURE(n);
+      const LayerNorm t = run_layer_norm<T>(rows, n, affine);
+      const auto x = values_of<T>(t.x), g = values_of<T>(t.grad);
+      const std::vector<double> ones(static_cast<std::size_t>(n), 1.0),
+          zeros(static_cast<std::size_t>(n), 0.0);
+      const auto weight = affine ? values_of<T>(t.weight) : ones,
+                 bias = affine ? values_of<T>(t.bias) : zeros;
+      std::vector<double> y(x.size()), dx(x.size()), dweight(zeros), dbias(zeros), means, inverses;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const auto at = static_cast<std::size_t>(r * n);
+        const auto width = static_cast<std::size_t>(n);
+        double mean = 0, variance = 0;
+        for (std::size_t i = 0; i < width; ++i) mean += x[at + i] / static_cast<double>(n);
+        for (std::size_t i = 0; i < width; ++i)
+          variance += std::pow(x[at + i] - mean, 2) / static_cast<double>(n);
+        const double inverse = 1 / std::sqrt(variance + 1e-5);
+        means.push_back(mean);
+        inverses.push_back(inverse);
+        double mean_u = 0, mean_uh = 0;
+        for (std::size_t i = 0; i < width; ++i) {
+          const double h = (x[at + i] - mean) * inverse, u = g[at + i] * weight[i];
+          y[at + i] = h * weight[i] + bias[i];
+          dweight[i] += g[at + i] * h;
+          dbias[i] += g[at + i];
+          mean_u += u / static_cast<double>(n);
+          mean_uh += u * h / static_cast<double>(n);
+        }
+        for (std::size_t i = 0; i < width; ++i) {
+          const double h = (x[at + i] - mean) * inverse;
+          dx[at + i] = inverse * (g[at + i] * weight[i] - mean_u - h * mean_uh);
+        }
+      }
+      // With n = 1 the variance is 0 and everything is scaled by 1 / sqrt(epsilon) = 316.
+      const double allowed = tolerance<T> * (n <= 2 ? 1000 : 10);
+      CHECK(worst_error(values_of<T>(t.out), y) <= allowed);
+      CHECK(worst_error(values_of<T>(t.mean), means) <= allowed);
+      CHECK(worst_error(values_of<T>(t.inverse), inverses) <= allowed);
+      CHECK(worst_error(values_of<T>(t.dx), dx) <= allowed);
+      if (affine) {
+        CHECK(worst_error(values_of<T>(t.dweight), dweight) <= allowed);
+        CHECK(worst_error(values_of<T>(t.dbias), dbias) <= allowed);
+      }
+    }
+  }
+}
+
+TEST_CASE("layer normalisation of a constant, a NaN and a far-off row") {
+  const std::int64_t n = 48;
+  std::vector<double> x(static_cast<std::size_t>(3 * n), 7.0);
+  x[static_cast<std::size_t>(n + 5)] = not_a_number;
+  for (std::int64_t i = 0; i < n; ++i) x[static_cast<std::size_t>(2 * n + i)] = 1e4 + (i % 2 ? 1 : -1);
+  const Tensor out = Tensor::empty({3, n}), mean = Tensor::empty({3}), inverse = Tensor::empty({3});
+  cpu_backend().layer_norm.forward(tensor_of<float>(x, {3, n}), {}, {}, 1e-5, out, mean, inverse);
+  const std::vector<double> y = values_of<float>(out);
+  CHECK(row_of(y, 0, n) == std::vector<double>(n, 0.0));
+  CHECK(std::isnan(row_of(y, 1, n)[0]));
+  CHECK(std::abs(row_of(y, 2, n)[1] - 1) < 1e-3);  // a variance from squares would have lost it
+}
+
+namespace {
+
+constexpr std::int32_t ignored = -100;
+
+std::vector<double> some_targets(std::int64_t rows, std::int64_t classes) {
+  std::vector<double> targets(static_cast<std::size_t>(rows));
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto word = static_cast<std::int64_t>(random_word({3, 0, 0}, i));
+    targets[i] = i % 4 == 2 ? ignored : static_cast<double>(word % classes);
+  }
+  return targets;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("cross entropy and its gradient agree with plain loops", T, float, double) {
+  for (const auto& [rows, n] : extents) {
+    for (double smoothing : {0.0, 0.1}) {
+      CAPTURE(rows);
+      CAPTURE(n);
+      const Tensor logits = tensor_of<T>(numbers(rows * n, -8, 8), {rows, n});
+      const Tensor targets = tensor_of<std::int32_t>(some_targets(rows, n), {rows});
+      const Tensor grad = tensor_of<T>(numbers(rows, -1, 1, 1), {rows});
+      const auto x = values_of<T>(logits), g = values_of<T>(grad), target = values_of<std::int32_t>(targets);
+      const auto logs = softmax_by_loop(x, n, true);
+      std::vector<double> losses(static_cast<std::size_t>(rows), 0.0), dlogits(x.size(), 0.0);
+      for (std::size_t r = 0; r < losses.size(); ++r) {
+        if (target[r] == ignored) continue;
+        for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+          const std::size_t at = r * static_cast<std::size_t>(n) + i;
+          const double share =
+              (static_cast<double>(i) == target[r] ? 1 - smoothing : 0) + smoothing / static_cast<double>(n);
+          losses[r] -= share * logs[at];
+          dlogits[at] = g[r] * (std::exp(logs[at]) - share);
+        }
+      }
+      const Tensor loss = Tensor::empty({rows}, dtype_of<T>),
+                   log_sum_exp = Tensor::empty({rows}, dtype_of<T>);
+      cpu_backend().cross_entropy.forward(logits, targets, smoothing, ignored, loss, log_sum_exp);
+      CHECK(worst_error(values_of<T>(loss), losses) <= tolerance<T>);
+      cpu_backend().cross_entropy.backward(logits, targets, log_sum_exp, grad, smoothing, ignored,
+                                           logits);  // in place
+      CHECK(worst_error(values_of<T>(logits), dlogits) <= 2 * tolerance<T>);
+    }
+  }
+}
+
+TEST_CASE("cross entropy of logits far apart, infinite and NaN") {
+  const std::int64_t n = 3000;
+  std::vector<double> x(static_cast<std::size_t>(4 * n), -1e4);
+  x[5] = 1e4;                                   // certain, and right
+  x[static_cast<std::size_t>(n + 2500)] = 1e4;  // certain, and wrong
+  x[static_cast<std::size_t>(2 * n + 1500)] = not_a_number;
+  for (std::int64_t i = 0; i < 2000; ++i)
+    x[static_cast<std::size_t>(3 * n + i)] = -infinity;  // excluded classes
+  const Tensor logits = tensor_of<float>(x, {4, n});
+  const Tensor targets = tensor_of<std::int32_t>({5, 5, 5, 2999}, {4});
+  const Tensor loss = Tensor::empty({4}), log_sum_exp = Tensor::empty({4});
+  cpu_backend().cross_entropy.forward(logits, targets, 0, ignored, loss, log_sum_exp);
+  const std::vector<double> losses = values_of<float>(loss);
+  CHECK(losses[0] == 0);
+  CHECK(losses[1] == doctest::Approx(2e4));
+  CHECK(std::isnan(losses[2]));
+  CHECK(losses[3] == doctest::Approx(std::log(1000.0)));
+}
+
+TEST_CASE("cross entropy refuses a target that is no class") {
+  const Tensor logits = tensor_of<float>(numbers(6), {2, 3}), loss = Tensor::empty({2});
+  for (std::int32_t wrong : {3, -1, -101}) {
+    const Tensor targets = tensor_of<std::int32_t>({0, static_cast<double>(wrong)}, {2});
+    CHECK_THROWS_AS(
+        cpu_backend().cross_entropy.forward(logits, targets, 0, ignored, loss, Tensor::empty({2})), Error);
+  }
+}
+
+TEST_CASE("fused rows have the same bits for any number of threads") {
+  for (const auto& [rows, n] : {Extent{1000, 256}, Extent{64, 3001}, Extent{5000, 24}}) {
+    const Tensor x = tensor_of<float>(numbers(rows * n, -4, 4), {rows, n});
+    const Tensor g = tensor_of<float>(numbers(rows * n, -1, 1, 1), {rows, n});
+    const Tensor row_grad = tensor_of<float>(numbers(rows), {rows});
+    const Tensor targets = tensor_of<std::int32_t>(some_targets(rows, n), {rows});
+    check_thread_identity([&]() -> std::vector<Tensor> {
+      const LayerNorm t = run_layer_norm<float>(rows, n, true);
+      const Tensor y = softmax<float>(x, {}, false), logs = softmax<float>(x, {}, true);
+      const Tensor loss = Tensor::empty({rows}), log_sum_exp = Tensor::empty({rows}),
+                   dlogits = Tensor::empty({rows, n});
+      cpu_backend().cross_entropy.forward(x, targets, 0.1, ignored, loss, log_sum_exp);
+      cpu_backend().cross_entropy.backward(x, targets, log_sum_exp, row_grad, 0.1, ignored, dlogits);
+      return {t.out,     t.mean,
+              t.inverse, t.dx,
+              t.dweight, t.dbias,
+              y,         softmax_backward<float>(y, g, false),
+              logs,      softmax_backward<float>(logs, g, true),
+              loss,      log_sum_exp,
+              dlogits};
+    });
+  }
+}
