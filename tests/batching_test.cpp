@@ -1,0 +1,136 @@
+#include "heed/data/batching.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "heed/core/error.h"
+#include "heed/core/random.h"
+
+using namespace heed;
+using Lengths = std::vector<std::int32_t>;
+
+namespace {
+
+Lengths random_lengths(std::size_t count, std::uint32_t stream) {
+  Lengths lengths;
+  for (std::size_t i = 0; i < count; ++i)
+    lengths.push_back(static_cast<std::int32_t>(random_word({3, stream, 0}, i) % 40) + 1);
+  return lengths;
+}
+
+std::vector<std::int32_t> flatten(const std::vector<Batch>& batches) {
+  std::vector<std::int32_t> all;
+  for (const Batch& batch : batches) all.insert(all.end(), batch.begin(), batch.end());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("An epoch holds every example once, within the budget") {
+  const Lengths source = random_lengths(2000, 0), target = random_lengths(2000, 1);
+  BatchOptions options;
+  options.max_tokens = 500;
+  const BatchPlan plan(source, target, options);
+  const auto batches = plan.epoch(0);
+  std::int64_t padded = 0, real = 0;
+  for (const Batch& batch : batches) {
+    REQUIRE(!batch.empty());
+    std::int32_t longest_source = 0, longest_target = 0;
+    for (const std::int32_t i : batch) {
+      const auto index = static_cast<std::size_t>(i);
+      longest_source = std::max(longest_source, source[index]);
+      longest_target = std::max(longest_target, target[index]);
+      real += source[index] + target[index];
+    }
+    const auto size = static_cast<std::int64_t>(batch.size()) * (longest_source + longest_target);
+    CHECK(size <= 500);
+    CHECK(size == plan.padded_tokens(batch));
+    padded += size;
+  }
+  auto all = flatten(batches);
+  std::sort(all.begin(), all.end());
+  CHECK(all.size() == 2000);
+  CHECK(std::set(all.begin(), all.end()).size() == 2000);
+  CHECK(plan.kept() == 2000);
+  CHECK(plan.left_out_message().empty());
+  CHECK(static_cast<double>(real) >
+        0.75 * static_cast<double>(padded));  // without sorting it would be about one half
+}
+
+TEST_CASE("An epoch depends on the seed and its number alone") {
+  const Lengths lengths = random_lengths(300, 2);
+  BatchOptions options;
+  options.max_tokens = 200;
+  const BatchPlan plan(lengths, {}, options), again(lengths, {}, options);
+  const auto third = plan.epoch(3);
+  CHECK(plan.epoch(4) != third);
+  CHECK(again.epoch(3) == third);
+  options.seed = 2;
+  CHECK(BatchPlan(lengths, {}, options).epoch(3) != third);
+  options.shuffle = false;
+  const BatchPlan fixed(lengths, {}, options);
+  CHECK(fixed.epoch(0) == fixed.epoch(1));
+}
+
+TEST_CASE("Examples of one length meet others in each epoch") {
+  const Lengths lengths(64, 10);
+  BatchOptions options;
+  options.batch_size = 8;
+  const BatchPlan plan(lengths, lengths, options);
+  auto first = plan.epoch(0), second = plan.epoch(1);
+  for (auto* epoch : {&first, &second}) {
+    CHECK(epoch->size() == 8);
+    for (Batch& batch : *epoch) std::sort(batch.begin(), batch.end());
+    std::sort(epoch->begin(), epoch->end());
+  }
+  CHECK(first != second);
+}
+
+TEST_CASE("A fixed number of rows needs no token budget") {
+  BatchOptions options;
+  options.max_tokens = 0;
+  options.batch_size = 32;
+  const BatchPlan plan(random_lengths(100, 3), {}, options);
+  std::vector<std::size_t> sizes;
+  for (const Batch& batch : plan.epoch(0)) sizes.push_back(batch.size());
+  std::sort(sizes.begin(), sizes.end());
+  CHECK(sizes == std::vector<std::size_t>{4, 32, 32, 32});
+}
+
+TEST_CASE("Examples that fit nowhere are named, not dropped in silence") {
+  const Lengths source = {5, 60, 5, 45, 50}, target = {5, 5, 51, 45, 50};
+  BatchOptions options;
+  options.max_tokens = 90;
+  options.max_length = 50;
+  const BatchPlan plan(source, target, options);
+  CHECK(plan.left_out() == std::vector<std::int32_t>{1, 2, 4});
+  CHECK(plan.kept() == 2);
+  CHECK(plan.left_out_message() ==
+        "3 of 5 examples are left out: a side is longer than 50 tokens, or source and target together exceed "
+        "the "
+        "budget of 90 tokens a batch");
+  auto all = flatten(plan.epoch(0));
+  std::sort(all.begin(), all.end());
+  CHECK(all == std::vector<std::int32_t>{0, 3});
+}
+
+TEST_CASE("Batches that cannot be made are refused") {
+  BatchOptions options;
+  options.max_tokens = 3;
+  CHECK_THROWS_AS(BatchPlan(Lengths{4, 5}, {}, options), Error);
+  CHECK_THROWS_AS(BatchPlan(Lengths{}, {}, options), Error);
+  CHECK_THROWS_AS(BatchPlan(Lengths{1, 1}, Lengths{1}, options), Error);
+  CHECK_THROWS_AS(BatchPlan(Lengths{-1}, {}, options), Error);
+  options.max_tokens = 0;
+  CHECK_THROWS_AS(BatchPlan(Lengths{1}, {}, options), Error);
+}
+
+TEST_CASE("Rows are padded on the right to the longest") {
+  const std::vector<std::vector<std::int32_t>> rows = {{4, 5}, {}, {6, 7, 8}};
+  const PaddedRows block = pad_rows(rows, 9);
+  CHECK(block.rows == 3);
+  CHECK(block.longest == 3);
+  CHECK(block.ids == std::vector<std::int32_t>{4, 5, 9, 9, 9, 9, 6, 7, 8});
+}

@@ -1,0 +1,63 @@
+"""Makes the files of this folder with Hugging Face tokenizers (0.23.3 was used): tokenizers trained on text.txt, and
+cases.json with the ids and the decoded text that they give for the lines of probes.json. The tests read the result;
+nothing runs this script by itself."""
+
+import json
+import pathlib
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+HERE = pathlib.Path(__file__).parent
+SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
+PROBES = [
+    "", " ", "  ", "a", "The ship sails at dawn.", "  two spaces, then three   and a tab\tat last \t ", "it's we'll THEY'RE I'm d'accord 'tis 's",
+    "Die Möwe fliegt über das große Schiff, 1234 Meter weit; №5 kostet 3,50 €!", "x\u00a0y\u2003z\u3000w \u0085 \u200b\u1680",
+    "日本語のテキスト and ελληνικά και русский", "😀👩‍👩‍👧 🇩🇪", "e\u0301 é ﬁne ① ² Ⅷ İstanbul ΟΔΟΣ ẞ", "<s>Hello</s>", "<pad><pad> <unk>x<s", "Hello world HelloWorld Hello",
+    "take the <mask> out <mask><mask>", "left <right>   gap", "new  wave new wave newwave", "\x00\x01\x7f\x1c end", "'", "1'2''3's", "\t\n \n", "Ωé ＡＢＣ１２３",
+]
+
+
+def tokenizer(add_prefix_space=False, use_regex=True, **model):
+    result = Tokenizer(models.BPE(**model))
+    result.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space, use_regex=use_regex)
+    result.decoder = decoders.ByteLevel()
+    return result
+
+
+def train(result, lines, vocabulary, special=SPECIAL, whole_alphabet=True):
+    alphabet = pre_tokenizers.ByteLevel.alphabet() if whole_alphabet else []
+    result.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=vocabulary, min_frequency=2, special_tokens=special, initial_alphabet=alphabet, show_progress=False))
+    return result
+
+
+def main():
+    lines = (HERE / "text.txt").read_text(encoding="utf-8").splitlines()
+    made = {
+        "plain": train(tokenizer(), lines, 420),
+        "prefix_space": train(tokenizer(add_prefix_space=True), lines, 320),
+        "whole_lines": train(tokenizer(use_regex=False), lines, 340),
+    }
+    lowered = tokenizer()
+    lowered.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    made["lower_case"] = train(lowered, lines, 320)
+    composed = tokenizer()
+    composed.normalizer = normalizers.NFC()
+    composed.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
+    made["composed"] = train(composed, lines, 300)
+    few_bytes = train(tokenizer(unk_token="<unk>", fuse_unk=True), lines, 200, ["<unk>", "<s>"], whole_alphabet=False)
+    few_bytes.add_tokens([AddedToken("Hello", single_word=True), AddedToken("new  wave")])
+    few_bytes.add_special_tokens([AddedToken("<mask>", lstrip=True), AddedToken("<right>", rstrip=True)])
+    made["few_bytes"] = few_bytes
+    made["dropped_bytes"] = train(tokenizer(ignore_merges=True), lines, 160, ["<s>"], whole_alphabet=False)
+
+    cases = []
+    for name, one in made.items():
+        one.save(str(HERE / f"{name}.json"), pretty=False)
+        for text in PROBES:
+            ids = one.encode(text, add_special_tokens=False).ids
+            cases.append({"file": f"{name}.json", "text": text, "ids": ids, "decoded": one.decode(ids), "with_special": one.decode(ids, skip_special_tokens=False)})
+    with open(HERE / "cases.json", "w", encoding="utf-8") as file:
+        file.write("[\n" + ",\n".join(json.dumps(case, ensure_ascii=True) for case in cases) + "\n]\n")
+
+
+main()
