@@ -54,12 +54,6 @@ class BatchPlan {
   std::vector<std::int32_t> source_lengths_, target_lengths_;
 };
 
-/// A position in the data that can be saved and taken up again.
-struct BatchPosition {
-  std::uint32_t epoch = 0;
-  std::int64_t batch = 0;
-};
-
 /// Rows of ids as one block: each padded on the right with `padding` to the longest; row-major [rows,
 /// longest].
 struct PaddedRows {
