@@ -2,15 +2,21 @@
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/core/profile.h"
 
-namespace heed::cpu {
-namespace {
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/backends/cpu/argmax.cpp"
+#include <hwy/foreach_target.h>
+//
+#include "heed/backends/cpu/math-inl.h"
 
-constexpr std::int64_t task_size = 16384;  // elements worth a task of their own
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+constexpr std::int64_t task_size = 32768;  // elements worth a task of their own
 constexpr std::int64_t tile_width = 512;   // columns followed at once
 
 /// True when `x` takes the place of `best`; a NaN counts as the largest, as it does for the maximum itself.
 template <class T>
-bool beats(T x, T best) {
+HWY_INLINE bool beats(T x, T best) {
   return x > best || (x != x && best == best);
 }
 
@@ -30,34 +36,38 @@ void argmax_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_
   }
 }
 
-/// Eight independent runs hide the latency of the comparison; the lowest index wins when they meet.
+/// The first position in [0, n) where condition(vector), a mask of lanes, holds; n when there is none.
+template <class D, class Condition>
+HWY_INLINE std::int64_t find_first(D d, const hn::TFromD<D>* x, std::int64_t n, Condition condition) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const std::intptr_t at = hn::FindFirstTrue(d, condition(hn::LoadU(d, x + i)));
+    if (at >= 0) return i + at;
+  }
+  if (i == n) return n;
+  const std::intptr_t at = hn::FindFirstTrue(d, condition(load_n(d, x + i, n - i)));
+  return at < 0 ? n
+                : std::min(n, i + at);  // the lanes beyond the end may match, but only after those before it
+}
+
+/// The largest of the row, then where it first stands: the second pass reads the cache.
 template <class T>
-std::int32_t argmax_row(const T* x, std::int64_t n) {
-  constexpr std::int64_t runs = 8;
-  if (n < 2 * runs) {
-    std::int32_t result;
-    argmax_columns(x, n, 1, 1, &result);
-    return result;
+std::int64_t argmax_row(const T* x, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  auto best = hn::Set(d, x[0]);
+  [[maybe_unused]] auto unordered = hn::FirstN(d, 0);
+  for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
+    const auto v = part.or_beyond(d, part.load(d, x + i), x[0]);
+    if constexpr (std::is_floating_point_v<T>) unordered = hn::Or(unordered, hn::IsNaN(v));
+    best = hn::Max(best, v);
+  });
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!hn::AllFalse(d, unordered))
+      return find_first(d, x, n, [&](auto v) HWY_ATTR { return hn::IsNaN(v); });
   }
-  T best[runs];
-  std::int32_t index[runs];
-  for (std::int64_t k = 0; k < runs; ++k) best[k] = x[k], index[k] = static_cast<std::int32_t>(k);
-  std::int64_t i = runs;
-  for (; i + runs <= n; i += runs) {
-    for (std::int64_t k = 0; k < runs; ++k) {
-      const bool better = beats(x[i + k], best[k]);
-      best[k] = better ? x[i + k] : best[k];
-      index[k] = better ? static_cast<std::int32_t>(i + k) : index[k];
-    }
-  }
-  for (; i < n; ++i) {
-    if (beats(x[i], best[0])) best[0] = x[i], index[0] = static_cast<std::int32_t>(i);
-  }
-  for (std::int64_t k = 1; k < runs; ++k) {
-    const bool tied = !beats(best[0], best[k]) && index[k] < index[0];
-    if (beats(best[k], best[0]) || tied) best[0] = best[k], index[0] = index[k];
-  }
-  return index[0];
+  const auto largest = hn::MaxOfLanes(d, best);
+  return find_first(d, x, n, [&](auto v) HWY_ATTR { return hn::Eq(v, largest); });
 }
 
 template <class T>
@@ -67,12 +77,12 @@ void argmax_as(const Tensor& x, const Tensor& out) {
   std::int32_t* to = out.data<std::int32_t>();
   const std::int64_t width = std::min(inner, tile_width), tiles = (inner + tile_width - 1) / tile_width;
   const std::int64_t grain = std::max<std::int64_t>(1, task_size / (n * width));
-  parallel_ranges(outer * tiles, grain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_ranges(outer * tiles, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t o = task / tiles, left = task % tiles * tile_width;
       const T* values = from + o * n * inner + left;
       if (inner == 1) {
-        to[o] = argmax_row(values, n);
+        to[o] = static_cast<std::int32_t>(argmax_row(values, n));
       } else {
         argmax_columns(values, n, inner, std::min(tile_width, inner - left), to + o * inner + left);
       }
@@ -80,11 +90,7 @@ void argmax_as(const Tensor& x, const Tensor& out) {
   });
 }
 
-}  // namespace
-
-void argmax(const Tensor& x, const Tensor& out) {
-  if (x.count() == 0) return;
-  const ProfileScope profile("argmax", 0, static_cast<double>(x.count()) * size_of(x.dtype()));
+void argmax_tensor(const Tensor& x, const Tensor& out) {
   switch (x.dtype()) {
     case DType::f32:
       return argmax_as<float>(x, out);
@@ -95,4 +101,19 @@ void argmax(const Tensor& x, const Tensor& out) {
   }
 }
 
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+
+HWY_EXPORT(argmax_tensor);
+
+void argmax(const Tensor& x, const Tensor& out) {
+  if (x.count() == 0) return;
+  const ProfileScope profile("argmax", 0, static_cast<double>(x.count()) * size_of(x.dtype()));
+  HWY_DYNAMIC_DISPATCH(argmax_tensor)(x, out);
+}
+
 }  // namespace heed::cpu
+#endif

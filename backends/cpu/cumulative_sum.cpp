@@ -10,12 +10,25 @@ namespace {
 constexpr std::int64_t task_size = 16384;  // elements worth a task of their own
 constexpr std::int64_t tile_width = 256;   // columns followed at once
 
+template <class T>
+using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
+
+/// One row, whose sum stays in a register.
+template <class T>
+void scan_row(const T* x, std::int64_t n, bool reverse, T* out) {
+  Wide<T> sum = 0;
+  for (std::int64_t step = 0; step < n; ++step) {
+    const std::int64_t i = reverse ? n - 1 - step : step;
+    sum += x[i];
+    out[i] = static_cast<T>(sum);
+  }
+}
+
 /// One tile of columns, running in double (int64) so that the error does not grow with n.
 /// x and out [n, stride]; `reverse` starts from the last row.
 template <class T>
 void scan_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_t width, bool reverse, T* out) {
-  using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
-  Wide sum[tile_width] = {};
+  Wide<T> sum[tile_width] = {};
   for (std::int64_t step = 0; step < n; ++step) {
     const std::int64_t row = (reverse ? n - 1 - step : step) * stride;
     for (std::int64_t j = 0; j < width; ++j) {
@@ -35,6 +48,10 @@ void cumulative_sum_as(const Tensor& x, bool reverse, const Tensor& out) {
   parallel_ranges(outer * tiles, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task) {
       const std::int64_t left = task % tiles * tile_width, at = task / tiles * n * inner + left;
+      if (inner == 1) {
+        scan_row(from + at, n, reverse, to + at);
+        continue;
+      }
       scan_columns(from + at, n, inner, std::min(tile_width, inner - left), reverse, to + at);
     }
   });

@@ -105,11 +105,15 @@ template <class D>
 HWY_INLINE hn::Vec<D> exp(D d, hn::Vec<D> x) {
   if constexpr (std::is_same_v<hn::TFromD<D>, float>) {
     // e^x = 2^n e^r with |r| <= log(2) / 2, and e^r = 1 + r + r^2 q(r) with q fitted to a relative error of
-    // 3e-9. The result is built as (2 e^r) 2^(n - 1), so that n = 128 needs no special case.
-    const hn::RebindToSigned<D> di;
+    // 3e-9. The result is built as (2 e^r) 2^(n - 1), so that n = 128 needs no special case. Adding 1.5 2^23
+    // rounds to an integer and leaves it in the low bits; with 126 on top these are the exponent field of
+    // 2^(n - 1).
+    const hn::RebindToUnsigned<D> bits;
     const auto tiny = hn::Lt(x, hn::Set(d, -86.9f));
     const auto bounded = hn::Min(hn::Set(d, 89.0f), x);  // in this order x86 keeps a NaN
-    const auto n = hn::Round(hn::Mul(bounded, hn::Set(d, 1.44269504f)));
+    const auto rounder = hn::Set(d, 12582912.0f + 126.0f);
+    const auto rounded = hn::MulAdd(bounded, hn::Set(d, 1.44269504f), rounder);
+    const auto n = hn::Sub(rounded, rounder);
     auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), bounded);  // log(2) in two parts
     r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
     auto q = hn::Set(d, 2 * 0.00138144215f);
@@ -119,7 +123,7 @@ HWY_INLINE hn::Vec<D> exp(D d, hn::Vec<D> x) {
     q = hn::MulAdd(q, r, hn::Set(d, 2 * 0.499999934f));
     q = hn::MulAdd(q, r, hn::Set(d, 2.0f));
     q = hn::MulAdd(q, r, hn::Set(d, 2.0f));
-    const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 126)));
+    const auto power = hn::ShiftLeft<23>(hn::BitCast(bits, rounded));
     return hn::IfThenZeroElse(tiny, hn::Mul(q, hn::BitCast(d, power)));
   } else {
     HWY_ALIGN double lanes[hn::MaxLanes(D())];
