@@ -15,7 +15,7 @@ namespace heed::cpu {
 namespace {
 
 // Two score tiles, and keys, values and their gradients, stay in a second-level cache of 1 MiB.
-constexpr std::int64_t tile_rows = 128, tile_columns = 256;
+constexpr std::int64_t tile_columns = 256;
 // From this many scores per head on, few heads are cut along queries and keys too (7 products instead of 5).
 constexpr std::int64_t scores_of_long_head = 512 * 512, few_heads = 8;
 // Keys of one task of the cut pass for dK and dV.
@@ -89,8 +89,8 @@ class Backward {
     if (rows == 0) return;
     thread_local KeyTile keys;
     AttentionPlan::Walk walk(plan_, at.h, queries, key_begin, std::min(key_end, plan_.real_keys(at.b)));
-    T* delta = thread_scratch<T>(row_slot, static_cast<std::size_t>(2 * tile_rows));
-    T* log_sum_exp = delta + tile_rows;
+    T* delta = thread_scratch<T>(row_slot, static_cast<std::size_t>(2 * max_tile_rows));
+    T* log_sum_exp = delta + max_tile_rows;
     bool first = true;
     for (; walk.next(keys); first = false) {
       if (first) row_values(at, queries, delta, log_sum_exp);
@@ -175,7 +175,7 @@ class Backward {
 template <class T>
 void backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp, const Tensor& grad,
               const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue) {
-  const AttentionPlan plan(args, tile_rows, tile_columns);
+  const AttentionPlan plan(args, tile_rows(args), tile_columns);
   const std::int64_t head_count = plan.batch * plan.heads;
   const bool cut = head_count < few_heads && plan.queries * plan.keys >= scores_of_long_head;
   const auto key_width = static_cast<double>(args.key.size(3)),

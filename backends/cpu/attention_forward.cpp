@@ -22,7 +22,7 @@ Tensor with_separate_rows(const Tensor& x) {
 namespace {
 
 // A tile of scores and the keys and values it needs stay in a second-level cache of 512 KiB.
-constexpr std::int64_t tile_rows = 128, tile_columns = 512;
+constexpr std::int64_t tile_columns = 512;
 
 template <class T>
 class Forward {
@@ -42,8 +42,8 @@ class Forward {
     const QueryTile queries = plan_.query_tile(task % plan_.tile_count());
     const std::int64_t rows = queries.rows();
     if (rows == 0) return;
-    T* maximum = thread_scratch<T>(row_slot, static_cast<std::size_t>(3 * tile_rows));
-    T *sum = maximum + tile_rows, *rescale = sum + tile_rows;
+    T* maximum = thread_scratch<T>(row_slot, static_cast<std::size_t>(3 * max_tile_rows));
+    T *sum = maximum + max_tile_rows, *rescale = sum + max_tile_rows;
     std::fill_n(maximum, rows, -std::numeric_limits<T>::infinity());
     std::fill_n(sum, rows, T{0});
 
@@ -106,7 +106,7 @@ class Forward {
 
 template <class T>
 void forward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp) {
-  const AttentionPlan plan(args, tile_rows, tile_columns);
+  const AttentionPlan plan(args, tile_rows(args), tile_columns);
   const double flops = 2 * plan.area() * static_cast<double>(args.query.size(3) + args.value.size(3));
   const ProfileScope profile("attention", flops, 0);
   const Forward<T> pass(args, plan, out, log_sum_exp);
