@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "heed/backends/cpu/attention_panels.h"
+#include "heed/backends/cpu/attention_single.h"
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/backends/cpu/thread_scratch.h"
@@ -67,10 +68,17 @@ class Forward {
     tile.stride = AttentionPlan::stride_of(keys.columns);
     const auto size = static_cast<std::size_t>(tile.rows * tile.stride);
     tile.scores = thread_scratch<T>(score_slot, size);
+    const T* query = query_.at(b, h, queries.begin);
+    const T scale = static_cast<T>(args_.scale);
     for (const Segment& segment : keys.segments) {
-      gemm<T>(false, true, tile.rows, segment.count, key_.width(), static_cast<T>(args_.scale),
-              query_.at(b, h, queries.begin), query_.stride(), key_.at(b, h, segment.key), key_.stride(),
-              T{0}, tile.scores + segment.column, tile.stride);
+      const T* key = key_.at(b, h, segment.key);
+      T* to = tile.scores + segment.column;
+      if (tile.rows == 1) {
+        row_times_transposed(query, key, key_.stride(), segment.count, key_.width(), scale, to);
+      } else {
+        gemm<T>(false, true, tile.rows, segment.count, key_.width(), scale, query, query_.stride(), key,
+                key_.stride(), T{0}, to, tile.stride);
+      }
     }
     tile.mask = plan_.mask(b, h, queries, keys);
     return tile;
@@ -79,10 +87,15 @@ class Forward {
   /// out (+)= weights V, not yet normalised.
   void add_values(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& keys,
                   const ScoreTile<T>& tile, bool first) const {
+    T* out = out_.at(b, h, queries.begin);
     for (const Segment& segment : keys.segments) {
-      gemm<T>(false, false, tile.rows, value_.width(), segment.count, T{1}, tile.scores + segment.column,
-              tile.stride, value_.at(b, h, segment.key), value_.stride(), first ? T{0} : T{1},
-              out_.at(b, h, queries.begin), out_.stride());
+      const T *weights = tile.scores + segment.column, *value = value_.at(b, h, segment.key);
+      if (tile.rows == 1) {
+        row_times_matrix(weights, value, value_.stride(), segment.count, value_.width(), !first, out);
+      } else {
+        gemm<T>(false, false, tile.rows, value_.width(), segment.count, T{1}, weights, tile.stride, value,
+                value_.stride(), first ? T{0} : T{1}, out, out_.stride());
+      }
       first = false;
     }
   }

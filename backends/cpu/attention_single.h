@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+// Products with a single row, for decoding one token at a time, where a general matrix product spends its
+// time on packing. T is float or double.
+
+namespace heed::cpu {
+
+/// out[j] = factor * sum over c of row[c] matrix[j, c].
+template <class T>
+void row_times_transposed(const T* row, const T* matrix, std::int64_t stride, std::int64_t rows,
+                          std::int64_t columns, T factor, T* out);
+
+/// out[c] = (add ? out[c] : 0) + sum over j of weights[j] matrix[j, c].
+template <class T>
+void row_times_matrix(const T* weights, const T* matrix, std::int64_t stride, std::int64_t rows,
+                      std::int64_t columns, bool add, T* out);
+
+}  // namespace heed::cpu
