@@ -185,6 +185,12 @@ Tensor dropout_add(const Tensor& x, const Tensor& residual, double p, const Rand
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing = 0,
                      std::int32_t ignored = -1);
 
+/// sum(cross_entropy(linear(x, weight, bias), targets)), to rank 0, without ever holding all logits: x [...,
+/// in], weight [classes, in], bias [classes] or undefined, targets i32 [...]. Gradients are taken along with
+/// the loss, `rows_at_once` rows at a time (0: about 16 MB of logits).
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
+                            double smoothing = 0, std::int32_t ignored = -1, std::int64_t rows_at_once = 0);
+
 // --- random tensors: not differentiable
 // -------------------------------------------------------------------------------
 Tensor uniform(const Shape& shape, double low, double high, const RandomKey& key, DType dtype = DType::f32,

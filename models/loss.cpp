@@ -18,8 +18,8 @@ ModelLoss token_loss(const Tensor& hidden, const Tensor& weight, const Tensor& b
   if (targets.rows.defined()) rows = index_select(rows, 0, targets.rows);
   check(rows.size(0) == targets.count, "the loss got ", rows.size(0), " predictions for ", targets.count,
         " targets");
-  const Tensor losses = cross_entropy(linear(rows, weight, bias), targets.ids, smoothing);
-  return {sum(losses), targets.count, context.auxiliary_loss()};
+  return {linear_cross_entropy(rows, weight, bias, targets.ids, smoothing), targets.count,
+          context.auxiliary_loss()};
 }
 
 }  // namespace heed

@@ -19,7 +19,7 @@ struct ModelLoss {
 
 /// Label-smoothed cross entropy of predicting the targets with the logits hidden W^T + b, summed over the
 /// targets; hidden [B, T, d], weight [V, d], bias [V] or undefined. Logits exist for real targets only, and
-/// once.
+/// some rows at a time.
 ModelLoss token_loss(const Tensor& hidden, const Tensor& weight, const Tensor& bias, const Targets& targets,
                      double smoothing, const Context& context);
 

@@ -198,6 +198,12 @@ void add_layers(std::vector<OpCase>& cases, Draw& draw) {
   cases.push_back({"cross_entropy/smoothed",
                    [](Inputs in) { return cross_entropy(in[0], in[1], 0.1); },
                    {draw({2, 2, 23}, -3, 3), ids({0, -1, 7, 22}, {2, 2})}});
+  cases.push_back({"linear_cross_entropy",
+                   [](Inputs in) { return linear_cross_entropy(in[0], in[1], in[2], in[3], 0.1); },
+                   {draw({2, 2, 5}), draw({23, 5}), draw({23}), ids({0, -1, 7, 22}, {2, 2})}});
+  cases.push_back({"linear_cross_entropy/some rows at once",
+                   [](Inputs in) { return linear_cross_entropy(in[0], in[1], {}, in[2], 0, -1, 2) * 3; },
+                   {draw({5, 6}), draw({9, 6}), ids({0, 8, 7, 2, 2}, {5})}});
 }
 
 void add_attention(std::vector<OpCase>& cases, Draw& draw) {
