@@ -1,0 +1,270 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <set>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/attention/heads.h"
+#include "model_support.h"
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+AttentionConfig small(const AttentionVariant& variant) {
+  AttentionConfig config;
+  config.width = 8;
+  config.heads = 2;
+  config.max_length = variant.capabilities.any_length ? 0 : 9;
+  config.seed = 3;
+  return config;
+}
+
+/// Calls test(config) for every use that a variant says it serves: plain, causal and cross-attention.
+template <class Test>
+void for_each_use(const AttentionVariant& variant, Test&& test) {
+  for (const bool causal : {false, true}) {
+    for (const bool cross : {false, true}) {
+      if ((causal && cross) || (causal && !variant.capabilities.causal) ||
+          (cross && !variant.capabilities.cross))
+        continue;
+      AttentionConfig config = small(variant);
+      config.causal = causal;
+      config.cross = cross;
+      CAPTURE(variant.name);
+      CAPTURE(causal);
+      CAPTURE(cross);
+      test(config);
+    }
+  }
+}
+
+Tensor random(const Shape& shape, std::uint32_t op, DType dtype = DType::f64) {
+  return normal(shape, 0, 1, {11, 0, op}, dtype);
+}
+
+/// Two samples of five positions, the second of which has three real ones; a memory of four, with two.
+AttentionInput sample_input(const AttentionConfig& config) {
+  AttentionInput input;
+  input.x = random({2, 5, 8}, 1);
+  input.mask = Tensor::from(std::vector<std::int32_t>{1, 1, 1, 1, 1, 1, 1, 1, 0, 0}, {2, 5});
+  if (config.cross) {
+    input.memory = random({2, 4, 8}, 2);
+    input.memory_mask = Tensor::from(std::vector<std::int32_t>{1, 1, 1, 1, 1, 1, 0, 0}, {2, 4});
+  }
+  return input;
+}
+
+std::vector<double> values(const Tensor& x) {
+  return x.detach().to_vector<double>();
+}
+
+double worst_difference(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  const auto x = values(a), y = values(b);
+  double worst = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(x[i] - y[i]));
+  return worst;
+}
+
+/// Its step() is the base version, which keeps the inputs and recomputes.
+class Recomputing : public Attention {
+ public:
+  explicit Recomputing(const AttentionConfig& config)
+      : Attention(config), inner_(make_attention("dot_product", config)) {
+    add_module("inner", *inner_);
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override { return (*inner_)(input, context); }
+
+ private:
+  std::unique_ptr<Attention> inner_;
+};
+
+}  // namespace
+
+TEST_CASE("attention: the list of names has no name twice, and unknown names are explained") {
+  std::set<std::string_view> names;
+  for (const AttentionVariant& variant : attention_variants()) CHECK(names.insert(variant.name).second);
+  CHECK(names.contains("dot_product"));
+  CHECK(contains(message_of([] { make_attention("dot_prodcut", {}); }), "did you mean 'dot_product'"));
+}
+
+TEST_CASE("attention: every variant refuses what it cannot do, and what makes no sense") {
+  for (const AttentionVariant& variant : attention_variants()) {
+    const auto message = [&](auto&& change) {
+      AttentionConfig config = small(variant);
+      change(config);
+      return message_of([&] { make_attention(variant.name, config); });
+    };
+    CAPTURE(variant.name);
+    CHECK(contains(message([](auto& c) { c.heads = 3; }), "width 8 and 3 heads"));
+    CHECK(contains(message([](auto& c) { c.dropout = 1; }), "dropout"));
+    CHECK(contains(message([](auto& c) { c.causal = c.cross = true; }), "cannot"));
+    CHECK(contains(message([](auto& c) { c.options.set("no_such_setting", true); }), "'no_such_setting'"));
+    CHECK(message([](auto& c) { c.causal = true; }).empty() == variant.capabilities.causal);
+    CHECK(message([](auto& c) { c.cross = true; }).empty() == variant.capabilities.cross);
+    if (!variant.capabilities.any_length)
+      CHECK(contains(message([](auto& c) { c.max_length = 0; }), "max_length"));
+  }
+}
+
+TEST_CASE("attention: padded queries give zero, padded keys and the future give nothing, for every variant") {
+  for (const AttentionVariant& variant : attention_variants()) {
+    for_each_use(variant, [&](AttentionConfig config) {
+      config.bias = true;
+      const auto layer = make_attention(variant.name, config);
+      layer->to(DType::f64, {});
+      for (const NamedTensor& entry : layer->parameters()) {
+        if (contains(entry.name, "bias")) *entry.tensor = parameter(*entry.tensor + 0.5);
+      }
+      Context context;
+      const AttentionInput input = sample_input(config);
+      const Tensor out = (*layer)(input, context);
+      CHECK(out.shape() == input.x.shape());
+      for (const double value : values(contiguous(slice(slice(out, 0, 1, 2), 1, 3, 5)))) CHECK(value == 0);
+
+      AttentionInput noisy = input;
+      const Tensor real = unsqueeze(input.mask, 2), noise = random({2, 5, 8}, 7) * 3;
+      noisy.x = where(real, input.x, noise);
+      if (config.cross)
+        noisy.memory = where(unsqueeze(input.memory_mask, 2), input.memory, random({2, 4, 8}, 8));
+      CHECK(worst_difference((*layer)(noisy, context), out) == 0);
+
+      if (!config.causal) return;
+      AttentionInput later = input;
+      later.x = concat({slice(input.x, 1, 0, 2), slice(noise, 1, 2, 5)}, 1);
+      const Tensor changed = (*layer)(later, context);
+      CHECK(worst_difference(contiguous(slice(changed, 1, 0, 2)), contiguous(slice(out, 1, 0, 2))) < 1e-14);
+    });
+  }
+}
+
+TEST_CASE("attention: decoding step by step gives what the whole sequence gives, for every variant") {
+  for (const AttentionVariant& variant : attention_variants()) {
+    for_each_use(variant, [&](const AttentionConfig& config) {
+      if (!config.causal && !config.cross) return;
+      const auto layer = make_attention(variant.name, config);
+      layer->to(DType::f64, {});
+      Context context;
+      AttentionInput input = sample_input(config);
+      input.mask = {};
+      const Tensor whole = (*layer)(input, context);
+      AttentionCache cache;
+      for (std::int64_t t = 0; t < 5; ++t) {
+        AttentionInput one = input;
+        one.x = slice(input.x, 1, t, t + 1);
+        CHECK(worst_difference(layer->step(one, cache, context), contiguous(slice(whole, 1, t, t + 1))) <
+              1e-12);
+      }
+    });
+  }
+}
+
+TEST_CASE("attention: the base step recomputes from the history, which beam search can reorder") {
+  AttentionConfig config = small(attention_variant("dot_product"));
+  config.causal = true;
+  Recomputing layer(config);
+  layer.to(DType::f64, {});
+  Context context;
+  const AttentionInput input = sample_input(config);
+  const Tensor whole = layer({input.x, {}, {}, {}}, context);
+  AttentionCache cache;
+  layer.step({contiguous(slice(input.x, 1, 0, 1)), {}, {}, {}}, cache, context);
+  const Tensor swap = Tensor::from(std::vector<std::int32_t>{1, 0}, {2});
+  cache.reorder(swap);
+  const Tensor second = index_select(slice(input.x, 1, 1, 2), 0, swap);
+  const Tensor out = layer.step({second, {}, {}, {}}, cache, context);
+  CHECK(worst_difference(index_select(out, 0, swap), contiguous(slice(whole, 1, 1, 2))) < 1e-12);
+
+  // Masks of single steps add up; a first position that is padding is seen by nobody.
+  AttentionCache masked;
+  const Tensor hidden = Tensor::from(std::vector<std::int32_t>{0, 1}, {2, 1}),
+               shown = Tensor::ones({2, 1}, DType::i32);
+  layer.step({slice(input.x, 1, 0, 1), hidden, {}, {}}, masked, context);
+  const Tensor next = layer.step({slice(input.x, 1, 1, 2), shown, {}, {}}, masked, context);
+  const Tensor alone = layer({contiguous(slice(slice(input.x, 0, 0, 1), 1, 1, 2)), {}, {}, {}}, context);
+  CHECK(worst_difference(contiguous(slice(next, 0, 0, 1)), alone) < 1e-12);
+}
+
+TEST_CASE("attention: gradients of every variant, for its inputs and parameters") {
+  for (const AttentionVariant& variant : attention_variants()) {
+    for_each_use(variant, [&](AttentionConfig config) {
+      config.bias = true;
+      config.dropout = 0.2;
+      const auto layer = make_attention(variant.name, config);
+      layer->to(DType::f64, {});
+      AttentionInput input = sample_input(config);
+      const GradcheckResult of_parameters = gradcheck_parameters(*layer, [&] {
+        Context context = Context::train(1, 1);
+        return (*layer)(input, context);
+      });
+      CAPTURE(of_parameters.worst_error);
+      CHECK(of_parameters.passed);
+      std::vector<Tensor> inputs{input.x};
+      if (config.cross) inputs.push_back(input.memory);
+      const GradcheckResult of_inputs = gradcheck(
+          [&](std::span<const Tensor> given) {
+            Context context = Context::train(1, 1);
+            AttentionInput changed = input;
+            changed.x = given[0];
+            if (config.cross) changed.memory = given[1];
+            return (*layer)(changed, context);
+          },
+          inputs);
+      CAPTURE(of_inputs.worst_error);
+      CHECK(of_inputs.passed);
+    });
+  }
+}
+
+TEST_CASE("attention: dot-product attention is softmax(q k / sqrt(dh)) v, head by head") {
+  AttentionConfig config = small(attention_variant("dot_product"));
+  const auto layer = make_attention("dot_product", config);
+  layer->to(DType::f64, {});
+  Context context;
+  const Tensor x = random({1, 3, 8}, 5);
+  std::vector<std::vector<double>> weights;
+  for (const NamedTensor& entry : layer->parameters()) weights.push_back(values(*entry.tensor));
+  REQUIRE(weights.size() == 4);
+  const std::vector<double> in = values(x);
+  const auto project = [](const std::vector<double>& rows, const std::vector<double>& w) {
+    std::vector<double> out(24, 0.0);
+    for (std::size_t i = 0; i < 3; ++i) {
+      for (std::size_t o = 0; o < 8; ++o) {
+        for (std::size_t k = 0; k < 8; ++k) out[i * 8 + o] += rows[i * 8 + k] * w[o * 8 + k];
+      }
+    }
+    return out;
+  };
+  const auto q = project(in, weights[0]), k = project(in, weights[1]), v = project(in, weights[2]);
+  std::vector<double> merged(24, 0.0);
+  for (std::size_t h = 0; h < 2; ++h) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      double a[3], total = 0;
+      for (std::size_t j = 0; j < 3; ++j) {
+        double score = 0;
+        for (std::size_t c = 4 * h; c < 4 * h + 4; ++c) score += q[i * 8 + c] * k[j * 8 + c];
+        total += a[j] = std::exp(score / 2);
+      }
+      for (std::size_t j = 0; j < 3; ++j) {
+        for (std::size_t c = 4 * h; c < 4 * h + 4; ++c) merged[i * 8 + c] += a[j] / total * v[j * 8 + c];
+      }
+    }
+  }
+  const Tensor expected = Tensor::from(project(merged, weights[3]), {1, 3, 8});
+  CHECK(worst_difference((*layer)({x, {}, {}, {}}, context), expected) < 1e-12);
+}
+
+TEST_CASE("attention: splitting heads is a view, and merging undoes it") {
+  const Tensor x = random({2, 3, 8}, 1);
+  const Tensor heads = split_heads(x, 2);
+  CHECK(heads.shape() == Shape{2, 2, 3, 4});
+  CHECK(heads.storage() == x.storage());
+  const Tensor merged = merge_heads(heads);
+  CHECK(merged.storage() == x.storage());
+  CHECK(values(merged) == values(x));
+}

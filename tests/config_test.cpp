@@ -1,0 +1,120 @@
+#include <doctest/doctest.h>
+
+#include <array>
+
+#include "heed/core/nearest_name.h"
+#include "heed/models/encoder_decoder.h"
+#include "heed/models/language_model.h"
+#include "model_support.h"
+
+using namespace heed;
+using namespace heed::test;
+
+TEST_CASE("nearest name: counts edits and swaps, and stays silent when nothing is similar") {
+  CHECK(edit_distance("", "abc") == 3);
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("dropuot", "dropout") == 1);
+  CHECK(edit_distance("same", "same") == 0);
+  const std::array<std::string, 3> names{"width", "heads", "feed_forward"};
+  CHECK(nearest_name("haeds", names) == "heads");
+  CHECK(nearest_name("feedforward", names) == "feed_forward");
+  CHECK(nearest_name("optimizer", names) == "");
+  CHECK(nearest_name("x", names) == "");
+  CHECK(suggest_name("wdith", names) == "; did you mean 'width'?");
+  CHECK(suggest_name("optimizer", names) == "; known are width, heads, feed_forward");
+}
+
+TEST_CASE("options: take what is set, keep what is not, and refuse what nobody reads") {
+  Options options;
+  options.set("rank", std::int64_t{8});
+  options.set("scale", 0.5);
+  options.set("kinds", std::vector<std::string>{"a", "b"});
+  CHECK(options.take_integer("rank", 4) == 8);
+  CHECK(options.take_number("rank", 4) == 8.0);
+  CHECK(options.take_number("scale", 1) == 0.5);
+  CHECK(options.take_bool("shared", true));
+  CHECK(options.take_text("mode", "tile") == "tile");
+  CHECK(contains(message_of([&] { options.check_all_taken("attention 'x'"); }), "no setting 'kinds'"));
+  CHECK(options.take_texts("kinds", {}).size() == 2);
+  CHECK_NOTHROW(options.check_all_taken("attention 'x'"));
+  CHECK(
+      contains(message_of([&] { options.take_integer("scale", 1); }), "must be an integer, but is a number"));
+  options.set("sahred", true);
+  CHECK(contains(message_of([&] { options.check_all_taken("attention 'x'"); }), "did you mean 'shared'"));
+}
+
+TEST_CASE("config: JSON keeps every setting") {
+  TransformerConfig config = tiny_config();
+  config.dropout = 0.1;
+  config.norm = "pre";
+  config.decoder_layers = 2;
+  AttentionChoice single;
+  single.heads = 1;
+  single.options.set("sigma", 0.25);
+  single.options.set("offsets", std::vector<double>{-1, 1});
+  AttentionChoice none;
+  none.name = "none";
+  config.cross_attention = {none, single};
+  const std::string text = to_json(config);
+  const TransformerConfig read = transformer_config_from_json(text);
+  CHECK(to_json(read) == text);
+  CHECK(read.dropout == 0.1);
+  CHECK(read.cross_attention[0].name == "none");
+  CHECK(read.cross_attention[1].heads == 1);
+  CHECK(read.cross_attention[1].options.take_number("sigma", 0) == 0.25);
+  CHECK(read.cross_attention[1].options.take_numbers("offsets", {}) == std::vector<double>{-1, 1});
+  CHECK(to_json(transformer_config_from_json("{}")) == to_json(TransformerConfig{}));
+}
+
+TEST_CASE("config: what is wrong is named") {
+  const auto reading = [](const char* text) {
+    return message_of([&] { transformer_config_from_json(text); });
+  };
+  CHECK(contains(reading("{\"widht\": 3}"), "'widht'; did you mean 'width'?"));
+  CHECK(contains(reading("{\"width\": \"wide\"}"), "'width' must be an integer, but is \"wide\""));
+  CHECK(contains(reading("{\"width\": 2.5}"), "'width' must be an integer"));
+  CHECK(contains(reading("{\"dropout\": true}"), "'dropout' must be a number"));
+  CHECK(contains(reading("{\"encoder_attention\": 3}"), "'encoder_attention'"));
+  CHECK(contains(reading("{\"encoder_attention\": {\"name\": 3}}"), "'encoder_attention.name'"));
+  CHECK(contains(reading("{\"encoder_attention\": {\"table\": {}}}"), "'encoder_attention.table'"));
+  CHECK(contains(reading("[1]"), "JSON object"));
+  CHECK(contains(reading("{"), "not valid JSON"));
+
+  const auto building = [](auto&& change) {
+    TransformerConfig config = tiny_config();
+    change(config);
+    return message_of([&] { EncoderDecoder model(config); });
+  };
+  CHECK(building([](TransformerConfig&) {}) == "");
+  CHECK(contains(building([](auto& c) { c.norm = "posr"; }), "did you mean 'post'"));
+  CHECK(contains(building([](auto& c) { c.activation = "rellu"; }), "did you mean 'relu'"));
+  CHECK(contains(building([](auto& c) { c.dropout = 1; }), "'dropout' must be in [0, 1), is 1"));
+  CHECK(contains(building([](auto& c) { c.heads = 3; }), "width 8 and 3 heads"));
+  CHECK(contains(building([](auto& c) { c.source_vocabulary = 0; }), "source_vocabulary"));
+  CHECK(contains(building([](auto& c) { c.tie_embeddings = "all", c.source_vocabulary = 12; }),
+                 "one vocabulary"));
+  CHECK(contains(building([](auto& c) { c.encoder_attention[0].name = "dot_prodcut"; }),
+                 "did you mean 'dot_product'"));
+  CHECK(contains(building([](auto& c) { c.encoder_attention[0].options.set("rank", std::int64_t{1}); }),
+                 "'dot_product' has no setting 'rank'"));
+  CHECK(contains(building([](auto& c) { c.encoder_attention.resize(3); }), "has 3"));
+}
+
+TEST_CASE("config: one cross-attention with one head, in the last layer only") {
+  TransformerConfig config = tiny_config();
+  config.decoder_layers = 2;
+  config.cross_attention = transformer_config_from_json(
+                               "{\"cross_attention\": [\"none\", {\"name\": \"dot_product\", \"heads\": 1}]}")
+                               .cross_attention;
+  EncoderDecoder model(config);
+  CHECK_FALSE(has_name(model, "decoder.layers.0.cross_attention.query.weight"));
+  CHECK_FALSE(has_name(model, "decoder.layers.0.cross_attention_norm.weight"));
+  CHECK(has_name(model, "decoder.layers.1.cross_attention.query.weight"));
+  Context context;
+  const Tensor memory = model.encode({Tensor::zeros({2, 3}, DType::i32), {}}, context);
+  CHECK(model.decode({Tensor::zeros({2, 4}, DType::i32), {}}, memory, {}, context).shape() == Shape{2, 4, 8});
+
+  // Self-attention cannot be left out.
+  config.decoder_attention[0].name = "none";
+  CHECK(contains(message_of([&] { EncoderDecoder failing(config); }), "unknown attention 'none'"));
+}

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "heed/autograd/autograd.h"
+#include "heed/models/module.h"
+#include "heed/models/transformer_config.h"
+
+// What the tests of models share.
+
+namespace heed::test {
+
+/// A Transformer of a few hundred parameters, without dropout, smooth everywhere.
+inline TransformerConfig tiny_config() {
+  TransformerConfig config;
+  config.width = 8;
+  config.heads = 2;
+  config.feed_forward = 12;
+  config.encoder_layers = 1;
+  config.decoder_layers = 1;
+  config.source_vocabulary = 11;
+  config.target_vocabulary = 11;
+  config.classes = 3;
+  config.max_length = 12;
+  config.dropout = 0;
+  config.activation = "gelu";
+  return config;
+}
+
+inline std::vector<std::string> names_of(const std::vector<NamedTensor>& tensors) {
+  std::vector<std::string> names;
+  for (const NamedTensor& entry : tensors) names.push_back(entry.name);
+  return names;
+}
+
+inline bool has_name(Module& module, const std::string& name) {
+  for (const NamedTensor& entry : module.parameters()) {
+    if (entry.name == name) return true;
+  }
+  return false;
+}
+
+/// Compares the gradients of all parameters of an f64 model with finite differences of `loss`.
+template <class Loss>
+GradcheckResult gradcheck_parameters(Module& model, Loss&& loss, std::int64_t max_elements = 5) {
+  const std::vector<NamedTensor> parameters = model.parameters();
+  std::vector<Tensor> inputs;
+  for (const NamedTensor& entry : parameters) inputs.push_back(entry.tensor->detach());
+  const auto function = [&](std::span<const Tensor> values) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) *parameters[i].tensor = values[i];
+    return loss();
+  };
+  return gradcheck(function, inputs, 1e-6, 1e-5, max_elements);
+}
+
+/// The message of the Error that `call` throws, or "" when it throws none.
+template <class Call>
+std::string message_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace heed::test

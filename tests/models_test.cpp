@@ -1,0 +1,356 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/encoder_classifier.h"
+#include "heed/models/encoder_decoder.h"
+#include "heed/models/language_model.h"
+#include "model_support.h"
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+const std::vector<Tokens> sources{{3, 4, 5, 6}, {7, 8}, {9}};
+const std::vector<Tokens> targets{{4, 5}, {6, 7, 8, 3}, {}};
+
+TranslationBatch tiny_batch() {
+  return make_translation_batch(sources, targets, 1, 2);
+}
+
+std::vector<double> values(const Tensor& x) {
+  return cast(x.detach(), DType::f64).to_vector<double>();
+}
+
+void check_close(const Tensor& a, const Tensor& b, double tolerance) {
+  REQUIRE(a.shape() == b.shape());
+  const auto x = values(a), y = values(b);
+  double worst = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(x[i] - y[i]));
+  CHECK(worst <= tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("models: parameters have dotted names, each once") {
+  TransformerConfig config = tiny_config();
+  config.tie_embeddings = "all";
+  EncoderDecoder model(config);
+  CHECK(has_name(model, "embedding.weight"));
+  CHECK(has_name(model, "encoder.layers.0.attention.query.weight"));
+  CHECK(has_name(model, "encoder.layers.0.attention_norm.bias"));
+  CHECK(has_name(model, "decoder.layers.0.self_attention.output.weight"));
+  CHECK(has_name(model, "decoder.layers.0.cross_attention.key.weight"));
+  CHECK(has_name(model, "decoder.layers.0.feed_forward.input.bias"));
+  CHECK_FALSE(has_name(model, "output.weight"));
+  CHECK_FALSE(has_name(model, "encoder.layers.0.attention.query.bias"));
+  const std::int64_t attention = 4 * 8 * 8, feed_forward = 8 * 12 + 12 + 12 * 8 + 8, norm = 2 * 8;
+  CHECK(model.parameter_count() ==
+        11 * 8 + (attention + feed_forward + 2 * norm) + (2 * attention + feed_forward + 3 * norm));
+}
+
+TEST_CASE("models: one seed gives one set of parameters") {
+  TransformerConfig config = tiny_config();
+  EncoderDecoder a(config), b(config);
+  config.seed = 2;
+  EncoderDecoder c(config);
+  const auto x = a.parameters(), y = b.parameters(), z = c.parameters();
+  REQUIRE(x.size() == y.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    CAPTURE(x[i].name);
+    CHECK(values(*x[i].tensor) == values(*y[i].tensor));
+    const bool is_constant = contains(x[i].name, "norm") || contains(x[i].name, "bias");
+    CHECK((values(*x[i].tensor) == values(*z[i].tensor)) == is_constant);
+  }
+  CHECK(values(*x[0].tensor) != values(*x[1].tensor));
+}
+
+TEST_CASE("models: Xavier uniform keeps its bound and fills its range") {
+  Initialiser initialiser(3);
+  const Linear layer(40, 60, false, initialiser);
+  const double bound = std::sqrt(6.0 / 100);
+  double largest = 0, squares = 0;
+  for (const double value : values(layer.weight)) {
+    largest = std::max(largest, std::abs(value));
+    squares += value * value / (40 * 60);
+  }
+  CHECK(largest <= bound);
+  CHECK(largest > 0.98 * bound);
+  CHECK(squares == doctest::Approx(bound * bound / 3).epsilon(0.1));
+}
+
+TEST_CASE("models: gradient check of the encoder-decoder") {
+  for (const char* norm : {"post", "pre"}) {
+    for (const char* tie : {"none", "decoder", "all"}) {
+      CAPTURE(norm);
+      CAPTURE(tie);
+      TransformerConfig config = tiny_config();
+      config.norm = norm;
+      config.tie_embeddings = tie;
+      config.attention_bias = true;
+      EncoderDecoder model(config);
+      model.to(DType::f64, {});
+      const GradcheckResult result = gradcheck_parameters(model, [&] {
+        Context context = Context::train(1, 1);
+        return model.loss(tiny_batch(), 0.1, context).objective();
+      });
+      CAPTURE(result.worst_error);
+      CHECK(result.passed);
+    }
+  }
+}
+
+TEST_CASE("models: gradient check with dropout everywhere, two layers and learned positions") {
+  TransformerConfig config = tiny_config();
+  config.encoder_layers = config.decoder_layers = 2;
+  config.dropout = 0.2;
+  config.attention_dropout = 0.1;
+  config.activation_dropout = 0.3;
+  config.positions = "learned";
+  EncoderDecoder model(config);
+  model.to(DType::f64, {});
+  const GradcheckResult result = gradcheck_parameters(
+      model,
+      [&] {
+        Context context = Context::train(5, 7);
+        return model.loss(tiny_batch(), 0, context).objective();
+      },
+      3);
+  CAPTURE(result.worst_error);
+  CHECK(result.passed);
+}
+
+TEST_CASE("models: gradient check of the language model and the classifier") {
+  TransformerConfig config = tiny_config();
+  config.tie_embeddings = "decoder";
+  config.activation = "silu";
+  LanguageModel language_model(config);
+  language_model.to(DType::f64, {});
+  const LanguageModelBatch text = make_language_model_batch(std::vector<Tokens>{{1, 4, 5, 6, 2}, {1, 7, 2}});
+  CHECK(gradcheck_parameters(language_model, [&] {
+          Context context = Context::train(1, 1);
+          return language_model.loss(text, 0.1, context).objective();
+        }).passed);
+
+  EncoderClassifier classifier(config);
+  classifier.to(DType::f64, {});
+  const ClassificationBatch samples = make_classification_batch(sources, std::vector<std::int32_t>{0, 2, 1});
+  CHECK(gradcheck_parameters(classifier, [&] {
+          Context context = Context::train(1, 1);
+          return classifier.loss(samples, 0, context).objective();
+        }).passed);
+}
+
+TEST_CASE("models: a batch with padding has the loss of its sentences taken one by one") {
+  EncoderDecoder model(tiny_config());
+  Context context;
+  const ModelLoss together = model.loss(tiny_batch(), 0.1, context);
+  CHECK(together.count == 2 + 4 + 0 + 3);
+  double sum = 0;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const auto batch =
+        make_translation_batch(std::span(sources).subspan(i, 1), std::span(targets).subspan(i, 1), 1, 2);
+    sum += model.loss(batch, 0.1, context).sum.item();
+  }
+  CHECK(together.sum.item() == doctest::Approx(sum).epsilon(1e-5));
+  CHECK(together.objective().item() == doctest::Approx(sum / 9).epsilon(1e-5));
+}
+
+TEST_CASE("models: the loss is the label-smoothed cross entropy of the logits") {
+  EncoderDecoder model(tiny_config());
+  model.to(DType::f64, {});
+  Context context;
+  const TranslationBatch batch = tiny_batch();
+  const Tensor memory = model.encode(batch.source, context);
+  const Tensor logits = model.logits(model.decode(batch.target, memory, batch.source.mask, context));
+  CHECK(logits.shape() == Shape{3, 5, 11});
+  const std::vector<double> z = values(logits);
+  double expected = 0;
+  for (std::size_t b = 0; b < 3; ++b) {
+    Tokens wanted = targets[b];
+    wanted.push_back(2);
+    for (std::size_t t = 0; t < wanted.size(); ++t) {
+      const double* row = &z[(b * 5 + t) * 11];
+      double normaliser = 0, mean = 0;
+      for (int v = 0; v < 11; ++v) normaliser += std::exp(row[v]);
+      for (int v = 0; v < 11; ++v) mean += (std::log(normaliser) - row[v]) / 11;
+      expected += 0.9 * (std::log(normaliser) - row[wanted[t]]) + 0.1 * mean;
+    }
+  }
+  CHECK(model.loss(batch, 0.1, context).sum.item() == doctest::Approx(expected).epsilon(1e-12));
+}
+
+TEST_CASE("models: padding and the future change nothing") {
+  for (const char* norm : {"post", "pre"}) {
+    TransformerConfig config = tiny_config();
+    config.norm = norm;
+    EncoderDecoder model(config);
+    Context context;
+    PaddedTokens source = pad_tokens(sources);
+    const Tensor before = model.encode(source, context);
+    PaddedTokens other = source;
+    other.ids = Tensor::from(std::vector<std::int32_t>{3, 4, 5, 6, 7, 8, 10, 9, 9, 1, 2, 3}, {3, 4});
+    const Tensor after = model.encode(other, context);
+    const Tensor real = cast(unsqueeze(source.mask, 2), DType::f32);
+    CHECK(values(before * real) == values(after * real));
+    CHECK(values(before) != values(after));
+
+    // The last token of the target changes: all hidden states before it stay.
+    const PaddedTokens target{Tensor::from(std::vector<std::int32_t>{1, 4, 5}, {1, 3}), {}};
+    const PaddedTokens changed{Tensor::from(std::vector<std::int32_t>{1, 4, 9}, {1, 3}), {}};
+    const Tensor memory = slice(before, 0, 0, 1);
+    const Tensor a = model.decode(target, memory, {}, context),
+                 b = model.decode(changed, memory, {}, context);
+    CHECK(values(slice(a, 1, 0, 2)) == values(slice(b, 1, 0, 2)));
+    CHECK(values(slice(a, 1, 2, 3)) != values(slice(b, 1, 2, 3)));
+
+    // What the memory holds at padding does not reach the decoder.
+    const PaddedTokens one{Tensor::from(std::vector<std::int32_t>{1, 1, 1}, {3, 1}), {}};
+    const Tensor with_noise = where(unsqueeze(source.mask, 2), before, Tensor::full({1}, 50));
+    CHECK(values(model.decode(one, before, source.mask, context)) ==
+          values(model.decode(one, with_noise, source.mask, context)));
+  }
+}
+
+TEST_CASE("models: a fully padded sample gives no loss, no gradient and no NaN") {
+  TransformerConfig config = tiny_config();
+  config.attention_bias = true;
+  EncoderClassifier classifier(config);
+  Context context = Context::train(1, 1);
+  const Tensor logits = classifier.logits(pad_tokens(std::vector<Tokens>{{3, 4}, {}}), context);
+  for (const double value : values(logits)) CHECK(std::isfinite(value));
+
+  EncoderDecoder model(config);
+  const auto batch =
+      make_translation_batch(std::vector<Tokens>{{3, 4}, {}}, std::vector<Tokens>{{3}, {4}}, 1, 2);
+  backward(model.loss(batch, 0.1, context).objective());
+  for (const NamedTensor& entry : model.parameters()) {
+    CAPTURE(entry.name);
+    REQUIRE(gradient(*entry.tensor).defined());
+    bool finite = true;
+    for (const double value : values(gradient(*entry.tensor))) finite = finite && std::isfinite(value);
+    CHECK(finite);
+  }
+}
+
+TEST_CASE("models: errors say which layer they come from") {
+  EncoderDecoder model(tiny_config());
+  Context context;
+  const auto encode = [&](const Tensor& ids) { model.encode({ids, {}}, context); };
+  const std::string outside = message_of([&] {
+    encode(Tensor::from(std::vector<std::int32_t>{3, 11}, {1, 2}));
+  });
+  CHECK(contains(outside, "source_embedding"));
+  CHECK(contains(outside, "11"));
+  CHECK(contains(message_of([&] { encode(Tensor::from(std::vector<std::int32_t>{3}, {1})); }),
+                 "[batch, length]"));
+
+  const PaddedTokens target{Tensor::from(std::vector<std::int32_t>{1}, {1, 1}), {}};
+  const std::string narrow = message_of([&] { model.decode(target, Tensor::zeros({1, 3, 5}), {}, context); });
+  CHECK(contains(narrow, "decoder.layers.0.cross_attention"));
+  CHECK(contains(narrow, "[1, 3, 5]"));
+  const std::string mask = message_of([&] {
+    model.decode(target, Tensor::zeros({1, 3, 8}), Tensor::ones({1, 2}, DType::i32), context);
+  });
+  CHECK(contains(mask, "decoder.layers.0.cross_attention"));
+  CHECK(contains(mask, "memory_mask"));
+
+  Initialiser initialiser(1);
+  const FeedForward feed_forward(8, 12, Activation::relu, 0, initialiser);
+  const std::string width = message_of([&] { feed_forward(Tensor::zeros({2, 7}), context); });
+  CHECK(contains(width, "input (Linear)"));
+  CHECK(contains(width, "[2, 7]"));
+  CHECK(contains(message_of([&] { feed_forward(Tensor::zeros({2, 8}, DType::f64), context); }), "f64"));
+}
+
+TEST_CASE("models: learned positions end at max_length, sinusoidal ones do not") {
+  TransformerConfig config = tiny_config();
+  config.positions = "learned";
+  Context context;
+  LanguageModel learned(config);
+  const std::string message = message_of([&] {
+    learned.hidden({Tensor::zeros({1, 13}, DType::i32), {}}, context);
+  });
+  CHECK(contains(message, "input.positions"));
+  CHECK(contains(message, "13"));
+  CHECK(contains(message, "12"));
+  LanguageModel sinusoidal(tiny_config());
+  CHECK(sinusoidal.hidden({Tensor::zeros({1, 200}, DType::i32), {}}, context).shape() == Shape{1, 200, 8});
+}
+
+TEST_CASE("models: sinusoidal positions follow the formula for any offset") {
+  Initialiser initialiser(1);
+  Positions positions("sinusoidal", 1, 6, 0, initialiser);
+  const Tensor like = Tensor::zeros({1}, DType::f64);
+  const std::vector<double> table = values(positions(100, 3, like));
+  for (int p = 0; p < 3; ++p) {
+    for (int i = 0; i < 3; ++i) {
+      const double angle = (100 + p) / std::pow(10000, 2 * i / 6.0);
+      CHECK(table[static_cast<std::size_t>(p * 6 + 2 * i)] == doctest::Approx(std::sin(angle)));
+      CHECK(table[static_cast<std::size_t>(p * 6 + 2 * i + 1)] == doctest::Approx(std::cos(angle)));
+    }
+  }
+  CHECK(positions(0, 1, Tensor::zeros({1})).dtype() == DType::f32);
+  CHECK(contains(message_of([&] { Positions("sinusodial", 1, 6, 0, initialiser); }),
+                 "did you mean 'sinusoidal'"));
+}
+
+TEST_CASE("models: converting to f64 and back keeps the values and the training") {
+  EncoderClassifier model(tiny_config());
+  Context context;
+  const PaddedTokens input = pad_tokens(sources);
+  const Tensor before = model.logits(input, context);
+  model.to(DType::f64, {});
+  CHECK(model.dtype() == DType::f64);
+  const Tensor wide = model.logits(input, context);
+  CHECK(wide.dtype() == DType::f64);
+  check_close(before, wide, 1e-5);
+  model.to(DType::f32, {});
+  const Tensor after = model.logits(input, context);
+  CHECK(values(after) == values(before));
+  backward(sum(after));
+  for (const NamedTensor& entry : model.parameters()) CHECK(gradient(*entry.tensor).defined());
+}
+
+TEST_CASE("models: the mean over tokens leaves padding out") {
+  const Tensor x = Tensor::from(std::vector<float>{1, 2, 3, 4, 50, 60, 5, 6, 7, 8, 9, 10}, {2, 3, 2});
+  const Tensor mask = Tensor::from(std::vector<std::int32_t>{1, 1, 0, 0, 0, 0}, {2, 3});
+  CHECK(values(mean_over_tokens(x, mask)) == std::vector<double>{2, 3, 0, 0});
+  CHECK(values(mean_over_tokens(x, {})) == std::vector<double>{18, 22, 7, 8});
+}
+
+TEST_CASE("models: dropout acts in training only, and follows seed and step") {
+  TransformerConfig config = tiny_config();
+  config.dropout = 0.5;
+  EncoderDecoder model(config);
+  const auto loss = [&](Context context) { return model.loss(tiny_batch(), 0, context).sum.item(); };
+  CHECK(loss(Context::inference()) == loss(Context::inference()));
+  CHECK(loss(Context::train(1, 1)) == loss(Context::train(1, 1)));
+  CHECK(loss(Context::train(1, 1)) != loss(Context::train(1, 2)));
+  CHECK(loss(Context::train(1, 1)) != loss(Context::inference()));
+}
+
+TEST_CASE("models: auxiliary losses enter the objective with their weights") {
+  Context context;
+  CHECK_FALSE(context.auxiliary_loss().defined());
+  context.losses.push_back({"a", 0.5, Tensor::full({1}, 4)});
+  context.losses.push_back({"b", 2, Tensor::full({}, 3)});
+  const ModelLoss loss{Tensor::full({}, 6), 3, context.auxiliary_loss()};
+  CHECK(loss.mean().item() == doctest::Approx(2));
+  CHECK(loss.objective().item() == doctest::Approx(2 + 0.5 * 4 + 2 * 3));
+  context.losses.push_back({"c", 1, Tensor::zeros({2})});
+  CHECK(contains(message_of([&] { context.auxiliary_loss(); }), "'c'"));
+}
+
+TEST_CASE("models: batches refuse what cannot be trained on") {
+  CHECK(contains(message_of([] { pad_tokens({}); }), "at least one sequence"));
+  CHECK(contains(message_of([] { make_translation_batch(sources, std::vector<Tokens>{{1}}, 1, 2); }),
+                 "1 and 3"));
+  CHECK(contains(message_of([] { make_language_model_batch(std::vector<Tokens>{{1}}); }), "two tokens"));
+  CHECK(contains(message_of([] { make_classification_batch(sources, std::vector<std::int32_t>{1}); }),
+                 "1 and 3"));
+  const PaddedTokens full = pad_tokens(std::vector<Tokens>{{1, 2}, {3, 4}});
+  CHECK_FALSE(full.mask.defined());
+}
