@@ -1,0 +1,185 @@
+#include "heed/data/safetensors.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "full_disk.h"
+#include "heed/core/file.h"
+#include "temporary_folder.h"
+
+using namespace heed;
+
+namespace {
+
+/// A file from a header as given and some bytes of data.
+std::string file_of(const std::string& header, std::size_t data_bytes = 0) {
+  const std::uint64_t length = header.size();
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &length, 8);
+  return bytes + header + std::string(data_bytes, '\0');
+}
+
+std::string one_tensor(const std::string& dtype, const std::string& shape, const std::string& offsets) {
+  return R"({"x":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
+}
+
+void check_refused(const std::string& bytes, const char* reason) {
+  CAPTURE(reason);
+  CHECK_THROWS_WITH_AS(parse_safetensors(bytes, "test.safetensors"), doctest::Contains(reason), Error);
+}
+
+TensorFile sample() {
+  TensorFile file;
+  file.tensors["b.weight"] = Tensor::from(std::vector<float>{1.5f, -2, 3, 1e-30f, 5, 6}, {2, 3});
+  file.tensors["a.steps"] = Tensor::from(std::vector<std::int32_t>{-7}, {1});
+  file.tensors["c.precise"] = Tensor::from(std::vector<double>{0.1, 1e300}, {2, 1});
+  file.tensors["scalar"] = Tensor::from(std::vector<float>{42}, {});
+  file.metadata = {{"format", "pt"}, {"note", "gr\xc3\xbc\xc3\x9f \"dich\""}};
+  return file;
+}
+
+int python(const std::string& program) {
+  return std::system(("python3 -c '" + program + "' 2>/dev/null").c_str());
+}
+
+}  // namespace
+
+TEST_CASE("safetensors: what is saved is loaded") {
+  const TemporaryFolder folder;
+  const TensorFile saved = sample();
+  save_safetensors(folder / "x.safetensors", saved);
+  const TensorFile loaded = load_safetensors(folder / "x.safetensors");
+  CHECK(loaded.metadata == saved.metadata);
+  REQUIRE(loaded.tensors.size() == 4);
+  CHECK(loaded.tensors.at("b.weight").to_vector<float>() == saved.tensors.at("b.weight").to_vector<float>());
+  CHECK(loaded.tensors.at("b.weight").shape() == Shape{2, 3});
+  CHECK(loaded.tensors.at("a.steps").to_vector<std::int32_t>() == std::vector<std::int32_t>{-7});
+  CHECK(loaded.tensors.at("c.precise").to_vector<double>() == std::vector<double>{0.1, 1e300});
+  CHECK(loaded.tensors.at("scalar").rank() == 0);
+  CHECK(loaded.tensors.at("scalar").item() == 42);
+}
+
+TEST_CASE("safetensors: equal content gives equal bytes, aligned to 8") {
+  const TemporaryFolder folder;
+  save_safetensors(folder / "x", sample());
+  save_safetensors(folder / "y", sample());
+  const std::string bytes = read_file(folder / "x");
+  CHECK(bytes == read_file(folder / "y"));
+  std::uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), 8);
+  CHECK(header % 8 == 0);
+  // The wide type comes first, so that it is aligned.
+  CHECK(bytes.find(R"("c.precise":{"data_offsets":[0,16])") != std::string::npos);
+}
+
+TEST_CASE("safetensors: a strided view is saved in the order of its elements") {
+  const TemporaryFolder folder;
+  const Tensor x = Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3});
+  save_safetensors(folder / "x", {{{"x", x.view({3, 2}, {1, 3}, 0)}}, {}});
+  CHECK(load_safetensors(folder / "x").tensors.at("x").to_vector<float>() ==
+        std::vector<float>{1, 4, 2, 5, 3, 6});
+}
+
+TEST_CASE("safetensors: 64-bit integers become 32-bit when they fit") {
+  std::string bytes = file_of(one_tensor("I64", "[2]", "[0,16]"));
+  const std::int64_t values[2] = {-5, std::numeric_limits<std::int32_t>::max()};
+  bytes.append(reinterpret_cast<const char*>(values), 16);
+  CHECK(parse_safetensors(bytes, "x").tensors.at("x").to_vector<std::int32_t>() ==
+        std::vector<std::int32_t>{-5, 2147483647});
+  bytes.back() = 1;
+  check_refused(bytes, "does not fit 32 bits");
+}
+
+TEST_CASE("safetensors: hostile files are refused with a reason") {
+  check_refused("", "too few");
+  check_refused("1234567", "too few");
+  check_refused(std::string(8, '\xff'), "cut short");
+  check_refused(std::string("\x05\0\0\0\0\0\0\0{}", 10), "cut short");
+  check_refused(file_of(""), "not valid JSON");
+  check_refused(file_of("[]"), "not a JSON object");
+  check_refused(file_of("{\"a\":"), "not valid JSON");
+  check_refused(file_of("{\"\xff\":1}"), "not valid JSON");
+  check_refused(file_of(std::string(100'000, '[')), "nested too deeply");
+  check_refused(file_of("{}", 4), "holds 4 bytes");
+  check_refused(file_of(R"({"x":1})"), "not an object");
+  check_refused(file_of(R"({"__metadata__":{"a":1}})"), "not a text");
+  check_refused(file_of(R"({"__metadata__":[]})"), "not an object");
+  check_refused(file_of(one_tensor("BF16", "[2]", "[0,4]"), 4), "dtype BF16");
+  check_refused(file_of(one_tensor("F32", "[-1]", "[0,4]"), 4), "extent -1");
+  check_refused(file_of(one_tensor("F32", "[1.5]", "[0,4]"), 4), "extent 1.5");
+  check_refused(file_of(one_tensor("F32", "3", "[0,12]"), 12), "no shape");
+  check_refused(file_of(one_tensor("F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4), "9 axes");
+  check_refused(file_of(one_tensor("F32", "[4294967296,4294967296]", "[0,4]"), 4), "impossible shape");
+  check_refused(file_of(one_tensor("F32", "[9223372036854775807]", "[0,4]"), 4), "impossible shape");
+  check_refused(file_of(one_tensor("F32", "[0,9223372036854775807,3]", "[0,0]")), "impossible shape");
+  check_refused(file_of(one_tensor("F32", "[2]", "[0,4]"), 4), "needs 8");
+  check_refused(file_of(one_tensor("F32", "[1]", "[4,0]"), 4), "data_offsets [4, 0]");
+  check_refused(file_of(one_tensor("F32", "[1]", "[0,8]"), 4), "data_offsets [0, 8]");
+  check_refused(file_of(one_tensor("F32", "[1]", "[18446744073709551612,18446744073709551615]"), 4),
+                "data_offsets");
+  check_refused(file_of(one_tensor("F32", "[1]", "[4,8]"), 8), "leave a hole");
+  check_refused(file_of(one_tensor("F32", "[1]", "[0]"), 4), "no data_offsets");
+  check_refused(file_of(R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"extra":1}})", 4), "extra");
+}
+
+TEST_CASE("safetensors: a name twice, and tensors that overlap, are refused") {
+  const std::string entry = R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  check_refused(file_of(R"({"x":)" + entry + R"(,"x":)" + entry + "}", 4), "twice");
+  check_refused(file_of(R"({"x":)" + entry + R"(,"y":)" + entry + "}", 4), "overlap");
+}
+
+TEST_CASE("safetensors: empty tensors are kept") {
+  const TensorFile loaded = parse_safetensors(file_of(one_tensor("F32", "[0,3]", "[0,0]")), "x");
+  CHECK(loaded.tensors.at("x").shape() == Shape{0, 3});
+  const TemporaryFolder folder;
+  save_safetensors(folder / "x", loaded);
+  CHECK(load_safetensors(folder / "x").tensors.at("x").shape() == Shape{0, 3});
+}
+
+TEST_CASE("safetensors: what cannot be saved is refused before a file is made") {
+  const TemporaryFolder folder;
+  const Tensor x = Tensor::zeros({2});
+  CHECK_THROWS_WITH_AS(save_safetensors(folder / "x", {{{"\xff", x}}, {}}), doctest::Contains("UTF-8"),
+                       Error);
+  CHECK_THROWS_WITH_AS(save_safetensors(folder / "x", {{{"__metadata__", x}}, {}}),
+                       doctest::Contains("reserved"), Error);
+  CHECK_THROWS_WITH_AS(save_safetensors(folder / "x", {{{"y", Tensor()}}, {}}),
+                       doctest::Contains("undefined"), Error);
+  const FullDisk full(100);
+  CHECK_THROWS_WITH_AS(save_safetensors(folder / "x", {{{"y", Tensor::zeros({1000})}}, {}}),
+                       doctest::Contains("cannot write"), Error);
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("safetensors: files are exchanged with Python's safetensors") {
+  if (python("import safetensors.numpy") != 0) {
+    MESSAGE("skipped: python3 has no safetensors with numpy");
+    return;
+  }
+  const TemporaryFolder folder;
+  save_safetensors(folder / "ours", sample());
+  const std::string ours = (folder / "ours").string(), theirs = (folder / "theirs").string();
+  CHECK(
+      python("import numpy as n, safetensors.numpy as s; from safetensors import safe_open\n"
+             "t = s.load_file(\"" +
+             ours +
+             "\")\n"
+             "assert sorted(t) == [\"a.steps\", \"b.weight\", \"c.precise\", \"scalar\"]\n"
+             "assert t[\"b.weight\"].tolist() == [[1.5, -2, 3], [n.float32(1e-30), 5, 6]]\n"
+             "assert t[\"c.precise\"].dtype == n.float64 and t[\"c.precise\"].tolist() == [[0.1], [1e300]]\n"
+             "assert t[\"a.steps\"].tolist() == [-7] and t[\"scalar\"].shape == ()\n"
+             "with safe_open(\"" +
+             ours +
+             "\", \"np\") as f: assert f.metadata()[\"format\"] == \"pt\"\n"
+             "s.save_file({\"w\": n.arange(6, dtype=n.float32).reshape(2, 3), \"i\": n.array([3, -4]),\n"
+             "  \"d\": n.array(0.25)}, \"" +
+             theirs + "\", {\"k\": \"v\"})") == 0);
+  const TensorFile loaded = load_safetensors(theirs);
+  CHECK(loaded.tensors.at("w").to_vector<float>() == std::vector<float>{0, 1, 2, 3, 4, 5});
+  CHECK(loaded.tensors.at("i").to_vector<std::int32_t>() == std::vector<std::int32_t>{3, -4});
+  CHECK(loaded.tensors.at("d").item() == 0.25);
+  CHECK(loaded.metadata.at("k") == "v");
+}

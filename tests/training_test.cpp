@@ -1,0 +1,445 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "heed/core/cpu_threads.h"
+#include "heed/training/model_file.h"
+#include "heed/training/report.h"
+#include "heed/training/trainer.h"
+#include "training_tasks.h"
+
+using namespace heed;
+
+namespace {
+
+using Values = std::vector<double>;
+
+Values values(const Tensor& x) {
+  return x.to_vector<double>();
+}
+
+void check_close(const Values& a, const Values& b, double tolerance = 1e-12) {
+  REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) CHECK(std::abs(a[i] - b[i]) <= tolerance);
+}
+
+/// A leaf whose gradient is `numbers`.
+Tensor leaf_with_gradient(const Values& weights, const Values& numbers) {
+  const Shape shape{static_cast<std::int64_t>(weights.size())};
+  const Tensor leaf = parameter(Tensor::from(weights, shape));
+  backward(sum(leaf * Tensor::from(numbers, shape)));
+  return leaf;
+}
+
+/// The weights after some steps with gradient 0.3, -2, from 1, 2.
+Values after_steps(const OptimizerOptions& options, int steps, double rate, const Tensor& scale = {}) {
+  Tensor weight = leaf_with_gradient({1, 2}, {0.3, -2});
+  Optimizer optimizer({{"w", &weight}}, options);
+  for (int i = 0; i < steps; ++i) optimizer.step(rate, scale);
+  CHECK(optimizer.steps() == steps);
+  return values(weight);
+}
+
+/// Adam as its paper writes it, algorithm 1, with decay added to the gradient or applied to the weight.
+double adam_by_hand(double w, double g0, const OptimizerOptions& o, int steps, double rate) {
+  double m = 0, v = 0;
+  for (int t = 1; t <= steps; ++t) {
+    double g = g0;
+    if (o.kind == OptimizerKind::adam) g += o.weight_decay * w;
+    if (o.kind == OptimizerKind::adamw) w -= rate * o.weight_decay * w;
+    m = o.beta1 * m + (1 - o.beta1) * g;
+    v = o.beta2 * v + (1 - o.beta2) * g * g;
+    const double m_hat = m / (1 - std::pow(o.beta1, t)), v_hat = v / (1 - std::pow(o.beta2, t));
+    w -= rate * m_hat / (std::sqrt(v_hat) + o.epsilon);
+  }
+  return w;
+}
+
+TrainerOptions options_for(std::int64_t steps) {
+  TrainerOptions options;
+  options.steps = steps;
+  options.optimizer.kind = OptimizerKind::adam;
+  options.schedule.learning_rate = 0.01;
+  options.log_every = 5;
+  options.seed = 3;
+  return options;
+}
+
+std::vector<std::vector<float>> weights_of(Module& model) {
+  std::vector<std::vector<float>> all;
+  for (const NamedTensor& entry : model.state()) all.push_back(entry.tensor->to_vector<float>());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("optimizer: Adam and AdamW follow their papers") {
+  for (OptimizerKind kind : {OptimizerKind::adam, OptimizerKind::adamw}) {
+    OptimizerOptions options;
+    options.kind = kind;
+    options.beta1 = 0.8;
+    options.beta2 = 0.95;
+    options.weight_decay = 0.1;
+    const Values expected{adam_by_hand(1, 0.3, options, 7, 0.05), adam_by_hand(2, -2, options, 7, 0.05)};
+    check_close(after_steps(options, 7, 0.05), expected);
+  }
+}
+
+TEST_CASE("optimizer: SGD with momentum, decay and a gradient scale") {
+  OptimizerOptions options;
+  options.kind = OptimizerKind::sgd;
+  options.beta1 = 0;
+  check_close(after_steps(options, 2, 0.1), {1 - 0.06, 2 + 0.4});
+  const Tensor half = Tensor::full({1}, 0.5, DType::f64);
+  check_close(after_steps(options, 2, 0.1, half), {1 - 0.03, 2 + 0.2});
+
+  options.beta1 = 0.9;
+  options.weight_decay = 0.01;
+  Values expected{1, 2}, velocity{0, 0};
+  const Values gradient{0.3, -2};
+  for (int step = 0; step < 3; ++step) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      velocity[i] = 0.9 * velocity[i] + gradient[i] + 0.01 * expected[i];
+      expected[i] -= 0.1 * velocity[i];
+    }
+  }
+  check_close(after_steps(options, 3, 0.1), expected);
+}
+
+TEST_CASE("optimizer: a parameter without a gradient is left alone") {
+  Tensor with = leaf_with_gradient({1}, {1}), without = parameter(Tensor::ones({1}, DType::f64));
+  Optimizer optimizer({{"with", &with}, {"without", &without}}, {.weight_decay = 0.5});
+  optimizer.step(0.1);
+  CHECK(values(with)[0] < 0.95);
+  CHECK(values(without)[0] == 1);
+  optimizer.zero_gradients();
+  CHECK_THROWS_WITH_AS(optimizer.step(0.1), doctest::Contains("backward()"), Error);
+}
+
+TEST_CASE("optimizer: with its state restored it goes on to the same bits") {
+  for (OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw}) {
+    OptimizerOptions options;
+    options.kind = kind;
+    Tensor a = leaf_with_gradient({1, 2}, {0.3, -2});
+    Optimizer first({{"w", &a}}, options);
+    for (int i = 0; i < 3; ++i) first.step(0.1);
+
+    Tensor b = leaf_with_gradient(values(a), {0.3, -2});
+    Optimizer second({{"w", &b}}, options);
+    second.load_state(first.state());
+    first.step(0.1);
+    second.step(0.1);
+    CHECK(values(a) == values(b));
+    CHECK(second.steps() == 4);
+  }
+}
+
+TEST_CASE("optimizer: a state that does not fit is refused") {
+  Tensor w = leaf_with_gradient({1, 2}, {1, 1});
+  Optimizer adam({{"w", &w}}, {}), sgd({{"w", &w}}, {.kind = OptimizerKind::sgd});
+  auto state = adam.state();
+  CHECK_THROWS_WITH_AS(sgd.load_state(state), doctest::Contains("unknown tensor \"second_moment.w\""), Error);
+  CHECK_THROWS_WITH_AS(adam.load_state(sgd.state()), doctest::Contains("\"second_moment.w\" [2] is missing"),
+                       Error);
+  state["first_moment.w"] = Tensor::zeros({3}, DType::f64);
+  CHECK_THROWS_WITH_AS(adam.load_state(state), doctest::Contains("f64 [3], but f64 [2] was expected"), Error);
+  CHECK_THROWS_WITH_AS(Optimizer({{"w", &w}}, {.beta1 = 1}), doctest::Contains("beta1"), Error);
+  CHECK_THROWS_WITH_AS(optimizer_kind("adm"), doctest::Contains("sgd, adam, adamw"), Error);
+}
+
+TEST_CASE("gradient norm: value, clipping and what is not finite") {
+  Tensor a = leaf_with_gradient({0, 0}, {3, 0}), b = leaf_with_gradient({0}, {4});
+  const std::vector<NamedTensor> parameters{{"a", &a}, {"b", &b}};
+  const GradientNorm norm(parameters);
+  norm.check_finite();
+  CHECK(norm.value() == doctest::Approx(5));
+  CHECK(norm.scale(0).item() == 1);
+  CHECK(norm.scale(10).item() == 1);
+  CHECK(norm.scale(1).item() == doctest::Approx(0.2));
+  const GradientNorm divided(parameters, 10);
+  CHECK(divided.value() == doctest::Approx(0.5));
+  CHECK(divided.scale(0.25).item() == doctest::Approx(0.05));
+
+  Tensor bad = leaf_with_gradient({0}, {std::numeric_limits<double>::infinity()});
+  const std::vector<NamedTensor> with_bad{{"a", &a}, {"layers.1.bad", &bad}};
+  CHECK_THROWS_WITH_AS(GradientNorm(with_bad).check_finite(),
+                       doctest::Contains("\"layers.1.bad\" is not finite"), Error);
+}
+
+TEST_CASE("gradient norm: a gradient of zeros is not divided by") {
+  Tensor a = leaf_with_gradient({1}, {0});
+  const std::vector<NamedTensor> parameters{{"a", &a}};
+  CHECK(GradientNorm(parameters).scale(1).item() == 1);
+}
+
+TEST_CASE("schedule: the four shapes, with warm-up") {
+  ScheduleOptions options{ScheduleKind::constant, 1.0, 10, 0.0};
+  CHECK(learning_rate_at(options, 1, 100) == doctest::Approx(0.1));
+  CHECK(learning_rate_at(options, 10, 100) == 1);
+  CHECK(learning_rate_at(options, 100, 100) == 1);
+  options.kind = ScheduleKind::linear;
+  CHECK(learning_rate_at(options, 5, 100) == doctest::Approx(0.5));
+  CHECK(learning_rate_at(options, 55, 100) == doctest::Approx(0.5));
+  CHECK(learning_rate_at(options, 100, 100) == doctest::Approx(0));
+  CHECK(learning_rate_at(options, 200, 100) == doctest::Approx(0));
+  options.kind = ScheduleKind::cosine;
+  options.final_rate = 0.2;
+  CHECK(learning_rate_at(options, 55, 100) == doctest::Approx(0.6));
+  CHECK(learning_rate_at(options, 32, 98) == doctest::Approx(0.2 + 0.8 * 0.5 * (1 + std::sqrt(0.5))));
+  CHECK(learning_rate_at(options, 100, 100) == doctest::Approx(0.2));
+  options.kind = ScheduleKind::inverse_sqrt;
+  CHECK(learning_rate_at(options, 40, 100) == doctest::Approx(0.5));
+  options.warmup_steps = 0;
+  CHECK(learning_rate_at(options, 1, 100) == 1);
+  for (const char* name : {"constant", "linear", "cosine", "inverse_sqrt"})
+    CHECK(name_of(schedule_kind(name)) == name);
+  CHECK_THROWS_WITH_AS(schedule_kind("cosin"), doctest::Contains("cosine"), Error);
+  options.learning_rate = 0;
+  CHECK_THROWS_WITH_AS(learning_rate_at(options, 1, 100), doctest::Contains("positive"), Error);
+}
+
+TEST_CASE("moving average: its values, and the weights come back bit for bit") {
+  Tensor w = parameter(Tensor::full({2}, 1, DType::f64));
+  MovingAverage average({{"w", &w}}, 0.9);
+  backend_of(w).fill(2, w.detach());
+  average.update(1);  // d = min(0.9, 2 / 11)
+  const double expected = 1 + (1 - 2.0 / 11);
+  check_close(values(average.state().at("w")), {expected, expected});
+  {
+    const AveragedWeights averaged(&average);
+    check_close(values(w), {expected, expected});
+  }
+  CHECK(values(w) == Values{2, 2});
+}
+
+TEST_CASE("trainer: accumulated batches give the gradient of all their tokens together") {
+  LineTask whole({10}), parts({3, 5, 2}), sums({3, 5, 2});
+  sums.is_mean = false;
+  for (LineTask* task : {&whole, &parts, &sums}) task->with_auxiliary = true;
+  TrainerOptions options = options_for(4);
+  Trainer(whole, options).run();
+  options.accumulation = 3;
+  Trainer(parts, options).run();
+  Trainer(sums, options).run();
+  check_close(values(whole.model().weight), values(parts.model().weight));
+  check_close(values(whole.model().bias), values(parts.model().bias));
+  check_close(values(whole.model().weight), values(sums.model().weight));
+  CHECK(values(whole.model().weight)[0] > 0.5);
+}
+
+TEST_CASE("trainer: it learns, and its records are what happened") {
+  LineTask task;
+  task.with_auxiliary = true;
+  std::vector<Progress> records;
+  TrainerOptions options = options_for(0);
+  options.epochs = 200;
+  options.schedule = {ScheduleKind::cosine, 0.05, 10, 0};
+  options.evaluate_every = 100;
+  options.log_every = 50;
+  const TrainResult result =
+      Trainer(task, options, {.progress = [&](const Progress& p) { records.push_back(p); }}).run();
+  CHECK(result.step == 600);
+  CHECK(result.finished);
+  CHECK_FALSE(result.stopped_early);
+  REQUIRE(records.size() == 12 + 6);
+  CHECK(records.back().epoch == 200);
+  CHECK(records.back().is_evaluation());
+  CHECK(records[0].step == 50);
+  CHECK(records[0].learning_rate == doctest::Approx(learning_rate_at(options.schedule, 50, 600)));
+  REQUIRE(records[0].auxiliary.size() == 1);
+  CHECK(records[0].auxiliary[0].first == "size");
+  CHECK(records[0].tokens_per_second > 0);
+  CHECK(records[0].gradient_norm > 0);
+  CHECK(records.back().metrics[0].second < 0.1 * records[0].loss);
+  CHECK(result.best_metric.has_value());
+}
+
+TEST_CASE("trainer: the recorded loss is the mean over the tokens since the last record") {
+  LineTask task({3, 5});
+  std::vector<double> losses;
+  TrainerOptions options = options_for(2);
+  options.log_every = 2;
+  options.schedule.learning_rate = 1e-300;  // the weights stay
+  Trainer(task, options, {.progress = [&](const Progress& p) { losses.push_back(p.loss); }}).run();
+  Context context = Context::inference();
+  const double first = task.loss(0, 0, context).value.item(), second = task.loss(0, 1, context).value.item();
+  REQUIRE(losses.size() == 1);
+  CHECK(losses[0] == doctest::Approx((3 * first + 5 * second) / 8));
+}
+
+TEST_CASE("trainer: clipping bounds the step, and the norm is reported before it") {
+  LineTask task;
+  TrainerOptions options = options_for(1);
+  options.optimizer = {.kind = OptimizerKind::sgd, .beta1 = 0};
+  options.schedule.learning_rate = 1;
+  options.clip_norm = 0.01;
+  options.log_every = 1;
+  double norm = 0;
+  const Values before = values(task.model().weight), bias = values(task.model().bias);
+  Trainer(task, options, {.progress = [&](const Progress& p) { norm = p.gradient_norm; }}).run();
+  const Values after = values(task.model().weight), bias_after = values(task.model().bias);
+  const double moved = std::hypot(after[0] - before[0], after[1] - before[1], bias_after[0] - bias[0]);
+  CHECK(moved == doctest::Approx(0.01));
+  CHECK(norm > 0.01);
+}
+
+TEST_CASE("trainer: NaN stops it with the step and the parameter, weights untouched") {
+  LineTask task;
+  TrainerOptions options = options_for(5);
+  options.log_every = 1;
+  Values at_step_2;
+  const auto poison = [&](const Progress& progress) {
+    if (progress.step != 2) return;
+    at_step_2 = values(task.model().weight);
+    task.poison = std::numeric_limits<double>::quiet_NaN();
+  };
+  Trainer trainer(task, options, {.progress = poison});
+  CHECK_THROWS_WITH_AS(trainer.run(), doctest::Contains("step 3"), Error);
+  CHECK(values(task.model().weight) == at_step_2);
+  CHECK_FALSE(gradient(task.model().weight).defined());
+  Trainer again(task, options);
+  CHECK_THROWS_WITH_AS(again.run(), doctest::Contains("the gradient of \"weight\" is not finite"), Error);
+}
+
+TEST_CASE("trainer: stops early when evaluations get no better") {
+  LineTask task;
+  TrainerOptions options = options_for(100);
+  options.schedule.learning_rate = 1e-300;
+  options.evaluate_every = 10;
+  options.patience = 3;
+  const TrainResult result = Trainer(task, options).run();
+  CHECK(result.stopped_early);
+  CHECK(result.finished);
+  CHECK(result.step == 40);
+  CHECK(result.best_step == 10);
+}
+
+TEST_CASE("trainer: options out of range are refused") {
+  LineTask task;
+  const auto refused = [&](TrainerOptions options, const char* reason) {
+    CHECK_THROWS_WITH_AS(Trainer(task, options), doctest::Contains(reason), Error);
+  };
+  TrainerOptions options = options_for(0);
+  refused(options, "either steps or epochs");
+  options.steps = 10;
+  options.patience = 2;
+  refused(options, "evaluate_every");
+  options = options_for(10);
+  options.accumulation = 0;
+  refused(options, "accumulation is 0");
+  options = options_for(10);
+  options.ema_decay = 1;
+  refused(options, "ema_decay");
+  options = options_for(10);
+  options.schedule.final_rate = 1;
+  refused(options, "final_rate");
+}
+
+TEST_CASE("trainer: the weights are the same bits for 1, 2, 3 and 8 threads") {
+  const int threads_before = cpu_threads();
+  std::vector<std::vector<float>> expected;
+  for (int threads : {1, 2, 3, 8}) {
+    set_cpu_threads(threads);
+    TinyTask task({.vocabulary = 211, .width = 64, .heads = 4, .batch = 6, .length = 48, .batches = 3});
+    TrainerOptions options = options_for(6);
+    options.clip_norm = 0.5;
+    options.ema_decay = 0.9;
+    options.accumulation = 2;
+    Trainer(task, options).run();
+    const auto weights = weights_of(task.model());
+    if (expected.empty()) expected = weights;
+    CAPTURE(threads);
+    CHECK((weights == expected));
+  }
+  set_cpu_threads(threads_before);
+}
+
+TEST_CASE("trainer: memory is flat over the steps") {
+  TinyTask task({.batches = 1});
+  std::vector<std::size_t> bytes;
+  TrainerOptions options = options_for(12);
+  options.log_every = 1;
+  options.ema_decay = 0.99;
+  options.clip_norm = 1;
+  Trainer(task, options,
+          {.progress = [&](const Progress&) { bytes.push_back(memory_stats().current_bytes); }})
+      .run();
+  REQUIRE(bytes.size() == 12);
+  CHECK(bytes[6] == bytes[2]);
+  CHECK(bytes[11] == bytes[2]);
+}
+
+TEST_CASE("progress: text, durations and the line on a terminal") {
+  CHECK(duration_text(245) == "4:05");
+  CHECK(duration_text(3723) == "1:02:03");
+  CHECK(duration_text(2 * 86400 + 5) == "2d 00:00:05");
+  CHECK(duration_text(std::nan("")) == "?");
+  Progress progress{.step = 1200,
+                    .steps = 10000,
+                    .epoch = 3,
+                    .loss = 2.3144,
+                    .learning_rate = 5e-4,
+                    .gradient_norm = 0.83,
+                    .tokens_per_second = 12345,
+                    .seconds_left = 245};
+  CHECK(progress_text(progress) ==
+        "step 1200/10000  epoch 3  loss 2.314  rate 5.00e-04  norm 0.83  12.3k tokens/s  4:05 left");
+
+  std::ostringstream plain, terminal;
+  ProgressPrinter(plain, {}).show(progress);
+  CHECK(plain.str() == progress_text(progress) + "\n");
+  ProgressPrinter printer(terminal, {.overwrite = true, .columns = 120});
+  printer.show(progress);
+  printer.show(progress);
+  printer.message("a warning");
+  printer.finish();
+  const std::string text = terminal.str();
+  CHECK(text.starts_with("[==>"));
+  CHECK(text.find("\r\x1b[K[==>") != std::string::npos);
+  CHECK(text.ends_with("\r\x1b[Ka warning\n"));
+
+  progress.metrics = {{"loss", 1.5}, {"bleu", 34.25}};
+  progress.is_best = true;
+  CHECK(progress_text(progress) == "step 1200/10000  evaluation  loss 1.5  bleu 34.25  (best)");
+}
+
+TEST_CASE("metrics: a line keeps what it was made from") {
+  Progress progress{.step = 7,
+                    .steps = 9,
+                    .epoch = 1,
+                    .loss = 0.1,
+                    .learning_rate = 1e-4,
+                    .gradient_norm = 2,
+                    .tokens_per_second = 100,
+                    .elapsed_seconds = 3.5};
+  progress.auxiliary = {{"clustering", 0.25}};
+  const Progress back = parse_metrics_line(metrics_line(progress));
+  CHECK(metrics_line(back) == metrics_line(progress));
+  CHECK(back.loss == 0.1);
+  CHECK(back.auxiliary == progress.auxiliary);
+  progress.metrics = {{"bleu", std::nan("")}};
+  CHECK(metrics_line(progress).find("\"bleu\":null") != std::string::npos);
+  CHECK(std::isnan(parse_metrics_line(metrics_line(progress)).metrics[0].second));
+  CHECK_THROWS_WITH_AS(parse_metrics_line("{}"), doctest::Contains("not a line of metrics"), Error);
+}
+
+TEST_CASE("report: a page of its own with a drawing per curve") {
+  std::vector<Progress> records;
+  for (int i = 1; i <= 2000; ++i)
+    records.push_back({.step = i, .steps = 2000, .loss = 1.0 / i, .learning_rate = 0.1});
+  Progress evaluation{.step = 2000, .steps = 2000};
+  evaluation.metrics = {{"bleu <b>", 30}};
+  evaluation.is_best = true;
+  records.push_back(evaluation);
+  const std::string page = report_html(records, "{\"text\": \"<script>\"}");
+  CHECK(page.starts_with("<!DOCTYPE html>"));
+  CHECK(page.find("training loss") != std::string::npos);
+  CHECK(page.find("evaluation: bleu &lt;b&gt;") != std::string::npos);
+  CHECK(page.find("<script>") == std::string::npos);
+  CHECK(page.find("http") == std::string::npos);  // nothing is loaded from elsewhere
+  CHECK(page.find("nan") == std::string::npos);
+  CHECK(page.size() < 100'000);
+  CHECK(report_html({}, "{}").find("Nothing has been recorded") != std::string::npos);
+}
