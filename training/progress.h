@@ -19,9 +19,10 @@ struct Progress {
   double tokens_per_second = 0;
   double elapsed_seconds = 0;  ///< of all sessions of the run
   double seconds_left = 0;
-  std::vector<std::pair<std::string, double>> auxiliary;  ///< auxiliary losses, mean since the last record
-  std::vector<std::pair<std::string, double>> metrics;    ///< of an evaluation
-  bool is_best = false;                                   ///< the evaluation is the best so far
+  std::vector<std::pair<std::string, double>> auxiliary =
+      {};                                                    ///< auxiliary losses, mean since the last record
+  std::vector<std::pair<std::string, double>> metrics = {};  ///< of an evaluation
+  bool is_best = false;                                      ///< the evaluation is the best so far
 
   bool is_evaluation() const { return !metrics.empty(); }
 };

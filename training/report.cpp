@@ -164,7 +164,8 @@ std::string summary_of(std::span<const Progress> records) {
       std::find_if(records.rbegin(), records.rend(), [](const Progress& r) { return r.is_best; });
   if (best != records.rend()) {
     text += concat_text(" Best evaluation at step ", best->step, ":");
-    for (const auto& [name, value] : best->metrics) text += concat_text(" ", escaped(name), " ", short_number(value));
+    for (const auto& [name, value] : best->metrics)
+      text += concat_text(" ", escaped(name), " ", short_number(value));
     text += ".";
   }
   return text.append("</p>\n");

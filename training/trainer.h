@@ -36,9 +36,9 @@ struct TrainerOptions {
 
 /// How the trainer talks to the program; the library itself never prints. All may be empty.
 struct TrainerCallbacks {
-  std::function<void(const Progress&)> progress;
-  std::function<void(std::string_view)> message;  ///< warnings and remarks
-  std::function<bool()> stop_requested;  ///< asked after each step; true: save a checkpoint and return
+  std::function<void(const Progress&)> progress = {};
+  std::function<void(std::string_view)> message = {};  ///< warnings and remarks
+  std::function<bool()> stop_requested = {};  ///< asked after each step; true: save a checkpoint and return
 };
 
 struct TrainResult {
