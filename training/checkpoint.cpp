@@ -109,7 +109,11 @@ std::string trainer_state_text(const TrainerState& state) {
 
 TrainerState parse_trainer_state(std::string_view text, std::string_view source) {
   try {
-    return state_of(json::parse(text.begin(), text.end()));
+    const auto guard = [](int depth, json::parse_event_t, json&) {
+      check(depth < 4, "it is nested too deeply");  // printing a value in an error is recursive
+      return true;
+    };
+    return state_of(json::parse(text.begin(), text.end(), guard));
   } catch (const json::exception& error) {
     fail(source, " is damaged or of other software: ", error.what());
   } catch (const Error& error) {
