@@ -25,20 +25,20 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* config = R"({"model":{"width":16},"steps":40,"threads":2})";
+constexpr const char* config = R"({"model":{"width":16},"steps":20,"threads":2})";
 const std::vector<std::string> free_keys{"threads"};
 
 /// Everything that a checkpoint has to carry is in use: accumulation, averages, evaluations, records between
 /// checkpoints.
 TrainerOptions run_options() {
   TrainerOptions options;
-  options.steps = 40;
+  options.steps = 20;
   options.accumulation = 2;
   options.clip_norm = 0.5;
   options.ema_decay = 0.95;
   options.schedule = {ScheduleKind::cosine, 0.01, 5, 0};
   options.log_every = 3;
-  options.evaluate_every = 8;
+  options.evaluate_every = 6;
   options.save_every = 1;
   options.seed = 5;
   return options;
@@ -127,8 +127,8 @@ TEST_CASE("checkpoint: a run that was stopped and resumed gives the same bytes")
   const TemporaryFolder folder;
   const TrainResult whole = train_in(folder / "whole");
   CHECK(whole.finished);
-  CHECK(whole.step == 40);
-  for (int i = 0; i < 2; ++i) CHECK_FALSE(train_in(folder / "parts", stop_after(11)).finished);
+  CHECK(whole.step == 20);
+  for (int i = 0; i < 2; ++i) CHECK_FALSE(train_in(folder / "parts", stop_after(7)).finished);
   const TrainResult last = train_in(folder / "parts");
   CHECK(last.finished);
   CHECK(last.best_step == whole.best_step);
@@ -137,7 +137,7 @@ TEST_CASE("checkpoint: a run that was stopped and resumed gives the same bytes")
   CHECK(names_in(folder / "parts") ==
         std::set<std::string>{"config.json", "model.safetensors", "optimizer.safetensors", "best.safetensors",
                               "trainer_state.json", "metrics.jsonl", "report.html"});
-  CHECK(train_in(folder / "parts").step == 40);  // nothing is left to do
+  CHECK(train_in(folder / "parts").step == 20);  // nothing is left to do
   check_same_run(folder / "parts", folder / "whole");
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("checkpoint: killed at any moment and resumed, a run gives the same by
 
   std::mt19937 generator(std::random_device{}());
   int kills = 0;
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < 2; ++round) {
     const fs::path run = folder / ("killed_" + std::to_string(round));
     for (int attempt = 0; attempt < 6; ++attempt) {
       const pid_t child = start_child(run);
@@ -308,10 +308,10 @@ TEST_CASE("run folder: a configuration that differs is refused by the name of it
   const auto compare = [](const char* now) {
     compare_configurations(config, now, free_keys, "run/config.json");
   };
-  compare(R"({"model":{"width":16},"steps":40,"threads":8})");
-  compare(R"({"steps":40,"model":{"width":16}})");
+  compare(R"({"model":{"width":16},"steps":20,"threads":8})");
+  compare(R"({"steps":20,"model":{"width":16}})");
   CHECK_THROWS_WITH_AS(
-      compare(R"({"model":{"width":32},"steps":40})"),
+      compare(R"({"model":{"width":32},"steps":20})"),
       doctest::Contains("\"model.width\" is 32, but the run in run/config.json was started with 16"), Error);
   CHECK_THROWS_WITH_AS(compare(R"({"model":{"width":16}})"), doctest::Contains("\"steps\" is not set"),
                        Error);

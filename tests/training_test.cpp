@@ -252,7 +252,7 @@ TEST_CASE("trainer: it learns, and its records are what happened") {
   CHECK(records[0].auxiliary[0].first == "size");
   CHECK(records[0].tokens_per_second > 0);
   CHECK(records[0].gradient_norm > 0);
-  CHECK(records.back().metrics[0].second < 0.1 * records[0].loss);
+  CHECK(records.back().metrics[0].second < 0.2 * records[0].loss);
   CHECK(result.best_metric.has_value());
 }
 
@@ -339,16 +339,19 @@ TEST_CASE("trainer: options out of range are refused") {
 
 TEST_CASE("trainer: the weights are the same bits for 1, 2, 3 and 8 threads") {
   const int threads_before = cpu_threads();
+  const TinySizes sizes{.vocabulary = 211, .width = 64, .heads = 4, .batch = 6, .length = 48, .batches = 3};
   std::vector<std::vector<float>> expected;
   for (int threads : {1, 2, 3, 8}) {
     set_cpu_threads(threads);
-    TinyTask task({.vocabulary = 211, .width = 64, .heads = 4, .batch = 6, .length = 48, .batches = 3});
+    TinyTask task(sizes);
+    const auto initial = weights_of(task.model());
     TrainerOptions options = options_for(6);
     options.clip_norm = 0.5;
     options.ema_decay = 0.9;
     options.accumulation = 2;
     Trainer(task, options).run();
     const auto weights = weights_of(task.model());
+    CHECK((weights != initial));
     if (expected.empty()) expected = weights;
     CAPTURE(threads);
     CHECK((weights == expected));
@@ -396,8 +399,8 @@ TEST_CASE("progress: text, durations and the line on a terminal") {
   printer.message("a warning");
   printer.finish();
   const std::string text = terminal.str();
-  CHECK(text.starts_with("[==>"));
-  CHECK(text.find("\r\x1b[K[==>") != std::string::npos);
+  CHECK(text.starts_with("[===>"));
+  CHECK(text.find("\r\x1b[K[===>") != std::string::npos);
   CHECK(text.ends_with("\r\x1b[Ka warning\n"));
 
   progress.metrics = {{"loss", 1.5}, {"bleu", 34.25}};
