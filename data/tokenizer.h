@@ -14,6 +14,8 @@
 namespace heed {
 
 /// A step that changes the text before it is cut into tokens; a tokenizer has a list of them, usually empty.
+/// The tables are those of the utf8proc in use: characters newer than another program's
+/// tables may differ there.
 enum class TextStep { nfc, nfd, nfkc, nfkd, lower_case };
 
 struct TokenizerTraining {
