@@ -437,7 +437,8 @@ void check_matmul(std::int64_t m, std::int64_t n, std::int64_t k, bool transpose
       cpu_backend().matmul(a, b, bias, beta, out);
       const std::vector<double> got = elements<T>(out);
       for (std::size_t i = 0; i < got.size(); ++i)
-        check_close(got[i], expected[i], std::is_same_v<T, float> ? 2e-5 : 1e-13);
+        check_close(got[i], expected[i],
+                    (std::is_same_v<T, float> ? 2e-6 : 1e-14) * std::sqrt(static_cast<double>(k) + 10));
     }
   }
 }
@@ -445,8 +446,9 @@ void check_matmul(std::int64_t m, std::int64_t n, std::int64_t k, bool transpose
 }  // namespace
 
 TEST_CASE("cpu matmul of ragged sizes, transposed operands, bias and beta") {
-  const std::int64_t sizes[][3] = {{1, 1, 1},    {1, 300, 70}, {300, 1, 70},  {5, 7, 0},       {17, 33, 65},
-                                   {257, 3, 31}, {3, 523, 20}, {65, 64, 700}, {130, 260, 129}, {1, 1, 500}};
+  const std::int64_t sizes[][3] = {{1, 1, 1},       {1, 300, 70},   {300, 1, 70}, {5, 7, 0},
+                                   {17, 33, 65},    {257, 3, 31},   {3, 523, 20}, {65, 64, 700},
+                                   {130, 260, 129}, {40, 30, 2500}, {1, 1, 500}};
   for (const auto& [m, n, k] : sizes) {
     for (int transposes = 0; transposes < 4; ++transposes) {
       check_matmul<float>(m, n, k, transposes & 1, transposes & 2);
@@ -481,6 +483,25 @@ TEST_CASE("cpu matmul of batches: heads of a projection, broadcast operands, str
   cpu_backend().matmul(q, shared, {}, 0, projected);
   expected = product<float>(q, shared, {}, 0, projected), got = elements<float>(projected);
   for (std::size_t i = 0; i < got.size(); ++i) check_close(got[i], expected[i], 1e-5);
+}
+
+TEST_CASE("cpu matmul of a batch with one shared matrix and a bias") {
+  const Tensor weight = random_tensor<float>({8, 11}, -1, 1, 3), bias = random_tensor<float>({11}, -1, 1, 5);
+  const Tensor shared = weight.view({2, 3, 8, 11}, {0, 0, 11, 1}, 0);
+  const Tensor wide = random_tensor<float>({2, 3, 20, 10}, -1, 1, 1);
+  const Tensor inputs[] = {
+      wide.view({2, 3, 20, 8}, {600, 200, 10, 1}, 1),  // rows evenly spaced over the whole batch
+      wide.view({2, 3, 10, 8}, {600, 200, 20, 1}, 1),  // also with longer gaps
+      wide.view({2, 3, 9, 8}, {600, 200, 20, 1}, 1),   // not evenly: rows are skipped between the matrices
+      wide.view({2, 3, 1, 8}, {600, 200, 10, 1}, 1),   // one row a matrix
+  };
+  for (const Tensor& x : inputs) {
+    const Tensor out = random_tensor<float>({2, 3, x.size(-2), 11}, -1, 1, 6);
+    const std::vector<double> expected = product<float>(x, shared, bias, 1, out);
+    cpu_backend().matmul(x, shared, bias, 1, out);
+    const std::vector<double> got = elements<float>(out);
+    for (std::size_t i = 0; i < got.size(); ++i) check_close(got[i], expected[i], 1e-5);
+  }
 }
 
 TEST_CASE("cpu kernels give the same bits for any number of threads") {

@@ -58,12 +58,16 @@ const char* better_core_type() {
 struct OpenBlas {
   decltype(&cblas_sgemm) sgemm = nullptr;
   decltype(&cblas_dgemm) dgemm = nullptr;
+  decltype(&cblas_sgemv) sgemv = nullptr;
+  decltype(&cblas_dgemv) dgemv = nullptr;
   std::string core_name;
 
   OpenBlas() {
     void* library = open();
     sgemm = symbol<decltype(sgemm)>(library, "cblas_sgemm");
     dgemm = symbol<decltype(dgemm)>(library, "cblas_dgemm");
+    sgemv = symbol<decltype(sgemv)>(library, "cblas_sgemv");
+    dgemv = symbol<decltype(dgemv)>(library, "cblas_dgemv");
     symbol<void (*)(int)>(library, "openblas_set_num_threads")(1);
     core_name = symbol<char* (*)()>(library, "openblas_get_corename")();
   }
@@ -118,6 +122,25 @@ void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64
   }
 }
 
+template <class T>
+void gemv(bool trans_a, std::int64_t rows, std::int64_t columns, T alpha, const T* a, std::int64_t lda,
+          const T* x, std::int64_t x_stride, T beta, T* y, std::int64_t y_stride) {
+  const OpenBlas& blas = OpenBlas::instance();
+  const auto call = [&](auto* function) {
+    function(CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans, blas_int(rows), blas_int(columns), alpha, a,
+             blas_int(lda), x, blas_int(x_stride), beta, y, blas_int(y_stride));
+  };
+  if constexpr (std::is_same_v<T, float>) {
+    call(blas.sgemv);
+  } else {
+    call(blas.dgemv);
+  }
+}
+
+template void gemv<float>(bool, std::int64_t, std::int64_t, float, const float*, std::int64_t, const float*,
+                          std::int64_t, float, float*, std::int64_t);
+template void gemv<double>(bool, std::int64_t, std::int64_t, double, const double*, std::int64_t,
+                           const double*, std::int64_t, double, double*, std::int64_t);
 template void gemm<float>(bool, bool, std::int64_t, std::int64_t, std::int64_t, float, const float*,
                           std::int64_t, const float*, std::int64_t, float, float*, std::int64_t);
 template void gemm<double>(bool, bool, std::int64_t, std::int64_t, std::int64_t, double, const double*,

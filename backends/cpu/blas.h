@@ -13,6 +13,16 @@ template <class T>
 void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* a,
           std::int64_t lda, const T* b, std::int64_t ldb, T beta, T* c, std::int64_t ldc);
 
+/// y = alpha op(a) x + beta y; a is stored [rows, columns] with row stride lda, op(a) is its transpose when
+/// trans_a. x and y have the given distances between elements. Otherwise as gemm.
+template <class T>
+void gemv(bool trans_a, std::int64_t rows, std::int64_t columns, T alpha, const T* a, std::int64_t lda,
+          const T* x, std::int64_t x_stride, T beta, T* y, std::int64_t y_stride);
+
+extern template void gemv<float>(bool, std::int64_t, std::int64_t, float, const float*, std::int64_t,
+                                 const float*, std::int64_t, float, float*, std::int64_t);
+extern template void gemv<double>(bool, std::int64_t, std::int64_t, double, const double*, std::int64_t,
+                                  const double*, std::int64_t, double, double*, std::int64_t);
 extern template void gemm<float>(bool, bool, std::int64_t, std::int64_t, std::int64_t, float, const float*,
                                  std::int64_t, const float*, std::int64_t, float, float*, std::int64_t);
 extern template void gemm<double>(bool, bool, std::int64_t, std::int64_t, std::int64_t, double, const double*,

@@ -13,7 +13,7 @@ namespace heed::cpu {
 namespace {
 
 constexpr std::int64_t task_elements = 32 << 10;
-constexpr std::int64_t tile = 16;  // elements of f32 in a cache line
+constexpr std::int64_t tile = 8;  // lines open at once while transposing: fewer than the ways of a cache
 
 template <class From, class To>
 To convert(From value) {

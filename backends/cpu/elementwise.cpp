@@ -45,15 +45,27 @@ void with_any(DType dtype, Body&& body) {
   }
 }
 
+/// The tensor itself, or a contiguous copy of one whose rows run across memory, such as a transposed matrix:
+/// copying it tile by tile is several times faster than gathering its rows.
+Tensor walkable(const Tensor& x) {
+  const MergedLayout layout(x.shape(), x.strides());
+  if (layout.inner_stride() <= 1 || x.count() < task_elements) return x;
+  if (std::find(layout.strides.begin(), layout.strides.end(), 1) == layout.strides.end()) return x;
+  const Tensor rows = Tensor::empty(x.shape(), x.dtype());
+  copy(x, rows);
+  return rows;
+}
+
 }  // namespace
 
 void unary(UnaryOp op, UnaryParams params, const Tensor& x, const Tensor& out) {
   const ProfileScope profile(name_of(op), 0, traffic(out, 1));
+  const Tensor x_rows = walkable(x);
   with_floating(name_of(op), out.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* to = out.data<T>();
     parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
-      SegmentReader<T> reader(x);
+      SegmentReader<T> reader(x_rows);
       for_each_segment(
           begin, end,
           [&](std::int64_t at, std::int64_t count, const T* from) {
@@ -67,11 +79,12 @@ void unary(UnaryOp op, UnaryParams params, const Tensor& x, const Tensor& out) {
 void unary_backward(UnaryOp op, UnaryParams params, const Tensor& saved, const Tensor& grad,
                     const Tensor& out) {
   const ProfileScope profile(name_of(op), 0, traffic(out, 2));
+  const Tensor saved_rows = walkable(saved), grad_rows = walkable(grad);
   with_floating(name_of(op), out.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* to = out.data<T>();
     parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
-      SegmentReader<T> saved_reader(saved), grad_reader(grad);
+      SegmentReader<T> saved_reader(saved_rows), grad_reader(grad_rows);
       for_each_segment(
           begin, end,
           [&](std::int64_t at, std::int64_t count, const T* s, const T* g) {
@@ -84,11 +97,12 @@ void unary_backward(UnaryOp op, UnaryParams params, const Tensor& saved, const T
 
 void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
   const ProfileScope profile(name_of(op), 0, traffic(out, 2));
+  const Tensor a_rows = walkable(a), b_rows = walkable(b);
   with_any(out.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* to = out.data<T>();
     parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
-      SegmentReader<T> a_reader(a), b_reader(b);
+      SegmentReader<T> a_reader(a_rows), b_reader(b_rows);
       for_each_segment(
           begin, end,
           [&](std::int64_t at, std::int64_t count, const T* left, const T* right) {
@@ -102,11 +116,12 @@ void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
 void binary_backward(BinaryOp op, int operand, const Tensor& a, const Tensor& b, const Tensor& grad,
                      const Tensor& out) {
   const ProfileScope profile(name_of(op), 0, traffic(out, 3));
+  const Tensor a_rows = walkable(a), b_rows = walkable(b), grad_rows = walkable(grad);
   with_floating(name_of(op), out.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* to = out.data<T>();
     parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
-      SegmentReader<T> a_reader(a), b_reader(b), grad_reader(grad);
+      SegmentReader<T> a_reader(a_rows), b_reader(b_rows), grad_reader(grad_rows);
       for_each_segment(
           begin, end,
           [&](std::int64_t at, std::int64_t count, const T* left, const T* right, const T* g) {
@@ -119,11 +134,12 @@ void binary_backward(BinaryOp op, int operand, const Tensor& a, const Tensor& b,
 
 void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
   const ProfileScope profile(name_of(op), 0, traffic(out, 2));
+  const Tensor a_rows = walkable(a), b_rows = walkable(b);
   with_any(a.dtype(), [&](auto zero) {
     using T = decltype(zero);
     auto* to = out.data<std::int32_t>();
     parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
-      SegmentReader<T> a_reader(a), b_reader(b);
+      SegmentReader<T> a_reader(a_rows), b_reader(b_rows);
       for_each_segment(
           begin, end,
           [&](std::int64_t at, std::int64_t count, const T* left, const T* right) {
@@ -136,12 +152,13 @@ void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) 
 
 void select(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) {
   const ProfileScope profile("select", 0, traffic(out, 3));
+  const Tensor condition_rows = walkable(condition), a_rows = walkable(a), b_rows = walkable(b);
   with_any(out.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* to = out.data<T>();
     parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
-      SegmentReader<std::int32_t> condition_reader(condition);
-      SegmentReader<T> a_reader(a), b_reader(b);
+      SegmentReader<std::int32_t> condition_reader(condition_rows);
+      SegmentReader<T> a_reader(a_rows), b_reader(b_rows);
       for_each_segment(
           begin, end,
           [&](std::int64_t at, std::int64_t count, const std::int32_t* c, const T* left, const T* right) {
