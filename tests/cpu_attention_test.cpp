@@ -331,6 +331,7 @@ std::vector<Case> cases() {
       {.name = "more keys", .queries = 5, .keys = 19},
       {.name = "causal", .queries = 33, .keys = 33, .causal = true},
       {.name = "causal, more keys", .queries = 9, .keys = 21, .causal = true},
+      {.name = "causal, two queries: one entry is missing", .queries = 2, .keys = 2, .causal = true},
       {.name = "causal, more queries: the first see nothing", .queries = 21, .keys = 9, .causal = true},
       {.name = "causal, one query", .queries = 1, .keys = 21, .causal = true},
       {.name = "padded ends", .queries = 17, .keys = 17, .key_mask = padded_ends},
