@@ -3,7 +3,6 @@
 #include <string>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/encoder.h"
 
 namespace heed {
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "heed/models/attention/attention.h"
+#include "heed/models/layer_attention.h"
 #include "heed/models/residual.h"
 
 namespace heed {

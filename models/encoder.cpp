@@ -4,23 +4,6 @@
 
 namespace heed {
 
-std::unique_ptr<Attention> make_attention(const AttentionChoice& choice, const TransformerConfig& config,
-                                          std::int64_t layer, bool causal, bool cross,
-                                          Initialiser& initialiser) {
-  AttentionConfig attention;
-  attention.width = config.width;
-  attention.heads = choice.heads ? choice.heads : config.heads;
-  attention.dropout = config.attention_dropout;
-  attention.bias = config.attention_bias;
-  attention.causal = causal;
-  attention.cross = cross;
-  attention.max_length = config.max_length;
-  attention.layer = layer;
-  attention.options = choice.options;
-  attention.seed = initialiser.next_seed();
-  return make_attention(choice.name, attention);
-}
-
 EncoderLayer::EncoderLayer(const TransformerConfig& config, std::int64_t layer, Initialiser& initialiser)
     : attention_(make_attention(choice_for(config.encoder_attention, layer), config, layer, false, false,
                                 initialiser)),

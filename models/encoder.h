@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "heed/models/attention/attention.h"
+#include "heed/models/layer_attention.h"
 #include "heed/models/residual.h"
 
 namespace heed {
@@ -32,10 +32,5 @@ class Encoder : public Module {
   std::vector<std::unique_ptr<EncoderLayer>> layers_;
   std::unique_ptr<LayerNorm> norm_;
 };
-
-/// The attention of one layer as the configuration has it.
-std::unique_ptr<Attention> make_attention(const AttentionChoice& choice, const TransformerConfig& config,
-                                          std::int64_t layer, bool causal, bool cross,
-                                          Initialiser& initialiser);
 
 }  // namespace heed

@@ -1,0 +1,22 @@
+#include "heed/models/layer_attention.h"
+
+namespace heed {
+
+std::unique_ptr<Attention> make_attention(const AttentionChoice& choice, const TransformerConfig& config,
+                                          std::int64_t layer, bool causal, bool cross,
+                                          Initialiser& initialiser) {
+  AttentionConfig attention;
+  attention.width = config.width;
+  attention.heads = choice.heads ? choice.heads : config.heads;
+  attention.dropout = config.attention_dropout;
+  attention.bias = config.attention_bias;
+  attention.causal = causal;
+  attention.cross = cross;
+  attention.max_length = config.max_length;
+  attention.layer = layer;
+  attention.options = choice.options;
+  attention.seed = initialiser.next_seed();
+  return make_attention(choice.name, attention);
+}
+
+}  // namespace heed
