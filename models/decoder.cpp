@@ -9,7 +9,7 @@ namespace heed {
 void DecoderState::reorder(const Tensor& ids, bool same_memory) {
   for (DecoderLayerCache& layer : layers) {
     layer.self.reorder(ids);
-    if (!same_memory) layer.cross.reorder(ids);
+    if (!same_memory || !layer.cross.of_memory) layer.cross.reorder(ids);
   }
   if (same_memory) return;
   if (memory.defined()) memory = index_select(memory, 0, ids);

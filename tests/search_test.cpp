@@ -231,6 +231,24 @@ TEST_CASE("search: decoding with caches gives the logits of full recomputation")
   }
 }
 
+TEST_CASE("search: only what depends on the source alone stays in place when hypotheses of one sentence do") {
+  const Tensor rows = Tensor::from(std::vector<float>{1, 2}, {2, 1});
+  DecoderState state{rows, {}, {}, 0};
+  state.layers.resize(2);
+  state.layers[0].self.key = state.layers[0].cross.key = state.layers[1].cross.key = rows;
+  state.layers[0].cross.of_memory = true;
+  const Tensor swapped = Tensor::from(std::vector<std::int32_t>{1, 0}, {2});
+  state.reorder(swapped, true);
+  const std::vector<float> stayed{1, 2}, moved{2, 1};
+  CHECK(state.memory.to_vector<float>() == stayed);
+  CHECK(state.layers[0].self.key.to_vector<float>() == moved);
+  CHECK(state.layers[0].cross.key.to_vector<float>() == stayed);
+  CHECK(state.layers[1].cross.key.to_vector<float>() == moved);
+  state.reorder(swapped);
+  CHECK(state.memory.to_vector<float>() == moved);
+  CHECK(state.layers[0].cross.key.to_vector<float>() == moved);
+}
+
 TEST_CASE("search: translating a batch gives what each sentence gets alone, and its true score") {
   for (const std::int64_t seed : {1, 2, 3}) {
     TransformerConfig config = search_config();

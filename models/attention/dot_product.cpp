@@ -36,6 +36,7 @@ class DotProductAttention : public Attention {
     if (config().cross) {
       // The memory is the same at every step, so it is projected once.
       if (!cache.key.defined()) project(input.memory, cache.key, cache.value);
+      cache.of_memory = true;
       return attend(input.x, cache.key, cache.value, input.memory_mask, context);
     }
     Tensor key, value;
