@@ -1,0 +1,13 @@
+// heed: looks at the machine and checks the engine on it.
+
+#include "../common/program.h"
+#include "commands.h"
+#include "heed/core/version.h"
+
+int main(int argc, char** argv) {
+  using namespace heed::programs;
+  CLI::App app("Looks at the devices of this machine and checks the engine on them.", "heed");
+  app.set_version_flag("--version", std::string("heed ") + heed::version);
+  return run_commands(app, argc, argv,
+                      {add_devices_command(app), add_gradcheck_command(app), add_verify_command(app)});
+}

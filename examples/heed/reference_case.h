@@ -1,0 +1,39 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heed/core/tensor.h"
+
+namespace heed::verify {
+
+/// One file, a case `<variant>__<what is special>`: inputs, parameters, expected outputs, losses and
+/// gradients.
+struct ReferenceCase {
+  std::string name;
+  nlohmann::json config;
+  std::map<std::string, Tensor> tensors;  ///< f64, or i32 for masks and indices
+
+  bool has(const std::string& tensor) const { return tensors.contains(tensor); }
+  const Tensor& at(const std::string& tensor) const;  ///< throws an Error when absent
+  /// "hc_self" for "hc_self__encoder_pad".
+  std::string variant() const { return name.substr(0, name.find("__")); }
+  /// What the configuration calls it: "hardcoded", one name for a family of variants.
+  std::string family() const { return config.at("variant").get<std::string>(); }
+  /// The names of all tensors that begin with `prefix`, without it.
+  std::vector<std::string> names(std::string_view prefix) const;
+};
+
+/// Reads a case; throws an Error when the file is damaged or no reference case.
+ReferenceCase read_reference_case(const std::filesystem::path& file);
+
+/// The same values on a device; f64 becomes `dtype`, integers stay.
+Tensor convert(const Tensor& value, DType dtype, Device device);
+/// The values of any dtype as doubles, row-major.
+std::vector<double> host_values(const Tensor& tensor);
+
+}  // namespace heed::verify

@@ -1,0 +1,170 @@
+#include "heed/tests/cases/model_cases.h"
+
+#include <memory>
+#include <utility>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/encoder_classifier.h"
+#include "heed/models/encoder_decoder.h"
+#include "heed/models/language_model.h"
+
+namespace heed {
+
+namespace {
+
+using Inputs = std::span<const Tensor>;
+
+Tensor draw(const Shape& shape, std::uint32_t stream) {
+  return uniform(shape, -1, 1, {77, 1, stream}, DType::f64);
+}
+
+Tensor integers(std::vector<std::int32_t> values, const Shape& shape) {
+  return Tensor::from(values, shape);
+}
+
+/// A row whose function puts the given tensors in the place of the module's parameters and then calls
+/// `forward` with the module and the inputs that come before them.
+template <class M, class Forward>
+OpCase module_case(std::string name, std::shared_ptr<M> module, std::vector<Tensor> inputs, Forward forward) {
+  module->to(DType::f64, {});
+  const std::size_t activations = inputs.size();
+  for (const NamedTensor& named : module->parameters()) inputs.push_back(named.tensor->detach());
+  const auto function = [module, activations, forward](Inputs values) {
+    const std::vector<NamedTensor> parameters = module->parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i) *parameters[i].tensor = values[activations + i];
+    return forward(*module, values.first(activations));
+  };
+  return {std::move(name), function, std::move(inputs)};
+}
+
+// --- attention
+// ------------------------------------------------------------------------------------------------------
+
+AttentionConfig attention_config(bool causal, bool cross) {
+  AttentionConfig config;
+  config.width = 8;
+  config.heads = 2;
+  config.bias = true;
+  config.causal = causal;
+  config.cross = cross;
+  config.max_length = 8;
+  config.seed = 5;
+  return config;
+}
+
+/// The output and the auxiliary losses in one vector, so that both are checked.
+Tensor with_losses(const Tensor& out, const Context& context) {
+  const Tensor flat = reshape(out, {-1});
+  const Tensor losses = context.auxiliary_loss();
+  return losses.defined() ? concat({flat, reshape(losses, {1})}, 0) : flat;
+}
+
+OpCase self_attention_case(const AttentionVariant& variant, bool causal) {
+  std::shared_ptr<Attention> layer = make_attention(variant.name, attention_config(causal, false));
+  const Tensor mask = integers({1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, {2, 5});
+  return module_case(concat_text("attention/", variant.name, causal ? "/causal" : "/self"), layer,
+                     {draw({2, 5, 8}, 1), mask}, [](Attention& attention, Inputs in) {
+                       Context context = Context::inference();
+                       const Tensor out = attention({in[0], in[1], {}, {}}, context);
+                       return with_losses(out, context);
+                     });
+}
+
+OpCase cross_attention_case(const AttentionVariant& variant) {
+  std::shared_ptr<Attention> layer = make_attention(variant.name, attention_config(false, true));
+  const Tensor mask = integers({1, 1, 1, 1, 1, 0}, {2, 3});
+  const Tensor memory_mask = integers({1, 1, 1, 0, 0, 1, 1, 1, 1, 1}, {2, 5});
+  return module_case(concat_text("attention/", variant.name, "/cross"), layer,
+                     {draw({2, 3, 8}, 2), mask, draw({2, 5, 8}, 3), memory_mask},
+                     [](Attention& attention, Inputs in) {
+                       Context context = Context::inference();
+                       const Tensor out = attention({in[0], in[1], in[2], in[3]}, context);
+                       return with_losses(out, context);
+                     });
+}
+
+void add_attention(std::vector<OpCase>& cases) {
+  for (const AttentionVariant& variant : attention_variants()) {
+    cases.push_back(self_attention_case(variant, false));
+    if (variant.capabilities.causal) cases.push_back(self_attention_case(variant, true));
+    if (variant.capabilities.cross) cases.push_back(cross_attention_case(variant));
+  }
+}
+
+// --- models
+// ---------------------------------------------------------------------------------------------------------
+
+TransformerConfig small_config(const std::string& norm) {
+  TransformerConfig config;
+  config.width = 8;
+  config.heads = 2;
+  config.feed_forward = 12;
+  config.encoder_layers = config.decoder_layers = 2;
+  config.source_vocabulary = config.target_vocabulary = 11;
+  config.classes = 3;
+  config.max_length = 8;
+  config.norm = norm;
+  config.activation = "gelu";  // smooth: finite differences cross no kink
+  config.attention_bias = true;
+  config.seed = 3;
+  return config;
+}
+
+// Ragged on purpose: one sequence of each batch is padded.
+const std::vector<Tokens>& sources() {
+  static const std::vector<Tokens> tokens = {{4, 5, 6, 7}, {8, 9}};
+  return tokens;
+}
+const std::vector<Tokens>& targets() {
+  static const std::vector<Tokens> tokens = {{5, 3}, {10, 7, 9}};
+  return tokens;
+}
+
+OpCase encoder_decoder_case(const std::string& norm, const std::string& tied) {
+  TransformerConfig config = small_config(norm);
+  config.tie_embeddings = tied;
+  return module_case(
+      "model/encoder_decoder/" + norm + "_norm/tied_" + tied, std::make_shared<EncoderDecoder>(config), {},
+      [](EncoderDecoder& model, Inputs) {
+        Context context = Context::inference();
+        return model.loss(make_translation_batch(sources(), targets(), 1, 2), 0.1, context).objective();
+      });
+}
+
+OpCase classifier_case(const std::string& norm) {
+  return module_case(
+      "model/encoder_classifier/" + norm + "_norm", std::make_shared<EncoderClassifier>(small_config(norm)),
+      {}, [](EncoderClassifier& model, Inputs) {
+        Context context = Context::inference();
+        const std::vector<std::int32_t> labels = {2, 0};
+        return model.loss(make_classification_batch(sources(), labels), 0, context).objective();
+      });
+}
+
+OpCase language_model_case(const std::string& positions) {
+  TransformerConfig config = small_config("pre");
+  config.positions = positions;
+  return module_case("model/language_model/" + positions + "_positions",
+                     std::make_shared<LanguageModel>(config), {}, [](LanguageModel& model, Inputs) {
+                       Context context = Context::inference();
+                       return model.loss(make_language_model_batch(sources()), 0, context).objective();
+                     });
+}
+
+}  // namespace
+
+std::vector<OpCase> model_cases() {
+  std::vector<OpCase> cases;
+  add_attention(cases);
+  cases.push_back(encoder_decoder_case("post", "none"));
+  cases.push_back(encoder_decoder_case("post", "all"));
+  cases.push_back(encoder_decoder_case("pre", "decoder"));
+  cases.push_back(classifier_case("post"));
+  cases.push_back(classifier_case("pre"));
+  cases.push_back(language_model_case("sinusoidal"));
+  cases.push_back(language_model_case("learned"));
+  return cases;
+}
+
+}  // namespace heed

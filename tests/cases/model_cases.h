@@ -1,0 +1,13 @@
+#pragma once
+
+#include <vector>
+
+#include "heed/tests/cases/op_cases.h"
+
+namespace heed {
+
+/// Whole layers and models as rows of the same table: every attention variant in every use it declares, with
+/// padding, and small Transformers. The inputs of a row are its activations, masks and all its parameters.
+std::vector<OpCase> model_cases();
+
+}  // namespace heed
