@@ -1,0 +1,131 @@
+#include "settings.h"
+
+#include "../common/attention_flags.h"
+#include "../common/program.h"
+#include "../common/runtime.h"
+#include "../common/training_run.h"
+#include "heed/core/error.h"
+#include "heed/data/number_words.h"
+
+namespace heed::programs {
+namespace {
+
+Json model_defaults() {
+  TransformerConfig config;
+  config.width = 128;
+  config.feed_forward = 256;
+  config.encoder_layers = config.decoder_layers = 2;
+  config.tie_embeddings = "all";
+  Json settings = Json::parse(to_json(config));
+  // These follow from the tokenizer and the run's seed.
+  for (const char* name : {"source_vocabulary", "target_vocabulary", "classes", "seed"}) settings.erase(name);
+  return settings;
+}
+
+Json data_defaults() {
+  return {{"source", ""},      {"target", ""},     {"valid_source", ""},     {"valid_target", ""},
+          {"max_tokens", 256}, {"numbers", 20000}, {"held_out_numbers", 500}};
+}
+
+Json decoding_defaults() {
+  const SearchOptions options;
+  return {{"beam", options.beam},
+          {"length_penalty", options.length_penalty},
+          {"length_ratio", options.length_ratio},
+          {"length_extra", options.length_extra},
+          {"early_stop", options.early_stop},
+          {"batch_size", 64},
+          {"max_source_tokens", 1024}};
+}
+
+NumberSets numbers_of(const Settings& settings) {
+  // The sets do not follow the seed: runs with other seeds are compared on the same numbers.
+  return draw_numbers(1, settings.get<std::int64_t>("data.numbers"),
+                      settings.get<std::int64_t>("data.held_out_numbers"));
+}
+
+/// True when both are given, false when neither is.
+bool both_given(const Settings& settings, const std::string& source, const std::string& target,
+                const std::string& flags) {
+  const bool has_source = !settings.get<std::string>(source).empty(),
+             has_target = !settings.get<std::string>(target).empty();
+  if (has_source != has_target) throw UsageError(flags + " go together, but only one is given");
+  return has_source;
+}
+
+bool has_files(const Settings& settings) {
+  const bool train = both_given(settings, "data.source", "data.target", "--source and --target");
+  const bool valid =
+      both_given(settings, "data.valid_source", "data.valid_target", "--valid-source and --valid-target");
+  if (valid && !train) throw UsageError("validation files need --source and --target too");
+  return train;
+}
+
+}  // namespace
+
+Settings translation_defaults() {
+  Json defaults = runtime_defaults();
+  defaults["data"] = data_defaults();
+  defaults["tokenizer"] = {{"vocabulary", 400}, {"min_frequency", 2}};
+  defaults["model"] = model_defaults();
+  defaults["training"] = training_defaults();
+  defaults["training"]["keep_best_by"] = "bleu";
+  defaults["decoding"] = decoding_defaults();
+  return Settings(std::move(defaults), attention_settings());
+}
+
+TransformerConfig model_config(const Settings& settings, std::int64_t vocabulary) {
+  Json model = settings.at("model");
+  model["source_vocabulary"] = model["target_vocabulary"] = vocabulary;
+  model["seed"] = settings.get<std::int64_t>("seed");
+  try {
+    const TransformerConfig config = transformer_config_from_json(model.dump());
+    check_config(config);
+    return config;
+  } catch (const Error& error) {
+    throw UsageError(concat_text("model: ", error.what()));
+  }
+}
+
+SearchOptions search_options(const Settings& settings, const Tokenizer& tokenizer) {
+  SearchOptions options;
+  options.begin = tokenizer.id_of("<s>");
+  options.end = tokenizer.id_of("</s>");
+  options.beam = settings.get<std::int64_t>("decoding.beam");
+  options.length_penalty = settings.get<double>("decoding.length_penalty");
+  options.length_ratio = settings.get<double>("decoding.length_ratio");
+  options.length_extra = settings.get<std::int64_t>("decoding.length_extra");
+  options.early_stop = settings.get<bool>("decoding.early_stop");
+  if (options.beam < 1) throw UsageError(concat_text("decoding.beam must be at least 1, not ", options.beam));
+  return options;
+}
+
+Corpus load_corpus(const Settings& settings) {
+  if (!has_files(settings)) {
+    const NumberSets sets = numbers_of(settings);
+    return {number_words(sets.train), number_words(sets.held_out)};
+  }
+  Corpus corpus;
+  corpus.train =
+      read_parallel_text(settings.get<std::string>("data.source"), settings.get<std::string>("data.target"));
+  if (!settings.get<std::string>("data.valid_source").empty()) corpus.valid = load_validation(settings);
+  return corpus;
+}
+
+ParallelText load_validation(const Settings& settings) {
+  if (!has_files(settings)) return number_words(numbers_of(settings).held_out);
+  const auto source = settings.get<std::string>("data.valid_source");
+  if (source.empty()) throw UsageError("the run has no validation files: give --source and --target");
+  return read_parallel_text(source, settings.get<std::string>("data.valid_target"));
+}
+
+Tokenizer train_tokenizer(const Settings& settings, const ParallelText& text) {
+  std::vector<std::string> lines = text.source;
+  lines.insert(lines.end(), text.target.begin(), text.target.end());
+  TokenizerTraining options;
+  options.vocabulary_size = settings.get<std::int64_t>("tokenizer.vocabulary");
+  options.min_frequency = settings.get<std::int64_t>("tokenizer.min_frequency");
+  return Tokenizer::train(lines, options);
+}
+
+}  // namespace heed::programs

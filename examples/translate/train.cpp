@@ -1,0 +1,72 @@
+// translate train: learns a tokenizer and a model from pairs of sentences.
+
+#include <filesystem>
+
+#include "../common/attention_flags.h"
+#include "../common/program.h"
+#include "../common/runtime.h"
+#include "../common/training_run.h"
+#include "commands.h"
+#include "heed/core/error.h"
+#include "task.h"
+
+namespace heed::programs {
+namespace {
+
+struct TrainCommand {
+  explicit TrainCommand(CLI::App& command) : settings(command), train(command, settings), attention(command) {
+    settings.text("--source", "data.source", "Sentences to learn from, one a line; plain or gzip", "FILE");
+    settings.text("--target", "data.target", "Their translations, line by line", "FILE");
+    settings.text("--valid-source", "data.valid_source", "Sentences to measure progress on", "FILE");
+    settings.text("--valid-target", "data.valid_target", "Their translations", "FILE");
+    add_runtime_flags(settings);
+  }
+  SettingFlags settings;
+  TrainFlags train;
+  AttentionFlags attention;
+};
+
+/// The run's tokenizer when it has one (a resumed run), else one learned from the text and saved there.
+Tokenizer tokenizer_for(const RunFolder& folder, const Settings& settings, const ParallelText& text) {
+  const std::filesystem::path file = folder.file("tokenizer.json");
+  if (std::filesystem::exists(file)) return Tokenizer::load(file);
+  const Tokenizer tokenizer = train_tokenizer(settings, text);
+  tokenizer.save(file);
+  return tokenizer;
+}
+
+int train(const TrainCommand& command) {
+  Console console;
+  Settings settings = resolve_settings(translation_defaults(), command.train, command.settings);
+  for (const std::string& note : command.attention.apply(settings)) console.say(note);
+  const Device device = apply_runtime(settings);
+  model_config(settings, 1000);  // what is wrong with the settings is said before anything is written
+  trainer_options(settings);
+
+  Corpus corpus = load_corpus(settings);
+  RunFolder folder = open_run_folder(settings, command.train);
+  const Tokenizer tokenizer = tokenizer_for(folder, settings, corpus.train);
+  console.say(concat_text(corpus.train.size(), " pairs to learn from, ", corpus.valid.size(),
+                          " to measure with; vocabulary ", tokenizer.vocabulary_size()));
+
+  EncoderDecoder model(model_config(settings, tokenizer.vocabulary_size()));
+  model.to(DType::f32, device);
+  console.say(concat_text(model.parameter_count(), " parameters"));
+  TranslationTask task(model, tokenizer, std::move(corpus), settings);
+  if (const std::string left_out = task.plan().left_out_message(); !left_out.empty()) console.say(left_out);
+  return run_training(task, folder, settings, command.train, console);
+}
+
+}  // namespace
+
+std::function<int()> add_train_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("train", "Learns to translate from pairs of sentences");
+  auto options = std::make_shared<TrainCommand>(*command);
+  command->footer(
+      "Without data flags: English number words to German ones, a data set made by rule.\n"
+      "Settings: defaults < --config < --set < flags. RUN/config.json lists all of them.\n"
+      "Ctrl-C ends the step, saves a checkpoint and exits with 130; --resume goes on from there.\n");
+  return [options] { return train(*options); };
+}
+
+}  // namespace heed::programs
