@@ -1,0 +1,98 @@
+#include "heed/tests/program_runner.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <sstream>
+
+#include "heed/core/error.h"
+#include "heed/tests/temporary_folder.h"
+
+namespace heed {
+namespace {
+
+std::string content_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void redirect(int descriptor, const std::filesystem::path& path, int flags) {
+  const int opened = open(path.c_str(), flags, 0600);
+  if (opened < 0 || dup2(opened, descriptor) < 0) _exit(126);
+  close(opened);
+}
+
+/// Starts the program; its standard streams are the three files.
+pid_t start(const std::string& program, const std::vector<std::string>& arguments,
+            const std::filesystem::path& folder, const std::filesystem::path& input,
+            const std::filesystem::path& output, const std::filesystem::path& errors) {
+  const std::string path = std::string(HEED_PROGRAM_DIR) + "/" + program;
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const pid_t process = fork();
+  check(process >= 0, "fork failed");
+  if (process == 0) {
+    redirect(STDIN_FILENO, input, O_RDONLY);
+    redirect(STDOUT_FILENO, output, O_WRONLY | O_CREAT | O_TRUNC);
+    redirect(STDERR_FILENO, errors, O_WRONLY | O_CREAT | O_TRUNC);
+    if (chdir(folder.c_str()) != 0) _exit(126);
+    execv(path.c_str(), argv.data());
+    _exit(127);
+  }
+  return process;
+}
+
+int wait_for(pid_t process) {
+  int status = 0;
+  while (waitpid(process, &status, 0) < 0) check(errno == EINTR, "waitpid failed");
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
+                          const std::string& input, const std::filesystem::path& folder) {
+  const TemporaryFolder streams;
+  std::ofstream(streams / "input", std::ios::binary) << input;
+  ProgramResult result;
+  result.status =
+      wait_for(start(program, arguments, folder, streams / "input", streams / "output", streams / "errors"));
+  result.output = content_of(streams / "output");
+  result.errors = content_of(streams / "errors");
+  return result;
+}
+
+BackgroundProgram::BackgroundProgram(const std::string& program, const std::vector<std::string>& arguments,
+                                     const std::filesystem::path& folder)
+    : process_(start(program, arguments, folder, "/dev/null", "/dev/null", "/dev/null")) {}
+
+BackgroundProgram::~BackgroundProgram() {
+  if (status_ >= 0) return;
+  send(SIGKILL);
+  wait_for(process_);
+}
+
+void BackgroundProgram::send(int signal) const {
+  kill(process_, signal);
+}
+
+int BackgroundProgram::wait() {
+  if (status_ < 0) status_ = wait_for(process_);
+  return status_;
+}
+
+bool BackgroundProgram::running() {
+  if (status_ >= 0) return false;
+  int status = 0;
+  if (waitpid(process_, &status, WNOHANG) == 0) return true;
+  status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return false;
+}
+
+}  // namespace heed

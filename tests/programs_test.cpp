@@ -1,0 +1,246 @@
+// The sample programs from the outside: what they print, what they leave behind, and their exit status.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "heed/tests/program_runner.h"
+#include "heed/tests/temporary_folder.h"
+
+namespace {
+
+using heed::BackgroundProgram;
+using heed::ProgramResult;
+using heed::run_program;
+namespace fs = std::filesystem;
+using Arguments = std::vector<std::string>;
+
+/// A model that a step of takes a few milliseconds.
+const Arguments tiny = {"--set", "data.numbers=300",
+                        "--set", "data.held_out_numbers=20",
+                        "--set", "model.width=16",
+                        "--set", "model.feed_forward=16",
+                        "--set", "model.heads=2",
+                        "--set", "model.encoder_layers=1",
+                        "--set", "model.decoder_layers=1",
+                        "--set", "tokenizer.vocabulary=280",
+                        "--set", "training.batch_tokens=512",
+                        "--set", "training.evaluate_every=20",
+                        "--set", "training.log_every=5",
+                        "--set", "decoding.length_extra=2"};
+
+Arguments train_arguments(const fs::path& run, const Arguments& more) {
+  Arguments arguments = {"train", "--out", run.string(), "--threads", "1"};
+  arguments.insert(arguments.end(), tiny.begin(), tiny.end());
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+std::string content_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void write(const fs::path& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::size_t line_count(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+/// One line, "program: error: ...", with the part that matters, and the status.
+void check_error(const ProgramResult& result, int status, const std::string& part) {
+  CAPTURE(result.errors);
+  CHECK(result.status == status);
+  CHECK(contains(result.errors, "translate: error: "));
+  CHECK(contains(result.errors, part));
+  CHECK(result.output.empty());
+}
+
+/// One short run for all tests that only look at a run.
+const fs::path& finished_run() {
+  static const TemporaryFolder folder;
+  static const fs::path run = [] {
+    const ProgramResult result = run_program("translate", train_arguments(folder / "run", {"--steps", "30"}));
+    REQUIRE_MESSAGE(result.status == 0, result.errors);
+    return folder / "run";
+  }();
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("translate train leaves a whole run") {
+  const fs::path& run = finished_run();
+  for (const char* file : {"config.json", "model.safetensors", "optimizer.safetensors", "trainer_state.json",
+                           "tokenizer.json", "metrics.jsonl", "best.safetensors"}) {
+    CAPTURE(file);
+    CHECK(fs::file_size(run / file) > 0);
+  }
+  const auto config = nlohmann::json::parse(content_of(run / "config.json"));
+  CHECK(config["training"]["steps"] == 30);
+  CHECK(config["model"]["width"] == 16);
+  CHECK(config["model"]["norm"].is_string());  // defaults are written out
+}
+
+TEST_CASE("the same run gives the same weights with any number of threads") {
+  const TemporaryFolder folder;
+  const ProgramResult result =
+      run_program("translate", train_arguments(folder / "run", {"--steps", "30", "--threads", "3"}));
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  CHECK(content_of(folder / "run/model.safetensors") == content_of(finished_run() / "model.safetensors"));
+  CHECK(result.output.empty());  // progress belongs to standard error
+}
+
+TEST_CASE("a killed run resumes to the same bits") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  // Kill it once it has a checkpoint; a fast machine may be done by then, so the run is repeated with an
+  // earlier kill.
+  BackgroundProgram program("translate", train_arguments(run, {"--steps", "30", "--save-every", "3"}));
+  while (program.running() && !fs::exists(run / "trainer_state.json"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  program.send(SIGKILL);
+  program.wait();
+  const ProgramResult result =
+      run_program("translate", train_arguments(run, {"--steps", "30", "--save-every", "3", "--resume"}));
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  CHECK(content_of(run / "model.safetensors") == content_of(finished_run() / "model.safetensors"));
+}
+
+TEST_CASE("an interrupted run saves, says so and resumes with nothing but the folder") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  BackgroundProgram program("translate", train_arguments(run, {"--steps", "100000"}));
+  while (program.running() && !fs::exists(run / "metrics.jsonl"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  program.send(SIGINT);
+  CHECK(program.wait() == 130);
+  CHECK(fs::exists(run / "trainer_state.json"));
+  const auto reached = nlohmann::json::parse(content_of(run / "trainer_state.json"))["step"].get<int>();
+  const ProgramResult result = run_program(
+      "translate",
+      {"train", "--out", run.string(), "--resume", "--threads", "1", "--steps", std::to_string(reached + 2)});
+  CHECK_MESSAGE(result.status == 0, result.errors);
+  CHECK(nlohmann::json::parse(content_of(run / "trainer_state.json"))["step"] == reached + 2);
+}
+
+TEST_CASE("a run is not overwritten, and is not continued with other settings") {
+  const std::string before = content_of(finished_run() / "model.safetensors");
+  check_error(run_program("translate", train_arguments(finished_run(), {"--steps", "30"})), 1, "--resume");
+  check_error(run_program("translate", train_arguments(finished_run(), {"--resume", "--seed", "9"})), 1,
+              "seed");
+  CHECK(content_of(finished_run() / "model.safetensors") == before);
+}
+
+TEST_CASE("translate evaluate ends with a line of JSON") {
+  const ProgramResult result = run_program("translate", {"evaluate", "--run", finished_run().string()});
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  const auto report = nlohmann::json::parse(result.output);
+  CHECK(report["bleu"].is_number());
+  CHECK(report["loss"].get<double>() > 0);
+  CHECK(contains(report["signature"], "tok:13a"));
+  CHECK(report["sentences"] == 20);
+}
+
+TEST_CASE("translate predict writes a line for each line") {
+  const std::string run = finished_run().string();
+  const ProgramResult result =
+      run_program("translate", {"predict", "--run", run}, "one\n\nforty-two\r\nseven");
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  CHECK(line_count(result.output) == 4);
+  CHECK(contains(result.output, "\n\n"));  // the blank line stays where it was
+  CHECK(run_program("translate", {"predict", "--run", run}, "").output.empty());
+  CHECK(run_program("translate", {"predict", "--run", run}, "\n \n").output == "\n\n");
+  // Each translation depends on its line alone.
+  const ProgramResult alone = run_program("translate", {"predict", "--run", run}, "forty-two\n");
+  CHECK(contains(result.output, "\n\n" + alone.output));
+}
+
+TEST_CASE("usage errors are named with the nearest name, and end with 2") {
+  const TemporaryFolder folder;
+  const std::string run = (folder / "run").string();
+  check_error(run_program("translate", {"train", "--out", run, "--sorce", "x"}), 2, "--source");
+  check_error(run_program("translate", {"trian"}), 2, "train");
+  check_error(run_program("translate", {"train"}), 2, "--out");
+  check_error(run_program("translate", {"train", "--out", run, "--set", "model.widht=8"}), 2, "model.width");
+  check_error(run_program("translate", {"train", "--out", run, "--set", "model.width=wide"}), 2,
+              "model.width");
+  check_error(run_program("translate", {"train", "--out", run, "--set", "model.width=7"}), 2, "width");
+  check_error(run_program("translate", {"train", "--out", run, "--attention", "dot_prodct"}), 2,
+              "dot_product");
+  check_error(run_program("translate", {"train", "--out", run, "--device", "cpo"}), 2, "cpu");
+  check_error(run_program("translate", {"train", "--out", run, "--source", "x"}), 2, "--target");
+  check_error(run_program("translate", {"train", "--out", run, "--config", run + "/none.json"}), 2,
+              "none.json");
+  write(folder / "bad.json", "{\"trainig\": {}}");
+  check_error(run_program("translate", {"train", "--out", run, "--config", (folder / "bad.json").string()}),
+              2, "training");
+  CHECK(!fs::exists(run));  // nothing was left behind
+}
+
+TEST_CASE("data that cannot be used is named, and ends with 1") {
+  const TemporaryFolder folder;
+  const auto train = [&](const std::string& source, const std::string& target) {
+    return run_program("translate",
+                       train_arguments(folder / "run", {"--source", (folder / source).string(), "--target",
+                                                        (folder / target).string(), "--steps", "1"}));
+  };
+  write(folder / "two", "a b\nc d\n");
+  write(folder / "three", "a\nb\nc\n");
+  write(folder / "empty", "");
+  write(folder / "latin", "caf\xe9\nx\n");
+  check_error(train("missing", "two"), 1, "missing");
+  check_error(train("two", "three"), 1, "3");
+  check_error(train("empty", "empty"), 1, "empty");
+  check_error(train("latin", "two"), 1, "UTF-8");
+  CHECK(!fs::exists(folder / "run"));
+}
+
+TEST_CASE("a damaged run is named, and ends with 1") {
+  const TemporaryFolder folder;
+  fs::copy(finished_run(), folder / "run", fs::copy_options::recursive);
+  const std::string run = (folder / "run").string();
+  check_error(run_program("translate", {"predict", "--run", (folder / "nothing").string()}, "one\n"), 1,
+              "nothing");
+  check_error(run_program("translate", {"predict", "--run", run}, "caf\xe9\n"), 1, "line 1");
+
+  const std::string weights = content_of(folder / "run/best.safetensors");
+  write(folder / "run/best.safetensors", weights.substr(0, weights.size() / 2));
+  check_error(run_program("translate", {"predict", "--run", run}, "one\n"), 1, "best.safetensors");
+  write(folder / "run/tokenizer.json", "{");
+  check_error(run_program("translate", {"evaluate", "--run", run}), 1, "tokenizer.json");
+}
+
+TEST_CASE("heed devices, gradcheck and verify") {
+  const ProgramResult devices = run_program("heed", {"devices"});
+  CHECK(devices.status == 0);
+  CHECK(contains(devices.output, "cpu"));
+
+  const ProgramResult gradients = run_program("heed", {"gradcheck", "--filter", "attention/"});
+  CHECK_MESSAGE(gradients.status == 0, gradients.output);
+  CHECK(contains(gradients.output, " 0 failed"));
+  CHECK(run_program("heed", {"gradcheck", "--filter", "no such case"}).status == 2);
+
+  const TemporaryFolder folder;
+  CHECK(run_program("heed", {"verify", folder.path().string()}).status == 2);
+  CHECK(run_program("heed", {"verify", (folder / "none").string()}).status == 2);
+  write(folder / "mha__broken.safetensors", "not a safetensors file");
+  const ProgramResult broken = run_program("heed", {"verify", folder.path().string()});
+  CHECK(broken.status == 1);
+  CHECK(contains(broken.output, "mha__broken"));
+}
