@@ -94,22 +94,19 @@ Shape shape_of(const json& entry, const std::string& where) {
   return shape;
 }
 
-/// The bytes that a tensor takes; throws when they cannot be counted in 63 bits.
+/// The bytes that a tensor takes; throws when they cannot be counted in 63 bits. The extents beside a zero
+/// must multiply to a countable number too, since strides are made from them.
 std::uint64_t bytes_of(const Shape& shape, FileType type, const std::string& where) {
   std::uint64_t bytes = size_of(type);
-  // A zero extent makes the tensor empty, whatever the others are; checking it first keeps 0 x 2^62 x 2^62
-  // harmless.
-  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) {
-    for (std::int64_t extent : shape)
-      check(extent <= (1LL << 31), where, " has the impossible shape ", shape);
-    return 0;
-  }
+  bool is_empty = false;
   for (std::int64_t extent : shape) {
-    check(bytes <= std::numeric_limits<std::int64_t>::max() / static_cast<std::uint64_t>(extent), where,
-          " has the impossible shape ", shape);
-    bytes *= static_cast<std::uint64_t>(extent);
+    const std::uint64_t factor = extent == 0 ? 1 : static_cast<std::uint64_t>(extent);
+    check(bytes <= std::numeric_limits<std::int64_t>::max() / factor, where, " has the impossible shape ",
+          shape);
+    bytes *= factor;
+    is_empty = is_empty || extent == 0;
   }
-  return bytes;
+  return is_empty ? 0 : bytes;
 }
 
 Entry parse_entry(const std::string& name, const json& value, std::uint64_t data_bytes,

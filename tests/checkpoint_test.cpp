@@ -320,6 +320,23 @@ TEST_CASE("run folder: a configuration that differs is refused by the name of it
   CHECK_THROWS_WITH_AS(compare(std::string(100'000, '[').c_str()), doctest::Contains("nested"), Error);
 }
 
+TEST_CASE("checkpoint: the fuzzer's corpus of trainer states gives states or errors") {
+  int read = 0;
+  for (const auto& entry :
+       fs::directory_iterator(fs::path(HEED_SOURCE_DIR) / "tests/fuzz/corpus/trainer_state")) {
+    CAPTURE(entry.path());
+    try {
+      const TrainerState state = parse_trainer_state(read_file(entry.path()), "corpus");
+      CHECK(trainer_state_text(parse_trainer_state(trainer_state_text(state), "again")) ==
+            trainer_state_text(state));
+      ++read;
+    } catch (const Error& error) {
+      CHECK(std::string(error.what()).starts_with("corpus is damaged"));
+    }
+  }
+  CHECK(read > 0);
+}
+
 TEST_CASE("metrics: what was written after the checkpoint is cut off") {
   const TemporaryFolder folder;
   const fs::path path = folder / "metrics.jsonl";

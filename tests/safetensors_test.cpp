@@ -115,6 +115,8 @@ TEST_CASE("safetensors: hostile files are refused with a reason") {
   check_refused(file_of(one_tensor("F32", "[4294967296,4294967296]", "[0,4]"), 4), "impossible shape");
   check_refused(file_of(one_tensor("F32", "[9223372036854775807]", "[0,4]"), 4), "impossible shape");
   check_refused(file_of(one_tensor("F32", "[0,9223372036854775807,3]", "[0,0]")), "impossible shape");
+  check_refused(file_of(one_tensor("F32", "[2147483648,2147483648,2147483648,0]", "[0,0]")),
+                "impossible shape");
   check_refused(file_of(one_tensor("F32", "[2]", "[0,4]"), 4), "needs 8");
   check_refused(file_of(one_tensor("F32", "[1]", "[4,0]"), 4), "data_offsets [4, 0]");
   check_refused(file_of(one_tensor("F32", "[1]", "[0,8]"), 4), "data_offsets [0, 8]");
@@ -129,6 +131,21 @@ TEST_CASE("safetensors: a name twice, and tensors that overlap, are refused") {
   const std::string entry = R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
   check_refused(file_of(R"({"x":)" + entry + R"(,"x":)" + entry + "}", 4), "twice");
   check_refused(file_of(R"({"x":)" + entry + R"(,"y":)" + entry + "}", 4), "overlap");
+}
+
+TEST_CASE("safetensors: the fuzzer's corpus gives tensors or errors") {
+  int read = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(HEED_SOURCE_DIR) /
+                                                               "tests/fuzz/corpus/safetensors")) {
+    CAPTURE(entry.path());
+    try {
+      parse_safetensors(read_file(entry.path()), "corpus");
+      ++read;
+    } catch (const Error& error) {
+      CHECK(std::string(error.what()).starts_with("corpus: "));
+    }
+  }
+  CHECK(read > 0);
 }
 
 TEST_CASE("safetensors: empty tensors are kept") {
