@@ -13,16 +13,14 @@
 namespace heed::cpu {
 namespace {
 
-/// Sets an environment variable for a while; an empty value means "leave it alone".
+/// Sets an environment variable for a while.
 class ScopedVariable {
  public:
-  ScopedVariable(const char* name, const char* value) : name_(value ? name : nullptr) {
-    if (!name_) return;
+  ScopedVariable(const char* name, const char* value) : name_(name) {
     if (const char* old = std::getenv(name)) old_ = old;
     setenv(name, value, 1);
   }
   ~ScopedVariable() {
-    if (!name_) return;
     if (old_) {
       setenv(name_, old_->c_str(), 1);
     } else {
@@ -37,24 +35,9 @@ class ScopedVariable {
   std::optional<std::string> old_;
 };
 
-/// The core type OpenBLAS should be told, or null for its own choice. OpenBLAS 0.3.21 takes every AMD
-/// processor after Zen 3 for a Haswell; measured on Zen 5 (1024^3, two threads): Haswell 200 GFLOP/s,
-/// SkylakeX 300 to 330, Cooperlake 370.
-const char* better_core_type() {
-  if (std::getenv("OPENBLAS_CORETYPE")) return nullptr;
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512cd");
-  if (__builtin_cpu_is("amd") && avx512)
-    return __builtin_cpu_supports("avx512bf16") ? "COOPERLAKE" : "SKYLAKEX";
-#endif
-  return nullptr;
-}
-
-/// OpenBLAS, opened at run time: its constructor reads the core type and the number of threads from the
-/// environment, and a program that only lists devices need not load 40 MB of kernels.
+/// OpenBLAS, opened at run time: its constructor reads the number of threads from the environment, and with
+/// one it starts none of its own beside our pool; and a program that only lists devices need not load 40 MB
+/// of kernels. Which kernels it takes is its own choice, or the user's by OPENBLAS_CORETYPE.
 struct OpenBlas {
   decltype(&cblas_sgemm) sgemm = nullptr;
   decltype(&cblas_dgemm) dgemm = nullptr;
@@ -79,7 +62,6 @@ struct OpenBlas {
 
  private:
   static void* open() {
-    const ScopedVariable core("OPENBLAS_CORETYPE", better_core_type());
     const ScopedVariable threads("OPENBLAS_NUM_THREADS", "1");
     void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     if (!library)
