@@ -19,8 +19,9 @@ heed::Tensor targets(const heed::Tensor& x) {
 
 /// An operation of our own, composed from those of the library: silu(x A^T) * (x B^T) (SwiGLU, arXiv
 /// 2002.05202, eq. 6). It needs no derivative: that follows from its parts.
-heed::Tensor swiglu(const heed::Tensor& x, const heed::Tensor& gate, const heed::Tensor& value) {
-  return heed::silu(heed::linear(x, gate)) * heed::linear(x, value);
+heed::Tensor swiglu(const heed::Tensor& x, const heed::Tensor& gate, const heed::Tensor& bias,
+                    const heed::Tensor& value) {
+  return heed::silu(heed::linear(x, gate, bias)) * heed::linear(x, value);
 }
 
 /// Compares the gradients of swiglu with finite differences, in double precision.
@@ -28,8 +29,8 @@ bool swiglu_is_right() {
   const auto draw = [](const heed::Shape& shape, std::uint32_t stream) {
     return heed::uniform(shape, -1, 1, {2, 0, stream}, heed::DType::f64);
   };
-  const auto result = heed::gradcheck([](auto in) { return swiglu(in[0], in[1], in[2]); },
-                                      {draw({4, 3}, 0), draw({5, 3}, 1), draw({5, 3}, 2)});
+  const auto result = heed::gradcheck([](auto in) { return swiglu(in[0], in[1], in[2], in[3]); },
+                                      {draw({4, 3}, 0), draw({5, 3}, 1), draw({5}, 2), draw({5, 3}, 3)});
   std::printf("gradient check of swiglu: worst error %.1e\n", result.worst_error);
   return result.passed;
 }
@@ -39,16 +40,17 @@ class Network : public heed::Module {
  public:
   explicit Network(std::int64_t hidden) {
     add_parameter("gate", gate_, heed::uniform({hidden, 2}, -2, 2, {3, 0, 0}));
-    add_parameter("value", value_, heed::uniform({hidden, 2}, -2, 2, {3, 0, 1}));
-    add_parameter("output.weight", weight_, heed::uniform({1, hidden}, -0.1, 0.1, {3, 0, 2}));
+    add_parameter("gate_bias", gate_bias_, heed::uniform({hidden}, -2, 2, {3, 0, 1}));
+    add_parameter("value", value_, heed::uniform({hidden, 2}, -2, 2, {3, 0, 2}));
+    add_parameter("output.weight", weight_, heed::uniform({1, hidden}, -0.1, 0.1, {3, 0, 3}));
     add_parameter("output.bias", bias_, heed::Tensor::zeros({1}));
   }
   heed::Tensor operator()(const heed::Tensor& x) const {
-    return heed::linear(swiglu(x, gate_, value_), weight_, bias_);
+    return heed::linear(swiglu(x, gate_, gate_bias_, value_), weight_, bias_);
   }
 
  private:
-  heed::Tensor gate_, value_, weight_, bias_;
+  heed::Tensor gate_, gate_bias_, value_, weight_, bias_;
 };
 
 heed::Tensor mean_squared_error(const Network& network, const heed::Tensor& x) {
