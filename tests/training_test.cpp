@@ -316,6 +316,19 @@ TEST_CASE("trainer: stops early when evaluations get no better") {
   CHECK(result.best_step == 10);
 }
 
+TEST_CASE("trainer: a task with nothing to evaluate trains, unless early stopping was asked for") {
+  class Unmeasured : public LineTask {
+    Evaluation evaluate() override { return {}; }
+  };
+  TrainerOptions options = options_for(6);
+  options.evaluate_every = 2;
+  Unmeasured task;
+  CHECK(Trainer(task, options).run(nullptr).finished);
+  options.patience = 1;
+  Unmeasured other;
+  CHECK_THROWS_WITH_AS(Trainer(other, options).run(nullptr), doctest::Contains("nothing to evaluate"), Error);
+}
+
 TEST_CASE("trainer: options out of range are refused") {
   LineTask task;
   const auto refused = [&](TrainerOptions options, const char* reason) {

@@ -47,7 +47,8 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks cal
       options_((check_options(options), options)),
       callbacks_(std::move(callbacks)),
       optimizer_(task.model().parameters(), options.optimizer),
-      steps_(options.steps) {
+      steps_(options.steps),
+      evaluates_(options.evaluate_every > 0) {
   if (options_.ema_decay > 0) {
     average_ = std::make_unique<MovingAverage>(task.model().parameters(), options_.ema_decay);
   }
@@ -200,6 +201,12 @@ bool Trainer::evaluate() {
   }();
   // The speed of training should not count the time of evaluations.
   session_.last_record += std::chrono::steady_clock::now() - start;
+  if (evaluation.metrics.empty()) {
+    check(options_.patience == 0, "trainer: patience is ", options_.patience,
+          ", but the task has nothing to evaluate; set patience to 0 or give validation data");
+    evaluates_ = false;
+    return false;
+  }
   const auto found = std::find_if(evaluation.metrics.begin(), evaluation.metrics.end(),
                                   [&](const auto& metric) { return metric.first == evaluation.optimise; });
   check(found != evaluation.metrics.end(), "trainer: the evaluation has no metric \"", evaluation.optimise,
@@ -239,7 +246,7 @@ void Trainer::save(bool as_best) {
   state_.elapsed_seconds = elapsed_seconds();
   state_.metrics_bytes = metrics_->sync();
   state_.platform = platform_name(optimizer_.parameters()[0].tensor->device());
-  const bool only_averages = average_ && options_.evaluate_every == 0;
+  const bool only_averages = average_ && !evaluates_;
   save_checkpoint(*folder_, parts(), state_, as_best || only_averages);
 }
 

@@ -106,6 +106,7 @@ class Trainer {
   std::unique_ptr<MovingAverage> average_;  // null without ema_decay
   std::int64_t last_batch_ = 0;             // how many batches there are in all; 0: no limit but the steps
   std::int64_t steps_ = 0;
+  bool evaluates_ = false;  // false: nothing was measured, so the averages themselves are the best weights
   TrainerState state_;
   LossMeter meter_;
   Session session_;
