@@ -37,7 +37,7 @@ const Arguments tiny = {"--set", "data.numbers=300",
                         "--set", "decoding.length_extra=2"};
 
 Arguments train_arguments(const fs::path& run, const Arguments& more) {
-  Arguments arguments = {"train", "--out", run.string(), "--threads", "1"};
+  Arguments arguments = {"train", "--out", run.string(), "--set", "threads=1"};
   arguments.insert(arguments.end(), tiny.begin(), tiny.end());
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;

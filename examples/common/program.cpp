@@ -63,8 +63,9 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<int(
     if (!extras.empty()) throw UsageError(unknown_argument(app, extras.front()));
     const std::vector<std::string> outer = app.remaining();
     if (!outer.empty()) throw UsageError(unknown_argument(app, outer.front()));
-    throw UsageError(concat_text(error.what(), " (", deepest_command(app).get_display_name(),
-                                 " --help shows the options)"));
+    const CLI::App& command = deepest_command(app);
+    throw UsageError(concat_text(error.what(), " (", &command == &app ? "" : app.get_name() + " ",
+                                 command.get_name(), " --help shows the options)"));
   }
   return body();
 }

@@ -32,12 +32,6 @@ bool same_kind(const Json& expected, const Json& value) {
   return kind_of(expected) == kind_of(value);
 }
 
-std::vector<std::string> names_in(const Json& object) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : object.items()) names.push_back(name);
-  return names;
-}
-
 std::string joined(const std::string& path, const std::string& name) {
   return path.empty() ? name : path + "." + name;
 }
@@ -51,7 +45,10 @@ std::vector<std::string> parts_of(std::string_view path) {
 
 [[noreturn]] void unknown_setting(const Json& object, const std::string& path, const std::string& name,
                                   const std::string& origin) {
-  usage_error(origin, ": unknown setting \"", joined(path, name), '"', suggest_name(name, names_in(object)));
+  std::vector<std::string> known;
+  for (const auto& [other, value] : object.items()) known.push_back(joined(path, other));
+  const std::string wrong = joined(path, name);
+  usage_error(origin, ": unknown setting '", wrong, "'", suggest_name(wrong, known));
 }
 
 }  // namespace

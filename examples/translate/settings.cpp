@@ -74,14 +74,14 @@ Settings translation_defaults() {
   return Settings(std::move(defaults), attention_settings());
 }
 
-TransformerConfig model_config(const Settings& settings, std::int64_t vocabulary) {
+std::unique_ptr<EncoderDecoder> make_model(const Settings& settings, std::int64_t vocabulary, Device device) {
   Json model = settings.at("model");
   model["source_vocabulary"] = model["target_vocabulary"] = vocabulary;
   model["seed"] = settings.get<std::int64_t>("seed");
   try {
-    const TransformerConfig config = transformer_config_from_json(model.dump());
-    check_config(config);
-    return config;
+    auto made = std::make_unique<EncoderDecoder>(transformer_config_from_json(model.dump()));
+    made->to(DType::f32, device);
+    return made;
   } catch (const Error& error) {
     throw UsageError(concat_text("model: ", error.what()));
   }

@@ -1,19 +1,20 @@
 #pragma once
 
+#include <memory>
+
 #include "../common/settings.h"
 #include "heed/data/parallel_text.h"
 #include "heed/data/tokenizer.h"
+#include "heed/models/encoder_decoder.h"
 #include "heed/models/search.h"
-#include "heed/models/transformer_config.h"
 
 namespace heed::programs {
 
 /// Every setting of a translation run: of the embedded data set of number words, unless the flags name files.
 Settings translation_defaults();
 
-/// The model's configuration for a vocabulary of this size; throws UsageError for settings that make no
-/// sense.
-TransformerConfig model_config(const Settings& settings, std::int64_t vocabulary);
+/// A new model of the settings; throws UsageError for settings that make no sense.
+std::unique_ptr<EncoderDecoder> make_model(const Settings& settings, std::int64_t vocabulary, Device device);
 SearchOptions search_options(const Settings& settings, const Tokenizer& tokenizer);
 
 /// What is trained on, and what measures progress (empty when no validation files were given).

@@ -63,6 +63,8 @@ double translation_loss(EncoderDecoder& model, const Tokenizer& tokenizer, const
   const NoGrad no_grad;
   BatchOptions options;
   options.shuffle = false;
+  options.max_tokens = 0;  // no sentence is left out
+  options.batch_size = 32;
   const TokenizedText tokens(tokenizer, text, options);
   double sum = 0;
   std::int64_t count = 0;

@@ -40,7 +40,7 @@ int train(const TrainCommand& command) {
   Settings settings = resolve_settings(translation_defaults(), command.train, command.settings);
   for (const std::string& note : command.attention.apply(settings)) console.say(note);
   const Device device = apply_runtime(settings);
-  model_config(settings, 1000);  // what is wrong with the settings is said before anything is written
+  make_model(settings, 300, device);  // what is wrong with the settings is said before anything is written
   trainer_options(settings);
 
   Corpus corpus = load_corpus(settings);
@@ -49,10 +49,9 @@ int train(const TrainCommand& command) {
   console.say(concat_text(corpus.train.size(), " pairs to learn from, ", corpus.valid.size(),
                           " to measure with; vocabulary ", tokenizer.vocabulary_size()));
 
-  EncoderDecoder model(model_config(settings, tokenizer.vocabulary_size()));
-  model.to(DType::f32, device);
-  console.say(concat_text(model.parameter_count(), " parameters"));
-  TranslationTask task(model, tokenizer, std::move(corpus), settings);
+  const std::unique_ptr<EncoderDecoder> model = make_model(settings, tokenizer.vocabulary_size(), device);
+  console.say(concat_text(model->parameter_count(), " parameters"));
+  TranslationTask task(*model, tokenizer, std::move(corpus), settings);
   if (const std::string left_out = task.plan().left_out_message(); !left_out.empty()) console.say(left_out);
   return run_training(task, folder, settings, command.train, console);
 }

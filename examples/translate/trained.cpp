@@ -44,8 +44,7 @@ Trained open_run(const RunFlags& flags) {
   const Device device = apply_runtime(settings);
 
   Tokenizer tokenizer = Tokenizer::load(run_file(flags.run, "tokenizer.json"));
-  auto model = std::make_unique<EncoderDecoder>(model_config(settings, tokenizer.vocabulary_size()));
-  model->to(DType::f32, device);
+  auto model = make_model(settings, tokenizer.vocabulary_size(), device);
   load_model(*model, weights_file(flags.run, flags.weights));
   const auto batch_size = settings.get<std::int64_t>("decoding.batch_size");
   if (batch_size < 1)
