@@ -67,6 +67,7 @@ void check_error(const ProgramResult& result, int status, const std::string& par
   CAPTURE(result.errors);
   CHECK(result.status == status);
   CHECK(contains(result.errors, "translate: error: "));
+  CHECK(result.errors.ends_with('\n'));
   CHECK(contains(result.errors, part));
   CHECK(result.output.empty());
 }
@@ -185,6 +186,10 @@ TEST_CASE("usage errors are named with the nearest name, and end with 2") {
               "dot_product");
   check_error(run_program("translate", {"train", "--out", run, "--device", "cpo"}), 2, "cpu");
   check_error(run_program("translate", {"train", "--out", run, "--source", "x"}), 2, "--target");
+  check_error(run_program("translate", train_arguments(run, {"--steps", "0"})), 2, "steps");
+  check_error(run_program("translate", train_arguments(run, {"--set", "training.schedule.learning_rate=-1"})),
+              2, "rate");
+  check_error(run_program("translate", train_arguments(run, {"--seed", "-1"})), 2, "seed");
   check_error(run_program("translate", {"train", "--out", run, "--config", run + "/none.json"}), 2,
               "none.json");
   write(folder / "bad.json", "{\"trainig\": {}}");

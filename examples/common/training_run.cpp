@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
@@ -62,7 +63,9 @@ TrainerOptions trainer_options(const Settings& settings) {
   options.evaluate_every = integer("evaluate_every");
   options.patience = integer("patience");
   options.save_every = integer("save_every");
-  options.seed = settings.get<std::uint64_t>("seed");
+  const auto seed = settings.get<std::int64_t>("seed");
+  if (seed < 0) throw UsageError(concat_text("seed must not be negative, but is ", seed));
+  options.seed = static_cast<std::uint64_t>(seed);
   return options;
 }
 
@@ -79,14 +82,19 @@ TrainFlags::TrainFlags(CLI::App& command, SettingFlags& settings) {
   command.add_flag("--profile", profile, "Prints at the end where the time went, per kernel");
 }
 
+bool resumes(const TrainFlags& train) {
+  return train.resume && std::filesystem::exists(std::filesystem::path(train.out) / "config.json");
+}
+
 Settings resolve_settings(Settings settings, const TrainFlags& train, const SettingFlags& flags) {
-  const std::filesystem::path saved = std::filesystem::path(train.out) / "config.json";
-  if (train.resume && std::filesystem::exists(saved)) settings.merge_file(saved.string());
+  if (resumes(train)) settings.merge_file((std::filesystem::path(train.out) / "config.json").string());
   flags.apply(settings);
   return settings;
 }
 
 Console::Console() : printer_(std::cerr, ProgressPrinter::style_of(STDERR_FILENO)) {}
+
+namespace {
 
 RunFolder open_run_folder(const Settings& settings, const TrainFlags& train) {
   static const std::vector<std::string> free_keys = {"threads",           "device",
@@ -94,22 +102,39 @@ RunFolder open_run_folder(const Settings& settings, const TrainFlags& train) {
                                                      "training.epochs",   "training.save_every",
                                                      "training.patience", "training.log_every"};
   const std::string config = settings.values().dump(2) + "\n";
-  const bool exists = std::filesystem::exists(std::filesystem::path(train.out) / "config.json");
-  return train.resume && exists ? RunFolder::resume(train.out, config, free_keys)
-                                : RunFolder::create(train.out, config);
+  return resumes(train) ? RunFolder::resume(train.out, config, free_keys)
+                        : RunFolder::create(train.out, config);
 }
 
-int run_training(Task& task, RunFolder& folder, const Settings& settings, const TrainFlags& train,
-                 Console& console) {
+std::unique_ptr<Trainer> make_trainer(Task& task, const Settings& settings,
+                                      const TrainerCallbacks& callbacks) {
+  const TrainerOptions options = trainer_options(settings);
+  try {
+    auto trainer = std::make_unique<Trainer>(task, options, callbacks);
+    learning_rate_at(options.schedule, 1, std::max<std::int64_t>(options.steps, 1));
+    return trainer;
+  } catch (const Error& error) {
+    throw UsageError(concat_text("training: ", error.what()));
+  }
+}
+
+}  // namespace
+
+int run_training(Task& task, const Settings& settings, const TrainFlags& train, Console& console,
+                 const std::function<void(const RunFolder&)>& prepare) {
   const InterruptGuard interrupt;
   TrainerCallbacks callbacks;
   callbacks.progress = [&](const Progress& progress) { console.printer().show(progress); };
   callbacks.message = [&](std::string_view text) { console.say(text); };
   callbacks.stop_requested = [] { return InterruptGuard::interrupted(); };
 
-  Trainer trainer(task, trainer_options(settings), callbacks);
+  const std::unique_ptr<Trainer> trainer = make_trainer(task, settings, callbacks);
+  if (train.resume && !resumes(train))
+    console.say(concat_text("there is no run in ", train.out, " to resume: starting one"));
+  RunFolder folder = open_run_folder(settings, train);
+  prepare(folder);
   if (train.profile) start_profile();
-  const TrainResult result = trainer.run(&folder);
+  const TrainResult result = trainer->run(&folder);
   console.printer().finish();
   if (train.profile) {
     stop_profile();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,12 +37,14 @@ class Console {
   ProgressPrinter printer_;
 };
 
-/// Starts the run's folder with the settings, or opens it to continue. Keys of the runtime and of decoding
-/// may differ.
-RunFolder open_run_folder(const Settings& settings, const TrainFlags& train);
+/// True when --resume was given and there is a run to continue.
+bool resumes(const TrainFlags& train);
 
-/// Trains with progress on standard error; Ctrl-C saves a checkpoint. Returns the program's exit status.
-int run_training(Task& task, RunFolder& folder, const Settings& settings, const TrainFlags& train,
-                 Console& console);
+/// Opens the run's folder (starts it with the settings, or continues it when they are the same but for the
+/// runtime and decoding), lets `prepare` put files there, and trains with progress on standard error. Ctrl-C
+/// saves a checkpoint. Returns the program's exit status. Settings that make no sense throw UsageError before
+/// anything is written.
+int run_training(Task& task, const Settings& settings, const TrainFlags& train, Console& console,
+                 const std::function<void(const RunFolder&)>& prepare);
 
 }  // namespace heed::programs

@@ -12,9 +12,6 @@ namespace {
 
 Json model_defaults() {
   TransformerConfig config;
-  config.width = 128;
-  config.feed_forward = 256;
-  config.encoder_layers = config.decoder_layers = 2;
   config.tie_embeddings = "all";
   Json settings = Json::parse(to_json(config));
   // These follow from the tokenizer and the run's seed.
@@ -53,25 +50,54 @@ bool both_given(const Settings& settings, const std::string& source, const std::
   return has_source;
 }
 
+/// Sentences need a larger vocabulary and model than number words, which a small model learns within a
+/// minute.
+Json sentence_changes() {
+  return {{"tokenizer", {{"vocabulary", 8000}}},
+          {"model", {{"dropout", 0.3}, {"norm", "pre"}}},
+          {"training",
+           {{"steps", 6000},
+            {"batch_tokens", 8192},
+            {"evaluate_every", 1000},
+            {"save_every", 500},
+            {"schedule", {{"warmup_steps", 1000}, {"learning_rate", 0.002}}},
+            {"keep_best_by", "bleu"}}}};
+}
+
+Json number_word_changes() {
+  return {{"tokenizer", {{"vocabulary", 400}}},
+          {"model", {{"width", 128}, {"feed_forward", 256}, {"encoder_layers", 2}, {"decoder_layers", 2}}},
+          {"training",
+           {{"steps", 800},
+            {"batch_tokens", 4096},
+            {"evaluate_every", 200},
+            {"save_every", 200},
+            {"label_smoothing", 0.05},
+            {"schedule", {{"name", "cosine"}, {"warmup_steps", 100}, {"learning_rate", 0.003}}},
+            {"keep_best_by", "exact"}}}};
+}
+
+}  // namespace
+
+Settings translation_defaults(DataKind kind) {
+  Json defaults = runtime_defaults();
+  defaults["data"] = data_defaults();
+  defaults["tokenizer"] = {{"vocabulary", 0}, {"min_frequency", 2}};
+  defaults["model"] = model_defaults();
+  defaults["training"] = training_defaults();
+  defaults["training"]["keep_best_by"] = "";
+  defaults["decoding"] = decoding_defaults();
+  Settings settings(std::move(defaults), attention_settings());
+  settings.merge(kind == DataKind::files ? sentence_changes() : number_word_changes(), "defaults");
+  return settings;
+}
+
 bool has_files(const Settings& settings) {
   const bool train = both_given(settings, "data.source", "data.target", "--source and --target");
   const bool valid =
       both_given(settings, "data.valid_source", "data.valid_target", "--valid-source and --valid-target");
   if (valid && !train) throw UsageError("validation files need --source and --target too");
   return train;
-}
-
-}  // namespace
-
-Settings translation_defaults() {
-  Json defaults = runtime_defaults();
-  defaults["data"] = data_defaults();
-  defaults["tokenizer"] = {{"vocabulary", 400}, {"min_frequency", 2}};
-  defaults["model"] = model_defaults();
-  defaults["training"] = training_defaults();
-  defaults["training"]["keep_best_by"] = "bleu";
-  defaults["decoding"] = decoding_defaults();
-  return Settings(std::move(defaults), attention_settings());
 }
 
 std::unique_ptr<EncoderDecoder> make_model(const Settings& settings, std::int64_t vocabulary, Device device) {

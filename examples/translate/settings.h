@@ -10,8 +10,14 @@
 
 namespace heed::programs {
 
-/// Every setting of a translation run: of the embedded data set of number words, unless the flags name files.
-Settings translation_defaults();
+/// What a run learns from: its default settings follow from it.
+enum class DataKind {
+  number_words,  ///< the embedded data set: a small model, trained in a minute
+  files,         ///< pairs of sentences
+};
+Settings translation_defaults(DataKind kind);
+/// True when the settings name files; throws UsageError when they name half of a pair.
+bool has_files(const Settings& settings);
 
 /// A new model of the settings; throws UsageError for settings that make no sense.
 std::unique_ptr<EncoderDecoder> make_model(const Settings& settings, std::int64_t vocabulary, Device device);

@@ -26,26 +26,25 @@ struct TrainCommand {
   AttentionFlags attention;
 };
 
-/// The run's tokenizer when it has one (a resumed run), else one learned from the text and saved there.
-Tokenizer tokenizer_for(const RunFolder& folder, const Settings& settings, const ParallelText& text) {
-  const std::filesystem::path file = folder.file("tokenizer.json");
-  if (std::filesystem::exists(file)) return Tokenizer::load(file);
-  const Tokenizer tokenizer = train_tokenizer(settings, text);
-  tokenizer.save(file);
-  return tokenizer;
+/// The tokenizer of the run that is resumed, else one learned from the text.
+Tokenizer tokenizer_for(const TrainFlags& train, const Settings& settings, const ParallelText& text) {
+  const std::filesystem::path file = std::filesystem::path(train.out) / "tokenizer.json";
+  return resumes(train) && std::filesystem::exists(file) ? Tokenizer::load(file)
+                                                         : train_tokenizer(settings, text);
 }
 
 int train(const TrainCommand& command) {
   Console console;
-  Settings settings = resolve_settings(translation_defaults(), command.train, command.settings);
+  Settings settings =
+      resolve_settings(translation_defaults(DataKind::number_words), command.train, command.settings);
+  if (has_files(settings))
+    settings = resolve_settings(translation_defaults(DataKind::files), command.train, command.settings);
   for (const std::string& note : command.attention.apply(settings)) console.say(note);
   const Device device = apply_runtime(settings);
   make_model(settings, 300, device);  // what is wrong with the settings is said before anything is written
   trainer_options(settings);
-
   Corpus corpus = load_corpus(settings);
-  RunFolder folder = open_run_folder(settings, command.train);
-  const Tokenizer tokenizer = tokenizer_for(folder, settings, corpus.train);
+  const Tokenizer tokenizer = tokenizer_for(command.train, settings, corpus.train);
   console.say(concat_text(corpus.train.size(), " pairs to learn from, ", corpus.valid.size(),
                           " to measure with; vocabulary ", tokenizer.vocabulary_size()));
 
@@ -53,7 +52,8 @@ int train(const TrainCommand& command) {
   console.say(concat_text(model->parameter_count(), " parameters"));
   TranslationTask task(*model, tokenizer, std::move(corpus), settings);
   if (const std::string left_out = task.plan().left_out_message(); !left_out.empty()) console.say(left_out);
-  return run_training(task, folder, settings, command.train, console);
+  return run_training(task, settings, command.train, console,
+                      [&](const RunFolder& folder) { tokenizer.save(folder.file("tokenizer.json")); });
 }
 
 }  // namespace
