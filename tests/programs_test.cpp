@@ -229,6 +229,8 @@ TEST_CASE("a damaged run is named, and ends with 1") {
   check_error(run_program("translate", {"predict", "--run", run}, "one\n"), 1, "best.safetensors");
   write(folder / "run/tokenizer.json", "{");
   check_error(run_program("translate", {"evaluate", "--run", run}), 1, "tokenizer.json");
+  write(folder / "run/config.json", "{\"model\": 3}");
+  check_error(run_program("translate", {"evaluate", "--run", run}), 1, "config.json");
 }
 
 TEST_CASE("heed devices, gradcheck and verify") {

@@ -92,6 +92,14 @@ void Settings::merge_file(const std::string& path) {
   merge(read_json(path), path);
 }
 
+void Settings::merge_saved(const std::string& path) {
+  try {
+    merge_file(path);
+  } catch (const UsageError& error) {
+    fail("the configuration of the run is damaged, or of another version: ", error.what());
+  }
+}
+
 void Settings::set(const std::string& path, Json value, const std::string& origin) {
   const std::vector<std::string> names = parts_of(path);
   if (names.empty()) usage_error(origin, ": a setting needs a name");

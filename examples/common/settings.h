@@ -14,8 +14,8 @@ using Json = nlohmann::ordered_json;
 
 /// The settings of a run as one JSON object with every default filled in. What is laid over it may only name
 /// settings that exist, with a value of the same kind; those listed as free take any value, because their
-/// reader checks them (an attention is a name, an object with its options, or a list of these). All functions
-/// throw UsageError.
+/// reader checks them (an attention is a name, an object with its options, or a list of these). Functions
+/// throw UsageError unless they say otherwise.
 class Settings {
  public:
   explicit Settings(Json defaults, std::vector<std::string> free = {})
@@ -33,6 +33,9 @@ class Settings {
   void merge(const Json& changes, const std::string& origin);
   /// Reads a JSON file and lays it over the settings.
   void merge_file(const std::string& path);
+  /// The same for the configuration that a run was saved with: what is wrong there is no usage error but an
+  /// Error.
+  void merge_saved(const std::string& path);
   /// "training.steps=500": the value is JSON, or else a plain string.
   void assign(const std::string& assignment);
   /// Sets the value at a dotted path. Within a free setting any name is taken, and text there stands for

@@ -87,7 +87,7 @@ bool resumes(const TrainFlags& train) {
 }
 
 Settings resolve_settings(Settings settings, const TrainFlags& train, const SettingFlags& flags) {
-  if (resumes(train)) settings.merge_file((std::filesystem::path(train.out) / "config.json").string());
+  if (resumes(train)) settings.merge_saved((std::filesystem::path(train.out) / "config.json").string());
   flags.apply(settings);
   return settings;
 }

@@ -42,7 +42,7 @@ int evaluate(const EvaluateCommand& command) {
   const TranslationQuality quality = measure(*trained.model, trained.tokenizer, text, trained.translator);
   if (const std::int64_t cut = trained.translator.cut_lines(); cut > 0)
     std::cerr << cut << " sources are longer than decoding.max_source_tokens and were cut\n";
-  const Json result = {{"bleu", rounded(quality.bleu, 1e-4)},
+  const Json result = {{"bleu", rounded(quality.bleu)},
                        {"loss", quality.loss},
                        {"exact", quality.exact},
                        {"sentences", text.size()},

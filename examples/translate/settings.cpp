@@ -30,7 +30,8 @@ Json decoding_defaults() {
           {"length_penalty", options.length_penalty},
           {"length_ratio", options.length_ratio},
           {"length_extra", options.length_extra},
-          {"early_stop", options.early_stop},
+          // Otherwise a sure model's unlikely short hypotheses end first, and a sentence ends with them.
+          {"early_stop", false},
           {"batch_size", 64},
           {"max_source_tokens", 1024}};
 }

@@ -39,7 +39,7 @@ RunFlags::RunFlags(CLI::App& command) : settings(command) {
 
 Trained open_run(const RunFlags& flags) {
   Settings settings = translation_defaults(DataKind::files);
-  settings.merge_file(run_file(flags.run, "config.json").string());
+  settings.merge_saved(run_file(flags.run, "config.json").string());
   flags.settings.apply(settings);
   const Device device = apply_runtime(settings);
 
