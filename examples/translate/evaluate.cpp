@@ -31,9 +31,9 @@ ParallelText text_to_measure(const EvaluateCommand& command, const Settings& set
                                 : read_parallel_text(command.source, command.target);
 }
 
-/// For people; the JSON keeps every digit.
-double rounded(double value, double unit) {
-  return std::round(value / unit) * unit;
+/// To four decimals: more say nothing about a translation.
+double rounded(double value) {
+  return std::round(value * 1e4) / 1e4;
 }
 
 int evaluate(const EvaluateCommand& command) {
