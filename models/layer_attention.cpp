@@ -5,6 +5,9 @@ namespace heed {
 std::unique_ptr<Attention> make_attention(const AttentionChoice& choice, const TransformerConfig& config,
                                           std::int64_t layer, bool causal, bool cross,
                                           Initialiser& initialiser) {
+  const Capabilities& can = attention_variant(choice.name).capabilities;
+  check(!cross || !can.cross || can.cross_by_step, "attention '", choice.name,
+        "' cannot serve as a decoder's cross-attention: ", can.reason);
   AttentionConfig attention;
   attention.width = config.width;
   attention.heads = choice.heads ? choice.heads : config.heads;

@@ -16,6 +16,7 @@ void check_input(const AttentionConfig& config, const AttentionInput& input) {
   check(input.x.rank() == 3 && input.x.size(2) == config.width, "expects inputs [B, N, ", config.width,
         "], got shape ", input.x.shape());
   check_mask("mask", input.mask, input.x);
+  check_mask("global", input.global, input.x);
   check(input.memory.defined() == config.cross,
         config.cross ? "cross-attention needs a memory" : "self-attention takes no memory");
   if (!config.cross) return;
@@ -52,6 +53,7 @@ void AttentionCache::extend_mask(const AttentionInput& input, std::int64_t befor
 
 Tensor Attention::operator()(const AttentionInput& input, Context& context) try {
   check_input(config_, input);
+  check(!input.global.defined() || takes_global_tokens(), "this variant has no global tokens");
   const Tensor out = forward(input, context);
   if (!input.mask.defined()) return out;
   // A selection and not a product: it keeps no copy of `out` for backward.
@@ -62,6 +64,8 @@ Tensor Attention::operator()(const AttentionInput& input, Context& context) try 
 }
 
 Tensor Attention::step(const AttentionInput& input, AttentionCache& cache, Context& context) {
+  check(!input.global.defined(), described("attention"),
+        ": when decoding, global tokens are those of the configuration");
   const std::int64_t before = cache.key.defined() ? cache.key.size(1) : 0;
   cache.extend_mask(input, before);
   cache.key = extended(cache.key, input.x, 1);

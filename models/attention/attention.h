@@ -29,6 +29,7 @@ struct AttentionConfig {
 struct Capabilities {
   bool causal = false;
   bool cross = false;
+  bool cross_by_step = true;     ///< as cross-attention, a query's output depends on no other query
   bool any_length = true;        ///< no parameter depends on the length
   bool deterministic = true;     ///< draws no random numbers in inference
   std::string_view reason = {};  ///< why it cannot do the rest, for error messages
@@ -40,6 +41,7 @@ struct AttentionInput {
   Tensor mask;         ///< [B, N]
   Tensor memory;       ///< [B, M, d] for cross-attention; undefined for self-attention
   Tensor memory_mask;  ///< [B, M]
+  Tensor global = {};  ///< [B, N], 1 = global token, for variants that have such
 };
 
 /// What an attention layer remembers between decoding steps. The batch axis comes first in every tensor it
@@ -70,6 +72,8 @@ class Attention : public Module {
 
  protected:
   explicit Attention(AttentionConfig config) : config_(std::move(config)) {}
+  /// Whether AttentionInput::global means something; where not, giving it is an error.
+  virtual bool takes_global_tokens() const { return false; }
   /// O before the rows of padded queries are zeroed.
   virtual Tensor forward(const AttentionInput& input, Context& context) = 0;
 
