@@ -1,0 +1,58 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "heed/autograd/ops.h"
+#include "heed/core/block_pattern.h"
+#include "heed/models/attention/attention.h"
+
+// What the block-sparse variants share: from the definition of a pattern to its blocks, without ever holding
+// an N x N matrix.
+
+namespace heed {
+
+enum class BlockContent { none, all, some };
+
+/// A pattern in the words of a paper: which entry (i, j) of an attention matrix exists.
+struct PatternDefinition {
+  std::int64_t queries = 0, keys = 0;
+  std::int64_t heads = 1;  ///< 1: the same for all heads
+  std::int64_t block = 64;
+  /// Entry (i, j) of a head. Asked only inside blocks that hold `some`, never beyond the matrix.
+  std::function<bool(std::int64_t head, std::int64_t i, std::int64_t j)> entry;
+  /// Block (row, column) of a head. `some` is always right, `none` and `all` save looking at every entry.
+  std::function<BlockContent(std::int64_t head, std::int64_t row, std::int64_t column)> content;
+};
+
+/// The blocks that hold an entry. Blocks that turn out full need no mask, and equal masks are kept once.
+std::shared_ptr<const BlockPattern> make_block_pattern(const PatternDefinition& definition);
+
+/// Patterns that were built before, by what they depend on (the length first of all).
+class PatternCache {
+ public:
+  using Key = std::vector<std::int64_t>;
+  using Make = std::function<std::shared_ptr<const BlockPattern>()>;
+  std::shared_ptr<const BlockPattern> get(const Key& key, const Make& make);
+
+ private:
+  std::map<Key, std::shared_ptr<const BlockPattern>> patterns_;
+};
+
+/// Self-attention in which the position of a query says which keys it looks at.
+class PatternAttention : public Attention {
+ public:
+  /// i32 [H, N, N], 1 where a query looks at a key, padding aside. Slow: for looking inside.
+  Tensor visible(std::int64_t length) const;
+
+ protected:
+  using Attention::Attention;
+  /// The definition: whether query i of a sequence of `length` tokens looks at key j.
+  virtual bool sees(std::int64_t head, std::int64_t i, std::int64_t j, std::int64_t length) const = 0;
+  /// The key mask, and dropout while training. Each call draws a new dropout.
+  AttentionOptions attention_options(const Tensor& key_mask, Context& context) const;
+};
+
+}  // namespace heed
