@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "heed/models/attention/attention.h"
+#include "heed/models/module.h"
 #include "reference_case.h"
 
 // How the reference cases of each variant map to this library. A variant that calls its parameters as the
@@ -35,6 +37,7 @@ struct CaseOutputs {
 struct CaseInputs {
   AttentionInput attention;
   std::map<std::string, Tensor> special;  ///< the other in.*: rot, rand_blocks, glob, ...
+  Module* companion = nullptr;            ///< what the adapter asked for beside the layer
 };
 
 struct Adapter {
@@ -51,6 +54,9 @@ struct Adapter {
   std::vector<std::pair<std::string, std::string>> losses = {};
   /// Further settings that are no plain copy of a key; null: none.
   void (*configure)(const ReferenceCase&, AttentionConfig&) = nullptr;
+  /// A module of the case beside the layer, such as a pooling; null where there is none. Its parameters are
+  /// called "companion." and their name.
+  std::unique_ptr<Module> (*companion)(const ReferenceCase&) = nullptr;
   /// Runs the case where it is more than O = attention(X): special inputs, several layers, more outputs,
   /// discrete choices.
   CaseOutputs (*run)(const ReferenceCase&, Attention&, const CaseInputs&, Context&) = nullptr;

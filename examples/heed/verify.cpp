@@ -21,10 +21,15 @@ namespace fs = std::filesystem;
 /// Our parameters by name, holding the values of the case.
 std::map<std::string, Tensor*> load_parameters(const ReferenceCase& reference,
                                                const std::vector<ParameterName>& names, Attention& attention,
-                                               DType dtype, Device device) {
+                                               Module* companion, DType dtype, Device device) {
   attention.to(dtype, device);
   std::map<std::string, Tensor*> tensors;
   for (const NamedTensor& named : attention.parameters()) tensors[named.name] = named.tensor;
+  if (companion) {
+    companion->to(dtype, device);
+    for (const NamedTensor& named : companion->parameters())
+      tensors["companion." + named.name] = named.tensor;
+  }
   // A parameter the case is silent about would keep its random start and spoil the comparison.
   for (const auto& [name, tensor] : tensors)
     check(std::any_of(names.begin(), names.end(),
@@ -90,8 +95,10 @@ class CaseCheck {
     const std::vector<ParameterName> names = parameter_names(reference, adapter);
     const std::unique_ptr<Attention> attention =
         make_attention(adapter.attention, configuration_of(reference, adapter));
-    const auto tensors = load_parameters(reference, names, *attention, dtype, device);
-    const CaseInputs inputs = load_inputs(reference, dtype, device);
+    const std::unique_ptr<Module> companion = adapter.companion ? adapter.companion(reference) : nullptr;
+    const auto tensors = load_parameters(reference, names, *attention, companion.get(), dtype, device);
+    CaseInputs inputs = load_inputs(reference, dtype, device);
+    inputs.companion = companion.get();
     check(adapter.run || inputs.special.empty(), "the case has special inputs that variant ", adapter.variant,
           " does not read");
 
