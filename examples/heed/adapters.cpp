@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "heed/core/error.h"
+#include "heed/models/attention/block_patterns.h"
+#include "heed/models/attention_pooling.h"
 
 namespace heed::verify {
 namespace {
@@ -32,12 +34,127 @@ Options::Value option_value(const std::string& key, const nlohmann::json& value)
   return value.get<std::vector<double>>();
 }
 
+/// i32 [H, N, N]: which keys each query of the case's sequence looks at.
+Tensor visible_keys(const Attention& attention, const CaseInputs& inputs) {
+  return dynamic_cast<const PatternAttention&>(attention).visible(inputs.attention.x.size(1));
+}
+
+void take_layer(const ReferenceCase& reference, AttentionConfig& config) {
+  config.layer = reference.config.value("layer", 0);
+}
+
+CaseOutputs run_sparse(const ReferenceCase& reference, Attention& attention, const CaseInputs& inputs,
+                       Context& context) {
+  CaseOutputs result = run_once(*find_adapter(reference), attention, inputs, context);
+  result.discrete["pattern"] = visible_keys(attention, inputs);
+  return result;
+}
+
+/// Its random blocks are for the length of the case.
+void take_length(const ReferenceCase& reference, AttentionConfig& config) {
+  config.max_length = reference.at("in.X").size(1);
+}
+
+CaseOutputs run_bigbird(const ReferenceCase& reference, Attention& attention, const CaseInputs& inputs,
+                        Context& context) {
+  for (const NamedTensor& buffer : attention.buffers()) {
+    const std::vector<std::int32_t> drawn = inputs.special.at("rand_blocks").to_vector<std::int32_t>();
+    buffer.tensor->assign(std::span<const std::int32_t>(drawn));
+  }
+  CaseOutputs result = run_once(*find_adapter(reference), attention, inputs, context);
+  // One entry of a block speaks for all of it, but where causality cuts blocks.
+  if (!attention.config().causal) {
+    const std::int64_t block = reference.config.at("block"), length = inputs.attention.x.size(1);
+    const Tensor rows = slice(visible_keys(attention, inputs), 1, 0, length, block);
+    result.discrete["layout"] = contiguous(slice(rows, 2, 0, length, block));
+  }
+  return result;
+}
+
+CaseOutputs run_longformer(const ReferenceCase& reference, Attention& attention, const CaseInputs& inputs,
+                           Context& context) {
+  CaseInputs with_global = inputs;
+  const auto global = inputs.special.find("glob");
+  if (global != inputs.special.end()) with_global.attention.global = global->second;
+  return run_once(*find_adapter(reference), attention, with_global, context);
+}
+
+/// The case counts the tokens on each side of the window.
+void take_window(const ReferenceCase& reference, AttentionConfig& config) {
+  config.options.set("window", 2 * reference.config.at("half").get<std::int64_t>());
+  if (!reference.has("in.glob")) config.options.set("global_tokens", std::int64_t{0});
+}
+
+std::unique_ptr<Module> make_pooling(const ReferenceCase& reference) {
+  if (!reference.has("param.pool.W1")) return nullptr;
+  Initialiser initialiser(0);
+  return std::make_unique<AttentionPooling>(reference.at("in.X").size(-1), initialiser);
+}
+
+/// x <- O, as many times as the case has layers, and what the pooling makes of the last.
+CaseOutputs run_fastformer(const ReferenceCase& reference, Attention& attention, const CaseInputs& inputs,
+                           Context& context) {
+  CaseOutputs result;
+  CaseInputs layer = inputs;
+  for (int i = 0; i < reference.config.value("layers", 1); ++i) {
+    result = run_once(*find_adapter(reference), attention, layer, context);
+    layer.attention.x = result.outputs["O"];
+  }
+  if (inputs.companion) {
+    const auto& pooling = dynamic_cast<const AttentionPooling&>(*inputs.companion);
+    result.outputs["pooled"] = pooling(result.outputs["O"], inputs.attention.mask);
+  }
+  return result;
+}
+
 }  // namespace
 
 std::span<const Adapter> adapters() {
   static const std::vector<Adapter> list = {
       {.variant = "mha", .attention = "dot_product"},
       {.variant = "shx", .attention = "dot_product"},  // single-headed cross-attention: H = 1
+      {.variant = "sparse",
+       .attention = "sparse_transformer",
+       .options = {{"pattern", "pattern"}, {"mode", "mode"}, {"l", "stride"}, {"c", "summary"}},
+       .ignored = {"layer"},
+       .configure = take_layer,
+       .run = run_sparse},
+      {.variant = "bigbird",
+       .attention = "bigbird",
+       .options = {{"block", "block"},
+                   {"global_blocks", "global_blocks"},
+                   {"window_blocks", "window_blocks"},
+                   {"random_blocks", "random_blocks"}},
+       .configure = take_length,
+       .run = run_bigbird},
+      {.variant = "longformer",
+       .attention = "longformer",
+       .options = {{"dilation", "dilation"}},
+       .ignored = {"window", "half"},
+       .parameters = {{"Wqg", "global_query.weight", true},
+                      {"bqg", "global_query.bias"},
+                      {"Wkg", "global_key.weight", true},
+                      {"bkg", "global_key.bias"},
+                      {"Wvg", "global_value.weight", true},
+                      {"bvg", "global_value.bias"}},
+       .configure = take_window,
+       .run = run_longformer},
+      {.variant = "fastformer",
+       .attention = "fastformer",
+       .options = {{"share_qv", "share_qv"}},
+       .ignored = {"layers", "layer_sharing"},
+       .parameters = {{"wq", "query_score.weight", true},
+                      {"cq", "query_score.bias"},
+                      {"wk", "key_score.weight", true},
+                      {"ck", "key_score.bias"},
+                      {"Wr", "output.weight", true},
+                      {"br", "output.bias"},
+                      {"pool.W1", "companion.hidden.weight", true},
+                      {"pool.b1", "companion.hidden.bias"},
+                      {"pool.w2", "companion.score.weight", true},
+                      {"pool.c2", "companion.score.bias"}},
+       .companion = make_pooling,
+       .run = run_fastformer},
   };
   return list;
 }

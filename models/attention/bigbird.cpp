@@ -1,0 +1,158 @@
+// BigBird, internal transformer construction: "Big Bird: Transformers for longer sequences", Zaheer et al.
+// 2020, arXiv 2007.14062, section 2. Positions are cut into nb = ceil(N / b) blocks of b; the last may be
+// short. Block bi of queries sees block bj of keys, in head h, when
+//
+//   bi < g  or  bi >= nb - g  or  bj < g  or  bj >= nb - g      (global)
+//   or  |bi - bj| <= w / 2                                      (window)
+//   or  bj in rand[h, bi]                                       (random)
+//   O = merge( softmax( q k^T / sqrt(dh) over the keys seen ) v ) Wo
+//
+// Options: "block" b (64), "global_blocks" g (1), "window_blocks" w (3), "random_blocks" r (3). The random
+// blocks of a row are r distinct ones that are neither global nor in the window (fewer where there are not
+// so many, written -1). They are drawn once, per head, for the longest sequence (max_length L) and kept as
+// the buffer "random_blocks" [H, ceil(L / b), r]; a shorter sequence leaves out those beyond its end.
+//
+// Time N (2 g + w + r) b d, parameters 4 d^2; memory follows the blocks seen.
+// Causal (an extension): the layout and j <= i, with random blocks from before. There nb = ceil(L / b), so
+// that what a position sees does not depend on how much text follows. Cross-attention is not defined.
+
+#include <cstdlib>
+
+#include "heed/models/attention/block_patterns.h"
+#include "heed/models/attention/heads.h"
+#include "heed/models/layers.h"
+
+namespace heed {
+namespace {
+
+/// `count` distinct elements of `from`, -1 where there are no more (the first steps of a Fisher-Yates
+/// shuffle).
+std::vector<std::int32_t> draw(std::vector<std::int32_t> from, std::int64_t count, const RandomKey& key) {
+  std::vector<std::int32_t> drawn;
+  while (static_cast<std::int64_t>(drawn.size()) < count) {
+    if (from.empty()) {
+      drawn.push_back(-1);
+      continue;
+    }
+    const std::size_t pick = random_word(key, drawn.size()) % from.size();
+    drawn.push_back(from[pick]);
+    from[pick] = from.back();
+    from.pop_back();
+  }
+  return drawn;
+}
+
+class BigBird : public PatternAttention {
+ public:
+  explicit BigBird(const AttentionConfig& config)
+      : PatternAttention(config),
+        initialiser_(config.seed),
+        query_(config.width, config.width, config.bias, initialiser_),
+        key_(config.width, config.width, config.bias, initialiser_),
+        value_(config.width, config.width, config.bias, initialiser_),
+        output_(config.width, config.width, config.bias, initialiser_),
+        block_(config.options.take_integer("block", 64)),
+        global_(config.options.take_integer("global_blocks", 1)),
+        window_(config.options.take_integer("window_blocks", 3)),
+        random_(config.options.take_integer("random_blocks", 3)) {
+    config.options.check_all_taken("attention 'bigbird'");
+    check(block_ > 0 && global_ >= 0 && window_ >= 0 && random_ >= 0, "attention 'bigbird': block ", block_,
+          " must be positive, and global_blocks ", global_, ", window_blocks ", window_,
+          " and random_blocks ", random_, " must not be negative");
+    add_module("query", query_);
+    add_module("key", key_);
+    add_module("value", value_);
+    add_module("output", output_);
+    if (random_ > 0) add_buffer("random_blocks", random_blocks_, draw_random_blocks());
+  }
+
+ protected:
+  bool sees(std::int64_t head, std::int64_t i, std::int64_t j, std::int64_t length) const override {
+    return (!config().causal || j <= i) &&
+           sees_block(head, i / block_, j / block_, blocks(length), random_blocks());
+  }
+
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    const std::int64_t length = input.x.size(1), heads = config().heads;
+    check(length <= config().max_length, "a sequence of ", length,
+          " tokens is longer than max_length = ", config().max_length);
+    const Tensor q = split_heads(query_(input.x), heads);  // [B, H, N, dh]
+    const Tensor k = split_heads(key_(input.x), heads), v = split_heads(value_(input.x), heads);
+    AttentionOptions options = attention_options(input.mask, context);
+    options.pattern = pattern(length);
+    return output_(merge_heads(attention(q, k, v, options)));
+  }
+
+ private:
+  std::int64_t blocks(std::int64_t length) const {
+    return ((config().causal ? config().max_length : length) + block_ - 1) / block_;
+  }
+
+  bool is_global(std::int64_t block, std::int64_t nb) const {
+    return block < global_ || block >= nb - global_;
+  }
+  bool in_window(std::int64_t bi, std::int64_t bj) const { return std::abs(bi - bj) <= window_ / 2; }
+
+  bool sees_block(std::int64_t head, std::int64_t bi, std::int64_t bj, std::int64_t nb,
+                  const std::vector<std::int32_t>& random) const {
+    if (is_global(bi, nb) || is_global(bj, nb) || in_window(bi, bj)) return true;
+    const std::int64_t first = (head * blocks(config().max_length) + bi) * random_;
+    for (std::int64_t e = first; e < first + random_; ++e)
+      if (random[static_cast<std::size_t>(e)] == bj) return true;
+    return false;
+  }
+
+  std::vector<std::int32_t> random_blocks() const {
+    return random_ > 0 ? random_blocks_.to_vector<std::int32_t>() : std::vector<std::int32_t>();
+  }
+
+  /// i32 [H, ceil(L / b), r].
+  Tensor draw_random_blocks() {
+    const std::int64_t heads = config().heads, nb = blocks(config().max_length);
+    const std::uint64_t seed = initialiser_.next_seed();
+    std::vector<std::int32_t> all;
+    for (std::int64_t row = 0; row < heads * nb; ++row) {
+      const std::int64_t bi = row % nb;
+      std::vector<std::int32_t> legal;
+      for (std::int64_t bj = 0; bj < (config().causal ? bi : nb) && !is_global(bi, nb); ++bj)
+        if (!is_global(bj, nb) && !in_window(bi, bj)) legal.push_back(static_cast<std::int32_t>(bj));
+      const auto drawn = draw(std::move(legal), random_, {seed, 0, static_cast<std::uint32_t>(row)});
+      all.insert(all.end(), drawn.begin(), drawn.end());
+    }
+    return Tensor::from(all, {heads, nb, random_});
+  }
+
+  std::shared_ptr<const BlockPattern> pattern(std::int64_t length) {
+    // The key holds the random blocks too: a checkpoint that is loaded brings others.
+    const std::vector<std::int32_t> random = random_blocks();
+    PatternCache::Key key(random.begin(), random.end());
+    key.push_back(length);
+    return patterns_.get(key, [&] {
+      PatternDefinition definition{length, length, config().heads, block_, {}, {}};
+      definition.entry = [](std::int64_t, std::int64_t i, std::int64_t j) { return j <= i; };
+      definition.content = [&, nb = blocks(length)](std::int64_t head, std::int64_t bi, std::int64_t bj) {
+        if ((config().causal && bj > bi) || !sees_block(head, bi, bj, nb, random)) return BlockContent::none;
+        return config().causal && bi == bj ? BlockContent::some : BlockContent::all;
+      };
+      return make_block_pattern(definition);
+    });
+  }
+
+  Initialiser initialiser_;
+  Linear query_, key_, value_, output_;
+  std::int64_t block_, global_, window_, random_;
+  Tensor random_blocks_;
+  PatternCache patterns_;
+};
+
+}  // namespace
+
+AttentionVariant bigbird_variant() {
+  return {"bigbird",
+          {.causal = true, .any_length = false, .reason = "BigBird is defined for self-attention only"},
+          [](const AttentionConfig& config) {
+            return std::unique_ptr<Attention>(std::make_unique<BigBird>(config));
+          }};
+}
+
+}  // namespace heed

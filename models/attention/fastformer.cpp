@@ -1,0 +1,121 @@
+// Fastformer, additive attention: Wu et al. 2021, arXiv 2108.09084, section 3, with the scale and the biases
+// of the authors' code. q = X Wq, k = X Wk, and v = q (query-value sharing) or X Wv. In head h, with the
+// whole vector q_i in the score of every head:
+//
+//   alpha_h = softmax_i( q_i wq_h / sqrt(dh) )        Q_h = sum_i alpha_{h,i} q_{i,h}      global query
+//   p_{i,h} = Q_h * k_{i,h}                                                               element by element
+//   beta_h  = softmax_i( p_i wk_h / sqrt(dh) )        K_h = sum_i beta_{h,i} p_{i,h}       global key
+//   u_{i,h} = K_h * v_{i,h}                           O_i = merge(u_i) Wr + q_i
+//
+// Options: "share_qv" (true). Dropout drops tokens from both sums. There is no Wo but Wr. With `bias` the
+// scores have biases too. Parameters start from N(0, 0.02^2).
+//
+// Time and memory N d, with projections N d^2; parameters 3 d^2 + 2 H d (4 d^2 + 2 H d without sharing).
+//
+// Extensions of ours, in linear time as well. Causal: both sums run over the prefix i <= t, so that Q and K
+// depend on t. Cross: q and v come from X, keys from the memory; Q pools over X, p and K over the memory. As
+// every query enters Q, this cross-attention cannot decode token by token.
+
+#include <cmath>
+#include <optional>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/attention/heads.h"
+#include "heed/models/attention/prefix_pooling.h"
+#include "heed/models/layers.h"
+
+namespace heed {
+namespace {
+
+class Fastformer : public Attention {
+ public:
+  explicit Fastformer(const AttentionConfig& config)
+      : Attention(config),
+        initialiser_(config.seed),
+        query_(config.width, config.width, config.bias, initialiser_),
+        key_(config.width, config.width, config.bias, initialiser_),
+        query_score_(config.width, config.heads, config.bias, initialiser_),
+        key_score_(config.width, config.heads, config.bias, initialiser_),
+        output_(config.width, config.width, config.bias, initialiser_) {
+    const bool shared = config.options.take_bool("share_qv", true);
+    config.options.check_all_taken("attention 'fastformer'");
+    if (!shared) value_.emplace(config.width, config.width, config.bias, initialiser_);
+    add("query", query_);
+    add("key", key_);
+    if (value_) add("value", *value_);
+    add("query_score", query_score_);
+    add("key_score", key_score_);
+    add("output", output_);
+  }
+
+  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
+    check(!config().cross, described("attention"),
+          ": cross-attention 'fastformer' pools all queries and cannot decode token by token");
+    return Attention::step(input, cache, context);
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    const std::int64_t heads = config().heads;
+    const Tensor& memory = config().cross ? input.memory : input.x;
+    const Tensor& memory_mask = config().cross ? input.memory_mask : input.mask;
+    const Tensor query = query_(input.x);               // [B, N, d]
+    const Tensor q = split_heads(query, heads);         // [B, H, N, dh]
+    const Tensor k = split_heads(key_(memory), heads);  // [B, H, M, dh]
+    const Tensor v = value_ ? split_heads((*value_)(input.x), heads) : q;
+
+    const Tensor global_query = pool(query_score_(query), q, input.mask, context);
+    const Tensor p = global_query * k;
+    const Tensor global_key = pool(key_score_(merge_heads(p)), p, memory_mask, context);
+    const Tensor u = global_key * v;
+    return output_(merge_heads(u)) + query;
+  }
+
+ private:
+  void add(const char* name, Linear& part) {
+    part.weight = parameter(initialiser_.normal(part.weight.shape(), 0.02));
+    add_module(name, part);
+  }
+
+  /// Scores [B, N, H] and x [B, H, N, dh] to their softmax pooling: [B, H, 1, dh], or of every prefix
+  /// [B, H, N, dh].
+  Tensor pool(const Tensor& scores, const Tensor& x, const Tensor& mask, Context& context) const {
+    const std::int64_t batch = x.size(0), heads = x.size(1), length = x.size(2), width = x.size(3);
+    const Tensor a = transpose(scores, 1, 2) / std::sqrt(static_cast<double>(width));  // [B, H, N]
+    Tensor values = x;
+    if (context.training && config().dropout > 0) {  // one draw per token and head serves all prefixes
+      const Tensor ones = Tensor::ones({batch, heads, length, 1}, x.dtype(), x.device());
+      values = x * dropout(ones, config().dropout, context.random.next());
+    }
+    if (!config().causal) {
+      const Tensor weights = mask.defined() ? masked_softmax(a, unsqueeze(mask, 1)) : softmax(a, -1);
+      return matmul(unsqueeze(weights, 2), values);
+    }
+    const auto by_row = [&](const Tensor& t) { return reshape(t, {batch * heads, length}); };
+    const Tensor allowed =
+        mask.defined() ? by_row(expand(unsqueeze(mask, 1), {batch, heads, length})) : Tensor();
+    const Tensor pooled = prefix_pooling(by_row(a), reshape(values, {batch * heads, length, width}), allowed);
+    return reshape(pooled, x.shape());
+  }
+
+  Initialiser initialiser_;
+  Linear query_, key_, query_score_, key_score_, output_;
+  std::optional<Linear> value_;
+};
+
+}  // namespace
+
+AttentionVariant fastformer_variant() {
+  return {"fastformer",
+          {.causal = true,
+           .cross = true,
+           .cross_by_step = false,
+           .reason = "as cross-attention it pools all queries, which a decoder does not know yet"},
+          [](const AttentionConfig& config) {
+            return std::unique_ptr<Attention>(std::make_unique<Fastformer>(config));
+          }};
+}
+
+}  // namespace heed

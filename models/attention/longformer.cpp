@@ -1,0 +1,166 @@
+// Longformer: "The long-document Transformer", Beltagy et al. 2020, arXiv 2004.05150, section 3. Some tokens
+// are global: they see everything and everything sees them. All others see a window of w tokens, w / 2 on
+// each side and themselves, every dil-th position of it:
+//
+//   window(i, j) = |i - j| <= (w / 2) dil  and  (i - j) mod dil = 0
+//   ordinary i:  softmax( q_i k_j / sqrt(dh) ) v_j      over  window(i, j) or j global,  one softmax
+//   global i:    softmax( qg_i kg_j / sqrt(dh) ) vg_j   over  all j
+//   O = merge(...) Wo                                   causal: and j <= i in both
+//
+// q, k, v = X Wq, X Wk, X Wv and qg, kg, vg = X Wqg, X Wkg, X Wvg, which start as copies of the former.
+//
+// Options: "window" w, even (512); "dilation" dil (1); "global_tokens" g (1): the first g tokens of a
+// sequence are global. AttentionInput::global names other ones, sample by sample; it is read on the host.
+//
+// Time N (w dil + g) d: the blocks of a dilated window are visited whole. Parameters 7 d^2. Cross-attention
+// is not defined.
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "heed/autograd/autograd.h"
+#include "heed/models/attention/block_patterns.h"
+#include "heed/models/attention/heads.h"
+#include "heed/models/layers.h"
+
+namespace heed {
+namespace {
+
+using Positions = std::vector<std::int64_t>;  // of the global tokens, ascending
+
+class Longformer : public PatternAttention {
+ public:
+  explicit Longformer(const AttentionConfig& config)
+      : PatternAttention(config),
+        initialiser_(config.seed),
+        query_(config.width, config.width, config.bias, initialiser_),
+        key_(config.width, config.width, config.bias, initialiser_),
+        value_(config.width, config.width, config.bias, initialiser_),
+        global_query_(config.width, config.width, config.bias, initialiser_),
+        global_key_(config.width, config.width, config.bias, initialiser_),
+        global_value_(config.width, config.width, config.bias, initialiser_),
+        output_(config.width, config.width, config.bias, initialiser_),
+        window_(config.options.take_integer("window", 512)),
+        dilation_(config.options.take_integer("dilation", 1)),
+        global_tokens_(config.options.take_integer("global_tokens", 1)) {
+    config.options.check_all_taken("attention 'longformer'");
+    check(window_ >= 0 && window_ % 2 == 0, "attention 'longformer': window must be even, got ", window_);
+    check(dilation_ > 0 && global_tokens_ >= 0, "attention 'longformer': dilation ", dilation_,
+          " must be positive and global_tokens ", global_tokens_, " not negative");
+    add_module("query", query_);
+    add_module("key", key_);
+    add_module("value", value_);
+    add_module("global_query", global_query_);
+    add_module("global_key", global_key_);
+    add_module("global_value", global_value_);
+    add_module("output", output_);
+    copy_weight(query_, global_query_);
+    copy_weight(key_, global_key_);
+    copy_weight(value_, global_value_);
+  }
+
+ protected:
+  bool takes_global_tokens() const override { return true; }
+
+  bool sees(std::int64_t, std::int64_t i, std::int64_t j, std::int64_t length) const override {
+    return sees(i, j, first_tokens(length)) || (i < global_tokens_ && (!config().causal || j <= i));
+  }
+
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    const std::int64_t batch = input.x.size(0), length = input.x.size(1);
+    if (!input.global.defined())
+      return output_(merge_heads(attend(input.x, input.mask, first_tokens(length), context)));
+    // Each sample has a pattern of its own.
+    const std::vector<std::int32_t> is_global = input.global.to_vector<std::int32_t>();
+    std::vector<Tensor> samples;
+    for (std::int64_t b = 0; b < batch; ++b) {
+      Positions positions;
+      for (std::int64_t i = 0; i < length; ++i)
+        if (is_global[static_cast<std::size_t>(b * length + i)]) positions.push_back(i);
+      const Tensor mask = input.mask.defined() ? slice(input.mask, 0, b, b + 1) : input.mask;
+      samples.push_back(attend(slice(input.x, 0, b, b + 1), mask, positions, context));
+    }
+    return output_(merge_heads(concat(samples, 0)));
+  }
+
+ private:
+  static void copy_weight(const Linear& from, Linear& to) {
+    to.weight = parameter(Tensor::from(from.weight.to_vector<float>(), from.weight.shape()));
+  }
+
+  Positions first_tokens(std::int64_t length) const {
+    Positions positions;
+    for (std::int64_t i = 0; i < std::min(global_tokens_, length); ++i) positions.push_back(i);
+    return positions;
+  }
+
+  std::int64_t reach() const { return window_ / 2 * dilation_; }
+
+  /// Of an ordinary query.
+  bool sees(std::int64_t i, std::int64_t j, const Positions& global) const {
+    if (config().causal && j > i) return false;
+    return (std::abs(i - j) <= reach() && (i - j) % dilation_ == 0) ||
+           std::binary_search(global.begin(), global.end(), j);
+  }
+
+  /// [B, H, N, dh]
+  Tensor attend(const Tensor& x, const Tensor& mask, const Positions& global, Context& context) {
+    const std::int64_t heads = config().heads, length = x.size(1);
+    AttentionOptions options = attention_options(mask, context);
+    options.pattern = pattern(length, global);
+    const Tensor out = attention(split_heads(query_(x), heads), split_heads(key_(x), heads),
+                                 split_heads(value_(x), heads), options);
+    if (global.empty()) return out;
+
+    // The rows of global tokens, all at once, in place of what they got above.
+    const auto count = static_cast<std::int64_t>(global.size());
+    std::vector<std::int32_t> slots(static_cast<std::size_t>(length), -1);
+    for (std::size_t g = 0; g < global.size(); ++g)
+      slots[static_cast<std::size_t>(global[g])] = static_cast<std::int32_t>(g);
+    const Tensor slot = Tensor::from(slots, {length}, x.device());
+    const Tensor ids =
+        Tensor::from(std::vector<std::int32_t>(global.begin(), global.end()), {count}, x.device());
+    AttentionOptions all = attention_options(mask, context);
+    if (config().causal)
+      all.mask = less_equal(unsqueeze(Tensor::arange(length, DType::i32, x.device()), 0), unsqueeze(ids, 1));
+    const Tensor rows =
+        attention(split_heads(global_query_(index_select(x, 1, ids)), heads),
+                  split_heads(global_key_(x), heads), split_heads(global_value_(x), heads), all);
+    const Tensor is_global = greater_equal(slot, Tensor::zeros({1}, DType::i32, x.device()));
+    return where(unsqueeze(is_global, 1), index_select(rows, 2, slot), out);
+  }
+
+  std::shared_ptr<const BlockPattern> pattern(std::int64_t length, const Positions& global) {
+    PatternCache::Key key = global;
+    key.push_back(length);
+    return patterns_.get(key, [&] {
+      PatternDefinition definition{length, length, 1, 64, {}, {}};
+      definition.entry = [&](std::int64_t, std::int64_t i, std::int64_t j) { return sees(i, j, global); };
+      definition.content = [&, b = definition.block](std::int64_t, std::int64_t row, std::int64_t column) {
+        if (config().causal && column > row) return BlockContent::none;
+        const auto next = std::lower_bound(global.begin(), global.end(), column * b);
+        const bool holds_global = next != global.end() && *next < (column + 1) * b;
+        const std::int64_t gap = std::max<std::int64_t>(0, (std::abs(row - column) - 1) * b + 1);
+        return holds_global || gap <= reach() || row == column ? BlockContent::some : BlockContent::none;
+      };
+      return make_block_pattern(definition);
+    });
+  }
+
+  Initialiser initialiser_;
+  Linear query_, key_, value_, global_query_, global_key_, global_value_, output_;
+  std::int64_t window_, dilation_, global_tokens_;
+  PatternCache patterns_;
+};
+
+}  // namespace
+
+AttentionVariant longformer_variant() {
+  return {"longformer",
+          {.causal = true, .reason = "Longformer is defined for self-attention only"},
+          [](const AttentionConfig& config) {
+            return std::unique_ptr<Attention>(std::make_unique<Longformer>(config));
+          }};
+}
+
+}  // namespace heed
