@@ -12,7 +12,8 @@ Tensor readable(const Tensor& x) {
   Shape strides = x.strides();
   std::int64_t& row_step = strides[rank - 2];
   std::int64_t& column_step = strides[rank - 1];
-  if (rows == 1) row_step = column_step == 1 ? columns : 1;  // the step of an axis of one element means nothing
+  if (rows == 1)
+    row_step = column_step == 1 ? columns : 1;  // the step of an axis of one element means nothing
   if (columns == 1) column_step = row_step == 1 ? rows : 1;
   const bool by_rows = column_step == 1 && row_step >= columns;
   const bool by_columns = row_step == 1 && column_step >= rows;

@@ -31,7 +31,8 @@ void accumulate(Node& node, const Tensor& grad, const char* from) {
         ": backward gave a gradient of shape ", grad.shape(), " and type ", grad.dtype(),
         " for a tensor of shape ", node.shape, " and type ", node.dtype);
   if (!node.gradient.defined()) {
-    node.gradient = is_leaf(node) ? contiguous(grad.detach()) : grad.detach();  // optimizers read leaves as flat memory
+    node.gradient =
+        is_leaf(node) ? contiguous(grad.detach()) : grad.detach();  // optimizers read leaves as flat memory
   } else if (node.gradient.is_sole_owner() && node.gradient.is_contiguous()) {
     backend_of(grad).binary(BinaryOp::add, node.gradient, grad, node.gradient);
   } else {

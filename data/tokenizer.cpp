@@ -1,7 +1,7 @@
 #include "heed/data/tokenizer.h"
 
-#include "heed/core/file.h"
 #include "heed/core/error.h"
+#include "heed/core/file.h"
 #include "heed/core/unicode.h"
 #include "heed/data/bpe_training.h"
 #include "heed/data/byte_alphabet.h"

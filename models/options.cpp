@@ -49,17 +49,20 @@ double Options::take_number(std::string_view name, double fallback) const {
 
 std::string Options::take_text(std::string_view name, std::string fallback) const {
   const Value* value = take(name);
-  return value ? get<std::string>(name, *value, "text") : std::move(fallback);
+  if (!value) return fallback;
+  return get<std::string>(name, *value, "text");
 }
 
 std::vector<double> Options::take_numbers(std::string_view name, std::vector<double> fallback) const {
   const Value* value = take(name);
-  return value ? get<std::vector<double>>(name, *value, "a list of numbers") : std::move(fallback);
+  if (!value) return fallback;
+  return get<std::vector<double>>(name, *value, "a list of numbers");
 }
 
 std::vector<std::string> Options::take_texts(std::string_view name, std::vector<std::string> fallback) const {
   const Value* value = take(name);
-  return value ? get<std::vector<std::string>>(name, *value, "a list of texts") : std::move(fallback);
+  if (!value) return fallback;
+  return get<std::vector<std::string>>(name, *value, "a list of texts");
 }
 
 void Options::check_all_taken(std::string_view owner) const {

@@ -6,8 +6,8 @@
 
 namespace heed::cpu {
 
-/// Working memory of the calling thread: one buffer per slot, kept from task to task and grown when needed. The
-/// content is whatever the last user left. Cache-line aligned.
+/// Working memory of the calling thread: one buffer per slot, kept from task to task and grown when needed.
+/// The content is whatever the last user left. Cache-line aligned.
 template <class T>
 T* thread_scratch(int slot, std::size_t count) {
   constexpr std::align_val_t alignment{64};
