@@ -21,8 +21,39 @@ struct SmallerId {
   }
 };
 
+/// The nodes that wait for their turn, the last made first. When an error ends the walk they forget what they
+/// have collected, so that another walk cannot take it for its own.
+class PendingNodes {
+ public:
+  PendingNodes() = default;
+  PendingNodes(const PendingNodes&) = delete;
+  PendingNodes& operator=(const PendingNodes&) = delete;
+  ~PendingNodes() {
+    for (; !queue_.empty(); queue_.pop()) queue_.top()->gradient = {};
+  }
+  bool empty() const { return queue_.empty(); }
+  void push(const std::shared_ptr<Node>& node) { queue_.push(node); }
+  std::shared_ptr<Node> pop() {
+    std::shared_ptr<Node> node = queue_.top();
+    queue_.pop();
+    return node;
+  }
+
+ private:
+  std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, SmallerId> queue_;
+};
+
 bool is_leaf(const Node& node) {
   return node.inputs.empty() && !node.backward;
+}
+
+/// The gradient as a leaf keeps it: flat memory, which optimizers read, and seen by nobody else, neither by
+/// another leaf nor by a caller who gave it to backward().
+Tensor own_gradient(const Tensor& grad) {
+  if (grad.is_sole_owner() && grad.is_contiguous()) return grad.detach();
+  const Tensor copy = empty_like(grad);
+  backend_of(grad).copy(grad.detach(), copy);
+  return copy;
 }
 
 /// Adds `grad` to what the node has collected; in place when nobody else sees that memory.
@@ -31,8 +62,7 @@ void accumulate(Node& node, const Tensor& grad, const char* from) {
         ": backward gave a gradient of shape ", grad.shape(), " and type ", grad.dtype(),
         " for a tensor of shape ", node.shape, " and type ", node.dtype);
   if (!node.gradient.defined()) {
-    node.gradient =
-        is_leaf(node) ? contiguous(grad.detach()) : grad.detach();  // optimizers read leaves as flat memory
+    node.gradient = is_leaf(node) ? own_gradient(grad) : grad.detach();
   } else if (node.gradient.is_sole_owner() && node.gradient.is_contiguous()) {
     backend_of(grad).binary(BinaryOp::add, node.gradient, grad, node.gradient);
   } else {
@@ -123,13 +153,15 @@ void backward(const Tensor& output, const Tensor& start) {
              start.defined() ? start : Tensor::ones(output.shape(), output.dtype(), output.device()),
              "backward");
 
-  std::priority_queue<std::shared_ptr<Node>, std::vector<std::shared_ptr<Node>>, SmallerId> pending;
+  PendingNodes pending;
   if (!is_leaf(*output.node())) pending.push(output.node());
   while (!pending.empty()) {
-    const std::shared_ptr<Node> node = pending.top();
-    pending.pop();
-    check(static_cast<bool>(node->backward), "backward: the graph through ", node->op,
-          " was already walked and its saved tensors are freed; compute the output again");
+    const std::shared_ptr<Node> node = pending.pop();
+    if (!node->backward) {
+      node->gradient = {};
+      fail("backward: the graph through ", node->op,
+           " was already walked and its saved tensors are freed; compute the output again");
+    }
     Gradients gradients;
     {
       const BackwardFunction function = std::exchange(node->backward, nullptr);
