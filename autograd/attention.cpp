@@ -19,6 +19,7 @@ Sizes check_attention(const char* op, const Tensor& query, const Tensor& key,
             query.size(1) == key.size(1) && query.size(3) == key.size(3),
         op, ": query of shape ", query.shape(), " and key of shape ", key.shape(),
         " must be [B, H, N, dk] and [B, H, M, dk]");
+  check(query.size(3) > 0, op, ": heads of width 0 cannot be compared: query of shape ", query.shape());
   const Sizes sizes{query.size(0), query.size(1), query.size(2), key.size(2)};
   if (options.key_mask.defined()) {
     check_indices(op, options.key_mask);
@@ -120,7 +121,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
   check_attention("attention", query, key, options);
   check_same("attention", query, value);
   check(value.rank() == 4 && value.size(0) == key.size(0) && value.size(1) == key.size(1) &&
-            value.size(2) == key.size(2),
+            value.size(2) == key.size(2) && value.size(3) > 0,
         "attention: value of shape ", value.shape(), " does not fit key of shape ", key.shape());
   if (usable(backend_of(query).attention)) return attention_fused(query, key, value, options);
   return matmul(dropout(attention_weights(query, key, options), options.dropout, options.key), value);

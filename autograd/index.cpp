@@ -56,10 +56,9 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
 }
 
 Tensor index_select(const Tensor& x, int axis, const Tensor& ids) {
-  check(x.defined(), "index_select: the operand is undefined");
   check_indices("index_select", ids);
   check(ids.rank() == 1, "index_select: indices of shape ", ids.shape(), " must have rank 1");
-  const int at = x.shape().resolve(axis);
+  const int at = resolve_axis("index_select", x, axis);
   if (at != 0) return transpose(index_select(transpose(x, 0, at), 0, ids), 0, at);
   return squeeze(gather_rows(unsqueeze(x, 0), unsqueeze(ids, 0)), 0);
 }
@@ -82,6 +81,7 @@ Tensor scatter_add_rows(const Tensor& x, const Tensor& ids, std::int64_t rows) {
   check_rows("scatter_add_rows", x, ids);
   check_floating("scatter_add_rows", x);
   check(x.size(1) == ids.size(1), "scatter_add_rows: ", x.size(1), " rows and ", ids.size(1), " indices");
+  check(rows >= 0, "scatter_add_rows: the number of rows ", rows, " is negative");
   const std::int64_t width = tail_count(x.shape(), 2);
   const Tensor flat_ids = plain_ids(ids);
   Shape shape = x.shape();
@@ -92,19 +92,16 @@ Tensor scatter_add_rows(const Tensor& x, const Tensor& ids, std::int64_t rows) {
 }
 
 Tensor gather(const Tensor& x, int axis, const Tensor& ids) {
-  check(x.defined(), "gather: the operand is undefined");
+  const int at = resolve_axis("gather", x, axis);
   check_indices("gather", ids);
-  const int at = x.shape().resolve(axis);
   Shape others = ids.shape();
   if (others.rank() == x.rank()) others[at] = x.shape()[at];
   check(others == x.shape(), "gather: indices of shape ", ids.shape(), " and values of shape ", x.shape(),
         " must agree outside axis ", axis);
   const Tensor values = transpose(x, at, -1),
                positions = transpose(ids, at, -1);  // the axis is last: rows of width 1
-  const Tensor picked = gather_rows(
-      reshape(values, {values.count() / std::max<std::int64_t>(values.size(-1), 1), values.size(-1)}),
-      reshape(positions,
-              {positions.count() / std::max<std::int64_t>(positions.size(-1), 1), positions.size(-1)}));
+  const Tensor picked = gather_rows(reshape(values, {row_count(values.shape()), values.size(-1)}),
+                                    reshape(positions, {row_count(positions.shape()), positions.size(-1)}));
   return transpose(reshape(picked, positions.shape()), at, -1);
 }
 
@@ -113,19 +110,22 @@ Tensor scatter_add(const Tensor& x, int axis, const Tensor& ids, std::int64_t ex
   check_indices("scatter_add", ids);
   check(ids.shape() == x.shape(), "scatter_add: values of shape ", x.shape(), " and indices of shape ",
         ids.shape(), " must agree");
-  const Tensor values = transpose(x, axis, -1), positions = transpose(ids, axis, -1);
-  const Shape flat{values.count() / std::max<std::int64_t>(values.size(-1), 1), values.size(-1)};
+  const int at = resolve_axis("scatter_add", x, axis);
+  check(extent >= 0, "scatter_add: the extent ", extent, " is negative");
+  const Tensor values = transpose(x, at, -1), positions = transpose(ids, at, -1);
+  const Shape flat{row_count(values.shape()), values.size(-1)};
   const Tensor added = scatter_add_rows(reshape(values, flat), reshape(positions, flat), extent);
   Shape shape = values.shape();
   shape[shape.rank() - 1] = extent;
-  return transpose(reshape(added, shape), axis, -1);
+  return transpose(reshape(added, shape), at, -1);
 }
 
 Tensor argsort(const Tensor& x, bool descending) {
   check(x.defined() && x.rank() >= 1, "argsort: the operand needs at least one axis");
+  check_positions("argsort", x.size(-1));
   require_kernel(backend_of(x).argsort, "argsort", x.device());
   const Tensor out = Tensor::empty(x.shape(), DType::i32, x.device());
-  const Shape rows{x.count() / std::max<std::int64_t>(x.size(-1), 1), x.size(-1)};
+  const Shape rows{row_count(x.shape()), x.size(-1)};
   backend_of(x).argsort(contiguous(x.detach()).view(rows), descending, out.view(rows));
   return out;
 }
@@ -138,11 +138,12 @@ std::pair<Tensor, Tensor> sort(const Tensor& x, bool descending) {
 std::pair<Tensor, Tensor> top_k(const Tensor& x, std::int64_t k) {
   check(x.defined() && x.rank() >= 1, "top_k: the operand needs at least one axis");
   check(k >= 0 && k <= x.size(-1), "top_k: k = ", k, " does not fit the last axis of shape ", x.shape());
+  check_positions("top_k", x.size(-1));
   require_kernel(backend_of(x).top_k, "top_k", x.device());
   Shape shape = x.shape();
   shape[x.rank() - 1] = k;
   const Tensor ids = Tensor::empty(shape, DType::i32, x.device());
-  const std::int64_t rows = x.count() / std::max<std::int64_t>(x.size(-1), 1);
+  const std::int64_t rows = row_count(x.shape());
   backend_of(x).top_k(contiguous(x.detach()).view({rows, x.size(-1)}), ids.view({rows, k}));
   return {gather(x, -1, ids), ids};
 }

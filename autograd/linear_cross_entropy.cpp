@@ -73,10 +73,14 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   check_indices(op, targets);
   check(weight.rank() == 2 && x.rank() >= 1 && x.size(-1) == weight.size(1), op, ": input of shape ",
         x.shape(), " does not fit weight of shape ", weight.shape(), " ([classes, in])");
-  check(!bias.defined() || bias.shape() == Shape{weight.size(0)}, op, ": bias of shape ", bias.shape(),
-        " does not fit weight of shape ", weight.shape());
-  check(targets.count() > 0 && targets.count() * x.size(-1) == x.count(), op, ": targets of shape ",
-        targets.shape(), " do not fit inputs of shape ", x.shape());
+  check(weight.size(0) > 0, op, ": a weight of shape ", weight.shape(), " knows no classes");
+  if (bias.defined()) {
+    check_same(op, x, bias);
+    check(bias.shape() == Shape{weight.size(0)}, op, ": bias of shape ", bias.shape(),
+          " does not fit weight of shape ", weight.shape());
+  }
+  check(targets.count() == row_count(x.shape()), op, ": targets of shape ", targets.shape(),
+        " do not fit inputs of shape ", x.shape());
   check(smoothing >= 0 && smoothing <= 1, op, ": smoothing ", smoothing, " is outside [0, 1]");
   const std::int64_t rows = targets.count(), classes = weight.size(0);
   if (!usable(backend_of(x).cross_entropy)) {
@@ -91,9 +95,9 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
                    contiguous(targets).view({rows}),
                    smoothing,
                    ignored};
-  const auto wanted = [](const Tensor& input) {
-    return recording() && input.tracked() ? Tensor::empty(input.shape(), input.dtype(), input.device())
-                                          : Tensor();
+  const auto wanted = [&](const Tensor& input) {
+    if (!recording() || !input.tracked()) return Tensor();
+    return rows > 0 ? empty_like(input) : Tensor::zeros(input.shape(), input.dtype(), input.device());
   };
   const Tensor losses = Tensor::empty({rows}, x.dtype(), x.device());
   UnitGradients gradients{wanted(x), wanted(weight), wanted(bias)};

@@ -56,8 +56,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   if (a.rank() > 2 && b.rank() == 2) {  // one large product instead of many that share b
     Shape shape = a.shape();
     shape[a.rank() - 1] = b.size(1);
-    return reshape(matmul(reshape(a, {a.count() / std::max<std::int64_t>(a.size(-1), 1), a.size(-1)}), b),
-                   shape);
+    return reshape(matmul(reshape(a, {row_count(a.shape()), a.size(-1)}), b), shape);
   }
   return record(
       "matmul", product(a, b), {a, b},
@@ -87,14 +86,13 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   }
   Shape shape = x.shape();
   shape[x.rank() - 1] = weight.size(0);
-  const Tensor rows =
-      contiguous(x.detach()).view({shape.count() / std::max<std::int64_t>(weight.size(0), 1), x.size(-1)});
+  const Tensor rows = contiguous(x.detach()).view({row_count(x.shape()), x.size(-1)});
   const Tensor out = product(rows, transposed(weight.detach()), bias).view(shape);
   const bool want_x = x.tracked(), want_weight = weight.tracked(), want_bias = bias.tracked();
   return record("linear", out, {x, weight, bias},
                 [rows = want_weight ? rows : Tensor(), weight = weight.detach(), shape = x.shape(), want_x,
                  want_weight, want_bias](const Tensor& grad) {
-                  const Tensor g = contiguous(grad).view({grad.count() / weight.size(0), weight.size(0)});
+                  const Tensor g = contiguous(grad).view({row_count(grad.shape()), weight.size(0)});
                   return Gradients{want_x ? product(g, weight).view(shape) : Tensor(),
                                    want_weight ? product(transposed(g), rows) : Tensor(),
                                    want_bias ? sum(g, 0) : Tensor()};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <span>
 
 #include "heed/autograd/node.h"
@@ -53,6 +54,26 @@ inline void check_floating(const char* op, const Tensor& x) {
 inline void check_indices(const char* op, const Tensor& ids) {
   check(ids.defined() && ids.dtype() == DType::i32, op, ": indices and masks have type i32, got ",
         ids.defined() ? name_of(ids.dtype()) : "an undefined tensor");
+}
+
+/// An axis that may be negative as one in [0, rank). Throws for an undefined tensor and any other axis.
+inline int resolve_axis(const char* op, const Tensor& x, int axis) {
+  check(x.defined(), op, ": the operand is undefined");
+  check(axis >= -x.rank() && axis < x.rank(), op, ": axis ", axis, " is out of range for shape ", x.shape());
+  return axis < 0 ? axis + x.rank() : axis;
+}
+
+/// How many rows a tensor has that is seen as [rows, last extent]; right also where the last extent is 0.
+inline std::int64_t row_count(const Shape& shape) {
+  std::int64_t rows = 1;
+  for (int i = 0; i + 1 < shape.rank(); ++i) rows *= shape[i];
+  return rows;
+}
+
+/// Positions along an axis are i32.
+inline void check_positions(const char* op, std::int64_t extent) {
+  check(extent <= std::numeric_limits<std::int32_t>::max(), op, ": an axis of ", extent,
+        " elements is too long for indices of type i32");
 }
 
 /// x seen as [outer, n, inner] around `axis`, contiguous.

@@ -13,8 +13,7 @@ struct Axis {
 };
 
 Axis split_at(const char* op, const Tensor& x, int axis) {
-  check(x.defined(), op, ": the operand is undefined");
-  Axis result{x.shape().resolve(axis), 1, 0, 1};
+  Axis result{resolve_axis(op, x, axis), 1, 0, 1};
   result.extent = x.shape()[result.at];
   for (int i = 0; i < x.rank(); ++i)
     (i < result.at ? result.outer : result.inner) *= i == result.at ? 1 : x.shape()[i];
@@ -51,12 +50,12 @@ Tensor extreme(const char* op, ReduceOp reduction, const Tensor& x, int axis, bo
 }
 
 /// The last axis moved to `axis`, or back.
-Tensor swap_with_last(const Tensor& x, int axis) {
-  return x.shape().resolve(axis) == x.rank() - 1 ? x : transpose(x, axis, -1);
+Tensor swap_with_last(const char* op, const Tensor& x, int axis) {
+  return resolve_axis(op, x, axis) == x.rank() - 1 ? x : transpose(x, axis, -1);
 }
 
 Tensor rows_of(const Tensor& x) {
-  return contiguous(x.detach()).view({x.count() / std::max<std::int64_t>(x.size(-1), 1), x.size(-1)});
+  return contiguous(x.detach()).view({row_count(x.shape()), x.size(-1)});
 }
 
 /// The largest along the last axis, 0 where everything is -infinity: what softmax subtracts.
@@ -80,8 +79,9 @@ Tensor softmax_composed(const Tensor& x, bool log) {
 
 /// Softmax over the last axis; `mask` (i32, broadcast view of x's shape) may be undefined.
 Tensor softmax_last(const char* op, const Tensor& x, const Tensor& mask, bool log) {
+  if (x.count() == 0) return x;
   const Backend& backend = backend_of(x);
-  if (!usable(backend.softmax) || x.count() == 0) {
+  if (!usable(backend.softmax)) {
     if (!mask.defined()) return softmax_composed(x, log);
     const Tensor forbidden = equal(mask, Tensor::zeros({}, DType::i32, mask.device()));
     return softmax_composed(masked_fill(x, forbidden, -std::numeric_limits<double>::infinity()), log);
@@ -117,8 +117,9 @@ Tensor sum(const Tensor& x, int axis, bool keep_axis) {
 
 Tensor mean(const Tensor& x, int axis, bool keep_axis) {
   check_floating("mean", x);
-  check(x.size(axis) > 0, "mean: axis ", axis, " of shape ", x.shape(), " is empty");
-  return sum(x, axis, keep_axis) * (1.0 / static_cast<double>(x.size(axis)));
+  const int at = resolve_axis("mean", x, axis);
+  check(x.size(at) > 0, "mean: axis ", axis, " of shape ", x.shape(), " is empty");
+  return sum(x, at, keep_axis) * (1.0 / static_cast<double>(x.size(at)));
 }
 
 Tensor max(const Tensor& x, int axis, bool keep_axis) {
@@ -158,6 +159,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
 Tensor argmax(const Tensor& x, int axis) {
   const Axis at = split_at("argmax", x, axis);
   check(at.extent > 0, "argmax: axis ", axis, " of shape ", x.shape(), " is empty");
+  check_positions("argmax", at.extent);
   require_kernel(backend_of(x).argmax, "argmax", x.device());
   const Tensor out = Tensor::empty(without_axis(x.shape(), at.at, false), DType::i32, x.device());
   backend_of(x).argmax(around_axis(x, at.at), out.view({at.outer, at.inner}));
@@ -166,6 +168,7 @@ Tensor argmax(const Tensor& x, int axis) {
 
 Tensor cumulative_sum(const Tensor& x, int axis, bool reverse) {
   check_floating("cumulative_sum", x);
+  resolve_axis("cumulative_sum", x, axis);
   require_kernel(backend_of(x).cumulative_sum, "cumulative_sum", x.device());
   const Tensor source = around_axis(x, axis);
   const Tensor out = empty_like(x);
@@ -177,12 +180,14 @@ Tensor cumulative_sum(const Tensor& x, int axis, bool reverse) {
 
 Tensor softmax(const Tensor& x, int axis) {
   check_floating("softmax", x);
-  return swap_with_last(softmax_last("softmax", swap_with_last(x, axis), {}, false), axis);
+  return swap_with_last("softmax", softmax_last("softmax", swap_with_last("softmax", x, axis), {}, false),
+                        axis);
 }
 
 Tensor log_softmax(const Tensor& x, int axis) {
   check_floating("log_softmax", x);
-  return swap_with_last(softmax_last("log_softmax", swap_with_last(x, axis), {}, true), axis);
+  return swap_with_last("log_softmax",
+                        softmax_last("log_softmax", swap_with_last("log_softmax", x, axis), {}, true), axis);
 }
 
 Tensor masked_softmax(const Tensor& x, const Tensor& allowed) {
@@ -195,9 +200,10 @@ Tensor masked_softmax(const Tensor& x, const Tensor& allowed) {
 
 Tensor log_sum_exp(const Tensor& x, int axis, bool keep_axis) {
   check_floating("log_sum_exp", x);
-  const Tensor last = swap_with_last(x, axis);
+  const Tensor last = swap_with_last("log_sum_exp", x, axis);
+  check(last.size(-1) > 0, "log_sum_exp: axis ", axis, " of shape ", x.shape(), " is empty");
   const Tensor shift = finite_maximum(last);
-  const Tensor result = swap_with_last(log(sum(exp(last - shift), -1, true)) + shift, axis);
+  const Tensor result = swap_with_last("log_sum_exp", log(sum(exp(last - shift), -1, true)) + shift, axis);
   return keep_axis ? result : squeeze(result, axis);
 }
 

@@ -67,7 +67,7 @@ Tensor permute(const Tensor& x, const Shape& order) {
   Shape shape = order, strides = order, inverse = order;
   unsigned seen = 0;
   for (int i = 0; i < order.rank(); ++i) {
-    const int axis = x.shape().resolve(static_cast<int>(order[i]));
+    const int axis = resolve_axis("permute", x, static_cast<int>(order[i]));
     check(!(seen & 1u << axis), "permute: order ", order, " names axis ", axis, " twice");
     seen |= 1u << axis;
     shape[i] = x.shape()[axis];
@@ -79,16 +79,15 @@ Tensor permute(const Tensor& x, const Shape& order) {
 }
 
 Tensor transpose(const Tensor& x, int axis_a, int axis_b) {
-  check_defined("transpose", x);
+  const int a = resolve_axis("transpose", x, axis_a), b = resolve_axis("transpose", x, axis_b);
   Shape order = x.shape();
   for (int i = 0; i < x.rank(); ++i) order[i] = i;
-  std::swap(order[x.shape().resolve(axis_a)], order[x.shape().resolve(axis_b)]);
+  std::swap(order[a], order[b]);
   return permute(x, order);
 }
 
 Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end, std::int64_t step) {
-  check_defined("slice", x);
-  const int at = x.shape().resolve(axis);
+  const int at = resolve_axis("slice", x, axis);
   const std::int64_t extent = x.shape()[at];
   const std::int64_t from = begin < 0 ? begin + extent : begin;
   const std::int64_t to = end < 0 ? end + extent : end;
@@ -105,8 +104,7 @@ Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end, st
 }
 
 Tensor select(const Tensor& x, int axis, std::int64_t index) {
-  check_defined("select", x);
-  const std::int64_t extent = x.size(axis);
+  const std::int64_t extent = x.size(resolve_axis("select", x, axis));
   check(index >= -extent && index < extent, "select: index ", index, " is outside axis ", axis, " of shape ",
         x.shape());
   const std::int64_t at = index < 0 ? index + extent : index;
@@ -133,8 +131,7 @@ Tensor unsqueeze(const Tensor& x, int axis) {
 }
 
 Tensor squeeze(const Tensor& x, int axis) {
-  check_defined("squeeze", x);
-  const int at = x.shape().resolve(axis);
+  const int at = resolve_axis("squeeze", x, axis);
   check(x.shape()[at] == 1, "squeeze: axis ", axis, " of shape ", x.shape(), " does not have extent 1");
   Shape shape, strides;
   for (int i = 0; i < x.rank(); ++i) {
@@ -148,6 +145,8 @@ Tensor squeeze(const Tensor& x, int axis) {
 
 Tensor expand(const Tensor& x, const Shape& shape) {
   check_defined("expand", x);
+  for (const std::int64_t extent : shape)
+    check(extent >= 0, "expand: shape ", shape, " has a negative extent");
   check(broadcast_shapes("expand", x.shape(), shape) == shape, "expand: shape ", x.shape(),
         " does not broadcast to ", shape);
   if (shape == x.shape()) return x;
@@ -157,8 +156,7 @@ Tensor expand(const Tensor& x, const Shape& shape) {
 
 Tensor concat(std::span<const Tensor> parts, int axis) {
   check(!parts.empty(), "concat: no parts given");
-  check_defined("concat", parts[0]);
-  const int at = parts[0].shape().resolve(axis);
+  const int at = resolve_axis("concat", parts[0], axis);
   Shape shape = parts[0].shape();
   shape[at] = 0;
   for (const Tensor& part : parts) {
@@ -199,11 +197,11 @@ Tensor stack(std::span<const Tensor> parts, int axis) {
 }
 
 std::vector<Tensor> split(const Tensor& x, int axis, std::span<const std::int64_t> sizes) {
-  check_defined("split", x);
+  const std::int64_t extent = x.size(resolve_axis("split", x, axis));
   std::int64_t total = 0;
   for (std::int64_t size : sizes) total += size;
-  check(total == x.size(axis), "split: sizes add up to ", total, ", axis ", axis, " of shape ", x.shape(),
-        " has ", x.size(axis));
+  check(total == extent, "split: sizes add up to ", total, ", axis ", axis, " of shape ", x.shape(), " has ",
+        extent);
   std::vector<Tensor> pieces;
   std::int64_t begin = 0;
   for (std::int64_t size : sizes) {
@@ -214,10 +212,9 @@ std::vector<Tensor> split(const Tensor& x, int axis, std::span<const std::int64_
 }
 
 Tensor pad(const Tensor& x, int axis, std::int64_t before, std::int64_t after, double value) {
-  check_defined("pad", x);
+  const int at = resolve_axis("pad", x, axis);
   check(before >= 0 && after >= 0, "pad: ", before, " and ", after, " must not be negative");
   if (before + after == 0) return x;
-  const int at = x.shape().resolve(axis);
   Shape shape = x.shape();
   const std::int64_t extent = shape[at];
   shape[at] += before + after;

@@ -6,9 +6,23 @@
 
 namespace heed {
 
+namespace {
+/// Throws where the product does not fit, before anybody relies on a shape that has wrapped around.
+std::size_t bytes_for(const Shape& shape, DType dtype) {
+  auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  bool nothing = false;
+  for (const std::int64_t extent : shape) {
+    check(extent >= 0, "empty: shape ", shape, " has a negative extent");
+    nothing = nothing || extent == 0;  // beside which the strides must fit too
+    check(!__builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes), "empty: shape ", shape,
+          " has more elements than memory can hold");
+  }
+  return nothing ? 0 : static_cast<std::size_t>(bytes);
+}
+}  // namespace
+
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
-  for (std::int64_t extent : shape) check(extent >= 0, "empty: shape ", shape, " has a negative extent");
-  const std::size_t bytes = static_cast<std::size_t>(shape.count()) * size_of(dtype);
+  const std::size_t bytes = bytes_for(shape, dtype);
   return {backend_of(device).allocate(device, bytes), 0, shape, contiguous_strides(shape), dtype};
 }
 

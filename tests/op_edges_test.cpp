@@ -1,0 +1,262 @@
+// What ops do at the edges of their domain: tensors without elements, one product term, positions that do not
+// fit, NaN, and gradients whose memory belongs to somebody else.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <optional>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/node.h"
+#include "heed/autograd/ops.h"
+
+using namespace heed;
+
+namespace {
+
+Tensor reals(const Shape& shape) {
+  return uniform(shape, 0.1, 0.9, {5, 0, static_cast<std::uint32_t>(shape.count())}, DType::f64);
+}
+Tensor ids(const Shape& shape) {
+  return Tensor::zeros(shape, DType::i32);
+}
+
+/// The output has the shape, and every input a gradient of its own shape; both fused and composed.
+void check_shapes(const char* what, const std::function<Tensor(std::span<const Tensor>)>& op,
+                  std::vector<Tensor> inputs, const Shape& expected) {
+  CAPTURE(what);
+  for (const bool composed : {false, true}) {
+    CAPTURE(composed);
+    std::optional<ComposeOnly> compose_only;
+    if (composed) compose_only.emplace();
+    std::vector<Tensor> leaves = inputs;
+    for (Tensor& leaf : leaves) {
+      if (is_floating(leaf.dtype())) leaf = parameter(leaf);
+    }
+    const Tensor out = op(leaves);
+    CHECK(out.shape() == expected);
+    if (!out.tracked()) continue;
+    backward(out, Tensor::ones(out.shape(), out.dtype()));
+    for (const Tensor& leaf : leaves) {
+      if (!leaf.tracked()) continue;
+      REQUIRE(gradient(leaf).defined());
+      CHECK(gradient(leaf).shape() == leaf.shape());
+      for (const double value : gradient(leaf).to_vector<double>()) CHECK(std::isfinite(value));
+    }
+  }
+}
+
+using In = std::span<const Tensor>;
+
+}  // namespace
+
+TEST_CASE("edges: ops on tensors without elements") {
+  const Tensor none = reals({0, 3});
+  check_shapes("unary", [](In in) { return gelu(in[0]); }, {none}, {0, 3});
+  check_shapes("binary", [](In in) { return in[0] * in[1]; }, {none, reals({3})}, {0, 3});
+  check_shapes("binary, stretched", [](In in) { return in[0] / in[1]; }, {reals({1, 3}), none}, {0, 3});
+  check_shapes("where", [](In in) { return where(in[2], in[0], in[1]); }, {none, reals({1}), ids({3})},
+               {0, 3});
+  check_shapes("reshape", [](In in) { return reshape(in[0], {3, 0, 5}); }, {none}, {3, 0, 5});
+  check_shapes("transpose", [](In in) { return contiguous(transpose(in[0], 0, 1)); }, {none}, {3, 0});
+  check_shapes("slice", [](In in) { return slice(in[0], 1, 1, 1); }, {reals({2, 3})}, {2, 0});
+  check_shapes("expand", [](In in) { return expand(in[0], {0, 3}); }, {reals({1, 3})}, {0, 3});
+  check_shapes("concat", [](In in) { return concat({in[0], in[1]}, 0); }, {none, reals({2, 3})}, {2, 3});
+  check_shapes("pad", [](In in) { return pad(in[0], 0, 1, 1); }, {none}, {2, 3});
+  check_shapes("sum", [](In in) { return sum(in[0], 0); }, {none}, {3});
+  check_shapes("sum of all", [](In in) { return sum(in[0]); }, {none}, {});
+  check_shapes("max", [](In in) { return max(in[0], 1); }, {none}, {0});
+  check_shapes("mean", [](In in) { return mean(in[0], 1, true); }, {none}, {0, 1});
+  check_shapes("cumulative_sum", [](In in) { return cumulative_sum(in[0], 0); }, {none}, {0, 3});
+  check_shapes("softmax", [](In in) { return softmax(in[0]); }, {none}, {0, 3});
+  check_shapes("softmax over nothing", [](In in) { return softmax(in[0], 0); }, {none}, {0, 3});
+  check_shapes("log_softmax", [](In in) { return log_softmax(in[0]); }, {reals({3, 0})}, {3, 0});
+  check_shapes("log_sum_exp", [](In in) { return log_sum_exp(in[0], 1); }, {none}, {0});
+  check_shapes("masked_softmax", [](In in) { return masked_softmax(in[0], in[1]); }, {none, ids({3})},
+               {0, 3});
+  check_shapes("layer_norm", [](In in) { return layer_norm(in[0], in[1], in[2]); },
+               {none, reals({3}), reals({3})}, {0, 3});
+  check_shapes("dropout", [](In in) { return dropout(in[0], 0.5, {1, 2, 3}); }, {none}, {0, 3});
+  check_shapes("dropout_add",
+               [](In in) {
+                 return dropout_add(in[0], in[0], 0.5, {1, 2, 3});
+               },
+               {none}, {0, 3});
+  check_shapes("embedding", [](In in) { return embedding(in[0], in[1]); }, {reals({4, 3}), ids({2, 0})},
+               {2, 0, 3});
+  check_shapes("index_select", [](In in) { return index_select(in[0], 1, in[1]); }, {none, ids({2})}, {0, 2});
+  check_shapes("gather", [](In in) { return gather(in[0], 1, in[1]); }, {reals({2, 3}), ids({2, 0})}, {2, 0});
+  check_shapes("scatter_add", [](In in) { return scatter_add(in[0], 1, in[1], 4); },
+               {reals({2, 0}), ids({2, 0})}, {2, 4});
+  check_shapes("sort", [](In in) { return sort(in[0]).first; }, {none}, {0, 3});
+  check_shapes("top_k of none", [](In in) { return top_k(in[0], 0).first; }, {reals({2, 3})}, {2, 0});
+  check_shapes("cross_entropy", [](In in) { return cross_entropy(in[0], in[1], 0.1); }, {none, ids({0})},
+               {0});
+  check_shapes("linear_cross_entropy", [](In in) { return linear_cross_entropy(in[0], in[1], in[2], in[3]); },
+               {none, reals({5, 3}), reals({5}), ids({0})}, {});
+}
+
+TEST_CASE("edges: products over no terms are zero") {
+  check_shapes("no rows", [](In in) { return matmul(in[0], in[1]); }, {reals({0, 3}), reals({3, 4})}, {0, 4});
+  check_shapes("no columns", [](In in) { return matmul(in[0], in[1]); }, {reals({2, 3}), reals({3, 0})},
+               {2, 0});
+  check_shapes("no terms", [](In in) { return matmul(in[0], in[1]); }, {reals({2, 0}), reals({0, 4})},
+               {2, 4});
+  check_shapes("no terms, shared", [](In in) { return matmul(in[0], in[1]); },
+               {reals({2, 3, 0}), reals({0, 4})}, {2, 3, 4});
+  check_shapes("no batch", [](In in) { return matmul(in[0], in[1]); }, {reals({0, 2, 3}), reals({0, 3, 4})},
+               {0, 2, 4});
+  const auto affine = [](In in) { return linear(in[0], in[1], in[2]); };
+  check_shapes("linear, no rows", affine, {reals({2, 0, 3}), reals({4, 3}), reals({4})}, {2, 0, 4});
+  check_shapes("linear, no inputs", affine, {reals({2, 0}), reals({4, 0}), reals({4})}, {2, 4});
+  check_shapes("linear, no outputs", affine, {reals({2, 3}), reals({0, 3}), reals({0})}, {2, 0});
+  CHECK(matmul(reals({2, 0}), reals({0, 2})).to_vector<double>() == std::vector<double>(4, 0.0));
+}
+
+TEST_CASE("edges: attention without queries, keys or samples") {
+  const auto attend = [](In in) { return attention(in[0], in[1], in[2]); };
+  check_shapes("no queries", attend, {reals({2, 2, 0, 4}), reals({2, 2, 3, 4}), reals({2, 2, 3, 5})},
+               {2, 2, 0, 5});
+  check_shapes("no keys", attend, {reals({2, 2, 3, 4}), reals({2, 2, 0, 4}), reals({2, 2, 0, 5})},
+               {2, 2, 3, 5});
+  check_shapes("no samples", attend, {reals({0, 2, 3, 4}), reals({0, 2, 3, 4}), reals({0, 2, 3, 5})},
+               {0, 2, 3, 5});
+  CHECK_THROWS_WITH_AS(attention(reals({1, 1, 2, 0}), reals({1, 1, 3, 0}), reals({1, 1, 3, 2})),
+                       doctest::Contains("width 0"), Error);
+  // Memory that was used before: what the kernel leaves alone would show.
+  for (int i = 0; i < 8; ++i) Tensor::full({6}, std::numeric_limits<double>::quiet_NaN(), DType::f64);
+  const Tensor out = attention(reals({1, 1, 3, 4}), reals({1, 1, 0, 4}), reals({1, 1, 0, 2}));
+  CHECK(out.to_vector<double>() == std::vector<double>(6, 0.0));
+}
+
+TEST_CASE("edges: a tensor of rank 0 goes through the ops that take any shape") {
+  const Tensor x = Tensor::full({}, 0.5, DType::f64);
+  check_shapes("unary", [](In in) { return tanh(in[0]); }, {x}, {});
+  check_shapes("binary", [](In in) { return in[0] * in[1]; }, {x, reals({2, 3})}, {2, 3});
+  check_shapes("sum", [](In in) { return sum(in[0]); }, {x}, {});
+  check_shapes("mean", [](In in) { return mean(in[0]); }, {x}, {});
+  check_shapes("reshape", [](In in) { return reshape(in[0], {1, 1}); }, {x}, {1, 1});
+  check_shapes("unsqueeze", [](In in) { return unsqueeze(in[0], 0); }, {x}, {1});
+  check_shapes("expand", [](In in) { return expand(in[0], {2, 2}); }, {x}, {2, 2});
+  check_shapes("permute", [](In in) { return permute(in[0], {}); }, {x}, {});
+  check_shapes("dropout", [](In in) { return dropout(in[0], 0.5, {1, 2, 3}); }, {x}, {});
+}
+
+TEST_CASE("edges: an axis that is out of range is reported with the op and the shape") {
+  const Tensor x = reals({2, 3});
+  const std::pair<const char*, std::function<void()>> calls[] = {
+      {"sum", [&] { sum(x, 2); }},
+      {"mean", [&] { mean(x, -3); }},
+      {"max", [&] { max(x, 2); }},
+      {"argmax", [&] { argmax(x, 2); }},
+      {"softmax", [&] { softmax(Tensor::ones({}), -1); }},
+      {"log_softmax", [&] { log_softmax(x, 5); }},
+      {"log_sum_exp", [&] { log_sum_exp(x, 2); }},
+      {"cumulative_sum", [&] { cumulative_sum(x, 2); }},
+      {"transpose", [&] { transpose(x, 0, 2); }},
+      {"permute",
+       [&] {
+         permute(x, {0, 2});
+       }},
+      {"slice", [&] { slice(x, 2, 0, 1); }},
+      {"select", [&] { select(x, 2, 0); }},
+      {"squeeze", [&] { squeeze(x, 2); }},
+      {"unsqueeze", [&] { unsqueeze(x, 4); }},
+      {"concat",
+       [&] {
+         concat({x, x}, 2);
+       }},
+      {"split", [&] { split(x, 2, std::vector<std::int64_t>{1}); }},
+      {"pad", [&] { pad(x, 2, 1, 1); }},
+      {"index_select", [&] { index_select(x, 2, ids({1})); }},
+      {"gather",
+       [&] {
+         gather(x, 2, ids({2, 3}));
+       }},
+      {"scatter_add", [&] {
+         scatter_add(x, 2, ids({2, 3}), 3);
+       }}};
+  for (const auto& [op, call] : calls) {
+    CAPTURE(op);
+    CHECK_THROWS_WITH_AS(call(), doctest::Contains((std::string(op) + ": axis").c_str()), Error);
+  }
+}
+
+TEST_CASE("edges: a shape that no memory can hold, and one that only looks small, are refused") {
+  CHECK_THROWS_WITH_AS(Tensor::empty({std::int64_t{1} << 40, std::int64_t{1} << 40}),
+                       doctest::Contains("more elements"), Error);
+  CHECK_THROWS_WITH_AS(Tensor::empty({std::int64_t{1} << 62, 4}), doctest::Contains("more elements"), Error);
+  CHECK_THROWS_WITH_AS(Tensor::empty({std::int64_t{1} << 50}), doctest::Contains("out of memory"), Error);
+  CHECK_THROWS_WITH_AS(Tensor::empty({2, -1}), doctest::Contains("negative"), Error);
+  CHECK_THROWS_WITH_AS(expand(reals({1}), {-1}), doctest::Contains("negative"), Error);
+  const Tensor long_axis = expand(Tensor::ones({1}), {std::int64_t{1} << 31});
+  CHECK_THROWS_WITH_AS(argmax(long_axis, 0), doctest::Contains("i32"), Error);
+  CHECK_THROWS_WITH_AS(argsort(long_axis), doctest::Contains("i32"), Error);
+  CHECK_THROWS_WITH_AS(top_k(long_axis, 1), doctest::Contains("i32"), Error);
+}
+
+TEST_CASE("edges: operands of another type are refused, biases included") {
+  const Tensor x = Tensor::ones({2, 3}), weight = Tensor::ones({4, 3}), wrong = Tensor::ones({4}, DType::f64);
+  CHECK_THROWS_WITH_AS(linear(x, weight, wrong), doctest::Contains("f32 and f64"), Error);
+  CHECK_THROWS_WITH_AS(linear_cross_entropy(x, weight, wrong, ids({2})), doctest::Contains("f32 and f64"),
+                       Error);
+  CHECK_THROWS_WITH_AS(layer_norm(x, Tensor::ones({3}, DType::f64), {}), doctest::Contains("f32 and f64"),
+                       Error);
+}
+
+TEST_CASE("edges: NaN is not lost") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensor x = Tensor::from(std::vector<double>{1, nan, 3, 2, 5, 4}, {2, 3});
+  const auto first_of_row = [](const Tensor& y) { return y.to_vector<double>()[0]; };
+  CHECK(std::isnan(first_of_row(sum(x, 1))));
+  CHECK(std::isnan(first_of_row(max(x, 1))));
+  CHECK(std::isnan(first_of_row(min(x, 1))));
+  CHECK(std::isnan(first_of_row(softmax(x))));
+  CHECK(std::isnan(first_of_row(log_softmax(x))));
+  CHECK(std::isnan(first_of_row(log_sum_exp(x, 1))));
+  CHECK(std::isnan(first_of_row(layer_norm(x, {}, {}))));
+  CHECK(std::isnan(first_of_row(cross_entropy(x, ids({2})))));
+  CHECK(std::isnan(first_of_row(matmul(x, reals({3, 2})))));
+  CHECK(argmax(x, 1).to_vector<std::int32_t>() == std::vector<std::int32_t>{1, 1});
+  CHECK(sort(x).second.to_vector<std::int32_t>() == std::vector<std::int32_t>{0, 2, 1, 0, 2, 1});
+  const Tensor none_allowed = masked_softmax(x, Tensor::from(std::vector<std::int32_t>{1, 0, 1}, {3}));
+  CHECK(none_allowed.to_vector<double>()[0] == doctest::Approx(1 / (1 + std::exp(2))));
+}
+
+TEST_CASE("edges: the gradient given to backward, and one that a host keeps, are never written to") {
+  const Tensor start = Tensor::from(std::vector<double>{1, 2}, {2});
+  const Tensor x = parameter(Tensor::from(std::vector<double>{3, 4}, {2}));
+  backward(exp(tanh(x)), start);
+  backward(x, start);
+  zero_gradient(x);
+  backward(x + 0.0, start);
+  const Tensor kept = gradient(x);
+  backward(x * 5.0, start);
+  backward(dropout(x, 0.5, {1, 2, 3}), start);
+  CHECK(start.to_vector<double>() == std::vector<double>{1, 2});
+  CHECK(kept.to_vector<double>() == std::vector<double>{1, 2});
+  start.assign(std::span<const double>(std::vector<double>{7, 7}));
+  CHECK(kept.to_vector<double>() == std::vector<double>{1, 2});
+}
+
+TEST_CASE("edges: an error inside backward leaves nothing behind") {
+  const auto before = memory_stats().current_bytes;
+  {
+    const Tensor x = parameter(reals({64, 64})), index = Tensor::full({1}, 70, DType::i32);
+    const Tensor shared = tanh(x);
+    const Tensor broken =
+        record("broken", shared.detach(), {shared}, [](const Tensor&) -> Gradients { fail("broken here"); });
+    const Tensor loss = sum(broken) + sum(exp(shared));
+    CHECK_THROWS_WITH_AS(backward(loss), "broken here", Error);
+    CHECK_THROWS_WITH_AS(embedding(x, index), doctest::Contains("outside"), Error);
+    zero_gradient(x);
+    // The part of the graph that was not reached gives its whole gradient, and only that.
+    backward(sum(shared));
+    const Tensor y = parameter(x.detach());
+    backward(sum(tanh(y)));
+    CHECK(gradient(x).to_vector<double>() == gradient(y).to_vector<double>());
+  }
+  CHECK(memory_stats().current_bytes == before);
+}
