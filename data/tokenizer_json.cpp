@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "heed/core/error.h"
+#include "heed/core/nesting_limit.h"
 #include "heed/data/tokenizer.h"
 #include "heed/data/tokenizer_parts.h"
 
@@ -33,13 +34,8 @@ class TokenizerFile {
 
  private:
   static Json parse(std::string_view text) {
-    // Writing nested JSON back recurses, so a depth that no real file has is refused here.
-    const auto limit_depth = [](int depth, Json::parse_event_t, const Json&) {
-      check(depth < 64, "the JSON is nested more than 64 levels deep");
-      return true;
-    };
     try {
-      return Json::parse(text, limit_depth);
+      return Json::parse(text, nesting_limit(64, "the JSON"));
     } catch (const Json::exception& error) {
       fail("not a JSON file: ", error.what());
     }

@@ -5,6 +5,7 @@
 
 #include "heed/core/error.h"
 #include "heed/core/nearest_name.h"
+#include "heed/core/nesting_limit.h"
 
 namespace heed {
 namespace {
@@ -173,7 +174,7 @@ TransformerConfig transformer_config_from_json(std::string_view text) {
   TransformerConfig config;
   Json json;
   try {
-    json = Json::parse(text);
+    json = Json::parse(text, nesting_limit(64, "the model configuration"));
   } catch (const nlohmann::json::exception& error) {
     fail("the model configuration is not valid JSON: ", error.what());
   }

@@ -79,6 +79,8 @@ TEST_CASE("config: what is wrong is named") {
   CHECK(contains(reading("{\"encoder_attention\": {\"table\": {}}}"), "'encoder_attention.table'"));
   CHECK(contains(reading("[1]"), "JSON object"));
   CHECK(contains(reading("{"), "not valid JSON"));
+  const std::string nested = "{\"width\": " + std::string(100'000, '[');
+  CHECK(contains(reading(nested.c_str()), "nested too deeply"));
 
   const auto building = [](auto&& change) {
     TransformerConfig config = tiny_config();

@@ -5,6 +5,7 @@
 
 #include "heed/core/cpu_info.h"
 #include "heed/core/file.h"
+#include "heed/core/nesting_limit.h"
 #include "heed/core/version.h"
 #include "heed/training/model_file.h"
 
@@ -109,11 +110,7 @@ std::string trainer_state_text(const TrainerState& state) {
 
 TrainerState parse_trainer_state(std::string_view text, std::string_view source) {
   try {
-    const auto guard = [](int depth, json::parse_event_t, json&) {
-      check(depth < 4, "it is nested too deeply");  // printing a value in an error is recursive
-      return true;
-    };
-    return state_of(json::parse(text.begin(), text.end(), guard));
+    return state_of(json::parse(text.begin(), text.end(), nesting_limit(4, "it")));
   } catch (const json::exception& error) {
     fail(source, " is damaged or of other software: ", error.what());
   } catch (const Error& error) {

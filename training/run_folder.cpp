@@ -14,6 +14,7 @@
 
 #include "heed/core/error.h"
 #include "heed/core/file.h"
+#include "heed/core/nesting_limit.h"
 
 namespace heed {
 namespace {
@@ -60,12 +61,7 @@ int lock_folder(const fs::path& path) {
 
 json parse_configuration(std::string_view text, std::string_view source) {
   try {
-    // A limit on nesting, since what walks over the value later is recursive.
-    const auto guard = [&](int depth, json::parse_event_t, json&) {
-      check(depth < 64, source, " is nested too deeply");
-      return true;
-    };
-    json parsed = json::parse(text.begin(), text.end(), guard);
+    json parsed = json::parse(text.begin(), text.end(), nesting_limit(64, std::string(source)));
     check(parsed.is_object(), source, " is not a JSON object");
     return parsed;
   } catch (const json::exception& error) {

@@ -6,6 +6,7 @@
 
 #include "heed/core/error.h"
 #include "heed/core/nearest_name.h"
+#include "heed/core/nesting_limit.h"
 #include "program.h"
 
 namespace heed::programs {
@@ -171,9 +172,14 @@ void SettingFlags::apply(Settings& settings) const {
 Json read_json(const std::string& path) {
   std::ifstream file(path);
   if (!file) usage_error(path, ": the file cannot be read");
-  Json value = Json::parse(file, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
-  if (value.is_discarded()) usage_error(path, ": the file is not valid JSON");
-  return value;
+  try {
+    Json value =
+        Json::parse(file, nesting_limit(64, path), /*allow_exceptions=*/false, /*ignore_comments=*/true);
+    if (value.is_discarded()) usage_error(path, ": the file is not valid JSON");
+    return value;
+  } catch (const Error& error) {
+    usage_error(error.what());
+  }
 }
 
 void check_name(std::string_view what, std::string_view name, const std::vector<std::string>& known) {
