@@ -3,6 +3,7 @@
 #include <string>
 
 #include "heed/autograd/ops.h"
+#include "heed/models/recompute.h"
 
 namespace heed {
 
@@ -69,7 +70,8 @@ Tensor DecoderLayer::step(const Tensor& x, DecoderLayerCache& cache, const Decod
       });
 }
 
-Decoder::Decoder(const TransformerConfig& config, bool has_memory, Initialiser& initialiser) {
+Decoder::Decoder(const TransformerConfig& config, bool has_memory, Initialiser& initialiser)
+    : recompute_(config.recompute_layers) {
   for (std::int64_t i = 0; i < config.decoder_layers; ++i) {
     layers_.push_back(std::make_unique<DecoderLayer>(config, i, has_memory, initialiser));
     add_module("layers." + std::to_string(i), *layers_.back());
@@ -83,7 +85,13 @@ Decoder::Decoder(const TransformerConfig& config, bool has_memory, Initialiser& 
 Tensor Decoder::operator()(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
                            Context& context) {
   context.centroids = {};
-  for (const auto& layer : layers_) x = (*layer)(x, mask, memory, memory_mask, context);
+  for (const auto& layer : layers_) {
+    const auto run = [&layer = *layer, mask, memory_mask](const Tensor& input, const Tensor& seen,
+                                                          Context& inner) {
+      return layer(input, mask, seen, memory_mask, inner);
+    };
+    x = run_layer(run, recompute_, x, memory, context);
+  }
   return norm_ ? (*norm_)(x) : x;
 }
 

@@ -62,6 +62,7 @@ class Decoder : public Module {
   Tensor step(Tensor x, DecoderState& state, Context& context);
 
  private:
+  bool recompute_;
   std::vector<std::unique_ptr<DecoderLayer>> layers_;
   std::unique_ptr<LayerNorm> norm_;
 };

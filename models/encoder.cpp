@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "heed/models/recompute.h"
+
 namespace heed {
 
 EncoderLayer::EncoderLayer(const TransformerConfig& config, std::int64_t layer, Initialiser& initialiser)
@@ -25,7 +27,8 @@ Tensor EncoderLayer::operator()(const Tensor& x, const Tensor& mask, Context& co
                                    [&](const Tensor& input) { return feed_forward_(input, context); });
 }
 
-Encoder::Encoder(const TransformerConfig& config, Initialiser& initialiser) {
+Encoder::Encoder(const TransformerConfig& config, Initialiser& initialiser)
+    : recompute_(config.recompute_layers) {
   for (std::int64_t i = 0; i < config.encoder_layers; ++i) {
     layers_.push_back(std::make_unique<EncoderLayer>(config, i, initialiser));
     add_module("layers." + std::to_string(i), *layers_.back());
@@ -38,7 +41,12 @@ Encoder::Encoder(const TransformerConfig& config, Initialiser& initialiser) {
 
 Tensor Encoder::operator()(Tensor x, const Tensor& mask, Context& context) {
   context.centroids = {};
-  for (const auto& layer : layers_) x = (*layer)(x, mask, context);
+  for (const auto& layer : layers_) {
+    const auto run = [&layer = *layer, mask](const Tensor& input, const Tensor&, Context& inner) {
+      return layer(input, mask, inner);
+    };
+    x = run_layer(run, recompute_, x, {}, context);
+  }
   return norm_ ? (*norm_)(x) : x;
 }
 

@@ -29,6 +29,7 @@ class Encoder : public Module {
   Tensor operator()(Tensor x, const Tensor& mask, Context& context);
 
  private:
+  bool recompute_;
   std::vector<std::unique_ptr<EncoderLayer>> layers_;
   std::unique_ptr<LayerNorm> norm_;
 };

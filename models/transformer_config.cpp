@@ -33,6 +33,7 @@ void for_each_setting(Config& config, Visit&& visit) {
   visit("tie_embeddings", config.tie_embeddings);
   visit("scale_embeddings", config.scale_embeddings);
   visit("attention_bias", config.attention_bias);
+  visit("recompute_layers", config.recompute_layers);
   visit("epsilon", config.epsilon);
   visit("embedding_deviation", config.embedding_deviation);
   visit("encoder_attention", config.encoder_attention);

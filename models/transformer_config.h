@@ -43,6 +43,8 @@ struct TransformerConfig {
       "none";  ///< "decoder": the output map is the target embedding; "all": the source's too
   bool scale_embeddings = true;  ///< multiplies embeddings by sqrt(width)
   bool attention_bias = false;
+  bool recompute_layers =
+      false;  ///< training keeps each layer's inputs only and runs it again in backward: memory for time
   double epsilon = 1e-5;           ///< of layer normalisation
   double embedding_deviation = 0;  ///< of initial embeddings and learned positions; 0: 1 / sqrt(width)
   AttentionChoices encoder_attention{{}};

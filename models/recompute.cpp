@@ -1,0 +1,26 @@
+#include "heed/models/recompute.h"
+
+#include "heed/autograd/autograd.h"
+#include "heed/core/error.h"
+
+namespace heed {
+
+Tensor run_layer(const LayerFunction& layer, bool recompute, const Tensor& x, const Tensor& memory,
+                 Context& context) {
+  if (!recompute) return layer(x, memory, context);
+  const auto segment = [layer, training = context.training](std::span<const Tensor> inputs, Random& random) {
+    Context own;
+    own.training = training;
+    own.random = random;
+    const Tensor out = layer(inputs[0], inputs.size() > 1 ? inputs[1] : Tensor(), own);
+    check(own.losses.empty() && !own.centroids.defined(),
+          "recompute_layers does not serve layers with auxiliary losses or centroids; set it to false");
+    random = own.random;
+    return out;
+  };
+  std::vector<Tensor> inputs{x};
+  if (memory.defined()) inputs.push_back(memory);
+  return checkpoint(segment, std::move(inputs), context.random);
+}
+
+}  // namespace heed
