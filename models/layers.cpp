@@ -45,6 +45,9 @@ Tensor LayerNorm::operator()(const Tensor& x) const {
   if (x.rank() == 0 || x.size(-1) != weight.size(0)) {
     fail(described("LayerNorm"), ": expects inputs of width ", weight.size(0), ", got shape ", x.shape());
   }
+  if (x.dtype() != weight.dtype()) {
+    fail(described("LayerNorm"), ": holds ", weight.dtype(), " parameters, got ", x.dtype(), " inputs");
+  }
   return layer_norm(x, weight, bias, epsilon_);
 }
 

@@ -19,8 +19,8 @@ void add_runtime_flags(SettingFlags& flags) {
 
 Device apply_runtime(const Settings& settings) {
   const auto threads = settings.get<std::int64_t>("threads");
-  if (threads < 0 || threads > 1024)
-    throw UsageError("threads must be 0 to 1024, not " + std::to_string(threads));
+  if (threads < 0 || threads > 1000)
+    throw UsageError("threads must be 0 to 1000, not " + std::to_string(threads));
   if (threads > 0) set_cpu_threads(static_cast<int>(threads));
   return parse_device(settings.get<std::string>("device"));
 }
