@@ -118,16 +118,4 @@ std::vector<Batch> BatchPlan::cut(std::span<const Example> order) const {
   return batches;
 }
 
-PaddedRows pad_rows(std::span<const std::vector<std::int32_t>> rows, std::int32_t padding) {
-  PaddedRows block;
-  block.rows = static_cast<std::int64_t>(rows.size());
-  for (const auto& row : rows) block.longest = std::max(block.longest, static_cast<std::int64_t>(row.size()));
-  block.ids.assign(static_cast<std::size_t>(block.rows * block.longest), padding);
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    std::copy(
-        rows[i].begin(), rows[i].end(),
-        block.ids.begin() + static_cast<std::ptrdiff_t>(i) * static_cast<std::ptrdiff_t>(block.longest));
-  return block;
-}
-
 }  // namespace heed

@@ -54,12 +54,4 @@ class BatchPlan {
   std::vector<std::int32_t> source_lengths_, target_lengths_;
 };
 
-/// Rows of ids as one block: each padded on the right with `padding` to the longest; row-major [rows,
-/// longest].
-struct PaddedRows {
-  std::vector<std::int32_t> ids;
-  std::int64_t rows = 0, longest = 0;
-};
-PaddedRows pad_rows(std::span<const std::vector<std::int32_t>> rows, std::int32_t padding);
-
 }  // namespace heed

@@ -126,11 +126,3 @@ TEST_CASE("Batches that cannot be made are refused") {
   options.max_tokens = 0;
   CHECK_THROWS_AS(BatchPlan(Lengths{1}, {}, options), Error);
 }
-
-TEST_CASE("Rows are padded on the right to the longest") {
-  const std::vector<std::vector<std::int32_t>> rows = {{4, 5}, {}, {6, 7, 8}};
-  const PaddedRows block = pad_rows(rows, 9);
-  CHECK(block.rows == 3);
-  CHECK(block.longest == 3);
-  CHECK(block.ids == std::vector<std::int32_t>{4, 5, 9, 9, 9, 9, 6, 7, 8});
-}
