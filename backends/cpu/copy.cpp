@@ -2,6 +2,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "heed/backends/cpu/element_type.h"
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/strided.h"
 #include "heed/backends/cpu/thread_pool.h"
@@ -184,26 +185,13 @@ void run_copy(CopyPlan plan, const From* from, To* to) {
   copy_rows(plan, from, to);
 }
 
-/// Calls body(T()) with the element type.
-template <class Body>
-void with_type(DType dtype, Body&& body) {
-  switch (dtype) {
-    case DType::f32:
-      return body(float());
-    case DType::f64:
-      return body(double());
-    case DType::i32:
-      return body(std::int32_t());
-  }
-}
-
 }  // namespace
 
 void fill(double value, const Tensor& out) {
   const ProfileScope profile("fill", 0,
                              static_cast<double>(out.count()) * static_cast<double>(size_of(out.dtype())));
   if (out.count() == 0) return;
-  with_type(out.dtype(), [&](auto zero) {
+  with_element_type(out.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T element = convert<double, T>(value);
     Shape zeros;
@@ -218,9 +206,9 @@ void copy(const Tensor& x, const Tensor& out) {
       static_cast<double>(out.count()) * static_cast<double>(size_of(x.dtype()) + size_of(out.dtype())));
   if (out.count() == 0) return;
   const CopyPlan plan(out.shape(), x.strides(), out.strides());
-  with_type(x.dtype(), [&](auto from) {
-    with_type(out.dtype(),
-              [&](auto to) { run_copy(plan, x.data<decltype(from)>(), out.data<decltype(to)>()); });
+  with_element_type(x.dtype(), [&](auto from) {
+    with_element_type(out.dtype(),
+                      [&](auto to) { run_copy(plan, x.data<decltype(from)>(), out.data<decltype(to)>()); });
   });
 }
 

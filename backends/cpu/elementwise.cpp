@@ -1,5 +1,6 @@
 #include "heed/core/elementwise.h"
 
+#include "heed/backends/cpu/element_type.h"
 #include "heed/backends/cpu/elementwise_rows.h"
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/strided.h"
@@ -19,32 +20,6 @@ double traffic(const Tensor& out, int inputs) {
   return static_cast<double>(out.count()) * static_cast<double>(size_of(out.dtype())) * (inputs + 1);
 }
 
-/// Calls body(T()) with the element type of a floating tensor.
-template <class Body>
-void with_floating(const char* op, DType dtype, Body&& body) {
-  switch (dtype) {
-    case DType::f32:
-      return body(float());
-    case DType::f64:
-      return body(double());
-    case DType::i32:
-      break;
-  }
-  fail(op, ": needs a floating dtype, got ", dtype);
-}
-
-template <class Body>
-void with_any(DType dtype, Body&& body) {
-  switch (dtype) {
-    case DType::f32:
-      return body(float());
-    case DType::f64:
-      return body(double());
-    case DType::i32:
-      return body(std::int32_t());
-  }
-}
-
 /// The tensor itself, or a contiguous copy of one whose rows run across memory, such as a transposed matrix:
 /// copying it tile by tile is several times faster than gathering its rows.
 Tensor walkable(const Tensor& x) {
@@ -61,7 +36,7 @@ Tensor walkable(const Tensor& x) {
 void unary(UnaryOp op, UnaryParams params, const Tensor& x, const Tensor& out) {
   const ProfileScope profile(name_of(op), 0, traffic(out, 1));
   const Tensor x_rows = walkable(x);
-  with_floating(name_of(op), out.dtype(), [&](auto zero) {
+  with_floating_type(name_of(op), out.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* to = out.data<T>();
     parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
@@ -80,7 +55,7 @@ void unary_backward(UnaryOp op, UnaryParams params, const Tensor& saved, const T
                     const Tensor& out) {
   const ProfileScope profile(name_of(op), 0, traffic(out, 2));
   const Tensor saved_rows = walkable(saved), grad_rows = walkable(grad);
-  with_floating(name_of(op), out.dtype(), [&](auto zero) {
+  with_floating_type(name_of(op), out.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* to = out.data<T>();
     parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
@@ -98,7 +73,7 @@ void unary_backward(UnaryOp op, UnaryParams params, const Tensor& saved, const T
 void binary(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
   const ProfileScope profile(name_of(op), 0, traffic(out, 2));
   const Tensor a_rows = walkable(a), b_rows = walkable(b);
-  with_any(out.dtype(), [&](auto zero) {
+  with_element_type(out.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* to = out.data<T>();
     parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
@@ -117,7 +92,7 @@ void binary_backward(BinaryOp op, int operand, const Tensor& a, const Tensor& b,
                      const Tensor& out) {
   const ProfileScope profile(name_of(op), 0, traffic(out, 3));
   const Tensor a_rows = walkable(a), b_rows = walkable(b), grad_rows = walkable(grad);
-  with_floating(name_of(op), out.dtype(), [&](auto zero) {
+  with_floating_type(name_of(op), out.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* to = out.data<T>();
     parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
@@ -135,7 +110,7 @@ void binary_backward(BinaryOp op, int operand, const Tensor& a, const Tensor& b,
 void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) {
   const ProfileScope profile(name_of(op), 0, traffic(out, 2));
   const Tensor a_rows = walkable(a), b_rows = walkable(b);
-  with_any(a.dtype(), [&](auto zero) {
+  with_element_type(a.dtype(), [&](auto zero) {
     using T = decltype(zero);
     auto* to = out.data<std::int32_t>();
     parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
@@ -153,7 +128,7 @@ void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) 
 void select(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) {
   const ProfileScope profile("select", 0, traffic(out, 3));
   const Tensor condition_rows = walkable(condition), a_rows = walkable(a), b_rows = walkable(b);
-  with_any(out.dtype(), [&](auto zero) {
+  with_element_type(out.dtype(), [&](auto zero) {
     using T = decltype(zero);
     T* to = out.data<T>();
     parallel_ranges(out.count(), task_elements, [&](std::int64_t begin, std::int64_t end) {
