@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "heed/autograd/ops.h"
+#include "heed/core/cpu_threads.h"
 #include "heed/models/search.h"
 #include "model_support.h"
 
@@ -307,4 +308,34 @@ TEST_CASE("search: options that make no sense are refused") {
   CHECK(contains(message([](auto& o) { o.best = 5; }), "between 1 and 4"));
   CHECK(contains(message([](auto& o) { o.end = 11; }), "end token 11"));
   CHECK(contains(message([](auto& o) { o.length_penalty = -1; }), "length penalty"));
+}
+
+TEST_CASE("search: any number of threads gives the same hypotheses and scores, to the bit") {
+  TransformerConfig config = tiny_config();
+  config.width = 64;
+  config.feed_forward = 256;
+  config.encoder_layers = config.decoder_layers = 2;
+  config.source_vocabulary = config.target_vocabulary = 500;
+  EncoderDecoder model(config);
+  std::vector<Tokens> sources;
+  for (std::int32_t length = 1; length <= 24; ++length) sources.emplace_back(length, 7 * length);
+  SearchOptions options;
+  options.best = 2;
+  const int threads_before = cpu_threads();
+  std::vector<Hypothesis> expected;
+  for (const int threads : {1, 2, 3, 8}) {
+    CAPTURE(threads);
+    set_cpu_threads(threads);
+    std::vector<Hypothesis> found;
+    for (const auto& best : translate(model, sources, options))
+      found.insert(found.end(), best.begin(), best.end());
+    if (expected.empty()) expected = found;
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      CHECK(found[i].tokens == expected[i].tokens);
+      CHECK(found[i].log_probability == expected[i].log_probability);
+      CHECK(found[i].score == expected[i].score);
+    }
+  }
+  set_cpu_threads(threads_before);
 }
