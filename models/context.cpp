@@ -4,6 +4,14 @@
 
 namespace heed {
 
+Tensor Capture::find(std::string_view name) const {
+  Tensor found;
+  for (const Entry& entry : entries) {
+    if (entry.name == name) found = entry.value;
+  }
+  return found;
+}
+
 Tensor Context::auxiliary_loss() const {
   Tensor total;
   for (const AuxiliaryLoss& loss : losses) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "heed/core/random.h"
@@ -16,6 +17,20 @@ struct AuxiliaryLoss {
   Tensor value;
 };
 
+/// What a forward pass shows of its inside on request: cluster assignments, orders, attention weights. A slow
+/// path: what is computed for it alone is computed only when somebody asks.
+struct Capture {
+  struct Entry {
+    std::string layer;  ///< the path of the layer in the model, such as "encoder.layers.0.attention"
+    std::string name;   ///< "order", "assignment", ...
+    Tensor value;       ///< detached
+  };
+  std::vector<Entry> entries;  ///< in the order of the pass
+
+  /// The last value of this name, of any layer; undefined when there is none.
+  Tensor find(std::string_view name) const;
+};
+
 /// What travels through one forward pass: whether it trains, its random keys, what layers add to the loss,
 /// and what passes from layer to layer.
 struct Context {
@@ -23,6 +38,7 @@ struct Context {
   Random random{0};
   std::vector<AuxiliaryLoss> losses;
   Tensor centroids;  ///< [B, K, d], handed from one ClusterFormer layer to the next
+  Capture* capture = nullptr;  ///< where layers leave what they show of their inside; null: nobody looks
 
   /// A context for one training step.
   static Context train(std::uint64_t seed, std::uint32_t step) { return {true, Random(seed, step), {}, {}}; }

@@ -2,6 +2,17 @@
 
 namespace heed {
 
+namespace {
+
+bool is_first_of_kind(const AttentionChoices& choices, const std::string& name, std::int64_t layer) {
+  for (std::int64_t earlier = 0; earlier < layer; ++earlier) {
+    if (choice_for(choices, earlier).name == name) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 std::unique_ptr<Attention> make_attention(const AttentionChoice& choice, const TransformerConfig& config,
                                           std::int64_t layer, bool causal, bool cross,
                                           Initialiser& initialiser) {
@@ -17,6 +28,9 @@ std::unique_ptr<Attention> make_attention(const AttentionChoice& choice, const T
   attention.cross = cross;
   attention.max_length = config.max_length;
   attention.layer = layer;
+  attention.first_of_kind =
+      cross || is_first_of_kind(causal ? config.decoder_attention : config.encoder_attention, choice.name,
+                                layer);
   attention.options = choice.options;
   attention.seed = initialiser.next_seed();
   return make_attention(choice.name, attention);

@@ -69,6 +69,37 @@ double worst_difference(const Tensor& a, const Tensor& b) {
   return worst;
 }
 
+/// One pass in inference: what a context hands from layer to layer belongs to a single pass.
+Tensor run(Attention& layer, const AttentionInput& input) {
+  Context context;
+  return layer(input, context);
+}
+
+/// The buffers of a layer as they were: training moves some of them, and a gradient check needs the same
+/// function again.
+class KeptBuffers {
+ public:
+  explicit KeptBuffers(Module& layer) : buffers_(layer.buffers()) {
+    for (const NamedTensor& entry : buffers_) values_.push_back(*entry.tensor);
+  }
+  void restore() const {
+    for (std::size_t i = 0; i < buffers_.size(); ++i) *buffers_[i].tensor = values_[i];
+  }
+
+ private:
+  std::vector<NamedTensor> buffers_;
+  std::vector<Tensor> values_;
+};
+
+/// The gradient of the first outputs with respect to later inputs is exactly zero: their values do not enter.
+void check_later_values_unseen(Attention& layer, AttentionInput input, std::int64_t first) {
+  Context context;
+  input.x = parameter(input.x);
+  backward(sum(slice(layer(input, context), 1, 0, first)));
+  const Tensor later = contiguous(slice(gradient(input.x), 1, first, input.x.size(1)));
+  for (const double value : values(later)) CHECK(value == 0);
+}
+
 /// Its step() is the base version, which keeps the inputs and recomputes.
 class Recomputing : public Attention {
  public:
@@ -121,9 +152,8 @@ TEST_CASE("attention: padded queries give zero, padded keys and the future give 
       for (const NamedTensor& entry : layer->parameters()) {
         if (contains(entry.name, "bias")) *entry.tensor = parameter(*entry.tensor + 0.5);
       }
-      Context context;
       const AttentionInput input = sample_input(config);
-      const Tensor out = (*layer)(input, context);
+      const Tensor out = run(*layer, input);
       CHECK(out.shape() == input.x.shape());
       for (const double value : values(contiguous(slice(slice(out, 0, 1, 2), 1, 3, 5)))) CHECK(value == 0);
 
@@ -132,12 +162,14 @@ TEST_CASE("attention: padded queries give zero, padded keys and the future give 
       noisy.x = where(real, input.x, noise);
       if (config.cross)
         noisy.memory = where(unsqueeze(input.memory_mask, 2), input.memory, random({2, 4, 8}, 8));
-      CHECK(worst_difference((*layer)(noisy, context), out) == 0);
+      CHECK(worst_difference(run(*layer, noisy), out) == 0);
 
       if (!config.causal) return;
+      check_later_values_unseen(*layer, input, 2);
+      if (!variant.capabilities.strictly_causal) return;
       AttentionInput later = input;
       later.x = concat({slice(input.x, 1, 0, 2), slice(noise, 1, 2, 5)}, 1);
-      const Tensor changed = (*layer)(later, context);
+      const Tensor changed = run(*layer, later);
       CHECK(worst_difference(contiguous(slice(changed, 1, 0, 2)), contiguous(slice(out, 1, 0, 2))) < 1e-14);
     });
   }
@@ -152,15 +184,18 @@ TEST_CASE("attention: decoding step by step gives what the whole sequence gives,
       Context context;
       AttentionInput input = sample_input(config);
       input.mask = {};
-      const Tensor whole = (*layer)(input, context);
+      Tensor whole = run(*layer, input);
       AttentionCache cache;
       if (config.cross && !variant.capabilities.cross_by_step) {
         CHECK(contains(message_of([&] { layer->step(input, cache, context); }), "cannot decode"));
         return;
       }
       for (std::int64_t t = 0; t < 5; ++t) {
-        AttentionInput one = input;
+        AttentionInput one = input, prefix = input;
         one.x = slice(input.x, 1, t, t + 1);
+        prefix.x = contiguous(slice(input.x, 1, 0, t + 1));
+        // Where later tokens change what is seen, decoding means the sequence so far.
+        if (!variant.capabilities.strictly_causal) whole = run(*layer, prefix);
         CHECK(worst_difference(layer->step(one, cache, context), contiguous(slice(whole, 1, t, t + 1))) <
               1e-12);
       }
@@ -202,7 +237,9 @@ TEST_CASE("attention: gradients of every variant, for its inputs and parameters"
       const auto layer = make_attention(variant.name, config);
       layer->to(DType::f64, {});
       AttentionInput input = sample_input(config);
+      const KeptBuffers buffers(*layer);
       const GradcheckResult of_parameters = gradcheck_parameters(*layer, [&] {
+        buffers.restore();
         Context context = Context::train(1, 1);
         return (*layer)(input, context);
       });
@@ -212,6 +249,7 @@ TEST_CASE("attention: gradients of every variant, for its inputs and parameters"
       if (config.cross) inputs.push_back(input.memory);
       const GradcheckResult of_inputs = gradcheck(
           [&](std::span<const Tensor> given) {
+            buffers.restore();
             Context context = Context::train(1, 1);
             AttentionInput changed = input;
             changed.x = given[0];

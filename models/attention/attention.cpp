@@ -73,6 +73,10 @@ Tensor Attention::step(const AttentionInput& input, AttentionCache& cache, Conte
   return slice(out, 1, before, out.size(1));
 }
 
+void Attention::show(Context& context, std::string_view name, const Tensor& value) const {
+  if (context.capture) context.capture->entries.push_back({path(), std::string(name), value.detach()});
+}
+
 void Attention::rethrow_with_path(const Error& error) const {
   // A part of this layer, such as a Linear, has said already where it is.
   const std::string where = described("attention");

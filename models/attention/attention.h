@@ -21,6 +21,7 @@ struct AttentionConfig {
   bool cross = false;           ///< keys and values come from a memory
   std::int64_t max_length = 0;  ///< L, for variants whose parameters depend on the length (0: not stated)
   std::int64_t layer = 0;       ///< index of the layer in its stack
+  bool first_of_kind = true;    ///< no earlier layer of the stack has the same variant
   Options options;              ///< settings of the variant
   std::uint64_t seed = 0;       ///< of the initial parameters
 };
@@ -28,6 +29,9 @@ struct AttentionConfig {
 /// What a variant can do; the tests hold every variant to its word.
 struct Capabilities {
   bool causal = false;
+  /// In the causal form nothing of a later token reaches an output. False where later tokens may change which
+  /// of the earlier ones are seen (by their ranks in a sort), while their values still never enter.
+  bool strictly_causal = true;
   bool cross = false;
   bool cross_by_step = true;     ///< as cross-attention, a query's output depends on no other query
   bool any_length = true;        ///< no parameter depends on the length
@@ -76,6 +80,8 @@ class Attention : public Module {
   virtual bool takes_global_tokens() const { return false; }
   /// O before the rows of padded queries are zeroed.
   virtual Tensor forward(const AttentionInput& input, Context& context) = 0;
+  /// Leaves a tensor with whoever looks inside this pass.
+  void show(Context& context, std::string_view name, const Tensor& value) const;
 
  private:
   [[noreturn]] void rethrow_with_path(const Error& error) const;
