@@ -155,6 +155,9 @@ std::span<const Adapter> adapters() {
                       {"pool.c2", "companion.score.bias"}},
        .companion = make_pooling,
        .run = run_fastformer},
+      clusterformer_adapter(),
+      reformer_adapter(),
+      routing_adapter(),
   };
   return list;
 }
@@ -188,13 +191,21 @@ AttentionConfig configuration_of(const ReferenceCase& reference, const Adapter& 
 
 std::vector<ParameterName> parameter_names(const ReferenceCase& reference, const Adapter& adapter) {
   std::vector<ParameterName> names;
+  const bool several_layers = !reference.names("param.layer0.").empty();
   for (const std::string& parameter : reference.names("param.")) {
-    const auto is_it = [&](const ParameterName& name) { return name.reference == parameter; };
+    // "layer0.Wq" is the Wq of a part "layer0"; what has no layer belongs to the first.
+    const bool has_layer = several_layers && parameter.starts_with("layer");
+    const std::string layer = has_layer ? parameter.substr(0, parameter.find('.') + 1) : "";
+    const std::string plain = parameter.substr(layer.size());
+    const auto is_it = [&](const ParameterName& name) { return name.reference == plain; };
     const auto own = std::find_if(adapter.parameters.begin(), adapter.parameters.end(), is_it);
     const auto shared = std::find_if(shared_parameters().begin(), shared_parameters().end(), is_it);
     check(own != adapter.parameters.end() || shared != shared_parameters().end(), "parameter ", parameter,
           " is not known for variant ", adapter.variant);
-    names.push_back(own != adapter.parameters.end() ? *own : *shared);
+    ParameterName name = own != adapter.parameters.end() ? *own : *shared;
+    name.reference = parameter;
+    if (several_layers) name.ours = (has_layer ? layer : "layer0.") + name.ours;
+    names.push_back(std::move(name));
   }
   return names;
 }

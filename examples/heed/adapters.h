@@ -31,6 +31,7 @@ struct CaseOutputs {
   std::map<std::string, Tensor> outputs;   ///< compared with out.*
   std::map<std::string, Tensor> losses;    ///< compared with aux.* and added to the loss
   std::map<std::string, Tensor> discrete;  ///< compared with disc.*, exactly
+  std::map<std::string, Tensor> inside;    ///< compared with mid.*
 };
 
 /// Everything the reference gives besides parameters, ready to use.
@@ -57,6 +58,8 @@ struct Adapter {
   /// A module of the case beside the layer, such as a pooling; null where there is none. Its parameters are
   /// called "companion." and their name.
   std::unique_ptr<Module> (*companion)(const ReferenceCase&) = nullptr;
+  /// Builds what the case is about where it is more than one layer; null: make_attention(attention, config).
+  std::unique_ptr<Attention> (*make)(const ReferenceCase&, const Adapter&, const AttentionConfig&) = nullptr;
   /// Runs the case where it is more than O = attention(X): special inputs, several layers, more outputs,
   /// discrete choices.
   CaseOutputs (*run)(const ReferenceCase&, Attention&, const CaseInputs&, Context&) = nullptr;
@@ -65,6 +68,11 @@ struct Adapter {
 std::span<const Adapter> adapters();
 /// By the case's variant, else by its family; null when neither is known.
 const Adapter* find_adapter(const ReferenceCase& reference);
+
+/// Of the attentions that sort words first (adapters_sorting.cpp).
+Adapter clusterformer_adapter();
+Adapter reformer_adapter();
+Adapter routing_adapter();
 
 /// The layer that a case describes, with initial parameters.
 AttentionConfig configuration_of(const ReferenceCase& reference, const Adapter& adapter);

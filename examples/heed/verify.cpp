@@ -93,8 +93,9 @@ class CaseCheck {
   CaseCheck(const ReferenceCase& reference, const Adapter& adapter, DType dtype, Device device)
       : reference_(reference), tolerances_(Tolerances::suggested(dtype)) {
     const std::vector<ParameterName> names = parameter_names(reference, adapter);
+    const AttentionConfig config = configuration_of(reference, adapter);
     const std::unique_ptr<Attention> attention =
-        make_attention(adapter.attention, configuration_of(reference, adapter));
+        adapter.make ? adapter.make(reference, adapter, config) : make_attention(adapter.attention, config);
     const std::unique_ptr<Module> companion = adapter.companion ? adapter.companion(reference) : nullptr;
     const auto tensors = load_parameters(reference, names, *attention, companion.get(), dtype, device);
     CaseInputs inputs = load_inputs(reference, dtype, device);
@@ -132,6 +133,9 @@ class CaseCheck {
     for (const std::string& name : reference_.names("disc."))
       if (const Tensor choice = find(results.discrete, name); choice.defined())
         note(compare_exactly("disc." + name, choice, reference_.at("disc." + name)));
+    for (const auto& [name, value] : results.inside)
+      if (const std::string expected = "mid." + name; reference_.has(expected))
+        note(compare(expected, value, reference_.at(expected), tolerances_.outputs));
     note(compare("loss", loss, reference_.at("loss"), tolerances_.outputs));
   }
 

@@ -5,8 +5,9 @@
 
 // The list of names: one line per variant. The file models/attention/<name>.cpp defines <name>_variant(),
 // which says what the variant can do and how it is made.
-#define HEED_ATTENTION_VARIANTS(variant) \
-  variant(dot_product) variant(sparse_transformer) variant(longformer) variant(bigbird) variant(fastformer)
+#define HEED_ATTENTION_VARIANTS(variant)                                                                    \
+  variant(dot_product) variant(sparse_transformer) variant(longformer) variant(bigbird) variant(fastformer) \
+      variant(clusterformer) variant(reformer) variant(routing_transformer)
 
 namespace heed {
 

@@ -1,0 +1,157 @@
+// ClusterFormer: "ClusterFormer: Neural Clustering Attention for Efficient and Effective Transformer", Wang
+// et al., ACL 2022 (2022.acl-long.170), section 3. Centroids C travel from layer to layer, C0 in the first:
+//
+//   S     = softmax over words j of phi(C_k, X_j Wc)                [B, K, N]
+//   C_k'  = sum_j S_kj X_j,   I_j = argmax_k S_kj                    new centroids, assignment of words
+//   X^S   = the words in stable order of I,  Q, K, V = X^S Wq, X^S Wk, X^S Wv
+//   O^S_i = softmax(Q_i K_i^T / sqrt(dh)) V_i                        block i of w = ceil(N / K) sorted words,
+//   O     = unsort(O^S) Wo                                           which sees 2 w words
+//
+// Two losses shape the clusters (cluster_losses.cpp); clusterformer_causal.cpp has the causal form.
+// Time N (K + 2 N / K) d + N d^2, memory H N 2 w + K N, parameters 5 d^2, and K d once.
+//
+// Options: "clusters" K (sqrt(max_length), or 3); "window": a block sees itself and the "next" one (default)
+// or the one before, "prev"; "assoc": the softmax runs over "words" (default) or over "clusters", C' then
+// being a mean; "phi_scale", "cosine", "lambda1", "lambda2". The paper leaves the window, the normaliser and
+// the weights of the losses open. C0 is normal with variance 1 / d.
+
+#include "heed/models/attention/clusterformer.h"
+
+#include <cmath>
+#include <limits>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/heads.h"
+#include "heed/models/attention/sorting.h"
+#include "heed/models/layers.h"
+
+namespace heed {
+namespace {
+
+bool chosen(const Options& options, const char* name, const char* normal, const char* other) {
+  const std::string value = options.take_text(name, normal);
+  check(value == normal || value == other, "setting '", name, "' must be '", normal, "' or '", other,
+        "', is '", value, "'");
+  return value == normal;
+}
+
+class ClusterFormer : public Attention {
+ public:
+  explicit ClusterFormer(const AttentionConfig& config)
+      : Attention(config),
+        clusters_(config.options.take_integer("clusters", default_clusters(config))),
+        next_(chosen(config.options, "window", "next", "prev")),
+        over_words_(chosen(config.options, "assoc", "words", "clusters")),
+        phi_(config.options),
+        losses_(config.options, phi_),
+        initialiser_(config.seed),
+        similarity_(config.width, config.width, false, initialiser_),
+        query_(config.width, config.width, config.bias, initialiser_),
+        key_(config.width, config.width, config.bias, initialiser_),
+        value_(config.width, config.width, config.bias, initialiser_),
+        output_(config.width, config.width, config.bias, initialiser_) {
+    config.options.check_all_taken("attention 'clusterformer'");
+    check(clusters_ > 0, "setting 'clusters' must be positive, is ", clusters_);
+    if (config.first_of_kind) {
+      const double deviation = 1 / std::sqrt(static_cast<double>(config.width));
+      add_parameter("centroids", centroids_, initialiser_.normal({clusters_, config.width}, deviation));
+    }
+    add_module("similarity", similarity_);
+    add_module("query", query_);
+    add_module("key", key_);
+    add_module("value", value_);
+    add_module("output", output_);
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    const Tensor& x = input.x;
+    const std::int64_t words = x.size(1);
+    const Tensor logits = phi_.of_pairs(centroids(x, context), similarity_(x));  // [B, K, N]
+    const Tensor updated = over_words_ ? matmul(masked_softmax(logits, allowed(input)), x)
+                                       : mean_of_members(logits, input);  // [B, K, d]
+    const Tensor assignment = assign(logits.detach(), input.mask);        // [B, N]
+    losses_.add(x, updated, assignment, input.mask, context);
+    context.centroids = updated;
+
+    const Tensor order = argsort(assignment);  // [B, N], padding last
+    const Tensor sorted = gather_rows(x, order);
+    const Tensor query = split_heads(query_(sorted), config().heads);  // [B, H, N, dh]
+    const Tensor key = split_heads(key_(sorted), config().heads);
+    const Tensor value = split_heads(value_(sorted), config().heads);
+    AttentionOptions options;
+    if (input.mask.defined()) options.key_mask = gather(input.mask, 1, order);
+    const std::int64_t width = (words + clusters_ - 1) / clusters_;
+    options.pattern = neighbour_pattern(words, width, next_, x.device());
+    if (context.training && config().dropout > 0) {
+      options.dropout = config().dropout;
+      options.key = context.random.next();
+    }
+    const Tensor attended = merge_heads(attention(query, key, value, options));  // [B, N, d]
+
+    show(context, "assignment", assignment);
+    show(context, "order", order);
+    show(context, "centroids", updated);
+    if (context.capture)
+      show(context, "weights", unsorted_weights(attention_weights(query, key, options), order));
+    return output_(scatter_add_rows(attended, order, words));
+  }
+
+ private:
+  Tensor centroids(const Tensor& x, const Context& context) const {
+    if (centroids_.defined()) return expand(centroids_, {x.size(0), clusters_, x.size(2)});
+    const Tensor& given = context.centroids;
+    check(given.defined(), "this is no first ClusterFormer layer, and no layer before it gave centroids");
+    check(given.shape() == Shape{x.size(0), clusters_, x.size(2)}, "the layer before has ", given.size(1),
+          " clusters, this one ", clusters_, "; centroids travel, so the numbers must be equal");
+    return given;
+  }
+
+  /// 1 at real words, [B, 1, N] or one element.
+  static Tensor allowed(const AttentionInput& input) {
+    return input.mask.defined() ? unsqueeze(input.mask, 1)
+                                : Tensor::ones({1, 1, 1}, DType::i32, input.x.device());
+  }
+
+  /// "clusters": every word shares itself out, and a centroid is the weighted mean of what it got.
+  static Tensor mean_of_members(const Tensor& logits, const AttentionInput& input) {
+    const Tensor real = unsqueeze(mask_as_numbers(input.mask, input.x), 1);  // [B, 1, N]
+    const Tensor shares = softmax(logits, 1) * real;                         // [B, K, N]
+    const Tensor total = sum(shares, -1, true);
+    const Tensor nothing = equal(total.detach(), Tensor::zeros({}, total.dtype(), total.device()));
+    return matmul(shares, input.x) / masked_fill(total, nothing, 1);
+  }
+
+  /// argmax_k S_kj, compared as logarithms; K at padding.
+  Tensor assign(const Tensor& logits, const Tensor& mask) const {
+    Tensor score = logits;
+    if (over_words_) {
+      const double never = -std::numeric_limits<double>::infinity();
+      const Tensor lowest = Tensor::full({}, never, logits.dtype(), logits.device());
+      const Tensor real = mask.defined() ? where(unsqueeze(mask, 1), logits, lowest) : logits;
+      score = logits - log_sum_exp(real, -1, true);
+    }
+    return at_real(argmax(score, 1), mask, clusters_);
+  }
+
+  std::int64_t clusters_;
+  bool next_, over_words_;
+  Similarity phi_;
+  ClusterLosses losses_;
+  Initialiser initialiser_;
+  Tensor centroids_;  // C0 [K, d], in the first layer only
+  Linear similarity_, query_, key_, value_, output_;
+};
+
+}  // namespace
+
+AttentionVariant clusterformer_variant() {
+  return {"clusterformer",
+          {.causal = true, .reason = "the paper replaces self-attention only; use dot_product across"},
+          [](const AttentionConfig& config) {
+            return config.causal ? make_causal_clusterformer(config)
+                                 : std::unique_ptr<Attention>(std::make_unique<ClusterFormer>(config));
+          }};
+}
+
+}  // namespace heed

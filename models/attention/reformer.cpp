@@ -1,0 +1,147 @@
+// LSH attention: "Reformer: The Efficient Transformer", Kitaev et al. 2020, arXiv 2001.04451, section 2.
+// Queries and keys share a projection, k_j = q_j / |q_j|. In each of R rounds, with a random matrix rot_r:
+//
+//   bucket_r(i) = argmax [q_i rot_r ; -q_i rot_r]
+//   order_r     = words by bucket, then position;  chunk_r(i) = rank div m
+//   W_r         = pairs in one bucket, key in the query's chunk or the one before  (causal: not later)
+//   o_i         = sum_r softmax_r(z_r(i)) o_r(i),   z_r = log sum exp over W_r,  o_r = softmax over W_r
+//
+// A pair that lies in several W_r must count once (the paper subtracts log of how often it does). Here it
+// counts in the first of them alone, which is the same sum: one softmax of q k / sqrt(dh) over the union. A
+// word sees itself only when there is nothing else (logit - 1e5).
+// Time R N m d + R N log N + N d^2, memory H R N m, parameters 3 d^2.
+//
+// Later words never enter with their values, but their ranks can push earlier ones out of a chunk: strictly
+// causal only while no bucket is longer than a chunk.
+// Departures: the first chunk does not look back to the last one (the released code does). Rotations are
+// fresh in training; in inference they stay, so that one input has one output.
+// Options: "rounds" R (8), "chunk" m (64), "buckets" (0: 2 ceil(N / m); else a fixed even number, whose
+// rotations are a buffer).
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/hash_rounds.h"
+#include "heed/models/attention/heads.h"
+#include "heed/models/attention/sorting.h"
+#include "heed/models/layers.h"
+
+namespace heed {
+namespace {
+
+class Reformer : public Attention {
+ public:
+  explicit Reformer(const AttentionConfig& config)
+      : Attention(config),
+        rounds_(config.options.take_integer("rounds", 8)),
+        chunk_(config.options.take_integer("chunk", 64)),
+        buckets_(config.options.take_integer("buckets", 0)),
+        initialiser_(config.seed),
+        query_key_(config.width, config.width, config.bias, initialiser_),
+        value_(config.width, config.width, config.bias, initialiser_),
+        output_(config.width, config.width, config.bias, initialiser_),
+        inference_key_{initialiser_.next_seed(), 0, 0} {
+    config.options.check_all_taken("attention 'reformer'");
+    check(rounds_ > 0, "setting 'rounds' must be positive, is ", rounds_);
+    check(chunk_ > 0, "setting 'chunk' must be positive, is ", chunk_);
+    check(buckets_ >= 0 && buckets_ % 2 == 0, "setting 'buckets' must be even, is ", buckets_);
+    add_module("query_key", query_key_);
+    add_module("value", value_);
+    add_module("output", output_);
+    if (buckets_) add_buffer("rotations", rotations_, draw(inference_key_, buckets_, DType::f32, {}));
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    const std::int64_t batch = input.x.size(0), words = input.x.size(1), heads = config().heads;
+    const auto sequences = [&](const Tensor& x) {  // [B, N, d] -> [G, N, dh]
+      return reshape(split_heads(x, heads), {batch * heads, words, x.size(2) / heads});
+    };
+    const Tensor query = sequences(query_key_(input.x)), value = sequences(value_(input.x));
+    const Tensor key = unit_vectors(query);
+    const Tensor real = input.mask.defined()
+                            ? reshape(expand(unsqueeze(input.mask, 1), {batch, heads, words}), {-1, words})
+                            : Tensor();
+    const std::int64_t buckets = buckets_ ? buckets_ : 2 * ((words + chunk_ - 1) / chunk_);
+    const Tensor rotations = rotations_for(input.x, buckets, context);  // [R, H, dh, buckets / 2]
+
+    // First what a word sees when there is nothing else: itself.
+    std::vector<Tensor> normalisers{sum(query * key, -1) * scale() - 1e5};  // z_r [G, N]
+    std::vector<Tensor> outputs{value};                                     // o_r [G, N, dh]
+    HashRounds rounds(buckets, std::min(chunk_, words), config().causal);
+    const Tensor by_head = reshape(query.detach(), {batch, heads, words, query.size(2)});
+    for (std::int64_t r = 0; r < rounds_; ++r) {
+      const Tensor sides = matmul(by_head, select(rotations, 0, r));  // [B, H, N, buckets / 2]
+      rounds.add(reshape(sides, {batch * heads, words, buckets / 2}), real);
+      const auto [z, o] = attend(query, key, value, rounds, context);
+      normalisers.push_back(z);
+      outputs.push_back(o);
+    }
+    const Tensor weights = softmax(stack(normalisers, 2), -1);               // [G, N, 1 + R]
+    const Tensor mixed = sum(stack(outputs, 2) * unsqueeze(weights, 3), 2);  // [G, N, dh]
+
+    if (context.capture) {
+      const Shape shape{rounds_, batch, heads, words};
+      show(context, "buckets", reshape(rounds.all_buckets(), shape));
+      show(context, "order", reshape(rounds.all_orders(), shape));
+    }
+    return output_(merge_heads(reshape(mixed, {batch, heads, words, query.size(2)})));
+  }
+
+ private:
+  double scale() const { return 1 / std::sqrt(static_cast<double>(config().width / config().heads)); }
+
+  /// [R, H, dh, buckets / 2], entries N(0, 1).
+  Tensor draw(const RandomKey& key, std::int64_t buckets, DType dtype, Device device) const {
+    const std::int64_t heads = config().heads;
+    return normal({rounds_, heads, config().width / heads, buckets / 2}, 0, 1, key, dtype, device);
+  }
+
+  Tensor rotations_for(const Tensor& x, std::int64_t buckets, Context& context) const {
+    if (context.training) return draw(context.random.next(), buckets, x.dtype(), x.device());
+    return rotations_.defined() ? rotations_ : draw(inference_key_, buckets, x.dtype(), x.device());
+  }
+
+  /// z_r and o_r of the last round, over the pairs that no earlier round had.
+  std::pair<Tensor, Tensor> attend(const Tensor& query, const Tensor& key, const Tensor& value,
+                                   const HashRounds& rounds, Context& context) const {
+    const std::int64_t words = query.size(1);
+    const auto chunks_of = [&](const Tensor& x) {
+      return into_blocks(gather_rows(x, rounds.order()), std::min(chunk_, words));
+    };
+    const auto back = [&](const Tensor& x) {
+      return scatter_add_rows(from_blocks(x, words), rounds.order(), words);
+    };
+    const Tensor q = chunks_of(query);                   // [G, chunks, m, dh]
+    const Tensor k = with_block_before(chunks_of(key));  // [G, chunks, 2 m, dh]
+    const Tensor v = with_block_before(chunks_of(value));
+    const Tensor products = matmul(q, transpose(k, -2, -1)) * scale();
+    const Tensor logits = masked_fill(products, rounds.forbidden(), -1e9);  // [G, chunks, m, 2 m]
+    const Tensor weights = softmax(logits, -1);
+    // log sum exp l = l_j - log softmax_j for every j: taken where the weight is largest.
+    const Tensor largest = unsqueeze(argmax(logits, -1), -1);
+    const Tensor z = gather(logits, -1, largest) - log(gather(weights, -1, largest));
+    const Tensor o = matmul(maybe_dropout(weights, config().dropout, context), v);
+    return {squeeze(back(z), -1), back(o)};
+  }
+
+  std::int64_t rounds_, chunk_, buckets_;
+  Initialiser initialiser_;
+  Linear query_key_, value_, output_;
+  RandomKey inference_key_;
+  Tensor rotations_;
+};
+
+}  // namespace
+
+AttentionVariant reformer_variant() {
+  return {"reformer",
+          {.causal = true, .strictly_causal = false, .reason = "queries and keys are the same words"},
+          [](const AttentionConfig& config) {
+            return std::unique_ptr<Attention>(std::make_unique<Reformer>(config));
+          }};
+}
+
+}  // namespace heed

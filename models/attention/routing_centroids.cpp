@@ -1,0 +1,70 @@
+#include "heed/models/attention/routing_centroids.h"
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+
+namespace heed {
+
+RoutingCentroids::RoutingCentroids(const AttentionConfig& config, std::int64_t clusters,
+                                   Initialiser& initialiser)
+    : decay_(config.options.take_number("decay", 0.999)) {
+  const std::string update = config.options.take_text("update", "ema");
+  check(update == "ema" || update == "paper", "setting 'update' must be 'ema' or 'paper', is '", update, "'");
+  check(decay_ > 0 && decay_ <= 1, "setting 'decay' must be in (0, 1], is ", decay_);
+  check(clusters > 0, "setting 'clusters' must be positive, is ", clusters);
+  paper_ = update == "paper";
+  const Shape shape{config.heads, clusters, config.width / config.heads};
+  const Tensor start = layer_norm(initialiser.normal(shape, 1), {}, {}, 1e-6);
+  add_buffer("centroids", centroids_, start);
+  add_buffer("counts", counts_, Tensor::ones({config.heads, clusters}));
+  add_buffer("sums", sums_, start);
+}
+
+Tensor RoutingCentroids::scores(const Tensor& x) const {
+  return matmul(centroids_, transpose(x, -2, -1));  // [H, C, dh] [B, H, dh, N]
+}
+
+Tensor RoutingCentroids::distance(const Tensor& x, const Tensor& nearest) const {
+  const std::int64_t heads = x.size(1), clusters = centroids_.size(1), dh = x.size(3);
+  const auto integer = [&](std::int64_t n) {
+    return Tensor::full({}, static_cast<double>(n), DType::i32, x.device());
+  };
+  // Row h C + c of all centroids.
+  const Tensor of_head = unsqueeze(Tensor::arange(heads, DType::i32, x.device()) * integer(clusters), 1);
+  const Tensor real = greater(nearest, integer(-1));  // [B, H, N]
+  const Tensor rows = where(real, nearest + of_head, integer(-1));
+  const Tensor target = embedding(reshape(centroids_, {heads * clusters, dh}), rows);  // [B, H, N, dh]
+  const Tensor zero = Tensor::zeros({}, x.dtype(), x.device());
+  const Tensor difference = where(unsqueeze(real, 3), x - target, zero);
+  const Tensor entries = sum(cast(real, x.dtype())) * static_cast<double>(dh);
+  return sum(square(difference)) / maximum(entries, Tensor::ones({}, x.dtype(), x.device()));
+}
+
+void RoutingCentroids::follow(std::span<const Tensor> x, std::span<const Tensor> nearest) {
+  const NoGrad no_grad;
+  const std::int64_t heads = centroids_.size(0), clusters = centroids_.size(1), dh = centroids_.size(2);
+  Tensor counts = Tensor::zeros({heads, clusters}, centroids_.dtype(), centroids_.device());
+  Tensor sums = Tensor::zeros(centroids_.shape(), centroids_.dtype(), centroids_.device());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    // All words of a head together: [B, H, N, ...] -> [H, B N, ...].
+    const Tensor words = reshape(transpose(x[i].detach(), 0, 1), {heads, -1, dh});
+    const Tensor ids = reshape(transpose(nearest[i], 0, 1), {heads, -1});
+    const Tensor one = Tensor::ones({heads, ids.size(1), 1}, words.dtype(), words.device());
+    sums = sums + scatter_add_rows(words, ids, clusters);
+    counts = counts + squeeze(scatter_add_rows(one, ids, clusters), 2);
+  }
+  if (paper_) {
+    // Shared queries and keys count twice, once in each role.
+    const double share = (1 - decay_) / static_cast<double>(x.size());
+    centroids_ = centroids_ * decay_ + sums * share;
+    return;
+  }
+  constexpr double epsilon = 1e-5;
+  counts_ = counts_ * decay_ + counts * (1 - decay_);
+  sums_ = sums_ * decay_ + sums * (1 - decay_);
+  const Tensor total = sum(counts_, -1, true);  // [H, 1]
+  const Tensor smooth = (counts_ + epsilon) / (total + static_cast<double>(clusters) * epsilon) * total;
+  centroids_ = sums_ / unsqueeze(smooth, 2);
+}
+
+}  // namespace heed

@@ -1,0 +1,309 @@
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/attention/heads.h"
+#include "heed/models/attention/sorting.h"
+#include "model_support.h"
+
+// The attentions that sort words first, held to their definitions between all pairs of words.
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+constexpr std::int64_t width = 8, heads = 2;
+
+std::unique_ptr<Attention> layer_of(const char* name, Options options, bool causal = false) {
+  AttentionConfig config;
+  config.width = width;
+  config.heads = heads;
+  config.causal = causal;
+  config.options = std::move(options);
+  config.seed = 5;
+  auto layer = make_attention(name, config);
+  layer->to(DType::f64, {});
+  return layer;
+}
+
+Options with(std::initializer_list<std::pair<const char*, std::int64_t>> settings) {
+  Options options;
+  for (const auto& [name, value] : settings) options.set(name, value);
+  return options;
+}
+
+Tensor words(std::int64_t batch, std::int64_t n) {
+  return normal({batch, n, width}, 0, 1, {21, 0, static_cast<std::uint32_t>(n)}, DType::f64);
+}
+
+/// Sample b of `batch` has n - 2 b real words, at least none.
+Tensor mask_of(std::int64_t batch, std::int64_t n) {
+  std::vector<std::int32_t> mask;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (std::int64_t i = 0; i < n; ++i) mask.push_back(i < n - 2 * b);
+  }
+  return Tensor::from(mask, {batch, n});
+}
+
+Tensor projected(Attention& layer, const std::string& name, const Tensor& x) {
+  for (const NamedTensor& entry : layer.parameters()) {
+    if (entry.name == name + ".weight") return split_heads(linear(x, entry.tensor->detach()), heads);
+  }
+  FAIL("no parameter " << name);
+  return {};
+}
+
+Tensor finished(Attention& layer, const Tensor& heads_out, const Tensor& mask) {
+  for (const NamedTensor& entry : layer.parameters()) {
+    if (entry.name == "output.weight") {
+      const Tensor out = linear(merge_heads(heads_out), entry.tensor->detach());
+      return out * unsqueeze(cast(mask, out.dtype()), 2);
+    }
+  }
+  FAIL("no output map");
+  return {};
+}
+
+double difference(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  const auto x = a.detach().to_vector<double>(), y = b.detach().to_vector<double>();
+  double worst = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(x[i] - y[i]));
+  return worst;
+}
+
+bool all_zero(const Tensor& x) {
+  for (const double value : contiguous(x.detach()).to_vector<double>()) {
+    if (value != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("reformer: the rounds together are one softmax over the union of what they see") {
+  constexpr std::int64_t batch = 3, n = 11, rounds = 3, chunk = 3, buckets = 4;
+  for (const bool causal : {false, true}) {
+    CAPTURE(causal);
+    const auto layer =
+        layer_of("reformer", with({{"rounds", rounds}, {"chunk", chunk}, {"buckets", buckets}}), causal);
+    const Tensor x = words(batch, n), mask = mask_of(batch, n);
+    Capture capture;
+    Context context;
+    context.capture = &capture;
+    const Tensor out = (*layer)({x, mask, {}, {}}, context);
+
+    const auto bucket = capture.find("buckets").to_vector<std::int32_t>();
+    const auto order = capture.find("order").to_vector<std::int32_t>();
+    std::vector<std::int32_t> chunk_of(order.size());
+    for (std::int64_t row = 0; row < rounds * batch * heads; ++row) {
+      for (std::int64_t rank = 0; rank < n; ++rank)
+        chunk_of[row * n + order[row * n + rank]] = static_cast<std::int32_t>(rank / chunk);
+    }
+    std::vector<std::int32_t> allowed;
+    for (std::int64_t g = 0; g < batch * heads; ++g) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        bool alone = true;
+        for (std::int64_t j = 0; j < n; ++j) {
+          bool seen = false;
+          for (std::int64_t r = 0; r < rounds; ++r) {
+            const std::int64_t row = (r * batch * heads + g) * n;
+            const int back = chunk_of[row + i] - chunk_of[row + j];
+            seen = seen || (bucket[row + i] == bucket[row + j] && bucket[row + j] < buckets &&
+                            (back == 0 || back == 1) && i != j && (!causal || j < i));
+          }
+          allowed.push_back(seen);
+          alone = alone && !seen;
+        }
+        if (alone) allowed[allowed.size() - n + i] = 1;
+      }
+    }
+    const Tensor query = projected(*layer, "query_key", x), value = projected(*layer, "value", x);
+    AttentionOptions options;
+    options.mask = Tensor::from(allowed, {batch, heads, n, n});
+    const Tensor expected = finished(*layer, attention(query, unit_vectors(query), value, options), mask);
+    CHECK(difference(out, expected) < 1e-12);
+  }
+}
+
+TEST_CASE("clusterformer: a block of sorted words sees itself and its neighbour") {
+  constexpr std::int64_t batch = 2, n = 11, clusters = 3, block = 4;
+  for (const bool next : {true, false}) {
+    for (const char* assoc : {"words", "clusters"}) {
+      CAPTURE(next);
+      CAPTURE(assoc);
+      Options settings = with({{"clusters", clusters}});
+      settings.set("window", std::string(next ? "next" : "prev"));
+      settings.set("assoc", std::string(assoc));
+      const auto layer = layer_of("clusterformer", settings);
+      const Tensor x = words(batch, n), mask = mask_of(batch, n);
+      Capture capture;
+      Context context;
+      context.capture = &capture;
+      const Tensor out = (*layer)({x, mask, {}, {}}, context);
+
+      const auto order = capture.find("order").to_vector<std::int32_t>();
+      std::vector<std::int32_t> allowed(batch * n * n);
+      for (std::int64_t b = 0; b < batch; ++b) {
+        for (std::int64_t r = 0; r < n; ++r) {
+          const std::int64_t last = (n - 1) / block, own = r / block;
+          const std::int64_t first = next ? std::min(own, last - 1) : std::max<std::int64_t>(own - 1, 0);
+          for (std::int64_t s = 0; s < n; ++s) {
+            const std::int64_t j = order[b * n + s];
+            allowed[(b * n + order[b * n + r]) * n + j] =
+                s / block >= first && s / block <= first + 1 && j < n - 2 * b;
+          }
+        }
+      }
+      AttentionOptions options;
+      options.mask = Tensor::from(allowed, {batch, 1, n, n});
+      const Tensor query = projected(*layer, "query", x), key = projected(*layer, "key", x);
+      const Tensor value = projected(*layer, "value", x);
+      CHECK(difference(out, finished(*layer, attention(query, key, value, options), mask)) < 1e-12);
+      CHECK(difference(capture.find("weights"), attention_weights(query, key, options)) < 1e-12);
+    }
+  }
+}
+
+TEST_CASE("clusterformer, causal: a word sees the last words of its own cluster") {
+  constexpr std::int64_t batch = 2, n = 13, clusters = 3;
+  for (const std::int64_t block : {1, 2, 4, 50}) {
+    CAPTURE(block);
+    const auto layer = layer_of("clusterformer", with({{"clusters", clusters}, {"block", block}}), true);
+    const Tensor x = words(batch, n), mask = mask_of(batch, n);
+    Capture capture;
+    Context context;
+    context.capture = &capture;
+    const Tensor out = (*layer)({x, mask, {}, {}}, context);
+    const auto assignment = capture.find("assignment").to_vector<std::int32_t>();
+    std::vector<std::int32_t> allowed(batch * n * n);
+    for (std::int64_t b = 0; b < batch; ++b) {
+      for (std::int64_t t = 0; t < n; ++t) {
+        std::int64_t left = block;
+        for (std::int64_t s = t; s >= 0 && left > 0; --s) {
+          if (assignment[b * n + s] != assignment[b * n + t]) continue;
+          allowed[(b * n + t) * n + s] = assignment[b * n + s] < clusters;
+          --left;
+        }
+      }
+    }
+    AttentionOptions options;
+    options.mask = Tensor::from(allowed, {batch, 1, n, n});
+    const Tensor heads_out = attention(projected(*layer, "query", x), projected(*layer, "key", x),
+                                       projected(*layer, "value", x), options);
+    CHECK(difference(out, finished(*layer, heads_out, mask)) < 1e-12);
+  }
+}
+
+TEST_CASE(
+    "clusterformer: the second layer goes on with the centroids of the first, or says what is missing") {
+  AttentionConfig config;
+  config.width = width;
+  config.heads = heads;
+  config.layer = 1;
+  config.first_of_kind = false;
+  config.options = with({{"clusters", 3}});
+  const auto second = make_attention("clusterformer", config);
+  CHECK(!has_name(*second, "centroids"));
+  Context context;
+  const Tensor x = cast(words(1, 6), DType::f32);
+  CHECK(contains(message_of([&] { (*second)({x, {}, {}, {}}, context); }), "centroids"));
+  context.centroids = Tensor::ones({1, 2, width});
+  CHECK(contains(message_of([&] { (*second)({x, {}, {}, {}}, context); }), "2 clusters, this one 3"));
+  context.centroids = Tensor::ones({1, 3, width});
+  (*second)({x, {}, {}, {}}, context);
+  CHECK(context.losses.size() == 2);
+}
+
+TEST_CASE("sorting attention: few words, many clusters, and a sample of padding alone") {
+  struct Case {
+    const char* name;
+    Options options;
+    bool causal;
+  };
+  const std::vector<Case> cases = {{"clusterformer", with({{"clusters", 7}}), false},
+                                   {"clusterformer", with({{"clusters", 1}}), false},
+                                   {"clusterformer", with({{"clusters", 7}}), true},
+                                   {"reformer", with({{"chunk", 2}}), false},
+                                   {"reformer", with({{"chunk", 1}}), true},
+                                   {"routing_transformer", with({{"clusters", 7}}), false},
+                                   {"routing_transformer", with({{"window", 50}}), true}};
+  for (const Case& each : cases) {
+    for (const std::int64_t n : {1, 2, 5}) {
+      CAPTURE(each.name);
+      CAPTURE(n);
+      const auto layer = layer_of(each.name, each.options, each.causal);
+      const Tensor x = parameter(words(2, n));
+      std::vector<std::int32_t> mask(static_cast<std::size_t>(2 * n), 0);
+      std::fill(mask.begin(), mask.begin() + n, 1);
+      Context context = Context::train(1, 1);
+      const Tensor out = (*layer)({x, Tensor::from(mask, {2, n}), {}, {}}, context);
+      CHECK(all_zero(slice(out, 0, 1, 2)));
+      Tensor loss = sum(out);
+      if (const Tensor extra = context.auxiliary_loss(); extra.defined()) loss = loss + extra;
+      CHECK(std::isfinite(loss.item()));
+      backward(loss);
+      CHECK(all_zero(slice(gradient(x), 0, 1, 2)));
+      for (const double value : gradient(x).to_vector<double>()) CHECK(std::isfinite(value));
+      for (const NamedTensor& entry : layer->state()) {
+        for (const double value : entry.tensor->to_vector<double>()) CHECK(std::isfinite(value));
+      }
+
+      // Padding alone: nothing comes out, and no loss.
+      Context none = Context::train(1, 1);
+      const Tensor padding = Tensor::zeros({2, n}, DType::i32);
+      CHECK(all_zero((*layer)({words(2, n), padding, {}, {}}, none)));
+      for (const AuxiliaryLoss& term : none.losses) {
+        CAPTURE(term.name);
+        CHECK(std::abs(term.value.item()) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("sorting attention: settings that make no sense are refused with their value") {
+  const auto message = [](const char* name, Options options, bool causal = false) {
+    return message_of([&] { layer_of(name, std::move(options), causal); });
+  };
+  CHECK(contains(message("clusterformer", with({{"clusters", 0}})), "'clusters' must be positive, is 0"));
+  CHECK(contains(message("clusterformer", with({{"block", 4}})), "'block'"));
+  CHECK(contains(message("clusterformer", with({{"block", 0}}), true), "'block' must be positive, is 0"));
+  CHECK(contains(message("reformer", with({{"buckets", 3}})), "must be even, is 3"));
+  CHECK(contains(message("reformer", with({{"chunk", 0}})), "'chunk' must be positive, is 0"));
+  CHECK(contains(message("routing_transformer", with({{"window", -1}})), "'window'"));
+  Options wrong;
+  wrong.set("window", std::string("both"));
+  CHECK(contains(message("clusterformer", wrong), "must be 'next' or 'prev', is 'both'"));
+  Options rule;
+  rule.set("update", std::string("sgd"));
+  CHECK(contains(message("routing_transformer", rule), "'ema' or 'paper', is 'sgd'"));
+}
+
+TEST_CASE("routing transformer: centroids move in training alone, by either rule") {
+  for (const char* update : {"ema", "paper"}) {
+    CAPTURE(update);
+    Options options = with({{"clusters", 3}});
+    options.set("update", std::string(update));
+    options.set("decay", 0.5);
+    const auto layer = layer_of("routing_transformer", options);
+    const auto centroids = [&] {
+      for (const NamedTensor& entry : layer->buffers()) {
+        if (contains(entry.name, "centroids")) return entry.tensor->to_vector<double>();
+      }
+      return std::vector<double>{};
+    };
+    const auto before = centroids();
+    REQUIRE(before.size() == heads * 3 * width / heads);
+    Context inference;
+    (*layer)({words(2, 6), {}, {}, {}}, inference);
+    CHECK(centroids() == before);
+    Context training = Context::train(1, 1);
+    (*layer)({words(2, 6), {}, {}, {}}, training);
+    CHECK(centroids() != before);
+    REQUIRE(training.losses.size() == 1);
+    CHECK(training.losses[0].value.item() > 0);
+  }
+}
