@@ -58,8 +58,13 @@ class NumberDraw {
     while (true) {
       const std::size_t length = below(left_.size());
       if (left_[length] == 0) continue;
-      const std::int32_t number =
+      std::int32_t number =
           first_[length] + static_cast<std::int32_t>(below(static_cast<std::uint64_t>(first_[length]) * 9));
+      if (below(8) == 0) {  // by chance alone, numbers such as 100,000 would hardly ever come
+        std::int32_t unit = 10;
+        for (std::uint64_t zeros = below(length + 2); zeros > 0; --zeros) unit *= 10;
+        number -= number % unit;
+      }
       if (taken_[static_cast<std::size_t>(number)]) continue;
       taken_[static_cast<std::size_t>(number)] = true;
       --left_[length];

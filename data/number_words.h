@@ -29,8 +29,9 @@ struct NumberSets {
 
 /// Draws two sets without a common member, a pure function of its arguments. Every number below 100 is in
 /// `train`, so that each word is seen; all others are drawn by length first (3 to 6 digits alike, while a
-/// length lasts), so that short numbers are not lost among the many long ones, and then by value. `held_out`
-/// is drawn first. Throws Error when train_count is below 100 or there are not enough numbers.
+/// length lasts), so that short numbers are not lost among the many long ones, and then by value; one draw in
+/// eight ends in zeros, any number of them alike, since people ask for round numbers. `held_out` is drawn
+/// first. Throws Error when train_count is below 100 or there are not enough numbers.
 NumberSets draw_numbers(std::uint64_t seed, std::int64_t train_count, std::int64_t held_out_count);
 
 /// English source and German target of each number.
