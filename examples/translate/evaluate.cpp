@@ -28,7 +28,7 @@ ParallelText text_to_measure(const EvaluateCommand& command, const Settings& set
   if (command.source.empty() != command.target.empty())
     throw UsageError("--source and --target go together, but only one is given");
   return command.source.empty() ? load_validation(settings)
-                                : read_parallel_text(command.source, command.target);
+                                : read_text(settings, command.source, command.target);
 }
 
 /// To four decimals: more say nothing about a translation.

@@ -20,8 +20,8 @@ Json model_defaults() {
 }
 
 Json data_defaults() {
-  return {{"source", ""},      {"target", ""},     {"valid_source", ""},     {"valid_target", ""},
-          {"max_tokens", 256}, {"numbers", 20000}, {"held_out_numbers", 500}};
+  return {{"source", ""},        {"target", ""},      {"valid_source", ""}, {"valid_target", ""},
+          {"encoding", "utf-8"}, {"max_tokens", 256}, {"numbers", 20000},   {"held_out_numbers", 500}};
 }
 
 Json decoding_defaults() {
@@ -127,6 +127,10 @@ SearchOptions search_options(const Settings& settings, const Tokenizer& tokenize
   return options;
 }
 
+ParallelText read_text(const Settings& settings, const std::string& source, const std::string& target) {
+  return read_parallel_text(source, target, encoding_from_name(settings.get<std::string>("data.encoding")));
+}
+
 Corpus load_corpus(const Settings& settings) {
   if (!has_files(settings)) {
     const NumberSets sets = numbers_of(settings);
@@ -134,7 +138,7 @@ Corpus load_corpus(const Settings& settings) {
   }
   Corpus corpus;
   corpus.train =
-      read_parallel_text(settings.get<std::string>("data.source"), settings.get<std::string>("data.target"));
+      read_text(settings, settings.get<std::string>("data.source"), settings.get<std::string>("data.target"));
   if (!settings.get<std::string>("data.valid_source").empty()) corpus.valid = load_validation(settings);
   return corpus;
 }
@@ -143,7 +147,7 @@ ParallelText load_validation(const Settings& settings) {
   if (!has_files(settings)) return number_words(numbers_of(settings).held_out);
   const auto source = settings.get<std::string>("data.valid_source");
   if (source.empty()) throw UsageError("the run has no validation files: give --source and --target");
-  return read_parallel_text(source, settings.get<std::string>("data.valid_target"));
+  return read_text(settings, source, settings.get<std::string>("data.valid_target"));
 }
 
 Tokenizer train_tokenizer(const Settings& settings, const ParallelText& text) {

@@ -27,6 +27,8 @@ SearchOptions search_options(const Settings& settings, const Tokenizer& tokenize
 struct Corpus {
   ParallelText train, valid;
 };
+/// Two files of lines in the encoding that the setting data.encoding names.
+ParallelText read_text(const Settings& settings, const std::string& source, const std::string& target);
 /// Reads the files of the settings, or makes the embedded data set when they name none.
 Corpus load_corpus(const Settings& settings);
 /// The validation part alone.
