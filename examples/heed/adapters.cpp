@@ -107,6 +107,65 @@ CaseOutputs run_fastformer(const ReferenceCase& reference, Attention& attention,
   return result;
 }
 
+/// L, the length that the parameters were made for.
+void take_max_length(const ReferenceCase& reference, AttentionConfig& config) {
+  config.max_length = reference.config.at("L");
+}
+
+/// gamma is for cross-attention; the cases of self-attention name the 1 that it has there.
+void take_gamma(const ReferenceCase& reference, AttentionConfig& config) {
+  if (config.cross) config.options.set("gamma", reference.config.value("gamma", 1.0));
+}
+
+/// Every Synthesizer case names the settings of all kinds; a layer takes those that its kinds have.
+void take_synthesizer_settings(const ReferenceCase& reference, AttentionConfig& config) {
+  const auto kinds = reference.config.at("kinds").get<std::vector<std::string>>();
+  if (kinds.size() > 1) config.options.set("components", kinds);
+  const auto take = [&](const char* kind, std::initializer_list<const char*> keys) {
+    if (!contains(kinds, kind)) return;
+    for (const char* key : keys)
+      if (reference.config.contains(key)) config.options.set(key, option_value(key, reference.config[key]));
+  };
+  take("dense", {"share_w2"});
+  take("fact_dense", {"tiling", "a", "b"});
+  take("fact_random", {"k"});
+  for (const std::string& kind : kinds) {
+    const std::string prefix = kinds.size() == 1 ? "param." : "param." + kind + ".";
+    if (kind != "dense" && kind != "fact_dense") continue;
+    config.options.set("hidden", reference.at(prefix + "W1").size(2));
+    config.options.set("logit_bias", reference.has(prefix + "b1"));
+  }
+  config.bias = reference.has("param.bv");
+  take_max_length(reference, config);
+}
+
+/// Our names of a Synthesizer's parameters: those of the specification, below "logits.".
+std::vector<ParameterName> synthesizer_parameters() {
+  std::vector<ParameterName> names = {{"alpha", "logits.alpha"}};
+  const auto add = [&](const std::string& kind, std::initializer_list<const char*> parameters) {
+    for (const std::string parameter : parameters)
+      for (const std::string& prefix : {std::string(), kind + "."})
+        names.push_back({prefix + parameter, "logits." + prefix + parameter});
+  };
+  add("dense", {"W1", "W2", "b1", "b2"});
+  add("random", {"R"});
+  add("random_fixed", {"R"});
+  add("fact_dense", {"W1", "WA", "WB", "b1", "bA", "bB"});
+  add("fact_random", {"R1", "R2"});
+  names.push_back({"dot.Wq", "logits.dot.query.weight", true});
+  names.push_back({"dot.Wk", "logits.dot.key.weight", true});
+  return names;
+}
+
+/// One kind of Synthesizer; `variant` is the first part of the case's name.
+Adapter synthesizer(std::string_view variant, std::string_view attention) {
+  return {.variant = variant,
+          .attention = attention,
+          .ignored = {"kinds", "L", "tiling", "a", "b", "k", "share_w2", "df"},
+          .parameters = synthesizer_parameters(),
+          .configure = take_synthesizer_settings};
+}
+
 }  // namespace
 
 std::span<const Adapter> adapters() {
@@ -158,6 +217,23 @@ std::span<const Adapter> adapters() {
       clusterformer_adapter(),
       reformer_adapter(),
       routing_adapter(),
+      synthesizer("synth_dense", "synthesizer_dense"),
+      synthesizer("synth_random", "synthesizer_random"),
+      synthesizer("synth_random_fixed", "synthesizer_random_fixed"),
+      synthesizer("synth_fact_dense", "synthesizer_factorized_dense"),
+      synthesizer("synth_fact_random", "synthesizer_factorized_random"),
+      synthesizer("synthesizer", "synthesizer_mixture"),  // the family: any set of kinds
+      {.variant = "hardcoded",
+       .attention = "hard_coded_gaussian",
+       .options = {{"offsets", "offsets"}, {"sigma", "sigma"}},
+       .ignored = {"gamma"},
+       .configure = take_gamma},
+      {.variant = "linformer",
+       .attention = "linformer",
+       .options = {{"k", "k"}, {"share_kv", "share_kv"}, {"per_head", "per_head"}},
+       .ignored = {"L"},
+       .parameters = {{"E", "E"}, {"F", "F"}},
+       .configure = take_max_length},
   };
   return list;
 }

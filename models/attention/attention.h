@@ -53,8 +53,9 @@ struct AttentionInput {
 struct AttentionCache {
   Tensor key;  ///< [B, H, T, dh], or the history of inputs [B, T, d] for variants without keys
   Tensor value;
-  Tensor mask;             ///< [B, T]
-  bool of_memory = false;  ///< key and value depend on the memory alone, not on what was decoded
+  Tensor mask;                ///< [B, T]
+  bool of_memory = false;     ///< key and value depend on the memory alone, not on what was decoded
+  std::int64_t position = 0;  ///< of the next query, where a variant needs to know
   /// Keeps the rows `ids` (i32 [B']) of the batch: how beam search reorders its hypotheses.
   void reorder(const Tensor& ids);
   /// Adds the mask of new positions to `mask`, which stays undefined while all are real; `before` positions

@@ -5,9 +5,25 @@
 
 // The list of names: one line per variant. The file models/attention/<name>.cpp defines <name>_variant(),
 // which says what the variant can do and how it is made.
-#define HEED_ATTENTION_VARIANTS(variant)                                                                    \
-  variant(dot_product) variant(sparse_transformer) variant(longformer) variant(bigbird) variant(fastformer) \
-      variant(clusterformer) variant(reformer) variant(routing_transformer)
+// clang-format off
+#define HEED_ATTENTION_VARIANTS(variant) \
+  variant(dot_product)                   \
+  variant(synthesizer_dense)             \
+  variant(synthesizer_random)            \
+  variant(synthesizer_random_fixed)      \
+  variant(synthesizer_factorized_dense)  \
+  variant(synthesizer_factorized_random) \
+  variant(synthesizer_mixture)           \
+  variant(hard_coded_gaussian)           \
+  variant(fastformer)                    \
+  variant(clusterformer)                 \
+  variant(linformer)                     \
+  variant(sparse_transformer)            \
+  variant(reformer)                      \
+  variant(routing_transformer)           \
+  variant(longformer)                    \
+  variant(bigbird)
+// clang-format on
 
 namespace heed {
 

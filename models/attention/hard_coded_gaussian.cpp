@@ -1,0 +1,168 @@
+// Hard-coded Gaussian attention: "Hard-Coded Gaussian Attention for Neural Machine Translation", You, Sun and
+// Iyyer, ACL 2020, arXiv 2005.00742, section 3. Nothing looks for its keys: head h of query i always reads
+// around position f_h(i), with the density of a normal distribution as weight. Memory Y = X in
+// self-attention:
+//
+//   v         = split(Y Wv)                                                             [B, H, M, dh]
+//   f_h(i)    = gamma i + offset_h,      offset_h = offsets[h mod number of offsets]
+//   A_h[i, j] = 1 / (sigma sqrt(2 pi)) exp( -(j - f_h(i))^2 / (2 sigma^2) )  where j is allowed, else 0
+//   O         = merge(A v) Wo
+//
+// As in the paper the density is not normalised: rows at the ends and rows with masked keys sum to less
+// than 1. A key is allowed where it is no padding and, in the causal form, not later than the query.
+//
+// A is a band, so it is never made as a whole: queries go in blocks of 64 rows, each with the window of keys
+// that its rows can reach. The window ends where the weight is below the precision of the number type (6
+// sigma for f32, 9 sigma for f64). In self-attention all blocks have the same weights. Time N (64 + 2 reach)
+// d + N d^2, memory N d, parameters 2 d^2.
+//
+// Settings: offsets (default -1, 1; causal: -1, 0), sigma (1), and for cross-attention gamma (1), the mean
+// length of a source over that of its target. Departure: dropout, where asked for, acts on A.
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/layers.h"
+
+namespace heed {
+namespace {
+
+constexpr std::int64_t rows_per_block = 64;
+
+class HardCodedGaussianAttention : public Attention {
+ public:
+  explicit HardCodedGaussianAttention(const AttentionConfig& config)
+      : Attention(config),
+        offsets_(config.options.take_numbers("offsets", {-1.0, config.causal ? 0.0 : 1.0})),
+        sigma_(config.options.take_number("sigma", 1)),
+        gamma_(config.options.take_number("gamma", 1)),
+        initialiser_(config.seed),
+        value_(config.width, config.width, config.bias, initialiser_),
+        output_(config.width, config.width, config.bias, initialiser_) {
+    const std::string name = "attention 'hard_coded_gaussian': ";
+    const auto is_near = [](double offset) { return std::abs(offset) < 1e6; };
+    check(!offsets_.empty() && std::all_of(offsets_.begin(), offsets_.end(), is_near), name,
+          "offsets must list at least one number, each below 1e6");
+    check(sigma_ > 0 && sigma_ < 1e6, name, "sigma must be positive and below 1e6, got ", sigma_);
+    check(gamma_ > 0 && gamma_ < 1e6, name, "gamma must be positive and below 1e6, got ", gamma_);
+    check(config.cross || gamma_ == 1, name, "only cross-attention has a gamma, got ", gamma_);
+    config.options.check_all_taken("attention 'hard_coded_gaussian'");
+    add_module("value", value_);
+    add_module("output", output_);
+  }
+
+  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
+    if (config().cross) {
+      if (!cache.value.defined()) cache.value = value_(input.memory);
+      cache.of_memory = true;
+      return attend(cache.value, input.memory_mask, cache.position++, 1, context);
+    }
+    // Only the last positions are within reach, and where they stand in the sequence does not matter.
+    const std::int64_t before = cache.value.defined() ? cache.value.size(1) : 0;
+    cache.extend_mask(input, before);
+    cache.value = before ? concat({cache.value, value_(input.x)}, 1) : value_(input.x);
+    const std::int64_t held = cache.value.size(1);
+    const std::int64_t kept = std::clamp<std::int64_t>(1 - first_key(0, cache.value.dtype()), 1, held);
+    cache.value = slice(cache.value, 1, held - kept, held);
+    if (cache.mask.defined()) cache.mask = slice(cache.mask, 1, held - kept, held);
+    return attend(cache.value, cache.mask, kept - 1, 1, context);
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    const Tensor& memory = config().cross ? input.memory : input.x;
+    const Tensor& mask = config().cross ? input.memory_mask : input.mask;
+    return attend(value_(memory), mask, 0, input.x.size(1), context);
+  }
+
+ private:
+  /// The window of a block reaches this far beyond the centres of its rows.
+  double reach(DType dtype) const { return (dtype == DType::f64 ? 9 : 6) * sigma_; }
+
+  /// The first key of the window of a block whose first query is i; it may be negative.
+  std::int64_t first_key(std::int64_t i, DType dtype) const {
+    const double lowest = *std::min_element(offsets_.begin(), offsets_.end());
+    return static_cast<std::int64_t>(std::floor(gamma_ * static_cast<double>(i) + lowest - reach(dtype)));
+  }
+
+  std::int64_t window_size(std::int64_t rows, DType dtype) const {
+    const auto [lowest, highest] = std::minmax_element(offsets_.begin(), offsets_.end());
+    const double span = gamma_ * static_cast<double>(rows - 1) + *highest - *lowest + 2 * reach(dtype);
+    return static_cast<std::int64_t>(std::ceil(span)) + 2;  // both ends, and the rounding of the first key
+  }
+
+  /// The weights of `blocks` blocks of `rows` queries from query `first` on: [H, blocks, rows, window].
+  Tensor weights(std::int64_t first, std::int64_t blocks, std::int64_t rows, const Tensor& like) const {
+    const std::int64_t window = window_size(rows, like.dtype()), heads = config().heads;
+    std::vector<double> density;
+    density.reserve(static_cast<std::size_t>(heads * blocks * rows * window));
+    for (std::int64_t h = 0; h < heads; ++h) {
+      const double offset = offsets_[static_cast<std::size_t>(h) % offsets_.size()];
+      for (std::int64_t n = 0; n < blocks; ++n) {
+        const std::int64_t begin = first_key(first + n * rows, like.dtype());
+        for (std::int64_t i = first + n * rows; i < first + (n + 1) * rows; ++i) {
+          const double centre = gamma_ * static_cast<double>(i) + offset;  // f_h(i)
+          for (std::int64_t j = begin; j < begin + window; ++j) {
+            const double z = (static_cast<double>(j) - centre) / sigma_;
+            const double g = std::exp(-z * z / 2) / (sigma_ * std::sqrt(2 * std::numbers::pi));
+            density.push_back(config().causal && j > i ? 0 : g);
+          }
+        }
+      }
+    }
+    const Shape shape{heads, blocks, rows, window};
+    if (like.dtype() == DType::f64) return Tensor::from(density, shape, like.device());
+    return Tensor::from(std::vector<float>(density.begin(), density.end()), shape, like.device());
+  }
+
+  /// The keys of all windows, one after the other: i32 [blocks window], -1 beyond the sequence.
+  Tensor window_keys(std::int64_t first, std::int64_t blocks, std::int64_t rows, const Tensor& value) const {
+    const std::int64_t window = window_size(rows, value.dtype());
+    std::vector<std::int32_t> keys;
+    for (std::int64_t n = 0; n < blocks; ++n) {
+      const std::int64_t begin = first_key(first + n * rows, value.dtype());
+      for (std::int64_t j = begin; j < begin + window; ++j)
+        keys.push_back(j >= 0 && j < value.size(1) ? static_cast<std::int32_t>(j) : -1);
+    }
+    return Tensor::from(keys, {blocks * window}, value.device());
+  }
+
+  /// O [B, N, d] from v [B, M, d] and mask [B, M], for the queries at first, ..., first + N - 1.
+  Tensor attend(Tensor v, const Tensor& mask, std::int64_t first, std::int64_t queries,
+                Context& context) const {
+    const std::int64_t batch = v.size(0), heads = config().heads, dh = config().width / heads;
+    const std::int64_t rows = std::min(rows_per_block, std::max<std::int64_t>(queries, 1));
+    const std::int64_t blocks = (queries + rows - 1) / rows;
+    // v [B, M, d]: a padded key gives nothing.
+    if (mask.defined()) v = where(unsqueeze(mask, 2), v, Tensor::zeros({1}, v.dtype(), v.device()));
+
+    const Tensor keys = window_keys(first, blocks, rows, v);
+    const Tensor rows_of_keys = gather_rows(v, expand(keys, {batch, keys.size(0)}));
+    const Tensor windows = permute(reshape(rows_of_keys, {batch, blocks, -1, heads, dh}), {0, 3, 1, 2, 4});
+
+    // Without gamma a weight depends on j - i alone, so that one block stands for all.
+    Tensor a = config().cross ? weights(first, blocks, rows, v) : weights(0, 1, rows, v);
+    if (context.training && config().dropout > 0) a = expand(a, {batch, heads, blocks, rows, a.size(3)});
+    a = maybe_dropout(a, config().dropout, context);
+    const Tensor av = permute(matmul(a, windows), {0, 2, 3, 1, 4});  // [B, blocks, rows, H, dh]
+    return output_(slice(reshape(av, {batch, blocks * rows, config().width}), 1, 0, queries));
+  }
+
+  std::vector<double> offsets_;
+  double sigma_, gamma_;
+  Initialiser initialiser_;
+  Linear value_, output_;
+};
+
+}  // namespace
+
+AttentionVariant hard_coded_gaussian_variant() {
+  return {"hard_coded_gaussian", {.causal = true, .cross = true}, [](const AttentionConfig& config) {
+            return std::unique_ptr<Attention>(std::make_unique<HardCodedGaussianAttention>(config));
+          }};
+}
+
+}  // namespace heed

@@ -1,0 +1,108 @@
+// Linformer: "Linformer: Self-Attention with Linear Complexity", Wang, Li, Khabsa, Fang and Ma 2020, arXiv
+// 2006.04768, section 4. Keys and values are summed along the length by learned matrices E and F, from M
+// positions to k, before the softmax; memory Y = X in self-attention:
+//
+//   q  = split(X Wq),  keys = split(Y Wk),  values = split(Y Wv)    [B, H, N or M, dh], rows of padding 0
+//   kb = E[:, 0:M] keys,  vb = F[:, 0:M] values                     [B, H, k, dh]       (eq. 7)
+//   O  = merge( softmax( q kb^T / sqrt(dh) ) vb ) Wo
+//
+// The k sums are never masked. There is no causal form, because every one of them mixes all positions.
+// Time N k d + N d^2, memory N d + k d (fused), parameters 4 d^2 + 2 k L with L = max_length.
+//
+// Settings: k (default 256, at most L), share_kv (false; true: F = E), per_head (false: E and F [k, L] serve
+// all heads; true: [H, k, L]). Initial E and F: normal with variance 1 / k. Shorter inputs use the first
+// columns.
+
+#include <algorithm>
+#include <cmath>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/attention/heads.h"
+#include "heed/models/layers.h"
+
+namespace heed {
+namespace {
+
+class LinformerAttention : public Attention {
+ public:
+  explicit LinformerAttention(const AttentionConfig& config)
+      : Attention(config),
+        initialiser_(config.seed),
+        query_(config.width, config.width, config.bias, initialiser_),
+        key_(config.width, config.width, config.bias, initialiser_),
+        value_(config.width, config.width, config.bias, initialiser_),
+        output_(config.width, config.width, config.bias, initialiser_) {
+    const std::int64_t k = config.options.take_integer("k", std::min<std::int64_t>(256, config.max_length));
+    const bool share_kv = config.options.take_bool("share_kv", false);
+    const bool per_head = config.options.take_bool("per_head", false);
+    config.options.check_all_taken("attention 'linformer'");
+    check(k > 0, "attention 'linformer': k must be positive, got ", k);
+    add_module("query", query_);
+    add_module("key", key_);
+    add_module("value", value_);
+    add_module("output", output_);
+    const Shape shape = per_head ? Shape{config.heads, k, config.max_length} : Shape{k, config.max_length};
+    const double deviation = 1 / std::sqrt(static_cast<double>(k));
+    add_parameter("E", e_, initialiser_.normal(shape, deviation));
+    if (!share_kv) add_parameter("F", f_, initialiser_.normal(shape, deviation));
+  }
+
+  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
+    if (!config().cross) return Attention::step(input, cache, context);
+    if (!cache.key.defined()) project(input.memory, input.memory_mask, cache.key, cache.value);
+    cache.of_memory = true;
+    return attend(input.x, cache.key, cache.value, context);
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    Tensor kb, vb;
+    project(config().cross ? input.memory : input.x, config().cross ? input.memory_mask : input.mask, kb, vb);
+    return attend(input.x, kb, vb, context);
+  }
+
+ private:
+  void project(const Tensor& memory, const Tensor& mask, Tensor& kb, Tensor& vb) const {
+    const std::int64_t length = memory.size(1);
+    check(length <= config().max_length, "attention 'linformer' was built for at most ", config().max_length,
+          " positions (max_length), got ", length);
+    kb = shorten(e_, key_(memory), mask);
+    vb = shorten(f_.defined() ? f_ : e_, value_(memory), mask);
+  }
+
+  /// E[:, 0:M] x with the rows of padding 0: x [B, M, d] -> [B, H, k, dh].
+  Tensor shorten(const Tensor& e, Tensor x, const Tensor& mask) const {
+    if (mask.defined()) x = where(unsqueeze(mask, 2), x, Tensor::zeros({1}, x.dtype(), x.device()));
+    const Tensor columns = slice(e, -1, 0, x.size(1));
+    if (columns.rank() == 3) return matmul(columns, split_heads(x, config().heads));
+    return split_heads(matmul(columns, x), config().heads);  // one product for all heads
+  }
+
+  Tensor attend(const Tensor& x, const Tensor& kb, const Tensor& vb, Context& context) const {
+    AttentionOptions options;
+    if (context.training && config().dropout > 0) {
+      options.dropout = config().dropout;
+      options.key = context.random.next();
+    }
+    return output_(merge_heads(attention(split_heads(query_(x), config().heads), kb, vb, options)));
+  }
+
+  Initialiser initialiser_;
+  Linear query_, key_, value_, output_;
+  Tensor e_, f_;  // [k, L] or [H, k, L]; f_ is undefined when E serves both
+};
+
+}  // namespace
+
+AttentionVariant linformer_variant() {
+  return {"linformer",
+          {.cross = true,
+           .any_length = false,
+           .reason = "each of its k sums along the length mixes all positions, past and future"},
+          [](const AttentionConfig& config) {
+            return std::unique_ptr<Attention>(std::make_unique<LinformerAttention>(config));
+          }};
+}
+
+}  // namespace heed
