@@ -31,35 +31,34 @@ std::vector<std::string> attention_settings() {
 
 AttentionFlags::AttentionFlags(CLI::App& command) {
   command
-      .add_option("--attention", encoder_,
-                  "Attention of the encoder, and of the decoder where it can serve there: " + names_text())
+      .add_option(
+          "--attention", encoder_,
+          "Self-attention of the encoder, and of the decoder where it can serve there: " + names_text())
       ->type_name("NAME");
   command.add_option("--decoder-attention", decoder_, "Self-attention of the decoder")->type_name("NAME");
-  command.add_option("--cross-attention", cross_, "Attention of the decoder to the encoder's output")
+  command
+      .add_option("--cross-attention", cross_,
+                  "Attention of the decoder to the encoder's output, dot_product unless named here")
       ->type_name("NAME");
 }
 
 std::vector<std::string> AttentionFlags::apply(Settings& settings) const {
   std::vector<std::string> notes;
-  const auto choose = [&](const std::string& use, const char* flag, const std::optional<std::string>& own,
-                          bool Capabilities::*able) {
-    const std::string path = "model." + use + "_attention";
-    if (own) {
-      capabilities_of(*own);
-      settings.set(path, *own, flag);
-    } else if (encoder_ && capabilities_of(*encoder_).*able) {
-      settings.set(path, *encoder_, "--attention");
-    } else if (encoder_) {
-      notes.push_back(concat_text("attention '", *encoder_, "' cannot serve as ", use,
-                                  " attention, which stays ", settings.at(path).dump()));
-    }
+  const auto choose = [&](const char* path, const char* flag, const std::string& name) {
+    capabilities_of(name);
+    settings.set(path, name, flag);
   };
   if (encoder_) {
-    capabilities_of(*encoder_);
-    settings.set("model.encoder_attention", *encoder_, "--attention");
+    choose("model.encoder_attention", "--attention", *encoder_);
+    if (capabilities_of(*encoder_).causal) {
+      choose("model.decoder_attention", "--attention", *encoder_);
+    } else if (!decoder_) {
+      notes.push_back(concat_text("attention '", *encoder_, "' cannot serve in the decoder, which keeps ",
+                                  settings.at("model.decoder_attention").dump()));
+    }
   }
-  choose("decoder", "--decoder-attention", decoder_, &Capabilities::causal);
-  choose("cross", "--cross-attention", cross_, &Capabilities::cross);
+  if (decoder_) choose("model.decoder_attention", "--decoder-attention", *decoder_);
+  if (cross_) choose("model.cross_attention", "--cross-attention", *cross_);
   return notes;
 }
 

@@ -8,9 +8,9 @@ namespace heed::programs {
 class AttentionFlags {
  public:
   explicit AttentionFlags(CLI::App& command);
-  /// --attention chooses the mechanism of the encoder, and of the decoder's self-attention and
-  /// cross-attention where it can serve there; the other two flags choose these by themselves. Returns what
-  /// is worth telling the user: where it cannot.
+  /// --attention chooses the self-attention of the encoder, and of the decoder where it can serve there (the
+  /// papers leave cross-attention as it is); the other two flags choose these by themselves. Returns what is
+  /// worth telling the user: where it cannot.
   std::vector<std::string> apply(Settings& settings) const;
 
  private:
