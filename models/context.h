@@ -37,7 +37,7 @@ struct Context {
   bool training = false;
   Random random{0};
   std::vector<AuxiliaryLoss> losses;
-  Tensor centroids;  ///< [B, K, d], handed from one ClusterFormer layer to the next
+  Tensor centroids;            ///< [B, K, d], handed from one ClusterFormer layer to the next
   Capture* capture = nullptr;  ///< where layers leave what they show of their inside; null: nobody looks
 
   /// A context for one training step.

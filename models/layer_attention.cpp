@@ -29,8 +29,8 @@ std::unique_ptr<Attention> make_attention(const AttentionChoice& choice, const T
   attention.max_length = config.max_length;
   attention.layer = layer;
   attention.first_of_kind =
-      cross || is_first_of_kind(causal ? config.decoder_attention : config.encoder_attention, choice.name,
-                                layer);
+      cross ||
+      is_first_of_kind(causal ? config.decoder_attention : config.encoder_attention, choice.name, layer);
   attention.options = choice.options;
   attention.seed = initialiser.next_seed();
   return make_attention(choice.name, attention);
