@@ -54,7 +54,7 @@ std::string bar_text(const Progress& progress, int width) {
 
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "?";
-  const auto total = static_cast<long long>(std::min(seconds, 1e12) + 0.5);
+  const long long total = std::llround(std::min(seconds, 1e12));
   const long long days = total / 86400, hours = total / 3600 % 24, minutes = total / 60 % 60,
                   rest = total % 60;
   if (days > 0) return formatted("%lldd %02lld:%02lld:%02lld", days, hours, minutes, rest);

@@ -91,7 +91,10 @@ class Reformer : public Attention {
   }
 
  private:
-  double scale() const { return 1 / std::sqrt(static_cast<double>(config().width / config().heads)); }
+  double scale() const {
+    const std::int64_t width = config().width / config().heads;
+    return 1 / std::sqrt(static_cast<double>(width));
+  }
 
   /// [R, H, dh, buckets / 2], entries N(0, 1).
   Tensor draw(const RandomKey& key, std::int64_t buckets, DType dtype, Device device) const {
