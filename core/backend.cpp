@@ -7,8 +7,7 @@ thread_local int compose_only_depth = 0;
 }
 
 const Backend& backend_of(Device device) {
-  check(device.type == DeviceType::cpu, "device ", device,
-        " is not available: this build of heed has the CPU only");
+  if (device.type == DeviceType::vulkan) return vulkan_backend();
   check(device.index == 0, "device cpu:", device.index, " does not exist: there is one CPU device");
   return cpu_backend();
 }

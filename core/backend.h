@@ -193,6 +193,8 @@ inline const Backend& backend_of(const Tensor& tensor) {
 
 /// Defined by backends/cpu.
 const Backend& cpu_backend();
+/// Defined by backends/vulkan; by backends/no_vulkan.cpp, which throws, in a build without it.
+const Backend& vulkan_backend();
 
 /// Bytes in use on a device, and the most there were.
 MemoryStats memory_stats(Device device = {});

@@ -1,0 +1,19 @@
+// Stands in for backends/vulkan in a build without it (-D HEED_VULKAN=OFF).
+
+#include "heed/core/backend.h"
+#include "heed/core/devices.h"
+#include "heed/core/error.h"
+
+namespace heed {
+
+const VulkanDevices& vulkan_devices() {
+  static const VulkanDevices none{
+      {}, "this build of heed has no Vulkan backend (it was configured with HEED_VULKAN=OFF)"};
+  return none;
+}
+
+const Backend& vulkan_backend() {
+  fail(vulkan_devices().problem);
+}
+
+}  // namespace heed

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "heed/backends/vulkan/api.h"
+#include "heed/backends/vulkan/complaints.h"
+#include "heed/backends/vulkan/memory.h"
+#include "heed/backends/vulkan/physical_devices.h"
+#include "heed/backends/vulkan/pipelines.h"
+#include "heed/backends/vulkan/stream.h"
+#include "heed/core/backend.h"
+
+namespace heed::vulkan {
+
+/// An opened Vulkan device: its memory, its pipelines and its one command stream. Opened on first use and
+/// kept until the program ends. Every public function of the backend holds `mutex` while it records.
+class Gpu {
+ public:
+  explicit Gpu(const PhysicalDevice& chosen);
+
+  const DeviceApi& api() const { return api_; }
+  const Limits& limits() const { return limits_; }
+  /// For tests: lowers limits, which forces splitting. They can only become smaller than the device's own.
+  void lower_limits(const Limits& limits);
+  const Capabilities& capabilities() const { return chosen_.capabilities; }
+  const std::string& name() const { return chosen_.name; }
+
+  std::recursive_mutex& mutex() { return mutex_; }
+  Memory& memory() { return *memory_; }
+  Pipelines& pipelines() { return *pipelines_; }
+  Stream& stream() { return *stream_; }
+  Complaints& complaints() { return *complaints_; }
+  /// A few bytes for bindings without a tensor.
+  VkBuffer placeholder() const { return placeholder_->buffer(); }
+
+ private:
+  PhysicalDevice chosen_;
+  DeviceApi api_;
+  Limits limits_;
+  std::recursive_mutex mutex_;
+  std::unique_ptr<Memory> memory_;
+  std::unique_ptr<Pipelines> pipelines_;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Complaints> complaints_;
+  std::unique_ptr<HostBuffer> placeholder_;
+};
+
+/// The opened device of an index of list_physical_devices(). Throws an Error with the reason when it is
+/// unusable.
+Gpu& gpu(int index);
+
+}  // namespace heed::vulkan

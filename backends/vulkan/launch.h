@@ -1,0 +1,90 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "heed/backends/vulkan/gpu.h"
+#include "heed/core/tensor.h"
+
+namespace heed::vulkan {
+
+/// The device that holds a tensor.
+Gpu& gpu_of(const Tensor& tensor);
+
+/// A range of device memory as one binding of a shader sees it.
+struct Binding {
+  VkBuffer buffer = VK_NULL_HANDLE;
+  std::uint64_t offset = 0;  ///< bytes, aligned as the device asks
+  std::uint64_t bytes = 0;
+  bool read = false;
+  bool written = false;
+  Block* block = nullptr;  ///< what the range is part of; null for the device's own buffers
+};
+
+/// One dispatch of a compute shader: its bindings in order, its specialisation constants, its push constants.
+///
+/// A shader's push constants begin with one uint per binding, how many elements lie before the tensor's first
+/// (a binding has to begin at an aligned address), followed by the values given to push().
+///
+///   Launch(gpu, shader_name("softmax", x.dtype()), {workgroup, log})
+///       .read(x).write(out).push(rows).push(columns).work(0, bytes).groups(rows);
+class Launch {
+ public:
+  /// `shader` names a module built from shaders/ (see shaders/README.md); constants are numbered from 0.
+  Launch(Gpu& gpu, std::string_view shader, std::initializer_list<std::uint32_t> constants = {});
+
+  /// Binds the smallest range that holds all elements of a view. An undefined or empty tensor binds a few
+  /// bytes that no shader may rely on. Throws when the range exceeds limits().max_range: the caller splits.
+  Launch& read(const Tensor& tensor) { return bind(tensor, true, false); }
+  Launch& write(const Tensor& tensor) { return bind(tensor, false, true); }
+  Launch& update(const Tensor& tensor) { return bind(tensor, true, true); }
+  /// Binds the words through which shaders complain about bad indices, and pushes the word that is this
+  /// launch's own: the shader does atomicMin(complaints[word], position). When the host next waits for the
+  /// device it throws an Error: `complaint` followed by " (position P)".
+  Launch& complains(std::string complaint);
+
+  Launch& push(std::uint32_t value);
+  Launch& push(std::int64_t value);  ///< throws when the value does not fit an unsigned 32-bit number
+  Launch& push(std::int32_t value);
+  Launch& push(float value);
+  Launch& push(double value) { return push(static_cast<float>(value)); }
+
+  /// What the profile counts: floating-point operations of matrix products, and the least traffic in bytes.
+  Launch& work(double flops, double bytes);
+
+  /// Records the dispatch of x y z workgroups; nothing where one is 0. Throws above limits().max_groups.
+  void groups(std::int64_t x, std::int64_t y = 1, std::int64_t z = 1);
+  /// Records at least `count` workgroups, folded over x and y: the shader takes group_index() of common.glsl
+  /// and returns when it is not below its own count.
+  void folded_groups(std::int64_t count);
+
+ private:
+  Launch& bind(const Tensor& tensor, bool read, bool written);
+  Launch& push_word(std::uint32_t word);
+
+  Gpu& gpu_;
+  std::string_view shader_;
+  static constexpr std::size_t max_bindings = 12;
+  static constexpr std::size_t max_words = 32;  // 128 bytes: what every Vulkan device offers
+  std::array<std::uint32_t, 8> constants_{};
+  std::array<Binding, max_bindings> bindings_{};
+  std::array<std::uint32_t, max_bindings> skips_{};
+  std::array<std::uint32_t, max_words> words_{};
+  std::size_t constant_count_ = 0, binding_count_ = 0, word_count_ = 0;
+  double flops_ = 0, bytes_ = 0;
+};
+
+/// "softmax", f32 -> "softmax_f32": the module of a shader that is compiled once per element type.
+/// The returned view lives as long as the program. Throws for f64, which exists on the CPU only.
+std::string_view shader_name(std::string_view base, DType dtype);
+/// The same by element size, for shaders that only move elements: "u32" or "u16".
+std::string_view shader_name_by_size(std::string_view base, DType dtype);
+
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
+}  // namespace heed::vulkan

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "heed/backends/vulkan/api.h"
+
+namespace heed::vulkan {
+
+/// What kernels have to respect.
+struct Limits {
+  std::uint64_t max_range = 0;         ///< bytes of one storage-buffer binding
+  std::uint64_t max_allocation = 0;    ///< bytes of one driver allocation
+  std::uint32_t max_groups = 0;        ///< workgroups per axis
+  std::uint32_t max_invocations = 0;   ///< per workgroup
+  std::uint32_t shared_bytes = 0;      ///< per workgroup
+  std::uint32_t offset_alignment = 1;  ///< bytes, of a binding's offset
+};
+
+/// What a device has beyond the baseline. Each can be switched off by name in HEED_VULKAN_DISABLE (comma
+/// separated), so that the other path is testable.
+struct Capabilities {
+  bool push_descriptor = false;
+  bool unified_memory = false;  ///< device memory that the host sees
+  bool float16 = false;         ///< arithmetic in f16 (storing f16 is in the baseline)
+  bool cooperative_matrix = false;
+  std::uint32_t subgroup_size = 1;
+};
+
+/// A device the driver offers, and whether heed can use it.
+struct PhysicalDevice {
+  VkPhysicalDevice handle = VK_NULL_HANDLE;
+  std::string name;
+  std::string kind;     ///< "discrete GPU", "integrated GPU", "virtual GPU", "software", "other"
+  std::string driver;   ///< its name and version
+  std::string refusal;  ///< why heed cannot use it; empty: it can
+  std::uint32_t api_version = 0;
+  std::uint32_t queue_family = 0;
+  std::uint64_t memory_bytes = 0;  ///< of the largest device-local heap
+  Limits limits;
+  Capabilities capabilities;
+};
+
+/// All devices in the driver's order. `problem` is why there are none: no loader, no driver.
+struct PhysicalDevices {
+  std::vector<PhysicalDevice> devices;
+  std::string problem;
+};
+
+/// Asks the driver once per process.
+const PhysicalDevices& physical_devices();
+/// The functions of the instance behind physical_devices(); throws an Error with its `problem`.
+const InstanceApi& instance();
+
+/// Messages of the validation layers so far (HEED_VULKAN_VALIDATION=1 asks for the layers; an Error at the
+/// first use of Vulkan where they are not installed).
+std::vector<std::string> validation_messages();
+/// Forgets them.
+void clear_validation_messages();
+
+}  // namespace heed::vulkan

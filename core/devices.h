@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "heed/core/device.h"
+
+namespace heed {
+
+/// A Vulkan device that was found, usable or not.
+struct DeviceInfo {
+  Device device;
+  std::string name;     ///< as the driver calls it
+  std::string kind;     ///< "discrete GPU", "integrated GPU", "virtual GPU", "software" or "other"
+  std::string refusal;  ///< why heed cannot use it; empty: it can
+  std::vector<std::pair<std::string, std::string>> facts;  ///< what else is worth printing, by name
+};
+
+struct VulkanDevices {
+  std::vector<DeviceInfo> devices;
+  std::string problem;  ///< why there are none: built without Vulkan, no loader, no driver
+};
+
+/// What the Vulkan loader finds; asks it once per process.
+const VulkanDevices& vulkan_devices();
+
+/// The device a user names: "cpu"; "vulkan:N", by index; "vulkan:NAME", the first whose name contains NAME
+/// (any case); "vulkan", the first usable discrete, else integrated or virtual GPU; "auto", the same, else
+/// the CPU. A software device must be named. The empty string stands for the environment variable
+/// HEED_DEVICE, or "cpu" without it. Throws an Error that lists what was found and why each was refused.
+Device find_device(std::string_view choice);
+
+}  // namespace heed

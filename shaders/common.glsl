@@ -1,0 +1,36 @@
+// What the compute shaders share. Included first.
+#extension GL_EXT_shader_16bit_storage : require
+#extension GL_EXT_control_flow_attributes : enable
+
+// T is how an element lies in memory; arithmetic is in float.
+#if defined(TYPE_f32)
+#define T float
+float to_float(float x) { return x; }
+float from_float(float x) { return x; }
+#elif defined(TYPE_f16)
+// Macros: a function may take a float16_t only where the device computes in it, beyond storing it.
+#define T float16_t
+#define to_float(x) float(x)
+#define from_float(x) float16_t(x)
+#elif defined(TYPE_bf16)
+#extension GL_EXT_shader_explicit_arithmetic_types_int16 : enable
+#define T uint16_t
+float to_float(uint16_t x) { return uintBitsToFloat(uint(x) << 16); }
+// Rounds to nearest, ties to even; a NaN stays a NaN.
+uint16_t from_float(float x) {
+  uint bits = floatBitsToUint(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return uint16_t((bits >> 16) | 0x40u);
+  return uint16_t((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+#elif defined(TYPE_i32)
+#define T int
+#elif defined(TYPE_u32)
+#define T uint
+#elif defined(TYPE_u16)
+#define T uint16_t
+#endif
+
+#define INFINITY uintBitsToFloat(0x7f800000u)
+
+// The index of a workgroup of Launch::folded_groups.
+uint group_index() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }
