@@ -25,16 +25,16 @@ const Capabilities& capabilities_of(const std::string& name) {
 
 }  // namespace
 
-std::vector<std::string> attention_settings() {
-  return {"model.encoder_attention", "model.decoder_attention", "model.cross_attention"};
-}
-
-AttentionFlags::AttentionFlags(CLI::App& command) {
+AttentionFlags::AttentionFlags(CLI::App& command, Stacks stacks) : stacks_(stacks) {
+  const bool both = stacks == Stacks::encoder_decoder;
   command
       .add_option(
-          "--attention", encoder_,
-          "Self-attention of the encoder, and of the decoder where it can serve there: " + names_text())
+          "--attention", attention_,
+          concat_text(both ? "Self-attention of the encoder, and of the decoder where it can serve there"
+                           : "Self-attention",
+                      ": ", names_text()))
       ->type_name("NAME");
+  if (!both) return;
   command.add_option("--decoder-attention", decoder_, "Self-attention of the decoder")->type_name("NAME");
   command
       .add_option("--cross-attention", cross_,
@@ -48,12 +48,14 @@ std::vector<std::string> AttentionFlags::apply(Settings& settings) const {
     capabilities_of(name);
     settings.set(path, name, flag);
   };
-  if (encoder_) {
-    choose("model.encoder_attention", "--attention", *encoder_);
-    if (capabilities_of(*encoder_).causal) {
-      choose("model.decoder_attention", "--attention", *encoder_);
-    } else if (!decoder_) {
-      notes.push_back(concat_text("attention '", *encoder_, "' cannot serve in the decoder, which keeps ",
+  if (attention_) {
+    if (stacks_ != Stacks::decoder) choose("model.encoder_attention", "--attention", *attention_);
+    const bool causal = capabilities_of(*attention_).causal;
+    // Without an encoder there is nothing else to choose it for: building the model says why it cannot serve.
+    if (stacks_ == Stacks::decoder || (stacks_ == Stacks::encoder_decoder && causal)) {
+      choose("model.decoder_attention", "--attention", *attention_);
+    } else if (stacks_ == Stacks::encoder_decoder && !decoder_) {
+      notes.push_back(concat_text("attention '", *attention_, "' cannot serve in the decoder, which keeps ",
                                   settings.at("model.decoder_attention").dump()));
     }
   }

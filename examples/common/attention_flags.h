@@ -1,23 +1,22 @@
 #pragma once
 
-#include "settings.h"
+#include "model_settings.h"
 
 namespace heed::programs {
 
-/// --attention, --decoder-attention and --cross-attention of an encoder-decoder, with settings under "model".
+/// --attention, and where there are two stacks also --decoder-attention and --cross-attention, with settings
+/// under "model".
 class AttentionFlags {
  public:
-  explicit AttentionFlags(CLI::App& command);
+  AttentionFlags(CLI::App& command, Stacks stacks);
   /// --attention chooses the self-attention of the encoder, and of the decoder where it can serve there (the
   /// papers leave cross-attention as it is); the other two flags choose these by themselves. Returns what is
-  /// worth telling the user: where it cannot.
+  /// worth telling the user: where it cannot. In a model that has a decoder alone that is an error.
   std::vector<std::string> apply(Settings& settings) const;
 
  private:
-  std::optional<std::string> encoder_, decoder_, cross_;
+  Stacks stacks_;
+  std::optional<std::string> attention_, decoder_, cross_;
 };
-
-/// The free settings of a model: its three attention mechanisms.
-std::vector<std::string> attention_settings();
 
 }  // namespace heed::programs

@@ -98,7 +98,8 @@ namespace {
 
 RunFolder open_run_folder(const Settings& settings, const TrainFlags& train) {
   static const std::vector<std::string> free_keys = {"threads",           "device",
-                                                     "decoding",          "training.steps",
+                                                     "decoding",          "prediction",
+                                                     "generation",        "training.steps",
                                                      "training.epochs",   "training.save_every",
                                                      "training.patience", "training.log_every"};
   const std::string config = settings.values().dump(2) + "\n";

@@ -1,10 +1,10 @@
 // translate evaluate: measures a trained model; the last line of standard output is one JSON object.
 
-#include <cmath>
 #include <iostream>
 
+#include "../common/commands.h"
 #include "../common/program.h"
-#include "commands.h"
+#include "../common/result.h"
 #include "heed/core/error.h"
 #include "task.h"
 #include "trained.h"
@@ -20,7 +20,7 @@ struct EvaluateCommand {
         ->type_name("FILE");
     command.add_option("--target", target, "Their translations, line by line")->type_name("FILE");
   }
-  RunFlags run;
+  TranslatorFlags run;
   std::string source, target;
 };
 
@@ -29,11 +29,6 @@ ParallelText text_to_measure(const EvaluateCommand& command, const Settings& set
     throw UsageError("--source and --target go together, but only one is given");
   return command.source.empty() ? load_validation(settings)
                                 : read_text(settings, command.source, command.target);
-}
-
-/// To four decimals: more say nothing about a translation.
-double rounded(double value) {
-  return std::round(value * 1e4) / 1e4;
 }
 
 int evaluate(const EvaluateCommand& command) {
@@ -47,7 +42,7 @@ int evaluate(const EvaluateCommand& command) {
                        {"exact", quality.exact},
                        {"sentences", text.size()},
                        {"signature", quality.signature}};
-  std::cout << result.dump() << std::endl;
+  print_result(result);
   return exit_success;
 }
 

@@ -1,7 +1,7 @@
 // translate: trains an encoder-decoder Transformer on pairs of sentences, and translates with it.
 
+#include "../common/commands.h"
 #include "../common/program.h"
-#include "commands.h"
 
 int main(int argc, char** argv) {
   using namespace heed::programs;

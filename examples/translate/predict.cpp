@@ -2,9 +2,9 @@
 
 #include <iostream>
 
+#include "../common/commands.h"
 #include "../common/line_reader.h"
 #include "../common/program.h"
-#include "commands.h"
 #include "heed/core/error.h"
 #include "trained.h"
 
@@ -16,7 +16,7 @@ struct PredictCommand {
     command.add_option("--source", source, "Sentences to translate, one a line; default: standard input")
         ->type_name("FILE");
   }
-  RunFlags run;
+  TranslatorFlags run;
   std::string source;
 };
 

@@ -1,8 +1,10 @@
 #include "settings.h"
 
 #include "../common/attention_flags.h"
+#include "../common/model_settings.h"
 #include "../common/program.h"
 #include "../common/runtime.h"
+#include "../common/tokenizer_settings.h"
 #include "../common/training_run.h"
 #include "heed/core/error.h"
 #include "heed/data/number_words.h"
@@ -10,13 +12,10 @@
 namespace heed::programs {
 namespace {
 
-Json model_defaults() {
+Json translation_model() {
   TransformerConfig config;
   config.tie_embeddings = "all";
-  Json settings = Json::parse(to_json(config));
-  // These follow from the tokenizer and the run's seed.
-  for (const char* name : {"source_vocabulary", "target_vocabulary", "classes", "seed"}) settings.erase(name);
-  return settings;
+  return model_defaults(config, Stacks::encoder_decoder);
 }
 
 Json data_defaults() {
@@ -83,12 +82,12 @@ Json number_word_changes() {
 Settings translation_defaults(DataKind kind) {
   Json defaults = runtime_defaults();
   defaults["data"] = data_defaults();
-  defaults["tokenizer"] = {{"vocabulary", 0}, {"min_frequency", 2}};
-  defaults["model"] = model_defaults();
+  defaults["tokenizer"] = tokenizer_defaults();
+  defaults["model"] = translation_model();
   defaults["training"] = training_defaults();
   defaults["training"]["keep_best_by"] = "";
   defaults["decoding"] = decoding_defaults();
-  Settings settings(std::move(defaults), attention_settings());
+  Settings settings(std::move(defaults), attention_settings(Stacks::encoder_decoder));
   settings.merge(kind == DataKind::files ? sentence_changes() : number_word_changes(), "defaults");
   return settings;
 }
@@ -101,17 +100,10 @@ bool has_files(const Settings& settings) {
   return train;
 }
 
-std::unique_ptr<EncoderDecoder> make_model(const Settings& settings, std::int64_t vocabulary, Device device) {
-  Json model = settings.at("model");
-  model["source_vocabulary"] = model["target_vocabulary"] = vocabulary;
-  model["seed"] = settings.get<std::int64_t>("seed");
-  try {
-    auto made = std::make_unique<EncoderDecoder>(transformer_config_from_json(model.dump()));
-    made->to(DType::f32, device);
-    return made;
-  } catch (const Error& error) {
-    throw UsageError(concat_text("model: ", error.what()));
-  }
+std::unique_ptr<EncoderDecoder> make_translator_model(const Settings& settings, std::int64_t vocabulary,
+                                                      Device device) {
+  return make_model<EncoderDecoder>(
+      settings, {{"source_vocabulary", vocabulary}, {"target_vocabulary", vocabulary}}, device);
 }
 
 SearchOptions search_options(const Settings& settings, const Tokenizer& tokenizer) {
@@ -148,15 +140,6 @@ ParallelText load_validation(const Settings& settings) {
   const auto source = settings.get<std::string>("data.valid_source");
   if (source.empty()) throw UsageError("the run has no validation files: give --source and --target");
   return read_text(settings, source, settings.get<std::string>("data.valid_target"));
-}
-
-Tokenizer train_tokenizer(const Settings& settings, const ParallelText& text) {
-  std::vector<std::string> lines = text.source;
-  lines.insert(lines.end(), text.target.begin(), text.target.end());
-  TokenizerTraining options;
-  options.vocabulary_size = settings.get<std::int64_t>("tokenizer.vocabulary");
-  options.min_frequency = settings.get<std::int64_t>("tokenizer.min_frequency");
-  return Tokenizer::train(lines, options);
 }
 
 }  // namespace heed::programs

@@ -20,7 +20,8 @@ Settings translation_defaults(DataKind kind);
 bool has_files(const Settings& settings);
 
 /// A new model of the settings; throws UsageError for settings that make no sense.
-std::unique_ptr<EncoderDecoder> make_model(const Settings& settings, std::int64_t vocabulary, Device device);
+std::unique_ptr<EncoderDecoder> make_translator_model(const Settings& settings, std::int64_t vocabulary,
+                                                      Device device);
 SearchOptions search_options(const Settings& settings, const Tokenizer& tokenizer);
 
 /// What is trained on, and what measures progress (empty when no validation files were given).
@@ -33,7 +34,5 @@ ParallelText read_text(const Settings& settings, const std::string& source, cons
 Corpus load_corpus(const Settings& settings);
 /// The validation part alone.
 ParallelText load_validation(const Settings& settings);
-/// Learns one vocabulary for both languages.
-Tokenizer train_tokenizer(const Settings& settings, const ParallelText& text);
 
 }  // namespace heed::programs

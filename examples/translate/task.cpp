@@ -1,5 +1,6 @@
 #include "task.h"
 
+#include "../common/tokenizer_settings.h"
 #include "heed/autograd/autograd.h"
 #include "heed/core/error.h"
 #include "heed/training/bleu.h"
@@ -12,29 +13,8 @@ std::vector<Tokens> encode_all(const Tokenizer& tokenizer, const std::vector<std
   std::vector<Tokens> tokens;
   tokens.reserve(lines.size());
   for (const std::string& line : lines)
-    tokens.push_back(source ? source_tokens(tokenizer, line) : tokenizer.encode(line));
+    tokens.push_back(source ? tokens_with_end(tokenizer, line) : tokenizer.encode(line));
   return tokens;
-}
-
-/// Lengths as the model sees them: a target gains its begin mark.
-std::vector<std::int32_t> lengths_of(const std::vector<Tokens>& sequences, std::int32_t more) {
-  std::vector<std::int32_t> lengths;
-  for (const Tokens& tokens : sequences) lengths.push_back(static_cast<std::int32_t>(tokens.size()) + more);
-  return lengths;
-}
-
-std::vector<Tokens> pick(const std::vector<Tokens>& all, const Batch& rows) {
-  std::vector<Tokens> picked;
-  for (std::int32_t row : rows) picked.push_back(all[static_cast<std::size_t>(row)]);
-  return picked;
-}
-
-BatchOptions training_batches(const Settings& settings) {
-  BatchOptions options;
-  options.max_tokens = settings.get<std::int64_t>("training.batch_tokens");
-  options.max_length = settings.get<std::int64_t>("data.max_tokens");
-  options.seed = settings.get<std::uint64_t>("seed");
-  return options;
 }
 
 /// Greedy: validation is often, and the order of models hardly depends on the beam.
@@ -52,7 +32,7 @@ TokenizedText::TokenizedText(const Tokenizer& tokenizer, const ParallelText& tex
                              const BatchOptions& options)
     : sources_(encode_all(tokenizer, text.source, true)),
       targets_(encode_all(tokenizer, text.target, false)),
-      plan_(lengths_of(sources_, 0), lengths_of(targets_, 1), options) {}
+      plan_(lengths_of(sources_), lengths_of(targets_, 1), options) {}
 
 TranslationBatch TokenizedText::batch(const Batch& rows, std::int32_t begin, std::int32_t end,
                                       Device device) const {
@@ -61,11 +41,7 @@ TranslationBatch TokenizedText::batch(const Batch& rows, std::int32_t begin, std
 
 double translation_loss(EncoderDecoder& model, const Tokenizer& tokenizer, const ParallelText& text) {
   const NoGrad no_grad;
-  BatchOptions options;
-  options.shuffle = false;
-  options.max_tokens = 0;  // no sentence is left out
-  options.batch_size = 32;
-  const TokenizedText tokens(tokenizer, text, options);
+  const TokenizedText tokens(tokenizer, text, evaluation_batches(32));
   double sum = 0;
   std::int64_t count = 0;
   for (const Batch& rows : tokens.plan().epoch(0)) {
@@ -100,16 +76,8 @@ TranslationTask::TranslationTask(EncoderDecoder& model, Tokenizer tokenizer, Cor
   check_name("metric in training.keep_best_by", keep_best_by_, {"bleu", "loss", "exact"});
 }
 
-const std::vector<Batch>& TranslationTask::plan_of(std::int64_t epoch) {
-  if (epoch != planned_epoch_) {
-    planned_ = train_.plan().epoch(static_cast<std::uint32_t>(epoch));
-    planned_epoch_ = epoch;
-  }
-  return planned_;
-}
-
 BatchLoss TranslationTask::loss(std::int64_t epoch, std::int64_t batch, Context& context) {
-  const Batch& rows = plan_of(epoch)[static_cast<std::size_t>(batch)];
+  const Batch& rows = batches_.of(train_.plan(), epoch)[static_cast<std::size_t>(batch)];
   const ModelLoss loss =
       model_.loss(train_.batch(rows, tokenizer_.id_of("<s>"), tokenizer_.id_of("</s>"), model_.device()),
                   label_smoothing_, context);

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "heed/data/batching.h"
+#include "../common/batches.h"
 #include "heed/training/task.h"
 #include "settings.h"
 #include "translator.h"
@@ -42,7 +42,7 @@ class TranslationTask : public Task {
 
   Module& model() override { return model_; }
   std::int64_t batches(std::int64_t epoch) override {
-    return static_cast<std::int64_t>(plan_of(epoch).size());
+    return static_cast<std::int64_t>(batches_.of(train_.plan(), epoch).size());
   }
   BatchLoss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
   Evaluation evaluate() override;
@@ -50,8 +50,6 @@ class TranslationTask : public Task {
   const BatchPlan& plan() const { return train_.plan(); }
 
  private:
-  const std::vector<Batch>& plan_of(std::int64_t epoch);
-
   EncoderDecoder& model_;
   Tokenizer tokenizer_;
   ParallelText valid_;
@@ -59,8 +57,7 @@ class TranslationTask : public Task {
   Translator translator_;
   std::string keep_best_by_;
   double label_smoothing_;
-  std::int64_t planned_epoch_ = -1;
-  std::vector<Batch> planned_;
+  EpochBatches batches_;
 };
 
 }  // namespace heed::programs

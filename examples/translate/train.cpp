@@ -1,12 +1,11 @@
 // translate train: learns a tokenizer and a model from pairs of sentences.
 
-#include <filesystem>
-
 #include "../common/attention_flags.h"
+#include "../common/commands.h"
 #include "../common/program.h"
 #include "../common/runtime.h"
+#include "../common/tokenizer_settings.h"
 #include "../common/training_run.h"
-#include "commands.h"
 #include "heed/core/error.h"
 #include "task.h"
 
@@ -14,7 +13,8 @@ namespace heed::programs {
 namespace {
 
 struct TrainCommand {
-  explicit TrainCommand(CLI::App& command) : settings(command), train(command, settings), attention(command) {
+  explicit TrainCommand(CLI::App& command)
+      : settings(command), train(command, settings), attention(command, Stacks::encoder_decoder) {
     settings.text("--source", "data.source", "Sentences to learn from, one a line; plain or gzip", "FILE");
     settings.text("--target", "data.target", "Their translations, line by line", "FILE");
     settings.text("--valid-source", "data.valid_source", "Sentences to measure progress on", "FILE");
@@ -26,11 +26,11 @@ struct TrainCommand {
   AttentionFlags attention;
 };
 
-/// The tokenizer of the run that is resumed, else one learned from the text.
-Tokenizer tokenizer_for(const TrainFlags& train, const Settings& settings, const ParallelText& text) {
-  const std::filesystem::path file = std::filesystem::path(train.out) / "tokenizer.json";
-  return resumes(train) && std::filesystem::exists(file) ? Tokenizer::load(file)
-                                                         : train_tokenizer(settings, text);
+/// One vocabulary for both languages.
+std::vector<std::string> all_lines(const ParallelText& text) {
+  std::vector<std::string> lines = text.source;
+  lines.insert(lines.end(), text.target.begin(), text.target.end());
+  return lines;
 }
 
 int train(const TrainCommand& command) {
@@ -41,14 +41,16 @@ int train(const TrainCommand& command) {
     settings = resolve_settings(translation_defaults(DataKind::files), command.train, command.settings);
   for (const std::string& note : command.attention.apply(settings)) console.say(note);
   const Device device = apply_runtime(settings);
-  make_model(settings, 300, device);  // what is wrong with the settings is said before anything is written
+  make_translator_model(settings, 300,
+                        device);  // what is wrong with the settings is said before anything is written
   trainer_options(settings);
   Corpus corpus = load_corpus(settings);
-  const Tokenizer tokenizer = tokenizer_for(command.train, settings, corpus.train);
+  const Tokenizer tokenizer = tokenizer_for(command.train, settings, all_lines(corpus.train));
   console.say(concat_text(corpus.train.size(), " pairs to learn from, ", corpus.valid.size(),
                           " to measure with; vocabulary ", tokenizer.vocabulary_size()));
 
-  const std::unique_ptr<EncoderDecoder> model = make_model(settings, tokenizer.vocabulary_size(), device);
+  const std::unique_ptr<EncoderDecoder> model =
+      make_translator_model(settings, tokenizer.vocabulary_size(), device);
   console.say(concat_text(model->parameter_count(), " parameters"));
   TranslationTask task(*model, tokenizer, std::move(corpus), settings);
   if (const std::string left_out = task.plan().left_out_message(); !left_out.empty()) console.say(left_out);

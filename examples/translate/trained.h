@@ -1,20 +1,17 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
-#include "../common/runtime.h"
+#include "../common/trained_run.h"
 #include "settings.h"
 #include "translator.h"
 
 namespace heed::programs {
 
-/// The flags of commands that use a run: which one, which of its weights, and how to search.
-struct RunFlags {
-  explicit RunFlags(CLI::App& command);
-  SettingFlags settings;
-  std::string run;
-  std::string weights = "best";
+/// The flags of commands that translate with a run: how to search.
+struct TranslatorFlags {
+  explicit TranslatorFlags(CLI::App& command);
+  RunFlags run;
 };
 
 /// A trained model with everything that belongs to it.
@@ -26,6 +23,6 @@ struct Trained {
 };
 
 /// Opens the run of the flags: its configuration with the flags laid over it, its tokenizer and its weights.
-Trained open_run(const RunFlags& flags);
+Trained open_run(const TranslatorFlags& flags);
 
 }  // namespace heed::programs

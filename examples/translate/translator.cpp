@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "../common/tokenizer_settings.h"
 #include "heed/autograd/autograd.h"
 
 namespace heed::programs {
@@ -14,14 +15,8 @@ bool is_blank(const std::string& line) {
 
 }  // namespace
 
-Tokens source_tokens(const Tokenizer& tokenizer, const std::string& line) {
-  Tokens tokens = tokenizer.encode(line);
-  tokens.push_back(tokenizer.id_of("</s>"));
-  return tokens;
-}
-
 Tokens Translator::tokens_of(const std::string& line) {
-  Tokens tokens = source_tokens(tokenizer_, line);
+  Tokens tokens = tokens_with_end(tokenizer_, line);
   if (static_cast<std::int64_t>(tokens.size()) > max_source_tokens_) {
     ++cut_lines_;
     const std::int32_t end = tokens.back();

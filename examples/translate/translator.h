@@ -12,9 +12,6 @@
 
 namespace heed::programs {
 
-/// The ids of a source line as the model reads them: its tokens and the end mark.
-Tokens source_tokens(const Tokenizer& tokenizer, const std::string& line);
-
 /// Turns lines into their translations.
 class Translator {
  public:
