@@ -33,6 +33,7 @@ Sizes check_attention(const char* op, const Tensor& query, const Tensor& key,
           options.mask.shape(), " does not broadcast to ", full);
   }
   if (const BlockPattern* pattern = options.pattern.get()) {
+    pattern->check_layout();
     check(pattern->queries == sizes.queries && pattern->keys == sizes.keys &&
               (pattern->heads == 1 || pattern->heads == sizes.heads),
           op, ": a block pattern for ", pattern->heads, " heads, ", pattern->queries, " queries and ",

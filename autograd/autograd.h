@@ -52,7 +52,7 @@ struct GradcheckResult {
 
 /// Compares backward() with central finite differences of sum(w * function(inputs)), w fixed random weights,
 /// in f64. Every f64 input is perturbed element by element; at most `max_elements` per input, evenly spread.
-/// The function must be deterministic. Throws when an input is tracked f32.
+/// The function must be deterministic. Throws when an input is f32, tracked or not.
 GradcheckResult gradcheck(const std::function<Tensor(std::span<const Tensor>)>& function,
                           std::vector<Tensor> inputs, double tolerance = 1e-6, double step = 1e-5,
                           std::int64_t max_elements = 64);

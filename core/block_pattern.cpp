@@ -2,7 +2,35 @@
 
 #include <algorithm>
 
+#include "heed/core/error.h"
+
 namespace heed {
+
+void BlockPattern::check_layout() const {
+  check(block > 0 && queries >= 0 && keys >= 0 && heads > 0, "a block pattern of ", heads, " heads, ",
+        queries, " queries and ", keys, " keys in blocks of side ", block, " makes no sense");
+  const auto check_part = [](const char* name, const Tensor& part, int rank) {
+    check(part.defined() && part.dtype() == DType::i32 && part.rank() == rank, "the ", name,
+          " of a block pattern must be an i32 tensor of rank ", rank);
+    // One element seen everywhere stands for a mask that no block uses.
+    const bool is_constant =
+        std::all_of(part.strides().begin(), part.strides().end(), [](auto s) { return s == 0; });
+    check(part.is_contiguous() || (rank == 3 && is_constant), "the ", name, " of a block pattern, of shape ",
+          part.shape(), " and strides ", part.strides(), ", must be contiguous; call contiguous() first");
+  };
+  check_part("offsets", offsets, 1);
+  check_part("columns", columns, 1);
+  check_part("mask_ids", mask_ids, 1);
+  check_part("masks", masks, 3);
+  const std::int64_t rows = (queries + block - 1) / block;
+  check(offsets.count() == heads * rows + 1, "a block pattern of ", heads, " heads and ", rows,
+        " rows of blocks needs ", heads * rows + 1, " offsets, but has ", offsets.count());
+  check(columns.count() == mask_ids.count(), "a block pattern has ", columns.count(), " columns and ",
+        mask_ids.count(), " mask_ids; there must be as many");
+  check(masks.size(0) > 0 && masks.size(1) == block && masks.size(2) == block,
+        "the masks of a block pattern have shape ", masks.shape(), ", not [at least 1, ", block, ", ", block,
+        "]");
+}
 
 Tensor BlockPattern::dense() const {
   const std::int64_t rows = block > 0 ? (queries + block - 1) / block : 0;

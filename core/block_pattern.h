@@ -26,6 +26,8 @@ struct BlockPattern {
   Tensor mask_ids;           ///< i32 [number of blocks], -1 = full
   Tensor masks;  ///< i32 [number of masks, block, block]; at least one mask, so that it is always defined
 
+  /// Throws unless the tensors have the shapes and types above and lie contiguously, as kernels read them.
+  void check_layout() const;
   /// The pattern as a dense i32 mask [heads, N, M]: for the composed body and for tests.
   Tensor dense() const;
 };

@@ -1,9 +1,11 @@
 #include "heed/models/options.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "heed/core/error.h"
 #include "heed/core/nearest_name.h"
+#include "heed/core/nesting_limit.h"
 
 namespace heed {
 namespace {
@@ -70,6 +72,22 @@ void Options::check_all_taken(std::string_view owner) const {
     if (std::find(asked_.begin(), asked_.end(), name) != asked_.end()) continue;
     fail(owner, " has no setting '", name, "'", suggest_name(name, asked_));
   }
+}
+
+Options::Value option_from_json(std::string_view key, std::string_view text) {
+  using Json = nlohmann::json;
+  const Json value = Json::parse(text, nesting_limit(64, std::string(key)), /*allow_exceptions=*/false);
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (value.is_number()) return value.get<double>();
+  if (value.is_string()) return value.get<std::string>();
+  const auto all = [&](bool (*is)(const Json&)) {
+    return value.is_array() && std::all_of(value.begin(), value.end(), is);
+  };
+  if (all([](const Json& v) { return v.is_number(); })) return value.get<std::vector<double>>();
+  if (all([](const Json& v) { return v.is_string(); })) return value.get<std::vector<std::string>>();
+  fail("setting '", key, "' must be true or false, a number, text, or a list of numbers or of texts, but is ",
+       text);
 }
 
 }  // namespace heed

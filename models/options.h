@@ -37,4 +37,8 @@ class Options {
   mutable std::vector<std::string> asked_;
 };
 
+/// The value of a setting from JSON text: true or false, a number, text, or a list of numbers or of texts.
+/// Throws for anything else, naming `key`.
+Options::Value option_from_json(std::string_view key, std::string_view text);
+
 }  // namespace heed

@@ -15,9 +15,10 @@ struct SearchOptions {
   std::int64_t beam = 4;        ///< hypotheses kept for each sentence; 1: greedy
   std::int64_t best = 1;        ///< how many hypotheses to return for each sentence, at most `beam`
   double length_penalty = 0.6;  ///< alpha; 0: none
-  /// A sentence ends once `beam` hypotheses have. Otherwise it goes on until no hypothesis that is still open
-  /// could enter the best ones, even if all its further tokens were certain.
-  bool early_stop = true;
+  /// A sentence ends once `beam` hypotheses have, though a sure model's unlikely short ones end first.
+  /// Otherwise it goes on until no hypothesis that is still open could enter the best ones, even if all its
+  /// further tokens were certain.
+  bool early_stop = false;
   double length_ratio =
       1.5;  ///< an output has at most length_ratio * source length + length_extra tokens, then
   std::int64_t length_extra = 10;  ///< the end token is forced

@@ -63,19 +63,6 @@ void read(std::string_view key, const Json& value, std::string& out) {
   out = value.get<std::string>();
 }
 
-Options::Value option_value(std::string_view key, const Json& value) {
-  if (value.is_boolean()) return value.get<bool>();
-  if (value.is_number_integer()) return value.get<std::int64_t>();
-  if (value.is_number()) return value.get<double>();
-  if (value.is_string()) return value.get<std::string>();
-  const auto all = [&](bool (*is)(const Json&)) {
-    return value.is_array() && std::all_of(value.begin(), value.end(), is);
-  };
-  if (all([](const Json& v) { return v.is_number(); })) return value.get<std::vector<double>>();
-  if (all([](const Json& v) { return v.is_string(); })) return value.get<std::vector<std::string>>();
-  wrong_type(key, "true or false, a number, text, or a list of numbers or of texts", value);
-}
-
 void read(std::string_view key, const Json& value, AttentionChoice& out) {
   out = {};
   if (value.is_string()) {
@@ -89,7 +76,7 @@ void read(std::string_view key, const Json& value, AttentionChoice& out) {
     } else if (name == "heads") {
       read(concat_text(key, ".heads"), setting, out.heads);
     } else {
-      out.options.set(name, option_value(concat_text(key, ".", name), setting));
+      out.options.set(name, option_from_json(concat_text(key, ".", name), setting.dump()));
     }
   }
 }

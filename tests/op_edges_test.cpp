@@ -11,6 +11,8 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/node.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/backend.h"
+#include "heed/tests/model_support.h"
 
 using namespace heed;
 
@@ -259,4 +261,49 @@ TEST_CASE("edges: an error inside backward leaves nothing behind") {
     CHECK(gradient(x).to_vector<double>() == gradient(y).to_vector<double>());
   }
   CHECK(memory_stats().current_bytes == before);
+}
+
+TEST_CASE("a block pattern that kernels would misread is refused") {
+  const Tensor x = Tensor::ones({1, 1, 4, 2});
+  const auto with = [&](const std::function<void(BlockPattern&)>& change) {
+    BlockPattern pattern{2, 4, 4, 1, {}, {}, {}, {}};
+    pattern.offsets = Tensor::from(std::vector<std::int32_t>{0, 1, 2}, {3});
+    pattern.columns = Tensor::from(std::vector<std::int32_t>{0, 1}, {2});
+    pattern.mask_ids = Tensor::from(std::vector<std::int32_t>{0, -1}, {2});
+    pattern.masks = Tensor::from(std::vector<std::int32_t>{1, 0, 1, 1}, {1, 2, 2});
+    change(pattern);
+    AttentionOptions options;
+    options.pattern = std::make_shared<BlockPattern>(pattern);
+    return test::message_of([&] { attention(x, x, x, options); });
+  };
+  CHECK(with([](BlockPattern&) {}) == "");
+  const auto transposed = [](BlockPattern& p) { p.masks = transpose(p.masks, 1, 2); };
+  CHECK(test::contains(with(transposed), "must be contiguous"));
+  const auto strided = [](BlockPattern& p) {
+    p.columns = Tensor::from(std::vector<std::int32_t>{0, 7, 1, 7}, {4}).view({2}, {2}, 0);
+  };
+  CHECK(test::contains(with(strided), "must be contiguous"));
+  CHECK(test::contains(with([](BlockPattern& p) { p.offsets = slice(p.offsets, 0, 0, 2); }),
+                       "needs 3 offsets"));
+  CHECK(test::contains(with([](BlockPattern& p) { p.columns = slice(p.columns, 0, 0, 1); }), "as many"));
+  CHECK(test::contains(with([](BlockPattern& p) { p.masks = {}; }), "masks"));
+}
+
+TEST_CASE("cross entropy refuses a class below 0 that is not the ignored one, fused and composed") {
+  const Tensor logits = Tensor::ones({2, 3});
+  const Tensor targets = Tensor::from(std::vector<std::int32_t>{-1, 2}, {2});
+  const auto run = [&] { cross_entropy(logits, targets, 0, -100); };
+  CHECK_THROWS_AS(run(), Error);
+  const ComposeOnly composed;
+  CHECK_THROWS_AS(run(), Error);
+  CHECK_NOTHROW(cross_entropy(logits, targets));  // -1 is what is ignored
+}
+
+TEST_CASE("checkpoint: a segment without inputs still trains the parameters inside") {
+  const Tensor w = parameter(Tensor::full({3}, 2, DType::f64));
+  Random random(1);
+  const Tensor out = checkpoint([&](std::span<const Tensor>, Random&) { return w * w; }, {}, random);
+  CHECK(out.to_vector<double>() == std::vector<double>{4, 4, 4});
+  backward(sum(out));
+  CHECK(gradient(w).to_vector<double>() == std::vector<double>{4, 4, 4});
 }

@@ -23,17 +23,6 @@ bool contains(const std::vector<std::string>& list, const std::string& name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-Options::Value option_value(const std::string& key, const nlohmann::json& value) {
-  if (value.is_boolean()) return value.get<bool>();
-  if (value.is_number_integer()) return value.get<std::int64_t>();
-  if (value.is_number()) return value.get<double>();
-  if (value.is_string()) return value.get<std::string>();
-  check(value.is_array() && !value.empty(), "configuration key \"", key,
-        "\" has a value of an unknown kind: ", value.dump());
-  if (value.front().is_string()) return value.get<std::vector<std::string>>();
-  return value.get<std::vector<double>>();
-}
-
 /// i32 [H, N, N]: which keys each query of the case's sequence looks at.
 Tensor visible_keys(const Attention& attention, const CaseInputs& inputs) {
   return dynamic_cast<const PatternAttention&>(attention).visible(inputs.attention.x.size(1));
@@ -124,7 +113,7 @@ void take_synthesizer_settings(const ReferenceCase& reference, AttentionConfig& 
   const auto take = [&](const char* kind, std::initializer_list<const char*> keys) {
     if (!contains(kinds, kind)) return;
     for (const char* key : keys)
-      if (reference.config.contains(key)) config.options.set(key, option_value(key, reference.config[key]));
+      if (reference.config.contains(key)) config.options.set(key, option_from_json(key, reference.config[key].dump()));
   };
   take("dense", {"share_w2"});
   take("fact_dense", {"tiling", "a", "b"});
@@ -259,7 +248,7 @@ AttentionConfig configuration_of(const ReferenceCase& reference, const Adapter& 
                                      [&key = key](const auto& entry) { return entry.first == key; });
     check(option != adapter.options.end(), "configuration key \"", key, "\" is not known for variant ",
           adapter.variant);
-    config.options.set(option->second, option_value(key, value));
+    config.options.set(option->second, option_from_json(key, value.dump()));
   }
   if (adapter.configure) adapter.configure(reference, config);
   return config;

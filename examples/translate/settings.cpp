@@ -29,8 +29,7 @@ Json decoding_defaults() {
           {"length_penalty", options.length_penalty},
           {"length_ratio", options.length_ratio},
           {"length_extra", options.length_extra},
-          // Otherwise a sure model's unlikely short hypotheses end first, and a sentence ends with them.
-          {"early_stop", false},
+          {"early_stop", options.early_stop},
           {"batch_size", 64},
           {"max_source_tokens", 1024}};
 }
