@@ -2,26 +2,27 @@
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_EXT_control_flow_attributes : enable
 
-// T is how an element lies in memory; arithmetic is in float.
+// The upper half of a float, rounded to nearest, ties to even; a NaN stays a NaN.
+uint bf16_bits(float x) {
+  uint bits = floatBitsToUint(x);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return (bits >> 16) | 0x40u;
+  return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+}
+
+// T is how an element lies in memory; arithmetic is in float. The conversions of 16-bit types are macros: a function
+// may take such a type only where the device computes in it, beyond storing it.
 #if defined(TYPE_f32)
 #define T float
 float to_float(float x) { return x; }
 float from_float(float x) { return x; }
 #elif defined(TYPE_f16)
-// Macros: a function may take a float16_t only where the device computes in it, beyond storing it.
 #define T float16_t
 #define to_float(x) float(x)
 #define from_float(x) float16_t(x)
 #elif defined(TYPE_bf16)
-#extension GL_EXT_shader_explicit_arithmetic_types_int16 : enable
 #define T uint16_t
-float to_float(uint16_t x) { return uintBitsToFloat(uint(x) << 16); }
-// Rounds to nearest, ties to even; a NaN stays a NaN.
-uint16_t from_float(float x) {
-  uint bits = floatBitsToUint(x);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return uint16_t((bits >> 16) | 0x40u);
-  return uint16_t((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
+#define to_float(x) uintBitsToFloat(uint(x) << 16)
+#define from_float(x) uint16_t(bf16_bits(x))
 #elif defined(TYPE_i32)
 #define T int
 #elif defined(TYPE_u32)
