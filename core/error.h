@@ -12,6 +12,18 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A device has no room left. The message holds the report of its allocator.
+class OutOfMemory : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A device stopped answering; nothing that is on it can be read any more. The message names its last kernels.
+class DeviceLost : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Concatenates anything that has an operator<< into a string.
 template <class... Parts>
 std::string concat_text(const Parts&... parts) {

@@ -3,8 +3,9 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <mutex>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/core/tensor.h"
@@ -41,9 +42,9 @@ class Launch {
   Launch& read(const Tensor& tensor) { return bind(tensor, true, false); }
   Launch& write(const Tensor& tensor) { return bind(tensor, false, true); }
   Launch& update(const Tensor& tensor) { return bind(tensor, true, true); }
-  /// Binds the words through which shaders complain about bad indices, and pushes the word that is this
-  /// launch's own: the shader does atomicMin(complaints[word], position). When the host next waits for the
-  /// device it throws an Error: `complaint` followed by " (position P)".
+  /// Binds the words through which shaders complain about bad indices. This binding's own uint of the push
+  /// constants says which word belongs to this launch: the shader does atomicMin(complaints[word], position).
+  /// When the host next reads from the device it throws an Error: `complaint` followed by " (position P)".
   Launch& complains(std::string complaint);
 
   Launch& push(std::uint32_t value);
@@ -56,6 +57,7 @@ class Launch {
   Launch& work(double flops, double bytes);
 
   /// Records the dispatch of x y z workgroups; nothing where one is 0. Throws above limits().max_groups.
+  /// A launch is recorded once.
   void groups(std::int64_t x, std::int64_t y = 1, std::int64_t z = 1);
   /// Records at least `count` workgroups, folded over x and y: the shader takes group_index() of common.glsl
   /// and returns when it is not below its own count.
@@ -66,14 +68,15 @@ class Launch {
   Launch& push_word(std::uint32_t word);
 
   Gpu& gpu_;
+  std::unique_lock<std::recursive_mutex> lock_;  // nobody else records between what belongs together
   std::string_view shader_;
   static constexpr std::size_t max_bindings = 12;
   static constexpr std::size_t max_words = 32;  // 128 bytes: what every Vulkan device offers
   std::array<std::uint32_t, 8> constants_{};
   std::array<Binding, max_bindings> bindings_{};
   std::array<std::uint32_t, max_bindings> skips_{};
-  std::array<std::uint32_t, max_words> words_{};
-  std::size_t constant_count_ = 0, binding_count_ = 0, word_count_ = 0;
+  std::array<std::uint32_t, max_words> pushed_{};
+  std::size_t constant_count_ = 0, binding_count_ = 0, pushed_count_ = 0;
   double flops_ = 0, bytes_ = 0;
 };
 

@@ -32,9 +32,10 @@ struct Capabilities {
 struct PhysicalDevice {
   VkPhysicalDevice handle = VK_NULL_HANDLE;
   std::string name;
-  std::string kind;     ///< "discrete GPU", "integrated GPU", "virtual GPU", "software", "other"
-  std::string driver;   ///< its name and version
-  std::string refusal;  ///< why heed cannot use it; empty: it can
+  std::string kind;      ///< "discrete GPU", "integrated GPU", "virtual GPU", "software", "other"
+  std::string driver;    ///< its name and version
+  std::string identity;  ///< vendor, device, driver version and driver id, in hexadecimal
+  std::string refusal;   ///< why heed cannot use it; empty: it can
   std::uint32_t api_version = 0;
   std::uint32_t queue_family = 0;
   std::uint64_t memory_bytes = 0;  ///< of the largest device-local heap

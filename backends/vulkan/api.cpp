@@ -1,0 +1,75 @@
+#include "heed/backends/vulkan/api.h"
+
+#include <dlfcn.h>
+
+#include "heed/core/error.h"
+
+namespace heed::vulkan {
+
+std::string open_loader(InstanceApi& api) {
+  // Never closed: drivers leave threads and exit handlers behind.
+  void* library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    const char* reason = dlerror();
+    return concat_text("the Vulkan loader cannot be opened (", reason ? reason : "libvulkan.so.1",
+                       "); install the driver's Vulkan package (Debian: libvulkan1)");
+  }
+  api.GetInstanceProcAddr =
+      reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(library, "vkGetInstanceProcAddr"));
+  if (!api.GetInstanceProcAddr) return "libvulkan.so.1 has no vkGetInstanceProcAddr";
+#define HEED_LOAD(name) \
+  api.name = reinterpret_cast<PFN_vk##name>(api.GetInstanceProcAddr(nullptr, "vk" #name));
+  HEED_VULKAN_GLOBAL_FUNCTIONS(HEED_LOAD)
+#undef HEED_LOAD
+  if (!api.CreateInstance || !api.EnumerateInstanceVersion)
+    return "the Vulkan loader is older than version 1.1";
+  return "";
+}
+
+void load_instance_functions(InstanceApi& api) {
+#define HEED_LOAD(name) \
+  api.name = reinterpret_cast<PFN_vk##name>(api.GetInstanceProcAddr(api.instance, "vk" #name));
+  HEED_VULKAN_INSTANCE_FUNCTIONS(HEED_LOAD)
+#undef HEED_LOAD
+}
+
+void load_device_functions(const InstanceApi& instance, DeviceApi& api) {
+#define HEED_LOAD(name)                                                                          \
+  api.name = reinterpret_cast<PFN_vk##name>(instance.GetDeviceProcAddr(api.device, "vk" #name)); \
+  check(api.name != nullptr, "vulkan: the driver lacks vk" #name);
+  HEED_VULKAN_DEVICE_FUNCTIONS(HEED_LOAD)
+#undef HEED_LOAD
+  api.CmdPushDescriptorSetKHR = reinterpret_cast<PFN_vkCmdPushDescriptorSetKHR>(
+      instance.GetDeviceProcAddr(api.device, "vkCmdPushDescriptorSetKHR"));
+}
+
+std::string name_of(VkResult result) {
+  switch (result) {
+#define HEED_CASE(name) \
+  case name:            \
+    return #name;
+    HEED_CASE(VK_SUCCESS)
+    HEED_CASE(VK_NOT_READY)
+    HEED_CASE(VK_TIMEOUT)
+    HEED_CASE(VK_ERROR_OUT_OF_HOST_MEMORY)
+    HEED_CASE(VK_ERROR_OUT_OF_DEVICE_MEMORY)
+    HEED_CASE(VK_ERROR_INITIALIZATION_FAILED)
+    HEED_CASE(VK_ERROR_DEVICE_LOST)
+    HEED_CASE(VK_ERROR_MEMORY_MAP_FAILED)
+    HEED_CASE(VK_ERROR_LAYER_NOT_PRESENT)
+    HEED_CASE(VK_ERROR_EXTENSION_NOT_PRESENT)
+    HEED_CASE(VK_ERROR_FEATURE_NOT_PRESENT)
+    HEED_CASE(VK_ERROR_INCOMPATIBLE_DRIVER)
+    HEED_CASE(VK_ERROR_TOO_MANY_OBJECTS)
+    HEED_CASE(VK_ERROR_INVALID_SHADER_NV)
+#undef HEED_CASE
+    default:
+      return concat_text("VkResult ", static_cast<int>(result));
+  }
+}
+
+void check_result(VkResult result, const char* what) {
+  check(result >= 0, "vulkan: ", what, " failed: ", name_of(result));
+}
+
+}  // namespace heed::vulkan

@@ -1,0 +1,107 @@
+#pragma once
+
+#define VK_NO_PROTOTYPES
+#include <vulkan/vulkan_core.h>
+
+#include <string>
+
+// The functions of Vulkan that heed uses, in tables: the loader is opened at run time, so that one binary
+// also runs where there is no Vulkan, and a test can put a function of its own into a device's table.
+
+namespace heed::vulkan {
+
+#define HEED_VULKAN_GLOBAL_FUNCTIONS(X) \
+  X(CreateInstance)                     \
+  X(EnumerateInstanceVersion)           \
+  X(EnumerateInstanceLayerProperties)   \
+  X(EnumerateInstanceExtensionProperties)
+
+#define HEED_VULKAN_INSTANCE_FUNCTIONS(X)   \
+  X(EnumeratePhysicalDevices)               \
+  X(GetPhysicalDeviceProperties2)           \
+  X(GetPhysicalDeviceFeatures2)             \
+  X(GetPhysicalDeviceMemoryProperties)      \
+  X(GetPhysicalDeviceQueueFamilyProperties) \
+  X(EnumerateDeviceExtensionProperties)     \
+  X(CreateDevice)                           \
+  X(GetDeviceProcAddr)
+
+#define HEED_VULKAN_DEVICE_FUNCTIONS(X) \
+  X(DestroyDevice)                      \
+  X(GetDeviceQueue)                     \
+  X(QueueSubmit)                        \
+  X(DeviceWaitIdle)                     \
+  X(AllocateMemory)                     \
+  X(FreeMemory)                         \
+  X(MapMemory)                          \
+  X(CreateBuffer)                       \
+  X(DestroyBuffer)                      \
+  X(GetBufferMemoryRequirements)        \
+  X(BindBufferMemory)                   \
+  X(CreateShaderModule)                 \
+  X(DestroyShaderModule)                \
+  X(CreatePipelineCache)                \
+  X(GetPipelineCacheData)               \
+  X(CreateComputePipelines)             \
+  X(CreatePipelineLayout)               \
+  X(CreateDescriptorSetLayout)          \
+  X(CreateDescriptorPool)               \
+  X(ResetDescriptorPool)                \
+  X(AllocateDescriptorSets)             \
+  X(UpdateDescriptorSets)               \
+  X(CreateSemaphore)                    \
+  X(WaitSemaphores)                     \
+  X(GetSemaphoreCounterValue)           \
+  X(CreateCommandPool)                  \
+  X(ResetCommandPool)                   \
+  X(AllocateCommandBuffers)             \
+  X(BeginCommandBuffer)                 \
+  X(EndCommandBuffer)                   \
+  X(CmdBindPipeline)                    \
+  X(CmdBindDescriptorSets)              \
+  X(CmdPushConstants)                   \
+  X(CmdDispatch)                        \
+  X(CmdPipelineBarrier)                 \
+  X(CmdCopyBuffer)                      \
+  X(CmdFillBuffer)
+
+struct InstanceApi {
+  VkInstance instance = VK_NULL_HANDLE;
+  PFN_vkGetInstanceProcAddr GetInstanceProcAddr = nullptr;
+#define HEED_DECLARE(name) PFN_vk##name name = nullptr;
+  HEED_VULKAN_GLOBAL_FUNCTIONS(HEED_DECLARE)
+  HEED_VULKAN_INSTANCE_FUNCTIONS(HEED_DECLARE)
+#undef HEED_DECLARE
+};
+
+struct DeviceApi {
+  VkDevice device = VK_NULL_HANDLE;
+#define HEED_DECLARE(name) PFN_vk##name name = nullptr;
+  HEED_VULKAN_DEVICE_FUNCTIONS(HEED_DECLARE)
+#undef HEED_DECLARE
+  PFN_vkCmdPushDescriptorSetKHR CmdPushDescriptorSetKHR = nullptr;  ///< null without VK_KHR_push_descriptor
+};
+
+/// Opens the Vulkan loader of the system and fills the functions that need no instance. Returns why it could
+/// not; empty: it could.
+std::string open_loader(InstanceApi& api);
+/// Fills the functions of api.instance.
+void load_instance_functions(InstanceApi& api);
+/// Fills the functions of api.device.
+void load_device_functions(const InstanceApi& instance, DeviceApi& api);
+
+/// A structure of Vulkan, zero but for its type and what it points on to.
+template <class Structure>
+Structure structure(VkStructureType type, const void* next = nullptr) {
+  Structure made{};
+  made.sType = type;
+  made.pNext = const_cast<void*>(next);  // const in what Vulkan reads, not in what it fills
+  return made;
+}
+
+/// "VK_ERROR_DEVICE_LOST" and so on; the number for a result without a name here.
+std::string name_of(VkResult result);
+/// Throws an Error "vulkan: `what` failed: VK_ERROR_..." unless the result is a success.
+void check_result(VkResult result, const char* what);
+
+}  // namespace heed::vulkan

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "heed/backends/vulkan/memory.h"
+
+namespace heed::vulkan {
+
+/// How shaders report bad indices: each launch that may complain has a word of memory that the host sees, set
+/// to no_complaint, into which the shader puts the lowest bad position by atomicMin.
+class Complaints {
+ public:
+  static constexpr std::uint32_t no_complaint = 0xffffffffu;
+
+  explicit Complaints(Gpu& gpu);
+  VkBuffer buffer() const { return words_->buffer(); }
+  /// The byte offset of the word for a launch recorded now.
+  std::uint64_t add(std::string text);
+  /// Throws an Error with the first complaint of what the device has finished; forgets all of that.
+  void check();
+
+ private:
+  static constexpr std::size_t slots = 1024;
+  struct Slot {
+    std::uint64_t value = 0;  // of the timeline; 0: free
+    std::string text;
+  };
+  std::uint32_t& word(std::size_t slot) const;
+
+  Gpu& gpu_;
+  std::uint64_t stride_;  // bytes between words: bindings begin at aligned addresses
+  std::unique_ptr<HostBuffer> words_;
+  std::vector<Slot> slots_;
+  std::size_t next_ = 0, oldest_ = 0;
+};
+
+}  // namespace heed::vulkan

@@ -1,0 +1,130 @@
+#include "heed/backends/vulkan/gpu.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "heed/core/devices.h"
+#include "heed/core/error.h"
+
+namespace heed::vulkan {
+
+namespace {
+
+/// Switches on what the baseline asks for and what the capabilities found.
+VkDevice create_device(const PhysicalDevice& chosen) {
+  auto v12 =
+      structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
+  v12.timelineSemaphore = VK_TRUE;
+  v12.shaderFloat16 = chosen.capabilities.float16;
+  auto v11 = structure<VkPhysicalDeviceVulkan11Features>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, &v12);
+  v11.storageBuffer16BitAccess = VK_TRUE;
+
+  const float priority = 1;
+  auto queue = structure<VkDeviceQueueCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO);
+  queue.queueFamilyIndex = chosen.queue_family;
+  queue.queueCount = 1;
+  queue.pQueuePriorities = &priority;
+  const char* extensions[1];
+  auto info = structure<VkDeviceCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &v11);
+  info.queueCreateInfoCount = 1;
+  info.pQueueCreateInfos = &queue;
+  if (chosen.capabilities.push_descriptor)
+    extensions[info.enabledExtensionCount++] = VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME;
+  info.ppEnabledExtensionNames = extensions;
+  VkDevice device = VK_NULL_HANDLE;
+  check_result(instance().CreateDevice(chosen.handle, &info, nullptr, &device), "vkCreateDevice");
+  return device;
+}
+
+/// The opened devices. Never closed: tensors may outlive any order of destruction at the program's end.
+std::map<int, Gpu*>& opened() {
+  static auto* const all = new std::map<int, Gpu*>;
+  return *all;
+}
+
+void save_pipeline_caches() {
+  for (const auto& [index, gpu] : opened()) gpu->pipelines().save();
+}
+
+Gpu* open(int index) {
+  const PhysicalDevices& found = physical_devices();
+  check(found.problem.empty(), "device vulkan:", index, ": ", found.problem);
+  check(index >= 0 && index < static_cast<int>(found.devices.size()), "device vulkan:", index,
+        " does not exist: the driver has ", found.devices.size());
+  const PhysicalDevice& chosen = found.devices[static_cast<std::size_t>(index)];
+  check(chosen.refusal.empty(), "device vulkan:", index, " (", chosen.name,
+        ") cannot be used: ", chosen.refusal);
+  auto* gpu = new Gpu(chosen);
+  // Registered after the driver was loaded, so that it runs before the driver's own exit handlers.
+  if (opened().empty()) std::atexit(save_pipeline_caches);
+  return gpu;
+}
+
+}  // namespace
+
+Gpu::Gpu(const PhysicalDevice& chosen) : chosen_(chosen), limits_(chosen.limits) {
+  api_.device = create_device(chosen);
+  load_device_functions(instance(), api_);
+  instance().GetPhysicalDeviceMemoryProperties(chosen.handle, &memory_properties_);
+  pipelines_ = std::make_unique<Pipelines>(*this);
+  stream_ = std::make_unique<Stream>(*this);
+  memory_ = std::make_unique<Memory>(*this);
+  staging_ = std::make_unique<Staging>(*this);
+  complaints_ = std::make_unique<Complaints>(*this);
+  placeholder_ = std::make_unique<HostBuffer>(*this, 256, false);
+}
+
+void Gpu::lower_limits(const Limits& limits) {
+  const Limits& own = chosen_.limits;
+  limits_.max_range = std::min(own.max_range, limits.max_range);
+  limits_.max_allocation = std::min(own.max_allocation, limits.max_allocation);
+  limits_.max_groups = std::min(own.max_groups, limits.max_groups);
+  limits_.max_invocations = std::min(own.max_invocations, limits.max_invocations);
+  limits_.shared_bytes = std::min(own.shared_bytes, limits.shared_bytes);
+}
+
+Gpu& gpu(int index) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  Gpu*& found = opened()[index];
+  if (!found) {
+    try {
+      found = open(index);
+    } catch (...) {
+      opened().erase(index);
+      throw;
+    }
+  }
+  return *found;
+}
+
+}  // namespace heed::vulkan
+
+namespace heed {
+
+const VulkanDevices& vulkan_devices() {
+  static const VulkanDevices all = [] {
+    VulkanDevices list;
+    const vulkan::PhysicalDevices& found = vulkan::physical_devices();
+    list.problem = found.problem;
+    for (const vulkan::PhysicalDevice& device : found.devices) {
+      const auto yes_no = [](bool yes) { return std::string(yes ? "yes" : "no"); };
+      list.devices.push_back({{DeviceType::vulkan, static_cast<int>(list.devices.size())},
+                              device.name,
+                              device.kind,
+                              device.refusal,
+                              {{"driver", device.driver},
+                               {"memory", concat_text(device.memory_bytes >> 20, " MiB")},
+                               {"largest binding", concat_text(device.limits.max_range >> 20, " MiB")},
+                               {"subgroup size", std::to_string(device.capabilities.subgroup_size)},
+                               {"f16 arithmetic", yes_no(device.capabilities.float16)},
+                               {"matrix hardware", yes_no(device.capabilities.cooperative_matrix)}}});
+    }
+    return list;
+  }();
+  return all;
+}
+
+}  // namespace heed

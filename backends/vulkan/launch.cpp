@@ -1,0 +1,128 @@
+#include "heed/backends/vulkan/launch.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "heed/backends/vulkan/shader_code.h"
+#include "heed/core/error.h"
+
+namespace heed::vulkan {
+
+namespace {
+
+/// How many elements of memory a view spans.
+std::int64_t extent_of(const Tensor& tensor) {
+  std::int64_t last = 0;
+  for (int i = 0; i < tensor.rank(); ++i) last += (tensor.shape()[i] - 1) * tensor.strides()[i];
+  return last + 1;
+}
+
+std::string_view module_name(std::string_view base, std::string_view type) {
+  std::string name(base);
+  name += '_';
+  name += type;
+  const ShaderCode* code = find_shader(name);
+  check(code != nullptr, "vulkan: this build has no shader \"", name, "\"");
+  return code->name;
+}
+
+}  // namespace
+
+Gpu& gpu_of(const Tensor& tensor) {
+  return gpu(tensor.device().index);
+}
+
+std::string_view shader_name(std::string_view base, DType dtype) {
+  check(dtype != DType::f64, base, ": f64 exists on the CPU only");
+  return module_name(base, name_of(dtype));
+}
+
+std::string_view shader_name_by_size(std::string_view base, DType dtype) {
+  check(dtype != DType::f64, base, ": f64 exists on the CPU only");
+  return module_name(base, size_of(dtype) == 4 ? "u32" : "u16");
+}
+
+Launch::Launch(Gpu& gpu, std::string_view shader, std::initializer_list<std::uint32_t> constants)
+    : gpu_(gpu), lock_(gpu.mutex()), shader_(shader), constant_count_(constants.size()) {
+  check(constants.size() <= constants_.size(), shader, ": ", constants.size(), " specialisation constants");
+  std::ranges::copy(constants, constants_.begin());
+}
+
+Launch& Launch::bind(const Tensor& tensor, bool read, bool written) {
+  check(binding_count_ < max_bindings, shader_, ": more than ", max_bindings, " bindings");
+  Binding& binding = bindings_[binding_count_];
+  std::uint32_t& skip = skips_[binding_count_++];
+  if (!tensor.defined() || tensor.count() == 0) {
+    binding = {gpu_.placeholder(), 0, 256, true, false, nullptr};
+    return *this;
+  }
+  auto& block = static_cast<Block&>(*tensor.storage());
+  const std::uint64_t element = size_of(tensor.dtype());
+  const std::uint64_t begin = block.offset() + static_cast<std::uint64_t>(tensor.offset()) * element;
+  const std::uint64_t aligned = begin / gpu_.limits().offset_alignment * gpu_.limits().offset_alignment;
+  skip = static_cast<std::uint32_t>((begin - aligned) / element);
+  binding = {
+      block.buffer(), aligned, begin - aligned + static_cast<std::uint64_t>(extent_of(tensor)) * element,
+      read,           written, &block};
+  check(binding.bytes <= gpu_.limits().max_range, "vulkan: ", shader_, " binds ", binding.bytes,
+        " bytes at once, ", gpu_.name(), " allows ", gpu_.limits().max_range);
+  return *this;
+}
+
+Launch& Launch::complains(std::string complaint) {
+  Complaints& complaints = gpu_.complaints();
+  const std::uint64_t offset = complaints.add(std::move(complaint));
+  bindings_[binding_count_++] = {complaints.buffer(), offset, sizeof(std::uint32_t), true, true, nullptr};
+  return *this;
+}
+
+Launch& Launch::push_word(std::uint32_t word) {
+  check(binding_count_ + pushed_count_ < max_words, shader_, ": more than ", max_words, " push constants");
+  pushed_[pushed_count_++] = word;
+  return *this;
+}
+Launch& Launch::push(std::uint32_t value) {
+  return push_word(value);
+}
+Launch& Launch::push(std::int32_t value) {
+  return push_word(static_cast<std::uint32_t>(value));
+}
+Launch& Launch::push(std::int64_t value) {
+  check(value >= 0 && value <= std::numeric_limits<std::uint32_t>::max(), "vulkan: ", shader_, ": ", value,
+        " does not fit 32 bits");
+  return push_word(static_cast<std::uint32_t>(value));
+}
+Launch& Launch::push(float value) {
+  return push_word(std::bit_cast<std::uint32_t>(value));
+}
+
+Launch& Launch::work(double flops, double bytes) {
+  flops_ = flops;
+  bytes_ = bytes;
+  return *this;
+}
+
+void Launch::groups(std::int64_t x, std::int64_t y, std::int64_t z) {
+  if (x == 0 || y == 0 || z == 0) return;
+  const std::int64_t most = gpu_.limits().max_groups;
+  check(x <= most && y <= most && z <= most, "vulkan: ", shader_, " asks for ", x, " x ", y, " x ", z,
+        " workgroups, ", gpu_.name(), " allows ", most, " per axis");
+  std::array<std::uint32_t, max_words> push;
+  std::copy_n(skips_.begin(), binding_count_, push.begin());
+  std::copy_n(pushed_.begin(), pushed_count_, push.begin() + static_cast<std::ptrdiff_t>(binding_count_));
+  const Pipeline& pipeline =
+      gpu_.pipelines().get(shader_, std::span(constants_).first(constant_count_), binding_count_);
+  const std::uint32_t counts[3] = {static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(y),
+                                   static_cast<std::uint32_t>(z)};
+  gpu_.stream().dispatch(shader_, pipeline, std::span(bindings_).first(binding_count_),
+                         std::span(push).first(binding_count_ + pushed_count_), counts);
+}
+
+void Launch::folded_groups(std::int64_t count) {
+  const std::int64_t most = gpu_.limits().max_groups;
+  const std::int64_t y = ceil_div(count, most);
+  groups(y == 0 ? 0 : ceil_div(count, y), y);
+}
+
+}  // namespace heed::vulkan

@@ -1,0 +1,275 @@
+#include "heed/backends/vulkan/memory.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+
+#include "heed/backends/vulkan/gpu.h"
+#include "heed/core/error.h"
+
+namespace heed::vulkan {
+
+namespace {
+
+constexpr std::uint64_t granule = 256;  // every block begins and ends at a multiple
+constexpr std::uint64_t first_slab = 256u << 20, largest_slab = 1u << 30;
+constexpr std::uint32_t guard_word = 0xf00dface;
+
+std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+VkBuffer create_buffer(const DeviceApi& api, std::uint64_t bytes) {
+  auto info = structure<VkBufferCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO);
+  info.size = bytes;
+  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+               VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+  VkBuffer buffer = VK_NULL_HANDLE;
+  check_result(api.CreateBuffer(api.device, &info, nullptr, &buffer), "vkCreateBuffer");
+  return buffer;
+}
+
+/// The first memory type among `allowed` with all of `flags`; -1 when there is none.
+int memory_type(const VkPhysicalDeviceMemoryProperties& memory, std::uint32_t allowed,
+                VkMemoryPropertyFlags flags) {
+  for (std::uint32_t i = 0; i < memory.memoryTypeCount; ++i)
+    if ((allowed >> i & 1) && (memory.memoryTypes[i].propertyFlags & flags) == flags)
+      return static_cast<int>(i);
+  return -1;
+}
+
+struct Allocation {
+  VkBuffer buffer = VK_NULL_HANDLE;
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  std::byte* data = nullptr;  // null: the host does not see it
+};
+
+/// A buffer with its own memory of the first of `wishes` that the device has; without a buffer when there is
+/// no room left.
+Allocation allocate_buffer(Gpu& gpu, std::uint64_t bytes,
+                           std::initializer_list<VkMemoryPropertyFlags> wishes) {
+  const DeviceApi& api = gpu.api();
+  Allocation made{.buffer = create_buffer(api, bytes)};
+  VkMemoryRequirements needs;
+  api.GetBufferMemoryRequirements(api.device, made.buffer, &needs);
+  int type = -1;
+  VkMemoryPropertyFlags flags = 0;
+  for (const VkMemoryPropertyFlags wish : wishes) {
+    if (type >= 0) break;
+    type = memory_type(gpu.memory_properties(), needs.memoryTypeBits, wish);
+    flags = wish;
+  }
+  check(type >= 0, "vulkan: ", gpu.name(), " has no suitable type of memory");
+  auto info = structure<VkMemoryAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO);
+  info.allocationSize = needs.size;
+  info.memoryTypeIndex = static_cast<std::uint32_t>(type);
+  const VkResult result = api.AllocateMemory(api.device, &info, nullptr, &made.memory);
+  if (result != VK_SUCCESS) {
+    api.DestroyBuffer(api.device, made.buffer, nullptr);
+    if (result == VK_ERROR_OUT_OF_DEVICE_MEMORY || result == VK_ERROR_OUT_OF_HOST_MEMORY) return {};
+    check_result(result, "vkAllocateMemory");
+  }
+  check_result(api.BindBufferMemory(api.device, made.buffer, made.memory, 0), "vkBindBufferMemory");
+  if (flags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) {
+    void* data = nullptr;
+    check_result(api.MapMemory(api.device, made.memory, 0, VK_WHOLE_SIZE, 0, &data), "vkMapMemory");
+    made.data = static_cast<std::byte*>(data);
+  }
+  return made;
+}
+
+constexpr VkMemoryPropertyFlags local = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+constexpr VkMemoryPropertyFlags visible =
+    VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+constexpr VkMemoryPropertyFlags cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+
+}  // namespace
+
+// --- host buffers ---------------------------------------------------------------------------------------
+
+HostBuffer::HostBuffer(Gpu& gpu, std::uint64_t bytes, bool read_by_host) : gpu_(gpu), bytes_(bytes) {
+  const Allocation made = read_by_host ? allocate_buffer(gpu, bytes, {visible | cached, visible})
+                                       : allocate_buffer(gpu, bytes, {visible});
+  if (!made.buffer)
+    throw OutOfMemory(
+        concat_text(gpu.name(), ": no room for ", bytes, " bytes of memory that the host sees"));
+  buffer_ = made.buffer;
+  memory_ = made.memory;
+  data_ = made.data;
+}
+
+HostBuffer::~HostBuffer() {
+  gpu_.api().DestroyBuffer(gpu_.api().device, buffer_, nullptr);
+  gpu_.api().FreeMemory(gpu_.api().device, memory_, nullptr);
+}
+
+// --- slabs and blocks -----------------------------------------------------------------------------------
+
+struct Slab {
+  Allocation allocation;
+  std::uint64_t bytes = 0;
+  struct Free {
+    std::uint64_t bytes;
+    std::uint64_t last_use;  // timeline value
+  };
+  std::map<std::uint64_t, Free> free;  // by offset; neighbours are merged
+};
+
+Block::~Block() {
+  if (!slab_) return;
+  const std::lock_guard lock(gpu_.mutex());
+  gpu_.memory().free(*this);
+}
+
+VkBuffer Block::buffer() const {
+  return slab_ ? slab_->allocation.buffer : gpu_.placeholder();
+}
+
+std::byte* Block::mapped() const {
+  return slab_ && slab_->allocation.data ? slab_->allocation.data + offset_ : nullptr;
+}
+
+Memory::Memory(Gpu& gpu) : gpu_(gpu), next_slab_bytes_(first_slab) {
+  const char* guards = std::getenv("HEED_VULKAN_GUARDS");
+  if (guards && *guards && *guards != '0') guard_bytes_ = granule;
+}
+
+Memory::~Memory() = default;
+
+std::shared_ptr<Block> Memory::allocate(Device device, std::size_t bytes) {
+  auto block = std::make_shared<Block>(gpu_, device, bytes);
+  if (bytes == 0) return block;
+  const std::uint64_t room = round_up(bytes, granule) + 2 * guard_bytes_;
+  auto found = find_room(room);
+  if (found == free_by_size_.end()) {
+    Slab* slab = add_slab(room);
+    found = std::ranges::find_if(free_by_size_, [&](const auto& entry) { return entry.second.slab == slab; });
+  }
+  const Place place = found->second;
+  const Slab::Free taken = place.slab->free.at(place.offset);
+  remove_free(*place.slab, place.offset);
+  if (taken.bytes > room) add_free(*place.slab, place.offset + room, taken.bytes - room, taken.last_use);
+  block->slab_ = place.slab;
+  block->offset_ = place.offset + guard_bytes_;
+  block->room_ = room;
+  block->last_use_ = block->last_write_ = taken.last_use;
+  stats_.current_bytes += room;
+  stats_.peak_bytes = std::max(stats_.peak_bytes, stats_.current_bytes);
+  if (guard_bytes_ > 0) write_guards(*block);
+  return block;
+}
+
+void Memory::free(Block& block) {
+  if (guard_bytes_ > 0) check_guards(block);
+  stats_.current_bytes -= block.room_;
+  Slab& slab = *block.slab_;
+  std::uint64_t offset = block.offset_ - guard_bytes_, bytes = block.room_, last_use = block.last_use_;
+  const auto absorb = [&](std::map<std::uint64_t, Slab::Free>::iterator neighbour) {
+    offset = std::min(offset, neighbour->first);
+    bytes += neighbour->second.bytes;
+    last_use = std::max(last_use, neighbour->second.last_use);
+    remove_free(slab, neighbour->first);
+  };
+  const auto after = slab.free.find(offset + bytes);
+  if (after != slab.free.end()) absorb(after);
+  const auto next = slab.free.lower_bound(offset);
+  if (next != slab.free.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second.bytes == offset) absorb(before);
+  }
+  add_free(slab, offset, bytes, last_use);
+}
+
+std::multimap<std::uint64_t, Memory::Place>::iterator Memory::find_room(std::uint64_t room) {
+  return free_by_size_.lower_bound(room);
+}
+
+void Memory::add_free(Slab& slab, std::uint64_t offset, std::uint64_t bytes, std::uint64_t last_use) {
+  slab.free[offset] = {bytes, last_use};
+  free_by_size_.emplace(bytes, Place{&slab, offset});
+}
+
+void Memory::remove_free(Slab& slab, std::uint64_t offset) {
+  const auto [first, last] = free_by_size_.equal_range(slab.free.at(offset).bytes);
+  const auto entry = std::find_if(
+      first, last, [&](const auto& e) { return e.second.slab == &slab && e.second.offset == offset; });
+  free_by_size_.erase(entry);
+  slab.free.erase(offset);
+}
+
+Slab* Memory::try_slab(std::uint64_t bytes) {
+  const std::initializer_list<VkMemoryPropertyFlags> mapped = {local | visible | cached, local | visible,
+                                                               local};
+  const Allocation made = gpu_.capabilities().unified_memory ? allocate_buffer(gpu_, bytes, mapped)
+                                                             : allocate_buffer(gpu_, bytes, {local});
+  if (!made.buffer) return nullptr;
+  Slab& slab = slabs_.emplace_back();
+  slab.allocation = made;
+  slab.bytes = bytes;
+  add_free(slab, 0, bytes, 0);
+  stats_.reserved_bytes += bytes;
+  return &slab;
+}
+
+Slab* Memory::add_slab(std::uint64_t at_least) {
+  const std::uint64_t most = gpu_.limits().max_allocation / granule * granule;
+  if (at_least > most)
+    throw OutOfMemory(concat_text(gpu_.name(), ": one tensor needs ", at_least,
+                                  " bytes, more than the driver allocates at once (", most, ")"));
+  const std::uint64_t wanted = std::clamp(next_slab_bytes_, at_least, most);
+  Slab* slab = try_slab(wanted);
+  if (!slab && wanted > at_least) slab = try_slab(at_least);
+  if (!slab) {
+    trim();
+    slab = try_slab(at_least);
+  }
+  if (!slab) throw OutOfMemory(concat_text(gpu_.name(), ": no room for ", at_least, " bytes; ", report()));
+  next_slab_bytes_ = std::min(2 * next_slab_bytes_, largest_slab);
+  return slab;
+}
+
+void Memory::trim() {
+  gpu_.stream().wait_idle();
+  for (auto slab = slabs_.begin(); slab != slabs_.end();) {
+    const auto whole = slab->free.find(0);
+    if (whole == slab->free.end() || whole->second.bytes != slab->bytes) {
+      ++slab;
+      continue;
+    }
+    remove_free(*slab, 0);
+    gpu_.api().DestroyBuffer(gpu_.api().device, slab->allocation.buffer, nullptr);
+    gpu_.api().FreeMemory(gpu_.api().device, slab->allocation.memory, nullptr);
+    stats_.reserved_bytes -= slab->bytes;
+    slab = slabs_.erase(slab);
+  }
+}
+
+std::string Memory::report() const {
+  std::uint64_t largest = free_by_size_.empty() ? 0 : free_by_size_.rbegin()->first;
+  return concat_text("tensors hold ", stats_.current_bytes, " bytes (at most ", stats_.peak_bytes, "), ",
+                     slabs_.size(), " slabs of ", stats_.reserved_bytes, " bytes, ", free_by_size_.size(),
+                     " free ranges, the largest of ", largest,
+                     " bytes; use a smaller batch, or recompute layers (model.recompute_layers)");
+}
+
+void Memory::write_guards(const Block& block) {
+  const std::uint64_t begin = block.offset_ - guard_bytes_,
+                      end = block.offset_ + block.room_ - 2 * guard_bytes_;
+  gpu_.stream().fill(block.buffer(), begin, guard_bytes_, guard_word);
+  gpu_.stream().fill(block.buffer(), end, guard_bytes_, guard_word);
+}
+
+void Memory::check_guards(const Block& block) {
+  const std::uint64_t end = block.room_ - 2 * guard_bytes_;
+  HostBuffer seen(gpu_, 2 * guard_bytes_, true);
+  gpu_.stream().copy(block.buffer(), block.offset_ - guard_bytes_, seen.buffer(), 0, guard_bytes_);
+  gpu_.stream().copy(block.buffer(), block.offset_ + end, seen.buffer(), guard_bytes_, guard_bytes_);
+  gpu_.stream().wait_idle();
+  const auto* words = reinterpret_cast<const std::uint32_t*>(seen.data());
+  const bool whole = std::all_of(words, words + 2 * guard_bytes_ / sizeof *words,
+                                 [](std::uint32_t word) { return word == guard_word; });
+  if (!whole) ++damaged_guards_;
+}
+
+}  // namespace heed::vulkan

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "heed/backends/vulkan/physical_devices.h"
+#include "heed/core/backend.h"
+
+namespace heed::vulkan {
+
+class Gpu;
+
+/// A buffer with its own memory that the host sees at data(): for transfers and complaints.
+class HostBuffer {
+ public:
+  HostBuffer(Gpu& gpu, std::uint64_t bytes, bool cached);
+  ~HostBuffer();
+  HostBuffer(const HostBuffer&) = delete;
+  HostBuffer& operator=(const HostBuffer&) = delete;
+  VkBuffer buffer() const { return buffer_; }
+  std::uint64_t bytes() const { return bytes_; }
+  std::byte* data() const { return data_; }
+
+ private:
+  Gpu& gpu_;
+  std::uint64_t bytes_;
+  VkBuffer buffer_ = VK_NULL_HANDLE;
+  VkDeviceMemory memory_ = VK_NULL_HANDLE;
+  std::byte* data_ = nullptr;
+};
+
+struct Slab;
+
+/// The storage of a tensor: a range of a slab.
+///
+/// Freed memory is handed out again at once: what uses it next is recorded later in the same stream. The
+/// timeline values say when the host may touch it.
+class Block final : public Storage {
+ public:
+  Block(Gpu& gpu, Device device, std::size_t bytes) : Storage(device, bytes, nullptr), gpu_(gpu) {}
+  ~Block() override;
+  VkBuffer buffer() const;
+  std::byte* mapped() const;  ///< where the host sees it; null when it does not
+  std::uint64_t offset() const { return offset_; }
+  std::uint64_t last_use() const { return last_use_; }  ///< timeline value of the last command that used it
+  std::uint64_t last_write() const { return last_write_; }  ///< ... that wrote it
+  void used(std::uint64_t value, bool written) {
+    last_use_ = value;
+    if (written) last_write_ = value;
+  }
+
+ private:
+  friend class Memory;
+  Gpu& gpu_;
+  Slab* slab_ = nullptr;
+  std::uint64_t offset_ = 0;  // of the first byte a tensor may use
+  std::uint64_t room_ = 0;    // bytes taken from the slab, guards included
+  std::uint64_t last_use_ = 0, last_write_ = 0;
+};
+
+/// Device memory, taken from the driver in slabs and handed out best fit.
+///
+/// With HEED_VULKAN_GUARDS=1 every block lies between guard bytes that are checked when it is freed (which
+/// waits for the device): how tests find writes out of bounds, which the validation layers do not see.
+class Memory {
+ public:
+  explicit Memory(Gpu& gpu);
+  ~Memory();
+
+  std::shared_ptr<Block> allocate(Device device, std::size_t bytes);
+  MemoryStats stats() const { return stats_; }
+  void reset_peak() { stats_.peak_bytes = stats_.current_bytes; }
+  /// Gives slabs that hold nothing back to the driver. Waits for the device.
+  void trim();
+  /// What is held and how broken up it is, for the message of OutOfMemory.
+  std::string report() const;
+  /// How often guard bytes were found changed.
+  std::int64_t damaged_guards() const { return damaged_guards_; }
+
+ private:
+  friend class Block;
+  struct Place {
+    Slab* slab;
+    std::uint64_t offset;
+  };
+
+  void free(Block& block);
+  Slab* add_slab(std::uint64_t at_least);
+  Slab* try_slab(std::uint64_t bytes);
+  std::multimap<std::uint64_t, Place>::iterator find_room(std::uint64_t room);
+  void add_free(Slab& slab, std::uint64_t offset, std::uint64_t bytes, std::uint64_t last_use);
+  void remove_free(Slab& slab, std::uint64_t offset);
+  void write_guards(const Block& block);
+  void check_guards(const Block& block);
+
+  Gpu& gpu_;
+  std::list<Slab> slabs_;
+  std::multimap<std::uint64_t, Place> free_by_size_;
+  MemoryStats stats_;
+  std::uint64_t next_slab_bytes_;
+  std::uint64_t guard_bytes_ = 0;
+  std::int64_t damaged_guards_ = 0;
+};
+
+}  // namespace heed::vulkan

@@ -1,0 +1,313 @@
+#include "heed/backends/vulkan/physical_devices.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string_view>
+
+#include "heed/core/error.h"
+
+namespace heed::vulkan {
+
+namespace {
+
+// --- validation -----------------------------------------------------------------------------------------
+
+constexpr const char* validation_layer = "VK_LAYER_KHRONOS_validation";
+
+struct Messages {
+  std::mutex mutex;
+  std::vector<std::string> texts;
+};
+Messages& messages() {
+  static Messages all;
+  return all;
+}
+
+VKAPI_ATTR VkBool32 VKAPI_CALL collect_message(VkDebugUtilsMessageSeverityFlagBitsEXT,
+                                               VkDebugUtilsMessageTypeFlagsEXT,
+                                               const VkDebugUtilsMessengerCallbackDataEXT* data, void*) {
+  const std::lock_guard lock(messages().mutex);
+  messages().texts.emplace_back(data->pMessage);
+  return VK_FALSE;
+}
+
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value && *value && std::strcmp(value, "0") != 0;
+}
+
+bool has_validation_layer(const InstanceApi& api) {
+  std::uint32_t count = 0;
+  api.EnumerateInstanceLayerProperties(&count, nullptr);
+  std::vector<VkLayerProperties> layers(count);
+  api.EnumerateInstanceLayerProperties(&count, layers.data());
+  return std::ranges::any_of(layers, [](const VkLayerProperties& layer) {
+    return std::strcmp(layer.layerName, validation_layer) == 0;
+  });
+}
+
+// --- the instance ---------------------------------------------------------------------------------------
+
+/// Returns why there is no instance; empty: there is one.
+std::string create_instance(InstanceApi& api) {
+  auto application = structure<VkApplicationInfo>(VK_STRUCTURE_TYPE_APPLICATION_INFO);
+  application.pEngineName = "heed";
+  application.apiVersion = VK_API_VERSION_1_2;
+  auto create = structure<VkInstanceCreateInfo>(VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO);
+  create.pApplicationInfo = &application;
+
+  auto messenger =
+      structure<VkDebugUtilsMessengerCreateInfoEXT>(VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT);
+  messenger.messageSeverity =
+      VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
+  messenger.messageType =
+      VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_TYPE_GENERAL_BIT_EXT;
+  messenger.pfnUserCallback = collect_message;
+  const VkValidationFeatureEnableEXT synchronization =
+      VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT;
+  auto features = structure<VkValidationFeaturesEXT>(VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT);
+  features.enabledValidationFeatureCount = 1;
+  features.pEnabledValidationFeatures = &synchronization;
+  messenger.pNext = &features;
+  const char* const extension = VK_EXT_DEBUG_UTILS_EXTENSION_NAME;
+
+  const bool validate = is_set("HEED_VULKAN_VALIDATION");
+  if (validate) {
+    if (!has_validation_layer(api))
+      return concat_text("HEED_VULKAN_VALIDATION asks for ", validation_layer,
+                         ", which is not installed (Debian: vulkan-validationlayers)");
+    create.pNext = &messenger;
+    create.enabledLayerCount = 1;
+    create.ppEnabledLayerNames = &validation_layer;
+    create.enabledExtensionCount = 1;
+    create.ppEnabledExtensionNames = &extension;
+  }
+  const VkResult result = api.CreateInstance(&create, nullptr, &api.instance);
+  if (result == VK_ERROR_INCOMPATIBLE_DRIVER) return "no Vulkan driver is installed";
+  if (result != VK_SUCCESS) return concat_text("vkCreateInstance failed: ", name_of(result));
+  load_instance_functions(api);
+  if (validate) {
+    const auto create_messenger = reinterpret_cast<PFN_vkCreateDebugUtilsMessengerEXT>(
+        api.GetInstanceProcAddr(api.instance, "vkCreateDebugUtilsMessengerEXT"));
+    messenger.pNext = nullptr;
+    VkDebugUtilsMessengerEXT handle = VK_NULL_HANDLE;
+    check_result(create_messenger(api.instance, &messenger, nullptr, &handle),
+                 "vkCreateDebugUtilsMessengerEXT");
+  }
+  return "";
+}
+
+// --- one device -----------------------------------------------------------------------------------------
+
+struct Properties {
+  VkPhysicalDeviceProperties2 core =
+      structure<VkPhysicalDeviceProperties2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2);
+  VkPhysicalDeviceVulkan11Properties v11 =
+      structure<VkPhysicalDeviceVulkan11Properties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES);
+  VkPhysicalDeviceVulkan12Properties v12 =
+      structure<VkPhysicalDeviceVulkan12Properties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES);
+};
+struct Features {
+  VkPhysicalDeviceFeatures2 core =
+      structure<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2);
+  VkPhysicalDeviceVulkan11Features v11 =
+      structure<VkPhysicalDeviceVulkan11Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
+  VkPhysicalDeviceVulkan12Features v12 =
+      structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
+};
+
+std::string kind_of(VkPhysicalDeviceType type) {
+  switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU:
+      return "discrete GPU";
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU:
+      return "integrated GPU";
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU:
+      return "virtual GPU";
+    case VK_PHYSICAL_DEVICE_TYPE_CPU:
+      return "software";
+    default:
+      return "other";
+  }
+}
+
+std::string version_text(std::uint32_t version) {
+  return concat_text(VK_API_VERSION_MAJOR(version), '.', VK_API_VERSION_MINOR(version), '.',
+                     VK_API_VERSION_PATCH(version));
+}
+
+/// Whether HEED_VULKAN_DISABLE names a capability.
+bool is_disabled(std::string_view capability) {
+  const char* list = std::getenv("HEED_VULKAN_DISABLE");
+  for (std::string_view rest = list ? list : ""; !rest.empty();) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    if (rest.substr(0, comma) == capability) return true;
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return false;
+}
+
+bool has_extension(const std::vector<VkExtensionProperties>& extensions, const char* name) {
+  return std::ranges::any_of(extensions, [&](const VkExtensionProperties& extension) {
+    return std::strcmp(extension.extensionName, name) == 0;
+  });
+}
+
+/// A family that computes; one that also draws is the driver's main one. Returns false when there is none.
+bool choose_queue_family(const InstanceApi& api, PhysicalDevice& device) {
+  std::uint32_t count = 0;
+  api.GetPhysicalDeviceQueueFamilyProperties(device.handle, &count, nullptr);
+  std::vector<VkQueueFamilyProperties> families(count);
+  api.GetPhysicalDeviceQueueFamilyProperties(device.handle, &count, families.data());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (!(families[i].queueFlags & VK_QUEUE_COMPUTE_BIT)) continue;
+    device.queue_family = i;
+    return true;
+  }
+  return false;
+}
+
+Limits limits_of(const Properties& properties) {
+  const VkPhysicalDeviceLimits& given = properties.core.properties.limits;
+  Limits limits;
+  limits.max_range = given.maxStorageBufferRange;
+  limits.max_allocation = properties.v11.maxMemoryAllocationSize;
+  limits.max_groups = std::min({given.maxComputeWorkGroupCount[0], given.maxComputeWorkGroupCount[1],
+                                given.maxComputeWorkGroupCount[2]});
+  limits.max_invocations = std::min(given.maxComputeWorkGroupInvocations, given.maxComputeWorkGroupSize[0]);
+  limits.shared_bytes = given.maxComputeSharedMemorySize;
+  limits.offset_alignment =
+      std::max<std::uint32_t>(16, static_cast<std::uint32_t>(given.minStorageBufferOffsetAlignment));
+  return limits;
+}
+
+std::string identity_of(const VkPhysicalDeviceProperties& core) {
+  std::ostringstream text;
+  text << std::hex << core.vendorID << '-' << core.deviceID << '-' << core.driverVersion << '-';
+  for (const std::uint8_t byte : core.pipelineCacheUUID) text << (byte >> 4) << (byte & 15);
+  return text.str();
+}
+
+/// What of the baseline a device of version 1.2 lacks; empty: nothing.
+std::string missing_from_baseline(const Properties& properties, const Features& features) {
+  const VkPhysicalDeviceLimits& limits = properties.core.properties.limits;
+  const VkSubgroupFeatureFlags needed = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
+  if (!features.v12.timelineSemaphore) return "it has no timeline semaphores";
+  if (!features.v11.storageBuffer16BitAccess) return "it has no 16-bit storage";
+  if ((properties.v11.subgroupSupportedOperations & needed) != needed) return "it has no subgroup arithmetic";
+  if (limits.maxComputeSharedMemorySize < 32768)
+    return concat_text("it has ", limits.maxComputeSharedMemorySize,
+                       " bytes of shared memory, fewer than 32768");
+  if (limits.maxComputeWorkGroupInvocations < 256)
+    return concat_text("its workgroups hold ", limits.maxComputeWorkGroupInvocations,
+                       " invocations, fewer than 256");
+  return "";
+}
+
+std::uint64_t largest_local_heap(const InstanceApi& api, PhysicalDevice& device) {
+  VkPhysicalDeviceMemoryProperties memory;
+  api.GetPhysicalDeviceMemoryProperties(device.handle, &memory);
+  std::uint64_t largest = 0;
+  for (std::uint32_t i = 0; i < memory.memoryHeapCount; ++i)
+    if (memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
+      largest = std::max<std::uint64_t>(largest, memory.memoryHeaps[i].size);
+  return largest;
+}
+
+PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
+  PhysicalDevice device;
+  device.handle = handle;
+  Properties properties;
+  api.GetPhysicalDeviceProperties2(handle, &properties.core);
+  const VkPhysicalDeviceProperties& core = properties.core.properties;
+  device.name = core.deviceName;
+  device.kind = kind_of(core.deviceType);
+  device.api_version = core.apiVersion;
+  if (core.apiVersion < VK_API_VERSION_1_2) {
+    device.refusal = "its driver offers Vulkan " + version_text(core.apiVersion) + "; heed needs 1.2";
+    return device;
+  }
+  properties.core.pNext = &properties.v11;
+  properties.v11.pNext = &properties.v12;
+  api.GetPhysicalDeviceProperties2(handle, &properties.core);
+  Features features;
+  features.core.pNext = &features.v11;
+  features.v11.pNext = &features.v12;
+  api.GetPhysicalDeviceFeatures2(handle, &features.core);
+
+  device.driver = concat_text(properties.v12.driverName, " ", properties.v12.driverInfo);
+  device.identity = identity_of(core);
+  device.limits = limits_of(properties);
+  device.memory_bytes = largest_local_heap(api, device);
+  device.refusal = missing_from_baseline(properties, features);
+  if (!choose_queue_family(api, device)) device.refusal = "it has no queue that computes";
+
+  std::uint32_t count = 0;
+  api.EnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
+  std::vector<VkExtensionProperties> extensions(count);
+  api.EnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data());
+  Capabilities& can = device.capabilities;
+  can.push_descriptor =
+      has_extension(extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME) && !is_disabled("push_descriptor");
+  can.unified_memory = (core.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ||
+                        core.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU) &&
+                       !is_disabled("unified_memory");
+  can.float16 = features.v12.shaderFloat16 && !is_disabled("float16");
+  can.subgroup_size = properties.v11.subgroupSize;
+  return device;
+}
+
+struct Driver {
+  InstanceApi api;
+  PhysicalDevices found;
+};
+
+Driver* ask_driver() {
+  auto* driver = new Driver;  // kept until the program ends: drivers do not like to be unloaded at exit
+  driver->found.problem = open_loader(driver->api);
+  if (driver->found.problem.empty()) driver->found.problem = create_instance(driver->api);
+  if (!driver->found.problem.empty()) return driver;
+  std::uint32_t count = 0;
+  VkResult result = driver->api.EnumeratePhysicalDevices(driver->api.instance, &count, nullptr);
+  std::vector<VkPhysicalDevice> handles(count);
+  if (result == VK_SUCCESS)
+    result = driver->api.EnumeratePhysicalDevices(driver->api.instance, &count, handles.data());
+  if (result != VK_SUCCESS)
+    driver->found.problem = "vkEnumeratePhysicalDevices failed: " + name_of(result);
+  else if (count == 0)
+    driver->found.problem = "the installed Vulkan drivers find no device";
+  else
+    for (const VkPhysicalDevice handle : handles)
+      driver->found.devices.push_back(describe(driver->api, handle));
+  return driver;
+}
+
+const Driver& driver() {
+  static const Driver* const asked = ask_driver();
+  return *asked;
+}
+
+}  // namespace
+
+const PhysicalDevices& physical_devices() {
+  return driver().found;
+}
+
+const InstanceApi& instance() {
+  check(physical_devices().problem.empty(), "no Vulkan device: ", physical_devices().problem);
+  return driver().api;
+}
+
+std::vector<std::string> validation_messages() {
+  const std::lock_guard lock(messages().mutex);
+  return messages().texts;
+}
+
+void clear_validation_messages() {
+  const std::lock_guard lock(messages().mutex);
+  messages().texts.clear();
+}
+
+}  // namespace heed::vulkan

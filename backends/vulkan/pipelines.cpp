@@ -1,0 +1,164 @@
+#include "heed/backends/vulkan/pipelines.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "heed/backends/vulkan/gpu.h"
+#include "heed/backends/vulkan/shader_code.h"
+#include "heed/core/error.h"
+#include "heed/core/file.h"
+
+namespace heed::vulkan {
+
+namespace {
+
+/// Before the driver's data: an interrupted or damaged file must never reach the driver.
+struct CacheHeader {
+  char magic[8] = {'h', 'e', 'e', 'd', 'v', 'k', 'p', '1'};
+  std::uint64_t bytes = 0;
+  std::uint64_t checksum = 0;
+};
+
+/// FNV-1a, 64 bits.
+std::uint64_t checksum_of(std::string_view data) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : data) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+std::filesystem::path cache_folder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::filesystem::path(value ? value : "");
+  };
+  if (const auto folder = variable("HEED_CACHE_DIR"); !folder.empty()) return folder;
+  if (const auto folder = variable("XDG_CACHE_HOME"); !folder.empty()) return folder / "heed";
+  if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "heed";
+  return {};
+}
+
+/// The driver's data in a cache file; empty when the file is absent or damaged.
+std::string read_cache(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string data((std::istreambuf_iterator<char>(in)), {});
+  CacheHeader header;
+  const CacheHeader expected;
+  if (data.size() < sizeof header) return {};
+  std::memcpy(&header, data.data(), sizeof header);
+  data.erase(0, sizeof header);
+  const bool whole = std::memcmp(header.magic, expected.magic, sizeof header.magic) == 0 &&
+                     header.bytes == data.size() && header.checksum == checksum_of(data);
+  return whole ? data : std::string();
+}
+
+}  // namespace
+
+Pipelines::Pipelines(Gpu& gpu) : gpu_(gpu) {
+  const std::filesystem::path folder = cache_folder();
+  std::string data;
+  if (!folder.empty()) {
+    file_ = folder / ("pipelines-" + gpu.identity() + ".bin");
+    data = read_cache(file_);
+  }
+  auto info = structure<VkPipelineCacheCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO);
+  info.initialDataSize = data.size();
+  info.pInitialData = data.data();
+  check_result(gpu.api().CreatePipelineCache(gpu.api().device, &info, nullptr, &cache_),
+               "vkCreatePipelineCache");
+}
+
+const Pipelines::Layout& Pipelines::layout(std::size_t bindings) {
+  Layout& made = layouts_[bindings];
+  if (made.pipeline) return made;
+  const DeviceApi& api = gpu_.api();
+  std::vector<VkDescriptorSetLayoutBinding> list(bindings);
+  for (std::uint32_t i = 0; i < bindings; ++i)
+    list[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
+  auto set = structure<VkDescriptorSetLayoutCreateInfo>(VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO);
+  if (gpu_.capabilities().push_descriptor)
+    set.flags = VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR;
+  set.bindingCount = static_cast<std::uint32_t>(bindings);
+  set.pBindings = list.data();
+  check_result(api.CreateDescriptorSetLayout(api.device, &set, nullptr, &made.set),
+               "vkCreateDescriptorSetLayout");
+  const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, 128};
+  auto info = structure<VkPipelineLayoutCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO);
+  info.setLayoutCount = 1;
+  info.pSetLayouts = &made.set;
+  info.pushConstantRangeCount = 1;
+  info.pPushConstantRanges = &range;
+  check_result(api.CreatePipelineLayout(api.device, &info, nullptr, &made.pipeline),
+               "vkCreatePipelineLayout");
+  return made;
+}
+
+Pipeline Pipelines::compile(std::string_view shader, std::span<const std::uint32_t> constants,
+                            std::size_t bindings) {
+  const DeviceApi& api = gpu_.api();
+  const ShaderCode* code = find_shader(shader);
+  check(code != nullptr, "vulkan: this build has no shader \"", shader,
+        "\" (the glslang it was built with may lack an extension)");
+  auto module_info = structure<VkShaderModuleCreateInfo>(VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO);
+  module_info.codeSize = code->words.size_bytes();
+  module_info.pCode = code->words.data();
+  VkShaderModule module = VK_NULL_HANDLE;
+  check_result(api.CreateShaderModule(api.device, &module_info, nullptr, &module), "vkCreateShaderModule");
+
+  VkSpecializationMapEntry entries[8];
+  for (std::uint32_t i = 0; i < constants.size(); ++i) entries[i] = {i, i * 4, 4};
+  const VkSpecializationInfo specialisation{static_cast<std::uint32_t>(constants.size()), entries,
+                                            constants.size_bytes(), constants.data()};
+  const Layout& used = layout(bindings);
+  auto info = structure<VkComputePipelineCreateInfo>(VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO);
+  info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
+  info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
+  info.stage.module = module;
+  info.stage.pName = "main";
+  info.stage.pSpecializationInfo = &specialisation;
+  info.layout = used.pipeline;
+  Pipeline made{VK_NULL_HANDLE, used.pipeline, used.set};
+  const VkResult result = api.CreateComputePipelines(api.device, cache_, 1, &info, nullptr, &made.pipeline);
+  api.DestroyShaderModule(api.device, module, nullptr);
+  check(result == VK_SUCCESS, "vulkan: ", gpu_.name(), " cannot compile shader \"", shader,
+        "\": ", name_of(result));
+  changed_ = true;
+  return made;
+}
+
+const Pipeline& Pipelines::get(std::string_view shader, std::span<const std::uint32_t> constants,
+                               std::size_t bindings) {
+  Key key{shader, {}};
+  std::ranges::copy(constants, key.constants.begin());
+  const auto found = pipelines_.find(key);
+  if (found != pipelines_.end()) return found->second;
+  const Pipeline made = compile(shader, constants, bindings);
+  key.shader = find_shader(shader)->name;  // lives as long as the program
+  return pipelines_.emplace(key, made).first->second;
+}
+
+void Pipelines::save() {
+  if (!changed_ || file_.empty()) return;
+  changed_ = false;
+  const DeviceApi& api = gpu_.api();
+  std::size_t bytes = 0;
+  if (api.GetPipelineCacheData(api.device, cache_, &bytes, nullptr) != VK_SUCCESS) return;
+  std::string data(bytes, '\0');
+  if (api.GetPipelineCacheData(api.device, cache_, &bytes, data.data()) != VK_SUCCESS) return;
+  data.resize(bytes);
+  CacheHeader header;
+  header.bytes = data.size();
+  header.checksum = checksum_of(data);
+  data.insert(0, reinterpret_cast<const char*>(&header), sizeof header);
+  try {
+    std::filesystem::create_directories(file_.parent_path());
+    write_file_atomically(file_, data);
+  } catch (const std::exception&) {
+    file_.clear();  // the cache only saves time
+  }
+}
+
+}  // namespace heed::vulkan

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string_view>
+
+#include "heed/backends/vulkan/api.h"
+
+namespace heed::vulkan {
+
+class Gpu;
+
+/// A shader specialised by constants, ready to run.
+struct Pipeline {
+  VkPipeline pipeline = VK_NULL_HANDLE;
+  VkPipelineLayout layout = VK_NULL_HANDLE;
+  VkDescriptorSetLayout set_layout = VK_NULL_HANDLE;
+};
+
+/// Compiles pipelines when they are first needed and keeps them. What the driver compiled is kept on disk
+/// too, one file per device and driver below $HEED_CACHE_DIR, else $XDG_CACHE_HOME/heed, else ~/.cache/heed;
+/// a file that is damaged or cannot be written is done without.
+class Pipelines {
+ public:
+  explicit Pipelines(Gpu& gpu);
+  /// Throws an Error when there is no shader of that name or the driver cannot compile it.
+  const Pipeline& get(std::string_view shader, std::span<const std::uint32_t> constants,
+                      std::size_t bindings);
+  /// Writes the cache file when pipelines were added since it was read or written.
+  void save();
+  const std::filesystem::path& cache_file() const { return file_; }
+
+ private:
+  struct Key {
+    std::string_view shader;
+    std::array<std::uint32_t, 8> constants;
+    friend auto operator<=>(const Key&, const Key&) = default;
+  };
+  struct Layout {
+    VkDescriptorSetLayout set = VK_NULL_HANDLE;
+    VkPipelineLayout pipeline = VK_NULL_HANDLE;
+  };
+
+  const Layout& layout(std::size_t bindings);
+  Pipeline compile(std::string_view shader, std::span<const std::uint32_t> constants, std::size_t bindings);
+
+  Gpu& gpu_;
+  std::filesystem::path file_;  // empty: nowhere
+  VkPipelineCache cache_ = VK_NULL_HANDLE;
+  std::map<Key, Pipeline> pipelines_;
+  std::map<std::size_t, Layout> layouts_;
+  bool changed_ = false;
+};
+
+}  // namespace heed::vulkan

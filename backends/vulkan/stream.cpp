@@ -1,0 +1,261 @@
+#include "heed/backends/vulkan/stream.h"
+
+#include <cstdlib>
+#include <limits>
+
+#include "heed/backends/vulkan/gpu.h"
+#include "heed/backends/vulkan/launch.h"
+#include "heed/core/error.h"
+
+namespace heed::vulkan {
+
+namespace {
+// Large batches meet the time-outs of drivers, small ones cost latency. The device gets its first work early.
+constexpr std::size_t longest_batch = 64, first_batch = 8;
+// So many batches wait for the device at most: some training steps' worth.
+constexpr std::size_t most_in_flight = 64;
+constexpr std::uint32_t sets_per_pool = 64, descriptors_per_set = 12;
+
+constexpr VkPipelineStageFlags device_stages =
+    VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+constexpr VkAccessFlags device_writes = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+constexpr VkAccessFlags device_reads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
+}  // namespace
+
+Stream::Stream(Gpu& gpu) : gpu_(gpu) {
+  const DeviceApi& api = gpu.api();
+  api.GetDeviceQueue(api.device, gpu.queue_family(), 0, &queue_);
+  auto type = structure<VkSemaphoreTypeCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO);
+  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
+  auto info = structure<VkSemaphoreCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type);
+  check_result(api.CreateSemaphore(api.device, &info, nullptr, &timeline_), "vkCreateSemaphore");
+  const char* serial = std::getenv("HEED_VULKAN_SERIAL");
+  serial_ = serial && *serial && *serial != '0';
+}
+
+void Stream::check_alive() const {
+  if (!lost_.empty()) throw DeviceLost(lost_);
+}
+
+void Stream::lose(VkResult result, const char* what) {
+  if (result != VK_ERROR_DEVICE_LOST) check_result(result, what);
+  lost_ = concat_text("the Vulkan device ", gpu_.name(), " was lost (", what, ": ", name_of(result),
+                      "); its unfinished kernels:");
+  const Batch* suspect = in_flight_.empty() ? batch_.get() : in_flight_.front().get();
+  if (suspect)
+    for (const std::string_view name : suspect->names) lost_ += concat_text(' ', name);
+  lost_ +=
+      ". What was on it cannot be read any more; restart from the last checkpoint. HEED_VULKAN_SERIAL=1 "
+      "runs the kernels one by one, which names the culprit";
+  throw DeviceLost(lost_);
+}
+
+std::unique_ptr<Stream::Batch> Stream::fresh_batch() {
+  const DeviceApi& api = gpu_.api();
+  std::unique_ptr<Batch> batch;
+  if (!idle_.empty()) {
+    batch = std::move(idle_.back());
+    idle_.pop_back();
+    check_result(api.ResetCommandPool(api.device, batch->pool, 0), "vkResetCommandPool");
+    for (const VkDescriptorPool pool : batch->descriptor_pools) api.ResetDescriptorPool(api.device, pool, 0);
+    batch->sets_left = batch->pools_used = 0;
+    batch->names.clear();
+    return batch;
+  }
+  batch = std::make_unique<Batch>();
+  auto pool = structure<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
+  pool.flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT;
+  pool.queueFamilyIndex = gpu_.queue_family();
+  check_result(api.CreateCommandPool(api.device, &pool, nullptr, &batch->pool), "vkCreateCommandPool");
+  auto info = structure<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
+  info.commandPool = batch->pool;
+  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  info.commandBufferCount = 1;
+  check_result(api.AllocateCommandBuffers(api.device, &info, &batch->commands), "vkAllocateCommandBuffers");
+  return batch;
+}
+
+VkCommandBuffer Stream::commands() {
+  check_alive();
+  if (!batch_) {
+    if (in_flight_.size() >= most_in_flight) wait(in_flight_.front()->value);
+    batch_ = fresh_batch();
+    batch_->value = recording_;
+    bound_ = VK_NULL_HANDLE;
+    auto begin = structure<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
+    begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+    check_result(gpu_.api().BeginCommandBuffer(batch_->commands, &begin), "vkBeginCommandBuffer");
+  }
+  return batch_->commands;
+}
+
+void Stream::barrier() {
+  hazards_.clear();
+  if (leave_out_barriers_) return;
+  auto memory = structure<VkMemoryBarrier>(VK_STRUCTURE_TYPE_MEMORY_BARRIER);
+  memory.srcAccessMask = device_writes;
+  memory.dstAccessMask = device_writes | device_reads;
+  gpu_.api().CmdPipelineBarrier(commands(), device_stages, device_stages, 0, 1, &memory, 0, nullptr, 0,
+                                nullptr);
+  ++counters_.barriers;
+}
+
+VkDescriptorSet Stream::new_set(const Pipeline& pipeline) {
+  const DeviceApi& api = gpu_.api();
+  if (batch_->sets_left == 0) {
+    if (batch_->pools_used == batch_->descriptor_pools.size()) {
+      const VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, sets_per_pool * descriptors_per_set};
+      auto info = structure<VkDescriptorPoolCreateInfo>(VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO);
+      info.maxSets = sets_per_pool;
+      info.poolSizeCount = 1;
+      info.pPoolSizes = &size;
+      VkDescriptorPool pool = VK_NULL_HANDLE;
+      check_result(api.CreateDescriptorPool(api.device, &info, nullptr, &pool), "vkCreateDescriptorPool");
+      batch_->descriptor_pools.push_back(pool);
+    }
+    ++batch_->pools_used;
+    batch_->sets_left = sets_per_pool;
+  }
+  --batch_->sets_left;
+  auto info = structure<VkDescriptorSetAllocateInfo>(VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO);
+  info.descriptorPool = batch_->descriptor_pools[batch_->pools_used - 1];
+  info.descriptorSetCount = 1;
+  info.pSetLayouts = &pipeline.set_layout;
+  VkDescriptorSet set = VK_NULL_HANDLE;
+  check_result(api.AllocateDescriptorSets(api.device, &info, &set), "vkAllocateDescriptorSets");
+  return set;
+}
+
+void Stream::bind(const Pipeline& pipeline, std::span<const Binding> bindings) {
+  const DeviceApi& api = gpu_.api();
+  VkDescriptorBufferInfo ranges[descriptors_per_set];
+  VkWriteDescriptorSet writes[descriptors_per_set];
+  for (std::uint32_t i = 0; i < bindings.size(); ++i) {
+    ranges[i] = {bindings[i].buffer, bindings[i].offset, bindings[i].bytes};
+    writes[i] = structure<VkWriteDescriptorSet>(VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET);
+    writes[i].dstBinding = i;
+    writes[i].descriptorCount = 1;
+    writes[i].descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
+    writes[i].pBufferInfo = &ranges[i];
+  }
+  const auto count = static_cast<std::uint32_t>(bindings.size());
+  if (gpu_.capabilities().push_descriptor) {
+    api.CmdPushDescriptorSetKHR(batch_->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.layout, 0, count,
+                                writes);
+    return;
+  }
+  const VkDescriptorSet set = new_set(pipeline);
+  for (std::uint32_t i = 0; i < count; ++i) writes[i].dstSet = set;
+  api.UpdateDescriptorSets(api.device, count, writes, 0, nullptr);
+  api.CmdBindDescriptorSets(batch_->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.layout, 0, 1, &set, 0,
+                            nullptr);
+}
+
+void Stream::dispatch(std::string_view name, const Pipeline& pipeline, std::span<const Binding> bindings,
+                      std::span<const std::uint32_t> push, const std::uint32_t (&groups)[3]) {
+  const DeviceApi& api = gpu_.api();
+  const VkCommandBuffer buffer = commands();
+  const auto conflicts = [&](const Binding& b) {
+    return hazards_.conflicts(b.buffer, b.offset, b.offset + b.bytes, b.written);
+  };
+  if (std::ranges::any_of(bindings, conflicts) || hazards_.is_long()) barrier();
+  for (const Binding& b : bindings) {
+    hazards_.add(b.buffer, b.offset, b.offset + b.bytes, b.written);
+    if (b.block) b.block->used(recording_, b.written);
+  }
+  if (bound_ != pipeline.pipeline) {
+    api.CmdBindPipeline(buffer, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline.pipeline);
+    bound_ = pipeline.pipeline;
+  }
+  bind(pipeline, bindings);
+  if (!push.empty())
+    api.CmdPushConstants(buffer, pipeline.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                         static_cast<std::uint32_t>(push.size_bytes()), push.data());
+  api.CmdDispatch(buffer, groups[0], groups[1], groups[2]);
+  ++counters_.dispatches;
+  after_command(name);
+}
+
+void Stream::copy(VkBuffer from, std::uint64_t from_offset, VkBuffer to, std::uint64_t to_offset,
+                  std::uint64_t bytes) {
+  const VkCommandBuffer buffer = commands();
+  if (hazards_.conflicts(from, from_offset, from_offset + bytes, false) ||
+      hazards_.conflicts(to, to_offset, to_offset + bytes, true))
+    barrier();
+  hazards_.add(from, from_offset, from_offset + bytes, false);
+  hazards_.add(to, to_offset, to_offset + bytes, true);
+  const VkBufferCopy region{from_offset, to_offset, bytes};
+  gpu_.api().CmdCopyBuffer(buffer, from, to, 1, &region);
+  after_command("copy");
+}
+
+void Stream::fill(VkBuffer target, std::uint64_t offset, std::uint64_t bytes, std::uint32_t word) {
+  const VkCommandBuffer buffer = commands();
+  if (hazards_.conflicts(target, offset, offset + bytes, true)) barrier();
+  hazards_.add(target, offset, offset + bytes, true);
+  gpu_.api().CmdFillBuffer(buffer, target, offset, bytes, word);
+  after_command("fill");
+}
+
+void Stream::after_command(std::string_view name) {
+  batch_->names.push_back(name);
+  if (serial_) return wait_idle();
+  const std::size_t length = batch_->names.size();
+  if (length >= longest_batch || (length == first_batch && in_flight_.empty())) submit();
+}
+
+void Stream::submit() {
+  if (!batch_) return;
+  check_alive();
+  const DeviceApi& api = gpu_.api();
+  // What the host reads after waiting has to be made visible to it.
+  auto memory = structure<VkMemoryBarrier>(VK_STRUCTURE_TYPE_MEMORY_BARRIER);
+  memory.srcAccessMask = device_writes;
+  memory.dstAccessMask = VK_ACCESS_HOST_READ_BIT;
+  api.CmdPipelineBarrier(batch_->commands, device_stages, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &memory, 0,
+                         nullptr, 0, nullptr);
+  check_result(api.EndCommandBuffer(batch_->commands), "vkEndCommandBuffer");
+  auto values = structure<VkTimelineSemaphoreSubmitInfo>(VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO);
+  values.signalSemaphoreValueCount = 1;
+  values.pSignalSemaphoreValues = &batch_->value;
+  auto info = structure<VkSubmitInfo>(VK_STRUCTURE_TYPE_SUBMIT_INFO, &values);
+  info.commandBufferCount = 1;
+  info.pCommandBuffers = &batch_->commands;
+  info.signalSemaphoreCount = 1;
+  info.pSignalSemaphores = &timeline_;
+  const VkResult result = api.QueueSubmit(queue_, 1, &info, VK_NULL_HANDLE);
+  in_flight_.push_back(std::move(batch_));
+  if (result != VK_SUCCESS) lose(result, "vkQueueSubmit");
+  ++recording_;
+  ++counters_.submissions;
+  completed();  // takes finished batches back
+}
+
+std::uint64_t Stream::completed() {
+  check_alive();
+  const DeviceApi& api = gpu_.api();
+  const VkResult result = api.GetSemaphoreCounterValue(api.device, timeline_, &completed_);
+  if (result != VK_SUCCESS) lose(result, "vkGetSemaphoreCounterValue");
+  while (!in_flight_.empty() && in_flight_.front()->value <= completed_) {
+    idle_.push_back(std::move(in_flight_.front()));
+    in_flight_.pop_front();
+  }
+  return completed_;
+}
+
+void Stream::wait(std::uint64_t value) {
+  check_alive();
+  if (value >= recording_ && batch_) submit();
+  if (value <= completed_ || completed() >= value) return;
+  const DeviceApi& api = gpu_.api();
+  auto info = structure<VkSemaphoreWaitInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO);
+  info.semaphoreCount = 1;
+  info.pSemaphores = &timeline_;
+  info.pValues = &value;
+  ++counters_.waits;
+  const VkResult result = api.WaitSemaphores(api.device, &info, std::numeric_limits<std::uint64_t>::max());
+  if (result != VK_SUCCESS) lose(result, "vkWaitSemaphores");
+  completed();
+}
+
+}  // namespace heed::vulkan

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heed/backends/vulkan/hazards.h"
+#include "heed/backends/vulkan/memory.h"
+#include "heed/backends/vulkan/pipelines.h"
+
+namespace heed::vulkan {
+
+struct Binding;
+
+/// What the stream did since the device was opened.
+struct StreamCounters {
+  std::int64_t dispatches = 0;
+  std::int64_t barriers = 0;
+  std::int64_t submissions = 0;
+  std::int64_t waits = 0;  ///< how often the host waited for the device to reach a value
+};
+
+/// The one command stream of a device. Commands are recorded into a batch that is submitted when it is long
+/// enough or when somebody waits; they take effect in the order in which they were recorded. Batch n signals
+/// the value n on a timeline.
+class Stream {
+ public:
+  explicit Stream(Gpu& gpu);
+
+  void dispatch(std::string_view name, const Pipeline& pipeline, std::span<const Binding> bindings,
+                std::span<const std::uint32_t> push, const std::uint32_t (&groups)[3]);
+  void copy(VkBuffer from, std::uint64_t from_offset, VkBuffer to, std::uint64_t to_offset,
+            std::uint64_t bytes);
+  void fill(VkBuffer buffer, std::uint64_t offset, std::uint64_t bytes, std::uint32_t word);
+
+  /// The value that what is recorded now will signal.
+  std::uint64_t recording() const { return recording_; }
+  /// The last value the device has signalled; does not wait.
+  std::uint64_t completed();
+  void submit();
+  /// Submits what is recorded when `value` needs it, and waits until the device has signalled it. Throws
+  /// DeviceLost.
+  void wait(std::uint64_t value);
+  void wait_idle() { wait(batch_ ? recording_ : recording_ - 1); }
+  const StreamCounters& counters() const { return counters_; }
+  /// For the test that proves the validation layers active: records no barriers while `leave_out`.
+  void leave_out_barriers(bool leave_out) { leave_out_barriers_ = leave_out; }
+
+ private:
+  /// A command buffer and what it keeps: reused once its value is reached.
+  struct Batch {
+    VkCommandPool pool = VK_NULL_HANDLE;
+    VkCommandBuffer commands = VK_NULL_HANDLE;
+    std::vector<VkDescriptorPool> descriptor_pools;  // without push descriptors only
+    std::size_t sets_left = 0, pools_used = 0;
+    std::uint64_t value = 0;
+    std::vector<std::string_view> names;
+  };
+
+  VkCommandBuffer commands();
+  void bind(const Pipeline& pipeline, std::span<const Binding> bindings);
+  VkDescriptorSet new_set(const Pipeline& pipeline);
+  void after_command(std::string_view name);
+  void barrier();
+  std::unique_ptr<Batch> fresh_batch();
+  void check_alive() const;
+  [[noreturn]] void lose(VkResult result, const char* what);
+
+  Gpu& gpu_;
+  VkQueue queue_ = VK_NULL_HANDLE;
+  VkSemaphore timeline_ = VK_NULL_HANDLE;
+  std::uint64_t recording_ = 1;
+  std::uint64_t completed_ = 0;
+  std::unique_ptr<Batch> batch_;                  // being recorded; null: nothing is
+  std::deque<std::unique_ptr<Batch>> in_flight_;  // oldest first
+  std::vector<std::unique_ptr<Batch>> idle_;
+  VkPipeline bound_ = VK_NULL_HANDLE;
+  Hazards hazards_;
+  StreamCounters counters_;
+  bool serial_;  // HEED_VULKAN_SERIAL: wait after every command, to find the one that fails
+  bool leave_out_barriers_ = false;
+  std::string lost_;  // why nothing works any more
+};
+
+}  // namespace heed::vulkan
