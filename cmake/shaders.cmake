@@ -35,6 +35,7 @@ set(modules)
 set(module_headers)
 function(heed_add_module source name defines)
   set(header ${spirv_folder}/${name}.h)
+  list(REMOVE_ITEM defines "")
   list(TRANSFORM defines PREPEND -D)
   add_custom_command(
     OUTPUT ${header}

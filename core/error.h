@@ -18,7 +18,8 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
-/// A device stopped answering; nothing that is on it can be read any more. The message names its last kernels.
+/// A device stopped answering; nothing that is on it can be read any more. The message names its last
+/// kernels.
 class DeviceLost : public Error {
  public:
   using Error::Error;
