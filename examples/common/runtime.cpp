@@ -1,20 +1,23 @@
 #include "runtime.h"
 
-#include <charconv>
-
 #include "heed/core/cpu_threads.h"
+#include "heed/core/devices.h"
+#include "heed/core/error.h"
 #include "program.h"
 
 namespace heed::programs {
 
 Json runtime_defaults() {
-  return {{"seed", 1}, {"threads", 0}, {"device", "cpu"}};
+  return {{"seed", 1}, {"threads", 0}, {"device", ""}};
 }
 
 void add_runtime_flags(SettingFlags& flags) {
   flags.integer("--threads", "threads",
                 "Threads to compute with; 0: one for each processor. The results do not depend on it");
-  flags.text("--device", "device", "Where to compute: cpu, or vulkan:N", "DEVICE");
+  flags.text(
+      "--device", "device",
+      "Where to compute: auto, cpu, vulkan, vulkan:N or vulkan:NAME; without it $HEED_DEVICE, else cpu",
+      "DEVICE");
 }
 
 Device apply_runtime(const Settings& settings) {
@@ -26,17 +29,11 @@ Device apply_runtime(const Settings& settings) {
 }
 
 Device parse_device(const std::string& name) {
-  if (name == "cpu") return {};
-  if (name == "vulkan") return {DeviceType::vulkan, 0};
-  const std::string prefix = "vulkan:";
-  if (name.starts_with(prefix)) {
-    int index = -1;
-    const char* end = name.data() + name.size();
-    const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, index);
-    if (error == std::errc() && stop == end && index >= 0) return {DeviceType::vulkan, index};
+  try {
+    return find_device(name);
+  } catch (const Error& error) {
+    throw UsageError(error.what());
   }
-  check_name("device", name, {"cpu", "vulkan", "vulkan:0"});
-  return {};
 }
 
 }  // namespace heed::programs

@@ -11,7 +11,7 @@ void add_runtime_flags(SettingFlags& flags);
 /// Applies the number of threads, and returns the device. Throws UsageError for values that make no sense.
 Device apply_runtime(const Settings& settings);
 
-/// "cpu", "vulkan" (the first one) or "vulkan:N"; throws UsageError for anything else.
+/// The device of a name as find_device() knows it; throws UsageError for one that is not there.
 Device parse_device(const std::string& name);
 
 }  // namespace heed::programs

@@ -113,7 +113,8 @@ void take_synthesizer_settings(const ReferenceCase& reference, AttentionConfig& 
   const auto take = [&](const char* kind, std::initializer_list<const char*> keys) {
     if (!contains(kinds, kind)) return;
     for (const char* key : keys)
-      if (reference.config.contains(key)) config.options.set(key, option_from_json(key, reference.config[key].dump()));
+      if (reference.config.contains(key))
+        config.options.set(key, option_from_json(key, reference.config[key].dump()));
   };
   take("dense", {"share_w2"});
   take("fact_dense", {"tiling", "a", "b"});

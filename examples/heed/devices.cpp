@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "heed/core/cpu_info.h"
+#include "heed/core/devices.h"
 #include "heed/core/error.h"
 
 namespace heed::programs {
@@ -30,17 +31,32 @@ std::string blas_description() {
   }
 }
 
-int list_devices() {
+void print_fact(const std::string& name, const auto& value) {
+  std::cout << "  " << std::left << std::setw(18) << name << value << '\n';
+}
+
+void print_cpu() {
   const CpuInfo cpu = cpu_info();
-  const auto row = [](const char* name, const auto& value) {
-    std::cout << "  " << std::left << std::setw(18) << name << value << '\n';
-  };
   std::cout << "cpu  " << processor_model() << '\n';
-  row("processors", cpu.processors);
-  row("threads", cpu.threads);
-  row("element kernels", cpu.simd_target);
-  row("matrix products", blas_description());
-  std::cout << "vulkan  none: this build has no Vulkan backend\n";
+  print_fact("processors", cpu.processors);
+  print_fact("threads", cpu.threads);
+  print_fact("element kernels", cpu.simd_target);
+  print_fact("matrix products", blas_description());
+}
+
+void print_vulkan() {
+  const VulkanDevices& vulkan = vulkan_devices();
+  if (vulkan.devices.empty()) std::cout << "vulkan  none: " << vulkan.problem << '\n';
+  for (const DeviceInfo& info : vulkan.devices) {
+    std::cout << info.device << "  " << info.name << " (" << info.kind << ")\n";
+    if (!info.refusal.empty()) print_fact("refused", info.refusal);
+    for (const auto& [name, value] : info.facts) print_fact(name, value);
+  }
+}
+
+int list_devices() {
+  print_cpu();
+  print_vulkan();
   return 0;
 }
 

@@ -217,7 +217,7 @@ std::vector<fs::path> reference_files(const std::string& folder, const std::stri
 }
 
 struct VerifyOptions {
-  std::string folder, dtype = "f64", device = "cpu", filter;
+  std::string folder, dtype = "f64", device, filter;
 };
 
 int run(const VerifyOptions& options) {

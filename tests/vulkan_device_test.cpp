@@ -1,0 +1,214 @@
+// The device layer of the Vulkan backend: choice of device, memory, the stream, limits, faults.
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "heed/autograd/ops.h"
+#include "heed/backends/vulkan/launch.h"
+#include "heed/core/backend.h"
+#include "heed/core/devices.h"
+#include "temporary_folder.h"
+#include "vulkan_support.h"
+
+using namespace heed;
+
+namespace {
+
+std::string message_of(const auto& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::vector<float> counting(std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i);
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("devices: names that do not exist are refused with what there is") {
+  CHECK(find_device("cpu") == Device{});
+  CHECK(contains(message_of([] { find_device("gpu"); }), "auto, cpu, vulkan"));
+  CHECK(contains(message_of([] { find_device("vulkan:no such device"); }), "does not exist"));
+  CHECK(contains(message_of([] { find_device("vulkan:"); }), "does not exist"));
+  CHECK(contains(message_of([] { find_device("vulkan:99"); }), "does not exist"));
+  CHECK(contains(message_of([] { Tensor::empty({1}, DType::f32, {DeviceType::vulkan, 99}); }), "vulkan:99"));
+}
+
+TEST_CASE("devices: a software device is used only when it is named") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const VulkanDevices& all = vulkan_devices();
+  const bool only_software =
+      std::ranges::all_of(all.devices, [](const DeviceInfo& info) { return info.kind == "software"; });
+  if (!only_software) return;
+  CHECK(find_device("auto") == Device{});
+  CHECK(contains(message_of([] { find_device("vulkan"); }), "must be named"));
+  CHECK(find_device("vulkan:LLVMPIPE") == *device);
+  CHECK(find_device("vulkan:" + std::to_string(device->index)) == *device);
+}
+
+TEST_CASE("devices: the environment names the device that nobody gave") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  CHECK(find_device("") == Device{});
+  setenv("HEED_DEVICE", name_of(*device).c_str(), 1);
+  CHECK(find_device("") == *device);
+  unsetenv("HEED_DEVICE");
+}
+
+TEST_CASE("vulkan: data goes there and comes back") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const std::size_t count : {1u, 3u, 1000u, 3u << 20}) {
+    const std::vector<float> values = counting(count);
+    const Tensor there = Tensor::from(values, {static_cast<std::int64_t>(count)}, *device);
+    CHECK(there.to_vector<float>() == values);
+    const Tensor sum = there + there;  // the device works on it when it is overwritten
+    there.assign(std::span<const float>(counting(count)));
+    CHECK(there.to_vector<float>() == values);
+    CHECK(sum.to_vector<float>()[count - 1] == 2 * values[count - 1]);
+  }
+  CHECK(Tensor::from(std::vector<float>{}, {0}, *device).to_vector<float>().empty());
+  CHECK_THROWS_AS(Tensor::empty({2}, DType::f32, *device).data<float>(), Error);
+}
+
+TEST_CASE("vulkan: memory is counted, used again and given back") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const std::size_t before = memory_stats(*device).current_bytes;
+  reset_peak_memory(*device);
+  {
+    const Tensor a = Tensor::zeros({1000}, DType::f32, *device),
+                 b = Tensor::ones({5000}, DType::f32, *device);
+    CHECK(memory_stats(*device).current_bytes >= before + 24000);
+  }
+  CHECK(memory_stats(*device).current_bytes == before);
+  CHECK(memory_stats(*device).peak_bytes >= before + 24000);
+  const std::size_t reserved = memory_stats(*device).reserved_bytes;
+  for (int i = 0; i < 100; ++i) Tensor::zeros({100000}, DType::f32, *device);
+  CHECK(memory_stats(*device).reserved_bytes == reserved);
+  backend_of(*device).trim(*device);
+  CHECK(memory_stats(*device).reserved_bytes <= reserved);
+}
+
+TEST_CASE("vulkan: too large a tensor is refused with the allocator's report") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+  CHECK_THROWS_AS(Tensor::empty({1 << 20, 1 << 20}, DType::f32, *device), OutOfMemory);
+  // A driver that has nothing left.
+  static PFN_vkAllocateMemory real;
+  real = gpu.api().AllocateMemory;
+  gpu.replaceable_api().AllocateMemory = [](VkDevice, const VkMemoryAllocateInfo*,
+                                            const VkAllocationCallbacks*,
+                                            VkDeviceMemory*) { return VK_ERROR_OUT_OF_DEVICE_MEMORY; };
+  const std::string message = message_of([&] { Tensor::empty({400 << 20}, DType::f32, *device); });
+  gpu.replaceable_api().AllocateMemory = real;
+  CHECK(contains(message, "no room for"));
+  CHECK(contains(message, "slabs"));
+  CHECK(Tensor::ones({3}, DType::f32, *device).to_vector<float>() == std::vector<float>{1, 1, 1});
+}
+
+TEST_CASE("vulkan: a long run of ops waits only when a value is read") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  vulkan::Stream& stream = vulkan::gpu(device->index).stream();
+  Tensor x = Tensor::zeros({100}, DType::f32, *device);
+  stream.wait_idle();
+  const vulkan::StreamCounters before = stream.counters();
+  for (int i = 0; i < 1000; ++i) x = x + 1.0;
+  CHECK(stream.counters().waits == before.waits);
+  CHECK(stream.counters().submissions > before.submissions + 10);
+  CHECK(x.to_vector<float>()[99] == 1000);
+  CHECK(stream.counters().waits <= before.waits + 1);
+}
+
+TEST_CASE("vulkan: ops that touch different memory need no barrier") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  vulkan::Stream& stream = vulkan::gpu(device->index).stream();
+  std::vector<Tensor> tensors;
+  for (int i = 0; i < 20; ++i) tensors.push_back(Tensor::empty({64}, DType::f32, *device));
+  const std::int64_t before = stream.counters().barriers;
+  for (const Tensor& tensor : tensors) backend_of(*device).fill(3, tensor);
+  CHECK(stream.counters().barriers <= before + 1);
+  for (const Tensor& tensor : tensors) CHECK(tensor.to_vector<float>()[63] == 3);
+}
+
+TEST_CASE("vulkan: the validation layers see a missing barrier") {
+  const auto device = vulkan_test_device();
+  if (!device || !std::getenv("HEED_VULKAN_VALIDATION")) {
+    MESSAGE("skipped: HEED_VULKAN_VALIDATION is not set");
+    return;
+  }
+  REQUIRE(vulkan::validation_messages().empty());
+  vulkan::Stream& stream = vulkan::gpu(device->index).stream();
+  const Tensor a = Tensor::ones({64}, DType::f32, *device);
+  stream.wait_idle();
+  stream.leave_out_barriers(true);
+  const Tensor b = (a + 1.0) * 2.0;  // the product reads what the sum writes
+  stream.submit();
+  stream.leave_out_barriers(false);
+  CHECK(!vulkan::validation_messages().empty());
+  vulkan::clear_validation_messages();
+}
+
+TEST_CASE("vulkan: an index out of range is an error when a value is read") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Tensor table = Tensor::from(counting(12), {4, 3}, *device);
+  const Tensor good = index_select(table, 0, Tensor::from(std::vector<std::int32_t>{3, 0}, {2}, *device));
+  CHECK(good.to_vector<float>() == std::vector<float>{9, 10, 11, 0, 1, 2});
+  const Tensor bad = index_select(table, 0, Tensor::from(std::vector<std::int32_t>{1, 4}, {2}, *device));
+  CHECK(contains(message_of([&] { bad.to_vector<float>(); }), "position 1"));
+  CHECK(good.to_vector<float>()[0] == 9);  // reported once
+}
+
+TEST_CASE("vulkan: a lost device is an error that names its last kernels") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  // A second opening of the device, which is lost at its next submission.
+  const auto& chosen = vulkan::physical_devices().devices[static_cast<std::size_t>(device->index)];
+  auto* gpu = new vulkan::Gpu(chosen);  // like every opened device, never closed
+  gpu->replaceable_api().QueueSubmit = [](VkQueue, std::uint32_t, const VkSubmitInfo*, VkFence) {
+    return VK_ERROR_DEVICE_LOST;
+  };
+  const auto block = gpu->memory().allocate(*device, 256);
+  gpu->stream().fill(block->buffer(), block->offset(), 256, 0);
+  CHECK(contains(message_of([&] { gpu->stream().wait_idle(); }), "unfinished kernels: fill"));
+  CHECK_THROWS_AS(gpu->stream().fill(block->buffer(), block->offset(), 256, 0), DeviceLost);
+}
+
+TEST_CASE("vulkan: a damaged pipeline cache is ignored") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const TemporaryFolder folder;
+  setenv("HEED_CACHE_DIR", folder.path().c_str(), 1);
+  const auto& chosen = vulkan::physical_devices().devices[static_cast<std::size_t>(device->index)];
+  const auto pipeline_of = [](vulkan::Gpu& gpu) {
+    return gpu.pipelines().get(vulkan::shader_name("fill", DType::f32), {}, 1).pipeline;
+  };
+  auto* first = new vulkan::Gpu(chosen);
+  CHECK(pipeline_of(*first) != VK_NULL_HANDLE);
+  first->pipelines().save();
+  const std::filesystem::path file = first->pipelines().cache_file();
+  REQUIRE(std::filesystem::exists(file));
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  CHECK(pipeline_of(*new vulkan::Gpu(chosen)) != VK_NULL_HANDLE);
+  std::ofstream(file) << "heedvkp1 and then something else";
+  CHECK(pipeline_of(*new vulkan::Gpu(chosen)) != VK_NULL_HANDLE);
+  unsetenv("HEED_CACHE_DIR");
+}

@@ -1,0 +1,42 @@
+#include "vulkan_support.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "heed/backends/vulkan/gpu.h"
+#include "heed/core/devices.h"
+#include "heed/core/error.h"
+
+namespace heed {
+
+namespace {
+bool used = false;
+}
+
+std::optional<Device> vulkan_test_device() {
+  const char* named = std::getenv("HEED_TEST_VULKAN");
+  try {
+    const Device device = find_device(named ? named : "vulkan:llvmpipe");
+    used = true;
+    return device;
+  } catch (const Error& error) {
+    if (std::getenv("HEED_REQUIRE_VULKAN")) throw;
+    MESSAGE("skipped: ", error.what());
+    return std::nullopt;
+  }
+}
+
+bool vulkan_left_no_trace() {
+  if (!used) return true;
+  for (const std::string& message : vulkan::validation_messages())
+    std::cerr << "Vulkan validation: " << message << '\n';
+  const char* named = std::getenv("HEED_TEST_VULKAN");
+  const Device device = find_device(named ? named : "vulkan:llvmpipe");
+  const std::int64_t damaged = vulkan::gpu(device.index).memory().damaged_guards();
+  if (damaged > 0) std::cerr << "Vulkan: the guard bytes around " << damaged << " blocks were overwritten\n";
+  return vulkan::validation_messages().empty() && damaged == 0;
+}
+
+}  // namespace heed
