@@ -8,6 +8,7 @@
 
 namespace heed::programs {
 
+std::function<int()> add_bench_command(CLI::App& app);
 std::function<int()> add_devices_command(CLI::App& app);
 std::function<int()> add_gradcheck_command(CLI::App& app);
 std::function<int()> add_verify_command(CLI::App& app);

@@ -9,5 +9,6 @@ int main(int argc, char** argv) {
   CLI::App app("Looks at the devices of this machine and checks the engine on them.", "heed");
   app.set_version_flag("--version", std::string("heed ") + heed::version);
   return run_commands(app, argc, argv,
-                      {add_devices_command(app), add_gradcheck_command(app), add_verify_command(app)});
+                      {add_devices_command(app), add_gradcheck_command(app), add_verify_command(app),
+                       add_bench_command(app)});
 }

@@ -1,0 +1,142 @@
+#include "attention_cost.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/core/profile.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/attention/heads.h"
+#include "heed/models/layers.h"
+
+namespace heed::programs {
+namespace {
+
+constexpr std::string_view composed_name = "dot_product_composed";
+
+/// softmax(Q K^T / sqrt(dh)) V out of matrix products and a softmax.
+class ComposedDotProduct : public Attention {
+ public:
+  explicit ComposedDotProduct(const AttentionConfig& config)
+      : Attention(config),
+        initialiser_(config.seed),
+        query_(config.width, config.width, config.bias, initialiser_),
+        key_(config.width, config.width, config.bias, initialiser_),
+        value_(config.width, config.width, config.bias, initialiser_),
+        output_(config.width, config.width, config.bias, initialiser_) {
+    add_module("query", query_);
+    add_module("key", key_);
+    add_module("value", value_);
+    add_module("output", output_);
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context&) override {
+    const auto heads_of = [&](const Linear& part) { return split_heads(part(input.x), config().heads); };
+    AttentionOptions options;
+    options.causal = config().causal;
+    const Tensor weights = attention_weights(heads_of(query_), heads_of(key_), options);  // [B, H, N, N]
+    return output_(merge_heads(matmul(weights, heads_of(value_))));
+  }
+
+ private:
+  Initialiser initialiser_;
+  Linear query_, key_, value_, output_;
+};
+
+std::unique_ptr<Attention> make_layer(const AttentionChoice& choice, std::int64_t length,
+                                      const CostSettings& settings) {
+  AttentionConfig config;
+  config.width = settings.width;
+  config.heads = settings.heads;
+  config.causal = settings.causal;
+  config.max_length = length;
+  config.options = choice.options;
+  config.seed = 1;
+  std::unique_ptr<Attention> layer = choice.name == composed_name
+                                         ? std::make_unique<ComposedDotProduct>(config)
+                                         : make_attention(choice.name, config);
+  layer->to(DType::f32, settings.device);
+  return layer;
+}
+
+/// A layer, its input, and a gradient for its output.
+class Pass {
+ public:
+  Pass(const AttentionChoice& choice, std::int64_t length, const CostSettings& settings)
+      : layer_(make_layer(choice, length, settings)) {
+    const Shape shape{settings.batch, length, settings.width};
+    x_ = parameter(normal(shape, 0, 1, {1, 0, 0}, DType::f32, settings.device));
+    weights_ = normal(shape, 0, 1, {1, 0, 1}, DType::f32, settings.device);
+  }
+
+  std::int64_t parameter_count() { return layer_->parameter_count(); }
+
+  /// Forward and backward, until the gradients are there.
+  void run() {
+    for (const NamedTensor& named : layer_->parameters()) zero_gradient(*named.tensor);
+    zero_gradient(x_);
+    Context context = Context::train(1, step_++);
+    Tensor loss = sum((*layer_)({x_, {}, {}, {}}, context) * weights_);
+    if (const Tensor own = context.auxiliary_loss(); own.defined()) loss = loss + own;
+    backward(loss);
+    // A device may still be computing: a value that is read has been waited for.
+    (void)reshape(slice(gradient(x_), 1, 0, 1), {-1}).to_vector<float>();
+  }
+
+ private:
+  std::unique_ptr<Attention> layer_;
+  Tensor x_, weights_;
+  std::uint32_t step_ = 1;
+};
+
+double milliseconds(Pass& pass) {
+  const auto start = std::chrono::steady_clock::now();
+  pass.run();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The operations of one pass, which also warms up caches and memory pools.
+double count_flops(Pass& pass) {
+  start_profile();
+  pass.run();
+  stop_profile();
+  double flops = 0;
+  for (const ProfileRow& row : profile_rows()) flops += row.flops;
+  return flops;
+}
+
+}  // namespace
+
+std::vector<std::string> measurable_attentions() {
+  std::vector<std::string> names;
+  for (const AttentionVariant& variant : attention_variants()) {
+    names.emplace_back(variant.name);
+    if (variant.name == "dot_product") names.emplace_back(composed_name);
+  }
+  return names;
+}
+
+AttentionCost measure_attention(const AttentionChoice& choice, std::int64_t length,
+                                const CostSettings& settings) {
+  // Short passes are repeated until they add up to a time that a clock measures well.
+  constexpr double least_total_ms = 100;
+  Pass pass(choice, length, settings);
+  AttentionCost cost;
+  cost.parameters = pass.parameter_count();
+  cost.flops = count_flops(pass);
+  reset_peak_memory(settings.device);
+  cost.ms = std::numeric_limits<double>::infinity();
+  double total = 0;
+  for (std::int64_t i = 0; i < settings.repetitions || total < least_total_ms; ++i) {
+    const double time = milliseconds(pass);
+    cost.ms = std::min(cost.ms, time);
+    total += time;
+  }
+  cost.peak_mb = static_cast<double>(memory_stats(settings.device).peak_bytes) / 1e6;
+  return cost;
+}
+
+}  // namespace heed::programs

@@ -1,0 +1,152 @@
+// How costs grow with the length, and the program that measures it.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "heed/core/error.h"
+#include "heed/examples/common/growth.h"
+#include "heed/tests/program_runner.h"
+
+using namespace heed;
+using namespace heed::programs;
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+ProgramResult bench(Arguments more) {
+  Arguments arguments{"bench", "attention"};
+  // As short as it gets, but for what a test asks for itself.
+  const std::vector<std::pair<std::string, std::string>> small{
+      {"--width", "16"}, {"--heads", "2"}, {"--repetitions", "1"}};
+  for (const auto& [flag, value] : small)
+    if (std::find(more.begin(), more.end(), flag) == more.end())
+      arguments.insert(arguments.end(), {flag, value});
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_program("heed", arguments);
+}
+
+std::vector<nlohmann::json> json_lines(const std::string& text) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("growth: the exponent of a power law is found, and that of noise around it nearly") {
+  std::vector<CostAtLength> exact, noisy;
+  for (const double length : {256.0, 512.0, 1024.0, 4096.0}) {
+    exact.push_back({length, 3 * std::pow(length, 1.5)});
+    noisy.push_back({length, 3 * std::pow(length, 1.5) * (noisy.size() % 2 ? 1.05 : 0.95)});
+  }
+  CHECK(growth_exponent(exact).value() == doctest::Approx(1.5).epsilon(1e-12));
+  CHECK(growth_exponent(noisy).value() == doctest::Approx(1.5).epsilon(0.03));
+}
+
+TEST_CASE("growth: fewer than two lengths have no exponent, and what is not positive is an error") {
+  CHECK_FALSE(growth_exponent({}));
+  CHECK_FALSE(growth_exponent(std::vector<CostAtLength>{{8, 1}}));
+  CHECK_FALSE(growth_exponent(std::vector<CostAtLength>{{8, 1}, {8, 2}}));
+  CHECK_THROWS_AS((void)growth_exponent(std::vector<CostAtLength>{{8, 1}, {16, 0}}), Error);
+  CHECK_THROWS_AS((void)growth_exponent(std::vector<CostAtLength>{{0, 1}, {16, 1}}), Error);
+}
+
+TEST_CASE("growth: the cost to expect follows the square that hides behind a linear part") {
+  const auto points = [](double a, double b) {
+    std::vector<CostAtLength> list;
+    for (const double n : {64.0, 128.0}) list.push_back({n, a * n + b * n * n});
+    return list;
+  };
+  CHECK(expected_cost(points(1000, 1), 4096).value() == doctest::Approx(1000.0 * 4096 + 4096.0 * 4096));
+  CHECK(expected_cost(points(1000, 0), 4096).value() == doctest::Approx(1000.0 * 4096));
+  // Faster than the square cannot be told from the square, slower than linear not from linear.
+  CHECK(expected_cost(std::vector<CostAtLength>{{64, 1}, {128, 100}}, 256).value() == doctest::Approx(400));
+  CHECK(expected_cost(std::vector<CostAtLength>{{64, 1}, {128, 1}}, 256).value() == doctest::Approx(2));
+  CHECK_FALSE(expected_cost(std::vector<CostAtLength>{{64, 1}}, 128));
+  CHECK_THROWS_AS((void)expected_cost(std::vector<CostAtLength>{{64, 1}, {64, 1}}, 128), Error);
+}
+
+TEST_CASE("heed bench attention --json: a line per variant and length, and one per variant") {
+  const ProgramResult result = bench({"--variants", "all", "--lengths", "24,12", "--json"});
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  CHECK(result.errors.empty());
+  std::set<std::string> measured, fitted;
+  for (const nlohmann::json& line : json_lines(result.output)) {
+    CAPTURE(line.dump());
+    const std::string variant = line.at("variant");
+    if (line.contains("length")) {
+      CHECK((line.at("length") == 12 || line.at("length") == 24));
+      CHECK(line.at("ms").get<double>() > 0);
+      CHECK(line.at("peak_mb").get<double>() > 0);
+      CHECK(line.at("parameters").get<int>() > 0);
+      CHECK(line.at("flops").get<double>() > 0);
+      CHECK(line.size() == 6);
+      measured.insert(variant + line.at("length").dump());
+    } else {
+      CHECK(line.at("time_exponent").is_number());
+      CHECK(line.at("memory_exponent").is_number());
+      CHECK(line.size() == 3);
+      fitted.insert(variant);
+    }
+  }
+  CHECK(fitted.size() == 17);  // 16 variants and the composed one
+  CHECK(fitted.count("dot_product_composed") == 1);
+  CHECK(measured.size() == 2 * fitted.size());
+}
+
+TEST_CASE("heed bench attention counts the operations of a layer") {
+  const ProgramResult result = bench({"--variants", "dot_product_composed", "--lengths", "32", "--json"});
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  const nlohmann::json line = json_lines(result.output).at(0), growth = json_lines(result.output).at(1);
+  // Forward, and twice as much backward: four projections and two products with N x N weights.
+  CHECK(line.at("flops") == 3.0 * (4 * 2 * 32 * 16 * 16 + 2 * 2 * 32 * 32 * 16));
+  CHECK(line.at("parameters") == 4 * 16 * 16);
+  CHECK(growth.at("time_exponent").is_null());  // of one length
+}
+
+TEST_CASE("heed bench attention: settings of a variant, causal forms, and a table for people") {
+  const ProgramResult result = bench(
+      {"--variants", "reformer,linformer", "--lengths", "24,48", "--causal", "--set", "reformer.rounds=1"});
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  CHECK(contains(result.output, "peak MB"));
+  CHECK(contains(result.output, "time ~ N^"));
+  CHECK(contains(result.output, "skipped: it has no causal form"));
+}
+
+TEST_CASE("heed bench attention leaves out what would need too much memory, and says so") {
+  const ProgramResult result = bench(
+      {"--variants", "dot_product_composed", "--lengths", "16,32,512", "--json", "--memory-limit", "2"});
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  const std::vector<nlohmann::json> lines = json_lines(result.output);
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[2].at("length") == 512);
+  CHECK(contains(lines[2].at("skipped"), "more than the limit of 2 MB"));
+}
+
+TEST_CASE("heed bench attention explains what it cannot do") {
+  const auto refused = [](Arguments arguments, const std::string& part) {
+    CAPTURE(part);
+    const ProgramResult result = bench(std::move(arguments));
+    CHECK(result.status == 2);
+    CHECK(result.output.empty());
+    CHECK(contains(result.errors, part));
+  };
+  refused({"--variants", "longfromer"}, "did you mean 'longformer'?");
+  refused({"--variants", "all", "--lengths", "0"}, "lengths must be positive");
+  refused({"--lengths", "many"}, "--lengths");
+  refused({"--heads", "3"}, "no multiple of 3 heads");
+  refused({"--repetitions", "-1"}, "repetitions must be positive");
+  refused({"--set", "refromer.rounds=3"}, "did you mean 'reformer'?");
+  refused({"--device", "gpu"}, "device");
+}
