@@ -1,4 +1,6 @@
 #include <cmath>
+#include <limits>
+#include <vector>
 
 #include "heed/autograd/ops.h"
 #include "heed/autograd/recording.h"
@@ -79,8 +81,8 @@ Tensor empty_heads(const Tensor& like, std::int64_t width) {
   return permute(memory, {0, 2, 1, 3});
 }
 
-Tensor attention_fused(const Tensor& query, const Tensor& key, const Tensor& value,
-                       const AttentionOptions& options) {
+AttentionArgs kernel_arguments(const Tensor& query, const Tensor& key, const Tensor& value,
+                               const AttentionOptions& options) {
   AttentionArgs args;
   args.query = rows_adjacent(query.detach());
   args.key = rows_adjacent(key.detach());
@@ -93,19 +95,82 @@ Tensor attention_fused(const Tensor& query, const Tensor& key, const Tensor& val
   args.pattern = options.pattern.get();
   args.dropout = options.dropout;
   args.key_of_dropout = options.key;
-  const Tensor out = empty_heads(query, value.size(3));
-  const Tensor log_sum_exp =
-      Tensor::empty({query.size(0), query.size(1), query.size(2)}, query.dtype(), query.device());
-  backend_of(query).attention.forward(args, out, log_sum_exp);
-  return record("attention", out, {query, key, value},
-                [args, out, log_sum_exp, pattern = options.pattern](const Tensor& grad) {
-                  const Tensor dquery = empty_heads(args.query, args.query.size(3));
-                  const Tensor dkey = empty_heads(args.key, args.key.size(3));
-                  const Tensor dvalue = empty_heads(args.value, args.value.size(3));
-                  backend_of(grad).attention.backward(args, out, log_sum_exp, rows_adjacent(grad), dquery,
-                                                      dkey, dvalue);
-                  return Gradients{dquery, dkey, dvalue};
+  return args;
+}
+
+/// The gradients of query, key and value, from those of the output and of log_sum_exp (undefined: 0).
+Gradients kernel_gradients(const AttentionArgs& args, const AttentionPart& part, const Tensor& grad,
+                           const Tensor& log_sum_exp_grad) {
+  const Tensor dquery = empty_heads(args.query, args.query.size(3));
+  const Tensor dkey = empty_heads(args.key, args.key.size(3));
+  const Tensor dvalue = empty_heads(args.value, args.value.size(3));
+  backend_of(grad).attention.backward(args, part.output, part.log_sum_exp, rows_adjacent(grad),
+                                      log_sum_exp_grad, dquery, dkey, dvalue);
+  return {dquery, dkey, dvalue};
+}
+
+Tensor attention_fused(const Tensor& query, const Tensor& key, const Tensor& value,
+                       const AttentionOptions& options) {
+  const AttentionArgs args = kernel_arguments(query, key, value, options);
+  const AttentionPart part{
+      empty_heads(query, value.size(3)),
+      Tensor::empty({query.size(0), query.size(1), query.size(2)}, query.dtype(), query.device())};
+  backend_of(query).attention.forward(args, part.output, part.log_sum_exp);
+  return record("attention", part.output, {query, key, value},
+                [args, part, pattern = options.pattern](const Tensor& grad) {
+                  return kernel_gradients(args, part, grad, {});
                 });
+}
+
+/// The places of the two results in one piece of memory, as an op has one output: [B, N, H, dv], [B, H, N].
+AttentionPart places(const Tensor& memory, const Shape& rows, std::int64_t width) {
+  const std::int64_t batch = rows[0], heads = rows[1], queries = rows[2], outputs = rows.count() * width;
+  return {memory.view({batch, heads, queries, width}, {queries * heads * width, width, heads * width, 1},
+                      memory.offset()),
+          memory.view(rows, {heads * queries, queries, 1}, memory.offset() + outputs)};
+}
+
+AttentionPart attention_part_fused(const Tensor& query, const Tensor& key, const Tensor& value,
+                                   const AttentionOptions& options) {
+  const AttentionArgs args = kernel_arguments(query, key, value, options);
+  const Shape rows{query.size(0), query.size(1), query.size(2)};
+  const std::int64_t width = value.size(3), outputs = rows.count() * width;
+  const Tensor memory = Tensor::empty({outputs + rows.count()}, query.dtype(), query.device());
+  const AttentionPart part = places(memory, rows, width);
+  backend_of(query).attention.forward(args, part.output, part.log_sum_exp);
+  const Tensor both = record("attention_part", memory, {query, key, value},
+                             [args, part, rows, width, pattern = options.pattern](const Tensor& grad) {
+                               const AttentionPart grads = places(contiguous(grad), rows, width);
+                               return kernel_gradients(args, part, grads.output, grads.log_sum_exp);
+                             });
+  const Tensor output = reshape(slice(both, 0, 0, outputs), {rows[0], rows[2], rows[1], width});
+  return {permute(output, {0, 2, 1, 3}), reshape(slice(both, 0, outputs, both.size(0)), rows)};
+}
+
+/// Out of single ops. A query without keys has an output of 0 and passes no gradient on.
+AttentionPart attention_part_composed(const Tensor& query, const Tensor& key, const Tensor& value,
+                                      const AttentionOptions& options) {
+  const Sizes sizes = check_attention("attention_part", query, key, options);
+  const auto number = [&](double x) { return Tensor::full({}, x, query.dtype(), query.device()); };
+  const Tensor nothing = number(-std::numeric_limits<double>::infinity());
+  const Tensor scores = matmul(query, transpose(key, -2, -1)) * scale_of(query, options);
+  const Tensor allowed = allowed_entries(sizes, options, query.device());
+  const Tensor logits = allowed.defined() ? where(allowed, scores, nothing) : scores;
+  const Tensor largest = max(logits.detach(), -1, true);
+  const Tensor none = equal(largest, nothing);
+  const Tensor shift = where(none, number(0), largest);
+  const Tensor exponentials = exp(logits - shift);
+  // At least 1 where there is a key.
+  const Tensor total = maximum(sum(exponentials, -1, true), number(0.5));
+  const Tensor weights = dropout(exponentials / total, options.dropout, options.key);
+  return {matmul(weights, value), squeeze(where(none, nothing, log(total) + shift), -1)};
+}
+
+void check_value(const Tensor& query, const Tensor& key, const Tensor& value) {
+  check_same("attention", query, value);
+  check(value.rank() == 4 && value.size(0) == key.size(0) && value.size(1) == key.size(1) &&
+            value.size(2) == key.size(2) && value.size(3) > 0,
+        "attention: value of shape ", value.shape(), " does not fit key of shape ", key.shape());
 }
 
 }  // namespace
@@ -120,12 +185,30 @@ Tensor attention_weights(const Tensor& query, const Tensor& key, const Attention
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
                  const AttentionOptions& options) {
   check_attention("attention", query, key, options);
-  check_same("attention", query, value);
-  check(value.rank() == 4 && value.size(0) == key.size(0) && value.size(1) == key.size(1) &&
-            value.size(2) == key.size(2) && value.size(3) > 0,
-        "attention: value of shape ", value.shape(), " does not fit key of shape ", key.shape());
+  check_value(query, key, value);
   if (usable(backend_of(query).attention)) return attention_fused(query, key, value, options);
   return matmul(dropout(attention_weights(query, key, options), options.dropout, options.key), value);
+}
+
+AttentionPart attention_part(const Tensor& query, const Tensor& key, const Tensor& value,
+                             const AttentionOptions& options) {
+  check_attention("attention_part", query, key, options);
+  check_value(query, key, value);
+  return usable(backend_of(query).attention) ? attention_part_fused(query, key, value, options)
+                                             : attention_part_composed(query, key, value, options);
+}
+
+Tensor join_attention(std::span<const AttentionPart> parts) {
+  check(!parts.empty(), "join_attention: there is no part");
+  std::vector<Tensor> sums;
+  for (const AttentionPart& part : parts) sums.push_back(part.log_sum_exp);
+  const Tensor weights = softmax(stack(sums, -1), -1);  // [..., parts]
+  Tensor total;
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const Tensor weight = slice(weights, -1, static_cast<std::int64_t>(p), static_cast<std::int64_t>(p) + 1);
+    total = total.defined() ? total + parts[p].output * weight : parts[p].output * weight;
+  }
+  return total;
 }
 
 }  // namespace heed

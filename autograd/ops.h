@@ -214,6 +214,19 @@ struct AttentionOptions {
 /// allowed key gives 0.
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
                  const AttentionOptions& options = {});
+/// One attention over some of the keys, and the logarithm of the sum of exponentials that its softmax divided
+/// by: what is needed to join it with attention over other keys.
+struct AttentionPart {
+  Tensor output;       ///< [B, H, N, dv]
+  Tensor log_sum_exp;  ///< [B, H, N], -infinity where a query has no key
+};
+/// attention() with its log_sum_exp; both are differentiable.
+AttentionPart attention_part(const Tensor& query, const Tensor& key, const Tensor& value,
+                             const AttentionOptions& options = {});
+/// The attention over the keys of all parts together, with one softmax: sum_p softmax_p(log_sum_exp_p)
+/// output_p. A pair of a query and a key that several parts have counts several times. output [..., dv] and
+/// log_sum_exp [...] may have any shape that is the same for all parts.
+Tensor join_attention(std::span<const AttentionPart> parts);
 /// The weights [B, H, N, M] alone, composed; for looking inside.
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options = {});
 

@@ -171,10 +171,11 @@ struct Backend {
       cross_entropy;
   /// Never holds the N x M matrix. out and its gradient [B, H, N, dv] (last stride 1, otherwise any strides),
   /// log_sum_exp [B, H, N] (-infinity for rows with no allowed key, whose output is 0). dquery, dkey, dvalue
-  /// have the shapes of query, key, value, last stride 1, otherwise any strides.
+  /// have the shapes of query, key, value, last stride 1, otherwise any strides. log_sum_exp_grad [B, H, N],
+  /// contiguous, is the gradient of log_sum_exp; undefined = 0.
   Fused<void(const AttentionArgs&, const Tensor& out, const Tensor& log_sum_exp),
         void(const AttentionArgs&, const Tensor& out, const Tensor& log_sum_exp, const Tensor& grad,
-             const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue)>
+             const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue)>
       attention;
 
   // --- optimizers

@@ -203,7 +203,7 @@ Results kernels(const Case& c, const Inputs& in) {
   const Tensor dkey = output(c.keys, c.key_width), dvalue = output(c.keys, c.value_width);
   const Tensor log_sum_exp = Tensor::empty({c.batch, c.heads, c.queries}, dtype_of<T>);
   cpu_backend().attention.forward(in.args, out, log_sum_exp);
-  cpu_backend().attention.backward(in.args, out, log_sum_exp, in.grad, dquery, dkey, dvalue);
+  cpu_backend().attention.backward(in.args, out, log_sum_exp, in.grad, {}, dquery, dkey, dvalue);
   const std::vector<T> lse = log_sum_exp.to_vector<T>();
   return {values_of<T>(out),
           {lse.begin(), lse.end()},

@@ -10,6 +10,7 @@
 // section 3.1 and appendix B.4). With weights w, dropout factors k, output o and its gradient g:
 //   dV = (w k)^T g,   dw = g V^T k,   ds = w (dw - sum_j w_j dw_j) = w (dw - o . g),
 //   dQ = scale ds K,  dK = scale ds^T Q.
+// A gradient l of log_sum_exp adds w l to ds, so that it is subtracted from the sum: o . g - l.
 
 namespace heed::cpu {
 namespace {
@@ -25,10 +26,12 @@ template <class T>
 class Backward {
  public:
   Backward(const AttentionArgs& args, const AttentionPlan& plan, const Tensor& out, const Tensor& log_sum_exp,
-           const Tensor& grad, const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue)
+           const Tensor& grad, const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey,
+           const Tensor& dvalue)
       : args_(args),
         plan_(plan),
         log_sum_exp_(log_sum_exp),
+        log_sum_exp_grad_(log_sum_exp_grad),
         query_(args.query),
         key_(args.key),
         value_(args.value),
@@ -114,6 +117,10 @@ class Backward {
     const Shape& stride = log_sum_exp_.strides();
     const T* from = log_sum_exp_.data<T>() + at.b * stride[0] + at.h * stride[1] + queries.begin * stride[2];
     for (std::int64_t r = 0; r < queries.rows(); ++r) log_sum_exp[r] = from[r * stride[2]];
+    if (!log_sum_exp_grad_.defined()) return;
+    const T* slope =
+        log_sum_exp_grad_.data<T>() + (at.b * plan_.heads + at.h) * plan_.queries + queries.begin;
+    for (std::int64_t r = 0; r < queries.rows(); ++r) delta[r] -= slope[r];
   }
 
   /// scale Q K^T and its mask.
@@ -168,13 +175,14 @@ class Backward {
 
   const AttentionArgs& args_;
   const AttentionPlan& plan_;
-  const Tensor& log_sum_exp_;
+  const Tensor &log_sum_exp_, &log_sum_exp_grad_;
   Panels<T> query_, key_, value_, out_, grad_, dquery_, dkey_, dvalue_;
 };
 
 template <class T>
 void backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp, const Tensor& grad,
-              const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue) {
+              const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey,
+              const Tensor& dvalue) {
   const AttentionPlan plan(args, tile_rows(args), tile_columns);
   const std::int64_t head_count = plan.batch * plan.heads;
   const bool cut = head_count < few_heads && plan.queries * plan.keys >= scores_of_long_head;
@@ -183,7 +191,7 @@ void backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_su
   const double flops =
       2 * plan.area() * (cut ? 4 * key_width + 3 * value_width : 3 * key_width + 2 * value_width);
   const ProfileScope profile("attention backward", flops, 0);
-  const Backward<T> pass(args, plan, out, log_sum_exp, grad, dquery, dkey, dvalue);
+  const Backward<T> pass(args, plan, out, log_sum_exp, grad, log_sum_exp_grad, dquery, dkey, dvalue);
   if (cut) {
     parallel_for(head_count * plan.tile_count(), [&](std::int64_t task) { pass.queries_only(task); });
     parallel_for(head_count * pass.key_pieces(), [&](std::int64_t task) { pass.keys_only(task); });
@@ -197,16 +205,17 @@ void backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_su
 }  // namespace
 
 void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp,
-                        const Tensor& grad, const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue) {
+                        const Tensor& grad, const Tensor& log_sum_exp_grad, const Tensor& dquery,
+                        const Tensor& dkey, const Tensor& dvalue) {
   AttentionArgs separate = args;
   separate.query = with_separate_rows(args.query);
   separate.key = with_separate_rows(args.key);
   separate.value = with_separate_rows(args.value);
   const Tensor separate_grad = with_separate_rows(grad);
   if (args.query.dtype() == DType::f64) {
-    backward<double>(separate, out, log_sum_exp, separate_grad, dquery, dkey, dvalue);
+    backward<double>(separate, out, log_sum_exp, separate_grad, log_sum_exp_grad, dquery, dkey, dvalue);
   } else {
-    backward<float>(separate, out, log_sum_exp, separate_grad, dquery, dkey, dvalue);
+    backward<float>(separate, out, log_sum_exp, separate_grad, log_sum_exp_grad, dquery, dkey, dvalue);
   }
 }
 

@@ -60,7 +60,8 @@ void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const T
                             const Tensor& dlogits);
 void attention_forward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp);
 void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp,
-                        const Tensor& grad, const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue);
+                        const Tensor& grad, const Tensor& log_sum_exp_grad, const Tensor& dquery,
+                        const Tensor& dkey, const Tensor& dvalue);
 
 // Optimizers
 void adam(const OptimizerStep& step);

@@ -248,6 +248,31 @@ void add_attention(std::vector<OpCase>& cases, Draw& draw) {
   pattern->masks = ids({1, 0, 0, 1, 1, 0, 1, 1, 1}, {1, 3, 3});
   options.pattern = pattern;
   cases.push_back({"attention/block pattern", with(options), qkv(7, 7)});
+  const auto part = [](AttentionOptions options) {  // both results
+    return [options](Inputs in) {
+      const AttentionPart part = attention_part(in[0], in[1], in[2], options);
+      return concat({square(part.output), sin(unsqueeze(part.log_sum_exp, 3))}, 3);
+    };
+  };
+  cases.push_back({"attention_part/block pattern", part(options), qkv(7, 7)});
+  options = {};
+  options.key_mask = ids({1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0}, {2, 7});
+  options.dropout = 0.3;
+  options.key = {1, 2, 3};
+  cases.push_back({"attention_part/padding, dropout", part(options), qkv(5, 7)});
+  // Even and odd keys; the first query of the second part and both of the last query have none.
+  cases.push_back({"join_attention",
+                   [even = ids({1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0, 0}, {3, 4}),
+                    odd = ids({0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0}, {3, 4})](Inputs in) {
+                     const auto among = [&](const Tensor& mask) {
+                       AttentionOptions options;
+                       options.mask = mask;
+                       return attention_part(in[0], in[1], in[2], options);
+                     };
+                     const AttentionPart parts[] = {among(even), among(odd)};
+                     return square(join_attention(parts));
+                   },
+                   qkv(3, 4)});
   cases.push_back({"attention_weights",
                    [](Inputs in) { return square(attention_weights(in[0], in[1])); },
                    {draw({1, 2, 3, 4}), draw({1, 2, 5, 4})}});
