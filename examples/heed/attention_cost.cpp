@@ -98,14 +98,13 @@ double milliseconds(Pass& pass) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The operations of one pass, which also warms up caches and memory pools.
-double count_flops(Pass& pass) {
+/// A pass that counts operations. It comes after one that fills caches and memory pools.
+void count(Pass& pass, AttentionCost& cost) {
   start_profile();
   pass.run();
   stop_profile();
-  double flops = 0;
-  for (const ProfileRow& row : profile_rows()) flops += row.flops;
-  return flops;
+  for (const ProfileRow& row : profile_rows()) cost.flops += row.flops;
+  cost.kernels = profile_table();
 }
 
 }  // namespace
@@ -126,7 +125,8 @@ AttentionCost measure_attention(const AttentionChoice& choice, std::int64_t leng
   Pass pass(choice, length, settings);
   AttentionCost cost;
   cost.parameters = pass.parameter_count();
-  cost.flops = count_flops(pass);
+  pass.run();
+  count(pass, cost);
   reset_peak_memory(settings.device);
   cost.ms = std::numeric_limits<double>::infinity();
   double total = 0;

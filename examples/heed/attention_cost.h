@@ -25,6 +25,7 @@ struct AttentionCost {
   double peak_mb = 0;           ///< the most that tensors held, parameters and gradients included (1e6 bytes)
   std::int64_t parameters = 0;  ///< of the layer
   double flops = 0;             ///< of matrix products and attention, in both passes
+  std::string kernels;          ///< where the time of one pass went, as a table
 };
 
 /// The names that can be measured: all attention variants, and "dot_product_composed": dot-product attention

@@ -25,7 +25,7 @@ struct BenchOptions {
   std::int64_t threads = 0;
   double memory_limit_mb = 0;  ///< 0: half of what is free
   std::vector<std::string> assignments;
-  bool json = false;
+  bool json = false, profile = false;
   CostSettings cost;
 };
 
@@ -136,6 +136,7 @@ void bench_variant(const AttentionChoice& choice, const BenchOptions& options, c
     const AttentionCost cost = measure_attention(choice, length, options.cost);
     remember(length, cost);
     printer.cost(variant, length, cost);
+    if (options.profile) std::cerr << variant << ", length " << length << '\n' << cost.kernels << std::endl;
   }
 
   // What is fixed, such as the projections' weights, weighs little from a length of 1024 on.
@@ -227,6 +228,7 @@ std::function<int()> add_bench_command(CLI::App& app) {
   command->add_option("--device", options->device, "Device to compute on")
       ->type_name("DEVICE")
       ->capture_default_str();
+  command->add_flag("--profile", options->profile, "Prints where the time of a pass went, per kernel");
   command->add_flag("--json", options->json,
                     "A line of JSON for each variant and length, and for each variant");
   command->footer(
