@@ -37,7 +37,7 @@ void HashRounds::add(const Tensor& sides, const Tensor& real) {
   rounds_.push_back(round);
 }
 
-Tensor HashRounds::forbidden() const {
+Tensor HashRounds::allowed() const {
   const Round& last = rounds_.back();
   // Of the queries [G, chunks, m, 1] and keys [G, chunks, 1, 2 m]; what fills up blocks is in no bucket.
   const auto pairs = [&](const Tensor& x, std::int64_t filler) {
@@ -48,13 +48,16 @@ Tensor HashRounds::forbidden() const {
   const auto [bucket_q, bucket_k] = pairs(last.bucket, buckets_);
   const auto [position_q, position_k] = pairs(counted(last.order), -1);
   const Tensor beside = causal_ ? less(position_k, position_q) : not_equal(position_k, position_q);
-  const Tensor seen = equal(bucket_q, bucket_k) * less(bucket_k, integer(buckets_, bucket_k)) * beside;
-  Tensor reasons = equal(seen, integer(0, seen));
+  // What needs the queries or the keys alone is done before both are set against each other.
+  const Tensor real_bucket_k =
+      where(less(bucket_k, integer(buckets_, bucket_k)), bucket_k, integer(-1, bucket_k));
+  Tensor allowed = equal(bucket_q, real_bucket_k) * beside;
   for (std::size_t r = 0; r + 1 < rounds_.size(); ++r) {
     const auto [place_q, place_k] = pairs(rounds_[r].place, -2);
-    reasons = reasons + equal(place_q, place_k) + equal(place_q - integer(1, place_q), place_k);
+    allowed = allowed * not_equal(place_q, place_k);
+    allowed = allowed * not_equal(place_q - integer(1, place_q), place_k);
   }
-  return reasons;
+  return allowed;
 }
 
 Tensor HashRounds::all_orders() const {

@@ -17,9 +17,9 @@ class HashRounds {
   /// One more round: sides [G, N, buckets / 2] are the words times the round's rotation; real i32 [G, N] or
   /// undefined.
   void add(const Tensor& sides, const Tensor& real);
-  /// i32 [G, chunks, m, 2 m] of the last round, from sorted queries to their chunk before and their own: not
-  /// 0 for pairs outside W, for a word with itself, and for pairs that an earlier round had already.
-  Tensor forbidden() const;
+  /// i32 [G, chunks, m, 2 m] of the last round, from sorted queries to their chunk before and their own: 1
+  /// for pairs in W, but for a word with itself and for pairs that an earlier round had already.
+  Tensor allowed() const;
 
   const Tensor& order() const { return rounds_.back().order; }  ///< i32 [G, N] of the last round
   Tensor all_orders() const;                                    ///< [R, G, N]

@@ -9,7 +9,7 @@
 // A pair that lies in several W_r must count once (the paper subtracts log of how often it does). Here it
 // counts in the first of them alone, which is the same sum: one softmax of q k / sqrt(dh) over the union. A
 // word sees itself only when there is nothing else (logit - 1e5).
-// Time R N m d + R N log N + N d^2, memory H R N m, parameters 3 d^2.
+// Time R N m d + R N log N + N d^2, memory R N d + H R N m for what is allowed, parameters 3 d^2.
 //
 // Later words never enter with their values, but their ranks can push earlier ones out of a chunk: strictly
 // causal only while no bucket is longer than a chunk.
@@ -20,7 +20,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/hash_rounds.h"
@@ -68,26 +67,22 @@ class Reformer : public Attention {
     const Tensor rotations = rotations_for(input.x, buckets, context);  // [R, H, dh, buckets / 2]
 
     // First what a word sees when there is nothing else: itself.
-    std::vector<Tensor> normalisers{sum(query * key, -1) * scale() - 1e5};  // z_r [G, N]
-    std::vector<Tensor> outputs{value};                                     // o_r [G, N, dh]
+    std::vector<AttentionPart> parts{{value, sum(query * key, -1) * scale() - 1e5}};
     HashRounds rounds(buckets, std::min(chunk_, words), config().causal);
     const Tensor by_head = reshape(query.detach(), {batch, heads, words, query.size(2)});
     for (std::int64_t r = 0; r < rounds_; ++r) {
       const Tensor sides = matmul(by_head, select(rotations, 0, r));  // [B, H, N, buckets / 2]
       rounds.add(reshape(sides, {batch * heads, words, buckets / 2}), real);
-      const auto [z, o] = attend(query, key, value, rounds, context);
-      normalisers.push_back(z);
-      outputs.push_back(o);
+      parts.push_back(attend(query, key, value, rounds, context));
     }
-    const Tensor weights = softmax(stack(normalisers, 2), -1);               // [G, N, 1 + R]
-    const Tensor mixed = sum(stack(outputs, 2) * unsqueeze(weights, 3), 2);  // [G, N, dh]
+    const Tensor joined = join_attention(parts);  // [G, N, dh]
 
     if (context.capture) {
       const Shape shape{rounds_, batch, heads, words};
       show(context, "buckets", reshape(rounds.all_buckets(), shape));
       show(context, "order", reshape(rounds.all_orders(), shape));
     }
-    return output_(merge_heads(reshape(mixed, {batch, heads, words, query.size(2)})));
+    return output_(merge_heads(reshape(joined, {batch, heads, words, query.size(2)})));
   }
 
  private:
@@ -107,27 +102,25 @@ class Reformer : public Attention {
     return rotations_.defined() ? rotations_ : draw(inference_key_, buckets, x.dtype(), x.device());
   }
 
-  /// z_r and o_r of the last round, over the pairs that no earlier round had.
-  std::pair<Tensor, Tensor> attend(const Tensor& query, const Tensor& key, const Tensor& value,
-                                   const HashRounds& rounds, Context& context) const {
+  /// o_r [G, N, dh] and z_r [G, N] of the last round, over the pairs that no earlier round had.
+  AttentionPart attend(const Tensor& query, const Tensor& key, const Tensor& value, const HashRounds& rounds,
+                       Context& context) const {
     const std::int64_t words = query.size(1);
     const auto chunks_of = [&](const Tensor& x) {
       return into_blocks(gather_rows(x, rounds.order()), std::min(chunk_, words));
     };
-    const auto back = [&](const Tensor& x) {
-      return scatter_add_rows(from_blocks(x, words), rounds.order(), words);
-    };
-    const Tensor q = chunks_of(query);                   // [G, chunks, m, dh]
+    AttentionOptions options;
+    options.mask = rounds.allowed();
+    if (context.training && config().dropout > 0) {
+      options.dropout = config().dropout;
+      options.key = context.random.next();
+    }
     const Tensor k = with_block_before(chunks_of(key));  // [G, chunks, 2 m, dh]
     const Tensor v = with_block_before(chunks_of(value));
-    const Tensor products = matmul(q, transpose(k, -2, -1)) * scale();
-    const Tensor logits = masked_fill(products, rounds.forbidden(), -1e9);  // [G, chunks, m, 2 m]
-    const Tensor weights = softmax(logits, -1);
-    // log sum exp l = l_j - log softmax_j for every j: taken where the weight is largest.
-    const Tensor largest = unsqueeze(argmax(logits, -1), -1);
-    const Tensor z = gather(logits, -1, largest) - log(gather(weights, -1, largest));
-    const Tensor o = matmul(maybe_dropout(weights, config().dropout, context), v);
-    return {squeeze(back(z), -1), back(o)};
+    const AttentionPart part = attention_part(chunks_of(query), k, v, options);  // chunks stand as heads
+    const Tensor rank = inverse_order(rounds.order());
+    const auto back = [&](const Tensor& x) { return gather_rows(from_blocks(x, words), rank); };
+    return {back(part.output), back(part.log_sum_exp)};
   }
 
   std::int64_t rounds_, chunk_, buckets_;

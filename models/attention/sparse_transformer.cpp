@@ -12,7 +12,8 @@
 // A1 goes through blocks along the diagonal: N l d. Strided A2 is causal attention among the positions of one
 // residue, so these are brought together: N (N / l) d. Fixed A2 brings the c N / l keys that anybody sees
 // together: N (c N / l) d. With l near sqrt(N) all of these are N sqrt(N) d. The strided union fits no order
-// of the positions; it runs in the blocks of the text and touches most of them. Parameters 4 d^2.
+// of the positions, so that its two sets are attended apart, A2 without what A1 has, and joined under one
+// softmax. Parameters 4 d^2.
 //
 // Bidirectional (an extension): without j <= i, and strided A1 = { |i - j| <= l }. In fixed A2 a query may
 // see nothing; it gets 0. Cross-attention is not defined.
@@ -104,20 +105,30 @@ class SparseTransformer : public PatternAttention {
 
   Tensor attend(KeySet set, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                 Context& context) {
-    if (strided_ && set == KeySet::distant) {
-      AttentionOptions options = attention_options(mask, context);
-      options.causal = config().causal;
-      return residue_attention(q, k, v, stride_, options);
-    }
-    const std::int64_t length = q.size(2);
-    const std::vector<std::int32_t> order = key_order(set, length);
+    if (!strided_) return attend_fixed(set, q, k, v, mask, context);
+    const auto options = [&](bool local) {
+      AttentionOptions result = attention_options(mask, context);
+      if (local)
+        result.pattern = pattern(KeySet::local, key_order(KeySet::local, q.size(2)), q.size(2));
+      else
+        result.causal = config().causal;
+      return result;
+    };
+    if (set == KeySet::local) return attention(q, k, v, options(true));
+    if (set == KeySet::distant) return residue_attention(q, k, v, stride_, options(false));
+    constexpr std::int64_t beyond_local = 2;  // strides: A1 has i - l, i and i + l
+    const AttentionPart parts[] = {attention_part(q, k, v, options(true)),
+                                   residue_attention_part(q, k, v, stride_, beyond_local, options(false))};
+    return join_attention(parts);
+  }
+
+  Tensor attend_fixed(KeySet set, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                      Context& context) {
+    const std::vector<std::int32_t> order = key_order(set, q.size(2));
     if (order.empty()) return Tensor::zeros(q.shape(), q.dtype(), q.device());
     const Tensor ids = Tensor::from(order, {static_cast<std::int64_t>(order.size())}, q.device());
-    AttentionOptions options =
-        attention_options(mask.defined() && !strided_ ? index_select(mask, 1, ids) : mask, context);
-    options.pattern = patterns_.get({static_cast<std::int64_t>(set), length},
-                                    [&] { return make_pattern(set, length, order); });
-    if (strided_) return attention(q, k, v, options);
+    AttentionOptions options = attention_options(mask.defined() ? index_select(mask, 1, ids) : mask, context);
+    options.pattern = pattern(set, order, q.size(2));
     return attention(q, index_select(k, 2, ids), index_select(v, 2, ids), options);
   }
 
@@ -129,6 +140,12 @@ class SparseTransformer : public PatternAttention {
           .push_back(static_cast<std::int32_t>(j));
     if (set != KeySet::distant) summaries.insert(summaries.end(), others.begin(), others.end());
     return summaries;
+  }
+
+  std::shared_ptr<const BlockPattern> pattern(KeySet set, const std::vector<std::int32_t>& order,
+                                              std::int64_t length) {
+    return patterns_.get({static_cast<std::int64_t>(set), length},
+                         [&] { return make_pattern(set, length, order); });
   }
 
   std::shared_ptr<const BlockPattern> make_pattern(KeySet set, std::int64_t length,
@@ -148,10 +165,11 @@ class SparseTransformer : public PatternAttention {
     return make_block_pattern(definition);
   }
 
-  /// Whether some query from `first` to `last` may see key j: never wrong where it says no.
+  /// Whether some query from `first` to `last` may see key j, in A1 or in a fixed set: never wrong where it
+  /// says no.
   bool may_see(KeySet set, std::int64_t first, std::int64_t last, std::int64_t j) const {
     if (config().causal && j > last) return false;
-    if (set != KeySet::local && (strided_ || is_summary(j))) return true;
+    if (set != KeySet::local && is_summary(j)) return true;
     return strided_ ? j >= first - stride_ && j <= last + stride_
                     : j / stride_ >= first / stride_ && j / stride_ <= last / stride_;
   }
