@@ -58,6 +58,7 @@ struct OptimizerStep {
   std::span<const Tensor> first_moment;   ///< Adam's m; SGD's momentum buffer (empty when momentum is 0)
   std::span<const Tensor> second_moment;  ///< Adam's v; empty for SGD
   Tensor gradient_scale;  ///< one element, multiplied into every gradient (clipping); undefined = 1
+  Tensor skip;            ///< i32, one element: where it is not 0 the step changes nothing; undefined = 0
   double learning_rate = 0;
   double beta1 = 0.9;  ///< for SGD: the momentum
   double beta2 = 0.999;
@@ -182,7 +183,8 @@ struct Backend {
   // -------------------------------------------------------------------------------------------------
   void (*adam)(const OptimizerStep&) = nullptr;
   void (*sgd)(const OptimizerStep&) = nullptr;
-  /// out [tensors.size()] f64: the sum of squares of each tensor (contiguous), accumulated in double.
+  /// out [tensors.size()]: the sum of squares of each tensor (contiguous). On the CPU out is f64 and so are
+  /// the sums; elsewhere it is f32, added up in a fixed order in which errors stay small (pairwise).
   void (*sums_of_squares)(std::span<const Tensor> tensors, const Tensor& out) = nullptr;
 };
 

@@ -114,18 +114,29 @@ std::vector<T> Tensor::to_vector() const {
   return values;
 }
 
-double Tensor::item() const {
-  check(defined(), "item: the tensor is undefined");
-  check(count() == 1, "item: a tensor of shape ", shape_, " does not have exactly one element");
+namespace {
+template <class T>
+std::vector<double> widened(const std::vector<T>& values) {
+  return {values.begin(), values.end()};
+}
+}  // namespace
+
+std::vector<double> Tensor::to_doubles() const {
   switch (dtype_) {
     case DType::f32:
-      return to_vector<float>()[0];
+      return widened(to_vector<float>());
     case DType::f64:
-      return to_vector<double>()[0];
+      return to_vector<double>();
     case DType::i32:
       break;
   }
-  return to_vector<std::int32_t>()[0];
+  return widened(to_vector<std::int32_t>());
+}
+
+double Tensor::item() const {
+  check(defined(), "item: the tensor is undefined");
+  check(count() == 1, "item: a tensor of shape ", shape_, " does not have exactly one element");
+  return to_doubles()[0];
 }
 
 Tensor Tensor::view(const Shape& shape) const {

@@ -62,6 +62,8 @@ class Tensor {
   /// The elements in row-major order, copied to the host; throws unless T matches the dtype.
   template <class T>
   std::vector<T> to_vector() const;
+  /// The same of any dtype as doubles, converted on the host.
+  std::vector<double> to_doubles() const;
   /// The only element of a tensor of any dtype, as a double; throws when count() != 1.
   double item() const;
   /// Overwrites the elements with host values, in place; throws when their number differs or the view has

@@ -38,10 +38,6 @@ struct Candidates {
   std::size_t k = 0;
 };
 
-std::vector<double> as_doubles(const Tensor& x) {
-  return cast(x, DType::f64).to_vector<double>();
-}
-
 Candidates next_candidates(StepModel& model, const std::vector<std::int32_t>& tokens, std::int64_t k,
                            const SearchOptions& options) {
   const auto rows = static_cast<std::int64_t>(tokens.size());
@@ -52,8 +48,8 @@ Candidates next_candidates(StepModel& model, const std::vector<std::int32_t>& to
         " is outside the vocabulary of ", logits.size(1));
   const Tensor log_probabilities = log_softmax(logits);
   const auto [values, ids] = top_k(log_probabilities, std::min(k, logits.size(1)));
-  Candidates out{as_doubles(values), ids.to_vector<std::int32_t>(),
-                 as_doubles(select(log_probabilities, 1, options.end)),
+  Candidates out{values.to_doubles(), ids.to_vector<std::int32_t>(),
+                 select(log_probabilities, 1, options.end).to_doubles(),
                  static_cast<std::size_t>(values.size(1))};
   const auto is_nan = [](double value) { return std::isnan(value); };
   check(std::none_of(out.log_probabilities.begin(), out.log_probabilities.end(), is_nan),

@@ -153,7 +153,6 @@ TEST_CASE("gradient norm: value, clipping and what is not finite") {
   Tensor a = leaf_with_gradient({0, 0}, {3, 0}), b = leaf_with_gradient({0}, {4});
   const std::vector<NamedTensor> parameters{{"a", &a}, {"b", &b}};
   const GradientNorm norm(parameters);
-  norm.check_finite();
   CHECK(norm.value() == doctest::Approx(5));
   CHECK(norm.scale(0).item() == 1);
   CHECK(norm.scale(10).item() == 1);
@@ -164,8 +163,45 @@ TEST_CASE("gradient norm: value, clipping and what is not finite") {
 
   Tensor bad = leaf_with_gradient({0}, {std::numeric_limits<double>::infinity()});
   const std::vector<NamedTensor> with_bad{{"a", &a}, {"layers.1.bad", &bad}};
-  CHECK_THROWS_WITH_AS(GradientNorm(with_bad).check_finite(),
-                       doctest::Contains("\"layers.1.bad\" is not finite"), Error);
+  FiniteGuard guard;
+  guard.watch(7, GradientNorm(with_bad), {});
+  CHECK_THROWS_WITH_AS(guard.check({}), doctest::Contains("\"layers.1.bad\" is not finite"), Error);
+}
+
+TEST_CASE("finite guard: from the first bad step on nothing changes, and that step is the one it names") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [kind, spoils_gradient] : std::vector<std::pair<OptimizerKind, bool>>{
+           {OptimizerKind::sgd, true}, {OptimizerKind::adamw, true}, {OptimizerKind::adam, false}}) {
+    Tensor w = parameter(Tensor::full({2}, 1, DType::f64));
+    Tensor v = parameter(Tensor::full({1}, 1, DType::f64));
+    Optimizer optimizer({{"w", &w}, {"v", &v}}, {.kind = kind});
+    FiniteGuard guard;
+    LossMeter losses;
+    const auto step = [&](double gradient_of_w, double gradient_of_v, double loss) {
+      backward(sum(w * gradient_of_w) + sum(v * gradient_of_v));
+      losses.add("loss", Tensor::full({1}, loss));
+      const GradientNorm norm(optimizer.parameters());
+      guard.watch(optimizer.steps() + 1, norm, losses);
+      optimizer.step(0.1, norm.scale(1), guard.skip());
+      optimizer.zero_gradients();
+    };
+    step(1, 2, 3);
+    guard.check(losses);
+    const Values before = values(w), moment = values(optimizer.state().at("first_moment.w"));
+    CHECK(before[0] < 1);
+    if (spoils_gradient) {
+      step(nan, 1, 3);
+      step(1, nan, 3);
+    } else {
+      step(1, 1, std::numeric_limits<double>::infinity());
+      step(1, 1, 3);
+    }
+    CHECK_THROWS_WITH_AS(guard.check(losses), doctest::Contains("step 2"), Error);
+    const char* culprit = spoils_gradient ? "the gradient of \"w\"" : "\"loss\" is inf";
+    CHECK_THROWS_WITH_AS(guard.check(losses), doctest::Contains(culprit), Error);
+    CHECK(values(w) == before);
+    CHECK(values(optimizer.state().at("first_moment.w")) == moment);
+  }
 }
 
 TEST_CASE("gradient norm: a gradient of zeros is not divided by") {

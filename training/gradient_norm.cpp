@@ -1,7 +1,5 @@
 #include "heed/training/gradient_norm.h"
 
-#include <cmath>
-
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
@@ -23,29 +21,17 @@ GradientNorm::GradientNorm(std::span<const NamedTensor> parameters, double divis
   const Device device = gradients[0].device();
   const Backend& backend = backend_of(device);
   require_kernel(backend.sums_of_squares != nullptr, "sums_of_squares", device);
-  squares_ = Tensor::empty({static_cast<std::int64_t>(gradients.size())}, DType::f64, device);
+  const DType dtype = device.type == DeviceType::cpu ? DType::f64 : DType::f32;
+  squares_ = Tensor::empty({static_cast<std::int64_t>(gradients.size())}, dtype, device);
   backend.sums_of_squares(gradients, squares_);
   norm_ = sqrt(sum(squares_, 0, true)) * (1 / divisor);
 }
 
 Tensor GradientNorm::scale(double limit) const {
   const NoGrad no_grad;
-  if (limit <= 0) return Tensor::full({1}, 1 / divisor_, DType::f64, norm_.device());
+  if (limit <= 0) return Tensor::full({1}, 1 / divisor_, norm_.dtype(), norm_.device());
   // limit / 0 is infinite, which the clamp turns into 1.
-  return clamp(div(Tensor::full({1}, limit, DType::f64, norm_.device()), norm_), 0, 1) * (1 / divisor_);
-}
-
-void GradientNorm::check_finite() const {
-  const std::vector<double> squares = squares_.to_vector<double>();
-  for (std::size_t i = 0; i < squares.size(); ++i) {
-    check(std::isfinite(squares[i]), "the gradient of \"", names_[i],
-          "\" is not finite (its squares add up to ", squares[i],
-          "); try a lower learning rate, a longer warm-up or a lower clipping limit");
-  }
-}
-
-double GradientNorm::value() const {
-  return norm_.item();
+  return clamp(div(Tensor::full({1}, limit, norm_.dtype(), norm_.device()), norm_), 0, 1) * (1 / divisor_);
 }
 
 }  // namespace heed

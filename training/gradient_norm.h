@@ -18,15 +18,19 @@ class GradientNorm {
   /// The factor for Optimizer::step, on the device: 1 / divisor, and less where the norm exceeds `limit` (0:
   /// no limit).
   Tensor scale(double limit) const;
-  /// Throws an Error that names the first parameter whose gradient is not finite. Waits for the device.
-  void check_finite() const;
+  /// The parameters that have a gradient, and the sum of squares of each gradient: f64 on the CPU, f32
+  /// elsewhere.
+  const std::vector<std::string>& names() const { return names_; }
+  const Tensor& squares() const { return squares_; }
+  /// The norm, [1], on the device.
+  const Tensor& norm() const { return norm_; }
   /// Waits for the device.
-  double value() const;
+  double value() const { return norm_.item(); }
 
  private:
   std::vector<std::string> names_;
-  Tensor squares_;  // f64 [parameters with a gradient]
-  Tensor norm_;     // f64 [1]
+  Tensor squares_;  // [parameters with a gradient]
+  Tensor norm_;     // [1]
   double divisor_;
 };
 

@@ -19,6 +19,8 @@ class LossMeter {
   void add_tokens(std::int64_t tokens) { tokens_ += tokens; }
   std::int64_t tokens() const { return tokens_; }
 
+  /// The sums since the start or the last clear(), where the losses are.
+  const std::map<std::string, Tensor>& on_device() const { return sums_; }
   /// The sums so far; waits for the device.
   std::map<std::string, double> sums() const;
   /// Starts from sums that were read earlier.

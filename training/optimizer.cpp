@@ -69,7 +69,7 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
   if (!is_sgd) second_moment_ = zeros_like(parameters_);
 }
 
-void Optimizer::step(double learning_rate, const Tensor& gradient_scale) {
+void Optimizer::step(double learning_rate, const Tensor& gradient_scale, const Tensor& skip) {
   std::vector<Tensor> weights, gradients, first, second;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& weight = *parameters_[i].tensor;
@@ -88,6 +88,7 @@ void Optimizer::step(double learning_rate, const Tensor& gradient_scale) {
   update.first_moment = first;
   update.second_moment = second;
   update.gradient_scale = gradient_scale;
+  update.skip = skip;
   update.learning_rate = learning_rate;
   update.beta1 = options_.beta1;
   update.beta2 = options_.beta2;

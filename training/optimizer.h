@@ -36,8 +36,9 @@ class Optimizer {
   /// out of range.
   Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options);
 
-  /// One update. `gradient_scale` (one element, may be undefined) is multiplied into every gradient.
-  void step(double learning_rate, const Tensor& gradient_scale = {});
+  /// One update. `gradient_scale` (one element, may be undefined) is multiplied into every gradient. Where
+  /// `skip` (i32, one element, may be undefined) is not 0, weights and moments stay as they are.
+  void step(double learning_rate, const Tensor& gradient_scale = {}, const Tensor& skip = {});
   /// Forgets all gradients.
   void zero_gradients();
   std::int64_t steps() const { return steps_; }

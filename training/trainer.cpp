@@ -109,13 +109,14 @@ void Trainer::restore() {
 Trainer::StepOutcome Trainer::step() {
   const std::int64_t tokens = accumulate_gradients();
   const GradientNorm norm(optimizer_.parameters(), static_cast<double>(tokens));
-  check_finite(norm);
+  guard_.watch(state_.step + 1, norm, meter_);
+  if (norm.norm().device().type == DeviceType::cpu) check_finite();
   const double rate = learning_rate_at(options_.schedule, state_.step + 1, steps_);
-  optimizer_.step(rate, norm.scale(options_.clip_norm));
+  optimizer_.step(rate, norm.scale(options_.clip_norm), guard_.skip());
   optimizer_.zero_gradients();
   ++state_.step;
   if (average_) average_->update(state_.step);
-  return {rate, norm.value()};
+  return {rate, norm.norm()};
 }
 
 /// Adds up the gradients of the sums over tokens; dividing by all tokens at the end gives the exact mean,
@@ -158,23 +159,21 @@ void Trainer::advance() {
   ++state_.epoch;
 }
 
-/// Before the weights change. Nothing waits on the CPU; another device is waited for once per step here.
-void Trainer::check_finite(const GradientNorm& norm) {
-  const std::string step =
-      concat_text("training stopped in step ", state_.step + 1, ", before it changed the weights: ");
+/// Waits for the device.
+void Trainer::check_finite() {
   try {
-    norm.check_finite();
-    for (const auto& [name, sum] : meter_.sums()) check(std::isfinite(sum), "\"", name, "\" is ", sum);
-  } catch (const Error& error) {
+    guard_.check(meter_);
+  } catch (const Error&) {
     optimizer_.zero_gradients();
-    fail(step, error.what());
+    throw;
   }
 }
 
 void Trainer::record_losses(const StepOutcome& outcome) {
+  check_finite();
   Progress progress = progress_now();
   progress.learning_rate = outcome.learning_rate;
-  progress.gradient_norm = outcome.gradient_norm;
+  progress.gradient_norm = outcome.gradient_norm.item();
   const double tokens = static_cast<double>(std::max<std::int64_t>(meter_.tokens(), 1));
   for (const auto& [name, sum] : meter_.sums()) {
     if (name == "loss") {
@@ -193,6 +192,7 @@ void Trainer::record_losses(const StepOutcome& outcome) {
 }
 
 bool Trainer::evaluate() {
+  check_finite();
   const auto start = std::chrono::steady_clock::now();
   const Evaluation evaluation = [&] {
     const NoGrad no_grad;
@@ -240,6 +240,7 @@ void Trainer::publish(const Progress& progress) {
 
 void Trainer::save(bool as_best) {
   if (!folder_) return;
+  check_finite();
   state_.losses_since_record = meter_.sums();
   state_.tokens_since_record = meter_.tokens();
   state_.epoch_batches = batches_in(task_, state_.epoch);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "heed/training/checkpoint.h"
+#include "heed/training/finite_guard.h"
 #include "heed/training/gradient_norm.h"
 #include "heed/training/loss_meter.h"
 #include "heed/training/metrics_log.h"
@@ -53,7 +54,9 @@ struct TrainResult {
 /// Trains the model of a task.
 ///
 /// A gradient or loss that is not finite ends training with an Error that names the step and the parameter;
-/// the weights and the last checkpoint stay as they were before that step.
+/// the weights and the last checkpoint stay as they were before that step. The CPU throws in that step. On
+/// another device no step waits: the steps that follow change nothing, and the Error comes with the next
+/// record, evaluation or checkpoint.
 class Trainer {
  public:
   /// Throws for options out of range. The task must outlive the trainer.
@@ -69,7 +72,7 @@ class Trainer {
   /// What is known after one step, beside the losses.
   struct StepOutcome {
     double learning_rate;
-    double gradient_norm;
+    Tensor gradient_norm;
   };
   /// Counts of this session, for the speed and the time left.
   struct Session {
@@ -85,7 +88,7 @@ class Trainer {
   std::int64_t accumulate_gradients();
   Tensor objective_of(const BatchLoss& batch, const Context& context);
   void advance();
-  void check_finite(const GradientNorm& norm);
+  void check_finite();
   void record_losses(const StepOutcome& outcome);
   bool evaluate();
   bool is_better(double metric, bool larger_is_better) const;
@@ -109,6 +112,7 @@ class Trainer {
   bool evaluates_ = false;  // false: nothing was measured, so the averages themselves are the best weights
   TrainerState state_;
   LossMeter meter_;
+  FiniteGuard guard_;
   Session session_;
   RunFolder* folder_ = nullptr;
   std::unique_ptr<MetricsLog> metrics_;  // null without a folder

@@ -181,6 +181,10 @@ void for_each_piece(const std::vector<Piece>& pieces, Body body) {
                   });
 }
 
+bool is_skipped(const OptimizerStep& step) {
+  return step.skip.defined() && step.skip.item() != 0;
+}
+
 }  // namespace
 
 HWY_EXPORT(adam_any);
@@ -188,6 +192,7 @@ HWY_EXPORT(sgd_any);
 HWY_EXPORT(piece_sum_of_squares);
 
 void adam(const OptimizerStep& step) {
+  if (is_skipped(step)) return;
   const ProfileScope profile("adam", 0, 7 * total_bytes(step.parameters));
   const double scale = step.gradient_scale.defined() ? step.gradient_scale.item() : 1;
   const std::vector<Piece> pieces = cut_into_pieces(step.parameters);
@@ -195,6 +200,7 @@ void adam(const OptimizerStep& step) {
 }
 
 void sgd(const OptimizerStep& step) {
+  if (is_skipped(step)) return;
   const ProfileScope profile("sgd", 0, (step.first_moment.empty() ? 3 : 5) * total_bytes(step.parameters));
   const double scale = step.gradient_scale.defined() ? step.gradient_scale.item() : 1;
   const std::vector<Piece> pieces = cut_into_pieces(step.parameters);

@@ -1,0 +1,59 @@
+#include "heed/training/finite_guard.h"
+
+#include <cmath>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+
+namespace heed {
+namespace {
+
+/// 0 where x is finite, else NaN: infinity times 0 is NaN.
+Tensor zero_or_nan(const Tensor& x, DType dtype) {
+  return cast(reshape(x.detach(), {1}), dtype) * 0;
+}
+
+void check_gradients(const std::vector<std::string>& names, const Tensor& squares) {
+  const std::vector<double> sums = squares.to_doubles();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    check(std::isfinite(sums[i]), "the gradient of \"", names[i], "\" is not finite (its squares add up to ",
+          sums[i], "); try a lower learning rate, a longer warm-up or a lower clipping limit");
+  }
+}
+
+}  // namespace
+
+void FiniteGuard::watch(std::int64_t step, const GradientNorm& norm, const LossMeter& losses) {
+  const NoGrad no_grad;
+  const Device device = norm.norm().device();
+  const DType dtype = norm.norm().dtype();
+  if (names_ != norm.names()) {
+    check(losses);
+    names_ = norm.names();
+    squares_ = norm.squares();
+    failed_ = Tensor::zeros({1}, DType::i32, device);
+  }
+  // The squares are not negative, so that the norm is finite only where all of them are.
+  Tensor sum = zero_or_nan(norm.norm(), dtype);
+  for (const auto& [name, total] : losses.on_device()) sum = sum + zero_or_nan(total, dtype);
+  const Tensor number = Tensor::full({1}, static_cast<double>(step), DType::i32, device);
+  const Tensor bad = where(not_equal(sum, sum), number, failed_);
+  squares_ = where(failed_, squares_, norm.squares());
+  failed_ = where(failed_, failed_, bad);
+}
+
+void FiniteGuard::check(const LossMeter& losses) const {
+  if (!failed_.defined()) return;
+  const auto step = static_cast<std::int64_t>(failed_.item());
+  if (step == 0) return;
+  try {
+    check_gradients(names_, squares_);
+    // A sum that is not finite stays so.
+    for (const auto& [name, sum] : losses.sums()) heed::check(std::isfinite(sum), "\"", name, "\" is ", sum);
+    fail("the norm of the gradients is not finite, although every single one is; try a lower learning rate");
+  } catch (const Error& error) {
+    fail("training stopped in step ", step, ", before it changed the weights: ", error.what());
+  }
+}
+
+}  // namespace heed
