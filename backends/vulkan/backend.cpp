@@ -11,10 +11,17 @@ const Backend& vulkan_backend() {
       .memory_stats = vulkan::memory_stats,
       .reset_peak = vulkan::reset_peak,
       .trim = vulkan::trim,
-      .softmax = {},
-      .layer_norm = {},
-      .cross_entropy = {},
+      .gather_rows = vulkan::gather_rows,
+      .scatter_add_rows = vulkan::scatter_add_rows,
+      .argsort = vulkan::argsort,
+      .top_k = vulkan::top_k,
+      .softmax = {vulkan::softmax_forward, vulkan::softmax_backward},
+      .layer_norm = {vulkan::layer_norm_forward, vulkan::layer_norm_backward},
+      .cross_entropy = {vulkan::cross_entropy_forward, vulkan::cross_entropy_backward},
       .attention = {},
+      .adam = vulkan::adam,
+      .sgd = vulkan::sgd,
+      .sums_of_squares = vulkan::sums_of_squares,
   };
   return backend;
 }

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "heed/backends/vulkan/launch.h"
+
+namespace heed::vulkan {
+
+/// Threads of a workgroup where nothing asks for more: a power of two.
+inline std::uint32_t workgroup_size(const Gpu& gpu, std::uint32_t wanted = 256) {
+  return std::bit_floor(std::min(wanted, gpu.limits().max_invocations));
+}
+
+/// How the threads of a workgroup share rows of n elements (shaders/rows.glsl).
+struct RowShape {
+  std::uint32_t workgroup;
+  std::uint32_t lanes;  ///< threads of one row; a power of two
+  std::int64_t rows_per_group() const { return workgroup / lanes; }
+  /// Elements of a row that one thread meets.
+  std::uint32_t held(std::int64_t n) const { return static_cast<std::uint32_t>(ceil_div(n, lanes)); }
+};
+
+inline RowShape row_shape(const Gpu& gpu, std::int64_t n) {
+  const std::uint32_t workgroup = workgroup_size(gpu);
+  const auto wanted = std::bit_ceil(static_cast<std::uint64_t>(ceil_div(n, 4)));
+  return {workgroup, static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, workgroup))};
+}
+
+/// Elements of `bytes` each that a contiguous tensor may have to be bound at once, wherever it begins.
+inline std::int64_t most_elements(const Gpu& gpu, std::int64_t bytes) {
+  const auto room = static_cast<std::int64_t>(gpu.limits().max_range - gpu.limits().offset_alignment);
+  return std::max<std::int64_t>(1, room / std::max<std::int64_t>(1, bytes));
+}
+
+/// The most workgroups of one launch (Launch::folded_groups).
+inline std::int64_t most_groups(const Gpu& gpu) {
+  const std::int64_t most = gpu.limits().max_groups;
+  return most * most;
+}
+
+/// Calls body(begin, end) for stretches of rows that one launch can take: `row_bytes` in the largest tensor,
+/// and `items` pieces of work per row, of which a workgroup does `items_per_group`.
+template <class Body>
+void for_row_ranges(const Gpu& gpu, std::int64_t rows, std::int64_t row_bytes, std::int64_t items,
+                    std::int64_t items_per_group, Body body) {
+  const std::int64_t by_groups =
+      std::max<std::int64_t>(1, most_groups(gpu) * items_per_group / std::max<std::int64_t>(1, items));
+  const std::int64_t most = std::min(most_elements(gpu, row_bytes), by_groups);
+  for (std::int64_t begin = 0; begin < rows; begin += most) body(begin, std::min(rows, begin + most));
+}
+
+/// Entries [begin, end) of the first axis; an undefined tensor stays undefined.
+inline Tensor row_range(const Tensor& x, std::int64_t begin, std::int64_t end) {
+  if (!x.defined()) return x;
+  Shape shape = x.shape();
+  shape[0] = end - begin;
+  return x.view(shape, x.strides(), x.offset() + begin * x.stride(0));
+}
+
+/// What to bind where a kernel leaves out an output: memory that the launch writes anyway. A placeholder that
+/// several launches share would look like a hazard between them.
+inline const Tensor& either(const Tensor& output, const Tensor& other) {
+  return output.defined() ? output : other;
+}
+
+/// A contiguous tensor as [rows, n], n its last extent.
+inline Tensor as_rows(const Tensor& x) {
+  return x.view({x.count() / x.size(-1), x.size(-1)});
+}
+
+}  // namespace heed::vulkan

@@ -1,0 +1,52 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+//! types f32 f16 bf16
+#include "common.glsl"
+#include "rows.glsl"
+
+// Cross entropy with label smoothing (arXiv 1512.00567, section 7) straight from the logits [rows, classes]:
+// loss = log_sum_exp - (1 - e) x_target - e mean(x).
+layout(binding = 0) readonly buffer Logits { T logits[]; };
+layout(binding = 1) readonly buffer Targets { int targets[]; };
+layout(binding = 2) writeonly buffer Loss { float loss[]; };
+layout(binding = 3) writeonly buffer LogSumExp { float log_sum_exp[]; };
+layout(binding = 4) buffer Complaints { uint complaints[]; };
+layout(push_constant) uniform Push {
+  uint skip_logits, skip_targets, skip_loss, skip_log_sum_exp, complaint;
+  uint first_row;  // of this launch, among those of the call
+  uint rows, classes;
+  int ignored;
+  float smoothing;
+};
+
+void main() {
+  const uint row = row_index();
+  const int target = row < rows ? targets[skip_targets + row] : ignored;
+  const bool wrong = target != ignored && (target < 0 || uint(target) >= classes);
+  if (wrong && lane() == 0) atomicMin(complaints[complaint], first_row + row);
+  const bool counts = target != ignored && !wrong;
+
+  const uint first = skip_logits + row * classes;
+  Exponentials own = Exponentials(-INFINITY, 0.0);
+  float own_values = 0.0;
+  if (counts) {
+    for (uint i = lane(); i < classes; i += lanes) {
+      const float v = to_float(logits[first + i]);
+      add_exponential(own, v);
+      own_values += v;
+    }
+  }
+  const Exponentials all = row_exponentials(own);
+  const float values = row_sum(own_values);
+  if (row >= rows || lane() != 0) return;
+
+  const float log_sum = log(all.sum);
+  float value = 0.0;
+  if (counts) {
+    // The largest logit is taken off first, so that logits far from 0 do not swallow the loss.
+    value = (1.0 - smoothing) * ((all.largest - to_float(logits[first + target])) + log_sum);
+    if (smoothing != 0.0) value += smoothing * ((all.largest - values / float(classes)) + log_sum);
+  }
+  loss[skip_loss + row] = value;
+  log_sum_exp[skip_log_sum_exp + row] = counts ? all.largest + log_sum : 0.0;
+}

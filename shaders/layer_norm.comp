@@ -1,0 +1,54 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+//! types f32 f16 bf16
+#include "common.glsl"
+#include "rows.glsl"
+
+// Layer normalisation (arXiv 1607.06450) over the rows of [rows, n]: y = (x - mean) inverse_deviation weight + bias.
+layout(constant_id = 2) const bool has_weight = true;
+layout(constant_id = 3) const bool has_bias = true;
+layout(constant_id = 4) const uint held = 4;  // elements of a row that a lane keeps: ceil(n / lanes)
+
+layout(binding = 0) readonly buffer X { T x[]; };
+layout(binding = 1) readonly buffer Weight { T weight[]; };
+layout(binding = 2) readonly buffer Bias { T bias[]; };
+layout(binding = 3) writeonly buffer Out { T result[]; };
+layout(binding = 4) writeonly buffer Mean { float mean[]; };
+layout(binding = 5) writeonly buffer InverseDeviation { float inverse_deviation[]; };
+layout(push_constant) uniform Push {
+  uint skip_x, skip_weight, skip_bias, skip_out, skip_mean, skip_inverse;
+  uint rows, n;
+  float epsilon;
+};
+
+void main() {
+  const uint row = row_index();
+  const bool mine = row < rows;
+  float values[held];
+  float own = 0.0;
+  for (uint k = 0; k < held; ++k) {
+    const uint i = lane() + k * lanes;
+    values[k] = mine && i < n ? to_float(x[skip_x + row * n + i]) : 0.0;
+    own += values[k];
+  }
+  const float m = row_sum(own) / float(n);
+  own = 0.0;
+  for (uint k = 0; k < held; ++k) {
+    values[k] -= m;
+    if (lane() + k * lanes < n) own += values[k] * values[k];
+  }
+  const float inverse = 1.0 / sqrt(row_sum(own) / float(n) + epsilon);
+  if (!mine) return;
+  for (uint k = 0; k < held; ++k) {
+    const uint i = lane() + k * lanes;
+    if (i >= n) break;
+    float v = values[k] * inverse;
+    if (has_weight) v *= to_float(weight[skip_weight + i]);
+    if (has_bias) v += to_float(bias[skip_bias + i]);
+    result[skip_out + row * n + i] = from_float(v);
+  }
+  if (lane() == 0) {
+    mean[skip_mean + row] = m;
+    inverse_deviation[skip_inverse + row] = inverse;
+  }
+}

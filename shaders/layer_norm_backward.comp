@@ -1,0 +1,69 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+//! types f32 f16 bf16
+#include "common.glsl"
+#include "rows.glsl"
+
+// With h = (x - mean) s and u = grad weight: dx = s (u - mean(u) - h mean(u h)).
+// Each row of threads takes rows_per_thread rows one after another and leaves the sums of grad h and of grad over
+// them in sums [threads' rows, 2, n], which layer_norm_sums.comp adds up.
+layout(constant_id = 2) const bool has_weight = true;
+layout(constant_id = 3) const bool with_sums = true;
+layout(constant_id = 4) const uint held = 4;  // elements of a row that a lane keeps: ceil(n / lanes)
+
+layout(binding = 0) readonly buffer X { T x[]; };
+layout(binding = 1) readonly buffer Weight { T weight[]; };
+layout(binding = 2) readonly buffer Mean { float mean[]; };
+layout(binding = 3) readonly buffer InverseDeviation { float inverse_deviation[]; };
+layout(binding = 4) readonly buffer Grad { T grad[]; };
+layout(binding = 5) writeonly buffer Dx { T dx[]; };
+layout(binding = 6) writeonly buffer Sums { float sums[]; };
+layout(push_constant) uniform Push {
+  uint skip_x, skip_weight, skip_mean, skip_inverse, skip_grad, skip_dx, skip_sums;
+  uint rows, n;
+  uint rows_per_thread;
+};
+
+void main() {
+  const uint block = row_index();
+  float of_weight[held], of_bias[held], normalised[held], scaled[held];
+  for (uint k = 0; k < held; ++k) of_weight[k] = of_bias[k] = 0.0;
+
+  for (uint r = 0; r < rows_per_thread; ++r) {
+    const uint row = block * rows_per_thread + r;
+    const bool mine = row < rows;
+    const float m = mine ? mean[skip_mean + row] : 0.0;
+    const float s = mine ? inverse_deviation[skip_inverse + row] : 0.0;
+    float total = 0.0, projection = 0.0;
+    for (uint k = 0; k < held; ++k) {
+      const uint i = lane() + k * lanes;
+      float g = 0.0, h = 0.0, u = 0.0;
+      if (mine && i < n) {
+        g = u = to_float(grad[skip_grad + row * n + i]);
+        h = (to_float(x[skip_x + row * n + i]) - m) * s;
+        if (has_weight) u *= to_float(weight[skip_weight + i]);
+      }
+      of_weight[k] += g * h;
+      of_bias[k] += g;
+      total += u;
+      projection += u * h;
+      normalised[k] = h;
+      scaled[k] = u;
+    }
+    const float mean_u = row_sum(total) / float(n), mean_uh = row_sum(projection) / float(n);
+    for (uint k = 0; k < held; ++k) {
+      const uint i = lane() + k * lanes;
+      if (mine && i < n) {
+        const float d = s * (scaled[k] - mean_u - normalised[k] * mean_uh);
+        dx[skip_dx + row * n + i] = from_float(d);
+      }
+    }
+  }
+  if (!with_sums || block * rows_per_thread >= rows) return;
+  for (uint k = 0; k < held; ++k) {
+    const uint i = lane() + k * lanes;
+    if (i >= n) break;
+    sums[skip_sums + block * 2 * n + i] = of_weight[k];
+    sums[skip_sums + block * 2 * n + n + i] = of_bias[k];
+  }
+}

@@ -1,0 +1,356 @@
+#include <limits>
+
+#include "vulkan_compare.h"
+
+// The kernels of the Vulkan backend that work on rows, and its optimizers, against those of the CPU: ragged
+// sizes, tensors that begin in the middle of their memory, and lowered limits.
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+Tensor floats(const Shape& shape, double low = -2, double high = 2, std::uint32_t stream = 0) {
+  return tensor_of<float>(numbers(shape.count(), low, high, stream), shape);
+}
+
+/// Whole numbers in [low, high).
+Tensor integers(const Shape& shape, double low, double high, std::uint32_t stream = 0) {
+  std::vector<double> values = numbers(shape.count(), low, high, stream);
+  for (double& value : values) value = std::floor(value);
+  return tensor_of<std::int32_t>(values, shape);
+}
+
+Tensor with(Tensor x, const std::vector<std::pair<std::int64_t, double>>& changes) {
+  for (const auto& [at, value] : changes) x.data<float>()[at] = static_cast<float>(value);
+  return x;
+}
+
+const std::vector<Shape> row_shapes = {{1, 1}, {3, 5}, {70, 17}, {9, 64}, {5, 300}, {2, 1031}, {1, 5000}};
+
+/// What makes kernels split rows over launches.
+void split_everything(vulkan::Limits& limits) {
+  limits.max_range = 32768;
+  limits.max_groups = 8;
+  limits.max_invocations = 64;
+}
+
+void check_softmax(Device device, const Shape& shape) {
+  CAPTURE(shape);
+  const std::int64_t rows = shape[0], n = shape[1];
+  Tensor x = floats(shape, -5, 5);
+  if (rows > 2) {  // a row of nothing and one with a hole
+    for (std::int64_t i = 0; i < n; ++i) x.data<float>()[n + i] = -INFINITY;
+    x = with(x, {{2 * n, -infinity}});
+  }
+  const Tensor mask = integers(shape, 0, 2, 1), row_mask = integers({rows, 1}, 0, 2, 2),
+               column_mask = integers({1, n}, 0, 2, 3), grad = floats(shape, -1, 1, 4);
+  for (bool log : {false, true}) {
+    CAPTURE(log);
+    const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
+      const Tensor &all = in[1], &of_rows = in[2], &of_columns = in[3];
+      std::vector<Tensor> results;
+      for (const Tensor& allowed : {Tensor(), all, of_rows.view(shape, {1, 0}, of_rows.offset()),
+                                    of_columns.view(shape, {0, 1}, of_columns.offset())}) {
+        const Tensor y = empty_on(in[0].device(), shape), dx = empty_on(in[0].device(), shape);
+        backend.softmax.forward(in[0], allowed, log, y);
+        backend.softmax.backward(y, in[4], log, dx);
+        results.insert(results.end(), {y, dx});
+      }
+      return results;
+    };
+    check_agreement(device, {x, mask, row_mask, column_mask, grad}, compute);
+  }
+}
+
+void check_layer_norm(Device device, const Shape& shape) {
+  CAPTURE(shape);
+  const std::int64_t rows = shape[0], n = shape[1];
+  const std::vector<Tensor> inputs = {floats(shape), floats({n}, 0.5, 2, 1), floats({n}, -1, 1, 2),
+                                      floats(shape, -1, 1, 3)};
+  for (bool affine : {false, true}) {
+    CAPTURE(affine);
+    const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
+      const auto make = [&](const Shape& of) { return empty_on(in[0].device(), of); };
+      const Tensor y = make(shape), mean = make({rows}), inverse = make({rows}), dx = make(shape);
+      const Tensor weight = affine ? in[1] : Tensor(), bias = affine ? in[2] : Tensor();
+      const Tensor dweight = affine ? make({n}) : Tensor(), dbias = affine ? make({n}) : Tensor();
+      backend.layer_norm.forward(in[0], weight, bias, 1e-5, y, mean, inverse);
+      backend.layer_norm.backward(in[0], weight, mean, inverse, in[3], dx, dweight, dbias);
+      std::vector<Tensor> results = {y, mean, inverse, dx};
+      if (affine) results.insert(results.end(), {dweight, dbias});
+      return results;
+    };
+    check_agreement(device, inputs, compute, n == 1 ? 1e-4 : 2e-5);
+  }
+}
+
+void check_cross_entropy(Device device, const Shape& shape) {
+  CAPTURE(shape);
+  const std::int64_t rows = shape[0], classes = shape[1];
+  const std::int32_t ignored = -7;
+  Tensor targets = integers({rows}, 0, static_cast<double>(classes), 1);
+  if (rows > 2) targets.data<std::int32_t>()[2] = ignored;
+  for (double smoothing : {0.0, 0.1}) {
+    const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
+      const auto make = [&](const Shape& of) { return empty_on(in[0].device(), of); };
+      const Tensor loss = make({rows}), logs = make({rows}), dlogits = make(shape);
+      backend.cross_entropy.forward(in[0], in[1], smoothing, ignored, loss, logs);
+      backend.cross_entropy.backward(in[0], in[1], logs, in[2], smoothing, ignored, dlogits);
+      backend.cross_entropy.backward(in[0], in[1], logs, in[2], smoothing, ignored, in[0]);  // in place
+      return std::vector<Tensor>{loss, logs, dlogits, in[0]};
+    };
+    check_agreement(device, {floats(shape, -6, 6), targets, floats({rows}, -1, 1, 2)}, compute);
+  }
+}
+
+/// Gathers rows of x [batch, n, width] and adds the result back into them.
+void check_gather_scatter(Device device, std::int64_t batch, std::int64_t n, std::int64_t m,
+                          std::int64_t width) {
+  CAPTURE(batch);
+  CAPTURE(n);
+  CAPTURE(m);
+  CAPTURE(width);
+  const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
+    const Tensor rows = empty_on(in[0].device(), {batch, m, width});
+    const Tensor numbers = empty_on(in[0].device(), {batch, m, width}, DType::i32);
+    backend.gather_rows(in[0], in[1], rows);
+    backend.gather_rows(in[2], in[1], numbers);
+    backend.scatter_add_rows(rows, in[1], in[0]);
+    return std::vector<Tensor>{rows, numbers, in[0]};
+  };
+  const Tensor index = integers({batch, m}, -1, static_cast<double>(n), 1);
+  // The same sums in the same order: the same bits.
+  check_agreement(device, {floats({batch, n, width}), index, integers({batch, n, width}, -99, 99, 2)},
+                  compute, 0);
+}
+
+void check_sort(Device device, const Tensor& x) {
+  CAPTURE(x.shape());
+  CAPTURE(x.dtype());
+  const std::int64_t rows = x.size(0), n = x.size(1);
+  const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
+    std::vector<Tensor> results;
+    const auto make = [&](std::int64_t k) -> const Tensor& {
+      return results.emplace_back(empty_on(in[0].device(), {rows, k}, DType::i32));
+    };
+    for (bool descending : {false, true}) backend.argsort(in[0], descending, make(n));
+    for (std::int64_t k : {std::int64_t{0}, std::int64_t{1}, n / 9, n}) backend.top_k(in[0], make(k));
+    return results;
+  };
+  check_agreement(device, {x}, compute, 0);
+}
+
+/// Values with ties, both zeros, infinities and NaN of both signs.
+Tensor awkward(const Shape& shape) {
+  Tensor x = floats(shape, -4, 4);
+  const double special[] = {0.0, -0.0, infinity, -infinity, not_a_number, -not_a_number, 1e-42, -1e-42};
+  for (std::int64_t i = 0; i < x.count(); ++i) {
+    float& value = x.data<float>()[i];
+    if (i % 3 == 0) value = std::round(value);
+    if (i % 7 == 1) value = static_cast<float>(special[i / 7 % 8]);
+  }
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("vulkan: softmax and log-softmax, with every kind of mask") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const Shape& shape : row_shapes) check_softmax(*device, shape);
+  const LoweredLimits limits(*device, split_everything);
+  for (const Shape& shape : {Shape{70, 17}, Shape{900, 40}, Shape{2, 1031}}) check_softmax(*device, shape);
+}
+
+TEST_CASE("vulkan: a NaN spoils its row of a softmax and no other") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Tensor x = with(floats({3, 40}), {{45, not_a_number}});
+  check_agreement(*device, {x}, [](const Backend& backend, const std::vector<Tensor>& in) {
+    const Tensor y = empty_on(in[0].device(), {3, 40});
+    backend.softmax.forward(in[0], Tensor(), false, y);
+    return std::vector<Tensor>{y};
+  });
+}
+
+TEST_CASE("vulkan: layer norm, with and without weight and bias") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const Shape& shape : row_shapes) check_layer_norm(*device, shape);
+  check_layer_norm(*device, {1500, 12});
+  const LoweredLimits limits(*device, split_everything);
+  for (const Shape& shape : {Shape{70, 17}, Shape{900, 40}, Shape{60, 200}}) check_layer_norm(*device, shape);
+}
+
+TEST_CASE("vulkan: the gradients of a layer norm without rows are zeros") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const auto make = [&](const Shape& shape) { return Tensor::empty(shape, DType::f32, *device); };
+  const Tensor x = make({0, 4}), dweight = make({4}), dbias = make({4});
+  backend_of(*device).layer_norm.backward(x, {}, make({0}), make({0}), x, x, dweight, dbias);
+  CHECK(dweight.to_doubles() == std::vector<double>(4, 0));
+  CHECK(dbias.to_doubles() == std::vector<double>(4, 0));
+}
+
+TEST_CASE("vulkan: cross entropy, smoothed, ignored, in place") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const Shape& shape : row_shapes) check_cross_entropy(*device, shape);
+  const LoweredLimits limits(*device, split_everything);
+  for (const Shape& shape : {Shape{70, 17}, Shape{900, 40}, Shape{2, 1031}})
+    check_cross_entropy(*device, shape);
+}
+
+TEST_CASE("vulkan: a target that is no class is an error at the next wait, with its row") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Backend& backend = backend_of(*device);
+  const Tensor logits = copy_on(*device, floats({5, 3}));
+  const Tensor targets = Tensor::from(std::vector<std::int32_t>{0, 1, 3, -2, -1}, {5}, *device);
+  const Tensor loss = empty_on(*device, {5}), logs = empty_on(*device, {5});
+  backend.cross_entropy.forward(logits, targets, 0, -1, loss, logs);
+  CHECK_THROWS_WITH_AS(loss.to_doubles(),
+                       doctest::Contains("cross_entropy: a target is not a class in [0, 3)"), Error);
+  backend.cross_entropy.forward(logits, targets, 0, -1, loss, logs);
+  CHECK_THROWS_WITH_AS(loss.to_doubles(), doctest::Contains("(position 2)"), Error);
+  CHECK(loss.to_doubles().size() == 5);  // said once
+}
+
+TEST_CASE("vulkan: gather and scatter, few and many rows, repeated and missing targets") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const auto check = [&](std::int64_t batch, std::int64_t n, std::int64_t m, std::int64_t width) {
+    check_gather_scatter(*device, batch, n, m, width);
+  };
+  check(1, 1, 1, 1);
+  check(1, 50, 400, 33);
+  check(1, 3, 2500, 4);
+  check(6, 17, 20, 5);
+  check(40, 30, 1, 1);
+  check(3, 9, 100, 16);
+  check(2, 5, 0, 3);
+  const LoweredLimits limits(*device, [](vulkan::Limits& lower) {
+    split_everything(lower);
+    lower.max_range = 4096;
+  });
+  check(1, 200, 300, 12);
+  check(5, 40, 70, 30);
+}
+
+TEST_CASE("vulkan: an index that is no row is an error, with its position") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Backend& backend = backend_of(*device);
+  const Tensor x = copy_on(*device, floats({2, 4, 3})), out = empty_on(*device, {2, 3, 3});
+  const Tensor index = Tensor::from(std::vector<std::int32_t>{0, -1, 1, 2, -2, 4}, {2, 3}, *device);
+  backend.gather_rows(x, index, out);
+  CHECK_THROWS_WITH_AS(out.to_doubles(), doctest::Contains("gather_rows: an index is outside [0, 4)"), Error);
+  backend.scatter_add_rows(out, index, x);
+  CHECK_THROWS_WITH_AS(x.to_doubles(), doctest::Contains("(position 4)"), Error);
+}
+
+TEST_CASE("vulkan: argsort and top-k, stable, NaN last") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const Shape& shape :
+       {Shape{1, 1}, Shape{50, 2}, Shape{7, 100}, Shape{3, 1024}, Shape{2, 2050}, Shape{1, 9000}}) {
+    check_sort(*device, awkward(shape));
+    check_sort(*device, integers(shape, -20, 20));
+  }
+  const LoweredLimits limits(*device, [](vulkan::Limits& lower) {
+    split_everything(lower);
+    lower.shared_bytes = 1024;
+  });
+  for (const Shape& shape : {Shape{20, 700}, Shape{3, 64}, Shape{1, 2000}})
+    check_sort(*device, awkward(shape));
+}
+
+namespace {
+
+/// Parameters, gradients and moments of ragged sizes, as inputs of a computation: four of each size.
+std::vector<Tensor> optimizer_inputs() {
+  std::vector<Tensor> inputs;
+  std::uint32_t stream = 0;
+  for (std::int64_t size : {1, 300, 7, 5000, 64}) {
+    inputs.insert(inputs.end(), {floats({size}, -1, 1, ++stream), floats({size}, -1, 1, ++stream),
+                                 floats({size}, -0.1, 0.1, ++stream), floats({size}, 0, 0.1, ++stream)});
+  }
+  return inputs;
+}
+
+std::vector<Tensor> every_fourth(const std::vector<Tensor>& inputs, std::size_t first) {
+  std::vector<Tensor> list;
+  for (std::size_t i = first; i < inputs.size(); i += 4) list.push_back(inputs[i]);
+  return list;
+}
+
+struct OptimizerCase {
+  bool adam, decoupled, scaled, momentum;
+  std::int32_t skip;  // -1: undefined
+};
+
+void check_optimizer(Device device, const OptimizerCase& with) {
+  CAPTURE(with.adam);
+  CAPTURE(with.decoupled);
+  CAPTURE(with.scaled);
+  CAPTURE(with.momentum);
+  CAPTURE(with.skip);
+  const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
+    const auto weights = every_fourth(in, 0), gradients = every_fourth(in, 1), first = every_fourth(in, 2),
+               second = every_fourth(in, 3);
+    const Device where = in[0].device();
+    OptimizerStep step;
+    step.parameters = weights;
+    step.gradients = gradients;
+    if (with.adam || with.momentum) step.first_moment = first;
+    if (with.adam) step.second_moment = second;
+    if (with.scaled) step.gradient_scale = Tensor::from(std::vector<float>{0.25f}, {1}, where);
+    if (with.skip >= 0) step.skip = Tensor::from(std::vector<std::int32_t>{with.skip}, {1}, where);
+    step.learning_rate = 0.01;
+    step.weight_decay = 0.1;
+    step.decoupled_decay = with.decoupled;
+    step.step = 3;
+    with.adam ? backend.adam(step) : backend.sgd(step);
+    return in;
+  };
+  check_agreement(device, optimizer_inputs(), compute, 3e-6);
+}
+
+}  // namespace
+
+TEST_CASE("vulkan: Adam and gradient descent, scaled, decayed and skipped") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const std::vector<OptimizerCase> cases = {{true, false, false, true, -1}, {true, true, true, true, 0},
+                                            {true, true, true, true, 5},    {false, false, false, false, -1},
+                                            {false, true, true, true, 0},   {false, false, true, true, 1}};
+  for (const OptimizerCase& each : cases) check_optimizer(*device, each);
+  const LoweredLimits limits(*device, [](vulkan::Limits& lower) { lower.max_range = 4096; });
+  check_optimizer(*device, cases[1]);
+}
+
+TEST_CASE("vulkan: sums of squares of many tensors") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  std::vector<Tensor> inputs;
+  for (std::int64_t size : {1, 30000, 0, 7, 8192, 8193, 100, 64, 3, 20000, 1}) {
+    inputs.push_back(floats({size}, -3, 3, static_cast<std::uint32_t>(inputs.size())));
+  }
+  const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
+    const bool on_cpu = in[0].device().type == DeviceType::cpu;
+    const Tensor out = Tensor::empty({static_cast<std::int64_t>(in.size())}, on_cpu ? DType::f64 : DType::f32,
+                                     in[0].device());
+    backend.sums_of_squares(in, out);
+    return std::vector<Tensor>{out};
+  };
+  check_agreement(*device, inputs, compute, 1e-6);
+  const LoweredLimits limits(*device, [](vulkan::Limits& lower) {
+    lower.max_range = 70000;
+    lower.max_groups = 4;
+  });
+  check_agreement(*device, inputs, compute, 1e-6);
+}
