@@ -26,20 +26,20 @@ void main() {
   const bool mine = row < rows;
   float values[held];
   float own = 0.0;
-  for (uint k = 0; k < held; ++k) {
+  [[unroll]] for (uint k = 0; k < held; ++k) {
     const uint i = lane() + k * lanes;
     values[k] = mine && i < n ? to_float(x[skip_x + row * n + i]) : 0.0;
     own += values[k];
   }
   const float m = row_sum(own) / float(n);
   own = 0.0;
-  for (uint k = 0; k < held; ++k) {
+  [[unroll]] for (uint k = 0; k < held; ++k) {
     values[k] -= m;
     if (lane() + k * lanes < n) own += values[k] * values[k];
   }
   const float inverse = 1.0 / sqrt(row_sum(own) / float(n) + epsilon);
   if (!mine) return;
-  for (uint k = 0; k < held; ++k) {
+  [[unroll]] for (uint k = 0; k < held; ++k) {
     const uint i = lane() + k * lanes;
     if (i >= n) break;
     float v = values[k] * inverse;

@@ -27,7 +27,7 @@ layout(push_constant) uniform Push {
 void main() {
   const uint block = row_index();
   float of_weight[held], of_bias[held], normalised[held], scaled[held];
-  for (uint k = 0; k < held; ++k) of_weight[k] = of_bias[k] = 0.0;
+  [[unroll]] for (uint k = 0; k < held; ++k) of_weight[k] = of_bias[k] = 0.0;
 
   for (uint r = 0; r < rows_per_thread; ++r) {
     const uint row = block * rows_per_thread + r;
@@ -35,7 +35,7 @@ void main() {
     const float m = mine ? mean[skip_mean + row] : 0.0;
     const float s = mine ? inverse_deviation[skip_inverse + row] : 0.0;
     float total = 0.0, projection = 0.0;
-    for (uint k = 0; k < held; ++k) {
+    [[unroll]] for (uint k = 0; k < held; ++k) {
       const uint i = lane() + k * lanes;
       float g = 0.0, h = 0.0, u = 0.0;
       if (mine && i < n) {
@@ -51,7 +51,7 @@ void main() {
       scaled[k] = u;
     }
     const float mean_u = row_sum(total) / float(n), mean_uh = row_sum(projection) / float(n);
-    for (uint k = 0; k < held; ++k) {
+    [[unroll]] for (uint k = 0; k < held; ++k) {
       const uint i = lane() + k * lanes;
       if (mine && i < n) {
         const float d = s * (scaled[k] - mean_u - normalised[k] * mean_uh);
@@ -60,7 +60,7 @@ void main() {
     }
   }
   if (!with_sums || block * rows_per_thread >= rows) return;
-  for (uint k = 0; k < held; ++k) {
+  [[unroll]] for (uint k = 0; k < held; ++k) {
     const uint i = lane() + k * lanes;
     if (i >= n) break;
     sums[skip_sums + block * 2 * n + i] = of_weight[k];

@@ -23,6 +23,8 @@ layout(push_constant) uniform Push {
   uint first_target, last_target;
 };
 
+const uint ahead = 8;
+
 // The row of x at a place of the order.
 uint row_at(uint batch_begin, uint place) {
   return batch_begin + (sorted ? uint(order[skip_order + batch_begin + place]) : place);
@@ -52,13 +54,20 @@ void main() {
   }
   const uint to = skip_out + (target_row - first_target) * width + column;
   float sum = to_float(result[to]) + to_float(x[skip_x + own * width + column]);
-  for (uint i = place + 1; i < m; ++i) {
-    const uint from = row_at(batch_begin, i);
-    if (index[skip_index + from] == target) {
-      sum += to_float(x[skip_x + from * width + column]);
-    } else if (sorted) {
-      break;
+  // Several at a time, so that their loads do not wait for each other; a frequent token has hundreds of rows.
+  for (uint i = place + 1; i < m; i += ahead) {
+    uint from[ahead];
+    bool same[ahead];
+    float value[ahead];
+    [[unroll]] for (uint k = 0; k < ahead; ++k) from[k] = row_at(batch_begin, min(i + k, m - 1));
+    [[unroll]] for (uint k = 0; k < ahead; ++k) same[k] = i + k < m && index[skip_index + from[k]] == target;
+    [[unroll]] for (uint k = 0; k < ahead; ++k) {
+      if (same[k]) value[k] = to_float(x[skip_x + from[k] * width + column]);
     }
+    [[unroll]] for (uint k = 0; k < ahead; ++k) {
+      if (same[k]) sum += value[k];
+    }
+    if (sorted && !same[ahead - 1]) break;
   }
   result[to] = from_float(sum);
 }

@@ -53,8 +53,10 @@ void update(const char* name, const OptimizerStep& step, const Rates& rates) {
   const std::int64_t most = std::min(most_elements(gpu, 4), most_groups(gpu) * per_group / 2);
   const std::vector<Stretch> stretches = stretches_of(step, most);
   const bool has_first = !step.first_moment.empty();
-  for (std::size_t i = 0; i < stretches.size(); i += 2) {
-    const Stretch &a = stretches[i], b = i + 1 < stretches.size() ? stretches[i + 1] : Stretch();
+  const auto dtype_of_gradients = [&](std::size_t i) { return stretches[i].gradients.dtype(); };
+  for (std::size_t i = 0, taken = 1; i < stretches.size(); i += taken) {
+    taken = i + 1 < stretches.size() && dtype_of_gradients(i + 1) == dtype_of_gradients(i) ? 2 : 1;
+    const Stretch &a = stretches[i], b = taken == 2 ? stretches[i + 1] : Stretch();
     const std::int64_t count_b = b.weights.defined() ? b.weights.count() : 0,
                        count = a.weights.count() + count_b;
     Launch(gpu, shader_name(name, a.gradients.dtype()),
@@ -98,45 +100,61 @@ void sgd(const OptimizerStep& step) {
   update("sgd", step, {step.learning_rate, 0});
 }
 
+namespace {
+
+constexpr std::int64_t piece_size = 8192;  // elements whose squares a workgroup adds up
+constexpr std::size_t tensors_per_launch = 8;
+
+/// The sums of the pieces of up to eight tensors of one dtype, one after the other.
+void sum_pieces_of(Gpu& gpu, std::span<const Tensor> tensors, const Tensor& sums) {
+  const DType dtype = tensors[0].dtype();
+  std::int64_t elements = 0;
+  for (const Tensor& tensor : tensors) elements += tensor.count();
+  Launch launch(gpu, shader_name("sums_of_squares", dtype),
+                {workgroup_size(gpu), static_cast<std::uint32_t>(piece_size)});
+  for (std::size_t k = 0; k < tensors_per_launch; ++k)
+    launch.read(k < tensors.size() ? tensors[k] : Tensor());
+  launch.write(sums);
+  for (std::size_t k = 0; k < tensors_per_launch; ++k)
+    launch.push(k < tensors.size() ? tensors[k].count() : 0);
+  launch.push(sums.count())
+      .work(0, static_cast<double>(elements) * static_cast<double>(size_of(dtype)))
+      .folded_groups(sums.count());
+}
+
+std::int64_t pieces_in(const Tensor& x) {
+  return ceil_div(x.count(), piece_size);
+}
+
+}  // namespace
+
 void sums_of_squares(std::span<const Tensor> tensors, const Tensor& out) {
   if (tensors.empty()) return;
   check(out.dtype() == DType::f32, "sums_of_squares: the sums are f32 on ", out.device(), ", not ",
         out.dtype());
   Gpu& gpu = gpu_of(out);
-  const std::uint32_t workgroup = workgroup_size(gpu);
-  const std::int64_t piece = 8192;  // elements
-  constexpr std::size_t tensors_per_launch = 8;
-  const std::int64_t most = std::max<std::int64_t>(
-      1, std::min(most_elements(gpu, 4) / piece,
-                  most_groups(gpu) / static_cast<std::int64_t>(tensors_per_launch)));  // pieces
+  const std::int64_t most_pieces =
+      std::max<std::int64_t>(1, std::min(most_elements(gpu, 4) / piece_size,
+                                         most_groups(gpu) / static_cast<std::int64_t>(tensors_per_launch)));
   std::vector<Tensor> stretches;
   std::vector<std::int32_t> first_piece{0};  // of each tensor
   for (const Tensor& tensor : tensors) {
-    first_piece.push_back(first_piece.back() + static_cast<std::int32_t>(ceil_div(tensor.count(), piece)));
-    for (const Tensor& part : flat_pieces(tensor, most * piece)) stretches.push_back(part);
+    first_piece.push_back(first_piece.back() + static_cast<std::int32_t>(pieces_in(tensor)));
+    for (const Tensor& part : flat_pieces(tensor, most_pieces * piece_size)) stretches.push_back(part);
   }
 
   const Tensor sums = Tensor::empty({first_piece.back()}, DType::f32, out.device());
   std::int64_t done = 0;
-  for (std::size_t i = 0; i < stretches.size(); i += tensors_per_launch) {
-    const auto at = [&](std::size_t k) { return i + k < stretches.size() ? stretches[i + k] : Tensor(); };
-    const DType dtype = stretches[i].dtype();
-    std::int64_t pieces = 0, elements = 0;
-    Launch launch(gpu, shader_name("sums_of_squares", dtype), {workgroup, static_cast<std::uint32_t>(piece)});
-    for (std::size_t k = 0; k < tensors_per_launch; ++k) {
-      const Tensor part = at(k);
-      launch.read(part);
-      if (!part.defined()) continue;
-      pieces += ceil_div(part.count(), piece);
-      elements += part.count();
+  for (std::size_t i = 0, end = 0; i < stretches.size(); i = end) {
+    const std::int64_t first = done;
+    for (; end < stretches.size() && end < i + tensors_per_launch; ++end) {
+      if (stretches[end].dtype() != stretches[i].dtype()) break;
+      done += pieces_in(stretches[end]);
     }
-    launch.write(row_range(sums, done, done + pieces));
-    for (std::size_t k = 0; k < tensors_per_launch; ++k) launch.push(at(k).defined() ? at(k).count() : 0);
-    launch.push(pieces).work(0, static_cast<double>(elements) * size_of(dtype)).folded_groups(pieces);
-    done += pieces;
+    sum_pieces_of(gpu, std::span(stretches).subspan(i, end - i), row_range(sums, first, done));
   }
 
-  Launch(gpu, "sum_pieces", {workgroup})
+  Launch(gpu, "sum_pieces", {workgroup_size(gpu)})
       .read(sums)
       .read(Tensor::from(first_piece, {static_cast<std::int64_t>(first_piece.size())}, out.device()))
       .write(out)
