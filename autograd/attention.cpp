@@ -66,7 +66,11 @@ Tensor allowed_entries(const Sizes& sizes, const AttentionOptions& options, Devi
                                       {options.key_mask.stride(0), 0, 0, options.key_mask.stride(1)},
                                       options.key_mask.offset()));
   if (options.causal) restrict_to(causal_mask(sizes.queries, sizes.keys, device));
-  if (options.pattern) restrict_to(options.pattern->dense());
+  if (options.pattern) {
+    const Tensor dense = options.pattern->dense();
+    restrict_to(device == Device{} ? dense
+                                   : Tensor::from(dense.to_vector<std::int32_t>(), dense.shape(), device));
+  }
   return allowed;
 }
 

@@ -6,12 +6,27 @@
 
 namespace heed {
 
+ListsOnDevices& ListsOnDevices::operator=(const ListsOnDevices&) {
+  const std::lock_guard lock(mutex_);
+  lists_.clear();
+  return *this;
+}
+
+Tensor ListsOnDevices::get(Device device, const std::function<Tensor()>& make) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [where, list] : lists_)
+    if (where == device) return list;
+  return lists_.emplace_back(device, make()).second;
+}
+
 void BlockPattern::check_layout() const {
   check(block > 0 && queries >= 0 && keys >= 0 && heads > 0, "a block pattern of ", heads, " heads, ",
         queries, " queries and ", keys, " keys in blocks of side ", block, " makes no sense");
   const auto check_part = [](const char* name, const Tensor& part, int rank) {
     check(part.defined() && part.dtype() == DType::i32 && part.rank() == rank, "the ", name,
           " of a block pattern must be an i32 tensor of rank ", rank);
+    check(part.device() == Device{}, "the ", name, " of a block pattern must be on the CPU, not on ",
+          part.device());
     // One element seen everywhere stands for a mask that no block uses.
     const bool is_constant =
         std::all_of(part.strides().begin(), part.strides().end(), [](auto s) { return s == 0; });
@@ -30,6 +45,29 @@ void BlockPattern::check_layout() const {
   check(masks.size(0) > 0 && masks.size(1) == block && masks.size(2) == block,
         "the masks of a block pattern have shape ", masks.shape(), ", not [at least 1, ", block, ", ", block,
         "]");
+}
+
+void BlockPattern::check_lists() const {
+  check_layout();
+  const std::int64_t bands = heads * ((queries + block - 1) / block), side = (keys + block - 1) / block;
+  const std::int64_t entries = columns.count(), mask_count = masks.size(0);
+  const auto* offset = offsets.data<std::int32_t>();
+  check(offset[0] == 0 && offset[bands] == entries, "attention: the offsets of the block pattern go from ",
+        offset[0], " to ", offset[bands], "; expected 0 to ", entries);
+  const auto* column = columns.data<std::int32_t>();
+  const auto* id = mask_ids.data<std::int32_t>();
+  for (std::int64_t r = 0; r < bands; ++r) {
+    check(offset[r] <= offset[r + 1], "attention: offset ", r + 1,
+          " of the block pattern is smaller than the one before");
+    for (std::int64_t e = offset[r]; e < offset[r + 1]; ++e) {
+      check(column[e] >= 0 && column[e] < side, "attention: block ", e, " of the pattern has column ",
+            column[e], "; there are ", side);
+      check(e == offset[r] || column[e - 1] < column[e],
+            "attention: the columns of the block pattern do not ascend at block ", e);
+      check(id[e] >= -1 && id[e] < mask_count, "attention: block ", e, " of the pattern has mask ", id[e],
+            "; there are ", mask_count);
+    }
+  }
 }
 
 Tensor BlockPattern::dense() const {

@@ -1,12 +1,30 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include "heed/core/tensor.h"
 
 namespace heed {
+
+/// What backends keep of a pattern on their devices. A copy of a pattern starts without, as it may be
+/// changed.
+class ListsOnDevices {
+ public:
+  ListsOnDevices() = default;
+  ListsOnDevices(const ListsOnDevices&) {}
+  ListsOnDevices& operator=(const ListsOnDevices&);
+  /// The list of one device, which `make` makes on the first call.
+  Tensor get(Device device, const std::function<Tensor()>& make) const;
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::vector<std::pair<Device, Tensor>> lists_;
+};
 
 /// Which entries of an N x M attention matrix exist, block by block, so that nothing of size N x M is ever
 /// held.
@@ -16,6 +34,8 @@ namespace heed {
 /// ascending, R = ceil(N / block). A block whose mask id is -1 is full; otherwise entry (i, j) of the block
 /// exists where masks[id, i, j] is 1. Identical partial blocks share one mask, so a diagonal band needs only
 /// a few.
+///
+/// The lists lie on the CPU, whatever device the attention runs on, and do not change once they were used.
 struct BlockPattern {
   std::int64_t block = 0;    ///< side of a block
   std::int64_t queries = 0;  ///< N
@@ -25,9 +45,12 @@ struct BlockPattern {
   Tensor columns;            ///< i32 [number of blocks]
   Tensor mask_ids;           ///< i32 [number of blocks], -1 = full
   Tensor masks;  ///< i32 [number of masks, block, block]; at least one mask, so that it is always defined
+  ListsOnDevices on_devices = {};
 
   /// Throws unless the tensors have the shapes and types above and lie contiguously, as kernels read them.
   void check_layout() const;
+  /// Throws unless offsets, columns and mask ids say what they should. Looks at every block.
+  void check_lists() const;
   /// The pattern as a dense i32 mask [heads, N, M]: for the composed body and for tests.
   Tensor dense() const;
 };

@@ -36,31 +36,7 @@ void AttentionPlan::check_pattern() const {
         pattern.queries, " queries and ", pattern.keys, " keys, but there are ", queries, " and ", keys);
   check(pattern.heads == 1 || pattern.heads == heads, "attention: the block pattern has ", pattern.heads,
         " heads; expected 1 or ", heads);
-  check(pattern.block > 0, "attention: the block pattern has blocks of side ", pattern.block);
-  const std::int64_t rows = ceil_divide(queries, pattern.block), columns = ceil_divide(keys, pattern.block);
-  const std::int64_t entries = pattern.columns.count(), masks = pattern.masks.size(0);
-  check(pattern.offsets.count() == pattern.heads * rows + 1, "attention: the block pattern has ",
-        pattern.offsets.count(), " offsets; expected ", pattern.heads * rows + 1);
-  check(pattern.mask_ids.count() == entries, "attention: the block pattern has ", entries, " columns but ",
-        pattern.mask_ids.count(), " mask ids");
-  const auto* offset = pattern.offsets.data<std::int32_t>();
-  check(offset[0] == 0 && offset[pattern.heads * rows] == entries,
-        "attention: the offsets of the block pattern go from ", offset[0], " to ",
-        offset[pattern.heads * rows], "; expected 0 to ", entries);
-  const auto* column = pattern.columns.data<std::int32_t>();
-  const auto* id = pattern.mask_ids.data<std::int32_t>();
-  for (std::int64_t r = 0; r < pattern.heads * rows; ++r) {
-    check(offset[r] <= offset[r + 1], "attention: offset ", r + 1,
-          " of the block pattern is smaller than the one before");
-    for (std::int64_t e = offset[r]; e < offset[r + 1]; ++e) {
-      check(column[e] >= 0 && column[e] < columns, "attention: block ", e, " of the pattern has column ",
-            column[e], "; there are ", columns);
-      check(e == offset[r] || column[e - 1] < column[e],
-            "attention: the columns of the block pattern do not ascend at block ", e);
-      check(id[e] >= -1 && id[e] < masks, "attention: block ", e, " of the pattern has mask ", id[e],
-            "; there are ", masks);
-    }
-  }
+  pattern.check_lists();
 }
 
 QueryTile AttentionPlan::query_tile(std::int64_t index) const {

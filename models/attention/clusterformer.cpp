@@ -21,6 +21,7 @@
 #include <limits>
 
 #include "heed/autograd/ops.h"
+#include "heed/models/attention/block_patterns.h"
 #include "heed/models/attention/heads.h"
 #include "heed/models/attention/sorting.h"
 #include "heed/models/layers.h"
@@ -82,7 +83,7 @@ class ClusterFormer : public Attention {
     AttentionOptions options;
     if (input.mask.defined()) options.key_mask = gather(input.mask, 1, order);
     const std::int64_t width = (words + clusters_ - 1) / clusters_;
-    options.pattern = neighbour_pattern(words, width, next_, x.device());
+    options.pattern = patterns_.get({words, width}, [&] { return neighbour_pattern(words, width, next_); });
     if (context.training && config().dropout > 0) {
       options.dropout = config().dropout;
       options.key = context.random.next();
@@ -138,6 +139,7 @@ class ClusterFormer : public Attention {
   bool next_, over_words_;
   Similarity phi_;
   ClusterLosses losses_;
+  PatternCache patterns_;
   Initialiser initialiser_;
   Tensor centroids_;  // C0 [K, d], in the first layer only
   Linear similarity_, query_, key_, value_, output_;

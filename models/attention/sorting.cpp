@@ -18,8 +18,7 @@ Tensor unsorted_weights(const Tensor& weights, const Tensor& order) {
   return transpose(rows(transpose(rows(weights), 2, 3)), 2, 3);
 }
 
-std::shared_ptr<const BlockPattern> neighbour_pattern(std::int64_t n, std::int64_t width, bool next,
-                                                      Device device) {
+std::shared_ptr<const BlockPattern> neighbour_pattern(std::int64_t n, std::int64_t width, bool next) {
   const std::int64_t blocks = (n + width - 1) / width, seen = std::min<std::int64_t>(blocks, 2);
   std::vector<std::int32_t> offsets{0}, columns;
   for (std::int64_t i = 0; i < blocks; ++i) {
@@ -31,11 +30,11 @@ std::shared_ptr<const BlockPattern> neighbour_pattern(std::int64_t n, std::int64
   auto pattern = std::make_shared<BlockPattern>();
   pattern->block = width;
   pattern->queries = pattern->keys = n;
-  pattern->offsets = Tensor::from(offsets, {blocks + 1}, device);
-  pattern->columns = Tensor::from(columns, {count}, device);
-  pattern->mask_ids = Tensor::full({count}, -1, DType::i32, device);
+  pattern->offsets = Tensor::from(offsets, {blocks + 1});
+  pattern->columns = Tensor::from(columns, {count});
+  pattern->mask_ids = Tensor::full({count}, -1, DType::i32);
   // All blocks are full: the one mask there has to be is a single element, seen width x width times.
-  pattern->masks = Tensor::ones({1}, DType::i32, device).view({1, width, width}, {0, 0, 0}, 0);
+  pattern->masks = Tensor::ones({1}, DType::i32).view({1, width, width}, {0, 0, 0}, 0);
   return pattern;
 }
 

@@ -14,8 +14,7 @@ Tensor unsorted_weights(const Tensor& weights, const Tensor& order);
 /// The block pattern of sorted sequences of n words in blocks of `width`: a block sees itself and the next
 /// one, and the last block the one before (`next`); or itself and the one before, and the first block the
 /// next one. No wrap-around.
-std::shared_ptr<const BlockPattern> neighbour_pattern(std::int64_t n, std::int64_t width, bool next,
-                                                      Device device);
+std::shared_ptr<const BlockPattern> neighbour_pattern(std::int64_t n, std::int64_t width, bool next);
 
 /// [G, n, ...] -> [G, blocks, width, ...], filled up with `filler` at the end.
 Tensor into_blocks(const Tensor& x, std::int64_t width, double filler = 0);
