@@ -18,7 +18,7 @@ const Backend& vulkan_backend() {
       .softmax = {vulkan::softmax_forward, vulkan::softmax_backward},
       .layer_norm = {vulkan::layer_norm_forward, vulkan::layer_norm_backward},
       .cross_entropy = {vulkan::cross_entropy_forward, vulkan::cross_entropy_backward},
-      .attention = {},
+      .attention = {vulkan::attention_forward, vulkan::attention_backward},
       .adam = vulkan::adam,
       .sgd = vulkan::sgd,
       .sums_of_squares = vulkan::sums_of_squares,

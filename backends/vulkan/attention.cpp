@@ -1,0 +1,114 @@
+// Scaled dot-product attention that never holds the N x M matrix; shaders/attention.glsl has the tiles.
+//
+// Widths of any size work: scores are summed over dk in pieces, and a result that is wider than a workgroup's
+// registers is computed in slices, each of which computes the scores anew.
+
+#include <algorithm>
+#include <utility>
+
+#include "heed/backends/vulkan/attention_call.h"
+#include "heed/backends/vulkan/kernels.h"
+#include "heed/core/error.h"
+
+namespace heed::vulkan {
+
+namespace {
+
+// vec4s of a row that an invocation holds in registers, of each result.
+constexpr std::int64_t most_quads = 4, most_quads_of_two = 2;
+
+void check_pattern(const AttentionArgs& args) {
+  if (!args.pattern) return;
+  const std::int64_t queries = args.query.size(2), keys = args.key.size(2), heads = args.query.size(1);
+  check(args.pattern->queries == queries && args.pattern->keys == keys,
+        "attention: the block pattern is for ", args.pattern->queries, " queries and ", args.pattern->keys,
+        " keys, but there are ", queries, " and ", keys);
+  check(args.pattern->heads == 1 || args.pattern->heads == heads, "attention: the block pattern has ",
+        args.pattern->heads, " heads; expected 1 or ", heads);
+}
+
+/// Writes log_sum_exp and out . grad - log_sum_exp_grad of each query to `rows` [B, H, N, 2].
+void row_statistics(Gpu& gpu, const Tensor& out, const Tensor& grad, const Tensor& log_sum_exp,
+                    const Tensor& log_sum_exp_grad, const Tensor& rows) {
+  const auto too_large = [&](const Tensor& x) {
+    std::int64_t last = 0;
+    for (int axis = 0; axis < x.rank(); ++axis) last += (x.size(axis) - 1) * x.stride(axis);
+    return static_cast<std::uint64_t>(last + 1) * size_of(x.dtype()) + gpu.limits().offset_alignment >
+           gpu.limits().max_range;
+  };
+  const int axis = rows.size(0) > 1 ? 0 : 1;
+  if (rows.size(axis) > 1 && (too_large(out) || too_large(grad) || too_large(rows))) {
+    const std::int64_t half = rows.size(axis) / 2, rest = rows.size(axis) - half;
+    const auto part = [&](const Tensor& x, std::int64_t begin, std::int64_t count) {
+      Shape shape = x.shape();
+      shape[axis] = count;
+      return x.view(shape, x.strides(), x.offset() + begin * x.stride(axis));
+    };
+    for (const auto& [begin, extent] : {std::pair{std::int64_t{0}, half}, std::pair{half, rest}}) {
+      row_statistics(gpu, part(out, begin, extent), part(grad, begin, extent),
+                     part(log_sum_exp, begin, extent),
+                     log_sum_exp_grad.defined() ? part(log_sum_exp_grad, begin, extent) : log_sum_exp_grad,
+                     part(rows, begin, extent));
+    }
+    return;
+  }
+  const std::uint32_t threads = std::min<std::uint32_t>(256, gpu.limits().max_invocations / 16 * 16);
+  const std::int64_t count = out.size(0) * out.size(1) * out.size(2);
+  const bool has_log_grad = log_sum_exp_grad.defined();
+  Launch launch(gpu, shader_name("attention_rows", out.dtype()), {threads, threads, has_log_grad});
+  launch.read(out).read(grad).read(log_sum_exp).read(log_sum_exp_grad).write(rows);
+  launch.push(count).push(out.size(2)).push(out.size(1)).push(out.size(3));
+  for (const Tensor* x : {&out, &grad, &log_sum_exp, has_log_grad ? &log_sum_exp_grad : &log_sum_exp})
+    for (int stride = 0; stride < 3; ++stride) launch.push(x->stride(stride));
+  launch.work(0, static_cast<double>(2 * count * out.size(3)) * static_cast<double>(size_of(out.dtype())));
+  launch.folded_groups(ceil_div(count, threads / 16));
+}
+
+}  // namespace
+
+void attention_forward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp) {
+  if (log_sum_exp.count() == 0) return;
+  check_pattern(args);
+  const AttentionCall call(args);
+  const AttentionOperand result = attention_output(call.gpu, out);
+  const double flops = 2 * call.area() * static_cast<double>(call.key_width + call.value_width);
+  AttentionPass(call, true, call.value_width, most_quads)
+      .output(result, true)
+      .statistics(log_sum_exp, true)
+      .run("attention_forward", flops);
+  finish_output(result, out);
+}
+
+void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp,
+                        const Tensor& grad, const Tensor& log_sum_exp_grad, const Tensor& dquery,
+                        const Tensor& dkey, const Tensor& dvalue) {
+  check_pattern(args);
+  const AttentionCall call(args);
+  const AttentionOperand slope = attention_input(call.gpu, grad);
+  const Tensor statistics =
+      Tensor::empty({call.batch, call.heads, call.queries, 2}, DType::f32, grad.device());
+  if (statistics.count() > 0)
+    row_statistics(call.gpu, attention_input(call.gpu, out).tensor, slope.tensor, log_sum_exp,
+                   log_sum_exp_grad, statistics);
+  const AttentionOperand of_query = attention_output(call.gpu, dquery),
+                         of_key = attention_output(call.gpu, dkey),
+                         of_value = attention_output(call.gpu, dvalue);
+  const double area = call.area(), key_width = static_cast<double>(call.key_width),
+               value_width = static_cast<double>(call.value_width);
+  AttentionPass(call, true, call.key_width, most_quads)
+      .input(slope, true)
+      .statistics(statistics, false)
+      .output(of_query, true)
+      .run("attention_dquery", 2 * area * (2 * key_width + value_width));
+  AttentionPass(call, false, std::max(call.key_width, call.value_width), most_quads_of_two)
+      .input(slope, true)
+      .statistics(statistics, false)
+      .output(of_key, false)
+      .output(of_value, false)
+      .run("attention_dkey", 4 * area * (key_width + value_width));
+  finish_output(of_query, dquery);
+  finish_output(of_key, dkey);
+  finish_output(of_value, dvalue);
+}
+
+}  // namespace heed::vulkan

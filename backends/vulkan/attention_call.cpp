@@ -1,0 +1,243 @@
+#include "heed/backends/vulkan/attention_call.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "heed/core/error.h"
+
+namespace heed::vulkan {
+
+namespace {
+
+/// Bytes that a binding of a view takes at most.
+std::uint64_t binding_bytes(const Gpu& gpu, const Tensor& x) {
+  if (!x.defined() || x.count() == 0) return 0;
+  std::int64_t last = 0;
+  for (int axis = 0; axis < x.rank(); ++axis) last += (x.size(axis) - 1) * x.stride(axis);
+  return static_cast<std::uint64_t>(last + 1) * size_of(x.dtype()) + gpu.limits().offset_alignment;
+}
+
+bool is_usable(const Gpu& gpu, const Tensor& x) {
+  if (x.count() == 0) return true;
+  if (x.size(3) > 1 && x.stride(3) != 1) return false;
+  const std::int64_t step = x.stride(0);
+  if (x.size(0) > 1 && step != x.size(2) * x.stride(2) && step != x.size(1) * x.stride(1)) return false;
+  // One head has to fit, as there is nothing smaller to split into.
+  const Tensor one = x.view({1, 1, x.size(2), x.size(3)}, x.strides(), x.offset());
+  return binding_bytes(gpu, one) <= gpu.limits().max_range;
+}
+
+AttentionOperand operand(const Tensor& x) {
+  return {x, x.size(0) > 1 && x.stride(0) != x.size(2) * x.stride(2)};
+}
+
+/// The first element lies at an address that is a multiple of four elements.
+bool begins_aligned(const Tensor& x) {
+  const auto& block = static_cast<const Block&>(*x.storage());
+  const std::uint64_t element = size_of(x.dtype());
+  return (block.offset() + static_cast<std::uint64_t>(x.offset()) * element) % (4 * element) == 0;
+}
+
+}  // namespace
+
+AttentionOperand attention_input(const Gpu& gpu, const Tensor& x) {
+  if (is_usable(gpu, x)) return operand(x);
+  const Tensor compact = Tensor::empty(x.shape(), x.dtype(), x.device());
+  backend_of(x).copy(x, compact);
+  return operand(compact);
+}
+
+AttentionOperand attention_output(const Gpu& gpu, const Tensor& x) {
+  return operand(is_usable(gpu, x) ? x : Tensor::empty(x.shape(), x.dtype(), x.device()));
+}
+
+void finish_output(const AttentionOperand& written, const Tensor& x) {
+  if (written.tensor.storage() != x.storage()) backend_of(x).copy(written.tensor, x);
+}
+
+AttentionCall::AttentionCall(const AttentionArgs& arguments)
+    : gpu(gpu_of(arguments.query)),
+      batch(arguments.query.size(0)),
+      heads(arguments.query.size(1)),
+      queries(arguments.query.size(2)),
+      keys(arguments.key.size(2)),
+      key_width(arguments.query.size(3)),
+      value_width(arguments.value.size(3)),
+      args(arguments),
+      query(attention_input(gpu, args.query)),
+      key(attention_input(gpu, args.key)),
+      value(attention_input(gpu, args.value)),
+      key_mask(args.key_mask) {
+  if (key_mask.defined() && !key_mask.is_contiguous()) {
+    key_mask = Tensor::empty(args.key_mask.shape(), DType::i32, args.key_mask.device());
+    backend_of(key_mask).copy(args.key_mask, key_mask);
+  }
+  if (args.mask.defined()) mask = mask_bits();
+  if (args.pattern) pattern = pattern_lists();
+}
+
+double AttentionCall::area() const {
+  const auto all = static_cast<double>(batch * heads);
+  if (!args.pattern) return all * static_cast<double>(queries) * static_cast<double>(keys);
+  const BlockPattern& blocks = *args.pattern;
+  return all / static_cast<double>(blocks.heads) *
+         static_cast<double>(blocks.columns.count() * blocks.block * blocks.block);
+}
+
+bool AttentionCall::is_aligned(const AttentionOperand& x) {
+  if (x.tensor.count() == 0) return true;
+  return x.tensor.size(3) % 4 == 0 && x.row_stride() % 4 == 0 && x.head_stride() % 4 == 0 &&
+         x.tensor.stride(0) % 4 == 0 && begins_aligned(x.tensor);
+}
+
+AttentionPass::AttentionPass(const AttentionCall& call, bool rows_are_queries, std::int64_t result_width,
+                             std::int64_t most_quads)
+    : call_(call), rows_are_queries_(rows_are_queries), rows_(rows_are_queries ? call.queries : call.keys) {
+  const std::int64_t columns = rows_are_queries ? call.keys : call.queries;
+  const std::int64_t band = call.args.pattern ? std::min(call.args.pattern->block, rows_) : rows_;
+  lanes_ = band <= 16 && columns <= 128 ? 4 : band <= 32 ? 8 : 16;
+  // What shaders/attention.glsl declares as shared.
+  const auto shared_bytes = [](std::int64_t lanes) { return 16 * 4 * lanes * (10 + lanes + 1) + 32 * lanes; };
+  const Limits& limits = call.gpu.limits();
+  while (lanes_ > 4 &&
+         (lanes_ * lanes_ > limits.max_invocations || shared_bytes(lanes_) > limits.shared_bytes))
+    lanes_ /= 2;
+  const std::int64_t width = ceil_div(result_width, 4);
+  slices_ = ceil_div(width, lanes_ * most_quads);
+  quads_ = ceil_div(width, lanes_ * slices_);
+  slices_ = ceil_div(width, lanes_ * quads_);
+  const std::int64_t side = 4 * lanes_;
+  tiles_ = call.args.pattern
+               ? ceil_div(rows_, call.args.pattern->block) * ceil_div(call.args.pattern->block, side)
+               : ceil_div(rows_, side);
+  add(call.query, true, false);
+  add(call.key, false, false);
+  add(call.value, false, false);
+}
+
+AttentionPass& AttentionPass::add(const AttentionOperand& x, bool per_query, bool written) {
+  bound_.push_back({x, per_query == rows_are_queries_, written, false});
+  return *this;
+}
+AttentionPass& AttentionPass::input(const AttentionOperand& x, bool per_query) {
+  return add(x, per_query, false);
+}
+AttentionPass& AttentionPass::output(const AttentionOperand& x, bool per_query) {
+  return add(x, per_query, true);
+}
+AttentionPass& AttentionPass::statistics(const Tensor& x, bool written) {
+  bound_.push_back({{x, true}, false, written, true});
+  return *this;
+}
+
+std::int64_t AttentionPass::first_row_of(std::int64_t tile) const {
+  const std::int64_t side = 4 * lanes_;
+  if (!call_.args.pattern) return std::min(tile * side, rows_);
+  const std::int64_t block = call_.args.pattern->block, tiles = ceil_div(block, side);
+  return std::min(tile / tiles * block + tile % tiles * side, rows_);
+}
+
+Tensor AttentionPass::view_of(const Bound& bound, const AttentionPart& part) const {
+  const Tensor& x = bound.operand.tensor;
+  if (x.count() == 0) return x;
+  Shape shape = x.shape();
+  shape[0] = part.batches;
+  shape[1] = part.heads;
+  std::int64_t offset = x.offset() + part.batch * x.stride(0) + part.head * x.stride(1);
+  if (bound.per_row) {
+    const std::int64_t first = first_row_of(part.tile);
+    // A tile may end before its last row, but a later one does not begin before that.
+    shape[2] = first_row_of(part.tile + part.tiles) - first;
+    offset += first * x.stride(2);
+  }
+  return x.view(shape, x.strides(), offset);
+}
+
+bool AttentionPass::fits(const AttentionPart& part) const {
+  const Limits& limits = call_.gpu.limits();
+  if (part.batches > limits.max_groups || part.heads > limits.max_groups ||
+      part.tiles * slices_ > limits.max_groups)
+    return false;
+  return std::ranges::all_of(bound_, [&](const Bound& bound) {
+    return binding_bytes(call_.gpu, view_of(bound, part)) <= limits.max_range;
+  });
+}
+
+void AttentionPass::run(const char* shader, double flops) const {
+  run_part(shader, flops, {0, call_.batch, 0, call_.heads, 0, tiles_});
+}
+
+void AttentionPass::run_part(const char* shader, double flops, const AttentionPart& part) const {
+  if (part.batches == 0 || part.heads == 0 || part.tiles == 0) return;
+  AttentionPart first = part, second = part;
+  const auto halve = [](std::int64_t all, std::int64_t& count, std::int64_t& begin, std::int64_t& rest) {
+    count = all / 2;
+    begin += count;
+    rest = all - count;
+  };
+  if (fits(part) || (part.batches == 1 && part.heads == 1 && part.tiles == 1)) {
+    launch(shader, flops, part);
+    return;
+  }
+  if (part.batches > 1) {
+    halve(part.batches, first.batches, second.batch, second.batches);
+  } else if (part.heads > 1) {
+    halve(part.heads, first.heads, second.head, second.heads);
+  } else {
+    halve(part.tiles, first.tiles, second.tile, second.tiles);
+  }
+  run_part(shader, flops / 2, first);
+  run_part(shader, flops / 2, second);
+}
+
+std::uint32_t AttentionPass::flags() const {
+  std::uint32_t flags = 0, bit = 1;
+  const auto add = [&](bool set) {
+    if (set) flags |= bit;
+    bit <<= 1;
+  };
+  add(call_.key_mask.defined());
+  add(call_.mask.defined());
+  add(call_.args.causal);
+  add(call_.args.pattern != nullptr);
+  add(call_.args.pattern && call_.args.pattern->heads > 1);
+  add(std::ranges::all_of(bound_, [](const Bound& bound) {
+    return bound.written || bound.is_statistic || AttentionCall::is_aligned(bound.operand);
+  }));
+  for (int axis = 0; axis < 4; ++axis) add(call_.mask.defined() && call_.args.mask.stride(axis) != 0);
+  for (const Bound& bound : bound_)
+    if (!bound.is_statistic) add(bound.operand.heads_outside);
+  return flags;
+}
+
+void AttentionPass::launch(const char* shader, double flops, const AttentionPart& part) const {
+  const AttentionArgs& args = call_.args;
+  const auto word = [](std::int64_t x) { return static_cast<std::uint32_t>(x); };
+  // Dropped is what has unit_interval(word) < p, which is (word >> 8) < 2^24 p.
+  const auto dropped = static_cast<std::uint32_t>(std::ceil(std::clamp(args.dropout, 0.0, 1.0) * 0x1p24));
+  Launch launch(call_.gpu, shader_name(shader, args.query.dtype()),
+                {word(lanes_ * lanes_), word(lanes_), word(call_.key_width), word(call_.value_width),
+                 word(quads_), flags(), dropped, args.pattern ? word(args.pattern->block) : 1});
+  const Tensor no_keys;
+  for (std::size_t i = 0; i < 3; ++i) launch.read(view_of(bound_[i], part));
+  launch.read(call_.key_mask.defined() && call_.keys > 0
+                  ? call_.key_mask.view({part.batches, call_.keys}, call_.key_mask.strides(),
+                                        call_.key_mask.offset() + part.batch * call_.keys)
+                  : no_keys);
+  launch.read(call_.mask).read(call_.pattern);
+  for (std::size_t i = 3; i < bound_.size(); ++i) {
+    const Tensor view = view_of(bound_[i], part);
+    bound_[i].written ? launch.write(view) : launch.read(view);
+  }
+  launch.push(call_.queries).push(call_.keys).push(call_.heads);
+  launch.push(part.batch * call_.heads + part.head).push(part.tile).push(args.scale);
+  const RandomKey& key = args.key_of_dropout;
+  launch.push(static_cast<std::uint32_t>(key.seed)).push(static_cast<std::uint32_t>(key.seed >> 32));
+  launch.push(key.step).push(key.op);
+  for (const Bound& bound : bound_)
+    if (!bound.is_statistic) launch.push(bound.operand.row_stride()).push(bound.operand.head_stride());
+  launch.work(flops, 0);
+  launch.groups(part.tiles * slices_, part.heads, part.batches);
+}
+
+}  // namespace heed::vulkan

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "heed/backends/vulkan/launch.h"
+#include "heed/core/backend.h"
+
+// What the host does before attention's shaders run (shaders/attention.glsl): tiles, masks, limits.
+
+namespace heed::vulkan {
+
+/// A tensor [B, H, L, d] whose batch stride follows from the others, which saves a push constant: a batch
+/// entry lies behind the one before as [L, H, d] or as [H, L, d].
+struct AttentionOperand {
+  Tensor tensor;
+  bool heads_outside = false;
+
+  std::int64_t row_stride() const { return tensor.stride(2); }
+  std::int64_t head_stride() const { return tensor.stride(1); }
+};
+
+/// The tensor itself where its strides and its size allow, else a contiguous copy.
+AttentionOperand attention_input(const Gpu& gpu, const Tensor& x);
+/// The tensor itself or a contiguous one of its shape, to be copied to it afterwards.
+AttentionOperand attention_output(const Gpu& gpu, const Tensor& x);
+/// Copies what was not written in place.
+void finish_output(const AttentionOperand& written, const Tensor& x);
+
+/// A part of the work of a pass: a launch that the device's limits allow.
+struct AttentionPart {
+  std::int64_t batch = 0, batches = 0;
+  std::int64_t head = 0, heads = 0;
+  std::int64_t tile = 0, tiles = 0;
+};
+
+/// One attention call, forward or backward.
+class AttentionCall {
+ public:
+  explicit AttentionCall(const AttentionArgs& args);
+
+  Gpu& gpu;
+  std::int64_t batch, heads, queries, keys, key_width, value_width;
+  const AttentionArgs& args;
+  AttentionOperand query, key, value;
+  Tensor key_mask;  ///< [B, M] contiguous, or undefined
+  Tensor mask;      ///< bits, or undefined
+  Tensor pattern;   ///< its lists on the device, or undefined
+
+  /// Score entries that are computed, padding not subtracted.
+  double area() const;
+  /// Whether what each part binds of x begins and goes on in steps of four elements.
+  static bool is_aligned(const AttentionOperand& x);
+
+ private:
+  Tensor mask_bits() const;
+  Tensor pattern_lists() const;
+};
+
+/// One of the passes: how its tiles are cut, and what it binds beside query, key and value.
+class AttentionPass {
+ public:
+  /// `result_width` is the width of the widest result, of which an invocation holds at most `most_quads`
+  /// times four columns.
+  AttentionPass(const AttentionCall& call, bool rows_are_queries, std::int64_t result_width,
+                std::int64_t most_quads);
+
+  /// An operand after query, key and value.
+  AttentionPass& input(const AttentionOperand& x, bool per_query);
+  AttentionPass& output(const AttentionOperand& x, bool per_query);
+  /// A f32 tensor [B, H, N, ...], contiguous.
+  AttentionPass& statistics(const Tensor& x, bool written);
+  void run(const char* shader, double flops) const;
+
+ private:
+  struct Bound {
+    AttentionOperand operand;
+    bool per_row = false;  // of a tile, not per column
+    bool written = false;
+    bool is_statistic = false;
+  };
+
+  AttentionPass& add(const AttentionOperand& x, bool per_query, bool written);
+  std::int64_t first_row_of(std::int64_t tile) const;
+  Tensor view_of(const Bound& bound, const AttentionPart& part) const;
+  bool fits(const AttentionPart& part) const;
+  void launch(const char* shader, double flops, const AttentionPart& part) const;
+  void run_part(const char* shader, double flops, const AttentionPart& part) const;
+  std::uint32_t flags() const;
+
+  const AttentionCall& call_;
+  bool rows_are_queries_;
+  std::int64_t rows_, lanes_, quads_, slices_, tiles_;
+  std::vector<Bound> bound_;
+};
+
+}  // namespace heed::vulkan

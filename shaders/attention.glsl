@@ -1,0 +1,388 @@
+// What the attention shaders share. Scores are computed in square tiles of SIDE x SIDE: the rows are queries
+// and the columns keys, or, for the gradients of keys and values (COLUMNS_ARE_QUERIES), the other way round.
+// A workgroup owns the rows of one tile and walks over the columns. Invocation (lane_x, lane_y) holds the
+// scores of rows 4 lane_y .. + 3 and columns 4 lane_x .. + 3.
+//
+// In shared memory a column stands in a slot of its own: column 4 x + j in slot j LANES + x. Neighbouring
+// invocations then read neighbouring slots, which no two banks of shared memory have to serve in turn.
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint LANES = 16;        // LANES x LANES invocations
+layout(constant_id = 2) const uint KEY_WIDTH = 64;    // dk
+layout(constant_id = 3) const uint VALUE_WIDTH = 64;  // dv
+layout(constant_id = 4) const uint QUADS = 1;         // vec4s of a row of the result that an invocation holds
+layout(constant_id = 5) const uint FLAGS = 0;
+layout(constant_id = 6) const uint DROPPED = 0;  // a weight is dropped when its random word >> 8 is below
+layout(constant_id = 7) const uint BLOCK = 1;    // side of the pattern's blocks
+
+const bool HAS_KEY_MASK = (FLAGS & 1u) != 0u;
+const bool HAS_MASK = (FLAGS & 2u) != 0u;
+const bool CAUSAL = (FLAGS & 4u) != 0u;
+const bool HAS_PATTERN = (FLAGS & 8u) != 0u;
+const bool PATTERN_PER_HEAD = (FLAGS & 16u) != 0u;
+const bool ALIGNED = (FLAGS & 32u) != 0u;  // four neighbouring elements may be read at once
+const bool MASK_HAS_BATCH = (FLAGS & 64u) != 0u;
+const bool MASK_HAS_HEADS = (FLAGS & 128u) != 0u;
+const bool MASK_HAS_QUERIES = (FLAGS & 256u) != 0u;
+const bool MASK_HAS_KEYS = (FLAGS & 512u) != 0u;
+const uint HEADS_OUTSIDE = FLAGS >> 10u;  // bit t: operand t lies as [B, H, L, d]; otherwise as [B, L, H, d]
+
+const uint SIDE = 4u * LANES;
+const uint THREADS = LANES * LANES;
+const uint SLICE = LANES * QUADS;  // vec4s of a row of the result that the workgroup holds
+// Staged rows hold 4 vec4s; the fifth keeps the reads of neighbouring invocations on different banks.
+const uint STAGE_ROW = 5u;
+const uint TILE_ROW = LANES + 1u;
+// What is kept is divided by 1 - p, with p as the words see it.
+float kept_scale() { return DROPPED >= 16777216u ? 0.0 : 1.0 / (1.0 - float(DROPPED) / 16777216.0); }
+// Slots that fit the stage when it holds rows of the second product.
+const uint STAGE_SLOTS = 40u / QUADS;
+
+// Four elements as they lie in memory.
+#if defined(TYPE_f32)
+#define T4 vec4
+vec4 unpack(vec4 x) { return x; }
+#elif defined(TYPE_f16)
+#define T4 uvec2
+vec4 unpack(uvec2 x) { return vec4(unpackHalf2x16(x.x), unpackHalf2x16(x.y)); }
+#elif defined(TYPE_bf16)
+#define T4 uvec2
+vec4 unpack(uvec2 x) {
+  return uintBitsToFloat(uvec4(x.x << 16, x.x & 0xffff0000u, x.y << 16, x.y & 0xffff0000u));
+}
+#endif
+
+layout(binding = 0) readonly buffer Query { T query[]; };
+layout(binding = 0) readonly buffer QueryQuads { T4 query_quads[]; };
+layout(binding = 1) readonly buffer Key { T key[]; };
+layout(binding = 1) readonly buffer KeyQuads { T4 key_quads[]; };
+layout(binding = 2) readonly buffer Value { T value[]; };
+layout(binding = 2) readonly buffer ValueQuads { T4 value_quads[]; };
+layout(binding = 3) readonly buffer KeyMask { int key_mask[]; };
+layout(binding = 4) readonly buffer MaskBits { uint mask_bits[]; };
+layout(binding = 5) readonly buffer Pattern { uint pattern[]; };
+
+layout(push_constant) uniform Push {
+  uint skip_query, skip_key, skip_value, skip_key_mask, skip_mask, skip_pattern;
+  SKIPS_OF_RESULTS
+  uint queries, keys, heads;
+  uint first_head;  // b heads + h of the first workgroup; not 0 where the launch is a part of the whole
+  uint first_tile;
+  float scale;
+  uint seed_low, seed_high, step, op;  // of dropout
+  uint query_row, query_head, key_row, key_head, value_row, value_head;
+  STRIDES_OF_RESULTS
+};
+
+shared vec4 stage[SIDE * 2u * STAGE_ROW];
+shared vec4 tile[SIDE * TILE_ROW];   // weights or their gradients: [slot][row / 4], 4 rows in a vec4
+shared int column_index[SIDE];       // which query or key stands in a column; -1: none
+shared int column_mask[SIDE];        // which of the pattern's masks holds for the column; -1: none
+
+uint lane_x() { return gl_LocalInvocationIndex % LANES; }
+uint lane_y() { return gl_LocalInvocationIndex / LANES; }
+uint slot_of(uint column) { return column % 4u * LANES + column / 4u; }
+uint column_of(uint slot) { return slot % LANES * 4u + slot / LANES; }
+
+// --- where things are
+// In the launch, and in the whole call.
+uint local_batch() { return gl_WorkGroupID.z; }
+uint local_head() { return gl_WorkGroupID.y; }
+uint batch() { return first_head / heads + gl_WorkGroupID.z; }
+uint head() { return first_head % heads + gl_WorkGroupID.y; }
+
+// The first element of this head in operand `operand` with `rows` rows.
+uint head_offset(uint operand, uint rows, uint row_stride, uint head_stride) {
+  const bool outside = ((HEADS_OUTSIDE >> operand) & 1u) != 0u;
+  return local_batch() * (outside ? heads * head_stride : rows * row_stride) + local_head() * head_stride;
+}
+
+#ifdef COLUMNS_ARE_QUERIES
+#define ROW_COUNT keys
+#define COLUMN_COUNT queries
+const uint LISTS = 3u;  // where the header of the pattern says where its transposed lists begin
+#else
+#define ROW_COUNT queries
+#define COLUMN_COUNT keys
+const uint LISTS = 0u;
+#endif
+
+struct Rows {
+  uint begin, end;
+  uint first;  // of the launch: operands begin there
+  uint band;   // row of blocks of the pattern
+};
+
+uint first_row_of(uint tile_index) {
+  if (!HAS_PATTERN) return tile_index * SIDE;
+  const uint tiles = (BLOCK + SIDE - 1u) / SIDE;
+  return tile_index / tiles * BLOCK + tile_index % tiles * SIDE;
+}
+
+Rows rows_of_tile(uint tile_index) {
+  Rows rows;
+  rows.begin = min(first_row_of(tile_index), ROW_COUNT);
+  rows.end = min(rows.begin + SIDE, ROW_COUNT);
+  rows.first = first_row_of(first_tile);
+  rows.band = 0u;
+  if (HAS_PATTERN) {
+    rows.band = tile_index / ((BLOCK + SIDE - 1u) / SIDE);
+    rows.end = min(rows.end, (rows.band + 1u) * BLOCK);
+  }
+  return rows;
+}
+
+// The columns that the rows see, counted through: with a pattern, the blocks of their band one after another.
+struct Columns {
+  uint begin, end;
+  uint entry;  // the pattern's first block
+};
+
+uint list(uint which, uint at) { return pattern[skip_pattern + pattern[skip_pattern + LISTS + which] + at]; }
+
+Columns columns_of(Rows rows) {
+  Columns columns;
+  columns.begin = 0u;
+  columns.end = COLUMN_COUNT;
+  columns.entry = 0u;
+  if (HAS_PATTERN) {
+    const uint bands = (ROW_COUNT + BLOCK - 1u) / BLOCK;
+    const uint band = (PATTERN_PER_HEAD ? head() * bands : 0u) + rows.band;
+    columns.entry = list(0u, band);
+    columns.end = (list(0u, band + 1u) - columns.entry) * BLOCK;
+  } else if (CAUSAL) {
+#ifdef COLUMNS_ARE_QUERIES
+    // Query i sees key j when i >= j - (M - N).
+    columns.begin = uint(max(int(rows.begin) - int(keys) + int(queries), 0)) / SIDE * SIDE;
+#else
+    columns.end = uint(clamp(int(rows.end) + int(keys) - int(queries), 0, int(keys)));
+#endif
+  }
+  return columns;
+}
+
+// The query or key that is number `at` of the columns; it may lie beyond the last one.
+uint index_of(Columns columns, uint at) {
+  if (!HAS_PATTERN) return at;
+  return list(1u, columns.entry + at / BLOCK) * BLOCK + at % BLOCK;
+}
+
+// Whether causality leaves nothing of the tile of columns that begins at `at`.
+bool all_in_the_future(Rows rows, Columns columns, uint at) {
+  if (!CAUSAL || !HAS_PATTERN) return false;
+#ifdef COLUMNS_ARE_QUERIES
+  const uint last = index_of(columns, min(at + SIDE, columns.end) - 1u);
+  return int(last) < int(rows.begin) - int(keys) + int(queries);
+#else
+  return int(index_of(columns, at)) >= int(rows.end) + int(keys) - int(queries);
+#endif
+}
+
+bool key_is_real(uint j) {
+  return !HAS_KEY_MASK || key_mask[skip_key_mask + local_batch() * keys + j] != 0;
+}
+
+// Fills column_index and column_mask for the tile of columns that begins at `at`.
+void name_columns(Columns columns, uint at) {
+  for (uint c = gl_LocalInvocationIndex; c < SIDE; c += THREADS) {
+    int index = -1, mask = -1;
+    if (at + c < columns.end) {
+      const uint found = index_of(columns, at + c);
+      if (found < COLUMN_COUNT) index = int(found);
+      if (HAS_PATTERN) mask = int(list(2u, columns.entry + (at + c) / BLOCK));
+#ifndef COLUMNS_ARE_QUERIES
+      if (index >= 0 && !key_is_real(found)) index = -1;
+#endif
+    }
+    column_index[c] = index;
+    column_mask[c] = mask;
+  }
+}
+
+// --- which entries exist
+bool mask_allows(uint i, uint j) {
+  uint at = MASK_HAS_BATCH ? batch() : 0u;
+  if (MASK_HAS_HEADS) at = at * heads + head();
+  if (MASK_HAS_QUERIES) at = at * queries + i;
+  const uint k = MASK_HAS_KEYS ? j : 0u;
+  at = at * (MASK_HAS_KEYS ? (keys + 31u) / 32u : 1u) + k / 32u;
+  return ((mask_bits[skip_mask + at] >> (k % 32u)) & 1u) != 0u;
+}
+
+bool block_allows(int mask, uint i, uint j) {
+  if (mask < 0) return true;
+  const uint bit = (uint(mask) * BLOCK + i % BLOCK) * BLOCK + j % BLOCK;
+  return ((pattern[skip_pattern + pattern[skip_pattern + 6u] + bit / 32u] >> (bit % 32u)) & 1u) != 0u;
+}
+
+// Bit 4 r + c: whether row r and column c of this invocation meet in an existing entry.
+uint existing_entries(Rows rows) {
+  uint bits = 0u;
+  const uint first_row = rows.begin + 4u * lane_y();
+  [[dont_unroll]] for (uint n = 0u; n < 16u; ++n) {
+    const uint row = first_row + n / 4u, column = 4u * lane_x() + n % 4u;
+    const int index = column_index[column];
+    bool exists = row < rows.end && index >= 0;
+    if (exists) {
+#ifdef COLUMNS_ARE_QUERIES
+      const uint i = uint(index), j = row;
+      exists = key_is_real(j);
+#else
+      const uint i = row, j = uint(index);
+#endif
+      if (CAUSAL) exists = exists && int(j) <= int(i) + int(keys) - int(queries);
+      if (HAS_PATTERN) exists = exists && block_allows(column_mask[column], i, j);
+      if (HAS_MASK) exists = exists && mask_allows(i, j);
+    }
+    if (exists) bits |= 1u << n;
+  }
+  return bits;
+}
+
+// 64-bit numbers as (low word, high word).
+uvec2 multiply_wide(uint a, uint b) {
+  uvec2 x;
+  umulExtended(a, b, x.y, x.x);
+  return x;
+}
+uvec2 add_wide(uvec2 a, uint b) {
+  uint carry;
+  const uint low = uaddCarry(a.x, b, carry);
+  return uvec2(low, a.y + carry);
+}
+
+// Bit 4 r + c: whether dropout keeps the weight of row r and column c. The stream is numbered by the element
+// ((b H + h) N + i) M + j; four elements share a Philox block, so neighbouring keys are asked together.
+uint kept_entries(Rows rows) {
+  if (DROPPED == 0u) return 0xffffu;
+  uint bits = 0u;
+  uvec2 drawn = uvec2(0xffffffffu);  // the block that `words` holds, which no element reaches
+  uvec4 words = uvec4(0u);
+  const uint row_of_heads = batch() * heads + head();
+  [[dont_unroll]] for (uint n = 0u; n < 16u; ++n) {
+#ifdef COLUMNS_ARE_QUERIES
+    const uint r = n % 4u, c = n / 4u;
+    const int i = column_index[4u * lane_x() + c], j = int(rows.begin + 4u * lane_y() + r);
+#else
+    const uint r = n / 4u, c = n % 4u;
+    const int i = int(rows.begin + 4u * lane_y() + r), j = column_index[4u * lane_x() + c];
+#endif
+    if (i < 0 || j < 0) continue;
+    const uvec2 line = add_wide(multiply_wide(row_of_heads, queries), uint(i));
+    uvec2 element = multiply_wide(line.x, keys);
+    element.y += line.y * keys;
+    element = add_wide(element, uint(j));
+    const uvec2 block = uvec2((element.x >> 2) | (element.y << 30), element.y >> 2);
+    if (block != drawn) {
+      words = philox(RandomKey(seed_low, seed_high, step, op), block.x, block.y);
+      drawn = block;
+    }
+    if ((words[element.x & 3u] >> 8) >= DROPPED) bits |= 1u << (4u * r + c);
+  }
+  return bits;
+}
+
+// --- products
+// Elements column .. column + 3 of the row of `width` elements that begins at `at`; 0 beyond its end.
+#define HEED_LOADER(name, scalars, quads, width)                                  \
+  vec4 name(uint at, uint column) {                                               \
+    if (column >= width) return vec4(0);                                          \
+    if (ALIGNED) return unpack(quads[(at + column) / 4u]);                        \
+    vec4 x = vec4(0);                                                             \
+    x.x = to_float(scalars[at + column]);                                         \
+    if (column + 1u < width) x.y = to_float(scalars[at + column + 1u]);           \
+    if (column + 2u < width) x.z = to_float(scalars[at + column + 2u]);           \
+    if (column + 3u < width) x.w = to_float(scalars[at + column + 3u]);           \
+    return x;                                                                     \
+  }
+
+HEED_LOADER(load_query, query, query_quads, KEY_WIDTH)
+HEED_LOADER(load_key, key, key_quads, KEY_WIDTH)
+HEED_LOADER(load_value, value, value_quads, VALUE_WIDTH)
+
+// The products of the rows of one operand with the columns of another: scores[r][c] = row_r . column_c.
+// Leaves the stage in use: a barrier has to come before it is written again.
+#define HEED_ROWS_TIMES_COLUMNS(name, load_row, load_column, width)                                            \
+  void name(Rows rows, uint row_base, uint row_stride, uint column_base, uint column_stride,                   \
+            out vec4 scores[4]) {                                                                              \
+    scores = vec4[4](vec4(0), vec4(0), vec4(0), vec4(0));                                                      \
+    for (uint from = 0u; from < width; from += 16u) {                                                          \
+      barrier();                                                                                               \
+      [[unroll]] for (uint n = gl_LocalInvocationIndex; n < 4u * SIDE; n += THREADS) {                         \
+        const uint line = n / 4u, quad = n % 4u, row = rows.begin + line;                                      \
+        const int index = column_index[line];                                                                  \
+        vec4 left = vec4(0), right = vec4(0);                                                                  \
+        if (row < rows.end) left = load_row(row_base + (row - rows.first) * row_stride, from + 4u * quad);     \
+        if (index >= 0) right = load_column(column_base + uint(index) * column_stride, from + 4u * quad);      \
+        stage[line * STAGE_ROW + quad] = left;                                                                 \
+        stage[(SIDE + slot_of(line)) * STAGE_ROW + quad] = right;                                              \
+      }                                                                                                        \
+      barrier();                                                                                               \
+      [[unroll]] for (uint quad = 0u; quad < 4u; ++quad) {                                                     \
+        vec4 left[4], right[4];                                                                                \
+        [[unroll]] for (uint r = 0u; r < 4u; ++r) {                                                            \
+          left[r] = stage[(4u * lane_y() + r) * STAGE_ROW + quad];                                             \
+          right[r] = stage[(SIDE + r * LANES + lane_x()) * STAGE_ROW + quad];                                  \
+        }                                                                                                      \
+        [[unroll]] for (uint r = 0u; r < 4u; ++r)                                                              \
+          [[unroll]] for (uint c = 0u; c < 4u; ++c) scores[r][c] += dot(left[r], right[c]);                    \
+      }                                                                                                        \
+    }                                                                                                          \
+  }
+
+// Writes the 4 x 4 entries of this invocation to the tile.
+void store_tile(vec4 entries[4]) {
+  [[unroll]] for (uint c = 0u; c < 4u; ++c)
+    tile[(c * LANES + lane_x()) * TILE_ROW + lane_y()] =
+        vec4(entries[0][c], entries[1][c], entries[2][c], entries[3][c]);
+}
+
+// sums[r][q] += tile x rows of one operand that stand in the columns; `slice` says which part of their width.
+#define HEED_ADD_TILE_TIMES_ROWS(name, load)                                                                   \
+  void name(uint base, uint stride, uint slice, inout vec4 sums[4][QUADS]) {                                   \
+    for (uint from = 0u; from < SIDE; from += STAGE_SLOTS) {                                                   \
+      const uint slots = min(STAGE_SLOTS, SIDE - from);                                                        \
+      barrier();                                                                                               \
+      for (uint n = gl_LocalInvocationIndex; n < slots * SLICE; n += THREADS) {                                \
+        const int index = column_index[column_of(from + n / SLICE)];                                           \
+        stage[n] = index < 0 ? vec4(0)                                                                         \
+                             : load(base + uint(index) * stride, 4u * (slice * SLICE + n % SLICE));            \
+      }                                                                                                        \
+      barrier();                                                                                               \
+      for (uint s = 0u; s < slots; ++s) {                                                                      \
+        const vec4 entries = tile[(from + s) * TILE_ROW + lane_y()];                                           \
+        [[unroll]] for (uint q = 0u; q < QUADS; ++q) {                                                         \
+          const vec4 x = stage[s * SLICE + q * LANES + lane_x()];                                              \
+          [[unroll]] for (uint r = 0u; r < 4u; ++r) sums[r][q] += entries[r] * x;                              \
+        }                                                                                                      \
+      }                                                                                                        \
+    }                                                                                                          \
+  }
+
+// Stores this invocation's part of the result, times `factor` per row.
+#define HEED_STORE(name, target, width)                                                                        \
+  void name(Rows rows, uint base, uint stride, uint slice, vec4 factor, vec4 sums[4][QUADS]) {                 \
+    [[unroll]] for (uint r = 0u; r < 4u; ++r) {                                                                \
+      const uint row = rows.begin + 4u * lane_y() + r;                                                         \
+      if (row >= rows.end) continue;                                                                           \
+      [[unroll]] for (uint q = 0u; q < QUADS; ++q) {                                                           \
+        const uint column = 4u * (slice * SLICE + q * LANES + lane_x());                                       \
+        [[unroll]] for (uint c = 0u; c < 4u; ++c)                                                              \
+          if (column + c < width)                                                                              \
+            target[base + (row - rows.first) * stride + column + c] = from_float(factor[r] * sums[r][q][c]);   \
+      }                                                                                                        \
+    }                                                                                                          \
+  }
+
+void clear(out vec4 sums[4][QUADS]) {
+  [[unroll]] for (uint r = 0u; r < 4u; ++r)
+    [[unroll]] for (uint q = 0u; q < QUADS; ++q) sums[r][q] = vec4(0);
+}
+
+bool bit_of(uint bits, uint r, uint c) { return ((bits >> (4u * r + c)) & 1u) != 0u; }
+
+// Workgroups lie tile by tile, and for each tile slice by slice of the result's width.
+uint slices_of(uint width) { return ((width + 3u) / 4u + SLICE - 1u) / SLICE; }
+
+// exp, exactly 0 at -infinity.
+float weight(float x) { return x == -INFINITY ? 0.0 : exp(x); }

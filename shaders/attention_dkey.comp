@@ -1,0 +1,65 @@
+#version 460
+//! types f32 f16 bf16
+// The gradients of attention with respect to keys and values: dV = (w k)^T g, dK = scale ds^T Q, with w, k and
+// ds as in attention_dquery.comp. A workgroup takes some keys through all queries that see them, so that each
+// gradient is a sum in a fixed order.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "philox.glsl"
+#define COLUMNS_ARE_QUERIES
+#define SKIPS_OF_RESULTS uint skip_grad, skip_statistics, skip_dkey, skip_dvalue;
+#define STRIDES_OF_RESULTS uint grad_row, grad_head, dkey_row, dkey_head, dvalue_row, dvalue_head;
+#include "attention.glsl"
+#include "attention_gradients.glsl"
+
+layout(binding = 8) writeonly buffer DKey { T dkey[]; };
+layout(binding = 9) writeonly buffer DValue { T dvalue[]; };
+
+HEED_ROWS_TIMES_COLUMNS(key_times_query, load_key, load_query, KEY_WIDTH)
+HEED_ROWS_TIMES_COLUMNS(value_times_grad, load_value, load_grad, VALUE_WIDTH)
+HEED_ADD_TILE_TIMES_ROWS(add_queries, load_query)
+HEED_ADD_TILE_TIMES_ROWS(add_grads, load_grad)
+HEED_STORE(store_dkey, dkey, KEY_WIDTH)
+HEED_STORE(store_dvalue, dvalue, VALUE_WIDTH)
+
+void main() {
+  const uint slices = slices_of(max(KEY_WIDTH, VALUE_WIDTH)), slice = gl_WorkGroupID.x % slices;
+  const Rows rows = rows_of_tile(first_tile + gl_WorkGroupID.x / slices);
+  if (rows.begin >= rows.end) return;
+  const Columns columns = columns_of(rows);
+  const uint query_base = skip_query + head_offset(0u, queries, query_row, query_head);
+  const uint key_base = skip_key + head_offset(1u, keys, key_row, key_head);
+  const uint value_base = skip_value + head_offset(2u, keys, value_row, value_head);
+  const uint grad_base = skip_grad + head_offset(3u, queries, grad_row, grad_head);
+
+  vec4 key_sums[4][QUADS], value_sums[4][QUADS];
+  clear(key_sums);
+  clear(value_sums);
+
+  for (uint at = columns.begin; at < columns.end; at += SIDE) {
+    if (all_in_the_future(rows, columns, at)) continue;
+    barrier();
+    name_columns(columns, at);
+    vec4 scores[4], slopes[4];
+    key_times_query(rows, key_base, key_row, query_base, query_row, scores);
+    value_times_grad(rows, value_base, value_row, grad_base, grad_row, slopes);
+    const uint existing = existing_entries(rows), kept = kept_entries(rows);
+    [[unroll]] for (uint c = 0u; c < 4u; ++c) {
+      const vec2 of_column = statistics_of(uint(max(column_index[4u * lane_x() + c], 0)));
+      [[unroll]] for (uint r = 0u; r < 4u; ++r) {
+        const float w = bit_of(existing, r, c) ? weight(scale * scores[r][c] - of_column.x) : 0.0;
+        const float factor = bit_of(kept, r, c) ? kept_scale() : 0.0;
+        scores[r][c] = factor * w;
+        slopes[r][c] = bit_of(existing, r, c) ? w * (factor * slopes[r][c] - of_column.y) : 0.0;
+      }
+    }
+    store_tile(scores);
+    add_grads(grad_base, grad_row, slice, value_sums);
+    barrier();
+    store_tile(slopes);
+    add_queries(query_base, query_row, slice, key_sums);
+  }
+  store_dkey(rows, skip_dkey + head_offset(4u, keys, dkey_row, dkey_head), dkey_row, slice, vec4(scale), key_sums);
+  store_dvalue(rows, skip_dvalue + head_offset(5u, keys, dvalue_row, dvalue_head), dvalue_row, slice, vec4(1),
+               value_sums);
+}

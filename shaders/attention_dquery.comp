@@ -1,0 +1,57 @@
+#version 460
+//! types f32 f16 bf16
+// The gradient of attention with respect to the queries: dw = g V^T k, ds = w (dw - D), dQ = scale ds K, with
+// weights w = exp(score - log_sum_exp), dropout factors k, and D = out . g (FlashAttention, arXiv 2205.14135,
+// section 3.1 and appendix B.4). A workgroup takes some queries through all keys they see.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+#include "philox.glsl"
+#define SKIPS_OF_RESULTS uint skip_grad, skip_statistics, skip_dquery;
+#define STRIDES_OF_RESULTS uint grad_row, grad_head, dquery_row, dquery_head;
+#include "attention.glsl"
+#include "attention_gradients.glsl"
+
+layout(binding = 8) writeonly buffer DQuery { T dquery[]; };
+
+HEED_ROWS_TIMES_COLUMNS(query_times_key, load_query, load_key, KEY_WIDTH)
+HEED_ROWS_TIMES_COLUMNS(grad_times_value, load_grad, load_value, VALUE_WIDTH)
+HEED_ADD_TILE_TIMES_ROWS(add_keys, load_key)
+HEED_STORE(store_dquery, dquery, KEY_WIDTH)
+
+void main() {
+  const uint slices = slices_of(KEY_WIDTH), slice = gl_WorkGroupID.x % slices;
+  const Rows rows = rows_of_tile(first_tile + gl_WorkGroupID.x / slices);
+  if (rows.begin >= rows.end) return;
+  const Columns columns = columns_of(rows);
+  const uint query_base = skip_query + head_offset(0u, queries, query_row, query_head);
+  const uint key_base = skip_key + head_offset(1u, keys, key_row, key_head);
+  const uint value_base = skip_value + head_offset(2u, keys, value_row, value_head);
+  const uint grad_base = skip_grad + head_offset(3u, queries, grad_row, grad_head);
+
+  vec2 of_rows[4];
+  [[unroll]] for (uint r = 0u; r < 4u; ++r)
+    of_rows[r] = statistics_of(min(rows.begin + 4u * lane_y() + r, rows.end - 1u));
+  vec4 sums[4][QUADS];
+  clear(sums);
+
+  for (uint at = columns.begin; at < columns.end; at += SIDE) {
+    if (all_in_the_future(rows, columns, at)) break;
+    barrier();
+    name_columns(columns, at);
+    vec4 scores[4], slopes[4];
+    query_times_key(rows, query_base, query_row, key_base, key_row, scores);
+    grad_times_value(rows, grad_base, grad_row, value_base, value_row, slopes);
+    const uint existing = existing_entries(rows), kept = kept_entries(rows);
+    [[unroll]] for (uint r = 0u; r < 4u; ++r) {
+      [[unroll]] for (uint c = 0u; c < 4u; ++c) {
+        const float w = weight(scale * scores[r][c] - of_rows[r].x);
+        const float dw = bit_of(kept, r, c) ? kept_scale() * slopes[r][c] : 0.0;
+        slopes[r][c] = bit_of(existing, r, c) ? w * (dw - of_rows[r].y) : 0.0;
+      }
+    }
+    store_tile(slopes);
+    add_keys(key_base, key_row, slice, sums);
+  }
+  store_dquery(rows, skip_dquery + head_offset(4u, queries, dquery_row, dquery_head), dquery_row, slice,
+               vec4(scale), sums);
+}

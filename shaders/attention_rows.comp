@@ -1,0 +1,53 @@
+#version 460
+//! types f32 f16 bf16
+// What the backward pass of attention needs of each query: log_sum_exp and D = out . grad, side by side in
+// `rows` [B, H, N, 2]. A gradient l of log_sum_exp adds w l to ds, so that it is subtracted from D. A query that
+// sees no key gets +infinity, with which its weights come out as 0.
+#extension GL_GOOGLE_include_directive : require
+#include "common.glsl"
+
+layout(local_size_x_id = 0) in;  // a multiple of 16: 16 invocations share a row
+layout(constant_id = 1) const uint THREADS = 256;
+layout(constant_id = 2) const bool HAS_LOG_GRAD = false;
+
+layout(binding = 0) readonly buffer Out { T result[]; };
+layout(binding = 1) readonly buffer Grad { T grad[]; };
+layout(binding = 2) readonly buffer LogSumExp { float log_sum_exp[]; };
+layout(binding = 3) readonly buffer LogGrad { float log_grad[]; };
+layout(binding = 4) writeonly buffer Rows { float rows[]; };
+
+layout(push_constant) uniform Push {
+  uint skip_out, skip_grad, skip_log_sum_exp, skip_log_grad, skip_rows;
+  uint count;  // rows in all
+  uint queries, heads, width;
+  uint out_batch, out_head, out_row;
+  uint grad_batch, grad_head, grad_row;
+  uint log_batch, log_head, log_row;
+  uint log_grad_batch, log_grad_head, log_grad_row;
+};
+
+shared float partial[THREADS];
+
+void main() {
+  const uint per_group = THREADS / 16u, lane = gl_LocalInvocationIndex % 16u;
+  const uint row = group_index() * per_group + gl_LocalInvocationIndex / 16u;
+  const uint i = row % queries, h = row / queries % heads, b = row / queries / heads;
+  float sum = 0.0;
+  if (row < count) {
+    const uint from = skip_out + b * out_batch + h * out_head + i * out_row;
+    const uint with = skip_grad + b * grad_batch + h * grad_head + i * grad_row;
+    for (uint c = lane; c < width; c += 16u) sum += to_float(result[from + c]) * to_float(grad[with + c]);
+  }
+  partial[gl_LocalInvocationIndex] = sum;
+  for (uint half_of = 8u; half_of > 0u; half_of /= 2u) {
+    barrier();
+    if (lane < half_of) partial[gl_LocalInvocationIndex] += partial[gl_LocalInvocationIndex + half_of];
+  }
+  if (lane != 0u || row >= count) return;
+  const float seen = log_sum_exp[skip_log_sum_exp + b * log_batch + h * log_head + i * log_row];
+  float mean = partial[gl_LocalInvocationIndex];
+  if (HAS_LOG_GRAD) mean -= log_grad[skip_log_grad + b * log_grad_batch + h * log_grad_head + i * log_grad_row];
+  const bool blind = seen == -INFINITY;
+  rows[skip_rows + 2u * row] = blind ? INFINITY : seen;
+  rows[skip_rows + 2u * row + 1u] = blind ? 0.0 : mean;
+}

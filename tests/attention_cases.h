@@ -1,0 +1,275 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "heed/core/backend.h"
+#include "heed/core/random.h"
+
+// Calls of attention's kernels that every backend has to get right.
+
+namespace heed::test::attention {
+
+struct Case {
+  std::string name;
+  std::int64_t batch = 2, heads = 3, queries = 7, keys = 7, key_width = 5, value_width = 4;
+  bool causal = false;
+  double dropout = 0;
+  bool heads_inside = false;  ///< views of [B, N, H, d] memory
+  std::function<Tensor(const Case&)> key_mask = {}, mask = {};
+  std::function<BlockPattern(const Case&)> pattern = {};
+};
+
+inline double random_value(std::uint32_t stream, std::uint64_t i) {
+  return 2 * unit_interval(random_word({11, 0, stream}, i)) - 1;
+}
+
+/// Random values in [-1, 1), as [B, H, rows, width] of the case's layout.
+inline Tensor random_panels(const Case& c, std::uint32_t stream, std::int64_t rows, std::int64_t width,
+                            DType dtype) {
+  const Shape shape =
+      c.heads_inside ? Shape{c.batch, rows, c.heads, width} : Shape{c.batch, c.heads, rows, width};
+  std::vector<double> values(static_cast<std::size_t>(shape.count()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = random_value(stream, i);
+  const Tensor memory = dtype == DType::f64
+                            ? Tensor::from(values, shape)
+                            : Tensor::from(std::vector<float>(values.begin(), values.end()), shape);
+  if (!c.heads_inside) return memory;
+  return memory.view({c.batch, c.heads, rows, width}, {rows * c.heads * width, width, c.heads * width, 1}, 0);
+}
+
+template <class T>
+double element(const Tensor& x, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+  const Shape& s = x.strides();
+  return static_cast<double>(x.data<T>()[b * s[0] + h * s[1] + i * s[2] + j * s[3]]);
+}
+
+struct Inputs {
+  AttentionArgs args;
+  Tensor grad, allowed;  // allowed: dense i32 [B, H, N, M]
+  BlockPattern pattern;
+};
+
+inline Tensor dense_mask(const Case& c, const Inputs& in) {
+  std::vector<std::int32_t> allowed;
+  const std::vector<std::int32_t> blocks =
+      in.args.pattern ? in.pattern.dense().to_vector<std::int32_t>() : std::vector<std::int32_t>{};
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    for (std::int64_t h = 0; h < c.heads; ++h) {
+      for (std::int64_t i = 0; i < c.queries; ++i) {
+        for (std::int64_t j = 0; j < c.keys; ++j) {
+          bool exists = !c.causal || j <= i + c.keys - c.queries;
+          if (in.args.key_mask.defined()) {
+            const Shape& s = in.args.key_mask.strides();
+            exists = exists && in.args.key_mask.data<std::int32_t>()[b * s[0] + j * s[1]] != 0;
+          }
+          if (in.args.mask.defined()) exists = exists && element<std::int32_t>(in.args.mask, b, h, i, j) != 0;
+          if (in.args.pattern) {
+            const std::int64_t head = in.pattern.heads == 1 ? 0 : h;
+            exists = exists && blocks[static_cast<std::size_t>((head * c.queries + i) * c.keys + j)] != 0;
+          }
+          allowed.push_back(exists);
+        }
+      }
+    }
+  }
+  return Tensor::from(allowed, {c.batch, c.heads, c.queries, c.keys});
+}
+
+inline void make_inputs(const Case& c, DType dtype, Inputs& in) {
+  in.args.query = random_panels(c, 1, c.queries, c.key_width, dtype);
+  in.args.key = random_panels(c, 2, c.keys, c.key_width, dtype);
+  in.args.value = random_panels(c, 3, c.keys, c.value_width, dtype);
+  in.grad = random_panels(c, 4, c.queries, c.value_width, dtype);
+  in.args.scale = 0.8;
+  in.args.causal = c.causal;
+  in.args.dropout = c.dropout;
+  in.args.key_of_dropout = {5, 6, 7};
+  if (c.key_mask) in.args.key_mask = c.key_mask(c);
+  if (c.mask) in.args.mask = c.mask(c);
+  if (c.pattern) {
+    in.pattern = c.pattern(c);
+    in.args.pattern = &in.pattern;
+  }
+  in.allowed = dense_mask(c, in);
+}
+
+/// The last b + 1 keys of batch entry b are padding.
+inline Tensor padded_ends(const Case& c) {
+  std::vector<std::int32_t> mask;
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    for (std::int64_t j = 0; j < c.keys; ++j) mask.push_back(j < c.keys - 1 - b);
+  }
+  return Tensor::from(mask, {c.batch, c.keys});
+}
+
+/// Every third key is padding, and batch entry 1 has no real key at all.
+inline Tensor scattered_padding(const Case& c) {
+  std::vector<std::int32_t> mask;
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    for (std::int64_t j = 0; j < c.keys; ++j) mask.push_back(b != 1 && j % 3 != 0);
+  }
+  return Tensor::from(mask, {c.batch, c.keys});
+}
+
+/// [1, 1, N, M] expanded; query 2 sees nothing.
+inline Tensor shared_mask(const Case& c) {
+  std::vector<std::int32_t> mask;
+  for (std::int64_t i = 0; i < c.queries; ++i) {
+    for (std::int64_t j = 0; j < c.keys; ++j) mask.push_back(i != 2 && (i * 7 + j * 5) % 4 != 0);
+  }
+  return Tensor::from(mask, {c.queries, c.keys})
+      .view({c.batch, c.heads, c.queries, c.keys}, {0, 0, c.keys, 1}, 0);
+}
+
+/// [1, H, N, 1] expanded: whole rows are masked, the last stride is 0.
+inline Tensor row_mask(const Case& c) {
+  std::vector<std::int32_t> mask;
+  for (std::int64_t h = 0; h < c.heads; ++h) {
+    for (std::int64_t i = 0; i < c.queries; ++i) mask.push_back((h + i) % 2);
+  }
+  return Tensor::from(mask, {c.heads, c.queries})
+      .view({c.batch, c.heads, c.queries, c.keys}, {0, c.queries, 1, 0}, 0);
+}
+
+/// A random pattern: absent, full and partial blocks; head 0 and band 1 see nothing.
+inline BlockPattern random_pattern(const Case& c, std::int64_t block, std::int64_t heads) {
+  BlockPattern p{.block = block,
+                 .queries = c.queries,
+                 .keys = c.keys,
+                 .heads = heads,
+                 .offsets = {},
+                 .columns = {},
+                 .mask_ids = {},
+                 .masks = {}};
+  const std::int64_t rows = (c.queries + block - 1) / block, columns = (c.keys + block - 1) / block;
+  std::vector<std::int32_t> offsets{0}, column, id, masks;
+  std::uint64_t n = 0;
+  for (std::int64_t h = 0; h < heads; ++h) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t k = 0; k < columns; ++k) {
+        const std::uint32_t kind = random_word({3, 0, 0}, n++) % 4;
+        if (kind == 0 || (h == 0 && r == 1)) continue;
+        column.push_back(static_cast<std::int32_t>(k));
+        id.push_back(kind == 1 ? -1 : static_cast<std::int32_t>(kind - 2));
+      }
+      offsets.push_back(static_cast<std::int32_t>(column.size()));
+    }
+  }
+  for (std::uint64_t i = 0; i < 2 * static_cast<std::uint64_t>(block * block); ++i) {
+    masks.push_back(static_cast<std::int32_t>(random_word({4, 0, 0}, i) & 1));
+  }
+  p.offsets = Tensor::from(offsets, {static_cast<std::int64_t>(offsets.size())});
+  p.columns = Tensor::from(column, {static_cast<std::int64_t>(column.size())});
+  p.mask_ids = Tensor::from(id, {static_cast<std::int64_t>(id.size())});
+  p.masks = Tensor::from(masks, {2, block, block});
+  return p;
+}
+
+inline std::function<BlockPattern(const Case&)> pattern_of(std::int64_t block, bool per_head) {
+  return [=](const Case& c) { return random_pattern(c, block, per_head ? c.heads : 1); };
+}
+
+inline std::vector<Case> cases() {
+  return {
+      {.name = "plain"},
+      {.name = "one of each",
+       .batch = 1,
+       .heads = 1,
+       .queries = 1,
+       .keys = 1,
+       .key_width = 1,
+       .value_width = 1},
+      {.name = "heads inside",
+       .queries = 24,
+       .keys = 24,
+       .key_width = 16,
+       .value_width = 16,
+       .heads_inside = true},
+      {.name = "one query", .queries = 1, .keys = 37, .heads_inside = true},
+      {.name = "more keys", .queries = 5, .keys = 19},
+      {.name = "causal", .queries = 33, .keys = 33, .causal = true},
+      {.name = "causal, more keys", .queries = 9, .keys = 21, .causal = true},
+      {.name = "causal, two queries: one entry is missing", .queries = 2, .keys = 2, .causal = true},
+      {.name = "causal, more queries: the first see nothing", .queries = 21, .keys = 9, .causal = true},
+      {.name = "causal, one query", .queries = 1, .keys = 21, .causal = true},
+      {.name = "padded ends", .queries = 17, .keys = 17, .key_mask = padded_ends},
+      {.name = "scattered padding", .queries = 17, .keys = 20, .key_mask = scattered_padding},
+      {.name = "scattered padding, causal",
+       .queries = 17,
+       .keys = 17,
+       .causal = true,
+       .key_mask = scattered_padding},
+      {.name = "mask", .queries = 18, .keys = 35, .mask = shared_mask},
+      {.name = "mask of rows", .queries = 18, .keys = 35, .mask = row_mask},
+      {.name = "mask, padding, causal",
+       .queries = 18,
+       .keys = 18,
+       .causal = true,
+       .dropout = 0.25,
+       .key_mask = scattered_padding,
+       .mask = shared_mask},
+      {.name = "dropout", .queries = 19, .keys = 23, .dropout = 0.3},
+      {.name = "dropout, causal",
+       .queries = 40,
+       .keys = 40,
+       .causal = true,
+       .dropout = 0.1,
+       .heads_inside = true},
+      {.name = "dropout of nearly all", .queries = 6, .keys = 70, .dropout = 0.97},
+      {.name = "pattern", .queries = 30, .keys = 30, .pattern = pattern_of(8, false)},
+      {.name = "pattern per head",
+       .queries = 30,
+       .keys = 45,
+       .heads_inside = true,
+       .pattern = pattern_of(7, true)},
+      {.name = "pattern, causal, padding, mask, dropout",
+       .queries = 29,
+       .keys = 29,
+       .causal = true,
+       .dropout = 0.2,
+       .key_mask = padded_ends,
+       .mask = shared_mask,
+       .pattern = pattern_of(4, true)},
+      {.name = "pattern of large blocks",
+       .batch = 1,
+       .heads = 2,
+       .queries = 300,
+       .keys = 700,
+       .pattern = pattern_of(190, true)},
+      {.name = "pattern, many blocks per tile",
+       .batch = 1,
+       .heads = 2,
+       .queries = 40,
+       .keys = 900,
+       .dropout = 0.1,
+       .pattern = pattern_of(16, true)},
+      {.name = "many tiles",
+       .batch = 1,
+       .heads = 2,
+       .queries = 270,
+       .keys = 1100,
+       .dropout = 0.1,
+       .key_mask = scattered_padding},
+      {.name = "many tiles, causal", .batch = 1, .heads = 2, .queries = 600, .keys = 600, .causal = true},
+      {.name = "few heads, cut along keys",
+       .batch = 1,
+       .heads = 1,
+       .queries = 250,
+       .keys = 1100,
+       .dropout = 0.1,
+       .mask = shared_mask},
+      {.name = "few heads, cut along keys, causal, pattern",
+       .batch = 1,
+       .heads = 1,
+       .queries = 400,
+       .keys = 1300,
+       .causal = true,
+       .dropout = 0.1,
+       .pattern = pattern_of(100, false)},
+  };
+}
+
+}  // namespace heed::test::attention

@@ -1,0 +1,245 @@
+// The attention kernels of the Vulkan backend against those of the CPU, on the same cases.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "heed/tests/attention_cases.h"
+#include "heed/tests/kernel_check.h"
+#include "vulkan_compare.h"
+
+using namespace heed;
+using namespace heed::test::attention;
+
+namespace {
+
+/// The same elements in memory of the same strides on another device.
+Tensor moved(const Tensor& x, Device device) {
+  if (!x.defined()) return x;
+  std::int64_t last = 0;
+  for (int axis = 0; axis < x.rank(); ++axis) last += (x.size(axis) - 1) * x.stride(axis);
+  const Shape whole{x.count() > 0 ? last + 1 : 0};
+  const Tensor memory = x.view(whole, {1}, x.offset());
+  const Tensor there = x.dtype() == DType::i32 ? Tensor::from(memory.to_vector<std::int32_t>(), whole, device)
+                                               : Tensor::from(memory.to_vector<float>(), whole, device);
+  return there.view(x.shape(), x.strides(), 0);
+}
+
+/// NaN stays where a kernel forgets to write.
+Tensor unwritten(const Shape& shape, Device device) {
+  return Tensor::from(std::vector<float>(static_cast<std::size_t>(shape.count()), NAN), shape, device);
+}
+
+/// Everything attention computes: out, log_sum_exp, dquery, dkey, dvalue.
+std::vector<Tensor> results(const Case& c, const AttentionArgs& args, const Tensor& grad,
+                            const Tensor& log_sum_exp_grad = {}) {
+  const Device device = grad.device();
+  const auto empty = [&](std::int64_t rows, std::int64_t width) {
+    const Shape inside{c.batch, rows, c.heads, width};
+    const Shape shape{c.batch, c.heads, rows, width};
+    const Tensor memory = unwritten(c.heads_inside ? inside : shape, device);
+    if (!c.heads_inside) return memory;
+    return memory.view(shape, {rows * c.heads * width, width, c.heads * width, 1}, 0);
+  };
+  const Tensor out = empty(c.queries, c.value_width);
+  const Tensor log_sum_exp = unwritten({c.batch, c.heads, c.queries}, device);
+  const Tensor dquery = empty(c.queries, c.key_width), dkey = empty(c.keys, c.key_width),
+               dvalue = empty(c.keys, c.value_width);
+  const Backend& backend = backend_of(device);
+  backend.attention.forward(args, out, log_sum_exp);
+  backend.attention.backward(args, out, log_sum_exp, grad, log_sum_exp_grad, dquery, dkey, dvalue);
+  return {out, log_sum_exp, dquery, dkey, dvalue};
+}
+
+const std::string names[] = {"out", "log_sum_exp", "dquery", "dkey", "dvalue"};
+
+std::vector<Tensor> on_device(const Case& c, const Inputs& in, Device device,
+                              const Tensor& log_sum_exp_grad = {}) {
+  AttentionArgs args = in.args;
+  args.query = moved(in.args.query, device);
+  args.key = moved(in.args.key, device);
+  args.value = moved(in.args.value, device);
+  args.key_mask = moved(in.args.key_mask, device);
+  args.mask = moved(in.args.mask, device);
+  return results(c, args, moved(in.grad, device), log_sum_exp_grad);
+}
+
+void check_case(const Case& c, Device device, double tolerance = 1e-5) {
+  CAPTURE(c.name);
+  Inputs in;
+  make_inputs(c, DType::f32, in);
+  const std::vector<Tensor> expected = results(c, in.args, in.grad);
+  const std::vector<Tensor> found = on_device(c, in, device);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double error =
+        test::worst_error(test::values_of<float>(found[i]), test::values_of<float>(expected[i]));
+    CHECK_MESSAGE(error <= tolerance, c.name, ": ", names[i], " differs by ", error);
+  }
+}
+
+/// What the CPU's cases leave out: widths beyond a workgroup's registers, sizes around those of the tiles.
+std::vector<Case> wide_cases() {
+  return {
+      {.name = "width 64", .batch = 1, .queries = 65, .keys = 130, .key_width = 64, .value_width = 64},
+      {.name = "width 256",
+       .batch = 1,
+       .heads = 1,
+       .queries = 70,
+       .keys = 40,
+       .key_width = 256,
+       .value_width = 256},
+      {.name = "wider than registers",
+       .batch = 1,
+       .heads = 1,
+       .queries = 35,
+       .keys = 66,
+       .key_width = 20,
+       .value_width = 300,
+       .dropout = 0.2},
+      {.name = "wide keys",
+       .batch = 1,
+       .heads = 1,
+       .queries = 66,
+       .keys = 20,
+       .key_width = 301,
+       .value_width = 3},
+      {.name = "short, wide",
+       .batch = 3,
+       .queries = 9,
+       .keys = 10,
+       .key_width = 96,
+       .value_width = 130,
+       .heads_inside = true},
+      {.name = "no keys", .queries = 5, .keys = 0},
+      {.name = "no queries", .queries = 0, .keys = 5},
+      {.name = "no batch", .batch = 0},
+  };
+}
+
+}  // namespace
+
+TEST_CASE("vulkan attention: agrees with the CPU") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const Case& c : cases()) check_case(c, *device);
+  for (const Case& c : wide_cases()) check_case(c, *device, 3e-5);
+}
+
+TEST_CASE("vulkan attention: the same bits each time") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Case c{.name = "twice", .queries = 70, .keys = 70, .causal = true, .dropout = 0.1};
+  Inputs in;
+  make_inputs(c, DType::f32, in);
+  const std::vector<Tensor> first = on_device(c, in, *device), second = on_device(c, in, *device);
+  for (std::size_t i = 0; i < first.size(); ++i)
+    CHECK(first[i].to_vector<float>() == second[i].to_vector<float>());
+}
+
+TEST_CASE("vulkan attention: odd strides, masks and padding that lie apart") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Case c{.name = "strides", .queries = 9, .keys = 11, .key_width = 4, .value_width = 4};
+  Inputs in;
+  make_inputs(c, DType::f32, in);
+  // A batch stride that follows from nothing, keys that all heads share, and a mask in columns.
+  const auto numbers = test::tensor_of<float>(test::numbers(4000), {4000});
+  in.args.query = numbers.view({2, 3, 9, 4}, {200, 45, 5, 1}, 3);
+  in.args.key = numbers.view({2, 3, 11, 4}, {60, 0, 4, 1}, 8);
+  in.args.value = numbers.view({2, 3, 11, 4}, {12 * 13, 4, 13, 1}, 1);
+  const auto bits = [](std::int64_t count) {
+    std::vector<std::int32_t> words;
+    for (std::int64_t i = 0; i < count; ++i) words.push_back(i % 5 != 0 && i % 7 != 0);
+    return Tensor::from(words, {count});
+  };
+  in.args.mask = bits(200).view({2, 3, 9, 11}, {0, 1, 3, 11}, 2);
+  in.args.key_mask = bits(60).view({2, 11}, {1, 4}, 1);
+  const std::vector<Tensor> expected = results(c, in.args, in.grad);
+  const std::vector<Tensor> found = on_device(c, in, *device);
+  for (std::size_t i = 0; i < found.size(); ++i)
+    CHECK(test::worst_error(test::values_of<float>(found[i]), test::values_of<float>(expected[i])) <= 1e-5);
+}
+
+TEST_CASE("vulkan attention: a gradient of log_sum_exp") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Case c{.name = "part", .queries = 18, .keys = 18, .causal = true, .key_mask = scattered_padding};
+  Inputs in;
+  make_inputs(c, DType::f32, in);
+  const Tensor slope = test::tensor_of<float>(test::numbers(108), {2, 3, 18});
+  const std::vector<Tensor> expected = results(c, in.args, in.grad, slope);
+  const std::vector<Tensor> found = on_device(c, in, *device, moved(slope, *device));
+  for (std::size_t i = 0; i < found.size(); ++i)
+    CHECK(test::worst_error(test::values_of<float>(found[i]), test::values_of<float>(expected[i])) <= 1e-5);
+}
+
+TEST_CASE("vulkan attention: lowered limits split the work and change no bit") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Case c{.name = "split",
+               .batch = 3,
+               .heads = 4,
+               .queries = 50,
+               .keys = 40,
+               .key_width = 16,
+               .value_width = 16,
+               .causal = true,
+               .dropout = 0.1,
+               .heads_inside = true,
+               .key_mask = padded_ends,
+               .mask = shared_mask};
+  Inputs in;
+  make_inputs(c, DType::f32, in);
+  const std::vector<Tensor> whole = on_device(c, in, *device);
+  const auto check_same = [&] {
+    const std::vector<Tensor> parts = on_device(c, in, *device);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      CHECK_MESSAGE(parts[i].to_vector<float>() == whole[i].to_vector<float>(), names[i]);
+  };
+  {
+    const test::LoweredLimits limits(*device,
+                                     [](auto& l) { l.max_range = 16384; });  // one batch entry at a time
+    check_same();
+  }
+  {
+    const test::LoweredLimits limits(*device, [](auto& l) { l.max_range = 6000; });  // one head, after a copy
+    check_same();
+  }
+}
+
+TEST_CASE("vulkan attention: more workgroups than an axis has") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const test::LoweredLimits limits(*device, [](auto& l) { l.max_groups = 3; });
+  check_case({.name = "tiles", .batch = 1, .heads = 1, .queries = 130, .keys = 200, .dropout = 0.1}, *device);
+  check_case({.name = "heads", .batch = 2, .heads = 4, .queries = 17, .keys = 9, .causal = true}, *device);
+  check_case({.name = "batch", .batch = 7, .heads = 1, .queries = 5, .keys = 9, .dropout = 0.1}, *device);
+}
+
+TEST_CASE("vulkan attention: small workgroups and little shared memory") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Case c{
+      .name = "small tiles", .queries = 70, .keys = 70, .dropout = 0.1, .pattern = pattern_of(30, true)};
+  {
+    const test::LoweredLimits limits(*device, [](auto& l) { l.max_invocations = 64; });
+    check_case(c, *device);
+  }
+  const test::LoweredLimits limits(*device, [](auto& l) { l.shared_bytes = 8192; });
+  check_case(c, *device);
+}
+
+TEST_CASE("vulkan attention: patterns that lie are refused") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Case c{.name = "pattern", .queries = 30, .keys = 30, .pattern = pattern_of(8, false)};
+  Inputs in;
+  make_inputs(c, DType::f32, in);
+  in.pattern.keys = 31;
+  CHECK_THROWS_AS(on_device(c, in, *device), Error);
+  in.pattern.keys = 30;
+  in.pattern.columns.data<std::int32_t>()[0] = 4;
+  CHECK_THROWS_AS(on_device(c, in, *device), Error);
+}
