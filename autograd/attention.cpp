@@ -116,9 +116,9 @@ Gradients kernel_gradients(const AttentionArgs& args, const AttentionPart& part,
 Tensor attention_fused(const Tensor& query, const Tensor& key, const Tensor& value,
                        const AttentionOptions& options) {
   const AttentionArgs args = kernel_arguments(query, key, value, options);
-  const AttentionPart part{
-      empty_heads(query, value.size(3)),
-      Tensor::empty({query.size(0), query.size(1), query.size(2)}, query.dtype(), query.device())};
+  const AttentionPart part{empty_heads(query, value.size(3)),
+                           Tensor::empty({query.size(0), query.size(1), query.size(2)},
+                                         statistics_type(query.dtype()), query.device())};
   backend_of(query).attention.forward(args, part.output, part.log_sum_exp);
   return record("attention", part.output, {query, key, value},
                 [args, part, pattern = options.pattern](const Tensor& grad) {
@@ -198,6 +198,11 @@ AttentionPart attention_part(const Tensor& query, const Tensor& key, const Tenso
                              const AttentionOptions& options) {
   check_attention("attention_part", query, key, options);
   check_value(query, key, value);
+  if (is_half(query.dtype())) {  // whose log-sum-exp is f32, unlike its output
+    const auto full = [](const Tensor& x) { return cast(x, DType::f32); };
+    const AttentionPart part = attention_part(full(query), full(key), full(value), options);
+    return {cast(part.output, query.dtype()), part.log_sum_exp};
+  }
   return usable(backend_of(query).attention) ? attention_part_fused(query, key, value, options)
                                              : attention_part_composed(query, key, value, options);
 }
@@ -206,7 +211,7 @@ Tensor join_attention(std::span<const AttentionPart> parts) {
   check(!parts.empty(), "join_attention: there is no part");
   std::vector<Tensor> sums;
   for (const AttentionPart& part : parts) sums.push_back(part.log_sum_exp);
-  const Tensor weights = softmax(stack(sums, -1), -1);  // [..., parts]
+  const Tensor weights = cast(softmax(stack(sums, -1), -1), parts[0].output.dtype());  // [..., parts]
   Tensor total;
   for (std::size_t p = 0; p < parts.size(); ++p) {
     const Tensor weight = slice(weights, -1, static_cast<std::int64_t>(p), static_cast<std::int64_t>(p) + 1);

@@ -42,13 +42,13 @@ void add_rows(const Loss& given, std::int64_t begin, std::int64_t count, const T
   const Device device = given.x.device();
   const Tensor x = rows_of(given.x, begin, count), targets = rows_of(given.targets, begin, count);
   const Tensor logits = Tensor::empty({count, given.weight.size(0)}, dtype, device);
-  const Tensor log_sum_exp = Tensor::empty({count}, dtype, device);
+  const Tensor log_sum_exp = Tensor::empty({count}, statistics_type(dtype), device);
   backend.matmul(x, transposed(given.weight), given.bias, 0, logits);
   backend.cross_entropy.forward(logits, targets, given.smoothing, given.ignored, rows_of(loss, begin, count),
                                 log_sum_exp);
   if (!gradients.x.defined() && !gradients.weight.defined() && !gradients.bias.defined()) return;
 
-  const Tensor ones = Tensor::ones({count}, dtype, device);
+  const Tensor ones = Tensor::ones({count}, statistics_type(dtype), device);
   backend.cross_entropy.backward(logits, targets, log_sum_exp, ones, given.smoothing, given.ignored, logits);
   if (gradients.x.defined()) backend.matmul(logits, given.weight, {}, 0, rows_of(gradients.x, begin, count));
   if (gradients.weight.defined()) backend.matmul(transposed(logits), x, {}, begin ? 1 : 0, gradients.weight);
@@ -58,7 +58,7 @@ void add_rows(const Loss& given, std::int64_t begin, std::int64_t count, const T
 /// The gradient for any other upstream gradient, in the same memory: a closure runs once.
 Tensor scaled(const Tensor& unit_gradient, const Tensor& grad) {
   if (!unit_gradient.defined()) return {};
-  const Tensor factor = broadcast_view(grad, unit_gradient.shape());
+  const Tensor factor = broadcast_view(cast(grad, unit_gradient.dtype()), unit_gradient.shape());
   backend_of(grad).binary(BinaryOp::mul, unit_gradient, factor, unit_gradient);
   return unit_gradient;
 }
@@ -99,7 +99,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
     if (!recording() || !input.tracked()) return Tensor();
     return rows > 0 ? empty_like(input) : Tensor::zeros(input.shape(), input.dtype(), input.device());
   };
-  const Tensor losses = Tensor::empty({rows}, x.dtype(), x.device());
+  const Tensor losses = Tensor::empty({rows}, statistics_type(x.dtype()), x.device());
   UnitGradients gradients{wanted(x), wanted(weight), wanted(bias)};
   if (gradients.x.defined()) gradients.x = gradients.x.view(given.x.shape());
   const std::int64_t at_once =

@@ -7,7 +7,7 @@ namespace {
 
 Tensor cross_entropy_composed(const Tensor& logits, const Tensor& targets, double smoothing,
                               std::int32_t ignored) {
-  const Tensor log_probabilities = log_softmax(logits, -1);
+  const Tensor log_probabilities = log_softmax(cast(logits, statistics_type(logits.dtype())), -1);
   const Tensor is_ignored = equal(targets, Tensor::full({}, ignored, DType::i32, targets.device()));
   const auto number = [&](std::int64_t n) {
     return Tensor::full({}, static_cast<double>(n), DType::i32, targets.device());
@@ -35,8 +35,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
 
   const Tensor rows = contiguous(logits.detach()).view({targets.count(), logits.size(-1)});
   const Tensor classes = contiguous(targets).view({targets.count()});
-  const Tensor loss = Tensor::empty(targets.shape(), logits.dtype(), logits.device());
-  const Tensor log_sum_exp = Tensor::empty({targets.count()}, logits.dtype(), logits.device());
+  const DType precise = statistics_type(logits.dtype());
+  const Tensor loss = Tensor::empty(targets.shape(), precise, logits.device());
+  const Tensor log_sum_exp = Tensor::empty({targets.count()}, precise, logits.device());
   backend.cross_entropy.forward(rows, classes, smoothing, ignored, loss.view({targets.count()}), log_sum_exp);
   return record(
       "cross_entropy", loss, {logits},

@@ -31,7 +31,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 
   const Tensor rows = contiguous(x.detach()).view({x.count() / x.size(-1), x.size(-1)});
   const Tensor out = empty_like(x);
-  const Tensor row_mean = Tensor::empty({rows.size(0)}, x.dtype(), x.device());
+  const Tensor row_mean = Tensor::empty({rows.size(0)}, statistics_type(x.dtype()), x.device());
   const Tensor inverse_deviation = empty_like(row_mean);
   const Tensor scale = weight.defined() ? contiguous(weight.detach()) : weight;
   backend.layer_norm.forward(rows, scale, bias.defined() ? contiguous(bias.detach()) : bias, epsilon,

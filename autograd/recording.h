@@ -48,7 +48,7 @@ void check_same(const char* op, const Tensor& first, const Tensors&... others) {
 
 inline void check_floating(const char* op, const Tensor& x) {
   check(x.defined(), op, ": the operand is undefined");
-  check(is_floating(x.dtype()), op, ": needs f32 or f64, got ", x.dtype());
+  check(is_floating(x.dtype()), op, ": needs a floating type, got ", x.dtype());
 }
 
 inline void check_indices(const char* op, const Tensor& ids) {

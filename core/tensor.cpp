@@ -23,6 +23,9 @@ std::size_t bytes_for(const Shape& shape, DType dtype) {
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   const std::size_t bytes = bytes_for(shape, dtype);
+  const bool on_cpu = device.type == DeviceType::cpu;
+  check(on_cpu || dtype != DType::f64, "empty: f64 exists on the CPU only, not on ", device);
+  check(!on_cpu || !is_half(dtype), "empty: ", dtype, " exists on Vulkan devices only; the CPU computes in f32");
   return {backend_of(device).allocate(device, bytes), 0, shape, contiguous_strides(shape), dtype};
 }
 
@@ -58,9 +61,12 @@ Tensor Tensor::arange(std::int64_t count, DType dtype, Device device) {
     case DType::f64:
       return arange_of<double>(count, device);
     case DType::i32:
+      return arange_of<std::int32_t>(count, device);
+    case DType::f16:
+    case DType::bf16:
       break;
   }
-  return arange_of<std::int32_t>(count, device);
+  fail("arange: ", dtype, " has too few bits to count; cast from i32");
 }
 
 template <class T>

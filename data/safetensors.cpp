@@ -238,7 +238,11 @@ void write_tensor(FileWriter& file, const Tensor& tensor) {
       return write_elements<double>(file, tensor);
     case DType::i32:
       return write_elements<std::int32_t>(file, tensor);
+    case DType::f16:
+    case DType::bf16:
+      break;
   }
+  fail("safetensors: tensors of type ", tensor.dtype(), " are not written; cast to f32");
 }
 
 }  // namespace

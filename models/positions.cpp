@@ -54,7 +54,7 @@ Tensor Positions::operator()(std::int64_t begin, std::int64_t count, const Tenso
     // A little more than asked for, because decoding asks for one more position at every step.
     const std::int64_t room = std::max<std::int64_t>(64, end + end / 2);
     table_ = like.dtype() == DType::f64 ? sinusoids<double>(room, width_, like.device())
-                                        : sinusoids<float>(room, width_, like.device());
+                                        : cast(sinusoids<float>(room, width_, like.device()), like.dtype());
   }
   return slice(table_, 0, begin, end);
 }

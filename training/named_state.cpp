@@ -15,7 +15,11 @@ void copy_elements(const Tensor& from, const Tensor& to) {
       return to.assign(std::span<const double>(from.to_vector<double>()));
     case DType::i32:
       return to.assign(std::span<const std::int32_t>(from.to_vector<std::int32_t>()));
+    case DType::f16:
+    case DType::bf16:
+      break;
   }
+  fail("copying tensors by name: ", to.dtype(), " is for computing, not for weights; cast to f32");
 }
 
 }  // namespace

@@ -143,6 +143,9 @@ void argsort(const Tensor& x, bool descending, const Tensor& out) {
       return argsort_rows<double>(x, descending, out);
     case DType::i32:
       return argsort_rows<std::int32_t>(x, descending, out);
+    case DType::f16:  // not on the CPU: Tensor::empty refuses
+    case DType::bf16:
+      break;
   }
 }
 
@@ -158,6 +161,9 @@ void top_k(const Tensor& x, const Tensor& out) {
       return top_k_rows<double>(x, out);
     case DType::i32:
       return top_k_rows<std::int32_t>(x, out);
+    case DType::f16:  // not on the CPU: Tensor::empty refuses
+    case DType::bf16:
+      break;
   }
 }
 
