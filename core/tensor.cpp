@@ -25,7 +25,8 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   const std::size_t bytes = bytes_for(shape, dtype);
   const bool on_cpu = device.type == DeviceType::cpu;
   check(on_cpu || dtype != DType::f64, "empty: f64 exists on the CPU only, not on ", device);
-  check(!on_cpu || !is_half(dtype), "empty: ", dtype, " exists on Vulkan devices only; the CPU computes in f32");
+  check(!on_cpu || !is_half(dtype), "empty: ", dtype,
+        " exists on Vulkan devices only; the CPU computes in f32");
   return {backend_of(device).allocate(device, bytes), 0, shape, contiguous_strides(shape), dtype};
 }
 
@@ -129,6 +130,12 @@ std::vector<double> widened(const std::vector<T>& values) {
 
 std::vector<double> Tensor::to_doubles() const {
   switch (dtype_) {
+    case DType::f16:
+    case DType::bf16: {
+      const Tensor full = empty(shape_, DType::f32, device());
+      if (count() > 0) backend_of(*this).copy(detach(), full);
+      return widened(full.to_vector<float>());
+    }
     case DType::f32:
       return widened(to_vector<float>());
     case DType::f64:

@@ -13,11 +13,13 @@ Tensor upload_copy(const Tensor& x, Device device) {
   return Tensor::from(x.to_vector<T>(), x.shape(), device);
 }
 
-/// A contiguous copy of a floating tensor, with memory of its own.
+/// A contiguous copy of a floating tensor, with memory of its own. Converted on the host, because f64 exists
+/// there only.
 Tensor converted(const Tensor& x, DType dtype, Device device) {
-  const Tensor copy =
-      x.dtype() == DType::f64 ? upload_copy<double>(x, device) : upload_copy<float>(x, device);
-  return copy.dtype() == dtype ? copy : cast(copy, dtype);
+  const Tensor copy = x.dtype() == DType::f64 ? upload_copy<double>(x, {}) : upload_copy<float>(x, {});
+  const Tensor cast_copy = copy.dtype() == dtype ? copy : cast(copy, dtype);
+  if (device.type == DeviceType::cpu) return cast_copy;
+  return dtype == DType::f64 ? upload_copy<double>(cast_copy, device) : upload_copy<float>(cast_copy, device);
 }
 
 }  // namespace

@@ -83,6 +83,9 @@ TrainerState state_of(const json& object) {
     state.losses_since_record[name] = finite(value);
   }
   state.metrics_bytes = count_of(object, "metrics_bytes");
+  if (const auto scale = object.find("loss_scale"); scale != object.end())
+    state.loss_scale = {finite(scale->at("scale")), count_of(*scale, "good_steps"),
+                        count_of(*scale, "skipped")};
   state.platform = object.at("platform").get<std::string>();
   return state;
 }
@@ -104,6 +107,9 @@ std::string trainer_state_text(const TrainerState& state) {
   object["tokens_since_record"] = state.tokens_since_record;
   object["losses_since_record"] = state.losses_since_record;
   object["metrics_bytes"] = state.metrics_bytes;
+  object["loss_scale"] = {{"scale", state.loss_scale.scale},
+                          {"good_steps", state.loss_scale.good_steps},
+                          {"skipped", state.loss_scale.skipped}};
   object["platform"] = state.platform;
   return object.dump(2) + "\n";
 }

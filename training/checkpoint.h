@@ -8,6 +8,7 @@
 
 #include "heed/training/moving_average.h"
 #include "heed/training/optimizer.h"
+#include "heed/training/precision.h"
 #include "heed/training/run_folder.h"
 
 namespace heed {
@@ -28,6 +29,7 @@ struct TrainerState {
   std::int64_t tokens_since_record = 0;               ///< since the last progress record,
   std::map<std::string, double> losses_since_record;  ///< and the sums of the losses over them
   std::int64_t metrics_bytes = 0;                     ///< length of metrics.jsonl
+  LossScaleState loss_scale;                          ///< of training in f16
   std::string platform;  ///< what decides the last bits of results besides the code
 };
 

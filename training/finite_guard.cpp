@@ -23,7 +23,8 @@ void check_gradients(const std::vector<std::string>& names, const Tensor& square
 
 }  // namespace
 
-void FiniteGuard::watch(std::int64_t step, const GradientNorm& norm, const LossMeter& losses) {
+void FiniteGuard::watch(std::int64_t step, const GradientNorm& norm, const LossMeter& losses,
+                        const Tensor& forgiven) {
   const NoGrad no_grad;
   const Device device = norm.norm().device();
   const DType dtype = norm.norm().dtype();
@@ -35,6 +36,7 @@ void FiniteGuard::watch(std::int64_t step, const GradientNorm& norm, const LossM
   }
   // The squares are not negative, so that the norm is finite only where all of them are.
   Tensor sum = zero_or_nan(norm.norm(), dtype);
+  if (forgiven.defined()) sum = where(forgiven, Tensor::zeros({1}, dtype, device), sum);
   for (const auto& [name, total] : losses.on_device()) sum = sum + zero_or_nan(total, dtype);
   const Tensor number = Tensor::full({1}, static_cast<double>(step), DType::i32, device);
   const Tensor bad = where(not_equal(sum, sum), number, failed_);

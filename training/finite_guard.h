@@ -16,8 +16,10 @@ namespace heed {
 class FiniteGuard {
  public:
   /// Looks at the gradients of a step (from 1) and at the losses so far, before the update. Waits only where
-  /// other parameters have gradients than in the step before.
-  void watch(std::int64_t step, const GradientNorm& norm, const LossMeter& losses);
+  /// other parameters have gradients than in the step before. Where `forgiven` (i32 [1], may be undefined) is
+  /// not 0, gradients may be infinite: a smaller loss scale can help.
+  void watch(std::int64_t step, const GradientNorm& norm, const LossMeter& losses,
+             const Tensor& forgiven = {});
   /// For Optimizer::step: i32 [1], 0 while all was finite, else the first step that was not.
   const Tensor& skip() const { return failed_; }
   /// Throws an Error that names the first step that was not finite, and the parameter or the loss. Waits for

@@ -49,6 +49,9 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks cal
       optimizer_(task.model().parameters(), options.optimizer),
       steps_(options.steps),
       evaluates_(options.evaluate_every > 0) {
+  const Device device = optimizer_.parameters()[0].tensor->device();
+  check(options_.precision == Precision::f32 || device.type != DeviceType::cpu, "trainer: precision ",
+        name_of(options_.precision), " needs a Vulkan device; the CPU computes in f32");
   if (options_.ema_decay > 0) {
     average_ = std::make_unique<MovingAverage>(task.model().parameters(), options_.ema_decay);
   }
@@ -83,6 +86,8 @@ TrainResult Trainer::run(RunFolder* folder) {
 void Trainer::open(RunFolder* folder) {
   folder_ = folder;
   if (folder_ && folder_->has_checkpoint()) restore();
+  if (options_.precision == Precision::f16)
+    loss_scale_ = std::make_unique<LossScale>(optimizer_.parameters()[0].tensor->device(), state_.loss_scale);
   if (folder_) metrics_ = std::make_unique<MetricsLog>(folder_->file("metrics.jsonl"), state_.metrics_bytes);
   session_ = Session{};
   session_.start = session_.last_record = std::chrono::steady_clock::now();
@@ -99,6 +104,7 @@ void Trainer::restore() {
         " batches, but had ", state_.epoch_batches,
         " when the checkpoint was made; the data or the batching changed");
   meter_.restore(state_.losses_since_record, state_.tokens_since_record);
+  skipped_said_ = state_.loss_scale.skipped;
   const std::string platform = platform_name(optimizer_.parameters()[0].tensor->device());
   if (platform != state_.platform) {
     say(concat_text("the checkpoint was made with ", state_.platform, " and training goes on with ", platform,
@@ -109,10 +115,12 @@ void Trainer::restore() {
 Trainer::StepOutcome Trainer::step() {
   const std::int64_t tokens = accumulate_gradients();
   const GradientNorm norm(optimizer_.parameters(), static_cast<double>(tokens));
-  guard_.watch(state_.step + 1, norm, meter_);
+  if (loss_scale_) loss_scale_->update(norm.norm());
+  guard_.watch(state_.step + 1, norm, meter_, loss_scale_ ? loss_scale_->can_shrink() : Tensor());
   if (norm.norm().device().type == DeviceType::cpu) check_finite();
   const double rate = learning_rate_at(options_.schedule, state_.step + 1, steps_);
-  optimizer_.step(rate, norm.scale(options_.clip_norm), guard_.skip());
+  optimizer_.step(rate, norm.scale(options_.clip_norm),
+                  loss_scale_ ? maximum(guard_.skip(), loss_scale_->skip()) : guard_.skip());
   optimizer_.zero_gradients();
   ++state_.step;
   if (average_) average_->update(state_.step);
@@ -127,8 +135,11 @@ std::int64_t Trainer::accumulate_gradients() {
     if (last_batch_ > 0 && state_.batches_done == last_batch_) break;
     // Streams count from 1: number 0 is left to what is drawn before training, such as initial weights.
     Context context = Context::train(options_.seed, static_cast<std::uint32_t>(state_.batches_done + 1));
+    const LowerPrecision lower(task_.model(), options_.precision);
     const BatchLoss batch = task_.loss(state_.epoch, state_.batch, context);
-    backward(objective_of(batch, context));
+    const Tensor objective = objective_of(batch, context);
+    backward(loss_scale_ ? objective * loss_scale_->factor() : objective);
+    lower.collect_gradients(loss_scale_ ? loss_scale_->inverse() : Tensor());
     tokens += batch.tokens;
     meter_.add_tokens(batch.tokens);
     advance();
@@ -169,8 +180,20 @@ void Trainer::check_finite() {
   }
 }
 
+void Trainer::say_skipped_steps() {
+  if (!loss_scale_) return;
+  const LossScaleState scale = loss_scale_->state();
+  if (scale.skipped == skipped_said_) return;
+  say(concat_text(
+      scale.skipped - skipped_said_,
+      " steps left the weights as they were, because gradients overflowed f16; the loss scale is now ",
+      scale.scale));
+  skipped_said_ = scale.skipped;
+}
+
 void Trainer::record_losses(const StepOutcome& outcome) {
   check_finite();
+  say_skipped_steps();
   Progress progress = progress_now();
   progress.learning_rate = outcome.learning_rate;
   progress.gradient_norm = outcome.gradient_norm.item();
@@ -241,6 +264,7 @@ void Trainer::publish(const Progress& progress) {
 void Trainer::save(bool as_best) {
   if (!folder_) return;
   check_finite();
+  if (loss_scale_) state_.loss_scale = loss_scale_->state();
   state_.losses_since_record = meter_.sums();
   state_.tokens_since_record = meter_.tokens();
   state_.epoch_batches = batches_in(task_, state_.epoch);

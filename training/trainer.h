@@ -13,6 +13,7 @@
 #include "heed/training/metrics_log.h"
 #include "heed/training/moving_average.h"
 #include "heed/training/optimizer.h"
+#include "heed/training/precision.h"
 #include "heed/training/progress.h"
 #include "heed/training/run_folder.h"
 #include "heed/training/schedule.h"
@@ -33,6 +34,7 @@ struct TrainerOptions {
   std::int64_t patience = 0;        ///< stop after so many evaluations without a better one; 0: never
   std::int64_t save_every = 0;  ///< steps between checkpoints; a better evaluation and the end make one too
   std::uint64_t seed = 0;
+  Precision precision = Precision::f32;  ///< in which the model computes; the weights stay f32
 };
 
 /// How the trainer talks to the program; the library itself never prints. All may be empty.
@@ -96,6 +98,7 @@ class Trainer {
   void save(bool as_best);
   void write_report() const;
   void say(std::string_view text) const;
+  void say_skipped_steps();
   Progress progress_now() const;
   double elapsed_seconds() const;
   bool due(std::int64_t every) const { return every > 0 && state_.step % every == 0; }
@@ -113,6 +116,8 @@ class Trainer {
   TrainerState state_;
   LossMeter meter_;
   FiniteGuard guard_;
+  std::unique_ptr<LossScale> loss_scale_;  // null unless the model computes in f16
+  std::int64_t skipped_said_ = 0;          // how many skipped steps the user has been told of
   Session session_;
   RunFolder* folder_ = nullptr;
   std::unique_ptr<MetricsLog> metrics_;  // null without a folder

@@ -8,7 +8,7 @@
 namespace heed::programs {
 
 Json runtime_defaults() {
-  return {{"seed", 1}, {"threads", 0}, {"device", ""}};
+  return {{"seed", 1}, {"threads", 0}, {"device", ""}, {"precision", "f32"}};
 }
 
 void add_runtime_flags(SettingFlags& flags) {
@@ -18,6 +18,10 @@ void add_runtime_flags(SettingFlags& flags) {
       "--device", "device",
       "Where to compute: auto, cpu, vulkan, vulkan:N or vulkan:NAME; without it $HEED_DEVICE, else cpu",
       "DEVICE");
+  flags.text("--precision", "precision",
+             "In which type the model computes while it trains: f32, f16 or bf16 (Vulkan devices); the "
+             "weights stay f32",
+             "TYPE");
 }
 
 Device apply_runtime(const Settings& settings) {

@@ -66,6 +66,8 @@ TrainerOptions trainer_options(const Settings& settings) {
   const auto seed = settings.get<std::int64_t>("seed");
   if (seed < 0) throw UsageError(concat_text("seed must not be negative, but is ", seed));
   options.seed = static_cast<std::uint64_t>(seed);
+  check_name("precision", settings.get<std::string>("precision"), {"f32", "f16", "bf16"});
+  options.precision = precision_from_name(settings.get<std::string>("precision"));
   return options;
 }
 

@@ -1,0 +1,86 @@
+#include "heed/training/precision.h"
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/core/error.h"
+
+namespace heed {
+
+namespace {
+constexpr std::string_view names[] = {"f32", "f16", "bf16"};
+
+Tensor number(double value, DType dtype, Device device) {
+  return Tensor::full({1}, value, dtype, device);
+}
+}  // namespace
+
+std::string_view name_of(Precision precision) {
+  return names[static_cast<int>(precision)];
+}
+
+Precision precision_from_name(std::string_view name) {
+  for (const Precision precision : {Precision::f32, Precision::f16, Precision::bf16})
+    if (name == name_of(precision)) return precision;
+  fail("precision \"", name, "\" is not known; give f32, f16 or bf16");
+}
+
+LowerPrecision::LowerPrecision(Module& model, Precision precision) {
+  if (precision == Precision::f32) return;
+  const DType half = precision == Precision::f16 ? DType::f16 : DType::bf16;
+  for (const NamedTensor& named : model.parameters()) {
+    check(named.tensor->device().type != DeviceType::cpu, "precision ", name_of(precision),
+          " needs a Vulkan device; the CPU computes in f32");
+    if (named.tensor->dtype() != DType::f32) continue;
+    replaced_.push_back({named.tensor, *named.tensor});
+    *named.tensor = parameter(cast(named.tensor->detach(), half));
+  }
+}
+
+LowerPrecision::~LowerPrecision() {
+  for (const Replaced& replaced : replaced_) *replaced.member = replaced.weight;
+}
+
+void LowerPrecision::collect_gradients(const Tensor& factor) const {
+  const NoGrad no_grad;
+  for (const Replaced& replaced : replaced_) {
+    const Tensor half = gradient(*replaced.member);
+    if (!half.defined()) continue;
+    const Tensor full = cast(half, DType::f32);
+    backward(replaced.weight, factor.defined() ? full * factor : full);
+  }
+}
+
+LossScale::LossScale(Device device, const LossScaleState& state)
+    : scale_(number(state.scale, DType::f32, device)),
+      good_(number(static_cast<double>(state.good_steps), DType::i32, device)),
+      skipped_(number(static_cast<double>(state.skipped), DType::i32, device)),
+      skip_(number(0, DType::i32, device)) {}
+
+Tensor LossScale::inverse() const {
+  const NoGrad no_grad;
+  return reciprocal(scale_);  // exact: the scale is a power of two
+}
+
+void LossScale::update(const Tensor& norm) {
+  const NoGrad no_grad;
+  const Device device = scale_.device();
+  const Tensor zero = number(0, DType::i32, device), one = number(1, DType::i32, device);
+  const Tensor zero_or_nan = norm * 0;  // infinity times 0 is NaN
+  skip_ = not_equal(zero_or_nan, zero_or_nan);
+  good_ = where(skip_, zero, good_ + one);
+  const Tensor grow = equal(good_, number(static_cast<double>(patience), DType::i32, device));
+  good_ = where(grow, zero, good_);
+  scale_ = clamp(where(skip_, scale_ * 0.5, where(grow, scale_ * 2, scale_)), lowest, highest);
+  skipped_ = skipped_ + skip_;
+}
+
+Tensor LossScale::can_shrink() const {
+  const NoGrad no_grad;
+  return greater(scale_, number(lowest, DType::f32, scale_.device()));
+}
+
+LossScaleState LossScale::state() const {
+  return {scale_.item(), static_cast<std::int64_t>(good_.item()), static_cast<std::int64_t>(skipped_.item())};
+}
+
+}  // namespace heed

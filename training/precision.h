@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "heed/models/module.h"
+
+namespace heed {
+
+/// In which type a model computes while it trains; its weights stay f32.
+enum class Precision { f32, f16, bf16 };
+
+std::string_view name_of(Precision precision);
+/// Throws an Error that lists the names for one that is not among them.
+Precision precision_from_name(std::string_view name);
+
+/// While it lives, the parameters of a model are copies in a half type, so that all its ops compute with half
+/// the memory and traffic; the f32 weights come back at the end (Micikevicius et al., "Mixed Precision
+/// Training", arXiv 1710.03740, section 3.1).
+class LowerPrecision {
+ public:
+  /// Throws an Error for a device without half types. With Precision::f32 it does nothing.
+  LowerPrecision(Module& model, Precision precision);
+  ~LowerPrecision();
+  LowerPrecision(const LowerPrecision&) = delete;
+  LowerPrecision& operator=(const LowerPrecision&) = delete;
+
+  /// After backward(): adds the gradients of the copies, times `factor` (f32, one element, may be undefined),
+  /// to those of the weights.
+  void collect_gradients(const Tensor& factor) const;
+
+ private:
+  struct Replaced {
+    Tensor* member;
+    Tensor weight;  // f32
+  };
+  std::vector<Replaced> replaced_;
+};
+
+/// What a checkpoint keeps of a LossScale.
+struct LossScaleState {
+  double scale = 16;            ///< of a loss that is a sum over tokens
+  std::int64_t good_steps = 0;  ///< since the scale last changed
+  std::int64_t skipped = 0;     ///< steps left out, in all
+};
+
+/// The factor by which the loss is multiplied so that small gradients do not vanish in f16 (section 3.2 of
+/// the same paper): halved when a gradient overflows, whose step is left out, and doubled after `patience`
+/// good steps. All on the device: no step waits to be told.
+class LossScale {
+ public:
+  static constexpr double lowest = 0x1p-16, highest = 0x1p16;
+  static constexpr std::int64_t patience = 1000;
+
+  explicit LossScale(Device device, const LossScaleState& state = {});
+  /// f32 [1]: for the loss, and for the gradients afterwards.
+  const Tensor& factor() const { return scale_; }
+  Tensor inverse() const;
+  /// Looks at the norm of a step's gradients, [1], and chooses the next scale.
+  void update(const Tensor& norm);
+  /// i32 [1]: 1 when the step just looked at is to be left out.
+  const Tensor& skip() const { return skip_; }
+  /// i32 [1]: 1 when a smaller scale may still help.
+  Tensor can_shrink() const;
+  /// Waits for the device.
+  LossScaleState state() const;
+
+ private:
+  Tensor scale_;    // f32 [1]
+  Tensor good_;     // i32 [1]
+  Tensor skipped_;  // i32 [1]
+  Tensor skip_;     // i32 [1]
+};
+
+}  // namespace heed
