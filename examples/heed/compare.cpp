@@ -27,7 +27,7 @@ Deviation compare(const std::string& name, const Tensor& ours, const Tensor& ref
     worst.problem = concat_text("has shape ", ours.shape(), " instead of ", reference.shape());
     return worst;
   }
-  const std::vector<double> values = host_values(ours), expected = host_values(reference);
+  const std::vector<double> values = ours.to_doubles(), expected = reference.to_doubles();
   for (std::size_t i = 0; i < values.size(); ++i) {
     const Deviation here{name,
                          std::abs(values[i] - expected[i]),

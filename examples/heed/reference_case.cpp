@@ -33,23 +33,10 @@ ReferenceCase read_reference_case(const std::filesystem::path& file) {
   return result;
 }
 
-std::vector<double> host_values(const Tensor& tensor) {
-  const auto widened = [](const auto& values) { return std::vector<double>(values.begin(), values.end()); };
-  switch (tensor.dtype()) {
-    case DType::f64:
-      return tensor.to_vector<double>();
-    case DType::f32:
-      return widened(tensor.to_vector<float>());
-    case DType::i32:
-      break;
-  }
-  return widened(tensor.to_vector<std::int32_t>());
-}
-
 Tensor convert(const Tensor& value, DType dtype, Device device) {
   if (value.dtype() == DType::i32)
     return Tensor::from(value.to_vector<std::int32_t>(), value.shape(), device);
-  const std::vector<double> values = host_values(value);
+  const std::vector<double> values = value.to_doubles();
   if (dtype == DType::f64) return Tensor::from(values, value.shape(), device);
   return Tensor::from(std::vector<float>(values.begin(), values.end()), value.shape(), device);
 }

@@ -33,7 +33,5 @@ ReferenceCase read_reference_case(const std::filesystem::path& file);
 
 /// The same values on a device; f64 becomes `dtype`, integers stay.
 Tensor convert(const Tensor& value, DType dtype, Device device);
-/// The values of any dtype as doubles, row-major.
-std::vector<double> host_values(const Tensor& tensor);
 
 }  // namespace heed::verify
