@@ -25,6 +25,10 @@ Tensor Similarity::of_pairs(const Tensor& a, const Tensor& b) const {
   return scale_ == 1 ? products : products * scale_;
 }
 
+Tensor Similarity::of_projected(const Tensor& a, const Tensor& b, const Tensor& weight) const {
+  return cosine_ ? of_pairs(a, linear(b, weight)) : of_pairs(matmul(a, weight), b);
+}
+
 Tensor Similarity::sum_of_rows(const Tensor& a, const Tensor& b) const {
   return sum(a * b) * scale_;
 }

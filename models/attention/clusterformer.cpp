@@ -68,7 +68,7 @@ class ClusterFormer : public Attention {
   Tensor forward(const AttentionInput& input, Context& context) override {
     const Tensor& x = input.x;
     const std::int64_t words = x.size(1);
-    const Tensor logits = phi_.of_pairs(centroids(x, context), similarity_(x));  // [B, K, N]
+    const Tensor logits = phi_.of_projected(centroids(x, context), x, similarity_.weight);  // [B, K, N]
     const Tensor updated = over_words_ ? matmul(masked_softmax(logits, allowed(input)), x)
                                        : mean_of_members(logits, input);  // [B, K, d]
     const Tensor assignment = assign(logits.detach(), input.mask);        // [B, N]

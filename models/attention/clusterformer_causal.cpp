@@ -59,7 +59,7 @@ class CausalClusterFormer : public Attention {
   Tensor forward(const AttentionInput& input, Context& context) override {
     const Tensor& x = input.x;
     const std::int64_t batch = x.size(0), words = x.size(1), width = std::min(block_, words);
-    const Tensor scores = phi_.of_pairs(centroids_.detach(), linear(x.detach(), similarity_));
+    const Tensor scores = phi_.of_projected(centroids_.detach(), x.detach(), similarity_);
     const Tensor assignment = at_real(argmax(scores, 1), input.mask, clusters_);  // [B, N], from [B, K, N]
     losses_.add(x, unsqueeze(centroids_, 0), assignment, input.mask, context);
 
