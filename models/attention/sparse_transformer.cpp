@@ -25,12 +25,11 @@
 #include "heed/models/attention/block_patterns.h"
 #include "heed/models/attention/heads.h"
 #include "heed/models/attention/residue_attention.h"
+#include "heed/models/attention/sparse_pattern.h"
 #include "heed/models/layers.h"
 
 namespace heed {
 namespace {
-
-enum class KeySet { local, distant, both };  // A1, A2, their union
 
 class SparseTransformer : public PatternAttention {
  public:
@@ -41,13 +40,15 @@ class SparseTransformer : public PatternAttention {
         key_(config.width, config.width, config.bias, initialiser_),
         value_(config.width, config.width, config.bias, initialiser_),
         output_(config.width, config.width, config.bias, initialiser_),
-        strided_(choose(config, "pattern", {"strided", "fixed"}) == "strided"),
-        mode_(choose(config, "mode", {"heads", "interleaved", "merged"})),
-        stride_(config.options.take_integer("stride", default_stride())),
-        summary_(config.options.take_integer("summary", std::max<std::int64_t>(1, stride_ / 16))) {
+        mode_(choose(config, "mode", {"heads", "interleaved", "merged"})) {
+    pattern_.strided = choose(config, "pattern", {"strided", "fixed"}) == "strided";
+    pattern_.causal = config.causal;
+    const std::int64_t l = pattern_.stride = config.options.take_integer("stride", default_stride());
+    const std::int64_t c = pattern_.summary =
+        config.options.take_integer("summary", std::max<std::int64_t>(1, l / 16));
     config.options.check_all_taken("attention 'sparse_transformer'");
-    check(stride_ >= 1 && summary_ >= 1 && summary_ <= stride_, "attention 'sparse_transformer': stride ",
-          stride_, " must be positive and summary ", summary_, " between 1 and the stride");
+    check(l >= 1 && c >= 1 && c <= l, "attention 'sparse_transformer': stride ", l,
+          " must be positive and summary ", c, " between 1 and the stride");
     add_module("query", query_);
     add_module("key", key_);
     add_module("value", value_);
@@ -56,7 +57,7 @@ class SparseTransformer : public PatternAttention {
 
  protected:
   bool sees(std::int64_t head, std::int64_t i, std::int64_t j, std::int64_t) const override {
-    return in_set(set_of(head), i, j);
+    return pattern_.sees(set_of(head), i, j);
   }
 
   Tensor forward(const AttentionInput& input, Context& context) override {
@@ -93,93 +94,48 @@ class SparseTransformer : public PatternAttention {
     return turn % 2 == 0 ? KeySet::local : KeySet::distant;
   }
 
-  bool is_summary(std::int64_t j) const { return j % stride_ >= stride_ - summary_; }
-
-  /// The equations above; std::abs covers the extension to both directions.
-  bool in_set(KeySet set, std::int64_t i, std::int64_t j) const {
-    if (config().causal && j > i) return false;
-    const bool local = strided_ ? std::abs(i - j) <= stride_ : i / stride_ == j / stride_;
-    const bool distant = strided_ ? (i - j) % stride_ == 0 : is_summary(j);
-    return (set != KeySet::distant && local) || (set != KeySet::local && distant);
-  }
-
   Tensor attend(KeySet set, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                 Context& context) {
-    if (!strided_) return attend_fixed(set, q, k, v, mask, context);
-    const auto options = [&](bool local) {
-      AttentionOptions result = attention_options(mask, context);
-      if (local)
-        result.pattern = pattern(KeySet::local, key_order(KeySet::local, q.size(2)), q.size(2));
-      else
-        result.causal = config().causal;
-      return result;
+    if (!pattern_.strided) return attend_fixed(set, q, k, v, mask, context);
+    const auto near = [&] {
+      AttentionOptions options = attention_options(mask, context);
+      options.pattern = blocks(KeySet::local, pattern_.key_order(KeySet::local, q.size(2)), q.size(2));
+      return options;
     };
-    if (set == KeySet::local) return attention(q, k, v, options(true));
-    if (set == KeySet::distant) return residue_attention(q, k, v, stride_, options(false));
+    const auto far = [&] {
+      AttentionOptions options = attention_options(mask, context);
+      options.causal = config().causal;
+      return options;
+    };
+    if (set == KeySet::local) return attention(q, k, v, near());
+    if (set == KeySet::distant) return residue_attention(q, k, v, pattern_.stride, far());
     constexpr std::int64_t beyond_local = 2;  // strides: A1 has i - l, i and i + l
-    const AttentionPart parts[] = {attention_part(q, k, v, options(true)),
-                                   residue_attention_part(q, k, v, stride_, beyond_local, options(false))};
+    const AttentionPart parts[] = {attention_part(q, k, v, near()),
+                                   residue_attention_part(q, k, v, pattern_.stride, beyond_local, far())};
     return join_attention(parts);
   }
 
   Tensor attend_fixed(KeySet set, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                       Context& context) {
-    const std::vector<std::int32_t> order = key_order(set, q.size(2));
+    const std::vector<std::int32_t> order = pattern_.key_order(set, q.size(2));
     if (order.empty()) return Tensor::zeros(q.shape(), q.dtype(), q.device());
     const Tensor ids = Tensor::from(order, {static_cast<std::int64_t>(order.size())}, q.device());
     AttentionOptions options = attention_options(mask.defined() ? index_select(mask, 1, ids) : mask, context);
-    options.pattern = pattern(set, order, q.size(2));
+    options.pattern = blocks(set, order, q.size(2));
     return attention(q, index_select(k, 2, ids), index_select(v, 2, ids), options);
   }
 
-  /// The keys that anybody sees: where some are seen by all, these come first, so that they fill blocks.
-  std::vector<std::int32_t> key_order(KeySet set, std::int64_t length) const {
-    std::vector<std::int32_t> summaries, others;
-    for (std::int64_t j = 0; j < length; ++j)
-      (!strided_ && set != KeySet::local && is_summary(j) ? summaries : others)
-          .push_back(static_cast<std::int32_t>(j));
-    if (set != KeySet::distant) summaries.insert(summaries.end(), others.begin(), others.end());
-    return summaries;
-  }
-
-  std::shared_ptr<const BlockPattern> pattern(KeySet set, const std::vector<std::int32_t>& order,
-                                              std::int64_t length) {
-    return patterns_.get({static_cast<std::int64_t>(set), length},
-                         [&] { return make_pattern(set, length, order); });
-  }
-
-  std::shared_ptr<const BlockPattern> make_pattern(KeySet set, std::int64_t length,
-                                                   const std::vector<std::int32_t>& order) const {
-    const auto keys = static_cast<std::int64_t>(order.size());
-    PatternDefinition definition{length, keys, 1, 64, {}, {}};
-    const auto position = [&order](std::int64_t column) { return order[static_cast<std::size_t>(column)]; };
-    definition.entry = [&](std::int64_t, std::int64_t i, std::int64_t j) {
-      return in_set(set, i, position(j));
-    };
-    definition.content = [&, b = definition.block](std::int64_t, std::int64_t row, std::int64_t column) {
-      const std::int64_t first = row * b, last = std::min(length, first + b) - 1;
-      for (std::int64_t j = column * b; j < std::min(keys, (column + 1) * b); ++j)
-        if (may_see(set, first, last, position(j))) return BlockContent::some;
-      return BlockContent::none;
-    };
-    return make_block_pattern(definition);
-  }
-
-  /// Whether some query from `first` to `last` may see key j, in A1 or in a fixed set: never wrong where it
-  /// says no.
-  bool may_see(KeySet set, std::int64_t first, std::int64_t last, std::int64_t j) const {
-    if (config().causal && j > last) return false;
-    if (set != KeySet::local && is_summary(j)) return true;
-    return strided_ ? j >= first - stride_ && j <= last + stride_
-                    : j / stride_ >= first / stride_ && j / stride_ <= last / stride_;
+  std::shared_ptr<const BlockPattern> blocks(KeySet set, const std::vector<std::int32_t>& order,
+                                             std::int64_t length) {
+    return cache_.get({static_cast<std::int64_t>(set), length},
+                      [&] { return pattern_.blocks(set, length, order); });
   }
 
   Initialiser initialiser_;
   Linear query_, key_, value_, output_;
-  bool strided_;
+  SparsePattern pattern_;
   std::string mode_;
-  std::int64_t stride_, summary_;
-  PatternCache patterns_;
+  PatternCache cache_;
 };
 
 }  // namespace
