@@ -64,8 +64,10 @@ int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<int(
     const std::vector<std::string> outer = app.remaining();
     if (!outer.empty()) throw UsageError(unknown_argument(app, outer.front()));
     const CLI::App& command = deepest_command(app);
-    throw UsageError(concat_text(error.what(), " (", &command == &app ? "" : app.get_name() + " ",
-                                 command.get_name(), " --help shows the options)"));
+    std::string path = command.get_name();  // of commands within commands
+    for (const CLI::App* parent = command.get_parent(); parent; parent = parent->get_parent())
+      path = parent->get_name() + " " + path;
+    throw UsageError(concat_text(error.what(), " (", path, " --help shows the options)"));
   }
   return body();
 }

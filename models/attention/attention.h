@@ -36,6 +36,7 @@ struct Capabilities {
   bool cross_by_step = true;     ///< as cross-attention, a query's output depends on no other query
   bool any_length = true;        ///< no parameter depends on the length
   bool deterministic = true;     ///< draws no random numbers in inference
+  bool padding = true;           ///< masked tokens change nothing, and their outputs are 0
   std::string_view reason = {};  ///< why it cannot do the rest, for error messages
 };
 
