@@ -11,6 +11,7 @@ const Backend& vulkan_backend() {
       .memory_stats = vulkan::memory_stats,
       .reset_peak = vulkan::reset_peak,
       .trim = vulkan::trim,
+      .matmul = vulkan::matmul,
       .gather_rows = vulkan::gather_rows,
       .scatter_add_rows = vulkan::scatter_add_rows,
       .argsort = vulkan::argsort,

@@ -1,0 +1,128 @@
+#include <algorithm>
+#include <bit>
+
+#include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/vulkan/launch.h"
+#include "heed/backends/vulkan/matmul_operands.h"
+#include "heed/backends/vulkan/matmul_plan.h"
+#include "heed/backends/vulkan/matmul_tiles.h"
+
+// Matrix products: shaders/matmul.glsl in tiles, shaders/matmul_vector.glsl where an operand is a vector, and
+// shaders/matmul_sum.comp for sums over k computed in parts. What exceeds a limit of the device is halved.
+
+namespace heed::vulkan {
+namespace {
+
+Launch& bind_out(Launch& launch, const MatrixProduct& p) {
+  return p.accumulate ? launch.update(p.out) : launch.write(p.out);
+}
+
+/// What a shader adds to the sums: the first bits of finish_bits in shaders/matmul_elements.glsl.
+std::uint32_t finish_bits(const MatrixProduct& p) {
+  return (p.bias.defined() ? 1u : 0u) | (p.accumulate ? 2u : 0u);
+}
+
+/// out = the sum of parts [parts, outer, inner, m, n] + bias + beta out.
+void add_parts(Gpu& gpu, const MatrixProduct& p, const Tensor& parts) {
+  constexpr std::uint32_t invocations = 128;
+  Launch launch(gpu, shader_name("matmul_sum", p.out.dtype()), {invocations});
+  launch.read(parts).read(p.bias);
+  bind_out(launch, p);
+  launch.push(parts.size(0)).push(p.out.count()).push(p.m()).push(p.n()).push(p.out.size(1));
+  launch.push(MatrixLayout(p.out).leading).push(p.out.stride(0)).push(p.out.stride(1)).push(finish_bits(p));
+  const std::int64_t bytes =
+      parts.count() * 4 + p.out.count() * static_cast<std::int64_t>(size_of(p.out.dtype()));
+  launch.work(0, static_cast<double>(bytes));
+  launch.groups(std::min<std::int64_t>(ceil_div(p.out.count(), invocations), gpu.limits().max_groups));
+}
+
+/// Products of a vector (m or n is 1) and a matrix.
+struct VectorProduct {
+  const MatrixProduct& p;
+  bool by_row = p.m() == 1;  // out is a row: x is a's; else a column: x is b's
+  const Tensor& x = by_row ? p.a : p.b;
+  const Tensor& matrix = by_row ? p.b : p.a;
+  MatrixLayout layout{matrix};
+  bool along_k = by_row != layout.by_rows;
+  std::int64_t outputs = by_row ? p.n() : p.m();
+  std::uint32_t invocations = 256;
+  std::uint32_t columns = along_k ? 8 : outputs * p.items() < 8192 ? 16 : 64;
+
+  std::int64_t groups() const { return ceil_div(outputs, columns); }
+};
+
+bool has_vector(const MatrixProduct& p) {
+  return p.m() == 1 || p.n() == 1;
+}
+
+void multiply_vector(Gpu& gpu, const MatrixProduct& p) {
+  const VectorProduct v{p};
+  const std::uint32_t invocations = std::min(v.invocations, std::bit_floor(gpu.limits().max_invocations));
+  // With f32 outputs of factors of half precision: the wide module.
+  const std::string_view base = p.a.dtype() == p.out.dtype() ? "matmul_vector" : "matmul_vector_wide";
+  Launch launch(gpu, shader_name(base, p.a.dtype()),
+                {invocations, std::min(v.columns, invocations), v.along_k ? 1u : 0u});
+  launch.read(v.x).read(v.matrix).read(p.bias);
+  bind_out(launch, p);
+  launch.push(v.outputs).push(p.k());
+  launch.push(v.by_row ? p.a.stride(3) : p.b.stride(2)).push(v.layout.leading);
+  launch.push(v.by_row ? std::int64_t{1} : p.out.stride(2)).push(v.by_row ? 1u : 0u).push(p.out.size(1));
+  for (const Tensor* operand : {&v.x, &v.matrix, &p.out})
+    launch.push(operand->stride(0)).push(operand->stride(1));
+  launch.push(finish_bits(p));
+  launch.work(p.flops(), p.bytes());
+  launch.groups(v.groups(), 1, p.items());
+}
+
+/// Scratch for sums in parts is bounded, whatever the device allows.
+constexpr std::uint64_t longest_scratch = 256u << 20;
+
+void multiply_halves(Gpu& gpu, const MatrixProduct& p, ProductAxis axis);
+
+/// A product whose operands each fit a binding.
+void multiply(Gpu& gpu, const MatrixProduct& p) {
+  const Limits& limits = gpu.limits();
+  const auto most_groups = static_cast<std::int64_t>(limits.max_groups);
+  const ProductAxis longer = p.m() > p.n() ? ProductAxis::m : ProductAxis::n;
+  if (p.items() > most_groups)
+    return multiply_halves(gpu, p, p.out.size(0) > 1 ? ProductAxis::outer : ProductAxis::inner);
+  if (has_vector(p)) {
+    if (VectorProduct{p}.groups() > most_groups) return multiply_halves(gpu, p, longer);
+    return multiply_vector(gpu, p);
+  }
+  const std::uint64_t scratch = std::min({longest_scratch, limits.max_range, limits.max_allocation});
+  const TileKernel kernel = TileKernel::scalar;
+  const MatmulPlan plan = plan_matmul(scalar_tiles(), limits, p.items(), p.m(), p.n(), p.k(), scratch);
+  if (plan.tiles(p.m(), p.n()) > most_groups) return multiply_halves(gpu, p, longer);
+  const Tensor parts = plan.parts == 1
+                           ? Tensor()
+                           : Tensor::empty({plan.parts, p.out.size(0), p.out.size(1), p.m(), p.n()},
+                                           DType::f32, p.out.device());
+  multiply_tiles(gpu, kernel, tiled(p, kernel, parts), plan);
+  if (parts.defined()) add_parts(gpu, p, parts);
+}
+
+void multiply_within_limits(Gpu& gpu, const MatrixProduct& p) {
+  const Limits& limits = gpu.limits();
+  // A binding begins at an aligned address, before its tensor.
+  const std::uint64_t slack = std::min<std::uint64_t>(limits.max_range / 2, limits.offset_alignment);
+  if (const auto axis = axis_to_halve(p, limits.max_range - slack)) return multiply_halves(gpu, p, *axis);
+  multiply(gpu, p);
+}
+
+void multiply_halves(Gpu& gpu, const MatrixProduct& p, ProductAxis axis) {
+  const Halves halves = halve(p, axis);
+  multiply_within_limits(gpu, halves.first);
+  multiply_within_limits(gpu, halves.second);
+}
+
+}  // namespace
+
+void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, const Tensor& out) {
+  if (out.count() == 0) return;
+  Gpu& gpu = gpu_of(out);
+  for_each_product(a, b, bias, beta != 0, out,
+                   [&](const MatrixProduct& product) { multiply_within_limits(gpu, product); });
+}
+
+}  // namespace heed::vulkan

@@ -1,0 +1,232 @@
+#include "heed/backends/vulkan/matmul_operands.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "heed/core/error.h"
+
+namespace heed::vulkan {
+namespace {
+
+/// A batch axis with the operands' strides along it.
+struct BatchAxis {
+  std::int64_t extent, a, b, out;
+};
+
+/// The batch axes from the innermost outwards, without those of extent 1.
+std::vector<BatchAxis> batch_axes(const Tensor& a, const Tensor& b, const Tensor& out) {
+  std::vector<BatchAxis> axes;
+  for (int axis = out.rank() - 3; axis >= 0; --axis)
+    if (out.size(axis) != 1)
+      axes.push_back({out.size(axis), a.stride(axis), b.stride(axis), out.stride(axis)});
+  return axes;
+}
+
+/// A product whose batch axes are still a list.
+struct Batched {
+  MatrixProduct product;  // of rank 2
+  std::vector<BatchAxis> axes;
+};
+
+/// Rows of `a` and `out` that go on evenly into the next item, with the same b, are one longer matrix.
+void merge_into_rows(Batched& batched) {
+  MatrixProduct& p = batched.product;
+  std::int64_t rows = p.out.size(0), a_stride = p.a.stride(0), out_stride = p.out.stride(0);
+  const std::int64_t k = p.a.size(1), n = p.out.size(1);
+  if (k > 1 && p.a.stride(1) != 1) return;
+  std::size_t merged = 0;
+  for (const BatchAxis& axis : batched.axes) {
+    if (axis.b != 0) break;
+    if (rows == 1) {
+      if (axis.a < k || axis.out < n) break;
+      a_stride = axis.a;
+      out_stride = axis.out;
+    } else if (axis.a != rows * a_stride || axis.out != rows * out_stride) {
+      break;
+    }
+    rows *= axis.extent;
+    ++merged;
+  }
+  if (merged == 0) return;
+  p.a = p.a.view({rows, k}, {a_stride, 1}, p.a.offset());
+  p.out = p.out.view({rows, n}, {out_stride, 1}, p.out.offset());
+  batched.axes.erase(batched.axes.begin(), batched.axes.begin() + static_cast<std::ptrdiff_t>(merged));
+}
+
+void merge_axes(std::vector<BatchAxis>& axes) {
+  std::vector<BatchAxis> merged;
+  for (const BatchAxis& axis : axes) {
+    if (!merged.empty()) {
+      BatchAxis& last = merged.back();
+      if (axis.a == last.extent * last.a && axis.b == last.extent * last.b &&
+          axis.out == last.extent * last.out) {
+        last.extent *= axis.extent;
+        continue;
+      }
+    }
+    merged.push_back(axis);
+  }
+  axes = merged;
+}
+
+/// The matrix of rank 2 with two batch axes in front.
+Tensor with_batch(const Tensor& matrix, std::int64_t outer, std::int64_t outer_stride, std::int64_t inner,
+                  std::int64_t inner_stride) {
+  return matrix.view({outer, inner, matrix.size(0), matrix.size(1)},
+                     {outer_stride, inner_stride, matrix.stride(0), matrix.stride(1)}, matrix.offset());
+}
+
+Tensor moved(const Tensor& matrix, std::int64_t elements) {
+  return matrix.view(matrix.shape(), matrix.strides(), matrix.offset() + elements);
+}
+
+void visit_batch(const Batched& batched, const std::function<void(const MatrixProduct&)>& visit) {
+  const MatrixProduct& p = batched.product;
+  if (batched.axes.size() > 2) {
+    Batched item = batched;
+    const BatchAxis outermost = batched.axes.back();
+    item.axes.pop_back();
+    for (std::int64_t i = 0; i < outermost.extent; ++i) {
+      item.product.a = moved(p.a, i * outermost.a);
+      item.product.b = moved(p.b, i * outermost.b);
+      item.product.out = moved(p.out, i * outermost.out);
+      visit_batch(item, visit);
+    }
+    return;
+  }
+  const BatchAxis none{1, 0, 0, 0};
+  const BatchAxis inner = batched.axes.empty() ? none : batched.axes[0];
+  const BatchAxis outer = batched.axes.size() < 2 ? none : batched.axes[1];
+  visit({with_batch(p.a, outer.extent, outer.a, inner.extent, inner.a),
+         with_batch(p.b, outer.extent, outer.b, inner.extent, inner.b), p.bias,
+         with_batch(p.out, outer.extent, outer.out, inner.extent, inner.out), p.accumulate});
+}
+
+Tensor last_two_axes(const Tensor& tensor) {
+  return tensor.view({tensor.size(-2), tensor.size(-1)}, {tensor.stride(-2), tensor.stride(-1)},
+                     tensor.offset());
+}
+
+/// Elements of memory that a view spans.
+std::int64_t span_of(const Tensor& tensor) {
+  std::int64_t last = 0;
+  for (int axis = 0; axis < tensor.rank(); ++axis) last += (tensor.size(axis) - 1) * tensor.stride(axis);
+  return last + 1;
+}
+
+Tensor narrow(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t count) {
+  Shape shape = tensor.shape();
+  shape[axis] = count;
+  return tensor.view(shape, tensor.strides(), tensor.offset() + begin * tensor.stride(axis));
+}
+
+/// The place of an axis of the product among those of an operand; -1: the operand does not have it.
+struct OperandAxes {
+  int a, b, out;
+};
+OperandAxes operand_axes(ProductAxis axis) {
+  switch (axis) {
+    case ProductAxis::outer:
+      return {0, 0, 0};
+    case ProductAxis::inner:
+      return {1, 1, 1};
+    case ProductAxis::m:
+      return {2, -1, 2};
+    case ProductAxis::n:
+      return {-1, 3, 3};
+    default:
+      return {3, 2, -1};
+  }
+}
+
+/// The axis along which a view reaches farthest.
+int longest_axis(const Tensor& tensor) {
+  int longest = 0;
+  const auto reach = [&](int axis) { return (tensor.size(axis) - 1) * tensor.stride(axis); };
+  for (int axis = 1; axis < tensor.rank(); ++axis)
+    if (reach(axis) > reach(longest)) longest = axis;
+  return longest;
+}
+
+}  // namespace
+
+double MatrixProduct::flops() const {
+  return 2.0 * static_cast<double>(out.count()) * static_cast<double>(k());
+}
+
+double MatrixProduct::bytes() const {
+  const auto inputs = static_cast<double>(a.count() + b.count()) * static_cast<double>(size_of(a.dtype()));
+  const auto outputs = static_cast<double>(out.count()) * static_cast<double>(size_of(out.dtype()));
+  return inputs + outputs * (accumulate ? 2 : 1);
+}
+
+MatrixLayout::MatrixLayout(const Tensor& matrix) {
+  const std::int64_t rows = matrix.size(-2), columns = matrix.size(-1);
+  // Where an extent is 1 its stride says nothing.
+  by_rows = columns > 1 ? matrix.stride(-1) == 1 : matrix.stride(-2) != 1 || rows <= 1;
+  const std::int64_t lines = by_rows ? rows : columns;
+  leading = lines <= 1 ? 0 : by_rows ? matrix.stride(-2) : matrix.stride(-1);
+}
+
+bool begins_at_multiples(const Tensor& matrix, const MatrixLayout& layout, std::int64_t elements) {
+  const auto multiple = [&](std::int64_t x) { return x % elements == 0; };
+  return multiple(matrix.offset()) && multiple(layout.leading) &&
+         (matrix.size(0) == 1 || multiple(matrix.stride(0))) &&
+         (matrix.size(1) == 1 || multiple(matrix.stride(1)));
+}
+
+void for_each_product(const Tensor& a, const Tensor& b, const Tensor& bias, bool accumulate,
+                      const Tensor& out, const std::function<void(const MatrixProduct&)>& visit) {
+  Batched batched{{last_two_axes(a), last_two_axes(b), bias, last_two_axes(out), accumulate},
+                  batch_axes(a, b, out)};
+  merge_into_rows(batched);
+  merge_axes(batched.axes);
+  visit_batch(batched, visit);
+}
+
+Halves halve(const MatrixProduct& product, ProductAxis axis) {
+  const OperandAxes at = operand_axes(axis);
+  const std::int64_t extent = at.a >= 0 ? product.a.size(at.a) : product.b.size(at.b);
+  std::int64_t middle = (extent + 1) / 2;
+  // Whole tiles where there are several, and no line that begins beside a multiple of eight.
+  for (const std::int64_t step : {128, 8})
+    if (extent >= 2 * step) {
+      middle = (middle + step - 1) / step * step;
+      break;
+    }
+  const auto part = [&](std::int64_t begin, std::int64_t count) {
+    MatrixProduct p = product;
+    if (at.a >= 0) p.a = narrow(p.a, at.a, begin, count);
+    if (at.b >= 0) p.b = narrow(p.b, at.b, begin, count);
+    if (at.out >= 0) p.out = narrow(p.out, at.out, begin, count);
+    if (axis == ProductAxis::n && p.bias.defined()) p.bias = narrow(p.bias, 0, begin, count);
+    return p;
+  };
+  Halves halves{part(0, middle), part(middle, extent - middle)};
+  if (axis == ProductAxis::k) {
+    halves.second.bias = Tensor();
+    halves.second.accumulate = true;
+  }
+  return halves;
+}
+
+std::optional<ProductAxis> axis_to_halve(const MatrixProduct& product, std::uint64_t most_bytes) {
+  const auto too_large = [&](const Tensor& tensor) {
+    return tensor.count() > 0 &&
+           static_cast<std::uint64_t>(span_of(tensor)) * size_of(tensor.dtype()) > most_bytes;
+  };
+  using enum ProductAxis;
+  constexpr std::array of_a{outer, inner, m, k}, of_b{outer, inner, k, n}, of_out{outer, inner, m, n};
+  const auto longest = [&](const Tensor& tensor, const std::array<ProductAxis, 4>& axes) {
+    const int axis = longest_axis(tensor);
+    check(tensor.size(axis) > 1, "matmul: one element needs more than ", most_bytes, " bytes");
+    return axes[static_cast<std::size_t>(axis)];
+  };
+  if (too_large(product.out)) return longest(product.out, of_out);
+  if (too_large(product.a)) return longest(product.a, of_a);
+  if (too_large(product.b)) return longest(product.b, of_b);
+  return std::nullopt;
+}
+
+}  // namespace heed::vulkan

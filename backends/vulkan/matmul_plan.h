@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "heed/backends/vulkan/physical_devices.h"
+
+namespace heed::vulkan {
+
+/// What a workgroup of a tiled product computes, and how its invocations or subgroups share it.
+struct TileShape {
+  std::uint32_t rows, columns, depth;   ///< of the tiles in shared memory: BM, BN, BK
+  std::uint32_t own_rows, own_columns;  ///< outputs of one invocation (TM, TN) or subgroup (WM, WN)
+  std::uint32_t invocations;
+  std::uint32_t stage_bytes;  ///< of shared memory for a tile of a and one of b
+  std::uint32_t other_bytes;  ///< of shared memory beside those
+  double efficiency;          ///< share of the arithmetic rate that full workgroups reach
+};
+
+/// A kernel for tiled products: its tiles, and what the model of its speed needs.
+struct TileSet {
+  std::vector<TileShape> tiles;
+  double per_byte;    ///< multiply-adds of the whole GPU in the time in which memory moves a byte
+  double per_launch;  ///< multiply-adds of one processor in the time of one more launch
+};
+
+/// Of shaders/matmul.glsl.
+const TileSet& scalar_tiles();
+/// Of shaders/matmul_cooperative.glsl on a device whose subgroups have so many lanes.
+TileSet fragment_tiles(std::uint32_t lanes);
+
+/// How a batch of products is cut into workgroups.
+struct MatmulPlan {
+  TileShape tile;
+  std::uint32_t stages = 1;     ///< tiles in shared memory that alternate
+  std::int64_t parts = 1;       ///< pieces of k; with more than one, their sums are added in a second pass
+  std::int64_t part_depth = 0;  ///< a multiple of the tile's depth
+  /// Tiles of an m x n output.
+  std::int64_t tiles(std::int64_t m, std::int64_t n) const;
+};
+
+/// The plan that a simple model of a large GPU finds fastest, within the limits of the device. It depends on
+/// the shape and the limits alone, so that every run adds in the same order. `longest_scratch` bounds the
+/// bytes of [parts, items, m, n] floats.
+MatmulPlan plan_matmul(const TileSet& set, const Limits& limits, std::int64_t items, std::int64_t m,
+                       std::int64_t n, std::int64_t k, std::uint64_t longest_scratch);
+
+}  // namespace heed::vulkan

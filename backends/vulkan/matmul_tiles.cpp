@@ -1,0 +1,90 @@
+#include "heed/backends/vulkan/matmul_tiles.h"
+
+#include <string>
+
+#include "heed/backends/vulkan/launch.h"
+#include "heed/backends/vulkan/shader_code.h"
+#include "heed/core/error.h"
+
+namespace heed::vulkan {
+namespace {
+
+OperandPlace place_of(const Tensor& matrix, std::int64_t vector) {
+  const MatrixLayout layout(matrix);
+  return {layout.by_rows, layout.leading, matrix.stride(0), matrix.stride(1),
+          begins_at_multiples(matrix, layout, vector)};
+}
+
+std::string_view module_of(TileKernel kernel, const TiledProduct& product) {
+  std::string name = kernel == TileKernel::scalar        ? "matmul"
+                     : kernel == TileKernel::cooperative ? "matmul_cooperative"
+                                                         : "matmul_emulated";
+  if (product.wide) name += "_wide";
+  name += '_';
+  name += product.type;
+  const ShaderCode* code = find_shader(name);
+  check(code != nullptr, "vulkan: this build has no shader \"", name, "\"");
+  return code->name;
+}
+
+std::uint32_t bit(bool set, std::uint32_t place) {
+  return set ? 1u << place : 0u;
+}
+
+}  // namespace
+
+TiledProduct tiled(const MatrixProduct& product, TileKernel kernel, const Tensor& parts) {
+  TiledProduct t;
+  const std::int64_t vector = kernel == TileKernel::scalar ? 4 : 8;
+  t.m = product.m();
+  t.n = product.n();
+  t.k = product.k();
+  t.items = product.items();
+  t.inner = product.out.size(1);
+  t.type = name_of(product.a.dtype());
+  t.a = product.a;
+  t.b = product.b;
+  t.a_place = place_of(product.a, vector);
+  t.b_place = place_of(product.b, vector);
+  t.flops = product.flops();
+  t.bytes = product.bytes();
+  if (parts.defined()) {
+    const Shape& strides = parts.strides();
+    const Tensor first =
+        parts.view(product.out.shape(), {strides[1], strides[2], strides[3], strides[4]}, parts.offset());
+    t.out = parts;
+    t.out_place = place_of(first, 4);
+    t.out_part = strides[0];
+    t.wide = product.a.dtype() != DType::f32;
+  } else {
+    t.bias = product.bias;
+    t.out = product.out;
+    t.out_place = place_of(product.out, 4);
+    t.accumulate = product.accumulate;
+    t.wide = product.out.dtype() != product.a.dtype();
+  }
+  return t;
+}
+
+void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& p, const MatmulPlan& plan) {
+  const TileShape& tile = plan.tile;
+  // The flags that shaders/matmul_push.glsl and matmul_elements.glsl name.
+  const std::uint32_t flags = bit(p.a_place.by_rows, 0) | bit(!p.b_place.by_rows, 1) |
+                              bit(p.a_place.in_vectors, 2) | bit(p.b_place.in_vectors, 3);
+  const std::uint32_t finish =
+      bit(p.bias.defined(), 0) | bit(p.accumulate, 1) | bit(p.out_place.in_vectors, 2);
+  Launch launch(gpu, module_of(kernel, p),
+                {tile.invocations, tile.rows, tile.columns, tile.depth, tile.own_rows, tile.own_columns,
+                 plan.stages, flags});
+  launch.read(p.a).read(p.b).read(p.bias);
+  p.accumulate ? launch.update(p.out) : launch.write(p.out);
+  launch.push(p.m).push(p.n).push(p.k).push(plan.part_depth);
+  launch.push(p.a_place.leading).push(p.b_place.leading).push(p.out_place.leading).push(p.inner);
+  for (const OperandPlace* place : {&p.a_place, &p.b_place, &p.out_place})
+    launch.push(place->outer).push(place->inner);
+  launch.push(p.out_part).push(finish);
+  launch.work(p.flops, p.bytes);
+  launch.groups(plan.tiles(p.m, p.n), plan.parts, p.items);
+}
+
+}  // namespace heed::vulkan

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string_view>
+
+#include "heed/backends/vulkan/gpu.h"
+#include "heed/backends/vulkan/matmul_operands.h"
+#include "heed/backends/vulkan/matmul_plan.h"
+
+namespace heed::vulkan {
+
+/// The kernels for products in tiles: ordinary arithmetic in f32; matrix hardware, for factors of half
+/// precision; and the latter's emulation by ordinary arithmetic.
+enum class TileKernel { scalar, cooperative, emulated };
+
+/// Where an operand's elements lie, in elements.
+struct OperandPlace {
+  bool by_rows;
+  std::int64_t leading, outer, inner;
+  bool in_vectors;  ///< lines begin at multiples of what the kernel reads or writes at once
+};
+
+/// A batch of products in numbers, as shaders/matmul_push.glsl has it, and what to bind.
+struct TiledProduct {
+  std::string_view type;  ///< of the factors: "f32", "f16" or "bf16"
+  bool wide = false;      ///< the output is f32, whatever the factors are
+  std::int64_t m, n, k, items, inner;
+  OperandPlace a_place, b_place, out_place;
+  std::int64_t out_part = 0;  ///< elements from the sums of one part of k to those of the next
+  bool accumulate = false;
+  Tensor a, b, bias, out;
+  double flops, bytes;
+};
+
+/// A product as the kernel takes it. `parts`, if defined, is f32 [parts, outer, inner, m, n] and takes the
+/// sums over the parts of k instead of the product's output; bias and old content are left out then.
+TiledProduct tiled(const MatrixProduct& product, TileKernel kernel, const Tensor& parts);
+
+/// Records a product in tiles.
+void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& product, const MatmulPlan& plan);
+
+}  // namespace heed::vulkan

@@ -1,0 +1,119 @@
+// out = a b + beta out + bias: a workgroup computes a tile of BM x BN outputs, an invocation TM x TN of them.
+//
+// While a tile of the operands in shared memory, BK deep, is multiplied, the next one is on its way to registers. With
+// two stages the tiles in shared memory alternate, which saves one of two barriers per tile.
+#include "matmul_elements.glsl"
+#include "matmul_push.glsl"
+
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint BM = 32;
+layout(constant_id = 2) const uint BN = 32;
+layout(constant_id = 3) const uint BK = 16;
+layout(constant_id = 4) const uint TM = 4;
+layout(constant_id = 5) const uint TN = 4;
+layout(constant_id = 6) const uint STAGES = 1;
+layout(constant_id = 7) const uint FLAGS = 0;
+
+layout(binding = 0) readonly buffer A { ELEMENT a_elements[]; };
+layout(binding = 0) readonly buffer AFours { FOUR a_fours[]; };
+layout(binding = 1) readonly buffer B { ELEMENT b_elements[]; };
+layout(binding = 1) readonly buffer BFours { FOUR b_fours[]; };
+layout(binding = 2) readonly buffer Bias { OUT bias[]; };
+layout(binding = 3) buffer Out { OUT out_elements[]; };
+layout(binding = 3) buffer OutFours { OUT_FOUR out_fours[]; };
+
+const bool a_along_k = (FLAGS & a_along_k_bit) != 0, b_along_k = (FLAGS & b_along_k_bit) != 0;
+const bool a_in_fours = (FLAGS & a_vectors_bit) != 0, b_in_fours = (FLAGS & b_vectors_bit) != 0;
+
+// One four more than needed, so that the lines of a tile do not begin in the same bank.
+const uint a_pitch = BM / 4 + 1, b_pitch = BN / 4 + 1;
+shared vec4 a_tile[STAGES * BK * a_pitch];
+shared vec4 b_tile[STAGES * BK * b_pitch];
+
+FOUR a_held[BM * BK / 4 / gl_WorkGroupSize.x];
+FOUR b_held[BN * BK / 4 / gl_WorkGroupSize.x];
+vec4 sums[TM * TN / 4];
+
+#define FETCH fetch_a
+#define KEEP keep_a
+#define ELEMENTS a_elements
+#define FOURS a_fours
+#define HELD a_held
+#define TILE a_tile
+#define PITCH a_pitch
+#define EXTENT BM
+#define ALONG_K a_along_k
+#define IN_FOURS a_in_fours
+#include "matmul_operand.glsl"
+
+#define FETCH fetch_b
+#define KEEP keep_b
+#define ELEMENTS b_elements
+#define FOURS b_fours
+#define HELD b_held
+#define TILE b_tile
+#define PITCH b_pitch
+#define EXTENT BN
+#define ALONG_K b_along_k
+#define IN_FOURS b_in_fours
+#include "matmul_operand.glsl"
+
+// An invocation owns TM / 4 times TN / 4 blocks of 4 x 4 outputs, spread evenly over the tile. 32 neighbouring
+// invocations own a patch of 4 x 8 blocks: they read few different fours of shared memory at once.
+const uint block_rows = BM / TM, block_columns = BN / TN;
+uint block_row() {
+  const uint group = gl_LocalInvocationIndex / 32, lane = gl_LocalInvocationIndex % 32;
+  return group / (block_columns / 8) * 4 + lane / 8;
+}
+uint block_column() {
+  const uint group = gl_LocalInvocationIndex / 32, lane = gl_LocalInvocationIndex % 32;
+  return group % (block_columns / 8) * 8 + lane % 8;
+}
+
+void multiply(uint stage, uint row, uint column) {
+  for (uint four = 0; four < BK; four += 4) {
+    [[unroll]] for (uint l = four; l < four + 4; ++l) {
+      vec4 x[TM / 4], y[TN / 4];
+      [[unroll]] for (uint i = 0; i < TM / 4; ++i) x[i] = a_tile[(stage * BK + l) * a_pitch + row + i * block_rows];
+      [[unroll]] for (uint j = 0; j < TN / 4; ++j) y[j] = b_tile[(stage * BK + l) * b_pitch + column + j * block_columns];
+      [[unroll]] for (uint i = 0; i < TM; ++i)
+        [[unroll]] for (uint j = 0; j < TN / 4; ++j)
+          sums[i * (TN / 4) + j] = fma(vec4(x[i / 4][i % 4]), y[j], sums[i * (TN / 4) + j]);
+    }
+  }
+}
+
+#include "matmul_finish.glsl"
+
+void main() {
+  const Place place = place_of_group(BM, BN);
+  const uint row = block_row(), column = block_column();
+  [[unroll]] for (uint i = 0; i < TM * TN / 4; ++i) sums[i] = vec4(0);
+  fetch_a(place.a, a_leading, place.row, m, place.k_begin, place.k_end);
+  fetch_b(place.b, b_leading, place.column, n, place.k_begin, place.k_end);
+  uint stage = 0;
+  for (uint l = place.k_begin; l < place.k_end; l += BK) {
+    keep_a(stage);
+    keep_b(stage);
+    barrier();
+    if (l + BK < place.k_end) {
+      fetch_a(place.a, a_leading, place.row, m, l + BK, place.k_end);
+      fetch_b(place.b, b_leading, place.column, n, l + BK, place.k_end);
+    }
+    multiply(stage, row, column);
+    if (STAGES == 1) {
+      barrier();
+    } else {
+      stage ^= 1;
+    }
+  }
+  [[unroll]] for (uint i = 0; i < TM; ++i) {
+    const uint at_row = place.row + (row + i / 4 * block_rows) * 4 + i % 4;
+    if (at_row >= m) continue;
+    [[unroll]] for (uint j = 0; j < TN / 4; ++j) {
+      const uint at_column = place.column + (column + j * block_columns) * 4;
+      if (at_column < n)
+        finish(sums[i * (TN / 4) + j], place.result + at_row * out_leading + at_column, at_column);
+    }
+  }
+}

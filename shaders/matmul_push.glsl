@@ -1,0 +1,38 @@
+// The push constants and the grid that the tiled matrix products share.
+layout(push_constant) uniform Push {
+  uint a_skip, b_skip, bias_skip, out_skip;
+  uint m, n, k;
+  uint depth;                               // of one part of k; a multiple of BK where there are several
+  uint a_leading, b_leading, out_leading;   // elements between lines
+  uint inner;                               // extent of the inner of two batch axes
+  uint a_outer, a_inner, b_outer, b_inner, out_outer, out_inner, out_part;  // elements between items and parts
+  uint finish_bits;
+};
+
+// Specialised for: how the operands lie in memory, and whether they are read several elements at a time.
+const uint a_along_k_bit = 1, b_along_k_bit = 2, a_vectors_bit = 4, b_vectors_bit = 8;
+
+// A workgroup's tile of the output, and where its operands begin.
+struct Place {
+  uint row, column;    // the first
+  uint a, b, result;   // elements
+  uint k_begin, k_end;
+};
+
+// Tiles are taken in bands of 8 tile rows, column by column: what workgroups near in time read overlaps, and stays in
+// the cache.
+Place place_of_group(uint tile_rows, uint tile_columns) {
+  const uint rows = (m + tile_rows - 1) / tile_rows, columns = (n + tile_columns - 1) / tile_columns;
+  const uint band = gl_WorkGroupID.x / (8 * columns), within = gl_WorkGroupID.x % (8 * columns);
+  const uint height = min(8, rows - band * 8);
+  const uint part = gl_WorkGroupID.y, outer = gl_WorkGroupID.z / inner, item = gl_WorkGroupID.z % inner;
+  Place place;
+  place.row = (band * 8 + within % height) * tile_rows;
+  place.column = within / height * tile_columns;
+  place.a = a_skip + outer * a_outer + item * a_inner;
+  place.b = b_skip + outer * b_outer + item * b_inner;
+  place.result = out_skip + outer * out_outer + item * out_inner + part * out_part;
+  place.k_begin = part * depth;
+  place.k_end = min(k, place.k_begin + depth);
+  return place;
+}

@@ -1,0 +1,34 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+//! types f32 f16 bf16
+#include "common.glsl"
+#include "matmul_elements.glsl"
+// out = parts[0] + parts[1] + ... + bias + beta out, in this order: the second pass of a product whose sums over k were
+// computed in parts.
+
+layout(local_size_x_id = 0) in;
+
+layout(binding = 0) readonly buffer Parts { float parts[]; };  // [part_count, outer, inner, m, n]
+layout(binding = 1) readonly buffer Bias { OUT bias[]; };        // [n]
+layout(binding = 2) buffer Out { OUT result[]; };
+
+layout(push_constant) uniform Push {
+  uint parts_skip, bias_skip, out_skip;
+  uint part_count, count;  // count: outputs
+  uint m, n, inner;        // inner: extent of the inner of two batch axes
+  uint out_leading, out_outer, out_inner;
+  uint finish_bits;
+};
+
+void main() {
+  const uint step = gl_NumWorkGroups.x * gl_WorkGroupSize.x;
+  for (uint index = gl_GlobalInvocationID.x; index < count; index += step) {
+    float sum = parts[parts_skip + index];
+    for (uint part = 1; part < part_count; ++part) sum += parts[parts_skip + part * count + index];
+    const uint column = index % n, row = index / n % m, item = index / (n * m);
+    const uint at = out_skip + item / inner * out_outer + item % inner * out_inner + row * out_leading + column;
+    if ((finish_bits & bias_bit) != 0) sum += out_to_float(bias[bias_skip + column]);
+    if ((finish_bits & accumulate_bit) != 0) sum += out_to_float(result[at]);
+    result[at] = float_to_out(sum);
+  }
+}

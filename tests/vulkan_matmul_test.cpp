@@ -1,0 +1,279 @@
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "heed/backends/vulkan/gpu.h"
+#include "heed/backends/vulkan/matmul_plan.h"
+#include "heed/tests/kernel_check.h"
+#include "vulkan_support.h"
+
+// Matrix products of the Vulkan backend against those of the CPU: all layouts, ragged sizes, batches, sums in
+// parts, and lowered limits.
+
+namespace heed {
+namespace {
+
+using test::numbers;
+using test::tensor_of;
+
+Tensor to_device(const Tensor& tensor, Device device) {
+  return Tensor::from(tensor.to_vector<float>(), tensor.shape(), device);
+}
+
+/// One product: the extents, and how the operands lie in memory.
+struct Product {
+  std::int64_t m, n, k;
+  bool a_transposed = false, b_transposed = false, bias = false, accumulate = false;
+  Shape batch{};
+  std::int64_t gap = 0;                           ///< unused elements at the end of every line
+  std::int64_t skip = 0;                          ///< elements before the first
+  bool a_broadcast = false, b_broadcast = false;  ///< stride 0 along the batch
+};
+
+std::ostream& operator<<(std::ostream& out, const Product& p) {
+  return out << p.m << 'x' << p.n << 'x' << p.k << (p.a_transposed ? " a'" : " a")
+             << (p.b_transposed ? " b'" : " b") << (p.bias ? " bias" : "")
+             << (p.accumulate ? " accumulate" : "") << " batch " << p.batch << " gap " << p.gap << " skip "
+             << p.skip << (p.a_broadcast ? " a broadcast" : "") << (p.b_broadcast ? " b broadcast" : "");
+}
+
+/// A matrix view over `storage`, which grows to what the view needs.
+struct View {
+  Shape shape, strides;
+  std::int64_t elements = 0;
+
+  View(const Product& p, std::int64_t rows, std::int64_t columns, bool transposed, bool broadcast) {
+    const std::int64_t line = (transposed ? rows : columns) + p.gap;
+    const std::int64_t matrix = line * (transposed ? columns : rows);
+    std::int64_t items = 1;
+    std::vector<std::int64_t> batch_strides;
+    for (int axis = p.batch.rank() - 1; axis >= 0; --axis) {
+      batch_strides.insert(batch_strides.begin(), broadcast ? 0 : items * matrix);
+      items *= p.batch[axis];
+    }
+    for (int axis = 0; axis < p.batch.rank(); ++axis) {
+      shape.push_back(p.batch[axis]);
+      strides.push_back(batch_strides[static_cast<std::size_t>(axis)]);
+    }
+    for (const std::int64_t extent : {rows, columns}) shape.push_back(extent);
+    for (const std::int64_t stride : {transposed ? 1 : line, transposed ? line : 1})
+      strides.push_back(stride);
+    elements = p.skip + (broadcast ? 1 : items) * matrix;
+  }
+  Tensor of(const Tensor& flat, std::int64_t skip) const { return flat.view(shape, strides, skip); }
+};
+
+/// The whole memory behind `out` after the product, gaps included, on a device.
+std::vector<float> result_of(const Product& p, Device device) {
+  const View a(p, p.m, p.k, p.a_transposed, p.a_broadcast), b(p, p.k, p.n, p.b_transposed, p.b_broadcast),
+      out(p, p.m, p.n, false, false);
+  const auto random = [&](std::int64_t count, std::uint32_t stream) {
+    return to_device(tensor_of<float>(numbers(count, -1, 1, stream), {count}), device);
+  };
+  const Tensor a_flat = random(a.elements, 1), b_flat = random(b.elements, 2),
+               out_flat = random(out.elements, 3);
+  const Tensor bias = p.bias ? random(p.n, 4) : Tensor();
+  backend_of(device).matmul(a.of(a_flat, p.skip), b.of(b_flat, p.skip), bias, p.accumulate ? 1 : 0,
+                            out.of(out_flat, p.skip));
+  return out_flat.to_vector<float>();
+}
+
+void check_product(const Product& p, Device device) {
+  const std::vector<float> expected = result_of(p, {}), got = result_of(p, device);
+  // Errors of f32 sums grow with the root of their length.
+  const double allowed = 2e-6 * std::sqrt(static_cast<double>(std::max<std::int64_t>(p.k, 16)));
+  const double error = test::worst_error({got.begin(), got.end()}, {expected.begin(), expected.end()});
+  CHECK_MESSAGE(error <= allowed, p, ": error ", error);
+}
+
+/// Lowers the limits of a device until the end of the scope.
+class LoweredLimits {
+ public:
+  LoweredLimits(Device device, const std::function<void(vulkan::Limits&)>& change)
+      : gpu_(vulkan::gpu(device.index)) {
+    vulkan::Limits limits = gpu_.limits();
+    change(limits);
+    gpu_.lower_limits(limits);
+  }
+  ~LoweredLimits() { gpu_.restore_limits(); }
+
+ private:
+  vulkan::Gpu& gpu_;
+};
+
+}  // namespace
+
+TEST_CASE("vulkan matmul: every layout, ragged sizes") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const bool a_transposed : {false, true}) {
+    for (const bool b_transposed : {false, true}) {
+      for (const auto& [m, n, k] :
+           {std::array{32, 32, 16}, {37, 45, 29}, {3, 5, 2}, {64, 70, 1}, {2, 33, 66}}) {
+        Product p{m, n, k, a_transposed, b_transposed};
+        check_product(p, *device);
+        p.bias = p.accumulate = true;
+        p.gap = 4;  // reads in fours stay possible where the extents allow
+        check_product(p, *device);
+        p.gap = 3;
+        p.skip = 5;
+        check_product(p, *device);
+      }
+    }
+  }
+}
+
+TEST_CASE("vulkan matmul: large tiles") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const bool transposed : {false, true}) {
+    check_product({140, 260, 70, transposed, !transposed, true, false, {3}}, *device);
+    check_product({64, 64, 40, transposed, transposed, false, true, {40}}, *device);
+  }
+}
+
+TEST_CASE("vulkan matmul: products with vectors") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const bool a_transposed : {false, true}) {
+    for (const bool b_transposed : {false, true}) {
+      for (const auto& [m, n] : {std::array{1, 75}, {75, 1}, {1, 1}}) {
+        Product p{m, n, 300, a_transposed, b_transposed, true, true};
+        check_product(p, *device);
+        p.batch = {3, 2};
+        p.gap = 1;
+        p.skip = 2;
+        check_product(p, *device);
+      }
+    }
+  }
+}
+
+TEST_CASE("vulkan matmul: batches, broadcast and not") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const Shape& batch : {Shape{5}, Shape{2, 3}, Shape{2, 1, 3, 2}}) {
+    Product p{9, 10, 11, false, true, true};
+    p.batch = batch;
+    check_product(p, *device);
+    p.b_broadcast = true;
+    check_product(p, *device);
+    p.a_transposed = true;
+    check_product(p, *device);
+    p.b_broadcast = false;
+    p.a_broadcast = true;
+    check_product(p, *device);
+  }
+  // Rows that go on evenly into the next item of the batch: [batch, 1, k] and [batch, m, k].
+  for (const std::int64_t m : {1, 4})
+    check_product({m, 20, 16, false, false, true, true, {6}, 0, 0, false, true}, *device);
+}
+
+TEST_CASE("vulkan matmul: batch axes that no single stride spans") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  // [batch, length, heads, width] seen as [batch, heads, length, width], the way attention does.
+  const auto scores = [](Device where) {
+    const Shape shape{2, 7, 3, 8};
+    const Tensor x = to_device(tensor_of<float>(numbers(shape.count(), -1, 1, 1), shape), where);
+    const Tensor heads = x.view({2, 3, 7, 8}, {7 * 24, 8, 24, 1}, 0),
+                 keys = x.view({2, 3, 8, 7}, {7 * 24, 8, 1, 24}, 0);
+    const Tensor out = Tensor::empty({2, 3, 7, 7}, DType::f32, where);
+    backend_of(where).matmul(heads, keys, {}, 0, out);
+    // Back into [batch, length, heads, width], through an output with gaps.
+    const Tensor mixed = to_device(Tensor::zeros(shape), where);
+    backend_of(where).matmul(out, heads, {}, 0, mixed.view({2, 3, 7, 8}, {7 * 24, 8, 24, 1}, 0));
+    std::vector<float> values = mixed.to_vector<float>();
+    return std::vector<double>(values.begin(), values.end());
+  };
+  CHECK(test::worst_error(scores(*device), scores({})) < 1e-5);
+}
+
+TEST_CASE("vulkan matmul: sums over k in parts") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  REQUIRE(vulkan::plan_matmul(vulkan::scalar_tiles(), vulkan::gpu(device->index).limits(), 1, 20, 30, 1100,
+                              1 << 20)
+              .parts > 1);
+  for (const bool accumulate : {false, true}) {
+    check_product({20, 30, 1100, true, false, !accumulate, accumulate}, *device);
+    check_product({20, 30, 1101, true, false, !accumulate, accumulate, {2, 2}, 3}, *device);
+  }
+}
+
+TEST_CASE("vulkan matmul: nothing to sum, nothing to write") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const std::int64_t m : {1, 4}) {
+    check_product({m, 5, 0, false, false, true, true}, *device);
+    check_product({m, 5, 0}, *device);
+  }
+  check_product({0, 5, 3}, *device);
+  check_product({4, 5, 3, false, false, false, false, {0}}, *device);
+}
+
+TEST_CASE("vulkan matmul: the same bits every time") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Product p{70, 66, 600, true, false, true, true};
+  CHECK(result_of(p, *device) == result_of(p, *device));
+}
+
+TEST_CASE("vulkan matmul: within lowered limits") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  SUBCASE("bindings") {
+    const LoweredLimits lowered(*device, [](vulkan::Limits& limits) { limits.max_range = 2048; });
+    for (const bool a_transposed : {false, true})
+      for (const bool b_transposed : {false, true})
+        check_product({40, 37, 50, a_transposed, b_transposed, true, false, {2, 2}}, *device);
+    check_product({1, 50, 60, false, false, true, true}, *device);
+    check_product({3, 4, 700, false, true, true, true}, *device);
+  }
+  SUBCASE("workgroups") {
+    const LoweredLimits lowered(*device, [](vulkan::Limits& limits) { limits.max_groups = 2; });
+    check_product({100, 40, 20, false, false, true, false, {5}}, *device);
+    check_product({1, 100, 20, false, true, true, true}, *device);
+    check_product({20, 30, 1100, true, false, true, true}, *device);
+  }
+  SUBCASE("invocations and shared memory") {
+    const LoweredLimits lowered(*device, [](vulkan::Limits& limits) {
+      limits.max_invocations = 64;
+      limits.shared_bytes = 8192;
+    });
+    check_product({140, 140, 40, false, false, true}, *device);
+    check_product({1, 100, 70, false, false, true}, *device);
+  }
+}
+
+TEST_CASE("vulkan matmul plan: what the shapes of training get") {
+  const vulkan::Limits gpu{4294967295, 4294967295, 65535, 1024, 49152, 16};
+  const auto plan = [&](std::int64_t items, std::int64_t m, std::int64_t n, std::int64_t k) {
+    return vulkan::plan_matmul(vulkan::scalar_tiles(), gpu, items, m, n, k, 256 << 20);
+  };
+  // Large products: the largest tile, one part, two stages.
+  for (const std::int64_t size : {2048, 8192}) {
+    const auto p = plan(1, size, size, size);
+    CHECK(p.tile.rows == 128);
+    CHECK(p.tile.columns == 128);
+    CHECK(p.parts == 1);
+    CHECK(p.stages == 2);
+  }
+  // A weight gradient with few outputs and long sums: parts, and enough workgroups to fill the device.
+  const auto gradient = plan(1, 768, 768, 8192);
+  CHECK(gradient.parts > 1);
+  CHECK(gradient.parts * gradient.tiles(768, 768) >= 100);
+  CHECK(gradient.parts * gradient.part_depth >= 8192);
+  CHECK((gradient.parts - 1) * gradient.part_depth < 8192);
+  // Small ones: the smallest tile.
+  CHECK(plan(1, 30, 30, 30).tile.rows == 32);
+  // The scratch memory bounds the parts.
+  CHECK(vulkan::plan_matmul(vulkan::scalar_tiles(), gpu, 1, 768, 768, 8192, 768 * 768 * 4).parts == 1);
+  vulkan::Limits none = gpu;
+  none.shared_bytes = 1024;
+  CHECK_THROWS_AS(vulkan::plan_matmul(vulkan::scalar_tiles(), none, 1, 64, 64, 64, 1 << 20), Error);
+}
+
+}  // namespace heed
