@@ -120,8 +120,8 @@ std::vector<std::string> measurable_attentions() {
 
 AttentionCost measure_attention(const AttentionChoice& choice, std::int64_t length,
                                 const CostSettings& settings) {
-  // Short passes are repeated until they add up to a time that a clock measures well.
-  constexpr double least_total_ms = 100;
+  // Short passes are repeated until they add up to a time that a clock measures well, unless one is enough.
+  const double least_total_ms = settings.repetitions > 1 ? 100 : 0;
   Pass pass(choice, length, settings);
   AttentionCost cost;
   cost.parameters = pass.parameter_count();
