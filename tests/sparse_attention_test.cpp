@@ -47,6 +47,7 @@ std::vector<Setting> settings() {
   list.push_back({"bigbird", {{"block", n(4)}, {"random_blocks", n(0)}, {"global_blocks", n(0)}}});
   list.push_back({"longformer", {{"window", n(4)}, {"global_tokens", n(2)}}});
   list.push_back({"longformer", {{"window", n(6)}, {"dilation", n(3)}, {"global_tokens", n(0)}}});
+  list.push_back({"longformer", {{"window", n(256)}, {"global_tokens", n(1)}}});  // holds whole blocks
   return list;
 }
 

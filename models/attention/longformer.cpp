@@ -138,6 +138,9 @@ class Longformer : public PatternAttention {
       definition.entry = [&](std::int64_t, std::int64_t i, std::int64_t j) { return sees(i, j, global); };
       definition.content = [&, b = definition.block](std::int64_t, std::int64_t row, std::int64_t column) {
         if (config().causal && column > row) return BlockContent::none;
+        const std::int64_t farthest = (std::abs(row - column) + 1) * b - 1;
+        if (dilation_ == 1 && farthest <= reach() && (!config().causal || column < row))
+          return BlockContent::all;
         const auto next = std::lower_bound(global.begin(), global.end(), column * b);
         const bool holds_global = next != global.end() && *next < (column + 1) * b;
         const std::int64_t gap = std::max<std::int64_t>(0, (std::abs(row - column) - 1) * b + 1);

@@ -66,8 +66,9 @@ class Reformer : public Attention {
     const std::int64_t buckets = buckets_ ? buckets_ : 2 * ((words + chunk_ - 1) / chunk_);
     const Tensor rotations = rotations_for(input.x, buckets, context);  // [R, H, dh, buckets / 2]
 
-    // First what a word sees when there is nothing else: itself.
-    std::vector<AttentionPart> parts{{value, sum(query * key, -1) * scale() - 1e5}};
+    // First what a word sees when there is nothing else: itself. Half precision does not reach -1e5.
+    const Tensor self = cast(sum(query * key, -1), statistics_type(query.dtype()));
+    std::vector<AttentionPart> parts{{value, self * scale() - 1e5}};
     HashRounds rounds(buckets, std::min(chunk_, words), config().causal);
     const Tensor by_head = reshape(query.detach(), {batch, heads, words, query.size(2)});
     for (std::int64_t r = 0; r < rounds_; ++r) {
