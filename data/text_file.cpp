@@ -52,6 +52,21 @@ std::string convert(std::string_view line, Encoding encoding, std::string_view o
   return std::string(line);
 }
 
+/// Calls visit(line) for each line, line end included, as bytes of the file.
+template <class Visit>
+void for_each_line(std::string_view bytes, std::string_view origin, Encoding encoding, Visit&& visit) {
+  std::string unpacked;
+  if (is_gzip(bytes)) bytes = unpacked = gunzip(bytes, origin);
+  if (encoding == Encoding::utf8 && bytes.starts_with("\xEF\xBB\xBF")) bytes.remove_prefix(3);
+  check(!bytes.empty(), origin, ": the file is empty");
+  while (!bytes.empty()) {
+    const std::size_t end = bytes.find('\n');
+    const std::string_view line = bytes.substr(0, end == std::string_view::npos ? end : end + 1);
+    visit(line);
+    bytes.remove_prefix(line.size());
+  }
+}
+
 }  // namespace
 
 Encoding encoding_from_name(std::string_view name) {
@@ -62,23 +77,29 @@ Encoding encoding_from_name(std::string_view name) {
 }
 
 std::vector<std::string> parse_lines(std::string_view bytes, std::string_view origin, Encoding encoding) {
-  std::string unpacked;
-  if (is_gzip(bytes)) bytes = unpacked = gunzip(bytes, origin);
-  if (encoding == Encoding::utf8 && bytes.starts_with("\xEF\xBB\xBF")) bytes.remove_prefix(3);
-  check(!bytes.empty(), origin, ": the file is empty");
   std::vector<std::string> lines;
-  while (!bytes.empty()) {
-    const std::size_t end = std::min(bytes.find('\n'), bytes.size());
-    std::string_view line = bytes.substr(0, end);
-    bytes.remove_prefix(std::min(end + 1, bytes.size()));
+  for_each_line(bytes, origin, encoding, [&](std::string_view line) {
+    if (line.ends_with('\n')) line.remove_suffix(1);
     if (line.ends_with('\r')) line.remove_suffix(1);
     lines.push_back(convert(line, encoding, origin, lines.size() + 1));
-  }
+  });
   return lines;
+}
+
+std::string parse_text(std::string_view bytes, std::string_view origin, Encoding encoding) {
+  std::string text;
+  std::size_t number = 0;
+  for_each_line(bytes, origin, encoding,
+                [&](std::string_view line) { text += convert(line, encoding, origin, ++number); });
+  return text;
 }
 
 std::vector<std::string> read_lines(const std::filesystem::path& path, Encoding encoding) {
   return parse_lines(read_file(path), path.string(), encoding);
+}
+
+std::string read_text(const std::filesystem::path& path, Encoding encoding) {
+  return parse_text(read_file(path), path.string(), encoding);
 }
 
 }  // namespace heed

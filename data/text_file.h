@@ -22,4 +22,9 @@ std::vector<std::string> read_lines(const std::filesystem::path& path, Encoding 
 std::vector<std::string> parse_lines(std::string_view bytes, std::string_view origin,
                                      Encoding encoding = Encoding::utf8);
 
+/// The whole text of such a file as UTF-8, line ends included as they stand. Throws as read_lines does.
+std::string read_text(const std::filesystem::path& path, Encoding encoding = Encoding::utf8);
+/// The same for bytes already in memory.
+std::string parse_text(std::string_view bytes, std::string_view origin, Encoding encoding = Encoding::utf8);
+
 }  // namespace heed
