@@ -1,10 +1,13 @@
 #include "heed/data/tokenizer.h"
 
+#include <algorithm>
+
 #include "heed/core/error.h"
 #include "heed/core/file.h"
 #include "heed/core/unicode.h"
 #include "heed/data/bpe_training.h"
 #include "heed/data/byte_alphabet.h"
+#include "heed/data/character_vocabulary.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer_parts.h"
 
@@ -51,6 +54,14 @@ Tokenizer Tokenizer::train(std::span<const std::string> lines, const TokenizerTr
   BpeModel model =
       train_bpe(counts, {options.vocabulary_size, options.min_frequency, options.special_tokens});
   return Tokenizer(std::make_shared<Parts>(std::move(model), std::move(settings)));
+}
+
+Tokenizer Tokenizer::train_characters(std::span<const std::string> texts,
+                                      const std::vector<std::string>& special_tokens) {
+  TokenizerSettings settings;
+  settings.added_tokens = heed::special_tokens(special_tokens);
+  settings.split_words = false;
+  return Tokenizer(std::make_shared<Parts>(character_vocabulary(texts, special_tokens), std::move(settings)));
 }
 
 Tokenizer Tokenizer::load(const std::filesystem::path& path) {
@@ -130,6 +141,19 @@ std::string Tokenizer::missing_bytes() const {
     if (!parts_->model.find(spell_bytes({&text, 1}))) missing.push_back(text);
   }
   return missing;
+}
+
+std::vector<std::string> Tokenizer::unknown_characters(std::string_view text) const {
+  std::vector<std::string> unknown;
+  const std::string missing = missing_bytes();
+  for (std::size_t at = text.find_first_of(missing); at < text.size(); at = text.find_first_of(missing, at)) {
+    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0u) == 0x80u) --at;  // to where it begins
+    const auto length = static_cast<std::size_t>(unicode::decode(text, at).length);
+    const std::string character(text.substr(at, length));
+    if (std::find(unknown.begin(), unknown.end(), character) == unknown.end()) unknown.push_back(character);
+    at += length;
+  }
+  return unknown;
 }
 
 }  // namespace heed

@@ -39,6 +39,11 @@ class Tokenizer {
  public:
   /// Learns a vocabulary; the result depends on the lines (not on their order) and the options alone.
   static Tokenizer train(std::span<const std::string> lines, const TokenizerTraining& options = {});
+  /// A tokenizer whose tokens are the characters of the texts, after the special tokens: byte-level BPE that
+  /// merges the bytes of one character and nothing else, so that its file is read by other tools too. Throws
+  /// Error when a text is not UTF-8 or all are empty.
+  static Tokenizer train_characters(std::span<const std::string> texts,
+                                    const std::vector<std::string>& special_tokens);
   /// Reads a file. Throws Error with the path and what is wrong: not there, damaged, or of a kind that
   /// encode() could not follow exactly (it then names the part).
   static Tokenizer load(const std::filesystem::path& path);
@@ -72,6 +77,9 @@ class Tokenizer {
   /// Bytes without a token. Empty for what train() makes; a foreign file may lack some, and a program should
   /// say so.
   std::string missing_bytes() const;
+  /// The distinct characters of a text that encode() would lose, for they have a byte without a token; in
+  /// their order in the text. Empty for any text when missing_bytes() is.
+  std::vector<std::string> unknown_characters(std::string_view text) const;
 
  private:
   struct Parts;
