@@ -1,0 +1,96 @@
+#include "heed/data/text_windows.h"
+
+#include <algorithm>
+
+#include "heed/core/error.h"
+#include "heed/core/random.h"
+
+namespace heed {
+namespace {
+
+// The two random streams of an epoch: where the first window begins, and the order of the windows.
+enum class Stream : std::uint32_t { offset, order };
+
+std::int64_t below(const RandomKey& key, std::uint64_t index, std::int64_t bound) {
+  return static_cast<std::int64_t>(
+      (std::uint64_t{random_word(key, index)} * static_cast<std::uint64_t>(bound)) >> 32);
+}
+
+RandomKey epoch_key(std::uint64_t seed, std::uint32_t epoch, Stream stream) {
+  return {seed, epoch, static_cast<std::uint32_t>(stream)};
+}
+
+}  // namespace
+
+WindowPlan::WindowPlan(std::int64_t tokens, const WindowOptions& options)
+    : tokens_(tokens), options_(options) {
+  check(options.length >= 1 && options.rows >= 1, "windows need a length and rows of at least 1, got ",
+        options.length, " and ", options.rows);
+  check(tokens > options.length, "the text has ", tokens, " tokens, but a window of ", options.length,
+        " needs ", options.length + 1, "; take a longer text or a shorter window");
+}
+
+std::vector<std::vector<Window>> WindowPlan::epoch(std::uint32_t epoch) const {
+  // Where the text is shorter than two windows, the first must not begin so late that none fits.
+  const std::int64_t places = std::min(options_.length, tokens_ - options_.length);
+  std::vector<Window> windows;
+  for (std::int64_t begin = below(epoch_key(options_.seed, epoch, Stream::offset), 0, places);
+       begin + options_.length < tokens_; begin += options_.length) {
+    windows.push_back({begin, options_.length, 0});
+  }
+  const RandomKey key = epoch_key(options_.seed, epoch, Stream::order);
+  for (std::size_t i = windows.size(); i > 1; --i)  // Fisher-Yates
+    std::swap(windows[i - 1], windows[static_cast<std::size_t>(below(key, i, static_cast<std::int64_t>(i)))]);
+  std::vector<std::vector<Window>> batches;
+  const auto rows = static_cast<std::size_t>(options_.rows);
+  for (std::size_t begin = 0; begin < windows.size(); begin += rows) {
+    const std::size_t end = std::min(windows.size(), begin + rows);
+    batches.emplace_back(windows.begin() + static_cast<std::ptrdiff_t>(begin),
+                         windows.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+  return batches;
+}
+
+std::vector<Window> strided_windows(std::int64_t tokens, std::int64_t length, std::int64_t stride) {
+  check(length >= 1 && stride >= 1 && stride <= length, "the stride must be 1 to the window's length ",
+        length, ", but is ", stride);
+  check(tokens >= 2, "there is nothing to predict in a text of ", tokens, " tokens");
+  const std::int64_t targets = tokens - 1;
+  if (targets <= length) return {{0, targets, 0}};
+  std::vector<Window> windows{{0, length, 0}};
+  for (std::int64_t done = length; done < targets;) {
+    const std::int64_t end = std::min(done + stride, targets);
+    windows.push_back({end - length, length, length - (end - done)});
+    done = end;
+  }
+  return windows;
+}
+
+LanguageModelBatch window_batch(std::span<const std::int32_t> tokens, std::span<const Window> windows,
+                                Device device) {
+  check(!windows.empty(), "a batch needs at least one window");
+  const std::int64_t length = windows.front().length;
+  std::vector<std::int32_t> inputs, targets, rows;
+  bool all = true;
+  for (std::size_t b = 0; b < windows.size(); ++b) {
+    const auto [begin, window_length, first] = windows[b];
+    check(window_length == length && begin >= 0 && length >= 1 && first >= 0 && first < length &&
+              begin + length < static_cast<std::int64_t>(tokens.size()),
+          "window ", b, " reads ", window_length, " tokens from ", begin, " on and counts from ", first,
+          "; windows of this batch read ", length, ", of a text of ", tokens.size());
+    const auto at = [&](std::int64_t place) { return tokens.begin() + static_cast<std::ptrdiff_t>(place); };
+    inputs.insert(inputs.end(), at(begin), at(begin + length));
+    targets.insert(targets.end(), at(begin + 1 + first), at(begin + 1 + length));
+    for (std::int64_t i = first; i < length; ++i)
+      rows.push_back(static_cast<std::int32_t>(static_cast<std::int64_t>(b) * length + i));
+    all = all && first == 0;
+  }
+  const auto count = static_cast<std::int64_t>(targets.size());
+  LanguageModelBatch batch;
+  batch.input.ids = Tensor::from(inputs, {static_cast<std::int64_t>(windows.size()), length}, device);
+  batch.targets = {Tensor::from(targets, {count}, device),
+                   all ? Tensor() : Tensor::from(rows, {count}, device), count};
+  return batch;
+}
+
+}  // namespace heed

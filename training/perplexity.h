@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "heed/models/language_model.h"
+
+namespace heed {
+
+/// How well a language model predicts a text.
+struct TextLoss {
+  double nats = 0;              ///< negative log-likelihood of all predicted tokens, summed
+  std::int64_t tokens = 0;      ///< how many were predicted
+  std::int64_t characters = 0;  ///< Unicode characters of the text, which makes tokenizers comparable
+
+  double nats_per_token() const { return nats / static_cast<double>(tokens); }
+  double perplexity() const;  ///< exp(nats_per_token())
+  double nats_per_character() const { return nats / static_cast<double>(characters); }
+  double bits_per_character() const;
+};
+
+struct TextLossOptions {
+  std::int64_t window = 256;  ///< tokens that the model reads at once
+  std::int64_t stride = 128;  ///< tokens from one window to the next (see strided_windows)
+  std::int64_t rows = 16;     ///< windows computed at a time
+};
+
+/// The loss of every token of a stream but the first, each predicted once. `characters` is that of the text
+/// behind the predicted tokens; the caller knows it. Records no gradient.
+TextLoss text_loss(LanguageModel& model, std::span<const std::int32_t> tokens, std::int64_t characters,
+                   const TextLossOptions& options);
+
+}  // namespace heed
