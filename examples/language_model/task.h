@@ -1,0 +1,36 @@
+#pragma once
+
+#include "heed/data/text_windows.h"
+#include "heed/training/task.h"
+#include "settings.h"
+
+namespace heed::programs {
+
+/// What the trainer trains.
+class LanguageModelTask : public Task {
+ public:
+  /// Throws an Error when a text is shorter than a window or has characters without a token.
+  LanguageModelTask(LanguageModel& model, const Tokenizer& tokenizer, const Corpus& corpus,
+                    const Settings& settings);
+
+  Module& model() override { return model_; }
+  std::int64_t batches(std::int64_t epoch) override {
+    return static_cast<std::int64_t>(batches_of(epoch).size());
+  }
+  BatchLoss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
+  Evaluation evaluate() override;
+
+ private:
+  const std::vector<std::vector<Window>>& batches_of(std::int64_t epoch);
+
+  LanguageModel& model_;
+  Tokens train_, valid_;  // streams; nothing to measure with: empty
+  std::int64_t valid_characters_;
+  WindowPlan plan_;
+  TextLossOptions evaluation_;
+  double label_smoothing_;
+  std::int64_t planned_epoch_ = -1;
+  std::vector<std::vector<Window>> planned_;
+};
+
+}  // namespace heed::programs
