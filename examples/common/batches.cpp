@@ -24,12 +24,4 @@ std::vector<std::int32_t> lengths_of(const std::vector<Tokens>& sequences, std::
   return lengths;
 }
 
-const std::vector<Batch>& EpochBatches::of(const BatchPlan& plan, std::int64_t epoch) {
-  if (epoch != epoch_) {
-    batches_ = plan.epoch(static_cast<std::uint32_t>(epoch));
-    epoch_ = epoch;
-  }
-  return batches_;
-}
-
 }  // namespace heed::programs

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "heed/data/batching.h"
@@ -25,13 +26,22 @@ std::vector<Element> pick(const std::vector<Element>& all, const Batch& rows) {
 }
 
 /// The batches of the epoch that was asked for last, so that a step need not plan the whole epoch again.
-class EpochBatches {
+template <class Plan>
+class EpochBatchesOf {
  public:
-  const std::vector<Batch>& of(const BatchPlan& plan, std::int64_t epoch);
+  using Batches = decltype(std::declval<const Plan&>().epoch(0));
+  const Batches& of(const Plan& plan, std::int64_t epoch) {
+    if (epoch != epoch_) {
+      batches_ = plan.epoch(static_cast<std::uint32_t>(epoch));
+      epoch_ = epoch;
+    }
+    return batches_;
+  }
 
  private:
   std::int64_t epoch_ = -1;
-  std::vector<Batch> batches_;
+  Batches batches_;
 };
+using EpochBatches = EpochBatchesOf<BatchPlan>;
 
 }  // namespace heed::programs

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -12,6 +13,8 @@ namespace heed::programs {
 
 /// The "tokenizer" settings: how the vocabulary is learned.
 Json tokenizer_defaults();
+/// The tokenizer of the run that is resumed, if there is one.
+std::optional<Tokenizer> resumed_tokenizer(const TrainFlags& train);
 /// The tokenizer of the run that is resumed, else one learned from the lines.
 Tokenizer tokenizer_for(const TrainFlags& train, const Settings& settings,
                         std::span<const std::string> lines);

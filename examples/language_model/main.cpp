@@ -9,5 +9,6 @@ int main(int argc, char** argv) {
       "Trains a decoder-only Transformer on text, measures it, and writes text with it.\n"
       "Without data flags it learns English sentences made by rule, a text that it brings along.",
       "language_model");
-  return run_commands(app, argc, argv, {add_train_command(app)});
+  return run_commands(app, argc, argv,
+                      {add_train_command(app), add_evaluate_command(app), add_generate_command(app)});
 }

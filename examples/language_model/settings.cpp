@@ -29,7 +29,7 @@ Json data_defaults() {
 }
 
 Json generation_defaults() {
-  return {{"temperature", 1.0}, {"top_k", 0}, {"top_p", 1.0}, {"tokens", 500}, {"samples", 1}};
+  return {{"temperature", 1.0}, {"top_k", 0}, {"top_p", 1.0}, {"tokens", 500}, {"samples", 1}, {"seed", 1}};
 }
 
 Json file_changes() {
@@ -146,14 +146,18 @@ Tokenizer train_tokenizer(const Settings& settings, const Documents& documents) 
   return Tokenizer::train(documents, options);
 }
 
+void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what) {
+  std::string unknown;
+  for (const std::string& character : tokenizer.unknown_characters(text))
+    unknown += (unknown.empty() ? "'" : ", '") + character + "'";
+  check(unknown.empty(), what, " has characters that the tokenizer does not know: ", unknown,
+        "; a model of characters reads those of its training text alone, one of BPE any");
+}
+
 Tokens stream_of(const Tokenizer& tokenizer, const Documents& documents, std::string_view what) {
   Tokens stream;
   for (const std::string& document : documents) {
-    std::string unknown;
-    for (const std::string& character : tokenizer.unknown_characters(document))
-      unknown += (unknown.empty() ? "'" : ", '") + character + "'";
-    check(unknown.empty(), what, " has characters that the tokenizer does not know: ", unknown,
-          "; a model of characters reads those of its training text alone, one of BPE any");
+    check_known(tokenizer, document, what);
     stream.push_back(tokenizer.id_of(text_mark));
     const Tokens tokens = tokenizer.encode(document);
     stream.insert(stream.end(), tokens.begin(), tokens.end());

@@ -30,16 +30,8 @@ LanguageModelTask::LanguageModelTask(LanguageModel& model, const Tokenizer& toke
       evaluation_(evaluation_windows(settings)),
       label_smoothing_(settings.get<double>("training.label_smoothing")) {}
 
-const std::vector<std::vector<Window>>& LanguageModelTask::batches_of(std::int64_t epoch) {
-  if (epoch != planned_epoch_) {
-    planned_ = plan_.epoch(static_cast<std::uint32_t>(epoch));
-    planned_epoch_ = epoch;
-  }
-  return planned_;
-}
-
 BatchLoss LanguageModelTask::loss(std::int64_t epoch, std::int64_t batch, Context& context) {
-  const std::vector<Window>& windows = batches_of(epoch)[static_cast<std::size_t>(batch)];
+  const std::vector<Window>& windows = batches_.of(plan_, epoch)[static_cast<std::size_t>(batch)];
   const ModelLoss loss =
       model_.loss(window_batch(train_, windows, model_.device()), label_smoothing_, context);
   return {loss.sum, loss.count, /*is_mean=*/false};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../common/batches.h"
 #include "heed/data/text_windows.h"
 #include "heed/training/task.h"
 #include "settings.h"
@@ -15,22 +16,19 @@ class LanguageModelTask : public Task {
 
   Module& model() override { return model_; }
   std::int64_t batches(std::int64_t epoch) override {
-    return static_cast<std::int64_t>(batches_of(epoch).size());
+    return static_cast<std::int64_t>(batches_.of(plan_, epoch).size());
   }
   BatchLoss loss(std::int64_t epoch, std::int64_t batch, Context& context) override;
   Evaluation evaluate() override;
 
  private:
-  const std::vector<std::vector<Window>>& batches_of(std::int64_t epoch);
-
   LanguageModel& model_;
   Tokens train_, valid_;  // streams; nothing to measure with: empty
   std::int64_t valid_characters_;
   WindowPlan plan_;
   TextLossOptions evaluation_;
   double label_smoothing_;
-  std::int64_t planned_epoch_ = -1;
-  std::vector<std::vector<Window>> planned_;
+  EpochBatchesOf<WindowPlan> batches_;
 };
 
 }  // namespace heed::programs

@@ -1,11 +1,10 @@
 // language_model train: learns a tokenizer and a decoder-only model from text.
 
-#include <filesystem>
-
 #include "../common/attention_flags.h"
 #include "../common/commands.h"
 #include "../common/program.h"
 #include "../common/runtime.h"
+#include "../common/tokenizer_settings.h"
 #include "../common/training_run.h"
 #include "heed/core/error.h"
 #include "task.h"
@@ -29,13 +28,6 @@ struct TrainCommand {
   AttentionFlags attention;
 };
 
-/// The tokenizer of the run that is resumed, else one learned from the text.
-Tokenizer tokenizer_for(const TrainFlags& train, const Settings& settings, const Documents& documents) {
-  const std::filesystem::path file = std::filesystem::path(train.out) / "tokenizer.json";
-  return resumes(train) && std::filesystem::exists(file) ? Tokenizer::load(file)
-                                                         : train_tokenizer(settings, documents);
-}
-
 int train(const TrainCommand& command) {
   Console console;
   Settings settings =
@@ -48,7 +40,8 @@ int train(const TrainCommand& command) {
   trainer_options(settings);
   evaluation_windows(settings);
   const Corpus corpus = load_corpus(settings);
-  const Tokenizer tokenizer = tokenizer_for(command.train, settings, corpus.train);
+  const std::optional<Tokenizer> resumed = resumed_tokenizer(command.train);
+  const Tokenizer tokenizer = resumed ? *resumed : train_tokenizer(settings, corpus.train);
   console.say(concat_text(character_count(corpus.train), " characters to learn from, ",
                           character_count(corpus.valid), " to measure with; vocabulary ",
                           tokenizer.vocabulary_size()));

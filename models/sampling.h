@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "heed/models/language_model.h"
+
+namespace heed {
+
+/// How the next token is drawn from a model's logits. Applied in this order; tokens that are left out have
+/// probability 0, and the others' sum to 1 again.
+struct SamplingOptions {
+  double temperature = 1;  ///< the logits are divided by it; 0: greedy, always the most probable token
+  std::int64_t top_k = 0;  ///< only the k most probable tokens; 0: all
+  /// Only the fewest most probable tokens whose probabilities together reach p (the nucleus of Holtzman et
+  /// al., arXiv 1904.09751); at least one. 1: all.
+  double top_p = 1;
+};
+/// Throws an Error that names the option and its value unless temperature >= 0, top_k >= 0, 0 < top_p <= 1.
+void check_sampling(const SamplingOptions& options);
+
+/// The probability of each token. Of tokens equally probable the one with the lower id ranks first. Throws
+/// when a logit is not a number or none is finite.
+std::vector<double> sampling_probabilities(std::span<const double> logits, const SamplingOptions& options);
+/// The token at the place `uniform`, in [0, 1), of these probabilities laid end to end by id.
+std::int32_t sample_token(std::span<const double> logits, const SamplingOptions& options, double uniform);
+
+struct GenerationOptions {
+  SamplingOptions sampling;
+  std::int64_t tokens = 256;             ///< the most new tokens
+  std::optional<std::int32_t> end = {};  ///< the token that ends a text, itself no part of it
+  /// Tokens that the model sees at most. When so many are read, reading starts over with the last half of
+  /// them, so that a text may become longer than what the model can see.
+  std::int64_t context = 256;
+  std::uint64_t seed = 1;
+};
+
+/// Continues a prompt: the new tokens of each of `samples` texts. Text i depends on the prompt, the options
+/// and i alone, not on how many are asked for. Throws an Error when the prompt is empty or longer than the
+/// context.
+std::vector<Tokens> generate(LanguageModel& model, std::span<const std::int32_t> prompt, std::int64_t samples,
+                             const GenerationOptions& options);
+
+}  // namespace heed
