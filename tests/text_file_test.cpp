@@ -157,3 +157,16 @@ TEST_CASE("Lower case and normalisation go by Unicode") {
         "fi\xFF"
         "1");
 }
+
+TEST_CASE("A whole text keeps its line ends, in the encoding that was named") {
+  CHECK(parse_text("one\r\n\ntwo", "t") == "one\r\n\ntwo");
+  CHECK(parse_text("\xEF\xBB\xBFone\n", "t") == "one\n");
+  CHECK(parse_text("caf\xe9\n", "t", Encoding::latin1) == "café\n");
+  CHECK_THROWS_WITH_AS(parse_text("", "t"), "t: the file is empty", Error);
+  CHECK_THROWS_AS(parse_text("one\ncaf\xe9", "t"), Error);
+  try {
+    parse_text("one\ncaf\xe9", "t");
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()).starts_with("t:2: byte 4"));
+  }
+}

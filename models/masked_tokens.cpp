@@ -1,0 +1,79 @@
+#include "heed/models/masked_tokens.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "heed/core/error.h"
+
+namespace heed {
+namespace {
+
+void check_options(const MaskingOptions& options) {
+  check(options.share > 0 && options.share <= 1, "masking: the share must be above 0 and at most 1, is ",
+        options.share);
+  check(options.mask >= 0 && options.random >= 0 && options.mask + options.random <= 1,
+        "masking: the probabilities of the mask (", options.mask, ") and of a random token (", options.random,
+        ") must not be negative, and at most 1 together");
+  check(options.first_ordinary >= 0 && options.first_ordinary < options.vocabulary,
+        "masking: ordinary tokens go from ", options.first_ordinary, " to the vocabulary's ",
+        options.vocabulary);
+  check(options.mask_token >= 0 && options.mask_token < options.vocabulary, "masking: the mask token ",
+        options.mask_token, " is outside the vocabulary of ", options.vocabulary);
+}
+
+/// The places of a sequence that are to be guessed, in ascending order: those with the smallest random words.
+std::vector<std::size_t> chosen_places(const Tokens& tokens, const MaskingOptions& options,
+                                       const RandomKey& key) {
+  std::vector<std::pair<std::uint32_t, std::size_t>> drawn;
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    if (tokens[i] >= options.first_ordinary) drawn.emplace_back(random_word(key, 3 * i), i);
+  const auto wanted =
+      static_cast<std::size_t>(std::llround(options.share * static_cast<double>(drawn.size())));
+  const std::size_t count = std::min(std::max<std::size_t>(wanted, 1), drawn.size());
+  std::sort(drawn.begin(), drawn.end());
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < count; ++i) places.push_back(drawn[i].second);
+  std::sort(places.begin(), places.end());
+  return places;
+}
+
+/// What stands in the place of a token that is to be guessed.
+std::int32_t hidden_token(std::int32_t token, std::size_t place, const MaskingOptions& options,
+                          const RandomKey& key) {
+  const double chance = unit_interval(random_word(key, 3 * place + 1));
+  if (chance < options.mask) return options.mask_token;
+  if (chance >= options.mask + options.random) return token;
+  const auto ordinary = static_cast<std::uint64_t>(options.vocabulary - options.first_ordinary);
+  const std::uint64_t any = (random_word(key, 3 * place + 2) * ordinary) >> 32;
+  return options.first_ordinary + static_cast<std::int32_t>(any);
+}
+
+}  // namespace
+
+MaskedBatch make_masked_batch(std::span<const Tokens> sequences, const MaskingOptions& options,
+                              const RandomKey& key, Device device) {
+  check_options(options);
+  std::vector<Tokens> inputs(sequences.begin(), sequences.end());
+  std::size_t length = 1;
+  for (const Tokens& sequence : sequences) {
+    length = std::max(length, sequence.size());
+    for (const std::int32_t token : sequence)
+      check(token >= 0 && token < options.vocabulary, "masking: the token ", token,
+            " is outside the vocabulary of ", options.vocabulary);
+  }
+  Tokens targets, rows;
+  for (std::size_t b = 0; b < inputs.size(); ++b) {
+    const RandomKey own{key.seed, key.step, key.op + static_cast<std::uint32_t>(b)};
+    for (const std::size_t place : chosen_places(sequences[b], options, own)) {
+      targets.push_back(sequences[b][place]);
+      rows.push_back(static_cast<std::int32_t>(b * length + place));
+      inputs[b][place] = hidden_token(targets.back(), place, options, own);
+    }
+  }
+  check(!targets.empty(), "masking: the batch has no token to guess");
+  const auto count = static_cast<std::int64_t>(targets.size());
+  return {pad_tokens(inputs, device),
+          {Tensor::from(targets, {count}, device), Tensor::from(rows, {count}, device), count}};
+}
+
+}  // namespace heed

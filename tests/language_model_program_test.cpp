@@ -1,0 +1,231 @@
+// language_model from the outside: what it prints, what it leaves behind, and its exit status.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "heed/tests/program_runner.h"
+#include "heed/tests/temporary_folder.h"
+
+namespace {
+
+using heed::ProgramResult;
+using heed::run_program;
+namespace fs = std::filesystem;
+using Arguments = std::vector<std::string>;
+using Json = nlohmann::json;
+
+/// A model that a step of takes a few milliseconds.
+const Arguments tiny = {"--set", "data.sentences=300",
+                        "--set", "data.held_out_sentences=20",
+                        "--set", "model.width=16",
+                        "--set", "model.feed_forward=16",
+                        "--set", "model.heads=2",
+                        "--set", "model.decoder_layers=1",
+                        "--set", "model.max_length=32",
+                        "--set", "training.batch_tokens=512",
+                        "--set", "training.evaluate_every=20",
+                        "--set", "training.schedule.warmup_steps=5",
+                        "--set", "training.log_every=5"};
+
+ProgramResult run(const Arguments& arguments) {
+  return run_program("language_model", arguments);
+}
+
+Arguments joined(Arguments arguments, const Arguments& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+Arguments train_arguments(const fs::path& folder, const Arguments& more) {
+  return joined(joined({"train", "--out", folder.string(), "--threads", "1"}, tiny), more);
+}
+
+std::string content_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void write(const fs::path& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// One line, "program: error: ...", with the part that matters, and the status.
+void check_error(const ProgramResult& result, int status, const std::string& part) {
+  CAPTURE(result.errors);
+  CHECK(result.status == status);
+  CHECK(contains(result.errors, "language_model: error: "));
+  CHECK(contains(result.errors, part));
+  CHECK(result.output.empty());
+}
+
+/// One short run for all tests that only look at a run.
+const fs::path& finished_run() {
+  static const TemporaryFolder folder;
+  static const fs::path path = [] {
+    const ProgramResult result = run(train_arguments(folder / "run", {"--steps", "30"}));
+    REQUIRE_MESSAGE(result.status == 0, result.errors);
+    return folder / "run";
+  }();
+  return path;
+}
+
+Arguments generate_arguments(const Arguments& more) {
+  return joined({"generate", "--run", finished_run().string(), "--tokens", "50"}, more);
+}
+
+}  // namespace
+
+TEST_CASE("language_model train leaves a whole run, the same for any number of threads") {
+  for (const char* file : {"config.json", "model.safetensors", "optimizer.safetensors", "trainer_state.json",
+                           "tokenizer.json", "metrics.jsonl", "best.safetensors"}) {
+    CAPTURE(file);
+    CHECK(fs::file_size(finished_run() / file) > 0);
+  }
+  const Json config = Json::parse(content_of(finished_run() / "config.json"));
+  CHECK(!config["model"].contains("encoder_layers"));  // nothing that the model does not read
+  const TemporaryFolder folder;
+  REQUIRE(run(train_arguments(folder / "run", {"--steps", "30", "--threads", "3"})).status == 0);
+  CHECK(content_of(folder / "run/model.safetensors") == content_of(finished_run() / "model.safetensors"));
+}
+
+TEST_CASE("language_model: a run that was stopped goes on to the same bits") {
+  const TemporaryFolder folder;
+  const Arguments schedule = {"--set", "training.schedule.name=constant", "--save-every", "7"};
+  REQUIRE(run(train_arguments(folder / "whole", joined(schedule, {"--steps", "24"}))).status == 0);
+  REQUIRE(run(train_arguments(folder / "part", joined(schedule, {"--steps", "14"}))).status == 0);
+  const ProgramResult result =
+      run({"train", "--out", (folder / "part").string(), "--resume", "--steps", "24"});
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  CHECK(content_of(folder / "part/model.safetensors") == content_of(folder / "whole/model.safetensors"));
+}
+
+TEST_CASE("language_model evaluate ends with a line of JSON") {
+  const ProgramResult result = run({"evaluate", "--run", finished_run().string(), "--sentences", "10"});
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  const Json report = Json::parse(result.output);
+  const double nats = report["nats_per_character"].get<double>();
+  CHECK(nats > 0);
+  CHECK(nats < std::log(40.0));  // it has learned something
+  CHECK(report["bits_per_character"].get<double>() == doctest::Approx(nats / std::log(2.0)));
+  CHECK(report["perplexity"].get<double>() == doctest::Approx(std::exp(report["loss"].get<double>())));
+  CHECK(report["tokens"] == report["characters"]);
+  CHECK(report["stride"] == 16);
+  CHECK(report["sentences"] == 10);
+  CHECK(report["by_rule"].get<double>() >= 0);
+  CHECK(report["by_rule"].get<double>() <= 1);
+}
+
+TEST_CASE("language_model evaluate measures another text, and says what it cannot read") {
+  const TemporaryFolder folder;
+  write(folder / "text", "the cat sleeps.\n");
+  write(folder / "unknown", "the cat sleeps!\n");
+  const auto evaluate = [&](const std::string& file, const Arguments& more = {}) {
+    return run(joined({"evaluate", "--run", finished_run().string(), "--sentences", "0", "--data",
+                       (folder / file).string()},
+                      more));
+  };
+  const Json report = Json::parse(evaluate("text").output);
+  CHECK(report["characters"] == 16);
+  CHECK(!report.contains("by_rule"));
+  check_error(evaluate("unknown"), 1, "'!'");
+  check_error(evaluate("missing"), 1, "missing");
+  check_error(evaluate("text", {"--stride", "33"}), 2, "stride");
+  check_error(evaluate("text", {"--stride", "-1"}), 2, "stride");
+}
+
+TEST_CASE("language_model generate continues the prompt, the same with every call") {
+  const ProgramResult result = run(generate_arguments({"--prompt", "the cat"}));
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  CHECK(result.output.starts_with("the cat"));
+  CHECK(result.output.size() == 7 + 50 + 1);  // longer than the context of 32
+  CHECK(run(generate_arguments({"--prompt", "the cat"})).output == result.output);
+  CHECK(run(generate_arguments({"--prompt", "the cat", "--seed", "2"})).output != result.output);
+  const ProgramResult lines = run(generate_arguments({"--prompt", "the cat", "--samples", "3", "--json"}));
+  std::istringstream stream(lines.output);
+  std::vector<Json> samples;
+  for (std::string line; std::getline(stream, line);) samples.push_back(Json::parse(line));
+  REQUIRE(samples.size() == 3);
+  CHECK("the cat" + samples[0]["text"].get<std::string>() + "\n" == result.output);
+  CHECK(samples[2]["sample"] == 3);
+  const ProgramResult greedy = run(generate_arguments({"--temperature", "0", "--seed", "1"}));
+  CHECK(run(generate_arguments({"--temperature", "0", "--seed", "5"})).output == greedy.output);
+  CHECK(run(generate_arguments({"--top-k", "1", "--seed", "5"})).output == greedy.output);
+}
+
+TEST_CASE("language_model: usage errors are named, and end with 2") {
+  check_error(run(generate_arguments({"--temperature", "-1"})), 2, "temperature");
+  check_error(run(generate_arguments({"--top-k", "-1"})), 2, "top_k");
+  check_error(run(generate_arguments({"--top-p", "0"})), 2, "top_p");
+  check_error(run(generate_arguments({"--samples", "0"})), 2, "samples");
+  check_error(run(generate_arguments({"--tokens", "-5"})), 2, "tokens");
+  check_error(run(generate_arguments({"--prompt", "the cat?!"})), 2, "'?', '!'");
+  check_error(run(generate_arguments({"--prompt", "caf\xe9"})), 2, "UTF-8");
+  check_error(run(generate_arguments({"--prompt", std::string(33, 'a')})), 2, "33 tokens");
+  check_error(run(generate_arguments({"--promt", "a"})), 2, "--prompt");
+  const TemporaryFolder folder;
+  const auto train = [&](const Arguments& more) { return run(train_arguments(folder / "run", more)); };
+  check_error(train({"--tokenizer", "words"}), 2, "characters");
+  check_error(train({"--attention", "longfrmer"}), 2, "longformer");
+  check_error(train({"--valid", "x"}), 2, "--data");
+  check_error(train({"--context", "0"}), 2, "max_length");
+  check_error(train({"--context", "1000"}), 2, "batch_tokens");
+  check_error(train({"--set", "evaluation.stride=40"}), 2, "stride");
+  check_error(train({"--set", "model.encoder_layers=2"}), 2, "encoder_layers");
+  check_error(train({"--steps", "0"}), 2, "steps");
+  CHECK(!fs::exists(folder / "run"));
+}
+
+TEST_CASE("language_model: text that cannot be used is named, and ends with 1") {
+  const TemporaryFolder folder;
+  const auto train = [&](const std::string& file, const Arguments& more = {}) {
+    return run(
+        train_arguments(folder / "run", joined({"--data", (folder / file).string(), "--steps", "2"}, more)));
+  };
+  write(folder / "empty", "");
+  write(folder / "short", "too short for a window");
+  write(folder / "latin", "caf\xe9, and more than enough text to fill a window of 32 tokens\n");
+  write(folder / "text",
+        "more than enough text to fill a window of 32 tokens, and a little more than that\n");
+  fs::create_directory(folder / "none");
+  check_error(train("missing"), 1, "missing");
+  check_error(train("empty"), 1, "empty");
+  check_error(train("short"), 1, "window");
+  check_error(train("latin"), 1, "UTF-8");
+  check_error(train("none"), 1, "no files");
+  check_error(train("text", {"--valid", (folder / "latin").string(), "--set", "data.encoding=latin-1"}), 1,
+              "'é'");
+  check_error(train("text", {"--set", "data.valid_fraction=1"}), 2, "valid_fraction");
+  CHECK(!fs::exists(folder / "run"));
+}
+
+TEST_CASE("language_model learns from a folder of files, with characters or BPE") {
+  const TemporaryFolder folder;
+  fs::create_directories(folder / "texts/more");
+  write(folder / "texts/a", "über den Fluß und in die Wälder, wo die Vögel singen\n");
+  write(folder / "texts/more/b", "and back again, over the hills and far away\n");
+  for (const char* kind : {"characters", "bpe"}) {
+    CAPTURE(kind);
+    const fs::path out = folder / kind;
+    const ProgramResult result =
+        run(train_arguments(out, {"--data", (folder / "texts").string(), "--steps", "3", "--tokenizer", kind,
+                                  "--set", "tokenizer.vocabulary=270", "--set", "data.valid_fraction=0.3"}));
+    REQUIRE_MESSAGE(result.status == 0, result.errors);
+    const ProgramResult evaluation = run({"evaluate", "--run", out.string()});
+    REQUIRE_MESSAGE(evaluation.status == 0, evaluation.errors);
+    CHECK(Json::parse(evaluation.output)["characters"].get<int>() == 30);
+    const ProgramResult text = run({"generate", "--run", out.string(), "--prompt", "über", "--tokens", "5"});
+    CHECK_MESSAGE(text.status == 0, text.errors);
+    CHECK(text.output.starts_with("über"));
+  }
+}
