@@ -24,7 +24,7 @@ Json decoder_defaults() {
 }
 
 Json data_defaults() {
-  return {{"text", ""},          {"valid", ""},        {"valid_fraction", 0.1},
+  return {{"file", ""},          {"valid", ""},        {"valid_fraction", 0.1},
           {"encoding", "utf-8"}, {"sentences", 20000}, {"held_out_sentences", 500}};
 }
 
@@ -97,7 +97,7 @@ Settings language_model_defaults(DataKind kind) {
 }
 
 bool has_files(const Settings& settings) {
-  const bool text = !settings.get<std::string>("data.text").empty();
+  const bool text = !settings.get<std::string>("data.file").empty();
   if (!text && !settings.get<std::string>("data.valid").empty())
     throw UsageError("--valid needs --data, the text to learn from");
   return text;
@@ -129,7 +129,7 @@ Corpus load_corpus(const Settings& settings) {
                                               settings.get<std::int64_t>("data.held_out_sentences"));
     return {{lines_of(text.train)}, {lines_of(text.held_out)}};
   }
-  Documents documents = read_documents(settings, settings.get<std::string>("data.text"));
+  Documents documents = read_documents(settings, settings.get<std::string>("data.file"));
   const auto valid = settings.get<std::string>("data.valid");
   if (valid.empty()) return split(documents, settings.get<double>("data.valid_fraction"));
   return {std::move(documents), read_documents(settings, valid)};

@@ -39,8 +39,9 @@ Corpus load_corpus(const Settings& settings);
 
 /// A tokenizer learned as the settings say: characters or BPE.
 Tokenizer train_tokenizer(const Settings& settings, const Documents& documents);
-/// The stream of the documents: the mark and the text of each. Throws an Error that names characters which
-/// the tokenizer does not know.
+/// Throws an Error that names the characters of the text which the tokenizer does not know, if any.
+void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what);
+/// The stream of the documents: the mark and the text of each, after check_known.
 Tokens stream_of(const Tokenizer& tokenizer, const Documents& documents, std::string_view what);
 std::int64_t character_count(const Documents& documents);
 

@@ -15,10 +15,12 @@ namespace {
 struct TrainCommand {
   explicit TrainCommand(CLI::App& command)
       : settings(command), train(command, settings), attention(command, Stacks::decoder) {
-    settings.text("--data", "data.text", "Text to learn from: a file, plain or gzip, or a folder of files",
+    settings.text("--data", "data.file", "Text to learn from: a file, plain or gzip, or a folder of files",
                   "PATH");
-    settings.text("--valid", "data.valid", "Text to measure progress on; default: the last tenth of --data",
-                  "PATH");
+    settings.text("--valid", "data.valid", "Text to measure progress on; default: the end of --data", "PATH");
+    settings.number("--valid-fraction", "data.valid_fraction",
+                    "Without --valid: its share of the characters");
+    settings.text("--encoding", "data.encoding", "utf-8, latin-1 or cp1252; it is never guessed", "NAME");
     settings.text("--tokenizer", "tokenizer.kind", "characters or bpe", "KIND");
     settings.integer("--context", "model.max_length", "Tokens that the model sees at a time");
     add_runtime_flags(settings);
