@@ -135,15 +135,19 @@ Corpus load_corpus(const Settings& settings) {
   return {std::move(documents), read_documents(settings, valid)};
 }
 
-Tokenizer train_tokenizer(const Settings& settings, const Documents& documents) {
+Tokenizer train_tokenizer(const Settings& settings, const Corpus& corpus) {
   const auto kind = settings.get<std::string>("tokenizer.kind");
   check_name("tokenizer", kind, {"characters", "bpe"});
-  if (kind == "characters") return Tokenizer::train_characters(documents, {text_mark});
+  if (kind == "characters") {
+    Documents all = corpus.train;
+    all.insert(all.end(), corpus.valid.begin(), corpus.valid.end());
+    return Tokenizer::train_characters(all, {text_mark});
+  }
   TokenizerTraining options;
   options.vocabulary_size = settings.get<std::int64_t>("tokenizer.vocabulary");
   options.min_frequency = settings.get<std::int64_t>("tokenizer.min_frequency");
   options.special_tokens = {text_mark};
-  return Tokenizer::train(documents, options);
+  return Tokenizer::train(corpus.train, options);
 }
 
 void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what) {
@@ -151,7 +155,7 @@ void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_
   for (const std::string& character : tokenizer.unknown_characters(text))
     unknown += (unknown.empty() ? "'" : ", '") + character + "'";
   check(unknown.empty(), what, " has characters that the tokenizer does not know: ", unknown,
-        "; a model of characters reads those of its training text alone, one of BPE any");
+        "; a model of characters reads those of its own text alone, one of BPE any");
 }
 
 Tokens stream_of(const Tokenizer& tokenizer, const Documents& documents, std::string_view what) {

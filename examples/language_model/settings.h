@@ -37,8 +37,9 @@ Documents read_documents(const Settings& settings, const std::string& path);
 /// Reads the text of the settings, or makes the embedded one when they name none.
 Corpus load_corpus(const Settings& settings);
 
-/// A tokenizer learned as the settings say: characters or BPE.
-Tokenizer train_tokenizer(const Settings& settings, const Documents& documents);
+/// A tokenizer as the settings say: the characters of all the text there is, or BPE learned from what is
+/// trained on.
+Tokenizer train_tokenizer(const Settings& settings, const Corpus& corpus);
 /// Throws an Error that names the characters of the text which the tokenizer does not know, if any.
 void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what);
 /// The stream of the documents: the mark and the text of each, after check_known.

@@ -43,7 +43,7 @@ int train(const TrainCommand& command) {
   evaluation_windows(settings);
   const Corpus corpus = load_corpus(settings);
   const std::optional<Tokenizer> resumed = resumed_tokenizer(command.train);
-  const Tokenizer tokenizer = resumed ? *resumed : train_tokenizer(settings, corpus.train);
+  const Tokenizer tokenizer = resumed ? *resumed : train_tokenizer(settings, corpus);
   console.say(concat_text(character_count(corpus.train), " characters to learn from, ",
                           character_count(corpus.valid), " to measure with; vocabulary ",
                           tokenizer.vocabulary_size()));
