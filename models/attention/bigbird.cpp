@@ -12,7 +12,7 @@
 // so many, written -1). They are drawn once, per head, for the longest sequence (max_length L) and kept as
 // the buffer "random_blocks" [H, ceil(L / b), r]; a shorter sequence leaves out those beyond its end.
 //
-// Time N (2 g + w + r) b d, parameters 4 d^2; memory follows the blocks seen.
+// Time N (2 g + w + r) b d + N d^2, memory N d (fused), parameters 4 d^2.
 // Causal (an extension): the layout and j <= i, with random blocks from before. There nb = ceil(L / b), so
 // that what a position sees does not depend on how much text follows. Cross-attention is not defined.
 

@@ -8,7 +8,7 @@
 //   O     = unsort(O^S) Wo                                           which sees 2 w words
 //
 // Two losses shape the clusters (cluster_losses.cpp); clusterformer_causal.cpp has the causal form.
-// Time N (K + 2 N / K) d + N d^2, memory H N 2 w + K N, parameters 5 d^2, and K d once.
+// Time N (K + 2 N / K) d + N d^2, memory N d + K N, parameters 5 d^2, and K d once.
 //
 // Options: "clusters" K (sqrt(max_length), or 3); "window": a block sees itself and the "next" one (default)
 // or the one before, "prev"; "assoc": the softmax runs over "words" (default) or over "clusters", C' then
