@@ -1,0 +1,90 @@
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/vulkan/walk.h"
+#include "heed/core/error.h"
+
+// Filling and copying with any strides on both sides, between any two dtypes.
+
+namespace heed::vulkan {
+namespace {
+
+/// The bits of an element; i32 truncates, to the nearest bound where it cannot hold the value (NaN: 0).
+std::uint32_t element_bits(double value, DType dtype) {
+  if (dtype != DType::i32) return std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  using Bounds = std::numeric_limits<std::int32_t>;
+  if (std::isnan(value)) return 0;
+  return static_cast<std::uint32_t>(
+      static_cast<std::int32_t>(std::clamp<double>(value, Bounds::min(), Bounds::max())));
+}
+
+constexpr std::int64_t tile = 32;  // as in transpose.comp
+
+/// A copy between matrices of which one lies along rows and the other along columns, and up to two axes
+/// around them.
+struct Transposition {
+  Walk::Axis outer{1, {}}, inner{1, {}}, rows, columns;
+
+  std::int64_t matrices() const { return outer.extent * inner.extent; }
+  std::int64_t row_tiles() const { return ceil_div(rows.extent, tile); }
+  std::int64_t column_tiles() const { return ceil_div(columns.extent, tile); }
+  std::int64_t tiles() const { return matrices() * row_tiles() * column_tiles(); }
+};
+
+/// The transposition that a walk is; nothing where the plain kernel does as well.
+std::optional<Transposition> as_transposition(const Walk& walk) {
+  const auto axes = walk.axes();
+  const Walk::Axis& columns = axes.back();
+  if (columns.strides[0] != 1 || columns.strides[1] == 1 || columns.extent < tile / 4) return {};
+  const auto is_row_axis = [](const Walk::Axis& axis) { return axis.strides[1] == 1; };
+  const auto rows = std::find_if(axes.begin(), axes.end() - 1, is_row_axis);
+  if (rows == axes.end() - 1 || rows->extent < tile / 4) return {};
+  Transposition result{.rows = *rows, .columns = columns};
+  Walk::Axis* const around[] = {&result.inner, &result.outer};
+  std::size_t found = 0;
+  for (const Walk::Axis& axis : axes.first(axes.size() - 1))
+    if (&axis != &*rows) *around[found++] = axis;
+  return result;
+}
+
+void transpose(Gpu& gpu, const Walk& walk, const Transposition& t) {
+  const Tensor &out = walk[0], &x = walk[1];
+  Launch launch(gpu, shader_name_by_size("transpose", out.dtype()), {group_size(gpu, 256)});
+  launch.write(out).read(x);
+  launch.push(t.rows.extent).push(t.columns.extent).push(t.row_tiles()).push(t.column_tiles());
+  launch.push(t.matrices()).push(t.inner.extent);
+  launch.push(t.rows.strides[0]).push(t.outer.strides[0]).push(t.inner.strides[0]);
+  launch.push(t.columns.strides[1]).push(t.outer.strides[1]).push(t.inner.strides[1]);
+  launch.work(0, 2.0 * static_cast<double>(walk.count()) * static_cast<double>(size_of(out.dtype())));
+  launch.folded_groups(t.tiles());
+}
+
+}  // namespace
+
+void fill(double value, const Tensor& out) {
+  Gpu& gpu = gpu_of(out);
+  const std::uint32_t element = element_bits(value, out.dtype());
+  for_each_walk(gpu, {&out}, [&](const Walk& walk) {
+    walk.launch(gpu, shader_name_by_size("fill", out.dtype()), {}, element);
+  });
+}
+
+void copy(const Tensor& x, const Tensor& out) {
+  Gpu& gpu = gpu_of(out);
+  const bool converts = x.dtype() != out.dtype();
+  const std::string shader = converts ? "copy_to_" + std::string(name_of(out.dtype())) : "copy";
+  for_each_walk(gpu, {&out, &x}, [&](const Walk& walk) {
+    if (!converts && group_size(gpu, 256) >= tile) {
+      const auto transposition = as_transposition(walk);
+      if (transposition && transposition->tiles() <= most_groups(gpu))
+        return transpose(gpu, walk, *transposition);
+    }
+    walk.launch(gpu, shader_name(shader, x.dtype()), {});
+  });
+}
+
+}  // namespace heed::vulkan

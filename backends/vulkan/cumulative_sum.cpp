@@ -1,0 +1,91 @@
+#include <bit>
+
+#include "heed/backends/vulkan/fold.h"
+
+namespace heed::vulkan {
+namespace {
+
+/// Wide tensors are scanned by one invocation per column, narrow ones by a workgroup along n. Longer rows are
+/// cut into chunks, for the sake of occupancy and of the rounding errors of a long chain.
+Fold scan_fold(const Gpu& gpu, const Shape& shape) {
+  const std::int64_t outer = shape[0], n = shape[1], inner = shape[2];
+  const auto power_above = [](std::int64_t x) {
+    return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(x)));
+  };
+  const std::int64_t size = group_size(gpu, 256);
+  const std::int64_t width = std::min(power_above(inner), size);
+  const std::int64_t height = inner >= 32 ? 1 : std::min(power_above(n), size / width);
+  const std::int64_t longest = height == 1 ? 128 : 8 * height;
+  const std::int64_t chunk = n > 2 * longest ? longest : n;
+  return {.outer = outer,
+          .n = n,
+          .inner = inner,
+          .chunk = chunk,
+          .chunks = ceil_div(n, chunk),
+          .workgroup = static_cast<std::uint32_t>(size),
+          .width = static_cast<std::uint32_t>(width),
+          .height = static_cast<std::uint32_t>(height)};
+}
+
+void launch_scan(Gpu& gpu, const Fold& fold, const Tensor& x, bool reverse, const Tensor& totals,
+                 const Tensor& out) {
+  Launch launch(gpu, shader_name("cumulative_sum", x.dtype()),
+                {fold.workgroup, fold.width, fold.height, reverse ? 1u : 0u, totals.defined() ? 1u : 0u});
+  launch.write(out).read(x).read(totals);
+  fold.push(launch);
+  launch.work(0, 2.0 * static_cast<double>(x.count()) * static_cast<double>(size_of(x.dtype())));
+  launch.folded_groups(fold.groups());
+}
+
+/// out += row, [1, n, inner] and [1, 1, inner].
+void add_row(const Tensor& row, const Tensor& out) {
+  binary(BinaryOp::add, out, row.view(out.shape(), {0, 0, 1}, row.offset()), out);
+}
+
+/// [1, n, inner] whose rows do not fit one dispatch: each piece goes on where the one before it ended.
+void scan_pieces(const Tensor& x, bool reverse, std::int64_t longest, const Tensor& out) {
+  const std::int64_t n = x.size(1);
+  Tensor previous;
+  for (std::int64_t done = 0; done < n; done += longest) {
+    const std::int64_t count = std::min(longest, n - done);
+    const std::int64_t begin = reverse ? n - done - count : done;
+    const Tensor piece = narrowed(out, 1, begin, count);
+    cumulative_sum(narrowed(x, 1, begin, count), reverse, piece);
+    if (previous.defined()) add_row(previous, piece);
+    previous = narrowed(piece, 1, reverse ? 0 : count - 1, 1);
+  }
+}
+
+}  // namespace
+
+void cumulative_sum(const Tensor& x, bool reverse, const Tensor& out) {
+  if (x.count() == 0) return;
+  Gpu& gpu = gpu_of(x);
+  const std::int64_t outer = x.size(0), inner = x.size(2);
+  const Fold fold = scan_fold(gpu, x.shape());
+  const Fold sums = reduction_fold(gpu, x.shape(), fold.chunk);
+  if (range_holds(gpu, x.count(), DType::f32) && std::max(fold.groups(), sums.groups()) <= most_groups(gpu)) {
+    Tensor totals;
+    if (fold.chunks > 1) {
+      totals = Tensor::empty({outer, fold.chunks, inner}, x.dtype() == DType::i32 ? DType::i32 : DType::f32,
+                             x.device());
+      sum_chunks(gpu, x, sums, totals);
+      cumulative_sum(totals, reverse, totals);
+    }
+    return launch_scan(gpu, fold, x, reverse, totals, out);
+  }
+  if (outer > 1) {
+    for (const auto [first, count] : halves(outer))
+      cumulative_sum(narrowed(x, 0, first, count), reverse, narrowed(out, 0, first, count));
+    return;
+  }
+  const std::int64_t n = x.size(1), longest = std::min(rows_at_once(gpu, x), ceil_div(n, 2));
+  if (longest >= 1 && n > 1) return scan_pieces(x, reverse, longest, out);
+  for (const auto [first, count] : halves(inner)) {
+    const Tensor columns = Tensor::empty({1, n, count}, x.dtype(), x.device());
+    cumulative_sum(columns_of(x, first, count), reverse, columns);
+    copy(columns, narrowed(out, 2, first, count));
+  }
+}
+
+}  // namespace heed::vulkan

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <array>
+#include <initializer_list>
+
+#include "heed/backends/vulkan/pieces.h"
+
+namespace heed::vulkan {
+
+/// Operands of one shape as one dispatch walks them (shaders/walk.glsl): with the axes merged that all of
+/// them can walk as one, in the order of memory of the first, which is the output.
+class Walk {
+ public:
+  static constexpr std::size_t max_operands = 4;
+  static constexpr int max_axes = 4;
+  using Operands = std::array<const Tensor*, max_operands>;
+  struct Axis {
+    std::int64_t extent;
+    std::array<std::int64_t, max_operands> strides;
+  };
+
+  /// Entries beyond `operand_count` are not read.
+  Walk(const Operands& operands, std::size_t operand_count);
+
+  const Tensor& operator[](std::size_t i) const { return *operands_[i]; }
+  std::size_t operand_count() const { return operand_count_; }
+  /// Outermost first; may be more than max_axes.
+  std::span<const Axis> axes() const { return std::span(axes_).first(static_cast<std::size_t>(rank_)); }
+  std::int64_t count() const { return count_; }
+  /// Whether one dispatch can do it.
+  bool fits(const Gpu& gpu) const;
+  /// The axis of the operands' shape to cut in two where it does not.
+  int axis_to_cut(const Gpu& gpu) const;
+
+  /// Launches a shader that includes walk.glsl, with its constants from 2 on and its own push constants. Its
+  /// bindings are the operands, in order.
+  template <class... Parameters>
+  void launch(Gpu& gpu, std::string_view shader, std::array<std::uint32_t, 2> constants,
+              Parameters... parameters) const {
+    Launch launch(gpu, shader,
+                  {workgroup(gpu), static_cast<std::uint32_t>(rank_), constants[0], constants[1]});
+    bind_and_push(launch);
+    (launch.push(parameters), ...);
+    launch.work(0, traffic()).folded_groups(ceil_div(count_, workgroup(gpu) * items));
+  }
+
+ private:
+  static constexpr std::int64_t items = 4;  // elements per invocation, as in walk.glsl
+  static std::uint32_t workgroup(const Gpu& gpu) { return group_size(gpu, 128); }
+
+  void bind_and_push(Launch& launch) const;
+  double traffic() const;
+
+  Operands operands_;
+  std::size_t operand_count_;
+  std::array<Axis, Shape::max_rank> axes_;
+  int rank_ = 0;
+  std::int64_t count_ = 1;
+};
+
+/// Calls body(walk) for pieces of the operands, the output first, that cover them and fit one dispatch each.
+template <class Body>
+void for_each_walk(Gpu& gpu, std::initializer_list<const Tensor*> operands, const Body& body) {
+  Walk::Operands list{};
+  std::copy(operands.begin(), operands.end(), list.begin());
+  for_each_walk(gpu, Walk(list, operands.size()), body);
+}
+
+template <class Body>
+void for_each_walk(Gpu& gpu, const Walk& walk, const Body& body) {
+  if (walk.count() == 0) return;
+  if (walk.fits(gpu)) return body(walk);
+  const int axis = walk.axis_to_cut(gpu);
+  const std::int64_t extent = walk[0].shape()[axis], half = extent / 2;
+  for (const auto [first, count] : {std::pair{std::int64_t{0}, half}, std::pair{half, extent - half}}) {
+    std::array<Tensor, Walk::max_operands> parts;
+    Walk::Operands list{};
+    for (std::size_t i = 0; i < walk.operand_count(); ++i) {
+      parts[i] = narrowed(walk[i], axis, first, count);
+      list[i] = &parts[i];
+    }
+    for_each_walk(gpu, Walk(list, walk.operand_count()), body);
+  }
+}
+
+}  // namespace heed::vulkan

@@ -1,0 +1,52 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+//! types f32 f16 bf16 i32
+//! variant copy_to_f32 TO_f32=1
+//! variant copy_to_f16 TO_f16=1
+//! variant copy_to_bf16 TO_bf16=1
+//! variant copy_to_i32 TO_i32=1
+// out = x in the element type of out: copy_to_f16_f32 reads f32 and writes f16, copy_f32 leaves the type as it is.
+#include "common.glsl"
+#define OPERANDS 2
+#define PARAMETERS
+#include "walk.glsl"
+#include "elementwise.glsl"
+
+// A float truncates; what an int cannot hold becomes the nearest bound, a NaN 0.
+int to_int(int x) { return x; }
+int to_int(float x) {
+  if (is_nan(x)) return 0;
+  if (x >= 2147483648.0) return 0x7fffffff;
+  return x <= -2147483648.0 ? int(0x80000000u) : int(x);
+}
+
+#if defined(TO_f32)
+#define TO float
+#define converted(x) float(x)
+#elif defined(TO_f16)
+#define TO float16_t
+#define converted(x) float16_t(float(x))
+#elif defined(TO_bf16)
+#define TO uint16_t
+#define converted(x) uint16_t(bf16_bits(float(x)))
+#elif defined(TO_i32)
+#define TO int
+#define converted(x) to_int(x)
+#else
+#define TO T
+#define converted(x) from_value(x)
+#endif
+
+layout(binding = 0) writeonly buffer Out { TO out_[]; };
+layout(binding = 1) readonly buffer X { T x_[]; };
+
+void main() {
+  if (item(0) - gl_LocalInvocationIndex >= count) return;
+  V x[ITEMS];
+  uint at[ITEMS][OPERANDS];
+  EACH_ITEM(k) {
+    at[k] = locate(item(k));
+    x[k] = to_value(x_[at[k][1]]);
+  }
+  EACH_ITEM(k) if (item(k) < count) out_[at[k][0]] = converted(x[k]);
+}

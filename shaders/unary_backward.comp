@@ -1,0 +1,35 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+//! types f32 f16 bf16
+// out = grad dy/dx, where `saved` is x or y as the table says.
+#include "common.glsl"
+#define OPERANDS 3
+#define PARAMETERS float p, q;
+#include "walk.glsl"
+#include "elementwise.glsl"
+
+layout(constant_id = 2) const uint OP = 0;
+layout(binding = 0) writeonly buffer Out { T out_[]; };
+layout(binding = 1) readonly buffer Saved { T saved_[]; };
+layout(binding = 2) readonly buffer Grad { T grad_[]; };
+
+// The expression names the one that was saved.
+float derivative(float x, float y) {
+  uint line = 0;
+#define HEED_UNARY(name, y_of_x, saved, dydx, low, high) \
+  if (OP == line++) return dydx;
+#include "core/elementwise.def"
+  return 0.0;
+}
+
+void main() {
+  if (item(0) - gl_LocalInvocationIndex >= count) return;
+  float saved[ITEMS], grad[ITEMS];
+  uint at[ITEMS][OPERANDS];
+  EACH_ITEM(k) {
+    at[k] = locate(item(k));
+    saved[k] = to_float(saved_[at[k][1]]);
+    grad[k] = to_float(grad_[at[k][2]]);
+  }
+  EACH_ITEM(k) if (item(k) < count) out_[at[k][0]] = from_float(grad[k] * derivative(saved[k], saved[k]));
+}

@@ -1,0 +1,42 @@
+// Operands of one shape, walked element by element; binding 0 is the output. The includer defines OPERANDS (how many
+// bindings) and PARAMETERS (further push constants); backends/vulkan/walk.h pushes the rest. Axes are numbered from
+// the innermost.
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint AXES = 1;
+const uint MAX_AXES = 4;
+const uint ITEMS = 4;  // elements per invocation, a workgroup apart: neighbours in memory are read together
+
+layout(push_constant) uniform Push {
+  uint skips[OPERANDS];
+  uint count;                      // elements, below 2^31
+  uint extents[MAX_AXES - 1];      // of all axes but the last
+  uint multipliers[MAX_AXES - 1];  // n / extent = high word of n * multiplier, shifted right
+  uint shifts[MAX_AXES - 1];
+  uint strides[OPERANDS * MAX_AXES];
+  PARAMETERS
+};
+
+#define EACH_ITEM(k) [[unroll]] for (uint k = 0; k < ITEMS; ++k)
+
+// The k-th element of this invocation; those at or beyond `count` must not be written.
+uint item(uint k) { return (group_index() * ITEMS + k) * gl_WorkGroupSize.x + gl_LocalInvocationIndex; }
+
+uint divide_by_extent(uint n, uint axis) {
+  uint high, low;
+  umulExtended(n, multipliers[axis], high, low);
+  return high >> shifts[axis];
+}
+
+// Where element i lies in each operand; the last element for an i beyond the end.
+uint[OPERANDS] locate(uint i) {
+  uint at[OPERANDS] = skips;
+  uint rest = min(i, count - 1);
+  [[unroll]] for (uint axis = 0; axis + 1 < AXES; ++axis) {
+    uint quotient = divide_by_extent(rest, axis);
+    uint position = rest - quotient * extents[axis];
+    [[unroll]] for (uint k = 0; k < OPERANDS; ++k) at[k] += position * strides[k * MAX_AXES + axis];
+    rest = quotient;
+  }
+  [[unroll]] for (uint k = 0; k < OPERANDS; ++k) at[k] += rest * strides[k * MAX_AXES + AXES - 1];
+  return at;
+}
