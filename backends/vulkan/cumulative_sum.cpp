@@ -49,10 +49,10 @@ void scan_pieces(const Tensor& x, bool reverse, std::int64_t longest, const Tens
   for (std::int64_t done = 0; done < n; done += longest) {
     const std::int64_t count = std::min(longest, n - done);
     const std::int64_t begin = reverse ? n - done - count : done;
-    const Tensor piece = narrowed(out, 1, begin, count);
-    cumulative_sum(narrowed(x, 1, begin, count), reverse, piece);
+    const Tensor piece = narrowed(out, 1, {begin, count});
+    cumulative_sum(narrowed(x, 1, {begin, count}), reverse, piece);
     if (previous.defined()) add_row(previous, piece);
-    previous = narrowed(piece, 1, reverse ? 0 : count - 1, 1);
+    previous = narrowed(piece, 1, {reverse ? 0 : count - 1, 1});
   }
 }
 
@@ -75,16 +75,16 @@ void cumulative_sum(const Tensor& x, bool reverse, const Tensor& out) {
     return launch_scan(gpu, fold, x, reverse, totals, out);
   }
   if (outer > 1) {
-    for (const auto [first, count] : halves(outer))
-      cumulative_sum(narrowed(x, 0, first, count), reverse, narrowed(out, 0, first, count));
+    for (const Part part : halves(outer))
+      cumulative_sum(narrowed(x, 0, part), reverse, narrowed(out, 0, part));
     return;
   }
   const std::int64_t n = x.size(1), longest = std::min(rows_at_once(gpu, x), ceil_div(n, 2));
   if (longest >= 1 && n > 1) return scan_pieces(x, reverse, longest, out);
-  for (const auto [first, count] : halves(inner)) {
-    const Tensor columns = Tensor::empty({1, n, count}, x.dtype(), x.device());
-    cumulative_sum(columns_of(x, first, count), reverse, columns);
-    copy(columns, narrowed(out, 2, first, count));
+  for (const Part part : halves(inner)) {
+    const Tensor columns = Tensor::empty({1, n, part.count}, x.dtype(), x.device());
+    cumulative_sum(columns_of(x, part), reverse, columns);
+    copy(columns, narrowed(out, 2, part));
   }
 }
 

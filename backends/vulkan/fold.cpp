@@ -41,13 +41,9 @@ Fold reduction_fold(const Gpu& gpu, const Shape& shape) {
   return chunks == 1 ? whole : reduction_fold(gpu, shape, ceil_div(n, chunks));
 }
 
-std::array<std::pair<std::int64_t, std::int64_t>, 2> halves(std::int64_t extent) {
-  return {std::pair{std::int64_t{0}, extent / 2}, std::pair{extent / 2, extent - extent / 2}};
-}
-
-Tensor columns_of(const Tensor& x, std::int64_t first, std::int64_t count) {
-  const Tensor columns = Tensor::empty({x.size(0), x.size(1), count}, x.dtype(), x.device());
-  copy(narrowed(x, 2, first, count), columns);
+Tensor columns_of(const Tensor& x, Part part) {
+  const Tensor columns = Tensor::empty({x.size(0), x.size(1), part.count}, x.dtype(), x.device());
+  copy(narrowed(x, 2, part), columns);
   return columns;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <utility>
 
 #include "heed/backends/vulkan/kernels.h"
 #include "heed/backends/vulkan/pieces.h"
@@ -27,10 +26,8 @@ Fold reduction_fold(const Gpu& gpu, const Shape& shape);
 /// The same with chunks of a given length.
 Fold reduction_fold(const Gpu& gpu, const Shape& shape, std::int64_t chunk);
 
-/// The halves of an axis as (first, count).
-std::array<std::pair<std::int64_t, std::int64_t>, 2> halves(std::int64_t extent);
-/// The columns [first, first + count) of [outer, n, inner], contiguous.
-Tensor columns_of(const Tensor& x, std::int64_t first, std::int64_t count);
+/// Some columns of [outer, n, inner], contiguous.
+Tensor columns_of(const Tensor& x, Part part);
 /// How many whole rows of [1, n, inner] one dispatch can bind; 0 where even the columns are too many for one.
 std::int64_t rows_at_once(const Gpu& gpu, const Tensor& x);
 
@@ -63,31 +60,25 @@ void fold_rows(Gpu& gpu, const Kernel& kernel, const FoldTensors& in, const Fold
     return reduce_partials(partials);
   }
   if (outer > 1) {
-    for (const auto [first, count] : halves(outer)) {
-      const auto part = [first = first, count = count](const Tensor& t) {
-        return narrowed(t, 0, first, count);
-      };
-      fold_rows(gpu, kernel, each_of(in, part), each_of(out, part), first_row);
+    for (const Part part : halves(outer)) {
+      const auto cut = [part](const Tensor& t) { return narrowed(t, 0, part); };
+      fold_rows(gpu, kernel, each_of(in, cut), each_of(out, cut), first_row);
     }
     return;
   }
   const std::int64_t longest = std::min(rows_at_once(gpu, x), ceil_div(n, 2));
   if (longest < 2) {
-    for (const auto [first, count] : halves(inner)) {
-      const auto columns = [first = first, count = count](const Tensor& t) {
-        return columns_of(t, first, count);
-      };
-      const auto part = [first = first, count = count](const Tensor& t) {
-        return narrowed(t, 1, first, count);
-      };
-      fold_rows(gpu, kernel, each_of(in, columns), each_of(out, part), first_row);
+    for (const Part part : halves(inner)) {
+      const auto columns = [part](const Tensor& t) { return columns_of(t, part); };
+      const auto cut = [part](const Tensor& t) { return narrowed(t, 1, part); };
+      fold_rows(gpu, kernel, each_of(in, columns), each_of(out, cut), first_row);
     }
     return;
   }
   const FoldTensors partials = kernel.partials({1, ceil_div(n, longest), inner});
   for (std::int64_t begin = 0; begin < n; begin += longest) {
     const std::int64_t count = std::min(longest, n - begin);
-    const auto rows = [=](const Tensor& t) { return narrowed(t, 1, begin, count); };
+    const auto rows = [=](const Tensor& t) { return narrowed(t, 1, {begin, count}); };
     const auto result = [=](const Tensor& t) {
       return t.view({1, inner}, {inner, 1}, t.offset() + begin / longest * inner);
     };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "heed/backends/vulkan/launch.h"
@@ -9,11 +10,19 @@
 
 namespace heed::vulkan {
 
-/// The part [first, first + count) of an axis.
-inline Tensor narrowed(const Tensor& x, int axis, std::int64_t first, std::int64_t count) {
+/// The indices [first, first + count) of an axis.
+struct Part {
+  std::int64_t first, count;
+};
+
+inline std::array<Part, 2> halves(std::int64_t extent) {
+  return {Part{0, extent / 2}, Part{extent / 2, extent - extent / 2}};
+}
+
+inline Tensor narrowed(const Tensor& x, int axis, Part part) {
   Shape shape = x.shape();
-  shape[axis] = count;
-  return x.view(shape, x.strides(), x.offset() + first * x.strides()[axis]);
+  shape[axis] = part.count;
+  return x.view(shape, x.strides(), x.offset() + part.first * x.strides()[axis]);
 }
 
 /// How many elements of memory a view reaches over.

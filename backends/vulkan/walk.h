@@ -71,12 +71,11 @@ void for_each_walk(Gpu& gpu, const Walk& walk, const Body& body) {
   if (walk.count() == 0) return;
   if (walk.fits(gpu)) return body(walk);
   const int axis = walk.axis_to_cut(gpu);
-  const std::int64_t extent = walk[0].shape()[axis], half = extent / 2;
-  for (const auto [first, count] : {std::pair{std::int64_t{0}, half}, std::pair{half, extent - half}}) {
+  for (const Part part : halves(walk[0].shape()[axis])) {
     std::array<Tensor, Walk::max_operands> parts;
     Walk::Operands list{};
     for (std::size_t i = 0; i < walk.operand_count(); ++i) {
-      parts[i] = narrowed(walk[i], axis, first, count);
+      parts[i] = narrowed(walk[i], axis, part);
       list[i] = &parts[i];
     }
     for_each_walk(gpu, Walk(list, walk.operand_count()), body);
