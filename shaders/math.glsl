@@ -169,7 +169,7 @@ float positive_pow(float x, float y) {
   if (abs(product) > 110.0) return product > 0.0 ? INFINITY : 0.0;
   precise float product_low = fma(y, logarithm, -product) + y * logarithm_low;
   float power = exact_exp(product);
-  return fma(power, product_low, power);
+  return power == INFINITY ? power : fma(power, product_low, power);
 }
 
 // As in C: a negative base has a power where the exponent is an integer, pow(1, y) = pow(x, 0) = 1 even for NaN.

@@ -19,7 +19,8 @@ struct LargestRow {
     Launch launch(
         gpu, shader_name("argmax", dtype),
         {fold.workgroup, fold.width, fold.height, rows.defined() ? 1u : 0u, values.defined() ? 1u : 0u});
-    launch.write(result).write(values).read(x).read(rows);
+    // A place for the values is bound in any case, and a shader that may write is taken to write.
+    launch.write(result).write(values.defined() ? values : result).read(x).read(rows);
     fold.push(launch);
     launch.push(first_row);
     launch.work(0, static_cast<double>(x.count()) * static_cast<double>(size_of(dtype)));

@@ -1,0 +1,366 @@
+// The kernels of the Vulkan backend that go element by element, reduce, scan and draw random numbers, beside
+// those of the CPU: every layout, special values, and limits so tiny that everything has to be cut into
+// pieces.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "heed/backends/vulkan/gpu.h"
+#include "heed/core/backend.h"
+#include "kernel_check.h"
+#include "vulkan_support.h"
+
+using namespace heed;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
+
+/// The same elements in the same layout on both devices.
+struct Both {
+  Tensor cpu, gpu;
+
+  Both(const std::vector<double>& values, const Shape& shape, Device device, DType dtype = DType::f32) {
+    cpu = dtype == DType::i32 ? test::tensor_of<std::int32_t>(values, shape)
+                              : test::tensor_of<float>(values, shape);
+    gpu = Tensor::empty(shape, dtype, device);
+    backend_of(device).upload(cpu.storage()->host_data(), gpu);
+  }
+  /// Another view of both.
+  Both view(const Shape& shape, const Shape& strides, std::int64_t offset = 0) const {
+    Both result = *this;
+    result.cpu = cpu.view(shape, strides, offset);
+    result.gpu = gpu.view(shape, strides, offset);
+    return result;
+  }
+};
+
+Both numbers(const Shape& shape, Device device, std::uint32_t stream = 0, DType dtype = DType::f32) {
+  const double bound = dtype == DType::i32 ? 1000 : 2;
+  return {test::numbers(shape.count(), -bound, bound, stream), shape, device, dtype};
+}
+
+std::vector<double> doubles_of(const Tensor& x) {
+  return x.dtype() == DType::i32 ? test::values_of<std::int32_t>(x) : test::values_of<float>(x);
+}
+
+/// How far results may differ, relative to the CPU's or to `scale` where that is larger.
+struct Tolerance {
+  double error, scale;
+  Tolerance(double error, double scale = 1e-30) : error(error), scale(scale) {}
+};
+
+/// Both results, element by element, NaN equal to NaN.
+void check_same(const Tensor& gpu, const Tensor& cpu, Tolerance tolerance) {
+  const std::vector<double> actual = doubles_of(gpu), expected = doubles_of(cpu);
+  REQUIRE(actual.size() == expected.size());
+  int wrong = 0;
+  for (std::size_t i = 0; i < actual.size() && wrong < 5; ++i) {
+    const double a = actual[i], e = expected[i];
+    const bool same = a == e || (std::isnan(a) && std::isnan(e)) ||
+                      std::abs(a - e) <= tolerance.error * std::max(std::abs(e), tolerance.scale);
+    if (same) continue;
+    ++wrong;
+    FAIL_CHECK("element ", i, ": ", a, " on Vulkan, ", e, " on the CPU");
+  }
+  CHECK(wrong == 0);
+}
+
+/// Runs a kernel on both devices into new outputs and compares them.
+void check_kernel(const Shape& shape, DType dtype, Device device, Tolerance tolerance,
+                  const std::function<void(const Backend&, bool gpu, const Tensor& out)>& kernel) {
+  const Tensor expected = Tensor::empty(shape, dtype), actual = Tensor::empty(shape, dtype, device);
+  kernel(cpu_backend(), false, expected);
+  kernel(backend_of(device), true, actual);
+  check_same(actual, expected, tolerance);
+}
+
+const Tensor& on(bool gpu, const Both& both) {
+  return gpu ? both.gpu : both.cpu;
+}
+
+/// Calls body(device) with the limits of the device and again with tiny ones.
+void with_limits(const std::function<void(Device)>& body) {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  body(*device);
+  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+  vulkan::Limits tiny = gpu.limits();
+  tiny.max_range = 2048;
+  tiny.max_groups = 2;
+  tiny.max_invocations = 64;
+  gpu.lower_limits(tiny);
+  INFO("with tiny limits");
+  body(*device);
+  gpu.restore_limits();
+}
+
+/// Views of the shape [6, 5, 7] in many layouts: contiguous, rows and columns that repeat, transposed, with
+/// gaps.
+std::vector<Both> layouts(Device device, std::uint32_t stream, DType dtype = DType::f32) {
+  const Shape shape{6, 5, 7};
+  const Both x = numbers({6, 5, 7, 3}, device, stream, dtype);
+  return {x.view(shape, {35, 7, 1}, 11), x.view(shape, {0, 0, 1}, 3),  x.view(shape, {5, 1, 0}),
+          x.view(shape, {0, 0, 0}, 17),  x.view(shape, {1, 6, 30}),    x.view(shape, {105, 21, 3}, 1),
+          x.view(shape, {35, 1, 5}),     x.view(shape, {0, 7, 1}, 200)};
+}
+
+const std::vector<double> special = {
+    0.0,   -0.0,  1.0,  -1.0,  0.5,     -0.5,   2.0,    -2.0,      3.0,       -3.0,     infinity, -infinity,
+    1e-20, -1e-9, 1e-3, 88.0,  -86.0,   90.0,   -120.0, 1e5,       -8191.5,   8192.25,  3.1e9,    1e30,
+    -1e30, 0.61,  0.63, 3.924, 3.92501, 1.5708, 1e-5,   0.9999999, 1.0000001, 12345.67, -7.25,    nan_value};
+
+}  // namespace
+
+TEST_CASE("vulkan: unary ops take special values as the CPU does") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Both x(special, {static_cast<std::int64_t>(special.size())}, *device);
+  const Both grad(std::vector<double>(special.size(), 0.75), x.cpu.shape(), *device);
+  const auto check_op = [&](UnaryOp op, UnaryParams params) {
+    CAPTURE(name_of(op));
+    CAPTURE(params.p);
+    check_kernel(
+        x.cpu.shape(), DType::f32, *device, 1e-5,
+        [&](const Backend& b, bool gpu, const Tensor& out) { b.unary(op, params, on(gpu, x), out); });
+    check_kernel(x.cpu.shape(), DType::f32, *device, 2e-5,
+                 [&](const Backend& b, bool gpu, const Tensor& out) {
+                   b.unary_backward(op, params, on(gpu, x), on(gpu, grad), out);
+                 });
+  };
+#define HEED_UNARY(name, ...) check_op(UnaryOp::name, {0.7, 1.3});
+#include "heed/core/elementwise.def"
+  for (double p : {0.0, 1.0, 2.0, -3.0, 0.5, 3.0, 17.0, -0.25, 16777216.0})
+    check_op(UnaryOp::pow_scalar, {p, 0});
+}
+
+TEST_CASE("vulkan: binary ops and comparisons take special values as the CPU does") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const auto count = static_cast<std::int64_t>(special.size());
+  const Both values(special, {count}, *device);
+  const Both a = values.view({count, count}, {1, 0}), b = values.view({count, count}, {0, 1});
+#define HEED_BINARY(name, ...)                                                  \
+  {                                                                             \
+    CAPTURE(#name);                                                             \
+    check_kernel({count, count}, DType::f32, *device, 1e-5,                     \
+                 [&](const Backend& backend, bool gpu, const Tensor& out) {     \
+                   backend.binary(BinaryOp::name, on(gpu, a), on(gpu, b), out); \
+                 });                                                            \
+  }
+#define HEED_COMPARE(name, ...)                                                   \
+  {                                                                               \
+    CAPTURE(#name);                                                               \
+    check_kernel({count, count}, DType::i32, *device, 0,                          \
+                 [&](const Backend& backend, bool gpu, const Tensor& out) {       \
+                   backend.compare(CompareOp::name, on(gpu, a), on(gpu, b), out); \
+                 });                                                              \
+  }
+#include "heed/core/elementwise.def"
+}
+
+TEST_CASE("vulkan: elementwise kernels walk any layout") {
+  with_limits([](Device device) {
+    const Shape shape{6, 5, 7};
+    const std::vector<Both> a = layouts(device, 1), b = layouts(device, 2), grad = layouts(device, 3);
+    const std::vector<Both> ia = layouts(device, 4, DType::i32), ib = layouts(device, 5, DType::i32);
+    const Both yes(test::numbers(shape.count(), -1, 1), shape, device, DType::i32);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      const std::size_t j = (i * 3 + 1) % a.size(), k = (i * 5 + 2) % a.size();
+      CAPTURE(i);
+      const auto check = [&](DType dtype, Tolerance tolerance, const auto& kernel) {
+        check_kernel(shape, dtype, device, tolerance, kernel);
+      };
+      check(DType::f32, 1e-5, [&](const Backend& backend, bool gpu, const Tensor& out) {
+        backend.unary(UnaryOp::gelu, {}, on(gpu, a[i]), out);
+      });
+      check(DType::f32, 1e-5, [&](const Backend& backend, bool gpu, const Tensor& out) {
+        backend.unary_backward(UnaryOp::silu, {}, on(gpu, a[i]), on(gpu, grad[j]), out);
+      });
+      check(DType::f32, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
+        backend.binary(BinaryOp::sub, on(gpu, a[i]), on(gpu, b[j]), out);
+      });
+      check(DType::i32, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
+        backend.binary(BinaryOp::mul, on(gpu, ia[i]), on(gpu, ib[j]), out);
+      });
+      check(DType::i32, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
+        backend.binary(BinaryOp::maximum, on(gpu, ia[i]), on(gpu, ib[j]), out);
+      });
+      for (int operand : {0, 1}) {
+        check(DType::f32, 1e-5, [&](const Backend& backend, bool gpu, const Tensor& out) {
+          backend.binary_backward(BinaryOp::div, operand, on(gpu, a[i]), on(gpu, b[j]), on(gpu, grad[k]),
+                                  out);
+        });
+      }
+      check(DType::i32, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
+        backend.compare(CompareOp::less, on(gpu, ia[i]), on(gpu, ib[j]), out);
+      });
+      check(DType::f32, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
+        backend.select(gpu ? ia[k].gpu : ia[k].cpu, on(gpu, a[i]), on(gpu, b[j]), out);
+      });
+    }
+    check_kernel(shape, DType::i32, device, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
+      backend.select(on(gpu, yes), on(gpu, ia[0]), on(gpu, ib[4]), out);
+    });
+  });
+}
+
+TEST_CASE("vulkan: elementwise kernels write over their inputs, and take large transposed operands") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Both x = numbers({131, 257}, *device), y = numbers({257, 131}, *device, 1);
+  const Both transposed = y.view({131, 257}, {1, 131});
+  for (bool gpu : {false, true}) {
+    const Backend& backend = backend_of(on(gpu, x));
+    backend.binary(BinaryOp::add, on(gpu, x), on(gpu, transposed), on(gpu, x));
+    backend.unary_backward(UnaryOp::tanh, {}, on(gpu, x), on(gpu, transposed), on(gpu, x));
+  }
+  check_same(x.gpu, x.cpu, 1e-5);
+}
+
+TEST_CASE("vulkan: copies and fills of any layout") {
+  with_limits([](Device device) {
+    const Both x = numbers({4, 3, 33, 2, 40}, device), order = numbers({9000}, device, 7, DType::i32);
+    struct Layout {
+      Shape shape, from, to;
+    };
+    const std::vector<Layout> all = {
+        {{33, 80}, {80, 1}, {80, 1}},                                          // contiguous
+        {{33, 80}, {1, 33}, {80, 1}},                                          // a transposition
+        {{80, 33}, {33, 1}, {1, 80}},                                          // the same from the other side
+        {{3, 33, 2, 40}, {2640, 1, 33, 66}, {2640, 80, 40, 1}},                // four axes, one turned
+        {{2, 3, 40, 35}, {4200, 35, 105, 1}, {4200, 1400, 35, 1}},             // heads
+        {{2, 3, 4, 5, 6}, {1, 2, 6, 24, 120}, {360, 120, 30, 6, 1}},           // five axes, none merges
+        {{2, 2, 3, 2, 4, 3}, {2, 1, 4, 48, 12, 96}, {144, 72, 24, 12, 3, 1}},  // six
+        {{50, 9}, {0, 1}, {11, 1}},  // rows repeat, gaps in the output
+        {{50, 9}, {1, 0}, {9, 1}},
+        {{1, 1}, {1, 1}, {1, 1}},
+        {{0, 5}, {5, 1}, {5, 1}}};
+    for (const Layout& layout : all) {
+      CAPTURE(layout.shape);
+      CAPTURE(layout.from);
+      const Both out = numbers({9000}, device, 2), integers = numbers({9000}, device, 2, DType::i32);
+      const Both to = out.view(layout.shape, layout.to, 5);
+      for (bool gpu : {false, true}) {
+        const Backend& backend = backend_of(on(gpu, x));
+        backend.copy(on(gpu, x).view(layout.shape, layout.from, 3), on(gpu, to));
+        backend.copy(on(gpu, order).view(layout.shape, layout.from, 3),
+                     on(gpu, integers).view(layout.shape, layout.to, 5));
+      }
+      check_same(out.gpu, out.cpu, 0);
+      check_same(integers.gpu, integers.cpu, 0);
+      for (bool gpu : {false, true}) {
+        const Backend& backend = backend_of(on(gpu, x));
+        backend.copy(on(gpu, order).view(layout.shape, layout.from, 3), on(gpu, to));
+        backend.fill(2.75, on(gpu, integers).view(layout.shape, layout.to, 9));
+      }
+      check_same(out.gpu, out.cpu, 0);
+      check_same(integers.gpu, integers.cpu, 0);
+      for (bool gpu : {false, true}) backend_of(on(gpu, x)).fill(2.75, on(gpu, to));
+      check_same(out.gpu, out.cpu, 0);
+    }
+  });
+}
+
+TEST_CASE("vulkan: floats truncate to integers, and stay within their bounds") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const std::vector<double> values = {0.9,           -0.9,      2.5,      -2.5,         1e9,
+                                      -1e9,          3e9,       -3e9,     2147483520.0, 2147483648.0,
+                                      -2147483648.0, nan_value, infinity, -infinity};
+  const Both x(values, {static_cast<std::int64_t>(values.size())}, *device);
+  check_kernel(x.cpu.shape(), DType::i32, *device, 0,
+               [&](const Backend& backend, bool gpu, const Tensor& out) { backend.copy(on(gpu, x), out); });
+  for (double value : {3.9, -3.9, 1e12, -1e12, nan_value})
+    check_kernel({3}, DType::i32, *device, 0,
+                 [&](const Backend& backend, bool, const Tensor& out) { backend.fill(value, out); });
+}
+
+TEST_CASE("vulkan: reductions and running sums of any shape") {
+  with_limits([](Device device) {
+    const std::vector<Shape> shapes = {{1, 1, 1},   {5, 1, 3},    {1, 20011, 1}, {3, 5000, 1},
+                                       {700, 6, 1}, {41, 33, 1},  {1, 3000, 3},  {2, 300, 70},
+                                       {1, 7, 900}, {3, 40, 130}, {1, 2, 1500}};
+    for (const Shape& shape : shapes) {
+      CAPTURE(shape);
+      for (DType dtype : {DType::f32, DType::i32}) {
+        const Both x = numbers(shape, device, 3, dtype);
+        const Tolerance sums(dtype == DType::i32 ? 0 : 3e-5, 1);  // of both signs: they cancel
+        for (ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
+          CAPTURE(static_cast<int>(op));
+          check_kernel({shape[0], shape[2]}, dtype, device, op == ReduceOp::sum ? sums : 0,
+                       [&](const Backend& backend, bool gpu, const Tensor& out) {
+                         backend.reduce(op, on(gpu, x), out);
+                       });
+        }
+        check_kernel(
+            {shape[0], shape[2]}, DType::i32, device, 0,
+            [&](const Backend& backend, bool gpu, const Tensor& out) { backend.argmax(on(gpu, x), out); });
+        for (bool reverse : {false, true}) {
+          CAPTURE(reverse);
+          check_kernel(shape, dtype, device, sums, [&](const Backend& backend, bool gpu, const Tensor& out) {
+            backend.cumulative_sum(on(gpu, x), reverse, out);
+          });
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("vulkan: extremes of ties, infinities and NaN; sums of nothing") {
+  with_limits([](Device device) {
+    std::vector<double> values(4000, -infinity);
+    for (std::size_t at : {1500u, 1600u, 3900u}) values[at] = 7;
+    const Both ties(values, {2, 2000, 1}, device), columns(values, {1, 400, 10}, device);
+    values[1999] = values[1998] = nan_value;
+    const Both with_nan(values, {2, 2000, 1}, device), nan_columns(values, {1, 400, 10}, device);
+    for (const Both* x : {&ties, &columns, &with_nan, &nan_columns}) {
+      const Shape shape{x->cpu.size(0), x->cpu.size(2)};
+      check_kernel(shape, DType::i32, device, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
+        backend.argmax(on(gpu, *x), out);
+      });
+      for (ReduceOp op : {ReduceOp::max, ReduceOp::min})
+        check_kernel(shape, DType::f32, device, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
+          backend.reduce(op, on(gpu, *x), out);
+        });
+    }
+    const Both nothing({}, {3, 0, 2}, device);
+    check_kernel({3, 2}, DType::f32, device, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
+      backend.reduce(ReduceOp::sum, on(gpu, nothing), out);
+    });
+  });
+}
+
+TEST_CASE("vulkan: random numbers have the bits of the CPU") {
+  with_limits([](Device device) {
+    const RandomKey key{0x123456789abcdef0, 77, 0xfffffff0};
+    for (std::int64_t count : {1, 3, 4, 511, 513, 5003}) {
+      CAPTURE(count);
+      const auto check = [&](Tolerance tolerance, const auto& kernel) {
+        check_kernel({count}, DType::f32, device, tolerance, kernel);
+      };
+      check(0, [&](const Backend& backend, bool, const Tensor& out) { backend.uniform(key, 0, 1, out); });
+      check(1e-6, [&](const Backend& backend, bool, const Tensor& out) { backend.uniform(key, 3, 5, out); });
+      // Angles are rounded before their cosine is taken, sums of both signs cancel: those errors are
+      // absolute.
+      check({3e-6, 1},
+            [&](const Backend& backend, bool, const Tensor& out) { backend.normal(key, 0, 1, out); });
+      const Both x = numbers({count + 3}, device).view({count}, {1}, 3);
+      const Both residual = numbers({count}, device, 1);
+      for (double p : {0.1, 0.5, 1 - 0x1p-24}) {
+        check(0, [&](const Backend& backend, bool gpu, const Tensor& out) {
+          backend.dropout(on(gpu, x), {}, p, key, out);
+        });
+        check({1e-6, 1}, [&](const Backend& backend, bool gpu, const Tensor& out) {
+          backend.fill(0, out);
+          backend.dropout(on(gpu, x), on(gpu, residual), p, key, out);
+        });
+      }
+    }
+  });
+}
