@@ -1,13 +1,19 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-//! types u32 u16
+//! types f32 f16 bf16 i32
 #include "common.glsl"
 #define OPERANDS 1
-#define PARAMETERS uint element;
+#if defined(TYPE_i32)
+#define PARAMETERS int element;
+#define as_stored(x) (x)
+#else
+#define PARAMETERS float element;
+#define as_stored(x) from_float(x)
+#endif
 #include "walk.glsl"
 
 layout(binding = 0) writeonly buffer Out { T out_[]; };
 
 void main() {
-  EACH_ITEM(k) if (item(k) < count) out_[locate(item(k))[0]] = T(element);
+  EACH_ITEM(k) if (item(k) < count) out_[locate(item(k))[0]] = as_stored(element);
 }

@@ -364,3 +364,48 @@ TEST_CASE("vulkan: random numbers have the bits of the CPU") {
     }
   });
 }
+
+TEST_CASE("vulkan: half types are read, written, filled and reduced") {
+  with_limits([](Device device) {
+    const Both x = numbers({3, 41, 5}, device);
+    for (DType half : {DType::f16, DType::bf16}) {
+      CAPTURE(half);
+      const Tolerance rounding(half == DType::f16 ? 0x1p-11 : 0x1p-8, 1);
+      const Backend& backend = backend_of(device);
+      const Tensor a = Tensor::empty({3, 41, 5}, half, device), b = Tensor::empty({3, 41, 5}, half, device);
+      const Tensor wide = Tensor::empty({3, 41, 5}, DType::f32, device);
+      backend.copy(x.gpu, a);
+      backend.copy(a, wide);
+      check_same(wide, x.cpu, rounding);
+      // The rounded values from here on. A view whose first element lies at an odd one, turned around.
+      const Tensor expected = Tensor::empty({5, 40}, DType::f32);
+      const std::vector<float> rounded = wide.to_vector<float>();
+      const Tensor host = Tensor::from(rounded, {3, 41, 5});
+      cpu_backend().copy(host.view({5, 40}, {1, 5}, 7), expected);
+      backend.copy(a.view({5, 40}, {1, 5}, 7), b.view({5, 40}, {40, 1}, 1));
+      const Tensor turned = Tensor::empty({5, 40}, DType::f32, device);
+      backend.copy(b.view({5, 40}, {40, 1}, 1), turned);
+      check_same(turned, expected, 0);
+
+      backend.fill(0.333251953125, b);
+      backend.binary(BinaryOp::add, a, b, b);
+      backend.copy(b, wide);
+      const Tensor sums = Tensor::empty({3, 41, 5}, DType::f32),
+                   third = Tensor::full({3, 41, 5}, 0.333251953125);
+      cpu_backend().binary(BinaryOp::add, host, third, sums);
+      check_same(wide, sums, {2 * rounding.error, 1});
+
+      const Tensor total = Tensor::empty({3, 5}, half, device),
+                   total_wide = Tensor::empty({3, 5}, DType::f32, device);
+      const Tensor expected_total = Tensor::empty({3, 5}, DType::f32);
+      backend.reduce(ReduceOp::sum, a, total);
+      backend.copy(total, total_wide);
+      cpu_backend().reduce(ReduceOp::sum, host, expected_total);
+      check_same(total_wide, expected_total, rounding);
+      backend.cumulative_sum(a, true, b);
+      backend.copy(b, wide);
+      cpu_backend().cumulative_sum(host, true, sums);
+      check_same(wide, sums, rounding);
+    }
+  });
+}

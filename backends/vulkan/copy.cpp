@@ -1,4 +1,4 @@
-#include <bit>
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -13,13 +13,11 @@
 namespace heed::vulkan {
 namespace {
 
-/// The bits of an element; i32 truncates, to the nearest bound where it cannot hold the value (NaN: 0).
-std::uint32_t element_bits(double value, DType dtype) {
-  if (dtype != DType::i32) return std::bit_cast<std::uint32_t>(static_cast<float>(value));
+/// Truncates, to the nearest bound where i32 cannot hold the value (NaN: 0).
+std::int32_t to_i32(double value) {
   using Bounds = std::numeric_limits<std::int32_t>;
   if (std::isnan(value)) return 0;
-  return static_cast<std::uint32_t>(
-      static_cast<std::int32_t>(std::clamp<double>(value, Bounds::min(), Bounds::max())));
+  return static_cast<std::int32_t>(std::clamp<double>(value, Bounds::min(), Bounds::max()));
 }
 
 constexpr std::int64_t tile = 32;  // as in transpose.comp
@@ -67,9 +65,10 @@ void transpose(Gpu& gpu, const Walk& walk, const Transposition& t) {
 
 void fill(double value, const Tensor& out) {
   Gpu& gpu = gpu_of(out);
-  const std::uint32_t element = element_bits(value, out.dtype());
+  const bool integers = out.dtype() == DType::i32;
   for_each_walk(gpu, {&out}, [&](const Walk& walk) {
-    walk.launch(gpu, shader_name_by_size("fill", out.dtype()), {}, element);
+    const std::string_view shader = shader_name("fill", out.dtype());
+    integers ? walk.launch(gpu, shader, {}, to_i32(value)) : walk.launch(gpu, shader, {}, value);
   });
 }
 
