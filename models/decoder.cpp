@@ -17,19 +17,17 @@ void DecoderState::reorder(const Tensor& ids, bool same_memory) {
   if (memory_mask.defined()) memory_mask = index_select(memory_mask, 0, ids);
 }
 
-DecoderLayer::DecoderLayer(const TransformerConfig& config, std::int64_t layer, bool has_memory,
-                           Initialiser& initialiser)
-    : self_attention_(make_attention(choice_for(config.decoder_attention, layer), config, layer, true, false,
-                                     initialiser)),
+DecoderLayer::DecoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& self,
+                           LayerAttentions* cross, Initialiser& initialiser)
+    : self_attention_(self.make(layer, initialiser)),
       self_attention_norm_(config),
       feed_forward_(config.width, config.feed_forward, activation_of(config.activation),
                     config.activation_dropout, initialiser),
       feed_forward_norm_(config) {
   add_module("self_attention", *self_attention_);
   add_module("self_attention_norm", self_attention_norm_);
-  if (const AttentionChoice& cross = choice_for(config.cross_attention, layer);
-      has_memory && cross.name != "none") {
-    cross_attention_ = make_attention(cross, config, layer, false, true, initialiser);
+  if (cross) cross_attention_ = cross->make(layer, initialiser);
+  if (cross_attention_) {
     cross_attention_norm_ = std::make_unique<Residual>(config);
     add_module("cross_attention", *cross_attention_);
     add_module("cross_attention_norm", *cross_attention_norm_);
@@ -72,8 +70,13 @@ Tensor DecoderLayer::step(const Tensor& x, DecoderLayerCache& cache, const Decod
 
 Decoder::Decoder(const TransformerConfig& config, bool has_memory, Initialiser& initialiser)
     : recompute_(config.recompute_layers) {
+  LayerAttentions self(config.decoder_attention, config, true, false),
+      cross(config.cross_attention, config, false, true);
   for (std::int64_t i = 0; i < config.decoder_layers; ++i) {
-    layers_.push_back(std::make_unique<DecoderLayer>(config, i, has_memory, initialiser));
+    const bool shared = i > 0 && config.share_layers == "all";
+    layers_.push_back(
+        shared ? layers_.front()
+               : std::make_shared<DecoderLayer>(config, i, self, has_memory ? &cross : nullptr, initialiser));
     add_module("layers." + std::to_string(i), *layers_.back());
   }
   if (config.norm == "pre") {

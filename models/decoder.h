@@ -28,8 +28,9 @@ struct DecoderState {
 /// Causal self-attention, cross-attention unless the configuration leaves it out, and feed-forward.
 class DecoderLayer : public Module {
  public:
-  DecoderLayer(const TransformerConfig& config, std::int64_t layer, bool has_memory,
-               Initialiser& initialiser);
+  /// `cross` is null without an encoder.
+  DecoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& self,
+               LayerAttentions* cross, Initialiser& initialiser);
   Tensor operator()(const Tensor& x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
                     Context& context);
   /// x [R, 1, d], the newest position of each hypothesis.
@@ -39,9 +40,9 @@ class DecoderLayer : public Module {
   template <class Self, class Cross>
   Tensor run(const Tensor& x, Context& context, Self&& self, Cross&& cross);
 
-  std::unique_ptr<Attention> self_attention_;
+  std::shared_ptr<Attention> self_attention_;
   Residual self_attention_norm_;
-  std::unique_ptr<Attention> cross_attention_;  // null: this layer does not look at the memory
+  std::shared_ptr<Attention> cross_attention_;  // null: this layer does not look at the memory
   std::unique_ptr<Residual> cross_attention_norm_;
   FeedForward feed_forward_;
   Residual feed_forward_norm_;
@@ -63,7 +64,7 @@ class Decoder : public Module {
 
  private:
   bool recompute_;
-  std::vector<std::unique_ptr<DecoderLayer>> layers_;
+  std::vector<std::shared_ptr<DecoderLayer>> layers_;  // with share_layers "all" the same one, N times
   std::unique_ptr<LayerNorm> norm_;
 };
 

@@ -6,9 +6,9 @@
 
 namespace heed {
 
-EncoderLayer::EncoderLayer(const TransformerConfig& config, std::int64_t layer, Initialiser& initialiser)
-    : attention_(make_attention(choice_for(config.encoder_attention, layer), config, layer, false, false,
-                                initialiser)),
+EncoderLayer::EncoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& attentions,
+                           Initialiser& initialiser)
+    : attention_(attentions.make(layer, initialiser)),
       attention_norm_(config),
       feed_forward_(config.width, config.feed_forward, activation_of(config.activation),
                     config.activation_dropout, initialiser),
@@ -29,8 +29,11 @@ Tensor EncoderLayer::operator()(const Tensor& x, const Tensor& mask, Context& co
 
 Encoder::Encoder(const TransformerConfig& config, Initialiser& initialiser)
     : recompute_(config.recompute_layers) {
+  LayerAttentions attentions(config.encoder_attention, config, false, false);
   for (std::int64_t i = 0; i < config.encoder_layers; ++i) {
-    layers_.push_back(std::make_unique<EncoderLayer>(config, i, initialiser));
+    const bool shared = i > 0 && config.share_layers == "all";
+    layers_.push_back(shared ? layers_.front()
+                             : std::make_shared<EncoderLayer>(config, i, attentions, initialiser));
     add_module("layers." + std::to_string(i), *layers_.back());
   }
   if (config.norm == "pre") {

@@ -11,11 +11,12 @@ namespace heed {
 /// Self-attention and feed-forward, each within a residual connection.
 class EncoderLayer : public Module {
  public:
-  EncoderLayer(const TransformerConfig& config, std::int64_t layer, Initialiser& initialiser);
+  EncoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& attentions,
+               Initialiser& initialiser);
   Tensor operator()(const Tensor& x, const Tensor& mask, Context& context);
 
  private:
-  std::unique_ptr<Attention> attention_;
+  std::shared_ptr<Attention> attention_;
   Residual attention_norm_;
   FeedForward feed_forward_;
   Residual feed_forward_norm_;
@@ -30,7 +31,7 @@ class Encoder : public Module {
 
  private:
   bool recompute_;
-  std::vector<std::unique_ptr<EncoderLayer>> layers_;
+  std::vector<std::shared_ptr<EncoderLayer>> layers_;  // with share_layers "all" the same one, N times
   std::unique_ptr<LayerNorm> norm_;
 };
 

@@ -27,7 +27,7 @@ std::unique_ptr<Embedding> make_embedding(const TransformerConfig& config, std::
 
 bool is_length_limited(const TransformerConfig& config, const AttentionChoices& choices) {
   const auto limited = [](const AttentionChoice& choice) {
-    return choice.name != "none" && !attention_variant(choice.name).capabilities.any_length;
+    return choice.name != "none" && !attention_capabilities(choice.name, choice.options).any_length;
   };
   return config.positions == "learned" || std::any_of(choices.begin(), choices.end(), limited);
 }

@@ -2,38 +2,30 @@
 
 namespace heed {
 
-namespace {
-
-bool is_first_of_kind(const AttentionChoices& choices, const std::string& name, std::int64_t layer) {
-  for (std::int64_t earlier = 0; earlier < layer; ++earlier) {
-    if (choice_for(choices, earlier).name == name) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-std::unique_ptr<Attention> make_attention(const AttentionChoice& choice, const TransformerConfig& config,
-                                          std::int64_t layer, bool causal, bool cross,
-                                          Initialiser& initialiser) {
-  const Capabilities& can = attention_variant(choice.name).capabilities;
-  check(!cross || !can.cross || can.cross_by_step, "attention '", choice.name,
+std::shared_ptr<Attention> LayerAttentions::make(std::int64_t layer, Initialiser& initialiser) {
+  const AttentionChoice& choice = choice_for(choices_, layer);
+  if (cross_ && choice.name == "none") return nullptr;
+  const Capabilities can = attention_capabilities(choice.name, choice.options);
+  check(!cross_ || !can.cross || can.cross_by_step, "attention '", choice.name,
         "' cannot serve as a decoder's cross-attention: ", can.reason);
+  std::shared_ptr<Attention>& first = first_[choice.name];
+  if (first && config_.share_layers == "attention") return first;
   AttentionConfig attention;
-  attention.width = config.width;
-  attention.heads = choice.heads ? choice.heads : config.heads;
-  attention.dropout = config.attention_dropout;
-  attention.bias = config.attention_bias;
-  attention.causal = causal;
-  attention.cross = cross;
-  attention.max_length = config.max_length;
+  attention.width = config_.width;
+  attention.heads = choice.heads ? choice.heads : config_.heads;
+  attention.dropout = config_.attention_dropout;
+  attention.bias = config_.attention_bias;
+  attention.causal = causal_;
+  attention.cross = cross_;
+  attention.max_length = config_.max_length;
   attention.layer = layer;
-  attention.first_of_kind =
-      cross ||
-      is_first_of_kind(causal ? config.decoder_attention : config.encoder_attention, choice.name, layer);
+  attention.first_of_kind = !first;
+  attention.first = first.get();
   attention.options = choice.options;
   attention.seed = initialiser.next_seed();
-  return make_attention(choice.name, attention);
+  std::shared_ptr<Attention> made = make_attention(choice.name, attention);
+  if (!first) first = made;
+  return made;
 }
 
 }  // namespace heed

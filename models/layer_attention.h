@@ -1,6 +1,8 @@
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 
 #include "heed/models/attention/attention.h"
 #include "heed/models/initialise.h"
@@ -8,9 +10,22 @@
 
 namespace heed {
 
-/// The attention of one layer as the configuration has it.
-std::unique_ptr<Attention> make_attention(const AttentionChoice& choice, const TransformerConfig& config,
-                                          std::int64_t layer, bool causal, bool cross,
-                                          Initialiser& initialiser);
+/// Makes the attentions of a stack as the configuration has them, layer by layer, and knows what a layer has
+/// in common with earlier ones.
+class LayerAttentions {
+ public:
+  LayerAttentions(const AttentionChoices& choices, const TransformerConfig& config, bool causal, bool cross)
+      : choices_(choices), config_(config), causal_(causal), cross_(cross) {}
+
+  /// The attention of `layer`, to be called for one layer after the other; null where the choice is "none".
+  /// With share_layers "attention" it is that of the first layer.
+  std::shared_ptr<Attention> make(std::int64_t layer, Initialiser& initialiser);
+
+ private:
+  const AttentionChoices& choices_;
+  const TransformerConfig& config_;
+  bool causal_, cross_;
+  std::map<std::string, std::shared_ptr<Attention>> first_;  // of every variant
+};
 
 }  // namespace heed

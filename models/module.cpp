@@ -64,6 +64,11 @@ void Module::to(DType dtype, Device device) {
   }
 }
 
+void Module::state_changed() {
+  forget();
+  for (const auto& [name, part] : parts_) part->state_changed();
+}
+
 std::int64_t Module::parameter_count() {
   std::int64_t count = 0;
   for (const NamedTensor& entry : parameters()) count += entry.tensor->count();

@@ -34,6 +34,9 @@ class Module {
   /// Replaces every floating parameter and buffer by a copy of another dtype and device; parameters become
   /// fresh leaves.
   void to(DType dtype, Device device);
+  /// To be called when parameters or buffers were given new values from outside, such as from a file: what
+  /// this module and its parts have worked out from the old ones is forgotten.
+  void state_changed();
   /// Number of trained elements.
   std::int64_t parameter_count();
   /// The dotted name of this module inside the model it is part of, for error messages; "" for the model
@@ -41,6 +44,8 @@ class Module {
   std::string path() const;
 
  protected:
+  /// Forgets what was worked out from parameters and buffers.
+  virtual void forget() {}
   /// Makes `member` a tracked leaf that holds `initial`.
   void add_parameter(std::string name, Tensor& member, const Tensor& initial);
   void add_buffer(std::string name, Tensor& member, const Tensor& initial);

@@ -67,6 +67,17 @@ std::vector<std::string> Options::take_texts(std::string_view name, std::vector<
   return get<std::vector<std::string>>(name, *value, "a list of texts");
 }
 
+Options Options::within(std::string_view prefix) const {
+  Options part;
+  const std::string beginning = std::string(prefix) + ".";
+  for (const auto& [name, value] : values_) {
+    if (!name.starts_with(beginning)) continue;
+    take(name);
+    part.set(name.substr(beginning.size()), value);
+  }
+  return part;
+}
+
 void Options::check_all_taken(std::string_view owner) const {
   for (const auto& [name, value] : values_) {
     if (std::find(asked_.begin(), asked_.end(), name) != asked_.end()) continue;

@@ -28,6 +28,8 @@ class Options {
   std::string take_text(std::string_view name, std::string fallback) const;
   std::vector<double> take_numbers(std::string_view name, std::vector<double> fallback) const;
   std::vector<std::string> take_texts(std::string_view name, std::vector<std::string> fallback) const;
+  /// The settings whose names begin with `prefix` and a dot, without these; they count as taken.
+  Options within(std::string_view prefix) const;
   /// Throws an Error that names the first setting nobody took, and the nearest name that somebody asked for.
   void check_all_taken(std::string_view owner) const;
 

@@ -36,6 +36,7 @@ void for_each_setting(Config& config, Visit&& visit) {
   visit("recompute_layers", config.recompute_layers);
   visit("epsilon", config.epsilon);
   visit("embedding_deviation", config.embedding_deviation);
+  visit("share_layers", config.share_layers);
   visit("encoder_attention", config.encoder_attention);
   visit("decoder_attention", config.decoder_attention);
   visit("cross_attention", config.cross_attention);
@@ -112,10 +113,12 @@ void check_one_of(const char* key, const std::string& value, std::initializer_li
   fail("setting '", key, "' cannot be '", value, "'", suggest_name(value, names));
 }
 
-void check_choices(const char* key, const AttentionChoices& choices, std::int64_t layers) {
+void check_choices(const char* key, const AttentionChoices& choices, std::int64_t layers, bool shares) {
   const auto count = static_cast<std::int64_t>(choices.size());
   check(count == 1 || count == layers, "setting '", key, "' must have one entry, or one for each of the ",
         layers, " layers, but has ", count);
+  check(!shares || count == 1, "setting '", key, "' must have one entry when share_layers is set, but has ",
+        count);
 }
 
 }  // namespace
@@ -147,9 +150,11 @@ void check_config(const TransformerConfig& config) {
   check(config.epsilon > 0, "setting 'epsilon' must be positive, is ", config.epsilon);
   check(config.embedding_deviation >= 0, "setting 'embedding_deviation' must not be negative, is ",
         config.embedding_deviation);
-  check_choices("encoder_attention", config.encoder_attention, config.encoder_layers);
-  check_choices("decoder_attention", config.decoder_attention, config.decoder_layers);
-  check_choices("cross_attention", config.cross_attention, config.decoder_layers);
+  check_one_of("share_layers", config.share_layers, {"none", "attention", "all"});
+  const bool shares = config.share_layers != "none";
+  check_choices("encoder_attention", config.encoder_attention, config.encoder_layers, shares);
+  check_choices("decoder_attention", config.decoder_attention, config.decoder_layers, shares);
+  check_choices("cross_attention", config.cross_attention, config.decoder_layers, shares);
 }
 
 std::string to_json(const TransformerConfig& config) {

@@ -47,6 +47,9 @@ struct TransformerConfig {
       false;  ///< training keeps each layer's inputs only and runs it again in backward: memory for time
   double epsilon = 1e-5;           ///< of layer normalisation
   double embedding_deviation = 0;  ///< of initial embeddings and learned positions; 0: 1 / sqrt(width)
+  /// What the layers of a stack have in common: "none", their "attention", or "all" of each layer; the
+  /// gradients of the layers add up.
+  std::string share_layers = "none";
   AttentionChoices encoder_attention{{}};
   AttentionChoices decoder_attention{{}};
   AttentionChoices cross_attention{{}};

@@ -17,6 +17,7 @@ void load_model_state(Module& model, const std::map<std::string, Tensor>& state,
   const std::map<std::string, Tensor> own = model_state(model);
   const std::vector<std::pair<std::string, Tensor>> targets(own.begin(), own.end());
   copy_named_tensors(state, targets, concat_text(source, " does not fit the model"));
+  model.state_changed();
 }
 
 void save_model(Module& model, const std::filesystem::path& path,

@@ -37,6 +37,7 @@ void AttentionCache::reorder(const Tensor& ids) {
   for (Tensor* held : {&key, &value, &mask}) {
     if (held->defined()) *held = index_select(*held, 0, ids);
   }
+  for (AttentionCache& part : parts) part.reorder(ids);
 }
 
 void AttentionCache::extend_mask(const AttentionInput& input, std::int64_t before) {
@@ -75,6 +76,11 @@ Tensor Attention::step(const AttentionInput& input, AttentionCache& cache, Conte
 
 void Attention::show(Context& context, std::string_view name, const Tensor& value) const {
   if (context.capture) context.capture->entries.push_back({path(), std::string(name), value.detach()});
+}
+
+void Attention::show_weights(Context& context, const Tensor& query, const Tensor& key,
+                             const AttentionOptions& options) const {
+  if (context.capture) show(context, "weights", attention_weights(query.detach(), key.detach(), options));
 }
 
 void Attention::rethrow_with_path(const Error& error) const {

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "heed/models/context.h"
 #include "heed/models/module.h"
@@ -11,10 +12,15 @@
 
 namespace heed {
 
+struct AttentionOptions;  // of autograd/ops.h
+
+class Attention;
+
 /// How one attention layer is to be built. A variant that cannot do what is asked for throws at construction.
 struct AttentionConfig {
-  std::int64_t width = 0;       ///< d, a multiple of heads
+  std::int64_t width = 0;       ///< d, a multiple of heads unless head_width is given
   std::int64_t heads = 1;       ///< H
+  std::int64_t head_width = 0;  ///< dh; 0: d / H. Otherwise these are some of the heads of a layer
   double dropout = 0;           ///< on the attention weights
   bool bias = false;            ///< biases in the projections
   bool causal = false;          ///< position i sees positions <= i only
@@ -22,8 +28,14 @@ struct AttentionConfig {
   std::int64_t max_length = 0;  ///< L, for variants whose parameters depend on the length (0: not stated)
   std::int64_t layer = 0;       ///< index of the layer in its stack
   bool first_of_kind = true;    ///< no earlier layer of the stack has the same variant
-  Options options;              ///< settings of the variant
-  std::uint64_t seed = 0;       ///< of the initial parameters
+  /// The first layer of the stack with the same variant, whose parameters this one may share; it must outlive
+  /// this one. Null for that layer itself.
+  const Attention* first = nullptr;
+  Options options;         ///< settings of the variant
+  std::uint64_t seed = 0;  ///< of the initial parameters
+
+  /// H dh: the width of all queries, keys or values together.
+  std::int64_t inner_width() const { return head_width > 0 ? heads * head_width : width; }
 };
 
 /// What a variant can do; the tests hold every variant to its word.
@@ -35,6 +47,7 @@ struct Capabilities {
   bool cross = false;
   bool cross_by_step = true;     ///< as cross-attention, a query's output depends on no other query
   bool any_length = true;        ///< no parameter depends on the length
+  bool as_heads = false;         ///< can be some of the heads of a layer (AttentionConfig::head_width)
   bool deterministic = true;     ///< draws no random numbers in inference
   bool padding = true;           ///< masked tokens change nothing, and their outputs are 0
   std::string_view reason = {};  ///< why it cannot do the rest, for error messages
@@ -54,9 +67,10 @@ struct AttentionInput {
 struct AttentionCache {
   Tensor key;  ///< [B, H, T, dh], or the history of inputs [B, T, d] for variants without keys
   Tensor value;
-  Tensor mask;                ///< [B, T]
-  bool of_memory = false;     ///< key and value depend on the memory alone, not on what was decoded
-  std::int64_t position = 0;  ///< of the next query, where a variant needs to know
+  Tensor mask;                        ///< [B, T]
+  bool of_memory = false;             ///< key and value depend on the memory alone, not on what was decoded
+  std::int64_t position = 0;          ///< of the next query, where a variant needs to know
+  std::vector<AttentionCache> parts;  ///< of a layer that is made of several attentions
   /// Keeps the rows `ids` (i32 [B']) of the batch: how beam search reorders its hypotheses.
   void reorder(const Tensor& ids);
   /// Adds the mask of new positions to `mask`, which stays undefined while all are real; `before` positions
@@ -84,6 +98,10 @@ class Attention : public Module {
   virtual Tensor forward(const AttentionInput& input, Context& context) = 0;
   /// Leaves a tensor with whoever looks inside this pass.
   void show(Context& context, std::string_view name, const Tensor& value) const;
+  /// Leaves "weights" [B, H, N, M], those of attention(query, key, value, options) before dropout; computed
+  /// only when somebody looks.
+  void show_weights(Context& context, const Tensor& query, const Tensor& key,
+                    const AttentionOptions& options) const;
 
  private:
   [[noreturn]] void rethrow_with_path(const Error& error) const;
@@ -96,6 +114,8 @@ struct AttentionVariant {
   std::string_view name;
   Capabilities capabilities;
   std::unique_ptr<Attention> (*make)(const AttentionConfig&);
+  /// What it can do with other settings than its defaults, where that differs; null: always the same.
+  Capabilities (*capabilities_with)(const Options&) = nullptr;
 };
 
 /// All variants, in a fixed order. Adding one takes its file and its line in variants.cpp.
@@ -105,5 +125,7 @@ std::span<const AttentionVariant> attention_variants();
 std::unique_ptr<Attention> make_attention(std::string_view name, const AttentionConfig& config);
 /// The line of a variant. Throws for an unknown name, with the nearest one.
 const AttentionVariant& attention_variant(std::string_view name);
+/// What a variant can do with these settings. Throws for an unknown name, with the nearest one.
+Capabilities attention_capabilities(std::string_view name, const Options& options);
 
 }  // namespace heed

@@ -47,10 +47,10 @@ class BigBird : public PatternAttention {
   explicit BigBird(const AttentionConfig& config)
       : PatternAttention(config),
         initialiser_(config.seed),
-        query_(config.width, config.width, config.bias, initialiser_),
-        key_(config.width, config.width, config.bias, initialiser_),
-        value_(config.width, config.width, config.bias, initialiser_),
-        output_(config.width, config.width, config.bias, initialiser_),
+        query_(config.width, config.inner_width(), config.bias, initialiser_),
+        key_(config.width, config.inner_width(), config.bias, initialiser_),
+        value_(config.width, config.inner_width(), config.bias, initialiser_),
+        output_(config.inner_width(), config.width, config.bias, initialiser_),
         block_(config.options.take_integer("block", 64)),
         global_(config.options.take_integer("global_blocks", 1)),
         window_(config.options.take_integer("window_blocks", 3)),
@@ -80,6 +80,7 @@ class BigBird : public PatternAttention {
     const Tensor k = split_heads(key_(input.x), heads), v = split_heads(value_(input.x), heads);
     AttentionOptions options = attention_options(input.mask, context);
     options.pattern = pattern(length);
+    show_weights(context, q, k, options);
     return output_(merge_heads(attention(q, k, v, options)));
   }
 
@@ -149,7 +150,10 @@ class BigBird : public PatternAttention {
 
 AttentionVariant bigbird_variant() {
   return {"bigbird",
-          {.causal = true, .any_length = false, .reason = "BigBird is defined for self-attention only"},
+          {.causal = true,
+           .any_length = false,
+           .as_heads = true,
+           .reason = "BigBird is defined for self-attention only"},
           [](const AttentionConfig& config) {
             return std::unique_ptr<Attention>(std::make_unique<BigBird>(config));
           }};

@@ -123,4 +123,14 @@ AttentionOptions PatternAttention::attention_options(const Tensor& key_mask, Con
   return options;
 }
 
+void PatternAttention::show_visible_weights(Context& context, const Tensor& query, const Tensor& key,
+                                            const Tensor& key_mask) const {
+  if (!context.capture) return;
+  AttentionOptions options;
+  options.key_mask = key_mask;
+  const Tensor entries = visible(query.size(2));
+  options.mask = Tensor::from(entries.to_vector<std::int32_t>(), entries.shape(), query.device());
+  show_weights(context, query, key, options);
+}
+
 }  // namespace heed

@@ -53,6 +53,9 @@ class PatternAttention : public Attention {
   virtual bool sees(std::int64_t head, std::int64_t i, std::int64_t j, std::int64_t length) const = 0;
   /// The key mask, and dropout while training. Each call draws a new dropout.
   AttentionOptions attention_options(const Tensor& key_mask, Context& context) const;
+  /// Leaves "weights" [B, H, N, N] by the definition, for whoever looks inside.
+  void show_visible_weights(Context& context, const Tensor& query, const Tensor& key,
+                            const Tensor& key_mask) const;
 };
 
 }  // namespace heed

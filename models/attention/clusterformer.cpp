@@ -10,7 +10,8 @@
 // Two losses shape the clusters (cluster_losses.cpp); clusterformer_causal.cpp has the causal form.
 // Time N (K + 2 N / K) d + N d^2, memory N d + K N, parameters 5 d^2, and K d once.
 //
-// Options: "clusters" K (sqrt(max_length), or 3); "window": a block sees itself and the "next" one (default)
+// Options: "clusters" K (sqrt(max_length), or 3; "auto": cluster_count.h says how it is chosen, and the first
+// layer chooses for all that follow); "window": a block sees itself and the "next" one (default)
 // or the one before, "prev"; "assoc": the softmax runs over "words" (default) or over "clusters", C' then
 // being a mean; "phi_scale", "cosine", "lambda1", "lambda2". The paper leaves the window, the normaliser and
 // the weights of the losses open. C0 is normal with variance 1 / d.
@@ -22,6 +23,7 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/block_patterns.h"
+#include "heed/models/attention/cluster_count.h"
 #include "heed/models/attention/heads.h"
 #include "heed/models/attention/sorting.h"
 #include "heed/models/layers.h"
@@ -40,7 +42,7 @@ class ClusterFormer : public Attention {
  public:
   explicit ClusterFormer(const AttentionConfig& config)
       : Attention(config),
-        clusters_(config.options.take_integer("clusters", default_clusters(config))),
+        count_(config),
         next_(chosen(config.options, "window", "next", "prev")),
         over_words_(chosen(config.options, "assoc", "words", "clusters")),
         phi_(config.options),
@@ -52,10 +54,10 @@ class ClusterFormer : public Attention {
         value_(config.width, config.width, config.bias, initialiser_),
         output_(config.width, config.width, config.bias, initialiser_) {
     config.options.check_all_taken("attention 'clusterformer'");
-    check(clusters_ > 0, "setting 'clusters' must be positive, is ", clusters_);
     if (config.first_of_kind) {
       const double deviation = 1 / std::sqrt(static_cast<double>(config.width));
-      add_parameter("centroids", centroids_, initialiser_.normal({clusters_, config.width}, deviation));
+      add_parameter("centroids", centroids_, initialiser_.normal({count_.most(), config.width}, deviation));
+      add_module("count", count_);
     }
     add_module("similarity", similarity_);
     add_module("query", query_);
@@ -68,10 +70,13 @@ class ClusterFormer : public Attention {
   Tensor forward(const AttentionInput& input, Context& context) override {
     const Tensor& x = input.x;
     const std::int64_t words = x.size(1);
-    const Tensor logits = phi_.of_projected(centroids(x, context), x, similarity_.weight);  // [B, K, N]
+    const Tensor before = centroids(x, context);                             // [B, K, d]
+    const Tensor logits = phi_.of_projected(before, x, similarity_.weight);  // [B, K, N]
+    const std::int64_t clusters = before.size(1);
     const Tensor updated = over_words_ ? matmul(masked_softmax(logits, allowed(input)), x)
                                        : mean_of_members(logits, input);  // [B, K, d]
     const Tensor assignment = assign(logits.detach(), input.mask);        // [B, N]
+    if (context.training && centroids_.defined()) count_.observe(x, updated, assignment, input.mask);
     losses_.add(x, updated, assignment, input.mask, context);
     context.centroids = updated;
 
@@ -82,7 +87,7 @@ class ClusterFormer : public Attention {
     const Tensor value = split_heads(value_(sorted), config().heads);
     AttentionOptions options;
     if (input.mask.defined()) options.key_mask = gather(input.mask, 1, order);
-    const std::int64_t width = (words + clusters_ - 1) / clusters_;
+    const std::int64_t width = (words + clusters - 1) / clusters;
     options.pattern = patterns_.get({words, width}, [&] { return neighbour_pattern(words, width, next_); });
     if (context.training && config().dropout > 0) {
       options.dropout = config().dropout;
@@ -99,13 +104,19 @@ class ClusterFormer : public Attention {
   }
 
  private:
-  Tensor centroids(const Tensor& x, const Context& context) const {
-    if (centroids_.defined()) return expand(centroids_, {x.size(0), clusters_, x.size(2)});
-    const Tensor& given = context.centroids;
-    check(given.defined(), "this is no first ClusterFormer layer, and no layer before it gave centroids");
-    check(given.shape() == Shape{x.size(0), clusters_, x.size(2)}, "the layer before has ", given.size(1),
-          " clusters, this one ", clusters_, "; centroids travel, so the numbers must be equal");
-    return given;
+  /// Those of the layer before [B, K, d]; C0 for all samples in the first one.
+  Tensor centroids(const Tensor& x, const Context& context) {
+    if (const Tensor& given = context.centroids; given.defined()) {
+      check(given.size(0) == x.size(0) && given.size(2) == x.size(2) &&
+                (count_.is_automatic() || given.size(1) == count_.most()),
+            "the layer before has ", given.size(1), " clusters, this one ", count_.most(),
+            "; centroids travel, so the numbers must be equal");
+      return given;
+    }
+    check(centroids_.defined(),
+          "this is no first ClusterFormer layer, and no layer before it gave centroids");
+    const std::int64_t clusters = count_.of(x.size(1), context.training);
+    return expand(slice(centroids_, 0, 0, clusters), {x.size(0), clusters, x.size(2)});
   }
 
   /// 1 at real words, [B, 1, N] or one element.
@@ -132,16 +143,16 @@ class ClusterFormer : public Attention {
       const Tensor real = mask.defined() ? where(unsqueeze(mask, 1), logits, lowest) : logits;
       score = logits - log_sum_exp(real, -1, true);
     }
-    return at_real(argmax(score, 1), mask, clusters_);
+    return at_real(argmax(score, 1), mask, logits.size(1));
   }
 
-  std::int64_t clusters_;
+  ClusterCount count_;
   bool next_, over_words_;
   Similarity phi_;
   ClusterLosses losses_;
   PatternCache patterns_;
   Initialiser initialiser_;
-  Tensor centroids_;  // C0 [K, d], in the first layer only
+  Tensor centroids_;  // C0 [K, d] (of "auto": the most K there may be), in the first layer only
   Linear similarity_, query_, key_, value_, output_;
 };
 

@@ -9,14 +9,14 @@
 // In stable order of I the words of a cluster stand side by side in time, so a block of w sorted words needs
 // itself and the block before. Time N (K + 2 w) d + N d^2, parameters 4 d^2 + K d.
 //
-// Options: "clusters" K (sqrt(max_length), or 3); "block" w: ceil(max_length / K), or 64 when no max_length
-// is stated. It does not depend on the length of the input, or the past would change as the text grows.
-// "phi_scale", "cosine", "lambda1", "lambda2" as in the other form.
+// Options: "clusters" K (sqrt(max_length), or 3; "auto": cluster_count.h); "block" w (ceil(max_length / K),
+// or 64 when no max_length is stated); "phi_scale", "cosine", "lambda1", "lambda2" as in the other form.
 
 #include <algorithm>
 #include <cmath>
 
 #include "heed/autograd/ops.h"
+#include "heed/models/attention/cluster_count.h"
 #include "heed/models/attention/clusterformer.h"
 #include "heed/models/attention/heads.h"
 #include "heed/models/attention/sorting.h"
@@ -25,17 +25,12 @@
 namespace heed {
 namespace {
 
-std::int64_t default_block(const AttentionConfig& config, std::int64_t clusters) {
-  return config.max_length > 0 ? (config.max_length + clusters - 1) / clusters : 64;
-}
-
 class CausalClusterFormer : public Attention {
  public:
   explicit CausalClusterFormer(const AttentionConfig& config)
       : Attention(config),
-        clusters_(config.options.take_integer("clusters", default_clusters(config))),
-        block_(config.options.take_integer("block",
-                                           default_block(config, std::max<std::int64_t>(clusters_, 1)))),
+        count_(config),
+        block_(config.options.take_integer("block", 0)),
         phi_(config.options),
         losses_(config.options, phi_),
         initialiser_(config.seed),
@@ -44,10 +39,11 @@ class CausalClusterFormer : public Attention {
         value_(config.width, config.width, config.bias, initialiser_),
         output_(config.width, config.width, config.bias, initialiser_) {
     config.options.check_all_taken("causal attention 'clusterformer'");
-    check(clusters_ > 0, "setting 'clusters' must be positive, is ", clusters_);
-    check(block_ > 0, "setting 'block' must be positive, is ", block_);
+    check(block_ > 0 || !config.options.values().contains("block"), "setting 'block' must be positive, is ",
+          block_);
     const double deviation = 1 / std::sqrt(static_cast<double>(config.width));
-    add_parameter("centroids", centroids_, initialiser_.normal({clusters_, config.width}, deviation));
+    add_parameter("centroids", centroids_, initialiser_.normal({count_.most(), config.width}, deviation));
+    add_module("count", count_);
     add_buffer("similarity.weight", similarity_, initialiser_.xavier_uniform(config.width, config.width));
     add_module("query", query_);
     add_module("key", key_);
@@ -58,10 +54,16 @@ class CausalClusterFormer : public Attention {
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
     const Tensor& x = input.x;
-    const std::int64_t batch = x.size(0), words = x.size(1), width = std::min(block_, words);
-    const Tensor scores = phi_.of_projected(centroids_.detach(), x.detach(), similarity_);
-    const Tensor assignment = at_real(argmax(scores, 1), input.mask, clusters_);  // [B, N], from [B, K, N]
-    losses_.add(x, unsqueeze(centroids_, 0), assignment, input.mask, context);
+    // Neither K nor w may follow the length of this input, or the past would change as the text grows.
+    const std::int64_t longest = config().max_length, batch = x.size(0), words = x.size(1);
+    const std::int64_t clusters = count_.of(longest > 0 ? longest : 2048, context.training);
+    const std::int64_t block = block_ > 0 ? block_ : longest > 0 ? (longest + clusters - 1) / clusters : 64;
+    const std::int64_t width = std::min(block, words);
+    const Tensor centroids = unsqueeze(slice(centroids_, 0, 0, clusters), 0);  // [1, K, d]
+    const Tensor scores = phi_.of_projected(centroids.detach(), x.detach(), similarity_);
+    const Tensor assignment = at_real(argmax(scores, 1), input.mask, clusters);  // [B, N], from [B, K, N]
+    if (context.training) count_.observe(x, centroids, assignment, input.mask);
+    losses_.add(x, centroids, assignment, input.mask, context);
 
     const Tensor order = argsort(assignment);     // stable: in time within a cluster, padding last
     const Tensor sorted = gather_rows(x, order);  // [B, N, d]
@@ -74,7 +76,7 @@ class CausalClusterFormer : public Attention {
     const Tensor key = heads_of(with_block_before(into_blocks(key_(sorted), width)));
     const Tensor value = heads_of(with_block_before(into_blocks(value_(sorted), width)));
     AttentionOptions options;
-    options.mask = allowed(gather(assignment, 1, order), width);
+    options.mask = allowed(gather(assignment, 1, order), clusters, width, block);
     if (context.training && config().dropout > 0) {
       options.dropout = config().dropout;
       options.key = context.random.next();
@@ -83,17 +85,27 @@ class CausalClusterFormer : public Attention {
 
     show(context, "assignment", assignment);
     show(context, "order", order);
+    if (context.capture) {
+      const Tensor in_blocks = attention_weights(query, key, options);  // [B blocks, H, w, 2 w]
+      const std::int64_t blocks = in_blocks.size(0) / batch, heads = config().heads;
+      const Tensor by_head =
+          permute(reshape(in_blocks, {batch, blocks, heads, width, 2 * width}), {0, 2, 1, 3, 4});
+      const Tensor sorted_words =
+          weights_of_blocks(reshape(by_head, {batch * heads, blocks, width, 2 * width}), words);
+      show(context, "weights", unsorted_weights(reshape(sorted_words, {batch, heads, words, words}), order));
+    }
     const Tensor blocks = reshape(attended, {batch, attended.size(0) / batch, width, x.size(2)});
     return output_(scatter_add_rows(from_blocks(blocks, words), order, words));
   }
 
  private:
   /// Sorted clusters [B, N] -> i32 [B blocks, 1, w, 2 w]: the same cluster, not later, among the last w.
-  Tensor allowed(const Tensor& cluster, std::int64_t width) const {
+  static Tensor allowed(const Tensor& cluster, std::int64_t clusters, std::int64_t width,
+                        std::int64_t block) {
     const Device device = cluster.device();
-    const Tensor padding = Tensor::full({}, static_cast<double>(clusters_), DType::i32, device);
-    const Tensor queries = into_blocks(cluster, width, static_cast<double>(clusters_));  // [B, blocks, w]
-    const Tensor keys = with_block_before(queries, static_cast<double>(clusters_));      // [.., 2 w]
+    const Tensor padding = Tensor::full({}, static_cast<double>(clusters), DType::i32, device);
+    const Tensor queries = into_blocks(cluster, width, static_cast<double>(clusters));  // [B, blocks, w]
+    const Tensor keys = with_block_before(queries, static_cast<double>(clusters));      // [.., 2 w]
     const Tensor same = equal(unsqueeze(queries, 3), unsqueeze(keys, 2)) * unsqueeze(less(keys, padding), 2);
     // Counted from the first word of the block before, query r stands at w + r.
     const auto number = [&](std::int64_t n) {
@@ -101,12 +113,13 @@ class CausalClusterFormer : public Attention {
     };
     const Tensor at = unsqueeze(Tensor::arange(width, DType::i32, device) + number(width), 1);  // [w, 1]
     const Tensor of_key = unsqueeze(Tensor::arange(2 * width, DType::i32, device), 0);          // [1, 2 w]
-    const Tensor recent = less_equal(of_key, at) * greater(of_key, at - number(block_));
+    const Tensor recent = less_equal(of_key, at) * greater(of_key, at - number(block));
     const Tensor mask = same * recent;
     return reshape(mask, {mask.size(0) * mask.size(1), 1, width, 2 * width});
   }
 
-  std::int64_t clusters_, block_;
+  ClusterCount count_;
+  std::int64_t block_;  // 0: not set, so that it follows from K
   Similarity phi_;
   ClusterLosses losses_;
   Initialiser initialiser_;

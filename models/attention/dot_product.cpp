@@ -21,10 +21,10 @@ class DotProductAttention : public Attention {
   explicit DotProductAttention(const AttentionConfig& config)
       : Attention(config),
         initialiser_(config.seed),
-        query_(config.width, config.width, config.bias, initialiser_),
-        key_(config.width, config.width, config.bias, initialiser_),
-        value_(config.width, config.width, config.bias, initialiser_),
-        output_(config.width, config.width, config.bias, initialiser_) {
+        query_(config.width, config.inner_width(), config.bias, initialiser_),
+        key_(config.width, config.inner_width(), config.bias, initialiser_),
+        value_(config.width, config.inner_width(), config.bias, initialiser_),
+        output_(config.inner_width(), config.width, config.bias, initialiser_) {
     config.options.check_all_taken("attention 'dot_product'");
     add_module("query", query_);
     add_module("key", key_);
@@ -71,6 +71,7 @@ class DotProductAttention : public Attention {
       options.key = context.random.next();
     }
     const Tensor query = split_heads(query_(x), config().heads);
+    show_weights(context, query, key, options);
     return output_(merge_heads(attention(query, key, value, options)));
   }
 
@@ -81,9 +82,10 @@ class DotProductAttention : public Attention {
 }  // namespace
 
 AttentionVariant dot_product_variant() {
-  return {"dot_product", {.causal = true, .cross = true}, [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<DotProductAttention>(config));
-          }};
+  return {
+      "dot_product", {.causal = true, .cross = true, .as_heads = true}, [](const AttentionConfig& config) {
+        return std::unique_ptr<Attention>(std::make_unique<DotProductAttention>(config));
+      }};
 }
 
 }  // namespace heed

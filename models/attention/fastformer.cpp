@@ -7,10 +7,16 @@
 //   beta_h  = softmax_i( p_i wk_h / sqrt(dh) )        K_h = sum_i beta_{h,i} p_{i,h}       global key
 //   u_{i,h} = K_h * v_{i,h}                           O_i = merge(u_i) Wr + q_i
 //
-// Options: "share_qv" (true). Dropout drops tokens from both sums. There is no Wo but Wr. With `bias` the
-// scores have biases too. Parameters start from N(0, 0.02^2).
+// Options: "share_qv" (true); "global_keys" G (1). Dropout drops tokens from both sums. There is no Wo but
+// Wr. With `bias` the scores have biases too. Parameters start from N(0, 0.02^2).
 //
 // Time and memory N d, with projections N d^2; parameters 3 d^2 + 2 H d (4 d^2 + 2 H d without sharing).
+//
+// Two ablations that the paper leaves out. G = 0 takes the key away: u_{i,h} = Q_h * v_{i,h}, parameters
+// 2 d^2 + H d. With G > 1 there are as many global keys, each with scores wk_{g,h} of its own, and a token
+// chooses among them (G = 1 is the paper's form; time N G d, parameters 3 d^2 + (1 + G) H d):
+//
+//   c_{i,h} = softmax_g( q_{i,h} . K_{g,h} / sqrt(dh) )       u_{i,h} = (sum_g c_{i,h,g} K_{g,h}) * v_{i,h}
 //
 // Extensions of ours, in linear time as well. Causal: both sums run over the prefix i <= t, so that Q and K
 // depend on t. Cross: q and v come from X, keys from the memory; Q pools over X, p and K over the memory. As
@@ -33,20 +39,27 @@ class Fastformer : public Attention {
  public:
   explicit Fastformer(const AttentionConfig& config)
       : Attention(config),
+        global_keys_(config.options.take_integer("global_keys", 1)),
         initialiser_(config.seed),
         query_(config.width, config.width, config.bias, initialiser_),
-        key_(config.width, config.width, config.bias, initialiser_),
         query_score_(config.width, config.heads, config.bias, initialiser_),
-        key_score_(config.width, config.heads, config.bias, initialiser_),
         output_(config.width, config.width, config.bias, initialiser_) {
     const bool shared = config.options.take_bool("share_qv", true);
     config.options.check_all_taken("attention 'fastformer'");
+    check(global_keys_ >= 0, "setting 'global_keys' must not be negative, is ", global_keys_);
+    check(global_keys_ > 0 || !config.cross,
+          "without a key, cross-attention would see nothing of the memory; "
+          "'global_keys' must be positive");
     if (!shared) value_.emplace(config.width, config.width, config.bias, initialiser_);
+    if (global_keys_ > 0) {
+      key_.emplace(config.width, config.width, config.bias, initialiser_);
+      key_score_.emplace(config.width, global_keys_ * config.heads, config.bias, initialiser_);
+    }
     add("query", query_);
-    add("key", key_);
+    if (key_) add("key", *key_);
     if (value_) add("value", *value_);
     add("query_score", query_score_);
-    add("key_score", key_score_);
+    if (key_score_) add("key_score", *key_score_);
     add("output", output_);
   }
 
@@ -61,15 +74,20 @@ class Fastformer : public Attention {
     const std::int64_t heads = config().heads;
     const Tensor& memory = config().cross ? input.memory : input.x;
     const Tensor& memory_mask = config().cross ? input.memory_mask : input.mask;
-    const Tensor query = query_(input.x);               // [B, N, d]
-    const Tensor q = split_heads(query, heads);         // [B, H, N, dh]
-    const Tensor k = split_heads(key_(memory), heads);  // [B, H, M, dh]
+    const Tensor query = query_(input.x);        // [B, N, d]
+    const Tensor q = split_heads(query, heads);  // [B, H, N, dh]
     const Tensor v = value_ ? split_heads((*value_)(input.x), heads) : q;
 
-    const Tensor global_query = pool(query_score_(query), q, input.mask, context);
-    const Tensor p = global_query * k;
-    const Tensor global_key = pool(key_score_(merge_heads(p)), p, memory_mask, context);
-    const Tensor u = global_key * v;
+    const Tensor global_query = pool("query_weights", query_score_(query), q, input.mask, context);
+    if (!key_) return output_(merge_heads(global_query * v)) + query;
+
+    const Tensor p = global_query * split_heads((*key_)(memory), heads);  // [B, H, M, dh]
+    const Tensor scores = (*key_score_)(merge_heads(p));                  // [B, M, G H]
+    std::vector<Tensor> keys;
+    for (std::int64_t g = 0; g < global_keys_; ++g)
+      keys.push_back(
+          pool("key_weights", slice(scores, 2, g * heads, (g + 1) * heads), p, memory_mask, context));
+    const Tensor u = chosen(keys, q, context) * v;
     return output_(merge_heads(u)) + query;
   }
 
@@ -79,11 +97,29 @@ class Fastformer : public Attention {
     add_module(name, part);
   }
 
+  /// What each token makes of the global keys, each [B, H, 1 or N, dh].
+  Tensor chosen(const std::vector<Tensor>& keys, const Tensor& q, Context& context) const {
+    if (keys.size() == 1) return keys.front();
+    std::vector<Tensor> matches;
+    for (const Tensor& key : keys) matches.push_back(sum(q * key, -1));  // [B, H, N]
+    const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
+    const Tensor share = softmax(stack(matches, 3) * scale, -1);  // [B, H, N, G]
+    show(context, "key_choice", share);
+    Tensor mixed = keys.front() * slice(share, 3, 0, 1);
+    for (std::size_t g = 1; g < keys.size(); ++g) {
+      const auto column = static_cast<std::int64_t>(g);
+      mixed = mixed + keys[g] * slice(share, 3, column, column + 1);
+    }
+    return mixed;
+  }
+
   /// Scores [B, N, H] and x [B, H, N, dh] to their softmax pooling: [B, H, 1, dh], or of every prefix
   /// [B, H, N, dh].
-  Tensor pool(const Tensor& scores, const Tensor& x, const Tensor& mask, Context& context) const {
+  Tensor pool(const char* name, const Tensor& scores, const Tensor& x, const Tensor& mask,
+              Context& context) const {
     const std::int64_t batch = x.size(0), heads = x.size(1), length = x.size(2), width = x.size(3);
     const Tensor a = transpose(scores, 1, 2) / std::sqrt(static_cast<double>(width));  // [B, H, N]
+    if (context.capture) show(context, name, pooling_weights(a, mask));
     Tensor values = x;
     if (context.training && config().dropout > 0) {  // one draw per token and head serves all prefixes
       const Tensor ones = Tensor::ones({batch, heads, length, 1}, x.dtype(), x.device());
@@ -100,9 +136,21 @@ class Fastformer : public Attention {
     return reshape(pooled, x.shape());
   }
 
+  /// alpha or beta [B, H, N]; in the causal form [B, H, N, N], a row for each prefix.
+  Tensor pooling_weights(const Tensor& a, const Tensor& mask) const {
+    Tensor allowed = mask.defined() ? unsqueeze(mask, 1) : Tensor::ones({1}, DType::i32, a.device());
+    if (!config().causal) return masked_softmax(a, allowed);
+    const Tensor at = Tensor::arange(a.size(2), DType::i32, a.device());
+    if (mask.defined()) allowed = unsqueeze(allowed, 2);
+    allowed = allowed * less_equal(unsqueeze(at, 0), unsqueeze(at, 1));
+    return masked_softmax(expand(unsqueeze(a, 2), {a.size(0), a.size(1), a.size(2), a.size(2)}), allowed);
+  }
+
+  std::int64_t global_keys_;
   Initialiser initialiser_;
-  Linear query_, key_, query_score_, key_score_, output_;
-  std::optional<Linear> value_;
+  Linear query_, query_score_, output_;
+  std::optional<Linear> key_, key_score_;  // absent without global keys
+  std::optional<Linear> value_;            // absent when queries are the values
 };
 
 }  // namespace

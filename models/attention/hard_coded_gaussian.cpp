@@ -40,8 +40,8 @@ class HardCodedGaussianAttention : public Attention {
         sigma_(config.options.take_number("sigma", 1)),
         gamma_(config.options.take_number("gamma", 1)),
         initialiser_(config.seed),
-        value_(config.width, config.width, config.bias, initialiser_),
-        output_(config.width, config.width, config.bias, initialiser_) {
+        value_(config.width, config.inner_width(), config.bias, initialiser_),
+        output_(config.inner_width(), config.width, config.bias, initialiser_) {
     const std::string name = "attention 'hard_coded_gaussian': ";
     const auto is_near = [](double offset) { return std::abs(offset) < 1e6; };
     check(!offsets_.empty() && std::all_of(offsets_.begin(), offsets_.end(), is_near), name,
@@ -100,22 +100,37 @@ class HardCodedGaussianAttention : public Attention {
     std::vector<double> density;
     density.reserve(static_cast<std::size_t>(heads * blocks * rows * window));
     for (std::int64_t h = 0; h < heads; ++h) {
-      const double offset = offsets_[static_cast<std::size_t>(h) % offsets_.size()];
       for (std::int64_t n = 0; n < blocks; ++n) {
         const std::int64_t begin = first_key(first + n * rows, like.dtype());
-        for (std::int64_t i = first + n * rows; i < first + (n + 1) * rows; ++i) {
-          const double centre = gamma_ * static_cast<double>(i) + offset;  // f_h(i)
-          for (std::int64_t j = begin; j < begin + window; ++j) {
-            const double z = (static_cast<double>(j) - centre) / sigma_;
-            const double g = std::exp(-z * z / 2) / (sigma_ * std::sqrt(2 * std::numbers::pi));
-            density.push_back(config().causal && j > i ? 0 : g);
-          }
-        }
+        for (std::int64_t i = first + n * rows; i < first + (n + 1) * rows; ++i)
+          for (std::int64_t j = begin; j < begin + window; ++j) density.push_back(weight(h, i, j));
       }
     }
-    const Shape shape{heads, blocks, rows, window};
-    if (like.dtype() == DType::f64) return Tensor::from(density, shape, like.device());
-    return Tensor::from(std::vector<float>(density.begin(), density.end()), shape, like.device());
+    return as_tensor(density, {heads, blocks, rows, window}, like);
+  }
+
+  /// A_h[i, j], padding aside.
+  double weight(std::int64_t h, std::int64_t i, std::int64_t j) const {
+    if (config().causal && j > i) return 0;
+    const double offset = offsets_[static_cast<std::size_t>(h) % offsets_.size()];
+    const double centre = gamma_ * static_cast<double>(i) + offset;  // f_h(i)
+    const double z = (static_cast<double>(j) - centre) / sigma_;
+    return std::exp(-z * z / 2) / (sigma_ * std::sqrt(2 * std::numbers::pi));
+  }
+
+  static Tensor as_tensor(const std::vector<double>& values, const Shape& shape, const Tensor& like) {
+    if (like.dtype() == DType::f64) return Tensor::from(values, shape, like.device());
+    return Tensor::from(std::vector<float>(values.begin(), values.end()), shape, like.device());
+  }
+
+  /// A [1 or B, H, N, M] as a whole, for the queries at first, first + 1, ...
+  Tensor all_weights(const Tensor& v, const Tensor& mask, std::int64_t first, std::int64_t queries) const {
+    std::vector<double> a;
+    for (std::int64_t h = 0; h < config().heads; ++h)
+      for (std::int64_t i = first; i < first + queries; ++i)
+        for (std::int64_t j = 0; j < v.size(1); ++j) a.push_back(weight(h, i, j));
+    const Tensor whole = as_tensor(a, {1, config().heads, queries, v.size(1)}, v);
+    return mask.defined() ? whole * cast(unsqueeze(unsqueeze(mask, 1), 1), v.dtype()) : whole;
   }
 
   /// The keys of all windows, one after the other: i32 [blocks window], -1 beyond the sequence.
@@ -133,9 +148,10 @@ class HardCodedGaussianAttention : public Attention {
   /// O [B, N, d] from v [B, M, d] and mask [B, M], for the queries at first, ..., first + N - 1.
   Tensor attend(Tensor v, const Tensor& mask, std::int64_t first, std::int64_t queries,
                 Context& context) const {
-    const std::int64_t batch = v.size(0), heads = config().heads, dh = config().width / heads;
+    const std::int64_t batch = v.size(0), heads = config().heads, dh = config().inner_width() / heads;
     const std::int64_t rows = std::min(rows_per_block, std::max<std::int64_t>(queries, 1));
     const std::int64_t blocks = (queries + rows - 1) / rows;
+    if (context.capture) show(context, "weights", all_weights(v, mask, first, queries));
     // v [B, M, d]: a padded key gives nothing.
     if (mask.defined()) v = where(unsqueeze(mask, 2), v, Tensor::zeros({1}, v.dtype(), v.device()));
 
@@ -148,7 +164,7 @@ class HardCodedGaussianAttention : public Attention {
     if (context.training && config().dropout > 0) a = expand(a, {batch, heads, blocks, rows, a.size(3)});
     a = maybe_dropout(a, config().dropout, context);
     const Tensor av = permute(matmul(a, windows), {0, 2, 3, 1, 4});  // [B, blocks, rows, H, dh]
-    return output_(slice(reshape(av, {batch, blocks * rows, config().width}), 1, 0, queries));
+    return output_(slice(reshape(av, {batch, blocks * rows, config().inner_width()}), 1, 0, queries));
   }
 
   std::vector<double> offsets_;
@@ -160,7 +176,9 @@ class HardCodedGaussianAttention : public Attention {
 }  // namespace
 
 AttentionVariant hard_coded_gaussian_variant() {
-  return {"hard_coded_gaussian", {.causal = true, .cross = true}, [](const AttentionConfig& config) {
+  return {"hard_coded_gaussian",
+          {.causal = true, .cross = true, .as_heads = true},
+          [](const AttentionConfig& config) {
             return std::unique_ptr<Attention>(std::make_unique<HardCodedGaussianAttention>(config));
           }};
 }

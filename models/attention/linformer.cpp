@@ -9,9 +9,10 @@
 // The k sums are never masked. There is no causal form, because every one of them mixes all positions.
 // Time N k d + N d^2, memory N d + k d (fused), parameters 4 d^2 + 2 k L with L = max_length.
 //
-// Settings: k (default 256, at most L), share_kv (false; true: F = E), per_head (false: E and F [k, L] serve
-// all heads; true: [H, k, L]). Initial E and F: normal with variance 1 / k. Shorter inputs use the first
-// columns.
+// Settings: k (default 256, at most L), and the sharing of section 4: per_head (false: E and F [k, L] serve
+// all heads; true: [H, k, L]), share_kv (false; true: F = E), layerwise (false; true: one E, of the first
+// Linformer layer, serves keys, values, heads and all layers of the stack). Initial E and F: normal with
+// variance 1 / k. Shorter inputs use the first columns.
 
 #include <algorithm>
 #include <cmath>
@@ -29,23 +30,31 @@ class LinformerAttention : public Attention {
   explicit LinformerAttention(const AttentionConfig& config)
       : Attention(config),
         initialiser_(config.seed),
-        query_(config.width, config.width, config.bias, initialiser_),
-        key_(config.width, config.width, config.bias, initialiser_),
-        value_(config.width, config.width, config.bias, initialiser_),
-        output_(config.width, config.width, config.bias, initialiser_) {
+        query_(config.width, config.inner_width(), config.bias, initialiser_),
+        key_(config.width, config.inner_width(), config.bias, initialiser_),
+        value_(config.width, config.inner_width(), config.bias, initialiser_),
+        output_(config.inner_width(), config.width, config.bias, initialiser_) {
     const std::int64_t k = config.options.take_integer("k", std::min<std::int64_t>(256, config.max_length));
     const bool share_kv = config.options.take_bool("share_kv", false);
     const bool per_head = config.options.take_bool("per_head", false);
+    const bool layerwise = config.options.take_bool("layerwise", false);
     config.options.check_all_taken("attention 'linformer'");
     check(k > 0, "attention 'linformer': k must be positive, got ", k);
+    check(!layerwise || !per_head,
+          "attention 'linformer': with 'layerwise' all heads share E; drop 'per_head'");
     add_module("query", query_);
     add_module("key", key_);
     add_module("value", value_);
     add_module("output", output_);
     const Shape shape = per_head ? Shape{config.heads, k, config.max_length} : Shape{k, config.max_length};
     const double deviation = 1 / std::sqrt(static_cast<double>(k));
+    if (layerwise) first_ = dynamic_cast<const LinformerAttention*>(config.first);
+    check(!first_ || first_->e_.shape() == shape,
+          "attention 'linformer': with 'layerwise' all layers have the same k"
+          " and the same sharing as the first");
+    if (first_) return;
     add_parameter("E", e_, initialiser_.normal(shape, deviation));
-    if (!share_kv) add_parameter("F", f_, initialiser_.normal(shape, deviation));
+    if (!share_kv && !layerwise) add_parameter("F", f_, initialiser_.normal(shape, deviation));
   }
 
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
@@ -67,8 +76,9 @@ class LinformerAttention : public Attention {
     const std::int64_t length = memory.size(1);
     check(length <= config().max_length, "attention 'linformer' was built for at most ", config().max_length,
           " positions (max_length), got ", length);
-    kb = shorten(e_, key_(memory), mask);
-    vb = shorten(f_.defined() ? f_ : e_, value_(memory), mask);
+    const Tensor& e = first_ ? first_->e_ : e_;
+    kb = shorten(e, key_(memory), mask);
+    vb = shorten(f_.defined() ? f_ : e, value_(memory), mask);
   }
 
   /// E[:, 0:M] x with the rows of padding 0: x [B, M, d] -> [B, H, k, dh].
@@ -85,12 +95,15 @@ class LinformerAttention : public Attention {
       options.dropout = config().dropout;
       options.key = context.random.next();
     }
-    return output_(merge_heads(attention(split_heads(query_(x), config().heads), kb, vb, options)));
+    const Tensor query = split_heads(query_(x), config().heads);
+    show_weights(context, query, kb, options);  // over the k sums
+    return output_(merge_heads(attention(query, kb, vb, options)));
   }
 
   Initialiser initialiser_;
   Linear query_, key_, value_, output_;
-  Tensor e_, f_;  // [k, L] or [H, k, L]; f_ is undefined when E serves both
+  Tensor e_, f_;                               // [k, L] or [H, k, L]; f_ is undefined when E serves both
+  const LinformerAttention* first_ = nullptr;  // whose E serves this layer too; null: its own
 };
 
 }  // namespace
@@ -99,6 +112,7 @@ AttentionVariant linformer_variant() {
   return {"linformer",
           {.cross = true,
            .any_length = false,
+           .as_heads = true,
            .reason = "each of its k sums along the length mixes all positions, past and future"},
           [](const AttentionConfig& config) {
             return std::unique_ptr<Attention>(std::make_unique<LinformerAttention>(config));

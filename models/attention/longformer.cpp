@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "heed/autograd/autograd.h"
 #include "heed/models/attention/block_patterns.h"
@@ -33,13 +34,13 @@ class Longformer : public PatternAttention {
   explicit Longformer(const AttentionConfig& config)
       : PatternAttention(config),
         initialiser_(config.seed),
-        query_(config.width, config.width, config.bias, initialiser_),
-        key_(config.width, config.width, config.bias, initialiser_),
-        value_(config.width, config.width, config.bias, initialiser_),
-        global_query_(config.width, config.width, config.bias, initialiser_),
-        global_key_(config.width, config.width, config.bias, initialiser_),
-        global_value_(config.width, config.width, config.bias, initialiser_),
-        output_(config.width, config.width, config.bias, initialiser_),
+        query_(config.width, config.inner_width(), config.bias, initialiser_),
+        key_(config.width, config.inner_width(), config.bias, initialiser_),
+        value_(config.width, config.inner_width(), config.bias, initialiser_),
+        global_query_(config.width, config.inner_width(), config.bias, initialiser_),
+        global_key_(config.width, config.inner_width(), config.bias, initialiser_),
+        global_value_(config.width, config.inner_width(), config.bias, initialiser_),
+        output_(config.inner_width(), config.width, config.bias, initialiser_),
         window_(config.options.take_integer("window", 512)),
         dilation_(config.options.take_integer("dilation", 1)),
         global_tokens_(config.options.take_integer("global_tokens", 1)) {
@@ -73,6 +74,8 @@ class Longformer : public PatternAttention {
     // Each sample has a pattern of its own.
     const std::vector<std::int32_t> is_global = input.global.to_vector<std::int32_t>();
     std::vector<Tensor> samples;
+    Capture inside;
+    Capture* const watcher = std::exchange(context.capture, context.capture ? &inside : nullptr);
     for (std::int64_t b = 0; b < batch; ++b) {
       Positions positions;
       for (std::int64_t i = 0; i < length; ++i)
@@ -80,6 +83,10 @@ class Longformer : public PatternAttention {
       const Tensor mask = input.mask.defined() ? slice(input.mask, 0, b, b + 1) : input.mask;
       samples.push_back(attend(slice(input.x, 0, b, b + 1), mask, positions, context));
     }
+    context.capture = watcher;
+    std::vector<Tensor> weights;
+    for (const Capture::Entry& entry : inside.entries) weights.push_back(entry.value);
+    if (watcher) show(context, "weights", concat(weights, 0));
     return output_(merge_heads(concat(samples, 0)));
   }
 
@@ -108,9 +115,12 @@ class Longformer : public PatternAttention {
     const std::int64_t heads = config().heads, length = x.size(1);
     AttentionOptions options = attention_options(mask, context);
     options.pattern = pattern(length, global);
-    const Tensor out = attention(split_heads(query_(x), heads), split_heads(key_(x), heads),
-                                 split_heads(value_(x), heads), options);
-    if (global.empty()) return out;
+    const Tensor query = split_heads(query_(x), heads), key = split_heads(key_(x), heads);
+    const Tensor out = attention(query, key, split_heads(value_(x), heads), options);
+    if (global.empty()) {
+      show_weights(context, query, key, options);
+      return out;
+    }
 
     // The rows of global tokens, all at once, in place of what they got above.
     const auto count = static_cast<std::int64_t>(global.size());
@@ -123,11 +133,19 @@ class Longformer : public PatternAttention {
     AttentionOptions all = attention_options(mask, context);
     if (config().causal)
       all.mask = less_equal(unsqueeze(Tensor::arange(length, DType::i32, x.device()), 0), unsqueeze(ids, 1));
-    const Tensor rows =
-        attention(split_heads(global_query_(index_select(x, 1, ids)), heads),
-                  split_heads(global_key_(x), heads), split_heads(global_value_(x), heads), all);
+    const Tensor global_query = split_heads(global_query_(index_select(x, 1, ids)), heads);
+    const Tensor global_key = split_heads(global_key_(x), heads);
+    const Tensor rows = attention(global_query, global_key, split_heads(global_value_(x), heads), all);
     const Tensor is_global = greater_equal(slot, Tensor::zeros({1}, DType::i32, x.device()));
-    return where(unsqueeze(is_global, 1), index_select(rows, 2, slot), out);
+    const auto in_place = [&](const Tensor& of_global, const Tensor& of_all) {
+      return where(unsqueeze(is_global, 1), index_select(of_global, 2, slot), of_all);
+    };
+    if (context.capture) {
+      show(
+          context, "weights",
+          in_place(attention_weights(global_query, global_key, all), attention_weights(query, key, options)));
+    }
+    return in_place(rows, out);
   }
 
   std::shared_ptr<const BlockPattern> pattern(std::int64_t length, const Positions& global) {
@@ -160,7 +178,7 @@ class Longformer : public PatternAttention {
 
 AttentionVariant longformer_variant() {
   return {"longformer",
-          {.causal = true, .reason = "Longformer is defined for self-attention only"},
+          {.causal = true, .as_heads = true, .reason = "Longformer is defined for self-attention only"},
           [](const AttentionConfig& config) {
             return std::unique_ptr<Attention>(std::make_unique<Longformer>(config));
           }};

@@ -71,10 +71,11 @@ class Reformer : public Attention {
     std::vector<AttentionPart> parts{{value, self * scale() - 1e5}};
     HashRounds rounds(buckets, std::min(chunk_, words), config().causal);
     const Tensor by_head = reshape(query.detach(), {batch, heads, words, query.size(2)});
+    std::vector<Tensor> shown;  // softmax over W_r between all words [G, N, N], when somebody looks
     for (std::int64_t r = 0; r < rounds_; ++r) {
       const Tensor sides = matmul(by_head, select(rotations, 0, r));  // [B, H, N, buckets / 2]
       rounds.add(reshape(sides, {batch * heads, words, buckets / 2}), real);
-      parts.push_back(attend(query, key, value, rounds, context));
+      parts.push_back(attend(query, key, value, rounds, context, shown));
     }
     const Tensor joined = join_attention(parts);  // [G, N, dh]
 
@@ -82,6 +83,7 @@ class Reformer : public Attention {
       const Shape shape{rounds_, batch, heads, words};
       show(context, "buckets", reshape(rounds.all_buckets(), shape));
       show(context, "order", reshape(rounds.all_orders(), shape));
+      show(context, "weights", reshape(all_weights(parts, shown), {batch, heads, words, words}));
     }
     return output_(merge_heads(reshape(joined, {batch, heads, words, query.size(2)})));
   }
@@ -105,7 +107,7 @@ class Reformer : public Attention {
 
   /// o_r [G, N, dh] and z_r [G, N] of the last round, over the pairs that no earlier round had.
   AttentionPart attend(const Tensor& query, const Tensor& key, const Tensor& value, const HashRounds& rounds,
-                       Context& context) const {
+                       Context& context, std::vector<Tensor>& shown) const {
     const std::int64_t words = query.size(1);
     const auto chunks_of = [&](const Tensor& x) {
       return into_blocks(gather_rows(x, rounds.order()), std::min(chunk_, words));
@@ -118,10 +120,30 @@ class Reformer : public Attention {
     }
     const Tensor k = with_block_before(chunks_of(key));  // [G, chunks, 2 m, dh]
     const Tensor v = with_block_before(chunks_of(value));
+    if (context.capture) {
+      const Tensor in_blocks = attention_weights(chunks_of(query), k, options);  // [G, chunks, m, 2 m]
+      const Tensor sorted = unsqueeze(weights_of_blocks(in_blocks, words), 1);   // [G, 1, N, N]
+      shown.push_back(squeeze(unsorted_weights(sorted, rounds.order()), 1));
+    }
     const AttentionPart part = attention_part(chunks_of(query), k, v, options);  // chunks stand as heads
     const Tensor rank = inverse_order(rounds.order());
     const auto back = [&](const Tensor& x) { return gather_rows(from_blocks(x, words), rank); };
     return {back(part.output), back(part.log_sum_exp)};
+  }
+
+  /// The parts put together, of which the first is each word by itself: [G, N, N].
+  static Tensor all_weights(const std::vector<AttentionPart>& parts, const std::vector<Tensor>& rounds) {
+    std::vector<Tensor> normalisers;
+    for (const AttentionPart& part : parts) normalisers.push_back(part.log_sum_exp.detach());
+    const Tensor shares = softmax(stack(normalisers, 2), -1);  // [G, N, 1 + R]
+    const Tensor at = Tensor::arange(shares.size(1), DType::i32, shares.device());
+    const Tensor self = cast(equal(unsqueeze(at, 0), unsqueeze(at, 1)), shares.dtype());
+    Tensor total = self * slice(shares, 2, 0, 1);
+    for (std::size_t r = 0; r < rounds.size(); ++r) {
+      const auto column = static_cast<std::int64_t>(r) + 1;
+      total = total + rounds[r] * slice(shares, 2, column, column + 1);
+    }
+    return total;
   }
 
   std::int64_t rounds_, chunk_, buckets_;

@@ -123,11 +123,32 @@ class RoutingAttention : public Attention {
     }
     const Tensor out = attention(members(query, flat_query_ids), members(key, flat_key_ids),
                                  members(value, flat_key_ids), options);
+    if (context.capture) {
+      const Tensor weights =
+          attention_weights(members(query, flat_query_ids), members(key, flat_key_ids), options);
+      show(context, "weights", all_weights(weights, query_ids, key_ids, words));
+    }
     const Tensor total = scatter_add_rows(reshape(out, {sequences, -1, dh}), flat_query_ids, words);
     const Tensor one = Tensor::ones({sequences, flat_query_ids.size(1), 1}, query.dtype(), query.device());
     const Tensor count = scatter_add_rows(one, flat_query_ids, words);  // [B H, N, 1]
     const Tensor mean = total / maximum(count, Tensor::ones({}, query.dtype(), query.device()));
     return reshape(mean, query.shape());
+  }
+
+  /// Weights [B H, C, w, w] inside clusters -> the mean over the clusters of a word, [B, H, N, N].
+  static Tensor all_weights(const Tensor& inside, const Tensor& query_ids, const Tensor& key_ids,
+                            std::int64_t words) {
+    const Tensor at = Tensor::arange(words, DType::i32, inside.device());
+    // [B H, C, w, N]: 1 where member i of a cluster is word j.
+    const auto member_is = [&](const Tensor& ids) {
+      const Tensor is = cast(equal(unsqueeze(ids, 4), at), inside.dtype());
+      return reshape(is, {inside.size(0), inside.size(1), inside.size(2), words});
+    };
+    const Tensor of_query = member_is(query_ids);
+    const Tensor taken = matmul(transpose(of_query, 2, 3), matmul(inside, member_is(key_ids)));
+    const Tensor count = unsqueeze(sum(sum(of_query, 2), 1), 2);  // [B H, N, 1]
+    const Tensor mean = sum(taken, 1) / maximum(count, Tensor::ones({}, inside.dtype(), inside.device()));
+    return reshape(mean, {query_ids.size(0), query_ids.size(1), words, words});
   }
 
   std::int64_t clusters_, window_;

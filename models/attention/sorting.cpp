@@ -18,6 +18,14 @@ Tensor unsorted_weights(const Tensor& weights, const Tensor& order) {
   return transpose(rows(transpose(rows(weights), 2, 3)), 2, 3);
 }
 
+Tensor weights_of_blocks(const Tensor& weights, std::int64_t n) {
+  const std::int64_t blocks = weights.size(1), width = weights.size(2);
+  std::vector<Tensor> rows;
+  for (std::int64_t i = 0; i < blocks; ++i)
+    rows.push_back(pad(select(weights, 1, i), 2, i * width, (blocks - 1 - i) * width));
+  return slice(slice(concat(rows, 1), 1, 0, n), 2, width, width + n);  // before the first block is nothing
+}
+
 std::shared_ptr<const BlockPattern> neighbour_pattern(std::int64_t n, std::int64_t width, bool next) {
   const std::int64_t blocks = (n + width - 1) / width, seen = std::min<std::int64_t>(blocks, 2);
   std::vector<std::int32_t> offsets{0}, columns;

@@ -36,10 +36,10 @@ class SparseTransformer : public PatternAttention {
   explicit SparseTransformer(const AttentionConfig& config)
       : PatternAttention(config),
         initialiser_(config.seed),
-        query_(config.width, config.width, config.bias, initialiser_),
-        key_(config.width, config.width, config.bias, initialiser_),
-        value_(config.width, config.width, config.bias, initialiser_),
-        output_(config.width, config.width, config.bias, initialiser_),
+        query_(config.width, config.inner_width(), config.bias, initialiser_),
+        key_(config.width, config.inner_width(), config.bias, initialiser_),
+        value_(config.width, config.inner_width(), config.bias, initialiser_),
+        output_(config.inner_width(), config.width, config.bias, initialiser_),
         mode_(choose(config, "mode", {"heads", "interleaved", "merged"})) {
     pattern_.strided = choose(config, "pattern", {"strided", "fixed"}) == "strided";
     pattern_.causal = config.causal;
@@ -64,6 +64,7 @@ class SparseTransformer : public PatternAttention {
     const std::int64_t heads = config().heads;
     const Tensor q = split_heads(query_(input.x), heads);  // [B, H, N, dh]
     const Tensor k = split_heads(key_(input.x), heads), v = split_heads(value_(input.x), heads);
+    show_visible_weights(context, q, k, input.mask);
     if (mode_ != "heads" || heads == 1)
       return output_(merge_heads(attend(set_of(0), q, k, v, input.mask, context)));
     const auto half = [&](const Tensor& x, std::int64_t parity) { return slice(x, 1, parity, heads, 2); };
@@ -142,7 +143,9 @@ class SparseTransformer : public PatternAttention {
 
 AttentionVariant sparse_transformer_variant() {
   return {"sparse_transformer",
-          {.causal = true, .reason = "the Sparse Transformer is defined for self-attention only"},
+          {.causal = true,
+           .as_heads = true,
+           .reason = "the Sparse Transformer is defined for self-attention only"},
           [](const AttentionConfig& config) {
             return std::unique_ptr<Attention>(std::make_unique<SparseTransformer>(config));
           }};

@@ -25,8 +25,8 @@ class Synthesizer : public Attention {
       : Attention(config),
         name_(name),
         initialiser_(config.seed),
-        value_(config.width, config.width, config.bias, initialiser_),
-        output_(config.width, config.width, config.bias, initialiser_),
+        value_(config.width, config.inner_width(), config.bias, initialiser_),
+        output_(config.inner_width(), config.width, config.bias, initialiser_),
         logits_(make(config, initialiser_)) {
     config.options.check_all_taken("attention '" + name_ + "'");
     add_module("value", value_);
@@ -75,7 +75,9 @@ class Synthesizer : public Attention {
     const auto for_all = [&](const Tensor& x) {
       return expand(contiguous(x), {value.size(0), value.size(1), x.size(2), x.size(3)});
     };
-    return attention(for_all(factors.rows), for_all(factors.columns), value, options);
+    const Tensor rows = for_all(factors.rows), columns = for_all(factors.columns);
+    show_weights(context, rows, columns, options);
+    return attention(rows, columns, value, options);
   }
 
   /// softmax(S) over the allowed keys, with dropout. One matrix serves the whole batch, unless the samples
@@ -92,17 +94,18 @@ class Synthesizer : public Attention {
     const Shape one_each{batch, s.size(1), s.size(2), s.size(3)};
     if (mask.defined()) s = expand(s, one_each);
     const Tensor weights = allowed.defined() ? masked_softmax(s, allowed) : softmax(s);
+    show(context, "weights", weights);
     return drops ? maybe_dropout(expand(weights, one_each), config().dropout, context) : weights;
   }
 
   /// A [1, H, n, N] times the values of all samples side by side, [B, N, d] -> [B, n, d].
   Tensor shared_product(const Tensor& a, const Tensor& value) const {
     const std::int64_t batch = value.size(0), length = value.size(1), heads = config().heads;
-    const std::int64_t dh = config().width / heads, queries = a.size(2);
+    const std::int64_t dh = config().inner_width() / heads, queries = a.size(2);
     const Tensor by_head = permute(reshape(value, {batch, length, heads, dh}), {2, 1, 0, 3});
     const Tensor product = matmul(squeeze(a, 0), reshape(by_head, {heads, length, batch * dh}));
     const Tensor samples = permute(reshape(product, {heads, queries, batch, dh}), {2, 1, 0, 3});
-    return reshape(samples, {batch, queries, config().width});
+    return reshape(samples, {batch, queries, config().inner_width()});
   }
 
   std::string name_;
@@ -128,7 +131,10 @@ std::unique_ptr<Attention> make_synthesizer(std::string_view name, const Attenti
 }
 
 Capabilities synthesizer_capabilities() {
-  return {.causal = true, .any_length = false, .reason = "synthetic logits are for self-attention"};
+  return {.causal = true,
+          .any_length = false,
+          .as_heads = true,
+          .reason = "synthetic logits are for self-attention"};
 }
 
 Tensor xavier_per_head(std::int64_t heads, std::int64_t in, std::int64_t out, Initialiser& initialiser) {
@@ -143,7 +149,7 @@ Tensor linear_per_head(const Tensor& x, const Tensor& weight, const Tensor& bias
 }
 
 std::int64_t take_hidden_width(const AttentionConfig& config) {
-  const std::int64_t hidden = config.options.take_integer("hidden", config.width / config.heads);
+  const std::int64_t hidden = config.options.take_integer("hidden", config.inner_width() / config.heads);
   check(hidden > 0, "the Synthesizer's setting 'hidden' must be positive, got ", hidden);
   return hidden;
 }

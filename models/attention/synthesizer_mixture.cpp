@@ -31,8 +31,8 @@ class DotProductLogits : public SynthesizerLogits {
  public:
   DotProductLogits(const AttentionConfig& config, Initialiser& initialiser)
       : heads_(config.heads),
-        query_(config.width, config.width, config.bias, initialiser),
-        key_(config.width, config.width, config.bias, initialiser) {
+        query_(config.width, config.inner_width(), config.bias, initialiser),
+        key_(config.width, config.inner_width(), config.bias, initialiser) {
     add_module("query", query_);
     add_module("key", key_);
   }

@@ -22,7 +22,8 @@
   variant(reformer)                      \
   variant(routing_transformer)           \
   variant(longformer)                    \
-  variant(bigbird)
+  variant(bigbird)                       \
+  variant(mixed_heads)
 // clang-format on
 
 namespace heed {
@@ -34,9 +35,9 @@ HEED_ATTENTION_VARIANTS(HEED_DECLARE)
 namespace {
 
 void check_config(std::string_view name, const AttentionConfig& config) {
-  check(config.width > 0 && config.heads > 0 && config.width % config.heads == 0, "attention '", name,
-        "': the width must be a multiple of the number of heads, got width ", config.width, " and ",
-        config.heads, " heads");
+  check(config.width > 0 && config.heads > 0 && (config.head_width > 0 || config.width % config.heads == 0),
+        "attention '", name, "': the width must be a multiple of the number of heads, got width ",
+        config.width, " and ", config.heads, " heads");
   check(config.dropout >= 0 && config.dropout < 1, "attention '", name, "': dropout must be in [0, 1), got ",
         config.dropout);
   check(!(config.causal && config.cross), "attention '", name, "': cross-attention cannot be causal");
@@ -50,10 +51,11 @@ std::string names_where(bool Capabilities::*can) {
   return names;
 }
 
-void check_capability(const AttentionVariant& variant, bool asked, bool Capabilities::*can, const char* use) {
-  if (!asked || variant.capabilities.*can) return;
-  const std::string_view reason = variant.capabilities.reason;
-  fail("attention '", variant.name, "' cannot serve as ", use, reason.empty() ? "" : ": ", reason,
+void check_capability(std::string_view name, const Capabilities& capabilities, bool asked,
+                      bool Capabilities::*can, const char* use) {
+  if (!asked || capabilities.*can) return;
+  const std::string_view reason = capabilities.reason;
+  fail("attention '", name, "' cannot serve as ", use, reason.empty() ? "" : ": ", reason,
        "; these can: ", names_where(can));
 }
 
@@ -75,14 +77,20 @@ const AttentionVariant& attention_variant(std::string_view name) {
   fail("unknown attention '", name, "'", suggest_name(name, names));
 }
 
-std::unique_ptr<Attention> make_attention(std::string_view name, const AttentionConfig& config) {
+Capabilities attention_capabilities(std::string_view name, const Options& options) {
   const AttentionVariant& variant = attention_variant(name);
+  return variant.capabilities_with ? variant.capabilities_with(options) : variant.capabilities;
+}
+
+std::unique_ptr<Attention> make_attention(std::string_view name, const AttentionConfig& config) {
+  const Capabilities can = attention_capabilities(name, config.options);
   check_config(name, config);
-  check_capability(variant, config.causal, &Capabilities::causal, "causal attention");
-  check_capability(variant, config.cross, &Capabilities::cross, "cross-attention");
-  check(variant.capabilities.any_length || config.max_length > 0, "attention '", name,
+  check_capability(name, can, config.causal, &Capabilities::causal, "causal attention");
+  check_capability(name, can, config.cross, &Capabilities::cross, "cross-attention");
+  check_capability(name, can, config.head_width > 0, &Capabilities::as_heads, "some of the heads of a layer");
+  check(can.any_length || config.max_length > 0, "attention '", name,
         "' has parameters for every position and needs a max_length, got ", config.max_length);
-  return variant.make(config);
+  return attention_variant(name).make(config);
 }
 
 }  // namespace heed

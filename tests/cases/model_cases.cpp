@@ -1,6 +1,7 @@
 #include "heed/tests/cases/model_cases.h"
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "heed/autograd/ops.h"
@@ -60,10 +61,13 @@ Tensor with_losses(const Tensor& out, const Context& context) {
   return losses.defined() ? concat({flat, reshape(losses, {1})}, 0) : flat;
 }
 
-OpCase self_attention_case(const AttentionVariant& variant, bool causal) {
-  std::shared_ptr<Attention> layer = make_attention(variant.name, attention_config(causal, false));
+OpCase self_attention_case(const AttentionVariant& variant, bool causal, const Options& options = {},
+                           const std::string& suffix = "") {
+  AttentionConfig config = attention_config(causal, false);
+  config.options = options;
+  std::shared_ptr<Attention> layer = make_attention(variant.name, config);
   const Tensor mask = integers({1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, {2, 5});
-  return module_case(concat_text("attention/", variant.name, causal ? "/causal" : "/self"), layer,
+  return module_case(concat_text("attention/", variant.name, causal ? "/causal" : "/self", suffix), layer,
                      {draw({2, 5, 8}, 1), mask}, [](Attention& attention, Inputs in) {
                        Context context = Context::inference();
                        const Tensor out = attention({in[0], in[1], {}, {}}, context);
@@ -82,6 +86,64 @@ OpCase cross_attention_case(const AttentionVariant& variant) {
                        const Tensor out = attention({in[0], in[1], in[2], in[3]}, context);
                        return with_losses(out, context);
                      });
+}
+
+/// A variant with settings other than its defaults.
+struct OptionCase {
+  const char* variant;
+  std::vector<std::pair<const char*, Options::Value>> settings;
+};
+
+/// The options that change what is computed, one row each.
+const std::vector<OptionCase>& option_cases() {
+  static const std::vector<OptionCase> list = {
+      {"fastformer", {{"share_qv", false}}},
+      {"fastformer", {{"global_keys", std::int64_t{0}}}},
+      {"fastformer", {{"global_keys", std::int64_t{3}}}},
+      {"clusterformer", {{"clusters", "auto"}}},
+      {"clusterformer", {{"assoc", "clusters"}, {"window", "prev"}}},
+      {"clusterformer", {{"phi_scale", 0.5}, {"lambda1", 0.3}, {"lambda2", 0.2}}},
+      {"clusterformer", {{"cosine", true}, {"clusters", std::int64_t{2}}}},
+      {"linformer", {{"share_kv", true}, {"k", std::int64_t{3}}}},
+      {"linformer", {{"per_head", true}, {"k", std::int64_t{3}}}},
+      {"sparse_transformer", {{"pattern", "fixed"}, {"mode", "merged"}, {"stride", std::int64_t{2}}}},
+      {"sparse_transformer", {{"mode", "interleaved"}, {"stride", std::int64_t{2}}}},
+      {"mixed_heads", {{"parts", std::vector<std::string>{"synthesizer_dense", "longformer"}}}},
+      {"mixed_heads", {{"parts", std::vector<std::string>{"linformer", "bigbird"}}}},
+      {"mixed_heads", {{"parts", std::vector<std::string>{"sparse_transformer", "synthesizer_mixture"}}}},
+      {"synthesizer_dense", {{"share_w2", true}, {"hidden", std::int64_t{3}}}},
+      {"synthesizer_mixture", {{"components", std::vector<std::string>{"dense", "fact_random", "dot"}}}},
+      {"synthesizer_mixture", {{"components", std::vector<std::string>{"dense", "random", "fact_dense"}}}},
+      {"routing_transformer", {{"shared_qk", true}, {"beta", 0.5}}},
+      {"hard_coded_gaussian", {{"sigma", 0.5}, {"offsets", std::vector<double>{-2, 0, 1}}}},
+  };
+  return list;
+}
+
+std::string text_of(const Options::Value& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) return std::to_string(*integer);
+  if (const auto* number = std::get_if<double>(&value)) return concat_text(*number);
+  if (const auto* yes = std::get_if<bool>(&value)) return *yes ? "true" : "false";
+  std::string list;
+  if (const auto* texts = std::get_if<std::vector<std::string>>(&value))
+    for (const std::string& text : *texts) list += (list.empty() ? "" : "+") + text;
+  if (const auto* numbers = std::get_if<std::vector<double>>(&value))
+    for (const double number : *numbers) list += concat_text(list.empty() ? "" : "+", number);
+  return list;
+}
+
+void add_options(std::vector<OpCase>& cases) {
+  for (const OptionCase& row : option_cases()) {
+    Options options;
+    std::string suffix;
+    for (const auto& [name, value] : row.settings) {
+      options.set(name, value);
+      suffix += concat_text('/', name, '=', text_of(value));
+    }
+    const AttentionVariant& variant = attention_variant(row.variant);
+    cases.push_back(self_attention_case(variant, false, options, suffix));
+  }
 }
 
 void add_attention(std::vector<OpCase>& cases) {
@@ -142,6 +204,27 @@ OpCase classifier_case(const std::string& norm) {
       });
 }
 
+/// Layers that are shared, or of several kinds.
+OpCase stack_case(const std::string& name, const std::vector<std::string>& attentions,
+                  const std::string& share) {
+  TransformerConfig config = small_config("pre");
+  config.share_layers = share;
+  config.encoder_attention.clear();
+  for (const std::string& attention : attentions) {
+    config.encoder_attention.push_back({});
+    config.encoder_attention.back().name = attention;
+    if (attention == "linformer") config.encoder_attention.back().options.set("layerwise", true);
+  }
+  config.encoder_layers = std::max<std::int64_t>(2, static_cast<std::int64_t>(attentions.size()));
+  return module_case(
+      "model/stack/" + name, std::make_shared<EncoderClassifier>(config), {},
+      [](EncoderClassifier& model, Inputs) {
+        Context context = Context::inference();
+        const std::vector<std::int32_t> labels = {2, 0};
+        return model.loss(make_classification_batch(sources(), labels), 0, context).objective();
+      });
+}
+
 OpCase language_model_case(const std::string& positions) {
   TransformerConfig config = small_config("pre");
   config.positions = positions;
@@ -157,11 +240,16 @@ OpCase language_model_case(const std::string& positions) {
 std::vector<OpCase> model_cases() {
   std::vector<OpCase> cases;
   add_attention(cases);
+  add_options(cases);
   cases.push_back(encoder_decoder_case("post", "none"));
   cases.push_back(encoder_decoder_case("post", "all"));
   cases.push_back(encoder_decoder_case("pre", "decoder"));
   cases.push_back(classifier_case("post"));
   cases.push_back(classifier_case("pre"));
+  cases.push_back(stack_case("shared_attention", {"fastformer"}, "attention"));
+  cases.push_back(stack_case("shared_layers", {"fastformer"}, "all"));
+  cases.push_back(stack_case("linformer_layerwise", {"linformer"}, "none"));
+  cases.push_back(stack_case("clusterformers", {"clusterformer", "dot_product", "clusterformer"}, "none"));
   cases.push_back(language_model_case("sinusoidal"));
   cases.push_back(language_model_case("learned"));
   return cases;

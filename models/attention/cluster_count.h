@@ -1,0 +1,51 @@
+#pragma once
+
+#include "heed/models/attention/attention.h"
+
+namespace heed {
+
+/// The number of clusters K of a ClusterFormer layer: the option "clusters", a number or "auto".
+///
+/// "auto" starts from the cost and then looks at the clusters that the words really form. A layer needs
+///
+///   f(K) = 2 d (K + 2 N / K) + 5 d^2              multiplications per word, least near K0 = sqrt(2 N)
+///
+/// In the first 50 training passes K = K0 for the length N of each batch, and every pass measures how many
+/// clusters there are in effect: with p_k the share of words in cluster k, and u_k the unit vector from the
+/// mean of the words to centroid k (the diversity of order 2 of Leinster and Cobbold 2012, which counts alike
+/// clusters as one and rare ones as few),
+///
+///   D = 1 / sum_{k,l} p_k p_l z_{k,l},   z_{k,k} = 1,  z_{k,l} = max(0, u_k . u_l)        1 <= D <= K
+///
+/// Then K becomes the nearest number to the mean of D that costs at most 10 % more than K0 would for the mean
+/// length, f(K) <= 1.1 f(K0) and K <= K0, and stays. Fewer clusters mean larger blocks: words that belong
+/// together are less often cut apart. The buffers "chosen" (0 while measuring) and "measured" (passes, sum of
+/// N, sum of D) are saved with the model, so that the same seed gives the same K, also when a run is killed
+/// and resumed. Only while measuring does a training step wait for the device.
+class ClusterCount : public Module {
+ public:
+  explicit ClusterCount(const AttentionConfig& config);
+
+  bool is_automatic() const { return automatic_; }
+  /// The largest K that may be asked for: how many centroids there are to be.
+  std::int64_t most() const { return most_; }
+  /// K for sequences of `words` words; with `training`, K may be chosen now.
+  std::int64_t of(std::int64_t words, bool training);
+  /// What a training pass found, while K is not chosen: words x [B, N, d], centroids [B or 1, K, d],
+  /// assignment i32 [B, N] with K at padding, mask i32 [B, N] or undefined.
+  void observe(const Tensor& x, const Tensor& centroids, const Tensor& assignment, const Tensor& mask);
+
+  /// The rule itself: from the mean length and the mean of D.
+  static std::int64_t choose(double length, double effective, std::int64_t width);
+
+ protected:
+  void forget() override { known_ = 0; }
+
+ private:
+  std::int64_t width_, most_;
+  bool automatic_ = false;
+  std::int64_t known_ = 0;    // K once it is known to be final; 0: look into the buffer
+  Tensor chosen_, measured_;  // i32 [1], [3]
+};
+
+}  // namespace heed

@@ -1,0 +1,121 @@
+// Heads of several kinds in one layer, as in the mixed layers of hard-coded attention's released code (You,
+// Sun and Iyyer, ACL 2020, arXiv 2005.00742): part p has H_p of the H heads, each as wide as all others, and
+// the variants compute them as they would compute a layer of their own:
+//
+//   O = sum_p O_p,    O_p = merge(heads of p) Wo_p          Wo_p: the rows of Wo that belong to these heads
+//
+// which is merge(all heads) Wo, because a product with stacked rows is a sum. Time and parameters are those
+// of the heads. A layer can do what all of its parts can; a part that cannot says so at construction.
+//
+// Settings: "parts", the variants (default dot_product, hard_coded_gaussian); "part_heads", how many heads
+// each has (default: as even as can be, the first ones have more); and "<variant>.<setting>" for those of the
+// parts, such as "longformer.window".
+
+#include <numeric>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/initialise.h"
+
+namespace heed {
+namespace {
+
+std::vector<std::string> names_of_parts(const Options& options) {
+  return options.take_texts("parts", {"dot_product", "hard_coded_gaussian"});
+}
+
+/// What all parts can do, with the reason of the first that cannot.
+Capabilities capabilities_of_parts(const Options& options) {
+  Capabilities all{.causal = true, .cross = true, .as_heads = true};
+  for (const std::string& name : names_of_parts(options)) {
+    const Capabilities one = attention_capabilities(name, options.within(name));
+    all.causal &= one.causal;
+    all.strictly_causal &= one.strictly_causal;
+    all.cross &= one.cross;
+    all.cross_by_step &= one.cross_by_step;
+    all.any_length &= one.any_length;
+    all.deterministic &= one.deterministic;
+    if (all.reason.empty()) all.reason = one.reason;
+  }
+  all.as_heads = false;
+  return all;
+}
+
+class MixedHeads : public Attention {
+ public:
+  explicit MixedHeads(const AttentionConfig& config) : Attention(config), initialiser_(config.seed) {
+    const std::vector<std::string> names = names_of_parts(config.options);
+    check(!names.empty(), "attention 'mixed_heads': 'parts' must name at least one variant");
+    const std::vector<std::int64_t> heads = heads_of_parts(config, names.size());
+    for (std::size_t p = 0; p < names.size(); ++p) {
+      AttentionConfig part = config;
+      part.heads = heads[p];
+      part.head_width = config.width / config.heads;
+      part.options = config.options.within(names[p]);
+      part.first = nullptr;
+      part.seed = initialiser_.next_seed();
+      parts_.push_back(make_attention(names[p], part));
+      add_module("parts." + std::to_string(p), *parts_.back());
+    }
+    config.options.check_all_taken("attention 'mixed_heads'");
+  }
+
+  Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
+    cache.parts.resize(parts_.size());
+    cache.of_memory = true;
+    Tensor total;
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      total = added(total, parts_[p]->step(input, cache.parts[p], context));
+      cache.of_memory = cache.of_memory && cache.parts[p].of_memory;
+    }
+    return total;
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    Tensor total;
+    for (const auto& part : parts_) total = added(total, (*part)(input, context));
+    return total;
+  }
+
+ private:
+  static Tensor added(const Tensor& total, const Tensor& part) {
+    return total.defined() ? total + part : part;
+  }
+
+  static std::vector<std::int64_t> heads_of_parts(const AttentionConfig& config, std::size_t parts) {
+    std::vector<double> even;
+    const auto count = static_cast<std::int64_t>(parts);
+    for (std::int64_t p = 0; p < count; ++p)
+      even.push_back(static_cast<double>(config.heads / count + (p < config.heads % count ? 1 : 0)));
+    const std::vector<double> asked = config.options.take_numbers("part_heads", even);
+    std::vector<std::int64_t> heads;
+    for (const double h : asked) {
+      heads.push_back(static_cast<std::int64_t>(h));
+      check(h >= 1 && static_cast<double>(heads.back()) == h,
+            "attention 'mixed_heads': every part needs at least one whole head, got ", h);
+    }
+    check(heads.size() == parts, "attention 'mixed_heads': 'part_heads' has ", heads.size(), " entries for ",
+          parts, " parts");
+    const std::int64_t all = std::accumulate(heads.begin(), heads.end(), std::int64_t{0});
+    check(all == config.heads, "attention 'mixed_heads': the parts have ", all, " heads, but the layer has ",
+          config.heads);
+    return heads;
+  }
+
+  Initialiser initialiser_;
+  std::vector<std::unique_ptr<Attention>> parts_;
+};
+
+}  // namespace
+
+AttentionVariant mixed_heads_variant() {
+  return {"mixed_heads",
+          {.causal = true, .cross = true},  // of the default parts
+          [](const AttentionConfig& config) {
+            return std::unique_ptr<Attention>(std::make_unique<MixedHeads>(config));
+          },
+          capabilities_of_parts};
+}
+
+}  // namespace heed

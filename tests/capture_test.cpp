@@ -1,0 +1,205 @@
+// Looking inside: the weights that a layer shows are those it used, for every variant in every use.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/attention/heads.h"
+#include "heed/tests/model_support.h"
+
+using namespace heed;
+
+namespace {
+
+struct Use {
+  bool causal, cross;
+};
+
+Tensor integers(std::vector<std::int32_t> values, const Shape& shape) {
+  return Tensor::from(values, shape);
+}
+
+Tensor draw(const Shape& shape, std::uint32_t stream) {
+  return uniform(shape, -1, 1, {31, 0, stream}, DType::f64);
+}
+
+Tensor named(Module& module, const std::string& name) {
+  for (const NamedTensor& entry : module.parameters())
+    if (entry.name == name) return entry.tensor->detach();
+  return {};
+}
+
+/// 2 samples of 7 words, the second with 2 of padding; a memory of 5 words, one of them padding.
+AttentionInput input_for(const Use& use) {
+  AttentionInput input;
+  input.x = draw({2, 7, 8}, 1);
+  input.mask = integers({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0}, {2, 7});
+  if (!use.cross) return input;
+  input.memory = draw({2, 5, 8}, 2);
+  input.memory_mask = integers({1, 1, 1, 1, 1, 1, 1, 1, 1, 0}, {2, 5});
+  return input;
+}
+
+std::unique_ptr<Attention> make(const AttentionVariant& variant, const Use& use, const Options& options) {
+  AttentionConfig config;
+  config.width = 8;
+  config.heads = 2;
+  config.bias = true;
+  config.causal = use.causal;
+  config.cross = use.cross;
+  config.max_length = 8;
+  config.seed = 3;
+  config.options = options;
+  auto layer = make_attention(variant.name, config);
+  layer->to(DType::f64, {});
+  return layer;
+}
+
+/// merge(A v) Wo, v = split(Y Wv): what every layer with weights A, values and an output map computes.
+Tensor output_from(const Tensor& weights, Attention& layer, const AttentionInput& input) {
+  const Tensor& memory = input.memory.defined() ? input.memory : input.x;
+  const Tensor& mask = input.memory.defined() ? input.memory_mask : input.mask;
+  Tensor value = linear(memory, named(layer, "value.weight"), named(layer, "value.bias"));
+  if (const Tensor f = named(layer, "F"); f.defined()) {  // Linformer shortens its values
+    value = where(unsqueeze(mask, 2), value, Tensor::zeros({}, DType::f64));
+    value = matmul(slice(f, 1, 0, value.size(1)), value);
+  }
+  const Tensor merged = merge_heads(matmul(weights, split_heads(value, layer.config().heads)));
+  const Tensor out = linear(merged, named(layer, "output.weight"), named(layer, "output.bias"));
+  return where(unsqueeze(input.mask, 2), out, Tensor::zeros({}, DType::f64));
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  const Tensor difference = abs(a - b);
+  return max(reshape(difference, {difference.count()}), 0).item();
+}
+
+std::vector<Use> uses_of(const AttentionVariant& variant) {
+  std::vector<Use> uses{{false, false}};
+  if (variant.capabilities.causal) uses.push_back({true, false});
+  if (variant.capabilities.cross) uses.push_back({false, true});
+  return uses;
+}
+
+Options small_options(std::string_view variant) {
+  Options options;
+  if (variant == "longformer") {
+    options.set("global_tokens", std::int64_t{0});  // global tokens have values of their own
+    options.set("window", std::int64_t{2});
+  }
+  if (variant == "bigbird") options.set("block", std::int64_t{2});
+  if (variant == "reformer") options.set("chunk", std::int64_t{2});
+  if (variant == "linformer") options.set("k", std::int64_t{3});
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("capture: the output follows from the weights that a layer shows") {
+  for (const AttentionVariant& variant : attention_variants()) {
+    // Fastformer has no weights between words (see below), and mixed heads show those of each part.
+    if (variant.name == "fastformer" || variant.name == "mixed_heads") continue;
+    for (const Use& use : uses_of(variant)) {
+      CAPTURE(variant.name);
+      CAPTURE(use.causal);
+      CAPTURE(use.cross);
+      const auto layer = make(variant, use, small_options(variant.name));
+      const AttentionInput input = input_for(use);
+      Capture capture;
+      Context context = Context::inference();
+      context.capture = &capture;
+      const Tensor out = (*layer)(input, context);
+      const Tensor weights = capture.find("weights");
+      REQUIRE(weights.defined());
+      CHECK_FALSE(weights.tracked());
+      CHECK(weights.rank() == 4);
+      CHECK(weights.size(1) == 2);
+      CHECK(weights.size(2) == 7);
+      CHECK(largest_difference(output_from(weights, *layer, input), out) < 1e-12);
+
+      Context unwatched = Context::inference();
+      CHECK((*layer)(input, unwatched).to_vector<double>() == out.to_vector<double>());
+    }
+  }
+}
+
+TEST_CASE("capture: Longformer's global tokens look at everything, sample by sample") {
+  const Use use{false, false};
+  Options options;
+  options.set("window", std::int64_t{0});
+  const auto layer = make(attention_variant("longformer"), use, options);
+  AttentionInput input = input_for(use);
+  input.global = integers({0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0}, {2, 7});
+  Capture capture;
+  Context context = Context::inference();
+  context.capture = &capture;
+  (*layer)(input, context);
+  const Tensor weights = capture.find("weights");
+  REQUIRE(weights.shape() == Shape{2, 2, 7, 7});
+  const auto entry = [&](std::int64_t b, std::int64_t i, std::int64_t j) {
+    return select(select(select(select(weights, 0, b), 0, 0), 0, i), 0, j).item();
+  };
+  CHECK(entry(0, 2, 6) > 0);   // the global token of the first sample
+  CHECK(entry(1, 2, 4) == 0);  // which is none in the second
+  CHECK(entry(1, 0, 4) > 0);
+  CHECK(entry(1, 0, 6) == 0);  // padding
+}
+
+TEST_CASE("capture: Fastformer shows how it pools") {
+  for (const Use& use : {Use{false, false}, Use{true, false}, Use{false, true}}) {
+    CAPTURE(use.causal);
+    CAPTURE(use.cross);
+    Options options;
+    options.set("global_keys", std::int64_t{2});
+    const auto layer = make(attention_variant("fastformer"), use, options);
+    Capture capture;
+    Context context = Context::inference();
+    context.capture = &capture;
+    (*layer)(input_for(use), context);
+    const std::int64_t keys = use.cross ? 5 : 7;
+    const Shape of_query = use.causal ? Shape{2, 2, 7, 7} : Shape{2, 2, 7},
+                of_key = use.causal ? Shape{2, 2, 7, 7} : Shape{2, 2, keys};
+    CHECK(capture.find("query_weights").shape() == of_query);
+    CHECK(capture.find("key_weights").shape() == of_key);
+    CHECK(capture.find("key_choice").shape() == Shape{2, 2, 7, 2});
+    for (const Capture::Entry& entry : capture.entries) {
+      const Tensor total = sum(entry.value, -1);
+      CHECK(largest_difference(total, Tensor::ones(total.shape(), DType::f64)) < 1e-12);
+    }
+  }
+}
+
+TEST_CASE("capture: clusters and orders of the variants that sort") {
+  const auto shown_by = [](const char* name, bool causal) {
+    const auto layer = make(attention_variant(name), {causal, false}, {});
+    Capture capture;
+    Context context = Context::inference();
+    context.capture = &capture;
+    (*layer)(input_for({causal, false}), context);
+    return capture;
+  };
+  for (const bool causal : {false, true}) {
+    const Capture clusters = shown_by("clusterformer", causal);
+    CHECK(clusters.find("assignment").shape() == Shape{2, 7});
+    CHECK(clusters.find("order").shape() == Shape{2, 7});
+    CHECK(clusters.find("centroids").defined() == !causal);
+    CHECK(shown_by("reformer", causal).find("order").shape() == Shape{8, 2, 2, 7});
+    CHECK(shown_by("routing_transformer", causal).find("query_centroids").shape() == Shape{2, 2, 7});
+  }
+}
+
+TEST_CASE("capture: dot product attention shows its weights while decoding too") {
+  const auto layer = make(attention_variant("dot_product"), {true, false}, {});
+  const Tensor x = draw({1, 3, 8}, 4);
+  Capture whole, stepped;
+  Context context = Context::inference();
+  context.capture = &whole;
+  (*layer)({x, {}, {}, {}}, context);
+  context.capture = &stepped;
+  AttentionCache cache;
+  for (std::int64_t t = 0; t < 3; ++t) layer->step({slice(x, 1, t, t + 1), {}, {}, {}}, cache, context);
+  const Tensor last = slice(whole.find("weights"), 2, 2, 3);
+  CHECK(largest_difference(stepped.find("weights"), last) < 1e-14);
+}
