@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "heed/data/safetensors.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/temporary_folder.h"
 
@@ -142,6 +143,23 @@ TEST_CASE("language_model evaluate measures another text, and says what it canno
   check_error(evaluate("missing"), 1, "missing");
   check_error(evaluate("text", {"--stride", "33"}), 2, "stride");
   check_error(evaluate("text", {"--stride", "-1"}), 2, "stride");
+}
+
+TEST_CASE("language_model generate --capture writes what the model shows of its inside") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "inside.safetensors").string();
+  const ProgramResult result =
+      run(generate_arguments({"--prompt", "the cat", "--samples", "2", "--capture", file}));
+  CHECK(result.status == 0);
+  const heed::TensorFile inside = heed::load_safetensors(file);
+  for (const std::string sample : {"samples.0", "samples.1"}) {
+    REQUIRE(inside.tensors.contains(sample + ".tokens"));
+    const std::int64_t length = inside.tensors.at(sample + ".tokens").size(1);
+    const std::string weights = sample + ".decoder.layers.0.self_attention.weights";
+    REQUIRE_MESSAGE(inside.tensors.contains(weights), weights);
+    CHECK(inside.tensors.at(weights).size(2) == length);
+    CHECK(inside.tensors.at(weights).size(3) == length);
+  }
 }
 
 TEST_CASE("language_model generate continues the prompt, the same with every call") {

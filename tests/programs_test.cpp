@@ -11,6 +11,7 @@
 #include <sstream>
 #include <thread>
 
+#include "heed/data/safetensors.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/temporary_folder.h"
 
@@ -196,6 +197,54 @@ TEST_CASE("usage errors are named with the nearest name, and end with 2") {
   check_error(run_program("translate", {"train", "--out", run, "--config", (folder / "bad.json").string()}),
               2, "training");
   CHECK(!fs::exists(run));  // nothing was left behind
+}
+
+TEST_CASE("translate predict --capture writes what the model shows of its inside") {
+  const TemporaryFolder folder;
+  const std::string run = finished_run().string(), file = (folder / "inside.safetensors").string();
+  const Arguments plain = {"predict", "--run", run}, watched = {"predict", "--run", run, "--capture", file};
+  const std::string lines = "one\n\nforty-two\n";
+  const ProgramResult result = run_program("translate", watched, lines);
+  CHECK(result.status == 0);
+  CHECK(result.output == run_program("translate", plain, lines).output);
+  const heed::TensorFile inside = heed::load_safetensors(file);
+  const auto shape_of = [&](const std::string& name) {
+    REQUIRE_MESSAGE(inside.tensors.contains(name), name);
+    return inside.tensors.at(name).shape();
+  };
+  const std::int64_t sources = shape_of("lines.2.source")[1], targets = shape_of("lines.2.target")[1];
+  CHECK(shape_of("lines.2.encoder.layers.0.attention.weights") == heed::Shape{1, 2, sources, sources});
+  CHECK(shape_of("lines.2.decoder.layers.0.self_attention.weights") == heed::Shape{1, 2, targets, targets});
+  CHECK(shape_of("lines.2.decoder.layers.0.cross_attention.weights") == heed::Shape{1, 2, targets, sources});
+  CHECK(inside.tensors.contains("lines.0.source"));
+  CHECK_FALSE(inside.tensors.contains("lines.1.source"));  // a blank line
+}
+
+TEST_CASE("translate train --preset chooses the attentions, and measures gamma") {
+  const TemporaryFolder folder;
+  const auto model_after = [&](const std::string& preset, const Arguments& more) {
+    Arguments arguments = train_arguments(folder / preset, {"--steps", "2", "--preset", preset});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = run_program("translate", arguments);
+    CHECK_MESSAGE(result.status == 0, result.errors);
+    return nlohmann::json::parse(content_of(folder / preset / "config.json")).at("model");
+  };
+  const auto hc_all = model_after("hc-all", {});
+  CHECK(hc_all.at("encoder_attention") == "hard_coded_gaussian");
+  const double gamma = hc_all.at("cross_attention").at("gamma");
+  CHECK(gamma > 0.3);
+  CHECK(gamma < 3);
+  CHECK(gamma != 1);
+  const auto sh_x = model_after("sh-x", {"--set", "model.decoder_layers=2"});
+  REQUIRE(sh_x.at("cross_attention").size() == 2);
+  CHECK(sh_x.at("cross_attention").at(0).at("name") == "none");
+  CHECK(sh_x.at("cross_attention").at(1).at("heads") == 1);
+  const auto hc_sa = model_after("hc-sa", {"--decoder-attention", "fastformer"});
+  CHECK(hc_sa.at("decoder_attention") == "fastformer");
+  check_error(run_program("translate", train_arguments(folder / "x", {"--preset", "hc-as"})), 2, "hc-sa");
+  // A run goes on with the gamma that it was started with.
+  const Arguments resumed = {"--steps", "3", "--resume"};
+  CHECK(run_program("translate", train_arguments(folder / "hc-all", resumed)).status == 0);
 }
 
 TEST_CASE("data that cannot be used is named, and ends with 1") {

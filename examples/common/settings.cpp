@@ -109,9 +109,10 @@ void Settings::set(const std::string& path, Json value, const std::string& origi
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (is_free(here)) {
       if (target->is_string()) *target = Json{{"name", *target}};
-      if (!target->is_object() || i + 1 != names.size())
-        usage_error(origin, ": \"", here, "\" cannot be set by part");
-      (*target)[names[i]] = std::move(value);
+      if (!target->is_object()) usage_error(origin, ": \"", here, "\" cannot be set by part");
+      std::string option = names[i];  // may have dots of its own, as those of mixed heads do
+      for (std::size_t j = i + 1; j < names.size(); ++j) option += "." + names[j];
+      (*target)[option] = std::move(value);
       return;
     }
     if (!target->is_object()) usage_error(origin, ": \"", here, "\" is not an object");

@@ -2,8 +2,10 @@
 
 #include <iostream>
 
+#include "../common/capture_file.h"
 #include "../common/commands.h"
 #include "../common/program.h"
+#include "heed/autograd/autograd.h"
 #include "heed/core/error.h"
 #include "heed/core/unicode.h"
 #include "trained.h"
@@ -16,6 +18,7 @@ struct GenerateCommand {
     command
         .add_option("--prompt", prompt, "How the text begins; default: a line break, which is not printed")
         ->type_name("TEXT");
+    add_capture_flag(command, capture);
     command.add_flag("--json", json, "Prints each sample as a line of JSON: sample, prompt, text");
     SettingFlags& settings = run.settings;
     settings.integer("--tokens", "generation.tokens", "The most tokens to add to the prompt");
@@ -28,7 +31,7 @@ struct GenerateCommand {
     settings.integer("--seed", "generation.seed", "Seed of what is drawn");
   }
   RunFlags run;
-  std::string prompt;
+  std::string prompt, capture;
   bool json = false;
 };
 
@@ -58,15 +61,38 @@ void print_sample(const GenerateCommand& command, std::int64_t sample, std::int6
   std::cout << command.prompt << text << '\n';
 }
 
+/// One pass over the end of a sample, as much as the model sees at a time.
+void show_inside(const Trained& trained, Tokens tokens, std::int64_t context_tokens, std::int64_t sample,
+                 CaptureFile& file) {
+  const auto limit = static_cast<std::size_t>(context_tokens);
+  if (tokens.size() > limit) tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(limit));
+  const NoGrad no_grad;
+  Capture capture;
+  Context context = Context::inference();
+  context.capture = &capture;
+  const PaddedTokens input = pad_tokens({&tokens, 1}, trained.model->device());
+  trained.model->hidden(input, context);
+  const std::string example = "samples." + std::to_string(sample);
+  file.add(example + ".tokens", input.ids);
+  file.add(example, capture);
+}
+
 int generate(const GenerateCommand& command) {
   const Trained trained = open_run(command.run);
   const GenerationOptions options = generation_options(trained.settings, trained.tokenizer);
   const Tokens prompt =
       prompt_tokens(trained, command.prompt.empty() ? "\n" : command.prompt, options.context);
   const auto samples = trained.settings.get<std::int64_t>("generation.samples");
+  CaptureFile inside(command.capture);
   std::int64_t sample = 0;
-  for (const Tokens& tokens : generate(*trained.model, prompt, samples, options))
+  for (const Tokens& tokens : generate(*trained.model, prompt, samples, options)) {
     print_sample(command, ++sample, samples, trained.tokenizer.decode(tokens));
+    if (command.capture.empty()) continue;
+    Tokens whole = prompt;
+    whole.insert(whole.end(), tokens.begin(), tokens.end());
+    show_inside(trained, std::move(whole), options.context, sample - 1, inside);
+  }
+  if (!command.capture.empty()) inside.save();
   return exit_success;
 }
 

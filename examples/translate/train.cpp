@@ -6,6 +6,7 @@
 #include "../common/runtime.h"
 #include "../common/tokenizer_settings.h"
 #include "../common/training_run.h"
+#include "hard_coded.h"
 #include "heed/core/error.h"
 #include "task.h"
 
@@ -20,10 +21,17 @@ struct TrainCommand {
     settings.text("--valid-source", "data.valid_source", "Sentences to measure progress on", "FILE");
     settings.text("--valid-target", "data.valid_target", "Their translations", "FILE");
     add_runtime_flags(settings);
+    command
+        .add_option(
+            "--preset", preset,
+            "A model of the hard-coded Gaussian paper: hc-sa, sh-x or hc-all. Sets all attentions; the "
+            "attention flags lie over it")
+        ->type_name("NAME");
   }
   SettingFlags settings;
   TrainFlags train;
   AttentionFlags attention;
+  std::string preset;
 };
 
 /// One vocabulary for both languages.
@@ -39,6 +47,7 @@ int train(const TrainCommand& command) {
       resolve_settings(translation_defaults(DataKind::number_words), command.train, command.settings);
   if (has_files(settings))
     settings = resolve_settings(translation_defaults(DataKind::files), command.train, command.settings);
+  if (!command.preset.empty()) set_preset(settings, command.preset);
   for (const std::string& note : command.attention.apply(settings)) console.say(note);
   const Device device = apply_runtime(settings);
   make_translator_model(settings, 300,
@@ -46,6 +55,8 @@ int train(const TrainCommand& command) {
   trainer_options(settings);
   Corpus corpus = load_corpus(settings);
   const Tokenizer tokenizer = tokenizer_for(command.train, settings, all_lines(corpus.train));
+  if (set_gamma(settings, tokenizer, corpus.train))
+    console.say("gamma of the cross-attention: " + settings.at("model.cross_attention").dump());
   console.say(concat_text(corpus.train.size(), " pairs to learn from, ", corpus.valid.size(),
                           " to measure with; vocabulary ", tokenizer.vocabulary_size()));
 

@@ -52,9 +52,28 @@ std::vector<std::string> Translator::operator()(std::span<const std::string> lin
     std::vector<Tokens> sources;
     for (std::size_t i = begin; i < end; ++i) sources.push_back(tokens[order[i]]);
     const auto hypotheses = translate(model_, sources, options_);
-    for (std::size_t i = begin; i < end; ++i) results[order[i]] = text_of(hypotheses[i - begin].front());
+    for (std::size_t i = begin; i < end; ++i) {
+      const Hypothesis& best = hypotheses[i - begin].front();
+      results[order[i]] = text_of(best);
+      if (capture_) show_inside(lines_ + order[i], tokens[order[i]], best.tokens);
+    }
   }
+  lines_ += lines.size();
   return results;
+}
+
+void Translator::show_inside(std::size_t line, const Tokens& source, const Tokens& target) {
+  Capture capture;
+  Context context = Context::inference();
+  context.capture = &capture;
+  const TranslationBatch batch =
+      make_translation_batch({&source, 1}, {&target, 1}, options_.begin, options_.end, model_.device());
+  const Tensor memory = model_.encode(batch.source, context);
+  model_.decode(batch.target, memory, batch.source.mask, context);
+  const std::string example = "lines." + std::to_string(line);
+  capture_->add(example + ".source", batch.source.ids);
+  capture_->add(example + ".target", batch.target.ids);
+  capture_->add(example, capture);
 }
 
 }  // namespace heed::programs
