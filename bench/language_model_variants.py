@@ -38,7 +38,7 @@ def train(program, data, name, steps, seed, folder):
         command += ["--set", setting]
     result = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if result.returncode != 0:
-        return result.stderr.strip().splitlines()[-1].split("error: ", 1)[-1]
+        return result.stderr.strip().splitlines()[-1].split("error: ", 1)[-1].removeprefix("model: ").split("; these can:")[0]
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     losses = [record for record in records if "tokens_per_second" in record]
     after = [record["evaluation"] for record in records if "evaluation" in record][-1]
