@@ -354,3 +354,67 @@ TEST_CASE("vulkan: sums of squares of many tensors") {
   });
   check_agreement(*device, inputs, compute, 1e-6);
 }
+
+namespace {
+
+/// The same with inputs in f16 or bf16 on the device, and what they were rounded to on the CPU.
+void check_half_agreement(Device device, DType dtype, const std::vector<Tensor>& inputs,
+                          const Computation& compute, double allowed) {
+  CAPTURE(dtype);
+  std::vector<Tensor> halves, rounded;
+  for (const Tensor& input : inputs) {
+    const Tensor half = empty_on(device, input.shape(), dtype);
+    backend_of(device).copy(copy_on(device, input), half);
+    halves.push_back(half);
+    rounded.push_back(tensor_of<float>(half.to_doubles(), input.shape()));
+  }
+  const auto found = compute(backend_of(device), halves), expected = compute(cpu_backend(), rounded);
+  REQUIRE(expected.size() == found.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CAPTURE(i);
+    CHECK(worst_error(found[i].to_doubles(), expected[i].to_doubles()) <= allowed);
+  }
+}
+
+/// Softmax, layer norm, cross entropy, gather, scatter and sort of x [30, 77].
+std::vector<Tensor> rows_of_every_kind(const Backend& backend, const std::vector<Tensor>& in) {
+  const Tensor &x = in[0], &weight = in[1], &bias = in[2], &grad = in[3];
+  const Device device = x.device();
+  const std::int64_t rows = x.size(0), n = x.size(1);
+  const auto make = [&](const Shape& shape) { return empty_on(device, shape, x.dtype()); };
+  const auto make_f32 = [&] { return empty_on(device, {rows}); };
+  std::vector<Tensor> results;
+  const auto out = [&](const Tensor& result) { return results.emplace_back(result); };
+
+  const Tensor y = out(make(x.shape()));
+  backend.softmax.forward(x, {}, false, y);
+  backend.softmax.backward(y, grad, false, out(make(x.shape())));
+  const Tensor mean = out(make_f32()), inverse = out(make_f32());
+  backend.layer_norm.forward(x, weight, bias, 1e-5, out(make(x.shape())), mean, inverse);
+  const Tensor dx = out(make(x.shape())), dweight = out(make({n})), dbias = out(make({n}));
+  backend.layer_norm.backward(x, weight, mean, inverse, grad, dx, dweight, dbias);
+  const Tensor targets = copy_on(device, integers({rows}, 0, static_cast<double>(n), 9));
+  const Tensor loss = out(make_f32()), logs = out(make_f32());
+  backend.cross_entropy.forward(x, targets, 0.1, -1, loss, logs);
+  backend.cross_entropy.backward(x, targets, logs, loss, 0.1, -1, out(make(x.shape())));
+  const Tensor index = copy_on(device, integers({1, 100}, 0, static_cast<double>(rows), 8));
+  const Tensor gathered = out(make({1, 100, n}));
+  backend.gather_rows(x.view({1, rows, n}), index, gathered);
+  const Tensor sums = out(make({1, rows, n}));
+  backend.gather_rows(x.view({1, rows, n}), copy_on(device, integers({1, rows}, 0, 1)), sums);
+  backend.scatter_add_rows(gathered, index, sums);
+  const Tensor order = out(empty_on(device, x.shape(), DType::i32));
+  backend.argsort(x, true, order);
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("vulkan: rows of f16 and bf16, computed in f32") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const std::vector<Tensor> inputs = {floats({30, 77}), floats({77}, 0.5, 2, 1), floats({77}, -1, 1, 2),
+                                      floats({30, 77}, -1, 1, 3)};
+  check_half_agreement(*device, DType::f16, inputs, rows_of_every_kind, 2e-3);
+  check_half_agreement(*device, DType::bf16, inputs, rows_of_every_kind, 1.6e-2);
+}
