@@ -237,7 +237,7 @@ TEST_CASE("translate train --preset chooses the attentions, and measures gamma")
   CHECK(gamma != 1);
   const auto sh_x = model_after("sh-x", {"--set", "model.decoder_layers=2"});
   REQUIRE(sh_x.at("cross_attention").size() == 2);
-  CHECK(sh_x.at("cross_attention").at(0).at("name") == "none");
+  CHECK(sh_x.at("cross_attention").at(0) == "none");
   CHECK(sh_x.at("cross_attention").at(1).at("heads") == 1);
   const auto hc_sa = model_after("hc-sa", {"--decoder-attention", "fastformer"});
   CHECK(hc_sa.at("decoder_attention") == "fastformer");
