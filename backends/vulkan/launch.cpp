@@ -54,7 +54,7 @@ Launch& Launch::bind(const Tensor& tensor, bool read, bool written) {
   Binding& binding = bindings_[binding_count_];
   std::uint32_t& skip = skips_[binding_count_++];
   if (!tensor.defined() || tensor.count() == 0) {
-    binding = {gpu_.placeholder(), 0, 256, true, false, nullptr};
+    binding = {gpu_.placeholder(), 0, 256, read, written, nullptr};
     return *this;
   }
   auto& block = static_cast<Block&>(*tensor.storage());
