@@ -100,6 +100,11 @@ void Stream::barrier() {
   ++counters_.barriers;
 }
 
+void Stream::leave_out_barriers(bool leave_out) {
+  leave_out_barriers_ = leave_out;
+  if (!leave_out) barrier();
+}
+
 VkDescriptorSet Stream::new_set(const Pipeline& pipeline) {
   const DeviceApi& api = gpu_.api();
   if (batch_->sets_left == 0) {
