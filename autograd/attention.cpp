@@ -23,6 +23,9 @@ Sizes check_attention(const char* op, const Tensor& query, const Tensor& key,
         " must be [B, H, N, dk] and [B, H, M, dk]");
   check(query.size(3) > 0, op, ": heads of width 0 cannot be compared: query of shape ", query.shape());
   const Sizes sizes{query.size(0), query.size(1), query.size(2), key.size(2)};
+  for (const Tensor& mask : {options.key_mask, options.mask})
+    check(!mask.defined() || mask.device() == query.device(), op,
+          ": a mask is on another device than the query");
   if (options.key_mask.defined()) {
     check_indices(op, options.key_mask);
     check(options.key_mask.shape() == Shape{sizes.batch, sizes.keys}, op, ": key mask of shape ",

@@ -48,7 +48,8 @@ void save_pipeline_caches() {
   for (const auto& [index, gpu] : opened()) gpu->pipelines().save();
 }
 
-Gpu* open(int index) {
+/// The device of an index; throws when it is not there or was refused.
+const PhysicalDevice& usable_device(int index) {
   const PhysicalDevices& found = physical_devices();
   check(found.problem.empty(), "device vulkan:", index, ": ", found.problem);
   check(index >= 0 && index < static_cast<int>(found.devices.size()), "device vulkan:", index,
@@ -56,7 +57,11 @@ Gpu* open(int index) {
   const PhysicalDevice& chosen = found.devices[static_cast<std::size_t>(index)];
   check(chosen.refusal.empty(), "device vulkan:", index, " (", chosen.name,
         ") cannot be used: ", chosen.refusal);
-  auto* gpu = new Gpu(chosen);
+  return chosen;
+}
+
+Gpu* open(int index) {
+  auto* gpu = new Gpu(index);
   // Registered after the driver was loaded, so that it runs before the driver's own exit handlers.
   if (opened().empty()) std::atexit(save_pipeline_caches);
   return gpu;
@@ -64,10 +69,10 @@ Gpu* open(int index) {
 
 }  // namespace
 
-Gpu::Gpu(const PhysicalDevice& chosen) : chosen_(chosen), limits_(chosen.limits) {
-  api_.device = create_device(chosen);
+Gpu::Gpu(int index) : index_(index), chosen_(usable_device(index)), limits_(chosen_.limits) {
+  api_.device = create_device(chosen_);
   load_device_functions(instance(), api_);
-  instance().GetPhysicalDeviceMemoryProperties(chosen.handle, &memory_properties_);
+  instance().GetPhysicalDeviceMemoryProperties(chosen_.handle, &memory_properties_);
   pipelines_ = std::make_unique<Pipelines>(*this);
   stream_ = std::make_unique<Stream>(*this);
   memory_ = std::make_unique<Memory>(*this);

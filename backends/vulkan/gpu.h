@@ -20,7 +20,8 @@ namespace heed::vulkan {
 /// kept until the program ends. Every public function of the backend holds `mutex` while it records.
 class Gpu {
  public:
-  explicit Gpu(const PhysicalDevice& chosen);
+  /// `index` is the device's in physical_devices().
+  explicit Gpu(int index);
 
   const DeviceApi& api() const { return api_; }
   const Limits& limits() const { return limits_; }
@@ -30,6 +31,7 @@ class Gpu {
   /// For tests: the functions of the driver, one of which may be replaced by another.
   DeviceApi& replaceable_api() { return api_; }
   const Capabilities& capabilities() const { return chosen_.capabilities; }
+  int index() const { return index_; }
   const std::string& name() const { return chosen_.name; }
   /// Names the device and its driver's version in file names.
   const std::string& identity() const { return chosen_.identity; }
@@ -46,6 +48,7 @@ class Gpu {
   VkBuffer placeholder() const { return placeholder_->buffer(); }
 
  private:
+  int index_;
   PhysicalDevice chosen_;
   DeviceApi api_;
   Limits limits_;

@@ -57,6 +57,8 @@ Launch& Launch::bind(const Tensor& tensor, bool read, bool written) {
     binding = {gpu_.placeholder(), 0, 256, read, written, nullptr};
     return *this;
   }
+  check(tensor.device() == Device{DeviceType::vulkan, gpu_.index()}, "vulkan: ", shader_,
+        " on vulkan:", gpu_.index(), " is given a tensor on ", tensor.device());
   auto& block = static_cast<Block&>(*tensor.storage());
   const std::uint64_t element = size_of(tensor.dtype());
   const std::uint64_t begin = block.offset() + static_cast<std::uint64_t>(tensor.offset()) * element;

@@ -47,8 +47,8 @@ class Stream {
   void wait(std::uint64_t value);
   void wait_idle() { wait(batch_ ? recording_ : recording_ - 1); }
   const StreamCounters& counters() const { return counters_; }
-  /// For the test that proves the validation layers active: records no barriers until told otherwise, and then
-  /// the one for all that were left out.
+  /// For the test that proves the validation layers active: records no barriers until told otherwise, and
+  /// then the one for all that were left out.
   void leave_out_barriers(bool leave_out);
 
  private:

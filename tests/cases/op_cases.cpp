@@ -206,9 +206,24 @@ void add_layers(std::vector<OpCase>& cases, Draw& draw) {
                    {draw({5, 6}), draw({9, 6}), ids({0, 8, 7, 2, 2}, {5})}});
 }
 
+/// The same integers where `like` is.
+Tensor beside(const Tensor& like, const Tensor& integers) {
+  if (!integers.defined() || integers.device() == like.device()) return integers;
+  return Tensor::from(integers.to_vector<std::int32_t>(), integers.shape(), like.device());
+}
+
+/// The same options with masks where the query is.
+AttentionOptions options_beside(const Tensor& query, AttentionOptions options) {
+  options.key_mask = beside(query, options.key_mask);
+  options.mask = beside(query, options.mask);
+  return options;
+}
+
 void add_attention(std::vector<OpCase>& cases, Draw& draw) {
   const auto with = [](AttentionOptions options) {
-    return [options](Inputs in) { return square(attention(in[0], in[1], in[2], options)); };
+    return [options](Inputs in) {
+      return square(attention(in[0], in[1], in[2], options_beside(in[0], options)));
+    };
   };
   const auto qkv = [&](std::int64_t n, std::int64_t m) {
     return std::vector<Tensor>{draw({2, 2, n, 4}), draw({2, 2, m, 4}), draw({2, 2, m, 3})};
@@ -250,7 +265,7 @@ void add_attention(std::vector<OpCase>& cases, Draw& draw) {
   cases.push_back({"attention/block pattern", with(options), qkv(7, 7)});
   const auto part = [](AttentionOptions options) {  // both results
     return [options](Inputs in) {
-      const AttentionPart part = attention_part(in[0], in[1], in[2], options);
+      const AttentionPart part = attention_part(in[0], in[1], in[2], options_beside(in[0], options));
       return concat({square(part.output), sin(unsqueeze(part.log_sum_exp, 3))}, 3);
     };
   };
@@ -266,7 +281,7 @@ void add_attention(std::vector<OpCase>& cases, Draw& draw) {
                     odd = ids({0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0}, {3, 4})](Inputs in) {
                      const auto among = [&](const Tensor& mask) {
                        AttentionOptions options;
-                       options.mask = mask;
+                       options.mask = beside(in[0], mask);
                        return attention_part(in[0], in[1], in[2], options);
                      };
                      const AttentionPart parts[] = {among(even), among(odd)};
