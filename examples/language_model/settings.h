@@ -15,7 +15,7 @@ inline const std::string text_mark = "<|endoftext|>";
 
 /// What a run learns from: its default settings follow from it.
 enum class DataKind {
-  agreement,  ///< sentences made by rule: a small model, trained in about a minute
+  agreement,  ///< sentences made by rule: a small model, trained in minutes
   files,      ///< any text
 };
 Settings language_model_defaults(DataKind kind);
