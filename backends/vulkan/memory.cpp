@@ -262,7 +262,8 @@ void Memory::write_guards(const Block& block) {
 
 void Memory::check_guards(const Block& block) {
   const std::uint64_t end = block.room_ - 2 * guard_bytes_;
-  HostBuffer seen(gpu_, 2 * guard_bytes_, true);
+  if (!guards_seen_) guards_seen_ = std::make_unique<HostBuffer>(gpu_, 2 * guard_bytes_, true);
+  HostBuffer& seen = *guards_seen_;
   gpu_.stream().copy(block.buffer(), block.offset_ - guard_bytes_, seen.buffer(), 0, guard_bytes_);
   gpu_.stream().copy(block.buffer(), block.offset_ + end, seen.buffer(), guard_bytes_, guard_bytes_);
   gpu_.stream().wait_idle();

@@ -102,6 +102,7 @@ class Memory {
   MemoryStats stats_;
   std::uint64_t next_slab_bytes_;
   std::uint64_t guard_bytes_ = 0;
+  std::unique_ptr<HostBuffer> guards_seen_;  // what came back of them
   std::int64_t damaged_guards_ = 0;
 };
 
