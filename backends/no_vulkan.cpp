@@ -12,6 +12,10 @@ const VulkanDevices& vulkan_devices() {
   return none;
 }
 
+std::string matrix_hardware_use(Device) {
+  fail(vulkan_devices().problem);
+}
+
 const Backend& vulkan_backend() {
   fail(vulkan_devices().problem);
 }

@@ -26,6 +26,10 @@ struct VulkanDevices {
 /// What the Vulkan loader finds; asks it once per process.
 const VulkanDevices& vulkan_devices();
 
+/// What the matrix hardware of a usable Vulkan device is used for, and why not for the rest. Opens the device
+/// and tests it at the first call.
+std::string matrix_hardware_use(Device device);
+
 /// The device a user names: "cpu"; "vulkan:N", by index; "vulkan:NAME", the first whose name contains NAME
 /// (any case); "vulkan", the first usable discrete, else integrated or virtual GPU; "auto", the same, else
 /// the CPU. A software device must be named. The empty string stands for the environment variable

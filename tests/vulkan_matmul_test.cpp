@@ -1,11 +1,16 @@
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "heed/backends/vulkan/gpu.h"
-#include "heed/backends/vulkan/matmul_plan.h"
+#include "heed/backends/vulkan/matmul_tiles.h"
+#include "heed/backends/vulkan/matrix_hardware.h"
+#include "heed/core/devices.h"
 #include "heed/tests/kernel_check.h"
 #include "vulkan_support.h"
 
@@ -274,6 +279,137 @@ TEST_CASE("vulkan matmul plan: what the shapes of training get") {
   vulkan::Limits none = gpu;
   none.shared_bytes = 1024;
   CHECK_THROWS_AS(vulkan::plan_matmul(vulkan::scalar_tiles(), none, 1, 64, 64, 64, 1 << 20), Error);
+}
+
+namespace {
+
+/// Halves are tested with numbers of which f32 holds every sum exactly: multiples of 1/8 between -1 and 1.
+float exact_number(std::size_t i) {
+  return static_cast<float>(i * 7 % 17) / 8 - 1;
+}
+
+std::uint16_t half_bits(float x, DType dtype) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  if (dtype == DType::bf16 || x == 0) return static_cast<std::uint16_t>(bits >> 16);
+  return static_cast<std::uint16_t>((bits >> 16 & 0x8000u) | ((bits & 0x7fffffffu) - (112u << 23)) >> 13);
+}
+
+/// `count` exact numbers, f32 or half.
+Tensor exact_tensor(std::int64_t count, DType dtype, Device device) {
+  const Tensor x = Tensor::empty({count}, dtype, device);
+  std::vector<float> values(static_cast<std::size_t>(count));
+  std::vector<std::uint16_t> halves;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = exact_number(i);
+    halves.push_back(half_bits(values[i], dtype));
+  }
+  backend_of(device).upload(is_half(dtype) ? static_cast<const void*>(halves.data()) : values.data(), x);
+  return x;
+}
+
+/// The product of exact numbers with factors of one type and an output of another, through the backend's
+/// matmul, or through one kernel and one tile.
+std::vector<unsigned char> exact_product(const Product& p, DType in, DType out_type, Device device,
+                                         const std::optional<vulkan::TileKernel>& kernel = {},
+                                         const vulkan::TileShape& tile = {}, std::int64_t parts = 1) {
+  const View a(p, p.m, p.k, p.a_transposed, p.a_broadcast), b(p, p.k, p.n, p.b_transposed, p.b_broadcast),
+      out(p, p.m, p.n, false, false);
+  const Tensor a_flat = exact_tensor(a.elements, in, device), b_flat = exact_tensor(b.elements, in, device),
+               out_flat = exact_tensor(out.elements, out_type, device);
+  const Tensor bias = p.bias ? exact_tensor(p.n, out_type, device) : Tensor();
+  const Tensor a_view = a.of(a_flat, p.skip), b_view = b.of(b_flat, p.skip),
+               out_view = out.of(out_flat, p.skip);
+  const std::uint32_t stages = 2 * tile.stage_bytes + tile.other_bytes <= 32768 ? 2 : 1;
+  if (!kernel) {
+    backend_of(device).matmul(a_view, b_view, bias, p.accumulate ? 1 : 0, out_view);
+  } else {
+    vulkan::for_each_product(
+        a_view, b_view, bias, p.accumulate, out_view, [&](const vulkan::MatrixProduct& each) {
+          const std::int64_t depth = (each.k() + parts * tile.depth - 1) / (parts * tile.depth) * tile.depth;
+          const Tensor sums =
+              parts == 1
+                  ? Tensor()
+                  : Tensor::empty({parts, each.out.size(0), each.out.size(1), p.m, p.n}, DType::f32, device);
+          vulkan::multiply_tiles(vulkan::gpu(device.index), *kernel, vulkan::tiled(each, *kernel, sums),
+                                 {tile, stages, parts, depth});
+          if (!sums.defined()) return;
+          const std::vector<float> values = sums.to_vector<float>();
+          const std::size_t count = values.size() / static_cast<std::size_t>(parts);
+          std::vector<float> total(count);
+          for (std::size_t i = 0; i < values.size(); ++i) total[i % count] += values[i];
+          backend_of(device).upload(total.data(), out_flat);
+        });
+  }
+  std::vector<unsigned char> bytes(static_cast<std::size_t>(out_flat.count()) * size_of(out_type));
+  backend_of(device).download(out_flat, bytes.data());
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("vulkan matmul: factors of half precision") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const DType half : {DType::f16, DType::bf16}) {
+    CAPTURE(half);
+    for (const Product& p :
+         {Product{37, 45, 29, true, false, true, true}, Product{24, 40, 32, false, true},
+          Product{1, 75, 64, false, true, true}, Product{20, 24, 520, true, false, false, true}}) {
+      CAPTURE(p);
+      // In f32 everything here is exact, on any device and in any order.
+      const auto expected = exact_product(p, DType::f32, DType::f32, {});
+      CHECK(exact_product(p, half, DType::f32, *device) == expected);
+      // Half outputs: the exact result rounded once. Compared where it needs no rounding: 8 bits suffice for
+      // a sum of two products.
+      Product small = p;
+      small.k = 2;
+      small.accumulate = small.bias = false;
+      const auto halves = exact_product(small, half, half, *device);
+      const auto singles = exact_product(small, DType::f32, DType::f32, {});
+      for (std::size_t i = 0; i < halves.size() / 2; ++i) {
+        float single;
+        std::uint16_t bits;
+        std::memcpy(&single, &singles[4 * i], 4);
+        std::memcpy(&bits, &halves[2 * i], 2);
+        if (bits != half_bits(single, half)) FAIL_CHECK("element ", i, ": ", single, " became ", bits);
+      }
+    }
+  }
+}
+
+TEST_CASE("vulkan matmul: the kernel for matrix hardware, emulated") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  using enum vulkan::TileKernel;
+  const vulkan::TileSet tiles = vulkan::fragment_tiles(16);
+  const vulkan::TileShape small = tiles.tiles.back(), large = tiles.tiles.front();
+  const auto check = [&](const Product& p, DType half, const vulkan::TileShape& tile,
+                         std::int64_t parts = 1) {
+    CHECK_MESSAGE(exact_product(p, half, DType::f32, *device, emulated, tile, parts) ==
+                      exact_product(p, DType::f32, DType::f32, {}),
+                  half, ' ', p);
+  };
+  for (const bool a_transposed : {false, true})
+    for (const bool b_transposed : {false, true})
+      check({37, 45, 29, a_transposed, b_transposed, true, true, {2}, 3, 5}, DType::f16, small);
+  check({70, 72, 40}, DType::f16, small);
+  check({70, 72, 40, true, true, true}, DType::bf16, small);
+  check({130, 136, 48, false, true, true}, DType::f16, large);
+  check({20, 24, 150, true, true}, DType::bf16, small, 3);
+  const Product narrow{20, 24, 18, true, true, true, true};
+  CHECK(
+      exact_product(narrow, DType::bf16, DType::bf16, *device, emulated, small) ==
+      exact_product(narrow, DType::bf16, DType::bf16, *device, scalar, vulkan::scalar_tiles().tiles.back()));
+}
+
+TEST_CASE("vulkan: matrix hardware is used after a test, or a reason is given") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const vulkan::MatrixHardware& hardware = vulkan::matrix_hardware(*device);
+  CHECK(hardware.f16 == hardware.f16_problem.empty());
+  CHECK(hardware.bf16 == hardware.bf16_problem.empty());
+  CHECK(!hardware.multiplies(DType::f32));
+  CHECK(matrix_hardware_use(*device).find("f16: ") == 0);
 }
 
 }  // namespace heed

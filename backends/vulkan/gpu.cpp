@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "heed/backends/vulkan/cooperative_matrix.h"
 #include "heed/core/devices.h"
 #include "heed/core/error.h"
 
@@ -16,22 +17,34 @@ VkDevice create_device(const PhysicalDevice& chosen) {
   auto v12 =
       structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
   v12.timelineSemaphore = VK_TRUE;
-  v12.shaderFloat16 = chosen.capabilities.float16;
+  v12.shaderFloat16 = chosen.capabilities.float16 || chosen.capabilities.cooperative_matrix;
   auto v11 = structure<VkPhysicalDeviceVulkan11Features>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, &v12);
   v11.storageBuffer16BitAccess = VK_TRUE;
+  // SPIR-V with cooperative matrices is written in Vulkan's memory model.
+  const bool matrices = chosen.capabilities.cooperative_matrix,
+             bfloat16 = chosen.capabilities.cooperative_bfloat16;
+  v12.vulkanMemoryModel = matrices;
+  CooperativeMatrixFeatures cooperative;
+  cooperative.cooperativeMatrix = VK_TRUE;
+  Bfloat16Features bfloat16_types;
+  bfloat16_types.shaderBFloat16Type = bfloat16_types.shaderBFloat16CooperativeMatrix = VK_TRUE;
+  if (matrices) v12.pNext = &cooperative;
+  if (bfloat16) cooperative.pNext = &bfloat16_types;
 
   const float priority = 1;
   auto queue = structure<VkDeviceQueueCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO);
   queue.queueFamilyIndex = chosen.queue_family;
   queue.queueCount = 1;
   queue.pQueuePriorities = &priority;
-  const char* extensions[1];
+  const char* extensions[3];
   auto info = structure<VkDeviceCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &v11);
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
   if (chosen.capabilities.push_descriptor)
     extensions[info.enabledExtensionCount++] = VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME;
+  if (matrices) extensions[info.enabledExtensionCount++] = cooperative_matrix_extension;
+  if (matrices && bfloat16) extensions[info.enabledExtensionCount++] = bfloat16_extension;
   info.ppEnabledExtensionNames = extensions;
   VkDevice device = VK_NULL_HANDLE;
   check_result(instance().CreateDevice(chosen.handle, &info, nullptr, &device), "vkCreateDevice");
@@ -124,8 +137,7 @@ const VulkanDevices& vulkan_devices() {
                                {"memory", concat_text(device.memory_bytes >> 20, " MiB")},
                                {"largest binding", concat_text(device.limits.max_range >> 20, " MiB")},
                                {"subgroup size", std::to_string(device.capabilities.subgroup_size)},
-                               {"f16 arithmetic", yes_no(device.capabilities.float16)},
-                               {"matrix hardware", yes_no(device.capabilities.cooperative_matrix)}}});
+                               {"f16 arithmetic", yes_no(device.capabilities.float16)}}});
     }
     return list;
   }();

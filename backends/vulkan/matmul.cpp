@@ -6,6 +6,7 @@
 #include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/matmul_plan.h"
 #include "heed/backends/vulkan/matmul_tiles.h"
+#include "heed/backends/vulkan/matrix_hardware.h"
 
 // Matrix products: shaders/matmul.glsl in tiles, shaders/matmul_vector.glsl where an operand is a vector, and
 // shaders/matmul_sum.comp for sums over k computed in parts. What exceeds a limit of the device is halved.
@@ -91,8 +92,12 @@ void multiply(Gpu& gpu, const MatrixProduct& p) {
     return multiply_vector(gpu, p);
   }
   const std::uint64_t scratch = std::min({longest_scratch, limits.max_range, limits.max_allocation});
-  const TileKernel kernel = TileKernel::scalar;
-  const MatmulPlan plan = plan_matmul(scalar_tiles(), limits, p.items(), p.m(), p.n(), p.k(), scratch);
+  // f32 is never computed in less: matrix hardware multiplies what is stored in half precision.
+  const MatrixHardware* hardware = is_half(p.a.dtype()) ? &matrix_hardware(p.out.device()) : nullptr;
+  const TileKernel kernel =
+      hardware && hardware->multiplies(p.a.dtype()) ? TileKernel::cooperative : TileKernel::scalar;
+  const TileSet& tiles = kernel == TileKernel::cooperative ? hardware->tiles : scalar_tiles();
+  const MatmulPlan plan = plan_matmul(tiles, limits, p.items(), p.m(), p.n(), p.k(), scratch);
   if (plan.tiles(p.m(), p.n()) > most_groups) return multiply_halves(gpu, p, longer);
   const Tensor parts = plan.parts == 1
                            ? Tensor()

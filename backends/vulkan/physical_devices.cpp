@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "heed/backends/vulkan/cooperative_matrix.h"
 #include "heed/core/error.h"
 
 namespace heed::vulkan {
@@ -256,6 +257,11 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
                        !is_disabled("unified_memory");
   can.float16 = features.v12.shaderFloat16 && !is_disabled("float16");
   can.subgroup_size = properties.v11.subgroupSize;
+  const CooperativeMatrices cooperative = cooperative_matrices(api, handle, extensions);
+  const bool forbidden = is_disabled("cooperative_matrix");
+  can.cooperative_matrix = cooperative.f16 && !forbidden;
+  can.cooperative_bfloat16 = cooperative.bf16 && !forbidden;
+  can.no_cooperative_matrix = forbidden ? "HEED_VULKAN_DISABLE names it" : cooperative.missing;
   return device;
 }
 

@@ -22,9 +22,11 @@ struct Limits {
 /// separated), so that the other path is testable.
 struct Capabilities {
   bool push_descriptor = false;
-  bool unified_memory = false;  ///< device memory that the host sees
-  bool float16 = false;         ///< arithmetic in f16 (storing f16 is in the baseline)
-  bool cooperative_matrix = false;
+  bool unified_memory = false;        ///< device memory that the host sees
+  bool float16 = false;               ///< arithmetic in f16 (storing f16 is in the baseline)
+  bool cooperative_matrix = false;    ///< fragments of f16 with sums in f32 (matrix hardware)
+  bool cooperative_bfloat16 = false;  ///< the same of bf16
+  std::string no_cooperative_matrix;  ///< why there are none
   std::uint32_t subgroup_size = 1;
 };
 

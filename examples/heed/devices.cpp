@@ -44,6 +44,14 @@ void print_cpu() {
   print_fact("matrix products", blas_description());
 }
 
+std::string matrix_hardware_state(Device device) {
+  try {
+    return matrix_hardware_use(device);
+  } catch (const Error& error) {
+    return concat_text("the device cannot be opened: ", error.what());
+  }
+}
+
 void print_vulkan() {
   const VulkanDevices& vulkan = vulkan_devices();
   if (vulkan.devices.empty()) std::cout << "vulkan  none: " << vulkan.problem << '\n';
@@ -51,6 +59,7 @@ void print_vulkan() {
     std::cout << info.device << "  " << info.name << " (" << info.kind << ")\n";
     if (!info.refusal.empty()) print_fact("refused", info.refusal);
     for (const auto& [name, value] : info.facts) print_fact(name, value);
+    if (info.refusal.empty()) print_fact("matrix hardware", matrix_hardware_state(info.device));
   }
 }
 

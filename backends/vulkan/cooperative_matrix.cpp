@@ -1,0 +1,78 @@
+#include "heed/backends/vulkan/cooperative_matrix.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+namespace heed::vulkan {
+namespace {
+
+// VkComponentTypeKHR and VkScopeKHR.
+constexpr std::int32_t float16_component = 0, float32_component = 1, bfloat16_component = 1000141000;
+constexpr std::int32_t subgroup_scope = 3;
+
+struct FragmentProperties {  // VkCooperativeMatrixPropertiesKHR
+  VkStructureType sType = static_cast<VkStructureType>(1000506001);
+  void* pNext = nullptr;
+  std::uint32_t m = 0, n = 0, k = 0;
+  std::int32_t a = 0, b = 0, c = 0, result = 0;
+  VkBool32 saturating = VK_FALSE;
+  std::int32_t scope = 0;
+};
+using GetFragmentProperties = VkResult(VKAPI_PTR*)(VkPhysicalDevice, std::uint32_t*, FragmentProperties*);
+
+std::vector<FragmentProperties> fragments_of(const InstanceApi& api, VkPhysicalDevice device) {
+  const auto get = reinterpret_cast<GetFragmentProperties>(
+      api.GetInstanceProcAddr(api.instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+  std::uint32_t count = 0;
+  if (!get || get(device, &count, nullptr) != VK_SUCCESS) return {};
+  std::vector<FragmentProperties> all(count);
+  if (get(device, &count, all.data()) != VK_SUCCESS) return {};
+  all.resize(count);
+  return all;
+}
+
+bool multiplies(const std::vector<FragmentProperties>& all, std::int32_t factor) {
+  return std::ranges::any_of(all, [&](const FragmentProperties& p) {
+    return p.m == 16 && p.n == 16 && p.k == 16 && p.a == factor && p.b == factor &&
+           p.c == float32_component && p.result == float32_component && p.scope == subgroup_scope;
+  });
+}
+
+}  // namespace
+
+CooperativeMatrices cooperative_matrices(const InstanceApi& api, VkPhysicalDevice device,
+                                         const std::vector<VkExtensionProperties>& extensions) {
+  const auto offers = [&](const char* name) {
+    return std::ranges::any_of(extensions,
+                               [&](const auto& each) { return std::strcmp(each.extensionName, name) == 0; });
+  };
+  CooperativeMatrices found;
+  if (!offers(cooperative_matrix_extension)) {
+    found.missing = "the driver has no VK_KHR_cooperative_matrix";
+    return found;
+  }
+  auto v12 =
+      structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
+  CooperativeMatrixFeatures cooperative;
+  cooperative.pNext = &v12;
+  Bfloat16Features bfloat16;
+  bfloat16.pNext = &cooperative;
+  const bool asks_bfloat16 = offers(bfloat16_extension);
+  auto features = structure<VkPhysicalDeviceFeatures2>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+      asks_bfloat16 ? static_cast<void*>(&bfloat16) : static_cast<void*>(&cooperative));
+  api.GetPhysicalDeviceFeatures2(device, &features);
+  if (!cooperative.cooperativeMatrix || !v12.vulkanMemoryModel || !v12.shaderFloat16) {
+    found.missing = "the driver lacks cooperativeMatrix, vulkanMemoryModel or shaderFloat16";
+    return found;
+  }
+  const std::vector<FragmentProperties> fragments = fragments_of(api, device);
+  found.f16 = multiplies(fragments, float16_component);
+  found.bf16 = asks_bfloat16 && bfloat16.shaderBFloat16Type && bfloat16.shaderBFloat16CooperativeMatrix &&
+               multiplies(fragments, bfloat16_component);
+  if (!found.f16) found.missing = "it has no fragments of 16 x 16 x 16 in f16 with sums in f32";
+  return found;
+}
+
+}  // namespace heed::vulkan
