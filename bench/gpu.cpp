@@ -46,7 +46,8 @@ double now() {
 
 /// Milliseconds of one call of `work`, whose last result is `result`: the best of three rounds of many calls.
 double time_of(const Settings& settings, const std::function<Tensor()>& work) {
-  wait_for(work());
+  // The first calls compile shaders, the second step of a training other ones than the first.
+  for (int i = 0; i < 3; ++i) wait_for(work());
   double start = now();
   wait_for(work());
   const double once = std::max(now() - start, 1e-7);
