@@ -161,7 +161,10 @@ std::shared_ptr<Block> Memory::allocate(Device device, std::size_t bytes) {
 }
 
 void Memory::free(Block& block) {
-  if (guard_bytes_ > 0) check_guards(block);
+  try {
+    if (guard_bytes_ > 0) check_guards(block);
+  } catch (const DeviceLost&) {  // which everybody is told who still wants something of the device
+  }
   stats_.current_bytes -= block.room_;
   Slab& slab = *block.slab_;
   std::uint64_t offset = block.offset_ - guard_bytes_, bytes = block.room_, last_use = block.last_use_;
