@@ -139,15 +139,31 @@ std::string version_text(std::uint32_t version) {
                      VK_API_VERSION_PATCH(version));
 }
 
-/// Whether HEED_VULKAN_DISABLE names a capability.
-bool is_disabled(std::string_view capability) {
+/// What HEED_VULKAN_DISABLE names.
+std::vector<std::string_view> disabled_capabilities() {
+  std::vector<std::string_view> names;
   const char* list = std::getenv("HEED_VULKAN_DISABLE");
   for (std::string_view rest = list ? list : ""; !rest.empty();) {
     const std::size_t comma = std::min(rest.find(','), rest.size());
-    if (rest.substr(0, comma) == capability) return true;
+    names.push_back(rest.substr(0, comma));
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
-  return false;
+  return names;
+}
+
+bool is_disabled(std::string_view capability) {
+  const std::vector<std::string_view> names = disabled_capabilities();
+  return std::ranges::find(names, capability) != names.end();
+}
+
+/// What is wrong with HEED_VULKAN_DISABLE; empty: nothing.
+std::string problem_of_disabled() {
+  constexpr std::string_view known[] = {"push_descriptor", "unified_memory", "float16", "cooperative_matrix"};
+  for (const std::string_view name : disabled_capabilities())
+    if (std::ranges::find(known, name) == std::end(known))
+      return concat_text("HEED_VULKAN_DISABLE names \"", name,
+                         "\"; it knows push_descriptor, unified_memory, float16 and cooperative_matrix");
+  return "";
 }
 
 bool has_extension(const std::vector<VkExtensionProperties>& extensions, const char* name) {
@@ -272,7 +288,8 @@ struct Driver {
 
 Driver* ask_driver() {
   auto* driver = new Driver;  // kept until the program ends: drivers do not like to be unloaded at exit
-  driver->found.problem = open_loader(driver->api);
+  driver->found.problem = problem_of_disabled();
+  if (driver->found.problem.empty()) driver->found.problem = open_loader(driver->api);
   if (driver->found.problem.empty()) driver->found.problem = create_instance(driver->api);
   if (!driver->found.problem.empty()) return driver;
   std::uint32_t count = 0;
