@@ -34,7 +34,9 @@ std::optional<Device> best_gpu() {
 
 bool contains_ignoring_case(std::string_view text, std::string_view part) {
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-  return !std::ranges::search(text, part, [&](char a, char b) { return lower(a) == lower(b); }).empty();
+  const auto same = [&](char a, char b) { return lower(a) == lower(b); };
+  return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
+}).empty();
 }
 
 const DeviceInfo* device_called(std::string_view name) {
