@@ -36,7 +36,6 @@ bool contains_ignoring_case(std::string_view text, std::string_view part) {
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
   const auto same = [&](char a, char b) { return lower(a) == lower(b); };
   return std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
-}).empty();
 }
 
 const DeviceInfo* device_called(std::string_view name) {
