@@ -35,12 +35,16 @@ EncoderClassifier::EncoderClassifier(const TransformerConfig& config, Initialise
   add_module("embedding", embedding_);
   add_module("input", input_);
   add_module("encoder", encoder_);
+  if (config.pooling == "attention") {
+    pooling_ = std::make_unique<AttentionPooling>(config.width, initialiser);
+    add_module("pooling", *pooling_);
+  }
   add_module("output", output_);
 }
 
 Tensor EncoderClassifier::logits(const PaddedTokens& tokens, Context& context) {
   const Tensor x = encoder_(input_(tokens.ids, 0, context), tokens.mask, context);
-  return output_(mean_over_tokens(x, tokens.mask));
+  return output_(pooling_ ? (*pooling_)(x, tokens.mask) : mean_over_tokens(x, tokens.mask));
 }
 
 ModelLoss EncoderClassifier::loss(const ClassificationBatch& batch, double smoothing, Context& context) {

@@ -1,14 +1,18 @@
 #pragma once
 
+#include <memory>
+
+#include "heed/models/attention_pooling.h"
 #include "heed/models/encoder.h"
 #include "heed/models/loss.h"
 #include "heed/models/token_input.h"
 
 namespace heed {
 
-/// An encoder, the mean over the real tokens of its output, and a linear map to `classes` logits. It reads
-/// `source_vocabulary`, `encoder_layers`, `encoder_attention` and `classes` of the configuration.
-/// Its parts are "embedding", "input" (positions), "encoder" and "output".
+/// An encoder, one vector for all real tokens of its output (their mean, or with `pooling` "attention" a
+/// weighted mean, see AttentionPooling), and a linear map to `classes` logits. It reads
+/// `source_vocabulary`, `encoder_layers`, `encoder_attention`, `pooling` and `classes` of the configuration.
+/// Its parts are "embedding", "input" (positions), "encoder", "pooling" where it has one, and "output".
 class EncoderClassifier : public Module {
  public:
   explicit EncoderClassifier(const TransformerConfig& config);
@@ -29,6 +33,7 @@ class EncoderClassifier : public Module {
   Embedding embedding_;
   TokenInput input_;
   Encoder encoder_;
+  std::unique_ptr<AttentionPooling> pooling_;  // null: the mean
   Linear output_;
 };
 

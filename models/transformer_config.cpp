@@ -23,6 +23,7 @@ void for_each_setting(Config& config, Visit&& visit) {
   visit("source_vocabulary", config.source_vocabulary);
   visit("target_vocabulary", config.target_vocabulary);
   visit("classes", config.classes);
+  visit("pooling", config.pooling);
   visit("max_length", config.max_length);
   visit("dropout", config.dropout);
   visit("attention_dropout", config.attention_dropout);
@@ -143,6 +144,7 @@ void check_config(const TransformerConfig& config) {
   probability("dropout", config.dropout);
   probability("attention_dropout", config.attention_dropout);
   probability("activation_dropout", config.activation_dropout);
+  check_one_of("pooling", config.pooling, {"mean", "attention"});
   check_one_of("activation", config.activation, {"relu", "gelu", "gelu_tanh", "silu"});
   check_one_of("norm", config.norm, {"post", "pre"});
   check_one_of("positions", config.positions, {"sinusoidal", "learned"});

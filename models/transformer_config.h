@@ -29,7 +29,8 @@ struct TransformerConfig {
   std::int64_t decoder_layers = 3;
   std::int64_t source_vocabulary = 0;
   std::int64_t target_vocabulary = 0;
-  std::int64_t classes = 0;  ///< of a classifier
+  std::int64_t classes = 0;      ///< of a classifier
+  std::string pooling = "mean";  ///< of a classifier: "mean" over the tokens, or "attention"
   std::int64_t max_length =
       256;               ///< for learned positions and for variants whose parameters depend on the length
   double dropout = 0.1;  ///< on embeddings and on every sub-layer's output

@@ -12,7 +12,7 @@ std::vector<std::string> unread_settings(Stacks stacks) {
     case Stacks::encoder_decoder:
       break;
   }
-  return {};
+  return {"pooling"};
 }
 
 }  // namespace

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heed/data/text_file.h"
+
+namespace heed {
+
+/// One row of a CSV file and the line where it begins, from 1.
+struct CsvRow {
+  std::vector<std::string> fields;
+  std::size_t line = 0;
+};
+
+/// Reads comma-separated values as RFC 4180 has them: a field in quotes may hold commas, line ends and
+/// doubled quotes, which stand for one; a backslash is an ordinary character, before a quote as well. Plain
+/// or gzip. Throws Error with file and line on an empty file, on bytes that the encoding does not have, on a
+/// quote inside an unquoted field, text behind a closing quote, a quote that is never closed, and a row with
+/// another number of fields than the first.
+std::vector<CsvRow> read_csv(const std::filesystem::path& path, Encoding encoding = Encoding::utf8);
+/// The same for bytes already in memory; `origin` says in errors where they came from.
+std::vector<CsvRow> parse_csv(std::string_view bytes, std::string_view origin,
+                              Encoding encoding = Encoding::utf8);
+
+}  // namespace heed

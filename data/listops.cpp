@@ -1,0 +1,106 @@
+#include "heed/data/listops.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "heed/core/error.h"
+#include "heed/core/random.h"
+
+namespace heed {
+namespace {
+
+constexpr std::array<const char*, 4> operators = {"[MIN", "[MAX", "[MED", "[SM"};
+
+int apply(std::size_t which, std::vector<int> arguments) {
+  std::sort(arguments.begin(), arguments.end());
+  const std::size_t count = arguments.size();
+  switch (which) {
+    case 0:
+      return arguments.front();
+    case 1:
+      return arguments.back();
+    case 2:
+      return (arguments[(count - 1) / 2] + arguments[count / 2]) / 2;
+    default:
+      break;
+  }
+  int sum = 0;
+  for (const int argument : arguments) sum += argument;
+  return sum % 10;
+}
+
+/// One tree; it stops growing where it is too long to be kept.
+class Tree {
+ public:
+  /// Tree number `index` of a seed has its own stream of random words.
+  Tree(std::uint64_t seed, std::uint32_t index, const ListOpsRule& rule) : rule_(rule), key_{seed, index, 0} {
+    value_ = grow(1);
+  }
+  bool fits() const { return length_ > rule_.longer_than && length_ < rule_.shorter_than; }
+  const std::string& text() const { return text_; }
+  int value() const { return value_; }
+
+ private:
+  void write(const std::string& token) {
+    if (!text_.empty()) text_ += ' ';
+    text_ += token;
+    ++length_;
+  }
+
+  /// Writes a node and all below it; returns its value.
+  int grow(std::int64_t depth) {
+    if (length_ >= rule_.shorter_than) return 0;  // the tree will not be kept
+    if (depth >= rule_.max_depth || unit_interval(random_word(key_, index_++)) >= rule_.operator_share) {
+      const auto digit = static_cast<int>(below(10));
+      write(std::to_string(digit));
+      return digit;
+    }
+    const std::size_t which = below(operators.size());
+    write(operators[which]);
+    std::vector<int> arguments(2 + below(static_cast<std::uint64_t>(rule_.max_arguments - 1)));
+    for (int& argument : arguments) argument = grow(depth + 1);
+    write("]");
+    return apply(which, std::move(arguments));
+  }
+
+  /// Uniform in [0, bound): the word as a 32-bit fraction of the bound.
+  std::size_t below(std::uint64_t bound) {
+    return static_cast<std::size_t>((std::uint64_t{random_word(key_, index_++)} * bound) >> 32);
+  }
+
+  ListOpsRule rule_;
+  RandomKey key_;
+  std::uint64_t index_ = 0;
+  std::int64_t length_ = 0;
+  std::string text_;
+  int value_ = 0;
+};
+
+}  // namespace
+
+LabelledText draw_listops(std::uint64_t seed, std::int64_t count, const ListOpsRule& rule) {
+  check(
+      rule.max_depth >= 1 && rule.max_arguments >= 2 && rule.operator_share >= 0 && rule.operator_share <= 1,
+      "ListOps needs max_depth of at least 1, max_arguments of at least 2 and an operator_share from 0 to 1, "
+      "not ",
+      rule.max_depth, ", ", rule.max_arguments, " and ", rule.operator_share);
+  LabelledText text;
+  std::unordered_set<std::string> drawn;
+  std::int64_t in_vain = 0;
+  for (std::uint32_t index = 0; static_cast<std::int64_t>(text.size()) < count; ++index) {
+    Tree tree(seed, index, rule);
+    if (!tree.fits() || !drawn.insert(tree.text()).second) {
+      check(++in_vain < 100'000, "the rule gives hardly any expression longer than ", rule.longer_than,
+            " and shorter than ", rule.shorter_than, " beyond the ", text.size(), " that were drawn");
+      continue;
+    }
+    in_vain = 0;
+    text.add(tree.text(), std::to_string(tree.value()), concat_text("expression ", text.size() + 1));
+  }
+  return text;
+}
+
+}  // namespace heed

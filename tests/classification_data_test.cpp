@@ -1,0 +1,260 @@
+// Readers of labelled texts, their parts, and ListOps.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "heed/core/error.h"
+#include "heed/data/csv.h"
+#include "heed/data/document_folders.h"
+#include "heed/data/labelled_csv.h"
+#include "heed/data/labelled_lines.h"
+#include "heed/data/listops.h"
+#include "heed/tests/temporary_folder.h"
+
+using namespace heed;
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+
+namespace {
+
+fs::path write(const fs::path& path, const std::string& content) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << content;
+  return path;
+}
+
+/// The message of the Error that `body` throws; "" when it throws none.
+template <class Body>
+std::string error_of(const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+Names fields_of(const std::string& row) {
+  return parse_csv(row, "rows").at(0).fields;
+}
+
+/// The value of an expression, with a stack, as nobody would write the generator.
+int value_of(const std::string& expression) {
+  std::istringstream tokens(expression);
+  std::vector<std::pair<std::string, std::vector<int>>> open{{"", {}}};
+  for (std::string token; tokens >> token;) {
+    if (token[0] == '[') {
+      open.push_back({token, {}});
+    } else if (token != "]") {
+      open.back().second.push_back(std::stoi(token));
+    } else {
+      auto [name, values] = open.back();
+      open.pop_back();
+      std::sort(values.begin(), values.end());
+      const std::size_t n = values.size();
+      int value = 0;
+      for (const int each : values) value += each;
+      value %= 10;
+      if (name == "[MIN") value = values.front();
+      if (name == "[MAX") value = values.back();
+      if (name == "[MED") value = n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+      open.back().second.push_back(value);
+    }
+  }
+  REQUIRE(open.size() == 1);
+  REQUIRE(open[0].second.size() == 1);
+  return open[0].second[0];
+}
+
+/// A digit counts one, an operator two.
+std::int64_t length_of(const std::string& expression) {
+  return std::count(expression.begin(), expression.end(), ' ') + 1;
+}
+
+LabelledText numbered(std::size_t count) {
+  LabelledText text;
+  for (std::size_t i = 0; i < count; ++i)
+    text.add("text " + std::to_string(i), i < count / 2 ? "a" : "b", "file:" + std::to_string(i + 1));
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("Labelled lines: a label, a space and a text, which may be empty") {
+  const TemporaryFolder folder;
+  const fs::path path = write(folder / "lines", "0 so  it goes \r\npos one\n1 \n1\n0 caf\xc3\xa9");
+  const LabelledText text = read_labelled_lines(path);
+  CHECK(text.labels == Names{"0", "pos", "1", "1", "0"});
+  CHECK(text.texts == Names{"so  it goes ", "one", "", "", "caf\xc3\xa9"});
+  CHECK(text.places[2] == path.string() + ":3");
+
+  const fs::path windows = write(folder / "windows", "0 caf\xe9\n1 it\x92s\n");
+  CHECK(contains(error_of([&] { read_labelled_lines(windows); }), windows.string() + ":1: "));
+  CHECK(read_labelled_lines(windows, Encoding::cp1252).texts == Names{"caf\xc3\xa9", "it\xe2\x80\x99s"});
+  CHECK(contains(error_of([&] { read_labelled_lines(write(folder / "gap", "0 a\n\n1 b\n")); }), "gap:2: "));
+  CHECK(contains(error_of([&] { read_labelled_lines(write(folder / "space", "0 a\n b\n")); }), "space:2: "));
+  CHECK(contains(error_of([&] { read_labelled_lines(write(folder / "empty", "")); }), "empty"));
+  CHECK(contains(error_of([&] { read_labelled_lines(folder / "none"); }), "none"));
+}
+
+TEST_CASE("CSV: quotes as RFC 4180 has them, and a backslash is no escape") {
+  CHECK(fields_of("3,a b,\n") == Names{"3", "a b", ""});
+  CHECK(fields_of("\"3\",\"a, b\",\"he said \"\"no\"\"\"\r\n") == Names{"3", "a, b", "he said \"no\""});
+  CHECK(fields_of("\"DMCA.  \\\",3") == Names{"DMCA.  \\", "3"});
+  CHECK(fields_of("\"\",\"\"\"\"") == Names{"", "\""});
+  CHECK(fields_of("\"two\nlines\",1") == Names{"two\nlines", "1"});
+  const auto rows = parse_csv("1,\"a\n\nb\"\n2,c\n", "rows");
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].fields[1] == "a\n\nb");
+  CHECK(rows[1].line == 4);
+}
+
+TEST_CASE("CSV that is not well formed is named with its line") {
+  const auto error = [](const std::string& bytes) { return error_of([&] { parse_csv(bytes, "rows"); }); };
+  CHECK(contains(error("1,a\n2,b \"c\"\n"), "rows:2: a quote"));
+  CHECK(contains(error("1,a\n\"2\" ,b\n"), "rows:2: expected a comma"));
+  CHECK(contains(error("1,a\n2,\"b\nc\n"), "rows:2: a quoted field is never closed"));
+  CHECK(contains(error("1,\"a\nb\"\n2,b,c\n"), "rows:3: the row has 3 fields"));
+  CHECK(contains(error("1,a\n\n2,b\n"), "rows:2: "));
+  CHECK(contains(error("1,caf\xe9\n"), "rows:1: "));
+  CHECK(contains(error(""), "empty"));
+}
+
+TEST_CASE("Labelled CSV: any column may be the label, and several may be the text") {
+  const TemporaryFolder folder;
+  const fs::path path = write(folder / "news.csv", "class,title,story\n3,\"A, b\",c\n4,d,\"e\"\"\"\n");
+  CsvColumns columns;
+  columns.header = true;
+  const LabelledText all = read_labelled_csv(path, columns);
+  CHECK(all.labels == Names{"3", "4"});
+  CHECK(all.texts == Names{"A, b c", "d e\""});
+  CHECK(all.places[0] == path.string() + ":2");
+  columns.label = 2;
+  columns.texts = {3, 1};
+  CHECK(read_labelled_csv(path, columns).texts == Names{"c 3", "e\" 4"});
+  columns.texts = {4};
+  CHECK(contains(error_of([&] { read_labelled_csv(path, columns); }), "no column 4"));
+  CHECK(contains(error_of([&] { read_labelled_csv(write(folder / "one.csv", "a\nb\n")); }), "no text"));
+  CHECK(
+      contains(error_of([&] { read_labelled_csv(write(folder / "gap.csv", "1,a\n,b\n")); }), "gap.csv:2: "));
+}
+
+TEST_CASE("Folders of documents: a folder for each class, a file for each document") {
+  const TemporaryFolder folder;
+  const fs::path root = folder / "set";
+  write(root / "pos" / "2_9.txt", "good\r\nfilm\n");
+  write(root / "pos" / "1_7.txt", "fine");
+  write(root / "neg" / "1_1.txt", "bad \xc3\xa9");
+  const LabelledText text = read_document_folders(root);
+  CHECK(text.labels == Names{"neg", "pos", "pos"});
+  CHECK(text.texts == Names{"bad \xc3\xa9", "fine", "good\nfilm"});
+  CHECK(text.places[2] == (root / "pos" / "2_9.txt").string());
+
+  write(root / "neg" / "2_1.txt", "a\ncaf\xe9\n");
+  CHECK(contains(error_of([&] { read_document_folders(root); }), "2_1.txt:2: "));
+  CHECK(read_document_folders(root, Encoding::latin1).texts[1] == "a\ncaf\xc3\xa9");
+  write(root / "neg" / "2_1.txt", "");
+  CHECK(contains(error_of([&] { read_document_folders(root); }), "2_1.txt"));
+  fs::remove(root / "neg" / "2_1.txt");
+  write(root / "urls.txt", "x");
+  CHECK(contains(error_of([&] { read_document_folders(root); }), "urls.txt"));
+  fs::remove(root / "urls.txt");
+  fs::create_directories(root / "neg" / "deep");
+  CHECK(contains(error_of([&] { read_document_folders(root); }), "deep"));
+  CHECK(contains(error_of([&] { read_document_folders(folder / "none"); }), "none"));
+}
+
+TEST_CASE("Classes have a fixed order, and an unknown label is named with its place") {
+  LabelledText text;
+  text.add("x", "pos", "file:1");
+  text.add("y", "neg", "file:2");
+  text.add("z", "pos", "file:3");
+  CHECK(class_names(text) == Names{"neg", "pos"});
+  CHECK(classes_of(text, class_names(text)) == std::vector<std::int32_t>{1, 0, 1});
+  CHECK(contains(error_of([&] { classes_of(text, Names{"a", "pos"}); }), "file:2: the label \"neg\""));
+  text.labels = {"pos", "pos", "pos"};
+  CHECK(contains(error_of([&] { class_names(text); }), "two classes"));
+}
+
+TEST_CASE("The parts of a text are fixed by the seed and hold every text once") {
+  const LabelledText text = numbered(1000);
+  const TextParts parts = split_text(text, {.valid_fraction = 0.1, .test_fraction = 0.2, .seed = 3});
+  CHECK(parts.test.size() == 200);
+  CHECK(parts.valid.size() == 100);
+  CHECK(parts.train.size() == 700);
+  std::set<std::string> all;
+  for (const LabelledText* part : {&parts.train, &parts.valid, &parts.test})
+    all.insert(part->texts.begin(), part->texts.end());
+  CHECK(all.size() == 1000);
+  // The data is sorted by class, and no part is.
+  const auto share = std::count(parts.valid.labels.begin(), parts.valid.labels.end(), "a");
+  CHECK(share > 30);
+  CHECK(share < 70);
+
+  CHECK(split_text(text, {.valid_fraction = 0.3, .test_fraction = 0.2, .seed = 3}).test.texts ==
+        parts.test.texts);
+  CHECK(split_text(text, {.valid_fraction = 0.1, .test_fraction = 0.2, .seed = 4}).test.texts !=
+        parts.test.texts);
+  CHECK(split_text(text, {}).train.texts == text.texts);
+  CHECK(contains(error_of([&] { split_text(text, {.valid_fraction = 0.5, .test_fraction = 0.5}); }),
+                 "fractions"));
+  CHECK(contains(error_of([&] { split_text(text, {.valid_fraction = -0.5}); }), "fractions"));
+}
+
+TEST_CASE("ListOps: values, lengths and shape of the expressions are those of the rule") {
+  ListOpsRule rule;
+  rule.max_depth = 4;
+  rule.max_arguments = 5;
+  rule.longer_than = 3;
+  rule.shorter_than = 40;
+  const LabelledText text = draw_listops(7, 2000, rule);
+  REQUIRE(text.size() == 2000);
+  CHECK(std::set(text.texts.begin(), text.texts.end()).size() == 2000);
+  std::int64_t nested = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::string& expression = text.texts[i];
+    CAPTURE(expression);
+    CHECK(std::to_string(value_of(expression)) == text.labels[i]);
+    CHECK(length_of(expression) > 3);
+    CHECK(length_of(expression) < 40);
+    std::int64_t depth = 0, deepest = 0;
+    for (const char c : expression) {
+      depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+      deepest = std::max(deepest, depth);
+    }
+    CHECK(deepest <= 3);  // at the largest depth there are only digits
+    nested += deepest > 1 ? 1 : 0;
+  }
+  CHECK(nested > 500);
+  for (const char* name : {"[MIN", "[MAX", "[MED", "[SM"}) {
+    const auto starts = [&](const std::string& one) { return one.starts_with(std::string(name) + " "); };
+    CHECK(std::count_if(text.texts.begin(), text.texts.end(), starts) > 300);
+  }
+}
+
+TEST_CASE("ListOps: the same seed gives the same expressions, and the benchmark's lengths can be had") {
+  const LabelledText few = draw_listops(1, 3), more = draw_listops(1, 5), other = draw_listops(2, 3);
+  CHECK(std::equal(few.texts.begin(), few.texts.end(), more.texts.begin()));
+  CHECK(few.texts != other.texts);
+  for (const std::string& expression : more.texts) {
+    CHECK(length_of(expression) > 500);
+    CHECK(length_of(expression) < 2000);
+  }
+  ListOpsRule narrow;
+  narrow.longer_than = 3;
+  narrow.shorter_than = 5;
+  narrow.max_depth = 2;
+  // [OP a b] has length 4: there are 400 of them.
+  CHECK(draw_listops(1, 400, narrow).size() == 400);
+  CHECK(contains(error_of([&] { draw_listops(1, 401, narrow); }), "hardly any"));
+  CHECK(contains(error_of([&] { draw_listops(1, 1, {.max_arguments = 1}); }), "max_arguments"));
+}

@@ -1,0 +1,227 @@
+// The classify program from the outside: what it prints, what it leaves behind, and its exit status.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "heed/models/attention/attention.h"
+#include "heed/tests/program_runner.h"
+#include "heed/tests/temporary_folder.h"
+
+namespace {
+
+using heed::ProgramResult;
+using heed::run_program;
+namespace fs = std::filesystem;
+using Arguments = std::vector<std::string>;
+
+/// A model that a step of takes a few milliseconds.
+Arguments train_arguments(const fs::path& run, const Arguments& more) {
+  Arguments arguments = {"train",
+                         "--out",
+                         run.string(),
+                         "--threads",
+                         "1",
+                         "--set",
+                         "data.listops.count=200",
+                         "--set",
+                         "model.width=16",
+                         "--set",
+                         "model.feed_forward=16",
+                         "--set",
+                         "model.heads=2",
+                         "--set",
+                         "model.encoder_layers=2",
+                         "--set",
+                         "tokenizer.vocabulary=280",
+                         "--set",
+                         "training.batch_tokens=256",
+                         "--set",
+                         "training.evaluate_every=5",
+                         "--set",
+                         "training.log_every=2"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+std::string content_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::string write(const fs::path& path, const std::string& content) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << content;
+  return path.string();
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+void check_error(const ProgramResult& result, int status, const std::string& part) {
+  CAPTURE(result.errors);
+  CHECK(result.status == status);
+  CHECK(contains(result.errors, "classify: error: "));
+  CHECK(contains(result.errors, part));
+  CHECK(result.output.empty());
+}
+
+std::vector<nlohmann::json> records_of(const fs::path& run) {
+  std::vector<nlohmann::json> records;
+  std::ifstream file(run / "metrics.jsonl");
+  for (std::string line; std::getline(file, line);) records.push_back(nlohmann::json::parse(line));
+  return records;
+}
+
+/// Lines that are labelled by the word in them.
+std::string labelled_lines(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i)
+    text += (i % 2 == 0 ? "good a fine day number " : "bad a sad night number ") + std::to_string(i) + "\n";
+  return text;
+}
+
+/// One short run for all tests that only look at a run.
+const fs::path& finished_run() {
+  static const TemporaryFolder folder;
+  static const fs::path run = [] {
+    const std::string data = write(folder / "data.txt", labelled_lines(200));
+    const ProgramResult result = run_program(
+        "classify", train_arguments(folder / "run",
+                                    {"--data", data, "--format", "lines", "--steps", "40", "--test-fraction",
+                                     "0.2", "--set", "training.schedule.learning_rate=0.01"}));
+    REQUIRE_MESSAGE(result.status == 0, result.errors);
+    return folder / "run";
+  }();
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("classify trains, evaluates and predicts") {
+  const std::string run = finished_run().string();
+  CHECK(nlohmann::json::parse(content_of(finished_run() / "classes.json")) ==
+        nlohmann::json({"bad", "good"}));
+  const ProgramResult result = run_program("classify", {"evaluate", "--run", run, "--part", "test"});
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  const auto report = nlohmann::json::parse(result.output);
+  CHECK(report["texts"] == 40);
+  CHECK(report["accuracy"] == 1.0);
+  CHECK(report["classes"]["good"]["f1"] == 1.0);
+
+  const ProgramResult labels =
+      run_program("classify", {"predict", "--run", run}, "a fine day number 3\n\na sad night number 8");
+  REQUIRE_MESSAGE(labels.status == 0, labels.errors);
+  CHECK(labels.output.starts_with("good\n"));
+  CHECK(labels.output.ends_with("\nbad\n"));
+  CHECK(std::count(labels.output.begin(), labels.output.end(), '\n') == 3);
+  const ProgramResult sure =
+      run_program("classify", {"predict", "--run", run, "--probability"}, "a fine day number 3\n");
+  REQUIRE(sure.output.starts_with("good\t"));
+  CHECK(std::stod(sure.output.substr(5)) > 0.5);
+  CHECK(std::stod(sure.output.substr(5)) <= 1);
+}
+
+TEST_CASE("classify resumes to the same bits") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run", whole = folder / "whole";
+  REQUIRE(run_program("classify", train_arguments(whole, {"--steps", "10"})).status == 0);
+  // The schedule follows the number of steps, so it is kept constant.
+  const Arguments constant = {"--set", "training.schedule.name=constant"};
+  Arguments first = train_arguments(run, {"--steps", "4"});
+  first.insert(first.end(), constant.begin(), constant.end());
+  REQUIRE(run_program("classify", first).status == 0);
+  REQUIRE(run_program("classify", {"train", "--out", run.string(), "--resume", "--steps", "10"}).status == 0);
+  Arguments again = train_arguments(folder / "again", {"--steps", "10", "--threads", "3"});
+  again.insert(again.end(), constant.begin(), constant.end());
+  REQUIRE(run_program("classify", again).status == 0);
+  CHECK(content_of(run / "model.safetensors") == content_of(folder / "again/model.safetensors"));
+  CHECK(content_of(run / "model.safetensors") != content_of(whole / "model.safetensors"));
+}
+
+TEST_CASE("every attention variant and both poolings train in classify") {
+  const TemporaryFolder folder;
+  for (const heed::AttentionVariant& variant : heed::attention_variants()) {
+    const std::string name(variant.name);
+    CAPTURE(name);
+    const ProgramResult result = run_program(
+        "classify",
+        train_arguments(folder / name, {"--steps", "3", "--attention", name, "--set", "data.max_tokens=64",
+                                        "--set", "model.pooling=attention"}));
+    CHECK_MESSAGE(result.status == 0, result.errors);
+  }
+}
+
+TEST_CASE("auxiliary losses stand by themselves in the metrics") {
+  const TemporaryFolder folder;
+  const ProgramResult result = run_program(
+      "classify", train_arguments(folder / "run", {"--steps", "4", "--attention", "clusterformer", "--set",
+                                                   "model.encoder_attention.clusters=3"}));
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  bool found = false;
+  for (const nlohmann::json& record : records_of(folder / "run"))
+    found = found || (record.contains("loss") && contains(record.dump(), "cluster"));
+  CHECK(found);
+}
+
+TEST_CASE("classify reads CSV and folders, and says what it cannot know") {
+  const TemporaryFolder folder;
+  const std::string csv = write(folder / "a.csv", "1,\"x, y\"\n2,z\n1,w\n2,v\n1,q\n2,p\n");
+  write(folder / "set/neg/1", "bad \xe9\n");
+  write(folder / "set/neg/2", "sad\n");
+  write(folder / "set/pos/1", "fine\nday\n");
+  write(folder / "set/pos/2", "good\n");
+  const auto train = [&](const Arguments& more) {
+    static int count = 0;
+    Arguments all = {"--steps", "2", "--valid-fraction", "0.25"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program("classify", train_arguments(folder / ("run" + std::to_string(++count)), all));
+  };
+  CHECK(train({"--data", csv}).status == 0);
+  CHECK(train({"--data", (folder / "set").string(), "--encoding", "latin-1"}).status == 0);
+  check_error(train({"--data", (folder / "set").string()}), 1, "1:1: ");
+  check_error(train({"--data", write(folder / "a.txt", "1 x\n2 y\n")}), 2, "--format");
+  check_error(train({"--data", csv, "--format", "cvs"}), 2, "csv");
+  check_error(train({"--data", csv, "--encoding", "latin1"}), 2, "latin-1");
+  check_error(train({"--data", write(folder / "b.csv", "1,\"x\n")}), 1, "b.csv:1: ");
+  check_error(train({"--data", write(folder / "c.csv", "1,x\n1,y\n1,z\n1,w\n")}), 1, "two classes");
+  check_error(train({"--data", (folder / "none.csv").string()}), 1, "none.csv");
+  check_error(train({"--data", write(folder / "empty.csv", "")}), 1, "empty");
+  check_error(train({"--valid", csv}), 2, "--data");
+  check_error(train({"--data", csv, "--valid", write(folder / "d.csv", "1,x\n3,y\n")}), 1, "d.csv:2: ");
+  check_error(train({"--data", csv, "--test-fraction", "0.9"}), 1, "fractions");
+}
+
+TEST_CASE("texts that are too long are an error, or are cut and counted") {
+  const TemporaryFolder folder;
+  const std::string run = finished_run().string();
+  const std::string text = "a fine day\n" + std::string(300, 'x') + " y\n";
+  check_error(
+      run_program("classify", {"predict", "--run", run, "--batch-size", "1", "--set", "data.max_tokens=100"},
+                  std::string(300, 'x') + "\n"),
+      1, "line 1");
+  const ProgramResult result = run_program(
+      "classify", {"predict", "--run", run, "--set", "data.max_tokens=100", "--set", "data.long_texts=cut"},
+      text);
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  CHECK(std::count(result.output.begin(), result.output.end(), '\n') == 2);
+  CHECK(contains(result.errors, "1 text is longer"));
+}
+
+TEST_CASE("evaluate names labels that the run does not know, and damaged runs") {
+  const TemporaryFolder folder;
+  fs::copy(finished_run(), folder / "run", fs::copy_options::recursive);
+  const std::string run = (folder / "run").string();
+  const std::string data = write(folder / "other.txt", "good day\nugly day\n");
+  check_error(run_program("classify", {"evaluate", "--run", run, "--data", data}), 1, "other.txt:2: ");
+  check_error(run_program("classify", {"evaluate", "--run", run, "--part", "tset"}), 2, "test");
+  write(folder / "run/classes.json", "{\"good\": 1}");
+  check_error(run_program("classify", {"predict", "--run", run}, "x\n"), 1, "classes.json");
+}
