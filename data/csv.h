@@ -17,10 +17,10 @@ struct CsvRow {
 };
 
 /// Reads comma-separated values as RFC 4180 has them: a field in quotes may hold commas, line ends and
-/// doubled quotes, which stand for one; a backslash is an ordinary character, before a quote as well. Plain
-/// or gzip. Throws Error with file and line on an empty file, on bytes that the encoding does not have, on a
-/// quote inside an unquoted field, text behind a closing quote, a quote that is never closed, and a row with
-/// another number of fields than the first.
+/// doubled quotes, which stand for one, and its line ends become "\n"; a backslash is an ordinary character,
+/// before a quote as well. Plain or gzip. Throws Error with file and line on an empty file, on bytes that the
+/// encoding does not have, on a quote inside an unquoted field, text behind a closing quote, a quote that is
+/// never closed, and a row with another number of fields than the first.
 std::vector<CsvRow> read_csv(const std::filesystem::path& path, Encoding encoding = Encoding::utf8);
 /// The same for bytes already in memory; `origin` says in errors where they came from.
 std::vector<CsvRow> parse_csv(std::string_view bytes, std::string_view origin,

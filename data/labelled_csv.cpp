@@ -37,7 +37,7 @@ LabelledText read_labelled_csv(const std::filesystem::path& path, const CsvColum
     const std::string place = concat_text(path.string(), ":", rows[i].line);
     check(!field(columns.label).empty(), place, ": the label in column ", columns.label, " is empty");
     std::string joined = field(texts.front());
-    for (std::size_t t = 1; t < texts.size(); ++t) joined += " " + field(texts[t]);
+    for (std::size_t t = 1; t < texts.size(); ++t) joined.append(" ").append(field(texts[t]));
     text.add(std::move(joined), field(columns.label), place);
   }
   check(text.size() > 0, path.string(), ": there is nothing but a header");

@@ -47,7 +47,7 @@ Names fields_of(const std::string& row) {
   return parse_csv(row, "rows").at(0).fields;
 }
 
-/// The value of an expression, with a stack, as nobody would write the generator.
+/// The value of an expression, with a stack, not by recursion as the generator has it.
 int value_of(const std::string& expression) {
   std::istringstream tokens(expression);
   std::vector<std::pair<std::string, std::vector<int>>> open{{"", {}}};

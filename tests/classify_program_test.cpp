@@ -96,7 +96,9 @@ const fs::path& finished_run() {
     const ProgramResult result = run_program(
         "classify", train_arguments(folder / "run",
                                     {"--data", data, "--format", "lines", "--steps", "40", "--test-fraction",
-                                     "0.2", "--set", "training.schedule.learning_rate=0.01"}));
+                                     "0.2", "--set", "training.schedule.learning_rate=0.01", "--set",
+                                     "training.schedule.warmup_steps=5", "--set", "training.ema_decay=0.0",
+                                     "--set", "model.dropout=0.0"}));
     REQUIRE_MESSAGE(result.status == 0, result.errors);
     return folder / "run";
   }();

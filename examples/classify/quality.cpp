@@ -28,6 +28,7 @@ ClassificationQuality measure(EncoderClassifier& model, const LabelledTokens& te
   quality.classes.resize(static_cast<std::size_t>(model.config().classes));
   const std::vector<ClassScores> scores = classify(model, text.texts, batch_size);
   const auto count = static_cast<double>(scores.size());
+  std::int64_t all_right = 0;
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const auto label = static_cast<std::size_t>(text.labels[i]);
     const std::size_t best = best_class(scores[i]);
@@ -35,9 +36,10 @@ ClassificationQuality measure(EncoderClassifier& model, const LabelledTokens& te
     ++quality.classes[label].texts;
     ++quality.classes[best].predicted;
     quality.classes[best].right += right ? 1 : 0;
-    quality.accuracy += right ? 1 / count : 0;
+    all_right += right ? 1 : 0;
     quality.loss -= static_cast<double>(scores[i][label]) / count;
   }
+  quality.accuracy = static_cast<double>(all_right) / count;
   for (const ClassQuality& one : quality.classes)
     quality.macro_f1 += one.f1() / static_cast<double>(quality.classes.size());
   return quality;

@@ -72,6 +72,12 @@ std::unique_ptr<EncoderClassifier> make_classifier(const Settings& settings, std
                                        device);
 }
 
+std::int64_t prediction_batch_size(const Settings& settings) {
+  const auto size = settings.get<std::int64_t>("prediction.batch_size");
+  if (size < 1) throw UsageError(concat_text("prediction.batch_size must be at least 1, not ", size));
+  return size;
+}
+
 TextEncoder::TextEncoder(Tokenizer tokenizer, const Settings& settings)
     : tokenizer_(std::move(tokenizer)),
       max_tokens_(static_cast<std::size_t>(settings.get<std::int64_t>("data.max_tokens"))),

@@ -24,6 +24,9 @@ Settings classification_defaults(DataKind kind);
 std::unique_ptr<EncoderClassifier> make_classifier(const Settings& settings, std::int64_t vocabulary,
                                                    std::int64_t classes, Device device);
 
+/// prediction.batch_size: how many texts are read at a time; throws UsageError when it is not positive.
+std::int64_t prediction_batch_size(const Settings& settings);
+
 /// Turns texts into what the model reads: their tokens and the end mark.
 class TextEncoder {
  public:

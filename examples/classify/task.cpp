@@ -1,5 +1,7 @@
 #include "task.h"
 
+#include "settings.h"
+
 namespace heed::programs {
 
 ClassificationTask::ClassificationTask(EncoderClassifier& model, LabelledTokens train, LabelledTokens valid,
@@ -10,7 +12,7 @@ ClassificationTask::ClassificationTask(EncoderClassifier& model, LabelledTokens 
       plan_(lengths_of(train_.texts), {}, training_batches(settings)),
       keep_best_by_(settings.get<std::string>("training.keep_best_by")),
       label_smoothing_(settings.get<double>("training.label_smoothing")),
-      batch_size_(settings.get<std::int64_t>("prediction.batch_size")) {
+      batch_size_(prediction_batch_size(settings)) {
   check_name("metric in training.keep_best_by", keep_best_by_, {"accuracy", "loss", "macro_f1"});
 }
 

@@ -1,6 +1,7 @@
 #include "trained.h"
 
-#include "../common/program.h"
+#include <algorithm>
+
 #include "../common/runtime.h"
 #include "heed/core/error.h"
 #include "heed/core/file.h"
@@ -34,10 +35,8 @@ Trained open_run(const ClassifierFlags& flags) {
   auto model = make_classifier(settings, tokenizer.vocabulary_size(),
                                static_cast<std::int64_t>(classes.size()), device);
   load_run_weights(*model, flags.run);
-  const auto batch_size = settings.get<std::int64_t>("prediction.batch_size");
-  if (batch_size < 1)
-    throw UsageError("prediction.batch_size must be at least 1, not " + std::to_string(batch_size));
   TextEncoder encode(std::move(tokenizer), settings);
+  const std::int64_t batch_size = prediction_batch_size(settings);
   return {std::move(settings), std::move(classes), std::move(model), std::move(encode), batch_size};
 }
 
