@@ -8,7 +8,7 @@ std::vector<std::string> unread_settings(Stacks stacks) {
     case Stacks::encoder:
       return {"decoder_layers", "decoder_attention", "cross_attention", "tie_embeddings"};
     case Stacks::decoder:
-      return {"encoder_layers", "encoder_attention", "cross_attention"};
+      return {"encoder_layers", "encoder_attention", "cross_attention", "pooling"};
     case Stacks::encoder_decoder:
       break;
   }
