@@ -131,10 +131,22 @@ TEST_CASE("classify trains, evaluates and predicts") {
   CHECK(std::stod(sure.output.substr(5)) <= 1);
 }
 
+TEST_CASE("classify predict shows the inside of a model on request") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "inside.safetensors").string();
+  const ProgramResult result = run_program(
+      "classify", {"predict", "--run", finished_run().string(), "--capture", file}, "a day\na sad night\n");
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  const std::string content = content_of(file);
+  for (const char* name : {"lines.0.tokens", "lines.1.encoder.layers.1.attention.weights"}) {
+    CAPTURE(name);
+    CHECK(contains(content, name));
+  }
+}
+
 TEST_CASE("classify resumes to the same bits") {
   const TemporaryFolder folder;
-  const fs::path run = folder / "run", whole = folder / "whole";
-  REQUIRE(run_program("classify", train_arguments(whole, {"--steps", "10"})).status == 0);
+  const fs::path run = folder / "run";
   // The schedule follows the number of steps, so it is kept constant.
   const Arguments constant = {"--set", "training.schedule.name=constant"};
   Arguments first = train_arguments(run, {"--steps", "4"});
@@ -145,7 +157,6 @@ TEST_CASE("classify resumes to the same bits") {
   again.insert(again.end(), constant.begin(), constant.end());
   REQUIRE(run_program("classify", again).status == 0);
   CHECK(content_of(run / "model.safetensors") == content_of(folder / "again/model.safetensors"));
-  CHECK(content_of(run / "model.safetensors") != content_of(whole / "model.safetensors"));
 }
 
 TEST_CASE("every attention variant and both poolings train in classify") {

@@ -4,10 +4,12 @@
 #include <cstdio>
 #include <iostream>
 
+#include "../common/capture_file.h"
 #include "../common/commands.h"
 #include "../common/line_reader.h"
 #include "../common/program.h"
 #include "classifier.h"
+#include "heed/autograd/autograd.h"
 #include "heed/core/error.h"
 #include "trained.h"
 
@@ -19,9 +21,10 @@ struct PredictCommand {
     command.add_option("--source", source, "Texts to label, one a line; default: standard input")
         ->type_name("FILE");
     command.add_flag("--probability", probability, "Writes a tab and the label's probability behind it");
+    add_capture_flag(command, capture);
   }
   ClassifierFlags run;
-  std::string source;
+  std::string source, capture;
   bool probability = false;
 };
 
@@ -33,10 +36,24 @@ std::string line_of(const ClassScores& scores, const std::vector<std::string>& c
   return classes[best] + number;
 }
 
+/// One pass over a line, numbered from 0, in which the model shows its inside.
+void show_inside(EncoderClassifier& model, const Tokens& tokens, std::size_t line, CaptureFile& file) {
+  const NoGrad no_grad;
+  Capture capture;
+  Context context = Context::inference();
+  context.capture = &capture;
+  const PaddedTokens input = pad_tokens({&tokens, 1}, model.device());
+  model.logits(input, context);
+  const std::string example = "lines." + std::to_string(line);
+  file.add(example + ".tokens", input.ids);
+  file.add(example, capture);
+}
+
 int predict(const PredictCommand& command) {
   Trained trained = open_run(command.run);
   LineReader reader(command.source);
   const std::string origin = command.source.empty() ? "standard input" : command.source;
+  CaptureFile inside(command.capture);
   std::size_t line = 0;
   const auto many = static_cast<std::size_t>(16 * trained.batch_size);
   for (std::vector<std::string> lines; !(lines = reader.next(many)).empty();) {
@@ -46,7 +63,11 @@ int predict(const PredictCommand& command) {
     for (const ClassScores& scores : classify(*trained.model, texts, trained.batch_size))
       std::cout << line_of(scores, trained.classes, command.probability) << '\n';
     flush_output();
+    if (command.capture.empty()) continue;
+    for (std::size_t i = 0; i < texts.size(); ++i)
+      show_inside(*trained.model, texts[i], line - texts.size() + i, inside);
   }
+  if (!command.capture.empty()) inside.save();
   if (const std::string cut = trained.encode.cut_message(); !cut.empty())
     std::cerr << "classify: " << cut << '\n';
   return exit_success;

@@ -194,9 +194,11 @@ OpCase encoder_decoder_case(const std::string& norm, const std::string& tied) {
       });
 }
 
-OpCase classifier_case(const std::string& norm) {
+OpCase classifier_case(const std::string& norm, const std::string& pooling) {
+  TransformerConfig config = small_config(norm);
+  config.pooling = pooling;
   return module_case(
-      "model/encoder_classifier/" + norm + "_norm", std::make_shared<EncoderClassifier>(small_config(norm)),
+      "model/encoder_classifier/" + norm + "_norm/" + pooling, std::make_shared<EncoderClassifier>(config),
       {}, [](EncoderClassifier& model, Inputs) {
         Context context = Context::inference();
         const std::vector<std::int32_t> labels = {2, 0};
@@ -244,8 +246,8 @@ std::vector<OpCase> model_cases() {
   cases.push_back(encoder_decoder_case("post", "none"));
   cases.push_back(encoder_decoder_case("post", "all"));
   cases.push_back(encoder_decoder_case("pre", "decoder"));
-  cases.push_back(classifier_case("post"));
-  cases.push_back(classifier_case("pre"));
+  cases.push_back(classifier_case("post", "mean"));
+  cases.push_back(classifier_case("pre", "attention"));
   cases.push_back(stack_case("shared_attention", {"fastformer"}, "attention"));
   cases.push_back(stack_case("shared_layers", {"fastformer"}, "all"));
   cases.push_back(stack_case("linformer_layerwise", {"linformer"}, "none"));
