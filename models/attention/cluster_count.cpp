@@ -48,14 +48,14 @@ std::int64_t ClusterCount::choose(double length, double effective, std::int64_t 
   const double limit = most_relative_cost * cost(static_cast<double>(highest), length, d);
   std::int64_t lowest = highest;
   while (lowest > 1 && cost(static_cast<double>(lowest - 1), length, d) <= limit) --lowest;
-  return std::clamp<std::int64_t>(std::llround(effective), lowest, highest);
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(effective), lowest, highest);
 }
 
 std::int64_t ClusterCount::of(std::int64_t words, bool training) {
   if (!automatic_) return most_;
   if (known_ == 0) known_ = chosen_.to_vector<std::int32_t>().front();
   if (known_ == 0 && training) {
-    const std::vector<double> measured = cast(measured_, DType::f64).to_vector<double>();
+    const std::vector<double> measured = measured_.to_doubles();
     if (measured[0] >= passes_to_measure) {
       known_ = std::min(most_, choose(measured[1] / measured[0], measured[2] / measured[0], width_));
       chosen_ = Tensor::full({1}, static_cast<double>(known_), DType::i32, chosen_.device());
@@ -69,7 +69,7 @@ void ClusterCount::observe(const Tensor& x, const Tensor& centroids, const Tenso
   if (!automatic_ || known_ > 0) return;
   const NoGrad no_grad;
   const std::int64_t clusters = centroids.size(1);
-  const Tensor one = Tensor::ones({}, x.dtype(), x.device());
+  const Tensor one = Tensor::ones({}, x.dtype(), x.device()), zero = Tensor::zeros({}, x.dtype(), x.device());
   const Tensor real = unsqueeze(mask_as_numbers(mask, x), 2);  // [B, N, 1]
   const Tensor words = maximum(sum(real), one);
   const Tensor members =
@@ -82,10 +82,12 @@ void ClusterCount::observe(const Tensor& x, const Tensor& centroids, const Tenso
   // A cluster is like itself, also when its centroid is the very mean and has no direction.
   const Tensor at = Tensor::arange(clusters, DType::i32, x.device());
   const Tensor alike = where(equal(unsqueeze(at, 0), unsqueeze(at, 1)), one, cosines);
-  const Tensor together = sum(matmul(transpose(share, 0, 1), matmul(alike, share)));
-  const Tensor effective = reshape(one / maximum(together, one / static_cast<double>(clusters)), {1});
+  const Tensor groups = where(greater(share, zero), matmul(alike, share), zero);  // [K, 1]
+  const Tensor largest = max(groups, 0);
+  const Tensor effective = reshape(one / maximum(largest, one / static_cast<double>(clusters)), {1});
   const Tensor counts = Tensor::from(std::vector<float>{1, static_cast<float>(x.size(1))}, {2}, x.device());
-  measured_ = measured_ + concat({cast(counts, x.dtype()), effective}, 0);
+  const DType dtype = measured_.dtype();
+  measured_ = measured_ + concat({cast(counts, dtype), cast(effective, dtype)}, 0);
 }
 
 }  // namespace heed

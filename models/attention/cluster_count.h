@@ -10,18 +10,20 @@ namespace heed {
 ///
 ///   f(K) = 2 d (K + 2 N / K) + 5 d^2              multiplications per word, least near K0 = sqrt(2 N)
 ///
-/// In the first 50 training passes K = K0 for the length N of each batch, and every pass measures how many
-/// clusters there are in effect: with p_k the share of words in cluster k, and u_k the unit vector from the
-/// mean of the words to centroid k (the diversity of order 2 of Leinster and Cobbold 2012, which counts alike
-/// clusters as one and rare ones as few),
+/// In the first 50 training passes K = K0 for the length N of each batch, and every pass measures the largest
+/// group of words that belong together: with p_k the share of words in cluster k, and u_k the unit vector
+/// from the mean of the words to centroid k (the diversity of order infinity of Leinster and Cobbold 2012,
+/// which counts alike clusters as one),
 ///
-///   D = 1 / sum_{k,l} p_k p_l z_{k,l},   z_{k,k} = 1,  z_{k,l} = max(0, u_k . u_l)        1 <= D <= K
+///   1 / D = max_k sum_l z_{k,l} p_l  over p_k > 0,   z_{k,k} = 1,  z_{k,l} = max(0, u_k . u_l)    1 <= D <=
+///   K
 ///
-/// Then K becomes the nearest number to the mean of D that costs at most 10 % more than K0 would for the mean
-/// length, f(K) <= 1.1 f(K0) and K <= K0, and stays. Fewer clusters mean larger blocks: words that belong
-/// together are less often cut apart. The buffers "chosen" (0 while measuring) and "measured" (passes, sum of
-/// N, sum of D) are saved with the model, so that the same seed gives the same K, also when a run is killed
-/// and resumed. Only while measuring does a training step wait for the device.
+/// Then K becomes the largest number whose blocks of N / K words hold that group, the floor of the mean of D,
+/// within the limits that it costs at most 10 % more than K0 would for the mean length, f(K) <= 1.1 f(K0),
+/// and K <= K0, and stays: words that belong together are not cut apart. The buffers "chosen" (0 while
+/// measuring) and "measured" (passes, sum of N, sum of D) are saved with the model, so that the same seed
+/// gives the same K, also when a run is killed and resumed. Only while measuring does a training step wait
+/// for the device.
 class ClusterCount : public Module {
  public:
   explicit ClusterCount(const AttentionConfig& config);
