@@ -59,8 +59,7 @@ void Module::to(DType dtype, Device device) {
   }
   for (const NamedTensor& entry : buffers()) {
     Tensor& buffer = *entry.tensor;
-    buffer = is_floating(buffer.dtype()) ? converted(buffer, dtype, device)
-                                         : upload_copy<std::int32_t>(buffer, device);
+    if (is_floating(buffer.dtype())) buffer = converted(buffer, dtype, device);
   }
 }
 

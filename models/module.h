@@ -32,7 +32,7 @@ class Module {
   /// parameters() followed by buffers(): what a model file holds.
   std::vector<NamedTensor> state();
   /// Replaces every floating parameter and buffer by a copy of another dtype and device; parameters become
-  /// fresh leaves.
+  /// fresh leaves. Buffers of integers stay on the CPU: they say how patterns are built, which the host does.
   void to(DType dtype, Device device);
   /// To be called when parameters or buffers were given new values from outside, such as from a file: what
   /// this module and its parts have worked out from the old ones is forgotten.

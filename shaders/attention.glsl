@@ -215,28 +215,46 @@ bool block_allows(int mask, uint i, uint j) {
   return ((pattern[skip_pattern + pattern[skip_pattern + 6u] + bit / 32u] >> (bit % 32u)) & 1u) != 0u;
 }
 
+// The entries among `bits` that the pattern and the mask leave.
+uint unmasked_entries(uint bits, uint first_row) {
+  [[dont_unroll]] for (uint n = 0u; n < 16u; ++n) {
+    if (((bits >> n) & 1u) == 0u) continue;
+    const uint row = first_row + n / 4u, column = 4u * lane_x() + n % 4u;
+    const uint index = uint(column_index[column]);
+#ifdef COLUMNS_ARE_QUERIES
+    const uint i = index, j = row;
+#else
+    const uint i = row, j = index;
+#endif
+    bool exists = true;
+    if (HAS_PATTERN) exists = block_allows(column_mask[column], i, j);
+    if (HAS_MASK) exists = exists && mask_allows(i, j);
+    if (!exists) bits &= ~(1u << n);
+  }
+  return bits;
+}
+
 // Bit 4 r + c: whether row r and column c of this invocation meet in an existing entry.
 uint existing_entries(Rows rows) {
   uint bits = 0u;
   const uint first_row = rows.begin + 4u * lane_y();
-  [[dont_unroll]] for (uint n = 0u; n < 16u; ++n) {
-    const uint row = first_row + n / 4u, column = 4u * lane_x() + n % 4u;
-    const int index = column_index[column];
-    bool exists = row < rows.end && index >= 0;
-    if (exists) {
+  [[unroll]] for (uint r = 0u; r < 4u; ++r) {
+    const uint row = first_row + r;
+    if (row >= rows.end) continue;
 #ifdef COLUMNS_ARE_QUERIES
-      const uint i = uint(index), j = row;
-      exists = key_is_real(j);
-#else
-      const uint i = row, j = uint(index);
+    if (!key_is_real(row)) continue;
 #endif
-      if (CAUSAL) exists = exists && int(j) <= int(i) + int(keys) - int(queries);
-      if (HAS_PATTERN) exists = exists && block_allows(column_mask[column], i, j);
-      if (HAS_MASK) exists = exists && mask_allows(i, j);
+    [[unroll]] for (uint c = 0u; c < 4u; ++c) {
+      const int index = column_index[4u * lane_x() + c];
+#ifdef COLUMNS_ARE_QUERIES
+      const int i = index, j = int(row);
+#else
+      const int i = int(row), j = index;
+#endif
+      if (index >= 0 && (!CAUSAL || j <= i + int(keys) - int(queries))) bits |= 1u << (4u * r + c);
     }
-    if (exists) bits |= 1u << n;
   }
-  return bits;
+  return HAS_PATTERN || HAS_MASK ? unmasked_entries(bits, first_row) : bits;
 }
 
 // 64-bit numbers as (low word, high word).

@@ -1,14 +1,17 @@
-// heed gradcheck: every op and model against finite differences, in f64.
+// heed gradcheck: every op and model against finite differences in f64; on another device than the CPU
+// against the CPU's gradients.
 
 #include <iomanip>
 #include <iostream>
 
 #include "../common/program.h"
+#include "../common/runtime.h"
 #include "commands.h"
 #include "heed/autograd/autograd.h"
 #include "heed/core/error.h"
 #include "heed/tests/cases/model_cases.h"
 #include "heed/tests/cases/op_cases.h"
+#include "heed/tests/cases/op_results.h"
 
 namespace heed::programs {
 namespace {
@@ -53,17 +56,45 @@ bool check_case(const OpCase& one) {
   }
 }
 
-int run(const std::string& filter) {
+// Of f32 against f64, relative to the largest element of a gradient.
+constexpr double allowed_on_device = 1e-4;
+
+/// Compares values and gradients in f32 on a device with those in f64 on the CPU. Finite differences in f32
+/// would show rounding errors only.
+bool check_case_on(Device device, const OpCase& one) {
+  const std::string allowed = short_number(allowed_on_device);
+  try {
+    const ResultDifference result =
+        difference(op_results(one, DType::f32, device), op_results(one, DType::f64, {}));
+    const bool passed = result.worst <= allowed_on_device;
+    print_row(one.name, short_number(result.worst), allowed,
+              passed ? "pass"
+                     : concat_text("FAIL: ", result.where, ": the device gives ", result.found,
+                                   ", the CPU in f64 ", result.expected));
+    return passed;
+  } catch (const std::exception& error) {
+    print_row(one.name, "-", allowed, concat_text("FAIL: ", error.what()));
+    return false;
+  }
+}
+
+struct GradcheckOptions {
+  std::string filter, device;
+};
+
+int run(const GradcheckOptions& options) {
+  const Device device = parse_device(options.device);
   std::vector<OpCase> cases = op_cases();
   for (OpCase& one : model_cases()) cases.push_back(std::move(one));
   std::erase_if(cases, [&](const OpCase& one) {
-    return !one.differentiable || one.name.find(filter) == std::string::npos;
+    return !one.differentiable || one.name.find(options.filter) == std::string::npos;
   });
-  if (cases.empty()) throw UsageError("no case's name contains \"" + filter + "\"");
+  if (cases.empty()) throw UsageError("no case's name contains \"" + options.filter + "\"");
 
   print_header();
   std::size_t failed = 0;
-  for (const OpCase& one : cases) failed += check_case(one) ? 0 : 1;
+  for (const OpCase& one : cases)
+    failed += (device == Device{} ? check_case(one) : check_case_on(device, one)) ? 0 : 1;
   std::cout << cases.size() - failed << " passed, " << failed << " failed" << std::endl;
   return failed > 0 ? exit_failure : exit_success;
 }
@@ -73,10 +104,20 @@ int run(const std::string& filter) {
 std::function<int()> add_gradcheck_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("gradcheck", "Checks the gradient of every op and model against finite differences");
-  auto filter = std::make_shared<std::string>();
-  command->add_option("--filter", *filter, "Only cases whose name contains this text")->type_name("TEXT");
-  command->footer("Exit status: 0 all pass, 1 a case fails.\n");
-  return [filter] { return run(*filter); };
+  auto options = std::make_shared<GradcheckOptions>();
+  command->add_option("--filter", options->filter, "Only cases whose name contains this text")
+      ->type_name("TEXT");
+  command->add_option("--device", options->device, "Device to compute on")
+      ->type_name("DEVICE")
+      ->capture_default_str();
+  command->footer(
+      "On the CPU the gradients are compared with finite differences, both in f64. Another device computes "
+      "in\n"
+      "f32, where finite differences say nothing: its values and gradients are compared with those of the "
+      "CPU\n"
+      "in f64.\n\n"
+      "Exit status: 0 all pass, 1 a case fails.\n");
+  return [options] { return run(*options); };
 }
 
 }  // namespace heed::programs

@@ -217,14 +217,17 @@ std::vector<fs::path> reference_files(const std::string& folder, const std::stri
 }
 
 struct VerifyOptions {
-  std::string folder, dtype = "f64", device, filter;
+  std::string folder, dtype, device, filter;
 };
 
 int run(const VerifyOptions& options) {
   using namespace heed::programs;
-  check_name("dtype", options.dtype, {"f64", "f32"});
   const Device device = parse_device(options.device);
-  const DType dtype = options.dtype == "f64" ? DType::f64 : DType::f32;
+  const bool on_cpu = device == Device{};
+  const std::string precision = !options.dtype.empty() ? options.dtype : on_cpu ? "f64" : "f32";
+  check_name("dtype", precision, {"f64", "f32"});
+  if (!on_cpu && precision == "f64") throw UsageError("f64 exists on the CPU only; use --dtype f32");
+  const DType dtype = precision == "f64" ? DType::f64 : DType::f32;
 
   const std::vector<fs::path> files = reference_files(options.folder, options.filter);
   if (files.empty()) {
@@ -238,7 +241,7 @@ int run(const VerifyOptions& options) {
   for (const fs::path& file : files) ++count[static_cast<int>(verify_file(file, dtype, device))];
   const int passed = count[0], failed = count[1], unknown = count[2];
   std::cout << passed << " passed, " << failed << " failed, " << unknown << " of unknown variants ("
-            << options.dtype << " on " << name_of(device) << ")" << std::endl;
+            << precision << " on " << name_of(device) << ")" << std::endl;
   if (failed > 0) return exit_failure;
   return passed > 0 ? exit_success : exit_usage;
 }
@@ -254,9 +257,10 @@ std::function<int()> add_verify_command(CLI::App& app) {
   command->add_option("folder", options->folder, "Folder of reference cases, <variant>__<case>.safetensors")
       ->required()
       ->type_name("DIR");
-  command->add_option("--dtype", options->dtype, "Precision to compute in: f64 or f32")
-      ->type_name("TYPE")
-      ->capture_default_str();
+  command
+      ->add_option("--dtype", options->dtype,
+                   "Precision to compute in: f64 (the CPU only, and its default) or f32")
+      ->type_name("TYPE");
   command->add_option("--device", options->device, "Device to compute on")
       ->type_name("DEVICE")
       ->capture_default_str();

@@ -25,7 +25,7 @@ Tensor integers(std::vector<std::int32_t> values, const Shape& shape) {
 }
 
 /// A row whose function puts the given tensors in the place of the module's parameters and then calls
-/// `forward` with the module and the inputs that come before them.
+/// `forward` with the module and the inputs that come before them. The module follows them to their device.
 template <class M, class Forward>
 OpCase module_case(std::string name, std::shared_ptr<M> module, std::vector<Tensor> inputs, Forward forward) {
   module->to(DType::f64, {});
@@ -33,6 +33,9 @@ OpCase module_case(std::string name, std::shared_ptr<M> module, std::vector<Tens
   for (const NamedTensor& named : module->parameters()) inputs.push_back(named.tensor->detach());
   const auto function = [module, activations, forward](Inputs values) {
     const std::vector<NamedTensor> parameters = module->parameters();
+    const Tensor &before = *parameters.front().tensor, &now = values[activations];
+    if (before.dtype() != now.dtype() || before.device() != now.device())
+      module->to(now.dtype(), now.device());
     for (std::size_t i = 0; i < parameters.size(); ++i) *parameters[i].tensor = values[activations + i];
     return forward(*module, values.first(activations));
   };
@@ -190,20 +193,22 @@ OpCase encoder_decoder_case(const std::string& norm, const std::string& tied) {
       "model/encoder_decoder/" + norm + "_norm/tied_" + tied, std::make_shared<EncoderDecoder>(config), {},
       [](EncoderDecoder& model, Inputs) {
         Context context = Context::inference();
-        return model.loss(make_translation_batch(sources(), targets(), 1, 2), 0.1, context).objective();
+        return model.loss(make_translation_batch(sources(), targets(), 1, 2, model.device()), 0.1, context)
+            .objective();
       });
 }
 
 OpCase classifier_case(const std::string& norm, const std::string& pooling) {
   TransformerConfig config = small_config(norm);
   config.pooling = pooling;
-  return module_case(
-      "model/encoder_classifier/" + norm + "_norm/" + pooling, std::make_shared<EncoderClassifier>(config),
-      {}, [](EncoderClassifier& model, Inputs) {
-        Context context = Context::inference();
-        const std::vector<std::int32_t> labels = {2, 0};
-        return model.loss(make_classification_batch(sources(), labels), 0, context).objective();
-      });
+  return module_case("model/encoder_classifier/" + norm + "_norm/" + pooling,
+                     std::make_shared<EncoderClassifier>(config), {}, [](EncoderClassifier& model, Inputs) {
+                       Context context = Context::inference();
+                       const std::vector<std::int32_t> labels = {2, 0};
+                       return model
+                           .loss(make_classification_batch(sources(), labels, model.device()), 0, context)
+                           .objective();
+                     });
 }
 
 /// Layers that are shared, or of several kinds.
@@ -218,23 +223,25 @@ OpCase stack_case(const std::string& name, const std::vector<std::string>& atten
     if (attention == "linformer") config.encoder_attention.back().options.set("layerwise", true);
   }
   config.encoder_layers = std::max<std::int64_t>(2, static_cast<std::int64_t>(attentions.size()));
-  return module_case(
-      "model/stack/" + name, std::make_shared<EncoderClassifier>(config), {},
-      [](EncoderClassifier& model, Inputs) {
-        Context context = Context::inference();
-        const std::vector<std::int32_t> labels = {2, 0};
-        return model.loss(make_classification_batch(sources(), labels), 0, context).objective();
-      });
+  return module_case("model/stack/" + name, std::make_shared<EncoderClassifier>(config), {},
+                     [](EncoderClassifier& model, Inputs) {
+                       Context context = Context::inference();
+                       const std::vector<std::int32_t> labels = {2, 0};
+                       return model
+                           .loss(make_classification_batch(sources(), labels, model.device()), 0, context)
+                           .objective();
+                     });
 }
 
 OpCase language_model_case(const std::string& positions) {
   TransformerConfig config = small_config("pre");
   config.positions = positions;
-  return module_case("model/language_model/" + positions + "_positions",
-                     std::make_shared<LanguageModel>(config), {}, [](LanguageModel& model, Inputs) {
-                       Context context = Context::inference();
-                       return model.loss(make_language_model_batch(sources()), 0, context).objective();
-                     });
+  return module_case(
+      "model/language_model/" + positions + "_positions", std::make_shared<LanguageModel>(config), {},
+      [](LanguageModel& model, Inputs) {
+        Context context = Context::inference();
+        return model.loss(make_language_model_batch(sources(), model.device()), 0, context).objective();
+      });
 }
 
 }  // namespace
