@@ -21,24 +21,24 @@ AttentionConfig automatic(std::int64_t width, std::int64_t max_length) {
   return config;
 }
 
-/// 12 words in `groups` groups of equal size, each at a corner of its own, with a centroid there; K - groups
+/// 60 words in `groups` groups of equal size, each at a corner of its own, with a centroid there; K - groups
 /// further centroids have no words. Observes 50 passes and says what was chosen.
 std::int64_t chosen_for(std::int64_t groups) {
-  ClusterCount count(automatic(8, 12));
-  const std::int64_t clusters = count.of(12, true);
-  std::vector<float> words(12 * 8, 0), centroids(static_cast<std::size_t>(clusters * 8), 0);
+  ClusterCount count(automatic(256, 60));
+  const std::int64_t clusters = count.of(60, true);
+  std::vector<float> words(60 * 256, 0), centroids(static_cast<std::size_t>(clusters * 256), 0);
   std::vector<std::int32_t> assignment;
-  for (std::int64_t i = 0; i < 12; ++i) {
-    words[static_cast<std::size_t>(i * 8 + i % groups)] = 1;
+  for (std::int64_t i = 0; i < 60; ++i) {
+    words[static_cast<std::size_t>(i * 256 + i % groups)] = 1;
     assignment.push_back(static_cast<std::int32_t>(i % groups));
   }
-  for (std::int64_t k = 0; k < clusters; ++k) centroids[static_cast<std::size_t>(k * 8 + k)] = 1;
+  for (std::int64_t k = 0; k < clusters; ++k) centroids[static_cast<std::size_t>(k * 256 + k)] = 1;
   for (int pass = 0; pass < 50; ++pass) {
-    CHECK(count.of(12, true) == clusters);
-    count.observe(Tensor::from(words, {1, 12, 8}), Tensor::from(centroids, {1, clusters, 8}),
-                  Tensor::from(assignment, {1, 12}), {});
+    CHECK(count.of(60, true) == clusters);
+    count.observe(Tensor::from(words, {1, 60, 256}), Tensor::from(centroids, {1, clusters, 256}),
+                  Tensor::from(assignment, {1, 60}), {});
   }
-  return count.of(12, true);
+  return count.of(60, true);
 }
 
 TransformerConfig classifier_config(bool causal = false) {
@@ -89,11 +89,15 @@ std::int64_t clusters_shown(EncoderClassifier& model, std::uint32_t pass) {
 
 }  // namespace
 
-TEST_CASE("clusters auto: as many as the words form, within the limits of the cost") {
+TEST_CASE("clusters auto: as the groups of words are large, within the limits of the cost") {
+  // Blocks twice as large as a group; K0 = sqrt(2 * 60) = 11, and one cluster would cost 15 % more.
+  CHECK(chosen_for(10) == 5);
+  CHECK(chosen_for(6) == 3);
+  CHECK(chosen_for(4) == 2);
+  CHECK(chosen_for(1) == 2);
   // K0 = sqrt(2 * 12) = 5; 3 clusters cost 4 % more than 5, and 2 clusters 14 %.
-  CHECK(chosen_for(4) == 4);
-  CHECK(chosen_for(3) == 3);
-  CHECK(chosen_for(1) == 3);
+  CHECK(ClusterCount::choose(12, 1, 8) == 3);
+  CHECK(ClusterCount::choose(12, 8, 8) == 4);
   CHECK(ClusterCount::choose(12, 100, 8) == 5);
   // With wide words the projections cost most, so that K hardly matters; with long sentences it does.
   CHECK(ClusterCount::choose(25, 1, 300) == 1);

@@ -48,7 +48,7 @@ std::int64_t ClusterCount::choose(double length, double effective, std::int64_t 
   const double limit = most_relative_cost * cost(static_cast<double>(highest), length, d);
   std::int64_t lowest = highest;
   while (lowest > 1 && cost(static_cast<double>(lowest - 1), length, d) <= limit) --lowest;
-  return std::clamp<std::int64_t>(static_cast<std::int64_t>(effective), lowest, highest);
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(effective / 2), lowest, highest);
 }
 
 std::int64_t ClusterCount::of(std::int64_t words, bool training) {
