@@ -11,7 +11,7 @@ namespace heed {
 namespace {
 
 constexpr double passes_to_measure = 50;
-constexpr double most_relative_cost = 1.1;
+constexpr double most_relative_cost = 1.2;
 
 /// f(K): multiplications of a word.
 double cost(double clusters, double length, double width) {

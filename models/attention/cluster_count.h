@@ -19,8 +19,8 @@ namespace heed {
 ///   K
 ///
 /// Then K becomes the largest number whose blocks of N / K words are twice as large as that group, floor(D /
-/// 2) of the mean D, within the limits that it costs at most 10 % more than K0 would for the mean length,
-/// f(K) <= 1.1 f(K0), and K <= K0, and stays. A group may begin anywhere in a block; in blocks of twice its
+/// 2) of the mean D, within the limits that it costs at most 20 % more than K0 would for the mean length,
+/// f(K) <= 1.2 f(K0), and K <= K0, and stays. A group may begin anywhere in a block; in blocks of twice its
 /// size at most every second place cuts it apart. The buffers "chosen" (0 while
 /// measuring) and "measured" (passes, sum of N, sum of D) are saved with the model, so that the same seed
 /// gives the same K, also when a run is killed and resumed. Only while measuring does a training step wait
