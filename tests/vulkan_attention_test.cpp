@@ -28,8 +28,10 @@ Tensor moved(const Tensor& x, Device device) {
 }
 
 /// NaN stays where a kernel forgets to write.
-Tensor unwritten(const Shape& shape, Device device) {
-  return Tensor::from(std::vector<float>(static_cast<std::size_t>(shape.count()), NAN), shape, device);
+Tensor unwritten(const Shape& shape, DType dtype, Device device) {
+  const Tensor x = Tensor::empty(shape, dtype, device);
+  backend_of(x).fill(NAN, x);
+  return x;
 }
 
 /// Everything attention computes: out, log_sum_exp, dquery, dkey, dvalue.
@@ -39,12 +41,12 @@ std::vector<Tensor> results(const Case& c, const AttentionArgs& args, const Tens
   const auto empty = [&](std::int64_t rows, std::int64_t width) {
     const Shape inside{c.batch, rows, c.heads, width};
     const Shape shape{c.batch, c.heads, rows, width};
-    const Tensor memory = unwritten(c.heads_inside ? inside : shape, device);
+    const Tensor memory = unwritten(c.heads_inside ? inside : shape, grad.dtype(), device);
     if (!c.heads_inside) return memory;
     return memory.view(shape, {rows * c.heads * width, width, c.heads * width, 1}, 0);
   };
   const Tensor out = empty(c.queries, c.value_width);
-  const Tensor log_sum_exp = unwritten({c.batch, c.heads, c.queries}, device);
+  const Tensor log_sum_exp = unwritten({c.batch, c.heads, c.queries}, DType::f32, device);
   const Tensor dquery = empty(c.queries, c.key_width), dkey = empty(c.keys, c.key_width),
                dvalue = empty(c.keys, c.value_width);
   const Backend& backend = backend_of(device);
@@ -239,6 +241,45 @@ TEST_CASE("vulkan attention: small workgroups and little shared memory") {
   }
   const test::LoweredLimits limits(*device, [](auto& l) { l.shared_bytes = 8192; });
   check_case(c, *device);
+}
+
+TEST_CASE("vulkan attention: f16 and bf16 in memory, f32 in between") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const auto in_type = [](const Tensor& x, DType dtype) {
+    const Tensor other = Tensor::empty(x.shape(), dtype, x.device());
+    backend_of(x).copy(x, other);
+    return other;
+  };
+  // 16 columns are read four at a time, 13 one by one.
+  for (const auto& [dtype, width] :
+       {std::pair{DType::f16, 16}, {DType::f16, 13}, {DType::bf16, 16}, {DType::bf16, 13}}) {
+    const Case c{.name = "half",
+                 .queries = 20,
+                 .keys = 33,
+                 .key_width = width,
+                 .value_width = width,
+                 .causal = true,
+                 .dropout = 0.1};
+    Inputs in;
+    make_inputs(c, DType::f32, in);
+    AttentionArgs half = in.args, full = in.args;
+    // Both compute from the same rounded numbers.
+    for (Tensor AttentionArgs::*x : {&AttentionArgs::query, &AttentionArgs::key, &AttentionArgs::value}) {
+      half.*x = in_type(moved(in.args.*x, *device), dtype);
+      full.*x = moved(in_type(half.*x, DType::f32), {});
+    }
+    const Tensor grad = in_type(moved(in.grad, *device), dtype);
+    const std::vector<Tensor> expected = results(c, full, moved(in_type(grad, DType::f32), {}));
+    const std::vector<Tensor> found = results(c, half, grad);
+    const double rounding = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      CAPTURE(names[i]);
+      const Tensor widened = found[i].dtype() == DType::f32 ? found[i] : in_type(found[i], DType::f32);
+      CHECK(test::worst_error(test::values_of<float>(widened), test::values_of<float>(expected[i])) <=
+            4 * rounding);
+    }
+  }
 }
 
 TEST_CASE("vulkan attention: patterns that lie are refused") {
