@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "heed/autograd/ops.h"
 #include "heed/backends/vulkan/launch.h"
@@ -34,6 +35,12 @@ std::vector<float> counting(std::size_t count) {
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i);
   return values;
+}
+
+/// Opens a device once more. Like every opened device it is never closed.
+vulkan::Gpu& opened_again(Device device) {
+  static std::vector<std::unique_ptr<vulkan::Gpu>>* const all = new std::vector<std::unique_ptr<vulkan::Gpu>>;
+  return *all->emplace_back(std::make_unique<vulkan::Gpu>(device.index));
 }
 
 }  // namespace
@@ -181,14 +188,14 @@ TEST_CASE("vulkan: a lost device is an error that names its last kernels") {
   const auto device = vulkan_test_device();
   if (!device) return;
   // A second opening of the device, which is lost at its next submission.
-  auto* gpu = new vulkan::Gpu(device->index);  // like every opened device, never closed
-  gpu->replaceable_api().QueueSubmit = [](VkQueue, std::uint32_t, const VkSubmitInfo*, VkFence) {
+  vulkan::Gpu& gpu = opened_again(*device);
+  gpu.replaceable_api().QueueSubmit = [](VkQueue, std::uint32_t, const VkSubmitInfo*, VkFence) {
     return VK_ERROR_DEVICE_LOST;
   };
-  const auto block = gpu->memory().allocate(*device, 256);
-  gpu->stream().fill(block->buffer(), block->offset(), 256, 0);
-  CHECK(contains(message_of([&] { gpu->stream().wait_idle(); }), "unfinished kernels: fill"));
-  CHECK_THROWS_AS(gpu->stream().fill(block->buffer(), block->offset(), 256, 0), DeviceLost);
+  const auto block = gpu.memory().allocate(*device, 256);
+  gpu.stream().fill(block->buffer(), block->offset(), 256, 0);
+  CHECK(contains(message_of([&] { gpu.stream().wait_idle(); }), "unfinished kernels: fill"));
+  CHECK_THROWS_AS(gpu.stream().fill(block->buffer(), block->offset(), 256, 0), DeviceLost);
 }
 
 TEST_CASE("vulkan: a damaged pipeline cache is ignored") {
@@ -199,14 +206,14 @@ TEST_CASE("vulkan: a damaged pipeline cache is ignored") {
   const auto pipeline_of = [](vulkan::Gpu& gpu) {
     return gpu.pipelines().get(vulkan::shader_name("fill", DType::f32), {}, 1).pipeline;
   };
-  auto* first = new vulkan::Gpu(device->index);
-  CHECK(pipeline_of(*first) != VK_NULL_HANDLE);
-  first->pipelines().save();
-  const std::filesystem::path file = first->pipelines().cache_file();
+  vulkan::Gpu& first = opened_again(*device);
+  CHECK(pipeline_of(first) != VK_NULL_HANDLE);
+  first.pipelines().save();
+  const std::filesystem::path file = first.pipelines().cache_file();
   REQUIRE(std::filesystem::exists(file));
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
-  CHECK(pipeline_of(*new vulkan::Gpu(device->index)) != VK_NULL_HANDLE);
+  CHECK(pipeline_of(opened_again(*device)) != VK_NULL_HANDLE);
   std::ofstream(file) << "heedvkp1 and then something else";
-  CHECK(pipeline_of(*new vulkan::Gpu(device->index)) != VK_NULL_HANDLE);
+  CHECK(pipeline_of(opened_again(*device)) != VK_NULL_HANDLE);
   unsetenv("HEED_CACHE_DIR");
 }
