@@ -86,8 +86,10 @@ class MixedHeads : public Attention {
   static std::vector<std::int64_t> heads_of_parts(const AttentionConfig& config, std::size_t parts) {
     std::vector<double> even;
     const auto count = static_cast<std::int64_t>(parts);
-    for (std::int64_t p = 0; p < count; ++p)
-      even.push_back(static_cast<double>(config.heads / count + (p < config.heads % count ? 1 : 0)));
+    for (std::int64_t p = 0; p < count; ++p) {
+      const std::int64_t share = config.heads / count + (p < config.heads % count ? 1 : 0);
+      even.push_back(static_cast<double>(share));
+    }
     const std::vector<double> asked = config.options.take_numbers("part_heads", even);
     std::vector<std::int64_t> heads;
     for (const double h : asked) {
