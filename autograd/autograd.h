@@ -12,9 +12,9 @@ namespace heed {
 /// A tracked leaf that shares the elements of `tensor` (f32 or f64): its gradient is collected by backward().
 Tensor parameter(const Tensor& tensor);
 
-/// Adds d(output)/d(leaf) to the gradient of every leaf that `output` depends on. `output` has one element
-/// unless the gradient to start from is given (same shape). A graph can be walked once: closures are freed as
-/// they run.
+/// Adds d(output)/d(leaf) to the gradient of every leaf that `output` depends on. `output` has one
+/// element unless the gradient to start from is given (same shape). A graph can be walked once: closures
+/// are freed as they run.
 void backward(const Tensor& output, const Tensor& gradient = {});
 
 /// The gradient collected in a leaf; undefined when there is none yet. Throws when the tensor is not a leaf.
@@ -34,9 +34,9 @@ class NoGrad {
   bool previous_;
 };
 
-/// Runs `segment(inputs, random)` without keeping its intermediate tensors, and runs it again in backward
-/// with the same random numbers: memory for time. Parameters that the segment uses get their gradients as
-/// usual.
+/// Runs `segment(inputs, random)` without keeping its intermediate tensors, and runs it again in
+/// backward with the same random numbers: memory for time. Parameters that the segment uses get
+/// their gradients as usual.
 Tensor checkpoint(std::function<Tensor(std::span<const Tensor>, Random&)> segment, std::vector<Tensor> inputs,
                   Random& random);
 

@@ -47,8 +47,8 @@ constexpr BinaryInfo binary_info[] = {
 #include "heed/core/elementwise.def"
 };
 
-/// The gradient of one operand of a broadcasting operation. Undefined saved operands are not read by the
-/// derivative.
+/// The gradient of one operand of a broadcasting operation. Undefined saved operands are not
+/// read by the derivative.
 Tensor binary_gradient(BinaryOp op, int operand, const Tensor& a, const Tensor& b, const Tensor& grad,
                        const Shape& shape) {
   if (binary_info[static_cast<int>(op)].derivative_is_one[operand]) return sum_to(grad, shape);

@@ -14,8 +14,8 @@
 
 namespace heed {
 
-// --- element by element (made from core/elementwise.def)
-// ----------------------------------------------------------- Unary operations without parameters: neg(x),
+// --- element by element (made from core/elementwise.def) ---------------------------------------------------
+// Unary operations without parameters: neg(x),
 // abs(x), square(x), sqrt(x), ... ; with parameters see below.
 Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params = {});
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
@@ -91,8 +91,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 /// Other dtype; between f32 and f64 differentiable.
 Tensor cast(const Tensor& x, DType dtype);
 
-// --- shape: views where possible, gradients are views too
-// -----------------------------------------------------------
+// --- shape: views where possible, gradients are views too --------------------------------------------------
 /// One extent may be -1 (inferred). Copies when x is not contiguous.
 Tensor reshape(const Tensor& x, const Shape& shape);
 /// Axis i of the result is axis order[i] of x.
@@ -116,8 +115,7 @@ Tensor pad(const Tensor& x, int axis, std::int64_t before, std::int64_t after, d
 /// x itself when contiguous, else a copy.
 Tensor contiguous(const Tensor& x);
 
-// --- reductions
-// -----------------------------------------------------------------------------------------------------
+// --- reductions --------------------------------------------------------------------------------------------
 Tensor sum(const Tensor& x, int axis, bool keep_axis = false);
 Tensor mean(const Tensor& x, int axis, bool keep_axis = false);
 /// Largest (smallest) along an axis; the gradient goes to the first that attains it.
@@ -140,27 +138,25 @@ Tensor log_sum_exp(const Tensor& x, int axis, bool keep_axis = false);
 /// weights are 0, and so is a whole row that allows nothing.
 Tensor masked_softmax(const Tensor& x, const Tensor& allowed);
 
-// --- matrix products
-// ------------------------------------------------------------------------------------------------
-/// a [..., m, k] times b [..., k, n]; leading axes broadcast. Transposed views are used as they are, not
-/// copied.
+// --- matrix products ---------------------------------------------------------------------------------------
+/// a [..., m, k] times b [..., k, n]; leading axes broadcast. Transposed views are used as
+/// they are, not copied.
 Tensor matmul(const Tensor& a, const Tensor& b);
 /// x [..., in] W^T + b with W [out, in] and b [out] (may be undefined).
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
-// --- indices: i32; -1 stands for "nothing" (a zero row, no gradient)
-// ---------------------------------------------------
+// --- indices: i32; -1 stands for "nothing" (a zero row, no gradient) ---------------------------------------
 /// table [n, width] rows picked by ids of any shape: [..., width].
 Tensor embedding(const Tensor& table, const Tensor& ids);
 /// The slices of `axis` picked by ids [m], which are the same for all other axes.
 Tensor index_select(const Tensor& x, int axis, const Tensor& ids);
-/// x [batch, n, ...], ids [batch, m]: row ids[b, i] of sample b: [batch, m, ...]. How sorted attention
-/// permutes words.
+/// x [batch, n, ...], ids [batch, m]: row ids[b, i] of sample b: [batch, m, ...]. How
+/// sorted attention permutes words.
 Tensor gather_rows(const Tensor& x, const Tensor& ids);
 /// The inverse map: out [batch, rows, ...], out[b, ids[b, i]] += x[b, i].
 Tensor scatter_add_rows(const Tensor& x, const Tensor& ids, std::int64_t rows);
-/// out[..., i, ...] = x[..., ids[..., i, ...], ...] along `axis`; ids has the rank of x and equal extents
-/// elsewhere.
+/// out[..., i, ...] = x[..., ids[..., i, ...], ...] along `axis`; ids has the rank of x
+/// and equal extents elsewhere.
 Tensor gather(const Tensor& x, int axis, const Tensor& ids);
 /// Zeros of x's shape but `extent` along axis, plus x added at ids; the adjoint of gather.
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& ids, std::int64_t extent);
@@ -171,8 +167,7 @@ std::pair<Tensor, Tensor> sort(const Tensor& x, bool descending = false);
 /// The k largest of the last axis, descending, with their indices; ties go to the lower index.
 std::pair<Tensor, Tensor> top_k(const Tensor& x, std::int64_t k);
 
-// --- normalisation, dropout, losses
-// ---------------------------------------------------------------------------------
+// --- normalisation, dropout, losses ------------------------------------------------------------------------
 /// (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis (arXiv 1607.06450); weight and
 /// bias [n] or undefined.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
@@ -191,15 +186,13 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                             double smoothing = 0, std::int32_t ignored = -1, std::int64_t rows_at_once = 0);
 
-// --- random tensors: not differentiable
-// -------------------------------------------------------------------------------
+// --- random tensors: not differentiable --------------------------------------------------------------------
 Tensor uniform(const Shape& shape, double low, double high, const RandomKey& key, DType dtype = DType::f32,
                Device device = {});
 Tensor normal(const Shape& shape, double mean, double deviation, const RandomKey& key,
               DType dtype = DType::f32, Device device = {});
 
-// --- attention
-// ------------------------------------------------------------------------------------------------------
+// --- attention ---------------------------------------------------------------------------------------------
 struct AttentionOptions {
   double scale = 0;                             ///< 0: 1 / sqrt(dk)
   bool causal = false;                          ///< key j is allowed for query i when j <= i + M - N

@@ -30,8 +30,8 @@ inline Tensor empty_like(const Tensor& x) {
   return Tensor::empty(x.shape(), x.dtype(), x.device());
 }
 
-/// The gradient's own memory when nobody else sees it, so that a backward pass needs no second tensor; else
-/// new memory.
+/// The gradient's own memory when nobody else sees it, so that a backward pass needs no second
+/// tensor; else new memory.
 inline Tensor reuse_or_empty(const Tensor& grad) {
   return grad.is_sole_owner() && grad.is_contiguous() ? grad : empty_like(grad);
 }

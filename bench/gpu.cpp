@@ -79,7 +79,7 @@ std::vector<DType> types_of(heed::Device device) {
   return {DType::f32, DType::f16, DType::bf16};
 }
 
-// --- matrix products ------------------------------------------------------------------------------------
+// --- matrix products ---------------------------------------------------------------------------------------
 
 void bench_products(const Settings& settings) {
   const std::vector<std::int64_t> sizes =
@@ -112,7 +112,7 @@ void bench_products(const Settings& settings) {
   }
 }
 
-// --- kernels bound by memory ----------------------------------------------------------------------------
+// --- kernels bound by memory -------------------------------------------------------------------------------
 
 /// One kernel over x [rows, width]: how many times it moves all elements, and the call.
 struct MemoryKernel {
@@ -184,7 +184,7 @@ void bench_memory(const Settings& settings) {
   }
 }
 
-// --- attention ------------------------------------------------------------------------------------------
+// --- attention ---------------------------------------------------------------------------------------------
 
 void bench_attention(const Settings& settings) {
   const heed::Backend& backend = heed::backend_of(settings.device);
@@ -224,7 +224,7 @@ void bench_attention(const Settings& settings) {
   }
 }
 
-// --- training steps -------------------------------------------------------------------------------------
+// --- training steps ----------------------------------------------------------------------------------------
 
 /// The sizes of a language model and its batch; compare_gpu.py reads them from the output.
 struct StepCase {
@@ -315,7 +315,7 @@ void bench_steps(const Settings& settings) {
   }
 }
 
-// --- recording ------------------------------------------------------------------------------------------
+// --- recording ---------------------------------------------------------------------------------------------
 
 /// What the host spends on one small op, the device apart.
 void bench_recording(const Settings& settings) {

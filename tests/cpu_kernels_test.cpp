@@ -65,8 +65,8 @@ Tensor transposed(const Tensor& x) {
   return x.view(shape, strides, x.offset());
 }
 
-/// Views of one extent, laid out in every way the contract allows: contiguous, transposed, with gaps,
-/// broadcast.
+/// Views of one extent, laid out in every way the contract allows: contiguous,
+/// transposed, with gaps, broadcast.
 template <class T>
 std::vector<Tensor> layouts_of(std::int64_t rows, std::int64_t columns, double low, double high) {
   const Tensor wide = random_tensor<T>({rows, 2 * columns + 3}, low, high, 4);

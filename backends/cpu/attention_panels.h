@@ -34,8 +34,8 @@ class Panels {
   std::int64_t batch_stride_, head_stride_, width_, row_stride_;
 };
 
-/// Repeated rows (a row stride below the width) cannot be given to BLAS and are copied; anything else is
-/// returned as is.
+/// Repeated rows (a row stride below the width) cannot be given to BLAS and are copied; anything else
+/// is returned as is.
 Tensor with_separate_rows(const Tensor& x);
 
 /// The dropout of one score tile.
@@ -49,8 +49,8 @@ inline TileDropout tile_dropout(const AttentionArgs& args, const AttentionPlan& 
 /// The most rows a tile of scores has.
 constexpr std::int64_t max_tile_rows = 128;
 
-/// Tall tiles make the products fast, low ones follow the causal diagonal more closely: they pay for short
-/// sequences.
+/// Tall tiles make the products fast, low ones follow the causal diagonal more closely: they
+/// pay for short sequences.
 inline std::int64_t tile_rows(const AttentionArgs& args) {
   return args.causal && args.query.size(2) <= 512 ? max_tile_rows / 2 : max_tile_rows;
 }

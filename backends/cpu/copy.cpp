@@ -19,8 +19,8 @@ constexpr std::int64_t tile = 8;  // lines open at once while transposing: fewer
 template <class From, class To>
 To convert(From value) {
   if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
-    // Truncates; what i32 cannot hold (NaN included) becomes the nearest bound or 0, where a plain cast is
-    // undefined.
+    // Truncates; what i32 cannot hold (NaN included) becomes the nearest bound or 0, where a
+    // plain cast is undefined.
     if (!(value > -2147483649.0)) return value != value ? 0 : std::numeric_limits<To>::min();
     return value < 2147483648.0 ? static_cast<To>(value) : std::numeric_limits<To>::max();
   } else {
@@ -115,8 +115,8 @@ void copy_row(const From* from, std::int64_t from_stride, To* to, std::int64_t t
   }
 }
 
-/// Copies [rows, columns] where the input walks down columns: tile by tile, so that every cache line fetched
-/// is used up.
+/// Copies [rows, columns] where the input walks down columns: tile by tile, so that every cache line
+/// fetched is used up.
 template <class From, class To>
 void copy_transposed(const From* from, const CopyPlan::Axis& rows, const CopyPlan::Axis& columns, To* to) {
   for (std::int64_t j0 = 0; j0 < columns.extent; j0 += tile) {

@@ -120,8 +120,8 @@ MemoryPool::Block MemoryPool::take(FreeMap::iterator found, std::size_t bytes) {
 
 /// Cuts a block from memory never used so far, together with a free block just before it.
 MemoryPool::Block MemoryPool::extend(std::size_t bytes) {
-  // A pool that is full of free blocks too small for this request holds too much: keep it within a quarter of
-  // its peak.
+  // A pool that is full of free blocks too small for this request holds too much: keep it within a
+  // quarter of its peak.
   const std::size_t limit = std::max(highest_, current_ + bytes) / 4 * 5;
   if (reserved_ + bytes > limit) drop_pages(reserved_ + bytes - limit);
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -226,8 +226,7 @@ void MemoryPool::exhausted(std::size_t bytes) const {
        "); use smaller batches or shorter sequences");
 }
 
-// --- the memory entries of the backend
-// --------------------------------------------------------------------------
+// --- the memory entries of the backend ---------------------------------------------------------------------
 
 namespace {
 

@@ -11,8 +11,8 @@
 
 namespace heed::cpu {
 
-/// The caching allocator of host tensors. Fresh pages cost ten times what reused ones do, so memory is kept
-/// and reused.
+/// The caching allocator of host tensors. Fresh pages cost ten times what reused ones do, so memory
+/// is kept and reused.
 ///
 /// Small blocks come from size classes. Large blocks are cut from a few big address ranges, best fit, and
 /// merge with their free neighbours: a training step that asks for the same blocks in the same order stays

@@ -113,8 +113,8 @@ void dropout_range(const PhiloxStream& stream, double p, std::int64_t begin, std
                    const float* residual, float* out) {
   const hn::ScalableTag<float> d;
   const hn::ScalableTag<std::int32_t> di;
-  // Kept iff (word >> 8) >= ceil(2^24 p), which is DropoutRule in 24 bits and thus free of overflow at p
-  // near 1.
+  // Kept iff (word >> 8) >= ceil(2^24 p), which is DropoutRule in 24 bits and thus free of overflow
+  // at p near 1.
   const auto limit = hn::Set(di, static_cast<std::int32_t>(std::ceil(p * 0x1p24)) - 1);
   const auto scale = hn::Set(d, static_cast<float>(1 / (1 - p)));
   for_each_words(stream, begin, end, [&](auto part, auto words, std::int64_t i) HWY_ATTR {

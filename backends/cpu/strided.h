@@ -141,8 +141,8 @@ class SegmentReader {
   alignas(64) T buffer_[segment_elements];
 };
 
-/// Calls body(begin, count, pointers...) with the segments of [begin, end) that every reader can give at
-/// once.
+/// Calls body(begin, count, pointers...) with the segments of [begin, end) that every reader
+/// can give at once.
 template <class Body, class... Readers>
 void for_each_segment(std::int64_t begin, std::int64_t end, Body&& body, Readers&... readers) {
   while (begin < end) {

@@ -62,8 +62,8 @@ class Gpu {
   std::unique_ptr<HostBuffer> placeholder_;
 };
 
-/// The opened device of an index of list_physical_devices(). Throws an Error with the reason when it is
-/// unusable.
+/// The opened device of an index of list_physical_devices(). Throws an Error with the reason
+/// when it is unusable.
 Gpu& gpu(int index);
 
 }  // namespace heed::vulkan

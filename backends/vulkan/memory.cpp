@@ -45,8 +45,8 @@ struct Allocation {
   std::byte* data = nullptr;  // null: the host does not see it
 };
 
-/// A buffer with its own memory of the first of `wishes` that the device has; without a buffer when there is
-/// no room left.
+/// A buffer with its own memory of the first of `wishes` that the device has; without a buffer when there
+/// is no room left.
 Allocation allocate_buffer(Gpu& gpu, std::uint64_t bytes,
                            std::initializer_list<VkMemoryPropertyFlags> wishes) {
   const DeviceApi& api = gpu.api();
@@ -86,7 +86,7 @@ constexpr VkMemoryPropertyFlags cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 
 }  // namespace
 
-// --- host buffers ---------------------------------------------------------------------------------------
+// --- host buffers ------------------------------------------------------------------------------------------
 
 HostBuffer::HostBuffer(Gpu& gpu, std::uint64_t bytes, bool read_by_host) : gpu_(gpu), bytes_(bytes) {
   const Allocation made = read_by_host ? allocate_buffer(gpu, bytes, {visible | cached, visible})
@@ -104,7 +104,7 @@ HostBuffer::~HostBuffer() {
   gpu_.api().FreeMemory(gpu_.api().device, memory_, nullptr);
 }
 
-// --- slabs and blocks -----------------------------------------------------------------------------------
+// --- slabs and blocks --------------------------------------------------------------------------------------
 
 struct Slab {
   Allocation allocation;

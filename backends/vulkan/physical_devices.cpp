@@ -13,7 +13,7 @@ namespace heed::vulkan {
 
 namespace {
 
-// --- validation -----------------------------------------------------------------------------------------
+// --- validation --------------------------------------------------------------------------------------------
 
 constexpr const char* validation_layer = "VK_LAYER_KHRONOS_validation";
 
@@ -49,7 +49,7 @@ bool has_validation_layer(const InstanceApi& api) {
   });
 }
 
-// --- the instance ---------------------------------------------------------------------------------------
+// --- the instance ------------------------------------------------------------------------------------------
 
 /// Returns why there is no instance; empty: there is one.
 std::string create_instance(InstanceApi& api) {
@@ -100,7 +100,7 @@ std::string create_instance(InstanceApi& api) {
   return "";
 }
 
-// --- one device -----------------------------------------------------------------------------------------
+// --- one device --------------------------------------------------------------------------------------------
 
 struct Properties {
   VkPhysicalDeviceProperties2 core =

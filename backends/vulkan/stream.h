@@ -42,8 +42,8 @@ class Stream {
   /// The last value the device has signalled; does not wait.
   std::uint64_t completed();
   void submit();
-  /// Submits what is recorded when `value` needs it, and waits until the device has signalled it. Throws
-  /// DeviceLost.
+  /// Submits what is recorded when `value` needs it, and waits until the device has
+  /// signalled it. Throws DeviceLost.
   void wait(std::uint64_t value);
   void wait_idle() { wait(batch_ ? recording_ : recording_ - 1); }
   const StreamCounters& counters() const { return counters_; }

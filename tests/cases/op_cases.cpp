@@ -17,8 +17,8 @@ class Draw {
   Tensor operator()(const Shape& shape, double low = -1, double high = 1) {
     return uniform(shape, low, high, {2024, 0, next_++}, DType::f64);
   }
-  /// Values that differ by at least 0.05, in random order: no ties, and no kink within a finite-difference
-  /// step.
+  /// Values that differ by at least 0.05, in random order: no ties, and no kink within
+  /// a finite-difference step.
   Tensor distinct(const Shape& shape) {
     const Tensor order = argsort(uniform({shape.count()}, 0, 1, {2024, 0, next_++}, DType::f64));
     return reshape(cast(order, DType::f64) * 0.05, shape);
