@@ -1,10 +1,14 @@
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "heed/core/backend.h"
+#include "heed/core/elementwise.h"
+#include "heed/core/random.h"
 #include "heed/core/tensor.h"
 
 // The op layer: every differentiable function of tensors. Ops validate their arguments (throwing heed::Error
@@ -14,13 +18,18 @@
 
 namespace heed {
 
+struct BlockPattern;  // core/block_pattern.h
+
 // --- element by element (made from core/elementwise.def) ---------------------------------------------------
-// Unary operations without parameters: neg(x),
-// abs(x), square(x), sqrt(x), ... ; with parameters see below.
+
+// Unary operations without parameters: neg(x), abs(x), square(x), sqrt(x), ...; with parameters see below.
+// Where an operand may be a number, it has the type of the other one.
 Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params = {});
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
 /// i32 0 or 1; not differentiable.
 Tensor compare(CompareOp op, const Tensor& a, const Tensor& b);
+/// A tensor of rank 0 with the type and the device of `like`. Throws when `like` is i32 and `value` is no i32.
+Tensor scalar_like(const Tensor& like, double value);
 #define HEED_UNARY(name, ...)                                    \
   inline Tensor name(const Tensor& x, UnaryParams params = {}) { \
     return unary(UnaryOp::name, x, params);                      \
@@ -29,9 +38,12 @@ Tensor compare(CompareOp op, const Tensor& a, const Tensor& b);
   inline Tensor name(const Tensor& a, const Tensor& b) { \
     return binary(BinaryOp::name, a, b);                 \
   }
-#define HEED_COMPARE(name, ...)                          \
-  inline Tensor name(const Tensor& a, const Tensor& b) { \
-    return compare(CompareOp::name, a, b);               \
+#define HEED_COMPARE(name, ...)                            \
+  inline Tensor name(const Tensor& a, const Tensor& b) {   \
+    return compare(CompareOp::name, a, b);                 \
+  }                                                        \
+  inline Tensor name(const Tensor& x, double c) {          \
+    return compare(CompareOp::name, x, scalar_like(x, c)); \
   }
 #include "heed/core/elementwise.def"
 inline Tensor leaky_relu(const Tensor& x, double slope) {
@@ -45,6 +57,12 @@ inline Tensor clamp(const Tensor& x, double low, double high) {
 }
 inline Tensor pow(const Tensor& x, double exponent) {
   return unary(UnaryOp::pow_scalar, x, {exponent});
+}
+inline Tensor maximum(const Tensor& x, double c) {
+  return maximum(x, scalar_like(x, c));
+}
+inline Tensor minimum(const Tensor& x, double c) {
+  return minimum(x, scalar_like(x, c));
 }
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) {
@@ -63,7 +81,7 @@ inline Tensor operator-(const Tensor& x) {
   return neg(x);
 }
 inline Tensor operator+(const Tensor& x, double c) {
-  return unary(UnaryOp::add_scalar, x, {c});
+  return x.dtype() == DType::i32 ? add(x, scalar_like(x, c)) : unary(UnaryOp::add_scalar, x, {c});
 }
 inline Tensor operator+(double c, const Tensor& x) {
   return x + c;
@@ -75,7 +93,7 @@ inline Tensor operator-(double c, const Tensor& x) {
   return neg(x) + c;
 }
 inline Tensor operator*(const Tensor& x, double c) {
-  return unary(UnaryOp::mul_scalar, x, {c});
+  return x.dtype() == DType::i32 ? mul(x, scalar_like(x, c)) : unary(UnaryOp::mul_scalar, x, {c});
 }
 inline Tensor operator*(double c, const Tensor& x) {
   return x * c;
@@ -86,6 +104,12 @@ inline Tensor operator/(const Tensor& x, double c) {
 
 /// condition (i32) != 0 ? a : b; all three broadcast.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+inline Tensor where(const Tensor& condition, const Tensor& a, double b) {
+  return where(condition, a, scalar_like(a, b));
+}
+inline Tensor where(const Tensor& condition, double a, const Tensor& b) {
+  return where(condition, scalar_like(b, a), b);
+}
 /// x with `value` where mask (i32, broadcast to x) is not 0.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 /// Other dtype; between f32 and f64 differentiable.
@@ -200,7 +224,7 @@ struct AttentionOptions {
   Tensor mask;                                  ///< i32, broadcasts to [B, H, N, M], 1 = allowed
   std::shared_ptr<const BlockPattern> pattern;  ///< null: all blocks
   double dropout = 0;                           ///< on the weights, after the softmax
-  RandomKey key;                                ///< of the dropout
+  RandomKey dropout_key;                        ///< which of them
 };
 /// softmax(q k^T scale) v over the allowed keys (Vaswani et al. 2017, eq. 1): query [B, H, N, dk], key [B, H,
 /// M, dk], value [B, H, M, dv] -> [B, H, N, dv]. Fused, it never holds the N x M matrix. A query with no

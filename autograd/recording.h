@@ -10,18 +10,6 @@
 
 namespace heed {
 
-/// Turns recording on or off for this thread while it lives.
-class RecordingScope {
- public:
-  explicit RecordingScope(bool enabled);
-  ~RecordingScope();
-  RecordingScope(const RecordingScope&) = delete;
-  RecordingScope& operator=(const RecordingScope&) = delete;
-
- private:
-  bool previous_;
-};
-
 /// Like record(), but also when no input is tracked: for segments whose parameters are hidden inside.
 Tensor record_always(const char* op, const Tensor& out, std::span<const Tensor> inputs,
                      BackwardFunction backward);

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
 
 #include "heed/core/block_pattern.h"
 #include "heed/core/elementwise.h"
+#include "heed/core/memory_stats.h"
 #include "heed/core/random.h"
 #include "heed/core/tensor.h"
 
@@ -22,13 +24,6 @@ namespace heed {
 
 enum class ReduceOp : std::uint8_t { sum, max, min };
 
-/// Bytes handed out by a device's memory pool.
-struct MemoryStats {
-  std::size_t current_bytes = 0;   ///< in use by tensors
-  std::size_t peak_bytes = 0;      ///< the most that was in use since the last reset
-  std::size_t reserved_bytes = 0;  ///< held from the system, in use or cached
-};
-
 /// The arguments of scaled dot-product attention, shared by its forward and backward kernels.
 struct AttentionArgs {
   Tensor query;     ///< [B, H, N, dk], last stride 1
@@ -40,7 +35,7 @@ struct AttentionArgs {
   bool causal = false;                    ///< allow key j for query i only when j <= i + M - N
   const BlockPattern* pattern = nullptr;  ///< which blocks of the N x M matrix exist; null = all
   double dropout = 0;                     ///< probability of zeroing a weight after the softmax
-  RandomKey key_of_dropout;  ///< element ((b H + h) N + i) M + j decides about weight [b, h, i, j]
+  RandomKey dropout_key;  ///< element ((b H + h) N + i) M + j decides about weight [b, h, i, j]
 };
 
 /// A forward and a backward kernel that are usable only together, so that a fast path can
@@ -100,14 +95,15 @@ struct Backend {
   /// Any dtype; out is i32.
   void (*compare)(CompareOp, const Tensor& a, const Tensor& b, const Tensor& out) = nullptr;
   /// out = condition != 0 ? a : b; all of one shape (strided inputs), condition i32, a and b of out's dtype.
-  void (*select)(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) = nullptr;
+  void (*where)(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) = nullptr;
 
   // --- reductions: x contiguous [outer, n, inner] ----------------------------------------------------------
-  void (*reduce)(ReduceOp, const Tensor& x, const Tensor& out) = nullptr;  ///< out [outer, inner]
-  void (*argmax)(const Tensor& x,
-                 const Tensor& out) = nullptr;  ///< i32 [outer, inner], lowest index wins ties
-  void (*cumulative_sum)(const Tensor& x, bool reverse,
-                         const Tensor& out) = nullptr;  ///< out [outer, n, inner]
+  /// out [outer, inner].
+  void (*reduce)(ReduceOp, const Tensor& x, const Tensor& out) = nullptr;
+  /// out i32 [outer, inner]; the lowest index wins ties.
+  void (*argmax)(const Tensor& x, const Tensor& out) = nullptr;
+  /// out [outer, n, inner].
+  void (*cumulative_sum)(const Tensor& x, bool reverse, const Tensor& out) = nullptr;
 
   // --- matrix products -------------------------------------------------------------------------------------
   /// out = a b + beta out + bias. a [..., m, k], b [..., k, n], out [..., m, n] with equal leading extents
@@ -190,10 +186,6 @@ inline const Backend& backend_of(const Tensor& tensor) {
 const Backend& cpu_backend();
 /// Defined by backends/vulkan; by backends/no_vulkan.cpp, which throws, in a build without it.
 const Backend& vulkan_backend();
-
-/// Bytes in use on a device, and the most there were.
-MemoryStats memory_stats(Device device = {});
-void reset_peak_memory(Device device = {});
 
 /// While it lives on this thread, ops with a fused kernel run their composed body instead: the
 /// oracle of the tests.

@@ -299,10 +299,11 @@ TEST_CASE("cross entropy refuses a class below 0 that is not the ignored one, fu
   CHECK_NOTHROW(cross_entropy(logits, targets));  // -1 is what is ignored
 }
 
-TEST_CASE("checkpoint: a segment without inputs still trains the parameters inside") {
+TEST_CASE("recompute: a segment without inputs still trains the parameters inside") {
   const Tensor w = parameter(Tensor::full({3}, 2, DType::f64));
   Random random(1);
-  const Tensor out = checkpoint([&](std::span<const Tensor>, Random&) { return w * w; }, {}, random);
+  const Tensor out =
+      recompute_in_backward([&](std::span<const Tensor>, Random&) { return w * w; }, {}, random);
   CHECK(out.to_vector<double>() == std::vector<double>{4, 4, 4});
   backward(sum(out));
   CHECK(gradient(w).to_vector<double>() == std::vector<double>{4, 4, 4});

@@ -99,7 +99,7 @@ class TinyTransformer : public heed::Module {
     AttentionOptions options;
     options.causal = true;
     options.dropout = p;
-    options.key = context.random.next();
+    options.dropout_key = context.random.next();
     const Tensor out = attention(part(0), part(1), part(2), options);
     return linear(reshape(transpose(out, 1, 2), {batch, length, width}), output_);
   }

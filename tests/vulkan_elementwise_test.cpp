@@ -201,11 +201,11 @@ TEST_CASE("vulkan: elementwise kernels walk any layout") {
         backend.compare(CompareOp::less, on(gpu, ia[i]), on(gpu, ib[j]), out);
       });
       check(DType::f32, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
-        backend.select(gpu ? ia[k].gpu : ia[k].cpu, on(gpu, a[i]), on(gpu, b[j]), out);
+        backend.where(gpu ? ia[k].gpu : ia[k].cpu, on(gpu, a[i]), on(gpu, b[j]), out);
       });
     }
     check_kernel(shape, DType::i32, device, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
-      backend.select(on(gpu, yes), on(gpu, ia[0]), on(gpu, ib[4]), out);
+      backend.where(on(gpu, yes), on(gpu, ia[0]), on(gpu, ib[4]), out);
     });
   });
 }

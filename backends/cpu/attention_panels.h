@@ -42,7 +42,7 @@ Tensor with_separate_rows(const Tensor& x);
 inline TileDropout tile_dropout(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t b,
                                 std::int64_t h, std::int64_t query, const KeyTile& keys) {
   const std::int64_t row = (b * plan.heads + h) * plan.queries + query;
-  return {args.dropout, args.key_of_dropout,
+  return {args.dropout, args.dropout_key,
           static_cast<std::uint64_t>(row) * static_cast<std::uint64_t>(plan.keys), plan.keys, &keys.segments};
 }
 

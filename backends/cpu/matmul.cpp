@@ -3,6 +3,7 @@
 #include "heed/backends/cpu/blas.h"
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/checked.h"
 #include "heed/core/profile.h"
 
 // Matrix products. C is cut into a grid of tiles that depends on the shape alone, and each tile is one
@@ -11,10 +12,6 @@
 
 namespace heed::cpu {
 namespace {
-
-constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
 
 /// One matrix of a batch as BLAS sees it.
 struct MatrixLayout {
@@ -67,8 +64,8 @@ struct Plan {
     // A weight gradient: few outputs, each a long sum.
     if (batch * rows * columns < few_tasks && k >= 2 * shortest_part) {
       parts = std::min(wanted_tasks / (batch * rows * columns), k / shortest_part);
-      part_depth = divide_up(divide_up(k, parts), 16) * 16;
-      parts = divide_up(k, part_depth);
+      part_depth = ceil_div(ceil_div(k, parts), 16) * 16;
+      parts = ceil_div(k, part_depth);
     }
     while (batch * rows * columns * parts < few_tasks && split(m, n, 64, smallest)) {
     }
@@ -94,10 +91,10 @@ struct Plan {
     std::int64_t& side = by_rows ? tile_rows : tile_columns;
     const std::int64_t extent = by_rows ? m : n;
     std::int64_t wanted = pieces + 1, next = side;
-    while (next >= side && wanted <= extent) next = divide_up(divide_up(extent, wanted++), 16) * 16;
+    while (next >= side && wanted <= extent) next = ceil_div(ceil_div(extent, wanted++), 16) * 16;
     if (next < shortest || next >= side) return false;
     side = next;
-    pieces = divide_up(extent, side);
+    pieces = ceil_div(extent, side);
     return true;
   }
 };

@@ -18,10 +18,17 @@ namespace heed::vulkan {
 
 /// An opened Vulkan device: its memory, its pipelines and its one command stream. Opened on first use and
 /// kept until the program ends. Every public function of the backend holds `mutex` while it records.
+///
+/// An opened device is never closed: tensors in static variables may outlive any order of destruction. When the
+/// program leaves (main returns, or somebody calls exit) the host waits for the device and writes its pipeline
+/// cache, before the driver's own exit handlers run; work recorded after that is refused.
 class Gpu {
  public:
   /// `index` is the device's in physical_devices().
   explicit Gpu(int index);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
 
   const DeviceApi& api() const { return api_; }
   const Limits& limits() const { return limits_; }
@@ -36,6 +43,8 @@ class Gpu {
   /// Names the device and its driver's version in file names.
   const std::string& identity() const { return chosen_.identity; }
   std::uint32_t queue_family() const { return chosen_.queue_family; }
+  std::uint32_t timestamp_bits() const { return chosen_.timestamp_bits; }
+  float timestamp_period() const { return chosen_.timestamp_period; }
   const VkPhysicalDeviceMemoryProperties& memory_properties() const { return memory_properties_; }
 
   std::recursive_mutex& mutex() { return mutex_; }
@@ -62,8 +71,11 @@ class Gpu {
   std::unique_ptr<HostBuffer> placeholder_;
 };
 
-/// The opened device of an index of list_physical_devices(). Throws an Error with the reason
-/// when it is unusable.
+/// The opened device of an index of physical_devices(). Throws an Error with the reason when it is unusable, and
+/// in a child made by fork(), where a driver's threads are missing.
 Gpu& gpu(int index);
+/// Asks that, when the program leaves, the devices finish before whatever was set up so far is taken down. The
+/// driver sets things up lazily, so this is called after each of its compilations.
+void finish_before_exit_handlers();
 
 }  // namespace heed::vulkan

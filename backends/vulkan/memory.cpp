@@ -117,7 +117,7 @@ struct Slab {
 };
 
 Block::~Block() {
-  if (!slab_) return;
+  if (!slab_ || forked_from_driver()) return;  // the memory is the parent's
   const std::lock_guard lock(gpu_.mutex());
   gpu_.memory().free(*this);
 }

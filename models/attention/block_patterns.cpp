@@ -118,7 +118,7 @@ AttentionOptions PatternAttention::attention_options(const Tensor& key_mask, Con
   options.key_mask = key_mask;
   if (context.training && config().dropout > 0) {
     options.dropout = config().dropout;
-    options.key = context.random.next();
+    options.dropout_key = context.random.next();
   }
   return options;
 }

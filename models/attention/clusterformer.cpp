@@ -91,7 +91,7 @@ class ClusterFormer : public Attention {
     options.pattern = patterns_.get({words, width}, [&] { return neighbour_pattern(words, width, next_); });
     if (context.training && config().dropout > 0) {
       options.dropout = config().dropout;
-      options.key = context.random.next();
+      options.dropout_key = context.random.next();
     }
     const Tensor attended = merge_heads(attention(query, key, value, options));  // [B, N, d]
 

@@ -79,7 +79,7 @@ class CausalClusterFormer : public Attention {
     options.mask = allowed(gather(assignment, 1, order), clusters, width, block);
     if (context.training && config().dropout > 0) {
       options.dropout = config().dropout;
-      options.key = context.random.next();
+      options.dropout_key = context.random.next();
     }
     const Tensor attended = merge_heads(attention(query, key, value, options));  // [B blocks, w, d]
 

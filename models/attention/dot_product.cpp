@@ -68,7 +68,7 @@ class DotProductAttention : public Attention {
     options.key_mask = key_mask;
     if (context.training && config().dropout > 0) {
       options.dropout = config().dropout;
-      options.key = context.random.next();
+      options.dropout_key = context.random.next();
     }
     const Tensor query = split_heads(query_(x), config().heads);
     show_weights(context, query, key, options);

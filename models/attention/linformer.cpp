@@ -93,7 +93,7 @@ class LinformerAttention : public Attention {
     AttentionOptions options;
     if (context.training && config().dropout > 0) {
       options.dropout = config().dropout;
-      options.key = context.random.next();
+      options.dropout_key = context.random.next();
     }
     const Tensor query = split_heads(query_(x), config().heads);
     show_weights(context, query, kb, options);  // over the k sums

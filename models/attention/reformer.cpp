@@ -116,7 +116,7 @@ class Reformer : public Attention {
     options.mask = rounds.allowed();
     if (context.training && config().dropout > 0) {
       options.dropout = config().dropout;
-      options.key = context.random.next();
+      options.dropout_key = context.random.next();
     }
     const Tensor k = with_block_before(chunks_of(key));  // [G, chunks, 2 m, dh]
     const Tensor v = with_block_before(chunks_of(value));

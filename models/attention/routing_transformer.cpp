@@ -119,7 +119,7 @@ class RoutingAttention : public Attention {
     options.mask = reshape(greater(key_ids, nobody), {sequences, clusters_, 1, width});
     if (context.training && config().dropout > 0) {
       options.dropout = config().dropout;
-      options.key = context.random.next();
+      options.dropout_key = context.random.next();
     }
     const Tensor out = attention(members(query, flat_query_ids), members(key, flat_key_ids),
                                  members(value, flat_key_ids), options);

@@ -70,7 +70,7 @@ class Synthesizer : public Attention {
     options.key_mask = mask;
     if (context.training && config().dropout > 0) {
       options.dropout = config().dropout;
-      options.key = context.random.next();
+      options.dropout_key = context.random.next();
     }
     const auto for_all = [&](const Tensor& x) {
       return expand(contiguous(x), {value.size(0), value.size(1), x.size(2), x.size(3)});

@@ -241,7 +241,7 @@ void add_attention(std::vector<OpCase>& cases, Draw& draw) {
   cases.push_back({"attention/mask", with(options), qkv(5, 7)});
   options = {};
   options.dropout = 0.3;
-  options.key = {1, 2, 3};
+  options.dropout_key = {1, 2, 3};
   cases.push_back({"attention/dropout", with(options), qkv(5, 7)});
   cases.push_back({"attention/heads",
                    [](Inputs in) {  // q, k, v as views of [B, N, H, d]
@@ -273,7 +273,7 @@ void add_attention(std::vector<OpCase>& cases, Draw& draw) {
   options = {};
   options.key_mask = ids({1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0}, {2, 7});
   options.dropout = 0.3;
-  options.key = {1, 2, 3};
+  options.dropout_key = {1, 2, 3};
   cases.push_back({"attention_part/padding, dropout", part(options), qkv(5, 7)});
   // Even and odd keys; the first query of the second part and both of the last query have none.
   cases.push_back({"join_attention",
@@ -293,11 +293,11 @@ void add_attention(std::vector<OpCase>& cases, Draw& draw) {
                    {draw({1, 2, 3, 4}), draw({1, 2, 5, 4})}});
 }
 
-void add_checkpoint(std::vector<OpCase>& cases, Draw& draw) {
-  cases.push_back({"checkpoint",
+void add_recompute(std::vector<OpCase>& cases, Draw& draw) {
+  cases.push_back({"recompute_in_backward",
                    [](Inputs in) {
                      Random random(7);
-                     return checkpoint(
+                     return recompute_in_backward(
                          [](Inputs x, Random& keys) { return dropout(exp(x[0]) * x[1], 0.3, keys.next()); },
                          {in[0], in[1]}, random);
                    },
@@ -316,7 +316,7 @@ std::vector<OpCase> op_cases() {
   add_indices(cases, draw);
   add_layers(cases, draw);
   add_attention(cases, draw);
-  add_checkpoint(cases, draw);
+  add_recompute(cases, draw);
   return cases;
 }
 

@@ -3,13 +3,13 @@
 
 namespace heed {
 
-Tensor checkpoint(std::function<Tensor(std::span<const Tensor>, Random&)> segment, std::vector<Tensor> inputs,
-                  Random& random) {
+Tensor recompute_in_backward(std::function<Tensor(std::span<const Tensor>, Random&)> segment,
+                             std::vector<Tensor> inputs, Random& random) {
   if (!recording()) return segment(inputs, random);
   const Random at_start = random;
   Tensor out;
   {
-    const RecordingScope forget(false);
+    const NoGrad forget;
     out = segment(inputs, random).detach();
   }
   std::vector<Tensor> saved;
@@ -18,7 +18,7 @@ Tensor checkpoint(std::function<Tensor(std::span<const Tensor>, Random&)> segmen
     saved.push_back(input.detach());
     wanted.push_back(input.tracked());
   }
-  return record_always("checkpoint", out, inputs,
+  return record_always("recompute_in_backward", out, inputs,
                        [segment = std::move(segment), saved, wanted, at_start](const Tensor& grad) {
                          std::vector<Tensor> again = saved;
                          for (std::size_t i = 0; i < again.size(); ++i) {
