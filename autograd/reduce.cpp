@@ -82,7 +82,7 @@ Tensor softmax_last(const char* op, const Tensor& x, const Tensor& mask, bool lo
   const Backend& backend = backend_of(x);
   if (!usable(backend.softmax)) {
     if (!mask.defined()) return softmax_composed(x, log);
-    const Tensor forbidden = equal(mask, Tensor::zeros({}, DType::i32, mask.device()));
+    const Tensor forbidden = equal(mask, 0);
     return softmax_composed(masked_fill(x, forbidden, -std::numeric_limits<double>::infinity()), log);
   }
   const Tensor out = empty_like(x);

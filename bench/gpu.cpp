@@ -273,6 +273,9 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
   std::uint32_t number = 0;
   double recording = 0;
   Tensor loss;
+  const bool counts = settings.device.type == heed::DeviceType::vulkan;
+  const heed::DeviceCounters before =
+      counts ? heed::device_counters(settings.device) : heed::DeviceCounters();
   const double ms = time_of(settings, [&] {
     const double start = now();
     heed::Context context = heed::Context::train(1, number++);
@@ -289,21 +292,28 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
     return loss;
   });
   // The host's share of one step, with the device's if the host had to wait for it.
-  print({{"bench", "step"},
-         {"model", c.name},
-         {"precision", name_of(precision)},
-         {"ms", ms},
-         {"host_ms", 1000 * recording},
-         {"tokens_per_s", 1000 * static_cast<double>(c.batch * c.length) / ms},
-         {"parameters", model.parameter_count()},
-         {"layers", c.layers},
-         {"width", c.width},
-         {"heads", c.heads},
-         {"vocabulary", c.vocabulary},
-         {"batch", c.batch},
-         {"length", c.length},
-         {"loss", loss.item()},
-         {"peak_mb", static_cast<double>(heed::memory_stats(settings.device).peak_bytes) / (1 << 20)}});
+  Json line = {{"bench", "step"},
+               {"model", c.name},
+               {"precision", name_of(precision)},
+               {"ms", ms},
+               {"host_ms", 1000 * recording},
+               {"tokens_per_s", 1000 * static_cast<double>(c.batch * c.length) / ms},
+               {"parameters", model.parameter_count()},
+               {"layers", c.layers},
+               {"width", c.width},
+               {"heads", c.heads},
+               {"vocabulary", c.vocabulary},
+               {"batch", c.batch},
+               {"length", c.length},
+               {"loss", loss.item()},
+               {"peak_mb", static_cast<double>(heed::memory_stats(settings.device).peak_bytes) / (1 << 20)}};
+  if (counts) {  // what a step gives the device to do
+    const heed::DeviceCounters after = heed::device_counters(settings.device);
+    line["dispatches"] = (after.dispatches - before.dispatches) / number;
+    line["barriers"] = (after.barriers - before.barriers) / number;
+    line["submissions"] = (after.submissions - before.submissions) / number;
+  }
+  print(line);
 }
 
 void bench_steps(const Settings& settings) {

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/core/memory_stats.h"  // where the memory went
+
 namespace heed {
 
 /// Where the time went, per kernel.

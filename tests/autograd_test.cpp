@@ -4,6 +4,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/memory_stats.h"
 
 using namespace heed;
 

@@ -9,6 +9,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/backend.h"
 
 using namespace heed;
 

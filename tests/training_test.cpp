@@ -4,6 +4,7 @@
 #include <limits>
 #include <sstream>
 
+#include "heed/core/backend.h"
 #include "heed/core/cpu_threads.h"
 #include "heed/training/model_file.h"
 #include "heed/training/report.h"

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "heed/core/backend.h"
 #include "heed/tests/attention_cases.h"
 #include "heed/tests/kernel_check.h"
 #include "vulkan_compare.h"

@@ -37,6 +37,8 @@ class Gpu {
   void restore_limits() { limits_ = chosen_.limits; }
   /// For tests: the functions of the driver, one of which may be replaced by another.
   DeviceApi& replaceable_api() { return api_; }
+  /// For tests: as if the queue wrote none.
+  void forget_timestamps() { chosen_.timestamp_bits = 0; }
   const Capabilities& capabilities() const { return chosen_.capabilities; }
   int index() const { return index_; }
   const std::string& name() const { return chosen_.name; }

@@ -52,6 +52,7 @@ class Stream {
   void collect_times();
   /// Waits for the device and refuses all further commands: the program is leaving. Throws nothing.
   void finish() noexcept;
+  bool is_finished() const { return finished_; }
   /// For the test that proves the validation layers active: records no barriers until told otherwise, and
   /// then the one for all that were left out.
   void leave_out_barriers(bool leave_out);

@@ -130,7 +130,7 @@ class ClusterFormer : public Attention {
     const Tensor real = unsqueeze(mask_as_numbers(input.mask, input.x), 1);  // [B, 1, N]
     const Tensor shares = softmax(logits, 1) * real;                         // [B, K, N]
     const Tensor total = sum(shares, -1, true);
-    const Tensor nothing = equal(total.detach(), Tensor::zeros({}, total.dtype(), total.device()));
+    const Tensor nothing = equal(total.detach(), 0);
     return matmul(shares, input.x) / masked_fill(total, nothing, 1);
   }
 
@@ -139,8 +139,7 @@ class ClusterFormer : public Attention {
     Tensor score = logits;
     if (over_words_) {
       const double never = -std::numeric_limits<double>::infinity();
-      const Tensor lowest = Tensor::full({}, never, logits.dtype(), logits.device());
-      const Tensor real = mask.defined() ? where(unsqueeze(mask, 1), logits, lowest) : logits;
+      const Tensor real = mask.defined() ? where(unsqueeze(mask, 1), logits, never) : logits;
       score = logits - log_sum_exp(real, -1, true);
     }
     return at_real(argmax(score, 1), mask, logits.size(1));

@@ -103,17 +103,13 @@ class CausalClusterFormer : public Attention {
   static Tensor allowed(const Tensor& cluster, std::int64_t clusters, std::int64_t width,
                         std::int64_t block) {
     const Device device = cluster.device();
-    const Tensor padding = Tensor::full({}, static_cast<double>(clusters), DType::i32, device);
     const Tensor queries = into_blocks(cluster, width, static_cast<double>(clusters));  // [B, blocks, w]
     const Tensor keys = with_block_before(queries, static_cast<double>(clusters));      // [.., 2 w]
-    const Tensor same = equal(unsqueeze(queries, 3), unsqueeze(keys, 2)) * unsqueeze(less(keys, padding), 2);
+    const Tensor same = equal(unsqueeze(queries, 3), unsqueeze(keys, 2)) * unsqueeze(less(keys, clusters), 2);
     // Counted from the first word of the block before, query r stands at w + r.
-    const auto number = [&](std::int64_t n) {
-      return Tensor::full({}, static_cast<double>(n), DType::i32, device);
-    };
-    const Tensor at = unsqueeze(Tensor::arange(width, DType::i32, device) + number(width), 1);  // [w, 1]
-    const Tensor of_key = unsqueeze(Tensor::arange(2 * width, DType::i32, device), 0);          // [1, 2 w]
-    const Tensor recent = less_equal(of_key, at) * greater(of_key, at - number(block));
+    const Tensor at = unsqueeze(Tensor::arange(width, DType::i32, device) + width, 1);  // [w, 1]
+    const Tensor of_key = unsqueeze(Tensor::arange(2 * width, DType::i32, device), 0);  // [1, 2 w]
+    const Tensor recent = less_equal(of_key, at) * greater(of_key, at - block);
     const Tensor mask = same * recent;
     return reshape(mask, {mask.size(0) * mask.size(1), 1, width, 2 * width});
   }

@@ -1,5 +1,7 @@
 #include "heed/models/attention/residue_attention.h"
 
+#include <algorithm>
+
 namespace heed {
 namespace {
 
@@ -46,7 +48,7 @@ class Residues {
 Tensor far_apart(std::int64_t n, std::int64_t apart, Device device) {
   const Tensor at = Tensor::arange(n, DType::i32, device);
   const Tensor distance = unsqueeze(at, 1) - unsqueeze(at, 0);
-  const Tensor least = Tensor::full({}, static_cast<double>(apart), DType::i32, device);
+  const std::int64_t least = std::min(apart, n);  // nothing is further apart
   return greater_equal(distance * distance, least * least);
 }
 

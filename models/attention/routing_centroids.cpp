@@ -26,18 +26,14 @@ Tensor RoutingCentroids::scores(const Tensor& x) const {
 
 Tensor RoutingCentroids::distance(const Tensor& x, const Tensor& nearest) const {
   const std::int64_t heads = x.size(1), clusters = centroids_.size(1), dh = x.size(3);
-  const auto integer = [&](std::int64_t n) {
-    return Tensor::full({}, static_cast<double>(n), DType::i32, x.device());
-  };
   // Row h C + c of all centroids.
-  const Tensor of_head = unsqueeze(Tensor::arange(heads, DType::i32, x.device()) * integer(clusters), 1);
-  const Tensor real = greater(nearest, integer(-1));  // [B, H, N]
-  const Tensor rows = where(real, nearest + of_head, integer(-1));
+  const Tensor of_head = unsqueeze(Tensor::arange(heads, DType::i32, x.device()) * clusters, 1);
+  const Tensor real = greater(nearest, -1);  // [B, H, N]
+  const Tensor rows = where(real, nearest + of_head, -1);
   const Tensor target = embedding(reshape(centroids_, {heads * clusters, dh}), rows);  // [B, H, N, dh]
-  const Tensor zero = Tensor::zeros({}, x.dtype(), x.device());
-  const Tensor difference = where(unsqueeze(real, 3), x - target, zero);
+  const Tensor difference = where(unsqueeze(real, 3), x - target, 0);
   const Tensor entries = sum(cast(real, x.dtype())) * static_cast<double>(dh);
-  return sum(square(difference)) / maximum(entries, Tensor::ones({}, x.dtype(), x.device()));
+  return sum(square(difference)) / maximum(entries, 1);
 }
 
 void RoutingCentroids::follow(std::span<const Tensor> x, std::span<const Tensor> nearest) {

@@ -113,10 +113,9 @@ class RoutingAttention : public Attention {
     const auto members = [&](const Tensor& x, const Tensor& ids) {  // -> [B H, C, w, dh]
       return reshape(gather_rows(reshape(x, {sequences, words, dh}), ids), {sequences, clusters_, width, dh});
     };
-    const Tensor nobody = Tensor::full({}, -1, DType::i32, query.device());
     AttentionOptions options;
     options.causal = config().causal;  // positions ascend, and keys stand where their queries do
-    options.mask = reshape(greater(key_ids, nobody), {sequences, clusters_, 1, width});
+    options.mask = reshape(greater(key_ids, -1), {sequences, clusters_, 1, width});
     if (context.training && config().dropout > 0) {
       options.dropout = config().dropout;
       options.dropout_key = context.random.next();
@@ -131,7 +130,7 @@ class RoutingAttention : public Attention {
     const Tensor total = scatter_add_rows(reshape(out, {sequences, -1, dh}), flat_query_ids, words);
     const Tensor one = Tensor::ones({sequences, flat_query_ids.size(1), 1}, query.dtype(), query.device());
     const Tensor count = scatter_add_rows(one, flat_query_ids, words);  // [B H, N, 1]
-    const Tensor mean = total / maximum(count, Tensor::ones({}, query.dtype(), query.device()));
+    const Tensor mean = total / maximum(count, 1);
     return reshape(mean, query.shape());
   }
 
@@ -147,7 +146,7 @@ class RoutingAttention : public Attention {
     const Tensor of_query = member_is(query_ids);
     const Tensor taken = matmul(transpose(of_query, 2, 3), matmul(inside, member_is(key_ids)));
     const Tensor count = unsqueeze(sum(sum(of_query, 2), 1), 2);  // [B H, N, 1]
-    const Tensor mean = sum(taken, 1) / maximum(count, Tensor::ones({}, inside.dtype(), inside.device()));
+    const Tensor mean = sum(taken, 1) / maximum(count, 1);
     return reshape(mean, {query_ids.size(0), query_ids.size(1), words, words});
   }
 

@@ -11,8 +11,7 @@ namespace {
 /// i32 [queries, keys]: key j is allowed for the query at first + i when j <= first + i.
 Tensor causal_mask(std::int64_t first, std::int64_t queries, std::int64_t keys, Device device) {
   const Tensor row = Tensor::arange(queries, DType::i32, device).view({queries, 1});
-  const Tensor last = row + Tensor::full({}, static_cast<double>(first), DType::i32, device);
-  return less_equal(Tensor::arange(keys, DType::i32, device).view({1, keys}), last);
+  return less_equal(Tensor::arange(keys, DType::i32, device).view({1, keys}), row + first);
 }
 
 //   Y_h = softmax( S_h(X) ) v_h over the allowed keys,  v = split(X Wv)    (eq. 2)

@@ -1,4 +1,5 @@
 #include "heed/tests/cases/op_cases.h"
+#include "heed/core/block_pattern.h"
 
 #include <cmath>
 
