@@ -40,6 +40,10 @@ std::string digest_of(std::string_view bytes) {
   return digest.hex();
 }
 
+bool is_digest(std::string_view text) {
+  return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
 std::string digest_of_file(const std::filesystem::path& path) {
   Digest digest;
   read_file_in_parts(path, [&](std::string_view part) { digest.add(part); });

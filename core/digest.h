@@ -26,6 +26,8 @@ class Digest {
 };
 
 std::string digest_of(std::string_view bytes);
+/// True for text that has the form of Digest::hex().
+bool is_digest(std::string_view text);
 /// Of the content of a regular file, which need not fit in memory. Throws as read_file does.
 std::string digest_of_file(const std::filesystem::path& path);
 

@@ -329,6 +329,10 @@ bool is_temporary_name(std::string_view name) {
          name.find_first_not_of("0123456789", process + 1) == name.npos;
 }
 
+bool path_exists(const fs::path& path) {
+  return mode_of(path) != 0;
+}
+
 void append_to_file(const fs::path& path, std::string_view bytes) {
   Descriptor file(open_or_throw("open", path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK));
   write_all(file.value, bytes, path);

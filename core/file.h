@@ -66,6 +66,8 @@ void write_output(const std::filesystem::path& path, const std::function<void(Fi
 /// with 16 random hexadecimal digits.
 bool is_temporary_name(std::string_view name);
 
+/// True when there is something at the path, links followed; false also where that cannot be found out.
+bool path_exists(const std::filesystem::path& path);
 /// Appends to a file, which is created when missing.
 void append_to_file(const std::filesystem::path& path, std::string_view bytes);
 /// Waits until a file, or the list of names in a folder, is on the disk.
