@@ -125,6 +125,32 @@ std::string replace_invalid(std::string_view text) {
   return result;
 }
 
+std::string printable(std::string_view text) {
+  const auto steers_terminal = [](char32_t c) {
+    const bool is_control = c < 0x20 || (c >= 0x7F && c < 0xA0);
+    const bool is_line_end = c == 0x2028 || c == 0x2029;
+    const bool is_direction = c == 0x061C || c == 0x200E || c == 0x200F || (c >= 0x202A && c <= 0x202E) ||
+                              (c >= 0x2066 && c <= 0x2069);
+    return is_control || is_line_end || is_direction;
+  };
+  constexpr std::string_view hex = "0123456789abcdef";
+  std::string shown;
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint c = decode(text, at);
+    const std::string_view bytes = text.substr(at, static_cast<std::size_t>(c.length));
+    at += bytes.size();
+    if (c.valid && !steers_terminal(c.value)) {
+      shown += bytes;
+      continue;
+    }
+    for (const char byte : bytes) {
+      const auto number = static_cast<unsigned char>(byte);
+      shown += {'\\', 'x', hex[number >> 4], hex[number & 15]};
+    }
+  }
+  return shown;
+}
+
 bool is_letter(char32_t value) {
   const auto kind = category(value);
   return kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO;

@@ -14,7 +14,9 @@ namespace heed {
 /// decay is added to the gradient. adamw: arXiv 1711.05101, weight decay is applied to the weights.
 enum class OptimizerKind { sgd, adam, adamw };
 
-/// The kind by its name "sgd", "adam" or "adamw"; throws for any other name.
+/// "sgd", "adam", "adamw".
+std::vector<std::string> optimizer_names();
+/// Throws an Error that lists the names for one that is not among them.
 OptimizerKind optimizer_kind(std::string_view name);
 std::string_view name_of(OptimizerKind kind);
 
@@ -45,8 +47,7 @@ class Optimizer {
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
   /// The moments as named tensors ("first_moment.<parameter>", "second_moment.<parameter>") and the number of
-  /// steps
-  /// ("steps"). The moments share memory with the optimizer.
+  /// steps ("steps"). The moments share memory with the optimizer.
   std::map<std::string, Tensor> state() const;
   /// Takes over what state() gave. Throws, naming the tensor, when one is missing, of another shape or
   /// unknown.

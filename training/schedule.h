@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace heed {
 
@@ -11,15 +13,17 @@ namespace heed {
 /// section 5.3).
 enum class ScheduleKind { constant, linear, cosine, inverse_sqrt };
 
-/// The kind by its name "constant", "linear", "cosine" or "inverse_sqrt"; throws for any other name.
+/// "constant", "linear", "cosine", "inverse_sqrt".
+std::vector<std::string> schedule_names();
+/// Throws an Error that lists the names for one that is not among them.
 ScheduleKind schedule_kind(std::string_view name);
 std::string_view name_of(ScheduleKind kind);
 
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::constant;
   double learning_rate = 1e-3;  ///< the peak
-  std::int64_t warmup_steps =
-      0;                  ///< the rate rises on a straight line from 0 and reaches the peak at this step
+  /// The rate rises on a straight line from 0 and reaches the peak at this step.
+  std::int64_t warmup_steps = 0;
   double final_rate = 0;  ///< at the last step of linear and cosine
 };
 
