@@ -28,8 +28,8 @@ std::string replace_invalid(std::string_view text);
 bool is_letter(char32_t value);  ///< General category L*.
 bool is_number(char32_t value);  ///< General category N*.
 bool is_space(char32_t value);   ///< Property White_Space.
-bool is_word(
-    char32_t value);  ///< \w of UTS #18: letters, marks, decimal and letter numbers, connectors, joiners.
+/// \w of UTS #18: letters, marks, decimal and letter numbers, connectors, joiners.
+bool is_word(char32_t value);
 
 /// What becomes of a capital sigma at the end of a word.
 enum class FinalSigma {
