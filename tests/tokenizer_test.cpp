@@ -11,7 +11,7 @@
 #include "heed/core/error.h"
 #include "heed/core/file.h"
 #include "heed/data/text_file.h"
-#include "heed/data/word_split.h"
+#include "heed/data/tokenizer_parts.h"
 
 using namespace heed;
 using Json = nlohmann::json;
