@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "heed/core/checked.h"
+
 namespace heed {
 namespace {
 
@@ -9,11 +11,14 @@ namespace {
 class Residues {
  public:
   Residues(const Tensor& query, std::int64_t stride, const AttentionOptions& options)
-      : batch_(query.size(0)), heads_(query.size(1)), length_(query.size(2)), stride_(stride) {
+      : batch_(query.size(0)), heads_(query.size(1)), length_(query.size(2)) {
     check(stride > 0, "residue_attention: the stride must be positive, got ", stride);
     check(!options.mask.defined() && !options.pattern, "residue_attention: takes neither mask nor pattern");
-    rounds_ = (length_ + stride - 1) / stride;
-    missing_ = rounds_ * stride - length_;
+    // From the length on all strides are one: each position has a residue of its own.
+    constexpr std::int64_t any_length = 4096;
+    stride_ = std::min(stride, std::max(any_length, length_));
+    rounds_ = ceil_div(length_, stride_);
+    missing_ = rounds_ * stride_ - length_;
   }
 
   std::int64_t rounds() const { return rounds_; }
@@ -41,7 +46,7 @@ class Residues {
   }
 
  private:
-  std::int64_t batch_, heads_, length_, stride_, rounds_ = 0, missing_ = 0;
+  std::int64_t batch_, heads_, length_, stride_ = 1, rounds_ = 0, missing_ = 0;
 };
 
 /// i32 [n, n], 1 where |i - j| >= apart.

@@ -7,16 +7,13 @@ namespace heed {
 
 RoutingCentroids::RoutingCentroids(const AttentionConfig& config, std::int64_t clusters,
                                    Initialiser& initialiser)
-    : decay_(config.options.take_number("decay", 0.999)) {
-  const std::string update = config.options.take_text("update", "ema");
-  check(update == "ema" || update == "paper", "setting 'update' must be 'ema' or 'paper', is '", update, "'");
-  check(decay_ > 0 && decay_ <= 1, "setting 'decay' must be in (0, 1], is ", decay_);
-  check(clusters > 0, "setting 'clusters' must be positive, is ", clusters);
-  paper_ = update == "paper";
+    : decay_(config.options.take_number("decay", 0.999, 1e-6, 1)),
+      paper_(config.options.take_choice("update", {"ema", "paper"}) == "paper") {
   const Shape shape{config.heads, clusters, config.width / config.heads};
-  const Tensor start = layer_norm(initialiser.normal(shape, 1), {}, {}, 1e-6);
+  const Tensor drawn = initialiser.normal(shape, 1);
+  const Tensor start = ShapesOnly::active() ? drawn : layer_norm(drawn, {}, {}, 1e-6);
   add_buffer("centroids", centroids_, start);
-  add_buffer("counts", counts_, Tensor::ones({config.heads, clusters}));
+  add_buffer("counts", counts_, Initialiser::constant({config.heads, clusters}, 1));
   add_buffer("sums", sums_, start);
 }
 
