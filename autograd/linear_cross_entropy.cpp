@@ -13,8 +13,8 @@ namespace {
 constexpr std::int64_t logits_at_once = 1 << 22;  // elements: 16 MB in f32
 
 struct Loss {
-  Tensor x, weight, bias,
-      targets;  // x [rows, d], weight [classes, d], bias [classes] or undefined, targets [rows]
+  // x [rows, d], weight [classes, d], bias [classes] or undefined, targets [rows]
+  Tensor x, weight, bias, targets;
   double smoothing;
   std::int32_t ignored;
 };

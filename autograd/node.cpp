@@ -158,8 +158,8 @@ void backward(const Tensor& output, const Tensor& start) {
     Gradients gradients;
     {
       const BackwardFunction function = std::exchange(node->backward, nullptr);
-      const Tensor grad =
-          std::exchange(node->gradient, {});  // the only handle, so that the op may overwrite it
+      // The only handle, so that the op may overwrite it.
+      const Tensor grad = std::exchange(node->gradient, {});
       gradients = function(grad);
     }
     check(gradients.size() == node->inputs.size(), node->op, ": backward gave ", gradients.size(),

@@ -3,6 +3,7 @@
 #include "heed/backends/cpu/blas.h"
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
+#include "heed/backends/strides.h"
 #include "heed/core/checked.h"
 #include "heed/core/profile.h"
 
@@ -20,13 +21,11 @@ struct MatrixLayout {
 
   /// `rows` x `columns` are the extents of the last two axes, whose strides are (s, 1) or (1, s).
   MatrixLayout(const Tensor& tensor, std::int64_t rows, std::int64_t columns) {
-    const std::int64_t row_stride = tensor.stride(-2), column_stride = tensor.stride(-1);
-    // Where an extent is 1 its stride says nothing.
-    transposed = columns > 1 ? column_stride != 1 : row_stride == 1 && rows > 1;
+    transposed = !lies_by_rows(tensor);
     if (transposed) {
-      leading = columns > 1 ? column_stride : rows;
+      leading = columns > 1 ? tensor.stride(-1) : rows;
     } else {
-      leading = rows > 1 ? row_stride : columns;
+      leading = rows > 1 ? tensor.stride(-2) : columns;
     }
     leading = std::max<std::int64_t>({leading, 1, transposed ? rows : columns});
   }

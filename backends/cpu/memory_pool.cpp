@@ -44,8 +44,8 @@ constexpr std::size_t class_lines(std::size_t index) {
 std::size_t class_of(std::size_t bytes) {
   const std::size_t lines = std::max<std::size_t>(1, (bytes + line - 1) / line);
   if (lines <= 4) return lines - 1;
-  const auto exponent =
-      static_cast<std::size_t>(std::bit_width(lines - 1)) - 3;  // lines in (4, 8] << exponent
+  // Lines in (4, 8] << exponent.
+  const auto exponent = static_cast<std::size_t>(std::bit_width(lines - 1)) - 3;
   return 4 * exponent + ((lines - 1) >> exponent);
 }
 static_assert(class_lines(4) == 5 && class_lines(7) == 8 && class_lines(8) == 10 && class_lines(31) == 512);

@@ -109,8 +109,8 @@ class ThreadPool {
  private:
   static constexpr std::uint32_t inside_mask = 0x3ff;  // up to 1023 workers
   static constexpr std::uint32_t open_bit = 0x400;
-  static constexpr std::uint32_t epoch_unit =
-      0x800;  // wraps around; a worker that then misses a job does no harm
+  // Epochs wrap around; a worker that then misses a job does no harm.
+  static constexpr std::uint32_t epoch_unit = 0x800;
 
   explicit ThreadPool(int threads) : threads_(threads) {}
 

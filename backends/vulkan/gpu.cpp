@@ -1,5 +1,7 @@
 #include "heed/backends/vulkan/gpu.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -78,6 +80,17 @@ void collect_profiles() {
   }
 }
 
+/// exit() destroys the thread_local objects of the thread that calls it before it runs any exit handler.
+struct Drainer {
+  ~Drainer() {
+    if (forked_from_driver()) return;
+    for (Gpu* gpu : all_gpus()) {
+      const std::lock_guard lock(gpu->mutex());
+      gpu->stream().drain();
+    }
+  }
+};
+
 /// Runs at exit, several times: see finish_before_exit_handlers().
 void finish_devices() {
   if (forked_from_driver()) return;
@@ -127,6 +140,13 @@ Gpu::~Gpu() {
 
 void finish_before_exit_handlers() {
   std::atexit(finish_devices);
+}
+
+void drain_before_exit_handlers() {
+  thread_local const bool is_main_thread = gettid() == getpid();
+  if (!is_main_thread) return;
+  thread_local const Drainer drainer;
+  static_cast<void>(drainer);
 }
 
 void Gpu::lower_limits(const Limits& limits) {

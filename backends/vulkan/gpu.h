@@ -79,5 +79,9 @@ Gpu& gpu(int index);
 /// Asks that, when the program leaves, the devices finish before whatever was set up so far is taken down. The
 /// driver sets things up lazily, so this is called after each of its compilations.
 void finish_before_exit_handlers();
+/// Asks that the devices become idle before any exit handler runs, if it is the calling thread, the main one,
+/// that leaves: a driver may be compiling on a thread of its own, and what its compiler sets up there is taken
+/// down first.
+void drain_before_exit_handlers();
 
 }  // namespace heed::vulkan

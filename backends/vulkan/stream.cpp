@@ -84,6 +84,7 @@ VkCommandBuffer Stream::commands() {
     batch_ = fresh_batch();
     batch_->value = recording_;
     bound_ = VK_NULL_HANDLE;
+    drain_before_exit_handlers();
     auto begin = structure<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
     begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
     check_result(gpu_.api().BeginCommandBuffer(batch_->commands, &begin), "vkBeginCommandBuffer");
@@ -135,7 +136,7 @@ void Stream::collect_times() {
   if (lost_.empty() && !finished_) wait_idle();
 }
 
-void Stream::finish() noexcept {
+void Stream::drain() noexcept {
   if (finished_) return;
   try {
     if (lost_.empty()) wait_idle();
@@ -143,6 +144,10 @@ void Stream::finish() noexcept {
   }
   // Signalling a value is not the last thing a driver does for a submission.
   gpu_.api().DeviceWaitIdle(gpu_.api().device);
+}
+
+void Stream::finish() noexcept {
+  drain();
   finished_ = true;
 }
 

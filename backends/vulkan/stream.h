@@ -50,7 +50,9 @@ class Stream {
   const StreamCounters& counters() const { return counters_; }
   /// Submits and waits, so that the profile has the times of all commands so far, or, when one starts, none.
   void collect_times();
-  /// Waits for the device and refuses all further commands: the program is leaving. Throws nothing.
+  /// Waits until the driver is idle too. Throws nothing: for a program that is leaving.
+  void drain() noexcept;
+  /// The same, and refuses all further commands.
   void finish() noexcept;
   bool is_finished() const { return finished_; }
   /// For the test that proves the validation layers active: records no barriers until told otherwise, and

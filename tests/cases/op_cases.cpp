@@ -254,8 +254,8 @@ void add_attention(std::vector<OpCase>& cases, Draw& draw) {
                    },
                    {draw({2, 5, 12}), draw({2, 5, 12}), draw({2, 5, 12})}});
   options = {};
-  auto pattern =
-      std::make_shared<BlockPattern>();  // 7 x 7 in blocks of 3: a diagonal band, with one triangular block
+  // 7 x 7 in blocks of 3: a diagonal band, with one triangular block.
+  auto pattern = std::make_shared<BlockPattern>();
   pattern->block = 3;
   pattern->queries = pattern->keys = 7;
   pattern->offsets = ids({0, 1, 3, 5}, {4});
