@@ -454,14 +454,23 @@ TEST_CASE("run files: what a run was made of, while it trains and afterwards") {
   {
     std::atomic<bool> trains = true;
     int read = 0;
+    std::string failures;
     std::jthread reader([&] {
       TinyTask seen;
-      while (trains) files.load_weights(seen.model(), "last"), ++read;
+      while (trains) {
+        try {
+          files.load_weights(seen.model(), "last");
+          ++read;
+        } catch (const Error& error) {
+          failures += error.what();
+        }
+      }
     });
     train_in(run);
     trains = false;
     reader.join();
     CHECK(read > 0);
+    CHECK(failures == "");
   }
   CHECK(files.has_best());
   TinyTask best, expected;
@@ -484,6 +493,16 @@ TEST_CASE("checkpoint: one made on another platform is used, with a warning") {
   std::string said;
   train_in(run, {.message = [&](std::string_view text) { said += text; }});
   CHECK(said.find("OpenBLAS Abacus, fingers") != std::string::npos);
+}
+
+TEST_CASE("checkpoint: resuming says from where") {
+  const TemporaryFolder folder;
+  train_in(folder / "run", stop_after(4));
+  std::string said;
+  TrainerCallbacks callbacks = stop_after(1);
+  callbacks.message = [&](std::string_view text) { said += text; };
+  train_in(folder / "run", callbacks);
+  CHECK(said == "resuming from step 4 of 20 (epoch 1, batch 3 of 5)");
 }
 
 TEST_CASE("run folder: a fresh run does not touch one that is there") {

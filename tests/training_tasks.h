@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <vector>
 
 #include "heed/autograd/autograd.h"
@@ -31,10 +32,12 @@ class LineTask : public heed::Task {
   }
   heed::Evaluation evaluate() override {
     heed::Context context = heed::Context::inference();
-    return {{{"loss", loss_of(100, 8, context).sum.item() / 8}}, "loss"};
+    const double mean = loss_of(100, 8, context).sum.item() / 8;
+    return {{{"loss", mean}, {"perplexity", std::exp(mean)}}, "loss"};
   }
 
   bool with_auxiliary = false;
+  double auxiliary_weight = 0.1;
   double poison = 0;  ///< added to an input; NaN spoils the gradient
 
  private:
@@ -48,7 +51,8 @@ class LineTask : public heed::Task {
     const heed::Tensor inputs = heed::Tensor::from(x, {count, 2}),
                        targets = heed::Tensor::from(y, {count, 1});
     const heed::Tensor errors = heed::square(heed::matmul(inputs, model_.weight) + model_.bias - targets);
-    if (with_auxiliary) context.losses.push_back({"size", 0.1, heed::mean(heed::square(model_.weight))});
+    if (with_auxiliary)
+      context.losses.push_back({"size", auxiliary_weight, heed::mean(heed::square(model_.weight))});
     return {heed::sum(errors), count};
   }
 
