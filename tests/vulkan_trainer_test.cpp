@@ -49,8 +49,7 @@ class BigramTask : public Task {
     const Shape shape{tokens};
     const Tensor losses =
         cross_entropy(model_(Tensor::from(ids, shape, device_)), Tensor::from(next, shape, device_), 0.1);
-    return {sum(losses) * (batch == poisoned_batch ? std::numeric_limits<double>::quiet_NaN() : 1.0), tokens,
-            false};
+    return {sum(losses) * (batch == poisoned_batch ? std::numeric_limits<double>::quiet_NaN() : 1.0), tokens};
   }
 
   std::int64_t poisoned_batch = -1;

@@ -16,24 +16,37 @@ namespace fs = std::filesystem;
 
 constexpr const char* unverified = " (--unverified uses it all the same)";
 
-/// Calls `read` again when it fails: a file of a run that trains may move between being found and being read,
-/// and a new checkpoint may come between the files of the old one. `changed` tells whether that can be.
-template <class Read, class Changed>
-auto read_while_training(const Read& read, const Changed& changed) {
-  for (int attempt = 0; attempt < 5; ++attempt) {
+/// Calls `read` again when it failed and something may have moved meanwhile.
+template <class Read, class Moved>
+auto read_while_training(const Read& read, const Moved& moved) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
     try {
       return read();
     } catch (const Error&) {
-      if (!changed()) throw;
+      if (!moved()) throw;
     }
   }
   return read();
 }
 
-std::string trainer_state_of(const fs::path& run) {
-  int attempts = 0;
-  return read_while_training([&] { return read_file(run_file(run, "trainer_state.json")); },
-                             [&] { return path_exists(run / "trainer_state.json") && ++attempts < 5; });
+/// Where a file of a run is, and the state that belongs to it. While the run trains, a new checkpoint may come at
+/// any moment, and files move after they were found.
+struct Place {
+  std::string state;
+  fs::path file;
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+Place place_of(const fs::path& run, const std::string& name) {
+  fs::path found;
+  const std::string state = read_while_training(
+      [&] {
+        found = run_file(run, "trainer_state.json");
+        return read_file(found);
+      },
+      [&] { return !found.empty() && !path_exists(found); });
+  const fs::path fresh = run / "checkpoint.new" / name;
+  return {state, path_exists(fresh) ? fresh : run / name};
 }
 
 }  // namespace
@@ -73,34 +86,35 @@ std::string RunFiles::data_digest(std::string_view part) const {
   return known == manifest_.data.end() ? "" : known->second;
 }
 
+TrainerState RunFiles::state_in(const std::string& text) const {
+  const fs::path path = path_ / "trainer_state.json";
+  TrainerState state = parse_trainer_state(text, path.string(), verify_);
+  check(!verify_ || state.identity == identity(), path, " belongs to another run", unverified);
+  return state;
+}
+
 bool RunFiles::has_best() const {
   if (!path_exists(path_ / "trainer_state.json") && !path_exists(path_ / "checkpoint.new")) return false;
-  const TrainerState state =
-      parse_trainer_state(trainer_state_of(path_), (path_ / "trainer_state.json").string(), verify_);
+  const TrainerState state = state_in(place_of(path_, "trainer_state.json").state);
   return state.files.contains("best.safetensors");
 }
 
 void RunFiles::load_weights(Module& model, std::string_view which) const {
   check(which == "best" || which == "last", "a run has no \"", which, "\" weights; choose best or last");
   const std::string name = which == "best" ? "best.safetensors" : "model.safetensors";
-  std::string state_text;
+  Place place;
   const TensorFile file = read_while_training(
       [&] {
-        state_text = trainer_state_of(path_);
-        const TrainerState state =
-            parse_trainer_state(state_text, (path_ / "trainer_state.json").string(), verify_);
-        check(!verify_ || state.identity == identity(), path_ / "trainer_state.json",
-              " belongs to another run", unverified);
+        place = place_of(path_, name);
+        const TrainerState state = state_in(place.state);
         check(which == "last" || state.files.contains(name), "the run in ", path_,
               " has chosen no best weights yet; load the last ones (--weights last)");
-        const bool is_new = path_exists(path_ / "checkpoint.new" / name);
-        const fs::path path = is_new ? path_ / "checkpoint.new" / name : path_ / name;
-        check(path_exists(path), path, " is missing, but the run has written it in step ",
+        check(path_exists(place.file), place.file, " is missing, but the run has written it in step ",
               state.files.contains(name) ? state.files.at(name).step : state.step,
               which == "best" ? "; put it back, or load the last weights (--weights last)" : "; put it back");
-        return read_saved_file(path, state, verify_);
+        return read_saved_file(place.file, state, verify_);
       },
-      [&] { return trainer_state_of(path_) != state_text; });
+      [&] { return place_of(path_, name) != place; });
   load_model_state(model, file.tensors, (path_ / name).string());
 }
 

@@ -9,6 +9,8 @@
 
 namespace heed {
 
+struct TrainerState;
+
 /// A run that is read, not trained; it may have been killed, or be training at this moment. Nothing is changed.
 class RunFiles {
  public:
@@ -32,6 +34,8 @@ class RunFiles {
   void load_weights(Module& model, std::string_view which) const;
 
  private:
+  TrainerState state_in(const std::string& text) const;
+
   std::filesystem::path path_;
   bool verify_ = true;
   std::string config_;

@@ -173,7 +173,7 @@ Tensor Trainer::objective_of(const BatchLoss& batch, const Context& context) {
   for (const AuxiliaryLoss& auxiliary : context.losses) {
     const Tensor value = reshape(auxiliary.value, objective.shape());
     meter_.add(auxiliary.name, value.detach() * count);
-    weights_of_[auxiliary.name] = auxiliary.weight;
+    auxiliary_weights_[auxiliary.name] = auxiliary.weight;
     objective = objective + value * (auxiliary.weight * count);
   }
   return objective;
@@ -258,8 +258,8 @@ void Trainer::judge(const Progress& progress) {
              concat_text("training diverges: the loss is ", progress.loss, " and was ", start,
                          " at the start; try a lower learning_rate, more warmup_steps or a clip_norm"));
   for (const auto& [name, value] : progress.auxiliary) {
-    const auto known = weights_of_.find(name);
-    const double weight = known == weights_of_.end() ? 1 : known->second;
+    const auto known = auxiliary_weights_.find(name);
+    const double weight = known == auxiliary_weights_.end() ? 1 : known->second;
     if (std::abs(weight * value) > dwarfing_auxiliary * loss)
       say_once("auxiliary " + name,
                concat_text("the auxiliary loss \"", name, "\" (", value, " times its weight ", weight,

@@ -129,9 +129,9 @@ class Trainer {
   TrainerState state_;
   LossMeter meter_;
   FiniteGuard guard_;
-  std::unique_ptr<LossScale> loss_scale_;     // null unless the model computes in f16
-  std::int64_t skipped_said_ = 0;             // how many skipped steps the user has been told of
-  std::map<std::string, double> weights_of_;  // of auxiliary losses, in the last batch
+  std::unique_ptr<LossScale> loss_scale_;            // null unless the model computes in f16
+  std::int64_t skipped_said_ = 0;                    // how many skipped steps the user has been told of
+  std::map<std::string, double> auxiliary_weights_;  // of auxiliary losses, in the last batch
   Session session_;
   RunFolder* folder_ = nullptr;
   std::unique_ptr<MetricsLog> metrics_;  // null without a folder
