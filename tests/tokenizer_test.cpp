@@ -405,7 +405,7 @@ TEST_CASE("Bytes behind a NUL are not left unread") {
   text += '\0';
   text += "[";
   CHECK_THROWS_WITH_AS(Tokenizer::from_json(text, "t.json"),
-                       doctest::Contains("t.json: the JSON is damaged: byte "), Error);
+                       doctest::Contains("t.json: the JSON is not valid JSON: byte "), Error);
   CHECK(error_of(small_file()) == "no error");
   Json deep = small_file();
   deep["post_processor"] = Json::parse(std::string(70, '[') + std::string(70, ']'));

@@ -3,7 +3,7 @@
 #include "heed/core/unicode.h"
 #include "heed/data/csv.h"
 
-// Any bytes as a table: an Error, or rows of one width whose fields are UTF-8. The first byte chooses options.
+// Any bytes as a table: an Error, or rows of one width whose fields are UTF-8. Byte 0 chooses options.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const FuzzInput input(data, size);
   for (const bool csv : {true, false}) {

@@ -23,8 +23,9 @@ struct Folder {
 
 }  // namespace
 
-// A folder made by the input: entries are divided by 0xFE, and each is a byte that says what it is, a name of two bytes
-// (one of 16 classes, one of 256 documents) and content. It is an Error or texts, and never more than documents.
+// A folder made by the input: entries are divided by 0xFE, and each is a byte that says what it is, a name of
+// two bytes (one of 16 classes, one of 256 documents) and content. It is an Error or texts, and never more
+// than documents.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const Folder folder;
   const FuzzInput input(data, size);

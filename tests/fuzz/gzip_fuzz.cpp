@@ -2,7 +2,8 @@
 #include "heed/core/error.h"
 #include "heed/data/gzip.h"
 
-// Any bytes as a gzip file: an Error or content within the limit, the same whether the bytes come together or in pieces.
+// Any bytes as a gzip file: an Error or content within the limit, the same whether the bytes come together or
+// in pieces.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const FuzzInput input(data, size);
   constexpr std::uint64_t most = 1 << 20;

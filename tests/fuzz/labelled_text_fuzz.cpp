@@ -2,8 +2,8 @@
 #include "heed/core/error.h"
 #include "heed/data/labelled_text.h"
 
-// Any bytes as labelled texts: an Error, or texts that all have a label, and parts that hold each of them once. The
-// first byte chooses options of texts, the second those of the format.
+// Any bytes as labelled texts: an Error, or texts that all have a label, and parts that hold each of them
+// once. The first byte chooses options of texts, the second those of the format.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const FuzzInput input(data, size);
   const unsigned choice = input.bytes.empty() ? 0 : static_cast<unsigned char>(input.bytes[0]);

@@ -24,7 +24,8 @@ class MemoryFile {
 
 }  // namespace
 
-// Any bytes as input by lines: the very lines that read_lines gives, or for each an error where that stops at the first.
+// Any bytes as input by lines: the very lines that read_lines gives, or for each an error where that stops at
+// the first.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const FuzzInput input(data, size);
   const MemoryFile file(input.bytes);

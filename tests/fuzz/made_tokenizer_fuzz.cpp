@@ -34,8 +34,9 @@ class Choices {
 
 }  // namespace
 
-// A tokenizer.json of another program's making, with a vocabulary, merges and added tokens by the input: an Error or a
-// tokenizer that encodes any bytes, in which without normaliser no known byte is lost, and that its own file gives again.
+// A tokenizer.json of another program's making, with a vocabulary, merges and added tokens by the input: an
+// Error or a tokenizer that encodes any bytes, in which without normaliser no known byte is lost, and that
+// its own file gives again.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Choices choices({reinterpret_cast<const char*>(data), size});
   Json file = Json::parse(R"({"normalizer": null, "decoder": {"type": "ByteLevel"},

@@ -9,8 +9,8 @@
 #include "heed/data/tokenizer_parts.h"
 #include "heed/training/bleu.h"
 
-/// Any bytes as a text file, gzip included: an Error or lines of valid UTF-8 that the word split leaves whole. Where bad
-/// bytes are replaced, they give no Error.
+/// Any bytes as a text file, gzip included: an Error or lines of valid UTF-8 that the word split leaves
+/// whole. Where bad bytes are replaced, they give no Error.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   for (const auto encoding : {heed::Encoding::utf8, heed::Encoding::latin1, heed::Encoding::cp1252}) {
