@@ -9,14 +9,14 @@
 
 namespace heed {
 
-/// The text of a JSON document, for a parser, after two looks at it that parsers spare themselves. Throws an Error
-/// that begins with `source` for text nested `limit` levels deep or deeper (what walks over a value later, to print
-/// it in an error for instance, is recursive) and for a NUL byte, behind which a parser may see nothing. Linear in
-/// the length, unlike nesting_limit() below, whose parser looks at all siblings behind each object.
-inline std::string_view json_text(std::string_view text, int limit, std::string_view source) {
+/// Looks at the text of a JSON document for what parsers spare themselves. Throws an Error that begins with
+/// `source` for text nested `limit` levels deep or deeper (what walks over a value later, to print it in an
+/// error for instance, is recursive) and for a NUL byte, behind which a parser may see nothing. Linear in the
+/// length, unlike nesting_limit() below, with which a parser looks at all siblings behind each object.
+inline void check_json_text(std::string_view text, int limit, std::string_view source) {
   const std::size_t nul = text.find('\0');
-  check(nul == std::string_view::npos, source, " is damaged: byte ", nul + 1, " of ", text.size(),
-        " is a NUL, which JSON cannot have");
+  check(nul == std::string_view::npos, source, " is not valid JSON: byte ", nul, " of ", text.size(),
+        " is a NUL");
   bool in_string = false;
   int depth = 0;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -31,7 +31,6 @@ inline std::string_view json_text(std::string_view text, int limit, std::string_
       --depth;
     }
   }
-  return text;
 }
 
 /// The limit of nesting as a callback for a JSON parser (depth, event, value), for short texts.

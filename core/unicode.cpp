@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "heed/core/error.h"
@@ -145,6 +147,14 @@ void append(std::string& text, char32_t value) {
 
 std::size_t find_invalid(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
+    std::uint64_t eight = 0;  // of which most texts have many that are ASCII
+    if (text.size() - at >= sizeof eight) {
+      std::memcpy(&eight, text.data() + at, sizeof eight);
+      if ((eight & 0x8080808080808080u) == 0) {
+        at += sizeof eight;
+        continue;
+      }
+    }
     const CodePoint c = decode(text, at);
     if (!c.valid) return at;
     at += static_cast<std::size_t>(c.length);

@@ -13,9 +13,10 @@ namespace heed {
 
 // --- the byte alphabet -------------------------------------------------------------------------------------
 
-/// The byte alphabet of byte-level BPE (Radford et al., "Language models are unsupervised multitask learners", 2019):
-/// each of the 256 bytes is spelled by one visible character, so that any text has a spelling and a vocabulary file
-/// stays readable. Printable Latin-1 bytes spell themselves, the others are U+0100 and up, in order ("Ġ" is a space).
+/// The byte alphabet of byte-level BPE (Radford et al., "Language models are unsupervised multitask
+/// learners", 2019): each of the 256 bytes is spelled by one visible character, so that any text has a
+/// spelling and a vocabulary file stays readable. Printable Latin-1 bytes spell themselves, the others are
+/// U+0100 and up, in order ("Ġ" is a space).
 
 /// The character that spells a byte.
 char32_t byte_symbol(unsigned char byte);
@@ -53,9 +54,8 @@ class BpeModel {
  public:
   using Pair = SymbolPair;
 
-  /// `tokens` are the spellings by id, all different; `merges` are pairs of ids, the strongest first.
-  /// Throws Error when a merge names an id that does not exist or gives a token that is not in the
-  /// vocabulary.
+  /// `tokens` are the spellings by id, all different; `merges` are pairs of ids, the strongest first. Throws
+  /// Error when a merge names an id that does not exist or gives a token that is not in the vocabulary.
   BpeModel(std::vector<std::string> tokens, std::vector<Pair> merges, BpeOptions options);
 
   /// Appends the ids of one word, given as raw bytes.

@@ -22,7 +22,7 @@ struct Word {
   std::int64_t count;
 };
 
-/// What is known of one pair of neighbours. `words` may name a word that has lost the pair since, or name it twice.
+/// What is known of a pair of neighbours. `words` may name a word twice, or one that has lost the pair since.
 struct PairUse {
   std::int64_t count = 0;
   std::vector<std::int32_t> words;
@@ -105,7 +105,7 @@ class Trainer {
   void merge(const Pair& pair) {
     const auto left = static_cast<std::size_t>(pair.first), right = static_cast<std::size_t>(pair.second);
     const std::int32_t token = add_token(tokens_[left] + tokens_[right]);
-    // A pair can come back after its merge, when another merge makes one of its halves anew; one rank is enough.
+    // A pair can come back after its merge, when another merge makes half of it anew; one rank is enough.
     if (merged_.emplace(pair, token).second) merges_.push_back(pair);
     const std::vector<std::int32_t> words = std::move(pairs_[pair].words);
     grown_.clear();

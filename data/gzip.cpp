@@ -87,7 +87,7 @@ std::string_view GzipReader::next() {
     s.unpacked += got;
     s.in_member = status != Z_STREAM_END;
     s.output_full = s.in_member && s.z.avail_out == 0;
-    // A buffer error says that there was nothing to do, because no input is left: the next round asks for more.
+    // A buffer error says that nothing could be done, for want of input: the next round asks for more.
     check(status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR, s.origin,
           ": the gzip file is damaged: ", s.z.msg != nullptr ? s.z.msg : "unknown form", " (after ",
           s.unpacked, " unpacked bytes)");

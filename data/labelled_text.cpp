@@ -188,7 +188,7 @@ std::vector<std::size_t> drawn_order(std::size_t count, std::uint64_t seed) {
   return order;
 }
 
-/// Draws parts of the texts of `order`: the first are test texts, the next validation texts. `what` names them all.
+/// Draws parts of the texts of `order`: first the test texts, then validation texts. `what` names them.
 void draw_parts(std::span<const std::size_t> order, const SplitOptions& options, const std::string& what,
                 std::vector<LabelledText TextParts::*>& part_of) {
   const auto part = [&](double fraction) {

@@ -19,8 +19,8 @@ struct ListOpsRule {
 /// Draws `count` expressions, no two alike, such as "[MAX 2 9 [MIN 4 7 ] 0 ]", each labelled with its value,
 /// "0" to "9": of the operators MIN, MAX, MED (the median; of an even count the mean of the middle two, cut
 /// to an integer) and SM (the sum modulo 10). A pure function of its arguments; a larger count begins with
-/// the same expressions. Throws Error when the rule or the count (up to ten million) is out of range, and when the rule
-/// hardly ever gives another expression.
+/// the same expressions. Throws Error when the rule or the count (up to ten million) is out of range, and
+/// when the rule hardly ever gives another expression.
 LabelledText draw_listops(std::uint64_t seed, std::int64_t count, const ListOpsRule& rule = {});
 
 }  // namespace heed

@@ -74,7 +74,7 @@ class NumberDraw {
   }
 
  private:
-  /// Uniform in [0, bound): the word scaled by a 32-bit fraction, whose bias of bound / 2^32 does not matter here.
+  /// Uniform in [0, bound): the word as a 32-bit fraction of it, whose bias of bound / 2^32 does not matter.
   std::uint64_t below(std::uint64_t bound) {
     return (std::uint64_t{random_word(key_, index_++)} * bound) >> 32;
   }

@@ -15,10 +15,10 @@ inline constexpr std::int32_t number_words_end = 1'000'000;
 /// The English words of 0 to 999,999 in the American form, without "and": 345 is "three hundred forty-five".
 std::string english_number(std::int32_t number);
 
-/// The German words of 0 to 999,999, written as one word as Duden prescribes below a million: units before tens
-/// ("einundzwanzig"), "eins" only at the very end ("hunderteins"), else "ein" ("einundzwanzig", "hunderteintausend"). A
-/// single hundred or thousand that begins the word goes without "ein", as in Duden's head entries "hundert" and
-/// "tausend"; inside the word it is written ("tausendeinhundert").
+/// The German words of 0 to 999,999, written as one word as Duden prescribes below a million: units before
+/// tens ("einundzwanzig"), "eins" only at the very end ("hunderteins"), else "ein" ("einundzwanzig",
+/// "hunderteintausend"). A single hundred or thousand that begins the word goes without "ein", as in Duden's
+/// head entries "hundert" and "tausend"; inside the word it is written ("tausendeinhundert").
 std::string german_number(std::int32_t number);
 
 /// Numbers to learn from and, apart from these, numbers to be asked for.

@@ -37,9 +37,9 @@ struct Entry {
   std::uint64_t end;
 };
 
-/// Goes through a header before json reads it, and refuses what json would accept silently or could not stand:
-/// repeated keys, of which it keeps the last, and nesting that no tensor file has. (json's own callback for that looks
-/// at all tensors before each one.)
+/// Goes through a header before json reads it, and refuses what json would accept silently or could not
+/// stand: repeated keys, of which it keeps the last, and nesting that no tensor file has. (json's own
+/// callback for that looks at all tensors before each one.)
 class HeaderGuard final : public json::json_sax_t {
  public:
   explicit HeaderGuard(std::string_view source) : source_(source) {}
@@ -85,8 +85,8 @@ class HeaderGuard final : public json::json_sax_t {
 
 json parse_header(std::string_view text, std::string_view source) {
   const std::size_t nul = text.find('\0');
-  check(nul == std::string_view::npos, source, ": the header is damaged: byte ", nul + 1, " of ", text.size(),
-        " is a NUL, which JSON cannot have");
+  check(nul == std::string_view::npos, source, ": the header is not valid JSON: byte ", nul, " of ",
+        text.size(), " is a NUL");
   try {
     HeaderGuard guard(source);
     json::sax_parse(text.begin(), text.end(), &guard);  // where it stops at an error, so does the next line
@@ -125,8 +125,8 @@ Shape shape_of(const json& entry, const std::string& where) {
   return shape;
 }
 
-/// The bytes that a tensor takes; throws when they cannot be counted in 63 bits. The extents beside a zero must
-/// multiply to a countable number too, since strides are made from them.
+/// The bytes that a tensor takes; throws when they cannot be counted in 63 bits. The extents beside a zero
+/// must multiply to a countable number too, since strides are made from them.
 std::uint64_t bytes_of(const Shape& shape, FileType type, const std::string& where) {
   const std::string what = concat_text(where, " has the impossible shape ", shape);
   auto bytes = static_cast<std::int64_t>(size_of(type));

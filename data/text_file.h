@@ -15,8 +15,8 @@ std::vector<std::string> encoding_names();
 /// Throws Error on any other name.
 Encoding encoding_from_name(std::string_view name);
 
-/// What becomes of bytes that the encoding does not have: an Error, or U+FFFD, one for each ill-formed sequence of
-/// UTF-8 (see unicode::CodePoint) and for each byte of cp1252.
+/// What becomes of bytes that the encoding does not have: an Error, or U+FFFD, one for each ill-formed
+/// sequence of UTF-8 (see unicode::CodePoint) and for each byte of cp1252.
 enum class BadBytes { error, replace };
 /// "error", "replace".
 std::vector<std::string> bad_bytes_names();
@@ -38,27 +38,27 @@ struct ReadReport {
   std::int64_t replaced = 0;  ///< bytes in whose place stands U+FFFD
 };
 
-/// The lines of a text file, plain or gzip (told apart by its first bytes), as UTF-8 without line ends. Lines end in
-/// "\n" or "\r\n"; the last one may lack it. A UTF-8 byte-order mark at the start is no text and is left out; a NUL
-/// is a character like others. Throws Error with path and line number on bytes that the encoding does not have, on
-/// what is no regular file, on an empty file, on a damaged or cut-off gzip file, and beyond the limits of the
-/// options, before memory is taken.
+/// The lines of a text file, plain or gzip (told apart by its first bytes), as UTF-8 without line ends. Lines
+/// end in "\n" or "\r\n"; the last one may lack it. A UTF-8 byte-order mark at the start is no text and is
+/// left out; a NUL is a character like others. Throws Error with path and line number on bytes that the
+/// encoding does not have, on what is no regular file, on an empty file, on a damaged or cut-off gzip file,
+/// and beyond the limits of the options, before memory is taken.
 std::vector<std::string> read_lines(const std::filesystem::path& path, const TextOptions& options = {},
                                     ReadReport* report = nullptr);
 /// The same for bytes already in memory; `origin` says in errors where they came from.
 std::vector<std::string> parse_lines(std::string_view bytes, std::string_view origin,
                                      const TextOptions& options = {}, ReadReport* report = nullptr);
 
-/// The whole text of such a file as UTF-8, line ends included as they stand; a line may have any length. Throws as
-/// read_lines does.
+/// The whole text of such a file as UTF-8, line ends included as they stand; a line may have any length.
+/// Throws as read_lines does.
 std::string read_text(const std::filesystem::path& path, const TextOptions& options = {},
                       ReadReport* report = nullptr);
 /// The same for bytes already in memory.
 std::string parse_text(std::string_view bytes, std::string_view origin, const TextOptions& options = {},
                        ReadReport* report = nullptr);
 
-/// The bytes of a file that parse_* are to read. Throws Error when it is no regular file, and when it is longer than
-/// max_bytes, before it is read.
+/// The bytes of a file that parse_* are to read. Throws Error when it is no regular file, and when it is
+/// longer than max_bytes, before it is read.
 std::string read_limited_file(const std::filesystem::path& path, const TextOptions& options);
 
 /// Sentences and their translations: line i of one belongs to line i of the other.

@@ -7,8 +7,8 @@
 
 #include "heed/data/text_file.h"
 
-// What the readers of whole files and of streams have in common: lines from bytes that come in pieces, and characters
-// from the bytes of a line.
+// What the readers of whole files and of streams have in common: lines from bytes that come in pieces, and
+// characters from the bytes of a line.
 
 namespace heed {
 
@@ -19,15 +19,15 @@ std::string decode_line(std::string_view line, const TextOptions& options, std::
 /// "the line is longer than ..."
 std::string long_line_message(std::uint64_t max_line_bytes);
 
-/// Cuts bytes that come in pieces into lines, in time linear in the bytes. It keeps the beginning of one line at most,
-/// and no more than the limit of that. A byte-order mark in front is left out where the encoding is UTF-8.
+/// Cuts bytes that come in pieces into lines, in linear time. It keeps the beginning of one line at most, and
+/// no more than the limit of that. A byte-order mark in front is left out where the encoding is UTF-8.
 class LineSplitter {
  public:
   LineSplitter(Encoding encoding, std::uint64_t max_line_bytes)
       : leaves_out_mark_(encoding == Encoding::utf8), max_line_bytes_(max_line_bytes) {}
 
-  /// Calls visit(line, too_long) for every line that ends in `piece`, with its line end; one that is too long comes
-  /// without its bytes.
+  /// Calls visit(line, too_long) for every line that ends in `piece`, with its line end; one that is too long
+  /// comes without its bytes.
   template <class Visit>
   void feed(std::string_view piece, const Visit& visit) {
     while (!piece.empty()) {

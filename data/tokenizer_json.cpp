@@ -34,8 +34,9 @@ class TokenizerFile {
 
  private:
   static Json parse(std::string_view text) {
+    check_json_text(text, 64, "the JSON");
     try {
-      return Json::parse(json_text(text, 64, "the JSON"));
+      return Json::parse(text);
     } catch (const Json::exception& error) {
       fail("not a JSON file: ", error.what());
     }
@@ -268,8 +269,8 @@ std::string TokenizerFile::write(const Tokenizer& tokenizer) {
       {"model", model_part(tokenizer.parts_->model)}};
   std::string text = file.dump(2) + "\n";
   if (settings.post_processor != "null") {
-    // Put in as text, since an object that keeps its order takes the square of its size to read. No text inside the
-    // file has a line end as it stands.
+    // Put in as text, since an object that keeps its order takes the square of its size to read. No text
+    // inside the file has a line end as it stands.
     const std::string place = "\n  \"post_processor\": null";
     std::string part;
     for (const char c : nlohmann::json::parse(settings.post_processor).dump(2)) {

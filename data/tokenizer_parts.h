@@ -19,9 +19,10 @@ struct Segment {
   std::optional<std::int32_t> id;
 };
 
-/// Finds a set of strings in a text: at each place the longest that begins there, left to right, without overlap. Time
-/// is linear in the strings, and then in each text: the strings are a tree read from their ends (Aho and Corasick,
-/// "Efficient string matching", 1975), so that a pass over the text from its end tells for every place what begins there.
+/// Finds a set of strings in a text: at each place the longest that begins there, left to right, without
+/// overlap. Time is linear in the strings, and then in each text: the strings are a tree read from their ends
+/// (Aho and Corasick, "Efficient string matching", 1975), so that a pass over the text from its end tells for
+/// every place what begins there.
 class TokenMatcher {
  public:
   /// A token to look for and what it looks like in the text: its content, or that normalised.
@@ -83,7 +84,7 @@ struct TokenizerSettings {
   std::vector<TextStep> normalizer;
   bool add_prefix_space = false;
   bool split_words = true;
-  /// JSON text of a part that adds special tokens around sequences. encode() never does; it is kept for save().
+  /// JSON text of a part that adds special tokens around sequences: not for encode(), but kept for save().
   std::string post_processor = "null";
 };
 
@@ -105,8 +106,8 @@ struct Tokenizer::Parts {
 
 /// Applies the steps one after the other.
 std::string normalize_text(std::string_view text, std::span<const TextStep> steps);
-/// The words of a text as the model sees them: the optional space in front, then the split.
-/// `spaced` receives the text with that space and must outlive the result.
+/// The words of a text as the model sees them: the optional space in front, then the split. `spaced` receives
+/// the text with that space and must outlive the result.
 std::vector<std::string_view> model_words(std::string_view text, const TokenizerSettings& settings,
                                           std::string& spaced);
 

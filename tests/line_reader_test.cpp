@@ -146,7 +146,7 @@ TEST_CASE("A named pipe is read as input") {
 
 TEST_CASE("A long line takes time by its length, not by the square of it") {
   Pipe pipe;
-  // The smallest pipe there is: a reader that looked at the whole line again for each piece would take minutes.
+  // The smallest pipe there is: to look at the whole line again for each piece would take minutes.
   REQUIRE(::fcntl(pipe.writing_end(), F_SETPIPE_SZ, 4096) >= 0);
   const std::string line(20'000'000, 'x');
   std::thread writer([&] {

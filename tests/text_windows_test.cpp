@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "heed/core/error.h"
@@ -86,6 +87,11 @@ TEST_CASE("Windows that do not fit are refused") {
   CHECK_THROWS_WITH_AS(
       WindowPlan(8, options),
       "the text has 8 tokens, but a window of 8 needs 9; take a longer text or a shorter window", Error);
+  options.length = std::numeric_limits<std::int64_t>::max();
+  CHECK_THROWS_AS(WindowPlan(100, options), Error);
+  options.length = 8;
+  options.rows = std::numeric_limits<std::int64_t>::max();
+  CHECK(WindowPlan(100, options).epoch(0).size() == 1);
   options.rows = 0;
   CHECK_THROWS_AS(WindowPlan(100, options), Error);
   CHECK_THROWS_AS(strided_windows(10, 4, 0), Error);
