@@ -281,7 +281,7 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
     heed::Context context = heed::Context::train(1, number++);
     {
       const heed::LowerPrecision lower(model, precision);
-      loss = model.loss(batch, 0, context).objective();
+      loss = objective(model.loss(batch, 0, context), context);
       const bool scaled = precision == heed::Precision::f16;
       backward(scaled ? loss * scale : loss);
       lower.collect_gradients(scaled ? inverse : Tensor());

@@ -1,9 +1,9 @@
 #include "heed/models/layers.h"
 
-#include <array>
+#include <algorithm>
 
 #include "heed/autograd/ops.h"
-#include "heed/core/nearest_name.h"
+#include "heed/models/transformer_config.h"
 
 namespace heed {
 namespace {
@@ -56,11 +56,9 @@ Tensor LayerNorm::operator()(const Tensor& x) const try {
 }
 
 Activation activation_of(std::string_view name) {
-  static const std::array<std::string, 4> names{"relu", "gelu", "gelu_tanh", "silu"};
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == name) return static_cast<Activation>(i);
-  }
-  fail("unknown activation '", name, "'", suggest_name(name, names));
+  const std::span<const std::string> names = choices_of("activation");
+  check_setting("activation", std::string(name), names);
+  return static_cast<Activation>(std::find(names.begin(), names.end(), name) - names.begin());
 }
 
 Tensor apply(Activation activation, const Tensor& x) {

@@ -58,7 +58,7 @@ TextLoss text_loss(LanguageModel& model, std::span<const std::int32_t> tokens, s
   for (std::size_t begin = 0; begin < windows.size(); begin += rows) {
     const std::size_t count = std::min(rows, windows.size() - begin);
     Context context = Context::inference();
-    const ModelLoss loss = model.loss(
+    const Loss loss = model.loss(
         window_batch(tokens, std::span(windows).subspan(begin, count), model.device()), 0, context);
     result.nats += loss.sum.item();
     result.tokens += loss.count;
