@@ -130,8 +130,8 @@ Pipeline Pipelines::compile(std::string_view shader, std::span<const std::uint32
   Pipeline made{VK_NULL_HANDLE, used.pipeline, used.set};
   const VkResult result = api.CreateComputePipelines(api.device, cache_, 1, &info, nullptr, &made.pipeline);
   api.DestroyShaderModule(api.device, module, nullptr);
-  check(result == VK_SUCCESS, "vulkan: ", gpu_.name(), " cannot compile shader \"", shader,
-        "\": ", name_of(result));
+  check_result(result, concat_text("compiling shader \"", shader, "\" for ", gpu_.name()).c_str());
+  check(made.pipeline != VK_NULL_HANDLE, "vulkan: ", gpu_.name(), " cannot compile shader \"", shader, "\"");
   changed_ = true;
   finish_before_exit_handlers();
   return made;
