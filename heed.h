@@ -32,5 +32,6 @@
 #include "heed/training/model_file.h"
 #include "heed/training/optimizer.h"
 #include "heed/training/perplexity.h"
+#include "heed/training/run_files.h"
 #include "heed/training/schedule.h"
 #include "heed/training/trainer.h"

@@ -78,8 +78,8 @@ void write_all(int descriptor, std::string_view bytes, const fs::path& path) {
   }
 }
 
-/// Some file systems cannot sync (EINVAL, e.g. on pipes and special files); there is nothing to wait for
-/// then.
+/// Some file systems cannot sync (EINVAL, e.g. on pipes and special files); there
+/// is nothing to wait for then.
 void sync_or_throw(int descriptor, const fs::path& path) {
   if (::fsync(descriptor) != 0 && errno != EINVAL && errno != EROFS) fail_with_errno("sync", path, errno);
 }
@@ -105,8 +105,8 @@ void check_regular(mode_t mode, const fs::path& path) {
   check(S_ISREG(mode), "cannot read ", path, ": it is ", kind_of(mode), ", and a regular file is needed");
 }
 
-/// Opens a regular file for reading and returns its size, which is a hint: files in /proc report 0, and a file
-/// may grow while it is read.
+/// Opens a regular file for reading and returns its size, which is a hint: files in /proc report 0, and a
+/// file may grow while it is read.
 std::int64_t open_regular(const fs::path& path, std::optional<Descriptor>& file) {
   // Looked at before it is opened, since opening a device can have effects; and after, since it may have been
   // exchanged. Until that is known, opening must not wait for the other end of a FIFO.

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "heed/core/error.h"
@@ -9,11 +8,12 @@
 namespace heed {
 
 /// Parses JSON with `Json` = nlohmann::json or ordered_json. Throws an Error that begins with `source` for text
-/// that is not JSON, is nested `depth` levels deep or deeper, or holds a NUL (see json_text).
+/// that is not JSON, is nested `depth` levels deep or deeper, or holds a NUL (see check_json_text).
 template <class Json>
 Json parse_json(std::string_view text, std::string_view source, int depth = 64) {
+  check_json_text(text, depth, source);
   try {
-    return Json::parse(json_text(text, depth, source));
+    return Json::parse(text);
   } catch (const typename Json::exception& error) {
     fail(source, " is not valid JSON: ", error.what());
   }

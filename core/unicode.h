@@ -7,9 +7,9 @@
 /// UTF-8 and the few Unicode properties that text processing needs; the tables are utf8proc's.
 namespace heed::unicode {
 
-/// One step through a text. An ill-formed sequence comes back with `valid` false and the length of its
-/// longest well-formed beginning (at least 1), which is the unit that one U+FFFD stands for (Unicode 15,
-/// section 3.9).
+/// One step through a text. An ill-formed sequence comes back with `valid` false and the length
+/// of its longest well-formed beginning (at least 1), which is the unit that one U+FFFD stands
+/// for (Unicode 15, section 3.9).
 struct CodePoint {
   char32_t value = 0;
   int length = 1;

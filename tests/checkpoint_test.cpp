@@ -22,6 +22,7 @@
 #include "heed/training/model_file.h"
 #include "heed/training/run_files.h"
 #include "heed/training/trainer.h"
+#include "run_content.h"
 #include "temporary_folder.h"
 #include "training_tasks.h"
 
@@ -41,8 +42,8 @@ RunStart start_with(std::string text = config) {
           .data = {{"train", digest_of("the texts")}}};
 }
 
-/// Everything that a checkpoint has to carry is in use: accumulation, averages, evaluations, records between
-/// checkpoints.
+/// Everything that a checkpoint has to carry is in use: accumulation, averages,
+/// evaluations, records between checkpoints.
 TrainerOptions run_options() {
   TrainerOptions options;
   options.steps = 20;
@@ -91,20 +92,10 @@ std::vector<double> recorded_losses(const fs::path& run) {
   return losses;
 }
 
-/// All tensors of a file, byte for byte, and the step that it names; the identities of two runs differ.
-std::string content_of(const fs::path& path) {
-  TensorFile file = load_safetensors(path);
-  CHECK(is_digest(file.metadata.at("run")));
-  file.metadata.erase("run");
-  const TemporaryFolder folder;
-  save_safetensors(folder / "x", file);
-  return read_file(folder / "x");
-}
-
 void check_same_run(const fs::path& run, const fs::path& reference) {
   for (const char* name : {"model.safetensors", "optimizer.safetensors", "best.safetensors"}) {
     CAPTURE(name);
-    CHECK((content_of(run / name) == content_of(reference / name)));
+    CHECK((weights_content(run / name) == weights_content(reference / name)));
   }
   CHECK(recorded_steps(run) == recorded_steps(reference));
   CHECK(recorded_losses(run) == recorded_losses(reference));
@@ -118,8 +109,8 @@ std::set<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// Runs the test case "checkpoint child" of this program in a process of its own: a fork alone would have no
-/// pool of threads.
+/// Runs the test case "checkpoint child" of this program in a process of its own: a fork alone
+/// would have no pool of threads.
 pid_t start_child(const fs::path& run) {
   const pid_t child = ::fork();
   if (child != 0) return child;

@@ -60,8 +60,8 @@ class LineTask : public heed::Task {
   LineModel model_;
 };
 
-/// A small Transformer language model: embedding, causal attention, feed-forward, layer norm, dropout, tied
-/// output.
+/// A small Transformer language model: embedding, causal attention, feed-forward,
+/// layer norm, dropout, tied output.
 class TinyTransformer : public heed::Module {
  public:
   TinyTransformer(std::int64_t vocabulary, std::int64_t width, std::int64_t heads, std::uint64_t seed)

@@ -409,6 +409,18 @@ TEST_CASE("trainer: a training that diverges says so, and has no best weights") 
   CHECK(times(said, "no evaluation was finite") == 1);
 }
 
+TEST_CASE("trainer: weights that nothing can be computed with are not saved") {
+  const TemporaryFolder folder;
+  TinyTask task;
+  TrainerOptions options = options_for(1);
+  options.schedule.learning_rate = 1e30;
+  RunFolder run = RunFolder::create(folder / "run", {.task = "count", .config = "{}"});
+  Trainer trainer(task, options);
+  CHECK_THROWS_WITH_AS(trainer.run(&run), doctest::Contains("training diverged in step 1: the weights \""),
+                       Error);
+  CHECK_FALSE(run.has_checkpoint());
+}
+
 TEST_CASE("trainer: an ordinary training is not blamed") {
   TinyTask task;
   TrainerOptions options = options_for(30);

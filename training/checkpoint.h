@@ -20,8 +20,8 @@ struct SavedFile {
   std::int64_t step = 0;  ///< of which its weights are
 };
 
-/// Everything a run needs to go on, beside the weights and the optimizer's moments: the content of
-/// trainer_state.json.
+/// Everything a run needs to go on, beside the weights and the optimizer's moments: the
+/// content of trainer_state.json.
 struct TrainerState {
   std::string identity;                    ///< of the run
   std::map<std::string, SavedFile> files;  ///< of the checkpoint, and best.safetensors where there is one
@@ -45,8 +45,8 @@ struct TrainerState {
 
 /// The text ends with a digest of itself.
 std::string trainer_state_text(const TrainerState& state);
-/// Throws an Error that names `source` for text that trainer_state_text did not write; with `verify` also for
-/// text that was changed since.
+/// Throws an Error that names `source` for text that trainer_state_text did not write; with `verify` also
+/// for text that was changed since.
 TrainerState parse_trainer_state(std::string_view text, std::string_view source, bool verify = true);
 
 /// The kernels of matrix products and of everything else on this machine, as "OpenBLAS Haswell, AVX2": on

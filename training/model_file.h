@@ -20,8 +20,8 @@ void copy_named_tensors(const std::map<std::string, Tensor>& saved,
 
 /// The parameters and buffers of a model by name, as they are saved; shares memory with the model.
 std::map<std::string, Tensor> model_state(Module& model);
-/// Fills the parameters and buffers of a model in place. Throws as copy_named_tensors does; then nothing has
-/// changed.
+/// Fills the parameters and buffers of a model in place. Throws as copy_named_tensors
+/// does; then nothing has changed.
 void load_model_state(Module& model, const std::map<std::string, Tensor>& state, std::string_view source);
 
 /// Writes a model as safetensors that other tools read too. Equal weights give equal bytes.

@@ -34,8 +34,8 @@ struct OptimizerOptions {
 /// Adam's bias correction counts the steps of the optimizer, the same for all parameters.
 class Optimizer {
  public:
-  /// `parameters` are contiguous leaves on one device, as Module::parameters() gives them. Throws for options
-  /// out of range.
+  /// `parameters` are contiguous leaves on one device, as Module::parameters() gives them.
+  /// Throws for options out of range.
   Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options);
 
   /// One update. `gradient_scale` (one element, may be undefined) is multiplied into every gradient. Where
@@ -49,8 +49,8 @@ class Optimizer {
   /// The moments as named tensors ("first_moment.<parameter>", "second_moment.<parameter>") and the number of
   /// steps ("steps"). The moments share memory with the optimizer.
   std::map<std::string, Tensor> state() const;
-  /// Takes over what state() gave. Throws, naming the tensor, when one is missing, of another shape or
-  /// unknown.
+  /// Takes over what state() gave. Throws, naming the tensor, when one is missing, of
+  /// another shape or unknown.
   void load_state(const std::map<std::string, Tensor>& state);
 
  private:

@@ -29,8 +29,8 @@ class LowerPrecision {
   LowerPrecision(const LowerPrecision&) = delete;
   LowerPrecision& operator=(const LowerPrecision&) = delete;
 
-  /// After backward(): adds the gradients of the copies, times `factor` (f32, one element, may be undefined),
-  /// to those of the weights.
+  /// After backward(): adds the gradients of the copies, times `factor` (f32, one element, may be
+  /// undefined), to those of the weights.
   void collect_gradients(const Tensor& factor) const;
 
  private:

@@ -44,14 +44,14 @@ class ProgressPrinter {
     bool color = false;
     int columns = 80;
   };
-  /// What suits a file descriptor: terminal or not, its width, and no colour when NO_COLOR is set or TERM is
-  /// "dumb".
+  /// What suits a file descriptor: terminal or not, its width, and no colour when
+  /// NO_COLOR is set or TERM is "dumb".
   static Style style_of(int descriptor);
 
   ProgressPrinter(std::ostream& out, Style style) : out_(out), style_(style) {}
   void show(const Progress& progress);
-  /// Lines of their own, above the progress line. What would steer a terminal is shown, not obeyed (see
-  /// unicode::printable).
+  /// Lines of their own, above the progress line. What would steer a terminal is shown, not
+  /// obeyed (see unicode::printable).
   void message(std::string_view text);
   /// Leaves the cursor on a fresh line.
   void finish();

@@ -29,8 +29,8 @@ auto read_while_training(const Read& read, const Moved& moved) {
   return read();
 }
 
-/// Where a file of a run is, and the state that belongs to it. While the run trains, a new checkpoint may come at
-/// any moment, and files move after they were found.
+/// Where a file of a run is, and the state that belongs to it. While the run trains, a new checkpoint may
+/// come at any moment, and files move after they were found.
 struct Place {
   std::string state;
   fs::path file;

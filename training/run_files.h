@@ -11,7 +11,8 @@ namespace heed {
 
 struct TrainerState;
 
-/// A run that is read, not trained; it may have been killed, or be training at this moment. Nothing is changed.
+/// A run that is read, not trained; it may have been killed, or be training at this
+/// moment. Nothing is changed.
 class RunFiles {
  public:
   /// Throws an Error when there is no run, when an older version of heed made it, or when its configuration

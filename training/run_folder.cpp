@@ -63,8 +63,8 @@ bool holds_run(const fs::path& path) {
                      [&](std::string_view mark) { return path_exists(path / mark); });
 }
 
-/// The first entry of a folder without a run that a kill in the first moments of one did not leave behind;
-/// empty when there is none.
+/// The first entry of a folder without a run that a kill in the first moments of one did not leave
+/// behind; empty when there is none.
 fs::path first_foreign(const fs::path& folder) {
   std::set<std::string> ours;
   if (path_exists(folder / "run.json")) {

@@ -22,9 +22,9 @@ struct RunStart {
 
 /// The folder of one training run, while it trains. (RunFiles reads a run.)
 ///
-/// run.json says what the run is and which checksums its files have; config.json, written last, marks the
-/// folder as a run. A folder that holds anything else is refused, and what somebody else puts into it later is
-/// never touched.
+/// run.json says what the run is and which checksums its files have; config.json, written last, marks
+/// the folder as a run. A folder that holds anything else is refused, and what somebody else puts
+/// into it later is never touched.
 ///
 /// A checkpoint is several files that belong together. So that a kill at any moment leaves one whole set,
 /// they are written into a hidden folder, which is renamed to checkpoint.new/ in one step, the commit; then
@@ -34,8 +34,8 @@ struct RunStart {
 /// While the object lives the folder is locked: a second process that trains in it gets an Error.
 class RunFolder {
  public:
-  /// Starts a run: makes the folder and writes what the run starts with. Throws when the folder holds a run
-  /// or anything else.
+  /// Starts a run: makes the folder and writes what the run starts with. Throws when the
+  /// folder holds a run or anything else.
   static RunFolder create(const std::filesystem::path& path, const RunStart& start);
   /// Opens a run to continue it, and recovers from a kill. Throws an Error that names what differs when there
   /// is no run, when it is of another task, when a key of the configuration differs that is not among
@@ -81,8 +81,8 @@ class RunFolder {
 /// nothing. Throws when the run has no such file.
 std::filesystem::path run_file(const std::filesystem::path& run, std::string_view name);
 
-/// Throws an Error that names the first key whose value differs between two JSON objects, unless it is in
-/// `free_keys`.
+/// Throws an Error that names the first key whose value differs between two JSON
+/// objects, unless it is in `free_keys`.
 void compare_configurations(std::string_view saved, std::string_view current,
                             std::span<const std::string> free_keys, std::string_view source);
 

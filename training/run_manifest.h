@@ -22,8 +22,8 @@ std::string run_manifest_text(const RunManifest& manifest);
 /// Throws an Error that names `source` for text that run_manifest_text did not write.
 RunManifest parse_run_manifest(std::string_view text, std::string_view source);
 
-/// True for a name that a run may give one of its own files: no folder, nothing hidden, none of the names that
-/// every run has.
+/// True for a name that a run may give one of its own files: no folder, nothing hidden, none
+/// of the names that every run has.
 bool is_name_of_run_file(std::string_view name);
 
 }  // namespace heed

@@ -7,10 +7,9 @@
 
 namespace heed {
 
-/// How the learning rate goes on after the warm-up.
-/// constant: stays. linear: falls on a straight line to `final_rate`. cosine: falls on half a cosine to
-/// `final_rate` (arXiv 1608.03983). inverse_sqrt: peak sqrt(warm-up / step) (Vaswani et al. 2017,
-/// section 5.3).
+/// How the learning rate goes on after the warm-up. constant: stays. linear: falls on a straight line to
+/// `final_rate`. cosine: falls on half a cosine to `final_rate` (arXiv 1608.03983). inverse_sqrt: peak
+/// sqrt(warm-up / step) (Vaswani et al. 2017, section 5.3).
 enum class ScheduleKind { constant, linear, cosine, inverse_sqrt };
 
 /// "constant", "linear", "cosine", "inverse_sqrt".

@@ -1,6 +1,7 @@
 #include "heed/training/step_monitor.h"
 
 #include <cmath>
+#include <limits>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
@@ -22,6 +23,17 @@ void check_gradients(const std::vector<std::string>& names, const Tensor& square
   }
 }
 
+/// Of each tensor: f64 on the CPU, f32 elsewhere.
+Tensor sums_of_squares(const std::vector<Tensor>& tensors) {
+  const Device device = tensors[0].device();
+  const Backend& backend = backend_of(device);
+  require_kernel(backend.sums_of_squares != nullptr, "sums_of_squares", device);
+  const DType dtype = device.type == DeviceType::cpu ? DType::f64 : DType::f32;
+  const Tensor sums = Tensor::empty({static_cast<std::int64_t>(tensors.size())}, dtype, device);
+  backend.sums_of_squares(tensors, sums);
+  return sums;
+}
+
 }  // namespace
 
 GradientNorm::GradientNorm(std::span<const NamedTensor> parameters, double divisor) : divisor_(divisor) {
@@ -36,12 +48,7 @@ GradientNorm::GradientNorm(std::span<const NamedTensor> parameters, double divis
   check(!gradients.empty(), "gradient norm: no parameter has a gradient; call backward() first");
 
   const NoGrad no_grad;
-  const Device device = gradients[0].device();
-  const Backend& backend = backend_of(device);
-  require_kernel(backend.sums_of_squares != nullptr, "sums_of_squares", device);
-  const DType dtype = device.type == DeviceType::cpu ? DType::f64 : DType::f32;
-  squares_ = Tensor::empty({static_cast<std::int64_t>(gradients.size())}, dtype, device);
-  backend.sums_of_squares(gradients, squares_);
+  squares_ = sums_of_squares(gradients);
   norm_ = sqrt(sum(squares_, 0, true)) * (1 / divisor);
 }
 
@@ -115,6 +122,17 @@ void FiniteGuard::check(const LossMeter& losses) const {
   } catch (const Error& error) {
     fail("training stopped in step ", step, ", before it changed the weights: ", error.what());
   }
+}
+
+void check_weights(std::span<const NamedTensor> parameters, std::int64_t step) {
+  std::vector<Tensor> weights;
+  for (const NamedTensor& parameter : parameters) weights.push_back(contiguous(parameter.tensor->detach()));
+  const std::vector<double> sums = sums_of_squares(weights).to_doubles();
+  for (std::size_t i = 0; i < sums.size(); ++i)
+    check(sums[i] <= std::numeric_limits<float>::max(), "training diverged in step ", step,
+          ": the weights \"", parameters[i].name,
+          "\" are too large to compute with (their squares add up to ", sums[i],
+          "); they were not saved. Try a lower learning_rate or more warmup_steps");
 }
 
 }  // namespace heed

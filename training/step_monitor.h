@@ -8,8 +8,8 @@
 
 #include "heed/models/module.h"
 
-/// What a trainer looks at in every step without waiting for the device: gradients, losses, and whether they
-/// are finite.
+/// What a trainer looks at in every step without waiting for the device: gradients,
+/// losses, and whether they are finite.
 namespace heed {
 
 /// The global norm of the gradients of some parameters, |g| = sqrt(sum of all g_i^2), and the factor that
@@ -19,11 +19,11 @@ class GradientNorm {
   /// Measures the gradients divided by `divisor` (how many tokens a sum ran over); nothing is changed.
   explicit GradientNorm(std::span<const NamedTensor> parameters, double divisor = 1);
 
-  /// The factor for Optimizer::step, on the device: 1 / divisor, and less where the norm exceeds `limit` (0:
-  /// no limit).
+  /// The factor for Optimizer::step, on the device: 1 / divisor, and less where the norm
+  /// exceeds `limit` (0: no limit).
   Tensor scale(double limit) const;
-  /// The parameters that have a gradient, and the sum of squares of each gradient: f64 on the CPU, f32
-  /// elsewhere.
+  /// The parameters that have a gradient, and the sum of squares of each gradient:
+  /// f64 on the CPU, f32 elsewhere.
   const std::vector<std::string>& names() const { return names_; }
   const Tensor& squares() const { return squares_; }
   /// The norm, [1], on the device.
@@ -76,8 +76,8 @@ class FiniteGuard {
              const Tensor& forgiven = {});
   /// For Optimizer::step: i32 [1], 0 while all was finite, else the first step that was not.
   const Tensor& skip() const { return failed_; }
-  /// Throws an Error that names the first step that was not finite, and the parameter or the loss. Waits for
-  /// the device.
+  /// Throws an Error that names the first step that was not finite, and the parameter or
+  /// the loss. Waits for the device.
   void check(const LossMeter& losses) const;
 
  private:
@@ -85,5 +85,9 @@ class FiniteGuard {
   Tensor squares_;                  // of their gradients, in the last step or in the one that failed
   Tensor failed_;
 };
+
+/// Throws an Error that names the first parameter that nothing can be computed with any more, because it is not
+/// finite or its squares add up to more than f32 holds. Waits for the device.
+void check_weights(std::span<const NamedTensor> parameters, std::int64_t step);
 
 }  // namespace heed

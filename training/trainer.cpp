@@ -317,8 +317,8 @@ bool Trainer::evaluate() {
   return progress.is_best;
 }
 
-/// What has diverged is no best, even where the metric to choose by is finite still: a loss of 800 is, and the
-/// perplexity beside it is not.
+/// What has diverged is no best, even where the metric to choose by is finite still: a loss of 800 is, and
+/// the perplexity beside it is not.
 bool Trainer::is_better(const Evaluation& evaluation, const Metric& metric) const {
   if (!std::isfinite(metric.value)) return false;
   for (const Metric& other : evaluation.metrics) {
@@ -336,6 +336,7 @@ void Trainer::publish(const Progress& progress) {
 void Trainer::save(bool as_best) {
   if (!folder_) return;
   check_finite();
+  check_weights(optimizer_.parameters(), state_.step);
   if (loss_scale_) state_.loss_scale = loss_scale_->state();
   state_.losses_since_record = meter_.sums();
   state_.tokens_since_record = meter_.tokens();

@@ -61,7 +61,7 @@ struct TrainResult {
 /// A gradient or loss that is not finite ends training with an Error that names the step and the parameter;
 /// the weights and the last checkpoint stay as they were before that step. The CPU throws in that step. On
 /// another device no step waits: the steps that follow change nothing, and the Error comes with the next
-/// record, evaluation or checkpoint.
+/// record, evaluation or checkpoint. Weights that nothing can be computed with are not saved.
 class Trainer {
  public:
   /// Throws for options out of range. The task must outlive the trainer.
