@@ -34,7 +34,7 @@ fs::file_type type_of(const fs::path& path) {
   return type;
 }
 
-// --- formats that are one file ---------------------------------------------------------------------------------------
+// --- formats that are one file -----------------------------------------------------------------------------
 
 /// What a reader of one file gets.
 struct Input {
@@ -99,7 +99,7 @@ LabelledText parse_labelled_tsv(const Input& input) {
   return from_rows(parse_tsv(input.bytes, input.origin, input.options.text, input.report), input);
 }
 
-// --- folders of documents --------------------------------------------------------------------------------------------
+// --- folders of documents ----------------------------------------------------------------------------------
 
 std::vector<fs::path> sorted_entries(const fs::path& folder) {
   std::error_code error;
@@ -137,7 +137,7 @@ LabelledText read_document_folders(const fs::path& path, const LabelledOptions& 
   return text;
 }
 
-// --- the formats -----------------------------------------------------------------------------------------------------
+// --- the formats -------------------------------------------------------------------------------------------
 
 struct Format {
   const char* name;
@@ -176,7 +176,7 @@ void check_columns_are_used(const LabelledOptions& options, const Format& format
         "a label column, text columns and a header are for csv and tsv, not for ", format.name);
 }
 
-// --- parts -----------------------------------------------------------------------------------------------------------
+// --- parts -------------------------------------------------------------------------------------------------
 
 /// The indices of `count` texts in random order.
 std::vector<std::size_t> drawn_order(std::size_t count, std::uint64_t seed) {

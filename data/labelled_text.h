@@ -25,7 +25,7 @@ std::vector<std::string> class_names(const LabelledText& text);
 /// The class of each text. Throws Error that names the place of the first label which is not among `classes`.
 std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const std::string> classes);
 
-// --- reading ---------------------------------------------------------------------------------------------------------
+// --- reading -----------------------------------------------------------------------------------------------
 
 /// How labelled texts are laid out in a file or folder. Formats:
 /// - lines: a label, a space and a text, which may be empty, on each line;
@@ -55,7 +55,7 @@ LabelledText read_labelled_text(const std::filesystem::path& path, const Labelle
 LabelledText parse_labelled_text(std::string_view bytes, std::string_view origin,
                                  const LabelledOptions& options, ReadReport* report = nullptr);
 
-// --- parts -----------------------------------------------------------------------------------------------------------
+// --- parts -------------------------------------------------------------------------------------------------
 
 /// Texts in three parts that have nothing in common.
 struct TextParts {

@@ -93,7 +93,7 @@ LabelledText draw_listops(std::uint64_t seed, std::int64_t count, const ListOpsR
         rule.operator_share, "; it must be 0 to 1");
   LabelledText text;
   std::unordered_set<std::string> drawn;
-  constexpr std::int64_t patience = 100'000, patience_tokens = 50'000'000;
+  constexpr std::int64_t patience = 100'000, patience_tokens = 20'000'000;
   std::int64_t in_vain = 0, tokens_in_vain = 0;
   for (std::uint32_t index = 0; static_cast<std::int64_t>(text.size()) < count; ++index) {
     Tree tree(seed, index, rule);

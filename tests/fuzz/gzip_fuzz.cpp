@@ -6,7 +6,7 @@
 // in pieces.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const FuzzInput input(data, size);
-  constexpr std::uint64_t most = 1 << 20;
+  constexpr std::uint64_t most = 1 << 16;
   std::string whole, pieces;
   bool whole_is_good = false, pieces_are_good = false;
   try {
