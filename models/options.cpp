@@ -118,7 +118,7 @@ std::vector<double> Options::take_numbers(std::string_view name, std::vector<dou
   const Value* value = take({std::string(name), fallback, low, high});
   if (!value) return fallback;
   const auto& numbers = get<std::vector<double>>(name, *value, "a list of numbers");
-  for (const double number : numbers) check_range(concat_text("each of ", name), number, low, high);
+  for (const double number : numbers) check_range(name, number, low, high);
   return numbers;
 }
 

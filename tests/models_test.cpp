@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
 #include "heed/models/encoder_classifier.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
@@ -263,6 +264,51 @@ TEST_CASE("models: errors say which layer they come from") {
   CHECK(contains(width, "input (Linear)"));
   CHECK(contains(width, "[2, 7]"));
   CHECK(contains(message_of([&] { feed_forward(Tensor::zeros({2, 8}, DType::f64), context); }), "f64"));
+}
+
+namespace {
+
+/// A layer in which a device runs out of memory, or is lost.
+template <class Kind>
+class FailingAttention : public Attention {
+ public:
+  FailingAttention() : Attention(config_of_width_8()) {}
+
+ protected:
+  Tensor forward(const AttentionInput&, Context&) override { throw Kind("no room for 12 bytes"); }
+
+ private:
+  static AttentionConfig config_of_width_8() {
+    AttentionConfig config;
+    config.width = 8;
+    return config;
+  }
+};
+
+template <class Part>
+class Holder : public Module {
+ public:
+  Holder() { add_module("stack", part); }
+  Part part;
+};
+
+template <class Kind>
+void check_kind_is_kept() {
+  Holder<FailingAttention<Kind>> holder;
+  Context context;
+  try {
+    holder.part({Tensor::zeros({1, 2, 8}), {}, {}, {}}, context);
+    FAIL("nothing was thrown");
+  } catch (const Kind& error) {
+    CHECK(std::string(error.what()) == "stack (attention): no room for 12 bytes");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("models: an error that passes a layer gets its path and keeps its type") {
+  check_kind_is_kept<OutOfMemory>();
+  check_kind_is_kept<DeviceLost>();
 }
 
 TEST_CASE("models: learned positions end at max_length, sinusoidal ones do not") {

@@ -16,6 +16,7 @@
 // Settings: tiling ("tile"), a (default about sqrt(L)), b (about L / a), hidden (df, default d / H),
 // logit_bias (b1, bA and bB; default as the projections). Longer inputs than L are an error.
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <string>
@@ -49,7 +50,7 @@ class FactorizedDenseLogits : public SynthesizerLogits {
     const auto root = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(length))));
     const std::int64_t a = config.options.take_integer("a", root, 1, most_units);
     const std::int64_t b =
-        config.options.take_integer("b", second_length(a, length, outer_), 1, most_positions);
+        config.options.take_integer("b", second_length(a, length, outer_), 1, std::max(most_units, length));
     check(b >= ceil_div(length, a), "factorized dense logits need a b >= max_length, got a = ", a,
           ", b = ", b, " for ", length, " positions");
     add_parameter("W1", w1_, xavier_per_head(heads, config.width, hidden, initialiser));
