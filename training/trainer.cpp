@@ -11,6 +11,20 @@
 namespace heed {
 namespace {
 
+// From when on something is said to be out of proportion: rough, so that no ordinary training is blamed.
+constexpr double far_above_start = 4;      // times the first loss
+constexpr double dwarfing_auxiliary = 10;  // times the task's loss
+constexpr double dwarfing_norm = 100;      // likewise
+constexpr int records_in_a_row = 3;
+
+std::int64_t batches_in(Task& task, std::int64_t epoch) {
+  const std::int64_t batches = task.batches(epoch);
+  check(batches >= 1, "trainer: epoch ", epoch, " has ", batches, " batches; there is no data to train on");
+  return batches;
+}
+
+}  // namespace
+
 void check_options(const TrainerOptions& options) {
   const auto not_negative = [](const char* name, auto value) {
     check(value >= 0, "trainer: ", name, " is ", value, "; it must not be negative");
@@ -34,20 +48,6 @@ void check_options(const TrainerOptions& options) {
         "trainer: patience needs evaluations; set evaluate_every");
   learning_rate_at(options.schedule, 1, 1);  // throws for a schedule out of range
 }
-
-// From when on something is said to be out of proportion: rough, so that no ordinary training is blamed.
-constexpr double far_above_start = 4;      // times the first loss
-constexpr double dwarfing_auxiliary = 10;  // times the task's loss
-constexpr double dwarfing_norm = 100;      // likewise
-constexpr int records_in_a_row = 3;
-
-std::int64_t batches_in(Task& task, std::int64_t epoch) {
-  const std::int64_t batches = task.batches(epoch);
-  check(batches >= 1, "trainer: epoch ", epoch, " has ", batches, " batches; there is no data to train on");
-  return batches;
-}
-
-}  // namespace
 
 Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks)
     : task_(task),
@@ -151,7 +151,7 @@ std::int64_t Trainer::accumulate_gradients() {
     // Streams count from 1: number 0 is left to what is drawn before training, such as initial weights.
     Context context = Context::train(options_.seed, static_cast<std::uint32_t>(state_.batches_done + 1));
     const LowerPrecision lower(task_.model(), options_.precision);
-    const BatchLoss batch = task_.loss(state_.epoch, state_.batch, context);
+    const Loss batch = task_.loss(state_.epoch, state_.batch, context);
     const Tensor objective = objective_of(batch, context);
     backward(loss_scale_ ? objective * loss_scale_->factor() : objective);
     lower.collect_gradients(loss_scale_ ? loss_scale_->inverse() : Tensor());
@@ -163,7 +163,7 @@ std::int64_t Trainer::accumulate_gradients() {
   return tokens;
 }
 
-Tensor Trainer::objective_of(const BatchLoss& batch, const Context& context) {
+Tensor Trainer::objective_of(const Loss& batch, const Context& context) {
   check(batch.sum.defined() && batch.sum.count() == 1, "trainer: the loss of a batch has one element");
   check(batch.count > 0, "trainer: batch ", state_.batch, " of epoch ", state_.epoch, " has ", batch.count,
         " ", task_.unit(), "; leave such batches out");

@@ -40,6 +40,9 @@ struct TrainerOptions {
   Precision precision = Precision::f32;  ///< in which the model computes; the weights stay f32
 };
 
+/// Throws an Error that names the first option out of range, or that does not fit the others.
+void check_options(const TrainerOptions& options);
+
 /// How the trainer talks to the program; the library itself never prints. All may be empty.
 struct TrainerCallbacks {
   std::function<void(const Progress&)> progress = {};
@@ -96,7 +99,7 @@ class Trainer {
   void restore();
   StepOutcome step();
   std::int64_t accumulate_gradients();
-  Tensor objective_of(const BatchLoss& batch, const Context& context);
+  Tensor objective_of(const Loss& batch, const Context& context);
   void advance();
   void check_finite();
   void record_losses(const StepOutcome& outcome);
