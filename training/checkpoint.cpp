@@ -76,13 +76,6 @@ std::map<std::string, SavedFile> files_of(const json& object) {
   return files;
 }
 
-/// Takes the digest of the rest out of the object.
-void check_own_digest(json& object, bool verify) {
-  const std::string digest = object.value("digest", "");
-  object.erase("digest");
-  check(!verify || digest == digest_of(object.dump()), "it was changed after it was written", unverified);
-}
-
 TrainerState state_of(json object, bool verify) {
   check(object.is_object() && object.value("format", json()) == format_name, "it has no \"format\": \"",
         format_name, "\"");
@@ -91,7 +84,7 @@ TrainerState state_of(json object, bool verify) {
         " the run with that version, or start a new one");
   check(object.at("format_version") == format_version, "its format_version is ",
         object.at("format_version").dump(), ", and this version of heed reads ", format_version);
-  check_own_digest(object, verify);
+  check(take_digest(object) || !verify, "it was changed after it was written", unverified);
   TrainerState state;
   state.identity = object.at("run").get<std::string>();
   state.files = files_of(object.at("files"));
@@ -147,7 +140,7 @@ std::string trainer_state_text(const TrainerState& state) {
                           {"skipped", state.loss_scale.skipped}};
   object["platform"] = state.platform;
   try {
-    object["digest"] = digest_of(object.dump());
+    add_digest(object);
     return object.dump(2) + "\n";
   } catch (const json::exception&) {
     fail("cannot write trainer_state.json: the name of a loss is not valid UTF-8");
