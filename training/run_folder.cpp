@@ -237,7 +237,7 @@ void RunFolder::check_start(const RunStart& now, std::span<const std::string> fr
   check(path_exists(file("run.json")), "cannot resume: the run in ", path_,
         " was made by an older version of heed, which kept no run.json, or has lost it; finish it with that"
         " version, or start a new run in another folder");
-  manifest_ = parse_run_manifest(read_file(file("run.json")), file("run.json").string());
+  manifest_ = parse_run_manifest(read_file(file("run.json")), file("run.json").string(), verify_);
   check(manifest_.task == now.task, "cannot resume: the run in ", path_, " is a \"", manifest_.task,
         "\" run, and this is \"", now.task, "\"");
   config_ = read_file(file("config.json"));

@@ -22,10 +22,11 @@
 namespace heed {
 
 struct TrainerOptions {
-  std::int64_t steps = 0;         ///< of the optimizer; 0: as many as `epochs` take
-  std::int64_t epochs = 0;        ///< passes over the data; give this or `steps`
-  std::int64_t accumulation = 1;  ///< batches per step; their gradient is the mean over all their tokens
-  double clip_norm = 0;           ///< limit of the gradient's global norm; 0: none
+  std::int64_t steps = 0;   ///< of the optimizer; 0: as many as `epochs` take
+  std::int64_t epochs = 0;  ///< passes over the data, at most 1,000,000; give this or `steps`
+  /// Batches per step; their gradient is the mean over all their tokens. At most 2^31 - 1 batches in all.
+  std::int64_t accumulation = 1;
+  double clip_norm = 0;  ///< limit of the gradient's global norm; 0: none
   double ema_decay = 0;  ///< of the moving average of the weights, used to evaluate and as best; 0: none
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
