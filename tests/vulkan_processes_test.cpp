@@ -1,5 +1,5 @@
-// A Vulkan device and its process: leaving while work is queued, fork, the pipelines that one process leaves for the
-// next, two devices at once, and the profile of a device's kernels.
+// A Vulkan device and its process: leaving while work is queued, fork, the pipelines that one process leaves
+// for the next, two devices at once, and the profile of a device's kernels.
 
 #include <doctest/doctest.h>
 #include <sys/wait.h>
@@ -26,8 +26,9 @@ using namespace heed;
 
 namespace {
 
-/// Work that takes the software device a while, of several kernels, left in the queue. The driver compiles them
-/// on a thread of its own, where it does not find them in its cache, and computes the large one for long.
+/// Work that takes the software device a while, of several kernels, left in the queue. The driver
+/// compiles them on a thread of its own, where it does not find them in its cache, and computes the
+/// large one for long.
 Tensor queue_work(Device device) {
   const Tensor x = uniform({256, 256}, -1, 1, {1, 0, 0}, DType::f32, device);
   Tensor y = gelu(softmax(x + 1.0));
