@@ -12,7 +12,7 @@ namespace heed {
 enum class KeySet { local, distant, both };
 
 /// Which keys a query sees, as in the head of sparse_transformer.cpp, and the blocks that hold them.
-struct SparsePattern {
+struct KeySets {
   bool strided = true;  ///< false: fixed
   bool causal = false;
   std::int64_t stride = 1;   ///< l
