@@ -12,7 +12,7 @@ namespace heed {
 enum class KeySet { local, distant, both };
 
 /// Which keys a query sees, as in the head of sparse_transformer.cpp, and the blocks that hold them.
-struct SparsePattern {
+struct KeySets {
   bool strided = true;  ///< false: fixed
   bool causal = false;
   std::int64_t stride = 1;   ///< l
@@ -21,8 +21,7 @@ struct SparsePattern {
   bool sees(KeySet set, std::int64_t i, std::int64_t j) const;
   /// The keys that anybody sees: where some are seen by all, these come first, so that they fill blocks.
   std::vector<std::int32_t> key_order(KeySet set, std::int64_t length) const;
-  /// For `length` queries and the keys in the given order. Not for strided sets other than A1, which touch
-  /// most blocks.
+  /// For `length` queries and the keys in the given order. Not for strided A2, which touches most blocks.
   std::shared_ptr<const BlockPattern> blocks(KeySet set, std::int64_t length,
                                              const std::vector<std::int32_t>& order) const;
 

@@ -1,4 +1,4 @@
-#include "heed/models/attention/sparse_pattern.h"
+#include "heed/models/attention/key_sets.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,14 +8,14 @@
 namespace heed {
 
 // std::abs covers the extension to both directions.
-bool SparsePattern::sees(KeySet set, std::int64_t i, std::int64_t j) const {
+bool KeySets::sees(KeySet set, std::int64_t i, std::int64_t j) const {
   if (causal && j > i) return false;
   const bool local = strided ? std::abs(i - j) <= stride : i / stride == j / stride;
   const bool distant = strided ? (i - j) % stride == 0 : is_summary(j);
   return (set != KeySet::distant && local) || (set != KeySet::local && distant);
 }
 
-std::vector<std::int32_t> SparsePattern::key_order(KeySet set, std::int64_t length) const {
+std::vector<std::int32_t> KeySets::key_order(KeySet set, std::int64_t length) const {
   std::vector<std::int32_t> summaries, others;
   for (std::int64_t j = 0; j < length; ++j)
     (!strided && set != KeySet::local && is_summary(j) ? summaries : others)
@@ -24,8 +24,8 @@ std::vector<std::int32_t> SparsePattern::key_order(KeySet set, std::int64_t leng
   return summaries;
 }
 
-std::shared_ptr<const BlockPattern> SparsePattern::blocks(KeySet set, std::int64_t length,
-                                                          const std::vector<std::int32_t>& order) const {
+std::shared_ptr<const BlockPattern> KeySets::blocks(KeySet set, std::int64_t length,
+                                                    const std::vector<std::int32_t>& order) const {
   const auto keys = static_cast<std::int64_t>(order.size());
   PatternDefinition definition{length, keys, 1, 64, {}, {}};
   const auto position = [&order](std::int64_t column) { return order[static_cast<std::size_t>(column)]; };
@@ -40,7 +40,7 @@ std::shared_ptr<const BlockPattern> SparsePattern::blocks(KeySet set, std::int64
 }
 
 /// Whether some query from `first` to `last` may see key j: never wrong where it says no.
-bool SparsePattern::may_see(KeySet set, std::int64_t first, std::int64_t last, std::int64_t j) const {
+bool KeySets::may_see(KeySet set, std::int64_t first, std::int64_t last, std::int64_t j) const {
   if (causal && j > last) return false;
   if (set != KeySet::local && (strided || is_summary(j))) return true;
   return strided ? j >= first - stride && j <= last + stride
