@@ -1,6 +1,7 @@
 #include "heed/tasks/capture.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "heed/core/file.h"
@@ -82,7 +83,7 @@ Json map_of(const std::string& name, const Tensor& weights) {
   for (std::size_t first = 0; first + cells <= values.size(); first += cells) {
     Json head = Json::array();
     for (std::size_t i = first; i < first + cells; ++i)
-      head.push_back(static_cast<int>(std::clamp(values[i], 0.0, 1.0) * 255 + 0.5));
+      head.push_back(std::lround(std::clamp(values[i], 0.0, 1.0) * 255));
     heads.push_back(std::move(head));
   }
   return {

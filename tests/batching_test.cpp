@@ -109,7 +109,8 @@ TEST_CASE("Examples that fit nowhere are named, not dropped in silence") {
   CHECK(plan.left_out() == std::vector<std::int32_t>{1, 2, 4});
   CHECK(plan.kept() == 2);
   CHECK(plan.left_out_message() ==
-        "3 of 5 examples are left out: a side is longer than 50 tokens, or source and target together exceed the "
+        "3 of 5 examples are left out: a side is longer than 50 tokens, or source and target together exceed "
+        "the "
         "budget of 90 tokens a batch");
   auto all = flatten(plan.epoch(0));
   std::sort(all.begin(), all.end());

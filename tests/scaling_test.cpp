@@ -9,9 +9,9 @@
 #include <sstream>
 
 #include "heed/core/error.h"
-#include "heed/tools/heed/growth.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/program_runner.h"
+#include "heed/tools/heed/growth.h"
 
 using namespace heed;
 using namespace heed::programs;

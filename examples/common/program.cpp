@@ -52,7 +52,8 @@ void check_processor() {
   need(__builtin_cpu_supports("sse4.2"), "SSE4.2");
   need(__builtin_cpu_supports("popcnt"), "POPCNT");
   if (!missing.empty())
-    throw Error("this processor lacks " + missing + "; heed needs x86-64-v2, that of any processor since 2009");
+    throw Error("this processor lacks " + missing +
+                "; heed needs x86-64-v2, that of any processor since 2009");
 #endif
 }
 
