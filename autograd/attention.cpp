@@ -56,8 +56,8 @@ double scale_of(const Tensor& query, const AttentionOptions& options) {
 /// i32 [N, M]: key j is allowed for query i when j <= i + M - N.
 Tensor causal_mask(std::int64_t queries, std::int64_t keys, Device device) {
   const Tensor row = Tensor::arange(queries, DType::i32, device).view({queries, 1});
-  const Tensor last = row + Tensor::full({}, static_cast<double>(keys - queries), DType::i32, device);
-  return less_equal(Tensor::arange(keys, DType::i32, device).view({1, keys}), last);
+  return less_equal(Tensor::arange(keys, DType::i32, device).view({1, keys}),
+                    row + static_cast<double>(keys - queries));
 }
 
 /// The product of all masks, broadcastable to [B, H, N, M]; undefined when everything is allowed.
@@ -101,7 +101,7 @@ AttentionArgs kernel_arguments(const Tensor& query, const Tensor& key, const Ten
   args.causal = options.causal;
   args.pattern = options.pattern.get();
   args.dropout = options.dropout;
-  args.key_of_dropout = options.key;
+  args.dropout_key = options.dropout_key;
   return args;
 }
 
@@ -158,18 +158,17 @@ AttentionPart attention_part_fused(const Tensor& query, const Tensor& key, const
 AttentionPart attention_part_composed(const Tensor& query, const Tensor& key, const Tensor& value,
                                       const AttentionOptions& options) {
   const Sizes sizes = check_attention("attention_part", query, key, options);
-  const auto number = [&](double x) { return Tensor::full({}, x, query.dtype(), query.device()); };
-  const Tensor nothing = number(-std::numeric_limits<double>::infinity());
+  constexpr double nothing = -std::numeric_limits<double>::infinity();
   const Tensor scores = matmul(query, transpose(key, -2, -1)) * scale_of(query, options);
   const Tensor allowed = allowed_entries(sizes, options, query.device());
   const Tensor logits = allowed.defined() ? where(allowed, scores, nothing) : scores;
   const Tensor largest = max(logits.detach(), -1, true);
   const Tensor none = equal(largest, nothing);
-  const Tensor shift = where(none, number(0), largest);
+  const Tensor shift = where(none, 0, largest);
   const Tensor exponentials = exp(logits - shift);
   // At least 1 where there is a key.
-  const Tensor total = maximum(sum(exponentials, -1, true), number(0.5));
-  const Tensor weights = dropout(exponentials / total, options.dropout, options.key);
+  const Tensor total = maximum(sum(exponentials, -1, true), 0.5);
+  const Tensor weights = dropout(exponentials / total, options.dropout, options.dropout_key);
   return {matmul(weights, value), squeeze(where(none, nothing, log(total) + shift), -1)};
 }
 
@@ -194,7 +193,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
   check_attention("attention", query, key, options);
   check_value(query, key, value);
   if (usable(backend_of(query).attention)) return attention_fused(query, key, value, options);
-  return matmul(dropout(attention_weights(query, key, options), options.dropout, options.key), value);
+  return matmul(dropout(attention_weights(query, key, options), options.dropout, options.dropout_key), value);
 }
 
 AttentionPart attention_part(const Tensor& query, const Tensor& key, const Tensor& value,

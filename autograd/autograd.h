@@ -12,9 +12,9 @@ namespace heed {
 /// A tracked leaf that shares the elements of `tensor` (f32 or f64): its gradient is collected by backward().
 Tensor parameter(const Tensor& tensor);
 
-/// Adds d(output)/d(leaf) to the gradient of every leaf that `output` depends on. `output` has one element
-/// unless the gradient to start from is given (same shape). A graph can be walked once: closures are freed as
-/// they run.
+/// Adds d(output)/d(leaf) to the gradient of every leaf that `output` depends on. `output` has one
+/// element unless the gradient to start from is given (same shape). A graph can be walked once: closures
+/// are freed as they run.
 void backward(const Tensor& output, const Tensor& gradient = {});
 
 /// The gradient collected in a leaf; undefined when there is none yet. Throws when the tensor is not a leaf.
@@ -22,23 +22,28 @@ Tensor gradient(const Tensor& leaf);
 /// Forgets the gradient of a leaf.
 void zero_gradient(const Tensor& leaf);
 
-/// While it lives on this thread, ops are not recorded.
-class NoGrad {
+/// Turns the recording of ops on or off for this thread while it lives.
+class RecordingScope {
  public:
-  NoGrad();
-  ~NoGrad();
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
+  explicit RecordingScope(bool enabled);
+  ~RecordingScope();
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
 
  private:
   bool previous_;
 };
+/// While it lives on this thread, ops are not recorded.
+class NoGrad : public RecordingScope {
+ public:
+  NoGrad() : RecordingScope(false) {}
+};
 
-/// Runs `segment(inputs, random)` without keeping its intermediate tensors, and runs it again in backward
-/// with the same random numbers: memory for time. Parameters that the segment uses get their gradients as
-/// usual.
-Tensor checkpoint(std::function<Tensor(std::span<const Tensor>, Random&)> segment, std::vector<Tensor> inputs,
-                  Random& random);
+/// Runs `segment(inputs, random)` without keeping its intermediate tensors, and runs it again in backward with
+/// the same random numbers (arXiv 1604.06174): memory for time. Parameters that the segment uses get their
+/// gradients as usual.
+Tensor recompute_in_backward(std::function<Tensor(std::span<const Tensor>, Random&)> segment,
+                             std::vector<Tensor> inputs, Random& random);
 
 /// The outcome of a gradient check.
 struct GradcheckResult {

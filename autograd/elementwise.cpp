@@ -1,3 +1,6 @@
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include "heed/autograd/ops.h"
@@ -47,8 +50,8 @@ constexpr BinaryInfo binary_info[] = {
 #include "heed/core/elementwise.def"
 };
 
-/// The gradient of one operand of a broadcasting operation. Undefined saved operands are not read by the
-/// derivative.
+/// The gradient of one operand of a broadcasting operation. Undefined saved operands are not
+/// read by the derivative.
 Tensor binary_gradient(BinaryOp op, int operand, const Tensor& a, const Tensor& b, const Tensor& grad,
                        const Shape& shape) {
   if (binary_info[static_cast<int>(op)].derivative_is_one[operand]) return sum_to(grad, shape);
@@ -121,28 +124,36 @@ Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
   return out;
 }
 
+Tensor scalar_like(const Tensor& like, double value) {
+  check(like.defined(), "scalar_like: the tensor whose type the number ", value, " should have is undefined");
+  using Limits = std::numeric_limits<std::int32_t>;
+  check(is_floating(like.dtype()) ||
+            (value == std::floor(value) && value >= Limits::min() && value <= Limits::max()),
+        "scalar_like: ", value, " is no number of type ", like.dtype());
+  return Tensor::full({}, value, like.dtype(), like.device());
+}
+
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   check_same("where", a, b);
   check_indices("where", condition);
   const Backend& backend = backend_of(a);
-  require_kernel(backend.select, "where", a.device());
+  require_kernel(backend.where, "where", a.device());
   const Shape shape =
       broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
   const Tensor out = Tensor::empty(shape, a.dtype(), a.device());
   const Tensor choice = broadcast_view(condition, shape);
-  backend.select(choice, broadcast_view(a, shape), broadcast_view(b, shape), out);
+  backend.where(choice, broadcast_view(a, shape), broadcast_view(b, shape), out);
   return record("where", out, {a, b},
                 [choice, shape_a = a.shape(), shape_b = b.shape(), want_a = a.tracked(),
                  want_b = b.tracked()](const Tensor& grad) {
-                  const Tensor zero = Tensor::zeros({}, grad.dtype(), grad.device());
-                  return Gradients{want_a ? sum_to(where(choice, grad, zero), shape_a) : Tensor(),
-                                   want_b ? sum_to(where(choice, zero, grad), shape_b) : Tensor()};
+                  return Gradients{want_a ? sum_to(where(choice, grad, 0.0), shape_a) : Tensor(),
+                                   want_b ? sum_to(where(choice, 0.0, grad), shape_b) : Tensor()};
                 });
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   check(x.defined(), "masked_fill: the operand is undefined");
-  return where(mask, Tensor::full({}, value, x.dtype(), x.device()), x);
+  return where(mask, value, x);
 }
 
 Tensor cast(const Tensor& x, DType dtype) {

@@ -23,8 +23,8 @@ GradcheckResult gradcheck(const std::function<Tensor(std::span<const Tensor>)>& 
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     check(inputs[i].dtype() != DType::f32, "gradcheck: input ", i,
           " has type f32; finite differences need f64");
-    if (inputs[i].dtype() ==
-        DType::f64) {  // a private contiguous copy, since elements are perturbed in place
+    if (inputs[i].dtype() == DType::f64) {
+      // A private contiguous copy, since elements are perturbed in place.
       inputs[i] =
           parameter(Tensor::from(inputs[i].to_vector<double>(), inputs[i].shape(), inputs[i].device()));
     }

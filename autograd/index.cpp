@@ -98,8 +98,8 @@ Tensor gather(const Tensor& x, int axis, const Tensor& ids) {
   if (others.rank() == x.rank()) others[at] = x.shape()[at];
   check(others == x.shape(), "gather: indices of shape ", ids.shape(), " and values of shape ", x.shape(),
         " must agree outside axis ", axis);
-  const Tensor values = transpose(x, at, -1),
-               positions = transpose(ids, at, -1);  // the axis is last: rows of width 1
+  // The axis is last: rows of width 1.
+  const Tensor values = transpose(x, at, -1), positions = transpose(ids, at, -1);
   const Tensor picked = gather_rows(reshape(values, {row_count(values.shape()), values.size(-1)}),
                                     reshape(positions, {row_count(positions.shape()), positions.size(-1)}));
   return transpose(reshape(picked, positions.shape()), at, -1);

@@ -1,10 +1,10 @@
 #include "heed/autograd/ops.h"
 #include "heed/autograd/recording.h"
 
-// The loss of a model with a large vocabulary. Its logits would be the largest tensor of the whole step; here
-// only some rows of them exist at a time. Because the result is a plain sum, the gradient of every row is
-// known up to one factor as soon as its logits are, so it is taken right away and the logits are not needed
-// again.
+// The loss of a model with a large vocabulary. Its logits would be the largest tensor of the whole
+// step; here only some rows of them exist at a time. Because the result is a plain sum, the gradient of
+// every row is known up to one factor as soon as its logits are, so it is taken right away and the
+// logits are not needed again.
 
 namespace heed {
 
@@ -13,8 +13,8 @@ namespace {
 constexpr std::int64_t logits_at_once = 1 << 22;  // elements: 16 MB in f32
 
 struct Loss {
-  Tensor x, weight, bias,
-      targets;  // x [rows, d], weight [classes, d], bias [classes] or undefined, targets [rows]
+  // x [rows, d], weight [classes, d], bias [classes] or undefined, targets [rows]
+  Tensor x, weight, bias, targets;
   double smoothing;
   std::int32_t ignored;
 };

@@ -8,13 +8,10 @@ namespace {
 Tensor cross_entropy_composed(const Tensor& logits, const Tensor& targets, double smoothing,
                               std::int32_t ignored) {
   const Tensor log_probabilities = log_softmax(cast(logits, statistics_type(logits.dtype())), -1);
-  const Tensor is_ignored = equal(targets, Tensor::full({}, ignored, DType::i32, targets.device()));
-  const auto number = [&](std::int64_t n) {
-    return Tensor::full({}, static_cast<double>(n), DType::i32, targets.device());
-  };
+  const Tensor is_ignored = equal(targets, ignored);
   // To gather(), -1 means "nothing"; as a class it is as wrong as any beyond the last one, and is refused so.
-  const Tensor in_range = where(less(targets, number(0)), number(logits.size(-1)), targets);
-  const Tensor safe = where(is_ignored, number(0), in_range);
+  const Tensor in_range = where(less(targets, 0), static_cast<double>(logits.size(-1)), targets);
+  const Tensor safe = where(is_ignored, 0, in_range);
   const Tensor picked = squeeze(gather(log_probabilities, -1, unsqueeze(safe, -1)), -1);
   const Tensor loss = picked * (smoothing - 1.0) - mean(log_probabilities, -1) * smoothing;
   return masked_fill(loss, is_ignored, 0);

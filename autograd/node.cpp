@@ -103,13 +103,6 @@ RecordingScope::~RecordingScope() {
   recording_enabled = previous_;
 }
 
-NoGrad::NoGrad() : previous_(recording_enabled) {
-  recording_enabled = false;
-}
-NoGrad::~NoGrad() {
-  recording_enabled = previous_;
-}
-
 Tensor record_always(const char* op, const Tensor& out, std::span<const Tensor> inputs,
                      BackwardFunction backward) {
   std::shared_ptr<Node> node = make_node(op, out);
@@ -148,7 +141,7 @@ void backward(const Tensor& output, const Tensor& start) {
   check(output.tracked(), "backward: the output does not depend on any parameter");
   check(start.defined() || output.count() == 1, "backward: an output of shape ", output.shape(),
         " needs the gradient to start from");
-  const RecordingScope no_recording(false);
+  const NoGrad no_recording;
   accumulate(*output.node(),
              start.defined() ? start : Tensor::ones(output.shape(), output.dtype(), output.device()),
              "backward");
@@ -165,8 +158,8 @@ void backward(const Tensor& output, const Tensor& start) {
     Gradients gradients;
     {
       const BackwardFunction function = std::exchange(node->backward, nullptr);
-      const Tensor grad =
-          std::exchange(node->gradient, {});  // the only handle, so that the op may overwrite it
+      // The only handle, so that the op may overwrite it.
+      const Tensor grad = std::exchange(node->gradient, {});
       gradients = function(grad);
     }
     check(gradients.size() == node->inputs.size(), node->op, ": backward gave ", gradients.size(),

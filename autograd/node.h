@@ -16,8 +16,8 @@ using Gradients = std::vector<Tensor>;
 /// detached tensors only: a closure that held its own output would never be freed.
 using BackwardFunction = std::function<Gradients(const Tensor& grad)>;
 
-/// The record of how a tensor was made. Ids grow with creation, so that falling ids are a reverse topological
-/// order.
+/// The record of how a tensor was made. Ids grow with creation, so that falling ids are
+/// a reverse topological order.
 struct Node {
   std::uint64_t id = 0;
   const char* op = "leaf";

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "heed/core/backend.h"
+#include "heed/core/elementwise.h"
+#include "heed/core/random.h"
 #include "heed/core/tensor.h"
 
 // The op layer: every differentiable function of tensors. Ops validate their arguments (throwing heed::Error
@@ -14,13 +18,18 @@
 
 namespace heed {
 
-// --- element by element (made from core/elementwise.def)
-// ----------------------------------------------------------- Unary operations without parameters: neg(x),
-// abs(x), square(x), sqrt(x), ... ; with parameters see below.
+struct BlockPattern;  // core/block_pattern.h
+
+// --- element by element (made from core/elementwise.def) ---------------------------------------------------
+
+// Unary operations without parameters: neg(x), abs(x), square(x), sqrt(x), ...; with parameters see below.
+// Where an operand may be a number, it has the type of the other one.
 Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params = {});
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
 /// i32 0 or 1; not differentiable.
 Tensor compare(CompareOp op, const Tensor& a, const Tensor& b);
+/// A tensor of rank 0 with the type and the device of `like`. Throws when `like` is i32 and `value` is no i32.
+Tensor scalar_like(const Tensor& like, double value);
 #define HEED_UNARY(name, ...)                                    \
   inline Tensor name(const Tensor& x, UnaryParams params = {}) { \
     return unary(UnaryOp::name, x, params);                      \
@@ -29,9 +38,12 @@ Tensor compare(CompareOp op, const Tensor& a, const Tensor& b);
   inline Tensor name(const Tensor& a, const Tensor& b) { \
     return binary(BinaryOp::name, a, b);                 \
   }
-#define HEED_COMPARE(name, ...)                          \
-  inline Tensor name(const Tensor& a, const Tensor& b) { \
-    return compare(CompareOp::name, a, b);               \
+#define HEED_COMPARE(name, ...)                            \
+  inline Tensor name(const Tensor& a, const Tensor& b) {   \
+    return compare(CompareOp::name, a, b);                 \
+  }                                                        \
+  inline Tensor name(const Tensor& x, double c) {          \
+    return compare(CompareOp::name, x, scalar_like(x, c)); \
   }
 #include "heed/core/elementwise.def"
 inline Tensor leaky_relu(const Tensor& x, double slope) {
@@ -45,6 +57,12 @@ inline Tensor clamp(const Tensor& x, double low, double high) {
 }
 inline Tensor pow(const Tensor& x, double exponent) {
   return unary(UnaryOp::pow_scalar, x, {exponent});
+}
+inline Tensor maximum(const Tensor& x, double c) {
+  return maximum(x, scalar_like(x, c));
+}
+inline Tensor minimum(const Tensor& x, double c) {
+  return minimum(x, scalar_like(x, c));
 }
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) {
@@ -63,7 +81,7 @@ inline Tensor operator-(const Tensor& x) {
   return neg(x);
 }
 inline Tensor operator+(const Tensor& x, double c) {
-  return unary(UnaryOp::add_scalar, x, {c});
+  return x.dtype() == DType::i32 ? add(x, scalar_like(x, c)) : unary(UnaryOp::add_scalar, x, {c});
 }
 inline Tensor operator+(double c, const Tensor& x) {
   return x + c;
@@ -75,7 +93,7 @@ inline Tensor operator-(double c, const Tensor& x) {
   return neg(x) + c;
 }
 inline Tensor operator*(const Tensor& x, double c) {
-  return unary(UnaryOp::mul_scalar, x, {c});
+  return x.dtype() == DType::i32 ? mul(x, scalar_like(x, c)) : unary(UnaryOp::mul_scalar, x, {c});
 }
 inline Tensor operator*(double c, const Tensor& x) {
   return x * c;
@@ -86,13 +104,18 @@ inline Tensor operator/(const Tensor& x, double c) {
 
 /// condition (i32) != 0 ? a : b; all three broadcast.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+inline Tensor where(const Tensor& condition, const Tensor& a, double b) {
+  return where(condition, a, scalar_like(a, b));
+}
+inline Tensor where(const Tensor& condition, double a, const Tensor& b) {
+  return where(condition, scalar_like(b, a), b);
+}
 /// x with `value` where mask (i32, broadcast to x) is not 0.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 /// Other dtype; between f32 and f64 differentiable.
 Tensor cast(const Tensor& x, DType dtype);
 
-// --- shape: views where possible, gradients are views too
-// -----------------------------------------------------------
+// --- shape: views where possible, gradients are views too --------------------------------------------------
 /// One extent may be -1 (inferred). Copies when x is not contiguous.
 Tensor reshape(const Tensor& x, const Shape& shape);
 /// Axis i of the result is axis order[i] of x.
@@ -116,8 +139,7 @@ Tensor pad(const Tensor& x, int axis, std::int64_t before, std::int64_t after, d
 /// x itself when contiguous, else a copy.
 Tensor contiguous(const Tensor& x);
 
-// --- reductions
-// -----------------------------------------------------------------------------------------------------
+// --- reductions --------------------------------------------------------------------------------------------
 Tensor sum(const Tensor& x, int axis, bool keep_axis = false);
 Tensor mean(const Tensor& x, int axis, bool keep_axis = false);
 /// Largest (smallest) along an axis; the gradient goes to the first that attains it.
@@ -140,27 +162,25 @@ Tensor log_sum_exp(const Tensor& x, int axis, bool keep_axis = false);
 /// weights are 0, and so is a whole row that allows nothing.
 Tensor masked_softmax(const Tensor& x, const Tensor& allowed);
 
-// --- matrix products
-// ------------------------------------------------------------------------------------------------
-/// a [..., m, k] times b [..., k, n]; leading axes broadcast. Transposed views are used as they are, not
-/// copied.
+// --- matrix products ---------------------------------------------------------------------------------------
+/// a [..., m, k] times b [..., k, n]; leading axes broadcast. Transposed views are used as
+/// they are, not copied.
 Tensor matmul(const Tensor& a, const Tensor& b);
 /// x [..., in] W^T + b with W [out, in] and b [out] (may be undefined).
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
-// --- indices: i32; -1 stands for "nothing" (a zero row, no gradient)
-// ---------------------------------------------------
+// --- indices: i32; -1 stands for "nothing" (a zero row, no gradient) ---------------------------------------
 /// table [n, width] rows picked by ids of any shape: [..., width].
 Tensor embedding(const Tensor& table, const Tensor& ids);
 /// The slices of `axis` picked by ids [m], which are the same for all other axes.
 Tensor index_select(const Tensor& x, int axis, const Tensor& ids);
-/// x [batch, n, ...], ids [batch, m]: row ids[b, i] of sample b: [batch, m, ...]. How sorted attention
-/// permutes words.
+/// x [batch, n, ...], ids [batch, m]: row ids[b, i] of sample b: [batch, m, ...]. How
+/// sorted attention permutes words.
 Tensor gather_rows(const Tensor& x, const Tensor& ids);
 /// The inverse map: out [batch, rows, ...], out[b, ids[b, i]] += x[b, i].
 Tensor scatter_add_rows(const Tensor& x, const Tensor& ids, std::int64_t rows);
-/// out[..., i, ...] = x[..., ids[..., i, ...], ...] along `axis`; ids has the rank of x and equal extents
-/// elsewhere.
+/// out[..., i, ...] = x[..., ids[..., i, ...], ...] along `axis`; ids has the rank of x
+/// and equal extents elsewhere.
 Tensor gather(const Tensor& x, int axis, const Tensor& ids);
 /// Zeros of x's shape but `extent` along axis, plus x added at ids; the adjoint of gather.
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& ids, std::int64_t extent);
@@ -171,8 +191,7 @@ std::pair<Tensor, Tensor> sort(const Tensor& x, bool descending = false);
 /// The k largest of the last axis, descending, with their indices; ties go to the lower index.
 std::pair<Tensor, Tensor> top_k(const Tensor& x, std::int64_t k);
 
-// --- normalisation, dropout, losses
-// ---------------------------------------------------------------------------------
+// --- normalisation, dropout, losses ------------------------------------------------------------------------
 /// (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis (arXiv 1607.06450); weight and
 /// bias [n] or undefined.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
@@ -191,15 +210,13 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                             double smoothing = 0, std::int32_t ignored = -1, std::int64_t rows_at_once = 0);
 
-// --- random tensors: not differentiable
-// -------------------------------------------------------------------------------
+// --- random tensors: not differentiable --------------------------------------------------------------------
 Tensor uniform(const Shape& shape, double low, double high, const RandomKey& key, DType dtype = DType::f32,
                Device device = {});
 Tensor normal(const Shape& shape, double mean, double deviation, const RandomKey& key,
               DType dtype = DType::f32, Device device = {});
 
-// --- attention
-// ------------------------------------------------------------------------------------------------------
+// --- attention ---------------------------------------------------------------------------------------------
 struct AttentionOptions {
   double scale = 0;                             ///< 0: 1 / sqrt(dk)
   bool causal = false;                          ///< key j is allowed for query i when j <= i + M - N
@@ -207,7 +224,7 @@ struct AttentionOptions {
   Tensor mask;                                  ///< i32, broadcasts to [B, H, N, M], 1 = allowed
   std::shared_ptr<const BlockPattern> pattern;  ///< null: all blocks
   double dropout = 0;                           ///< on the weights, after the softmax
-  RandomKey key;                                ///< of the dropout
+  RandomKey dropout_key;                        ///< which of them
 };
 /// softmax(q k^T scale) v over the allowed keys (Vaswani et al. 2017, eq. 1): query [B, H, N, dk], key [B, H,
 /// M, dk], value [B, H, M, dv] -> [B, H, N, dv]. Fused, it never holds the N x M matrix. A query with no

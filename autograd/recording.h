@@ -10,18 +10,6 @@
 
 namespace heed {
 
-/// Turns recording on or off for this thread while it lives.
-class RecordingScope {
- public:
-  explicit RecordingScope(bool enabled);
-  ~RecordingScope();
-  RecordingScope(const RecordingScope&) = delete;
-  RecordingScope& operator=(const RecordingScope&) = delete;
-
- private:
-  bool previous_;
-};
-
 /// Like record(), but also when no input is tracked: for segments whose parameters are hidden inside.
 Tensor record_always(const char* op, const Tensor& out, std::span<const Tensor> inputs,
                      BackwardFunction backward);
@@ -30,8 +18,8 @@ inline Tensor empty_like(const Tensor& x) {
   return Tensor::empty(x.shape(), x.dtype(), x.device());
 }
 
-/// The gradient's own memory when nobody else sees it, so that a backward pass needs no second tensor; else
-/// new memory.
+/// The gradient's own memory when nobody else sees it, so that a backward pass needs no second
+/// tensor; else new memory.
 inline Tensor reuse_or_empty(const Tensor& grad) {
   return grad.is_sole_owner() && grad.is_contiguous() ? grad : empty_like(grad);
 }

@@ -61,13 +61,12 @@ Tensor rows_of(const Tensor& x) {
 /// The largest along the last axis, 0 where everything is -infinity: what softmax subtracts.
 Tensor finite_maximum(const Tensor& x) {
   const Tensor largest = max(x.detach(), -1, true);
-  const Tensor lowest = Tensor::full({}, -std::numeric_limits<double>::infinity(), x.dtype(), x.device());
-  return masked_fill(largest, equal(largest, lowest), 0);
+  return masked_fill(largest, equal(largest, -std::numeric_limits<double>::infinity()), 0);
 }
 
 /// 1 where x is 0: a row that allows nothing is divided by 1.
 Tensor one_if_zero(const Tensor& x) {
-  return masked_fill(x, equal(x.detach(), Tensor::zeros({}, x.dtype(), x.device())), 1);
+  return masked_fill(x, equal(x.detach(), 0), 1);
 }
 
 Tensor softmax_composed(const Tensor& x, bool log) {
@@ -83,7 +82,7 @@ Tensor softmax_last(const char* op, const Tensor& x, const Tensor& mask, bool lo
   const Backend& backend = backend_of(x);
   if (!usable(backend.softmax)) {
     if (!mask.defined()) return softmax_composed(x, log);
-    const Tensor forbidden = equal(mask, Tensor::zeros({}, DType::i32, mask.device()));
+    const Tensor forbidden = equal(mask, 0);
     return softmax_composed(masked_fill(x, forbidden, -std::numeric_limits<double>::infinity()), log);
   }
   const Tensor out = empty_like(x);

@@ -16,6 +16,10 @@ std::string matrix_hardware_use(Device) {
   fail(vulkan_devices().problem);
 }
 
+DeviceCounters device_counters(Device) {
+  fail(vulkan_devices().problem);
+}
+
 const Backend& vulkan_backend() {
   fail(vulkan_devices().problem);
 }

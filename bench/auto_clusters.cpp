@@ -164,7 +164,7 @@ void train(const Data& data, std::vector<Candidate>& candidates, std::int64_t se
         const double start = processor_seconds();
         heed::Context context =
             heed::Context::train(static_cast<std::uint64_t>(seed), static_cast<std::uint32_t>(step));
-        heed::backward(runs[i].model->loss(batch, 0, context).objective());
+        heed::backward(heed::objective(runs[i].model->loss(batch, 0, context), context));
         runs[i].adam->step(heed::learning_rate_at(schedule, step, steps));
         runs[i].adam->zero_gradients();
         candidates[i].seconds += processor_seconds() - start;

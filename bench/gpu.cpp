@@ -79,7 +79,7 @@ std::vector<DType> types_of(heed::Device device) {
   return {DType::f32, DType::f16, DType::bf16};
 }
 
-// --- matrix products ------------------------------------------------------------------------------------
+// --- matrix products ---------------------------------------------------------------------------------------
 
 void bench_products(const Settings& settings) {
   const std::vector<std::int64_t> sizes =
@@ -112,7 +112,7 @@ void bench_products(const Settings& settings) {
   }
 }
 
-// --- kernels bound by memory ----------------------------------------------------------------------------
+// --- kernels bound by memory -------------------------------------------------------------------------------
 
 /// One kernel over x [rows, width]: how many times it moves all elements, and the call.
 struct MemoryKernel {
@@ -184,7 +184,7 @@ void bench_memory(const Settings& settings) {
   }
 }
 
-// --- attention ------------------------------------------------------------------------------------------
+// --- attention ---------------------------------------------------------------------------------------------
 
 void bench_attention(const Settings& settings) {
   const heed::Backend& backend = heed::backend_of(settings.device);
@@ -224,7 +224,7 @@ void bench_attention(const Settings& settings) {
   }
 }
 
-// --- training steps -------------------------------------------------------------------------------------
+// --- training steps ----------------------------------------------------------------------------------------
 
 /// The sizes of a language model and its batch; compare_gpu.py reads them from the output.
 struct StepCase {
@@ -273,12 +273,15 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
   std::uint32_t number = 0;
   double recording = 0;
   Tensor loss;
+  const bool counts = settings.device.type == heed::DeviceType::vulkan;
+  const heed::DeviceCounters before =
+      counts ? heed::device_counters(settings.device) : heed::DeviceCounters();
   const double ms = time_of(settings, [&] {
     const double start = now();
     heed::Context context = heed::Context::train(1, number++);
     {
       const heed::LowerPrecision lower(model, precision);
-      loss = model.loss(batch, 0, context).objective();
+      loss = objective(model.loss(batch, 0, context), context);
       const bool scaled = precision == heed::Precision::f16;
       backward(scaled ? loss * scale : loss);
       lower.collect_gradients(scaled ? inverse : Tensor());
@@ -289,21 +292,28 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
     return loss;
   });
   // The host's share of one step, with the device's if the host had to wait for it.
-  print({{"bench", "step"},
-         {"model", c.name},
-         {"precision", name_of(precision)},
-         {"ms", ms},
-         {"host_ms", 1000 * recording},
-         {"tokens_per_s", 1000 * static_cast<double>(c.batch * c.length) / ms},
-         {"parameters", model.parameter_count()},
-         {"layers", c.layers},
-         {"width", c.width},
-         {"heads", c.heads},
-         {"vocabulary", c.vocabulary},
-         {"batch", c.batch},
-         {"length", c.length},
-         {"loss", loss.item()},
-         {"peak_mb", static_cast<double>(heed::memory_stats(settings.device).peak_bytes) / (1 << 20)}});
+  Json line = {{"bench", "step"},
+               {"model", c.name},
+               {"precision", name_of(precision)},
+               {"ms", ms},
+               {"host_ms", 1000 * recording},
+               {"tokens_per_s", 1000 * static_cast<double>(c.batch * c.length) / ms},
+               {"parameters", model.parameter_count()},
+               {"layers", c.layers},
+               {"width", c.width},
+               {"heads", c.heads},
+               {"vocabulary", c.vocabulary},
+               {"batch", c.batch},
+               {"length", c.length},
+               {"loss", loss.item()},
+               {"peak_mb", static_cast<double>(heed::memory_stats(settings.device).peak_bytes) / (1 << 20)}};
+  if (counts) {  // what a step gives the device to do
+    const heed::DeviceCounters after = heed::device_counters(settings.device);
+    line["dispatches"] = (after.dispatches - before.dispatches) / number;
+    line["barriers"] = (after.barriers - before.barriers) / number;
+    line["submissions"] = (after.submissions - before.submissions) / number;
+  }
+  print(line);
 }
 
 void bench_steps(const Settings& settings) {
@@ -315,7 +325,7 @@ void bench_steps(const Settings& settings) {
   }
 }
 
-// --- recording ------------------------------------------------------------------------------------------
+// --- recording ---------------------------------------------------------------------------------------------
 
 /// What the host spends on one small op, the device apart.
 void bench_recording(const Settings& settings) {

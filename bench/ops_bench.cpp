@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "heed/core/backend.h"
 #include "heed/heed.h"
 #include "heed/tests/cases/op_cases.h"
 

@@ -39,7 +39,7 @@ const std::vector<Case> cases = {
 /// A model with the loss of its one batch.
 struct Work {
   std::unique_ptr<heed::Module> model;
-  std::function<heed::ModelLoss(Context&)> loss;
+  std::function<heed::Loss(Context&)> loss;
 };
 
 /// Sequences of equal length, so that nothing is padded.
@@ -113,7 +113,7 @@ void run(const Case& c, double dropout, int repeat, bool profile) {
   double loss = 0;
   const auto step = [&](std::uint32_t number) {
     Context context = Context::train(1, number);
-    const heed::Tensor objective = work.loss(context).objective();
+    const heed::Tensor objective = heed::objective(work.loss(context), context);
     heed::backward(objective);
     adam.step(1e-4);
     adam.zero_gradients();

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string_view>
 
 #include "heed/core/block_pattern.h"
 #include "heed/core/elementwise.h"
+#include "heed/core/memory_stats.h"
 #include "heed/core/random.h"
 #include "heed/core/tensor.h"
 
@@ -22,13 +24,6 @@ namespace heed {
 
 enum class ReduceOp : std::uint8_t { sum, max, min };
 
-/// Bytes handed out by a device's memory pool.
-struct MemoryStats {
-  std::size_t current_bytes = 0;   ///< in use by tensors
-  std::size_t peak_bytes = 0;      ///< the most that was in use since the last reset
-  std::size_t reserved_bytes = 0;  ///< held from the system, in use or cached
-};
-
 /// The arguments of scaled dot-product attention, shared by its forward and backward kernels.
 struct AttentionArgs {
   Tensor query;     ///< [B, H, N, dk], last stride 1
@@ -40,11 +35,11 @@ struct AttentionArgs {
   bool causal = false;                    ///< allow key j for query i only when j <= i + M - N
   const BlockPattern* pattern = nullptr;  ///< which blocks of the N x M matrix exist; null = all
   double dropout = 0;                     ///< probability of zeroing a weight after the softmax
-  RandomKey key_of_dropout;  ///< element ((b H + h) N + i) M + j decides about weight [b, h, i, j]
+  RandomKey dropout_key;  ///< element ((b H + h) N + i) M + j decides about weight [b, h, i, j]
 };
 
-/// A forward and a backward kernel that are usable only together, so that a fast path can never lose a
-/// gradient.
+/// A forward and a backward kernel that are usable only together, so that a fast path can
+/// never lose a gradient.
 template <class Forward, class Backward>
 struct Fused {
   Forward* forward = nullptr;
@@ -71,8 +66,7 @@ struct OptimizerStep {
 struct Backend {
   std::string_view name;
 
-  // --- memory
-  // ---------------------------------------------------------------------------------------------------
+  // --- memory ----------------------------------------------------------------------------------------------
   std::shared_ptr<Storage> (*allocate)(Device device, std::size_t bytes) = nullptr;
   /// Host to device and back; the tensor is contiguous, the host buffer holds count() elements.
   void (*upload)(const void* host, const Tensor& to) = nullptr;
@@ -82,19 +76,18 @@ struct Backend {
   /// Returns cached memory to the system.
   void (*trim)(Device device) = nullptr;
 
-  // --- element by element
-  // ---------------------------------------------------------------------------------------
+  // --- element by element ----------------------------------------------------------------------------------
   /// Any dtype. `out` may have any strides without overlap.
   void (*fill)(double value, const Tensor& out) = nullptr;
-  /// out = x, converting the dtype when they differ (float to i32 truncates). Same shapes; both may be
-  /// strided.
+  /// out = x, converting the dtype when they differ (float to i32 truncates). Same shapes;
+  /// both may be strided.
   void (*copy)(const Tensor& x, const Tensor& out) = nullptr;
   void (*unary)(UnaryOp, UnaryParams, const Tensor& x, const Tensor& out) = nullptr;
   /// out = grad * dy/dx; `saved` is x or y as the table says. `out` may be the same memory as grad or saved.
   void (*unary_backward)(UnaryOp, UnaryParams, const Tensor& saved, const Tensor& grad,
                          const Tensor& out) = nullptr;
-  /// a and b have the shape of out (stride 0 where broadcast). `out` may be the same memory as a contiguous a
-  /// or b.
+  /// a and b have the shape of out (stride 0 where broadcast). `out` may be the same memory as a
+  /// contiguous a or b.
   void (*binary)(BinaryOp, const Tensor& a, const Tensor& b, const Tensor& out) = nullptr;
   /// out = grad * dy/da (operand 0) or grad * dy/db (operand 1), in the broadcast shape.
   void (*binary_backward)(BinaryOp, int operand, const Tensor& a, const Tensor& b, const Tensor& grad,
@@ -102,18 +95,17 @@ struct Backend {
   /// Any dtype; out is i32.
   void (*compare)(CompareOp, const Tensor& a, const Tensor& b, const Tensor& out) = nullptr;
   /// out = condition != 0 ? a : b; all of one shape (strided inputs), condition i32, a and b of out's dtype.
-  void (*select)(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) = nullptr;
+  void (*where)(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) = nullptr;
 
-  // --- reductions: x contiguous [outer, n, inner]
-  // -----------------------------------------------------------------
-  void (*reduce)(ReduceOp, const Tensor& x, const Tensor& out) = nullptr;  ///< out [outer, inner]
-  void (*argmax)(const Tensor& x,
-                 const Tensor& out) = nullptr;  ///< i32 [outer, inner], lowest index wins ties
-  void (*cumulative_sum)(const Tensor& x, bool reverse,
-                         const Tensor& out) = nullptr;  ///< out [outer, n, inner]
+  // --- reductions: x contiguous [outer, n, inner] ----------------------------------------------------------
+  /// out [outer, inner].
+  void (*reduce)(ReduceOp, const Tensor& x, const Tensor& out) = nullptr;
+  /// out i32 [outer, inner]; the lowest index wins ties.
+  void (*argmax)(const Tensor& x, const Tensor& out) = nullptr;
+  /// out [outer, n, inner].
+  void (*cumulative_sum)(const Tensor& x, bool reverse, const Tensor& out) = nullptr;
 
-  // --- matrix products
-  // --------------------------------------------------------------------------------------------
+  // --- matrix products -------------------------------------------------------------------------------------
   /// out = a b + beta out + bias. a [..., m, k], b [..., k, n], out [..., m, n] with equal leading extents
   /// (stride 0 where broadcast); the last two strides of a and of b are (s, 1) or (1, s), those of out (s,
   /// 1); s is at least the extent of the other axis. bias [n] contiguous, or undefined. beta is 0 or 1; with
@@ -121,23 +113,21 @@ struct Backend {
   void (*matmul)(const Tensor& a, const Tensor& b, const Tensor& bias, double beta,
                  const Tensor& out) = nullptr;
 
-  // --- indices
-  // ----------------------------------------------------------------------------------------------------
+  // --- indices ---------------------------------------------------------------------------------------------
   /// out[b, i, :] = x[b, index[b, i], :]; x [batch, n, width], index [batch, m], out [batch, m, width], all
   /// contiguous. Index -1 gives a row of zeros; any other index outside [0, n) throws. Any dtype.
   void (*gather_rows)(const Tensor& x, const Tensor& index, const Tensor& out) = nullptr;
   /// out[b, index[b, i], :] += x[b, i, :]; x [batch, m, width], out [batch, n, width], all contiguous. Index
   /// -1 is skipped, any other outside [0, n) throws. Rows with one target are added in the order of i.
   void (*scatter_add_rows)(const Tensor& x, const Tensor& index, const Tensor& out) = nullptr;
-  /// Stable: equal values keep their order, NaN sorts last. x contiguous [rows, n] of any dtype, out i32
-  /// [rows, n].
+  /// Stable: equal values keep their order, NaN sorts last. x contiguous [rows, n] of any dtype,
+  /// out i32 [rows, n].
   void (*argsort)(const Tensor& x, bool descending, const Tensor& out) = nullptr;
-  /// The k largest of each row in descending order; on ties the lower position first. x [rows, n], out i32
-  /// [rows, k].
+  /// The k largest of each row in descending order; on ties the lower position first. x [rows, n],
+  /// out i32 [rows, k].
   void (*top_k)(const Tensor& x, const Tensor& out) = nullptr;
 
-  // --- random numbers
-  // ---------------------------------------------------------------------------------------------
+  // --- random numbers --------------------------------------------------------------------------------------
   void (*uniform)(const RandomKey& key, double low, double high, const Tensor& out) = nullptr;
   /// Box-Muller on consecutive pairs of elements of the stream.
   void (*normal)(const RandomKey& key, double mean, double deviation, const Tensor& out) = nullptr;
@@ -146,8 +136,7 @@ struct Backend {
   void (*dropout)(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
                   const Tensor& out) = nullptr;
 
-  // --- fused operations: each also has a composed body in the op layer
-  // --------------------------------------------
+  // --- fused operations: each also has a composed body in the op layer -------------------------------------
   /// Softmax or log-softmax over the last axis; contiguous [rows, n]. A row whose entries are all -infinity
   /// gives zeros (log: -infinity). `mask` i32 [rows, n] (stride 0 where broadcast, last stride 1 or 0) or
   /// undefined: where it is 0 the weight is 0 and a row with nothing allowed gives zeros.
@@ -162,9 +151,9 @@ struct Backend {
              const Tensor& grad, const Tensor& dx, const Tensor& dweight, const Tensor& dbias)>
       layer_norm;
   /// Label-smoothed cross entropy of each row: (1 - e) (-log p_target) + e mean_c(-log p_c); 0 where the
-  /// target is `ignored`. logits [rows, classes], targets i32 [rows], loss and log_sum_exp [rows]. A target
-  /// outside [0, classes) that is not `ignored` throws. backward: grad [rows]; dlogits may be the same memory
-  /// as logits.
+  /// target is `ignored`. logits [rows, classes], targets i32 [rows], loss and log_sum_exp [rows]. A
+  /// target outside [0, classes) that is not `ignored` throws. backward: grad [rows]; dlogits may be the
+  /// same memory as logits.
   Fused<void(const Tensor& logits, const Tensor& targets, double smoothing, std::int32_t ignored,
              const Tensor& loss, const Tensor& log_sum_exp),
         void(const Tensor& logits, const Tensor& targets, const Tensor& log_sum_exp, const Tensor& grad,
@@ -179,8 +168,7 @@ struct Backend {
              const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue)>
       attention;
 
-  // --- optimizers
-  // -------------------------------------------------------------------------------------------------
+  // --- optimizers ------------------------------------------------------------------------------------------
   void (*adam)(const OptimizerStep&) = nullptr;
   void (*sgd)(const OptimizerStep&) = nullptr;
   /// out [tensors.size()]: the sum of squares of each tensor (contiguous). On the CPU out is f64 and so are
@@ -199,12 +187,8 @@ const Backend& cpu_backend();
 /// Defined by backends/vulkan; by backends/no_vulkan.cpp, which throws, in a build without it.
 const Backend& vulkan_backend();
 
-/// Bytes in use on a device, and the most there were.
-MemoryStats memory_stats(Device device = {});
-void reset_peak_memory(Device device = {});
-
-/// While it lives on this thread, ops with a fused kernel run their composed body instead: the oracle of the
-/// tests.
+/// While it lives on this thread, ops with a fused kernel run their composed body instead: the
+/// oracle of the tests.
 class ComposeOnly {
  public:
   ComposeOnly();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "heed/core/checked.h"
 #include "heed/core/error.h"
 
 namespace heed {
@@ -37,9 +38,10 @@ void BlockPattern::check_layout() const {
   check_part("columns", columns, 1);
   check_part("mask_ids", mask_ids, 1);
   check_part("masks", masks, 3);
-  const std::int64_t rows = (queries + block - 1) / block;
-  check(offsets.count() == heads * rows + 1, "a block pattern of ", heads, " heads and ", rows,
-        " rows of blocks needs ", heads * rows + 1, " offsets, but has ", offsets.count());
+  const std::int64_t rows = ceil_div(queries, block);
+  const std::int64_t bands = checked_product("the rows of blocks of all heads", heads, rows);
+  check(offsets.count() == bands + 1, "a block pattern of ", heads, " heads and ", rows,
+        " rows of blocks needs ", bands + 1, " offsets, but has ", offsets.count());
   check(columns.count() == mask_ids.count(), "a block pattern has ", columns.count(), " columns and ",
         mask_ids.count(), " mask_ids; there must be as many");
   check(masks.size(0) > 0 && masks.size(1) == block && masks.size(2) == block,
@@ -49,7 +51,7 @@ void BlockPattern::check_layout() const {
 
 void BlockPattern::check_lists() const {
   check_layout();
-  const std::int64_t bands = heads * ((queries + block - 1) / block), side = (keys + block - 1) / block;
+  const std::int64_t bands = heads * ceil_div(queries, block), side = ceil_div(keys, block);
   const std::int64_t entries = columns.count(), mask_count = masks.size(0);
   const auto* offset = offsets.data<std::int32_t>();
   check(offset[0] == 0 && offset[bands] == entries, "attention: the offsets of the block pattern go from ",
@@ -71,7 +73,7 @@ void BlockPattern::check_lists() const {
 }
 
 Tensor BlockPattern::dense() const {
-  const std::int64_t rows = block > 0 ? (queries + block - 1) / block : 0;
+  const std::int64_t rows = block > 0 ? ceil_div(queries, block) : 0;
   const std::vector<std::int32_t> offset = offsets.to_vector<std::int32_t>(),
                                   column = columns.to_vector<std::int32_t>(),
                                   id = mask_ids.to_vector<std::int32_t>(),

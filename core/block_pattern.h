@@ -11,8 +11,8 @@
 
 namespace heed {
 
-/// What backends keep of a pattern on their devices. A copy of a pattern starts without, as it may be
-/// changed.
+/// What backends keep of a pattern on their devices. A copy of a pattern starts without, as
+/// it may be changed.
 class ListsOnDevices {
  public:
   ListsOnDevices() = default;
@@ -26,14 +26,14 @@ class ListsOnDevices {
   mutable std::vector<std::pair<Device, Tensor>> lists_;
 };
 
-/// Which entries of an N x M attention matrix exist, block by block, so that nothing of size N x M is ever
-/// held.
+/// Which entries of an N x M attention matrix exist, block by block, so that nothing of size N x
+/// M is ever held.
 ///
-/// The matrix is cut into `block` x `block` squares (the last row and column of squares may be short). Query
-/// block r of pattern head h sees the key blocks columns[offsets[h R + r] .. offsets[h R + r + 1]),
-/// ascending, R = ceil(N / block). A block whose mask id is -1 is full; otherwise entry (i, j) of the block
-/// exists where masks[id, i, j] is 1. Identical partial blocks share one mask, so a diagonal band needs only
-/// a few.
+/// The matrix is cut into `block` x `block` squares (the last row and column of squares may be short).
+/// Query block r of pattern head h sees the key blocks columns[offsets[h R + r] .. offsets[h R + r + 1]),
+/// ascending, R = ceil(N / block). A block whose mask id is -1 is full; otherwise entry (i, j) of the
+/// block exists where masks[id, i, j] is 1. Identical partial blocks share one mask, so a diagonal band
+/// needs only a few.
 ///
 /// The lists lie on the CPU, whatever device the attention runs on, and do not change once they were used.
 struct BlockPattern {

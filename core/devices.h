@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,6 +30,16 @@ const VulkanDevices& vulkan_devices();
 /// What the matrix hardware of a usable Vulkan device is used for, and why not for the rest. Opens the device
 /// and tests it at the first call.
 std::string matrix_hardware_use(Device device);
+
+/// What a Vulkan device was given to do since it was opened.
+struct DeviceCounters {
+  std::int64_t dispatches = 0;
+  std::int64_t barriers = 0;
+  std::int64_t submissions = 0;
+  std::int64_t waits = 0;  ///< how often the host waited for the device to reach a value
+};
+/// Throws an Error for the CPU, which counts nothing.
+DeviceCounters device_counters(Device device);
 
 /// The device a user names: "cpu"; "vulkan:N", by index; "vulkan:NAME", the first whose name contains NAME
 /// (any case); "vulkan", the first usable discrete, else integrated or virtual GPU; "auto", the same, else

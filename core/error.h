@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -10,6 +11,20 @@ namespace heed {
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+
+  /// Puts `prefix` before the message. A caller that knows more than the thrower catches by reference, adds
+  /// what it knows and rethrows with a bare `throw`, so that the error keeps its type:
+  ///     catch (Error& error) { error.add_context("layer 3: "); throw; }
+  void add_context(const std::string& prefix) {
+    message_ = std::make_shared<const std::string>(prefix + what());
+  }
+
+  const char* what() const noexcept override {
+    return message_ ? message_->c_str() : std::runtime_error::what();
+  }
+
+ private:
+  std::shared_ptr<const std::string> message_;  // shared: copying an exception must not throw
 };
 
 /// A device has no room left. The message holds the report of its allocator.
@@ -18,8 +33,7 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
-/// A device stopped answering; nothing that is on it can be read any more. The message names its last
-/// kernels.
+/// A device stopped answering; nothing that is on it can be read any more. The message names its last kernels.
 class DeviceLost : public Error {
  public:
   using Error::Error;

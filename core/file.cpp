@@ -1,28 +1,55 @@
 #include "heed/core/file.h"
 
 #include <fcntl.h>
+#include <stdio.h>  // renameat2
+#include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
-#include <cstdint>
+#include <new>
+#include <optional>
+#include <stdexcept>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "heed/core/error.h"
 
 namespace heed {
 namespace {
 
-[[noreturn]] void fail_with_errno(const char* what, const std::filesystem::path& path, int code) {
-  fail("cannot ", what, " ", path, ": ", std::generic_category().message(code));
+namespace fs = std::filesystem;
+
+std::string reason_of(int code) {
+  std::string reason = std::generic_category().message(code);
+  if (code != EFBIG) return reason;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+    return reason + ": the file system allows no larger file";
+  return reason + concat_text(": this process may write files of at most ", limit.rlim_cur,
+                              " bytes; raise that limit (ulimit -f)");
+}
+
+[[noreturn]] void fail_with_errno(const char* what, const fs::path& path, int code) {
+  fail("cannot ", what, " ", path, ": ", reason_of(code));
 }
 
 /// Opens with close-on-exec, so that child processes of the host program do not inherit the descriptor.
-int open_or_throw(const char* what, const std::filesystem::path& path, int flags) {
+/// Returns -1 with errno on failure.
+int open_file(const fs::path& path, int flags) {
   int descriptor;
   do {
-    descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+    descriptor = ::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, 0666);
   } while (descriptor < 0 && errno == EINTR);
+  return descriptor;
+}
+
+int open_or_throw(const char* what, const fs::path& path, int flags) {
+  const int descriptor = open_file(path, flags);
   if (descriptor < 0) fail_with_errno(what, path, errno);
   return descriptor;
 }
@@ -38,7 +65,11 @@ struct Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
 };
 
-void write_all(int descriptor, std::string_view bytes, const std::filesystem::path& path) {
+void close_or_throw(int& descriptor, const fs::path& path) {
+  if (::close(std::exchange(descriptor, -1)) != 0) fail_with_errno("close", path, errno);
+}
+
+void write_all(int descriptor, std::string_view bytes, const fs::path& path) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
@@ -47,41 +78,185 @@ void write_all(int descriptor, std::string_view bytes, const std::filesystem::pa
   }
 }
 
-/// Some file systems cannot sync (EINVAL, e.g. on pipes and special files); there is nothing to wait for
-/// then.
-void sync_or_throw(int descriptor, const std::filesystem::path& path) {
+/// Some file systems cannot sync (EINVAL, e.g. on pipes and special files); there
+/// is nothing to wait for then.
+void sync_or_throw(int descriptor, const fs::path& path) {
   if (::fsync(descriptor) != 0 && errno != EINVAL && errno != EROFS) fail_with_errno("sync", path, errno);
 }
 
-std::filesystem::path folder_of(const std::filesystem::path& path) {
-  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+/// What a path is, links followed; 0 when there is nothing.
+mode_t mode_of(const fs::path& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? status.st_mode : 0;
+}
+
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO (a named pipe)";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+void check_regular(mode_t mode, const fs::path& path) {
+  check(S_ISREG(mode), "cannot read ", path, ": it is ", kind_of(mode), ", and a regular file is needed");
+}
+
+/// Opens a regular file for reading and returns its size, which is a hint: files in /proc report 0, and a
+/// file may grow while it is read.
+std::int64_t open_regular(const fs::path& path, std::optional<Descriptor>& file) {
+  // Looked at before it is opened, since opening a device can have effects; and after, since it may have been
+  // exchanged. Until that is known, opening must not wait for the other end of a FIFO.
+  if (const mode_t mode = mode_of(path); mode != 0) check_regular(mode, path);
+  file.emplace(open_or_throw("open", path, O_RDONLY | O_NONBLOCK));
+  struct stat status {};
+  if (::fstat(file->value, &status) != 0) fail_with_errno("read", path, errno);
+  check_regular(status.st_mode, path);
+  return status.st_size;
+}
+
+/// How many bytes came; 0 at the end.
+std::size_t read_some(const Descriptor& file, char* to, std::size_t room, const fs::path& path) {
+  for (;;) {
+    const ssize_t got = ::read(file.value, to, room);
+    if (got >= 0) return static_cast<std::size_t>(got);
+    if (errno != EINTR) fail_with_errno("read", path, errno);
+  }
+}
+
+/// Where a file is really to be written.
+struct Target {
+  fs::path path;    // links followed
+  bool is_special;  // to be written to as it is, never replaced
+};
+
+Target target_of(const fs::path& path) {
+  fs::path target = path;
+  for (int links = 0; links < 40; ++links) {
+    // What /proc shows as links, /dev/stdout for one, are the open files of processes.
+    if (target.native().starts_with("/proc/")) return {target, true};
+    std::error_code not_a_link;
+    const fs::path next = fs::read_symlink(target, not_a_link);
+    if (not_a_link) {
+      const mode_t mode = mode_of(target);
+      check(!S_ISDIR(mode), "cannot write ", path, ": it is a folder; give the name of a file");
+      check(!S_ISSOCK(mode), "cannot write ", path, ": it is a socket; give the name of a file");
+      return {target, mode != 0 && !S_ISREG(mode)};
+    }
+    target = next.is_absolute() ? next : folder_of(target) / next;
+  }
+  fail("cannot write ", path, ": too many symbolic links, or they run in a circle");
+}
+
+int open_special(const fs::path& path) {
+  // Without O_NONBLOCK, opening would wait until somebody reads the FIFO.
+  const int descriptor = open_file(path, O_WRONLY | O_APPEND | O_NONBLOCK);
+  check(descriptor >= 0 || errno != ENXIO || !S_ISFIFO(mode_of(path)), "cannot write ", path,
+        ": it is a FIFO (a named pipe) that nobody reads");
+  if (descriptor < 0) fail_with_errno("write", path, errno);
+  if (::fcntl(descriptor, F_SETFL, O_APPEND) != 0) {
+    const int code = errno;
+    ::close(descriptor);
+    fail_with_errno("write", path, code);
+  }
+  return descriptor;
+}
+
+[[noreturn]] void refuse_existing(const fs::path& path) {
+  fail(path, " exists already; give another name, or --overwrite");
+}
+
+/// Renames unless there is something with that name.
+void rename_to_new(const fs::path& from, const fs::path& to, const fs::path& shown) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
+  if (errno == EEXIST) refuse_existing(shown);
+  // Some file systems do not know this kind of renaming, but have links.
+  if (::link(from.c_str(), to.c_str()) != 0) {
+    if (errno == EEXIST) refuse_existing(shown);
+    fail_with_errno("write", shown, errno);
+  }
+  ::unlink(from.c_str());
+}
+
+constexpr std::string_view temporary_prefix = ".heed-", temporary_suffix = ".tmp";
+constexpr int random_digits = 16;
+
+bool is_hex(std::string_view text) {
+  return text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
 }  // namespace
 
-std::string read_file(const std::filesystem::path& path) {
-  const Descriptor file(open_or_throw("open", path, O_RDONLY));
-  struct stat status {};
-  if (::fstat(file.value, &status) != 0) fail_with_errno("read", path, errno);
-  if (S_ISDIR(status.st_mode)) fail_with_errno("read", path, EISDIR);
-  // The size is a hint: pipes report 0, and a file may grow while it is read.
-  std::string content;
-  std::size_t length = 0;
-  content.resize(static_cast<std::size_t>(status.st_size) + 1);
-  for (;;) {
-    if (length == content.size()) content.resize(content.size() * 2 + 4096);
-    const ssize_t got = ::read(file.value, content.data() + length, content.size() - length);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_with_errno("read", path, errno);
-    if (got == 0) break;
-    length += static_cast<std::size_t>(got);
+/// A new file beside the one that it is to become; removed unless it became it.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const fs::path& target) : path_(name_for(target)), writer_(path_, create(path_)) {}
+  ~TemporaryFile() {
+    if (!is_moved_) ::unlink(path_.c_str());
   }
-  content.resize(length);
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  const fs::path& path() const { return path_; }
+  FileWriter& writer() { return writer_; }
+  void set_moved() { is_moved_ = true; }
+
+ private:
+  static fs::path name_for(const fs::path& target) {
+    const std::string name = target.filename().native().substr(0, 180);  // names have at most 255 bytes
+    return folder_of(target) / concat_text(temporary_prefix, name, "-", ::getpid(), "-",
+                                           random_hex(random_digits), temporary_suffix);
+  }
+  /// Fails rather than open anything that is there, a link included.
+  static int create(const fs::path& path) {
+    return open_or_throw("create", path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+  }
+
+  fs::path path_;
+  FileWriter writer_;
+  bool is_moved_ = false;
+};
+
+std::string read_file(const fs::path& path, std::int64_t limit) {
+  std::optional<Descriptor> file;
+  const std::int64_t size = open_regular(path, file);
+  const auto check_size = [&](std::int64_t bytes) {
+    check(bytes <= limit, "cannot read ", path, ": it has ", bytes, " bytes or more, and at most ", limit,
+          " are read");
+  };
+  check_size(size);
+  std::string content;
+  try {
+    std::size_t length = 0;
+    content.resize(static_cast<std::size_t>(size) + 1);
+    while (const std::size_t got = read_some(*file, content.data() + length, content.size() - length, path)) {
+      length += got;
+      check_size(static_cast<std::int64_t>(length));
+      if (length == content.size()) content.resize(content.size() * 2 + 4096);
+    }
+    content.resize(length);
+  } catch (const std::bad_alloc&) {
+    fail("cannot read ", path, ": there is no memory for its ", size, " bytes");
+  } catch (const std::length_error&) {
+    fail("cannot read ", path, ": there is no memory for its ", size, " bytes");
+  }
   return content;
 }
 
-FileWriter::FileWriter(std::filesystem::path path)
+void read_file_in_parts(const fs::path& path, const std::function<void(std::string_view part)>& take) {
+  std::optional<Descriptor> file;
+  open_regular(path, file);
+  std::vector<char> part(1 << 20);
+  while (const std::size_t got = read_some(*file, part.data(), part.size(), path)) take({part.data(), got});
+}
+
+FileWriter::FileWriter(fs::path path)
     : path_(std::move(path)), descriptor_(open_or_throw("create", path_, O_WRONLY | O_CREAT | O_TRUNC)) {}
+
+FileWriter::FileWriter(fs::path path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
 
 FileWriter::~FileWriter() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -95,48 +270,107 @@ void FileWriter::write(std::string_view bytes) {
 void FileWriter::finish() {
   check(descriptor_ >= 0, "cannot finish ", path_, ": it is closed");
   sync_or_throw(descriptor_, path_);
-  const int descriptor = descriptor_;
-  descriptor_ = -1;
-  if (::close(descriptor) != 0) fail_with_errno("close", path_, errno);
+  close_or_throw(descriptor_, path_);
 }
 
-void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
-  write_file_atomically(path, [&](FileWriter& file) { file.write(content); });
+void write_file_atomically(const fs::path& path, std::string_view content) {
+  write_output(path, content, true);
 }
 
-void write_file_atomically(const std::filesystem::path& path, const std::function<void(FileWriter&)>& write) {
-  // The process id keeps two programs that write the same file from sharing a temporary.
-  std::filesystem::path temporary = path;
-  temporary += concat_text(".", ::getpid(), ".tmp");
-  try {
-    FileWriter file(temporary);
+void write_file_atomically(const fs::path& path, const std::function<void(FileWriter&)>& write) {
+  write_output(path, write, true);
+}
+
+void write_output(const fs::path& path, std::string_view content, bool overwrite) {
+  write_output(
+      path, [&](FileWriter& file) { file.write(content); }, overwrite);
+}
+
+void write_output(const fs::path& path, const std::function<void(FileWriter&)>& write, bool overwrite) {
+  const Target target = target_of(path);
+  if (target.is_special) {
+    FileWriter file(path, open_special(path));
     write(file);
-    file.finish();
-    rename_path(temporary, path);
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
+    return file.finish();
   }
-  sync_path(folder_of(path));
+  TemporaryFile file(target.path);
+  write(file.writer());
+  file.writer().finish();
+  if (overwrite)
+    rename_path(file.path(), target.path);
+  else
+    rename_to_new(file.path(), target.path, path);
+  file.set_moved();
+  sync_path(folder_of(target.path));
 }
 
-void append_to_file(const std::filesystem::path& path, std::string_view bytes) {
-  Descriptor file(open_or_throw("open", path, O_WRONLY | O_CREAT | O_APPEND));
+void check_output(const fs::path& path, bool overwrite) {
+  check(path.has_filename(), "cannot write ", path, ": give the name of a file");
+  const Target target = target_of(path);
+  if (target.is_special) return;
+  if (!overwrite && mode_of(target.path) != 0) refuse_existing(path);
+  const fs::path folder = folder_of(target.path);
+  check(S_ISDIR(mode_of(folder)), "cannot write ", path, ": there is no folder ", folder);
+  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
+    fail("cannot write ", path, ": no file can be made in the folder ", folder, ": ", reason_of(errno));
+}
+
+bool is_temporary_name(std::string_view name) {
+  if (!name.starts_with(temporary_prefix) || !name.ends_with(temporary_suffix)) return false;
+  name.remove_prefix(temporary_prefix.size());
+  if (name.size() < temporary_suffix.size()) return false;
+  name.remove_suffix(temporary_suffix.size());
+  const std::size_t random = name.rfind('-');
+  if (random == name.npos || name.size() - random - 1 != random_digits || !is_hex(name.substr(random + 1)))
+    return false;
+  name = name.substr(0, random);
+  const std::size_t process = name.rfind('-');
+  return process != name.npos && process > 0 && process + 1 < name.size() &&
+         name.find_first_not_of("0123456789", process + 1) == name.npos;
+}
+
+bool path_exists(const fs::path& path) {
+  return mode_of(path) != 0;
+}
+
+void append_to_file(const fs::path& path, std::string_view bytes) {
+  Descriptor file(open_or_throw("open", path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK));
   write_all(file.value, bytes, path);
-  const int descriptor = file.value;
-  file.value = -1;
-  if (::close(descriptor) != 0) fail_with_errno("close", path, errno);
+  close_or_throw(file.value, path);
 }
 
-void sync_path(const std::filesystem::path& path) {
-  const Descriptor file(open_or_throw("sync", path, O_RDONLY));
+void sync_path(const fs::path& path) {
+  const Descriptor file(open_or_throw("sync", path, O_RDONLY | O_NONBLOCK));
   sync_or_throw(file.value, path);
 }
 
-void rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {
+void create_folders(const fs::path& path) {
+  if (S_ISDIR(mode_of(path))) return;
+  const fs::path clean = path.has_filename() ? path : path.parent_path();  // "runs/a/" as "runs/a"
+  const fs::path parent = folder_of(clean);
+  if (parent != clean) create_folders(parent);
+  if (::mkdir(clean.c_str(), 0777) == 0) return sync_path(parent);
+  const int code = errno == EEXIST ? ENOTDIR : errno;
+  if (!S_ISDIR(mode_of(clean))) fail_with_errno("create the folder", clean, code);
+}
+
+void rename_path(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) == 0) return;
-  const int code = errno;
-  fail("cannot rename ", from, " to ", to, ": ", std::generic_category().message(code));
+  fail("cannot rename ", from, " to ", to, ": ", reason_of(errno));
+}
+
+std::string random_hex(int digits) {
+  std::string text;
+  while (static_cast<int>(text.size()) < digits) {
+    unsigned char byte = 0;
+    const ssize_t got = ::getrandom(&byte, 1, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got != 1) fail("the system gives no random numbers: ", reason_of(errno));
+    constexpr std::string_view hex = "0123456789abcdef";
+    text += {hex[byte >> 4], hex[byte & 15]};
+  }
+  text.resize(static_cast<std::size_t>(digits));
+  return text;
 }
 
 }  // namespace heed

@@ -11,8 +11,8 @@ namespace heed {
 int edit_distance(std::string_view a, std::string_view b);
 /// The candidate with the least edit distance to `name` (the first on ties), or "" when none is similar.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
-/// What an error message adds about a name that is not known: "; did you mean 'x'?", or the list of all
-/// candidates.
+/// What an error message adds about a name that is not known: "; did you mean 'x'?", or the
+/// list of all candidates.
 std::string suggest_name(std::string_view name, std::span<const std::string> candidates);
 
 }  // namespace heed

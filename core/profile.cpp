@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <map>
 #include <mutex>
+#include <new>
+#include <set>
 
 namespace heed {
 
@@ -12,18 +14,31 @@ namespace {
 
 struct Recorder {
   std::mutex mutex;
-  std::map<std::string, ProfileRow> rows;
+  std::map<std::string, ProfileRow, std::less<>> rows;
+  std::set<std::string> remarks;
+  std::set<void (*)()> sources;
 };
 std::atomic<bool> active{false};
 
+/// Never destroyed: kernels may run while static objects are.
 Recorder& recorder() {
-  static Recorder instance;
+  static Recorder& instance = *new Recorder;
   return instance;
+}
+
+void collect_from_devices() {
+  std::set<void (*)()> sources;
+  {
+    const std::lock_guard lock(recorder().mutex);
+    sources = recorder().sources;
+  }
+  for (void (*collect)() : sources) collect();
 }
 
 }  // namespace
 
 void start_profile() {
+  collect_from_devices();
   const std::lock_guard lock(recorder().mutex);
   recorder().rows.clear();
   active = true;
@@ -31,9 +46,36 @@ void start_profile() {
 
 void stop_profile() {
   active = false;
+  collect_from_devices();
+}
+
+bool profiling() {
+  return active.load(std::memory_order_relaxed);
+}
+
+void add_to_profile(std::string_view name, double seconds, double flops, double bytes) {
+  const std::lock_guard lock(recorder().mutex);
+  const auto found = recorder().rows.find(name);
+  ProfileRow& row = found != recorder().rows.end() ? found->second : recorder().rows[std::string(name)];
+  row.name = name;
+  row.calls += 1;
+  row.seconds += seconds;
+  row.flops += flops;
+  row.bytes += bytes;
+}
+
+void add_profile_remark(const std::string& remark) {
+  const std::lock_guard lock(recorder().mutex);
+  recorder().remarks.insert(remark);
+}
+
+void add_profile_source(void (*collect)()) {
+  const std::lock_guard lock(recorder().mutex);
+  recorder().sources.insert(collect);
 }
 
 std::vector<ProfileRow> profile_rows() {
+  collect_from_devices();
   const std::lock_guard lock(recorder().mutex);
   std::vector<ProfileRow> rows;
   for (const auto& [name, row] : recorder().rows) rows.push_back(row);
@@ -51,28 +93,28 @@ std::string profile_table() {
     char line[160];
     std::snprintf(line, sizeof line, "%-28s %8lld %10.2f %6.1f%% %10.1f %8.1f\n", row.name.c_str(),
                   static_cast<long long>(row.calls), row.seconds * 1e3,
-                  total > 0 ? 100 * row.seconds / total : 0, row.flops / row.seconds * 1e-9,
-                  row.bytes / row.seconds * 1e-9);
+                  total > 0 ? 100 * row.seconds / total : 0,
+                  row.seconds > 0 ? row.flops / row.seconds * 1e-9 : 0,
+                  row.seconds > 0 ? row.bytes / row.seconds * 1e-9 : 0);
     table += line;
   }
+  const std::lock_guard lock(recorder().mutex);
+  for (const std::string& remark : recorder().remarks) table += remark + '\n';
   return table;
 }
 
 ProfileScope::ProfileScope(const char* name, double flops, double bytes)
-    : name_(active.load(std::memory_order_relaxed) ? name : nullptr), flops_(flops), bytes_(bytes) {
+    : name_(profiling() ? name : nullptr), flops_(flops), bytes_(bytes) {
   if (name_) start_ = std::chrono::steady_clock::now();
 }
 
 ProfileScope::~ProfileScope() {
   if (!name_) return;
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
-  const std::lock_guard lock(recorder().mutex);
-  ProfileRow& row = recorder().rows[name_];
-  row.name = name_;
-  row.calls += 1;
-  row.seconds += elapsed.count();
-  row.flops += flops_;
-  row.bytes += bytes_;
+  try {
+    add_to_profile(name_, elapsed.count(), flops_, bytes_);
+  } catch (const std::bad_alloc&) {  // a destructor must not throw, and a profile is not worth a program
+  }
 }
 
 }  // namespace heed

@@ -3,7 +3,10 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "heed/core/memory_stats.h"  // where the memory went
 
 namespace heed {
 
@@ -16,12 +19,24 @@ struct ProfileRow {
   double bytes = 0;  ///< least memory traffic
 };
 
-/// Starts recording (clears earlier rows), stops, and reads the rows, slowest first.
+/// Starts recording (clears earlier rows), stops, and reads the rows, slowest first. Each of them waits for the
+/// devices, whose kernels are timed one by one: on a device, recording a profile slows the program down.
 void start_profile();
 void stop_profile();
 std::vector<ProfileRow> profile_rows();
-/// The rows as a text table with time, share, calls, and GFLOP/s or GB/s.
+/// The rows as a text table with time, share, calls, GFLOP/s and GB/s, and what could not be timed.
 std::string profile_table();
+
+// --- for backends ------------------------------------------------------------------------------------------
+
+bool profiling();
+/// Adds a kernel that a device has timed.
+void add_to_profile(std::string_view name, double seconds, double flops, double bytes);
+/// A line below the table, once, such as why a device times nothing.
+void add_profile_remark(const std::string& remark);
+/// `collect` adds what a device has measured so far, waiting for it; called when a profile starts, stops or is
+/// read. Once for each function.
+void add_profile_source(void (*collect)());
 
 /// Times the enclosing scope under `name` while a profile is being recorded; costs one load otherwise.
 class ProfileScope {

@@ -14,9 +14,9 @@ namespace heed {
 
 struct Node;  // the autograd record of how a tensor was made (autograd/node.h)
 
-/// A handle to a strided view of a storage. Copying a Tensor never copies data: both copies see the same
-/// elements. A tensor with a node is tracked by autograd. Shapes, strides and offsets count elements, not
-/// bytes.
+/// A handle to a strided view of a storage. Copying a Tensor never copies data: both copies see
+/// the same elements. A tensor with a node is tracked by autograd. Shapes, strides and offsets
+/// count elements, not bytes.
 class Tensor {
  public:
   Tensor() = default;
@@ -66,8 +66,8 @@ class Tensor {
   std::vector<double> to_doubles() const;
   /// The only element of a tensor of any dtype, as a double; throws when count() != 1.
   double item() const;
-  /// Overwrites the elements with host values, in place; throws when their number differs or the view has
-  /// gaps.
+  /// Overwrites the elements with host values, in place; throws when their number differs or
+  /// the view has gaps.
   template <class T>
   void assign(std::span<const T> values) const;
 

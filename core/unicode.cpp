@@ -3,8 +3,10 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <vector>
 
 #include "heed/core/error.h"
 
@@ -65,17 +67,59 @@ bool cased_follows(std::string_view text, std::size_t at) {
   return false;
 }
 
+/// The canonical order (Unicode 15, D109): in each run of marks those of a lower combining class come first.
+void sort_marks(std::vector<utf8proc_int32_t>& values) {
+  struct Mark {
+    utf8proc_propval_t order;
+    utf8proc_int32_t value;
+  };
+  std::vector<Mark> run;
+  const auto put_back = [&](std::size_t end) {
+    const auto by_order = [](const Mark& a, const Mark& b) { return a.order < b.order; };
+    if (std::is_sorted(run.begin(), run.end(), by_order)) return run.clear();
+    std::stable_sort(run.begin(), run.end(), by_order);
+    for (std::size_t i = 0; i < run.size(); ++i) values[end - run.size() + i] = run[i].value;
+    run.clear();
+  };
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const utf8proc_propval_t order = utf8proc_get_property(values[i])->combining_class;
+    if (order != 0)
+      run.push_back({order, values[i]});
+    else if (!run.empty())
+      put_back(i);
+  }
+  put_back(values.size());
+}
+
 std::string normalize_valid(std::string_view text, Form form) {
-  int options = UTF8PROC_STABLE;
-  options |= form == Form::nfc || form == Form::nfkc ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
+  // Decomposed here and not by utf8proc_map, whose sort takes the square of the marks that follow each other.
+  const bool composed = form == Form::nfc || form == Form::nfkc;
+  int options = UTF8PROC_STABLE | (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
   if (form == Form::nfkc || form == Form::nfkd) options |= UTF8PROC_COMPAT;
-  utf8proc_uint8_t* result = nullptr;
-  const auto length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                   static_cast<utf8proc_ssize_t>(text.size()), &result,
-                                   static_cast<utf8proc_option_t>(options));
-  const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(result, std::free);
-  check(length >= 0, "Unicode normalisation failed: ", utf8proc_errmsg(length));
-  return {reinterpret_cast<const char*>(result), static_cast<std::size_t>(length)};
+  std::vector<utf8proc_int32_t> values;
+  std::array<utf8proc_int32_t, 32> parts;  // no character has more than 18 (Unicode 15, U+FDFA)
+  int boundary = UTF8PROC_BOUNDCLASS_START;
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint c = decode(text, at);
+    const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(c.value), parts.data(),
+                                               static_cast<utf8proc_ssize_t>(parts.size()),
+                                               static_cast<utf8proc_option_t>(options), &boundary);
+    check(count >= 0 && count <= static_cast<utf8proc_ssize_t>(parts.size()),
+          "Unicode normalisation failed: ", utf8proc_errmsg(count));
+    values.insert(values.end(), parts.begin(), parts.begin() + count);
+    at += static_cast<std::size_t>(c.length);
+  }
+  sort_marks(values);
+  if (composed) {
+    const auto count = utf8proc_normalize_utf32(values.data(), static_cast<utf8proc_ssize_t>(values.size()),
+                                                static_cast<utf8proc_option_t>(options));
+    check(count >= 0, "Unicode normalisation failed: ", utf8proc_errmsg(count));
+    values.resize(static_cast<std::size_t>(count));
+  }
+  std::string result;
+  result.reserve(text.size());
+  for (const utf8proc_int32_t value : values) append(result, static_cast<char32_t>(value));
+  return result;
 }
 
 }  // namespace
@@ -103,6 +147,14 @@ void append(std::string& text, char32_t value) {
 
 std::size_t find_invalid(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
+    std::uint64_t eight = 0;  // of which most texts have many that are ASCII
+    if (text.size() - at >= sizeof eight) {
+      std::memcpy(&eight, text.data() + at, sizeof eight);
+      if ((eight & 0x8080808080808080u) == 0) {
+        at += sizeof eight;
+        continue;
+      }
+    }
     const CodePoint c = decode(text, at);
     if (!c.valid) return at;
     at += static_cast<std::size_t>(c.length);
@@ -123,6 +175,32 @@ std::string replace_invalid(std::string_view text) {
     at += length;
   }
   return result;
+}
+
+std::string printable(std::string_view text) {
+  const auto steers_terminal = [](char32_t c) {
+    const bool is_control = c < 0x20 || (c >= 0x7F && c < 0xA0);
+    const bool is_line_end = c == 0x2028 || c == 0x2029;
+    const bool is_direction = c == 0x061C || c == 0x200E || c == 0x200F || (c >= 0x202A && c <= 0x202E) ||
+                              (c >= 0x2066 && c <= 0x2069);
+    return is_control || is_line_end || is_direction;
+  };
+  constexpr std::string_view hex = "0123456789abcdef";
+  std::string shown;
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint c = decode(text, at);
+    const std::string_view bytes = text.substr(at, static_cast<std::size_t>(c.length));
+    at += bytes.size();
+    if (c.valid && !steers_terminal(c.value)) {
+      shown += bytes;
+      continue;
+    }
+    for (const char byte : bytes) {
+      const auto number = static_cast<unsigned char>(byte);
+      shown += {'\\', 'x', hex[number >> 4], hex[number & 15]};
+    }
+  }
+  return shown;
 }
 
 bool is_letter(char32_t value) {

@@ -7,9 +7,9 @@
 /// UTF-8 and the few Unicode properties that text processing needs; the tables are utf8proc's.
 namespace heed::unicode {
 
-/// One step through a text. An ill-formed sequence comes back with `valid` false and the length of its
-/// longest well-formed beginning (at least 1), which is the unit that one U+FFFD stands for (Unicode 15,
-/// section 3.9).
+/// One step through a text. An ill-formed sequence comes back with `valid` false and the length
+/// of its longest well-formed beginning (at least 1), which is the unit that one U+FFFD stands
+/// for (Unicode 15, section 3.9).
 struct CodePoint {
   char32_t value = 0;
   int length = 1;
@@ -24,12 +24,15 @@ void append(std::string& text, char32_t value);
 std::size_t find_invalid(std::string_view text);
 /// The text with every ill-formed sequence replaced by U+FFFD.
 std::string replace_invalid(std::string_view text);
+/// The text as it may be shown on a terminal: control characters (line ends and tabs too), characters that
+/// change the direction of what follows, and ill-formed bytes are written as \x1b for each of their bytes.
+std::string printable(std::string_view text);
 
 bool is_letter(char32_t value);  ///< General category L*.
 bool is_number(char32_t value);  ///< General category N*.
 bool is_space(char32_t value);   ///< Property White_Space.
-bool is_word(
-    char32_t value);  ///< \w of UTS #18: letters, marks, decimal and letter numbers, connectors, joiners.
+/// \w of UTS #18: letters, marks, decimal and letter numbers, connectors, joiners.
+bool is_word(char32_t value);
 
 /// What becomes of a capital sigma at the end of a word.
 enum class FinalSigma {

@@ -1,8 +1,10 @@
 #include "heed/data/batching.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
+#include "heed/core/checked.h"
 #include "heed/core/error.h"
 #include "heed/core/random.h"
 
@@ -34,9 +36,11 @@ BatchPlan::BatchPlan(std::span<const std::int32_t> source_lengths,
         "batches need as many targets as sources: ", source_lengths_.size(), " sources, ",
         target_lengths_.size(), " targets");
   check(options.max_tokens >= 0 && options.batch_size >= 0 && options.max_length >= 0 &&
-            options.max_tokens + options.batch_size > 0,
+            (options.max_tokens > 0 || options.batch_size > 0),
         "batches need a limit: max_tokens ", options.max_tokens, ", batch_size ", options.batch_size,
         ", max_length ", options.max_length);
+  checked_range("the number of examples", static_cast<std::int64_t>(source_lengths_.size()), 0,
+                std::numeric_limits<std::int32_t>::max());
   for (std::size_t i = 0; i < source_lengths_.size(); ++i) {
     const Example example{static_cast<std::int32_t>(i), source_lengths_[i], target_lengths_[i]};
     check(example.source >= 0 && example.target >= 0, "example ", i, " has a negative length");
@@ -96,6 +100,7 @@ std::vector<Batch> BatchPlan::epoch(std::uint32_t epoch) const {
 }
 
 std::vector<Batch> BatchPlan::cut(std::span<const Example> order) const {
+  // rows and lengths are below 2^31, so that (rows + 1) * (source + target) fits 63 bits
   std::vector<Batch> batches;
   std::int64_t source = 0, target = 0;  // the longest of the batch under way
   for (const Example& example : order) {

@@ -1,17 +1,42 @@
 #include "heed/data/bpe_model.h"
 
+#include <limits>
 #include <queue>
 #include <tuple>
 
+#include "heed/core/checked.h"
 #include "heed/core/error.h"
-#include "heed/data/byte_alphabet.h"
+#include "heed/core/unicode.h"
 
 namespace heed {
 namespace {
 
-std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
-  return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32) |
-         static_cast<std::uint32_t>(right);
+constexpr int largest_symbol = 0x143;  // 0x100 plus the 68 bytes that are not printable, less one
+
+bool spells_itself(int byte) {
+  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+}
+
+struct Tables {
+  std::array<char32_t, 256> symbols{};
+  std::array<int, largest_symbol + 1> bytes{};
+};
+
+Tables make_tables() {
+  Tables tables;
+  tables.bytes.fill(-1);
+  char32_t next = 0x100;
+  for (int byte = 0; byte < 256; ++byte) {
+    const char32_t symbol = spells_itself(byte) ? static_cast<char32_t>(byte) : next++;
+    tables.symbols[static_cast<std::size_t>(byte)] = symbol;
+    tables.bytes[symbol] = byte;
+  }
+  return tables;
+}
+
+const Tables& tables() {
+  static const Tables tables = make_tables();
+  return tables;
 }
 
 /// One symbol of a word under way: a doubly linked list inside a vector, so that a merge costs O(1).
@@ -31,6 +56,38 @@ struct Candidate {
 };
 
 }  // namespace
+
+// --- the byte alphabet -------------------------------------------------------------------------------------
+
+char32_t byte_symbol(unsigned char byte) {
+  return tables().symbols[byte];
+}
+
+std::optional<unsigned char> symbol_byte(char32_t symbol) {
+  if (symbol > largest_symbol || tables().bytes[symbol] < 0) return std::nullopt;
+  return static_cast<unsigned char>(tables().bytes[symbol]);
+}
+
+std::string spell_bytes(std::string_view bytes) {
+  std::string spelling;
+  spelling.reserve(bytes.size() + bytes.size() / 4);
+  for (const char byte : bytes) unicode::append(spelling, byte_symbol(static_cast<unsigned char>(byte)));
+  return spelling;
+}
+
+std::optional<std::string> unspell_bytes(std::string_view spelling) {
+  std::string bytes;
+  for (std::size_t at = 0; at < spelling.size();) {
+    const unicode::CodePoint c = unicode::decode(spelling, at);
+    const auto byte = c.valid ? symbol_byte(c.value) : std::nullopt;
+    if (!byte) return std::nullopt;
+    bytes.push_back(static_cast<char>(*byte));
+    at += static_cast<std::size_t>(c.length);
+  }
+  return bytes;
+}
+
+// --- the model ---------------------------------------------------------------------------------------------
 
 BpeModel::BpeModel(std::vector<std::string> tokens, std::vector<Pair> merges, BpeOptions options)
     : tokens_(std::move(tokens)), merges_(std::move(merges)), options_(std::move(options)) {
@@ -52,7 +109,7 @@ BpeModel::BpeModel(std::vector<std::string> tokens, std::vector<Pair> merges, Bp
         tokens_[static_cast<std::size_t>(left)] + tokens_[static_cast<std::size_t>(right)];
     const auto result = find(joined);
     check(result.has_value(), "merge ", rank, " gives \"", joined, "\", which is not in the vocabulary");
-    merge_of_pair_[pair_key(left, right)] = {static_cast<std::int32_t>(rank), *result};
+    merge_of_pair_[merges_[rank]] = {static_cast<std::int32_t>(rank), *result};
   }
   if (options_.unk_token) {
     const auto id = find(*options_.unk_token);
@@ -68,7 +125,7 @@ std::optional<std::int32_t> BpeModel::find(std::string_view spelling) const {
 }
 
 const BpeModel::Merge* BpeModel::find_merge(std::int32_t left, std::int32_t right) const {
-  const auto place = merge_of_pair_.find(pair_key(left, right));
+  const auto place = merge_of_pair_.find(Pair{left, right});
   return place == merge_of_pair_.end() ? nullptr : &place->second;
 }
 
@@ -94,6 +151,8 @@ void BpeModel::encode_word(std::string_view word, std::vector<std::int32_t>& ids
       return;
     }
   }
+  checked_range("the bytes of a word", static_cast<std::int64_t>(word.size()), 0,
+                std::numeric_limits<int>::max());
   const std::vector<std::int32_t> start = initial_symbols(word);
   const int count = static_cast<int>(start.size());
   std::vector<Symbol> symbols;

@@ -11,22 +11,51 @@
 
 namespace heed {
 
+// --- the byte alphabet -------------------------------------------------------------------------------------
+
+/// The byte alphabet of byte-level BPE (Radford et al., "Language models are unsupervised multitask
+/// learners", 2019): each of the 256 bytes is spelled by one visible character, so that any text has a
+/// spelling and a vocabulary file stays readable. Printable Latin-1 bytes spell themselves, the others are
+/// U+0100 and up, in order ("Ġ" is a space).
+
+/// The character that spells a byte.
+char32_t byte_symbol(unsigned char byte);
+/// The byte that a character spells, if it belongs to the alphabet.
+std::optional<unsigned char> symbol_byte(char32_t symbol);
+/// The spelling of bytes, in UTF-8.
+std::string spell_bytes(std::string_view bytes);
+/// The bytes of a spelling, or nothing when a character is outside the alphabet.
+std::optional<std::string> unspell_bytes(std::string_view spelling);
+
+// --- the model ---------------------------------------------------------------------------------------------
+
 /// The settings of a BPE model beside its vocabulary and merges, named as in a tokenizer.json file.
 struct BpeOptions {
-  std::optional<std::string>
-      unk_token;               ///< Stands for bytes without a token; without it such bytes are left out.
+  /// Stands for bytes without a token; without it such bytes are left out.
+  std::optional<std::string> unk_token;
   bool fuse_unk = false;       ///< A run of such bytes gives one unk_token, not one each.
   bool ignore_merges = false;  ///< A word that is a token by itself is taken whole.
+};
+
+/// Two neighbouring symbols, by id.
+using SymbolPair = std::pair<std::int32_t, std::int32_t>;
+/// Mixes the bits, so that a vocabulary made for it cannot put all pairs into one bucket.
+struct SymbolPairHash {
+  std::size_t operator()(const SymbolPair& pair) const {
+    std::uint64_t key = (static_cast<std::uint64_t>(static_cast<std::uint32_t>(pair.first)) << 32) |
+                        static_cast<std::uint32_t>(pair.second);
+    key = (key ^ (key >> 32)) * 0x9E3779B97F4A7C15ull;
+    return static_cast<std::size_t>(key ^ (key >> 29));
+  }
 };
 
 /// Byte-pair encoding of single words (Sennrich et al., 2016, arXiv 1508.07909) over the byte alphabet.
 class BpeModel {
  public:
-  using Pair = std::pair<std::int32_t, std::int32_t>;
+  using Pair = SymbolPair;
 
-  /// `tokens` are the spellings by id, all different; `merges` are pairs of ids, the strongest first.
-  /// Throws Error when a merge names an id that does not exist or gives a token that is not in the
-  /// vocabulary.
+  /// `tokens` are the spellings by id, all different; `merges` are pairs of ids, the strongest first. Throws
+  /// Error when a merge names an id that does not exist or gives a token that is not in the vocabulary.
   BpeModel(std::vector<std::string> tokens, std::vector<Pair> merges, BpeOptions options);
 
   /// Appends the ids of one word, given as raw bytes.
@@ -50,7 +79,7 @@ class BpeModel {
   std::vector<Pair> merges_;
   BpeOptions options_;
   std::unordered_map<std::string, std::int32_t> ids_;
-  std::unordered_map<std::uint64_t, Merge> merge_of_pair_;
+  std::unordered_map<Pair, Merge, SymbolPairHash> merge_of_pair_;
   std::array<std::int32_t, 256> byte_ids_{};  // -1: the byte has no token
   std::int32_t unknown_ = -1;
 };

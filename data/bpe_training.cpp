@@ -1,31 +1,28 @@
 #include "heed/data/bpe_training.h"
 
 #include <algorithm>
+#include <array>
 #include <queue>
+#include <set>
 #include <tuple>
 
 #include "heed/core/error.h"
-#include "heed/data/byte_alphabet.h"
+#include "heed/core/unicode.h"
 
 namespace heed {
+
+// --- pairs by frequency ------------------------------------------------------------------------------------
+
 namespace {
 
 using Pair = BpeModel::Pair;
-
-struct PairHash {
-  std::size_t operator()(const Pair& pair) const {
-    const auto key = (static_cast<std::uint64_t>(pair.first) << 32) | static_cast<std::uint32_t>(pair.second);
-    return static_cast<std::size_t>(key * 0x9E3779B97F4A7C15ull >> 16);
-  }
-};
 
 struct Word {
   std::vector<std::int32_t> symbols;
   std::int64_t count;
 };
 
-/// What is known of one pair of neighbours. `words` may name a word that has lost the pair since, or name it
-/// twice.
+/// What is known of a pair of neighbours. `words` may name a word twice, or one that has lost the pair since.
 struct PairUse {
   std::int64_t count = 0;
   std::vector<std::int32_t> words;
@@ -108,8 +105,7 @@ class Trainer {
   void merge(const Pair& pair) {
     const auto left = static_cast<std::size_t>(pair.first), right = static_cast<std::size_t>(pair.second);
     const std::int32_t token = add_token(tokens_[left] + tokens_[right]);
-    // A pair can come back after its merge, when another merge makes one of its halves anew; one rank is
-    // enough.
+    // A pair can come back after its merge, when another merge makes half of it anew; one rank is enough.
     if (merged_.emplace(pair, token).second) merges_.push_back(pair);
     const std::vector<std::int32_t> words = std::move(pairs_[pair].words);
     grown_.clear();
@@ -154,8 +150,8 @@ class Trainer {
   std::unordered_map<std::string, std::int32_t> ids_;
   std::array<std::int32_t, 256> byte_ids_{};
   std::vector<Word> words_;
-  std::unordered_map<Pair, PairUse, PairHash> pairs_;
-  std::unordered_map<Pair, std::int32_t, PairHash> merged_;
+  std::unordered_map<Pair, PairUse, SymbolPairHash> pairs_;
+  std::unordered_map<Pair, std::int32_t, SymbolPairHash> merged_;
   std::vector<Pair> merges_;
   std::vector<Pair> grown_;  // pairs that the current merge has made more frequent
   std::priority_queue<Candidate> heap_;
@@ -165,6 +161,78 @@ class Trainer {
 
 BpeModel train_bpe(const WordCounts& words, const BpeTraining& options) {
   return Trainer(words, options).run();
+}
+
+// --- single characters -------------------------------------------------------------------------------------
+
+namespace {
+
+std::set<char32_t> characters_of(std::span<const std::string> texts) {
+  std::set<char32_t> characters;
+  for (const std::string& text : texts) {
+    for (std::size_t at = 0; at < text.size();) {
+      const unicode::CodePoint c = unicode::decode(text, at);
+      check(c.valid, "the text of a character tokenizer is not UTF-8 at byte ", at + 1);
+      characters.insert(c.value);
+      at += static_cast<std::size_t>(c.length);
+    }
+  }
+  return characters;
+}
+
+/// Gives out ids in the order of the first mention.
+class Vocabulary {
+ public:
+  std::int32_t add(const std::string& token) {
+    const auto [place, added] = ids_.emplace(token, static_cast<std::int32_t>(tokens.size()));
+    if (added) tokens.push_back(token);
+    is_new = added;
+    return place->second;
+  }
+
+  std::vector<std::string> tokens;
+  bool is_new = false;  // whether the last one was
+
+ private:
+  std::unordered_map<std::string, std::int32_t> ids_;
+};
+
+}  // namespace
+
+BpeModel character_vocabulary(std::span<const std::string> texts,
+                              const std::vector<std::string>& special_tokens) {
+  const std::set<char32_t> characters = characters_of(texts);
+  check(!characters.empty(), "there is no text to take characters from: ", texts.size(), " texts, all empty");
+  Vocabulary vocabulary;
+  for (const std::string& token : special_tokens) {
+    vocabulary.add(token);
+    check(!token.empty() && vocabulary.is_new, "special token \"", token, "\" is empty or given twice");
+  }
+  std::vector<std::string> spelled;  // UTF-8
+  std::set<unsigned char> bytes;
+  for (const char32_t character : characters) {
+    std::string text;
+    unicode::append(text, character);
+    for (const char byte : text) bytes.insert(static_cast<unsigned char>(byte));
+    spelled.push_back(std::move(text));
+  }
+  const auto id_of = [&](std::string_view text) { return vocabulary.add(spell_bytes(text)); };
+  for (const unsigned char byte : bytes) {
+    const char text = static_cast<char>(byte);
+    id_of({&text, 1});
+    check(vocabulary.is_new, "the character '", text, "' is a special token too");
+  }
+  // A merge begins with the first byte of a character and ends within it, so none reaches across two.
+  std::vector<BpeModel::Pair> merges;
+  for (const std::string& text : spelled) {
+    std::int32_t begun = id_of(std::string_view(text).substr(0, 1));
+    for (std::size_t length = 2; length <= text.size(); ++length) {
+      const std::int32_t joined = id_of(std::string_view(text).substr(0, length));
+      if (vocabulary.is_new) merges.emplace_back(begun, id_of(std::string_view(text).substr(length - 1, 1)));
+      begun = joined;
+    }
+  }
+  return {std::move(vocabulary.tokens), std::move(merges), {}};
 }
 
 }  // namespace heed

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -14,8 +15,8 @@ using WordCounts = std::unordered_map<std::string, std::int64_t>;
 
 struct BpeTraining {
   std::int64_t vocabulary_size = 8000;
-  std::int64_t min_frequency =
-      2;  ///< Pairs that are rarer are not merged, even if the vocabulary stays smaller.
+  /// Pairs that are rarer are not merged, even if the vocabulary stays smaller.
+  std::int64_t min_frequency = 2;
   std::vector<std::string> special_tokens;  ///< They take the first ids, in this order; the 256 bytes follow.
 };
 
@@ -24,5 +25,12 @@ struct BpeTraining {
 /// so the result depends on the counts alone. Throws Error when the vocabulary cannot hold the special tokens
 /// and 256 bytes.
 BpeModel train_bpe(const WordCounts& words, const BpeTraining& options);
+
+/// A BPE model whose merges put the bytes of each character of the texts together, and nothing else. The ids
+/// are: the special tokens, the bytes that occur, then the characters of more than one byte by code point
+/// (each behind the beginnings that its merges pass through). Throws Error when a text is not UTF-8, or
+/// when all are empty.
+BpeModel character_vocabulary(std::span<const std::string> texts,
+                              const std::vector<std::string>& special_tokens);
 
 }  // namespace heed

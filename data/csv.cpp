@@ -1,10 +1,18 @@
 #include "heed/data/csv.h"
 
+#include <algorithm>
+
 #include "heed/core/error.h"
-#include "heed/core/file.h"
 
 namespace heed {
 namespace {
+
+/// The last row must be as wide as the first.
+void check_width(const std::vector<TableRow>& rows, std::string_view origin) {
+  check(rows.back().fields.size() == rows.front().fields.size(), origin, ":", rows.back().line,
+        ": the row has ", rows.back().fields.size(), " fields, but the first row has ",
+        rows.front().fields.size());
+}
 
 /// Goes through the lines of a file; a quoted field may run over several of them.
 class CsvParser {
@@ -12,20 +20,18 @@ class CsvParser {
   CsvParser(std::vector<std::string> lines, std::string_view origin)
       : lines_(std::move(lines)), origin_(origin) {}
 
-  std::vector<CsvRow> rows() {
-    std::vector<CsvRow> rows;
+  std::vector<TableRow> rows() {
+    std::vector<TableRow> rows;
     while (line_ < lines_.size()) {
       rows.push_back(row());
-      check(rows.back().fields.size() == rows.front().fields.size(), origin_, ":", rows.back().line,
-            ": the row has ", rows.back().fields.size(), " fields, but the first row has ",
-            rows.front().fields.size());
+      check_width(rows, origin_);
     }
     return rows;
   }
 
  private:
-  CsvRow row() {
-    CsvRow row;
+  TableRow row() {
+    TableRow row;
     row.line = line_ + 1;
     at_ = 0;
     while (true) {
@@ -74,14 +80,41 @@ class CsvParser {
   std::size_t line_ = 0, at_ = 0;
 };
 
-}  // namespace
-
-std::vector<CsvRow> parse_csv(std::string_view bytes, std::string_view origin, Encoding encoding) {
-  return CsvParser(parse_lines(bytes, origin, encoding), origin).rows();
+std::vector<std::string> split_at_tabs(std::string_view line) {
+  std::vector<std::string> fields;
+  for (std::size_t begin = 0;;) {
+    const std::size_t tab = std::min(line.find('\t', begin), line.size());
+    fields.emplace_back(line.substr(begin, tab - begin));
+    if (tab == line.size()) return fields;
+    begin = tab + 1;
+  }
 }
 
-std::vector<CsvRow> read_csv(const std::filesystem::path& path, Encoding encoding) {
-  return parse_csv(read_file(path), path.string(), encoding);
+}  // namespace
+
+std::vector<TableRow> parse_csv(std::string_view bytes, std::string_view origin, const TextOptions& options,
+                                ReadReport* report) {
+  return CsvParser(parse_lines(bytes, origin, options, report), origin).rows();
+}
+
+std::vector<TableRow> read_csv(const std::filesystem::path& path, const TextOptions& options,
+                               ReadReport* report) {
+  return parse_csv(read_limited_file(path, options), path.string(), options, report);
+}
+
+std::vector<TableRow> parse_tsv(std::string_view bytes, std::string_view origin, const TextOptions& options,
+                                ReadReport* report) {
+  std::vector<TableRow> rows;
+  for (const std::string& line : parse_lines(bytes, origin, options, report)) {
+    rows.push_back({split_at_tabs(line), rows.size() + 1});
+    check_width(rows, origin);
+  }
+  return rows;
+}
+
+std::vector<TableRow> read_tsv(const std::filesystem::path& path, const TextOptions& options,
+                               ReadReport* report) {
+  return parse_tsv(read_limited_file(path, options), path.string(), options, report);
 }
 
 }  // namespace heed

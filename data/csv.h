@@ -10,20 +10,29 @@
 
 namespace heed {
 
-/// One row of a CSV file and the line where it begins, from 1.
-struct CsvRow {
+/// One row of a table and the line where it begins, from 1.
+struct TableRow {
   std::vector<std::string> fields;
   std::size_t line = 0;
 };
 
 /// Reads comma-separated values as RFC 4180 has them: a field in quotes may hold commas, line ends and
 /// doubled quotes, which stand for one, and its line ends become "\n"; a backslash is an ordinary character,
-/// before a quote as well. Plain or gzip. Throws Error with file and line on an empty file, on bytes that the
-/// encoding does not have, on a quote inside an unquoted field, text behind a closing quote, a quote that is
-/// never closed, and a row with another number of fields than the first.
-std::vector<CsvRow> read_csv(const std::filesystem::path& path, Encoding encoding = Encoding::utf8);
+/// before a quote as well. Plain or gzip. Throws Error with file and line as read_lines does, on a quote
+/// inside an unquoted field, text behind a closing quote, a quote that is never closed, and a row with
+/// another number of fields than the first.
+std::vector<TableRow> read_csv(const std::filesystem::path& path, const TextOptions& options = {},
+                               ReadReport* report = nullptr);
 /// The same for bytes already in memory; `origin` says in errors where they came from.
-std::vector<CsvRow> parse_csv(std::string_view bytes, std::string_view origin,
-                              Encoding encoding = Encoding::utf8);
+std::vector<TableRow> parse_csv(std::string_view bytes, std::string_view origin,
+                                const TextOptions& options = {}, ReadReport* report = nullptr);
+
+/// Reads tab-separated values: a row is a line, and all but tabs is text, quotes too. Throws Error with file
+/// and line as read_lines does, and on a row with another number of fields than the first.
+std::vector<TableRow> read_tsv(const std::filesystem::path& path, const TextOptions& options = {},
+                               ReadReport* report = nullptr);
+/// The same for bytes already in memory.
+std::vector<TableRow> parse_tsv(std::string_view bytes, std::string_view origin,
+                                const TextOptions& options = {}, ReadReport* report = nullptr);
 
 }  // namespace heed

@@ -5,62 +5,122 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <utility>
 
 #include "heed/core/error.h"
 
 namespace heed {
 namespace {
 
-/// A zlib stream that reads the gzip form, released when it goes out of scope.
-class Inflater {
- public:
-  Inflater() {
-    // 15 is the largest window, 16 more asks for the gzip form with its checksum.
-    check(inflateInit2(&stream_, 15 + 16) == Z_OK, "zlib could not be started");
-  }
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
-  ~Inflater() { inflateEnd(&stream_); }
+/// The most bytes that deflate makes of one (a run of 258 in two bits, after its first bytes).
+constexpr std::uint64_t largest_ratio = 1032;
 
-  /// Unpacks one member from the front of `bytes` and takes it off.
-  void unpack_member(std::string_view& bytes, std::string& text, std::string_view origin) {
-    inflateReset(&stream_);
-    for (int status = Z_OK; status != Z_STREAM_END;) {
-      const std::size_t offered = std::min<std::size_t>(bytes.size(), std::numeric_limits<uInt>::max());
-      stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-      stream_.avail_in = static_cast<uInt>(offered);
-      stream_.next_out = buffer_.data();
-      stream_.avail_out = static_cast<uInt>(buffer_.size());
-      status = inflate(&stream_, Z_NO_FLUSH);
-      bytes.remove_prefix(offered - stream_.avail_in);
-      text.append(reinterpret_cast<const char*>(buffer_.data()), buffer_.size() - stream_.avail_out);
-      check(status != Z_BUF_ERROR, origin, ": the gzip file is cut off after ", text.size(),
-            " unpacked bytes");
-      check(status == Z_OK || status == Z_STREAM_END, origin,
-            ": the gzip file is damaged: ", stream_.msg != nullptr ? stream_.msg : "unknown form", " (after ",
-            text.size(), " unpacked bytes)");
-    }
-  }
-
- private:
-  z_stream stream_{};
-  std::array<Bytef, 1 << 16> buffer_;
-};
+/// What is not unpacked yet, once.
+std::function<std::string_view()> once(std::string_view bytes) {
+  return [bytes]() mutable { return std::exchange(bytes, {}); };
+}
 
 }  // namespace
+
+struct GzipReader::Stream {
+  Stream(std::function<std::string_view()> source, std::string name)
+      : packed(std::move(source)), origin(std::move(name)) {
+    // 15 is the largest window, 16 more asks for the gzip form with its checksum.
+    check(inflateInit2(&z, 15 + 16) == Z_OK, "zlib could not be started");
+  }
+  ~Stream() { inflateEnd(&z); }
+
+  /// Makes sure that there are packed bytes; false at the end of the file.
+  bool fill() {
+    if (rest.empty() && !at_end) {
+      rest = packed();
+      at_end = rest.empty();
+    }
+    return !rest.empty();
+  }
+
+  /// Begins the next member, where there is one. Its two first bytes may come in two pieces.
+  void begin_member() {
+    check(static_cast<unsigned char>(rest.front()) == 0x1f && (rest.size() == 1 || is_gzip(rest)), origin,
+          ": the gzip data is followed by ", rest.size(), " other bytes");
+    inflateReset(&z);
+    in_member = true;
+  }
+
+  z_stream z{};
+  std::function<std::string_view()> packed;
+  std::string origin;
+  std::string_view rest;  // packed bytes that were not taken yet
+  bool at_end = false;    // the source has no more
+  bool in_member = true;
+  bool output_full = false;  // zlib may hold more
+  std::uint64_t unpacked = 0;
+  std::array<char, 1 << 16> buffer;
+};
+
+GzipReader::GzipReader(std::function<std::string_view()> packed, std::string origin)
+    : stream_(std::make_unique<Stream>(std::move(packed), std::move(origin))) {}
+
+GzipReader::~GzipReader() = default;
+
+bool GzipReader::has_input() const {
+  return stream_->output_full || !stream_->rest.empty();
+}
+
+std::string_view GzipReader::next() {
+  Stream& s = *stream_;
+  for (;;) {
+    if (!s.in_member) {
+      if (!s.fill()) return {};
+      s.begin_member();
+    }
+    check(s.output_full || s.fill(), s.origin, ": the gzip file is cut off after ", s.unpacked,
+          " unpacked bytes");
+    const std::size_t offered = std::min<std::size_t>(s.rest.size(), std::numeric_limits<uInt>::max());
+    s.z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(s.rest.data()));
+    s.z.avail_in = static_cast<uInt>(offered);
+    s.z.next_out = reinterpret_cast<Bytef*>(s.buffer.data());
+    s.z.avail_out = static_cast<uInt>(s.buffer.size());
+    const int status = inflate(&s.z, Z_NO_FLUSH);
+    s.rest.remove_prefix(offered - s.z.avail_in);
+    const std::size_t got = s.buffer.size() - s.z.avail_out;
+    s.unpacked += got;
+    s.in_member = status != Z_STREAM_END;
+    s.output_full = s.in_member && s.z.avail_out == 0;
+    // A buffer error says that nothing could be done, for want of input: the next round asks for more.
+    check(status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR, s.origin,
+          ": the gzip file is damaged: ", s.z.msg != nullptr ? s.z.msg : "unknown form", " (after ",
+          s.unpacked, " unpacked bytes)");
+    if (got > 0) return {s.buffer.data(), got};
+  }
+}
 
 bool is_gzip(std::string_view bytes) {
   return bytes.starts_with("\x1f\x8b");
 }
 
-std::string gunzip(std::string_view bytes, std::string_view origin) {
+void check_file_size(std::uint64_t bytes, std::string_view origin, std::uint64_t max_bytes) {
+  check(bytes <= max_bytes, origin, ": the file has ", bytes, " bytes, more than the ", max_bytes,
+        " that data.max_bytes allows; raise that setting if the file is meant to be so large");
+}
+
+void check_unpacked_size(std::string_view bytes, std::string_view origin, std::uint64_t max_bytes) {
+  if (bytes.size() <= max_bytes / largest_ratio) return;  // it cannot become so large
+  GzipReader reader(once(bytes), std::string(origin));
+  std::uint64_t size = 0;
+  for (std::string_view piece; !(piece = reader.next()).empty();) {
+    size += piece.size();
+    check(size <= max_bytes, origin, ": the gzip file of ", bytes.size(), " bytes unpacks to more than the ",
+          max_bytes,
+          " bytes that data.max_bytes allows; raise that setting if the file is meant to be so large");
+  }
+}
+
+std::string gunzip(std::string_view bytes, std::string_view origin, std::uint64_t max_bytes) {
+  check_unpacked_size(bytes, origin, max_bytes);
+  GzipReader reader(once(bytes), std::string(origin));
   std::string text;
-  Inflater inflater;
-  do {
-    inflater.unpack_member(bytes, text, origin);
-    check(bytes.empty() || is_gzip(bytes), origin, ": the gzip data is followed by ", bytes.size(),
-          " other bytes");
-  } while (!bytes.empty());
+  for (std::string_view piece; !(piece = reader.next()).empty();) text += piece;
   return text;
 }
 

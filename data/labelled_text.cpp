@@ -1,20 +1,182 @@
 #include "heed/data/labelled_text.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <map>
+#include <system_error>
+#include <unordered_map>
 #include <utility>
 
 #include "heed/core/error.h"
 #include "heed/core/random.h"
+#include "heed/data/csv.h"
 
 namespace heed {
 namespace {
 
+namespace fs = std::filesystem;
+
+/// Names in quotes; of very many the first.
 std::string joined(std::span<const std::string> names) {
+  constexpr std::size_t shown = 20;
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "\"" : ", \"") + name + "\"";
+  for (const std::string& name : names.first(std::min(names.size(), shown)))
+    text += (text.empty() ? "\"" : ", \"") + name + "\"";
+  if (names.size() > shown) text += concat_text(" and ", names.size() - shown, " more");
   return text;
 }
+
+fs::file_type type_of(const fs::path& path) {
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  check(type != fs::file_type::none, path.string(), ": cannot be looked at: ", error.message());
+  return type;
+}
+
+// --- formats that are one file -----------------------------------------------------------------------------
+
+/// What a reader of one file gets.
+struct Input {
+  std::string_view bytes, origin;
+  const LabelledOptions& options;
+  ReadReport* report;
+};
+
+LabelledText parse_labelled_lines(const Input& input) {
+  LabelledText text;
+  for (const std::string& line : parse_lines(input.bytes, input.origin, input.options.text, input.report)) {
+    const std::string place = concat_text(input.origin, ":", text.size() + 1);
+    const std::size_t space = std::min(line.find(' '), line.size());
+    check(space > 0, place, ": the line ", line.empty() ? "is empty" : "begins with a space",
+          "; expected a label, a space and a text");
+    text.add(line.substr(std::min(space + 1, line.size())), line.substr(0, space), place);
+  }
+  return text;
+}
+
+std::vector<std::int64_t> text_columns(const LabelledOptions& options, std::int64_t count) {
+  if (!options.text_columns.empty()) return options.text_columns;
+  std::vector<std::int64_t> others;
+  for (std::int64_t column = 1; column <= count; ++column)
+    if (column != options.label_column) others.push_back(column);
+  return others;
+}
+
+LabelledText from_rows(const std::vector<TableRow>& rows, const Input& input) {
+  const LabelledOptions& options = input.options;
+  const auto count = static_cast<std::int64_t>(rows.front().fields.size());
+  const std::vector<std::int64_t> texts = text_columns(options, count);
+  const auto check_column = [&](std::int64_t column) {
+    check(column >= 1 && column <= count, input.origin, ": there is no column ", column, "; the rows have ",
+          count);
+  };
+  check_column(options.label_column);
+  for (const std::int64_t column : texts) check_column(column);
+  check(!texts.empty(), input.origin, ": the rows have a label, but no text");
+
+  LabelledText text;
+  for (std::size_t i = options.header ? 1 : 0; i < rows.size(); ++i) {
+    const auto field = [&](std::int64_t column) -> const std::string& {
+      return rows[i].fields[static_cast<std::size_t>(column - 1)];
+    };
+    const std::string place = concat_text(input.origin, ":", rows[i].line);
+    check(!field(options.label_column).empty(), place, ": the label in column ", options.label_column,
+          " is empty");
+    std::string words = field(texts.front());
+    for (std::size_t t = 1; t < texts.size(); ++t) words.append(" ").append(field(texts[t]));
+    text.add(std::move(words), field(options.label_column), place);
+  }
+  check(text.size() > 0, input.origin, ": there is nothing but a header");
+  return text;
+}
+
+LabelledText parse_labelled_csv(const Input& input) {
+  return from_rows(parse_csv(input.bytes, input.origin, input.options.text, input.report), input);
+}
+
+LabelledText parse_labelled_tsv(const Input& input) {
+  return from_rows(parse_tsv(input.bytes, input.origin, input.options.text, input.report), input);
+}
+
+// --- folders of documents ----------------------------------------------------------------------------------
+
+std::vector<fs::path> sorted_entries(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> entries;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    entries.push_back(entry->path());
+  check(!error, folder.string(), ": the folder cannot be read: ", error.message());
+  std::sort(entries.begin(), entries.end());
+  return entries;
+}
+
+std::string read_document(const fs::path& path, const LabelledOptions& options, ReadReport* report) {
+  const fs::file_type type = type_of(path);
+  check(type != fs::file_type::directory, path.string(), ": expected a document, but this is a folder");
+  check(type == fs::file_type::regular, path.string(), ": expected a document, but this is no regular file");
+  std::string text;
+  for (const std::string& line : read_lines(path, options.text, report)) {
+    if (!text.empty()) text += '\n';
+    text += line;
+  }
+  return text;
+}
+
+LabelledText read_document_folders(const fs::path& path, const LabelledOptions& options, ReadReport* report) {
+  LabelledText text;
+  for (const fs::path& folder : sorted_entries(path)) {
+    check(type_of(folder) == fs::file_type::directory, folder.string(),
+          ": expected one folder for each class, but this is a file");
+    const std::vector<fs::path> documents = sorted_entries(folder);
+    check(!documents.empty(), folder.string(), ": the class has no documents");
+    for (const fs::path& document : documents)
+      text.add(read_document(document, options, report), folder.filename().string(), document.string());
+  }
+  check(text.size() > 0, path.string(), ": there are no folders of documents in it");
+  return text;
+}
+
+// --- the formats -------------------------------------------------------------------------------------------
+
+struct Format {
+  const char* name;
+  const char* ending;  // of the names of such files, ".gz" left out; null: no name tells
+  bool has_columns;
+  LabelledText (*parse)(const Input&);  // null: a folder
+};
+
+constexpr std::array<Format, 4> formats = {{{"lines", nullptr, false, parse_labelled_lines},
+                                            {"csv", ".csv", true, parse_labelled_csv},
+                                            {"tsv", ".tsv", true, parse_labelled_tsv},
+                                            {"folders", nullptr, false, nullptr}}};
+
+const Format& format_named(const std::string& name) {
+  for (const Format& format : formats)
+    if (name == format.name) return format;
+  const std::vector<std::string> names = labelled_formats();
+  fail("unknown format of labelled texts, \"", name, "\": use one of ", joined(names));
+}
+
+const Format& format_of(const fs::path& path) {
+  if (type_of(path) == fs::file_type::directory) return format_named("folders");
+  const fs::path name = path.extension() == ".gz" ? path.stem() : path.filename();
+  for (const Format& format : formats)
+    if (format.ending != nullptr && name.extension() == format.ending) return format;
+  fail(path.string(),
+       ": its name does not say how it is laid out; give --format lines or --format csv (or tsv): lines are "
+       "a label, "
+       "a space and a text each");
+}
+
+void check_columns_are_used(const LabelledOptions& options, const Format& format) {
+  const LabelledOptions plain;
+  check(format.has_columns || (options.label_column == plain.label_column && options.text_columns.empty() &&
+                               options.header == plain.header),
+        "a label column, text columns and a header are for csv and tsv, not for ", format.name);
+}
+
+// --- parts -------------------------------------------------------------------------------------------------
 
 /// The indices of `count` texts in random order.
 std::vector<std::size_t> drawn_order(std::size_t count, std::uint64_t seed) {
@@ -24,6 +186,19 @@ std::vector<std::size_t> drawn_order(std::size_t count, std::uint64_t seed) {
   std::vector<std::size_t> order;
   for (const auto& [word, index] : keyed) order.push_back(index);
   return order;
+}
+
+/// Draws parts of the texts of `order`: first the test texts, then validation texts. `what` names them.
+void draw_parts(std::span<const std::size_t> order, const SplitOptions& options, const std::string& what,
+                std::vector<LabelledText TextParts::*>& part_of) {
+  const auto part = [&](double fraction) {
+    return static_cast<std::size_t>(std::llround(static_cast<double>(order.size()) * fraction));
+  };
+  const std::size_t test = part(options.test_fraction), valid = part(options.valid_fraction);
+  check(test + valid < order.size(), "none of the ", order.size(), " texts", what,
+        " would be left to train on");
+  for (std::size_t rank = 0; rank < test + valid; ++rank)
+    part_of[order[rank]] = rank < test ? &TextParts::test : &TextParts::valid;
 }
 
 }  // namespace
@@ -44,15 +219,41 @@ std::vector<std::string> class_names(const LabelledText& text) {
 }
 
 std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const std::string> classes) {
+  std::unordered_map<std::string_view, std::int32_t> class_of;
+  for (std::size_t i = 0; i < classes.size(); ++i) class_of.emplace(classes[i], static_cast<std::int32_t>(i));
   std::vector<std::int32_t> result;
   result.reserve(text.size());
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto found = std::find(classes.begin(), classes.end(), text.labels[i]);
-    check(found != classes.end(), text.places[i], ": the label \"", text.labels[i],
+    const auto found = class_of.find(text.labels[i]);
+    check(found != class_of.end(), text.places[i], ": the label \"", text.labels[i],
           "\" is none of the classes ", joined(classes));
-    result.push_back(static_cast<std::int32_t>(found - classes.begin()));
+    result.push_back(found->second);
   }
   return result;
+}
+
+std::vector<std::string> labelled_formats() {
+  std::vector<std::string> names;
+  for (const Format& format : formats) names.emplace_back(format.name);
+  return names;
+}
+
+LabelledText parse_labelled_text(std::string_view bytes, std::string_view origin,
+                                 const LabelledOptions& options, ReadReport* report) {
+  const Format& format = format_named(options.format);
+  check(format.parse != nullptr, origin, ": a file is not of the format ", format.name);
+  check_columns_are_used(options, format);
+  return format.parse({bytes, origin, options, report});
+}
+
+LabelledText read_labelled_text(const fs::path& path, const LabelledOptions& options, ReadReport* report) {
+  if (!options.format.empty())
+    format_named(options.format);  // a wrong name is said before anything is looked for
+  check(type_of(path) != fs::file_type::not_found, path.string(), ": there is no such file or folder");
+  const Format& format = options.format.empty() ? format_of(path) : format_named(options.format);
+  check_columns_are_used(options, format);
+  if (format.parse == nullptr) return read_document_folders(path, options, report);
+  return format.parse({read_limited_file(path, options.text), path.string(), options, report});
 }
 
 TextParts split_text(const LabelledText& text, const SplitOptions& options) {
@@ -60,15 +261,16 @@ TextParts split_text(const LabelledText& text, const SplitOptions& options) {
             options.valid_fraction + options.test_fraction < 1,
         "the validation and test parts must be fractions that leave texts to train on, not ",
         options.valid_fraction, " and ", options.test_fraction);
-  const auto part = [&](double fraction) {
-    return static_cast<std::size_t>(std::llround(static_cast<double>(text.size()) * fraction));
-  };
-  const std::size_t test = part(options.test_fraction), valid = part(options.valid_fraction);
-  check(test + valid < text.size(), "none of the ", text.size(), " texts would be left to train on");
   const std::vector<std::size_t> order = drawn_order(text.size(), options.seed);
   std::vector<LabelledText TextParts::*> part_of(text.size(), &TextParts::train);
-  for (std::size_t rank = 0; rank < test + valid; ++rank)
-    part_of[order[rank]] = rank < test ? &TextParts::test : &TextParts::valid;
+  if (options.stratified && text.size() > 0) {
+    std::map<std::string_view, std::vector<std::size_t>> order_of;
+    for (const std::size_t i : order) order_of[text.labels[i]].push_back(i);
+    for (const auto& [label, its_order] : order_of)
+      draw_parts(its_order, options, concat_text(" of the class \"", label, "\""), part_of);
+  } else {
+    draw_parts(order, options, "", part_of);
+  }
   TextParts parts;
   for (std::size_t i = 0; i < text.size(); ++i)
     (parts.*part_of[i]).add(text.texts[i], text.labels[i], text.places[i]);

@@ -1,24 +1,61 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "heed/data/text_file.h"
 
 namespace heed {
 
-/// Texts with the name of the class of each. `places` says in messages where a text came from: "file:line".
+/// Texts with the name of the class of each. A text may be empty, where the data has nothing beside a label;
+/// an empty line is no text to predict from. `places` says in messages where a text came from: "file:line".
 struct LabelledText {
   std::vector<std::string> texts, labels, places;
   std::size_t size() const { return texts.size(); }
   void add(std::string text, std::string label, std::string place);
 };
 
-/// The names of all classes, each once, in the order of their bytes: the index of a name is its class.
-/// Throws Error when there are fewer than two.
+/// The names of all classes, each once, in the order of their bytes: the index of a name is its class. Throws
+/// Error when there are fewer than two.
 std::vector<std::string> class_names(const LabelledText& text);
 /// The class of each text. Throws Error that names the place of the first label which is not among `classes`.
 std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const std::string> classes);
+
+// --- reading -----------------------------------------------------------------------------------------------
+
+/// How labelled texts are laid out in a file or folder. Formats:
+/// - lines: a label, a space and a text, which may be empty, on each line;
+/// - csv, tsv: a column with labels and columns with texts (see read_csv and read_tsv);
+/// - folders: a folder for each class, in which every file is one document: class and document in the order of their
+///   names. Line ends become "\n", and empty lines in front are left out.
+struct LabelledOptions {
+  std::string format = {};  ///< "": by the name: a folder, .csv, .tsv, .csv.gz, .tsv.gz
+  TextOptions text = {};
+  // Of csv and tsv; columns are counted from 1.
+  std::int64_t label_column = 1;
+  std::vector<std::int64_t> text_columns = {};  ///< joined with a space; empty: all but the label
+  bool header = false;                          ///< the first row holds names and is left out
+};
+
+/// "lines", "csv", "tsv", "folders".
+std::vector<std::string> labelled_formats();
+
+/// Reads labelled texts. Throws Error, with the place, as read_lines does; for a name that does not tell the
+/// format; for a label that is missing or empty, a column that is not there, a file without rows, and options
+/// of columns where there are none; for a folder without class folders, a file beside them, a class without
+/// documents, an empty document, and what is no regular file among the documents.
+LabelledText read_labelled_text(const std::filesystem::path& path, const LabelledOptions& options = {},
+                                ReadReport* report = nullptr);
+/// The same for the bytes of a file already in memory, in a format that is named; `origin` says in errors
+/// where they came from.
+LabelledText parse_labelled_text(std::string_view bytes, std::string_view origin,
+                                 const LabelledOptions& options, ReadReport* report = nullptr);
+
+// --- parts -------------------------------------------------------------------------------------------------
 
 /// Texts in three parts that have nothing in common.
 struct TextParts {
@@ -29,12 +66,14 @@ struct SplitOptions {
   double valid_fraction = 0;
   double test_fraction = 0;
   std::uint64_t seed = 1;
+  bool stratified = false;  ///< each class is split by the same fractions, not only all texts together
 };
 
 /// Draws the parts: text i gets the random word i of the seed, and in the order of these words the first
 /// round(n * test_fraction) are test texts, the next round(n * valid_fraction) validation texts, the others
-/// training texts; each part keeps the order of the data. So the test part does not depend on the size of
-/// the validation part. Throws Error for fractions that leave nothing to train on.
+/// training texts; each part keeps the order of the data. So the test part does not depend on the size of the
+/// validation part. Stratified, this holds for the n texts of each class by themselves. Throws Error for
+/// fractions that leave nothing to train on, of a class where it is stratified.
 TextParts split_text(const LabelledText& text, const SplitOptions& options);
 
 }  // namespace heed

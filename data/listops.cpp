@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "heed/core/checked.h"
 #include "heed/core/error.h"
 #include "heed/core/random.h"
 
@@ -42,6 +43,7 @@ class Tree {
   bool fits() const { return length_ > rule_.longer_than && length_ < rule_.shorter_than; }
   const std::string& text() const { return text_; }
   int value() const { return value_; }
+  std::int64_t length() const { return length_; }
 
  private:
   void write(const std::string& token) {
@@ -82,22 +84,27 @@ class Tree {
 }  // namespace
 
 LabelledText draw_listops(std::uint64_t seed, std::int64_t count, const ListOpsRule& rule) {
-  check(
-      rule.max_depth >= 1 && rule.max_arguments >= 2 && rule.operator_share >= 0 && rule.operator_share <= 1,
-      "ListOps needs max_depth of at least 1, max_arguments of at least 2 and an operator_share from 0 to 1, "
-      "not ",
-      rule.max_depth, ", ", rule.max_arguments, " and ", rule.operator_share);
+  checked_range("listops: count", count, 0, 10'000'000);
+  checked_range("listops: max_depth", rule.max_depth, 1, 1000);
+  checked_range("listops: max_arguments", rule.max_arguments, 2, 1000);
+  checked_range("listops: longer_than", rule.longer_than, 0, 1'000'000);
+  checked_range("listops: shorter_than", rule.shorter_than, 1, 1'000'000);
+  check(rule.operator_share >= 0 && rule.operator_share <= 1, "listops: operator_share is ",
+        rule.operator_share, "; it must be 0 to 1");
   LabelledText text;
   std::unordered_set<std::string> drawn;
-  std::int64_t in_vain = 0;
+  constexpr std::int64_t patience = 100'000, patience_tokens = 20'000'000;
+  std::int64_t in_vain = 0, tokens_in_vain = 0;
   for (std::uint32_t index = 0; static_cast<std::int64_t>(text.size()) < count; ++index) {
     Tree tree(seed, index, rule);
     if (!tree.fits() || !drawn.insert(tree.text()).second) {
-      check(++in_vain < 100'000, "the rule gives hardly any expression longer than ", rule.longer_than,
-            " and shorter than ", rule.shorter_than, " beyond the ", text.size(), " that were drawn");
+      tokens_in_vain += tree.length();
+      check(++in_vain < patience && tokens_in_vain <= patience_tokens,
+            "the rule gives hardly any expression longer than ", rule.longer_than, " and shorter than ",
+            rule.shorter_than, " beyond the ", text.size(), " that were drawn");
       continue;
     }
-    in_vain = 0;
+    in_vain = tokens_in_vain = 0;
     text.add(tree.text(), std::to_string(tree.value()), concat_text("expression ", text.size() + 1));
   }
   return text;

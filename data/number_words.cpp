@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "heed/core/checked.h"
 #include "heed/core/error.h"
 #include "heed/core/random.h"
 
@@ -73,8 +74,7 @@ class NumberDraw {
   }
 
  private:
-  /// Uniform in [0, bound): the word scaled by a 32-bit fraction, whose bias of bound / 2^32 does not matter
-  /// here.
+  /// Uniform in [0, bound): the word as a 32-bit fraction of it, whose bias of bound / 2^32 does not matter.
   std::uint64_t below(std::uint64_t bound) {
     return (std::uint64_t{random_word(key_, index_++)} * bound) >> 32;
   }
@@ -108,8 +108,8 @@ std::string german_number(std::int32_t number) {
 NumberSets draw_numbers(std::uint64_t seed, std::int64_t train_count, std::int64_t held_out_count) {
   check(train_count >= 100 && held_out_count >= 0, "the training set needs the 100 smallest numbers, but ",
         train_count, " are asked for");
-  check(train_count + held_out_count <= number_words_end, train_count, " and ", held_out_count,
-        " numbers are more than the ", number_words_end, " there are");
+  check(checked_sum("numbers", train_count, held_out_count) <= number_words_end, train_count, " and ",
+        held_out_count, " numbers are more than the ", number_words_end, " there are");
   NumberSets sets;
   NumberDraw draw(seed);
   for (std::int64_t i = 0; i < held_out_count; ++i) sets.held_out.push_back(draw.next());

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/data/parallel_text.h"
+#include "heed/data/text_file.h"
 
 namespace heed {
 
@@ -16,8 +16,7 @@ inline constexpr std::int32_t number_words_end = 1'000'000;
 std::string english_number(std::int32_t number);
 
 /// The German words of 0 to 999,999, written as one word as Duden prescribes below a million: units before
-/// tens
-/// ("einundzwanzig"), "eins" only at the very end ("hunderteins"), else "ein" ("einundzwanzig",
+/// tens ("einundzwanzig"), "eins" only at the very end ("hunderteins"), else "ein" ("einundzwanzig",
 /// "hunderteintausend"). A single hundred or thousand that begins the word goes without "ein", as in Duden's
 /// head entries "hundert" and "tausend"; inside the word it is written ("tausendeinhundert").
 std::string german_number(std::int32_t number);

@@ -5,9 +5,10 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <unordered_set>
 #include <vector>
 
+#include "heed/core/checked.h"
 #include "heed/core/file.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
@@ -36,30 +37,60 @@ struct Entry {
   std::uint64_t end;
 };
 
-/// A parser callback that refuses what json would accept silently: repeated keys, of which it keeps the last,
-/// and nesting that no tensor file has.
-class HeaderGuard {
+/// Goes through a header before json reads it, and refuses what json would accept silently or could not
+/// stand: repeated keys, of which it keeps the last, and nesting that no tensor file has. (json's own
+/// callback for that looks at all tensors before each one.)
+class HeaderGuard final : public json::json_sax_t {
  public:
   explicit HeaderGuard(std::string_view source) : source_(source) {}
-  bool operator()(int depth, json::parse_event_t event, json& parsed) {
-    check(depth <= 4, source_, ": the header is nested too deeply for a safetensors file");
-    if (event == json::parse_event_t::object_start) keys_.emplace_back();
-    if (event == json::parse_event_t::object_end) keys_.pop_back();
-    if (event == json::parse_event_t::key) {
-      check(keys_.back().insert(parsed.get<std::string>()).second, source_, ": the header names ",
-            parsed.dump(), " twice");
-    }
+
+  bool start_object(std::size_t) override {
+    deeper();
+    keys_.emplace_back();
     return true;
   }
+  bool end_object() override {
+    --depth_;
+    keys_.pop_back();
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    deeper();
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool key(string_t& name) override {
+    check(keys_.back().insert(name).second, source_, ": the header names ", json(name).dump(), " twice");
+    return true;
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool parse_error(std::size_t, const std::string&, const json::exception&) override { return false; }
 
  private:
+  void deeper() { check(++depth_ <= 4, source_, ": the header is nested too deeply for a safetensors file"); }
+
   std::string source_;
-  std::vector<std::set<std::string>> keys_;
+  int depth_ = 0;
+  std::vector<std::unordered_set<std::string>> keys_;  // of the objects that are open
 };
 
 json parse_header(std::string_view text, std::string_view source) {
+  const std::size_t nul = text.find('\0');
+  check(nul == std::string_view::npos, source, ": the header is not valid JSON: byte ", nul, " of ",
+        text.size(), " is a NUL");
   try {
-    json header = json::parse(text.begin(), text.end(), HeaderGuard(source));
+    HeaderGuard guard(source);
+    json::sax_parse(text.begin(), text.end(), &guard);  // where it stops at an error, so does the next line
+    json header = json::parse(text.begin(), text.end());
     check(header.is_object(), source, ": the header is not a JSON object");
     return header;
   } catch (const json::exception& error) {
@@ -97,16 +128,12 @@ Shape shape_of(const json& entry, const std::string& where) {
 /// The bytes that a tensor takes; throws when they cannot be counted in 63 bits. The extents beside a zero
 /// must multiply to a countable number too, since strides are made from them.
 std::uint64_t bytes_of(const Shape& shape, FileType type, const std::string& where) {
-  std::uint64_t bytes = size_of(type);
-  bool is_empty = false;
-  for (std::int64_t extent : shape) {
-    const std::uint64_t factor = extent == 0 ? 1 : static_cast<std::uint64_t>(extent);
-    check(bytes <= std::numeric_limits<std::int64_t>::max() / factor, where, " has the impossible shape ",
-          shape);
-    bytes *= factor;
-    is_empty = is_empty || extent == 0;
-  }
-  return is_empty ? 0 : bytes;
+  const std::string what = concat_text(where, " has the impossible shape ", shape);
+  auto bytes = static_cast<std::int64_t>(size_of(type));
+  for (const std::int64_t extent : shape)
+    bytes = checked_product(what, bytes, std::max<std::int64_t>(extent, 1));
+  const bool is_empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
+  return is_empty ? 0 : static_cast<std::uint64_t>(bytes);
 }
 
 Entry parse_entry(const std::string& name, const json& value, std::uint64_t data_bytes,

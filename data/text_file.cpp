@@ -1,16 +1,32 @@
 #include "heed/data/text_file.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <limits>
+#include <span>
+#include <system_error>
+#include <utility>
 
 #include "heed/core/error.h"
 #include "heed/core/file.h"
 #include "heed/core/unicode.h"
 #include "heed/data/gzip.h"
+#include "heed/data/text_lines.h"
 
 namespace heed {
 namespace {
+
+constexpr std::array<std::pair<Encoding, const char*>, 3> encodings = {
+    {{Encoding::utf8, "utf-8"}, {Encoding::latin1, "latin-1"}, {Encoding::cp1252, "cp1252"}}};
+constexpr std::array<std::pair<BadBytes, const char*>, 2> policies = {
+    {{BadBytes::error, "error"}, {BadBytes::replace, "replace"}}};
+
+template <class Table>
+std::vector<std::string> names_of(const Table& table) {
+  std::vector<std::string> names;
+  for (const auto& [value, name] : table) names.emplace_back(name);
+  return names;
+}
 
 /// The characters that Windows code page 1252 has for the bytes 0x80 to 0x9F; 0 where it has none.
 constexpr std::array<char32_t, 32> cp1252_high = {
@@ -18,88 +34,159 @@ constexpr std::array<char32_t, 32> cp1252_high = {
     0x2039, 0x0152, 0,      0x017D, 0,      0,      0x2018, 0x2019, 0x201C, 0x201D, 0x2022,
     0x2013, 0x2014, 0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0,      0x017E, 0x0178};
 
-std::string hex(unsigned char byte) {
+std::string hex(char byte) {
   char text[8];
-  std::snprintf(text, sizeof text, "0x%02X", byte);
+  std::snprintf(text, sizeof text, "0x%02X", static_cast<unsigned>(static_cast<unsigned char>(byte)));
   return text;
 }
 
-void check_utf8(std::string_view line, std::string_view origin, std::size_t number) {
+std::string decode_utf8(std::string_view line, BadBytes policy, std::string& text, std::int64_t& replaced) {
   const std::size_t at = unicode::find_invalid(line);
-  if (at == std::string_view::npos) return;
-  fail(origin, ":", number, ": byte ", at + 1, " of the line (", hex(static_cast<unsigned char>(line[at])),
-       ") is not UTF-8; if the file is in another encoding, name it (latin-1 or cp1252)");
+  if (at == std::string_view::npos) {
+    text = line;
+    return "";
+  }
+  if (policy == BadBytes::error)
+    return concat_text("byte ", at + 1, " of the line (", hex(line[at]),
+                       ") is not UTF-8; if the file is in another encoding, name it (latin-1 or cp1252)");
+  for (std::size_t i = at; i < line.size();) {
+    const unicode::CodePoint c = unicode::decode(line, i);
+    if (!c.valid) replaced += c.length;
+    i += static_cast<std::size_t>(c.length);
+  }
+  text = unicode::replace_invalid(line);
+  return "";
 }
 
-std::string from_single_bytes(std::string_view line, Encoding encoding, std::string_view origin,
-                              std::size_t number) {
-  std::string text;
+std::string decode_single_bytes(std::string_view line, const TextOptions& options, std::string& text,
+                                std::int64_t& replaced) {
+  text.clear();
   text.reserve(line.size());
   for (const char c : line) {
     const auto byte = static_cast<unsigned char>(c);
     char32_t value = byte;
-    if (encoding == Encoding::cp1252 && byte >= 0x80 && byte < 0xA0) value = cp1252_high[byte - 0x80u];
-    check(value != 0 || byte == 0, origin, ":", number, ": the byte ", hex(byte),
-          " stands for nothing in cp1252");
+    if (options.encoding == Encoding::cp1252 && byte >= 0x80 && byte < 0xA0)
+      value = cp1252_high[byte - 0x80u];
+    if (value == 0 && byte != 0) {
+      if (options.bad_bytes == BadBytes::error)
+        return concat_text("the byte ", hex(c), " stands for nothing in cp1252");
+      value = 0xFFFD;
+      ++replaced;
+    }
     unicode::append(text, value);
   }
-  return text;
+  return "";
 }
 
-std::string convert(std::string_view line, Encoding encoding, std::string_view origin, std::size_t number) {
-  if (encoding != Encoding::utf8) return from_single_bytes(line, encoding, origin, number);
-  check_utf8(line, origin, number);
-  return std::string(line);
-}
-
-/// Calls visit(line) for each line, line end included, as bytes of the file.
+/// Calls visit(line) for each line as bytes of the file, line end included.
 template <class Visit>
-void for_each_line(std::string_view bytes, std::string_view origin, Encoding encoding, Visit&& visit) {
-  std::string unpacked;
-  if (is_gzip(bytes)) bytes = unpacked = gunzip(bytes, origin);
-  if (encoding == Encoding::utf8 && bytes.starts_with("\xEF\xBB\xBF")) bytes.remove_prefix(3);
-  check(!bytes.empty(), origin, ": the file is empty");
-  while (!bytes.empty()) {
-    const std::size_t end = bytes.find('\n');
-    const std::string_view line = bytes.substr(0, end == std::string_view::npos ? end : end + 1);
-    visit(line);
-    bytes.remove_prefix(line.size());
+void for_each_line(std::string_view bytes, std::string_view origin, const TextOptions& options,
+                   std::uint64_t max_line_bytes, const Visit& visit) {
+  check_file_size(bytes.size(), origin, options.max_bytes);
+  LineSplitter splitter(options.encoding, max_line_bytes);
+  std::size_t number = 0;
+  const auto take = [&](std::string_view line, bool too_long) {
+    ++number;
+    if (too_long) fail(origin, ":", number, ": ", long_line_message(max_line_bytes));
+    visit(line, number);
+  };
+  if (is_gzip(bytes)) {
+    check_unpacked_size(bytes, origin, options.max_bytes);
+    GzipReader reader([&bytes] { return std::exchange(bytes, {}); }, std::string(origin));
+    for (std::string_view piece; !(piece = reader.next()).empty();) splitter.feed(piece, take);
+  } else {
+    splitter.feed(bytes, take);
   }
+  splitter.finish(take);
+  check(number > 0, origin, ": the file is empty");
+}
+
+/// The text of a line of a file.
+std::string decoded(std::string_view line, std::string_view origin, std::size_t number,
+                    const TextOptions& options, ReadReport* report) {
+  std::string text;
+  std::int64_t replaced = 0;
+  const std::string error = decode_line(line, options, text, replaced);
+  check(error.empty(), origin, ":", number, ": ", error);
+  if (report != nullptr) report->replaced += replaced;
+  return text;
 }
 
 }  // namespace
 
+std::vector<std::string> encoding_names() {
+  return names_of(encodings);
+}
+
 Encoding encoding_from_name(std::string_view name) {
-  if (name == "utf-8") return Encoding::utf8;
-  if (name == "latin-1") return Encoding::latin1;
-  if (name == "cp1252") return Encoding::cp1252;
+  for (const auto& [value, known] : encodings)
+    if (name == known) return value;
   fail("unknown text encoding \"", name, "\": use utf-8, latin-1 or cp1252");
 }
 
-std::vector<std::string> parse_lines(std::string_view bytes, std::string_view origin, Encoding encoding) {
+std::vector<std::string> bad_bytes_names() {
+  return names_of(policies);
+}
+
+BadBytes bad_bytes_from_name(std::string_view name) {
+  for (const auto& [value, known] : policies)
+    if (name == known) return value;
+  fail("unknown rule for bytes that are no text, \"", name, "\": use error or replace");
+}
+
+std::string decode_line(std::string_view line, const TextOptions& options, std::string& text,
+                        std::int64_t& replaced) {
+  return options.encoding == Encoding::utf8 ? decode_utf8(line, options.bad_bytes, text, replaced)
+                                            : decode_single_bytes(line, options, text, replaced);
+}
+
+std::string long_line_message(std::uint64_t max_line_bytes) {
+  return concat_text("the line is longer than the ", max_line_bytes,
+                     " bytes that data.max_line_bytes allows; is this a text with line ends?");
+}
+
+std::vector<std::string> parse_lines(std::string_view bytes, std::string_view origin,
+                                     const TextOptions& options, ReadReport* report) {
   std::vector<std::string> lines;
-  for_each_line(bytes, origin, encoding, [&](std::string_view line) {
-    if (line.ends_with('\n')) line.remove_suffix(1);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.push_back(convert(line, encoding, origin, lines.size() + 1));
-  });
+  for_each_line(bytes, origin, options, options.max_line_bytes,
+                [&](std::string_view line, std::size_t number) {
+                  lines.push_back(decoded(without_line_end(line), origin, number, options, report));
+                });
   return lines;
 }
 
-std::string parse_text(std::string_view bytes, std::string_view origin, Encoding encoding) {
+std::string parse_text(std::string_view bytes, std::string_view origin, const TextOptions& options,
+                       ReadReport* report) {
   std::string text;
-  std::size_t number = 0;
-  for_each_line(bytes, origin, encoding,
-                [&](std::string_view line) { text += convert(line, encoding, origin, ++number); });
+  for_each_line(bytes, origin, options, std::numeric_limits<std::uint64_t>::max(),
+                [&](std::string_view line, std::size_t number) {
+                  text += decoded(line, origin, number, options, report);
+                });
   return text;
 }
 
-std::vector<std::string> read_lines(const std::filesystem::path& path, Encoding encoding) {
-  return parse_lines(read_file(path), path.string(), encoding);
+std::string read_limited_file(const std::filesystem::path& path, const TextOptions& options) {
+  std::error_code unknown;  // what has no size, read_file refuses
+  const std::uintmax_t size = std::filesystem::file_size(path, unknown);
+  if (!unknown) check_file_size(size, path.string(), options.max_bytes);
+  return read_file(path);
 }
 
-std::string read_text(const std::filesystem::path& path, Encoding encoding) {
-  return parse_text(read_file(path), path.string(), encoding);
+std::vector<std::string> read_lines(const std::filesystem::path& path, const TextOptions& options,
+                                    ReadReport* report) {
+  return parse_lines(read_limited_file(path, options), path.string(), options, report);
+}
+
+std::string read_text(const std::filesystem::path& path, const TextOptions& options, ReadReport* report) {
+  return parse_text(read_limited_file(path, options), path.string(), options, report);
+}
+
+ParallelText read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target,
+                                const TextOptions& options, ReadReport* report) {
+  ParallelText text{read_lines(source, options, report), read_lines(target, options, report)};
+  check(text.source.size() == text.target.size(), "the two files do not belong together: ", source.string(),
+        " has ", text.source.size(), " lines, ", target.string(), " has ", text.target.size());
+  return text;
 }
 
 }  // namespace heed

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "heed/core/checked.h"
 #include "heed/core/error.h"
 #include "heed/core/random.h"
 
@@ -26,8 +27,9 @@ WindowPlan::WindowPlan(std::int64_t tokens, const WindowOptions& options)
     : tokens_(tokens), options_(options) {
   check(options.length >= 1 && options.rows >= 1, "windows need a length and rows of at least 1, got ",
         options.length, " and ", options.rows);
-  check(tokens > options.length, "the text has ", tokens, " tokens, but a window of ", options.length,
-        " needs ", options.length + 1, "; take a longer text or a shorter window");
+  const std::int64_t needed = checked_sum("a window's length", options.length, 1);
+  check(tokens >= needed, "the text has ", tokens, " tokens, but a window of ", options.length, " needs ",
+        needed, "; take a longer text or a shorter window");
 }
 
 std::vector<std::vector<Window>> WindowPlan::epoch(std::uint32_t epoch) const {
@@ -64,33 +66,6 @@ std::vector<Window> strided_windows(std::int64_t tokens, std::int64_t length, st
     done = end;
   }
   return windows;
-}
-
-LanguageModelBatch window_batch(std::span<const std::int32_t> tokens, std::span<const Window> windows,
-                                Device device) {
-  check(!windows.empty(), "a batch needs at least one window");
-  const std::int64_t length = windows.front().length;
-  std::vector<std::int32_t> inputs, targets, rows;
-  bool all = true;
-  for (std::size_t b = 0; b < windows.size(); ++b) {
-    const auto [begin, window_length, first] = windows[b];
-    check(window_length == length && begin >= 0 && length >= 1 && first >= 0 && first < length &&
-              begin + length < static_cast<std::int64_t>(tokens.size()),
-          "window ", b, " reads ", window_length, " tokens from ", begin, " on and counts from ", first,
-          "; windows of this batch read ", length, ", of a text of ", tokens.size());
-    const auto at = [&](std::int64_t place) { return tokens.begin() + static_cast<std::ptrdiff_t>(place); };
-    inputs.insert(inputs.end(), at(begin), at(begin + length));
-    targets.insert(targets.end(), at(begin + 1 + first), at(begin + 1 + length));
-    for (std::int64_t i = first; i < length; ++i)
-      rows.push_back(static_cast<std::int32_t>(static_cast<std::int64_t>(b) * length + i));
-    all = all && first == 0;
-  }
-  const auto count = static_cast<std::int64_t>(targets.size());
-  LanguageModelBatch batch;
-  batch.input.ids = Tensor::from(inputs, {static_cast<std::int64_t>(windows.size()), length}, device);
-  batch.targets = {Tensor::from(targets, {count}, device),
-                   all ? Tensor() : Tensor::from(rows, {count}, device), count};
-  return batch;
 }
 
 }  // namespace heed

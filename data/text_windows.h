@@ -1,10 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
-
-#include "heed/models/batch.h"
 
 namespace heed {
 
@@ -44,9 +41,5 @@ class WindowPlan {
 /// beginning of the stream: all there are). The last window ends with the stream. A stream that is shorter
 /// than `length` makes one short window. Throws Error unless 1 <= stride <= length and there are two tokens.
 std::vector<Window> strided_windows(std::int64_t tokens, std::int64_t length, std::int64_t stride);
-
-/// The batch of windows of one length. Throws Error when they differ or reach beyond the stream.
-LanguageModelBatch window_batch(std::span<const std::int32_t> tokens, std::span<const Window> windows,
-                                Device device = {});
 
 }  // namespace heed

@@ -1,13 +1,11 @@
 #include "heed/data/tokenizer.h"
 
-#include <algorithm>
+#include <unordered_set>
 
 #include "heed/core/error.h"
 #include "heed/core/file.h"
 #include "heed/core/unicode.h"
 #include "heed/data/bpe_training.h"
-#include "heed/data/byte_alphabet.h"
-#include "heed/data/character_vocabulary.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer_parts.h"
 
@@ -146,11 +144,12 @@ std::string Tokenizer::missing_bytes() const {
 std::vector<std::string> Tokenizer::unknown_characters(std::string_view text) const {
   std::vector<std::string> unknown;
   const std::string missing = missing_bytes();
-  for (std::size_t at = text.find_first_of(missing); at < text.size(); at = text.find_first_of(missing, at)) {
-    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0u) == 0x80u) --at;  // to where it begins
+  std::unordered_set<std::string_view> seen;
+  for (std::size_t at = 0; at < text.size() && !missing.empty();) {
     const auto length = static_cast<std::size_t>(unicode::decode(text, at).length);
-    const std::string character(text.substr(at, length));
-    if (std::find(unknown.begin(), unknown.end(), character) == unknown.end()) unknown.push_back(character);
+    const std::string_view character = text.substr(at, length);
+    if (character.find_first_of(missing) != std::string_view::npos && seen.insert(character).second)
+      unknown.emplace_back(character);
     at += length;
   }
   return unknown;

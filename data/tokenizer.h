@@ -9,13 +9,22 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/data/added_tokens.h"
-
 namespace heed {
 
+/// A token that is found in the text as it stands, before any word splitting; named as in a tokenizer.json
+/// file.
+struct AddedToken {
+  std::int32_t id = 0;
+  std::string content;
+  bool single_word = false;  ///< Found only where no word character touches it.
+  bool lstrip = false;       ///< Takes the white space on its left with it.
+  bool rstrip = false;       ///< Takes the white space on its right with it.
+  bool normalized = false;   ///< Looked for in the normalised text instead of the raw text.
+  bool special = false;      ///< Left out by decode() unless asked for.
+};
+
 /// A step that changes the text before it is cut into tokens; a tokenizer has a list of them, usually empty.
-/// The tables are those of the utf8proc in use: characters newer than another program's
-/// tables may differ there.
+/// The tables are those of the utf8proc in use: the newest characters may differ from another program's.
 enum class TextStep { nfc, nfd, nfkc, nfkd, lower_case };
 
 struct TokenizerTraining {
@@ -26,8 +35,8 @@ struct TokenizerTraining {
   /// Puts a space before a text that has none, so that its first word is the same token as elsewhere;
   /// decode() then gives the text back with that space.
   bool add_prefix_space = false;
-  bool split_words =
-      true;  ///< GPT-2's word split; without it a whole line is one word and merges cross spaces.
+  /// GPT-2's word split; without it a whole line is one word and merges cross spaces.
+  bool split_words = true;
   std::vector<TextStep> normalizer;
 };
 

@@ -1,62 +1,210 @@
 #include "heed/data/tokenizer_parts.h"
 
+#include <algorithm>
+
 #include "heed/core/error.h"
 #include "heed/core/unicode.h"
-#include "heed/data/byte_alphabet.h"
-#include "heed/data/word_split.h"
 
 namespace heed {
+
+// --- tokens that stand in the text -------------------------------------------------------------------------
+
 namespace {
 
-constexpr std::size_t largest_cached_word = 64;  // bytes; longer ones hardly repeat
-constexpr std::size_t cache_capacity = 1 << 16;  // words
+/// Start of the character that ends just before byte `at`, which must not be 0.
+std::size_t previous_character(std::string_view text, std::size_t at) {
+  std::size_t start = at - 1;
+  while (start > 0 && at - start < 4 && (static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
+  const unicode::CodePoint c = unicode::decode(text, start);
+  return c.valid && start + static_cast<std::size_t>(c.length) == at ? start : at - 1;
+}
+
+bool word_at(std::string_view text, std::size_t at) {
+  const unicode::CodePoint c = unicode::decode(text, at);
+  return c.valid && unicode::is_word(c.value);
+}
+
+bool space_at(std::string_view text, std::size_t at) {
+  const unicode::CodePoint c = unicode::decode(text, at);
+  return c.valid && unicode::is_space(c.value);
+}
+
+bool touches_word(std::string_view text, std::size_t start, std::size_t stop) {
+  return (start > 0 && word_at(text, previous_character(text, start))) ||
+         (stop < text.size() && word_at(text, stop));
+}
+
+std::size_t skip_spaces_left(std::string_view text, std::size_t at, std::size_t limit) {
+  while (at > limit && space_at(text, previous_character(text, at))) at = previous_character(text, at);
+  return std::max(at, limit);
+}
+
+std::size_t skip_spaces_right(std::string_view text, std::size_t at) {
+  while (at < text.size() && space_at(text, at))
+    at += static_cast<std::size_t>(unicode::decode(text, at).length);
+  return at;
+}
 
 }  // namespace
 
-bool WordCache::append(std::string_view word, std::vector<std::int32_t>& ids) const {
-  if (word.size() > largest_cached_word) return false;
-  const std::lock_guard lock(mutex_);
-  const auto place = words_.find(word);
-  if (place == words_.end()) return false;
-  ids.insert(ids.end(), place->second.begin(), place->second.end());
-  return true;
-}
-
-void WordCache::insert(std::string_view word, std::span<const std::int32_t> ids) {
-  if (word.size() > largest_cached_word) return;
-  const std::lock_guard lock(mutex_);
-  if (words_.size() < cache_capacity) words_.try_emplace(std::string(word), ids.begin(), ids.end());
-}
-
-Tokenizer::Parts::Parts(BpeModel the_model, TokenizerSettings the_settings)
-    : model(std::move(the_model)), settings(std::move(the_settings)) {
-  spelling_of_id = model.tokens();
-  for (const std::string& token : spelling_of_id) bytes_of_id.push_back(unspell_bytes(token).value_or(token));
-  for (const AddedToken& token : settings.added_tokens) {
-    check(!token.content.empty(), "added token ", token.id, " is empty");
-    check(added_ids.emplace(token.content, token.id).second, "added token \"", token.content,
-          "\" is given twice");
-    const auto count = static_cast<std::int32_t>(spelling_of_id.size());
-    const auto known = model.find(token.content);
-    if (known) {
-      check(*known == token.id, "added token \"", token.content, "\" has id ", token.id,
-            ", but the vocabulary gives it ", *known);
-    } else {
-      check(token.id == count, "added token \"", token.content, "\" has id ", token.id,
-            "; the next free id is ", count);
-      spelling_of_id.push_back(token.content);
-      bytes_of_id.emplace_back();
-    }
-    bytes_of_id[static_cast<std::size_t>(token.id)] = token.content;
-    if (token.normalized)
-      normalized_matcher.add(token, normalize_text(token.content, settings.normalizer));
-    else
-      raw_matcher.add(token, token.content);
+TokenMatcher::TokenMatcher(std::vector<Pattern> patterns) : patterns_(std::move(patterns)) {
+  // What is normalised away can never be found.
+  std::erase_if(patterns_, [](const Pattern& pattern) { return pattern.text.empty(); });
+  struct Path {
+    std::int32_t pattern, node;
+  };
+  std::vector<Path> paths;
+  for (std::size_t p = 0; p < patterns_.size(); ++p) {
+    paths.push_back({static_cast<std::int32_t>(p), 0});
+    longest_ = std::max(longest_, patterns_[p].text.size());
+    begins_pattern_[static_cast<unsigned char>(patterns_[p].text.front())] = true;
   }
-  vocabulary_size = static_cast<std::int32_t>(spelling_of_id.size());
-  special_id.resize(spelling_of_id.size());
-  for (const AddedToken& token : settings.added_tokens)
-    special_id[static_cast<std::size_t>(token.id)] = token.special;
+  // One level of the tree after the other: the links of a node lead to levels above, which are whole by then.
+  for (std::size_t depth = 1; !paths.empty(); ++depth) {
+    for (Path& path : paths) {
+      const std::string& text = patterns_[static_cast<std::size_t>(path.pattern)].text;
+      path.node = child_or_new(path.node, static_cast<unsigned char>(text[text.size() - depth]));
+      if (text.size() > depth) continue;
+      std::int32_t& found = nodes_[static_cast<std::size_t>(path.node)].found;
+      const bool is_known = found >= 0 && patterns_[static_cast<std::size_t>(found)].text.size() == depth;
+      if (!is_known) found = path.pattern;  // of two that look alike the first counts
+    }
+    std::erase_if(paths, [&](const Path& path) {
+      return patterns_[static_cast<std::size_t>(path.pattern)].text.size() == depth;
+    });
+  }
+}
+
+std::int32_t TokenMatcher::child(std::int32_t node, unsigned char byte) const {
+  const auto place = children_.find(std::uint64_t{256} * static_cast<std::uint64_t>(node) + byte);
+  return place == children_.end() ? -1 : place->second;
+}
+
+std::int32_t TokenMatcher::step(std::int32_t node, unsigned char byte) const {
+  for (;;) {
+    const std::int32_t next = child(node, byte);
+    if (next >= 0) return next;
+    if (node == 0) return 0;
+    node = nodes_[static_cast<std::size_t>(node)].shorter;
+  }
+}
+
+std::int32_t TokenMatcher::child_or_new(std::int32_t node, unsigned char byte) {
+  const std::int32_t known = child(node, byte);
+  if (known >= 0) return known;
+  const std::int32_t shorter = node == 0 ? 0 : step(nodes_[static_cast<std::size_t>(node)].shorter, byte);
+  const auto made = static_cast<std::int32_t>(nodes_.size());
+  nodes_.push_back({shorter, nodes_[static_cast<std::size_t>(shorter)].found});
+  children_.emplace(std::uint64_t{256} * static_cast<std::uint64_t>(node) + byte, made);
+  return made;
+}
+
+void TokenMatcher::find(std::string_view text, std::size_t begin, std::size_t end,
+                        std::vector<std::int32_t>& found) const {
+  found.resize(end - begin);
+  std::int32_t node = 0;
+  for (std::size_t at = std::min(text.size(), end + longest_); at > begin; --at) {
+    node = step(node, static_cast<unsigned char>(text[at - 1]));
+    if (at - 1 < end) found[at - 1 - begin] = nodes_[static_cast<std::size_t>(node)].found;
+  }
+}
+
+std::vector<Segment> TokenMatcher::split(std::string_view text) const {
+  std::vector<Segment> segments;
+  const bool may_have_some = std::any_of(
+      text.begin(), text.end(), [&](char c) { return begins_pattern_[static_cast<unsigned char>(c)]; });
+  const std::size_t block = std::max<std::size_t>(longest_, 1 << 16);
+  std::vector<std::int32_t> found;  // the pattern that begins at each byte of a block, or -1
+  std::size_t done = 0, begin = 0, end = 0;
+  for (std::size_t at = 0; at < text.size() && may_have_some;) {
+    if (at >= end) {
+      begin = at;
+      end = std::min(text.size(), begin + block);
+      find(text, begin, end, found);
+    }
+    if (found[at - begin] < 0) {
+      ++at;
+      continue;
+    }
+    const auto& [pattern, token] = patterns_[static_cast<std::size_t>(found[at - begin])];
+    std::size_t start = at, stop = at + pattern.size();
+    at = stop;
+    if (token.single_word && touches_word(text, start, stop)) continue;
+    if (token.lstrip) start = skip_spaces_left(text, start, done);
+    if (token.rstrip) stop = skip_spaces_right(text, stop);
+    if (start > done) segments.push_back({text.substr(done, start - done), std::nullopt});
+    segments.push_back({text.substr(start, stop - start), token.id});
+    at = done = stop;
+  }
+  if (done < text.size()) segments.push_back({text.substr(done), std::nullopt});
+  return segments;
+}
+
+// --- words -------------------------------------------------------------------------------------------------
+
+namespace {
+
+enum class Kind { end, space, letter, number, other };
+
+struct Character {
+  Kind kind = Kind::end;
+  std::size_t length = 0;
+};
+
+Character character_at(std::string_view text, std::size_t at) {
+  if (at >= text.size()) return {};
+  const unicode::CodePoint c = unicode::decode(text, at);
+  const auto length = static_cast<std::size_t>(c.length);
+  if (!c.valid) return {Kind::other, length};
+  if (unicode::is_space(c.value)) return {Kind::space, length};
+  if (unicode::is_letter(c.value)) return {Kind::letter, length};
+  if (unicode::is_number(c.value)) return {Kind::number, length};
+  return {Kind::other, length};
+}
+
+std::size_t end_of_run(std::string_view text, std::size_t at, Kind kind) {
+  for (Character c = character_at(text, at); c.kind == kind; c = character_at(text, at)) at += c.length;
+  return at;
+}
+
+/// Length of an English contraction at the start of the text, or 0.
+std::size_t contraction_length(std::string_view text) {
+  static constexpr std::array<std::string_view, 7> contractions = {"'s", "'t",  "'re", "'ve",
+                                                                   "'m", "'ll", "'d"};
+  for (const std::string_view contraction : contractions)
+    if (text.starts_with(contraction)) return contraction.size();
+  return 0;
+}
+
+/// End of a run of white space. The last character of a run before a word is left to the word: a U+0020 joins
+/// it, any other space then stands alone.
+std::size_t end_of_space(std::string_view text, std::size_t at) {
+  std::size_t last = at, end = at;
+  for (Character c = character_at(text, end); c.kind == Kind::space; c = character_at(text, end)) {
+    last = end;
+    end += c.length;
+  }
+  return end < text.size() && last > at ? last : end;
+}
+
+std::size_t end_of_word(std::string_view text, std::size_t at) {
+  if (const std::size_t length = contraction_length(text.substr(at))) return at + length;
+  const std::size_t body = text[at] == ' ' ? at + 1 : at;
+  const Kind kind = character_at(text, body).kind;
+  if (kind == Kind::space || kind == Kind::end) return end_of_space(text, at);
+  return end_of_run(text, body, kind);
+}
+
+}  // namespace
+
+std::vector<std::string_view> split_words(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = end_of_word(text, at);
+    words.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return words;
 }
 
 std::string normalize_text(std::string_view text, std::span<const TextStep> steps) {
@@ -92,6 +240,64 @@ std::vector<std::string_view> model_words(std::string_view text, const Tokenizer
     text = spaced;
   }
   return settings.split_words ? split_words(text) : std::vector<std::string_view>{text};
+}
+
+// --- a tokenizer -------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::size_t largest_cached_word = 64;  // bytes; longer ones hardly repeat
+constexpr std::size_t cache_capacity = 1 << 16;  // words
+
+}  // namespace
+
+bool WordCache::append(std::string_view word, std::vector<std::int32_t>& ids) const {
+  if (word.size() > largest_cached_word) return false;
+  const std::lock_guard lock(mutex_);
+  const auto place = words_.find(word);
+  if (place == words_.end()) return false;
+  ids.insert(ids.end(), place->second.begin(), place->second.end());
+  return true;
+}
+
+void WordCache::insert(std::string_view word, std::span<const std::int32_t> ids) {
+  if (word.size() > largest_cached_word) return;
+  const std::lock_guard lock(mutex_);
+  if (words_.size() < cache_capacity) words_.try_emplace(std::string(word), ids.begin(), ids.end());
+}
+
+Tokenizer::Parts::Parts(BpeModel the_model, TokenizerSettings the_settings)
+    : model(std::move(the_model)), settings(std::move(the_settings)) {
+  spelling_of_id = model.tokens();
+  for (const std::string& token : spelling_of_id) bytes_of_id.push_back(unspell_bytes(token).value_or(token));
+  std::vector<TokenMatcher::Pattern> raw, normalized;
+  for (const AddedToken& token : settings.added_tokens) {
+    check(!token.content.empty(), "added token ", token.id, " is empty");
+    check(added_ids.emplace(token.content, token.id).second, "added token \"", token.content,
+          "\" is given twice");
+    const auto count = static_cast<std::int32_t>(spelling_of_id.size());
+    const auto known = model.find(token.content);
+    if (known) {
+      check(*known == token.id, "added token \"", token.content, "\" has id ", token.id,
+            ", but the vocabulary gives it ", *known);
+    } else {
+      check(token.id == count, "added token \"", token.content, "\" has id ", token.id,
+            "; the next free id is ", count);
+      spelling_of_id.push_back(token.content);
+      bytes_of_id.emplace_back();
+    }
+    bytes_of_id[static_cast<std::size_t>(token.id)] = token.content;
+    if (token.normalized)
+      normalized.push_back({normalize_text(token.content, settings.normalizer), token});
+    else
+      raw.push_back({token.content, token});
+  }
+  raw_matcher = TokenMatcher(std::move(raw));
+  normalized_matcher = TokenMatcher(std::move(normalized));
+  vocabulary_size = static_cast<std::int32_t>(spelling_of_id.size());
+  special_id.resize(spelling_of_id.size());
+  for (const AddedToken& token : settings.added_tokens)
+    special_id[static_cast<std::size_t>(token.id)] = token.special;
 }
 
 }  // namespace heed

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <array>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -9,6 +12,55 @@
 #include "heed/data/tokenizer.h"
 
 namespace heed {
+
+/// A stretch of text, with the id of the token it is, if it is one.
+struct Segment {
+  std::string_view text;
+  std::optional<std::int32_t> id;
+};
+
+/// Finds a set of strings in a text: at each place the longest that begins there, left to right, without
+/// overlap. Time is linear in the strings, and then in each text: the strings are a tree read from their ends
+/// (Aho and Corasick, "Efficient string matching", 1975), so that a pass over the text from its end tells for
+/// every place what begins there.
+class TokenMatcher {
+ public:
+  /// A token to look for and what it looks like in the text: its content, or that normalised.
+  struct Pattern {
+    std::string text;
+    AddedToken token;
+  };
+
+  explicit TokenMatcher(std::vector<Pattern> patterns = {});
+  /// Cuts the text at its tokens. Parts without text are left out.
+  std::vector<Segment> split(std::string_view text) const;
+
+ private:
+  /// The end of a pattern, of which it is the node's path from the root, read backwards.
+  struct Node {
+    std::int32_t shorter =
+        0;  // the node of the longest beginning of this one that is an end of a pattern, too
+    std::int32_t found = -1;  // the longest pattern that is a beginning of this one
+  };
+  std::int32_t child(std::int32_t node, unsigned char byte) const;  // -1: there is none
+  std::int32_t child_or_new(std::int32_t node, unsigned char byte);
+  std::int32_t step(std::int32_t node, unsigned char byte) const;
+  void find(std::string_view text, std::size_t begin, std::size_t end,
+            std::vector<std::int32_t>& found) const;
+
+  std::vector<Pattern> patterns_;
+  std::vector<Node> nodes_ = {Node{}};
+  std::unordered_map<std::uint64_t, std::int32_t> children_;  // of 256 * node + byte
+  std::array<bool, 256> begins_pattern_{};
+  std::size_t longest_ = 0;
+};
+
+/// Cuts a text into the words that byte-level BPE never merges across. The rule is the pattern of GPT-2
+/// (Radford et al., 2019), scanned by hand with Unicode categories:
+///   's | 't | 're | 've | 'm | 'll | 'd | ?L+ | ?N+ | ?(other)+ | space+ not before a non-space | space+
+/// where " ?" is one optional U+0020. The pieces follow each other without gaps; ill-formed bytes count as
+/// "other".
+std::vector<std::string_view> split_words(std::string_view text);
 
 /// The ids of words met before: most words of a text are repeats. It stops growing when full.
 class WordCache {
@@ -32,8 +84,7 @@ struct TokenizerSettings {
   std::vector<TextStep> normalizer;
   bool add_prefix_space = false;
   bool split_words = true;
-  /// JSON text of a part that adds special tokens around sequences. encode() never does; it is kept for
-  /// save().
+  /// JSON text of a part that adds special tokens around sequences: not for encode(), but kept for save().
   std::string post_processor = "null";
 };
 
@@ -55,8 +106,8 @@ struct Tokenizer::Parts {
 
 /// Applies the steps one after the other.
 std::string normalize_text(std::string_view text, std::span<const TextStep> steps);
-/// The words of a text as the model sees them: the optional space in front, then the split.
-/// `spaced` receives the text with that space and must outlive the result.
+/// The words of a text as the model sees them: the optional space in front, then the split. `spaced` receives
+/// the text with that space and must outlive the result.
 std::vector<std::string_view> model_words(std::string_view text, const TokenizerSettings& settings,
                                           std::string& spaced);
 

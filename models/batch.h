@@ -5,11 +5,9 @@
 #include <vector>
 
 #include "heed/core/tensor.h"
+#include "heed/core/tokens.h"
 
 namespace heed {
-
-/// A token sequence as ids.
-using Tokens = std::vector<std::int32_t>;
 
 /// Sequences of one batch, padded on the right to the longest. Padding has the id -1, whose embedding is
 /// zero.

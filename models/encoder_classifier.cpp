@@ -47,9 +47,9 @@ Tensor EncoderClassifier::logits(const PaddedTokens& tokens, Context& context) {
   return output_(pooling_ ? (*pooling_)(x, tokens.mask) : mean_over_tokens(x, tokens.mask));
 }
 
-ModelLoss EncoderClassifier::loss(const ClassificationBatch& batch, double smoothing, Context& context) {
+Loss EncoderClassifier::loss(const ClassificationBatch& batch, double smoothing, Context& context) {
   const Tensor losses = cross_entropy(logits(batch.input, context), batch.labels, smoothing);
-  return {sum(losses), batch.labels.count(), context.auxiliary_loss()};
+  return {sum(losses), batch.labels.count()};
 }
 
 }  // namespace heed

@@ -19,8 +19,8 @@ class EncoderClassifier : public Module {
 
   /// Class logits [B, classes] of tokens i32 [B, N].
   Tensor logits(const PaddedTokens& tokens, Context& context);
-  /// Cross entropy summed over the samples, and what the layers add.
-  ModelLoss loss(const ClassificationBatch& batch, double smoothing, Context& context);
+  /// Cross entropy summed over the samples; what the layers add is in the context.
+  Loss loss(const ClassificationBatch& batch, double smoothing, Context& context);
 
   const TransformerConfig& config() const { return config_; }
   DType dtype() const { return embedding_.weight.dtype(); }

@@ -70,11 +70,11 @@ Tensor EncoderDecoder::logits(const Tensor& hidden) const {
   return output_ ? (*output_)(hidden) : linear(hidden, target_embedding_->weight);
 }
 
-ModelLoss EncoderDecoder::loss(const TranslationBatch& batch, double smoothing, Context& context) {
+Loss EncoderDecoder::loss(const TranslationBatch& batch, double smoothing, Context& context) {
   const Tensor memory = encode(batch.source, context);
   const Tensor hidden = decode(batch.target, memory, batch.source.mask, context);
   const Tensor& weight = output_ ? output_->weight : target_embedding_->weight;
-  return token_loss(hidden, weight, {}, batch.targets, smoothing, context);
+  return token_loss(hidden, weight, {}, batch.targets, smoothing);
 }
 
 Tensor EncoderDecoder::step(const Tensor& tokens, DecoderState& state, Context& context) {

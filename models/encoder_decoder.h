@@ -23,8 +23,8 @@ class EncoderDecoder : public Module {
                 Context& context);
   /// Vocabulary logits [..., V] of hidden states [..., d].
   Tensor logits(const Tensor& hidden) const;
-  /// Label-smoothed cross entropy over the real target tokens, and what the layers add.
-  ModelLoss loss(const TranslationBatch& batch, double smoothing, Context& context);
+  /// Label-smoothed cross entropy over the real target tokens; what the layers add is in the context.
+  Loss loss(const TranslationBatch& batch, double smoothing, Context& context);
 
   /// The state before the first decoding step.
   DecoderState start(const Tensor& memory, const Tensor& memory_mask) const {

@@ -39,9 +39,9 @@ Tensor LanguageModel::logits(const Tensor& hidden) const {
   return output_ ? (*output_)(hidden) : linear(hidden, embedding_.weight);
 }
 
-ModelLoss LanguageModel::loss(const LanguageModelBatch& batch, double smoothing, Context& context) {
+Loss LanguageModel::loss(const LanguageModelBatch& batch, double smoothing, Context& context) {
   const Tensor& weight = output_ ? output_->weight : embedding_.weight;
-  return token_loss(hidden(batch.input, context), weight, {}, batch.targets, smoothing, context);
+  return token_loss(hidden(batch.input, context), weight, {}, batch.targets, smoothing);
 }
 
 Tensor LanguageModel::step(const Tensor& tokens, DecoderState& state, Context& context) {

@@ -18,8 +18,8 @@ class LanguageModel : public Module {
   Tensor hidden(const PaddedTokens& tokens, Context& context);
   /// Vocabulary logits [..., V] of hidden states [..., d].
   Tensor logits(const Tensor& hidden) const;
-  /// Cross entropy over the real target tokens, and what the layers add.
-  ModelLoss loss(const LanguageModelBatch& batch, double smoothing, Context& context);
+  /// Cross entropy over the real target tokens; what the layers add is in the context.
+  Loss loss(const LanguageModelBatch& batch, double smoothing, Context& context);
 
   DecoderState start() const { return decoder_.start(); }
   /// Logits [R, V] of what follows, after reading one more token of every row: tokens i32 [R].

@@ -1,27 +1,32 @@
 #include "heed/models/layers.h"
 
-#include <array>
+#include <algorithm>
 
 #include "heed/autograd/ops.h"
-#include "heed/core/nearest_name.h"
+#include "heed/models/transformer_config.h"
 
 namespace heed {
+namespace {
+
+void check_input(const Tensor& x, std::int64_t width, DType dtype) {
+  check(x.rank() > 0 && x.size(-1) == width, "expects inputs of width ", width, ", got shape ", x.shape());
+  check(x.dtype() == dtype, "holds ", dtype, " parameters, got ", x.dtype(), " inputs");
+}
+
+}  // namespace
 
 Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias, Initialiser& initialiser, double gain) {
   check(in > 0 && out > 0, "Linear: widths must be positive, got ", in, " -> ", out);
   add_parameter("weight", weight, initialiser.xavier_uniform(out, in, gain));
-  if (with_bias) add_parameter("bias", bias, Tensor::zeros({out}));
+  if (with_bias) add_parameter("bias", bias, Initialiser::constant({out}, 0));
 }
 
-Tensor Linear::operator()(const Tensor& x) const {
-  const std::int64_t in = weight.size(1);
-  if (x.rank() == 0 || x.size(-1) != in) {
-    fail(described("Linear"), ": expects inputs of width ", in, ", got shape ", x.shape());
-  }
-  if (x.dtype() != weight.dtype()) {
-    fail(described("Linear"), ": holds ", weight.dtype(), " parameters, got ", x.dtype(), " inputs");
-  }
+Tensor Linear::operator()(const Tensor& x) const try {
+  check_input(x, weight.size(1), weight.dtype());
   return linear(x, weight, bias);
+} catch (Error& error) {
+  error.add_context(described("Linear") + ": ");
+  throw;
 }
 
 Embedding::Embedding(std::int64_t count, std::int64_t width, double deviation, Initialiser& initialiser) {
@@ -31,32 +36,29 @@ Embedding::Embedding(std::int64_t count, std::int64_t width, double deviation, I
 
 Tensor Embedding::operator()(const Tensor& ids) const try {
   return embedding(weight, ids);
-} catch (const Error& error) {
-  fail(described("Embedding"), ": ", error.what());
+} catch (Error& error) {
+  error.add_context(described("Embedding") + ": ");
+  throw;
 }
 
 LayerNorm::LayerNorm(std::int64_t width, double epsilon) : epsilon_(epsilon) {
   check(width > 0, "LayerNorm: the width must be positive, got ", width);
-  add_parameter("weight", weight, Tensor::ones({width}));
-  add_parameter("bias", bias, Tensor::zeros({width}));
+  add_parameter("weight", weight, Initialiser::constant({width}, 1));
+  add_parameter("bias", bias, Initialiser::constant({width}, 0));
 }
 
-Tensor LayerNorm::operator()(const Tensor& x) const {
-  if (x.rank() == 0 || x.size(-1) != weight.size(0)) {
-    fail(described("LayerNorm"), ": expects inputs of width ", weight.size(0), ", got shape ", x.shape());
-  }
-  if (x.dtype() != weight.dtype()) {
-    fail(described("LayerNorm"), ": holds ", weight.dtype(), " parameters, got ", x.dtype(), " inputs");
-  }
+Tensor LayerNorm::operator()(const Tensor& x) const try {
+  check_input(x, weight.size(0), weight.dtype());
   return layer_norm(x, weight, bias, epsilon_);
+} catch (Error& error) {
+  error.add_context(described("LayerNorm") + ": ");
+  throw;
 }
 
 Activation activation_of(std::string_view name) {
-  static const std::array<std::string, 4> names{"relu", "gelu", "gelu_tanh", "silu"};
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == name) return static_cast<Activation>(i);
-  }
-  fail("unknown activation '", name, "'", suggest_name(name, names));
+  const std::span<const std::string> names = choices_of("activation");
+  check_setting("activation", std::string(name), names);
+  return static_cast<Activation>(std::find(names.begin(), names.end(), name) - names.begin());
 }
 
 Tensor apply(Activation activation, const Tensor& x) {

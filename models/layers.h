@@ -41,7 +41,7 @@ class LayerNorm : public Module {
   double epsilon_;
 };
 
-/// The nonlinearity of a feed-forward layer.
+/// The nonlinearity of a feed-forward layer, in the order of the setting's choices.
 enum class Activation { relu, gelu, gelu_tanh, silu };
 /// By name; throws with the nearest name when there is none.
 Activation activation_of(std::string_view name);

@@ -4,22 +4,22 @@
 
 namespace heed {
 
-Tensor ModelLoss::mean() const {
+Tensor Loss::mean() const {
   return sum / static_cast<double>(count);
 }
 
-Tensor ModelLoss::objective() const {
-  return auxiliary.defined() ? mean() + auxiliary : mean();
+Tensor objective(const Loss& loss, const Context& context) {
+  const Tensor auxiliary = context.auxiliary_loss();
+  return auxiliary.defined() ? loss.mean() + auxiliary : loss.mean();
 }
 
-ModelLoss token_loss(const Tensor& hidden, const Tensor& weight, const Tensor& bias, const Targets& targets,
-                     double smoothing, const Context& context) {
+Loss token_loss(const Tensor& hidden, const Tensor& weight, const Tensor& bias, const Targets& targets,
+                double smoothing) {
   Tensor rows = reshape(hidden, {-1, hidden.size(-1)});
   if (targets.rows.defined()) rows = index_select(rows, 0, targets.rows);
   check(rows.size(0) == targets.count, "the loss got ", rows.size(0), " predictions for ", targets.count,
         " targets");
-  return {linear_cross_entropy(rows, weight, bias, targets.ids, smoothing), targets.count,
-          context.auxiliary_loss()};
+  return {linear_cross_entropy(rows, weight, bias, targets.ids, smoothing), targets.count};
 }
 
 }  // namespace heed

@@ -40,9 +40,8 @@ Tensor MaskedLanguageModel::logits(const Tensor& hidden) const {
   return linear(hidden, output_weight(), output_bias_);
 }
 
-ModelLoss MaskedLanguageModel::loss(const MaskedBatch& batch, double smoothing, Context& context) {
-  return token_loss(hidden(batch.input, context), output_weight(), output_bias_, batch.targets, smoothing,
-                    context);
+Loss MaskedLanguageModel::loss(const MaskedBatch& batch, double smoothing, Context& context) {
+  return token_loss(hidden(batch.input, context), output_weight(), output_bias_, batch.targets, smoothing);
 }
 
 }  // namespace heed

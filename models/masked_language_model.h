@@ -19,8 +19,8 @@ class MaskedLanguageModel : public Module {
   Tensor hidden(const PaddedTokens& tokens, Context& context);
   /// Vocabulary logits [..., V] of hidden states [..., d].
   Tensor logits(const Tensor& hidden) const;
-  /// The masked-token loss: cross entropy of the hidden tokens alone, and what the layers add.
-  ModelLoss loss(const MaskedBatch& batch, double smoothing, Context& context);
+  /// The masked-token loss: cross entropy of the hidden tokens alone; what the layers add is in the context.
+  Loss loss(const MaskedBatch& batch, double smoothing, Context& context);
 
   const TransformerConfig& config() const { return config_; }
   DType dtype() const { return embedding_.weight.dtype(); }

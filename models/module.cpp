@@ -1,6 +1,6 @@
 #include "heed/models/module.h"
 
-#include <algorithm>
+#include <unordered_set>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
@@ -24,25 +24,24 @@ Tensor converted(const Tensor& x, DType dtype, Device device) {
 
 }  // namespace
 
-void Module::collect(const std::string& prefix, std::vector<NamedTensor> Module::*list,
-                     std::vector<NamedTensor>& out) {
-  for (const NamedTensor& own : this->*list) {
-    const auto same = [&](const NamedTensor& other) { return other.tensor == own.tensor; };
-    if (std::none_of(out.begin(), out.end(), same)) out.push_back({prefix + own.name, own.tensor});
-  }
-  for (const auto& [name, part] : parts_) part->collect(prefix + name + ".", list, out);
+std::vector<NamedTensor> Module::collected(std::vector<NamedTensor> Module::*list) {
+  std::vector<NamedTensor> out;
+  std::unordered_set<const Tensor*> seen;
+  const auto collect = [&](auto& self, Module& module, const std::string& prefix) -> void {
+    for (const NamedTensor& own : module.*list)
+      if (seen.insert(own.tensor).second) out.push_back({prefix + own.name, own.tensor});
+    for (const auto& [name, part] : module.parts_) self(self, *part, prefix + name + ".");
+  };
+  collect(collect, *this, "");
+  return out;
 }
 
 std::vector<NamedTensor> Module::parameters() {
-  std::vector<NamedTensor> out;
-  collect("", &Module::parameters_, out);
-  return out;
+  return collected(&Module::parameters_);
 }
 
 std::vector<NamedTensor> Module::buffers() {
-  std::vector<NamedTensor> out;
-  collect("", &Module::buffers_, out);
-  return out;
+  return collected(&Module::buffers_);
 }
 
 std::vector<NamedTensor> Module::state() {

@@ -16,8 +16,7 @@ struct NamedTensor {
 };
 
 /// A part of a model that owns named parameters and other parts. Members are registered by address, so a
-/// module neither moves nor copies; hold parts by value or by unique_ptr and register them in the
-/// constructor.
+/// module neither moves nor copies; hold parts by value or by unique_ptr and register them in the constructor.
 class Module {
  public:
   Module() = default;
@@ -55,8 +54,7 @@ class Module {
   std::string described(const char* kind) const;
 
  private:
-  void collect(const std::string& prefix, std::vector<NamedTensor> Module::*list,
-               std::vector<NamedTensor>& out);
+  std::vector<NamedTensor> collected(std::vector<NamedTensor> Module::*list);
 
   std::vector<NamedTensor> parameters_;
   std::vector<NamedTensor> buffers_;

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -10,8 +12,8 @@
 namespace heed {
 
 /// Named settings of one part of a model, as they stand in a configuration file. A reader takes each setting
-/// that it knows and calls check_all_taken(), so that a misspelt name is an error and not an option that does
-/// nothing.
+/// that it knows, with the range in which it makes sense, and calls check_all_taken(), so that a misspelt
+/// name is an error and not an option that does nothing.
 class Options {
  public:
   using Value =
@@ -20,27 +22,55 @@ class Options {
   void set(std::string name, Value value) { values_[std::move(name)] = std::move(value); }
   const std::map<std::string, Value>& values() const { return values_; }
 
-  /// The value of `name`, or `fallback` when it is not set; throws when the type differs (an integer serves
-  /// as a double).
+  /// The value of `name`, or `fallback` when it is not set. Throws an Error that names the setting and its
+  /// value when the type differs (an integer serves as a number), or when a number, or one of a list, is
+  /// outside [low, high]; nan always is.
   bool take_bool(std::string_view name, bool fallback) const;
-  std::int64_t take_integer(std::string_view name, std::int64_t fallback) const;
-  double take_number(std::string_view name, double fallback) const;
+  std::int64_t take_integer(std::string_view name, std::int64_t fallback,
+                            std::int64_t low = std::numeric_limits<std::int64_t>::min(),
+                            std::int64_t high = std::numeric_limits<std::int64_t>::max()) const;
+  double take_number(std::string_view name, double fallback, double low = -infinity,
+                     double high = infinity) const;
   std::string take_text(std::string_view name, std::string fallback) const;
-  std::vector<double> take_numbers(std::string_view name, std::vector<double> fallback) const;
+  std::vector<double> take_numbers(std::string_view name, std::vector<double> fallback,
+                                   double low = -infinity, double high = infinity) const;
   std::vector<std::string> take_texts(std::string_view name, std::vector<std::string> fallback) const;
+  /// One of `choices`, the first of which is the fallback. Throws with the choices and the nearest of them.
+  std::string take_choice(std::string_view name, const std::vector<std::string>& choices) const;
   /// The settings whose names begin with `prefix` and a dot, without these; they count as taken.
   Options within(std::string_view prefix) const;
   /// Throws an Error that names the first setting nobody took, and the nearest name that somebody asked for.
   void check_all_taken(std::string_view owner) const;
 
+  /// A setting that somebody asked for: a line of help.
+  struct Asked {
+    std::string name;
+    Value fallback;
+    double low = -infinity, high = infinity;  ///< of numbers, both inclusive
+    std::vector<std::string> choices = {};    ///< of texts that are a choice
+
+    std::string type() const;           ///< "an integer", "true or false", ...
+    std::string fallback_text() const;  ///< the default as JSON has it
+    std::string range() const;          ///< "1 to 65536", "'a' or 'b'"; "" where anything goes
+  };
+  /// What was asked for so far, in that order, each name once.
+  std::span<const Asked> asked() const { return asked_; }
+
  private:
-  const Value* take(std::string_view name) const;
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+  const Value* take(Asked asked) const;
   std::map<std::string, Value> values_;
-  mutable std::vector<std::string> asked_;
+  mutable std::vector<Asked> asked_;
 };
 
 /// The value of a setting from JSON text: true or false, a number, text, or a list of numbers or of texts.
 /// Throws for anything else, naming `key`.
 Options::Value option_from_json(std::string_view key, std::string_view text);
+
+/// Throws an Error that names the setting, its value and the range unless it lies in [low, high].
+void check_setting(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high);
+void check_setting(std::string_view name, double value, double low, double high);
+/// Throws an Error that names the setting, its value, the choices and the nearest unless it is one of them.
+void check_setting(std::string_view name, const std::string& value, std::span<const std::string> choices);
 
 }  // namespace heed

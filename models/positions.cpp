@@ -1,11 +1,10 @@
 #include "heed/models/positions.h"
 
-#include <array>
 #include <cmath>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/nearest_name.h"
+#include "heed/models/transformer_config.h"
 
 namespace heed {
 namespace {
@@ -30,13 +29,10 @@ Tensor sinusoids(std::int64_t count, std::int64_t width, Device device) {
 Positions::Positions(std::string_view kind, std::int64_t max_length, std::int64_t width, double deviation,
                      Initialiser& initialiser)
     : width_(width) {
-  static const std::array<std::string, 2> kinds{"sinusoidal", "learned"};
-  if (kind == "learned") {
-    check(max_length > 0, "learned positions need a max_length, got ", max_length);
-    add_parameter("weight", weight, initialiser.normal({max_length, width}, deviation));
-  } else if (kind != "sinusoidal") {
-    fail("unknown positions '", kind, "'", suggest_name(kind, kinds));
-  }
+  check_setting("positions", std::string(kind), choices_of("positions"));
+  if (kind == "sinusoidal") return;
+  check(max_length > 0, "learned positions need a max_length, got ", max_length);
+  add_parameter("weight", weight, initialiser.normal({max_length, width}, deviation));
 }
 
 Tensor Positions::operator()(std::int64_t begin, std::int64_t count, const Tensor& like) {

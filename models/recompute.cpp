@@ -20,7 +20,7 @@ Tensor run_layer(const LayerFunction& layer, bool recompute, const Tensor& x, co
   };
   std::vector<Tensor> inputs{x};
   if (memory.defined()) inputs.push_back(memory);
-  return checkpoint(segment, std::move(inputs), context.random);
+  return recompute_in_backward(segment, std::move(inputs), context.random);
 }
 
 }  // namespace heed

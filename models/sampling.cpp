@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
+#include "heed/core/checked.h"
 
 namespace heed {
 namespace {
@@ -29,73 +29,6 @@ std::size_t nucleus_size(std::span<const double> weights, std::span<const std::s
     if (reached >= top_p * sum) return i + 1;
   }
   return kept.size();
-}
-
-/// A text under way.
-struct Row {
-  std::size_t sample;
-  Tokens text;  // prompt included
-};
-
-/// Reads texts of one length together, a row for each, and starts over when the context is full.
-class Reader {
- public:
-  Reader(LanguageModel& model, std::int64_t context) : model_(model), context_length_(context) {
-    state_ = model.start();
-  }
-
-  /// Logits [R, V] of what follows the texts, of which the last token (at first: all) has not been read.
-  Tensor read(const std::vector<Row>& rows) {
-    const auto length = static_cast<std::int64_t>(rows.front().text.size());
-    if (state_.position == context_length_) {
-      state_ = model_.start();
-      read_ = length - std::max<std::int64_t>(context_length_ / 2, 1);
-    }
-    Tensor logits;
-    for (; read_ < length; ++read_) {
-      Tokens tokens;
-      for (const Row& row : rows) tokens.push_back(row.text[static_cast<std::size_t>(read_)]);
-      const auto count = static_cast<std::int64_t>(tokens.size());
-      logits = model_.step(Tensor::from(tokens, {count}, model_.device()), state_, context_);
-    }
-    return logits;
-  }
-
-  void keep(const std::vector<std::int32_t>& rows) {
-    state_.reorder(Tensor::from(rows, {static_cast<std::int64_t>(rows.size())}, model_.device()));
-  }
-
- private:
-  LanguageModel& model_;
-  std::int64_t context_length_;
-  Context context_ = Context::inference();
-  DecoderState state_;
-  std::int64_t read_ = 0;  // how many tokens of the texts were read, or are out of sight
-};
-
-/// Draws the next token of every row; rows whose text ends move to `ended`. Returns the places of those that
-/// stay.
-std::vector<std::int32_t> extend(std::vector<Row>& rows, std::vector<Row>& ended, const Tensor& logits,
-                                 std::int64_t drawn, const GenerationOptions& options) {
-  const std::vector<double> values = cast(logits, DType::f64).to_vector<double>();
-  const auto vocabulary = static_cast<std::size_t>(logits.size(1));
-  std::vector<std::int32_t> stay;
-  std::vector<Row> open;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const RandomKey key{options.seed, static_cast<std::uint32_t>(drawn),
-                        static_cast<std::uint32_t>(rows[i].sample)};
-    const std::int32_t token = sample_token(std::span(values).subspan(i * vocabulary, vocabulary),
-                                            options.sampling, unit_interval(random_word(key, 0)));
-    if (token == options.end) {
-      ended.push_back(std::move(rows[i]));
-      continue;
-    }
-    open.push_back(std::move(rows[i]));
-    open.back().text.push_back(token);
-    stay.push_back(static_cast<std::int32_t>(i));
-  }
-  rows = std::move(open);
-  return stay;
 }
 
 }  // namespace
@@ -143,33 +76,61 @@ std::int32_t sample_token(std::span<const double> logits, const SamplingOptions&
   return last;
 }
 
+std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first,
+                           std::span<const std::int64_t> max_lengths, const SamplingOptions& options,
+                           std::optional<std::int32_t> end, std::uint64_t seed) {
+  check_sampling(options);
+  check(first.size() == max_lengths.size(), "sample: needs a first token and a length for each text, got ",
+        first.size(), " and ", max_lengths.size());
+  const NoGrad no_grad;
+  std::vector<Tokens> texts(first.size());
+  std::vector<std::size_t> open;  // the text of each row
+  std::vector<std::int32_t> tokens, rows;
+  for (std::size_t text = 0; text < first.size(); ++text) {
+    if (max_lengths[text] <= 0) continue;
+    open.push_back(text);
+    tokens.push_back(first[text]);
+    rows.push_back(static_cast<std::int32_t>(text));
+  }
+  keep_rows(model, rows, texts.size());
+  for (std::uint32_t drawn = 0; !open.empty(); ++drawn) {
+    const auto count = static_cast<std::int64_t>(tokens.size());
+    const Tensor logits = model.step(Tensor::from(tokens, {count}, model.device()));
+    check(logits.rank() == 2 && logits.size(0) == count, "sample: the model gave logits of shape ",
+          logits.shape(), " for ", count, " texts");
+    const std::vector<double> values = logits.to_doubles();  // on the host: no device needs f64
+    const auto vocabulary = static_cast<std::size_t>(logits.size(1));
+    std::vector<std::size_t> going;
+    rows.clear();
+    tokens.clear();
+    for (std::size_t row = 0; row < open.size(); ++row) {
+      const std::size_t text = open[row];
+      const RandomKey key{seed, drawn, static_cast<std::uint32_t>(text)};
+      const std::int32_t token = sample_token(std::span(values).subspan(row * vocabulary, vocabulary),
+                                              options, unit_interval(random_word(key, 0)));
+      if (token == end) continue;
+      texts[text].push_back(token);
+      if (static_cast<std::int64_t>(texts[text].size()) == max_lengths[text]) continue;
+      rows.push_back(static_cast<std::int32_t>(row));
+      tokens.push_back(token);
+      going.push_back(text);
+    }
+    keep_rows(model, rows, open.size());
+    open = std::move(going);
+  }
+  return texts;
+}
+
 std::vector<Tokens> generate(LanguageModel& model, std::span<const std::int32_t> prompt, std::int64_t samples,
                              const GenerationOptions& options) {
   check_sampling(options.sampling);
-  check(options.context >= 2, "generate: the context must be at least 2 tokens, is ", options.context);
-  check(!prompt.empty(), "generate: the prompt is empty; a text needs a token to begin with");
-  check(static_cast<std::int64_t>(prompt.size()) <= options.context, "generate: the prompt has ",
-        prompt.size(), " tokens, but the model sees at most ", options.context, " at a time");
-  check(samples >= 1 && options.tokens >= 0,
-        "generate: needs at least one sample and no negative length, got ", samples, " samples of ",
-        options.tokens, " tokens");
-  const NoGrad no_grad;
-  std::vector<Row> rows, ended;
-  for (std::int64_t i = 0; i < samples; ++i)
-    rows.push_back({static_cast<std::size_t>(i), Tokens(prompt.begin(), prompt.end())});
-  Reader reader(model, options.context);
-  for (std::int64_t drawn = 0; drawn < options.tokens && !rows.empty(); ++drawn) {
-    const std::size_t before = rows.size();
-    const std::vector<std::int32_t> stay = extend(rows, ended, reader.read(rows), drawn, options);
-    if (!stay.empty() && stay.size() < before) reader.keep(stay);
-  }
-  std::vector<Tokens> results(static_cast<std::size_t>(samples));
-  for (std::vector<Row>* list : {&rows, &ended}) {
-    for (const Row& row : *list)
-      results[row.sample].assign(row.text.begin() + static_cast<std::ptrdiff_t>(prompt.size()),
-                                 row.text.end());
-  }
-  return results;
+  checked_range("generate: the context", options.context, 2, std::int64_t{1} << 24);
+  checked_range("generate: the number of texts", samples, 1, 65536);
+  checked_range("generate: the number of new tokens", options.tokens, 0, std::int64_t{1} << 31);
+  LanguageModelSteps steps(model, prompt, samples, options.context);
+  const std::vector<std::int32_t> first(static_cast<std::size_t>(samples), prompt.back());
+  const std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples), options.tokens);
+  return sample(steps, first, lengths, options.sampling, options.end, options.seed);
 }
 
 }  // namespace heed

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "heed/models/language_model.h"
+#include "heed/models/step_model.h"
 
 namespace heed {
 
@@ -27,19 +27,25 @@ std::vector<double> sampling_probabilities(std::span<const double> logits, const
 /// The token at the place `uniform`, in [0, 1), of these probabilities laid end to end by id.
 std::int32_t sample_token(std::span<const double> logits, const SamplingOptions& options, double uniform);
 
+/// Draws texts, one for each row that the model starts with: after first[i], at most max_lengths[i] tokens,
+/// ending before `end` where there is one. Text i depends on the model's row i, the options and i alone, not
+/// on the other rows.
+std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first,
+                           std::span<const std::int64_t> max_lengths, const SamplingOptions& options,
+                           std::optional<std::int32_t> end, std::uint64_t seed);
+
 struct GenerationOptions {
   SamplingOptions sampling;
   std::int64_t tokens = 256;             ///< the most new tokens
   std::optional<std::int32_t> end = {};  ///< the token that ends a text, itself no part of it
-  /// Tokens that the model sees at most. When so many are read, reading starts over with the last half of
-  /// them, so that a text may become longer than what the model can see.
+  /// Tokens that the model sees at most (see LanguageModelSteps).
   std::int64_t context = 256;
   std::uint64_t seed = 1;
 };
 
 /// Continues a prompt: the new tokens of each of `samples` texts. Text i depends on the prompt, the options
 /// and i alone, not on how many are asked for. Throws an Error when the prompt is empty or longer than the
-/// context.
+/// context, and when an option is out of range: 1 to 65,536 samples, at most 2^31 tokens.
 std::vector<Tokens> generate(LanguageModel& model, std::span<const std::int32_t> prompt, std::int64_t samples,
                              const GenerationOptions& options);
 

@@ -6,6 +6,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/checked.h"
 
 namespace heed {
 namespace {
@@ -98,8 +99,7 @@ bool is_decided(const Sentence& sentence, const std::vector<Open>& open, const S
   const auto count = static_cast<std::int64_t>(sentence.finished.size());
   if (options.early_stop && count >= options.beam) return true;
   if (count < options.best) return false;
-  // Further tokens can only lower the probability, and no hypothesis is divided by more than the longest one
-  // is.
+  // Further tokens can only lower the probability, and no hypothesis is divided by more than the longest is.
   const double attainable =
       open.front().log_probability / length_penalty_of(sentence.max_length + 1, options.length_penalty);
   return sentence.finished[static_cast<std::size_t>(options.best - 1)].score >= attainable;
@@ -133,66 +133,31 @@ void advance(Sentence& sentence, const Candidates& candidates, const SearchOptio
   sentence.open = std::move(next);
 }
 
-/// Tells the model which rows go on, unless all do, in place.
-void keep_rows(StepModel& model, const std::vector<std::int32_t>& rows, std::size_t before) {
-  bool same = rows.size() == before;
-  for (std::size_t i = 0; same && i < rows.size(); ++i) same = rows[i] == static_cast<std::int32_t>(i);
-  if (!same && !rows.empty()) model.reorder(rows);
-}
-
-void check_options(const SearchOptions& options) {
-  check(options.beam >= 1, "search: the beam must be at least 1, is ", options.beam);
-  check(options.best >= 1 && options.best <= options.beam, "search: can return between 1 and ", options.beam,
-        " hypotheses (the beam), asked for ", options.best);
-  check(options.length_penalty >= 0, "search: the length penalty must not be negative, is ",
-        options.length_penalty);
-  check(options.length_ratio >= 0 && options.length_extra >= 0,
-        "search: the length limit must not be negative, is ", options.length_ratio, " * source + ",
-        options.length_extra);
-}
-
-/// An encoder-decoder with its caches.
-class Translation : public StepModel {
- public:
-  Translation(EncoderDecoder& model, const PaddedTokens& source)
-      : model_(model), state_(model.start(model.encode(source, context_), source.mask)) {
-    sentence_of_row_.resize(static_cast<std::size_t>(source.ids.size(0)));
-    std::iota(sentence_of_row_.begin(), sentence_of_row_.end(), 0);
-  }
-
-  Tensor step(const Tensor& tokens) override { return model_.step(tokens, state_, context_); }
-
-  void reorder(std::span<const std::int32_t> rows) override {
-    std::vector<std::int32_t> sentences;
-    for (const std::int32_t row : rows) sentences.push_back(sentence_of_row_[static_cast<std::size_t>(row)]);
-    // Mostly hypotheses of one sentence change places, and what is known of the source need not move.
-    const Tensor ids = Tensor::from(rows, {static_cast<std::int64_t>(rows.size())}, device());
-    state_.reorder(ids, sentences == sentence_of_row_);
-    sentence_of_row_ = std::move(sentences);
-  }
-
-  Device device() const override { return model_.device(); }
-
- private:
-  EncoderDecoder& model_;
-  Context context_ = Context::inference();
-  DecoderState state_;
-  std::vector<std::int32_t> sentence_of_row_;
-};
-
 std::vector<std::int64_t> target_lengths(const EncoderDecoder& model, std::span<const Tokens> sources,
                                          const SearchOptions& options) {
   const std::int64_t limit = model.target_limit();
   std::vector<std::int64_t> lengths;
   for (const Tokens& source : sources) {
     const double wanted = options.length_ratio * static_cast<double>(source.size());
-    const std::int64_t length = static_cast<std::int64_t>(wanted) + options.length_extra;
+    const std::int64_t length =
+        checked_sum("search: the length limit", static_cast<std::int64_t>(wanted), options.length_extra);
     lengths.push_back(limit > 0 ? std::min(length, limit - 1) : length);
   }
   return lengths;
 }
 
 }  // namespace
+
+void check_search(const SearchOptions& options) {
+  checked_range("search: the beam", options.beam, 1, 1024);
+  check(options.best >= 1 && options.best <= options.beam, "search: can return between 1 and ", options.beam,
+        " hypotheses (the beam), asked for ", options.best);
+  const auto in_range = [](double value) { return value >= 0 && value <= 1000; };
+  check(in_range(options.length_penalty), "search: the length penalty must be 0 to 1000, is ",
+        options.length_penalty);
+  check(in_range(options.length_ratio), "search: length_ratio must be 0 to 1000, is ", options.length_ratio);
+  checked_range("search: length_extra", options.length_extra, 0, std::int64_t{1} << 24);
+}
 
 double length_penalty_of(std::int64_t length, double alpha) {
   return std::pow((5.0 + static_cast<double>(length)) / 6.0, alpha);
@@ -201,6 +166,7 @@ double length_penalty_of(std::int64_t length, double alpha) {
 std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int64_t> max_lengths,
                                       const SearchOptions& options) {
   const NoGrad no_grad;
+  check_search(options);
   std::vector<Hypothesis> results(max_lengths.size());
   std::vector<std::size_t> sentences(max_lengths.size());  // of each row
   std::iota(sentences.begin(), sentences.end(), 0);
@@ -232,7 +198,7 @@ std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int
 std::vector<std::vector<Hypothesis>> beam_search(StepModel& model, std::span<const std::int64_t> max_lengths,
                                                  const SearchOptions& options) {
   const NoGrad no_grad;
-  check_options(options);
+  check_search(options);
   std::vector<Sentence> sentences;
   for (const std::int64_t max_length : max_lengths) {
     sentences.push_back({max_length, {{{}, 0, static_cast<std::int32_t>(sentences.size())}}, {}});
@@ -264,10 +230,10 @@ std::vector<std::vector<Hypothesis>> beam_search(StepModel& model, std::span<con
 std::vector<std::vector<Hypothesis>> translate(EncoderDecoder& model, std::span<const Tokens> sources,
                                                const SearchOptions& options) {
   const NoGrad no_grad;
-  check_options(options);
+  check_search(options);
   if (sources.empty()) return {};
   const std::vector<std::int64_t> max_lengths = target_lengths(model, sources, options);
-  Translation translation(model, pad_tokens(sources, model.device()));
+  EncoderDecoderSteps translation(model, pad_tokens(sources, model.device()));
   if (options.beam > 1) return beam_search(translation, max_lengths, options);
   std::vector<std::vector<Hypothesis>> results;
   for (Hypothesis& hypothesis : greedy_search(translation, max_lengths, options)) {

@@ -3,8 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "heed/models/batch.h"
-#include "heed/models/encoder_decoder.h"
+#include "heed/models/step_model.h"
 
 namespace heed {
 
@@ -19,10 +18,13 @@ struct SearchOptions {
   /// Otherwise it goes on until no hypothesis that is still open could enter the best ones, even if all its
   /// further tokens were certain.
   bool early_stop = false;
-  double length_ratio =
-      1.5;  ///< an output has at most length_ratio * source length + length_extra tokens, then
-  std::int64_t length_extra = 10;  ///< the end token is forced
+  /// An output has at most length_ratio * source length + length_extra tokens, then the end token is forced.
+  double length_ratio = 1.5;
+  std::int64_t length_extra = 10;
 };
+/// Throws an Error that names the option and its value unless beam is 1 to 1,024, best 1 to beam, the length
+/// penalty and the ratio 0 to 1,000 and the extra length 0 to 2^24.
+void check_search(const SearchOptions& options);
 
 /// An output sequence.
 struct Hypothesis {
@@ -34,23 +36,13 @@ struct Hypothesis {
 /// ((5 + length) / 6)^alpha: GNMT, arXiv 1609.08144, eq. 14. `length` counts the end token.
 double length_penalty_of(std::int64_t length, double alpha);
 
-/// A model that is read one token at a time, as search needs it: a row for each hypothesis.
-class StepModel {
- public:
-  virtual ~StepModel() = default;
-  /// Logits [R, V] of what follows after one more token for each row, i32 [R].
-  virtual Tensor step(const Tensor& tokens) = 0;
-  /// Goes on with the given rows (a row may occur more than once, or not at all).
-  virtual void reorder(std::span<const std::int32_t> rows) = 0;
-  virtual Device device() const = 0;
-};
-
 /// The most probable token at every step. max_lengths[s] is the most tokens of sentence s before the end
-/// token; the model starts with one row for each sentence.
+/// token; the model starts with one row for each sentence. For a language model, `begin` is the last token
+/// of its prompt.
 std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int64_t> max_lengths,
                                       const SearchOptions& options);
-/// Beam search; for each sentence its best hypotheses, best first. At every step each sentence looks at its 2
-/// * beam best continuations: those among the first `beam` that end are finished, the first `beam` that do
+/// Beam search; for each sentence its best hypotheses, best first. At every step each sentence looks at its
+/// 2 * beam best continuations: those among the first `beam` that end are finished, the first `beam` that do
 /// not end go on. Ties go to the hypothesis, then the token, with the lower number.
 std::vector<std::vector<Hypothesis>> beam_search(StepModel& model, std::span<const std::int64_t> max_lengths,
                                                  const SearchOptions& options);

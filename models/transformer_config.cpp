@@ -1,7 +1,8 @@
 #include "heed/models/transformer_config.h"
 
+#include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
-#include <span>
 
 #include "heed/core/error.h"
 #include "heed/core/nearest_name.h"
@@ -12,36 +13,56 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Calls visit(key, member) for every setting: the one list that reading and writing share.
-template <class Config, class Visit>
-void for_each_setting(Config& config, Visit&& visit) {
-  visit("width", config.width);
-  visit("heads", config.heads);
-  visit("feed_forward", config.feed_forward);
-  visit("encoder_layers", config.encoder_layers);
-  visit("decoder_layers", config.decoder_layers);
-  visit("source_vocabulary", config.source_vocabulary);
-  visit("target_vocabulary", config.target_vocabulary);
-  visit("classes", config.classes);
-  visit("pooling", config.pooling);
-  visit("max_length", config.max_length);
-  visit("dropout", config.dropout);
-  visit("attention_dropout", config.attention_dropout);
-  visit("activation_dropout", config.activation_dropout);
-  visit("activation", config.activation);
-  visit("norm", config.norm);
-  visit("positions", config.positions);
-  visit("tie_embeddings", config.tie_embeddings);
-  visit("scale_embeddings", config.scale_embeddings);
-  visit("attention_bias", config.attention_bias);
-  visit("recompute_layers", config.recompute_layers);
-  visit("epsilon", config.epsilon);
-  visit("embedding_deviation", config.embedding_deviation);
-  visit("share_layers", config.share_layers);
-  visit("encoder_attention", config.encoder_attention);
-  visit("decoder_attention", config.decoder_attention);
-  visit("cross_attention", config.cross_attention);
-  visit("seed", config.seed);
+constexpr double most_layers = 1024, most_vocabulary = 2147483647, most_length = 1 << 24;
+constexpr double below_one = 0x1.fffffffffffffp-1;
+
+/// Calls visit(setting, member) for every setting: the one list behind reading, writing,
+/// checking and help.
+template <class Visit, class Config>
+void for_each_setting(Visit&& visit, Config& config) {
+  const auto number = [&](std::string_view name, double low, double high, std::string_view help,
+                          auto member) {
+    visit(ConfigSetting{name, help, low, high}, config.*member);
+  };
+  const auto choice = [&](std::string_view name, std::vector<std::string> choices, std::string_view help,
+                          auto member) {
+    visit(ConfigSetting{name, help, 0, 0, std::move(choices)}, config.*member);
+  };
+  const auto any = [&](std::string_view name, std::string_view help, auto member) {
+    visit(ConfigSetting{name, help}, config.*member);
+  };
+  using T = TransformerConfig;
+  number("width", 1, 65536, "the width d of all layers, a multiple of the heads", &T::width);
+  number("heads", 1, 1024, "attention heads", &T::heads);
+  number("feed_forward", 1, 1 << 20, "hidden width of the feed-forward layers", &T::feed_forward);
+  number("encoder_layers", 1, most_layers, "layers of the encoder", &T::encoder_layers);
+  number("decoder_layers", 1, most_layers, "layers of the decoder", &T::decoder_layers);
+  number("source_vocabulary", 0, most_vocabulary, "tokens that an encoder knows", &T::source_vocabulary);
+  number("target_vocabulary", 0, most_vocabulary, "tokens that a decoder knows", &T::target_vocabulary);
+  number("classes", 0, most_vocabulary, "classes of a classifier", &T::classes);
+  choice("pooling", {"mean", "attention"}, "how a classifier makes one vector of a sequence", &T::pooling);
+  number("max_length", 1, most_length, "positions, where parameters depend on them", &T::max_length);
+  number("dropout", 0, below_one, "on embeddings and the output of every sub-layer", &T::dropout);
+  number("attention_dropout", 0, below_one, "on attention weights", &T::attention_dropout);
+  number("activation_dropout", 0, below_one, "inside the feed-forward layers", &T::activation_dropout);
+  choice("activation", {"relu", "gelu", "gelu_tanh", "silu"}, "of the feed-forward layers", &T::activation);
+  choice("norm", {"post", "pre"}, "LN(x + f(x)), or x + f(LN(x)) with a norm behind each stack", &T::norm);
+  choice("positions", {"sinusoidal", "learned"}, "what tells positions apart", &T::positions);
+  choice("tie_embeddings", {"none", "decoder", "all"},
+         "what is one matrix: output map and target embedding, and the source's too", &T::tie_embeddings);
+  any("scale_embeddings", "embeddings are multiplied by sqrt(width)", &T::scale_embeddings);
+  any("attention_bias", "the projections of attention have biases", &T::attention_bias);
+  any("recompute_layers", "backward runs each layer again: memory for time", &T::recompute_layers);
+  number("epsilon", 1e-30, 1, "of layer normalisation", &T::epsilon);
+  number("embedding_deviation", 0, 1e6, "of initial embeddings and learned positions; 0: 1 / sqrt(width)",
+         &T::embedding_deviation);
+  choice("share_layers", {"none", "attention", "all"}, "what the layers of a stack have in common",
+         &T::share_layers);
+  any("encoder_attention", "of the encoder: a variant, or one for each layer", &T::encoder_attention);
+  any("decoder_attention", "of the decoder, likewise", &T::decoder_attention);
+  any("cross_attention", "of the decoder to the encoder, likewise; \"none\" leaves it out",
+      &T::cross_attention);
+  number("seed", -0x1p63, 0x1p63, "of the initial parameters", &T::seed);
 }
 
 [[noreturn]] void wrong_type(std::string_view key, const char* wanted, const Json& value) {
@@ -50,6 +71,9 @@ void for_each_setting(Config& config, Visit&& visit) {
 
 void read(std::string_view key, const Json& value, std::int64_t& out) {
   if (!value.is_number_integer()) wrong_type(key, "an integer", value);
+  constexpr std::uint64_t largest = std::numeric_limits<std::int64_t>::max();
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > largest)
+    wrong_type(key, "an integer below 2^63", value);
   out = value.get<std::int64_t>();
 }
 void read(std::string_view key, const Json& value, double& out) {
@@ -108,10 +132,23 @@ Json written(const T& value) {
   return value;
 }
 
-void check_one_of(const char* key, const std::string& value, std::initializer_list<std::string> allowed) {
-  const std::span<const std::string> names(allowed.begin(), allowed.size());
-  if (std::find(names.begin(), names.end(), value) != names.end()) return;
-  fail("setting '", key, "' cannot be '", value, "'", suggest_name(value, names));
+void check_value(const ConfigSetting& setting, std::int64_t value) {
+  if (setting.high < 0x1p63)
+    check_setting(setting.name, value, static_cast<std::int64_t>(setting.low),
+                  static_cast<std::int64_t>(setting.high));
+}
+void check_value(const ConfigSetting& setting, double value) {
+  check(setting.high != below_one || (value >= 0 && value < 1), "setting '", setting.name,
+        "' must be in [0, 1), is ", value);
+  check_setting(setting.name, value, setting.low, setting.high);
+}
+void check_value(const ConfigSetting& setting, const std::string& value) {
+  check_setting(setting.name, value, setting.choices);
+}
+void check_value(const ConfigSetting&, bool) {}
+void check_value(const ConfigSetting& setting, const AttentionChoices& choices) {
+  for (const AttentionChoice& choice : choices)
+    check_setting(concat_text(setting.name, ".heads"), choice.heads, 0, 1024);
 }
 
 void check_choices(const char* key, const AttentionChoices& choices, std::int64_t layers, bool shares) {
@@ -128,31 +165,25 @@ const AttentionChoice& choice_for(const AttentionChoices& choices, std::int64_t 
   return choices.size() == 1 ? choices.front() : choices.at(static_cast<std::size_t>(layer));
 }
 
+std::span<const ConfigSetting> transformer_settings() {
+  static const std::vector<ConfigSetting> settings = [] {
+    std::vector<ConfigSetting> all;
+    TransformerConfig config;
+    for_each_setting([&](ConfigSetting setting, const auto&) { all.push_back(std::move(setting)); }, config);
+    return all;
+  }();
+  return settings;
+}
+
+std::span<const std::string> choices_of(std::string_view name) {
+  for (const ConfigSetting& setting : transformer_settings())
+    if (setting.name == name && !setting.choices.empty()) return setting.choices;
+  fail("the model has no setting '", name, "' that is a choice");
+}
+
 void check_config(const TransformerConfig& config) {
-  const auto positive = [](const char* key, std::int64_t value) {
-    check(value > 0, "setting '", key, "' must be positive, is ", value);
-  };
-  const auto probability = [](const char* key, double value) {
-    check(value >= 0 && value < 1, "setting '", key, "' must be in [0, 1), is ", value);
-  };
-  positive("width", config.width);
-  positive("heads", config.heads);
-  positive("feed_forward", config.feed_forward);
-  positive("encoder_layers", config.encoder_layers);
-  positive("decoder_layers", config.decoder_layers);
-  positive("max_length", config.max_length);
-  probability("dropout", config.dropout);
-  probability("attention_dropout", config.attention_dropout);
-  probability("activation_dropout", config.activation_dropout);
-  check_one_of("pooling", config.pooling, {"mean", "attention"});
-  check_one_of("activation", config.activation, {"relu", "gelu", "gelu_tanh", "silu"});
-  check_one_of("norm", config.norm, {"post", "pre"});
-  check_one_of("positions", config.positions, {"sinusoidal", "learned"});
-  check_one_of("tie_embeddings", config.tie_embeddings, {"none", "decoder", "all"});
-  check(config.epsilon > 0, "setting 'epsilon' must be positive, is ", config.epsilon);
-  check(config.embedding_deviation >= 0, "setting 'embedding_deviation' must not be negative, is ",
-        config.embedding_deviation);
-  check_one_of("share_layers", config.share_layers, {"none", "attention", "all"});
+  for_each_setting([](const ConfigSetting& setting, const auto& value) { check_value(setting, value); },
+                   config);
   const bool shares = config.share_layers != "none";
   check_choices("encoder_attention", config.encoder_attention, config.encoder_layers, shares);
   check_choices("decoder_attention", config.decoder_attention, config.decoder_layers, shares);
@@ -161,7 +192,9 @@ void check_config(const TransformerConfig& config) {
 
 std::string to_json(const TransformerConfig& config) {
   Json json;
-  for_each_setting(config, [&](const char* key, const auto& member) { json[key] = written(member); });
+  for_each_setting([&](const ConfigSetting& setting,
+                       const auto& member) { json[std::string(setting.name)] = written(member); },
+                   config);
   return json.dump(2);
 }
 
@@ -175,10 +208,13 @@ TransformerConfig transformer_config_from_json(std::string_view text) {
   }
   check(json.is_object(), "the model configuration must be a JSON object");
   std::vector<std::string> known;
-  for_each_setting(config, [&](const char* key, auto& member) {
-    known.emplace_back(key);
-    if (const auto found = json.find(key); found != json.end()) read(key, *found, member);
-  });
+  for_each_setting(
+      [&](const ConfigSetting& setting, auto& member) {
+        known.emplace_back(setting.name);
+        if (const auto found = json.find(known.back()); found != json.end())
+          read(setting.name, *found, member);
+      },
+      config);
   for (const auto& [key, value] : json.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     fail("the model has no setting '", key, "'", suggest_name(key, known));

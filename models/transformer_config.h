@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,8 +12,8 @@ namespace heed {
 
 /// Which attention mechanism a layer uses.
 struct AttentionChoice {
-  std::string name =
-      "dot_product";  ///< of attention_variants(), or "none" where a decoder layer has no cross-attention
+  /// Of attention_variants(), or "none" where a decoder layer has no cross-attention.
+  std::string name = "dot_product";
   std::int64_t heads = 0;  ///< 0: as many as the model's
   Options options;         ///< settings of the variant
 };
@@ -31,21 +32,21 @@ struct TransformerConfig {
   std::int64_t target_vocabulary = 0;
   std::int64_t classes = 0;      ///< of a classifier
   std::string pooling = "mean";  ///< of a classifier: "mean" over the tokens, or "attention"
-  std::int64_t max_length =
-      256;               ///< for learned positions and for variants whose parameters depend on the length
-  double dropout = 0.1;  ///< on embeddings and on every sub-layer's output
+  /// For learned positions and for variants whose parameters depend on the length.
+  std::int64_t max_length = 256;
+  double dropout = 0.1;             ///< on embeddings and on every sub-layer's output
   double attention_dropout = 0;     ///< on attention weights
   double activation_dropout = 0;    ///< inside the feed-forward layers
   std::string activation = "relu";  ///< "relu", "gelu", "gelu_tanh" or "silu"
-  std::string norm =
-      "post";  ///< "post": LN(x + f(x)); "pre": x + f(LN(x)), and a norm at the end of each stack
+  /// "post": LN(x + f(x)); "pre": x + f(LN(x)), and a norm at the end of each stack.
+  std::string norm = "post";
   std::string positions = "sinusoidal";  ///< or "learned"
-  std::string tie_embeddings =
-      "none";  ///< "decoder": the output map is the target embedding; "all": the source's too
+  /// "decoder": the output map is the target embedding; "all": the source's too.
+  std::string tie_embeddings = "none";
   bool scale_embeddings = true;  ///< multiplies embeddings by sqrt(width)
   bool attention_bias = false;
-  bool recompute_layers =
-      false;  ///< training keeps each layer's inputs only and runs it again in backward: memory for time
+  /// Training keeps each layer's inputs only and runs it again in backward: memory for time.
+  bool recompute_layers = false;
   double epsilon = 1e-5;           ///< of layer normalisation
   double embedding_deviation = 0;  ///< of initial embeddings and learned positions; 0: 1 / sqrt(width)
   /// What the layers of a stack have in common: "none", their "attention", or "all" of each layer; the
@@ -57,7 +58,20 @@ struct TransformerConfig {
   std::int64_t seed = 1;  ///< of the initial parameters
 };
 
-/// Throws an Error that names the first setting that makes no sense, with its value.
+/// A setting of TransformerConfig: its name, what it is, and what it may be.
+struct ConfigSetting {
+  std::string_view name;
+  std::string_view help;                  ///< one line
+  double low = 0, high = 0;               ///< of numbers, both inclusive
+  std::vector<std::string> choices = {};  ///< of texts that are a choice
+};
+/// All settings, in the order of to_json(); the one place where names, ranges and choices stand. Those that
+/// are true or false have neither, nor have attentions (attention_settings() lists what these take).
+std::span<const ConfigSetting> transformer_settings();
+/// The choices of a setting that is one. Throws for any other name.
+std::span<const std::string> choices_of(std::string_view name);
+
+/// Throws an Error that names the first setting outside its range or choices, with its value.
 void check_config(const TransformerConfig& config);
 /// The choice for one layer of a stack.
 const AttentionChoice& choice_for(const AttentionChoices& choices, std::int64_t layer);

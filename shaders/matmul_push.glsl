@@ -19,8 +19,8 @@ struct Place {
   uint k_begin, k_end;
 };
 
-// Tiles are taken in bands of 8 tile rows, column by column: what workgroups near in time read overlaps, and stays in
-// the cache.
+// Tiles are taken in bands of 8 tile rows, column by column: what workgroups near in time read overlaps, and
+// stays in the cache.
 Place place_of_group(uint tile_rows, uint tile_columns) {
   const uint rows = (m + tile_rows - 1) / tile_rows, columns = (n + tile_columns - 1) / tile_columns;
   const uint band = gl_WorkGroupID.x / (8 * columns), within = gl_WorkGroupID.x % (8 * columns);

@@ -3,8 +3,8 @@
 //! types f32 f16 bf16
 #include "common.glsl"
 #include "matmul_elements.glsl"
-// out = parts[0] + parts[1] + ... + bias + beta out, in this order: the second pass of a product whose sums over k were
-// computed in parts.
+// out = parts[0] + parts[1] + ... + bias + beta out, in this order: the second pass of a product whose sums
+// over k were computed in parts.
 
 layout(local_size_x_id = 0) in;
 

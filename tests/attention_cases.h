@@ -86,7 +86,7 @@ inline void make_inputs(const Case& c, DType dtype, Inputs& in) {
   in.args.scale = 0.8;
   in.args.causal = c.causal;
   in.args.dropout = c.dropout;
-  in.args.key_of_dropout = {5, 6, 7};
+  in.args.dropout_key = {5, 6, 7};
   if (c.key_mask) in.args.key_mask = c.key_mask(c);
   if (c.mask) in.args.mask = c.mask(c);
   if (c.pattern) {

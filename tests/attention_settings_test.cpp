@@ -235,7 +235,7 @@ TEST_CASE("hard-coded attention: settings that make no sense are explained") {
     config.options.set(name, std::move(value));
     return message_of([&] { make_attention("hard_coded_gaussian", config); });
   };
-  CHECK(contains(message("sigma", 0.0), "sigma must be positive"));
+  CHECK(contains(message("sigma", 0.0), "'sigma' must be 1e-06 to 1e+06, is 0"));
   CHECK(contains(message("gamma", 1.2), "only cross-attention"));
   CHECK(contains(message("offsets", std::vector<double>{}), "at least one"));
 }
@@ -277,8 +277,10 @@ TEST_CASE("synthesizers: settings that make no sense are explained") {
   CHECK(contains(message("synthesizer_mixture", "components", Texts{"dot", "dot"}), "'dot' twice"));
   CHECK(contains(message("synthesizer_mixture", "components", Texts{}), "at least one"));
   CHECK(contains(message("synthesizer_mixture", "tiling", std::string("tile")), "no setting 'tiling'"));
-  CHECK(contains(message("synthesizer_factorized_dense", "tiling", std::string("tiles")), "tile or outer"));
+  CHECK(
+      contains(message("synthesizer_factorized_dense", "tiling", std::string("tiles")), "'tile' or 'outer'"));
   CHECK(contains(message("synthesizer_factorized_dense", "b", std::int64_t{2}), "a = 3, b = 2 for 9"));
-  CHECK(contains(message("synthesizer_factorized_random", "k", std::int64_t{0}), "'k' must be positive"));
-  CHECK(contains(message("linformer", "k", std::int64_t{-1}), "k must be positive"));
+  CHECK(contains(message("synthesizer_factorized_random", "k", std::int64_t{0}),
+                 "'k' must be 1 to 65536, is 0"));
+  CHECK(contains(message("linformer", "k", std::int64_t{-1}), "'k' must be 1 to 65536, is -1"));
 }

@@ -4,6 +4,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/memory_stats.h"
 
 using namespace heed;
 
@@ -88,15 +89,15 @@ TEST_CASE("autograd: backward frees what the ops saved") {
   CHECK(memory_stats().current_bytes == before);
 }
 
-TEST_CASE("autograd: a checkpointed segment gives the same gradients and draws the same random numbers") {
-  const auto run = [](bool with_checkpoint) {
+TEST_CASE("autograd: a recomputed segment gives the same gradients and draws the same random numbers") {
+  const auto run = [](bool recompute) {
     const Tensor x = leaf({1, 2, 3}), w = leaf({0.5, -1, 2});
     Random random(11);
     const auto segment = [&](std::span<const Tensor> in, Random& keys) {
       return dropout(tanh(in[0] * w), 0.4, keys.next());
     };
     const Tensor hidden =
-        with_checkpoint ? checkpoint(segment, {x}, random) : segment(std::vector<Tensor>{x}, random);
+        recompute ? recompute_in_backward(segment, {x}, random) : segment(std::vector<Tensor>{x}, random);
     backward(sum(dropout(hidden, 0.2, random.next()) * hidden));
     return std::make_pair(values(gradient(x)), values(gradient(w)));
   };

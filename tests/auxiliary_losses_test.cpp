@@ -33,8 +33,7 @@ class ClusteringTask : public Task {
   BatchLoss loss(std::int64_t, std::int64_t batch, Context& context) override {
     const std::vector<Tokens> sentences = {{4, 5, 6, 7, static_cast<std::int32_t>(batch)}, {8, 9, 3}};
     const std::vector<std::int32_t> labels = {2, 0};
-    const ModelLoss loss = model_.loss(make_classification_batch(sentences, labels), 0, context);
-    return {loss.sum, loss.count, false};
+    return model_.loss(make_classification_batch(sentences, labels), 0, context);
   }
 
  private:
@@ -68,7 +67,7 @@ TEST_CASE("auxiliary losses: the trainer reports each by its name") {
   std::vector<Progress> records;
   TrainerCallbacks callbacks;
   callbacks.progress = [&](const Progress& progress) { records.push_back(progress); };
-  RunFolder run = RunFolder::create(folder / "run", "{}");
+  RunFolder run = RunFolder::create(folder / "run", {.task = "test", .config = "{}"});
   Trainer(task, options, callbacks).run(&run);
   REQUIRE(records.size() == 2);
   for (const Progress& record : records) {

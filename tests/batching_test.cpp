@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "heed/core/error.h"
@@ -108,12 +109,17 @@ TEST_CASE("Examples that fit nowhere are named, not dropped in silence") {
   CHECK(plan.left_out() == std::vector<std::int32_t>{1, 2, 4});
   CHECK(plan.kept() == 2);
   CHECK(plan.left_out_message() ==
-        "3 of 5 examples are left out: a side is longer than 50 tokens, or source and target together exceed "
-        "the "
+        "3 of 5 examples are left out: a side is longer than 50 tokens, or source and target together exceed the "
         "budget of 90 tokens a batch");
   auto all = flatten(plan.epoch(0));
   std::sort(all.begin(), all.end());
   CHECK(all == std::vector<std::int32_t>{0, 3});
+}
+
+TEST_CASE("Limits may be as large as they like") {
+  BatchOptions options;
+  options.max_tokens = options.batch_size = options.max_length = std::numeric_limits<std::int64_t>::max();
+  CHECK(BatchPlan(Lengths{4, 5}, {}, options).epoch(0).size() == 1);
 }
 
 TEST_CASE("Batches that cannot be made are refused") {

@@ -6,17 +6,23 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <set>
 #include <thread>
 
 #include "full_disk.h"
 #include "heed/core/cpu_threads.h"
+#include "heed/core/digest.h"
 #include "heed/core/file.h"
+#include "heed/data/safetensors.h"
 #include "heed/training/model_file.h"
+#include "heed/training/run_files.h"
 #include "heed/training/trainer.h"
+#include "run_content.h"
 #include "temporary_folder.h"
 #include "training_tasks.h"
 
@@ -28,8 +34,16 @@ namespace {
 constexpr const char* config = R"({"model":{"width":16},"steps":20,"threads":2})";
 const std::vector<std::string> free_keys{"threads"};
 
-/// Everything that a checkpoint has to carry is in use: accumulation, averages, evaluations, records between
-/// checkpoints.
+/// What the runs of these tests start with.
+RunStart start_with(std::string text = config) {
+  return {.task = "count",
+          .config = std::move(text),
+          .files = {{"words.txt", "one two three"}},
+          .data = {{"train", digest_of("the texts")}}};
+}
+
+/// Everything that a checkpoint has to carry is in use: accumulation, averages,
+/// evaluations, records between checkpoints.
 TrainerOptions run_options() {
   TrainerOptions options;
   options.steps = 20;
@@ -46,10 +60,11 @@ TrainerOptions run_options() {
 
 /// Trains in a folder: from the start, or from where it was killed.
 TrainResult train_in(const fs::path& path, TrainerCallbacks callbacks = {},
-                     TrainerOptions options = run_options()) {
+                     TrainerOptions options = run_options(), bool verify = true) {
   TinyTask task;
   const bool again = fs::exists(path / "config.json");
-  RunFolder folder = again ? RunFolder::resume(path, config, free_keys) : RunFolder::create(path, config);
+  RunFolder folder = again ? RunFolder::resume(path, start_with(), free_keys, verify)
+                           : RunFolder::create(path, start_with());
   return Trainer(task, options, std::move(callbacks)).run(&folder);
 }
 
@@ -80,7 +95,7 @@ std::vector<double> recorded_losses(const fs::path& run) {
 void check_same_run(const fs::path& run, const fs::path& reference) {
   for (const char* name : {"model.safetensors", "optimizer.safetensors", "best.safetensors"}) {
     CAPTURE(name);
-    CHECK((read_file(run / name) == read_file(reference / name)));
+    CHECK((weights_content(run / name) == weights_content(reference / name)));
   }
   CHECK(recorded_steps(run) == recorded_steps(reference));
   CHECK(recorded_losses(run) == recorded_losses(reference));
@@ -94,8 +109,8 @@ std::set<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-/// Runs the test case "checkpoint child" of this program in a process of its own: a fork alone would have no
-/// pool of threads.
+/// Runs the test case "checkpoint child" of this program in a process of its own: a fork alone
+/// would have no pool of threads.
 pid_t start_child(const fs::path& run) {
   const pid_t child = ::fork();
   if (child != 0) return child;
@@ -109,6 +124,24 @@ int wait_for(pid_t child) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return status;
+}
+
+bool same_weights(Module& a, Module& b) {
+  const std::vector<NamedTensor> first = a.state(), second = b.state();
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    if (first[i].tensor->to_vector<float>() != second[i].tensor->to_vector<float>()) return false;
+  }
+  return first.size() == second.size();
+}
+
+/// trainer_state.json with other content, and the digest of that.
+std::string with_digest(const std::string& state) {
+  return trainer_state_text(parse_trainer_state(state, "edited", false));
+}
+
+std::string replaced(std::string text, const std::string& what, const std::string& by) {
+  REQUIRE(text.find(what) != text.npos);
+  return text.replace(text.find(what), what.size(), by);
 }
 
 std::string damaged(std::string bytes, std::size_t where) {
@@ -134,9 +167,10 @@ TEST_CASE("checkpoint: a run that was stopped and resumed gives the same bytes")
   CHECK(last.best_step == whole.best_step);
   CHECK(last.best_metric == whole.best_metric);
   check_same_run(folder / "parts", folder / "whole");
-  CHECK(names_in(folder / "parts") ==
-        std::set<std::string>{"config.json", "model.safetensors", "optimizer.safetensors", "best.safetensors",
-                              "trainer_state.json", "metrics.jsonl", "report.html"});
+  CHECK(names_in(folder / "parts") == std::set<std::string>{"run.json", "words.txt", "config.json",
+                                                            "model.safetensors", "optimizer.safetensors",
+                                                            "best.safetensors", "trainer_state.json",
+                                                            "metrics.jsonl", "report.html"});
   CHECK(train_in(folder / "parts").step == 20);  // nothing is left to do
   check_same_run(folder / "parts", folder / "whole");
 }
@@ -169,20 +203,22 @@ TEST_CASE("checkpoint: at every point of writing one, what is opened again is th
   const fs::path run = folder / "run";
   train_in(run, stop_after(4));
   const fs::path other = folder / "other";
-  train_in(other, stop_after(9));
-  const std::vector<std::string> set{"model.safetensors", "optimizer.safetensors", "trainer_state.json"};
+  fs::copy(run, other);
+  train_in(other, stop_after(5));  // the same run, five steps on
+  const std::vector<std::string> set{"best.safetensors", "model.safetensors", "optimizer.safetensors",
+                                     "trainer_state.json"};
   const auto step_of = [](const fs::path& path) {
     return parse_trainer_state(read_file(path / "trainer_state.json"), "x").step;
   };
 
   // Killed while the new files were being written: the old set stays.
-  fs::create_directory(run / "checkpoint.tmp");
-  fs::copy(other / "model.safetensors", run / "checkpoint.tmp/model.safetensors");
-  write_file_atomically(run / "report.html.123.tmp", "half");
-  { RunFolder::resume(run, config, free_keys); }
+  fs::create_directory(run / ".heed-checkpoint.tmp");
+  fs::copy(other / "model.safetensors", run / ".heed-checkpoint.tmp/model.safetensors");
+  write_file_atomically(run / ".heed-checkpoint.tmp/.heed-best.safetensors-1-0123456789abcdef.tmp", "half");
+  write_file_atomically(run / ".heed-report.html-123-0123456789abcdef.tmp", "half");
+  { RunFolder::resume(run, start_with(), free_keys); }
   CHECK(step_of(run) == 4);
-  CHECK_FALSE(fs::exists(run / "checkpoint.tmp"));
-  CHECK_FALSE(fs::exists(run / "report.html.123.tmp"));
+  for (const std::string& name : names_in(run)) CHECK_FALSE(name.starts_with(".heed"));
 
   // Killed after the commit, with none, some or all of the files moved: the new set.
   for (std::size_t moved = 0; moved <= set.size(); ++moved) {
@@ -196,7 +232,11 @@ TEST_CASE("checkpoint: at every point of writing one, what is opened again is th
     }
     // A reader that changes nothing sees the new model too.
     CHECK((read_file(run_file(copy, "model.safetensors")) == read_file(other / "model.safetensors")));
-    const RunFolder opened = RunFolder::resume(copy, config, free_keys);
+    TinyTask read, expected;
+    RunFiles::open(copy).load_weights(read.model(), "last");
+    load_model(expected.model(), other / "model.safetensors");
+    CHECK(same_weights(read.model(), expected.model()));
+    const RunFolder opened = RunFolder::resume(copy, start_with(), free_keys);
     TinyTask task;
     Optimizer optimizer(task.model().parameters(), {});
     MovingAverage average(task.model().parameters(), 0.95);
@@ -215,7 +255,7 @@ TEST_CASE("checkpoint: on a full disk the error says so, and the last one stays 
     CHECK_THROWS_WITH_AS(train_in(run), doctest::Contains("cannot write"), Error);
   }
   CHECK((read_file(run / "model.safetensors") == before));
-  CHECK_FALSE(fs::exists(run / "checkpoint.tmp"));
+  for (const std::string& name : names_in(run)) CHECK_FALSE(name.starts_with(".heed"));
   train_in(folder / "whole");
   CHECK(train_in(run).finished);
   check_same_run(run, folder / "whole");
@@ -238,17 +278,19 @@ TEST_CASE("checkpoint: damaged and foreign files are refused by name") {
   refused("model.safetensors", model.substr(0, model.size() / 2), "");
   refused("model.safetensors", damaged(model, 9), "");
   refused("model.safetensors", "", "too few");
-  refused("optimizer.safetensors", model, "moving average");
+  refused("optimizer.safetensors", model, "changed after it was written");
   refused("optimizer.safetensors", "no safetensors", "");
   refused("trainer_state.json", "{}", "format");
   refused("trainer_state.json", "not json", "damaged");
   refused("trainer_state.json", state.substr(0, state.size() - 20), "damaged");
-  std::string other_step = state;
-  other_step.replace(other_step.find("\"step\": 4"), 9, "\"step\": 5");
-  refused("trainer_state.json", other_step, "do not belong together");
-
+  const std::string other_step = replaced(state, "\"step\": 4,\n  \"epoch", "\"step\": 5,\n  \"epoch");
+  refused("trainer_state.json", other_step, "changed after it was written");
+  const std::string good = read_file(run / "trainer_state.json");
+  write_file_atomically(run / "trainer_state.json", with_digest(other_step));
+  CHECK_THROWS_WITH_AS(train_in(run), doctest::Contains("do not belong together"), Error);
+  write_file_atomically(run / "trainer_state.json", good);
   TinyTask wider({.width = 32});
-  RunFolder opened = RunFolder::resume(run, config, free_keys);
+  RunFolder opened = RunFolder::resume(run, start_with(), free_keys);
   CHECK_THROWS_WITH_AS(Trainer(wider, run_options()).run(&opened),
                        doctest::Contains("does not fit the model"), Error);
   TrainerOptions options = run_options();
@@ -263,32 +305,301 @@ TEST_CASE("checkpoint: damaged and foreign files are refused by name") {
                        doctest::Contains("data or the batching changed"), Error);
 }
 
+TEST_CASE("checkpoint: files of another run and changed ones are refused, unless that is asked for") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run", other = folder / "other";
+  train_in(run, stop_after(8));
+  train_in(other, stop_after(8));
+  const auto refused = [&](const char* name, const std::string& content, const char* reason,
+                           const char* weights) {
+    CAPTURE(name);
+    CAPTURE(reason);
+    const std::string good = read_file(run / name);
+    write_file_atomically(run / name, content);
+    CHECK_THROWS_WITH_AS(train_in(run), doctest::Contains(name), Error);
+    CHECK_THROWS_WITH_AS(train_in(run), doctest::Contains(reason), Error);
+    CHECK_NOTHROW(train_in(run, stop_after(1), run_options(), false));
+    fs::remove_all(run);
+    fs::copy(folder / "good", run);
+    if (weights != nullptr) {
+      write_file_atomically(run / name, content);
+      TinyTask task;
+      CHECK_THROWS_WITH_AS(RunFiles::open(run).load_weights(task.model(), weights), doctest::Contains(reason),
+                           Error);
+      CHECK_NOTHROW(RunFiles::open(run, false).load_weights(task.model(), weights));
+    }
+    write_file_atomically(run / name, good);
+  };
+  fs::copy(run, folder / "good");
+  const auto rewritten = [&](const char* name, const auto& change) {
+    TensorFile file = load_safetensors(run / name);
+    change(file);
+    save_safetensors(folder / "rewritten", file);
+    return read_file(folder / "rewritten");
+  };
+  refused("model.safetensors", read_file(other / "model.safetensors"), "belongs to another run", "last");
+  refused("optimizer.safetensors", read_file(other / "optimizer.safetensors"), "another run", nullptr);
+  refused("best.safetensors", read_file(other / "best.safetensors"), "another run", "best");
+  refused("trainer_state.json", read_file(other / "trainer_state.json"), "another run", "last");
+  const std::string model = read_file(run / "model.safetensors");
+  refused("model.safetensors", damaged(model, model.size() - 2), "changed after it was written", "last");
+  const auto exchange = [](TensorFile& file) {
+    std::swap(file.tensors.at("norm"), file.tensors.at("norm_bias"));
+  };
+  refused("model.safetensors", rewritten("model.safetensors", exchange), "changed after", "last");
+  refused("best.safetensors", rewritten("best.safetensors", exchange), "changed after", "best");
+  const auto forget = [](TensorFile& file) {
+    for (auto& [name, tensor] : file.tensors) {
+      if (name.starts_with("second_moment.")) tensor = Tensor::zeros(tensor.shape());
+    }
+  };
+  refused("optimizer.safetensors", rewritten("optimizer.safetensors", forget), "changed after", nullptr);
+  const std::string state = read_file(run / "trainer_state.json");
+  refused("trainer_state.json", replaced(state, "\"batch\": 1", "\"batch\": 2"), "changed after", "last");
+  refused("words.txt", "one three two", "changed after", nullptr);
+  CHECK_THROWS_WITH_AS(
+      [&] {
+        write_file_atomically(run / "words.txt", "one three two");
+        RunFiles::open(run).text("words.txt");
+      }(),
+      doctest::Contains("words.txt\" was changed after"), Error);
+  CHECK(RunFiles::open(run, false).text("words.txt") == "one three two");
+}
+
+TEST_CASE("checkpoint: best weights that are gone are not silently other ones") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  train_in(run, stop_after(8));
+  fs::remove(run / "best.safetensors");
+  TinyTask task;
+  const RunFiles files = RunFiles::open(run);
+  CHECK(files.has_best());
+  CHECK_THROWS_WITH_AS(files.load_weights(task.model(), "best"),
+                       doctest::Contains("is missing, but the run has written it in step 6; put it back"),
+                       Error);
+  CHECK_NOTHROW(files.load_weights(task.model(), "last"));
+  CHECK_THROWS_WITH_AS(train_in(run), doctest::Contains("best.safetensors\" is missing"), Error);
+  CHECK(train_in(run, {}, run_options(), false).best_step > 8);  // all that was better is forgotten
+  CHECK(fs::exists(run / "best.safetensors"));
+}
+
+TEST_CASE("checkpoint: weights that are not finite are named") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  train_in(run, stop_after(8));
+  fs::copy(run, folder / "good");
+  const auto spoil = [&](const char* name, const char* tensor) {
+    fs::remove_all(run);
+    fs::copy(folder / "good", run);
+    TensorFile file = load_safetensors(run / name);
+    Tensor& spoiled = file.tensors.at(tensor);
+    std::vector<float> values = spoiled.to_vector<float>();
+    values[3] = std::numeric_limits<float>::quiet_NaN();
+    spoiled = Tensor::from(values, spoiled.shape());
+    save_safetensors(run / name, file);
+    const std::string found = concat_text("\"", tensor, "\" holds nan at element 3");
+    CHECK_THROWS_WITH_AS(train_in(run, {}, run_options(), false), doctest::Contains(found.c_str()), Error);
+  };
+  spoil("model.safetensors", "first_bias");
+  TinyTask task;
+  CHECK_THROWS_WITH_AS(
+      load_model(task.model(), run / "model.safetensors"),
+      doctest::Contains("model.safetensors does not fit the model: the tensor \"first_bias\""), Error);
+  spoil("optimizer.safetensors", "second_moment.output");
+  CHECK_THROWS_WITH_AS(train_in(run, {}, run_options(), false), doctest::Contains("optimizer.safetensors"),
+                       Error);
+}
+
+TEST_CASE("run files: what a run was made of, while it trains and afterwards") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  CHECK_THROWS_WITH_AS(RunFiles::open(run), doctest::Contains("there is no run in"), Error);
+  fs::create_directory(run);
+  CHECK_THROWS_WITH_AS(RunFiles::open(run), doctest::Contains("it has no config.json"), Error);
+  write_file_atomically(folder / "file", "x");
+  CHECK_THROWS_WITH_AS(RunFiles::open(folder / "file"), doctest::Contains("it is a file"), Error);
+  TinyTask task;
+  {
+    const RunFolder held = RunFolder::create(run, start_with());
+    const RunFiles files = RunFiles::open(run);
+    CHECK(files.identity() == held.identity());
+    CHECK(is_digest(files.identity()));
+    CHECK(files.task() == "count");
+    CHECK(files.config() == config);
+    CHECK(files.text("words.txt") == "one two three");
+    CHECK_THROWS_WITH_AS(files.text("tokenizer.json"), doctest::Contains("has no tokenizer.json"), Error);
+    CHECK(files.data_digest("train") == digest_of("the texts"));
+    CHECK(files.data_digest("test").empty());
+    CHECK_FALSE(files.has_best());
+    CHECK_THROWS_WITH_AS(files.load_weights(task.model(), "last"), doctest::Contains("first checkpoint"),
+                         Error);
+  }
+  train_in(run, stop_after(3));
+  const RunFiles files = RunFiles::open(run);
+  CHECK_FALSE(files.has_best());
+  CHECK_THROWS_WITH_AS(files.load_weights(task.model(), "best"), doctest::Contains("no best weights yet"),
+                       Error);
+  CHECK_THROWS_WITH_AS(files.load_weights(task.model(), "bets"), doctest::Contains("choose best or last"),
+                       Error);
+  // Read from another thread while it trains: always one whole checkpoint.
+  {
+    std::atomic<bool> trains = true;
+    int read = 0;
+    std::string failures;
+    std::jthread reader([&] {
+      TinyTask seen;
+      while (trains) {
+        try {
+          files.load_weights(seen.model(), "last");
+          ++read;
+        } catch (const Error& error) {
+          failures += error.what();
+        }
+      }
+    });
+    train_in(run);
+    trains = false;
+    reader.join();
+    CHECK(read > 0);
+    CHECK(failures == "");
+  }
+  CHECK(files.has_best());
+  TinyTask best, expected;
+  files.load_weights(best.model(), "best");
+  load_model(expected.model(), run / "best.safetensors");
+  CHECK(same_weights(best.model(), expected.model()));
+
+  fs::remove(run / "run.json");
+  CHECK_THROWS_WITH_AS(RunFiles::open(run), doctest::Contains("an older version of heed"), Error);
+  CHECK_THROWS_WITH_AS(train_in(run), doctest::Contains("an older version of heed"), Error);
+}
+
 TEST_CASE("checkpoint: one made on another platform is used, with a warning") {
   const TemporaryFolder folder;
   const fs::path run = folder / "run";
   train_in(run, stop_after(4));
-  std::string state = read_file(run / "trainer_state.json");
-  const std::string platform = platform_name({});
-  state.replace(state.find(platform), platform.size(), "OpenBLAS Abacus, fingers");
-  write_file_atomically(run / "trainer_state.json", state);
+  const std::string state = read_file(run / "trainer_state.json");
+  write_file_atomically(run / "trainer_state.json",
+                        with_digest(replaced(state, platform_name({}), "OpenBLAS Abacus, fingers")));
   std::string said;
-  train_in(run, {.message = [&](std::string_view text) { said = text; }});
+  train_in(run, {.message = [&](std::string_view text) { said += text; }});
   CHECK(said.find("OpenBLAS Abacus, fingers") != std::string::npos);
+}
+
+TEST_CASE("checkpoint: resuming says from where") {
+  const TemporaryFolder folder;
+  train_in(folder / "run", stop_after(4));
+  std::string said;
+  TrainerCallbacks callbacks = stop_after(1);
+  callbacks.message = [&](std::string_view text) { said += text; };
+  train_in(folder / "run", callbacks);
+  CHECK(said == "resuming from step 4 of 20 (epoch 1, batch 3 of 5)");
 }
 
 TEST_CASE("run folder: a fresh run does not touch one that is there") {
   const TemporaryFolder folder;
-  { RunFolder::create(folder / "a/b/run", config); }
+  { RunFolder::create(folder / "a/b/run", start_with()); }
   CHECK(read_file(folder / "a/b/run/config.json") == config);
-  CHECK_THROWS_WITH_AS(RunFolder::create(folder / "a/b/run", config), doctest::Contains("--resume"), Error);
-  write_file_atomically(folder / "file", "x");
-  CHECK_THROWS_WITH_AS(RunFolder::create(folder / "file/run", config), doctest::Contains("Not a directory"),
+  CHECK_THROWS_WITH_AS(RunFolder::create(folder / "a/b/run", start_with()), doctest::Contains("--resume"),
                        Error);
+  write_file_atomically(folder / "file", "x");
+  CHECK_THROWS_WITH_AS(RunFolder::create(folder / "file/run", start_with()),
+                       doctest::Contains("Not a directory"), Error);
+}
+
+TEST_CASE("run folder: a folder that holds anything else is refused, and nothing in it is touched") {
+  const TemporaryFolder folder;
+  fs::create_directories(folder / "d/thesis.tmp");
+  write_file_atomically(folder / "d/thesis.tmp/chapter", "long");
+  const std::vector<std::pair<const char*, const char*>> foreign{{"thesis.tmp", "chapter"},
+                                                                 {"notes.tmp", "x"}};
+  CHECK_THROWS_WITH_AS(RunFolder::create(folder / "d", start_with()),
+                       doctest::Contains("holds \"thesis.tmp\""), Error);
+  CHECK(read_file(folder / "d/thesis.tmp/chapter") == "long");
+  CHECK(names_in(folder / "d") == std::set<std::string>{"thesis.tmp"});
+
+  for (const char* name : {"notes.tmp", "tokenizer.json", ".heed-notes.tmp", "run.json"}) {
+    fs::create_directory(folder / name);
+    write_file_atomically(folder / name / fs::path(name), "mine");
+    CHECK_THROWS_WITH_AS(RunFolder::create(folder / name, start_with()), doctest::Contains(name), Error);
+    CHECK(read_file(folder / name / fs::path(name)) == "mine");
+  }
+}
+
+TEST_CASE("run folder: what somebody else puts into a run stays as it is") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  train_in(run, stop_after(4));
+  fs::create_directories(run / "thesis.tmp");
+  fs::create_directories(run / ".heed-plots-1-0123456789abcdef.tmp");
+  fs::create_directories(run / "checkpoint.tmp");
+  for (const char* name : {"thesis.tmp/chapter", "notes.tmp", "checkpoint.tmp/mine"})
+    write_file_atomically(run / name, "mine");
+  CHECK(train_in(run).finished);
+  for (const char* name : {"thesis.tmp/chapter", "notes.tmp", "checkpoint.tmp/mine"})
+    CHECK(read_file(run / name) == "mine");
+  CHECK(fs::exists(run / ".heed-plots-1-0123456789abcdef.tmp"));
+}
+
+TEST_CASE("run folder: killed while it was started, a run can be started again") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  { RunFolder::create(run, start_with()); }
+  fs::remove(run / "config.json");
+  write_file_atomically(run / ".heed-config.json-77-0123456789abcdef.tmp", "{\"mod");
+  { RunFolder::create(run, start_with()); }
+  CHECK(names_in(run) == std::set<std::string>{"run.json", "words.txt", "config.json"});
+  fs::remove(run / "config.json");
+  fs::remove(run / "words.txt");
+  { RunFolder::resume(run, start_with(), free_keys); }
+  CHECK(RunFiles::open(run).text("words.txt") == "one two three");
+}
+
+TEST_CASE("run folder: a run goes on with the task, the files and the data that it started with") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  { RunFolder::create(run, start_with()); }
+  const auto refused = [&](const auto& change, const char* reason) {
+    RunStart now = start_with();
+    change(now);
+    CHECK_THROWS_WITH_AS(RunFolder::resume(run, now, free_keys), doctest::Contains(reason), Error);
+  };
+  refused([](RunStart& now) { now.task = "guess"; }, "is a \"count\" run, and this is \"guess\"");
+  refused([](RunStart& now) { now.data["train"] = digest_of("x"); }, "the data \"train\" differs");
+  refused([](RunStart& now) { now.data["test"] = digest_of("x"); }, "the data \"test\" was not there");
+  refused([](RunStart& now) { now.data.clear(); }, "the data \"train\" is not given now");
+  refused([](RunStart& now) { now.files["words.txt"] = "two"; }, "the file \"words.txt\" differs");
+  RunStart now = start_with();
+  now.data["train"] = digest_of("x");
+  { RunFolder::resume(run, now, free_keys, false); }
+
+  // A key that may change is written down, and the run is still known as unchanged.
+  now = start_with(replaced(config, "\"threads\":2", "\"threads\":8"));
+  { RunFolder::resume(run, now, free_keys); }
+  CHECK(RunFiles::open(run).config() == now.config);
+  { RunFolder::resume(run, start_with(), free_keys); }
+  CHECK(RunFiles::open(run).config() == config);
+  write_file_atomically(run / "config.json", replaced(config, "\"width\":16", "\"width\":17"));
+  CHECK_THROWS_WITH_AS(RunFiles::open(run), doctest::Contains("config.json\" was changed after"), Error);
+  CHECK_THROWS_WITH_AS(RunFolder::resume(run, start_with(), free_keys), doctest::Contains("was changed"),
+                       Error);
+}
+
+TEST_CASE("run folder: names and bytes that JSON does not hold are refused in our own words") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const RunStart& start, const char* reason) {
+    CHECK_THROWS_WITH_AS(RunFolder::create(folder / "run", start), doctest::Contains(reason), Error);
+    CHECK_FALSE(fs::exists(folder / "run/config.json"));
+  };
+  refused({.task = "t", .config = std::string("{}\0{\"a\":1}", 10)}, "is a NUL");
+  refused({.task = "t\xff", .config = "{}"}, "not valid UTF-8");
+  for (const char* name : {"words\xff.txt", "../words.txt", "a/b", ".hidden", "model.safetensors", ""})
+    refused({.task = "t", .config = "{}", .files = {{name, "x"}}}, "a run has no file of the name");
 }
 
 TEST_CASE("run folder: only a run can be resumed, and only by one process") {
   const TemporaryFolder folder;
-  const auto resume = [&](const fs::path& path) { RunFolder::resume(path, config, free_keys); };
+  const auto resume = [&](const fs::path& path) { RunFolder::resume(path, start_with(), free_keys); };
   CHECK_THROWS_WITH_AS(resume(folder / "absent"), doctest::Contains("no run to resume"), Error);
   fs::create_directory(folder / "killed_at_once");
   resume(folder / "killed_at_once");
@@ -297,7 +608,7 @@ TEST_CASE("run folder: only a run can be resumed, and only by one process") {
   write_file_atomically(folder / "pictures/cat.png", "meow");
   CHECK_THROWS_WITH_AS(resume(folder / "pictures"), doctest::Contains("not a run folder"), Error);
 
-  const RunFolder held = RunFolder::create(folder / "run", config);
+  const RunFolder held = RunFolder::create(folder / "run", start_with());
   CHECK_FALSE(held.has_checkpoint());
   CHECK_THROWS_WITH_AS(resume(folder / "run"), doctest::Contains("another process"), Error);
   CHECK_THROWS_WITH_AS(run_file(folder / "run", "model.safetensors"), doctest::Contains("first checkpoint"),
@@ -320,21 +631,37 @@ TEST_CASE("run folder: a configuration that differs is refused by the name of it
   CHECK_THROWS_WITH_AS(compare(std::string(100'000, '[').c_str()), doctest::Contains("nested"), Error);
 }
 
-TEST_CASE("checkpoint: the fuzzer's corpus of trainer states gives states or errors") {
-  int read = 0;
-  for (const auto& entry :
-       fs::directory_iterator(fs::path(HEED_SOURCE_DIR) / "tests/fuzz/corpus/trainer_state")) {
-    CAPTURE(entry.path());
-    try {
-      const TrainerState state = parse_trainer_state(read_file(entry.path()), "corpus");
-      CHECK(trainer_state_text(parse_trainer_state(trainer_state_text(state), "again")) ==
-            trainer_state_text(state));
-      ++read;
-    } catch (const Error& error) {
-      CHECK(std::string(error.what()).starts_with("corpus is damaged"));
+TEST_CASE("checkpoint: the fuzzers' corpora give what is written and read again unchanged, or errors") {
+  const auto read_all = [](const char* corpus, const auto& rewritten, const char* error_start) {
+    int read = 0, refused = 0;
+    for (const auto& entry :
+         fs::directory_iterator(fs::path(HEED_SOURCE_DIR) / "tests/fuzz/corpus" / corpus)) {
+      CAPTURE(entry.path());
+      try {
+        const std::string text = rewritten(read_file(entry.path()), false);
+        CHECK(rewritten(text, true) == text);
+        ++read;
+      } catch (const Error& error) {
+        CHECK(std::string(error.what()).starts_with(error_start));
+        ++refused;
+      }
     }
-  }
-  CHECK(read > 0);
+    CHECK(read > 0);
+    CHECK(refused > 0);
+  };
+  read_all(
+      "trainer_state",
+      [](const std::string& text, bool verify) {
+        return trainer_state_text(parse_trainer_state(text, "corpus", verify));
+      },
+      "corpus is damaged");
+  read_all(
+      "run_manifest",
+      [](const std::string& text, bool) { return run_manifest_text(parse_run_manifest(text, "corpus")); },
+      "corpus is damaged");
+  read_all(
+      "metrics", [](const std::string& text, bool) { return metrics_line(parse_metrics_line(text)); },
+      "not a line of metrics");
 }
 
 TEST_CASE("metrics: what was written after the checkpoint is cut off") {
@@ -353,7 +680,86 @@ TEST_CASE("metrics: what was written after the checkpoint is cut off") {
   const std::vector<Progress> records = log.records();
   REQUIRE(records.size() == 2);
   CHECK(records[1].step == 2);
-  CHECK_THROWS_WITH_AS(MetricsLog(path, 1 << 20), doctest::Contains("lines were removed"), Error);
+  std::string said;
+  MetricsLog shorter(path, 1 << 20, [&](std::string_view text) { said += text; });
+  CHECK(said.find("lines were removed") != said.npos);
+  shorter.append({.step = 3, .steps = 9});
+  CHECK(shorter.records().size() == 3);
+}
+
+TEST_CASE("metrics: a line that is none is said, kept, and stops nothing") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  train_in(run, stop_after(7));
+  const std::string good = read_file(run / "metrics.jsonl");
+  std::string said;
+  const auto listen = [&] {
+    said.clear();
+    TrainerCallbacks callbacks = stop_after(1);
+    callbacks.message = [&](std::string_view text) { said += std::string(text) + "\n"; };
+    return callbacks;
+  };
+  // Of the same length, as flipped bytes are.
+  std::string bad = good;
+  bad[2] = '\0';
+  write_file_atomically(run / "metrics.jsonl", bad);
+  train_in(run, listen());
+  CHECK(said.find("line 1 is not a line of metrics") != said.npos);
+  CHECK(said.find("1 such line stays in the file") != said.npos);
+  CHECK(read_file(run / "metrics.jsonl").starts_with(bad));
+  train_in(run, listen());
+  const std::string now = read_file(run / "metrics.jsonl");
+  CHECK(now.starts_with(bad));
+  CHECK(now.size() > bad.size());
+  CHECK(MetricsLog(run / "metrics.jsonl", static_cast<std::int64_t>(now.size())).records().size() ==
+        static_cast<std::size_t>(std::count(now.begin(), now.end(), '\n') - 1));
+
+  // Cut short in the middle of a line, gone, or not even a file.
+  write_file_atomically(run / "metrics.jsonl", good.substr(0, good.size() / 2));
+  train_in(run, listen());
+  CHECK(said.find("lines were removed") != said.npos);
+  fs::remove(run / "metrics.jsonl");
+  train_in(run, listen());
+  CHECK(said.find("is missing") != said.npos);
+  fs::remove(run / "metrics.jsonl");
+  fs::create_directory(run / "metrics.jsonl");
+  fs::remove(run / "report.html");
+  fs::create_directory(run / "report.html");
+  CHECK(train_in(run, listen()).step == 12);
+  CHECK(said.find("lines of metrics are lost") != said.npos);
+  CHECK(said.find("without a report") != said.npos);
+  CHECK(train_in(run).finished);
+}
+
+TEST_CASE("metrics: numbers that are no counts are no records") {
+  const std::string line = metrics_line({.step = 1, .steps = 9});
+  for (const char* number : {"6e70", "-1", "1.5", "18446744073709551615", "\"9\"", "null"}) {
+    CAPTURE(number);
+    CHECK_THROWS_WITH_AS(
+        parse_metrics_line(replaced(line, "\"steps\":9", std::string("\"steps\":") + number)),
+        doctest::Contains("\"steps\" is"), Error);
+  }
+  CHECK_THROWS_WITH_AS(parse_metrics_line(line + std::string("\0", 1)), doctest::Contains("NUL"), Error);
+}
+
+TEST_CASE("metrics: on a full disk records are lost, and training goes on") {
+  const TemporaryFolder folder;
+  std::string said;
+  MetricsLog log(folder / "metrics.jsonl", 0, [&](std::string_view text) { said += text; });
+  log.append({.step = 1, .steps = 9});
+  const std::int64_t bytes = log.sync();
+  {
+    const FullDisk full(static_cast<rlim_t>(bytes + 10));
+    log.append({.step = 2, .steps = 9});
+    log.append({.step = 3, .steps = 9});
+  }
+  CHECK(said.find("lines of metrics are lost") == said.rfind("lines of metrics are lost"));
+  CHECK(said.find("lines of metrics are lost") != said.npos);
+  log.append({.step = 4, .steps = 9});
+  const std::vector<Progress> records = log.records();
+  REQUIRE(records.size() == 2);
+  CHECK(records[1].step == 4);
+  CHECK(static_cast<std::uintmax_t>(log.sync()) == fs::file_size(folder / "metrics.jsonl"));
 }
 
 TEST_CASE("model file: weights survive, and what does not fit changes nothing") {

@@ -1,18 +1,19 @@
 // Readers of labelled texts, their parts, and ListOps.
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <sstream>
 
+#include "cpu_seconds.h"
 #include "heed/core/error.h"
 #include "heed/data/csv.h"
-#include "heed/data/document_folders.h"
-#include "heed/data/labelled_csv.h"
-#include "heed/data/labelled_lines.h"
+#include "heed/data/labelled_text.h"
 #include "heed/data/listops.h"
 #include "heed/tests/temporary_folder.h"
 
@@ -27,6 +28,8 @@ fs::path write(const fs::path& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
   return path;
 }
+
+const LabelledOptions lines{.format = "lines"};
 
 /// The message of the Error that `body` throws; "" when it throws none.
 template <class Body>
@@ -92,18 +95,21 @@ LabelledText numbered(std::size_t count) {
 TEST_CASE("Labelled lines: a label, a space and a text, which may be empty") {
   const TemporaryFolder folder;
   const fs::path path = write(folder / "lines", "0 so  it goes \r\npos one\n1 \n1\n0 caf\xc3\xa9");
-  const LabelledText text = read_labelled_lines(path);
+  const LabelledText text = read_labelled_text(path, lines);
   CHECK(text.labels == Names{"0", "pos", "1", "1", "0"});
   CHECK(text.texts == Names{"so  it goes ", "one", "", "", "caf\xc3\xa9"});
   CHECK(text.places[2] == path.string() + ":3");
 
   const fs::path windows = write(folder / "windows", "0 caf\xe9\n1 it\x92s\n");
-  CHECK(contains(error_of([&] { read_labelled_lines(windows); }), windows.string() + ":1: "));
-  CHECK(read_labelled_lines(windows, Encoding::cp1252).texts == Names{"caf\xc3\xa9", "it\xe2\x80\x99s"});
-  CHECK(contains(error_of([&] { read_labelled_lines(write(folder / "gap", "0 a\n\n1 b\n")); }), "gap:2: "));
-  CHECK(contains(error_of([&] { read_labelled_lines(write(folder / "space", "0 a\n b\n")); }), "space:2: "));
-  CHECK(contains(error_of([&] { read_labelled_lines(write(folder / "empty", "")); }), "empty"));
-  CHECK(contains(error_of([&] { read_labelled_lines(folder / "none"); }), "none"));
+  CHECK(contains(error_of([&] { read_labelled_text(windows, lines); }), windows.string() + ":1: "));
+  CHECK(read_labelled_text(windows, {.format = "lines", .text = {.encoding = Encoding::cp1252}}).texts ==
+        Names{"caf\xc3\xa9", "it\xe2\x80\x99s"});
+  CHECK(contains(error_of([&] { read_labelled_text(write(folder / "gap", "0 a\n\n1 b\n"), lines); }),
+                 "gap:2: "));
+  CHECK(contains(error_of([&] { read_labelled_text(write(folder / "space", "0 a\n b\n"), lines); }),
+                 "space:2: "));
+  CHECK(contains(error_of([&] { read_labelled_text(write(folder / "empty", ""), lines); }), "empty"));
+  CHECK(contains(error_of([&] { read_labelled_text(folder / "none", lines); }), "none"));
 }
 
 TEST_CASE("CSV: quotes as RFC 4180 has them, and a backslash is no escape") {
@@ -132,20 +138,20 @@ TEST_CASE("CSV that is not well formed is named with its line") {
 TEST_CASE("Labelled CSV: any column may be the label, and several may be the text") {
   const TemporaryFolder folder;
   const fs::path path = write(folder / "news.csv", "class,title,story\n3,\"A, b\",c\n4,d,\"e\"\"\"\n");
-  CsvColumns columns;
+  LabelledOptions columns;
   columns.header = true;
-  const LabelledText all = read_labelled_csv(path, columns);
+  const LabelledText all = read_labelled_text(path, columns);
   CHECK(all.labels == Names{"3", "4"});
   CHECK(all.texts == Names{"A, b c", "d e\""});
   CHECK(all.places[0] == path.string() + ":2");
-  columns.label = 2;
-  columns.texts = {3, 1};
-  CHECK(read_labelled_csv(path, columns).texts == Names{"c 3", "e\" 4"});
-  columns.texts = {4};
-  CHECK(contains(error_of([&] { read_labelled_csv(path, columns); }), "no column 4"));
-  CHECK(contains(error_of([&] { read_labelled_csv(write(folder / "one.csv", "a\nb\n")); }), "no text"));
+  columns.label_column = 2;
+  columns.text_columns = {3, 1};
+  CHECK(read_labelled_text(path, columns).texts == Names{"c 3", "e\" 4"});
+  columns.text_columns = {4};
+  CHECK(contains(error_of([&] { read_labelled_text(path, columns); }), "no column 4"));
+  CHECK(contains(error_of([&] { read_labelled_text(write(folder / "one.csv", "a\nb\n")); }), "no text"));
   CHECK(
-      contains(error_of([&] { read_labelled_csv(write(folder / "gap.csv", "1,a\n,b\n")); }), "gap.csv:2: "));
+      contains(error_of([&] { read_labelled_text(write(folder / "gap.csv", "1,a\n,b\n")); }), "gap.csv:2: "));
 }
 
 TEST_CASE("Folders of documents: a folder for each class, a file for each document") {
@@ -154,23 +160,23 @@ TEST_CASE("Folders of documents: a folder for each class, a file for each docume
   write(root / "pos" / "2_9.txt", "good\r\nfilm\n");
   write(root / "pos" / "1_7.txt", "fine");
   write(root / "neg" / "1_1.txt", "bad \xc3\xa9");
-  const LabelledText text = read_document_folders(root);
+  const LabelledText text = read_labelled_text(root);
   CHECK(text.labels == Names{"neg", "pos", "pos"});
   CHECK(text.texts == Names{"bad \xc3\xa9", "fine", "good\nfilm"});
   CHECK(text.places[2] == (root / "pos" / "2_9.txt").string());
 
   write(root / "neg" / "2_1.txt", "a\ncaf\xe9\n");
-  CHECK(contains(error_of([&] { read_document_folders(root); }), "2_1.txt:2: "));
-  CHECK(read_document_folders(root, Encoding::latin1).texts[1] == "a\ncaf\xc3\xa9");
+  CHECK(contains(error_of([&] { read_labelled_text(root); }), "2_1.txt:2: "));
+  CHECK(read_labelled_text(root, {.text = {.encoding = Encoding::latin1}}).texts[1] == "a\ncaf\xc3\xa9");
   write(root / "neg" / "2_1.txt", "");
-  CHECK(contains(error_of([&] { read_document_folders(root); }), "2_1.txt"));
+  CHECK(contains(error_of([&] { read_labelled_text(root); }), "2_1.txt"));
   fs::remove(root / "neg" / "2_1.txt");
   write(root / "urls.txt", "x");
-  CHECK(contains(error_of([&] { read_document_folders(root); }), "urls.txt"));
+  CHECK(contains(error_of([&] { read_labelled_text(root); }), "urls.txt"));
   fs::remove(root / "urls.txt");
   fs::create_directories(root / "neg" / "deep");
-  CHECK(contains(error_of([&] { read_document_folders(root); }), "deep"));
-  CHECK(contains(error_of([&] { read_document_folders(folder / "none"); }), "none"));
+  CHECK(contains(error_of([&] { read_labelled_text(root); }), "deep"));
+  CHECK(contains(error_of([&] { read_labelled_text(folder / "none", {.format = "folders"}); }), "none"));
 }
 
 TEST_CASE("Classes have a fixed order, and an unknown label is named with its place") {
@@ -257,4 +263,124 @@ TEST_CASE("ListOps: the same seed gives the same expressions, and the benchmark'
   CHECK(draw_listops(1, 400, narrow).size() == 400);
   CHECK(contains(error_of([&] { draw_listops(1, 401, narrow); }), "hardly any"));
   CHECK(contains(error_of([&] { draw_listops(1, 1, {.max_arguments = 1}); }), "max_arguments"));
+}
+
+TEST_CASE("Tab-separated values: all but tabs is text") {
+  const auto rows = parse_tsv("1\t\"a\", \"\"b\n2\t\r\n", "rows");
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0].fields == Names{"1", "\"a\", \"\"b"});
+  CHECK(rows[1].fields == Names{"2", ""});
+  CHECK(rows[1].line == 2);
+  CHECK(contains(error_of([] { parse_tsv("1\ta\n2\n", "rows"); }), "rows:2: the row has 1 fields"));
+
+  const TemporaryFolder folder;
+  const fs::path path = write(folder / "pairs.tsv", "\xEF\xBB\xBFlabel\tone\ttwo\n1\tsay \"a\tb\n0\tc\td\n");
+  const LabelledText text = read_labelled_text(path, {.header = true});
+  CHECK(text.labels == Names{"1", "0"});
+  CHECK(text.texts == Names{"say \"a b", "c d"});
+  CHECK(text.places[0] == path.string() + ":2");
+}
+
+TEST_CASE("The name tells how labelled texts are laid out, or the format is named") {
+  CHECK(labelled_formats() == Names{"lines", "csv", "tsv", "folders"});
+  const TemporaryFolder folder;
+  CHECK(read_labelled_text(write(folder / "a.csv", "1,\"a\tb\"\n")).texts == Names{"a\tb"});
+  CHECK(read_labelled_text(write(folder / "a.tsv", "1\t\"a\"\n")).texts == Names{"\"a\""});
+  const fs::path plain = write(folder / "subj.all", "1 a,b\n");
+  CHECK(contains(error_of([&] { read_labelled_text(plain); }), "give --format lines or --format csv"));
+  CHECK(read_labelled_text(plain, lines).texts == Names{"a,b"});
+  CHECK(read_labelled_text(plain, {.format = "csv"}).labels == Names{"1 a"});
+  CHECK(read_labelled_text(folder / "a.csv", lines).size() == 1);
+  CHECK(contains(error_of([&] { read_labelled_text(plain, {.format = "xml"}); }), "unknown format"));
+  CHECK(contains(error_of([&] { read_labelled_text(folder / "none.csv"); }),
+                 "none.csv: there is no such file"));
+  CHECK(contains(error_of([&] { parse_labelled_text("1 a", "f", {.format = "folders"}); }),
+                 "not of the format"));
+  // Options of columns say nothing about lines.
+  CHECK(contains(error_of([&] { read_labelled_text(plain, {.format = "lines", .header = true}); }),
+                 "csv and tsv"));
+}
+
+TEST_CASE("Every format reads with the options of texts, and counts what it replaced") {
+  const TextOptions replace{.bad_bytes = BadBytes::replace};
+  for (const std::string bytes : {"a caf\xe9", "a,caf\xe9", "a\tcaf\xe9"}) {
+    CAPTURE(bytes);
+    const std::string format = bytes[1] == ' ' ? "lines" : bytes[1] == ',' ? "csv" : "tsv";
+    ReadReport report;
+    CHECK(parse_labelled_text(bytes, "f", {.format = format, .text = replace}, &report).texts[0] ==
+          "caf\uFFFD");
+    CHECK(report.replaced == 1);
+    CHECK(contains(error_of([&] { parse_labelled_text(bytes, "f", {.format = format}); }), "f:1: byte"));
+    CHECK(contains(
+        error_of([&] { parse_labelled_text(bytes, "f", {.format = format, .text = {.max_bytes = 3}}); }),
+        "data.max_bytes"));
+  }
+  const TemporaryFolder folder;
+  write(folder / "set" / "a" / "1", "caf\xe9");
+  ReadReport report;
+  CHECK(read_labelled_text(folder / "set", {.text = replace}, &report).texts[0] == "caf\uFFFD");
+  CHECK(report.replaced == 1);
+}
+
+TEST_CASE("Folders of documents hold regular files alone") {
+  const TemporaryFolder folder;
+  write(folder / "set" / "a" / "1", "text");
+  const fs::path pipe = folder / "set" / "a" / "2";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK(contains(error_of([&] { read_labelled_text(folder / "set"); }),
+                 pipe.string() + ": expected a document, but this is no regular file"));
+  fs::remove(pipe);
+  fs::create_symlink(folder / "nowhere", pipe);
+  CHECK(contains(error_of([&] { read_labelled_text(folder / "set"); }), pipe.string()));
+}
+
+TEST_CASE("Stratified parts have the same share of every class") {
+  LabelledText text = numbered(1000);
+  for (std::size_t i = 0; i < 40; ++i) text.labels[i * 25] = "rare";
+  const SplitOptions options{.valid_fraction = 0.1, .test_fraction = 0.25, .seed = 5, .stratified = true};
+  const TextParts parts = split_text(text, options);
+  const auto count = [](const LabelledText& part, const char* label) {
+    return std::count(part.labels.begin(), part.labels.end(), label);
+  };
+  CHECK(count(parts.test, "rare") == 10);
+  CHECK(count(parts.valid, "rare") == 4);
+  CHECK(count(parts.train, "rare") == 26);
+  CHECK(count(parts.test, "a") == 120);
+  CHECK(count(parts.test, "b") == 120);
+  CHECK(parts.train.size() + parts.valid.size() + parts.test.size() == 1000);
+  SplitOptions larger = options;
+  larger.valid_fraction = 0.4;
+  CHECK(split_text(text, larger).test.texts == parts.test.texts);
+  text.labels[7] = "once";
+  CHECK(split_text(text, options).train.size() > 0);
+  larger.test_fraction = 0.5;
+  CHECK(contains(error_of([&] { split_text(text, larger); }), "none of the 1 texts of the class \"once\""));
+}
+
+TEST_CASE("As many classes as texts take no more than n log n steps, and few words in errors") {
+  LabelledText text;
+  for (int i = 0; i < 200'000; ++i) text.add("x", "label " + std::to_string(i), "file");
+  const double begin = cpu_seconds();
+  const std::vector<std::string> classes = class_names(text);
+  CHECK(classes_of(text, classes).size() == 200'000);
+  CHECK(cpu_seconds() - begin < 10);  // the square of them takes minutes
+  text.labels[5] = "other";
+  const std::string error = error_of([&] { classes_of(text, classes); });
+  CHECK(error.size() < 1000);
+  CHECK(contains(error, "and 199980 more"));
+}
+
+TEST_CASE("ListOps: numbers that no machine could follow are refused") {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  CHECK(contains(error_of([&] { draw_listops(1, 1, {.max_arguments = most}); }), "max_arguments"));
+  CHECK(contains(error_of([&] { draw_listops(1, 1, {.max_depth = most}); }), "max_depth"));
+  CHECK(contains(error_of([&] { draw_listops(1, 1, {.shorter_than = most}); }), "shorter_than"));
+  CHECK(contains(error_of([&] { draw_listops(1, most); }), "count"));
+  CHECK(contains(error_of([&] { draw_listops(1, 1, {.operator_share = 2}); }), "operator_share"));
+  // Every tree is as long as it may be, and none is kept.
+  const double begin = cpu_seconds();
+  const ListOpsRule vain{
+      .max_depth = 1000, .operator_share = 1, .longer_than = 1'000'000, .shorter_than = 1'000'000};
+  CHECK(contains(error_of([&] { draw_listops(1, 1, vain); }), "hardly any"));
+  CHECK(cpu_seconds() - begin < 60);
 }

@@ -1,6 +1,8 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cmath>
+#include <iomanip>
 
 #include "heed/core/nearest_name.h"
 #include "heed/models/encoder_decoder.h"
@@ -119,4 +121,80 @@ TEST_CASE("config: one cross-attention with one head, in the last layer only") {
   // Self-attention cannot be left out.
   config.decoder_attention[0].name = "none";
   CHECK(contains(message_of([&] { EncoderDecoder failing(config); }), "unknown attention 'none'"));
+}
+
+TEST_CASE("config: one table says what every setting may be, and reading, checking and help follow it") {
+  const std::span<const ConfigSetting> settings = transformer_settings();
+  const std::string text = to_json(TransformerConfig{});
+  std::size_t at = 0;
+  for (const ConfigSetting& setting : settings) {
+    const std::string name(setting.name);
+    CAPTURE(name);
+    const std::size_t found = text.find("\n  \"" + name + "\": ");
+    CHECK(found != std::string::npos);
+    CHECK(found >= at);  // in the order of to_json()
+    at = found;
+    CHECK(setting.help != "");
+    CHECK(setting.help.find('\n') == std::string_view::npos);
+
+    const auto checking = [&](const std::string& value) {
+      return message_of(
+          [&] { check_config(transformer_config_from_json(concat_text("{\"", name, "\": ", value, "}"))); });
+    };
+    for (const std::string& choice : setting.choices) CHECK(checking('"' + choice + '"') == "");
+    if (!setting.choices.empty()) {
+      CHECK(contains(checking("\"nonesuch\""), "'" + name + "' must be '"));
+      CHECK(contains(checking('"' + setting.choices.back() + "x\""), "did you mean"));
+      continue;
+    }
+    if (setting.low == setting.high || setting.name == "seed") continue;
+    const bool whole = setting.high > 1e6 || setting.high == std::floor(setting.high);
+    const auto number = [](double value) { return concat_text(std::setprecision(17), value); };
+    if (whole && setting.name != "epsilon" && setting.name != "embedding_deviation") {
+      CHECK(checking(std::to_string(static_cast<std::int64_t>(setting.low))) == "");
+      CHECK(checking(std::to_string(static_cast<std::int64_t>(setting.high))) == "");
+      CHECK(contains(checking(std::to_string(static_cast<std::int64_t>(setting.high) + 1)), name));
+      CHECK(contains(checking("4611686018427387904"), name));
+      CHECK(contains(checking("18446744073709551615"), name));
+    } else {
+      CHECK(checking(number(setting.low)) == "");
+      CHECK(checking(number(setting.high)) == "");
+      CHECK(contains(checking(number(setting.high * 1.001)), name));
+      CHECK(contains(checking("1e300"), name));
+    }
+    CHECK(contains(checking("-1"), name));
+  }
+  CHECK(settings.size() == 27);
+  CHECK(contains(message_of([] { choices_of("width"); }), "'width'"));
+}
+
+TEST_CASE("config: heads of one attention are in range too") {
+  TransformerConfig config = tiny_config();
+  config.encoder_attention[0].heads = std::int64_t{1} << 40;
+  CHECK(contains(message_of([&] { check_config(config); }), "'encoder_attention.heads' must be 0 to 1024"));
+}
+
+TEST_CASE("options: ranges and choices are checked where a setting is taken, and can be listed") {
+  Options options;
+  options.set("rank", std::int64_t{70});
+  options.set("scale", std::nan(""));
+  options.set("mode", std::string("tall"));
+  CHECK(message_of([&] { options.take_integer("rank", 4, 1, 64); }) ==
+        "setting 'rank' must be 1 to 64, is 70");
+  CHECK(message_of([&] { options.take_number("scale", 1, 0, 2); }) ==
+        "setting 'scale' must be 0 to 2, is nan");
+  CHECK(message_of([&] {
+          options.take_choice("mode", {"tile", "tail"});
+        }) == "setting 'mode' must be 'tile' or 'tail', is 'tall'; did you mean 'tail'?");
+  CHECK(options.take_integer("depth", 3, 1, 8) == 3);
+  CHECK(options.take_choice("kind", {"a", "b"}) == "a");
+  std::string listed;
+  for (const Options::Asked& asked : options.asked())
+    listed +=
+        concat_text(asked.name, "|", asked.type(), "|", asked.fallback_text(), "|", asked.range(), "\n");
+  CHECK(listed ==
+        "rank|an integer|4|1 to 64\nscale|a number|1.0|0 to 2\nmode|text|\"tile\"|'tile' or 'tail'\n"
+        "depth|an integer|3|1 to 8\nkind|text|\"a\"|'a' or 'b'\n");
+  CHECK(message_of([] { option_from_json("k", "18446744073709551615"); }) ==
+        "setting 'k' is 18446744073709551615, which is too large");
 }

@@ -70,7 +70,7 @@ Results naive(const Case& c, const Inputs& in) {
         for (std::int64_t j = 0; j < c.keys; ++j) {
           const auto n = static_cast<std::size_t>(j);
           const std::uint64_t index = at(c, c.queries, c.keys, b, h, i, j);
-          const bool kept = unit_interval(random_word(in.args.key_of_dropout, index)) >= c.dropout;
+          const bool kept = unit_interval(random_word(in.args.dropout_key, index)) >= c.dropout;
           factor[n] = kept ? 1 / (1 - c.dropout) : 0;
           for (std::int64_t e = 0; e < c.value_width; ++e) {
             const double value = element<T>(in.args.value, b, h, j, e), g = element<T>(in.grad, b, h, i, e);

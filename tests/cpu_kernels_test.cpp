@@ -65,8 +65,8 @@ Tensor transposed(const Tensor& x) {
   return x.view(shape, strides, x.offset());
 }
 
-/// Views of one extent, laid out in every way the contract allows: contiguous, transposed, with gaps,
-/// broadcast.
+/// Views of one extent, laid out in every way the contract allows: contiguous,
+/// transposed, with gaps, broadcast.
 template <class T>
 std::vector<Tensor> layouts_of(std::int64_t rows, std::int64_t columns, double low, double high) {
   const Tensor wide = random_tensor<T>({rows, 2 * columns + 3}, low, high, 4);
@@ -315,7 +315,7 @@ TEST_CASE("cpu binary kernels may overwrite a contiguous operand") {
   for (std::size_t i = 0; i < after.size(); ++i) check_close(after[i], b[i % 91] - before[i], 1e-6);
 }
 
-TEST_CASE("cpu compare and select") {
+TEST_CASE("cpu compare and where") {
   const Backend& cpu = cpu_backend();
   const auto check_type = [&](auto zero) {
     using T = decltype(zero);
@@ -323,7 +323,7 @@ TEST_CASE("cpu compare and select") {
       const Tensor b = random_tensor<T>(a.shape(), -2.5, 2.5, 21);
       const Tensor less = Tensor::empty(a.shape(), DType::i32), out = Tensor::empty(a.shape(), a.dtype());
       cpu.compare(CompareOp::less, a, b, less);
-      cpu.select(less, a, b, out);
+      cpu.where(less, a, b, out);
       const std::vector<double> x = elements<T>(a), y = elements<T>(b), got = elements<T>(out);
       for (std::size_t i = 0; i < x.size(); ++i) {
         CHECK(less.data<std::int32_t>()[i] == (x[i] < y[i] ? 1 : 0));

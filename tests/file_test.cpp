@@ -1,8 +1,18 @@
 #include "heed/core/file.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
 
 #include "full_disk.h"
+#include "heed/core/digest.h"
 #include "heed/core/error.h"
 #include "temporary_folder.h"
 
@@ -12,6 +22,23 @@ namespace fs = std::filesystem;
 namespace {
 std::size_t entries_in(const fs::path& folder) {
   return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+void leave_out(const char* why) {
+  MESSAGE("the rest is left out: ", std::string(why));
+}
+
+void make_fifo(const fs::path& path) {
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+}
+
+void make_socket(const fs::path& path) {
+  const int descriptor = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  REQUIRE(::bind(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+  ::close(descriptor);
 }
 }  // namespace
 
@@ -36,15 +63,32 @@ TEST_CASE("file: large content arrives whole") {
   CHECK(read_file(folder / "x") == content);
 }
 
-TEST_CASE("file: a file without a size, such as a device, is read to its end") {
-  CHECK(read_file("/dev/null").empty());
+TEST_CASE("file: a file without a size is read to its end") {
   CHECK(read_file("/proc/self/status").find("Name:") != std::string::npos);
+}
+
+TEST_CASE("file: what is no regular file is refused at once, by what it is") {
+  const TemporaryFolder folder;
+  make_fifo(folder / "fifo");
+  make_socket(folder / "socket");
+  CHECK_THROWS_WITH_AS(read_file(folder / "fifo"), doctest::Contains("fifo\": it is a FIFO"), Error);
+  CHECK_THROWS_WITH_AS(read_file(folder / "socket"), doctest::Contains("it is a socket"), Error);
+  CHECK_THROWS_WITH_AS(read_file("/dev/null"), doctest::Contains("it is a device"), Error);
+  CHECK_THROWS_WITH_AS(read_file(folder.path()), doctest::Contains("it is a folder"), Error);
+  CHECK_THROWS_WITH_AS(digest_of_file(folder / "fifo"), doctest::Contains("it is a FIFO"), Error);
+}
+
+TEST_CASE("file: more bytes than the limit are refused, from the size or while they come") {
+  const TemporaryFolder folder;
+  write_file_atomically(folder / "x", "12345");
+  CHECK(read_file(folder / "x", 5) == "12345");
+  CHECK_THROWS_WITH_AS(read_file(folder / "x", 4), doctest::Contains("at most 4 are read"), Error);
+  CHECK_THROWS_WITH_AS(read_file("/proc/self/status", 4), doctest::Contains("at most 4 are read"), Error);
 }
 
 TEST_CASE("file: errors name the path and the reason") {
   const TemporaryFolder folder;
   CHECK_THROWS_WITH_AS(read_file(folder / "absent"), doctest::Contains("absent\": No such file"), Error);
-  CHECK_THROWS_WITH_AS(read_file(folder.path()), doctest::Contains("Is a directory"), Error);
   CHECK_THROWS_WITH_AS(write_file_atomically(folder / "no/x", "y"), doctest::Contains("No such file"), Error);
   CHECK_THROWS_WITH_AS(append_to_file("/dev/full", "x"), doctest::Contains("No space left on device"), Error);
   FileWriter full("/dev/full");
@@ -73,4 +117,165 @@ TEST_CASE("file: when the writer throws, the old content stays and the temporary
   CHECK_THROWS_WITH_AS(write_file_atomically(folder / "x", interrupted), "interrupted", Error);
   CHECK(read_file(folder / "x") == "old");
   CHECK(entries_in(folder.path()) == 1);
+}
+
+TEST_CASE("file: a symbolic link stays, and the file that it points to is replaced") {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "elsewhere");
+  write_file_atomically(folder / "elsewhere/real", "old");
+  fs::create_symlink("elsewhere/second", folder / "first");
+  fs::create_symlink("real", folder / "elsewhere/second");
+  write_file_atomically(folder / "first", "new");
+  CHECK(fs::is_symlink(folder / "first"));
+  CHECK(fs::is_symlink(folder / "elsewhere/second"));
+  CHECK(read_file(folder / "elsewhere/real") == "new");
+
+  fs::create_symlink("elsewhere/not_yet", folder / "dangling");
+  write_file_atomically(folder / "dangling", "made");
+  CHECK(fs::is_symlink(folder / "dangling"));
+  CHECK(read_file(folder / "elsewhere/not_yet") == "made");
+
+  fs::create_symlink("circle", folder / "circle");
+  CHECK_THROWS_WITH_AS(write_file_atomically(folder / "circle", "x"), doctest::Contains("circle"), Error);
+}
+
+TEST_CASE("file: a device is written to and never replaced") {
+  const TemporaryFolder folder;
+  write_file_atomically("/dev/null", "gone");
+  CHECK(fs::is_character_file("/dev/null"));
+  CHECK_THROWS_WITH_AS(write_file_atomically("/dev/full", "x"), doctest::Contains("No space left"), Error);
+  CHECK(fs::is_character_file("/dev/full"));
+  if (::mknod((folder / "null").c_str(), S_IFCHR | 0666, makedev(1, 3)) != 0)
+    return leave_out("only root can make a device");
+  fs::create_symlink("null", folder / "link");
+  for (const char* name : {"null", "link"}) {
+    try {
+      write_file_atomically(folder / name, "gone");
+      write_output(folder / name, "gone", false);
+    } catch (const Error& error) {  // where the folder is on a file system without devices
+      CHECK(std::string(error.what()).find("Permission denied") != std::string::npos);
+    }
+    CHECK(fs::is_character_file(folder / "null"));
+  }
+  CHECK(entries_in(folder.path()) == 2);
+}
+
+TEST_CASE("file: a FIFO is written to when it is read, and does not block when it is not") {
+  const TemporaryFolder folder;
+  make_fifo(folder / "fifo");
+  CHECK_THROWS_WITH_AS(write_file_atomically(folder / "fifo", "x"), doctest::Contains("nobody reads"), Error);
+  const std::string content(300'000, 'x');  // more than a pipe holds
+  std::string got;
+  const int reader = ::open((folder / "fifo").c_str(), O_RDONLY | O_NONBLOCK);
+  std::jthread thread([&] {
+    char part[4096];
+    while (got.size() < content.size()) {
+      const ssize_t count = ::read(reader, part, sizeof part);
+      if (count > 0) got.append(part, static_cast<std::size_t>(count));
+    }
+  });
+  write_file_atomically(folder / "fifo", content);
+  thread.join();
+  ::close(reader);
+  CHECK((got == content));
+  CHECK(fs::is_fifo(folder / "fifo"));
+}
+
+TEST_CASE("file: a socket or a folder is no output") {
+  const TemporaryFolder folder;
+  make_socket(folder / "socket");
+  CHECK_THROWS_WITH_AS(write_file_atomically(folder / "socket", "x"), doctest::Contains("a socket"), Error);
+  CHECK_THROWS_WITH_AS(write_file_atomically(folder.path(), "x"), doctest::Contains("it is a folder"), Error);
+  CHECK(fs::is_socket(folder / "socket"));
+}
+
+TEST_CASE("file: an output that is there is refused, unless it may be overwritten") {
+  const TemporaryFolder folder;
+  check_output(folder / "x", false);
+  write_output(folder / "x", "first", false);
+  CHECK_THROWS_WITH_AS(check_output(folder / "x", false),
+                       doctest::Contains("x\" exists already; give another"), Error);
+  CHECK_THROWS_WITH_AS(write_output(folder / "x", "second", false), doctest::Contains("--overwrite"), Error);
+  CHECK(read_file(folder / "x") == "first");
+  fs::create_symlink("x", folder / "link");
+  CHECK_THROWS_WITH_AS(check_output(folder / "link", false), doctest::Contains("exists already"), Error);
+  CHECK_THROWS_WITH_AS(write_output(folder / "link", "second", false), doctest::Contains("exists"), Error);
+  check_output(folder / "x", true);
+  write_output(folder / "x", "second", true);
+  CHECK(read_file(folder / "x") == "second");
+  CHECK(entries_in(folder.path()) == 2);
+
+  // Made by somebody else after it was looked for.
+  const auto meanwhile = [&](FileWriter& file) {
+    write_file_atomically(folder / "raced", "theirs");
+    file.write("ours");
+  };
+  CHECK_THROWS_WITH_AS(write_output(folder / "raced", meanwhile, false), doctest::Contains("exists"), Error);
+  CHECK(read_file(folder / "raced") == "theirs");
+}
+
+TEST_CASE("file: an output that cannot be made is named before any work") {
+  const TemporaryFolder folder;
+  write_file_atomically(folder / "file", "x");
+  CHECK_THROWS_WITH_AS(check_output(folder.path(), true), doctest::Contains("it is a folder"), Error);
+  CHECK_THROWS_WITH_AS(check_output(folder / "no/x", false), doctest::Contains("there is no folder"), Error);
+  CHECK_THROWS_WITH_AS(check_output(folder / "file/x", false), doctest::Contains("there is no folder"),
+                       Error);
+  check_output("/dev/null", false);
+  if (::geteuid() == 0) return leave_out("root may write everywhere");
+  fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec);
+  CHECK_THROWS_WITH_AS(check_output(folder / "x", false), doctest::Contains("no file can be made"), Error);
+  fs::permissions(folder.path(), fs::perms::owner_all);
+}
+
+TEST_CASE("file: the names of temporaries are only ours") {
+  const TemporaryFolder folder;
+  std::string name;
+  write_file_atomically(folder / "a-1.json", [&](FileWriter&) {
+    for (const auto& entry : fs::directory_iterator(folder.path())) name = entry.path().filename();
+  });
+  CAPTURE(name);
+  CHECK(is_temporary_name(name));
+  CHECK(name.starts_with(".heed-a-1.json-"));
+  for (const char* other : {"notes.tmp", ".heed-notes.tmp", ".heed-x-12-0123.tmp", "a-1-0123456789abcdef.tmp",
+                            ".heed-x-12-0123456789abcdeg.tmp", ".heed-x--0123456789abcdef.tmp", ".heed-.tmp"})
+    CHECK_FALSE(is_temporary_name(other));
+  write_file_atomically(folder / std::string(250, 'n'), "a long name");
+  CHECK(entries_in(folder.path()) == 2);
+}
+
+TEST_CASE("file: beyond the limit on file sizes the error says which limit that is") {
+  const TemporaryFolder folder;
+  const FullDisk limit(1000);
+  CHECK_THROWS_WITH_AS(write_file_atomically(folder / "x", std::string(2000, 'n')),
+                       doctest::Contains("at most 1000 bytes; raise that limit (ulimit -f)"), Error);
+  CHECK_THROWS_WITH_AS(append_to_file(folder / "y", std::string(2000, 'n')), doctest::Contains("ulimit"),
+                       Error);
+}
+
+TEST_CASE("file: folders are made with those above them") {
+  const TemporaryFolder folder;
+  create_folders(folder / "a/b/c/");
+  create_folders(folder / "a/b");
+  CHECK(fs::is_directory(folder / "a/b/c"));
+  write_file_atomically(folder / "file", "x");
+  CHECK_THROWS_WITH_AS(create_folders(folder / "file/x"), doctest::Contains("Not a directory"), Error);
+  CHECK_THROWS_WITH_AS(create_folders(folder / "file"), doctest::Contains("Not a directory"), Error);
+}
+
+TEST_CASE("digest: XXH3 of 128 bits, in one piece or in many") {
+  CHECK(digest_of("") == "99aa06d3014798d86001c324468d497f");  // the published value for no bytes
+  CHECK(digest_of("abc") == "06b05ab6733a618578af5f94892f3950");
+  Digest digest;
+  for (const char* part : {"a", "", "bc"}) digest.add(part);
+  CHECK(digest.hex() == digest_of("abc"));
+  const TemporaryFolder folder;
+  std::string content(2'500'000, 'x');
+  content[1'700'000] = 'y';
+  write_file_atomically(folder / "x", content);
+  CHECK(digest_of_file(folder / "x") == digest_of(content));
+  content[1'700'000] = 'z';
+  CHECK(digest_of_file(folder / "x") != digest_of(content));
+  CHECK(random_hex(32) != random_hex(32));
+  CHECK(random_hex(5).size() == 5);
 }

@@ -304,8 +304,8 @@ TEST_CASE_TEMPLATE("cross entropy and its gradient agree with plain loops", T, f
                    log_sum_exp = Tensor::empty({rows}, dtype_of<T>);
       cpu_backend().cross_entropy.forward(logits, targets, smoothing, ignored, loss, log_sum_exp);
       CHECK(worst_error(values_of<T>(loss), losses) <= tolerance<T>);
-      cpu_backend().cross_entropy.backward(logits, targets, log_sum_exp, grad, smoothing, ignored,
-                                           logits);  // in place
+      // In place.
+      cpu_backend().cross_entropy.backward(logits, targets, log_sum_exp, grad, smoothing, ignored, logits);
       CHECK(worst_error(values_of<T>(logits), dlogits) <= 2 * tolerance<T>);
     }
   }

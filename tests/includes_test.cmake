@@ -5,7 +5,7 @@ set(allowed_core core)
 set(allowed_autograd core autograd)
 set(allowed_backends core backends)
 set(allowed_models core autograd models)
-set(allowed_data core autograd models data)
+set(allowed_data core data)
 set(allowed_training core autograd models data training)
 
 set(violations "")

@@ -126,7 +126,7 @@ TEST_CASE("masked language model: the loss is the cross entropy at the hidden pl
     const auto text = sequences(3, 9);
     const MaskedBatch batch = make_masked_batch(text, rule(), {1, 1, 0});
     Context context = Context::inference();
-    const ModelLoss loss = model.loss(batch, 0, context);
+    const Loss loss = model.loss(batch, 0, context);
     const Tensor logits = reshape(model.logits(model.hidden(batch.input, context)), {-1, 50});
     const Tensor rows = index_select(logits, 0, batch.targets.rows);
     CHECK(loss.sum.item() ==
@@ -143,7 +143,7 @@ TEST_CASE("masked language model: gradient check, and it sees both sides") {
   const MaskedBatch batch = make_masked_batch(sequences(2, 6), rule(), {1, 1, 0});
   const GradcheckResult result = gradcheck_parameters(model, [&] {
     Context context = Context::inference();
-    return model.loss(batch, 0.1, context).objective();
+    return objective(model.loss(batch, 0.1, context), context);
   });
   CHECK(result.passed);
   const NoGrad no_grad;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
 #include "heed/models/encoder_classifier.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
@@ -94,7 +95,7 @@ TEST_CASE("models: gradient check of the encoder-decoder") {
       model.to(DType::f64, {});
       const GradcheckResult result = gradcheck_parameters(model, [&] {
         Context context = Context::train(1, 1);
-        return model.loss(tiny_batch(), 0.1, context).objective();
+        return objective(model.loss(tiny_batch(), 0.1, context), context);
       });
       CAPTURE(result.worst_error);
       CHECK(result.passed);
@@ -115,7 +116,7 @@ TEST_CASE("models: gradient check with dropout everywhere, two layers and learne
       model,
       [&] {
         Context context = Context::train(5, 7);
-        return model.loss(tiny_batch(), 0, context).objective();
+        return objective(model.loss(tiny_batch(), 0, context), context);
       },
       3);
   CAPTURE(result.worst_error);
@@ -131,7 +132,7 @@ TEST_CASE("models: gradient check of the language model and the classifier") {
   const LanguageModelBatch text = make_language_model_batch(std::vector<Tokens>{{1, 4, 5, 6, 2}, {1, 7, 2}});
   CHECK(gradcheck_parameters(language_model, [&] {
           Context context = Context::train(1, 1);
-          return language_model.loss(text, 0.1, context).objective();
+          return objective(language_model.loss(text, 0.1, context), context);
         }).passed);
 
   EncoderClassifier classifier(config);
@@ -139,14 +140,14 @@ TEST_CASE("models: gradient check of the language model and the classifier") {
   const ClassificationBatch samples = make_classification_batch(sources, std::vector<std::int32_t>{0, 2, 1});
   CHECK(gradcheck_parameters(classifier, [&] {
           Context context = Context::train(1, 1);
-          return classifier.loss(samples, 0, context).objective();
+          return objective(classifier.loss(samples, 0, context), context);
         }).passed);
 }
 
 TEST_CASE("models: a batch with padding has the loss of its sentences taken one by one") {
   EncoderDecoder model(tiny_config());
   Context context;
-  const ModelLoss together = model.loss(tiny_batch(), 0.1, context);
+  const Loss together = model.loss(tiny_batch(), 0.1, context);
   CHECK(together.count == 2 + 4 + 0 + 3);
   double sum = 0;
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -155,7 +156,7 @@ TEST_CASE("models: a batch with padding has the loss of its sentences taken one 
     sum += model.loss(batch, 0.1, context).sum.item();
   }
   CHECK(together.sum.item() == doctest::Approx(sum).epsilon(1e-5));
-  CHECK(together.objective().item() == doctest::Approx(sum / 9).epsilon(1e-5));
+  CHECK(objective(together, context).item() == doctest::Approx(sum / 9).epsilon(1e-5));
 }
 
 TEST_CASE("models: the loss is the label-smoothed cross entropy of the logits") {
@@ -225,7 +226,7 @@ TEST_CASE("models: a fully padded sample gives no loss, no gradient and no NaN")
   EncoderDecoder model(config);
   const auto batch =
       make_translation_batch(std::vector<Tokens>{{3, 4}, {}}, std::vector<Tokens>{{3}, {4}}, 1, 2);
-  backward(model.loss(batch, 0.1, context).objective());
+  backward(objective(model.loss(batch, 0.1, context), context));
   for (const NamedTensor& entry : model.parameters()) {
     CAPTURE(entry.name);
     REQUIRE(gradient(*entry.tensor).defined());
@@ -263,6 +264,51 @@ TEST_CASE("models: errors say which layer they come from") {
   CHECK(contains(width, "input (Linear)"));
   CHECK(contains(width, "[2, 7]"));
   CHECK(contains(message_of([&] { feed_forward(Tensor::zeros({2, 8}, DType::f64), context); }), "f64"));
+}
+
+namespace {
+
+/// A layer in which a device runs out of memory, or is lost.
+template <class Kind>
+class FailingAttention : public Attention {
+ public:
+  FailingAttention() : Attention(config_of_width_8()) {}
+
+ protected:
+  Tensor forward(const AttentionInput&, Context&) override { throw Kind("no room for 12 bytes"); }
+
+ private:
+  static AttentionConfig config_of_width_8() {
+    AttentionConfig config;
+    config.width = 8;
+    return config;
+  }
+};
+
+template <class Part>
+class Holder : public Module {
+ public:
+  Holder() { add_module("stack", part); }
+  Part part;
+};
+
+template <class Kind>
+void check_kind_is_kept() {
+  Holder<FailingAttention<Kind>> holder;
+  Context context;
+  try {
+    holder.part({Tensor::zeros({1, 2, 8}), {}, {}, {}}, context);
+    FAIL("nothing was thrown");
+  } catch (const Kind& error) {
+    CHECK(std::string(error.what()) == "stack (attention): no room for 12 bytes");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("models: an error that passes a layer gets its path and keeps its type") {
+  check_kind_is_kept<OutOfMemory>();
+  check_kind_is_kept<DeviceLost>();
 }
 
 TEST_CASE("models: learned positions end at max_length, sinusoidal ones do not") {
@@ -337,9 +383,9 @@ TEST_CASE("models: auxiliary losses enter the objective with their weights") {
   CHECK_FALSE(context.auxiliary_loss().defined());
   context.losses.push_back({"a", 0.5, Tensor::full({1}, 4)});
   context.losses.push_back({"b", 2, Tensor::full({}, 3)});
-  const ModelLoss loss{Tensor::full({}, 6), 3, context.auxiliary_loss()};
+  const Loss loss{Tensor::full({}, 6), 3};
   CHECK(loss.mean().item() == doctest::Approx(2));
-  CHECK(loss.objective().item() == doctest::Approx(2 + 0.5 * 4 + 2 * 3));
+  CHECK(objective(loss, context).item() == doctest::Approx(2 + 0.5 * 4 + 2 * 3));
   context.losses.push_back({"c", 1, Tensor::zeros({2})});
   CHECK(contains(message_of([&] { context.auxiliary_loss(); }), "'c'"));
 }

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "heed/core/error.h"
@@ -82,6 +83,7 @@ TEST_CASE("Drawn numbers are distinct, of all lengths, and the same for the same
 TEST_CASE("Sets that cannot be drawn are refused, and all that can be are") {
   CHECK_THROWS_AS(draw_numbers(1, 99, 10), Error);
   CHECK_THROWS_AS(draw_numbers(1, 999'000, 1001), Error);
+  CHECK_THROWS_AS(draw_numbers(1, std::numeric_limits<std::int64_t>::max(), 1), Error);
   CHECK(draw_numbers(1, 100, 0).train.size() == 100);
   CHECK(draw_numbers(1, 100, 0).held_out.empty());
 }

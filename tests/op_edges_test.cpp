@@ -299,11 +299,40 @@ TEST_CASE("cross entropy refuses a class below 0 that is not the ignored one, fu
   CHECK_NOTHROW(cross_entropy(logits, targets));  // -1 is what is ignored
 }
 
-TEST_CASE("checkpoint: a segment without inputs still trains the parameters inside") {
+TEST_CASE("recompute: a segment without inputs still trains the parameters inside") {
   const Tensor w = parameter(Tensor::full({3}, 2, DType::f64));
   Random random(1);
-  const Tensor out = checkpoint([&](std::span<const Tensor>, Random&) { return w * w; }, {}, random);
+  const Tensor out =
+      recompute_in_backward([&](std::span<const Tensor>, Random&) { return w * w; }, {}, random);
   CHECK(out.to_vector<double>() == std::vector<double>{4, 4, 4});
   backward(sum(out));
   CHECK(gradient(w).to_vector<double>() == std::vector<double>{4, 4, 4});
+}
+
+TEST_CASE("numbers as operands have the type of the tensor beside them") {
+  using Ints = std::vector<std::int32_t>;
+  using Floats = std::vector<float>;
+  const Tensor x = Tensor::from(Floats{-1, 0.5, 2}, {3});
+  CHECK(less(x, 0.5).to_vector<std::int32_t>() == Ints{1, 0, 0});
+  CHECK(greater_equal(x, 0.5).to_vector<std::int32_t>() == Ints{0, 1, 1});
+  CHECK(maximum(x, 0.5).to_vector<float>() == Floats{0.5, 0.5, 2});
+  CHECK(minimum(x, 0.5).to_vector<float>() == Floats{-1, 0.5, 0.5});
+  CHECK(where(less(x, 0), 7, x).to_vector<float>() == Floats{7, 0.5, 2});
+  CHECK(where(less(x, 0), x, 7).to_vector<float>() == Floats{-1, 7, 7});
+  CHECK(equal(cast(x, DType::f64), 0.5).to_vector<std::int32_t>() == Ints{0, 1, 0});
+
+  const Tensor ids = Tensor::from(Ints{1, 2, 3}, {3});
+  CHECK((ids + 1).to_vector<std::int32_t>() == Ints{2, 3, 4});
+  CHECK((ids - 1).to_vector<std::int32_t>() == Ints{0, 1, 2});
+  CHECK((2 * ids).to_vector<std::int32_t>() == Ints{2, 4, 6});
+  CHECK(not_equal(ids, 2).to_vector<std::int32_t>() == Ints{1, 0, 1});
+  CHECK_THROWS_WITH_AS(less(ids, 2.5), "scalar_like: 2.5 is no number of type i32", Error);
+  CHECK_THROWS_AS(where(ids, ids, 0.5), Error);
+  CHECK_THROWS_AS(ids + 3e9, Error);
+  CHECK_THROWS_AS(ids * 0.5, Error);
+  CHECK_THROWS_AS(maximum(Tensor(), 1.0), Error);
+
+  const Tensor p = parameter(x);
+  backward(sum(where(less(x, 0), 0.0, maximum(p, 1.0))));
+  CHECK(gradient(p).to_vector<float>() == Floats{0, 0, 1});
 }

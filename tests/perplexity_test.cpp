@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 #include "heed/autograd/ops.h"
 #include "heed/data/text_windows.h"
@@ -17,6 +19,12 @@ Tokens some_text(std::size_t length) {
   Tokens tokens;
   for (std::size_t i = 0; i < length; ++i)
     tokens.push_back(static_cast<std::int32_t>(random_word({9, 0, 0}, i) % 11));
+  return tokens;
+}
+
+Tokens counting(std::int64_t count) {
+  Tokens tokens(static_cast<std::size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), 0);
   return tokens;
 }
 
@@ -84,4 +92,28 @@ TEST_CASE("perplexity: a text without a token to predict is refused") {
   CHECK_THROWS_AS(text_loss(model, some_text(1), 1, {8, 4, 2}), Error);
   CHECK_THROWS_AS(text_loss(model, some_text(9), 9, {8, 0, 2}), Error);
   CHECK_THROWS_AS(text_loss(model, some_text(9), 9, {8, 4, 0}), Error);
+}
+
+TEST_CASE("A batch of windows holds what is read and what is to be predicted") {
+  const Tokens tokens = counting(20);
+  const LanguageModelBatch whole = window_batch(tokens, std::vector<Window>{{0, 3, 0}, {10, 3, 0}});
+  CHECK(whole.input.ids.to_vector<std::int32_t>() == Tokens{0, 1, 2, 10, 11, 12});
+  CHECK(!whole.input.mask.defined());
+  CHECK(whole.targets.ids.to_vector<std::int32_t>() == Tokens{1, 2, 3, 11, 12, 13});
+  CHECK(!whole.targets.rows.defined());
+  const LanguageModelBatch some = window_batch(tokens, std::vector<Window>{{0, 3, 0}, {10, 3, 2}});
+  CHECK(some.targets.ids.to_vector<std::int32_t>() == Tokens{1, 2, 3, 13});
+  CHECK(some.targets.rows.to_vector<std::int32_t>() == Tokens{0, 1, 2, 5});
+  CHECK(some.targets.count == 4);
+}
+
+TEST_CASE("Windows that do not fit their text make no batch") {
+  const Tokens tokens = counting(10);
+  CHECK_THROWS_AS(window_batch(tokens, std::vector<Window>{{7, 3, 0}}), Error);
+  CHECK_THROWS_AS(window_batch(tokens, std::vector<Window>{{0, 3, 3}}), Error);
+  CHECK_THROWS_AS(window_batch(tokens, std::vector<Window>{{0, 3, 0}, {0, 4, 0}}), Error);
+  CHECK_THROWS_AS(window_batch(tokens, {}), Error);
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  CHECK_THROWS_AS(window_batch(tokens, std::vector<Window>{{1, most, 0}}), Error);
+  CHECK_THROWS_AS(window_batch(tokens, std::vector<Window>{{most, 3, 0}}), Error);
 }

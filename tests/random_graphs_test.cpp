@@ -9,6 +9,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/backend.h"
 
 using namespace heed;
 
@@ -91,7 +92,7 @@ Tensor next_tensor(const std::vector<Tensor>& made, Inputs leaves, Dice& dice) {
     }
     default: {
       Random random(5);
-      return checkpoint(
+      return recompute_in_backward(
           [](Inputs in, Random& keys) { return dropout(tanh(in[0] * in[1]), 0.2, keys.next()) * 0.5; },
           {x, row}, random);
     }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "cpu_seconds.h"
 #include "full_disk.h"
 #include "heed/core/file.h"
 #include "temporary_folder.h"
@@ -131,6 +132,24 @@ TEST_CASE("safetensors: a name twice, and tensors that overlap, are refused") {
   const std::string entry = R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
   check_refused(file_of(R"({"x":)" + entry + R"(,"x":)" + entry + "}", 4), "twice");
   check_refused(file_of(R"({"x":)" + entry + R"(,"y":)" + entry + "}", 4), "overlap");
+}
+
+TEST_CASE("safetensors: a header of many tensors takes time by their number") {
+  std::string header = "{";
+  const int count = 200'000;
+  for (int i = 0; i < count; ++i) {
+    if (i > 0) header += ',';
+    header += '"' + std::to_string(i) + R"(":{"dtype":"F32","shape":[0],"data_offsets":[0,0]})";
+  }
+  const double begin = cpu_seconds();
+  CHECK(parse_safetensors(file_of(header + "}"), "x").tensors.size() == count);
+  CHECK(cpu_seconds() - begin < 20);  // the square of them takes minutes
+}
+
+TEST_CASE("safetensors: bytes behind a NUL are not left unread") {
+  const std::string header = one_tensor("F32", "[1]", "[0,4]");
+  check_refused(file_of(header + '\0' + "   ", 4), "the header is not valid JSON: byte ");
+  CHECK(parse_safetensors(file_of(header + "   ", 4), "x").tensors.size() == 1);
 }
 
 TEST_CASE("safetensors: the fuzzer's corpus gives tensors or errors") {

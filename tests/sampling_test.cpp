@@ -8,6 +8,7 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/core/cpu_threads.h"
+#include "heed/models/search.h"
 #include "model_support.h"
 
 using namespace heed;
@@ -222,6 +223,51 @@ TEST_CASE("generate: what cannot be continued is refused") {
   CHECK(contains(message_of([&] { generate(model, prompt, 1, generation(-1, 3)); }), "temperature"));
   CHECK_THROWS_AS(generate(model, prompt, 0, generation(1, 3)), Error);
   CHECK_THROWS_AS(generate(model, prompt, 1, generation(1, -3)), Error);
+  const std::int64_t huge = std::int64_t{1} << 62;
+  CHECK(
+      contains(message_of([&] { generate(model, prompt, huge, generation(1, 3)); }), "the number of texts"));
+  CHECK(contains(message_of([&] { generate(model, prompt, 1, generation(1, huge)); }), "new tokens"));
+  CHECK(contains(message_of([&] { generate(model, prompt, 1, generation(1, 3, huge)); }), "the context"));
   CHECK_THROWS_AS(generate(model, Tokens{3, 11}, 1, generation(1, 3)), Error);  // outside the vocabulary
   CHECK(generate(model, prompt, 2, generation(1, 0)) == std::vector<Tokens>(2));
+}
+
+TEST_CASE("sampling: over an encoder-decoder, greedy draws are greedy search and warm ones differ") {
+  TransformerConfig config = tiny_config();
+  config.embedding_deviation = 2;  // logits that differ
+  EncoderDecoder model(config);
+  const std::vector<Tokens> sources = {{4, 5, 6}, {7, 8}, {9, 3, 5, 4}};
+  const std::vector<std::int32_t> first(3, 1);
+  const std::vector<std::int64_t> lengths = {7, 5, 0};
+  const auto drawn = [&](double temperature, std::uint64_t seed) {
+    EncoderDecoderSteps steps(model, pad_tokens(sources));
+    return sample(steps, first, lengths, {temperature, 0, 1}, 2, seed);
+  };
+  EncoderDecoderSteps steps(model, pad_tokens(sources));
+  const std::vector<Hypothesis> greedy = greedy_search(steps, lengths, {});
+  const std::vector<Tokens> cold = drawn(0, 1);
+  for (std::size_t s = 0; s < sources.size(); ++s) CHECK(cold[s] == greedy[s].tokens);
+  CHECK(cold[2].empty());
+  CHECK(drawn(2, 1) == drawn(2, 1));
+  CHECK(drawn(2, 1) != drawn(2, 2));
+}
+
+TEST_CASE("search: over a language model, greedy search is greedy generation and a beam finds no worse") {
+  LanguageModel model(generating_config());
+  SearchOptions options;
+  options.begin = prompt.back();
+  options.end = 5;
+  options.length_penalty = 0;
+  const std::vector<std::int64_t> lengths(2, 6);
+  LanguageModelSteps steps(model, prompt, 2, 12);
+  const std::vector<Hypothesis> greedy = greedy_search(steps, lengths, options);
+  GenerationOptions generation_options = generation(0, 6);
+  generation_options.end = options.end;
+  CHECK(greedy[0].tokens == generate(model, prompt, 1, generation_options).front());
+  CHECK(greedy[1].tokens == greedy[0].tokens);
+  options.beam = 4;
+  LanguageModelSteps again(model, prompt, 2, 12);
+  const auto beams = beam_search(again, lengths, options);
+  CHECK(beams[0][0].score >= greedy[0].score);
+  CHECK(beams[0][0].tokens == beams[1][0].tokens);
 }

@@ -308,6 +308,12 @@ TEST_CASE("search: options that make no sense are refused") {
   CHECK(contains(message([](auto& o) { o.best = 5; }), "between 1 and 4"));
   CHECK(contains(message([](auto& o) { o.end = 11; }), "end token 11"));
   CHECK(contains(message([](auto& o) { o.length_penalty = -1; }), "length penalty"));
+  CHECK(contains(message([](auto& o) { o.beam = 1'000'000'000; }), "the beam is 1000000000"));
+  for (const double wrong : {-1.0, 1e9, std::nan(""), HUGE_VAL}) {
+    CHECK(contains(message([&](auto& o) { o.length_ratio = wrong; }), "length_ratio"));
+    CHECK(contains(message([&](auto& o) { o.length_penalty = wrong; }), "length penalty"));
+  }
+  CHECK(contains(message([](auto& o) { o.length_extra = std::int64_t{1} << 62; }), "length_extra"));
 }
 
 TEST_CASE("search: any number of threads gives the same hypotheses and scores, to the bit") {

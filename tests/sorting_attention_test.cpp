@@ -268,11 +268,12 @@ TEST_CASE("sorting attention: settings that make no sense are refused with their
   const auto message = [](const char* name, Options options, bool causal = false) {
     return message_of([&] { layer_of(name, std::move(options), causal); });
   };
-  CHECK(contains(message("clusterformer", with({{"clusters", 0}})), "'clusters' must be positive, is 0"));
+  CHECK(contains(message("clusterformer", with({{"clusters", 0}})), "'clusters' must be 1 to 65536, is 0"));
   CHECK(contains(message("clusterformer", with({{"block", 4}})), "'block'"));
-  CHECK(contains(message("clusterformer", with({{"block", 0}}), true), "'block' must be positive, is 0"));
+  CHECK(
+      contains(message("clusterformer", with({{"block", 0}}), true), "'block' must be 1 to 16777216, is 0"));
   CHECK(contains(message("reformer", with({{"buckets", 3}})), "must be even, is 3"));
-  CHECK(contains(message("reformer", with({{"chunk", 0}})), "'chunk' must be positive, is 0"));
+  CHECK(contains(message("reformer", with({{"chunk", 0}})), "'chunk' must be 1 to 16777216, is 0"));
   CHECK(contains(message("routing_transformer", with({{"window", -1}})), "'window'"));
   Options wrong;
   wrong.set("window", std::string("both"));

@@ -254,8 +254,9 @@ TEST_CASE("sparse attention: what makes no sense is an error that says so") {
   const auto message = [](const Setting& setting) { return message_of([&] { make(setting, false); }); };
   CHECK(contains(message({"longformer", {{"window", std::int64_t{5}}}}), "even, got 5"));
   CHECK(contains(message({"sparse_transformer", {{"mode", std::string("merge")}}}), "did you mean 'merged'"));
-  CHECK(contains(message({"sparse_transformer", {{"stride", std::int64_t{0}}}}), "stride 0"));
-  CHECK(contains(message({"bigbird", {{"block", std::int64_t{0}}}}), "block 0"));
+  CHECK(contains(message({"sparse_transformer", {{"stride", std::int64_t{0}}}}),
+                 "'stride' must be 1 to 16777216, is 0"));
+  CHECK(contains(message({"bigbird", {{"block", std::int64_t{0}}}}), "'block' must be 1 to 4096, is 0"));
   const auto bigbird = make({"bigbird", {}}, false, 0, 5);
   Context context;
   const AttentionInput long_input{random({1, 6, 8}, 6), {}, {}, {}};

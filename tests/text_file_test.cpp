@@ -1,40 +1,40 @@
 #include "heed/data/text_file.h"
 
 #include <doctest/doctest.h>
-#include <zlib.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 
+#include "cpu_seconds.h"
+#include "gzip_support.h"
 #include "heed/core/error.h"
 #include "heed/core/file.h"
 #include "heed/core/unicode.h"
-#include "heed/data/parallel_text.h"
+#include "heed/data/gzip.h"
+#include "temporary_folder.h"
 
 using namespace heed;
 using Lines = std::vector<std::string>;
 
 namespace {
 
-std::string gzip(const std::string& text) {
-  z_stream stream{};
-  REQUIRE(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  std::string packed(deflateBound(&stream, text.size()) + 64, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  return packed;
+/// The message of the Error that `body` throws.
+template <class Body>
+std::string error_of(const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
 }
 
-/// A folder that is gone at the end of the test.
-struct Folder {
-  std::filesystem::path path = std::filesystem::temp_directory_path() / "heed_text_file_test";
-  Folder() { std::filesystem::create_directories(path); }
-  ~Folder() { std::filesystem::remove_all(path); }
-};
+/// The most memory that this process has held, in bytes.
+std::int64_t peak_memory() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return std::int64_t{usage.ru_maxrss} * 1024;
+}
 
 }  // namespace
 
@@ -65,9 +65,9 @@ TEST_CASE("Text that is not UTF-8 is refused with its line, never guessed at") {
 }
 
 TEST_CASE("Named encodings become UTF-8") {
-  CHECK(parse_lines("na\xefve \x80", "f", Encoding::latin1) == Lines{"naïve \u0080"});
-  CHECK(parse_lines("na\xefve \x80 \x93q\x94", "f", Encoding::cp1252) == Lines{"naïve € “q”"});
-  CHECK_THROWS_WITH_AS(parse_lines("a\n\x81", "f", Encoding::cp1252),
+  CHECK(parse_lines("na\xefve \x80", "f", {.encoding = Encoding::latin1}) == Lines{"naïve \u0080"});
+  CHECK(parse_lines("na\xefve \x80 \x93q\x94", "f", {.encoding = Encoding::cp1252}) == Lines{"naïve € “q”"});
+  CHECK_THROWS_WITH_AS(parse_lines("a\n\x81", "f", {.encoding = Encoding::cp1252}),
                        "f:2: the byte 0x81 stands for nothing in cp1252", Error);
   CHECK(encoding_from_name("latin-1") == Encoding::latin1);
   CHECK_THROWS_WITH_AS(encoding_from_name("utf-16"),
@@ -100,7 +100,7 @@ TEST_CASE("What the fuzzer starts from and has found gives an Error or valid UTF
     const std::string bytes = read_file(entry.path());
     for (const Encoding encoding : {Encoding::utf8, Encoding::latin1, Encoding::cp1252}) {
       try {
-        for (const auto& line : parse_lines(bytes, "corpus", encoding))
+        for (const auto& line : parse_lines(bytes, "corpus", {.encoding = encoding}))
           CHECK(unicode::find_invalid(line) == std::string::npos);
       } catch (const Error& error) {
         CHECK(std::string(error.what()).starts_with("corpus:"));
@@ -112,8 +112,8 @@ TEST_CASE("What the fuzzer starts from and has found gives an Error or valid UTF
 }
 
 TEST_CASE("Files are read by path, and errors name it") {
-  const Folder folder;
-  const auto source = folder.path / "a.txt", target = folder.path / "b.txt.gz";
+  const TemporaryFolder folder;
+  const auto source = folder / "a.txt", target = folder / "b.txt.gz";
   write_file_atomically(source, "eins\nzwei\n");
   write_file_atomically(target, gzip("one\ntwo\n"));
   const ParallelText text = read_parallel_text(source, target);
@@ -126,7 +126,7 @@ TEST_CASE("Files are read by path, and errors name it") {
                         target.string() + " has 3")
                            .c_str(),
                        Error);
-  for (const auto& missing : {folder.path / "missing.txt", folder.path}) {
+  for (const auto& missing : {folder / "missing.txt", folder.path()}) {
     try {
       read_lines(missing);
       FAIL("no error for " << missing);
@@ -161,7 +161,7 @@ TEST_CASE("Lower case and normalisation go by Unicode") {
 TEST_CASE("A whole text keeps its line ends, in the encoding that was named") {
   CHECK(parse_text("one\r\n\ntwo", "t") == "one\r\n\ntwo");
   CHECK(parse_text("\xEF\xBB\xBFone\n", "t") == "one\n");
-  CHECK(parse_text("caf\xe9\n", "t", Encoding::latin1) == "café\n");
+  CHECK(parse_text("caf\xe9\n", "t", {.encoding = Encoding::latin1}) == "café\n");
   CHECK_THROWS_WITH_AS(parse_text("", "t"), "t: the file is empty", Error);
   CHECK_THROWS_AS(parse_text("one\ncaf\xe9", "t"), Error);
   try {
@@ -169,4 +169,102 @@ TEST_CASE("A whole text keeps its line ends, in the encoding that was named") {
   } catch (const Error& error) {
     CHECK(std::string(error.what()).starts_with("t:2: byte 4"));
   }
+}
+
+TEST_CASE("Bytes that are no text can be replaced, and are counted") {
+  const TextOptions replace{.bad_bytes = BadBytes::replace};
+  ReadReport report;
+  CHECK(parse_lines("a\xff\xe2\x82\nb\n\xc3(\n", "f", replace, &report) ==
+        Lines{"a\uFFFD\uFFFD", "b", "\uFFFD("});
+  CHECK(report.replaced == 4);  // one and two in the first line, one in the third
+  CHECK(parse_text("\x81\x80", "f", {.encoding = Encoding::cp1252, .bad_bytes = BadBytes::replace},
+                   &report) == "\uFFFD€");
+  CHECK(report.replaced == 5);
+  CHECK(parse_lines("\xff", "f", replace) == Lines{"\uFFFD"});  // without a report, too
+  CHECK(bad_bytes_from_name("replace") == BadBytes::replace);
+  CHECK(bad_bytes_names() == Lines{"error", "replace"});
+  CHECK(encoding_names() == Lines{"utf-8", "latin-1", "cp1252"});
+  for (const auto& name : encoding_names()) CHECK_NOTHROW(encoding_from_name(name));
+  CHECK_THROWS_WITH_AS(bad_bytes_from_name("ignore"),
+                       "unknown rule for bytes that are no text, \"ignore\": use error or replace", Error);
+}
+
+TEST_CASE("A NUL is a character, and nothing behind it is lost") {
+  using namespace std::string_literals;
+  CHECK(parse_lines("a\0b\nc\n"s, "f") == Lines{"a\0b"s, "c"});
+  CHECK(parse_text("a\0b"s, "f", {.encoding = Encoding::cp1252}) == "a\0b"s);
+}
+
+TEST_CASE("A file beyond the limit is refused before it is read") {
+  const TemporaryFolder folder;
+  const auto path = folder / "large.txt";
+  write_file_atomically(path, "x");
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 40);  // a hole, which takes no room on the disk
+  const std::string error = error_of([&] { read_lines(path); });
+  CHECK(error.starts_with(path.string() + ": the file has 1099511627776 bytes, more than the 4294967296"));
+  CHECK(error.find("data.max_bytes") != std::string::npos);
+  CHECK(parse_lines("12345", "f", {.max_bytes = 5}).size() == 1);
+  CHECK_THROWS_AS(parse_lines("123456", "f", {.max_bytes = 5}), Error);
+  CHECK_THROWS_AS(parse_text("123456", "f", {.max_bytes = 5}), Error);
+}
+
+TEST_CASE("A small gzip file that unpacks to much is refused in little memory") {
+  std::string lines;
+  while (lines.size() < (1 << 20)) lines += "the same line again and again\n";
+  const std::string member = gzip(lines);
+  std::string bomb;
+  for (int i = 0; i < 600; ++i) bomb += member;
+  REQUIRE(bomb.size() < 4'000'000);
+  const TextOptions options{.max_bytes = 512 << 20};
+  const std::int64_t before = peak_memory();
+  for (const bool by_lines : {true, false}) {
+    const std::string error = error_of([&] {
+      if (by_lines)
+        parse_lines(bomb, "f.gz", options);
+      else
+        parse_text(bomb, "f.gz", options);
+    });
+    CHECK(
+        error ==
+        "f.gz: the gzip file of " + std::to_string(bomb.size()) +
+            " bytes unpacks to more than the 536870912 bytes that data.max_bytes allows; raise that setting "
+            "if the file is meant to be so large");
+  }
+  CHECK_THROWS_AS(gunzip(bomb, "f.gz", 512 << 20), Error);
+  CHECK(peak_memory() - before < (64 << 20));
+  // What lies within the limit is read, however well it packs.
+  CHECK(parse_text(member, "f", {.max_bytes = lines.size()}) == lines);
+  CHECK_THROWS_AS(parse_text(member, "f", {.max_bytes = lines.size() - 1}), Error);
+}
+
+TEST_CASE("A line beyond the limit is refused with its number") {
+  const TextOptions options{.max_line_bytes = 4};
+  CHECK(parse_lines("123\n1234", "f", options) == Lines{"123", "1234"});
+  for (const std::string text : {"1\n1234\n", "1\n12345"}) {
+    for (const std::string& bytes : {text, gzip(text)})
+      CHECK_THROWS_WITH_AS(
+          parse_lines(bytes, "f", options),
+          "f:2: the line is longer than the 4 bytes that data.max_line_bytes allows; is this a text "
+          "with line ends?",
+          Error);
+  }
+  CHECK(parse_text("12345678", "f", options) == "12345678");  // a text is no list of lines
+}
+
+TEST_CASE("Marks that follow each other are put in order in little time") {
+  CHECK(unicode::normalize("q\u0307\u0323", unicode::Form::nfc) == "q\u0323\u0307");
+  CHECK(unicode::normalize("e\u0323\u0301", unicode::Form::nfc) == "ẹ\u0301");
+  CHECK(unicode::normalize("가", unicode::Form::nfd) == "\u1100\u1161");
+  CHECK(unicode::normalize("\u1100\u1161", unicode::Form::nfc) == "가");
+  CHECK(unicode::normalize("\uFDFA", unicode::Form::nfkd).size() ==
+        33);  // the longest there is: 18 characters
+  std::string above, below, text = "q";
+  for (int i = 0; i < 200'000; ++i) {
+    text += "\u0307\u0323";
+    above += "\u0307";
+    below += "\u0323";
+  }
+  const double begin = cpu_seconds();
+  CHECK((unicode::normalize(text, unicode::Form::nfd) == "q" + below + above));
+  CHECK(cpu_seconds() - begin < 5);  // the square of them takes minutes
 }

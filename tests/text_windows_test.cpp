@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <numeric>
+#include <limits>
 #include <set>
 
 #include "heed/core/error.h"
@@ -16,12 +16,6 @@ std::vector<Window> flatten(const std::vector<std::vector<Window>>& batches) {
   std::vector<Window> all;
   for (const auto& batch : batches) all.insert(all.end(), batch.begin(), batch.end());
   return all;
-}
-
-Tokens counting(std::int64_t count) {
-  Tokens tokens(static_cast<std::size_t>(count));
-  std::iota(tokens.begin(), tokens.end(), 0);
-  return tokens;
 }
 
 }  // namespace
@@ -87,33 +81,20 @@ TEST_CASE("Strided windows predict every token but the first exactly once") {
   }
 }
 
-TEST_CASE("A batch of windows holds what is read and what is to be predicted") {
-  const Tokens tokens = counting(20);
-  const LanguageModelBatch whole = window_batch(tokens, std::vector<Window>{{0, 3, 0}, {10, 3, 0}});
-  CHECK(whole.input.ids.to_vector<std::int32_t>() == Tokens{0, 1, 2, 10, 11, 12});
-  CHECK(!whole.input.mask.defined());
-  CHECK(whole.targets.ids.to_vector<std::int32_t>() == Tokens{1, 2, 3, 11, 12, 13});
-  CHECK(!whole.targets.rows.defined());
-  const LanguageModelBatch some = window_batch(tokens, std::vector<Window>{{0, 3, 0}, {10, 3, 2}});
-  CHECK(some.targets.ids.to_vector<std::int32_t>() == Tokens{1, 2, 3, 13});
-  CHECK(some.targets.rows.to_vector<std::int32_t>() == Tokens{0, 1, 2, 5});
-  CHECK(some.targets.count == 4);
-}
-
 TEST_CASE("Windows that do not fit are refused") {
   WindowOptions options;
   options.length = 8;
   CHECK_THROWS_WITH_AS(
       WindowPlan(8, options),
       "the text has 8 tokens, but a window of 8 needs 9; take a longer text or a shorter window", Error);
+  options.length = std::numeric_limits<std::int64_t>::max();
+  CHECK_THROWS_AS(WindowPlan(100, options), Error);
+  options.length = 8;
+  options.rows = std::numeric_limits<std::int64_t>::max();
+  CHECK(WindowPlan(100, options).epoch(0).size() == 1);
   options.rows = 0;
   CHECK_THROWS_AS(WindowPlan(100, options), Error);
   CHECK_THROWS_AS(strided_windows(10, 4, 0), Error);
   CHECK_THROWS_AS(strided_windows(10, 4, 5), Error);
   CHECK_THROWS_AS(strided_windows(1, 4, 2), Error);
-  const Tokens tokens = counting(10);
-  CHECK_THROWS_AS(window_batch(tokens, std::vector<Window>{{7, 3, 0}}), Error);
-  CHECK_THROWS_AS(window_batch(tokens, std::vector<Window>{{0, 3, 3}}), Error);
-  CHECK_THROWS_AS(window_batch(tokens, std::vector<Window>{{0, 3, 0}, {0, 4, 0}}), Error);
-  CHECK_THROWS_AS(window_batch(tokens, {}), Error);
 }

@@ -7,11 +7,13 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
+#include "cpu_seconds.h"
 #include "heed/core/error.h"
 #include "heed/core/file.h"
 #include "heed/data/text_file.h"
-#include "heed/data/word_split.h"
+#include "heed/data/tokenizer_parts.h"
 
 using namespace heed;
 using Json = nlohmann::json;
@@ -46,6 +48,46 @@ std::string error_of(const Json& file) {
     return error.what();
   }
   return "no error";
+}
+
+/// What TokenMatcher promises, tried out at each place.
+std::vector<std::pair<std::string, int>> segments_by_hand(const std::vector<std::string>& patterns,
+                                                          std::string_view text) {
+  std::vector<std::pair<std::string, int>> segments;
+  std::string between;
+  const auto put = [&] {
+    if (!between.empty()) segments.emplace_back(std::exchange(between, {}), -1);
+  };
+  while (!text.empty()) {
+    std::size_t best = patterns.size();
+    for (std::size_t p = 0; p < patterns.size(); ++p)
+      if (!patterns[p].empty() && text.starts_with(patterns[p]) &&
+          (best == patterns.size() || patterns[p].size() > patterns[best].size()))
+        best = p;
+    if (best == patterns.size()) {
+      between += text.front();
+      text.remove_prefix(1);
+      continue;
+    }
+    put();
+    segments.emplace_back(patterns[best], static_cast<int>(best));
+    text.remove_prefix(patterns[best].size());
+  }
+  put();
+  return segments;
+}
+
+std::vector<std::pair<std::string, int>> segments_of(const std::vector<std::string>& patterns,
+                                                     std::string_view text) {
+  std::vector<TokenMatcher::Pattern> tokens;
+  for (std::size_t p = 0; p < patterns.size(); ++p) {
+    tokens.push_back({patterns[p], {}});
+    tokens.back().token.id = static_cast<std::int32_t>(p);
+  }
+  std::vector<std::pair<std::string, int>> segments;
+  for (const Segment& segment : TokenMatcher(tokens).split(text))
+    segments.emplace_back(segment.text, segment.id.value_or(-1));
+  return segments;
 }
 
 std::vector<std::string> words_of(std::string_view text) {
@@ -291,4 +333,83 @@ TEST_CASE("Parts that encode() cannot follow are refused by name") {
         "t.json: normalizer \"StripAccents\" is not supported (NFC, NFD, NFKC, NFKD, Lowercase and Sequence "
         "of these are)");
   CHECK(refusal("/truncation", {{"max_length", 5}}).starts_with("t.json: truncation is set"));
+}
+
+TEST_CASE("Added tokens: the longest at each place, from left to right") {
+  using Segments = std::vector<std::pair<std::string, int>>;
+  CHECK(segments_of({"ab", "abc", "bcd"}, "abcdxabd") ==
+        Segments{{"abc", 1}, {"dx", -1}, {"ab", 0}, {"d", -1}});
+  CHECK(segments_of({"a", "a", ""}, "ba") == Segments{{"b", -1}, {"a", 0}});
+  CHECK(rc::check("as tried out at each place", [&] {
+    const auto letters = [](int most) {
+      return *rc::gen::resize(most, rc::gen::container<std::string>(rc::gen::elementOf(std::string("aab"))));
+    };
+    std::vector<std::string> patterns;
+    for (int p = *rc::gen::inRange(0, 6); p > 0; --p) patterns.push_back(letters(5));
+    const std::string text = letters(40);
+    RC_ASSERT(segments_of(patterns, text) == segments_by_hand(patterns, text));
+  }));
+  // Longer than the block that is searched at a time, with a token across the end of it.
+  const std::string text =
+      std::string(65'530, 'x') + "<mask token>" + std::string(100'000, 'x') + "<mask token>";
+  CHECK(segments_of({"<mask token>"}, text) == segments_by_hand({"<mask token>"}, text));
+}
+
+TEST_CASE("Added tokens take time by their number, and texts by their length") {
+  Json file = small_file();
+  Json& added = file["added_tokens"];
+  const int count = 80'000;
+  for (int i = 0; i < count; ++i)
+    added.push_back(
+        {{"id", 4 + i}, {"content", "<extra " + std::to_string(i) + ">"}, {"special", i % 2 == 0}});
+  file["post_processor"] = {{"type", "TemplateProcessing"}, {"special_tokens", Json::object()}};
+  for (int i = 0; i < count; ++i) file["post_processor"]["special_tokens"]["<" + std::to_string(i) + ">"] = i;
+  const std::string text = file.dump();
+  double begin = cpu_seconds();
+  const Tokenizer tokenizer = Tokenizer::from_json(text, "t.json");
+  std::string line;
+  Ids ids;
+  for (int i = count; i > 0; --i) {
+    line += "<extra " + std::to_string(i - 1) + ">ab";
+    ids.insert(ids.end(), {3 + i, 3});
+  }
+  CHECK(tokenizer.encode(line) == ids);
+  CHECK(Json::parse(tokenizer.to_json()) ==
+        Json::parse(Tokenizer::from_json(tokenizer.to_json(), "t").to_json()));
+  CHECK(Json::parse(tokenizer.to_json())["post_processor"] == file["post_processor"]);
+  CHECK(cpu_seconds() - begin < 10);  // the square of them took 19 s to read alone
+
+  begin = cpu_seconds();
+  const std::string run(300'000, 'a');
+  const auto segments = segments_of({"a", run + "b"}, run);
+  CHECK(segments.size() == run.size());
+  CHECK(cpu_seconds() - begin < 5);
+}
+
+TEST_CASE("Characters that a tokenizer lacks are found in any bytes") {
+  const Tokenizer tokenizer = Tokenizer::from_json(small_file().dump(), "t.json");
+  CHECK(tokenizer.unknown_characters("abéxéa") == std::vector<std::string>{"é", "x"});
+  // Bytes that begin no character: looking for the beginning of the second one never ended.
+  CHECK(tokenizer.unknown_characters("\x80\x80\xbf") == std::vector<std::string>{"\x80", "\xbf"});
+  std::string all;
+  for (int value = 0x4E00; value < 0x9FFF; ++value) {
+    all += static_cast<char>(0xE0 | (value >> 12));
+    all += static_cast<char>(0x80 | ((value >> 6) & 0x3F));
+    all += static_cast<char>(0x80 | (value & 0x3F));
+  }
+  CHECK(tokenizer.unknown_characters(all + all).size() == 0x9FFF - 0x4E00);
+}
+
+TEST_CASE("Bytes behind a NUL are not left unread") {
+  std::string text = small_file().dump();
+  text += '\0';
+  text += "[";
+  CHECK_THROWS_WITH_AS(Tokenizer::from_json(text, "t.json"),
+                       doctest::Contains("t.json: the JSON is not valid JSON: byte "), Error);
+  CHECK(error_of(small_file()) == "no error");
+  Json deep = small_file();
+  deep["post_processor"] = Json::parse(std::string(70, '[') + std::string(70, ']'));
+  CHECK(error_of(deep) == "t.json: the JSON is nested too deeply: 64 levels or more");
+  deep["post_processor"] = std::string(100, '[') + "\"\\";  // brackets in a text are none
+  CHECK(error_of(deep) == "no error");
 }

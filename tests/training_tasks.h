@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <vector>
 
 #include "heed/autograd/autograd.h"
@@ -31,12 +32,12 @@ class LineTask : public heed::Task {
   }
   heed::Evaluation evaluate() override {
     heed::Context context = heed::Context::inference();
-    const double loss = loss_of(100, 8, context).value.item();
-    return {{{"loss", is_mean ? loss : loss / 8}}, "loss", false};
+    const double mean = loss_of(100, 8, context).sum.item() / 8;
+    return {{{"loss", mean}, {"perplexity", std::exp(mean)}}, "loss"};
   }
 
-  bool is_mean = true;
   bool with_auxiliary = false;
+  double auxiliary_weight = 0.1;
   double poison = 0;  ///< added to an input; NaN spoils the gradient
 
  private:
@@ -50,16 +51,17 @@ class LineTask : public heed::Task {
     const heed::Tensor inputs = heed::Tensor::from(x, {count, 2}),
                        targets = heed::Tensor::from(y, {count, 1});
     const heed::Tensor errors = heed::square(heed::matmul(inputs, model_.weight) + model_.bias - targets);
-    if (with_auxiliary) context.losses.push_back({"size", 0.1, heed::mean(heed::square(model_.weight))});
-    return {is_mean ? heed::mean(errors) : heed::sum(errors), count, is_mean};
+    if (with_auxiliary)
+      context.losses.push_back({"size", auxiliary_weight, heed::mean(heed::square(model_.weight))});
+    return {heed::sum(errors), count};
   }
 
   std::vector<std::int64_t> sizes_;
   LineModel model_;
 };
 
-/// A small Transformer language model: embedding, causal attention, feed-forward, layer norm, dropout, tied
-/// output.
+/// A small Transformer language model: embedding, causal attention, feed-forward,
+/// layer norm, dropout, tied output.
 class TinyTransformer : public heed::Module {
  public:
   TinyTransformer(std::int64_t vocabulary, std::int64_t width, std::int64_t heads, std::uint64_t seed)
@@ -99,7 +101,7 @@ class TinyTransformer : public heed::Module {
     AttentionOptions options;
     options.causal = true;
     options.dropout = p;
-    options.key = context.random.next();
+    options.dropout_key = context.random.next();
     const Tensor out = attention(part(0), part(1), part(2), options);
     return linear(reshape(transpose(out, 1, 2), {batch, length, width}), output_);
   }
@@ -127,7 +129,7 @@ class TinyTask : public heed::Task {
   heed::Evaluation evaluate() override {
     heed::Context context = heed::Context::inference();
     const heed::BatchLoss loss = loss_of({8, 0, 0}, context);
-    return {{{"loss", loss.value.item() / static_cast<double>(loss.tokens)}}, "loss", false};
+    return {{{"loss", loss.sum.item() / static_cast<double>(loss.count)}}, "loss"};
   }
 
  private:
@@ -150,7 +152,7 @@ class TinyTask : public heed::Task {
     }
     const Shape shape{sizes_.batch, sizes_.length};
     const Tensor logits = model_(Tensor::from(ids, shape), context);
-    return {sum(cross_entropy(logits, Tensor::from(targets, shape), 0.1)), tokens, false};
+    return {sum(cross_entropy(logits, Tensor::from(targets, shape), 0.1)), tokens};
   }
 
   TinySizes sizes_;

@@ -4,10 +4,13 @@
 #include <limits>
 #include <sstream>
 
+#include "heed/core/backend.h"
 #include "heed/core/cpu_threads.h"
+#include "heed/core/unicode.h"
 #include "heed/training/model_file.h"
 #include "heed/training/report.h"
 #include "heed/training/trainer.h"
+#include "temporary_folder.h"
 #include "training_tasks.h"
 
 using namespace heed;
@@ -251,17 +254,14 @@ TEST_CASE("moving average: its values, and the weights come back bit for bit") {
 }
 
 TEST_CASE("trainer: accumulated batches give the gradient of all their tokens together") {
-  LineTask whole({10}), parts({3, 5, 2}), sums({3, 5, 2});
-  sums.is_mean = false;
-  for (LineTask* task : {&whole, &parts, &sums}) task->with_auxiliary = true;
+  LineTask whole({10}), parts({3, 5, 2});
+  for (LineTask* task : {&whole, &parts}) task->with_auxiliary = true;
   TrainerOptions options = options_for(4);
   Trainer(whole, options).run();
   options.accumulation = 3;
   Trainer(parts, options).run();
-  Trainer(sums, options).run();
   check_close(values(whole.model().weight), values(parts.model().weight));
   check_close(values(whole.model().bias), values(parts.model().bias));
-  check_close(values(whole.model().weight), values(sums.model().weight));
   CHECK(values(whole.model().weight)[0] > 0.5);
 }
 
@@ -300,9 +300,9 @@ TEST_CASE("trainer: the recorded loss is the mean over the tokens since the last
   options.schedule.learning_rate = 1e-300;  // the weights stay
   Trainer(task, options, {.progress = [&](const Progress& p) { losses.push_back(p.loss); }}).run();
   Context context = Context::inference();
-  const double first = task.loss(0, 0, context).value.item(), second = task.loss(0, 1, context).value.item();
+  const double first = task.loss(0, 0, context).sum.item(), second = task.loss(0, 1, context).sum.item();
   REQUIRE(losses.size() == 1);
-  CHECK(losses[0] == doctest::Approx((3 * first + 5 * second) / 8));
+  CHECK(losses[0] == doctest::Approx((first + second) / 8));
 }
 
 TEST_CASE("trainer: clipping bounds the step, and the norm is reported before it") {
@@ -350,6 +350,151 @@ TEST_CASE("trainer: stops early when evaluations get no better") {
   CHECK(result.finished);
   CHECK(result.step == 40);
   CHECK(result.best_step == 10);
+}
+
+namespace {
+/// What training says beside its progress.
+std::string said_by(Task& task, const TrainerOptions& options) {
+  std::string said;
+  Trainer(task, options, {.message = [&](std::string_view text) { said += std::string(text) + "\n"; }}).run();
+  return said;
+}
+
+std::size_t times(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+}  // namespace
+
+TEST_CASE("trainer: early stopping says why") {
+  LineTask task;
+  TrainerOptions options = options_for(100);
+  options.schedule.learning_rate = 1e-300;
+  options.evaluate_every = 10;
+  options.patience = 3;
+  const std::string said = said_by(task, options);
+  CHECK(said.find(
+            "stopped early in step 40: 3 evaluations (the patience is 3) brought nothing better than the") !=
+        said.npos);
+  CHECK(said.find("of step 10") != said.npos);
+}
+
+TEST_CASE("trainer: a training that diverges says so, and has no best weights") {
+  const TemporaryFolder folder;
+  LineTask task;
+  TrainerOptions options = options_for(30);
+  options.schedule.learning_rate = 1e6;
+  options.log_every = 1;
+  options.evaluate_every = 10;
+  std::string said;
+  std::vector<Progress> evaluations;
+  RunFolder run = RunFolder::create(folder / "run", {.task = "count", .config = "{}"});
+  const TrainResult result = Trainer(task, options,
+                                     {.progress =
+                                          [&](const Progress& progress) {
+                                            if (progress.is_evaluation()) evaluations.push_back(progress);
+                                          },
+                                      .message = [&](std::string_view text) { said += text; }})
+                                 .run(&run);
+  REQUIRE(evaluations.size() == 3);
+  for (const Progress& evaluation : evaluations) {
+    CHECK(std::isfinite(evaluation.metrics[0].second));  // the loss itself, by which the best is chosen
+    CHECK(std::isinf(evaluation.metrics[1].second));
+    CHECK(progress_text(evaluation).find("(best)") == std::string::npos);
+  }
+  CHECK_FALSE(result.best_metric.has_value());
+  CHECK_FALSE(std::filesystem::exists(folder / "run/best.safetensors"));
+  CHECK(times(said, "training diverges: the loss is") == 1);
+  CHECK(times(said, "no evaluation was finite") == 1);
+}
+
+TEST_CASE("trainer: weights that nothing can be computed with are not saved") {
+  const TemporaryFolder folder;
+  TinyTask task;
+  TrainerOptions options = options_for(1);
+  options.schedule.learning_rate = 1e30;
+  RunFolder run = RunFolder::create(folder / "run", {.task = "count", .config = "{}"});
+  Trainer trainer(task, options);
+  CHECK_THROWS_WITH_AS(trainer.run(&run), doctest::Contains("training diverged in step 1: the weights \""),
+                       Error);
+  CHECK_FALSE(run.has_checkpoint());
+}
+
+TEST_CASE("trainer: an ordinary training is not blamed") {
+  TinyTask task;
+  TrainerOptions options = options_for(30);
+  options.log_every = 1;
+  options.evaluate_every = 10;
+  CHECK(said_by(task, options).empty());
+  LineTask with_auxiliary;
+  with_auxiliary.with_auxiliary = true;
+  CHECK(said_by(with_auxiliary, options_for(10)).empty());
+}
+
+TEST_CASE("trainer: what dwarfs the loss of the task is said once, with what to change") {
+  LineTask task;
+  task.with_auxiliary = true;
+  task.auxiliary_weight = 1000;
+  TrainerOptions options = options_for(20);
+  options.log_every = 1;
+  options.schedule.learning_rate = 1e-6;
+  const std::string said = said_by(task, options);
+  CHECK(times(said, "the auxiliary loss \"size\"") == 1);
+  CHECK(said.find("lower its weight") != said.npos);
+  CHECK(times(said, "the gradient's norm") == 1);
+  CHECK(said.find("a clip_norm of 1") != said.npos);
+  options.clip_norm = 1;
+  CHECK(said_by(task, options).find("clip_norm 1 cuts nearly all") != std::string::npos);
+}
+
+TEST_CASE("trainer: what is shown by the clock changes no bits and stands in no file") {
+  const TemporaryFolder folder;
+  std::vector<std::string> logs;
+  std::vector<std::vector<std::vector<float>>> weights;
+  std::vector<std::size_t> shown;
+  for (const double seconds : {0.0, 1e-9}) {
+    TinyTask task;
+    TrainerOptions options = options_for(20);
+    options.log_every = 7;
+    options.log_seconds = seconds;
+    std::size_t records = 0;
+    RunFolder run =
+        RunFolder::create(folder / std::to_string(logs.size()), {.task = "count", .config = "{}"});
+    Trainer(task, options,
+            {.progress =
+                 [&](const Progress& progress) {
+                   ++records;
+                   CHECK(progress.loss > 0);
+                 }})
+        .run(&run);
+    std::string log;
+    for (Progress record : MetricsLog(run.file("metrics.jsonl"), 1 << 20).records()) {
+      record.tokens_per_second = record.elapsed_seconds = 0;  // these are never the same
+      log += metrics_line(record) + "\n";
+    }
+    logs.push_back(log);
+    weights.push_back(weights_of(task.model()));
+    shown.push_back(records);
+  }
+  CHECK(shown == std::vector<std::size_t>{3, 20});
+  CHECK(logs[0] == logs[1]);
+  CHECK(times(logs[0], "\n") == 3);
+  CHECK((weights[0] == weights[1]));
+  LineTask task;
+  TrainerOptions options = options_for(1);
+  options.log_seconds = -1;
+  CHECK_THROWS_WITH_AS(Trainer(task, options), doctest::Contains("log_seconds is -1"), Error);
+}
+
+TEST_CASE("trainer: a batch counts what the task says") {
+  class Classifier : public LineTask {
+    std::string unit() const override { return "texts"; }
+  };
+  Classifier task;
+  std::string text;
+  Trainer(task, options_for(5), {.progress = [&](const Progress& p) { text = progress_text(p); }}).run();
+  CHECK(text.find(" texts/s  ") != text.npos);
 }
 
 TEST_CASE("trainer: a task with nothing to evaluate trains, unless early stopping was asked for") {
@@ -455,6 +600,55 @@ TEST_CASE("progress: text, durations and the line on a terminal") {
   progress.metrics = {{"loss", 1.5}, {"bleu", 34.25}};
   progress.is_best = true;
   CHECK(progress_text(progress) == "step 1200/10000  evaluation  loss 1.5  bleu 34.25  (best)");
+}
+
+TEST_CASE("progress: on a narrow terminal the time left is the last to go") {
+  Progress progress{.step = 1200,
+                    .steps = 10000,
+                    .epoch = 3,
+                    .loss = 2.3144,
+                    .learning_rate = 5e-4,
+                    .gradient_norm = 0.83,
+                    .tokens_per_second = 12345,
+                    .seconds_left = 245};
+  progress.auxiliary = {{"clustering", 0.5}};
+  const std::string whole = progress_text(progress);
+  CHECK(whole.find("  clustering 0.5  ") != whole.npos);
+  CHECK(progress_text(progress, 200) == whole);
+  CHECK(progress_text(progress, 80) ==
+        "step 1200/10000  epoch 3  loss 2.314  rate 5.00e-04  12.3k tokens/s  4:05 left");
+  CHECK(progress_text(progress, 40) == "step 1200/10000  loss 2.314  4:05 left");
+  CHECK(progress_text(progress, 12) == "4:05 left");
+  for (int columns = 10; columns < 120; ++columns) {
+    std::ostringstream terminal;
+    ProgressPrinter(terminal, {.overwrite = true, .columns = columns}).show(progress);
+    CHECK(terminal.str().ends_with("4:05 left"));
+    CHECK(terminal.str().size() < static_cast<std::size_t>(columns));
+  }
+}
+
+TEST_CASE("progress: what would steer the terminal is shown, not obeyed") {
+  std::ostringstream out;
+  ProgressPrinter printer(out, {});
+  printer.message("class \x1b[2J\x07 of\r\x7f\xc2\x9b \xe2\x80\xae \xff\nsecond line");
+  CHECK(out.str() == "class \\x1b[2J\\x07 of\\x0d\\x7f\\xc2\\x9b \\xe2\\x80\\xae \\xff\nsecond line\n");
+  out.str("");
+  Progress progress{.step = 1, .steps = 2};
+  progress.metrics = {{"accuracy of \x1b]0;x", 1}};
+  progress.is_best = true;
+  ProgressPrinter(out, {.overwrite = true, .color = true}).show(progress);
+  CHECK(out.str() == "\x1b[32mstep 1/2  evaluation  accuracy of \\x1b]0;x 1  (best)\x1b[0m\n");
+  CHECK(unicode::printable("Grüße, 世界 🙂") == "Grüße, 世界 🙂");
+  CHECK(unicode::printable(std::string_view("a\tb\0c", 5)) == "a\\x09b\\x00c");
+}
+
+TEST_CASE("names: each choice has one list") {
+  CHECK(optimizer_names() == std::vector<std::string>{"sgd", "adam", "adamw"});
+  CHECK(schedule_names() == std::vector<std::string>{"constant", "linear", "cosine", "inverse_sqrt"});
+  CHECK(precision_names() == std::vector<std::string>{"f32", "f16", "bf16"});
+  for (const std::string& name : optimizer_names()) CHECK(name_of(optimizer_kind(name)) == name);
+  for (const std::string& name : schedule_names()) CHECK(name_of(schedule_kind(name)) == name);
+  for (const std::string& name : precision_names()) CHECK(name_of(precision_from_name(name)) == name);
 }
 
 TEST_CASE("metrics: a line keeps what it was made from") {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "heed/core/backend.h"
 #include "heed/tests/attention_cases.h"
 #include "heed/tests/kernel_check.h"
 #include "vulkan_compare.h"
@@ -211,8 +212,8 @@ TEST_CASE("vulkan attention: lowered limits split the work and change no bit") {
       CHECK_MESSAGE(parts[i].to_vector<float>() == whole[i].to_vector<float>(), names[i]);
   };
   {
-    const test::LoweredLimits limits(*device,
-                                     [](auto& l) { l.max_range = 16384; });  // one batch entry at a time
+    // One batch entry at a time.
+    const test::LoweredLimits limits(*device, [](auto& l) { l.max_range = 16384; });
     check_same();
   }
   {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "heed/backends/vulkan/gpu.h"
+#include "heed/core/backend.h"
 #include "kernel_check.h"
 #include "vulkan_support.h"
 

@@ -129,6 +129,19 @@ TEST_CASE("vulkan: too large a tensor is refused with the allocator's report") {
   CHECK(Tensor::ones({3}, DType::f32, *device).to_vector<float>() == std::vector<float>{1, 1, 1});
 }
 
+TEST_CASE("vulkan: what a driver has no memory for is OutOfMemory, whatever it was") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+  static PFN_vkCreateBuffer real;
+  real = gpu.api().CreateBuffer;
+  gpu.replaceable_api().CreateBuffer = [](VkDevice, const VkBufferCreateInfo*, const VkAllocationCallbacks*,
+                                          VkBuffer*) { return VK_ERROR_OUT_OF_HOST_MEMORY; };
+  CHECK_THROWS_AS(Tensor::empty({400 << 20}, DType::f32, *device), OutOfMemory);
+  gpu.replaceable_api().CreateBuffer = real;
+  CHECK(Tensor::ones({3}, DType::f32, *device).to_vector<float>() == std::vector<float>{1, 1, 1});
+}
+
 TEST_CASE("vulkan: a long run of ops waits only when a value is read") {
   const auto device = vulkan_test_device();
   if (!device) return;
@@ -198,7 +211,7 @@ TEST_CASE("vulkan: a lost device is an error that names its last kernels") {
   CHECK_THROWS_AS(gpu.stream().fill(block->buffer(), block->offset(), 256, 0), DeviceLost);
 }
 
-TEST_CASE("vulkan: a damaged pipeline cache is ignored") {
+TEST_CASE("vulkan: a device finds the pipelines of the one before it, and ignores a damaged cache") {
   const auto device = vulkan_test_device();
   if (!device) return;
   const TemporaryFolder folder;
@@ -211,9 +224,18 @@ TEST_CASE("vulkan: a damaged pipeline cache is ignored") {
   first.pipelines().save();
   const std::filesystem::path file = first.pipelines().cache_file();
   REQUIRE(std::filesystem::exists(file));
+  CHECK(first.pipelines().found_bytes() == 0);
+  CHECK(opened_again(*device).pipelines().found_bytes() > 0);
+  const auto ignores_it = [&] {
+    vulkan::Gpu& next = opened_again(*device);
+    CHECK(next.pipelines().found_bytes() == 0);
+    CHECK(pipeline_of(next) != VK_NULL_HANDLE);
+    next.pipelines().save();
+    CHECK(opened_again(*device).pipelines().found_bytes() > 0);
+  };
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
-  CHECK(pipeline_of(opened_again(*device)) != VK_NULL_HANDLE);
-  std::ofstream(file) << "heedvkp1 and then something else";
-  CHECK(pipeline_of(opened_again(*device)) != VK_NULL_HANDLE);
+  ignores_it();
+  std::ofstream(file) << "heedvkp2 and then something else";
+  ignores_it();
   unsetenv("HEED_CACHE_DIR");
 }

@@ -1,6 +1,6 @@
-// The kernels of the Vulkan backend that go element by element, reduce, scan and draw random numbers, beside
-// those of the CPU: every layout, special values, and limits so tiny that everything has to be cut into
-// pieces.
+// The kernels of the Vulkan backend that go element by element, reduce, scan and draw random
+// numbers, beside those of the CPU: every layout, special values, and limits so tiny that everything
+// has to be cut into pieces.
 
 #include <doctest/doctest.h>
 
@@ -100,8 +100,8 @@ void with_limits(const std::function<void(Device)>& body) {
   gpu.restore_limits();
 }
 
-/// Views of the shape [6, 5, 7] in many layouts: contiguous, rows and columns that repeat, transposed, with
-/// gaps.
+/// Views of the shape [6, 5, 7] in many layouts: contiguous, rows and columns that
+/// repeat, transposed, with gaps.
 std::vector<Both> layouts(Device device, std::uint32_t stream, DType dtype = DType::f32) {
   const Shape shape{6, 5, 7};
   const Both x = numbers({6, 5, 7, 3}, device, stream, dtype);
@@ -201,11 +201,11 @@ TEST_CASE("vulkan: elementwise kernels walk any layout") {
         backend.compare(CompareOp::less, on(gpu, ia[i]), on(gpu, ib[j]), out);
       });
       check(DType::f32, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
-        backend.select(gpu ? ia[k].gpu : ia[k].cpu, on(gpu, a[i]), on(gpu, b[j]), out);
+        backend.where(gpu ? ia[k].gpu : ia[k].cpu, on(gpu, a[i]), on(gpu, b[j]), out);
       });
     }
     check_kernel(shape, DType::i32, device, 0, [&](const Backend& backend, bool gpu, const Tensor& out) {
-      backend.select(on(gpu, yes), on(gpu, ia[0]), on(gpu, ib[4]), out);
+      backend.where(on(gpu, yes), on(gpu, ia[0]), on(gpu, ib[4]), out);
     });
   });
 }
@@ -346,8 +346,8 @@ TEST_CASE("vulkan: random numbers have the bits of the CPU") {
       };
       check(0, [&](const Backend& backend, bool, const Tensor& out) { backend.uniform(key, 0, 1, out); });
       check(1e-6, [&](const Backend& backend, bool, const Tensor& out) { backend.uniform(key, 3, 5, out); });
-      // Angles are rounded before their cosine is taken, sums of both signs cancel: those errors are
-      // absolute.
+      // Angles are rounded before their cosine is taken, sums of both signs cancel:
+      // those errors are absolute.
       check({3e-6, 1},
             [&](const Backend& backend, bool, const Tensor& out) { backend.normal(key, 0, 1, out); });
       const Both x = numbers({count + 3}, device).view({count}, {1}, 3);

@@ -10,6 +10,7 @@
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/matmul_tiles.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
+#include "heed/core/backend.h"
 #include "heed/core/devices.h"
 #include "heed/tests/kernel_check.h"
 #include "vulkan_support.h"

@@ -8,6 +8,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/backends/vulkan/gpu.h"
+#include "heed/core/backend.h"
 #include "heed/tests/cases/op_cases.h"
 #include "vulkan_support.h"
 

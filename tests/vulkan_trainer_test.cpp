@@ -1,8 +1,11 @@
 // The trainer on a Vulkan device: the losses of the CPU, no wait inside a step, and what happens when a
 // gradient is not finite.
 
+#include <cstdlib>
+#include <iostream>
 #include <limits>
 
+#include "child_process.h"
 #include "heed/autograd/ops.h"
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/training/trainer.h"
@@ -46,8 +49,7 @@ class BigramTask : public Task {
     const Shape shape{tokens};
     const Tensor losses =
         cross_entropy(model_(Tensor::from(ids, shape, device_)), Tensor::from(next, shape, device_), 0.1);
-    return {sum(losses) * (batch == poisoned_batch ? std::numeric_limits<double>::quiet_NaN() : 1.0), tokens,
-            false};
+    return {sum(losses) * (batch == poisoned_batch ? std::numeric_limits<double>::quiet_NaN() : 1.0), tokens};
   }
 
   std::int64_t poisoned_batch = -1;
@@ -129,4 +131,38 @@ TEST_CASE("vulkan: what is not finite changes nothing, and is named when somebod
           "training stopped in step 4, before it changed the weights: the gradient of \"table\""),
       Error);
   CHECK(task.model().table.to_vector<float>() == expected);
+}
+
+TEST_CASE("child: trains on a device that is lost" * doctest::skip()) {
+  const Device device = vulkan_test_device().value();
+  BigramTask task(device);
+  static PFN_vkQueueSubmit real;
+  static int submissions_left;
+  vulkan::Gpu& gpu = vulkan::gpu(device.index);
+  real = gpu.api().QueueSubmit;
+  gpu.replaceable_api().QueueSubmit = [](VkQueue queue, std::uint32_t count, const VkSubmitInfo* infos,
+                                         VkFence fence) {
+    return submissions_left-- > 0 ? real(queue, count, infos, fence) : VK_ERROR_DEVICE_LOST;
+  };
+  submissions_left = 20;
+  try {
+    Trainer(task, options_for(1000)).run();
+    std::cout << "trained\n";
+  } catch (const DeviceLost& error) {
+    std::cout << "device lost: " << error.what() << '\n';
+  }
+  std::exit(4);  // the task and its tensors stay; the device is gone
+}
+
+TEST_CASE(
+    "vulkan: a device lost in the middle of training ends it with an error that names its last kernels") {
+  if (!vulkan_test_device()) return;
+  const ChildResult result = run_in_child("child: trains on a device that is lost",
+                                          {{{"HEED_VULKAN_VALIDATION", ""}, {"HEED_VULKAN_GUARDS", ""}}});
+  INFO(result.text());
+  CHECK(result.status == 4);
+  CHECK(result.output.find("device lost: ") != std::string::npos);
+  const std::size_t kernels = result.output.find("unfinished kernels: ");
+  REQUIRE(kernels != std::string::npos);
+  CHECK(result.output.find("_f32", kernels) != std::string::npos);
 }

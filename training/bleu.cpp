@@ -58,8 +58,8 @@ std::string split_after_non_digit(std::string_view text) {
   return result;
 }
 
-/// Puts spaces around a full stop or comma before anything but a digit: ([.,])([^0-9]) -> \1 \2 with a space
-/// before.
+/// Puts spaces around a full stop or comma before anything but a digit:
+/// ([.,])([^0-9]) -> \1 \2 with a space before.
 std::string split_before_non_digit(std::string_view text) {
   std::string result;
   for (std::size_t i = 0; i < text.size(); ++i) {

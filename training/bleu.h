@@ -34,8 +34,8 @@ struct BleuScore {
 };
 
 /// Corpus BLEU with one reference a line (Papineni et al., ACL 2002), as sacreBLEU 2 computes it (Post, WMT
-/// 2018). Line i of the hypotheses is compared with line i of the references. Throws Error when their numbers
-/// differ or there is none.
+/// 2018). Line i of the hypotheses is compared with line i of the references. Throws Error when their
+/// numbers differ or there is none.
 BleuScore corpus_bleu(std::span<const std::string> hypotheses, std::span<const std::string> references,
                       const BleuOptions& options = {});
 

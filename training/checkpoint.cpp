@@ -1,11 +1,13 @@
 #include "heed/training/checkpoint.h"
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "heed/core/cpu_info.h"
+#include "heed/core/digest.h"
 #include "heed/core/file.h"
-#include "heed/core/nesting_limit.h"
+#include "heed/core/json_text.h"
 #include "heed/core/version.h"
 #include "heed/training/model_file.h"
 
@@ -15,8 +17,12 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr const char* format_name = "heed trainer state";
-constexpr int format_version = 1;
+constexpr int format_version = 2;
 constexpr const char* average_prefix = "moving_average.";
+constexpr const char* model_name = "model.safetensors";
+constexpr const char* optimizer_name = "optimizer.safetensors";
+constexpr const char* best_name = "best.safetensors";
+constexpr const char* unverified = " (--unverified uses it all the same)";
 
 std::map<std::string, Tensor> training_tensors(const TrainingParts& parts) {
   std::map<std::string, Tensor> tensors = parts.optimizer.state();
@@ -60,12 +66,35 @@ std::int64_t count_of(const json& state, const char* key) {
   return value.get<std::int64_t>();
 }
 
-TrainerState state_of(const json& object) {
+std::map<std::string, SavedFile> files_of(const json& object) {
+  check(object.is_object(), "\"files\" is not an object");
+  std::map<std::string, SavedFile> files;
+  for (const auto& [name, value] : object.items()) {
+    files[name] = {value.at("digest").get<std::string>(), count_of(value, "step")};
+    check(is_digest(files[name].digest), "the digest of \"", name, "\" is not 32 hexadecimal digits");
+  }
+  return files;
+}
+
+/// Takes the digest of the rest out of the object.
+void check_own_digest(json& object, bool verify) {
+  const std::string digest = object.value("digest", "");
+  object.erase("digest");
+  check(!verify || digest == digest_of(object.dump()), "it was changed after it was written", unverified);
+}
+
+TrainerState state_of(json object, bool verify) {
   check(object.is_object() && object.value("format", json()) == format_name, "it has no \"format\": \"",
         format_name, "\"");
+  check(object.at("format_version") != 1,
+        "it was made by an older version of heed, without checksums; finish"
+        " the run with that version, or start a new one");
   check(object.at("format_version") == format_version, "its format_version is ",
         object.at("format_version").dump(), ", and this version of heed reads ", format_version);
+  check_own_digest(object, verify);
   TrainerState state;
+  state.identity = object.at("run").get<std::string>();
+  state.files = files_of(object.at("files"));
   state.step = count_of(object, "step");
   state.epoch = count_of(object, "epoch");
   state.batch = count_of(object, "batch");
@@ -73,6 +102,7 @@ TrainerState state_of(const json& object) {
   check(object.at("seed").is_number_unsigned(), "\"seed\" is not an unsigned integer");
   state.seed = object.at("seed").get<std::uint64_t>();
   state.epoch_batches = count_of(object, "epoch_batches");
+  if (!object.at("first_loss").is_null()) state.first_loss = finite(object.at("first_loss"));
   if (!object.at("best_metric").is_null()) state.best_metric = finite(object.at("best_metric"));
   state.best_step = count_of(object, "best_step");
   state.evaluations_without_improvement = count_of(object, "evaluations_without_improvement");
@@ -94,12 +124,17 @@ TrainerState state_of(const json& object) {
 
 std::string trainer_state_text(const TrainerState& state) {
   json object{{"format", format_name}, {"format_version", format_version}, {"heed_version", version}};
+  object["run"] = state.identity;
+  object["files"] = json::object();
+  for (const auto& [name, file] : state.files)
+    object["files"][name] = {{"digest", file.digest}, {"step", file.step}};
   object["step"] = state.step;
   object["epoch"] = state.epoch;
   object["batch"] = state.batch;
   object["batches_done"] = state.batches_done;
   object["seed"] = state.seed;
   object["epoch_batches"] = state.epoch_batches;
+  object["first_loss"] = state.first_loss ? json(*state.first_loss) : json();
   object["best_metric"] = state.best_metric ? json(*state.best_metric) : json();
   object["best_step"] = state.best_step;
   object["evaluations_without_improvement"] = state.evaluations_without_improvement;
@@ -111,12 +146,17 @@ std::string trainer_state_text(const TrainerState& state) {
                           {"good_steps", state.loss_scale.good_steps},
                           {"skipped", state.loss_scale.skipped}};
   object["platform"] = state.platform;
-  return object.dump(2) + "\n";
+  try {
+    object["digest"] = digest_of(object.dump());
+    return object.dump(2) + "\n";
+  } catch (const json::exception&) {
+    fail("cannot write trainer_state.json: the name of a loss is not valid UTF-8");
+  }
 }
 
-TrainerState parse_trainer_state(std::string_view text, std::string_view source) {
+TrainerState parse_trainer_state(std::string_view text, std::string_view source, bool verify) {
   try {
-    return state_of(json::parse(text.begin(), text.end(), nesting_limit(4, "it")));
+    return state_of(parse_json<json>(text, "it", 4), verify);
   } catch (const json::exception& error) {
     fail(source, " is damaged or of other software: ", error.what());
   } catch (const Error& error) {
@@ -129,28 +169,88 @@ std::string platform_name(Device device) {
   return concat_text("OpenBLAS ", blas_core_name(), ", ", cpu_info().simd_target);
 }
 
-void save_checkpoint(RunFolder& folder, const TrainingParts& parts, const TrainerState& state, bool as_best) {
-  const std::map<std::string, std::string> metadata{{"step", std::to_string(state.step)}};
+void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState& state, bool as_best) {
+  const std::map<std::string, std::string> metadata{{"run", folder.identity()},
+                                                    {"step", std::to_string(state.step)}};
+  TrainerState saved = state;  // a checkpoint that fails changes nothing
+  saved.identity = folder.identity();
   folder.commit([&](const std::filesystem::path& staging) {
-    save_model(parts.model, staging / "model.safetensors", metadata);
-    save_safetensors(staging / "optimizer.safetensors", {training_tensors(parts), metadata});
+    const auto add = [&](const char* name, const auto& write) {
+      write(staging / name);
+      saved.files[name] = {digest_of_file(staging / name), state.step};
+    };
+    add(model_name, [&](const auto& path) { save_model(parts.model, path, metadata); });
+    add(optimizer_name, [&](const auto& path) {
+      save_safetensors(path, {training_tensors(parts), metadata});
+    });
     if (as_best) {
       const AveragedWeights averaged(parts.average);
-      save_model(parts.model, staging / "best.safetensors", metadata);
+      add(best_name, [&](const auto& path) { save_model(parts.model, path, metadata); });
     }
-    write_file_atomically(staging / "trainer_state.json", trainer_state_text(state));
+    write_file_atomically(staging / "trainer_state.json", trainer_state_text(saved));
   });
+  state = std::move(saved);
 }
 
+TensorFile read_saved_file(const std::filesystem::path& path, const TrainerState& state, bool verify) {
+  const auto known = state.files.find(path.filename().string());
+  check(known != state.files.end(), path, " is not part of this run: trainer_state.json does not name it");
+  const SavedFile& expected = known->second;
+  check(path_exists(path), path, " is missing, but the run has written it in step ", expected.step,
+        "; put it back");
+  const std::string bytes = read_file(path);
+  TensorFile file = parse_safetensors(bytes, path.string());
+  if (!verify) return file;
+  // The step and the run, which the file itself tells, say more than a digest.
+  const auto told = [&](const char* key) {
+    const auto found = file.metadata.find(key);
+    return found == file.metadata.end() ? std::string("none") : found->second;
+  };
+  check(told("run") == state.identity, path, " belongs to another run: it says \"", told("run"),
+        "\", and this is ", state.identity, unverified);
+  check(told("step") == std::to_string(expected.step), path, " is of step ", told("step"),
+        ", but trainer_state.json knows that of step ", expected.step, ": they do not belong together",
+        unverified);
+  check(digest_of(bytes) == expected.digest, path,
+        " was changed after it was written: its checksum is not the one in trainer_state.json", unverified);
+  return file;
+}
+
+namespace {
+
+/// What the run has kept as best is carried from checkpoint to checkpoint, so that it is looked at now.
+void check_best(const RunFolder& folder, TrainerState& state) {
+  const auto best = state.files.find(best_name);
+  if (best == state.files.end()) return;
+  const std::filesystem::path path = folder.file(best_name);
+  const bool is_there = path_exists(path);
+  if (folder.verifies()) {
+    check(is_there, path, " is missing, but the run has kept its best weights there in step ",
+          best->second.step, "; put it back (--unverified goes on, and the next evaluation is the best)");
+    check(digest_of_file(path) == best->second.digest, path,
+          " was changed after it was written, or belongs to another run", unverified);
+  } else if (is_there) {
+    best->second.digest = digest_of_file(path);
+  } else {
+    state.files.erase(best);
+    state.best_metric.reset();
+  }
+}
+
+}  // namespace
+
 TrainerState load_checkpoint(const RunFolder& folder, const TrainingParts& parts) {
+  const bool verify = folder.verifies();
   const std::filesystem::path state_path = folder.file("trainer_state.json");
-  const std::filesystem::path model_path = folder.file("model.safetensors");
-  const std::filesystem::path optimizer_path = folder.file("optimizer.safetensors");
-  const TrainerState state = parse_trainer_state(read_file(state_path), state_path.string());
-  const TensorFile model = load_safetensors(model_path);
-  TensorFile training = load_safetensors(optimizer_path);
+  const std::filesystem::path model_path = folder.file(model_name);
+  const std::filesystem::path optimizer_path = folder.file(optimizer_name);
+  TrainerState state = parse_trainer_state(read_file(state_path), state_path.string(), verify);
+  check(!verify || state.identity == folder.identity(), state_path, " belongs to another run", unverified);
+  const TensorFile model = read_saved_file(model_path, state, verify);
+  TensorFile training = read_saved_file(optimizer_path, state, verify);
   check_same_step(model.metadata, state.step, model_path);
   check_same_step(training.metadata, state.step, optimizer_path);
+  check_best(folder, state);
 
   const std::map<std::string, Tensor> averages = extract_averages(training.tensors);
   check(averages.empty() == (parts.average == nullptr), optimizer_path,

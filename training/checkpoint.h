@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "heed/data/safetensors.h"
 #include "heed/training/moving_average.h"
 #include "heed/training/optimizer.h"
 #include "heed/training/precision.h"
@@ -13,15 +14,24 @@
 
 namespace heed {
 
-/// Everything a run needs to go on, beside the weights and the optimizer's moments: the content of
-/// trainer_state.json.
+/// What trainer_state.json knows of a file of weights.
+struct SavedFile {
+  std::string digest;
+  std::int64_t step = 0;  ///< of which its weights are
+};
+
+/// Everything a run needs to go on, beside the weights and the optimizer's moments: the
+/// content of trainer_state.json.
 struct TrainerState {
-  std::int64_t step = 0;          ///< steps of the optimizer done
-  std::int64_t epoch = 0;         ///< the next batch: its epoch
-  std::int64_t batch = 0;         ///< and its place in it
-  std::int64_t batches_done = 0;  ///< of all epochs; numbers the random streams
+  std::string identity;                    ///< of the run
+  std::map<std::string, SavedFile> files;  ///< of the checkpoint, and best.safetensors where there is one
+  std::int64_t step = 0;                   ///< steps of the optimizer done
+  std::int64_t epoch = 0;                  ///< the next batch: its epoch
+  std::int64_t batch = 0;                  ///< and its place in it
+  std::int64_t batches_done = 0;           ///< of all epochs; numbers the random streams
   std::uint64_t seed = 0;
   std::int64_t epoch_batches = 0;     ///< batches in the present epoch, to notice that the data changed
+  std::optional<double> first_loss;   ///< of the first record
   std::optional<double> best_metric;  ///< of all evaluations
   std::int64_t best_step = 0;
   std::int64_t evaluations_without_improvement = 0;
@@ -33,9 +43,11 @@ struct TrainerState {
   std::string platform;  ///< what decides the last bits of results besides the code
 };
 
+/// The text ends with a digest of itself.
 std::string trainer_state_text(const TrainerState& state);
-/// Throws an Error that names `source` for text that trainer_state_text did not write.
-TrainerState parse_trainer_state(std::string_view text, std::string_view source);
+/// Throws an Error that names `source` for text that trainer_state_text did not write; with `verify` also
+/// for text that was changed since.
+TrainerState parse_trainer_state(std::string_view text, std::string_view source, bool verify = true);
 
 /// The kernels of matrix products and of everything else on this machine, as "OpenBLAS Haswell, AVX2": on
 /// another platform the last bits of results may differ.
@@ -49,10 +61,16 @@ struct TrainingParts {
 };
 
 /// Writes model.safetensors, optimizer.safetensors and trainer_state.json as one; with `as_best`, also the
-/// present weights (their moving average where there is one) as best.safetensors.
-void save_checkpoint(RunFolder& folder, const TrainingParts& parts, const TrainerState& state, bool as_best);
+/// present weights (their moving average where there is one) as best.safetensors. `state` learns the identity
+/// of the run and the digests of the files.
+void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState& state, bool as_best);
 /// Restores the parts. Throws an Error that names the file for a checkpoint that is damaged, of other
-/// software, of another model, or whose files do not belong together.
+/// software, of another model or run, that was changed, or whose files do not belong together. Where the
+/// folder does not verify, only what can be read and fits is asked for.
 TrainerState load_checkpoint(const RunFolder& folder, const TrainingParts& parts);
+
+/// Reads a file of weights that `state` knows. Throws an Error that names the file and what it is when it is
+/// missing, or, with `verify`, when it is not the one that was written.
+TensorFile read_saved_file(const std::filesystem::path& path, const TrainerState& state, bool verify);
 
 }  // namespace heed

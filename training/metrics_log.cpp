@@ -1,12 +1,14 @@
 #include "heed/training/metrics_log.h"
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
 
 #include "heed/core/error.h"
 #include "heed/core/file.h"
+#include "heed/core/json_text.h"
 
 namespace heed {
 namespace {
@@ -25,9 +27,17 @@ double number_of(const json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
+std::int64_t count_of(const json& line, const char* key) {
+  const json& value = line.at(key);
+  check(value.is_number_integer() && value.get<std::int64_t>() >= 0, "\"", key, "\" is ", value.dump(),
+        ", not a count");
+  return value.get<std::int64_t>();
+}
+
 std::vector<std::pair<std::string, double>> values_of(const json& line, const char* key) {
   std::vector<std::pair<std::string, double>> values;
   if (!line.contains(key)) return values;
+  check(line.at(key).is_object(), "\"", key, "\" is not an object");
   for (const auto& [name, value] : line.at(key).items()) values.emplace_back(name, number_of(value));
   return values;
 }
@@ -47,16 +57,17 @@ std::string metrics_line(const Progress& progress) {
     if (!progress.auxiliary.empty()) line["auxiliary"] = object_of(progress.auxiliary);
   }
   line["elapsed_seconds"] = progress.elapsed_seconds;
-  return line.dump();
+  // A name that is not UTF-8 is no reason to lose the line.
+  return line.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 Progress parse_metrics_line(std::string_view text) {
   try {
-    const json line = json::parse(text.begin(), text.end());
+    const json line = parse_json<json>(text, "it", 4);
     Progress progress;
-    progress.step = line.at("step").get<std::int64_t>();
-    progress.steps = line.at("steps").get<std::int64_t>();
-    progress.epoch = line.at("epoch").get<std::int64_t>();
+    progress.step = count_of(line, "step");
+    progress.steps = count_of(line, "steps");
+    progress.epoch = count_of(line, "epoch");
     progress.elapsed_seconds = number_of(line.at("elapsed_seconds"));
     progress.metrics = values_of(line, "evaluation");
     progress.auxiliary = values_of(line, "auxiliary");
@@ -69,47 +80,114 @@ Progress parse_metrics_line(std::string_view text) {
     return progress;
   } catch (const json::exception& error) {
     fail("not a line of metrics: ", error.what());
+  } catch (const Error& error) {
+    fail("not a line of metrics: ", error.what());
   }
 }
 
-MetricsLog::MetricsLog(std::filesystem::path path, std::int64_t bytes)
-    : path_(std::move(path)), bytes_(bytes) {
-  check(bytes >= 0, "the length of ", path_, " in the checkpoint is negative");
+namespace {
+
+/// Calls take(line, number from 1) for each line of a text.
+template <class Take>
+void for_each_line(std::string_view text, const Take& take) {
+  for (std::size_t begin = 0, number = 1; begin < text.size(); ++number) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    take(text.substr(begin, end - begin), number);
+    begin = end + 1;
+  }
+}
+
+}  // namespace
+
+MetricsLog::MetricsLog(std::filesystem::path path, std::int64_t bytes,
+                       std::function<void(std::string_view)> remark)
+    : path_(std::move(path)), remark_(std::move(remark)) {
+  try {
+    open(bytes);
+    is_open_ = true;
+    check_lines();
+  } catch (const Error& error) {
+    say_failure(error.what());
+  }
+}
+
+void MetricsLog::open(std::int64_t bytes) {
+  if (!path_exists(path_)) {
+    if (bytes > 0 && remark_) remark_(concat_text(path_, " is missing: its lines so far are lost"));
+    return;
+  }
+  const std::string text = read_file(path_);
+  const auto size = static_cast<std::int64_t>(text.size());
+  if (size < bytes && remark_)
+    remark_(concat_text(path_, " has ", size, " bytes, but the checkpoint was made when it had ", bytes,
+                        ": lines were removed from it"));
+  bytes_ = std::min(bytes, size);
+  needs_line_end_ = bytes_ > 0 && text[static_cast<std::size_t>(bytes_ - 1)] != '\n';
+  if (size > bytes_) cut();
+}
+
+void MetricsLog::check_lines() const {
+  if (bytes_ == 0 || !remark_) return;
+  std::size_t bad = 0;
+  std::string first;
+  for_each_line(read_file(path_), [&](std::string_view line, std::size_t number) {
+    try {
+      parse_metrics_line(line);
+    } catch (const Error& error) {
+      if (++bad == 1) first = concat_text("line ", number, " is ", error.what());
+    }
+  });
+  if (bad > 0)
+    remark_(concat_text(path_, ", ", first, "; ", bad, bad == 1 ? " such line stays" : " such lines stay",
+                        " in the file and out of the report"));
+}
+
+void MetricsLog::cut() const {
   std::error_code error;
-  const std::uintmax_t size = fs::exists(path_) ? fs::file_size(path_, error) : 0;
-  check(!error, "cannot read ", path_, ": ", error.message());
-  check(size >= static_cast<std::uintmax_t>(bytes), path_, " has ", size,
-        " bytes, but the checkpoint was made when it had ", bytes, "; lines were removed from it");
-  if (size == static_cast<std::uintmax_t>(bytes)) return;
-  fs::resize_file(path_, static_cast<std::uintmax_t>(bytes), error);
+  fs::resize_file(path_, static_cast<std::uintmax_t>(bytes_), error);
   check(!error, "cannot cut ", path_, " to the length in the checkpoint: ", error.message());
 }
 
 void MetricsLog::append(const Progress& progress) {
-  const std::string line = metrics_line(progress) + "\n";
-  append_to_file(path_, line);
-  bytes_ += static_cast<std::int64_t>(line.size());
+  if (!is_open_) return;
+  std::string line = metrics_line(progress) + "\n";
+  if (needs_line_end_) line.insert(0, 1, '\n');
+  try {
+    if (is_torn_) cut();
+    is_torn_ = true;
+    append_to_file(path_, line);
+    is_torn_ = needs_line_end_ = failure_is_said_ = false;
+    bytes_ += static_cast<std::int64_t>(line.size());
+  } catch (const Error& error) {
+    say_failure(error.what());
+  }
 }
 
-std::int64_t MetricsLog::sync() const {
-  if (bytes_ > 0) sync_path(path_);
+std::int64_t MetricsLog::sync() {
+  try {
+    if (bytes_ > 0) sync_path(path_);
+  } catch (const Error& error) {
+    say_failure(error.what());
+  }
   return bytes_;
 }
 
 std::vector<Progress> MetricsLog::records() const {
   std::vector<Progress> records;
   if (bytes_ == 0) return records;
-  const std::string text = read_file(path_);
-  for (std::size_t begin = 0, number = 1; begin < text.size(); ++number) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
+  for_each_line(read_file(path_), [&](std::string_view line, std::size_t) {
     try {
-      records.push_back(parse_metrics_line(std::string_view(text).substr(begin, end - begin)));
-    } catch (const Error& error) {
-      fail(path_, ", line ", number, ": ", error.what());
+      records.push_back(parse_metrics_line(line));
+    } catch (const Error&) {  // said when the log was opened
     }
-    begin = end + 1;
-  }
+  });
   return records;
+}
+
+/// Once, until a line is written again.
+void MetricsLog::say_failure(std::string_view reason) {
+  if (!std::exchange(failure_is_said_, true) && remark_)
+    remark_(concat_text("training goes on, but lines of metrics are lost: ", reason));
 }
 
 }  // namespace heed

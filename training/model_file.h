@@ -2,17 +2,26 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "heed/data/safetensors.h"
 #include "heed/models/module.h"
 
 namespace heed {
 
+/// Copies saved tensors into the targets of the same names. Before anything is changed, checks that both have
+/// exactly the same names, shapes and dtypes, and that all numbers are finite; the Error names `what` and the
+/// first tensor that is missing, differs, is unknown or holds what is no number.
+void copy_named_tensors(const std::map<std::string, Tensor>& saved,
+                        std::span<const std::pair<std::string, Tensor>> targets, std::string_view what);
+
 /// The parameters and buffers of a model by name, as they are saved; shares memory with the model.
 std::map<std::string, Tensor> model_state(Module& model);
-/// Fills the parameters and buffers of a model in place. Throws, naming the tensor, unless names, shapes and
-/// dtypes are exactly those of the model; then nothing has changed.
+/// Fills the parameters and buffers of a model in place. Throws as copy_named_tensors
+/// does; then nothing has changed.
 void load_model_state(Module& model, const std::map<std::string, Tensor>& state, std::string_view source);
 
 /// Writes a model as safetensors that other tools read too. Equal weights give equal bytes.

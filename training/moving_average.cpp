@@ -5,7 +5,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
-#include "heed/training/named_state.h"
+#include "heed/training/model_file.h"
 
 namespace heed {
 namespace {

@@ -21,8 +21,8 @@ class MovingAverage {
   void update(std::int64_t step);
   /// The averages by the names of their parameters.
   std::map<std::string, Tensor> state() const;
-  /// Takes over what state() gave. Throws, naming the tensor, when one is missing, of another shape or
-  /// unknown.
+  /// Takes over what state() gave. Throws, naming the tensor, when one is missing, of another shape, unknown
+  /// or not finite.
   void load_state(const std::map<std::string, Tensor>& state);
 
  private:
@@ -32,8 +32,8 @@ class MovingAverage {
   double decay_;
 };
 
-/// While it lives, the parameters hold their averages; afterwards they hold their own values again, bit for
-/// bit.
+/// While it lives, the parameters hold their averages; afterwards they hold their own values again, to the
+/// same bits.
 class AveragedWeights {
  public:
   /// `average` may be null: then nothing happens.

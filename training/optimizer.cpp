@@ -1,19 +1,20 @@
 #include "heed/training/optimizer.h"
 
-#include <array>
 #include <limits>
 #include <utility>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
-#include "heed/training/named_state.h"
+#include "heed/core/name_table.h"
+#include "heed/training/model_file.h"
 
 namespace heed {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, OptimizerKind>, 3> kinds{
-    {{"sgd", OptimizerKind::sgd}, {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}}};
+constexpr NameTable<OptimizerKind, 3> kinds{
+    "optimizer",
+    {{{"sgd", OptimizerKind::sgd}, {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}}}};
 
 void check_options(const OptimizerOptions& options) {
   check(options.beta1 >= 0 && options.beta1 < 1, "optimizer: beta1 (momentum) is ", options.beta1,
@@ -42,15 +43,16 @@ void append(std::vector<std::pair<std::string, Tensor>>& list, const char* prefi
 
 }  // namespace
 
+std::vector<std::string> optimizer_names() {
+  return kinds.names();
+}
+
 OptimizerKind optimizer_kind(std::string_view name) {
-  for (const auto& [known, kind] : kinds) {
-    if (known == name) return kind;
-  }
-  fail("unknown optimizer \"", name, "\"; choose one of sgd, adam, adamw");
+  return kinds.find(name);
 }
 
 std::string_view name_of(OptimizerKind kind) {
-  return kinds[static_cast<std::size_t>(kind)].first;
+  return kinds.name_of(kind);
 }
 
 Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options)

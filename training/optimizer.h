@@ -14,7 +14,9 @@ namespace heed {
 /// decay is added to the gradient. adamw: arXiv 1711.05101, weight decay is applied to the weights.
 enum class OptimizerKind { sgd, adam, adamw };
 
-/// The kind by its name "sgd", "adam" or "adamw"; throws for any other name.
+/// "sgd", "adam", "adamw".
+std::vector<std::string> optimizer_names();
+/// Throws an Error that lists the names for one that is not among them.
 OptimizerKind optimizer_kind(std::string_view name);
 std::string_view name_of(OptimizerKind kind);
 
@@ -32,8 +34,8 @@ struct OptimizerOptions {
 /// Adam's bias correction counts the steps of the optimizer, the same for all parameters.
 class Optimizer {
  public:
-  /// `parameters` are contiguous leaves on one device, as Module::parameters() gives them. Throws for options
-  /// out of range.
+  /// `parameters` are contiguous leaves on one device, as Module::parameters() gives them.
+  /// Throws for options out of range.
   Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options);
 
   /// One update. `gradient_scale` (one element, may be undefined) is multiplied into every gradient. Where
@@ -45,11 +47,10 @@ class Optimizer {
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
 
   /// The moments as named tensors ("first_moment.<parameter>", "second_moment.<parameter>") and the number of
-  /// steps
-  /// ("steps"). The moments share memory with the optimizer.
+  /// steps ("steps"). The moments share memory with the optimizer.
   std::map<std::string, Tensor> state() const;
-  /// Takes over what state() gave. Throws, naming the tensor, when one is missing, of another shape or
-  /// unknown.
+  /// Takes over what state() gave. Throws, naming the tensor, when one is missing, of
+  /// another shape or unknown.
   void load_state(const std::map<std::string, Tensor>& state);
 
  private:

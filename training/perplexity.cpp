@@ -6,7 +6,6 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/core/error.h"
-#include "heed/data/text_windows.h"
 
 namespace heed {
 
@@ -16,6 +15,35 @@ double TextLoss::perplexity() const {
 
 double TextLoss::bits_per_character() const {
   return nats_per_character() / std::numbers::ln2;
+}
+
+LanguageModelBatch window_batch(std::span<const std::int32_t> tokens, std::span<const Window> windows,
+                                Device device) {
+  check(!windows.empty(), "a batch needs at least one window");
+  const std::int64_t length = windows.front().length;
+  const auto count_of_tokens = static_cast<std::int64_t>(tokens.size());
+  std::vector<std::int32_t> inputs, targets, rows;
+  bool all = true;
+  for (std::size_t b = 0; b < windows.size(); ++b) {
+    const auto [begin, window_length, first] = windows[b];
+    // The last token read is followed by one to predict. Nothing is added up, since sums could overflow.
+    check(window_length == length && begin >= 0 && length >= 1 && first >= 0 && first < length &&
+              begin < count_of_tokens && length < count_of_tokens - begin,
+          "window ", b, " reads ", window_length, " tokens from ", begin, " on and counts from ", first,
+          "; windows of this batch read ", length, ", of a text of ", count_of_tokens);
+    const auto at = [&](std::int64_t place) { return tokens.begin() + static_cast<std::ptrdiff_t>(place); };
+    inputs.insert(inputs.end(), at(begin), at(begin + length));
+    targets.insert(targets.end(), at(begin + 1 + first), at(begin + 1 + length));
+    for (std::int64_t i = first; i < length; ++i)
+      rows.push_back(static_cast<std::int32_t>(static_cast<std::int64_t>(b) * length + i));
+    all = all && first == 0;
+  }
+  const auto count = static_cast<std::int64_t>(targets.size());
+  LanguageModelBatch batch;
+  batch.input.ids = Tensor::from(inputs, {static_cast<std::int64_t>(windows.size()), length}, device);
+  batch.targets = {Tensor::from(targets, {count}, device),
+                   all ? Tensor() : Tensor::from(rows, {count}, device), count};
+  return batch;
 }
 
 TextLoss text_loss(LanguageModel& model, std::span<const std::int32_t> tokens, std::int64_t characters,
@@ -30,7 +58,7 @@ TextLoss text_loss(LanguageModel& model, std::span<const std::int32_t> tokens, s
   for (std::size_t begin = 0; begin < windows.size(); begin += rows) {
     const std::size_t count = std::min(rows, windows.size() - begin);
     Context context = Context::inference();
-    const ModelLoss loss = model.loss(
+    const Loss loss = model.loss(
         window_batch(tokens, std::span(windows).subspan(begin, count), model.device()), 0, context);
     result.nats += loss.sum.item();
     result.tokens += loss.count;

@@ -3,9 +3,15 @@
 #include <cstdint>
 #include <span>
 
+#include "heed/data/text_windows.h"
+#include "heed/models/batch.h"
 #include "heed/models/language_model.h"
 
 namespace heed {
+
+/// The batch of windows of one length. Throws Error when they differ or reach beyond the stream.
+LanguageModelBatch window_batch(std::span<const std::int32_t> tokens, std::span<const Window> windows,
+                                Device device = {});
 
 /// How well a language model predicts a text.
 struct TextLoss {

@@ -2,26 +2,29 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/error.h"
+#include "heed/core/name_table.h"
 
 namespace heed {
 
 namespace {
-constexpr std::string_view names[] = {"f32", "f16", "bf16"};
+constexpr NameTable<Precision, 3> kinds{
+    "precision", {{{"f32", Precision::f32}, {"f16", Precision::f16}, {"bf16", Precision::bf16}}}};
 
 Tensor number(double value, DType dtype, Device device) {
   return Tensor::full({1}, value, dtype, device);
 }
 }  // namespace
 
+std::vector<std::string> precision_names() {
+  return kinds.names();
+}
+
 std::string_view name_of(Precision precision) {
-  return names[static_cast<int>(precision)];
+  return kinds.name_of(precision);
 }
 
 Precision precision_from_name(std::string_view name) {
-  for (const Precision precision : {Precision::f32, Precision::f16, Precision::bf16})
-    if (name == name_of(precision)) return precision;
-  fail("precision \"", name, "\" is not known; give f32, f16 or bf16");
+  return kinds.find(name);
 }
 
 LowerPrecision::LowerPrecision(Module& model, Precision precision) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,6 +12,8 @@ namespace heed {
 /// In which type a model computes while it trains; its weights stay f32.
 enum class Precision { f32, f16, bf16 };
 
+/// "f32", "f16", "bf16".
+std::vector<std::string> precision_names();
 std::string_view name_of(Precision precision);
 /// Throws an Error that lists the names for one that is not among them.
 Precision precision_from_name(std::string_view name);
@@ -26,8 +29,8 @@ class LowerPrecision {
   LowerPrecision(const LowerPrecision&) = delete;
   LowerPrecision& operator=(const LowerPrecision&) = delete;
 
-  /// After backward(): adds the gradients of the copies, times `factor` (f32, one element, may be undefined),
-  /// to those of the weights.
+  /// After backward(): adds the gradients of the copies, times `factor` (f32, one element, may be
+  /// undefined), to those of the weights.
   void collect_gradients(const Tensor& factor) const;
 
  private:

@@ -8,8 +8,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
+#include <vector>
 
 #include "heed/core/error.h"
+#include "heed/core/unicode.h"
 
 namespace heed {
 namespace {
@@ -30,13 +32,26 @@ std::string short_count(double value) {
 
 std::string list_text(const std::vector<std::pair<std::string, double>>& values) {
   std::string text;
-  for (const auto& [name, value] : values) text += "  " + name + " " + formatted("%.5g", value);
+  for (const auto& [name, value] : values)
+    text += "  " + unicode::printable(name) + " " + formatted("%.5g", value);
   return text;
 }
 
 std::string step_text(const Progress& progress) {
   return formatted("step %lld/%lld", static_cast<long long>(progress.step),
                    static_cast<long long>(progress.steps));
+}
+
+/// A part of the progress line, and how much it matters.
+struct Part {
+  std::string text;
+  int weight;
+};
+
+std::string joined(const std::vector<Part>& parts) {
+  std::string text;
+  for (const Part& part : parts) text += part.text;
+  return text.substr(std::min(text.find_first_not_of(' '), text.size()));
 }
 
 /// "[=====>    ] ", `width` characters inside.
@@ -62,16 +77,28 @@ std::string duration_text(double seconds) {
   return formatted("%lld:%02lld", minutes, rest);
 }
 
-std::string progress_text(const Progress& progress) {
+std::string progress_text(const Progress& progress, int columns) {
   if (progress.is_evaluation()) {
     return step_text(progress) + "  evaluation" + list_text(progress.metrics) +
            (progress.is_best ? "  (best)" : "");
   }
-  return step_text(progress) +
-         formatted("  epoch %lld  loss %.4g  rate %.2e  norm %.3g", static_cast<long long>(progress.epoch),
-                   progress.loss, progress.learning_rate, progress.gradient_norm) +
-         list_text(progress.auxiliary) + "  " + short_count(progress.tokens_per_second) + " tokens/s  " +
-         duration_text(progress.seconds_left) + " left";
+  std::vector<Part> parts{
+      {step_text(progress), 7},
+      {formatted("  epoch %lld", static_cast<long long>(progress.epoch)), 4},
+      {formatted("  loss %.4g", progress.loss), 6},
+      {formatted("  rate %.2e", progress.learning_rate), 3},
+      {formatted("  norm %.3g", progress.gradient_norm), 2},
+      {list_text(progress.auxiliary), 1},
+      {"  " + short_count(progress.tokens_per_second) + " " + unicode::printable(progress.unit) + "/s", 5},
+      {"  " + duration_text(progress.seconds_left) + " left", 8},
+  };
+  std::string text = joined(parts);
+  while (columns > 0 && parts.size() > 1 && text.size() > static_cast<std::size_t>(columns)) {
+    parts.erase(std::min_element(parts.begin(), parts.end(),
+                                 [](const Part& a, const Part& b) { return a.weight < b.weight; }));
+    text = joined(parts);
+  }
+  return text;
 }
 
 ProgressPrinter::Style ProgressPrinter::style_of(int descriptor) {
@@ -87,23 +114,29 @@ ProgressPrinter::Style ProgressPrinter::style_of(int descriptor) {
 }
 
 void ProgressPrinter::show(const Progress& progress) {
-  std::string text = progress_text(progress);
   if (progress.is_evaluation()) {
-    if (style_.color && progress.is_best) text = "\x1b[32m" + text + "\x1b[0m";
-    return message(text);
+    const bool is_green = style_.color && progress.is_best;
+    return line(is_green ? "\x1b[32m" + progress_text(progress) + "\x1b[0m" : progress_text(progress));
   }
-  if (!style_.overwrite) {
-    out_ << text << '\n' << std::flush;
-    return;
-  }
+  if (!style_.overwrite) return line(progress_text(progress));
   clear_line();
-  const int room = style_.columns - 1 - static_cast<int>(text.size());
+  const int columns = std::max(style_.columns - 1, 1);
+  std::string text = progress_text(progress, columns);
+  const int room = columns - static_cast<int>(text.size());
   if (room >= 13) text = bar_text(progress, std::min(room - 3, 30)) + text;
-  out_ << text.substr(0, static_cast<std::size_t>(std::max(style_.columns - 1, 1))) << std::flush;
+  out_ << text.substr(0, static_cast<std::size_t>(columns)) << std::flush;
   line_is_open_ = true;
 }
 
 void ProgressPrinter::message(std::string_view text) {
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    line(unicode::printable(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+}
+
+void ProgressPrinter::line(std::string_view text) {
   clear_line();
   out_ << text << '\n' << std::flush;
 }

@@ -19,17 +19,19 @@ struct Progress {
   double tokens_per_second = 0;
   double elapsed_seconds = 0;  ///< of all sessions of the run
   double seconds_left = 0;
-  std::vector<std::pair<std::string, double>> auxiliary =
-      {};                                                    ///< auxiliary losses, mean since the last record
+  /// Auxiliary losses, mean since the last record.
+  std::vector<std::pair<std::string, double>> auxiliary = {};
   std::vector<std::pair<std::string, double>> metrics = {};  ///< of an evaluation
   bool is_best = false;                                      ///< the evaluation is the best so far
+  std::string unit = "tokens";                               ///< what tokens_per_second counts
 
   bool is_evaluation() const { return !metrics.empty(); }
 };
 
 /// "step 1200/10000  epoch 3  loss 2.314  rate 5.0e-04  norm 0.83  12.3k tokens/s  4:05 left"; an evaluation
-/// lists its metrics.
-std::string progress_text(const Progress& progress);
+/// lists its metrics. With `columns` > 0, what matters less is left out until the line fits; the time left is
+/// the last to go.
+std::string progress_text(const Progress& progress, int columns = 0);
 /// "4:05", "1:02:03" or "2d 03:04:05".
 std::string duration_text(double seconds);
 
@@ -42,19 +44,21 @@ class ProgressPrinter {
     bool color = false;
     int columns = 80;
   };
-  /// What suits a file descriptor: terminal or not, its width, and no colour when NO_COLOR is set or TERM is
-  /// "dumb".
+  /// What suits a file descriptor: terminal or not, its width, and no colour when
+  /// NO_COLOR is set or TERM is "dumb".
   static Style style_of(int descriptor);
 
   ProgressPrinter(std::ostream& out, Style style) : out_(out), style_(style) {}
   void show(const Progress& progress);
-  /// A line of its own, above the progress line.
+  /// Lines of their own, above the progress line. What would steer a terminal is shown, not
+  /// obeyed (see unicode::printable).
   void message(std::string_view text);
   /// Leaves the cursor on a fresh line.
   void finish();
 
  private:
   void clear_line();
+  void line(std::string_view text);
   std::ostream& out_;
   Style style_;
   bool line_is_open_ = false;

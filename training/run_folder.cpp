@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <nlohmann/json.hpp>
@@ -12,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "heed/core/error.h"
+#include "heed/core/digest.h"
 #include "heed/core/file.h"
-#include "heed/core/nesting_limit.h"
+#include "heed/core/json_text.h"
 
 namespace heed {
 namespace {
@@ -22,32 +23,62 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* staging = "checkpoint.tmp";
+constexpr const char* staging = ".heed-checkpoint.tmp";
 constexpr const char* committed = "checkpoint.new";
+constexpr std::array<std::string_view, 4> checkpoint_files{"model.safetensors", "optimizer.safetensors",
+                                                           "best.safetensors", "trainer_state.json"};
 constexpr std::array<std::string_view, 4> marks{"config.json", "trainer_state.json", "model.safetensors",
                                                 committed};
 
 /// All at once, since a folder may not change while it is iterated over.
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> paths;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) paths.push_back(entry.path());
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    paths.push_back(it->path());
+  check(!error, "cannot list the folder ", folder, ": ", error.message());
+  std::sort(paths.begin(), paths.end());
   return paths;
 }
 
-bool holds_run(const fs::path& path) {
-  for (std::string_view mark : marks) {
-    if (fs::exists(path / mark)) return true;
-  }
-  return false;
+bool is_checkpoint_file(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return std::find(checkpoint_files.begin(), checkpoint_files.end(), name) != checkpoint_files.end();
 }
 
-/// True when a folder without config.json can be what a kill in the first moments of a run left behind.
-bool is_barely_started(const fs::path& path) {
-  for (const fs::path& entry : entries_of(path)) {
-    const std::string name = entry.filename().string();
-    if (name != "tokenizer.json" && !name.ends_with(".tmp")) return false;
+bool is_temporary(const fs::path& path) {
+  std::error_code unreadable;
+  return is_temporary_name(path.filename().native()) &&
+         fs::is_regular_file(fs::symlink_status(path, unreadable));
+}
+
+void remove_file(const fs::path& path) {
+  std::error_code error;
+  fs::remove(path, error);
+  check(!error, "cannot remove ", path, ": ", error.message());
+}
+
+bool holds_run(const fs::path& path) {
+  return std::any_of(marks.begin(), marks.end(),
+                     [&](std::string_view mark) { return path_exists(path / mark); });
+}
+
+/// The first entry of a folder without a run that a kill in the first moments of one did not leave
+/// behind; empty when there is none.
+fs::path first_foreign(const fs::path& folder) {
+  std::set<std::string> ours;
+  if (path_exists(folder / "run.json")) {
+    try {
+      const RunManifest manifest = parse_run_manifest(read_file(folder / "run.json"), "run.json");
+      ours.insert("run.json");
+      for (const auto& [name, digest] : manifest.files) ours.insert(name);
+    } catch (const Error&) {  // somebody else's file of that name
+    }
   }
-  return true;
+  for (const fs::path& entry : entries_of(folder)) {
+    if (!is_temporary(entry) && !ours.contains(entry.filename().native())) return entry;
+  }
+  return {};
 }
 
 int lock_folder(const fs::path& path) {
@@ -60,13 +91,9 @@ int lock_folder(const fs::path& path) {
 }
 
 json parse_configuration(std::string_view text, std::string_view source) {
-  try {
-    json parsed = json::parse(text.begin(), text.end(), nesting_limit(64, std::string(source)));
-    check(parsed.is_object(), source, " is not a JSON object");
-    return parsed;
-  } catch (const json::exception& error) {
-    fail(source, " is not valid JSON: ", error.what());
-  }
+  const json parsed = parse_json<json>(text, source);
+  check(parsed.is_object(), source, " is not a JSON object");
+  return parsed;
 }
 
 /// "/model/width" as "model.width".
@@ -81,6 +108,29 @@ bool is_free(const std::string& key, std::span<const std::string> free_keys) {
     if (key == free || key.starts_with(free + ".")) return true;
   }
   return false;
+}
+
+/// Compares digests by name; `what` says what a name stands for.
+void compare_digests(const std::map<std::string, std::string>& started,
+                     const std::map<std::string, std::string>& now, const char* what, const fs::path& run) {
+  const auto refuse = [&](const std::string& name, const char* difference) {
+    fail("cannot resume: the ", what, " \"", name, "\" ", difference, " the run in ", run,
+         "; start a new run in another folder (--unverified goes on all the same)");
+  };
+  for (const auto& [name, digest] : started) {
+    const auto found = now.find(name);
+    if (found == now.end()) refuse(name, "is not given now, but belongs to");
+    if (found->second != digest) refuse(name, "differs from what was there at the start of");
+  }
+  for (const auto& [name, digest] : now) {
+    if (!started.contains(name)) refuse(name, "was not there at the start of");
+  }
+}
+
+std::map<std::string, std::string> digests_of(const std::map<std::string, std::string>& files) {
+  std::map<std::string, std::string> digests;
+  for (const auto& [name, content] : files) digests[name] = digest_of(content);
+  return digests;
 }
 
 }  // namespace
@@ -107,83 +157,141 @@ void compare_configurations(std::string_view saved, std::string_view current,
 
 std::filesystem::path run_file(const std::filesystem::path& run, std::string_view name) {
   for (const fs::path& path : {run / committed / name, run / name}) {
-    if (fs::exists(path)) return path;
+    if (path_exists(path)) return path;
   }
-  check(fs::is_directory(run), "there is no run folder ", run);
+  std::error_code unreadable;
+  check(fs::is_directory(run, unreadable), "there is no run folder ", run);
   fail("the run folder ", run, " has no ", name, "; was the run stopped before its first checkpoint?");
 }
 
-RunFolder::RunFolder(std::filesystem::path path, std::string config)
-    : path_(std::move(path)), config_(std::move(config)), lock_(lock_folder(path_)) {}
+RunFolder::RunFolder(std::filesystem::path path, bool verify)
+    : path_(std::move(path)), verify_(verify), lock_(lock_folder(path_)) {}
 
 RunFolder::RunFolder(RunFolder&& other) noexcept
     : path_(std::move(other.path_)),
+      verify_(other.verify_),
       config_(std::move(other.config_)),
+      manifest_(std::move(other.manifest_)),
       lock_(std::exchange(other.lock_, -1)) {}
 
 RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-RunFolder RunFolder::create(const std::filesystem::path& path, std::string_view config) {
-  parse_configuration(config, "the configuration");
-  std::error_code error;
-  fs::create_directories(path, error);
-  check(!error, "cannot create the run folder ", path, ": ", error.message());
+RunFolder RunFolder::create(const std::filesystem::path& path, const RunStart& start) {
+  parse_configuration(start.config, "the configuration");
+  create_folders(path);
+  RunFolder folder(path, true);
   check(!holds_run(path), "the folder ", path,
         " already holds a run; continue it with --resume, or choose another folder");
-  RunFolder folder(path, std::string(config));
-  folder.recover();
-  write_file_atomically(folder.file("config.json"), config);
+  const fs::path foreign = first_foreign(path);
+  check(foreign.empty(), "the folder ", path, " holds ", foreign.filename(),
+        ", which is not part of a run; give a new or an empty folder");
+  folder.start(start);
   return folder;
 }
 
-RunFolder RunFolder::resume(const std::filesystem::path& path, std::string_view config,
-                            std::span<const std::string> free_keys) {
-  check(fs::is_directory(path), "there is no run to resume in ", path, "; start one without --resume");
-  RunFolder folder(path, std::string(config));
-  if (fs::exists(folder.file("config.json"))) {
-    const std::string saved = read_file(folder.file("config.json"));
-    compare_configurations(saved, config, free_keys, folder.file("config.json").string());
-  } else {
+RunFolder RunFolder::resume(const std::filesystem::path& path, const RunStart& now,
+                            std::span<const std::string> free_keys, bool verify) {
+  std::error_code unreadable;
+  check(fs::is_directory(path, unreadable), "there is no run to resume in ", path,
+        "; start one without --resume");
+  parse_configuration(now.config, "the configuration");
+  RunFolder folder(path, verify);
+  if (!path_exists(folder.file("config.json"))) {
     check(!holds_run(path), "the run in ", path, " has lost its config.json; it cannot be resumed");
-    check(is_barely_started(path), path,
+    check(first_foreign(path).empty(), path,
           " is not a run folder; start a run in a new folder without --resume");
+    folder.start(now);
+    return folder;
   }
-  folder.recover();
-  write_file_atomically(folder.file("config.json"), config);
+  folder.check_start(now, free_keys);
+  folder.remove_temporaries();
+  folder.remove_staging();
+  folder.move_committed_files();
+  folder.set_config(now.config);
   return folder;
+}
+
+/// Writes run.json first, so that what a kill leaves behind is known to be ours, and config.json last.
+void RunFolder::start(const RunStart& start) {
+  remove_temporaries();
+  for (const auto& [name, content] : start.files)
+    check(is_name_of_run_file(name), "a run has no file of the name \"", name, "\"");
+  config_ = start.config;
+  manifest_ = {
+      start.task, random_hex(32), {digest_of(start.config)}, digests_of(start.files), start.data,
+  };
+  write_file_atomically(file("run.json"), run_manifest_text(manifest_));
+  for (const auto& [name, content] : start.files) write_file_atomically(file(name), content);
+  write_file_atomically(file("config.json"), config_);
+}
+
+void RunFolder::check_start(const RunStart& now, std::span<const std::string> free_keys) {
+  check(path_exists(file("run.json")), "cannot resume: the run in ", path_,
+        " was made by an older version of heed, which kept no run.json, or has lost it; finish it with that"
+        " version, or start a new run in another folder");
+  manifest_ = parse_run_manifest(read_file(file("run.json")), file("run.json").string());
+  check(manifest_.task == now.task, "cannot resume: the run in ", path_, " is a \"", manifest_.task,
+        "\" run, and this is \"", now.task, "\"");
+  config_ = read_file(file("config.json"));
+  const std::string digest = digest_of(config_);
+  check(!verify_ || std::count(manifest_.config.begin(), manifest_.config.end(), digest) > 0,
+        "cannot resume: ", file("config.json"),
+        " was changed after it was written; put back the old one (--unverified goes on all the same)");
+  compare_configurations(config_, now.config, free_keys, file("config.json").string());
+  if (!verify_) return;
+  compare_digests(manifest_.files, digests_of(now.files), "file", path_);
+  compare_digests(manifest_.data, now.data, "data", path_);
+  for (const auto& [name, expected] : manifest_.files)
+    check(digest_of_file(file(name)) == expected, "cannot resume: ", file(name),
+          " was changed after it was written; put back the old one (--unverified goes on all the same)");
+}
+
+/// run.json knows both configurations while one replaces the other.
+void RunFolder::set_config(const std::string& config) {
+  if (config == config_) return;
+  manifest_.config = {digest_of(config_), digest_of(config)};
+  config_ = config;
+  write_file_atomically(file("run.json"), run_manifest_text(manifest_));
+  write_file_atomically(file("config.json"), config_);
 }
 
 bool RunFolder::has_checkpoint() const {
-  return fs::exists(file("trainer_state.json"));
+  return path_exists(file("trainer_state.json"));
 }
 
-void RunFolder::recover() {
-  // Temporaries that a killed process had begun: ours alone, since the folder is locked.
+/// What a killed process had begun to write: ours alone, since the folder is locked.
+void RunFolder::remove_temporaries() {
   for (const fs::path& path : entries_of(path_)) {
-    if (path.extension() == ".tmp") fs::remove_all(path);
+    if (is_temporary(path)) remove_file(path);
   }
-  move_committed_files();
+}
+
+void RunFolder::remove_staging() {
+  const fs::path folder = file(staging);
+  if (!path_exists(folder)) return;
+  for (const fs::path& path : entries_of(folder)) {
+    if (is_checkpoint_file(path) || is_temporary(path)) remove_file(path);
+  }
+  remove_file(folder);
 }
 
 void RunFolder::commit(const std::function<void(const std::filesystem::path& folder)>& write) {
   move_committed_files();  // in case an earlier commit could not finish
   const fs::path temporary = file(staging);
   try {
-    fs::remove_all(temporary);
-    fs::create_directory(temporary);
+    remove_staging();
+    create_folders(temporary);
     write(temporary);
     sync_path(temporary);
     rename_path(temporary, file(committed));
     sync_path(path_);
-  } catch (const fs::filesystem_error& error) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
-    fail("cannot write a checkpoint in ", path_, ": ", error.code().message());
   } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
+    try {
+      remove_staging();
+    } catch (const Error&) {  // the first failure says more
+    }
     throw;
   }
   move_committed_files();
@@ -191,11 +299,15 @@ void RunFolder::commit(const std::function<void(const std::filesystem::path& fol
 
 void RunFolder::move_committed_files() {
   const fs::path folder = file(committed);
-  if (!fs::exists(folder)) return;
-  for (const fs::path& path : entries_of(folder)) rename_path(path, path_ / path.filename());
+  if (!path_exists(folder)) return;
+  for (const fs::path& path : entries_of(folder)) {
+    check(is_checkpoint_file(path), "the folder ", folder, " holds ", path.filename(),
+          ", which is not part of a checkpoint; move it away");
+    rename_path(path, path_ / path.filename());
+  }
   // The names must be on the disk at the top before the folder that had them goes.
   sync_path(path_);
-  fs::remove(folder);
+  remove_file(folder);
   sync_path(path_);
 }
 

@@ -2,29 +2,47 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "heed/training/run_manifest.h"
+
 namespace heed {
 
-/// The folder of one training run.
+/// What a run is made of when it starts.
+struct RunStart {
+  std::string task;    ///< "classify"
+  std::string config;  ///< the text of config.json, a JSON object
+  /// What belongs to the model beside its weights: "tokenizer.json", "classes.json" ... -> content.
+  std::map<std::string, std::string> files = {};
+  std::map<std::string, std::string> data = {};  ///< part of the data ("train", "valid", "test") -> digest
+};
+
+/// The folder of one training run, while it trains. (RunFiles reads a run.)
+///
+/// run.json says what the run is and which checksums its files have; config.json, written last, marks
+/// the folder as a run. A folder that holds anything else is refused, and what somebody else puts
+/// into it later is never touched.
 ///
 /// A checkpoint is several files that belong together. So that a kill at any moment leaves one whole set,
-/// they are written into checkpoint.tmp/, which is renamed to checkpoint.new/ in one step, the commit; then
-/// they move to the top level one by one. Whoever opens the run again throws away a checkpoint.tmp/ and
+/// they are written into a hidden folder, which is renamed to checkpoint.new/ in one step, the commit; then
+/// they move to the top level one by one. Whoever opens the run again throws away what was not committed and
 /// finishes the moves of a checkpoint.new/.
 ///
 /// While the object lives the folder is locked: a second process that trains in it gets an Error.
 class RunFolder {
  public:
-  /// Starts a run: makes the folder and writes config.json. Throws when the folder already holds a run.
-  static RunFolder create(const std::filesystem::path& path, std::string_view config);
-  /// Opens a run to continue it: recovers from a kill and compares the configuration. Throws when there is no
-  /// run, and when the value of a key differs that is not among `free_keys` (dotted; a key stands for all
-  /// below it).
-  static RunFolder resume(const std::filesystem::path& path, std::string_view config,
-                          std::span<const std::string> free_keys);
+  /// Starts a run: makes the folder and writes what the run starts with. Throws when the
+  /// folder holds a run or anything else.
+  static RunFolder create(const std::filesystem::path& path, const RunStart& start);
+  /// Opens a run to continue it, and recovers from a kill. Throws an Error that names what differs when there
+  /// is no run, when it is of another task, when a key of the configuration differs that is not among
+  /// `free_keys` (dotted; a key stands for all below it), or when files or data are not those it started
+  /// with. Without `verify`, files and data may differ, here and when the checkpoint is loaded.
+  static RunFolder resume(const std::filesystem::path& path, const RunStart& now,
+                          std::span<const std::string> free_keys, bool verify = true);
   ~RunFolder();
   RunFolder(RunFolder&& other) noexcept;
   RunFolder& operator=(RunFolder&&) = delete;
@@ -35,18 +53,27 @@ class RunFolder {
   bool has_checkpoint() const;
   /// The text of config.json.
   const std::string& config() const { return config_; }
+  /// 32 hexadecimal digits that no other run has.
+  const std::string& identity() const { return manifest_.identity; }
+  bool verifies() const { return verify_; }
 
-  /// Replaces a set of files as one: `write` puts them into the folder it is given. On failure the old set is
-  /// untouched.
+  /// Replaces the files of the checkpoint as one: `write` puts them into the folder it is given, under the
+  /// names of files of a checkpoint. On failure the old set is untouched.
   void commit(const std::function<void(const std::filesystem::path& folder)>& write);
 
  private:
-  RunFolder(std::filesystem::path path, std::string config);
-  void recover();
+  RunFolder(std::filesystem::path path, bool verify);
+  void start(const RunStart& start);
+  void check_start(const RunStart& now, std::span<const std::string> free_keys);
+  void set_config(const std::string& config);
+  void remove_temporaries();
+  void remove_staging();
   void move_committed_files();
 
   std::filesystem::path path_;
+  bool verify_ = true;
   std::string config_;
+  RunManifest manifest_;
   int lock_ = -1;
 };
 
@@ -54,8 +81,8 @@ class RunFolder {
 /// nothing. Throws when the run has no such file.
 std::filesystem::path run_file(const std::filesystem::path& run, std::string_view name);
 
-/// Throws an Error that names the first key whose value differs between two JSON objects, unless it is in
-/// `free_keys`.
+/// Throws an Error that names the first key whose value differs between two JSON
+/// objects, unless it is in `free_keys`.
 void compare_configurations(std::string_view saved, std::string_view current,
                             std::span<const std::string> free_keys, std::string_view source);
 

@@ -1,21 +1,19 @@
 #include "heed/training/schedule.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
-#include <utility>
 
-#include "heed/core/error.h"
+#include "heed/core/name_table.h"
 
 namespace heed {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, ScheduleKind>, 4> kinds{
-    {{"constant", ScheduleKind::constant},
-     {"linear", ScheduleKind::linear},
-     {"cosine", ScheduleKind::cosine},
-     {"inverse_sqrt", ScheduleKind::inverse_sqrt}}};
+constexpr NameTable<ScheduleKind, 4> kinds{"schedule",
+                                           {{{"constant", ScheduleKind::constant},
+                                             {"linear", ScheduleKind::linear},
+                                             {"cosine", ScheduleKind::cosine},
+                                             {"inverse_sqrt", ScheduleKind::inverse_sqrt}}}};
 
 void check_options(const ScheduleOptions& options, std::int64_t step) {
   check(options.learning_rate > 0 && std::isfinite(options.learning_rate), "schedule: the learning rate is ",
@@ -29,15 +27,16 @@ void check_options(const ScheduleOptions& options, std::int64_t step) {
 
 }  // namespace
 
+std::vector<std::string> schedule_names() {
+  return kinds.names();
+}
+
 ScheduleKind schedule_kind(std::string_view name) {
-  for (const auto& [known, kind] : kinds) {
-    if (known == name) return kind;
-  }
-  fail("unknown schedule \"", name, "\"; choose one of constant, linear, cosine, inverse_sqrt");
+  return kinds.find(name);
 }
 
 std::string_view name_of(ScheduleKind kind) {
-  return kinds[static_cast<std::size_t>(kind)].first;
+  return kinds.name_of(kind);
 }
 
 double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps) {

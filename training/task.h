@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "heed/models/context.h"
@@ -10,18 +9,22 @@
 
 namespace heed {
 
-/// The loss of one batch.
+/// The loss of one batch, without auxiliary losses: the trainer adds those that layers leave in the context.
 struct BatchLoss {
-  Tensor value;             ///< one element, differentiable
-  std::int64_t tokens = 0;  ///< how many tokens (or samples) it runs over; positive
-  bool is_mean = true;      ///< the mean over the tokens; false: their sum
+  Tensor sum;              ///< one element, differentiable: over the tokens (or samples)
+  std::int64_t count = 0;  ///< how many they are; positive
+};
+
+struct Metric {
+  std::string name;
+  double value = 0;
+  bool larger_is_better = false;
 };
 
 /// What an evaluation found. Without metrics there is nothing to stop early by or to keep as best.
 struct Evaluation {
-  std::vector<std::pair<std::string, double>> metrics;
-  std::string optimise;  ///< the name of the metric that says which weights are best
-  bool larger_is_better = false;
+  std::vector<Metric> metrics;
+  std::string keep_best_by;  ///< the name of the metric that says which weights are best
 };
 
 /// What a Trainer trains: a model, its data and its loss. Everything must follow from the arguments alone
@@ -32,10 +35,12 @@ class Task {
   virtual Module& model() = 0;
   /// How many batches an epoch (from 0) has; at least one.
   virtual std::int64_t batches(std::int64_t epoch) = 0;
-  /// The loss of a batch of an epoch. The trainer adds the auxiliary losses that layers leave in the context.
+  /// The loss of a batch of an epoch.
   virtual BatchLoss loss(std::int64_t epoch, std::int64_t batch, Context& context) = 0;
   /// Measures the model on validation data; called with recording off.
   virtual Evaluation evaluate() { return {}; }
+  /// What a batch's count counts, as the progress line shows it: "1.2k texts/s".
+  virtual std::string unit() const { return "tokens"; }
 };
 
 }  // namespace heed

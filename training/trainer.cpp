@@ -19,6 +19,7 @@ void check_options(const TrainerOptions& options) {
   not_negative("epochs", options.epochs);
   not_negative("clip_norm", options.clip_norm);
   not_negative("log_every", options.log_every);
+  not_negative("log_seconds", options.log_seconds);
   not_negative("evaluate_every", options.evaluate_every);
   not_negative("patience", options.patience);
   not_negative("save_every", options.save_every);
@@ -33,6 +34,12 @@ void check_options(const TrainerOptions& options) {
         "trainer: patience needs evaluations; set evaluate_every");
   learning_rate_at(options.schedule, 1, 1);  // throws for a schedule out of range
 }
+
+// From when on something is said to be out of proportion: rough, so that no ordinary training is blamed.
+constexpr double far_above_start = 4;      // times the first loss
+constexpr double dwarfing_auxiliary = 10;  // times the task's loss
+constexpr double dwarfing_norm = 100;      // likewise
+constexpr int records_in_a_row = 3;
 
 std::int64_t batches_in(Task& task, std::int64_t epoch) {
   const std::int64_t batches = task.batches(epoch);
@@ -66,7 +73,10 @@ TrainResult Trainer::run(RunFolder* folder) {
   while (state_.step < steps_ && !out_of_patience() && !stop) {
     const StepOutcome outcome = step();
     const bool last = state_.step == steps_;
-    if (due(options_.log_every) || last) record_losses(outcome);
+    if (due(options_.log_every) || last)
+      record_losses(outcome);
+    else
+      show_between_records(outcome);
     bool better = false;
     if (due(options_.evaluate_every) || (last && options_.evaluate_every > 0)) better = evaluate();
     stop = callbacks_.stop_requested && callbacks_.stop_requested();
@@ -80,6 +90,7 @@ TrainResult Trainer::run(RunFolder* folder) {
   result.best_metric = state_.best_metric;
   result.best_step = state_.best_step;
   result.seconds = elapsed_seconds();
+  say_outcome(result);
   return result;
 }
 
@@ -88,9 +99,11 @@ void Trainer::open(RunFolder* folder) {
   if (folder_ && folder_->has_checkpoint()) restore();
   if (options_.precision == Precision::f16)
     loss_scale_ = std::make_unique<LossScale>(optimizer_.parameters()[0].tensor->device(), state_.loss_scale);
-  if (folder_) metrics_ = std::make_unique<MetricsLog>(folder_->file("metrics.jsonl"), state_.metrics_bytes);
+  if (folder_)
+    metrics_ = std::make_unique<MetricsLog>(folder_->file("metrics.jsonl"), state_.metrics_bytes,
+                                            [this](std::string_view text) { say(text); });
   session_ = Session{};
-  session_.start = session_.last_record = std::chrono::steady_clock::now();
+  session_.start = session_.last_record = session_.last_shown = std::chrono::steady_clock::now();
   session_.first_step = state_.step;
   session_.earlier_seconds = state_.elapsed_seconds;
 }
@@ -105,6 +118,8 @@ void Trainer::restore() {
         " when the checkpoint was made; the data or the batching changed");
   meter_.restore(state_.losses_since_record, state_.tokens_since_record);
   skipped_said_ = state_.loss_scale.skipped;
+  say(concat_text("resuming from step ", state_.step, " of ", steps_, " (epoch ", state_.epoch, ", batch ",
+                  state_.batch, " of ", batches, ")"));
   const std::string platform = platform_name(optimizer_.parameters()[0].tensor->device());
   if (platform != state_.platform) {
     say(concat_text("the checkpoint was made with ", state_.platform, " and training goes on with ", platform,
@@ -140,8 +155,8 @@ std::int64_t Trainer::accumulate_gradients() {
     const Tensor objective = objective_of(batch, context);
     backward(loss_scale_ ? objective * loss_scale_->factor() : objective);
     lower.collect_gradients(loss_scale_ ? loss_scale_->inverse() : Tensor());
-    tokens += batch.tokens;
-    meter_.add_tokens(batch.tokens);
+    tokens += batch.count;
+    meter_.add_tokens(batch.count);
     advance();
   }
   session_.tokens_since_record += tokens;
@@ -149,16 +164,17 @@ std::int64_t Trainer::accumulate_gradients() {
 }
 
 Tensor Trainer::objective_of(const BatchLoss& batch, const Context& context) {
-  check(batch.value.defined() && batch.value.count() == 1, "trainer: the loss of a batch has one element");
-  check(batch.tokens > 0, "trainer: batch ", state_.batch, " of epoch ", state_.epoch, " has ", batch.tokens,
-        " tokens; leave such batches out");
-  const double tokens = static_cast<double>(batch.tokens);
-  Tensor objective = batch.is_mean ? batch.value * tokens : batch.value;
-  meter_.add("loss", objective);
+  check(batch.sum.defined() && batch.sum.count() == 1, "trainer: the loss of a batch has one element");
+  check(batch.count > 0, "trainer: batch ", state_.batch, " of epoch ", state_.epoch, " has ", batch.count,
+        " ", task_.unit(), "; leave such batches out");
+  const double count = static_cast<double>(batch.count);
+  meter_.add("loss", batch.sum);
+  Tensor objective = batch.sum;
   for (const AuxiliaryLoss& auxiliary : context.losses) {
     const Tensor value = reshape(auxiliary.value, objective.shape());
-    meter_.add(auxiliary.name, value.detach() * tokens);
-    objective = objective + value * (auxiliary.weight * tokens);
+    meter_.add(auxiliary.name, value.detach() * count);
+    auxiliary_weights_[auxiliary.name] = auxiliary.weight;
+    objective = objective + value * (auxiliary.weight * count);
   }
   return objective;
 }
@@ -194,6 +210,26 @@ void Trainer::say_skipped_steps() {
 void Trainer::record_losses(const StepOutcome& outcome) {
   check_finite();
   say_skipped_steps();
+  const Progress progress = measured(outcome);
+  judge(progress);
+  session_.last_record = session_.last_shown = std::chrono::steady_clock::now();
+  session_.tokens_since_record = 0;
+  meter_.clear();
+  publish(progress);
+}
+
+/// For somebody who waits: the same numbers as in a record, of which nothing is kept.
+void Trainer::show_between_records(const StepOutcome& outcome) {
+  if (options_.log_seconds <= 0 || !callbacks_.progress) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (std::chrono::duration<double>(now - session_.last_shown).count() < options_.log_seconds) return;
+  check_finite();
+  session_.last_shown = now;
+  callbacks_.progress(measured(outcome));
+}
+
+/// Waits for the device.
+Progress Trainer::measured(const StepOutcome& outcome) const {
   Progress progress = progress_now();
   progress.learning_rate = outcome.learning_rate;
   progress.gradient_norm = outcome.gradient_norm.item();
@@ -205,13 +241,40 @@ void Trainer::record_losses(const StepOutcome& outcome) {
       progress.auxiliary.emplace_back(name, sum / tokens);
     }
   }
-  const auto now = std::chrono::steady_clock::now();
-  const double seconds = std::chrono::duration<double>(now - session_.last_record).count();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - session_.last_record).count();
   progress.tokens_per_second = static_cast<double>(session_.tokens_since_record) / std::max(seconds, 1e-9);
-  session_.last_record = now;
-  session_.tokens_since_record = 0;
-  meter_.clear();
-  publish(progress);
+  return progress;
+}
+
+/// Remarks on what goes wrong without being an error.
+void Trainer::judge(const Progress& progress) {
+  if (!state_.first_loss) state_.first_loss = progress.loss;
+  const double start = *state_.first_loss, loss = std::abs(progress.loss);
+  const bool is_far = start > 0 && progress.loss > far_above_start * start;
+  session_.far_records = is_far ? session_.far_records + 1 : 0;
+  if (session_.far_records == records_in_a_row)
+    say_once("loss",
+             concat_text("training diverges: the loss is ", progress.loss, " and was ", start,
+                         " at the start; try a lower learning_rate, more warmup_steps or a clip_norm"));
+  for (const auto& [name, value] : progress.auxiliary) {
+    const auto known = auxiliary_weights_.find(name);
+    const double weight = known == auxiliary_weights_.end() ? 1 : known->second;
+    if (std::abs(weight * value) > dwarfing_auxiliary * loss)
+      say_once("auxiliary " + name,
+               concat_text("the auxiliary loss \"", name, "\" (", value, " times its weight ", weight,
+                           ") dwarfs the loss of the task (", progress.loss,
+                           "); lower its weight among the options of the attention that adds it"));
+  }
+  session_.steep_records =
+      progress.gradient_norm > dwarfing_norm * std::max(loss, 1.0) ? session_.steep_records + 1 : 0;
+  if (session_.steep_records == records_in_a_row)
+    say_once("norm",
+             concat_text("the gradient's norm (", progress.gradient_norm, ") dwarfs the loss (",
+                         progress.loss, "); try a lower learning_rate",
+                         options_.clip_norm > 0 ? concat_text(": clip_norm ", options_.clip_norm,
+                                                              " cuts nearly all of every gradient off")
+                                                : std::string(", or a clip_norm of 1")));
 }
 
 bool Trainer::evaluate() {
@@ -223,23 +286,27 @@ bool Trainer::evaluate() {
     return task_.evaluate();
   }();
   // The speed of training should not count the time of evaluations.
-  session_.last_record += std::chrono::steady_clock::now() - start;
+  const auto duration = std::chrono::steady_clock::now() - start;
+  session_.last_record += duration;
+  session_.last_shown += duration;
   if (evaluation.metrics.empty()) {
     check(options_.patience == 0, "trainer: patience is ", options_.patience,
           ", but the task has nothing to evaluate; set patience to 0 or give validation data");
     evaluates_ = false;
     return false;
   }
-  const auto found = std::find_if(evaluation.metrics.begin(), evaluation.metrics.end(),
-                                  [&](const auto& metric) { return metric.first == evaluation.optimise; });
-  check(found != evaluation.metrics.end(), "trainer: the evaluation has no metric \"", evaluation.optimise,
-        "\" to choose the best weights by");
+  const auto found =
+      std::find_if(evaluation.metrics.begin(), evaluation.metrics.end(),
+                   [&](const Metric& metric) { return metric.name == evaluation.keep_best_by; });
+  check(found != evaluation.metrics.end(), "trainer: the evaluation has no metric \"",
+        evaluation.keep_best_by, "\" to choose the best weights by");
 
   Progress progress = progress_now();
-  progress.metrics = evaluation.metrics;
-  progress.is_best = is_better(found->second, evaluation.larger_is_better);
+  for (const Metric& metric : evaluation.metrics) progress.metrics.emplace_back(metric.name, metric.value);
+  progress.is_best = is_better(evaluation, *found);
+  ++session_.evaluations;
   if (progress.is_best) {
-    state_.best_metric = found->second;
+    state_.best_metric = found->value;
     state_.best_step = state_.step;
     state_.evaluations_without_improvement = 0;
   } else {
@@ -250,10 +317,15 @@ bool Trainer::evaluate() {
   return progress.is_best;
 }
 
-bool Trainer::is_better(double metric, bool larger_is_better) const {
-  if (!std::isfinite(metric)) return false;
+/// What has diverged is no best, even where the metric to choose by is finite still: a loss of 800 is, and
+/// the perplexity beside it is not.
+bool Trainer::is_better(const Evaluation& evaluation, const Metric& metric) const {
+  if (!std::isfinite(metric.value)) return false;
+  for (const Metric& other : evaluation.metrics) {
+    if (std::isinf(other.value)) return false;
+  }
   if (!state_.best_metric) return true;
-  return larger_is_better ? metric > *state_.best_metric : metric < *state_.best_metric;
+  return metric.larger_is_better ? metric.value > *state_.best_metric : metric.value < *state_.best_metric;
 }
 
 void Trainer::publish(const Progress& progress) {
@@ -264,6 +336,7 @@ void Trainer::publish(const Progress& progress) {
 void Trainer::save(bool as_best) {
   if (!folder_) return;
   check_finite();
+  check_weights(optimizer_.parameters(), state_.step);
   if (loss_scale_) state_.loss_scale = loss_scale_->state();
   state_.losses_since_record = meter_.sums();
   state_.tokens_since_record = meter_.tokens();
@@ -275,13 +348,34 @@ void Trainer::save(bool as_best) {
   save_checkpoint(*folder_, parts(), state_, as_best || only_averages);
 }
 
-void Trainer::write_report() const {
+/// A report is for looking at: that it cannot be written ends no training.
+void Trainer::write_report() {
   if (!folder_) return;
-  write_file_atomically(folder_->file("report.html"), report_html(metrics_->records(), folder_->config()));
+  try {
+    write_file_atomically(folder_->file("report.html"), report_html(metrics_->records(), folder_->config()));
+  } catch (const Error& error) {
+    say_once("report", concat_text("training goes on, but without a report: ", error.what()));
+  }
 }
 
 void Trainer::say(std::string_view text) const {
   if (callbacks_.message) callbacks_.message(text);
+}
+
+void Trainer::say_once(const std::string& topic, std::string_view text) {
+  if (session_.said.insert(topic).second) say(text);
+}
+
+void Trainer::say_outcome(const TrainResult& result) {
+  if (session_.evaluations > 0 && !state_.best_metric)
+    say("no evaluation was finite: training diverged, and there are no best weights; try a lower"
+        " learning_rate, more warmup_steps or a clip_norm");
+  if (result.stopped_early)
+    say(concat_text("stopped early in step ", result.step, ": ", state_.evaluations_without_improvement,
+                    " evaluations (the patience is ", options_.patience, ") brought nothing better",
+                    state_.best_metric
+                        ? concat_text(" than the ", *state_.best_metric, " of step ", state_.best_step)
+                        : std::string()));
 }
 
 Progress Trainer::progress_now() const {
@@ -289,6 +383,7 @@ Progress Trainer::progress_now() const {
   progress.step = state_.step;
   progress.steps = steps_;
   progress.epoch = state_.epoch;
+  progress.unit = task_.unit();
   progress.elapsed_seconds = elapsed_seconds();
   const double session = progress.elapsed_seconds - session_.earlier_seconds;
   const auto done = static_cast<double>(std::max<std::int64_t>(state_.step - session_.first_step, 1));

@@ -4,12 +4,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 
 #include "heed/training/checkpoint.h"
-#include "heed/training/finite_guard.h"
-#include "heed/training/gradient_norm.h"
-#include "heed/training/loss_meter.h"
 #include "heed/training/metrics_log.h"
 #include "heed/training/moving_average.h"
 #include "heed/training/optimizer.h"
@@ -17,6 +16,7 @@
 #include "heed/training/progress.h"
 #include "heed/training/run_folder.h"
 #include "heed/training/schedule.h"
+#include "heed/training/step_monitor.h"
 #include "heed/training/task.h"
 
 namespace heed {
@@ -29,7 +29,10 @@ struct TrainerOptions {
   double ema_decay = 0;  ///< of the moving average of the weights, used to evaluate and as best; 0: none
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
-  std::int64_t log_every = 50;      ///< steps between progress records
+  std::int64_t log_every = 50;  ///< steps between progress records
+  /// Seconds after which the progress callback is called although no record is due; 0: never. What is shown
+  /// then changes nothing and stands in no file. It waits for the device.
+  double log_seconds = 0;
   std::int64_t evaluate_every = 0;  ///< steps between evaluations, and one at the end; 0: none
   std::int64_t patience = 0;        ///< stop after so many evaluations without a better one; 0: never
   std::int64_t save_every = 0;  ///< steps between checkpoints; a better evaluation and the end make one too
@@ -58,7 +61,7 @@ struct TrainResult {
 /// A gradient or loss that is not finite ends training with an Error that names the step and the parameter;
 /// the weights and the last checkpoint stay as they were before that step. The CPU throws in that step. On
 /// another device no step waits: the steps that follow change nothing, and the Error comes with the next
-/// record, evaluation or checkpoint.
+/// record, evaluation or checkpoint. Weights that nothing can be computed with are not saved.
 class Trainer {
  public:
   /// Throws for options out of range. The task must outlive the trainer.
@@ -67,7 +70,8 @@ class Trainer {
   /// Trains to the end. With a folder, continues from its checkpoint when it has one, and writes checkpoints,
   /// best.safetensors, metrics.jsonl and report.html. best.safetensors holds the weights (averaged when
   /// ema_decay is set) of the best evaluation; without evaluations the averaged weights of the last
-  /// checkpoint.
+  /// checkpoint. An evaluation that is not finite is never the best. A checkpoint that cannot be written ends
+  /// training with an Error; metrics and the report do not.
   TrainResult run(RunFolder* folder = nullptr);
 
  private:
@@ -78,10 +82,14 @@ class Trainer {
   };
   /// Counts of this session, for the speed and the time left.
   struct Session {
-    std::chrono::steady_clock::time_point start, last_record;
+    std::chrono::steady_clock::time_point start, last_record, last_shown;
     std::int64_t first_step = 0;
     std::int64_t tokens_since_record = 0;
     double earlier_seconds = 0;
+    int far_records = 0;         // one after the other, in which the loss was far above its start
+    int steep_records = 0;       // likewise, in which the gradient's norm dwarfed the loss
+    std::set<std::string> said;  // what is said once
+    std::int64_t evaluations = 0;
   };
 
   void open(RunFolder* folder);
@@ -92,13 +100,18 @@ class Trainer {
   void advance();
   void check_finite();
   void record_losses(const StepOutcome& outcome);
+  void show_between_records(const StepOutcome& outcome);
+  Progress measured(const StepOutcome& outcome) const;
+  void judge(const Progress& progress);
   bool evaluate();
-  bool is_better(double metric, bool larger_is_better) const;
+  bool is_better(const Evaluation& evaluation, const Metric& metric) const;
   void publish(const Progress& progress);
   void save(bool as_best);
-  void write_report() const;
+  void write_report();
   void say(std::string_view text) const;
+  void say_once(const std::string& topic, std::string_view text);
   void say_skipped_steps();
+  void say_outcome(const TrainResult& result);
   Progress progress_now() const;
   double elapsed_seconds() const;
   bool due(std::int64_t every) const { return every > 0 && state_.step % every == 0; }
@@ -116,8 +129,9 @@ class Trainer {
   TrainerState state_;
   LossMeter meter_;
   FiniteGuard guard_;
-  std::unique_ptr<LossScale> loss_scale_;  // null unless the model computes in f16
-  std::int64_t skipped_said_ = 0;          // how many skipped steps the user has been told of
+  std::unique_ptr<LossScale> loss_scale_;            // null unless the model computes in f16
+  std::int64_t skipped_said_ = 0;                    // how many skipped steps the user has been told of
+  std::map<std::string, double> auxiliary_weights_;  // of auxiliary losses, in the last batch
   Session session_;
   RunFolder* folder_ = nullptr;
   std::unique_ptr<MetricsLog> metrics_;  // null without a folder

@@ -7,6 +7,7 @@
 #include <hwy/foreach_target.h>
 //
 #include "heed/backends/cpu/math-inl.h"
+#include "heed/core/checked.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -75,7 +76,7 @@ void argmax_as(const Tensor& x, const Tensor& out) {
   const std::int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
   const T* from = x.data<T>();
   std::int32_t* to = out.data<std::int32_t>();
-  const std::int64_t width = std::min(inner, tile_width), tiles = (inner + tile_width - 1) / tile_width;
+  const std::int64_t width = std::min(inner, tile_width), tiles = ceil_div(inner, tile_width);
   const std::int64_t grain = std::max<std::int64_t>(1, task_size / (n * width));
   parallel_ranges(outer * tiles, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
     for (std::int64_t task = begin; task < end; ++task) {

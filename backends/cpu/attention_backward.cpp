@@ -4,6 +4,7 @@
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/backends/cpu/thread_scratch.h"
+#include "heed/core/checked.h"
 #include "heed/core/profile.h"
 
 // The backward pass recomputes the weights tile by tile from log_sum_exp (FlashAttention, arXiv 2205.14135,
@@ -68,7 +69,7 @@ class Backward {
       add_tile(place, plan_.query_tile(t), begin, end, {.keys = true});
     }
   }
-  std::int64_t key_pieces() const { return (plan_.keys + keys_per_task - 1) / keys_per_task; }
+  std::int64_t key_pieces() const { return ceil_div(plan_.keys, keys_per_task); }
 
  private:
   struct Place {

@@ -34,23 +34,23 @@ class Panels {
   std::int64_t batch_stride_, head_stride_, width_, row_stride_;
 };
 
-/// Repeated rows (a row stride below the width) cannot be given to BLAS and are copied; anything else is
-/// returned as is.
+/// Repeated rows (a row stride below the width) cannot be given to BLAS and are copied; anything else
+/// is returned as is.
 Tensor with_separate_rows(const Tensor& x);
 
 /// The dropout of one score tile.
 inline TileDropout tile_dropout(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t b,
                                 std::int64_t h, std::int64_t query, const KeyTile& keys) {
   const std::int64_t row = (b * plan.heads + h) * plan.queries + query;
-  return {args.dropout, args.key_of_dropout,
+  return {args.dropout, args.dropout_key,
           static_cast<std::uint64_t>(row) * static_cast<std::uint64_t>(plan.keys), plan.keys, &keys.segments};
 }
 
 /// The most rows a tile of scores has.
 constexpr std::int64_t max_tile_rows = 128;
 
-/// Tall tiles make the products fast, low ones follow the causal diagonal more closely: they pay for short
-/// sequences.
+/// Tall tiles make the products fast, low ones follow the causal diagonal more closely: they
+/// pay for short sequences.
 inline std::int64_t tile_rows(const AttentionArgs& args) {
   return args.causal && args.query.size(2) <= 512 ? max_tile_rows / 2 : max_tile_rows;
 }

@@ -3,16 +3,9 @@
 #include <algorithm>
 
 #include "heed/backends/cpu/thread_scratch.h"
+#include "heed/core/checked.h"
 
 namespace heed::cpu {
-
-namespace {
-
-std::int64_t ceil_divide(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
-}  // namespace
 
 AttentionPlan::AttentionPlan(const AttentionArgs& args, std::int64_t tile_rows, std::int64_t tile_columns)
     : batch(args.query.size(0)),
@@ -24,10 +17,10 @@ AttentionPlan::AttentionPlan(const AttentionArgs& args, std::int64_t tile_rows, 
       tile_columns_(tile_columns) {
   if (args.pattern) check_pattern();
   band_ = args.pattern ? args.pattern->block : std::max<std::int64_t>(queries, 1);
-  bands_ = ceil_divide(queries, band_);
-  tiles_per_band_ = ceil_divide(band_, tile_rows_);
+  bands_ = ceil_div(queries, band_);
+  tiles_per_band_ = ceil_div(band_, tile_rows_);
   // Tiles of equal height, so that none is a thin rest.
-  tile_rows_ = ceil_divide(band_, tiles_per_band_);
+  tile_rows_ = ceil_div(band_, tiles_per_band_);
 }
 
 void AttentionPlan::check_pattern() const {
@@ -76,8 +69,8 @@ AttentionPlan::Walk::Walk(const AttentionPlan& plan, std::int64_t head, const Qu
   if (plan.args_.causal) end_ = std::min(end_, queries.end + plan.keys - plan.queries);
   if (queries.rows() == 0) end_ = key_;
   if (end_ > key_) {
-    const std::int64_t tiles = ceil_divide(end_ - key_, plan.tile_columns_);
-    step_ = std::min(plan.tile_columns_, ceil_divide(ceil_divide(end_ - key_, tiles), 16) * 16);
+    const std::int64_t tiles = ceil_div(end_ - key_, plan.tile_columns_);
+    step_ = std::min(plan.tile_columns_, ceil_div(ceil_div(end_ - key_, tiles), 16) * 16);
   }
   if (const BlockPattern* pattern = plan.args_.pattern; pattern && end_ > key_) {
     const auto* offset = pattern->offsets.data<std::int32_t>();

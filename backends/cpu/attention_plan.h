@@ -81,8 +81,8 @@ class AttentionPlan {
     std::int64_t entry_ = 0, last_entry_ = 0;
   };
 
-  /// The mask of one tile: a tensor's own memory, or scratch memory of the thread where masks must be
-  /// combined.
+  /// The mask of one tile: a tensor's own memory, or scratch memory of the thread where
+  /// masks must be combined.
   TileMask mask(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& tile) const;
 
   /// Row stride of a score tile: whole vectors of any width.

@@ -8,8 +8,8 @@
 
 namespace heed::cpu {
 
-/// A tile of scores. Rows are 64-byte aligned, `stride` apart; what lies between `columns` and `stride` is
-/// free to use.
+/// A tile of scores. Rows are 64-byte aligned, `stride` apart; what lies between `columns` and `stride`
+/// is free to use.
 template <class T>
 struct ScoreTile {
   T* scores = nullptr;

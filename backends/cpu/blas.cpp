@@ -2,12 +2,23 @@
 
 #include <cblas.h>
 #include <dlfcn.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <limits>
+#include <mutex>
 #include <optional>
+#include <set>
+#include <vector>
 
+#include "heed/backends/cpu/thread_pool.h"
 #include "heed/core/cpu_info.h"
+#include "heed/core/cpu_threads.h"
 #include "heed/core/error.h"
 
 namespace heed::cpu {
@@ -35,6 +46,26 @@ class ScopedVariable {
   std::optional<std::string> old_;
 };
 
+/// What OpenBLAS maps for each thread that calls it (32 << 22 on x86-64, less elsewhere).
+constexpr std::size_t buffer_bytes = std::size_t{128} << 20;
+
+bool is_limited() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+/// What the process may use of its address space, and does, in words.
+std::string address_space() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const std::size_t used = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) >> 20;
+  rlimit limit{};
+  if (!is_limited() || getrlimit(RLIMIT_AS, &limit) != 0)
+    return concat_text("the process uses ", used, " MiB of addresses");
+  return concat_text("the process may use ", limit.rlim_cur >> 20, " MiB of addresses (ulimit -v) and uses ",
+                     used);
+}
+
 /// OpenBLAS, opened at run time: its constructor reads the number of threads from the environment, and with
 /// one it starts none of its own beside our pool; and a program that only lists devices need not load 40 MB
 /// of kernels. Which kernels it takes is its own choice, or the user's by OPENBLAS_CORETYPE.
@@ -51,9 +82,15 @@ struct OpenBlas {
     dgemm = symbol<decltype(dgemm)>(library, "cblas_dgemm");
     sgemv = symbol<decltype(sgemv)>(library, "cblas_sgemv");
     dgemv = symbol<decltype(dgemv)>(library, "cblas_dgemv");
+    take_buffer = reinterpret_cast<decltype(take_buffer)>(dlsym(library, "blas_memory_alloc"));
+    return_buffer = reinterpret_cast<decltype(return_buffer)>(dlsym(library, "blas_memory_free"));
     symbol<void (*)(int)>(library, "openblas_set_num_threads")(1);
     core_name = symbol<char* (*)()>(library, "openblas_get_corename")();
   }
+
+  // Not part of its interface, and null in builds that keep their buffers otherwise.
+  void* (*take_buffer)(int) = nullptr;
+  void (*return_buffer)(void*) = nullptr;
 
   static const OpenBlas& instance() {
     static const OpenBlas blas;
@@ -64,10 +101,17 @@ struct OpenBlas {
   static void* open() {
     const ScopedVariable threads("OPENBLAS_NUM_THREADS", "1");
     void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-      fail("OpenBLAS could not be loaded: ", dlerror(),
+    if (library) return library;
+    const char* message = dlerror();
+    const std::string reason = message ? message : "libopenblas.so.0";
+    if (reason.find("No such file") != std::string::npos)
+      fail("OpenBLAS could not be loaded: ", reason,
            "; install it (Debian: apt install libopenblas0-pthread)");
-    return library;
+    if (is_limited())
+      throw OutOfMemory(concat_text("OpenBLAS could not be loaded: ", reason, "; ", address_space(),
+                                    "; its code takes some 40 MiB, and each thread that calls it ",
+                                    buffer_bytes >> 20));
+    fail("OpenBLAS could not be loaded: ", reason);
   }
 
   template <class Function>
@@ -78,6 +122,93 @@ struct OpenBlas {
     return reinterpret_cast<Function>(address);
   }
 };
+
+/// OpenBLAS gives every thread that is inside one of its functions a buffer, which the next caller takes over.
+/// Where the system has no room for another one, it asks again for ever. So here the buffers are made before
+/// they are needed, one for each thread that calls, and where there is no room the caller is told.
+class Buffers {
+ public:
+  /// Never destroyed: threads may outlive static objects.
+  static Buffers& instance() {
+    static Buffers& all = *new Buffers;
+    return all;
+  }
+
+  /// A thread will call, from now until it leaves.
+  void enter() {
+    const std::lock_guard lock(mutex_);
+    if (callers_ == made_) make(made_ == 0 ? std::min(cpu_threads(), available_processors()) : 1);
+    ++callers_;
+  }
+  void leave() noexcept {
+    const std::lock_guard lock(mutex_);
+    --callers_;
+  }
+
+ private:
+  Buffers() {
+    // The child has one thread, which may be a caller or not: it counts as one.
+    pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                   [] {
+                     instance().callers_ = std::min<std::size_t>(instance().callers_, 1);
+                     instance().mutex_.unlock();
+                   });
+  }
+
+  void make(int more) {
+    const auto count = static_cast<std::size_t>(more), wanted = made_ + count;
+    // While this thread holds the free buffers below, another one may need a buffer in its own one's place.
+    probe(callers_ == 0 ? count : count + 1);
+    const OpenBlas& blas = OpenBlas::instance();
+    if (blas.take_buffer && blas.return_buffer) {
+      std::vector<void*> taken;
+      taken.reserve(wanted);
+      while (taken.size() < wanted && known_.size() < wanted) {
+        void* buffer = blas.take_buffer(1);
+        if (!buffer) break;  // its table is full
+        taken.push_back(buffer);
+        known_.insert(buffer);
+      }
+      for (void* buffer : taken) blas.return_buffer(buffer);
+    }
+    made_ = wanted;
+  }
+
+  /// Maps what OpenBLAS is going to, and gives it back.
+  static void probe(std::size_t count) {
+    std::vector<void*> mapped;
+    mapped.reserve(count);
+    while (mapped.size() < count) {
+      void* address = mmap(nullptr, buffer_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (address == MAP_FAILED) break;
+      mapped.push_back(address);
+    }
+    for (void* address : mapped) munmap(address, buffer_bytes);
+    if (mapped.size() == count) return;
+    throw OutOfMemory(concat_text(
+        "matmul: OpenBLAS needs ", count, " buffers of ", buffer_bytes >> 20,
+        " MiB of addresses, one for each thread that calls it, and the system has room for ", mapped.size(),
+        "; ", address_space(), "; raise the limit, or use fewer threads (now ", cpu_threads(), ")"));
+  }
+
+  std::mutex mutex_;
+  std::size_t callers_ = 0;  // threads that are between enter() and leave()
+  std::size_t made_ = 0;     // at least as many
+  std::set<void*> known_;
+};
+
+/// The functions of OpenBLAS, for a thread that has its buffer.
+const OpenBlas& openblas() {
+  struct Caller {
+    Caller() { Buffers::instance().enter(); }
+    ~Caller() { Buffers::instance().leave(); }
+    Caller(const Caller&) = delete;
+    Caller& operator=(const Caller&) = delete;
+  };
+  const OpenBlas& blas = OpenBlas::instance();  // first: loading takes memory too
+  thread_local const Caller caller;
+  return blas;
+}
 
 blasint blas_int(std::int64_t extent) {
   check(extent <= std::numeric_limits<blasint>::max(), "matmul: an extent of ", extent,
@@ -90,7 +221,7 @@ blasint blas_int(std::int64_t extent) {
 template <class T>
 void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* a,
           std::int64_t lda, const T* b, std::int64_t ldb, T beta, T* c, std::int64_t ldc) {
-  const OpenBlas& blas = OpenBlas::instance();
+  const OpenBlas& blas = openblas();
   const CBLAS_TRANSPOSE op_a = trans_a ? CblasTrans : CblasNoTrans,
                         op_b = trans_b ? CblasTrans : CblasNoTrans;
   const auto call = [&](auto* function) {
@@ -107,7 +238,7 @@ void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64
 template <class T>
 void gemv(bool trans_a, std::int64_t rows, std::int64_t columns, T alpha, const T* a, std::int64_t lda,
           const T* x, std::int64_t x_stride, T beta, T* y, std::int64_t y_stride) {
-  const OpenBlas& blas = OpenBlas::instance();
+  const OpenBlas& blas = openblas();
   const auto call = [&](auto* function) {
     function(CblasRowMajor, trans_a ? CblasTrans : CblasNoTrans, blas_int(rows), blas_int(columns), alpha, a,
              blas_int(lda), x, blas_int(x_stride), beta, y, blas_int(y_stride));

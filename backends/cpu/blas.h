@@ -8,7 +8,7 @@ namespace heed::cpu {
 /// c = alpha op(a) op(b) + beta c, row-major, on the calling thread only; T is float or double.
 /// op(a) is m x k: a is stored [m, k], or [k, m] when trans_a; op(b) is k x n likewise; ld* are row strides.
 /// With beta 0 the old content of c is ignored, NaN included. The first call loads OpenBLAS; throws an Error
-/// when that fails or an extent exceeds 2^31 - 1.
+/// when that fails or an extent exceeds 2^31 - 1, OutOfMemory when there is no room for its working memory.
 template <class T>
 void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* a,
           std::int64_t lda, const T* b, std::int64_t ldb, T beta, T* c, std::int64_t ldc);

@@ -6,6 +6,7 @@
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/strided.h"
 #include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/checked.h"
 #include "heed/core/profile.h"
 
 // Filling and copying with any strides on both sides, between any two dtypes.
@@ -19,8 +20,8 @@ constexpr std::int64_t tile = 8;  // lines open at once while transposing: fewer
 template <class From, class To>
 To convert(From value) {
   if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
-    // Truncates; what i32 cannot hold (NaN included) becomes the nearest bound or 0, where a plain cast is
-    // undefined.
+    // Truncates; what i32 cannot hold (NaN included) becomes the nearest bound or 0, where a
+    // plain cast is undefined.
     if (!(value > -2147483649.0)) return value != value ? 0 : std::numeric_limits<To>::min();
     return value < 2147483648.0 ? static_cast<To>(value) : std::numeric_limits<To>::max();
   } else {
@@ -115,8 +116,8 @@ void copy_row(const From* from, std::int64_t from_stride, To* to, std::int64_t t
   }
 }
 
-/// Copies [rows, columns] where the input walks down columns: tile by tile, so that every cache line fetched
-/// is used up.
+/// Copies [rows, columns] where the input walks down columns: tile by tile, so that every cache line
+/// fetched is used up.
 template <class From, class To>
 void copy_transposed(const From* from, const CopyPlan::Axis& rows, const CopyPlan::Axis& columns, To* to) {
   for (std::int64_t j0 = 0; j0 < columns.extent; j0 += tile) {
@@ -136,7 +137,7 @@ template <class From, class To>
 void copy_transpositions(const CopyPlan& plan, const From* from, To* to) {
   const CopyPlan::Axis rows = plan.axes[plan.rank - 2], columns = plan.axes[plan.rank - 1];
   const std::int64_t height = std::max(tile, task_elements / columns.extent / tile * tile);
-  const std::int64_t bands = (rows.extent + height - 1) / height;
+  const std::int64_t bands = ceil_div(rows.extent, height);
   const std::int64_t grain =
       std::max<std::int64_t>(1, task_elements / (std::min(height, rows.extent) * columns.extent));
   parallel_ranges(plan.combinations(plan.rank - 2) * bands, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -155,7 +156,7 @@ template <class From, class To>
 void copy_rows(const CopyPlan& plan, const From* from, To* to) {
   const CopyPlan::Axis inner = plan.axes[plan.rank - 1];
   const std::int64_t length = std::min(inner.extent, task_elements);
-  const std::int64_t pieces = (inner.extent + length - 1) / length;  // of a row
+  const std::int64_t pieces = ceil_div(inner.extent, length);  // of a row
   parallel_ranges(plan.combinations(plan.rank - 1) * pieces, task_elements / length,
                   [&](std::int64_t begin, std::int64_t end) {
                     Walker row(plan, plan.rank - 1, begin / pieces);

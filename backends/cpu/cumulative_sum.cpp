@@ -2,6 +2,7 @@
 
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/checked.h"
 #include "heed/core/profile.h"
 
 namespace heed::cpu {
@@ -43,7 +44,7 @@ void cumulative_sum_as(const Tensor& x, bool reverse, const Tensor& out) {
   const std::int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
   const T* from = x.data<T>();
   T* to = out.data<T>();
-  const std::int64_t width = std::min(inner, tile_width), tiles = (inner + tile_width - 1) / tile_width;
+  const std::int64_t width = std::min(inner, tile_width), tiles = ceil_div(inner, tile_width);
   const std::int64_t grain = std::max<std::int64_t>(1, task_size / (n * width));
   parallel_ranges(outer * tiles, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t task = begin; task < end; ++task) {

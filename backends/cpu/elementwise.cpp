@@ -125,8 +125,8 @@ void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) 
   });
 }
 
-void select(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) {
-  const ProfileScope profile("select", 0, traffic(out, 3));
+void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) {
+  const ProfileScope profile("where", 0, traffic(out, 3));
   const Tensor condition_rows = walkable(condition), a_rows = walkable(a), b_rows = walkable(b);
   with_element_type(out.dtype(), [&](auto zero) {
     using T = decltype(zero);

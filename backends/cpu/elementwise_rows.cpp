@@ -10,8 +10,8 @@
 //
 #include "heed/backends/cpu/lanes-inl.h"
 
-// Every line of core/elementwise.def becomes a struct with the operation and its derivative, and a case of a
-// switch.
+// Every line of core/elementwise.def becomes a struct with the operation and its derivative, and a
+// case of a switch.
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {

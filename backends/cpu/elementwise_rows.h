@@ -4,9 +4,9 @@
 
 #include "heed/core/elementwise.h"
 
-// The elementwise operations on contiguous memory, on the calling thread, with the best SIMD target of the
-// processor. Any output may be the same memory as any input. T: float, double; where the table says ANY also
-// std::int32_t.
+// The elementwise operations on contiguous memory, on the calling thread, with the best SIMD target of
+// the processor. Any output may be the same memory as any input. T: float, double; where the table
+// says ANY also std::int32_t.
 
 namespace heed::cpu {
 

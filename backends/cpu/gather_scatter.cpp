@@ -43,8 +43,8 @@ void add_columns(const T* x, const std::int32_t* index, std::int64_t count, std:
 template <class T>
 void scatter_add(const Tensor& x, const Tensor& index, const Tensor& out) {
   const std::int64_t batch = x.size(0), count = x.size(1), width = x.size(2), rows = out.size(1);
-  // Columns are independent sums, and unlike ranges of targets equally much work each: frequent tokens crowd
-  // together.
+  // Columns are independent sums, and unlike ranges of targets equally much work each:
+  // frequent tokens crowd together.
   constexpr std::int64_t columns = 64;
   const std::int64_t pieces = std::max<std::int64_t>(1, width / columns);
   // Little work per batch entry: several entries make one task.

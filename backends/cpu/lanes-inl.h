@@ -63,8 +63,8 @@ HWY_INLINE hn::Vec<D> log_f32(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::Ge(x, hn::Zero(d)), y, hn::Set(d, NAN));
 }
 
-/// Hyperbolic tangent, f32: x + x^3 P(x^2) near 0, 1 - 2 / (e^2|x| + 1) beyond; within 3 units in the last
-/// place.
+/// Hyperbolic tangent, f32: x + x^3 P(x^2) near 0, 1 - 2 / (e^2|x| + 1) beyond; within 3 units
+/// in the last place.
 template <class D>
 HWY_INLINE hn::Vec<D> tanh_f32(D d, hn::Vec<D> x) {
   constexpr float near[] = {-0.333332837f, 0.133315012f, -0.0537444279f, 0.0206537973f, -0.0057208105f};
@@ -91,8 +91,8 @@ HWY_INLINE hn::Vec<D> erf_f32(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::Ge(hn::Abs(x), hn::Set(d, bound)), hn::CopySign(hn::Set(d, 1.0f), x), y);
 }
 
-/// A vector of T that reads like a number: `0.5 * x * (1.0 + erf(0.7071067811865476 * x))` works as it
-/// stands.
+/// A vector of T that reads like a number: `0.5 * x * (1.0 + erf(0.7071067811865476 * x))`
+/// works as it stands.
 template <class T>
 struct Lanes {
   using D = hn::ScalableTag<T>;

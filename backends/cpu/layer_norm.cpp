@@ -9,6 +9,7 @@
 #include <hwy/foreach_target.h>
 //
 #include "heed/backends/cpu/math-inl.h"
+#include "heed/core/checked.h"
 
 // Layer normalisation (arXiv 1607.06450): y = (x - mean) inverse_deviation weight + bias.
 
@@ -136,7 +137,7 @@ void layer_norm_backward_rows(const Tensor& x, const Tensor& weight, const Tenso
                                     mean.data<T>(), inverse_deviation.data<T>(),
                                     grad.data<T>(), n,
                                     dx.data<T>()};
-  const std::int64_t grain = rows_per_block(n), blocks = (rows + grain - 1) / grain;
+  const std::int64_t grain = rows_per_block(n), blocks = ceil_div(rows, grain);
   const bool with_sums = dweight.defined() || dbias.defined();
   std::vector<T> partial(static_cast<std::size_t>(with_sums ? blocks * 2 * n : 0));  // [blocks, 2, n]
   parallel_for(blocks, [&](std::int64_t block) HWY_ATTR {

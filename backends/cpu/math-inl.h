@@ -1,5 +1,5 @@
-// SIMD helpers that the kernels share: partial vectors, sums of lanes and the exponential; included once per
-// target.
+// SIMD helpers that the kernels share: partial vectors, sums of lanes and the exponential;
+// included once per target.
 #if defined(HEED_BACKENDS_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_BACKENDS_CPU_MATH_INL_H_
 #undef HEED_BACKENDS_CPU_MATH_INL_H_
@@ -99,15 +99,15 @@ HWY_INLINE hn::TFromD<D> lane_max(D d, hn::Vec<D> v) {
   return hn::GetLane(hn::MaxOfLanes(d, v));
 }
 
-/// e^x within one unit in the last place for f32; results below 2e-38 become 0, NaN stays NaN. f64 asks the C
-/// library.
+/// e^x within one unit in the last place for f32; results below 2e-38 become 0, NaN stays NaN. f64
+/// asks the C library.
 template <class D>
 HWY_INLINE hn::Vec<D> exp(D d, hn::Vec<D> x) {
   if constexpr (std::is_same_v<hn::TFromD<D>, float>) {
     // e^x = 2^n e^r with |r| <= log(2) / 2, and e^r = 1 + r + r^2 q(r) with q fitted to a relative error of
-    // 3e-9. The result is built as (2 e^r) 2^(n - 1), so that n = 128 needs no special case. Adding 1.5 2^23
-    // rounds to an integer and leaves it in the low bits; with 126 on top these are the exponent field of
-    // 2^(n - 1).
+    // 3e-9. The result is built as (2 e^r) 2^(n - 1), so that n = 128 needs no special case. Adding 1.5
+    // 2^23 rounds to an integer and leaves it in the low bits; with 126 on top these are the exponent field
+    // of 2^(n - 1).
     const hn::RebindToUnsigned<D> bits;
     const auto tiny = hn::Lt(x, hn::Set(d, -86.9f));
     const auto bounded = hn::Min(hn::Set(d, 89.0f), x);  // in this order x86 keeps a NaN

@@ -3,6 +3,8 @@
 #include "heed/backends/cpu/blas.h"
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
+#include "heed/backends/strides.h"
+#include "heed/core/checked.h"
 #include "heed/core/profile.h"
 
 // Matrix products. C is cut into a grid of tiles that depends on the shape alone, and each tile is one
@@ -12,10 +14,6 @@
 namespace heed::cpu {
 namespace {
 
-constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
 /// One matrix of a batch as BLAS sees it.
 struct MatrixLayout {
   bool transposed;
@@ -23,13 +21,11 @@ struct MatrixLayout {
 
   /// `rows` x `columns` are the extents of the last two axes, whose strides are (s, 1) or (1, s).
   MatrixLayout(const Tensor& tensor, std::int64_t rows, std::int64_t columns) {
-    const std::int64_t row_stride = tensor.stride(-2), column_stride = tensor.stride(-1);
-    // Where an extent is 1 its stride says nothing.
-    transposed = columns > 1 ? column_stride != 1 : row_stride == 1 && rows > 1;
+    transposed = !lies_by_rows(tensor);
     if (transposed) {
-      leading = columns > 1 ? column_stride : rows;
+      leading = columns > 1 ? tensor.stride(-1) : rows;
     } else {
-      leading = rows > 1 ? row_stride : columns;
+      leading = rows > 1 ? tensor.stride(-2) : columns;
     }
     leading = std::max<std::int64_t>({leading, 1, transposed ? rows : columns});
   }
@@ -67,8 +63,8 @@ struct Plan {
     // A weight gradient: few outputs, each a long sum.
     if (batch * rows * columns < few_tasks && k >= 2 * shortest_part) {
       parts = std::min(wanted_tasks / (batch * rows * columns), k / shortest_part);
-      part_depth = divide_up(divide_up(k, parts), 16) * 16;
-      parts = divide_up(k, part_depth);
+      part_depth = ceil_div(ceil_div(k, parts), 16) * 16;
+      parts = ceil_div(k, part_depth);
     }
     while (batch * rows * columns * parts < few_tasks && split(m, n, 64, smallest)) {
     }
@@ -94,10 +90,10 @@ struct Plan {
     std::int64_t& side = by_rows ? tile_rows : tile_columns;
     const std::int64_t extent = by_rows ? m : n;
     std::int64_t wanted = pieces + 1, next = side;
-    while (next >= side && wanted <= extent) next = divide_up(divide_up(extent, wanted++), 16) * 16;
+    while (next >= side && wanted <= extent) next = ceil_div(ceil_div(extent, wanted++), 16) * 16;
     if (next < shortest || next >= side) return false;
     side = next;
-    pieces = divide_up(extent, side);
+    pieces = ceil_div(extent, side);
     return true;
   }
 };

@@ -1,5 +1,6 @@
 #include "heed/backends/cpu/memory_pool.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
@@ -43,8 +44,8 @@ constexpr std::size_t class_lines(std::size_t index) {
 std::size_t class_of(std::size_t bytes) {
   const std::size_t lines = std::max<std::size_t>(1, (bytes + line - 1) / line);
   if (lines <= 4) return lines - 1;
-  const auto exponent =
-      static_cast<std::size_t>(std::bit_width(lines - 1)) - 3;  // lines in (4, 8] << exponent
+  // Lines in (4, 8] << exponent.
+  const auto exponent = static_cast<std::size_t>(std::bit_width(lines - 1)) - 3;
   return 4 * exponent + ((lines - 1) >> exponent);
 }
 static_assert(class_lines(4) == 5 && class_lines(7) == 8 && class_lines(8) == 10 && class_lines(31) == 512);
@@ -76,7 +77,7 @@ MemoryPool::Block MemoryPool::allocate(std::size_t bytes) {
   return block;
 }
 
-void MemoryPool::release(Block block) {
+void MemoryPool::release(Block block) noexcept {
   const std::lock_guard lock(mutex_);
   current_ -= block.capacity;
   HEED_POISON(block.address, block.capacity);
@@ -92,6 +93,8 @@ MemoryPool::Block MemoryPool::allocate_small(std::size_t size_class) {
   const std::size_t size = class_lines(size_class) * line;
   if (free.empty()) {
     const Block chunk = allocate_large(small_chunk);
+    free.reserve(small_blocks_[size_class] + chunk.capacity / size);
+    small_blocks_[size_class] += chunk.capacity / size;
     HEED_POISON(chunk.address, chunk.capacity);
     for (std::size_t end = chunk.capacity / size; end > 0; --end)
       free.push_back(chunk.address + (end - 1) * size);
@@ -104,8 +107,24 @@ MemoryPool::Block MemoryPool::allocate_small(std::size_t size_class) {
 MemoryPool::Block MemoryPool::allocate_large(std::size_t bytes) {
   if (bytes > system_memory() - std::min(system_memory(), current_)) exhausted(bytes);
   bytes = round_up(bytes, page);
+  set_nodes_aside();
   const auto fit = free_by_size_.lower_bound({bytes, nullptr});
-  return fit == free_by_size_.end() ? extend(bytes) : take(free_by_address_.find(fit->second), bytes);
+  const Block block =
+      fit == free_by_size_.end() ? extend(bytes) : take(free_by_address_.find(fit->second), bytes);
+  ++large_blocks_;
+  return block;
+}
+
+void MemoryPool::set_nodes_aside() {
+  while (address_nodes_.size() <= large_blocks_) {
+    if (nodes_ == address_nodes_.capacity()) address_nodes_.reserve(2 * nodes_ + 16);
+    if (nodes_ == size_nodes_.capacity()) size_nodes_.reserve(2 * nodes_ + 16);
+    FreeMap address{{nullptr, {}}};
+    FreeSet size{{0, nullptr}};
+    address_nodes_.push_back(address.extract(address.begin()));
+    size_nodes_.push_back(size.extract(size.begin()));
+    ++nodes_;
+  }
 }
 
 MemoryPool::Block MemoryPool::take(FreeMap::iterator found, std::size_t bytes) {
@@ -120,8 +139,8 @@ MemoryPool::Block MemoryPool::take(FreeMap::iterator found, std::size_t bytes) {
 
 /// Cuts a block from memory never used so far, together with a free block just before it.
 MemoryPool::Block MemoryPool::extend(std::size_t bytes) {
-  // A pool that is full of free blocks too small for this request holds too much: keep it within a quarter of
-  // its peak.
+  // A pool that is full of free blocks too small for this request holds too much: keep it within a
+  // quarter of its peak.
   const std::size_t limit = std::max(highest_, current_ + bytes) / 4 * 5;
   if (reserved_ + bytes > limit) drop_pages(reserved_ + bytes - limit);
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -163,17 +182,25 @@ bool MemoryPool::starts_segment(const std::byte* address) const {
   return std::any_of(segments_.begin(), segments_.end(), [&](const Segment& s) { return s.base == address; });
 }
 
-void MemoryPool::insert_free(std::byte* address, Free free) {
-  free_by_address_.emplace(address, free);
-  free_by_size_.emplace(free.size, address);
+void MemoryPool::insert_free(std::byte* address, Free free) noexcept {
+  FreeMap::node_type by_address = std::move(address_nodes_.back());
+  FreeSet::node_type by_size = std::move(size_nodes_.back());
+  address_nodes_.pop_back();
+  size_nodes_.pop_back();
+  by_address.key() = address;
+  by_address.mapped() = free;
+  by_size.value() = {free.size, address};
+  free_by_address_.insert(std::move(by_address));
+  free_by_size_.insert(std::move(by_size));
 }
 
-void MemoryPool::erase_free(FreeMap::iterator free) {
-  free_by_size_.erase({free->second.size, free->first});
-  free_by_address_.erase(free);
+void MemoryPool::erase_free(FreeMap::iterator free) noexcept {
+  size_nodes_.push_back(free_by_size_.extract({free->second.size, free->first}));
+  address_nodes_.push_back(free_by_address_.extract(free));
 }
 
-void MemoryPool::release_large(Block block) {
+void MemoryPool::release_large(Block block) noexcept {
+  --large_blocks_;
   std::byte* address = block.address;
   Free merged{block.capacity, block.capacity};
   const auto after = free_by_address_.find(address + block.capacity);
@@ -221,19 +248,23 @@ void MemoryPool::reset_peak() {
 }
 
 void MemoryPool::exhausted(std::size_t bytes) const {
-  fail("out of memory: ", bytes, " bytes asked for on cpu, where tensors hold ", current_, " bytes (peak ",
-       highest_, ", reserved from the system ", reserved_, ", system memory ", system_memory(),
-       "); use smaller batches or shorter sequences");
+  throw OutOfMemory(concat_text("out of memory: ", bytes, " bytes asked for on cpu, where tensors hold ",
+                                current_, " bytes (peak ", highest_, ", reserved from the system ", reserved_,
+                                ", system memory ", system_memory(),
+                                "); use smaller batches or shorter sequences"));
 }
 
-// --- the memory entries of the backend
-// --------------------------------------------------------------------------
+// --- the memory entries of the backend ---------------------------------------------------------------------
 
 namespace {
 
 /// Never destroyed: tensors in static variables may outlive every other static object.
 MemoryPool& pool() {
-  static MemoryPool& instance = *new MemoryPool;
+  static MemoryPool& instance = []() -> MemoryPool& {
+    auto* made = new MemoryPool;
+    pthread_atfork([] { pool().lock(); }, [] { pool().unlock(); }, [] { pool().unlock(); });
+    return *made;
+  }();
   return instance;
 }
 

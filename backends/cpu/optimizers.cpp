@@ -94,8 +94,8 @@ void adam_piece(const OptimizerStep& step, double gradient_scale, const Piece& p
   });
 }
 
-/// Stochastic gradient descent; with momentum the velocity is u = momentum u + g and takes the gradient's
-/// place.
+/// Stochastic gradient descent; with momentum the velocity is u = momentum u + g and
+/// takes the gradient's place.
 template <class T>
 void sgd_piece(const OptimizerStep& step, double gradient_scale, const Piece& piece) {
   const hn::ScalableTag<T> d;

@@ -19,8 +19,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-constexpr std::int64_t task_size =
-    32768;  // elements worth a task of their own; a multiple of every step below
+// Elements worth a task of their own; a multiple of every step below.
+constexpr std::int64_t task_size = 32768;
 constexpr std::int64_t batch_size = 1024;  // words drawn at once where they pass through memory
 
 /// Words of the stream as numbers in [0, 1): the upper 24 bits times 2^-24.
@@ -113,8 +113,8 @@ void dropout_range(const PhiloxStream& stream, double p, std::int64_t begin, std
                    const float* residual, float* out) {
   const hn::ScalableTag<float> d;
   const hn::ScalableTag<std::int32_t> di;
-  // Kept iff (word >> 8) >= ceil(2^24 p), which is DropoutRule in 24 bits and thus free of overflow at p
-  // near 1.
+  // Kept iff (word >> 8) >= ceil(2^24 p), which is DropoutRule in 24 bits and thus free of overflow
+  // at p near 1.
   const auto limit = hn::Set(di, static_cast<std::int32_t>(std::ceil(p * 0x1p24)) - 1);
   const auto scale = hn::Set(d, static_cast<float>(1 / (1 - p)));
   for_each_words(stream, begin, end, [&](auto part, auto words, std::int64_t i) HWY_ATTR {

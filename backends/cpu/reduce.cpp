@@ -10,6 +10,7 @@
 #include <hwy/foreach_target.h>
 //
 #include "heed/backends/cpu/math-inl.h"
+#include "heed/core/checked.h"
 
 // Sums go through short blocks in the tensor's own type and add the blocks in double (int64), so that the
 // error does not grow with the extent. Blocks, chunks and tiles follow from the shape alone.
@@ -60,7 +61,7 @@ void sum_rows(const T* x, std::int64_t rows, std::int64_t n, T* out) {
     });
     return;
   }
-  const std::int64_t chunks = (n + chunk_size - 1) / chunk_size;
+  const std::int64_t chunks = ceil_div(n, chunk_size);
   std::vector<Wide<T>> partial(static_cast<std::size_t>(rows * chunks));
   parallel_for(rows * chunks, [&](std::int64_t task) HWY_ATTR {
     const std::int64_t row = task / chunks, begin = task % chunks * chunk_size;
@@ -115,8 +116,8 @@ struct ColumnTasks {
   ColumnTasks(std::int64_t n, std::int64_t inner) : n(n), inner(inner) {
     const std::int64_t width = std::min(inner, tile_width);
     rows = std::max<std::int64_t>(256, task_size / width / 8 * 8);
-    tiles = (inner + tile_width - 1) / tile_width;
-    chunks = std::max<std::int64_t>(1, (n + rows - 1) / rows);
+    tiles = ceil_div(inner, tile_width);
+    chunks = std::max<std::int64_t>(1, ceil_div(n, rows));
   }
   std::int64_t count(std::int64_t outer) const { return outer * tiles * chunks; }
   std::int64_t grain() const {
@@ -200,7 +201,7 @@ void extremes(const T* x, std::int64_t outer, std::int64_t n, std::int64_t inner
     });
     return;
   }
-  const std::int64_t tiles = (inner + tile_width - 1) / tile_width;
+  const std::int64_t tiles = ceil_div(inner, tile_width);
   const std::int64_t work = std::max<std::int64_t>(1, n * std::min(inner, tile_width));
   parallel_ranges(outer * tiles, std::max<std::int64_t>(1, task_size / work),
                   [&](std::int64_t begin, std::int64_t end) HWY_ATTR {

@@ -16,8 +16,8 @@ namespace {
 template <class T>
 using KeyOf = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
-/// An unsigned number that orders as the value does (reversed when descending); NaN is the largest either
-/// way.
+/// An unsigned number that orders as the value does (reversed when descending); NaN is
+/// the largest either way.
 template <class T>
 KeyOf<T> sort_key(T value, bool descending) {
   using Key = KeyOf<T>;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "heed/backends/strides.h"
 #include "heed/core/tensor.h"
 
 namespace heed::cpu {
@@ -18,7 +19,7 @@ struct MergedLayout {
       const std::int64_t extent = full_shape[i], stride = full_strides[i];
       if (extent == 1) continue;
       const int last = shape.rank() - 1;
-      if (last >= 0 && strides[last] == stride * extent) {
+      if (last >= 0 && goes_on_evenly({&strides[last], 1}, {&stride, 1}, extent)) {
         shape[last] *= extent;
         strides[last] = stride;
       } else {
@@ -141,8 +142,8 @@ class SegmentReader {
   alignas(64) T buffer_[segment_elements];
 };
 
-/// Calls body(begin, count, pointers...) with the segments of [begin, end) that every reader can give at
-/// once.
+/// Calls body(begin, count, pointers...) with the segments of [begin, end) that every reader
+/// can give at once.
 template <class Body, class... Readers>
 void for_each_segment(std::int64_t begin, std::int64_t end, Body&& body, Readers&... readers) {
   while (begin < end) {

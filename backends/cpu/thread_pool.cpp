@@ -1,5 +1,6 @@
 #include "heed/backends/cpu/thread_pool.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <atomic>
@@ -69,12 +70,13 @@ class Job {
 /// it. Whoever is late (asleep) is not waited for.
 class ThreadPool {
  public:
+  /// The pool of this process. Its threads end with the program's static objects; work that comes later still
+  /// starts them anew. After fork() the child has none of them, only their memory, which it leaves as it is: it
+  /// gets a pool of its own, and takes the same pieces of work to the same bits.
   static ThreadPool& instance() {
-    static ThreadPool pool;
-    return pool;
+    ThreadPool* pool = current_.load(std::memory_order_acquire);
+    return pool ? *pool : first_use();
   }
-
-  ~ThreadPool() { stop(); }
 
   int threads() const { return threads_.load(std::memory_order_relaxed); }
 
@@ -107,10 +109,38 @@ class ThreadPool {
  private:
   static constexpr std::uint32_t inside_mask = 0x3ff;  // up to 1023 workers
   static constexpr std::uint32_t open_bit = 0x400;
-  static constexpr std::uint32_t epoch_unit =
-      0x800;  // wraps around; a worker that then misses a job does no harm
+  // Epochs wrap around; a worker that then misses a job does no harm.
+  static constexpr std::uint32_t epoch_unit = 0x800;
 
-  ThreadPool() : threads_(std::min(available_processors(), max_threads)) {}
+  explicit ThreadPool(int threads) : threads_(threads) {}
+
+  static ThreadPool& first_use() {
+    static std::mutex mutex;
+    static const bool prepared = [] {
+      pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); },
+                     [] {
+                       mutex.unlock();
+                       if (ThreadPool* pool = current_.exchange(nullptr)) parents_ = pool;
+                     });
+      return true;
+    }();
+    static const Joiner joiner;
+    static_cast<void>(prepared);
+    const std::lock_guard lock(mutex);
+    ThreadPool* pool = current_.load(std::memory_order_relaxed);
+    if (!pool) {
+      pool = new ThreadPool(parents_ ? parents_->threads() : std::min(available_processors(), max_threads));
+      current_.store(pool, std::memory_order_release);
+    }
+    return *pool;
+  }
+
+  /// Ends the threads when static objects are destroyed, as a library may be unloaded then.
+  struct Joiner {
+    ~Joiner() {
+      if (ThreadPool* pool = current_.load(std::memory_order_acquire)) pool->stop();
+    }
+  };
 
   void start() {
     stopping_.store(false, std::memory_order_relaxed);
@@ -179,6 +209,9 @@ class ThreadPool {
       }
     }
   }
+
+  static inline std::atomic<ThreadPool*> current_{nullptr};
+  static inline ThreadPool* parents_ = nullptr;  // in a process that was forked
 
   std::mutex owner_;  // held by the thread whose job is running
   std::atomic<int> threads_;

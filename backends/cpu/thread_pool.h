@@ -5,6 +5,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "heed/core/checked.h"
 #include "heed/core/cpu_threads.h"
 
 // One pool of threads for all CPU kernels. A loop is cut into tasks whose number and extent follow from the
@@ -35,7 +36,7 @@ void parallel_for(std::int64_t tasks, TaskRef body);
 /// Calls body(begin, end) for [0, count) cut into pieces of `grain` (the last may be shorter).
 template <class Body>
 void parallel_ranges(std::int64_t count, std::int64_t grain, Body&& body) {
-  const std::int64_t tasks = (count + grain - 1) / grain;
+  const std::int64_t tasks = ceil_div(count, grain);
   parallel_for(tasks, [&](std::int64_t task) {
     const std::int64_t begin = task * grain;
     body(begin, std::min(begin + grain, count));

@@ -69,7 +69,12 @@ std::string name_of(VkResult result) {
 }
 
 void check_result(VkResult result, const char* what) {
-  check(result >= 0, "vulkan: ", what, " failed: ", name_of(result));
+  if (result >= 0) return;
+  const std::string message = concat_text("vulkan: ", what, " failed: ", name_of(result));
+  if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
+    throw OutOfMemory(message);
+  if (result == VK_ERROR_DEVICE_LOST) throw DeviceLost(message);
+  throw Error(message);
 }
 
 }  // namespace heed::vulkan

@@ -52,6 +52,8 @@ namespace heed::vulkan {
   X(CreateSemaphore)                    \
   X(WaitSemaphores)                     \
   X(GetSemaphoreCounterValue)           \
+  X(CreateQueryPool)                    \
+  X(GetQueryPoolResults)                \
   X(CreateCommandPool)                  \
   X(ResetCommandPool)                   \
   X(AllocateCommandBuffers)             \
@@ -63,7 +65,9 @@ namespace heed::vulkan {
   X(CmdDispatch)                        \
   X(CmdPipelineBarrier)                 \
   X(CmdCopyBuffer)                      \
-  X(CmdFillBuffer)
+  X(CmdFillBuffer)                      \
+  X(CmdResetQueryPool)                  \
+  X(CmdWriteTimestamp)
 
 struct InstanceApi {
   VkInstance instance = VK_NULL_HANDLE;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "heed/core/checked.h"
 #include "heed/core/error.h"
 
 namespace heed::vulkan {
@@ -231,7 +232,7 @@ void AttentionPass::launch(const char* shader, double flops, const AttentionPart
   }
   launch.push(call_.queries).push(call_.keys).push(call_.heads);
   launch.push(part.batch * call_.heads + part.head).push(part.tile).push(args.scale);
-  const RandomKey& key = args.key_of_dropout;
+  const RandomKey& key = args.dropout_key;
   launch.push(static_cast<std::uint32_t>(key.seed)).push(static_cast<std::uint32_t>(key.seed >> 32));
   launch.push(key.step).push(key.op);
   for (const Bound& bound : bound_)

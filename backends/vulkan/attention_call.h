@@ -61,8 +61,8 @@ class AttentionCall {
 /// One of the passes: how its tiles are cut, and what it binds beside query, key and value.
 class AttentionPass {
  public:
-  /// `result_width` is the width of the widest result, of which an invocation holds at most `most_quads`
-  /// times four columns.
+  /// `result_width` is the width of the widest result, of which an invocation holds at most
+  /// `most_quads` times four columns.
   AttentionPass(const AttentionCall& call, bool rows_are_queries, std::int64_t result_width,
                 std::int64_t most_quads);
 

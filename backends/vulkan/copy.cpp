@@ -22,8 +22,8 @@ std::int32_t to_i32(double value) {
 
 constexpr std::int64_t tile = 32;  // as in transpose.comp
 
-/// A copy between matrices of which one lies along rows and the other along columns, and up to two axes
-/// around them.
+/// A copy between matrices of which one lies along rows and the other along columns, and up to
+/// two axes around them.
 struct Transposition {
   Walk::Axis outer{1, {}}, inner{1, {}}, rows, columns;
 

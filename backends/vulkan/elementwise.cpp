@@ -76,11 +76,11 @@ void compare(CompareOp op, const Tensor& a, const Tensor& b, const Tensor& out) 
   });
 }
 
-void select(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) {
+void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tensor& out) {
   Gpu& gpu = gpu_of(out);
   const Tensor condition_rows = walkable(condition), a_rows = walkable(a), b_rows = walkable(b);
   for_each_walk(gpu, {&out, &condition_rows, &a_rows, &b_rows},
-                [&](const Walk& walk) { walk.launch(gpu, shader_name_by_size("select", out.dtype()), {}); });
+                [&](const Walk& walk) { walk.launch(gpu, shader_name_by_size("where", out.dtype()), {}); });
 }
 
 }  // namespace heed::vulkan

@@ -19,9 +19,9 @@ struct Fold {
   void push(Launch& launch) const { launch.push(outer).push(n).push(inner).push(chunk).push(chunks); }
 };
 
-/// A layout for reductions. Rows are cut into chunks, whose results are reduced again, where there are too
-/// few outputs to occupy a device; never because of the device at hand, so that the result is the same on
-/// all.
+/// A layout for reductions. Rows are cut into chunks, whose results are reduced again, where there
+/// are too few outputs to occupy a device; never because of the device at hand, so that the result is
+/// the same on all.
 Fold reduction_fold(const Gpu& gpu, const Shape& shape);
 /// The same with chunks of a given length.
 Fold reduction_fold(const Gpu& gpu, const Shape& shape, std::int64_t chunk);

@@ -1,12 +1,17 @@
 #include "heed/backends/vulkan/gpu.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <set>
+#include <vector>
 
 #include "heed/backends/vulkan/cooperative_matrix.h"
 #include "heed/core/devices.h"
 #include "heed/core/error.h"
+#include "heed/core/profile.h"
 
 namespace heed::vulkan {
 
@@ -51,14 +56,49 @@ VkDevice create_device(const PhysicalDevice& chosen) {
   return device;
 }
 
-/// The opened devices. Never closed: tensors may outlive any order of destruction at the program's end.
-std::map<int, Gpu*>& opened() {
-  static auto* const all = new std::map<int, Gpu*>;
-  return *all;
+/// Every Gpu there is, and those that gpu() has opened, by index. Never destroyed, like them.
+struct Registry {
+  std::mutex mutex;
+  std::set<Gpu*> all;
+  std::map<int, Gpu*> opened;
+};
+Registry& registry() {
+  static Registry& instance = *new Registry;
+  return instance;
 }
 
-void save_pipeline_caches() {
-  for (const auto& [index, gpu] : opened()) gpu->pipelines().save();
+std::vector<Gpu*> all_gpus() {
+  const std::lock_guard lock(registry().mutex);
+  return {registry().all.begin(), registry().all.end()};
+}
+
+/// Adds what the devices have measured to the profile.
+void collect_profiles() {
+  for (Gpu* gpu : all_gpus()) {
+    const std::lock_guard lock(gpu->mutex());
+    gpu->stream().collect_times();
+  }
+}
+
+/// exit() destroys the thread_local objects of the thread that calls it before it runs any exit handler.
+struct Drainer {
+  ~Drainer() {
+    if (forked_from_driver()) return;
+    for (Gpu* gpu : all_gpus()) {
+      const std::lock_guard lock(gpu->mutex());
+      gpu->stream().drain();
+    }
+  }
+};
+
+/// Runs at exit, several times: see finish_before_exit_handlers().
+void finish_devices() {
+  if (forked_from_driver()) return;
+  for (Gpu* gpu : all_gpus()) {
+    const std::lock_guard lock(gpu->mutex());
+    gpu->stream().finish();
+    gpu->pipelines().save();
+  }
 }
 
 /// The device of an index; throws when it is not there or was refused.
@@ -73,13 +113,6 @@ const PhysicalDevice& usable_device(int index) {
   return chosen;
 }
 
-Gpu* open(int index) {
-  auto* gpu = new Gpu(index);
-  // Registered after the driver was loaded, so that it runs before the driver's own exit handlers.
-  if (opened().empty()) std::atexit(save_pipeline_caches);
-  return gpu;
-}
-
 }  // namespace
 
 Gpu::Gpu(int index) : index_(index), chosen_(usable_device(index)), limits_(chosen_.limits) {
@@ -92,6 +125,28 @@ Gpu::Gpu(int index) : index_(index), chosen_(usable_device(index)), limits_(chos
   staging_ = std::make_unique<Staging>(*this);
   complaints_ = std::make_unique<Complaints>(*this);
   placeholder_ = std::make_unique<HostBuffer>(*this, 256, false);
+  {
+    const std::lock_guard lock(registry().mutex);
+    registry().all.insert(this);
+  }
+  finish_before_exit_handlers();
+  add_profile_source(collect_profiles);
+}
+
+Gpu::~Gpu() {
+  const std::lock_guard lock(registry().mutex);
+  registry().all.erase(this);
+}
+
+void finish_before_exit_handlers() {
+  std::atexit(finish_devices);
+}
+
+void drain_before_exit_handlers() {
+  thread_local const bool is_main_thread = gettid() == getpid();
+  if (!is_main_thread) return;
+  thread_local const Drainer drainer;
+  static_cast<void>(drainer);
 }
 
 void Gpu::lower_limits(const Limits& limits) {
@@ -104,23 +159,27 @@ void Gpu::lower_limits(const Limits& limits) {
 }
 
 Gpu& gpu(int index) {
-  static std::mutex mutex;
+  check(!forked_from_driver(), "device vulkan:", index,
+        ": this process was forked from one that uses Vulkan, whose ",
+        "driver does not survive fork(); use the device in the parent alone, or start a program of its own "
+        "(exec)");
+  static std::mutex mutex;  // not the registry's, which the new device enters
   const std::lock_guard lock(mutex);
-  Gpu*& found = opened()[index];
-  if (!found) {
-    try {
-      found = open(index);
-    } catch (...) {
-      opened().erase(index);
-      throw;
-    }
-  }
-  return *found;
+  std::map<int, Gpu*>& opened = registry().opened;
+  const auto found = opened.find(index);
+  return found != opened.end() ? *found->second : *opened.emplace(index, new Gpu(index)).first->second;
 }
 
 }  // namespace heed::vulkan
 
 namespace heed {
+
+DeviceCounters device_counters(Device device) {
+  check(device.type == DeviceType::vulkan, "device_counters: ", device, " counts nothing");
+  vulkan::Gpu& gpu = vulkan::gpu(device.index);
+  const std::lock_guard lock(gpu.mutex());
+  return gpu.stream().counters();
+}
 
 const VulkanDevices& vulkan_devices() {
   static const VulkanDevices all = [] {

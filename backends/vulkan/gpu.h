@@ -18,10 +18,17 @@ namespace heed::vulkan {
 
 /// An opened Vulkan device: its memory, its pipelines and its one command stream. Opened on first use and
 /// kept until the program ends. Every public function of the backend holds `mutex` while it records.
+///
+/// An opened device is never closed: tensors in static variables may outlive any order of destruction. When the
+/// program leaves (main returns, or somebody calls exit) the host waits for the device and writes its pipeline
+/// cache, before the driver's own exit handlers run; work recorded after that is refused.
 class Gpu {
  public:
   /// `index` is the device's in physical_devices().
   explicit Gpu(int index);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
 
   const DeviceApi& api() const { return api_; }
   const Limits& limits() const { return limits_; }
@@ -30,12 +37,16 @@ class Gpu {
   void restore_limits() { limits_ = chosen_.limits; }
   /// For tests: the functions of the driver, one of which may be replaced by another.
   DeviceApi& replaceable_api() { return api_; }
+  /// For tests: as if the queue wrote none.
+  void forget_timestamps() { chosen_.timestamp_bits = 0; }
   const Capabilities& capabilities() const { return chosen_.capabilities; }
   int index() const { return index_; }
   const std::string& name() const { return chosen_.name; }
   /// Names the device and its driver's version in file names.
   const std::string& identity() const { return chosen_.identity; }
   std::uint32_t queue_family() const { return chosen_.queue_family; }
+  std::uint32_t timestamp_bits() const { return chosen_.timestamp_bits; }
+  float timestamp_period() const { return chosen_.timestamp_period; }
   const VkPhysicalDeviceMemoryProperties& memory_properties() const { return memory_properties_; }
 
   std::recursive_mutex& mutex() { return mutex_; }
@@ -62,8 +73,15 @@ class Gpu {
   std::unique_ptr<HostBuffer> placeholder_;
 };
 
-/// The opened device of an index of list_physical_devices(). Throws an Error with the reason when it is
-/// unusable.
+/// The opened device of an index of physical_devices(). Throws an Error with the reason when it is unusable, and
+/// in a child made by fork(), where a driver's threads are missing.
 Gpu& gpu(int index);
+/// Asks that, when the program leaves, the devices finish before whatever was set up so far is taken down. The
+/// driver sets things up lazily, so this is called after each of its compilations.
+void finish_before_exit_handlers();
+/// Asks that the devices become idle before any exit handler runs, if it is the calling thread, the main one,
+/// that leaves: a driver may be compiling on a thread of its own, and what its compiler sets up there is taken
+/// down first.
+void drain_before_exit_handlers();
 
 }  // namespace heed::vulkan

@@ -100,8 +100,7 @@ Launch& Launch::push(float value) {
 }
 
 Launch& Launch::work(double flops, double bytes) {
-  flops_ = flops;
-  bytes_ = bytes;
+  work_ = {flops, bytes};
   return *this;
 }
 
@@ -118,7 +117,7 @@ void Launch::groups(std::int64_t x, std::int64_t y, std::int64_t z) {
   const std::uint32_t counts[3] = {static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(y),
                                    static_cast<std::uint32_t>(z)};
   gpu_.stream().dispatch(shader_, pipeline, std::span(bindings_).first(binding_count_),
-                         std::span(push).first(binding_count_ + pushed_count_), counts);
+                         std::span(push).first(binding_count_ + pushed_count_), counts, work_);
 }
 
 void Launch::folded_groups(std::int64_t count) {

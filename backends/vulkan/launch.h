@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "heed/backends/vulkan/gpu.h"
+#include "heed/core/checked.h"
 #include "heed/core/tensor.h"
 
 namespace heed::vulkan {
@@ -77,7 +78,7 @@ class Launch {
   std::array<std::uint32_t, max_bindings> skips_{};
   std::array<std::uint32_t, max_words> pushed_{};
   std::size_t constant_count_ = 0, binding_count_ = 0, pushed_count_ = 0;
-  double flops_ = 0, bytes_ = 0;
+  Work work_;
 };
 
 /// "softmax", f32 -> "softmax_f32": the module of a shader that is compiled once per element type.
@@ -85,9 +86,5 @@ class Launch {
 std::string_view shader_name(std::string_view base, DType dtype);
 /// The same by element size, for shaders that only move elements: "u32" or "u16".
 std::string_view shader_name_by_size(std::string_view base, DType dtype);
-
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
 
 }  // namespace heed::vulkan

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "heed/backends/strides.h"
 #include "heed/core/error.h"
 
 namespace heed::vulkan {
@@ -11,7 +12,11 @@ namespace {
 
 /// A batch axis with the operands' strides along it.
 struct BatchAxis {
-  std::int64_t extent, a, b, out;
+  std::int64_t extent;
+  std::array<std::int64_t, 3> strides;  // of a, b and out
+  std::int64_t a() const { return strides[0]; }
+  std::int64_t b() const { return strides[1]; }
+  std::int64_t out() const { return strides[2]; }
 };
 
 /// The batch axes from the innermost outwards, without those of extent 1.
@@ -19,7 +24,7 @@ std::vector<BatchAxis> batch_axes(const Tensor& a, const Tensor& b, const Tensor
   std::vector<BatchAxis> axes;
   for (int axis = out.rank() - 3; axis >= 0; --axis)
     if (out.size(axis) != 1)
-      axes.push_back({out.size(axis), a.stride(axis), b.stride(axis), out.stride(axis)});
+      axes.push_back({out.size(axis), {a.stride(axis), b.stride(axis), out.stride(axis)}});
   return axes;
 }
 
@@ -37,12 +42,12 @@ void merge_into_rows(Batched& batched) {
   if (k > 1 && p.a.stride(1) != 1) return;
   std::size_t merged = 0;
   for (const BatchAxis& axis : batched.axes) {
-    if (axis.b != 0) break;
+    if (axis.b() != 0) break;
     if (rows == 1) {
-      if (axis.a < k || axis.out < n) break;
-      a_stride = axis.a;
-      out_stride = axis.out;
-    } else if (axis.a != rows * a_stride || axis.out != rows * out_stride) {
+      if (axis.a() < k || axis.out() < n) break;
+      a_stride = axis.a();
+      out_stride = axis.out();
+    } else if (axis.a() != rows * a_stride || axis.out() != rows * out_stride) {
       break;
     }
     rows *= axis.extent;
@@ -57,15 +62,11 @@ void merge_into_rows(Batched& batched) {
 void merge_axes(std::vector<BatchAxis>& axes) {
   std::vector<BatchAxis> merged;
   for (const BatchAxis& axis : axes) {
-    if (!merged.empty()) {
-      BatchAxis& last = merged.back();
-      if (axis.a == last.extent * last.a && axis.b == last.extent * last.b &&
-          axis.out == last.extent * last.out) {
-        last.extent *= axis.extent;
-        continue;
-      }
+    if (!merged.empty() && goes_on_evenly(axis.strides, merged.back().strides, merged.back().extent)) {
+      merged.back().extent *= axis.extent;
+    } else {
+      merged.push_back(axis);
     }
-    merged.push_back(axis);
   }
   axes = merged;
 }
@@ -88,19 +89,19 @@ void visit_batch(const Batched& batched, const std::function<void(const MatrixPr
     const BatchAxis outermost = batched.axes.back();
     item.axes.pop_back();
     for (std::int64_t i = 0; i < outermost.extent; ++i) {
-      item.product.a = moved(p.a, i * outermost.a);
-      item.product.b = moved(p.b, i * outermost.b);
-      item.product.out = moved(p.out, i * outermost.out);
+      item.product.a = moved(p.a, i * outermost.a());
+      item.product.b = moved(p.b, i * outermost.b());
+      item.product.out = moved(p.out, i * outermost.out());
       visit_batch(item, visit);
     }
     return;
   }
-  const BatchAxis none{1, 0, 0, 0};
+  const BatchAxis none{1, {}};
   const BatchAxis inner = batched.axes.empty() ? none : batched.axes[0];
   const BatchAxis outer = batched.axes.size() < 2 ? none : batched.axes[1];
-  visit({with_batch(p.a, outer.extent, outer.a, inner.extent, inner.a),
-         with_batch(p.b, outer.extent, outer.b, inner.extent, inner.b), p.bias,
-         with_batch(p.out, outer.extent, outer.out, inner.extent, inner.out), p.accumulate});
+  visit({with_batch(p.a, outer.extent, outer.a(), inner.extent, inner.a()),
+         with_batch(p.b, outer.extent, outer.b(), inner.extent, inner.b()), p.bias,
+         with_batch(p.out, outer.extent, outer.out(), inner.extent, inner.out()), p.accumulate});
 }
 
 Tensor last_two_axes(const Tensor& tensor) {
@@ -163,8 +164,7 @@ double MatrixProduct::bytes() const {
 
 MatrixLayout::MatrixLayout(const Tensor& matrix) {
   const std::int64_t rows = matrix.size(-2), columns = matrix.size(-1);
-  // Where an extent is 1 its stride says nothing.
-  by_rows = columns > 1 ? matrix.stride(-1) == 1 : matrix.stride(-2) != 1 || rows <= 1;
+  by_rows = lies_by_rows(matrix);
   const std::int64_t lines = by_rows ? rows : columns;
   leading = lines <= 1 ? 0 : by_rows ? matrix.stride(-2) : matrix.stride(-1);
 }

@@ -31,8 +31,8 @@ struct MatrixLayout {
   explicit MatrixLayout(const Tensor& matrix);
 };
 
-/// Whether every line of every item begins at a multiple of `elements`, so that a shader can read as many at
-/// once.
+/// Whether every line of every item begins at a multiple of `elements`, so that a shader can read
+/// as many at once.
 bool begins_at_multiples(const Tensor& matrix, const MatrixLayout& layout, std::int64_t elements);
 
 /// Calls `visit` with products that make up the one given as core/backend.h has it. Batch axes that are

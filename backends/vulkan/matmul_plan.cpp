@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "heed/core/checked.h"
 #include "heed/core/error.h"
 
 namespace heed::vulkan {
@@ -49,18 +50,14 @@ constexpr std::int64_t units = 128;
 constexpr double busy = 256;
 constexpr std::int64_t shortest_part = 256;
 
-std::int64_t divide_up(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
 std::int64_t part_depth_of(const TileShape& tile, std::int64_t k, std::int64_t parts) {
-  return std::max<std::int64_t>(1, divide_up(divide_up(k, parts), tile.depth)) * tile.depth;
+  return std::max<std::int64_t>(1, ceil_div(ceil_div(k, parts), tile.depth)) * tile.depth;
 }
 
 double time_of(const TileSet& set, const TileShape& tile, std::int64_t items, std::int64_t m, std::int64_t n,
                std::int64_t k, std::int64_t parts) {
-  const std::int64_t groups = items * divide_up(m, tile.rows) * divide_up(n, tile.columns) * parts;
-  const auto per_unit = static_cast<double>(divide_up(groups, units));
+  const std::int64_t groups = items * ceil_div(m, tile.rows) * ceil_div(n, tile.columns) * parts;
+  const auto per_unit = static_cast<double>(ceil_div(groups, units));
   const double at_once = std::max(1.0, busy / tile.invocations);
   const auto depth = static_cast<double>(part_depth_of(tile, k, parts));
   double time = std::max(per_unit, at_once) * tile.rows * tile.columns * depth / tile.efficiency;
@@ -85,7 +82,7 @@ TileSet fragment_tiles(std::uint32_t lanes) {
 }
 
 std::int64_t MatmulPlan::tiles(std::int64_t m, std::int64_t n) const {
-  return divide_up(m, tile.rows) * divide_up(n, tile.columns);
+  return ceil_div(m, tile.rows) * ceil_div(n, tile.columns);
 }
 
 MatmulPlan plan_matmul(const TileSet& set, const Limits& limits, std::int64_t items, std::int64_t m,
@@ -99,7 +96,7 @@ MatmulPlan plan_matmul(const TileSet& set, const Limits& limits, std::int64_t it
     for (const std::int64_t wanted : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
       if (wanted > 1 && (k < wanted * shortest_part || wanted > limits.max_groups)) break;
       const std::int64_t depth = part_depth_of(tile, k, wanted);
-      const std::int64_t parts = std::max<std::int64_t>(1, divide_up(k, depth));
+      const std::int64_t parts = std::max<std::int64_t>(1, ceil_div(k, depth));
       if (parts > 1 && static_cast<std::uint64_t>(parts * items * m * n) * 4 > longest_scratch) break;
       const double time = time_of(set, tile, items, m, n, k, parts);
       if (time >= best_time) continue;

@@ -67,6 +67,10 @@ std::string problem_of(Gpu& gpu, const TileSet& tiles, DType dtype, Device devic
           if (!agrees(gpu, tile, dtype, device, a_by_rows, b_by_rows))
             return concat_text("its products differ from those of ordinary arithmetic (tile ", tile.rows,
                                " x ", tile.columns, ")");
+  } catch (const OutOfMemory&) {  // says nothing about the hardware
+    throw;
+  } catch (const DeviceLost&) {
+    throw;
   } catch (const Error& error) {
     return error.what();
   }

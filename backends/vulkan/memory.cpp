@@ -45,8 +45,8 @@ struct Allocation {
   std::byte* data = nullptr;  // null: the host does not see it
 };
 
-/// A buffer with its own memory of the first of `wishes` that the device has; without a buffer when there is
-/// no room left.
+/// A buffer with its own memory of the first of `wishes` that the device has; without a buffer when there
+/// is no room left.
 Allocation allocate_buffer(Gpu& gpu, std::uint64_t bytes,
                            std::initializer_list<VkMemoryPropertyFlags> wishes) {
   const DeviceApi& api = gpu.api();
@@ -86,7 +86,7 @@ constexpr VkMemoryPropertyFlags cached = VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
 
 }  // namespace
 
-// --- host buffers ---------------------------------------------------------------------------------------
+// --- host buffers ------------------------------------------------------------------------------------------
 
 HostBuffer::HostBuffer(Gpu& gpu, std::uint64_t bytes, bool read_by_host) : gpu_(gpu), bytes_(bytes) {
   const Allocation made = read_by_host ? allocate_buffer(gpu, bytes, {visible | cached, visible})
@@ -104,20 +104,16 @@ HostBuffer::~HostBuffer() {
   gpu_.api().FreeMemory(gpu_.api().device, memory_, nullptr);
 }
 
-// --- slabs and blocks -----------------------------------------------------------------------------------
+// --- slabs and blocks --------------------------------------------------------------------------------------
 
 struct Slab {
   Allocation allocation;
   std::uint64_t bytes = 0;
-  struct Free {
-    std::uint64_t bytes;
-    std::uint64_t last_use;  // timeline value
-  };
-  std::map<std::uint64_t, Free> free;  // by offset; neighbours are merged
+  FreeRanges free;
 };
 
 Block::~Block() {
-  if (!slab_) return;
+  if (!slab_ || forked_from_driver()) return;  // the memory is the parent's
   const std::lock_guard lock(gpu_.mutex());
   gpu_.memory().free(*this);
 }
@@ -141,15 +137,17 @@ std::shared_ptr<Block> Memory::allocate(Device device, std::size_t bytes) {
   auto block = std::make_shared<Block>(gpu_, device, bytes);
   if (bytes == 0) return block;
   const std::uint64_t room = round_up(bytes, granule) + 2 * guard_bytes_;
-  auto found = find_room(room);
+  auto found = free_by_size_.lower_bound(room);
   if (found == free_by_size_.end()) {
     Slab* slab = add_slab(room);
     found = std::ranges::find_if(free_by_size_, [&](const auto& entry) { return entry.second.slab == slab; });
   }
   const Place place = found->second;
-  const Slab::Free taken = place.slab->free.at(place.offset);
-  remove_free(*place.slab, place.offset);
-  if (taken.bytes > room) add_free(*place.slab, place.offset + room, taken.bytes - room, taken.last_use);
+  const auto range = place.slab->free.find(place.offset);
+  const FreeRange taken = range->second;
+  if (taken.bytes > room) add_free(*place.slab, place.offset + room, {taken.bytes - room, taken.last_use});
+  block->size_node_ = free_by_size_.extract(found);
+  block->range_node_ = place.slab->free.extract(range);
   block->slab_ = place.slab;
   block->offset_ = place.offset + guard_bytes_;
   block->room_ = room;
@@ -160,45 +158,53 @@ std::shared_ptr<Block> Memory::allocate(Device device, std::size_t bytes) {
   return block;
 }
 
-void Memory::free(Block& block) {
-  try {
-    if (guard_bytes_ > 0) check_guards(block);
-  } catch (const DeviceLost&) {  // which everybody is told who still wants something of the device
-  }
+void Memory::free(Block& block) noexcept {
+  if (guard_bytes_ > 0) check_guards(block);
   stats_.current_bytes -= block.room_;
   Slab& slab = *block.slab_;
-  std::uint64_t offset = block.offset_ - guard_bytes_, bytes = block.room_, last_use = block.last_use_;
-  const auto absorb = [&](std::map<std::uint64_t, Slab::Free>::iterator neighbour) {
+  std::uint64_t offset = block.offset_ - guard_bytes_;
+  FreeRange merged{block.room_, block.last_use_};
+  const auto absorb = [&](FreeRanges::iterator neighbour) {
     offset = std::min(offset, neighbour->first);
-    bytes += neighbour->second.bytes;
-    last_use = std::max(last_use, neighbour->second.last_use);
-    remove_free(slab, neighbour->first);
+    merged.bytes += neighbour->second.bytes;
+    merged.last_use = std::max(merged.last_use, neighbour->second.last_use);
+    remove_free(slab, neighbour);
   };
-  const auto after = slab.free.find(offset + bytes);
+  const auto after = slab.free.find(offset + merged.bytes);
   if (after != slab.free.end()) absorb(after);
   const auto next = slab.free.lower_bound(offset);
   if (next != slab.free.begin()) {
     const auto before = std::prev(next);
     if (before->first + before->second.bytes == offset) absorb(before);
   }
-  add_free(slab, offset, bytes, last_use);
+  block.range_node_.key() = offset;
+  block.range_node_.mapped() = merged;
+  block.size_node_.key() = merged.bytes;
+  block.size_node_.mapped() = {&slab, offset};
+  slab.free.insert(std::move(block.range_node_));
+  free_by_size_.insert(std::move(block.size_node_));
 }
 
-std::multimap<std::uint64_t, Memory::Place>::iterator Memory::find_room(std::uint64_t room) {
-  return free_by_size_.lower_bound(room);
+void Memory::add_free(Slab& slab, std::uint64_t offset, const FreeRange& range) {
+  const auto added = slab.free.emplace(offset, range).first;
+  try {
+    free_by_size_.emplace(range.bytes, Place{&slab, offset});
+  } catch (...) {
+    slab.free.erase(added);
+    throw;
+  }
 }
 
-void Memory::add_free(Slab& slab, std::uint64_t offset, std::uint64_t bytes, std::uint64_t last_use) {
-  slab.free[offset] = {bytes, last_use};
-  free_by_size_.emplace(bytes, Place{&slab, offset});
+FreeSizes::iterator Memory::size_entry(Slab& slab, FreeRanges::iterator range) {
+  const auto [first, last] = free_by_size_.equal_range(range->second.bytes);
+  return std::find_if(first, last, [&](const auto& entry) {
+    return entry.second.slab == &slab && entry.second.offset == range->first;
+  });
 }
 
-void Memory::remove_free(Slab& slab, std::uint64_t offset) {
-  const auto [first, last] = free_by_size_.equal_range(slab.free.at(offset).bytes);
-  const auto entry = std::find_if(
-      first, last, [&](const auto& e) { return e.second.slab == &slab && e.second.offset == offset; });
-  free_by_size_.erase(entry);
-  slab.free.erase(offset);
+void Memory::remove_free(Slab& slab, FreeRanges::iterator range) {
+  free_by_size_.erase(size_entry(slab, range));
+  slab.free.erase(range);
 }
 
 Slab* Memory::try_slab(std::uint64_t bytes) {
@@ -210,7 +216,7 @@ Slab* Memory::try_slab(std::uint64_t bytes) {
   Slab& slab = slabs_.emplace_back();
   slab.allocation = made;
   slab.bytes = bytes;
-  add_free(slab, 0, bytes, 0);
+  add_free(slab, 0, {bytes, 0});
   stats_.reserved_bytes += bytes;
   return &slab;
 }
@@ -240,7 +246,7 @@ void Memory::trim() {
       ++slab;
       continue;
     }
-    remove_free(*slab, 0);
+    remove_free(*slab, whole);
     gpu_.api().DestroyBuffer(gpu_.api().device, slab->allocation.buffer, nullptr);
     gpu_.api().FreeMemory(gpu_.api().device, slab->allocation.memory, nullptr);
     stats_.reserved_bytes -= slab->bytes;
@@ -263,17 +269,23 @@ void Memory::write_guards(const Block& block) {
   gpu_.stream().fill(block.buffer(), end, guard_bytes_, guard_word);
 }
 
-void Memory::check_guards(const Block& block) {
-  const std::uint64_t end = block.room_ - 2 * guard_bytes_;
-  if (!guards_seen_) guards_seen_ = std::make_unique<HostBuffer>(gpu_, 2 * guard_bytes_, true);
-  HostBuffer& seen = *guards_seen_;
-  gpu_.stream().copy(block.buffer(), block.offset_ - guard_bytes_, seen.buffer(), 0, guard_bytes_);
-  gpu_.stream().copy(block.buffer(), block.offset_ + end, seen.buffer(), guard_bytes_, guard_bytes_);
-  gpu_.stream().wait_idle();
-  const auto* words = reinterpret_cast<const std::uint32_t*>(seen.data());
-  const bool whole = std::all_of(words, words + 2 * guard_bytes_ / sizeof *words,
-                                 [](std::uint32_t word) { return word == guard_word; });
-  if (!whole) ++damaged_guards_;
+void Memory::check_guards(const Block& block) noexcept {
+  if (gpu_.stream().is_finished()) return;
+  try {
+    const std::uint64_t end = block.room_ - 2 * guard_bytes_;
+    if (!guards_seen_) guards_seen_ = std::make_unique<HostBuffer>(gpu_, 2 * guard_bytes_, true);
+    HostBuffer& seen = *guards_seen_;
+    gpu_.stream().copy(block.buffer(), block.offset_ - guard_bytes_, seen.buffer(), 0, guard_bytes_);
+    gpu_.stream().copy(block.buffer(), block.offset_ + end, seen.buffer(), guard_bytes_, guard_bytes_);
+    gpu_.stream().wait_idle();
+    const auto* words = reinterpret_cast<const std::uint32_t*>(seen.data());
+    const bool whole = std::all_of(words, words + 2 * guard_bytes_ / sizeof *words,
+                                   [](std::uint32_t word) { return word == guard_word; });
+    if (!whole) ++damaged_guards_;
+  } catch (const DeviceLost&) {  // which everybody is told who still wants something of the device
+  } catch (const std::exception&) {
+    ++damaged_guards_;  // as good as seen: guards that nobody looked at must not pass for whole
+  }
 }
 
 }  // namespace heed::vulkan

@@ -34,6 +34,19 @@ class HostBuffer {
 
 struct Slab;
 
+struct FreeRange {
+  std::uint64_t bytes = 0;
+  std::uint64_t last_use = 0;  // timeline value
+};
+/// The free ranges of a slab by offset; neighbours are merged.
+using FreeRanges = std::map<std::uint64_t, FreeRange>;
+struct Place {
+  Slab* slab = nullptr;
+  std::uint64_t offset = 0;
+};
+/// The free ranges of all slabs by size.
+using FreeSizes = std::multimap<std::uint64_t, Place>;
+
 /// The storage of a tensor: a range of a slab.
 ///
 /// Freed memory is handed out again at once: what uses it next is recorded later in the same stream. The
@@ -59,6 +72,9 @@ class Block final : public Storage {
   std::uint64_t offset_ = 0;  // of the first byte a tensor may use
   std::uint64_t room_ = 0;    // bytes taken from the slab, guards included
   std::uint64_t last_use_ = 0, last_write_ = 0;
+  // Of the free range that the block was: they join their containers again, so that freeing allocates nothing.
+  FreeRanges::node_type range_node_;
+  FreeSizes::node_type size_node_;
 };
 
 /// Device memory, taken from the driver in slabs and handed out best fit.
@@ -82,23 +98,19 @@ class Memory {
 
  private:
   friend class Block;
-  struct Place {
-    Slab* slab;
-    std::uint64_t offset;
-  };
 
-  void free(Block& block);
+  void free(Block& block) noexcept;
   Slab* add_slab(std::uint64_t at_least);
   Slab* try_slab(std::uint64_t bytes);
-  std::multimap<std::uint64_t, Place>::iterator find_room(std::uint64_t room);
-  void add_free(Slab& slab, std::uint64_t offset, std::uint64_t bytes, std::uint64_t last_use);
-  void remove_free(Slab& slab, std::uint64_t offset);
+  void add_free(Slab& slab, std::uint64_t offset, const FreeRange& range);
+  FreeSizes::iterator size_entry(Slab& slab, FreeRanges::iterator range);
+  void remove_free(Slab& slab, FreeRanges::iterator range);
   void write_guards(const Block& block);
-  void check_guards(const Block& block);
+  void check_guards(const Block& block) noexcept;
 
   Gpu& gpu_;
   std::list<Slab> slabs_;
-  std::multimap<std::uint64_t, Place> free_by_size_;
+  FreeSizes free_by_size_;
   MemoryStats stats_;
   std::uint64_t next_slab_bytes_;
   std::uint64_t guard_bytes_ = 0;

@@ -1,6 +1,9 @@
 #include "heed/backends/vulkan/physical_devices.h"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -13,7 +16,7 @@ namespace heed::vulkan {
 
 namespace {
 
-// --- validation -----------------------------------------------------------------------------------------
+// --- validation --------------------------------------------------------------------------------------------
 
 constexpr const char* validation_layer = "VK_LAYER_KHRONOS_validation";
 
@@ -21,8 +24,9 @@ struct Messages {
   std::mutex mutex;
   std::vector<std::string> texts;
 };
+/// Never destroyed: layers speak while the program leaves.
 Messages& messages() {
-  static Messages all;
+  static Messages& all = *new Messages;
   return all;
 }
 
@@ -49,7 +53,7 @@ bool has_validation_layer(const InstanceApi& api) {
   });
 }
 
-// --- the instance ---------------------------------------------------------------------------------------
+// --- the instance ------------------------------------------------------------------------------------------
 
 /// Returns why there is no instance; empty: there is one.
 std::string create_instance(InstanceApi& api) {
@@ -100,7 +104,7 @@ std::string create_instance(InstanceApi& api) {
   return "";
 }
 
-// --- one device -----------------------------------------------------------------------------------------
+// --- one device --------------------------------------------------------------------------------------------
 
 struct Properties {
   VkPhysicalDeviceProperties2 core =
@@ -181,6 +185,7 @@ bool choose_queue_family(const InstanceApi& api, PhysicalDevice& device) {
   for (std::uint32_t i = 0; i < count; ++i) {
     if (!(families[i].queueFlags & VK_QUEUE_COMPUTE_BIT)) continue;
     device.queue_family = i;
+    device.timestamp_bits = families[i].timestampValidBits;
     return true;
   }
   return false;
@@ -254,6 +259,7 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
   features.v11.pNext = &features.v12;
   api.GetPhysicalDeviceFeatures2(handle, &features.core);
 
+  device.timestamp_period = core.limits.timestampPeriod;
   device.driver = concat_text(properties.v12.driverName, " ", properties.v12.driverInfo);
   device.identity = identity_of(core);
   device.limits = limits_of(properties);
@@ -286,7 +292,10 @@ struct Driver {
   PhysicalDevices found;
 };
 
+std::atomic<bool> forked{false};
+
 Driver* ask_driver() {
+  pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
   auto* driver = new Driver;  // kept until the program ends: drivers do not like to be unloaded at exit
   driver->found.problem = problem_of_disabled();
   if (driver->found.problem.empty()) driver->found.problem = open_loader(driver->api);
@@ -321,6 +330,10 @@ const PhysicalDevices& physical_devices() {
 const InstanceApi& instance() {
   check(physical_devices().problem.empty(), "no Vulkan device: ", physical_devices().problem);
   return driver().api;
+}
+
+bool forked_from_driver() {
+  return forked.load(std::memory_order_relaxed);
 }
 
 std::vector<std::string> validation_messages() {

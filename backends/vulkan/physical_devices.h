@@ -40,7 +40,9 @@ struct PhysicalDevice {
   std::string refusal;   ///< why heed cannot use it; empty: it can
   std::uint32_t api_version = 0;
   std::uint32_t queue_family = 0;
-  std::uint64_t memory_bytes = 0;  ///< of the largest device-local heap
+  std::uint32_t timestamp_bits = 0;  ///< how many of a timestamp the queue writes; 0: it has none
+  float timestamp_period = 0;        ///< nanoseconds
+  std::uint64_t memory_bytes = 0;    ///< of the largest device-local heap
   Limits limits;
   Capabilities capabilities;
 };
@@ -55,6 +57,8 @@ struct PhysicalDevices {
 const PhysicalDevices& physical_devices();
 /// The functions of the instance behind physical_devices(); throws an Error with its `problem`.
 const InstanceApi& instance();
+/// True in a child made by fork() after the driver was loaded: its threads stayed behind in the parent.
+bool forked_from_driver();
 
 /// Messages of the validation layers so far (HEED_VULKAN_VALIDATION=1 asks for the layers; an Error at the
 /// first use of Vulkan where they are not installed).

@@ -16,12 +16,14 @@ namespace heed::vulkan {
 
 namespace {
 
-/// Before the driver's data: an interrupted or damaged file must never reach the driver.
+/// Before the driver's data: an interrupted, damaged or foreign file must never reach the driver.
 struct CacheHeader {
-  char magic[8] = {'h', 'e', 'e', 'd', 'v', 'k', 'p', '1'};
+  char magic[8] = {'h', 'e', 'e', 'd', 'v', 'k', 'p', '2'};
+  std::uint64_t device = 0;  // checksum of the device's identity
   std::uint64_t bytes = 0;
   std::uint64_t checksum = 0;
 };
+constexpr std::uintmax_t largest_cache = std::uintmax_t{1} << 30;
 
 /// FNV-1a, 64 bits.
 std::uint64_t checksum_of(std::string_view data) {
@@ -41,8 +43,11 @@ std::filesystem::path cache_folder() {
   return {};
 }
 
-/// The driver's data in a cache file; empty when the file is absent or damaged.
-std::string read_cache(const std::filesystem::path& file) {
+/// The driver's data in a cache file; empty when the file is absent, damaged or another device's.
+std::string read_cache(const std::filesystem::path& file, std::uint64_t device) {
+  std::error_code problem;  // of a file that cannot be read: it is not there for us
+  if (!std::filesystem::is_regular_file(file, problem)) return {};
+  if (std::filesystem::file_size(file, problem) > largest_cache || problem) return {};
   std::ifstream in(file, std::ios::binary);
   std::string data((std::istreambuf_iterator<char>(in)), {});
   CacheHeader header;
@@ -51,7 +56,8 @@ std::string read_cache(const std::filesystem::path& file) {
   std::memcpy(&header, data.data(), sizeof header);
   data.erase(0, sizeof header);
   const bool whole = std::memcmp(header.magic, expected.magic, sizeof header.magic) == 0 &&
-                     header.bytes == data.size() && header.checksum == checksum_of(data);
+                     header.device == device && header.bytes == data.size() &&
+                     header.checksum == checksum_of(data);
   return whole ? data : std::string();
 }
 
@@ -62,8 +68,9 @@ Pipelines::Pipelines(Gpu& gpu) : gpu_(gpu) {
   std::string data;
   if (!folder.empty()) {
     file_ = folder / ("pipelines-" + gpu.identity() + ".bin");
-    data = read_cache(file_);
+    data = read_cache(file_, checksum_of(gpu.identity()));
   }
+  found_bytes_ = data.size();
   auto info = structure<VkPipelineCacheCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO);
   info.initialDataSize = data.size();
   info.pInitialData = data.data();
@@ -123,9 +130,10 @@ Pipeline Pipelines::compile(std::string_view shader, std::span<const std::uint32
   Pipeline made{VK_NULL_HANDLE, used.pipeline, used.set};
   const VkResult result = api.CreateComputePipelines(api.device, cache_, 1, &info, nullptr, &made.pipeline);
   api.DestroyShaderModule(api.device, module, nullptr);
-  check(result == VK_SUCCESS, "vulkan: ", gpu_.name(), " cannot compile shader \"", shader,
-        "\": ", name_of(result));
+  check_result(result, concat_text("compiling shader \"", shader, "\" for ", gpu_.name()).c_str());
+  check(made.pipeline != VK_NULL_HANDLE, "vulkan: ", gpu_.name(), " cannot compile shader \"", shader, "\"");
   changed_ = true;
+  finish_before_exit_handlers();
   return made;
 }
 
@@ -140,24 +148,25 @@ const Pipeline& Pipelines::get(std::string_view shader, std::span<const std::uin
   return pipelines_.emplace(key, made).first->second;
 }
 
-void Pipelines::save() {
+void Pipelines::save() noexcept {
   if (!changed_ || file_.empty()) return;
   changed_ = false;
-  const DeviceApi& api = gpu_.api();
-  std::size_t bytes = 0;
-  if (api.GetPipelineCacheData(api.device, cache_, &bytes, nullptr) != VK_SUCCESS) return;
-  std::string data(bytes, '\0');
-  if (api.GetPipelineCacheData(api.device, cache_, &bytes, data.data()) != VK_SUCCESS) return;
-  data.resize(bytes);
-  CacheHeader header;
-  header.bytes = data.size();
-  header.checksum = checksum_of(data);
-  data.insert(0, reinterpret_cast<const char*>(&header), sizeof header);
   try {
+    const DeviceApi& api = gpu_.api();
+    std::size_t bytes = 0;
+    if (api.GetPipelineCacheData(api.device, cache_, &bytes, nullptr) != VK_SUCCESS) return;
+    std::string data(bytes, '\0');
+    if (api.GetPipelineCacheData(api.device, cache_, &bytes, data.data()) != VK_SUCCESS) return;
+    data.resize(bytes);
+    CacheHeader header;
+    header.device = checksum_of(gpu_.identity());
+    header.bytes = data.size();
+    header.checksum = checksum_of(data);
+    data.insert(0, reinterpret_cast<const char*>(&header), sizeof header);
     std::filesystem::create_directories(file_.parent_path());
     write_file_atomically(file_, data);
-  } catch (const std::exception&) {
-    file_.clear();  // the cache only saves time
+  } catch (const std::exception&) {  // the cache only saves time
+    file_.clear();
   }
 }
 

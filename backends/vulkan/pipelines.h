@@ -1,7 +1,8 @@
 #pragma once
 
 #include <array>
-#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <span>
@@ -21,8 +22,9 @@ struct Pipeline {
 };
 
 /// Compiles pipelines when they are first needed and keeps them. What the driver compiled is kept on disk
-/// too, one file per device and driver below $HEED_CACHE_DIR, else $XDG_CACHE_HOME/heed, else ~/.cache/heed;
-/// a file that is damaged or cannot be written is done without.
+/// too, one file per device and driver below $HEED_CACHE_DIR, else $XDG_CACHE_HOME/heed, else ~/.cache/heed.
+/// A file that is damaged or another device's is ignored and written anew; one that cannot be written is done
+/// without.
 class Pipelines {
  public:
   explicit Pipelines(Gpu& gpu);
@@ -30,8 +32,10 @@ class Pipelines {
   const Pipeline& get(std::string_view shader, std::span<const std::uint32_t> constants,
                       std::size_t bindings);
   /// Writes the cache file when pipelines were added since it was read or written.
-  void save();
+  void save() noexcept;
   const std::filesystem::path& cache_file() const { return file_; }
+  /// How much of the driver's data the cache file held when the device was opened; 0: nothing that was usable.
+  std::size_t found_bytes() const { return found_bytes_; }
 
  private:
   struct Key {
@@ -52,6 +56,7 @@ class Pipelines {
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::map<Key, Pipeline> pipelines_;
   std::map<std::size_t, Layout> layouts_;
+  std::size_t found_bytes_ = 0;
   bool changed_ = false;
 };
 

@@ -36,8 +36,8 @@ struct TileSource {
   bool descending;
 };
 
-/// The first `keep` entries of every sorted tile, one tile after the other. Keys are written where `to` has
-/// them.
+/// The first `keep` entries of every sorted tile, one tile after the other. Keys are written
+/// where `to` has them.
 void sort_tiles(Gpu& gpu, const TileSource& source, std::int64_t tile, std::int64_t keep, const Entries& to) {
   const Tensor& any = source.values.defined() ? source.values : source.entries.keys;
   const std::int64_t rows = any.size(0), n = any.size(1), per_row = ceil_div(n, tile);

@@ -6,6 +6,7 @@
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/launch.h"
 #include "heed/core/error.h"
+#include "heed/core/profile.h"
 
 namespace heed::vulkan {
 
@@ -77,16 +78,77 @@ std::unique_ptr<Stream::Batch> Stream::fresh_batch() {
 
 VkCommandBuffer Stream::commands() {
   check_alive();
+  check(!finished_, "vulkan: the program is leaving; ", gpu_.name(), " takes no more work");
   if (!batch_) {
     if (in_flight_.size() >= most_in_flight) wait(in_flight_.front()->value);
     batch_ = fresh_batch();
     batch_->value = recording_;
     bound_ = VK_NULL_HANDLE;
+    drain_before_exit_handlers();
     auto begin = structure<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
     begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
     check_result(gpu_.api().BeginCommandBuffer(batch_->commands, &begin), "vkBeginCommandBuffer");
+    begin_timing();
   }
   return batch_->commands;
+}
+
+void Stream::begin_timing() {
+  batch_->is_timed = false;
+  if (!profiling()) return;
+  if (gpu_.timestamp_bits() == 0) {
+    add_profile_remark(
+        concat_text(gpu_.name(), ": its queue writes no timestamps, so its kernels are not timed"));
+    return;
+  }
+  const DeviceApi& api = gpu_.api();
+  if (!batch_->times) {
+    auto info = structure<VkQueryPoolCreateInfo>(VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO);
+    info.queryType = VK_QUERY_TYPE_TIMESTAMP;
+    info.queryCount = longest_batch + 1;
+    check_result(api.CreateQueryPool(api.device, &info, nullptr, &batch_->times), "vkCreateQueryPool");
+  }
+  api.CmdResetQueryPool(batch_->commands, batch_->times, 0, longest_batch + 1);
+  api.CmdWriteTimestamp(batch_->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, batch_->times, 0);
+  batch_->works.clear();
+  batch_->is_timed = true;
+}
+
+/// A command's time lasts from when all before it were done until it is done too.
+void Stream::add_times(const Batch& batch) {
+  if (!batch.is_timed) return;
+  const DeviceApi& api = gpu_.api();
+  std::uint64_t ticks[longest_batch + 1];
+  const auto count = static_cast<std::uint32_t>(batch.names.size());
+  check_result(
+      api.GetQueryPoolResults(api.device, batch.times, 0, count + 1, (count + 1) * sizeof *ticks, ticks,
+                              sizeof *ticks, VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
+      "vkGetQueryPoolResults");
+  const std::uint64_t valid = ~std::uint64_t{0} >> (64 - gpu_.timestamp_bits());
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto passed = static_cast<double>((ticks[i + 1] - ticks[i]) & valid);
+    add_to_profile(batch.names[i], passed * gpu_.timestamp_period() * 1e-9, batch.works[i].flops,
+                   batch.works[i].bytes);
+  }
+}
+
+void Stream::collect_times() {
+  if (lost_.empty() && !finished_) wait_idle();
+}
+
+void Stream::drain() noexcept {
+  if (finished_) return;
+  try {
+    if (lost_.empty()) wait_idle();
+  } catch (const std::exception&) {  // nobody is left who could be told
+  }
+  // Signalling a value is not the last thing a driver does for a submission.
+  gpu_.api().DeviceWaitIdle(gpu_.api().device);
+}
+
+void Stream::finish() noexcept {
+  drain();
+  finished_ = true;
 }
 
 void Stream::barrier() {
@@ -157,7 +219,8 @@ void Stream::bind(const Pipeline& pipeline, std::span<const Binding> bindings) {
 }
 
 void Stream::dispatch(std::string_view name, const Pipeline& pipeline, std::span<const Binding> bindings,
-                      std::span<const std::uint32_t> push, const std::uint32_t (&groups)[3]) {
+                      std::span<const std::uint32_t> push, const std::uint32_t (&groups)[3],
+                      const Work& work) {
   const DeviceApi& api = gpu_.api();
   const VkCommandBuffer buffer = commands();
   const auto conflicts = [&](const Binding& b) {
@@ -178,7 +241,7 @@ void Stream::dispatch(std::string_view name, const Pipeline& pipeline, std::span
                          static_cast<std::uint32_t>(push.size_bytes()), push.data());
   api.CmdDispatch(buffer, groups[0], groups[1], groups[2]);
   ++counters_.dispatches;
-  after_command(name);
+  after_command(name, work);
 }
 
 void Stream::copy(VkBuffer from, std::uint64_t from_offset, VkBuffer to, std::uint64_t to_offset,
@@ -191,7 +254,7 @@ void Stream::copy(VkBuffer from, std::uint64_t from_offset, VkBuffer to, std::ui
   hazards_.add(to, to_offset, to_offset + bytes, true);
   const VkBufferCopy region{from_offset, to_offset, bytes};
   gpu_.api().CmdCopyBuffer(buffer, from, to, 1, &region);
-  after_command("copy");
+  after_command("copy", {0, 2.0 * static_cast<double>(bytes)});
 }
 
 void Stream::fill(VkBuffer target, std::uint64_t offset, std::uint64_t bytes, std::uint32_t word) {
@@ -199,11 +262,17 @@ void Stream::fill(VkBuffer target, std::uint64_t offset, std::uint64_t bytes, st
   if (hazards_.conflicts(target, offset, offset + bytes, true)) barrier();
   hazards_.add(target, offset, offset + bytes, true);
   gpu_.api().CmdFillBuffer(buffer, target, offset, bytes, word);
-  after_command("fill");
+  after_command("fill", {0, static_cast<double>(bytes)});
 }
 
-void Stream::after_command(std::string_view name) {
+void Stream::after_command(std::string_view name, const Work& work) {
   batch_->names.push_back(name);
+  if (batch_->is_timed) {
+    const auto after = static_cast<std::uint32_t>(batch_->names.size());
+    gpu_.api().CmdWriteTimestamp(batch_->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, batch_->times,
+                                 after);
+    batch_->works.push_back(work);
+  }
   if (serial_) return wait_idle();
   const std::size_t length = batch_->names.size();
   if (length >= longest_batch || (length == first_batch && in_flight_.empty())) submit();
@@ -238,10 +307,12 @@ void Stream::submit() {
 
 std::uint64_t Stream::completed() {
   check_alive();
+  if (finished_) return completed_;
   const DeviceApi& api = gpu_.api();
   const VkResult result = api.GetSemaphoreCounterValue(api.device, timeline_, &completed_);
   if (result != VK_SUCCESS) lose(result, "vkGetSemaphoreCounterValue");
   while (!in_flight_.empty() && in_flight_.front()->value <= completed_) {
+    add_times(*in_flight_.front());
     idle_.push_back(std::move(in_flight_.front()));
     in_flight_.pop_front();
   }

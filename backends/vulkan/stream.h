@@ -11,17 +11,18 @@
 #include "heed/backends/vulkan/hazards.h"
 #include "heed/backends/vulkan/memory.h"
 #include "heed/backends/vulkan/pipelines.h"
+#include "heed/core/devices.h"
 
 namespace heed::vulkan {
 
 struct Binding;
 
-/// What the stream did since the device was opened.
-struct StreamCounters {
-  std::int64_t dispatches = 0;
-  std::int64_t barriers = 0;
-  std::int64_t submissions = 0;
-  std::int64_t waits = 0;  ///< how often the host waited for the device to reach a value
+using StreamCounters = DeviceCounters;
+
+/// What the profile counts of a command: floating-point operations of matrix products, and the least traffic.
+struct Work {
+  double flops = 0;
+  double bytes = 0;
 };
 
 /// The one command stream of a device. Commands are recorded into a batch that is submitted when it is long
@@ -32,7 +33,7 @@ class Stream {
   explicit Stream(Gpu& gpu);
 
   void dispatch(std::string_view name, const Pipeline& pipeline, std::span<const Binding> bindings,
-                std::span<const std::uint32_t> push, const std::uint32_t (&groups)[3]);
+                std::span<const std::uint32_t> push, const std::uint32_t (&groups)[3], const Work& work = {});
   void copy(VkBuffer from, std::uint64_t from_offset, VkBuffer to, std::uint64_t to_offset,
             std::uint64_t bytes);
   void fill(VkBuffer buffer, std::uint64_t offset, std::uint64_t bytes, std::uint32_t word);
@@ -42,11 +43,18 @@ class Stream {
   /// The last value the device has signalled; does not wait.
   std::uint64_t completed();
   void submit();
-  /// Submits what is recorded when `value` needs it, and waits until the device has signalled it. Throws
-  /// DeviceLost.
+  /// Submits what is recorded when `value` needs it, and waits until the device has
+  /// signalled it. Throws DeviceLost.
   void wait(std::uint64_t value);
   void wait_idle() { wait(batch_ ? recording_ : recording_ - 1); }
   const StreamCounters& counters() const { return counters_; }
+  /// Submits and waits, so that the profile has the times of all commands so far, or, when one starts, none.
+  void collect_times();
+  /// Waits until the driver is idle too. Throws nothing: for a program that is leaving.
+  void drain() noexcept;
+  /// The same, and refuses all further commands.
+  void finish() noexcept;
+  bool is_finished() const { return finished_; }
   /// For the test that proves the validation layers active: records no barriers until told otherwise, and
   /// then the one for all that were left out.
   void leave_out_barriers(bool leave_out);
@@ -60,12 +68,18 @@ class Stream {
     std::size_t sets_left = 0, pools_used = 0;
     std::uint64_t value = 0;
     std::vector<std::string_view> names;
+    // While a profile is recorded, the device writes the time when the batch begins and after each command.
+    VkQueryPool times = VK_NULL_HANDLE;
+    bool is_timed = false;
+    std::vector<Work> works;
   };
 
   VkCommandBuffer commands();
   void bind(const Pipeline& pipeline, std::span<const Binding> bindings);
   VkDescriptorSet new_set(const Pipeline& pipeline);
-  void after_command(std::string_view name);
+  void after_command(std::string_view name, const Work& work);
+  void begin_timing();
+  void add_times(const Batch& batch);
   void barrier();
   std::unique_ptr<Batch> fresh_batch();
   void check_alive() const;
@@ -84,7 +98,8 @@ class Stream {
   StreamCounters counters_;
   bool serial_;  // HEED_VULKAN_SERIAL: wait after every command, to find the one that fails
   bool leave_out_barriers_ = false;
-  std::string lost_;  // why nothing works any more
+  std::string lost_;       // why nothing works any more
+  bool finished_ = false;  // the driver may be gone
 };
 
 }  // namespace heed::vulkan

@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "heed/backends/strides.h"
+
 namespace heed::vulkan {
 
 namespace {
@@ -38,10 +40,7 @@ Walk::Walk(const Operands& operands, std::size_t operand_count)
   }
   for (const Axis& axis : std::span(all).first(static_cast<std::size_t>(all_count))) {
     Axis* last = rank_ > 0 ? &axes_[static_cast<std::size_t>(rank_ - 1)] : nullptr;
-    bool merges = last != nullptr;
-    for (std::size_t k = 0; k < operand_count && merges; ++k)
-      merges = last->strides[k] == axis.strides[k] * axis.extent;
-    if (merges) {
+    if (last && goes_on_evenly(std::span(last->strides).first(operand_count), axis.strides, axis.extent)) {
       last->extent *= axis.extent;
       last->strides = axis.strides;
     } else {

@@ -60,8 +60,12 @@ Tensor Attention::operator()(const AttentionInput& input, Context& context) try 
   // A selection and not a product: it keeps no copy of `out` for backward.
   const Tensor zero = Tensor::zeros({1}, out.dtype(), out.device());
   return where(unsqueeze(input.mask, 2), out, zero);
-} catch (const Error& error) {
-  rethrow_with_path(error);
+} catch (Error& error) {
+  // A part of this layer, such as a Linear, has said already where it is.
+  const std::string where = path();
+  if (where.empty() || !std::string_view(error.what()).starts_with(where))
+    error.add_context(described("attention") + ": ");
+  throw;
 }
 
 Tensor Attention::step(const AttentionInput& input, AttentionCache& cache, Context& context) {
@@ -83,13 +87,14 @@ void Attention::show_weights(Context& context, const Tensor& query, const Tensor
   if (context.capture) show(context, "weights", attention_weights(query.detach(), key.detach(), options));
 }
 
-void Attention::rethrow_with_path(const Error& error) const {
-  // A part of this layer, such as a Linear, has said already where it is.
-  const std::string where = described("attention");
-  if (const std::string part = path(); !part.empty() && std::string_view(error.what()).starts_with(part)) {
-    throw error;
+AttentionOptions Attention::kernel_options(const Tensor& key_mask, Context& context) const {
+  AttentionOptions options;
+  options.key_mask = key_mask;
+  if (context.training && config_.dropout > 0) {
+    options.dropout = config_.dropout;
+    options.dropout_key = context.random.next();
   }
-  fail(where, ": ", error.what());
+  return options;
 }
 
 }  // namespace heed

@@ -13,8 +13,14 @@
 namespace heed {
 
 struct AttentionOptions;  // of autograd/ops.h
+struct Projections;       // of heads.h
 
 class Attention;
+
+/// The most positions that a setting may speak of: of lengths, windows, blocks and the like.
+inline constexpr std::int64_t most_positions = std::int64_t{1} << 24;
+/// The most of what a model holds a vector for each: of hidden units, clusters, ranks and the like.
+inline constexpr std::int64_t most_units = std::int64_t{1} << 16;
 
 /// How one attention layer is to be built. A variant that cannot do what is asked for throws at construction.
 struct AttentionConfig {
@@ -62,8 +68,7 @@ struct AttentionInput {
   Tensor global = {};  ///< [B, N], 1 = global token, for variants that have such
 };
 
-/// What an attention layer remembers between decoding steps. The batch axis comes first in every tensor it
-/// holds.
+/// What an attention layer remembers between decoding steps. The batch axis comes first in every tensor.
 struct AttentionCache {
   Tensor key;  ///< [B, H, T, dh], or the history of inputs [B, T, d] for variants without keys
   Tensor value;
@@ -96,6 +101,11 @@ class Attention : public Module {
   virtual bool takes_global_tokens() const { return false; }
   /// O before the rows of padded queries are zeroed.
   virtual Tensor forward(const AttentionInput& input, Context& context) = 0;
+  /// Registers the four maps under their usual names.
+  void add_projections(Projections& w);
+  /// What the attention kernel is told: the key mask, and dropout on the weights while training. Each call
+  /// draws a new dropout.
+  AttentionOptions kernel_options(const Tensor& key_mask, Context& context) const;
   /// Leaves a tensor with whoever looks inside this pass.
   void show(Context& context, std::string_view name, const Tensor& value) const;
   /// Leaves "weights" [B, H, N, M], those of attention(query, key, value, options) before dropout; computed
@@ -104,8 +114,6 @@ class Attention : public Module {
                     const AttentionOptions& options) const;
 
  private:
-  [[noreturn]] void rethrow_with_path(const Error& error) const;
-
   AttentionConfig config_;
 };
 
@@ -120,12 +128,15 @@ struct AttentionVariant {
 
 /// All variants, in a fixed order. Adding one takes its file and its line in variants.cpp.
 std::span<const AttentionVariant> attention_variants();
-/// Builds a variant by name. Throws for an unknown name (with the nearest one) and for a use the variant
-/// cannot serve.
+/// Builds a variant by name. Throws for an unknown name (with the nearest one), for a use the variant cannot
+/// serve, for a setting that it does not have, and for one outside its range.
 std::unique_ptr<Attention> make_attention(std::string_view name, const AttentionConfig& config);
 /// The line of a variant. Throws for an unknown name, with the nearest one.
 const AttentionVariant& attention_variant(std::string_view name);
 /// What a variant can do with these settings. Throws for an unknown name, with the nearest one.
 Capabilities attention_capabilities(std::string_view name, const Options& options);
+/// The settings of a variant with their defaults (those that follow from the configuration, as for 4 heads of
+/// width 16 and 256 positions) and ranges, of all its uses. Throws for an unknown name, with the nearest one.
+std::vector<Options::Asked> attention_settings(std::string_view name);
 
 }  // namespace heed

@@ -16,30 +16,36 @@
 // Causal (an extension): the layout and j <= i, with random blocks from before. There nb = ceil(L / b), so
 // that what a position sees does not depend on how much text follows. Cross-attention is not defined.
 
+#include <algorithm>
 #include <cstdlib>
+#include <map>
 
+#include "heed/core/checked.h"
 #include "heed/models/attention/block_patterns.h"
 #include "heed/models/attention/heads.h"
-#include "heed/models/layers.h"
 
 namespace heed {
 namespace {
 
-/// `count` distinct elements of `from`, -1 where there are no more (the first steps of a Fisher-Yates
-/// shuffle).
-std::vector<std::int32_t> draw(std::vector<std::int32_t> from, std::int64_t count, const RandomKey& key) {
-  std::vector<std::int32_t> drawn;
-  while (static_cast<std::int64_t>(drawn.size()) < count) {
-    if (from.empty()) {
+/// Appends `count` distinct numbers below `size`, -1 where there are no more: the first steps of a
+/// Fisher-Yates shuffle of 0, 1, ..., of which only those that moved are held.
+void draw(std::int64_t size, std::int64_t count, const RandomKey& key, std::vector<std::int64_t>& drawn) {
+  std::map<std::int64_t, std::int64_t> moved;
+  const auto at = [&](std::int64_t place) {
+    const auto found = moved.find(place);
+    return found == moved.end() ? place : found->second;
+  };
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (i >= size) {
       drawn.push_back(-1);
       continue;
     }
-    const std::size_t pick = random_word(key, drawn.size()) % from.size();
-    drawn.push_back(from[pick]);
-    from[pick] = from.back();
-    from.pop_back();
+    const std::int64_t left = size - i;
+    const auto pick = static_cast<std::int64_t>(random_word(key, static_cast<std::uint64_t>(i)) %
+                                                static_cast<std::uint64_t>(left));
+    drawn.push_back(at(pick));
+    moved[pick] = at(left - 1);
   }
-  return drawn;
 }
 
 class BigBird : public PatternAttention {
@@ -47,22 +53,12 @@ class BigBird : public PatternAttention {
   explicit BigBird(const AttentionConfig& config)
       : PatternAttention(config),
         initialiser_(config.seed),
-        query_(config.width, config.inner_width(), config.bias, initialiser_),
-        key_(config.width, config.inner_width(), config.bias, initialiser_),
-        value_(config.width, config.inner_width(), config.bias, initialiser_),
-        output_(config.inner_width(), config.width, config.bias, initialiser_),
-        block_(config.options.take_integer("block", 64)),
-        global_(config.options.take_integer("global_blocks", 1)),
-        window_(config.options.take_integer("window_blocks", 3)),
-        random_(config.options.take_integer("random_blocks", 3)) {
-    config.options.check_all_taken("attention 'bigbird'");
-    check(block_ > 0 && global_ >= 0 && window_ >= 0 && random_ >= 0, "attention 'bigbird': block ", block_,
-          " must be positive, and global_blocks ", global_, ", window_blocks ", window_,
-          " and random_blocks ", random_, " must not be negative");
-    add_module("query", query_);
-    add_module("key", key_);
-    add_module("value", value_);
-    add_module("output", output_);
+        w_(config, initialiser_),
+        block_(config.options.take_integer("block", 64, 1, 4096)),
+        global_(config.options.take_integer("global_blocks", 1, 0, most_positions)),
+        window_(config.options.take_integer("window_blocks", 3, 0, most_positions)),
+        random_(config.options.take_integer("random_blocks", 3, 0, 1024)) {
+    add_projections(w_);
     if (random_ > 0) add_buffer("random_blocks", random_blocks_, draw_random_blocks());
   }
 
@@ -76,17 +72,17 @@ class BigBird : public PatternAttention {
     const std::int64_t length = input.x.size(1), heads = config().heads;
     check(length <= config().max_length, "a sequence of ", length,
           " tokens is longer than max_length = ", config().max_length);
-    const Tensor q = split_heads(query_(input.x), heads);  // [B, H, N, dh]
-    const Tensor k = split_heads(key_(input.x), heads), v = split_heads(value_(input.x), heads);
-    AttentionOptions options = attention_options(input.mask, context);
+    const Tensor q = split_heads(w_.query(input.x), heads);  // [B, H, N, dh]
+    const Tensor k = split_heads(w_.key(input.x), heads), v = split_heads(w_.value(input.x), heads);
+    AttentionOptions options = kernel_options(input.mask, context);
     options.pattern = pattern(length);
     show_weights(context, q, k, options);
-    return output_(merge_heads(attention(q, k, v, options)));
+    return w_.output(merge_heads(attention(q, k, v, options)));
   }
 
  private:
   std::int64_t blocks(std::int64_t length) const {
-    return ((config().causal ? config().max_length : length) + block_ - 1) / block_;
+    return ceil_div(config().causal ? config().max_length : length, block_);
   }
 
   bool is_global(std::int64_t block, std::int64_t nb) const {
@@ -111,14 +107,25 @@ class BigBird : public PatternAttention {
   Tensor draw_random_blocks() {
     const std::int64_t heads = config().heads, nb = blocks(config().max_length);
     const std::uint64_t seed = initialiser_.next_seed();
+    const std::int64_t rows = checked_product("the rows of blocks", heads, nb);
+    if (ShapesOnly::active()) return ShapesOnly::tensor({heads, nb, random_}, DType::i32);
     std::vector<std::int32_t> all;
-    for (std::int64_t row = 0; row < heads * nb; ++row) {
+    std::vector<std::int64_t> drawn;
+    for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t bi = row % nb;
-      std::vector<std::int32_t> legal;
-      for (std::int64_t bj = 0; bj < (config().causal ? bi : nb) && !is_global(bi, nb); ++bj)
-        if (!is_global(bj, nb) && !in_window(bi, bj)) legal.push_back(static_cast<std::int32_t>(bj));
-      const auto drawn = draw(std::move(legal), random_, {seed, 0, static_cast<std::uint32_t>(row)});
-      all.insert(all.end(), drawn.begin(), drawn.end());
+      // The legal blocks are those from g on that lie before the window, and those behind it.
+      const std::int64_t end = config().causal ? std::min(bi, nb - global_) : nb - global_;
+      const std::int64_t before = std::clamp<std::int64_t>(bi - window_ / 2, global_, std::max(global_, end));
+      const std::int64_t behind = std::max(global_, bi + window_ / 2 + 1);
+      const std::int64_t legal =
+          is_global(bi, nb) ? 0 : before - global_ + std::max<std::int64_t>(0, end - behind);
+      drawn.clear();
+      draw(legal, random_, {seed, 0, static_cast<std::uint32_t>(row)}, drawn);
+      for (const std::int64_t place : drawn) {
+        const std::int64_t column = global_ + place;
+        const std::int64_t block = place < 0 ? -1 : column < before ? column : column - before + behind;
+        all.push_back(static_cast<std::int32_t>(block));
+      }
     }
     return Tensor::from(all, {heads, nb, random_});
   }
@@ -140,7 +147,7 @@ class BigBird : public PatternAttention {
   }
 
   Initialiser initialiser_;
-  Linear query_, key_, value_, output_;
+  Projections w_;
   std::int64_t block_, global_, window_, random_;
   Tensor random_blocks_;
   PatternCache patterns_;

@@ -1,6 +1,9 @@
 #include "heed/models/attention/block_patterns.h"
 
 #include <algorithm>
+#include <map>
+
+#include "heed/core/checked.h"
 
 namespace heed {
 namespace {
@@ -8,8 +11,8 @@ namespace {
 /// Collects the blocks of a pattern row by row.
 class PatternBuilder {
  public:
-  explicit PatternBuilder(const PatternDefinition& definition)
-      : definition_(definition), offsets_{0}, mask_(static_cast<std::size_t>(side() * side())) {}
+  PatternBuilder(const PatternDefinition& definition, std::int64_t side)
+      : definition_(definition), side_(side), offsets_{0} {}
 
   void add(std::int64_t head, std::int64_t row, std::int64_t column) {
     const BlockContent content = definition_.content(head, row, column);
@@ -28,23 +31,28 @@ class PatternBuilder {
 
   std::shared_ptr<const BlockPattern> finish() const {
     auto pattern = std::make_shared<BlockPattern>();
-    pattern->block = side();
+    pattern->block = side_;
     pattern->queries = definition_.queries;
     pattern->keys = definition_.keys;
     pattern->heads = definition_.heads;
     pattern->offsets = vector(offsets_);
     pattern->columns = vector(columns_);
     pattern->mask_ids = vector(ids_);
-    std::vector<std::int32_t> masks(std::max<std::size_t>(known_.size(), 1) * mask_.size(), 0);
-    for (const auto& [mask, id] : known_)
-      std::copy(mask.begin(), mask.end(), masks.begin() + id * static_cast<std::ptrdiff_t>(mask_.size()));
-    const auto count = static_cast<std::int64_t>(std::max<std::size_t>(known_.size(), 1));
-    pattern->masks = Tensor::from(masks, {count, side(), side()});
+    pattern->masks = masks();
     return pattern;
   }
 
  private:
-  std::int64_t side() const { return definition_.block; }
+  Tensor masks() const {
+    // The one mask that there has to be, which no block uses.
+    if (known_.empty()) return Tensor::zeros({1}, DType::i32).view({1, side_, side_}, {0, 0, 0}, 0);
+    const auto count = static_cast<std::int64_t>(known_.size());
+    std::vector<std::int32_t> all(
+        static_cast<std::size_t>(checked_product("the masks of a block pattern", count, side_, side_)), 0);
+    for (const auto& [mask, id] : known_)
+      std::copy(mask.begin(), mask.end(), all.begin() + id * static_cast<std::ptrdiff_t>(mask.size()));
+    return Tensor::from(all, {count, side_, side_});
+  }
 
   static Tensor vector(const std::vector<std::int32_t>& values) {
     return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
@@ -52,15 +60,15 @@ class PatternBuilder {
 
   /// Writes mask_ and says what it holds. What lies beyond the matrix is 0, and does not count.
   BlockContent fill_mask(std::int64_t head, std::int64_t row, std::int64_t column) {
-    std::fill(mask_.begin(), mask_.end(), 0);
-    const std::int64_t top = row * side(), left = column * side();
-    const std::int64_t rows = std::min(side(), definition_.queries - top),
-                       columns = std::min(side(), definition_.keys - left);
+    mask_.assign(static_cast<std::size_t>(checked_product("a block of a pattern", side_, side_)), 0);
+    const std::int64_t top = row * side_, left = column * side_;
+    const std::int64_t rows = std::min(side_, definition_.queries - top),
+                       columns = std::min(side_, definition_.keys - left);
     std::int64_t count = 0;
     for (std::int64_t i = 0; i < rows; ++i) {
       for (std::int64_t j = 0; j < columns; ++j) {
         const bool exists = definition_.entry(head, top + i, left + j);
-        mask_[static_cast<std::size_t>(i * side() + j)] = exists;
+        mask_[static_cast<std::size_t>(i * side_ + j)] = exists;
         count += exists;
       }
     }
@@ -73,6 +81,7 @@ class PatternBuilder {
   }
 
   const PatternDefinition& definition_;
+  std::int64_t side_;
   std::vector<std::int32_t> offsets_, columns_, ids_, mask_;
   std::map<std::vector<std::int32_t>, std::int32_t> known_;
 };
@@ -80,11 +89,14 @@ class PatternBuilder {
 }  // namespace
 
 std::shared_ptr<const BlockPattern> make_block_pattern(const PatternDefinition& definition) {
-  const std::int64_t block = definition.block;
-  check(block > 0 && definition.heads > 0 && definition.queries >= 0 && definition.keys >= 0,
+  check(definition.block > 0 && definition.heads > 0 && definition.queries >= 0 && definition.keys >= 0,
         "make_block_pattern: ", definition.heads, " heads, ", definition.queries, " queries, ",
-        definition.keys, " keys and blocks of side ", block, " make no pattern");
-  PatternBuilder builder(definition);
+        definition.keys, " keys and blocks of side ", definition.block, " make no pattern");
+  // Of a block that holds the whole matrix more than that is never looked at.
+  constexpr std::int64_t any_matrix = 1024;
+  const std::int64_t block =
+      std::min(definition.block, std::max({any_matrix, definition.queries, definition.keys}));
+  PatternBuilder builder(definition, block);
   for (std::int64_t head = 0; head < definition.heads; ++head) {
     for (std::int64_t row = 0; row * block < definition.queries; ++row) {
       for (std::int64_t column = 0; column * block < definition.keys; ++column)
@@ -95,15 +107,6 @@ std::shared_ptr<const BlockPattern> make_block_pattern(const PatternDefinition& 
   return builder.finish();
 }
 
-std::shared_ptr<const BlockPattern> PatternCache::get(const Key& key, const Make& make) {
-  const auto found = patterns_.find(key);
-  if (found != patterns_.end()) return found->second;
-  // Batches come in many lengths; a run that meets more than this keeps building.
-  constexpr std::size_t most = 256;
-  if (patterns_.size() >= most) patterns_.clear();
-  return patterns_[key] = make();
-}
-
 Tensor PatternAttention::visible(std::int64_t length) const {
   const std::int64_t heads = config().heads;
   std::vector<std::int32_t> entries;
@@ -111,16 +114,6 @@ Tensor PatternAttention::visible(std::int64_t length) const {
     for (std::int64_t i = 0; i < length; ++i)
       for (std::int64_t j = 0; j < length; ++j) entries.push_back(sees(h, i, j, length));
   return Tensor::from(entries, {heads, length, length});
-}
-
-AttentionOptions PatternAttention::attention_options(const Tensor& key_mask, Context& context) const {
-  AttentionOptions options;
-  options.key_mask = key_mask;
-  if (context.training && config().dropout > 0) {
-    options.dropout = config().dropout;
-    options.key = context.random.next();
-  }
-  return options;
 }
 
 void PatternAttention::show_visible_weights(Context& context, const Tensor& query, const Tensor& key,

@@ -1,13 +1,12 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
-#include <vector>
 
 #include "heed/autograd/ops.h"
 #include "heed/core/block_pattern.h"
-#include "heed/models/attention/attention.h"
+#include "heed/models/attention/bounded_cache.h"
+#include "heed/models/attention/heads.h"
 
 // What the block-sparse variants share: from the definition of a pattern to its blocks, without ever holding
 // an N x N matrix.
@@ -30,16 +29,8 @@ struct PatternDefinition {
 /// The blocks that hold an entry. Blocks that turn out full need no mask, and equal masks are kept once.
 std::shared_ptr<const BlockPattern> make_block_pattern(const PatternDefinition& definition);
 
-/// Patterns that were built before, by what they depend on (the length first of all).
-class PatternCache {
- public:
-  using Key = std::vector<std::int64_t>;
-  using Make = std::function<std::shared_ptr<const BlockPattern>()>;
-  std::shared_ptr<const BlockPattern> get(const Key& key, const Make& make);
-
- private:
-  std::map<Key, std::shared_ptr<const BlockPattern>> patterns_;
-};
+/// Patterns that were built before.
+using PatternCache = BoundedCache<std::shared_ptr<const BlockPattern>, 256>;
 
 /// Self-attention in which the position of a query says which keys it looks at.
 class PatternAttention : public Attention {
@@ -51,8 +42,6 @@ class PatternAttention : public Attention {
   using Attention::Attention;
   /// The definition: whether query i of a sequence of `length` tokens looks at key j.
   virtual bool sees(std::int64_t head, std::int64_t i, std::int64_t j, std::int64_t length) const = 0;
-  /// The key mask, and dropout while training. Each call draws a new dropout.
-  AttentionOptions attention_options(const Tensor& key_mask, Context& context) const;
   /// Leaves "weights" [B, H, N, N] by the definition, for whoever looks inside.
   void show_visible_weights(Context& context, const Tensor& query, const Tensor& key,
                             const Tensor& key_mask) const;

@@ -6,6 +6,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/sorting.h"
+#include "heed/models/initialise.h"
 
 namespace heed {
 namespace {
@@ -29,8 +30,7 @@ ClusterCount::ClusterCount(const AttentionConfig& config) : width_(config.width)
   const auto& values = config.options.values();
   const auto given = values.find("clusters");
   if (given == values.end() || !std::holds_alternative<std::string>(given->second)) {
-    most_ = config.options.take_integer("clusters", default_clusters(config));
-    check(most_ > 0, "setting 'clusters' must be positive, is ", most_);
+    most_ = config.options.take_integer("clusters", default_clusters(config), 1, most_units);
     return;
   }
   const std::string text = config.options.take_text("clusters", "auto");
@@ -38,8 +38,8 @@ ClusterCount::ClusterCount(const AttentionConfig& config) : width_(config.width)
   automatic_ = true;
   constexpr double any_length = 2048;  // where no max_length is stated: 64 clusters
   most_ = cheapest(config.max_length > 0 ? static_cast<double>(config.max_length) : any_length);
-  add_buffer("chosen", chosen_, Tensor::zeros({1}, DType::i32));
-  add_buffer("measured", measured_, Tensor::zeros({3}));
+  add_buffer("chosen", chosen_, Initialiser::constant({1}, 0, DType::i32));
+  add_buffer("measured", measured_, Initialiser::constant({3}, 0));
 }
 
 std::int64_t ClusterCount::choose(double length, double effective, std::int64_t width) {

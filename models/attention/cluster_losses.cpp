@@ -12,9 +12,7 @@
 namespace heed {
 
 Similarity::Similarity(const Options& options)
-    : scale_(options.take_number("phi_scale", 1)), cosine_(options.take_bool("cosine", false)) {
-  check(scale_ > 0, "setting 'phi_scale' must be positive, is ", scale_);
-}
+    : scale_(options.take_number("phi_scale", 1, 1e-6, 1e6)), cosine_(options.take_bool("cosine", false)) {}
 
 Tensor Similarity::prepared(const Tensor& x) const {
   return cosine_ ? unit_vectors(x) : x;
@@ -35,8 +33,8 @@ Tensor Similarity::sum_of_rows(const Tensor& a, const Tensor& b) const {
 
 ClusterLosses::ClusterLosses(const Options& options, const Similarity& similarity)
     : similarity_(similarity),
-      lambda1_(options.take_number("lambda1", 1)),
-      lambda2_(options.take_number("lambda2", 1)) {}
+      lambda1_(options.take_number("lambda1", 1, 0, 1e6)),
+      lambda2_(options.take_number("lambda2", 1, 0, 1e6)) {}
 
 void ClusterLosses::add(const Tensor& x, const Tensor& centroids, const Tensor& assignment,
                         const Tensor& mask, Context& context) const {

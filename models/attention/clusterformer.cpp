@@ -22,48 +22,34 @@
 #include <limits>
 
 #include "heed/autograd/ops.h"
+#include "heed/core/checked.h"
 #include "heed/models/attention/block_patterns.h"
 #include "heed/models/attention/cluster_count.h"
 #include "heed/models/attention/heads.h"
 #include "heed/models/attention/sorting.h"
-#include "heed/models/layers.h"
 
 namespace heed {
 namespace {
-
-bool chosen(const Options& options, const char* name, const char* normal, const char* other) {
-  const std::string value = options.take_text(name, normal);
-  check(value == normal || value == other, "setting '", name, "' must be '", normal, "' or '", other,
-        "', is '", value, "'");
-  return value == normal;
-}
 
 class ClusterFormer : public Attention {
  public:
   explicit ClusterFormer(const AttentionConfig& config)
       : Attention(config),
         count_(config),
-        next_(chosen(config.options, "window", "next", "prev")),
-        over_words_(chosen(config.options, "assoc", "words", "clusters")),
+        next_(config.options.take_choice("window", {"next", "prev"}) == "next"),
+        over_words_(config.options.take_choice("assoc", {"words", "clusters"}) == "words"),
         phi_(config.options),
         losses_(config.options, phi_),
         initialiser_(config.seed),
         similarity_(config.width, config.width, false, initialiser_),
-        query_(config.width, config.width, config.bias, initialiser_),
-        key_(config.width, config.width, config.bias, initialiser_),
-        value_(config.width, config.width, config.bias, initialiser_),
-        output_(config.width, config.width, config.bias, initialiser_) {
-    config.options.check_all_taken("attention 'clusterformer'");
+        w_(config, initialiser_) {
     if (config.first_of_kind) {
       const double deviation = 1 / std::sqrt(static_cast<double>(config.width));
       add_parameter("centroids", centroids_, initialiser_.normal({count_.most(), config.width}, deviation));
       add_module("count", count_);
     }
     add_module("similarity", similarity_);
-    add_module("query", query_);
-    add_module("key", key_);
-    add_module("value", value_);
-    add_module("output", output_);
+    add_projections(w_);
   }
 
  protected:
@@ -82,17 +68,13 @@ class ClusterFormer : public Attention {
 
     const Tensor order = argsort(assignment);  // [B, N], padding last
     const Tensor sorted = gather_rows(x, order);
-    const Tensor query = split_heads(query_(sorted), config().heads);  // [B, H, N, dh]
-    const Tensor key = split_heads(key_(sorted), config().heads);
-    const Tensor value = split_heads(value_(sorted), config().heads);
-    AttentionOptions options;
-    if (input.mask.defined()) options.key_mask = gather(input.mask, 1, order);
-    const std::int64_t width = (words + clusters - 1) / clusters;
+    const Tensor query = split_heads(w_.query(sorted), config().heads);  // [B, H, N, dh]
+    const Tensor key = split_heads(w_.key(sorted), config().heads);
+    const Tensor value = split_heads(w_.value(sorted), config().heads);
+    const Tensor sorted_mask = input.mask.defined() ? gather(input.mask, 1, order) : Tensor();
+    AttentionOptions options = kernel_options(sorted_mask, context);
+    const std::int64_t width = ceil_div(words, clusters);
     options.pattern = patterns_.get({words, width}, [&] { return neighbour_pattern(words, width, next_); });
-    if (context.training && config().dropout > 0) {
-      options.dropout = config().dropout;
-      options.key = context.random.next();
-    }
     const Tensor attended = merge_heads(attention(query, key, value, options));  // [B, N, d]
 
     show(context, "assignment", assignment);
@@ -100,7 +82,7 @@ class ClusterFormer : public Attention {
     show(context, "centroids", updated);
     if (context.capture)
       show(context, "weights", unsorted_weights(attention_weights(query, key, options), order));
-    return output_(scatter_add_rows(attended, order, words));
+    return w_.output(scatter_add_rows(attended, order, words));
   }
 
  private:
@@ -130,7 +112,7 @@ class ClusterFormer : public Attention {
     const Tensor real = unsqueeze(mask_as_numbers(input.mask, input.x), 1);  // [B, 1, N]
     const Tensor shares = softmax(logits, 1) * real;                         // [B, K, N]
     const Tensor total = sum(shares, -1, true);
-    const Tensor nothing = equal(total.detach(), Tensor::zeros({}, total.dtype(), total.device()));
+    const Tensor nothing = equal(total.detach(), 0);
     return matmul(shares, input.x) / masked_fill(total, nothing, 1);
   }
 
@@ -139,8 +121,7 @@ class ClusterFormer : public Attention {
     Tensor score = logits;
     if (over_words_) {
       const double never = -std::numeric_limits<double>::infinity();
-      const Tensor lowest = Tensor::full({}, never, logits.dtype(), logits.device());
-      const Tensor real = mask.defined() ? where(unsqueeze(mask, 1), logits, lowest) : logits;
+      const Tensor real = mask.defined() ? where(unsqueeze(mask, 1), logits, never) : logits;
       score = logits - log_sum_exp(real, -1, true);
     }
     return at_real(argmax(score, 1), mask, logits.size(1));
@@ -153,7 +134,8 @@ class ClusterFormer : public Attention {
   PatternCache patterns_;
   Initialiser initialiser_;
   Tensor centroids_;  // C0 [K, d] (of "auto": the most K there may be), in the first layer only
-  Linear similarity_, query_, key_, value_, output_;
+  Linear similarity_;
+  Projections w_;
 };
 
 }  // namespace

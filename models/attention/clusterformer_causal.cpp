@@ -16,11 +16,11 @@
 #include <cmath>
 
 #include "heed/autograd/ops.h"
+#include "heed/core/checked.h"
 #include "heed/models/attention/cluster_count.h"
 #include "heed/models/attention/clusterformer.h"
 #include "heed/models/attention/heads.h"
 #include "heed/models/attention/sorting.h"
-#include "heed/models/layers.h"
 
 namespace heed {
 namespace {
@@ -30,25 +30,16 @@ class CausalClusterFormer : public Attention {
   explicit CausalClusterFormer(const AttentionConfig& config)
       : Attention(config),
         count_(config),
-        block_(config.options.take_integer("block", 0)),
+        block_(config.options.take_integer("block", 0, 1, most_positions)),
         phi_(config.options),
         losses_(config.options, phi_),
         initialiser_(config.seed),
-        query_(config.width, config.width, config.bias, initialiser_),
-        key_(config.width, config.width, config.bias, initialiser_),
-        value_(config.width, config.width, config.bias, initialiser_),
-        output_(config.width, config.width, config.bias, initialiser_) {
-    config.options.check_all_taken("causal attention 'clusterformer'");
-    check(block_ > 0 || !config.options.values().contains("block"), "setting 'block' must be positive, is ",
-          block_);
+        w_(config, initialiser_) {
     const double deviation = 1 / std::sqrt(static_cast<double>(config.width));
     add_parameter("centroids", centroids_, initialiser_.normal({count_.most(), config.width}, deviation));
     add_module("count", count_);
     add_buffer("similarity.weight", similarity_, initialiser_.xavier_uniform(config.width, config.width));
-    add_module("query", query_);
-    add_module("key", key_);
-    add_module("value", value_);
-    add_module("output", output_);
+    add_projections(w_);
   }
 
  protected:
@@ -57,7 +48,7 @@ class CausalClusterFormer : public Attention {
     // Neither K nor w may follow the length of this input, or the past would change as the text grows.
     const std::int64_t longest = config().max_length, batch = x.size(0), words = x.size(1);
     const std::int64_t clusters = count_.of(longest > 0 ? longest : 2048, context.training);
-    const std::int64_t block = block_ > 0 ? block_ : longest > 0 ? (longest + clusters - 1) / clusters : 64;
+    const std::int64_t block = block_ > 0 ? block_ : longest > 0 ? ceil_div(longest, clusters) : 64;
     const std::int64_t width = std::min(block, words);
     const Tensor centroids = unsqueeze(slice(centroids_, 0, 0, clusters), 0);  // [1, K, d]
     const Tensor scores = phi_.of_projected(centroids.detach(), x.detach(), similarity_);
@@ -72,15 +63,11 @@ class CausalClusterFormer : public Attention {
       return split_heads(reshape(blocks, {batch * blocks.size(1), blocks.size(2), x.size(2)}),
                          config().heads);
     };
-    const Tensor query = heads_of(into_blocks(query_(sorted), width));
-    const Tensor key = heads_of(with_block_before(into_blocks(key_(sorted), width)));
-    const Tensor value = heads_of(with_block_before(into_blocks(value_(sorted), width)));
-    AttentionOptions options;
+    const Tensor query = heads_of(into_blocks(w_.query(sorted), width));
+    const Tensor key = heads_of(with_block_before(into_blocks(w_.key(sorted), width)));
+    const Tensor value = heads_of(with_block_before(into_blocks(w_.value(sorted), width)));
+    AttentionOptions options = kernel_options({}, context);
     options.mask = allowed(gather(assignment, 1, order), clusters, width, block);
-    if (context.training && config().dropout > 0) {
-      options.dropout = config().dropout;
-      options.key = context.random.next();
-    }
     const Tensor attended = merge_heads(attention(query, key, value, options));  // [B blocks, w, d]
 
     show(context, "assignment", assignment);
@@ -95,7 +82,7 @@ class CausalClusterFormer : public Attention {
       show(context, "weights", unsorted_weights(reshape(sorted_words, {batch, heads, words, words}), order));
     }
     const Tensor blocks = reshape(attended, {batch, attended.size(0) / batch, width, x.size(2)});
-    return output_(scatter_add_rows(from_blocks(blocks, words), order, words));
+    return w_.output(scatter_add_rows(from_blocks(blocks, words), order, words));
   }
 
  private:
@@ -103,17 +90,13 @@ class CausalClusterFormer : public Attention {
   static Tensor allowed(const Tensor& cluster, std::int64_t clusters, std::int64_t width,
                         std::int64_t block) {
     const Device device = cluster.device();
-    const Tensor padding = Tensor::full({}, static_cast<double>(clusters), DType::i32, device);
     const Tensor queries = into_blocks(cluster, width, static_cast<double>(clusters));  // [B, blocks, w]
     const Tensor keys = with_block_before(queries, static_cast<double>(clusters));      // [.., 2 w]
-    const Tensor same = equal(unsqueeze(queries, 3), unsqueeze(keys, 2)) * unsqueeze(less(keys, padding), 2);
+    const Tensor same = equal(unsqueeze(queries, 3), unsqueeze(keys, 2)) * unsqueeze(less(keys, clusters), 2);
     // Counted from the first word of the block before, query r stands at w + r.
-    const auto number = [&](std::int64_t n) {
-      return Tensor::full({}, static_cast<double>(n), DType::i32, device);
-    };
-    const Tensor at = unsqueeze(Tensor::arange(width, DType::i32, device) + number(width), 1);  // [w, 1]
-    const Tensor of_key = unsqueeze(Tensor::arange(2 * width, DType::i32, device), 0);          // [1, 2 w]
-    const Tensor recent = less_equal(of_key, at) * greater(of_key, at - number(block));
+    const Tensor at = unsqueeze(Tensor::arange(width, DType::i32, device) + width, 1);  // [w, 1]
+    const Tensor of_key = unsqueeze(Tensor::arange(2 * width, DType::i32, device), 0);  // [1, 2 w]
+    const Tensor recent = less_equal(of_key, at) * greater(of_key, at - block);
     const Tensor mask = same * recent;
     return reshape(mask, {mask.size(0) * mask.size(1), 1, width, 2 * width});
   }
@@ -125,7 +108,7 @@ class CausalClusterFormer : public Attention {
   Initialiser initialiser_;
   Tensor centroids_;   // [K, d]
   Tensor similarity_;  // Wc [out, in], not trained
-  Linear query_, key_, value_, output_;
+  Projections w_;
 };
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/heads.h"
-#include "heed/models/layers.h"
 
 namespace heed {
 namespace {
@@ -19,17 +18,8 @@ namespace {
 class DotProductAttention : public Attention {
  public:
   explicit DotProductAttention(const AttentionConfig& config)
-      : Attention(config),
-        initialiser_(config.seed),
-        query_(config.width, config.inner_width(), config.bias, initialiser_),
-        key_(config.width, config.inner_width(), config.bias, initialiser_),
-        value_(config.width, config.inner_width(), config.bias, initialiser_),
-        output_(config.inner_width(), config.width, config.bias, initialiser_) {
-    config.options.check_all_taken("attention 'dot_product'");
-    add_module("query", query_);
-    add_module("key", key_);
-    add_module("value", value_);
-    add_module("output", output_);
+      : Attention(config), initialiser_(config.seed), w_(config, initialiser_) {
+    add_projections(w_);
   }
 
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
@@ -57,26 +47,21 @@ class DotProductAttention : public Attention {
 
  private:
   void project(const Tensor& memory, Tensor& key, Tensor& value) const {
-    key = split_heads(key_(memory), config().heads);
-    value = split_heads(value_(memory), config().heads);
+    key = split_heads(w_.key(memory), config().heads);
+    value = split_heads(w_.value(memory), config().heads);
   }
 
   Tensor attend(const Tensor& x, const Tensor& key, const Tensor& value, const Tensor& key_mask,
                 Context& context) {
-    AttentionOptions options;
+    AttentionOptions options = kernel_options(key_mask, context);
     options.causal = config().causal;
-    options.key_mask = key_mask;
-    if (context.training && config().dropout > 0) {
-      options.dropout = config().dropout;
-      options.key = context.random.next();
-    }
-    const Tensor query = split_heads(query_(x), config().heads);
+    const Tensor query = split_heads(w_.query(x), config().heads);
     show_weights(context, query, key, options);
-    return output_(merge_heads(attention(query, key, value, options)));
+    return w_.output(merge_heads(attention(query, key, value, options)));
   }
 
   Initialiser initialiser_;
-  Linear query_, key_, value_, output_;
+  Projections w_;
 };
 
 }  // namespace

@@ -27,10 +27,8 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/attention.h"
 #include "heed/models/attention/heads.h"
 #include "heed/models/attention/prefix_pooling.h"
-#include "heed/models/layers.h"
 
 namespace heed {
 namespace {
@@ -39,17 +37,14 @@ class Fastformer : public Attention {
  public:
   explicit Fastformer(const AttentionConfig& config)
       : Attention(config),
-        global_keys_(config.options.take_integer("global_keys", 1)),
+        global_keys_(config.options.take_integer("global_keys", 1, 0, 1024)),
         initialiser_(config.seed),
         query_(config.width, config.width, config.bias, initialiser_),
         query_score_(config.width, config.heads, config.bias, initialiser_),
         output_(config.width, config.width, config.bias, initialiser_) {
     const bool shared = config.options.take_bool("share_qv", true);
-    config.options.check_all_taken("attention 'fastformer'");
-    check(global_keys_ >= 0, "setting 'global_keys' must not be negative, is ", global_keys_);
     check(global_keys_ > 0 || !config.cross,
-          "without a key, cross-attention would see nothing of the memory; "
-          "'global_keys' must be positive");
+          "without a key, cross-attention would see nothing of the memory; 'global_keys' must be positive");
     if (!shared) value_.emplace(config.width, config.width, config.bias, initialiser_);
     if (global_keys_ > 0) {
       key_.emplace(config.width, config.width, config.bias, initialiser_);

@@ -24,8 +24,9 @@
 #include <numbers>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/attention.h"
-#include "heed/models/layers.h"
+#include "heed/core/checked.h"
+#include "heed/models/attention/bounded_cache.h"
+#include "heed/models/attention/heads.h"
 
 namespace heed {
 namespace {
@@ -36,20 +37,14 @@ class HardCodedGaussianAttention : public Attention {
  public:
   explicit HardCodedGaussianAttention(const AttentionConfig& config)
       : Attention(config),
-        offsets_(config.options.take_numbers("offsets", {-1.0, config.causal ? 0.0 : 1.0})),
-        sigma_(config.options.take_number("sigma", 1)),
-        gamma_(config.options.take_number("gamma", 1)),
+        offsets_(config.options.take_numbers("offsets", {-1.0, config.causal ? 0.0 : 1.0}, -1e6, 1e6)),
+        sigma_(config.options.take_number("sigma", 1, 1e-6, 1e6)),
+        gamma_(config.options.take_number("gamma", 1, 1e-6, 1e6)),
         initialiser_(config.seed),
         value_(config.width, config.inner_width(), config.bias, initialiser_),
         output_(config.inner_width(), config.width, config.bias, initialiser_) {
-    const std::string name = "attention 'hard_coded_gaussian': ";
-    const auto is_near = [](double offset) { return std::abs(offset) < 1e6; };
-    check(!offsets_.empty() && std::all_of(offsets_.begin(), offsets_.end(), is_near), name,
-          "offsets must list at least one number, each below 1e6");
-    check(sigma_ > 0 && sigma_ < 1e6, name, "sigma must be positive and below 1e6, got ", sigma_);
-    check(gamma_ > 0 && gamma_ < 1e6, name, "gamma must be positive and below 1e6, got ", gamma_);
-    check(config.cross || gamma_ == 1, name, "only cross-attention has a gamma, got ", gamma_);
-    config.options.check_all_taken("attention 'hard_coded_gaussian'");
+    check(!offsets_.empty(), "setting 'offsets' must list at least one number");
+    check(config.cross || gamma_ == 1, "only cross-attention has a gamma, got ", gamma_);
     add_module("value", value_);
     add_module("output", output_);
   }
@@ -94,19 +89,55 @@ class HardCodedGaussianAttention : public Attention {
     return static_cast<std::int64_t>(std::ceil(span)) + 2;  // both ends, and the rounding of the first key
   }
 
-  /// The weights of `blocks` blocks of `rows` queries from query `first` on: [H, blocks, rows, window].
-  Tensor weights(std::int64_t first, std::int64_t blocks, std::int64_t rows, const Tensor& like) const {
-    const std::int64_t window = window_size(rows, like.dtype()), heads = config().heads;
+  /// Which queries ask: `blocks` blocks of `rows` from query `first` on, of `keys` keys.
+  struct Layout {
+    std::int64_t first, blocks, rows, keys;
+  };
+
+  /// The windows of all blocks.
+  struct Windows {
+    std::vector<std::int64_t> begin;  ///< the first key of each block
+    std::int64_t size;                ///< keys of a window
+  };
+
+  /// Windows that are much wider than the sequence leave out what lies beyond it.
+  Windows windows(const Layout& at, DType dtype) const {
+    Windows windows{{}, window_size(at.rows, dtype)};
+    for (std::int64_t n = 0; n < at.blocks; ++n)
+      windows.begin.push_back(first_key(at.first + n * at.rows, dtype));
+    if (windows.size <= 1024 + 2 * (at.keys + at.rows)) return windows;
+    if (config().cross) {
+      windows.size = std::max<std::int64_t>(at.keys, 1);
+      for (std::int64_t& begin : windows.begin) begin = 0;
+      return windows;
+    }
+    // All blocks share their weights, so all are cut alike: to the keys that some block has.
+    const std::int64_t last = at.first + (at.blocks - 1) * at.rows, begin = first_key(0, dtype);
+    const std::int64_t from = std::max(begin, -last), to = std::min(begin + windows.size, at.keys - at.first);
+    for (std::int64_t n = 0; n < at.blocks; ++n)
+      windows.begin[static_cast<std::size_t>(n)] = at.first + n * at.rows + from;
+    windows.size = std::max<std::int64_t>(to - from, 1);
+    return windows;
+  }
+
+  /// The weights of the blocks, [H, blocks, rows, window]. Without gamma a weight depends on j - i alone, so
+  /// that the first block stands for all.
+  Tensor weights(const Layout& at, const Windows& windows, const Tensor& like) const {
+    const std::int64_t blocks = config().cross ? at.blocks : 1, heads = config().heads;
     std::vector<double> density;
-    density.reserve(static_cast<std::size_t>(heads * blocks * rows * window));
+    density.reserve(static_cast<std::size_t>(
+        checked_product("the weights of hard-coded attention", heads, blocks, at.rows, windows.size)));
     for (std::int64_t h = 0; h < heads; ++h) {
       for (std::int64_t n = 0; n < blocks; ++n) {
-        const std::int64_t begin = first_key(first + n * rows, like.dtype());
-        for (std::int64_t i = first + n * rows; i < first + (n + 1) * rows; ++i)
-          for (std::int64_t j = begin; j < begin + window; ++j) density.push_back(weight(h, i, j));
+        const std::int64_t begin = windows.begin[static_cast<std::size_t>(n)], top = at.first + n * at.rows;
+        for (std::int64_t i = top; i < top + at.rows; ++i)
+          for (std::int64_t j = begin; j < begin + windows.size; ++j) {
+            // In self-attention as for query 0 of a sequence without end.
+            density.push_back(config().cross ? weight(h, i, j) : weight(h, i - top, j - top));
+          }
       }
     }
-    return as_tensor(density, {heads, blocks, rows, window}, like);
+    return as_tensor(density, {heads, blocks, at.rows, windows.size}, like);
   }
 
   /// A_h[i, j], padding aside.
@@ -134,33 +165,43 @@ class HardCodedGaussianAttention : public Attention {
   }
 
   /// The keys of all windows, one after the other: i32 [blocks window], -1 beyond the sequence.
-  Tensor window_keys(std::int64_t first, std::int64_t blocks, std::int64_t rows, const Tensor& value) const {
-    const std::int64_t window = window_size(rows, value.dtype());
+  static Tensor window_keys(const Windows& windows, std::int64_t count, Device device) {
     std::vector<std::int32_t> keys;
-    for (std::int64_t n = 0; n < blocks; ++n) {
-      const std::int64_t begin = first_key(first + n * rows, value.dtype());
-      for (std::int64_t j = begin; j < begin + window; ++j)
-        keys.push_back(j >= 0 && j < value.size(1) ? static_cast<std::int32_t>(j) : -1);
-    }
-    return Tensor::from(keys, {blocks * window}, value.device());
+    for (const std::int64_t begin : windows.begin)
+      for (std::int64_t j = begin; j < begin + windows.size; ++j)
+        keys.push_back(j >= 0 && j < count ? static_cast<std::int32_t>(j) : -1);
+    return Tensor::from(keys, {static_cast<std::int64_t>(keys.size())}, device);
+  }
+
+  /// What depends on the lengths alone, on the device of `like` and in its dtype.
+  struct Band {
+    Tensor weights, keys;
+  };
+
+  const Band& band(const Layout& at, const Tensor& like) {
+    const Device device = like.device();
+    return bands_.get({at.first, at.blocks, at.rows, at.keys, static_cast<std::int64_t>(like.dtype()),
+                       static_cast<std::int64_t>(device.type), device.index},
+                      [&] {
+                        const Windows windows = this->windows(at, like.dtype());
+                        return Band{weights(at, windows, like), window_keys(windows, at.keys, device)};
+                      });
   }
 
   /// O [B, N, d] from v [B, M, d] and mask [B, M], for the queries at first, ..., first + N - 1.
-  Tensor attend(Tensor v, const Tensor& mask, std::int64_t first, std::int64_t queries,
-                Context& context) const {
+  Tensor attend(Tensor v, const Tensor& mask, std::int64_t first, std::int64_t queries, Context& context) {
     const std::int64_t batch = v.size(0), heads = config().heads, dh = config().inner_width() / heads;
     const std::int64_t rows = std::min(rows_per_block, std::max<std::int64_t>(queries, 1));
-    const std::int64_t blocks = (queries + rows - 1) / rows;
+    const std::int64_t blocks = ceil_div(queries, rows);
     if (context.capture) show(context, "weights", all_weights(v, mask, first, queries));
     // v [B, M, d]: a padded key gives nothing.
     if (mask.defined()) v = where(unsqueeze(mask, 2), v, Tensor::zeros({1}, v.dtype(), v.device()));
 
-    const Tensor keys = window_keys(first, blocks, rows, v);
+    const auto& [constant, keys] = band({first, blocks, rows, v.size(1)}, v);
     const Tensor rows_of_keys = gather_rows(v, expand(keys, {batch, keys.size(0)}));
     const Tensor windows = permute(reshape(rows_of_keys, {batch, blocks, -1, heads, dh}), {0, 3, 1, 2, 4});
 
-    // Without gamma a weight depends on j - i alone, so that one block stands for all.
-    Tensor a = config().cross ? weights(first, blocks, rows, v) : weights(0, 1, rows, v);
+    Tensor a = constant;
     if (context.training && config().dropout > 0) a = expand(a, {batch, heads, blocks, rows, a.size(3)});
     a = maybe_dropout(a, config().dropout, context);
     const Tensor av = permute(matmul(a, windows), {0, 2, 3, 1, 4});  // [B, blocks, rows, H, dh]
@@ -171,6 +212,7 @@ class HardCodedGaussianAttention : public Attention {
   double sigma_, gamma_;
   Initialiser initialiser_;
   Linear value_, output_;
+  BoundedCache<Band, 32> bands_;
 };
 
 }  // namespace

@@ -7,10 +7,6 @@ namespace heed {
 
 namespace {
 
-Tensor integer(std::int64_t value, const Tensor& like) {
-  return Tensor::full({}, static_cast<double>(value), DType::i32, like.device());
-}
-
 /// 0, 1, ... n - 1 in every row of [G, n].
 Tensor counted(const Tensor& like) {
   return expand(unsqueeze(Tensor::arange(like.size(1), DType::i32, like.device()), 0), like.shape());
@@ -33,7 +29,7 @@ void HashRounds::add(const Tensor& sides, const Tensor& real) {
   const Tensor rank = reshape(inverse_order(round.order), {-1});
   const Tensor chunk = index_select(chunks_of_ranks(words, chunk_, sides.device()), 0, rank);
   const std::int64_t chunks = (words + chunk_ - 1) / chunk_;
-  round.place = round.bucket * integer(chunks + 1, sides) + reshape(chunk, round.bucket.shape());
+  round.place = round.bucket * (chunks + 1) + reshape(chunk, round.bucket.shape());
   rounds_.push_back(round);
 }
 
@@ -49,13 +45,12 @@ Tensor HashRounds::allowed() const {
   const auto [position_q, position_k] = pairs(counted(last.order), -1);
   const Tensor beside = causal_ ? less(position_k, position_q) : not_equal(position_k, position_q);
   // What needs the queries or the keys alone is done before both are set against each other.
-  const Tensor real_bucket_k =
-      where(less(bucket_k, integer(buckets_, bucket_k)), bucket_k, integer(-1, bucket_k));
+  const Tensor real_bucket_k = where(less(bucket_k, buckets_), bucket_k, -1);
   Tensor allowed = equal(bucket_q, real_bucket_k) * beside;
   for (std::size_t r = 0; r + 1 < rounds_.size(); ++r) {
     const auto [place_q, place_k] = pairs(rounds_[r].place, -2);
     allowed = allowed * not_equal(place_q, place_k);
-    allowed = allowed * not_equal(place_q - integer(1, place_q), place_k);
+    allowed = allowed * not_equal(place_q - 1, place_k);
   }
   return allowed;
 }

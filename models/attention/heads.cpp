@@ -15,4 +15,17 @@ Tensor merge_heads(const Tensor& x) {
   return reshape(permute(x, {0, 2, 1, 3}), {x.size(0), x.size(2), x.size(1) * x.size(3)});
 }
 
+Projections::Projections(const AttentionConfig& config, Initialiser& initialiser)
+    : query(config.width, config.inner_width(), config.bias, initialiser),
+      key(config.width, config.inner_width(), config.bias, initialiser),
+      value(config.width, config.inner_width(), config.bias, initialiser),
+      output(config.inner_width(), config.width, config.bias, initialiser) {}
+
+void Attention::add_projections(Projections& w) {
+  add_module("query", w.query);
+  add_module("key", w.key);
+  add_module("value", w.value);
+  add_module("output", w.output);
+}
+
 }  // namespace heed

@@ -1,6 +1,7 @@
 #pragma once
 
-#include "heed/core/tensor.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/layers.h"
 
 namespace heed {
 
@@ -8,5 +9,12 @@ namespace heed {
 Tensor split_heads(const Tensor& x, std::int64_t heads);
 /// [B, H, N, dh] -> [B, N, H dh], the inverse: a view when x lies in memory as [B, N, H, dh], else a copy.
 Tensor merge_heads(const Tensor& x);
+
+/// Wq, Wk and Wv [d -> H dh] and Wo [H dh -> d], drawn in this order: the parts "query", "key", "value" and
+/// "output" of most variants.
+struct Projections {
+  Projections(const AttentionConfig& config, Initialiser& initialiser);
+  Linear query, key, value, output;
+};
 
 }  // namespace heed

@@ -18,9 +18,7 @@
 #include <cmath>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/attention.h"
 #include "heed/models/attention/heads.h"
-#include "heed/models/layers.h"
 
 namespace heed {
 namespace {
@@ -28,30 +26,19 @@ namespace {
 class LinformerAttention : public Attention {
  public:
   explicit LinformerAttention(const AttentionConfig& config)
-      : Attention(config),
-        initialiser_(config.seed),
-        query_(config.width, config.inner_width(), config.bias, initialiser_),
-        key_(config.width, config.inner_width(), config.bias, initialiser_),
-        value_(config.width, config.inner_width(), config.bias, initialiser_),
-        output_(config.inner_width(), config.width, config.bias, initialiser_) {
-    const std::int64_t k = config.options.take_integer("k", std::min<std::int64_t>(256, config.max_length));
+      : Attention(config), initialiser_(config.seed), w_(config, initialiser_) {
+    const std::int64_t k =
+        config.options.take_integer("k", std::min<std::int64_t>(256, config.max_length), 1, most_units);
     const bool share_kv = config.options.take_bool("share_kv", false);
     const bool per_head = config.options.take_bool("per_head", false);
     const bool layerwise = config.options.take_bool("layerwise", false);
-    config.options.check_all_taken("attention 'linformer'");
-    check(k > 0, "attention 'linformer': k must be positive, got ", k);
-    check(!layerwise || !per_head,
-          "attention 'linformer': with 'layerwise' all heads share E; drop 'per_head'");
-    add_module("query", query_);
-    add_module("key", key_);
-    add_module("value", value_);
-    add_module("output", output_);
+    check(!layerwise || !per_head, "with 'layerwise' all heads share E; drop 'per_head'");
+    add_projections(w_);
     const Shape shape = per_head ? Shape{config.heads, k, config.max_length} : Shape{k, config.max_length};
     const double deviation = 1 / std::sqrt(static_cast<double>(k));
     if (layerwise) first_ = dynamic_cast<const LinformerAttention*>(config.first);
     check(!first_ || first_->e_.shape() == shape,
-          "attention 'linformer': with 'layerwise' all layers have the same k"
-          " and the same sharing as the first");
+          "with 'layerwise' all layers have the same k and the same sharing as the first");
     if (first_) return;
     add_parameter("E", e_, initialiser_.normal(shape, deviation));
     if (!share_kv && !layerwise) add_parameter("F", f_, initialiser_.normal(shape, deviation));
@@ -77,8 +64,8 @@ class LinformerAttention : public Attention {
     check(length <= config().max_length, "attention 'linformer' was built for at most ", config().max_length,
           " positions (max_length), got ", length);
     const Tensor& e = first_ ? first_->e_ : e_;
-    kb = shorten(e, key_(memory), mask);
-    vb = shorten(f_.defined() ? f_ : e, value_(memory), mask);
+    kb = shorten(e, w_.key(memory), mask);
+    vb = shorten(f_.defined() ? f_ : e, w_.value(memory), mask);
   }
 
   /// E[:, 0:M] x with the rows of padding 0: x [B, M, d] -> [B, H, k, dh].
@@ -90,19 +77,16 @@ class LinformerAttention : public Attention {
   }
 
   Tensor attend(const Tensor& x, const Tensor& kb, const Tensor& vb, Context& context) const {
-    AttentionOptions options;
-    if (context.training && config().dropout > 0) {
-      options.dropout = config().dropout;
-      options.key = context.random.next();
-    }
-    const Tensor query = split_heads(query_(x), config().heads);
+    const AttentionOptions options = kernel_options({}, context);
+    const Tensor query = split_heads(w_.query(x), config().heads);
     show_weights(context, query, kb, options);  // over the k sums
-    return output_(merge_heads(attention(query, kb, vb, options)));
+    return w_.output(merge_heads(attention(query, kb, vb, options)));
   }
 
   Initialiser initialiser_;
-  Linear query_, key_, value_, output_;
-  Tensor e_, f_;                               // [k, L] or [H, k, L]; f_ is undefined when E serves both
+  Projections w_;
+  // [k, L] or [H, k, L]; f_ is undefined when E serves both
+  Tensor e_, f_;
   const LinformerAttention* first_ = nullptr;  // whose E serves this layer too; null: its own
 };
 

@@ -22,7 +22,6 @@
 #include "heed/autograd/autograd.h"
 #include "heed/models/attention/block_patterns.h"
 #include "heed/models/attention/heads.h"
-#include "heed/models/layers.h"
 
 namespace heed {
 namespace {
@@ -41,13 +40,10 @@ class Longformer : public PatternAttention {
         global_key_(config.width, config.inner_width(), config.bias, initialiser_),
         global_value_(config.width, config.inner_width(), config.bias, initialiser_),
         output_(config.inner_width(), config.width, config.bias, initialiser_),
-        window_(config.options.take_integer("window", 512)),
-        dilation_(config.options.take_integer("dilation", 1)),
-        global_tokens_(config.options.take_integer("global_tokens", 1)) {
-    config.options.check_all_taken("attention 'longformer'");
-    check(window_ >= 0 && window_ % 2 == 0, "attention 'longformer': window must be even, got ", window_);
-    check(dilation_ > 0 && global_tokens_ >= 0, "attention 'longformer': dilation ", dilation_,
-          " must be positive and global_tokens ", global_tokens_, " not negative");
+        window_(config.options.take_integer("window", 512, 0, most_positions)),
+        dilation_(config.options.take_integer("dilation", 1, 1, most_positions)),
+        global_tokens_(config.options.take_integer("global_tokens", 1, 0, most_positions)) {
+    check(window_ % 2 == 0, "setting 'window' must be even, got ", window_);
     add_module("query", query_);
     add_module("key", key_);
     add_module("value", value_);
@@ -92,6 +88,7 @@ class Longformer : public PatternAttention {
 
  private:
   static void copy_weight(const Linear& from, Linear& to) {
+    if (ShapesOnly::active()) return;
     to.weight = parameter(Tensor::from(from.weight.to_vector<float>(), from.weight.shape()));
   }
 
@@ -113,7 +110,7 @@ class Longformer : public PatternAttention {
   /// [B, H, N, dh]
   Tensor attend(const Tensor& x, const Tensor& mask, const Positions& global, Context& context) {
     const std::int64_t heads = config().heads, length = x.size(1);
-    AttentionOptions options = attention_options(mask, context);
+    AttentionOptions options = kernel_options(mask, context);
     options.pattern = pattern(length, global);
     const Tensor query = split_heads(query_(x), heads), key = split_heads(key_(x), heads);
     const Tensor out = attention(query, key, split_heads(value_(x), heads), options);
@@ -130,7 +127,7 @@ class Longformer : public PatternAttention {
     const Tensor slot = Tensor::from(slots, {length}, x.device());
     const Tensor ids =
         Tensor::from(std::vector<std::int32_t>(global.begin(), global.end()), {count}, x.device());
-    AttentionOptions all = attention_options(mask, context);
+    AttentionOptions all = kernel_options(mask, context);
     if (config().causal)
       all.mask = less_equal(unsqueeze(Tensor::arange(length, DType::i32, x.device()), 0), unsqueeze(ids, 1));
     const Tensor global_query = split_heads(global_query_(index_select(x, 1, ids)), heads);

@@ -45,7 +45,7 @@ class MixedHeads : public Attention {
  public:
   explicit MixedHeads(const AttentionConfig& config) : Attention(config), initialiser_(config.seed) {
     const std::vector<std::string> names = names_of_parts(config.options);
-    check(!names.empty(), "attention 'mixed_heads': 'parts' must name at least one variant");
+    check(!names.empty(), "setting 'parts' must name at least one variant");
     const std::vector<std::int64_t> heads = heads_of_parts(config, names.size());
     for (std::size_t p = 0; p < names.size(); ++p) {
       AttentionConfig part = config;
@@ -57,7 +57,6 @@ class MixedHeads : public Attention {
       parts_.push_back(make_attention(names[p], part));
       add_module("parts." + std::to_string(p), *parts_.back());
     }
-    config.options.check_all_taken("attention 'mixed_heads'");
   }
 
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
@@ -90,18 +89,17 @@ class MixedHeads : public Attention {
       const std::int64_t share = config.heads / count + (p < config.heads % count ? 1 : 0);
       even.push_back(static_cast<double>(share));
     }
-    const std::vector<double> asked = config.options.take_numbers("part_heads", even);
+    const std::vector<double> asked =
+        config.options.take_numbers("part_heads", even, 1, static_cast<double>(config.heads));
     std::vector<std::int64_t> heads;
     for (const double h : asked) {
       heads.push_back(static_cast<std::int64_t>(h));
       check(h >= 1 && static_cast<double>(heads.back()) == h,
-            "attention 'mixed_heads': every part needs at least one whole head, got ", h);
+            "every part needs at least one whole head, got ", h);
     }
-    check(heads.size() == parts, "attention 'mixed_heads': 'part_heads' has ", heads.size(), " entries for ",
-          parts, " parts");
+    check(heads.size() == parts, "'part_heads' has ", heads.size(), " entries for ", parts, " parts");
     const std::int64_t all = std::accumulate(heads.begin(), heads.end(), std::int64_t{0});
-    check(all == config.heads, "attention 'mixed_heads': the parts have ", all, " heads, but the layer has ",
-          config.heads);
+    check(all == config.heads, "the parts have ", all, " heads, but the layer has ", config.heads);
     return heads;
   }
 

@@ -22,10 +22,10 @@
 #include <cmath>
 
 #include "heed/autograd/ops.h"
+#include "heed/core/checked.h"
 #include "heed/models/attention/hash_rounds.h"
 #include "heed/models/attention/heads.h"
 #include "heed/models/attention/sorting.h"
-#include "heed/models/layers.h"
 
 namespace heed {
 namespace {
@@ -34,22 +34,19 @@ class Reformer : public Attention {
  public:
   explicit Reformer(const AttentionConfig& config)
       : Attention(config),
-        rounds_(config.options.take_integer("rounds", 8)),
-        chunk_(config.options.take_integer("chunk", 64)),
-        buckets_(config.options.take_integer("buckets", 0)),
+        rounds_(config.options.take_integer("rounds", 8, 1, 128)),
+        chunk_(config.options.take_integer("chunk", 64, 1, most_positions)),
+        buckets_(config.options.take_integer("buckets", 0, 0, most_units)),
         initialiser_(config.seed),
         query_key_(config.width, config.width, config.bias, initialiser_),
         value_(config.width, config.width, config.bias, initialiser_),
         output_(config.width, config.width, config.bias, initialiser_),
         inference_key_{initialiser_.next_seed(), 0, 0} {
-    config.options.check_all_taken("attention 'reformer'");
-    check(rounds_ > 0, "setting 'rounds' must be positive, is ", rounds_);
-    check(chunk_ > 0, "setting 'chunk' must be positive, is ", chunk_);
-    check(buckets_ >= 0 && buckets_ % 2 == 0, "setting 'buckets' must be even, is ", buckets_);
+    check(buckets_ % 2 == 0, "setting 'buckets' must be even, is ", buckets_);
     add_module("query_key", query_key_);
     add_module("value", value_);
     add_module("output", output_);
-    if (buckets_) add_buffer("rotations", rotations_, draw(inference_key_, buckets_, DType::f32, {}));
+    if (buckets_) add_buffer("rotations", rotations_, initial_rotations());
   }
 
  protected:
@@ -63,7 +60,7 @@ class Reformer : public Attention {
     const Tensor real = input.mask.defined()
                             ? reshape(expand(unsqueeze(input.mask, 1), {batch, heads, words}), {-1, words})
                             : Tensor();
-    const std::int64_t buckets = buckets_ ? buckets_ : 2 * ((words + chunk_ - 1) / chunk_);
+    const std::int64_t buckets = buckets_ ? buckets_ : 2 * ceil_div(words, chunk_);
     const Tensor rotations = rotations_for(input.x, buckets, context);  // [R, H, dh, buckets / 2]
 
     // First what a word sees when there is nothing else: itself. Half precision does not reach -1e5.
@@ -100,6 +97,13 @@ class Reformer : public Attention {
     return normal({rounds_, heads, config().width / heads, buckets / 2}, 0, 1, key, dtype, device);
   }
 
+  Tensor initial_rotations() const {
+    const std::int64_t heads = config().heads;
+    if (ShapesOnly::active())
+      return ShapesOnly::tensor({rounds_, heads, config().width / heads, buckets_ / 2});
+    return draw(inference_key_, buckets_, DType::f32, {});
+  }
+
   Tensor rotations_for(const Tensor& x, std::int64_t buckets, Context& context) const {
     if (context.training) return draw(context.random.next(), buckets, x.dtype(), x.device());
     return rotations_.defined() ? rotations_ : draw(inference_key_, buckets, x.dtype(), x.device());
@@ -112,12 +116,8 @@ class Reformer : public Attention {
     const auto chunks_of = [&](const Tensor& x) {
       return into_blocks(gather_rows(x, rounds.order()), std::min(chunk_, words));
     };
-    AttentionOptions options;
+    AttentionOptions options = kernel_options({}, context);
     options.mask = rounds.allowed();
-    if (context.training && config().dropout > 0) {
-      options.dropout = config().dropout;
-      options.key = context.random.next();
-    }
     const Tensor k = with_block_before(chunks_of(key));  // [G, chunks, 2 m, dh]
     const Tensor v = with_block_before(chunks_of(value));
     if (context.capture) {

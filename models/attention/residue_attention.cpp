@@ -1,5 +1,9 @@
 #include "heed/models/attention/residue_attention.h"
 
+#include <algorithm>
+
+#include "heed/core/checked.h"
+
 namespace heed {
 namespace {
 
@@ -7,11 +11,14 @@ namespace {
 class Residues {
  public:
   Residues(const Tensor& query, std::int64_t stride, const AttentionOptions& options)
-      : batch_(query.size(0)), heads_(query.size(1)), length_(query.size(2)), stride_(stride) {
+      : batch_(query.size(0)), heads_(query.size(1)), length_(query.size(2)) {
     check(stride > 0, "residue_attention: the stride must be positive, got ", stride);
     check(!options.mask.defined() && !options.pattern, "residue_attention: takes neither mask nor pattern");
-    rounds_ = (length_ + stride - 1) / stride;
-    missing_ = rounds_ * stride - length_;
+    // From the length on all strides are one: each position has a residue of its own.
+    constexpr std::int64_t any_length = 4096;
+    stride_ = std::min(stride, std::max(any_length, length_));
+    rounds_ = ceil_div(length_, stride_);
+    missing_ = rounds_ * stride_ - length_;
   }
 
   std::int64_t rounds() const { return rounds_; }
@@ -39,14 +46,14 @@ class Residues {
   }
 
  private:
-  std::int64_t batch_, heads_, length_, stride_, rounds_ = 0, missing_ = 0;
+  std::int64_t batch_, heads_, length_, stride_ = 1, rounds_ = 0, missing_ = 0;
 };
 
 /// i32 [n, n], 1 where |i - j| >= apart.
 Tensor far_apart(std::int64_t n, std::int64_t apart, Device device) {
   const Tensor at = Tensor::arange(n, DType::i32, device);
   const Tensor distance = unsqueeze(at, 1) - unsqueeze(at, 0);
-  const Tensor least = Tensor::full({}, static_cast<double>(apart), DType::i32, device);
+  const std::int64_t least = std::min(apart, n);  // nothing is further apart
   return greater_equal(distance * distance, least * least);
 }
 

@@ -7,16 +7,13 @@ namespace heed {
 
 RoutingCentroids::RoutingCentroids(const AttentionConfig& config, std::int64_t clusters,
                                    Initialiser& initialiser)
-    : decay_(config.options.take_number("decay", 0.999)) {
-  const std::string update = config.options.take_text("update", "ema");
-  check(update == "ema" || update == "paper", "setting 'update' must be 'ema' or 'paper', is '", update, "'");
-  check(decay_ > 0 && decay_ <= 1, "setting 'decay' must be in (0, 1], is ", decay_);
-  check(clusters > 0, "setting 'clusters' must be positive, is ", clusters);
-  paper_ = update == "paper";
+    : decay_(config.options.take_number("decay", 0.999, 1e-6, 1)),
+      paper_(config.options.take_choice("update", {"ema", "paper"}) == "paper") {
   const Shape shape{config.heads, clusters, config.width / config.heads};
-  const Tensor start = layer_norm(initialiser.normal(shape, 1), {}, {}, 1e-6);
+  const Tensor drawn = initialiser.normal(shape, 1);
+  const Tensor start = ShapesOnly::active() ? drawn : layer_norm(drawn, {}, {}, 1e-6);
   add_buffer("centroids", centroids_, start);
-  add_buffer("counts", counts_, Tensor::ones({config.heads, clusters}));
+  add_buffer("counts", counts_, Initialiser::constant({config.heads, clusters}, 1));
   add_buffer("sums", sums_, start);
 }
 
@@ -26,18 +23,14 @@ Tensor RoutingCentroids::scores(const Tensor& x) const {
 
 Tensor RoutingCentroids::distance(const Tensor& x, const Tensor& nearest) const {
   const std::int64_t heads = x.size(1), clusters = centroids_.size(1), dh = x.size(3);
-  const auto integer = [&](std::int64_t n) {
-    return Tensor::full({}, static_cast<double>(n), DType::i32, x.device());
-  };
   // Row h C + c of all centroids.
-  const Tensor of_head = unsqueeze(Tensor::arange(heads, DType::i32, x.device()) * integer(clusters), 1);
-  const Tensor real = greater(nearest, integer(-1));  // [B, H, N]
-  const Tensor rows = where(real, nearest + of_head, integer(-1));
+  const Tensor of_head = unsqueeze(Tensor::arange(heads, DType::i32, x.device()) * clusters, 1);
+  const Tensor real = greater(nearest, -1);  // [B, H, N]
+  const Tensor rows = where(real, nearest + of_head, -1);
   const Tensor target = embedding(reshape(centroids_, {heads * clusters, dh}), rows);  // [B, H, N, dh]
-  const Tensor zero = Tensor::zeros({}, x.dtype(), x.device());
-  const Tensor difference = where(unsqueeze(real, 3), x - target, zero);
+  const Tensor difference = where(unsqueeze(real, 3), x - target, 0);
   const Tensor entries = sum(cast(real, x.dtype())) * static_cast<double>(dh);
-  return sum(square(difference)) / maximum(entries, Tensor::ones({}, x.dtype(), x.device()));
+  return sum(square(difference)) / maximum(entries, 1);
 }
 
 void RoutingCentroids::follow(std::span<const Tensor> x, std::span<const Tensor> nearest) {

@@ -22,10 +22,10 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/checked.h"
 #include "heed/models/attention/heads.h"
 #include "heed/models/attention/routing_centroids.h"
 #include "heed/models/attention/sorting.h"
-#include "heed/models/layers.h"
 
 namespace heed {
 namespace {
@@ -34,17 +34,15 @@ class RoutingAttention : public Attention {
  public:
   explicit RoutingAttention(const AttentionConfig& config)
       : Attention(config),
-        clusters_(config.options.take_integer("clusters", default_clusters(config))),
-        window_(config.options.take_integer("window", 0)),
-        beta_(config.options.take_number("beta", 1e-4)),
+        clusters_(config.options.take_integer("clusters", default_clusters(config), 1, most_units)),
+        window_(config.options.take_integer("window", 0, 0, most_positions)),
+        beta_(config.options.take_number("beta", 1e-4, 0, 1e6)),
         shared_(config.options.take_bool("shared_qk", config.causal)),
         initialiser_(config.seed),
         centroids_(config, clusters_, initialiser_),
         query_(config.width, config.width, config.bias, initialiser_),
         value_(config.width, config.width, config.bias, initialiser_),
         output_(config.width, config.width, config.bias, initialiser_) {
-    config.options.check_all_taken("attention 'routing_transformer'");
-    check(window_ >= 0, "setting 'window' must not be negative, is ", window_);
     check(shared_ || !config.causal, "the causal form needs 'shared_qk', as its keys are its queries");
     add_module(shared_ ? "query_key" : "query", query_);
     if (!shared_) {
@@ -99,7 +97,7 @@ class RoutingAttention : public Attention {
   /// The positions of the w largest scores of real words, ascending, -1 behind them: [B, H, C, w].
   Tensor largest(const Tensor& scores, const Tensor& real) const {
     const std::int64_t words = scores.size(3);
-    const std::int64_t width = std::min(window_ ? window_ : (words + clusters_ - 1) / clusters_, words);
+    const std::int64_t width = std::min(window_ ? window_ : ceil_div(words, clusters_), words);
     return sorted_top_k(scores, real.defined() ? unsqueeze(real, 2) : real, width);
   }
 
@@ -113,14 +111,9 @@ class RoutingAttention : public Attention {
     const auto members = [&](const Tensor& x, const Tensor& ids) {  // -> [B H, C, w, dh]
       return reshape(gather_rows(reshape(x, {sequences, words, dh}), ids), {sequences, clusters_, width, dh});
     };
-    const Tensor nobody = Tensor::full({}, -1, DType::i32, query.device());
-    AttentionOptions options;
+    AttentionOptions options = kernel_options({}, context);
     options.causal = config().causal;  // positions ascend, and keys stand where their queries do
-    options.mask = reshape(greater(key_ids, nobody), {sequences, clusters_, 1, width});
-    if (context.training && config().dropout > 0) {
-      options.dropout = config().dropout;
-      options.key = context.random.next();
-    }
+    options.mask = reshape(greater(key_ids, -1), {sequences, clusters_, 1, width});
     const Tensor out = attention(members(query, flat_query_ids), members(key, flat_key_ids),
                                  members(value, flat_key_ids), options);
     if (context.capture) {
@@ -131,7 +124,7 @@ class RoutingAttention : public Attention {
     const Tensor total = scatter_add_rows(reshape(out, {sequences, -1, dh}), flat_query_ids, words);
     const Tensor one = Tensor::ones({sequences, flat_query_ids.size(1), 1}, query.dtype(), query.device());
     const Tensor count = scatter_add_rows(one, flat_query_ids, words);  // [B H, N, 1]
-    const Tensor mean = total / maximum(count, Tensor::ones({}, query.dtype(), query.device()));
+    const Tensor mean = total / maximum(count, 1);
     return reshape(mean, query.shape());
   }
 
@@ -147,7 +140,7 @@ class RoutingAttention : public Attention {
     const Tensor of_query = member_is(query_ids);
     const Tensor taken = matmul(transpose(of_query, 2, 3), matmul(inside, member_is(key_ids)));
     const Tensor count = unsqueeze(sum(sum(of_query, 2), 1), 2);  // [B H, N, 1]
-    const Tensor mean = sum(taken, 1) / maximum(count, Tensor::ones({}, inside.dtype(), inside.device()));
+    const Tensor mean = sum(taken, 1) / maximum(count, 1);
     return reshape(mean, {query_ids.size(0), query_ids.size(1), words, words});
   }
 

@@ -69,28 +69,24 @@ Tensor mask_as_numbers(const Tensor& mask, const Tensor& x) {
 
 Tensor at_real(const Tensor& x, const Tensor& mask, std::int64_t padding) {
   if (!mask.defined()) return x;
-  return where(mask, x, Tensor::full({}, static_cast<double>(padding), DType::i32, x.device()));
+  return where(mask, x, padding);
 }
 
 Tensor sorted_top_k(const Tensor& scores, const Tensor& real, std::int64_t k) {
   const Tensor free = scores.detach();
   if (!real.defined()) return sort(top_k(free, k).second).first;
-  const auto constant = [&](double value, DType dtype) {
-    return Tensor::full({}, value, dtype, free.device());
-  };
   const double lowest = -std::numeric_limits<double>::infinity();
-  const Tensor ids = top_k(where(real, free, constant(lowest, free.dtype())), k).second;
+  const Tensor ids = top_k(where(real, free, lowest), k).second;
   // What is not real goes behind the others as position n, and becomes -1.
-  const auto n = static_cast<double>(free.size(-1));
+  const std::int64_t n = free.size(-1);
   const Tensor kept = gather(expand(real, free.shape()), -1, ids);
-  const Tensor ascending = sort(where(kept, ids, constant(n, DType::i32))).first;
-  return masked_fill(ascending, equal(ascending, constant(n, DType::i32)), -1);
+  const Tensor ascending = sort(where(kept, ids, n)).first;
+  return masked_fill(ascending, equal(ascending, n), -1);
 }
 
 Tensor unit_vectors(const Tensor& x) {
   constexpr double shortest = 1e-12;
-  const Tensor least = Tensor::full({}, shortest * shortest, x.dtype(), x.device());
-  return x * rsqrt(maximum(sum(square(x), -1, true), least));
+  return x * rsqrt(maximum(sum(square(x), -1, true), shortest * shortest));
 }
 
 std::int64_t default_clusters(const AttentionConfig& config) {

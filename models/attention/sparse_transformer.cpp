@@ -21,12 +21,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "heed/core/nearest_name.h"
 #include "heed/models/attention/block_patterns.h"
 #include "heed/models/attention/heads.h"
 #include "heed/models/attention/residue_attention.h"
 #include "heed/models/attention/sparse_pattern.h"
-#include "heed/models/layers.h"
 
 namespace heed {
 namespace {
@@ -36,23 +34,14 @@ class SparseTransformer : public PatternAttention {
   explicit SparseTransformer(const AttentionConfig& config)
       : PatternAttention(config),
         initialiser_(config.seed),
-        query_(config.width, config.inner_width(), config.bias, initialiser_),
-        key_(config.width, config.inner_width(), config.bias, initialiser_),
-        value_(config.width, config.inner_width(), config.bias, initialiser_),
-        output_(config.inner_width(), config.width, config.bias, initialiser_),
-        mode_(choose(config, "mode", {"heads", "interleaved", "merged"})) {
-    pattern_.strided = choose(config, "pattern", {"strided", "fixed"}) == "strided";
+        w_(config, initialiser_),
+        mode_(config.options.take_choice("mode", {"heads", "interleaved", "merged"})) {
+    pattern_.strided = config.options.take_choice("pattern", {"strided", "fixed"}) == "strided";
     pattern_.causal = config.causal;
-    const std::int64_t l = pattern_.stride = config.options.take_integer("stride", default_stride());
-    const std::int64_t c = pattern_.summary =
-        config.options.take_integer("summary", std::max<std::int64_t>(1, l / 16));
-    config.options.check_all_taken("attention 'sparse_transformer'");
-    check(l >= 1 && c >= 1 && c <= l, "attention 'sparse_transformer': stride ", l,
-          " must be positive and summary ", c, " between 1 and the stride");
-    add_module("query", query_);
-    add_module("key", key_);
-    add_module("value", value_);
-    add_module("output", output_);
+    const std::int64_t l = pattern_.stride =
+        config.options.take_integer("stride", default_stride(), 1, most_positions);
+    pattern_.summary = config.options.take_integer("summary", std::max<std::int64_t>(1, l / 16), 1, l);
+    add_projections(w_);
   }
 
  protected:
@@ -62,28 +51,20 @@ class SparseTransformer : public PatternAttention {
 
   Tensor forward(const AttentionInput& input, Context& context) override {
     const std::int64_t heads = config().heads;
-    const Tensor q = split_heads(query_(input.x), heads);  // [B, H, N, dh]
-    const Tensor k = split_heads(key_(input.x), heads), v = split_heads(value_(input.x), heads);
+    const Tensor q = split_heads(w_.query(input.x), heads);  // [B, H, N, dh]
+    const Tensor k = split_heads(w_.key(input.x), heads), v = split_heads(w_.value(input.x), heads);
     show_visible_weights(context, q, k, input.mask);
     if (mode_ != "heads" || heads == 1)
-      return output_(merge_heads(attend(set_of(0), q, k, v, input.mask, context)));
+      return w_.output(merge_heads(attend(set_of(0), q, k, v, input.mask, context)));
     const auto half = [&](const Tensor& x, std::int64_t parity) { return slice(x, 1, parity, heads, 2); };
     const Tensor even = attend(KeySet::local, half(q, 0), half(k, 0), half(v, 0), input.mask, context);
     const Tensor odd = attend(KeySet::distant, half(q, 1), half(k, 1), half(v, 1), input.mask, context);
     std::vector<Tensor> in_order;
     for (std::int64_t h = 0; h < heads; ++h) in_order.push_back(select(h % 2 ? odd : even, 1, h / 2));
-    return output_(merge_heads(stack(in_order, 1)));
+    return w_.output(merge_heads(stack(in_order, 1)));
   }
 
  private:
-  static std::string choose(const AttentionConfig& config, std::string_view option,
-                            const std::vector<std::string>& choices) {
-    const std::string value = config.options.take_text(option, choices.front());
-    check(std::find(choices.begin(), choices.end(), value) != choices.end(),
-          "attention 'sparse_transformer': unknown ", option, " '", value, "'", suggest_name(value, choices));
-    return value;
-  }
-
   std::int64_t default_stride() const {
     const std::int64_t length = config().max_length;
     return length > 0 ? std::lround(std::ceil(std::sqrt(static_cast<double>(length)))) : 128;
@@ -99,12 +80,12 @@ class SparseTransformer : public PatternAttention {
                 Context& context) {
     if (!pattern_.strided) return attend_fixed(set, q, k, v, mask, context);
     const auto near = [&] {
-      AttentionOptions options = attention_options(mask, context);
+      AttentionOptions options = kernel_options(mask, context);
       options.pattern = blocks(KeySet::local, pattern_.key_order(KeySet::local, q.size(2)), q.size(2));
       return options;
     };
     const auto far = [&] {
-      AttentionOptions options = attention_options(mask, context);
+      AttentionOptions options = kernel_options(mask, context);
       options.causal = config().causal;
       return options;
     };
@@ -121,7 +102,7 @@ class SparseTransformer : public PatternAttention {
     const std::vector<std::int32_t> order = pattern_.key_order(set, q.size(2));
     if (order.empty()) return Tensor::zeros(q.shape(), q.dtype(), q.device());
     const Tensor ids = Tensor::from(order, {static_cast<std::int64_t>(order.size())}, q.device());
-    AttentionOptions options = attention_options(mask.defined() ? index_select(mask, 1, ids) : mask, context);
+    AttentionOptions options = kernel_options(mask.defined() ? index_select(mask, 1, ids) : mask, context);
     options.pattern = blocks(set, order, q.size(2));
     return attention(q, index_select(k, 2, ids), index_select(v, 2, ids), options);
   }
@@ -133,7 +114,7 @@ class SparseTransformer : public PatternAttention {
   }
 
   Initialiser initialiser_;
-  Linear query_, key_, value_, output_;
+  Projections w_;
   SparsePattern pattern_;
   std::string mode_;
   PatternCache cache_;

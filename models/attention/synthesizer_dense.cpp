@@ -29,8 +29,8 @@ class DenseLogits : public SynthesizerLogits {
     add_parameter("W1", w1_, xavier_per_head(config.heads, config.width, hidden, initialiser));
     add_parameter("W2", w2_, xavier_per_head(sets, hidden, length, initialiser));
     if (!take_logit_bias(config)) return;
-    add_parameter("b1", b1_, Tensor::zeros({config.heads, hidden}));
-    add_parameter("b2", b2_, Tensor::zeros({sets, length}));
+    add_parameter("b1", b1_, Initialiser::constant({config.heads, hidden}, 0));
+    add_parameter("b2", b2_, Initialiser::constant({sets, length}, 0));
   }
 
   bool is_product() const override { return true; }

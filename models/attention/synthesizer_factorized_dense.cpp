@@ -16,11 +16,13 @@
 // Settings: tiling ("tile"), a (default about sqrt(L)), b (about L / a), hidden (df, default d / H),
 // logit_bias (b1, bA and bB; default as the projections). Longer inputs than L are an error.
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <string>
 
 #include "heed/autograd/ops.h"
+#include "heed/core/checked.h"
 #include "heed/models/attention/synthesizer_logits.h"
 
 namespace heed {
@@ -28,14 +30,14 @@ namespace {
 
 /// The smallest b with a b >= length, and for tiles without a common divisor with a.
 std::int64_t second_length(std::int64_t a, std::int64_t length, bool outer) {
-  std::int64_t b = (length + a - 1) / a;
+  std::int64_t b = ceil_div(length, a);
   while (!outer && std::gcd(a, b) > 1) ++b;
   return b;
 }
 
 /// x [B, H, n, a] repeated along the last axis: [B, H, n, length].
 Tensor tiled(const Tensor& x, std::int64_t length) {
-  const std::int64_t a = x.size(3), times = (length + a - 1) / a;
+  const std::int64_t a = x.size(3), times = ceil_div(length, a);
   const Tensor copies = expand(unsqueeze(x, 3), {x.size(0), x.size(1), x.size(2), times, a});
   return slice(reshape(copies, {x.size(0), x.size(1), x.size(2), times * a}), 3, 0, length);
 }
@@ -44,23 +46,20 @@ class FactorizedDenseLogits : public SynthesizerLogits {
  public:
   FactorizedDenseLogits(const AttentionConfig& config, Initialiser& initialiser) {
     const std::int64_t heads = config.heads, length = config.max_length, hidden = take_hidden_width(config);
-    const std::string tiling = config.options.take_text("tiling", "tile");
-    outer_ = tiling == "outer";
-    check(outer_ || tiling == "tile", "the Synthesizer's setting 'tiling' must be tile or outer, got '",
-          tiling, "'");
+    outer_ = config.options.take_choice("tiling", {"tile", "outer"}) == "outer";
     const auto root = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(length))));
-    const std::int64_t a = config.options.take_integer("a", root);
-    check(a > 0, "the Synthesizer's setting 'a' must be positive, got ", a);
-    const std::int64_t b = config.options.take_integer("b", second_length(a, length, outer_));
-    check(b > 0 && b >= (length + a - 1) / a, "factorized dense logits need a b >= max_length, got a = ", a,
+    const std::int64_t a = config.options.take_integer("a", root, 1, most_units);
+    const std::int64_t b =
+        config.options.take_integer("b", second_length(a, length, outer_), 1, std::max(most_units, length));
+    check(b >= ceil_div(length, a), "factorized dense logits need a b >= max_length, got a = ", a,
           ", b = ", b, " for ", length, " positions");
     add_parameter("W1", w1_, xavier_per_head(heads, config.width, hidden, initialiser));
     add_parameter("WA", wa_, xavier_per_head(heads, hidden, a, initialiser));
     add_parameter("WB", wb_, xavier_per_head(heads, hidden, b, initialiser));
     if (!take_logit_bias(config)) return;
-    add_parameter("b1", b1_, Tensor::zeros({heads, hidden}));
-    add_parameter("bA", ba_, Tensor::zeros({heads, a}));
-    add_parameter("bB", bb_, Tensor::zeros({heads, b}));
+    add_parameter("b1", b1_, Initialiser::constant({heads, hidden}, 0));
+    add_parameter("bA", ba_, Initialiser::constant({heads, a}, 0));
+    add_parameter("bB", bb_, Initialiser::constant({heads, b}, 0));
   }
 
   Tensor logits(const Tensor& x, std::int64_t first) const override {
@@ -72,6 +71,8 @@ class FactorizedDenseLogits : public SynthesizerLogits {
       b = b + unsqueeze(bb_, 1);
     }
     if (!outer_) return tiled(a, length) * tiled(b, length);
+    a = slice(a, 3, 0, ceil_div(length, b.size(3)));  // the others meet no position
+    if (a.size(3) == 1) b = slice(b, 3, 0, length);
     const Tensor products = unsqueeze(a, 4) * unsqueeze(b, 3);  // [B, H, n, a, b]
     const Shape flat{a.size(0), a.size(1), a.size(2), a.size(3) * b.size(3)};
     return slice(reshape(products, flat), 3, 0, length);

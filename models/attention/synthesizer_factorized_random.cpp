@@ -24,10 +24,9 @@ namespace {
 class FactorizedRandomLogits : public SynthesizerLogits {
  public:
   FactorizedRandomLogits(const AttentionConfig& config, Initialiser& initialiser) {
-    const std::int64_t k = config.options.take_integer("k", 8);
-    check(k > 0, "the Synthesizer's setting 'k' must be positive, got ", k);
-    const double deviation = config.options.take_number("deviation", std::pow(static_cast<double>(k), -0.25));
-    check(deviation > 0, "the deviation of factorized random logits must be positive, got ", deviation);
+    const std::int64_t k = config.options.take_integer("k", 8, 1, most_units);
+    const double deviation =
+        config.options.take_number("deviation", std::pow(static_cast<double>(k), -0.25), 1e-6, 1e6);
     const Shape shape{config.heads, config.max_length, k};
     add_parameter("R1", r1_, initialiser.normal(shape, deviation));
     add_parameter("R2", r2_, initialiser.normal(shape, deviation));

@@ -11,8 +11,7 @@ namespace {
 /// i32 [queries, keys]: key j is allowed for the query at first + i when j <= first + i.
 Tensor causal_mask(std::int64_t first, std::int64_t queries, std::int64_t keys, Device device) {
   const Tensor row = Tensor::arange(queries, DType::i32, device).view({queries, 1});
-  const Tensor last = row + Tensor::full({}, static_cast<double>(first), DType::i32, device);
-  return less_equal(Tensor::arange(keys, DType::i32, device).view({1, keys}), last);
+  return less_equal(Tensor::arange(keys, DType::i32, device).view({1, keys}), row + first);
 }
 
 //   Y_h = softmax( S_h(X) ) v_h over the allowed keys,  v = split(X Wv)    (eq. 2)
@@ -28,7 +27,6 @@ class Synthesizer : public Attention {
         value_(config.width, config.inner_width(), config.bias, initialiser_),
         output_(config.inner_width(), config.width, config.bias, initialiser_),
         logits_(make(config, initialiser_)) {
-    config.options.check_all_taken("attention '" + name_ + "'");
     add_module("value", value_);
     add_module("output", output_);
     add_module("logits", *logits_);
@@ -64,14 +62,9 @@ class Synthesizer : public Attention {
 
   /// The fused kernel makes S = rows columns^T tile by tile, so that it needs no N x N matrix.
   Tensor fused(const LogitFactors& factors, const Tensor& value, const Tensor& mask, Context& context) const {
-    AttentionOptions options;
+    AttentionOptions options = kernel_options(mask, context);
     options.scale = 1;
     options.causal = config().causal;
-    options.key_mask = mask;
-    if (context.training && config().dropout > 0) {
-      options.dropout = config().dropout;
-      options.key = context.random.next();
-    }
     const auto for_all = [&](const Tensor& x) {
       return expand(contiguous(x), {value.size(0), value.size(1), x.size(2), x.size(3)});
     };
@@ -149,9 +142,7 @@ Tensor linear_per_head(const Tensor& x, const Tensor& weight, const Tensor& bias
 }
 
 std::int64_t take_hidden_width(const AttentionConfig& config) {
-  const std::int64_t hidden = config.options.take_integer("hidden", config.inner_width() / config.heads);
-  check(hidden > 0, "the Synthesizer's setting 'hidden' must be positive, got ", hidden);
-  return hidden;
+  return config.options.take_integer("hidden", config.inner_width() / config.heads, 1, most_units);
 }
 
 bool take_logit_bias(const AttentionConfig& config) {

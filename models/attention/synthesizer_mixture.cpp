@@ -82,7 +82,8 @@ class MixtureLogits : public SynthesizerLogits {
       components_.push_back(make_component(name, config, initialiser));
       add_module(name, *components_.back());
     }
-    add_parameter("alpha", alpha_, Tensor::zeros({static_cast<std::int64_t>(names.size()), heads_}));
+    add_parameter("alpha", alpha_,
+                  Initialiser::constant({static_cast<std::int64_t>(names.size()), heads_}, 0));
   }
 
   Tensor logits(const Tensor& x, std::int64_t first) const override {

@@ -22,8 +22,7 @@ class RandomLogits : public SynthesizerLogits {
  public:
   RandomLogits(const AttentionConfig& config, Initialiser& initialiser, bool trained) {
     const std::int64_t heads = config.heads, length = config.max_length;
-    const double deviation = config.options.take_number("deviation", 0);
-    check(deviation >= 0, "the Synthesizer's setting 'deviation' must not be negative, got ", deviation);
+    const double deviation = config.options.take_number("deviation", 0, 0, 1e6);
     const Tensor initial = deviation > 0 ? initialiser.normal({heads, length, length}, deviation)
                                          : xavier_per_head(heads, length, length, initialiser);
     if (trained)

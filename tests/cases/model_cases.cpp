@@ -42,8 +42,7 @@ OpCase module_case(std::string name, std::shared_ptr<M> module, std::vector<Tens
   return {std::move(name), function, std::move(inputs)};
 }
 
-// --- attention
-// ------------------------------------------------------------------------------------------------------
+// --- attention ----------------------------------------------------------------------------------------
 
 AttentionConfig attention_config(bool causal, bool cross) {
   AttentionConfig config;
@@ -157,8 +156,7 @@ void add_attention(std::vector<OpCase>& cases) {
   }
 }
 
-// --- models
-// ---------------------------------------------------------------------------------------------------------
+// --- models -------------------------------------------------------------------------------------------
 
 TransformerConfig small_config(const std::string& norm) {
   TransformerConfig config;
@@ -193,22 +191,23 @@ OpCase encoder_decoder_case(const std::string& norm, const std::string& tied) {
       "model/encoder_decoder/" + norm + "_norm/tied_" + tied, std::make_shared<EncoderDecoder>(config), {},
       [](EncoderDecoder& model, Inputs) {
         Context context = Context::inference();
-        return model.loss(make_translation_batch(sources(), targets(), 1, 2, model.device()), 0.1, context)
-            .objective();
+        return objective(
+            model.loss(make_translation_batch(sources(), targets(), 1, 2, model.device()), 0.1, context),
+            context);
       });
 }
 
 OpCase classifier_case(const std::string& norm, const std::string& pooling) {
   TransformerConfig config = small_config(norm);
   config.pooling = pooling;
-  return module_case("model/encoder_classifier/" + norm + "_norm/" + pooling,
-                     std::make_shared<EncoderClassifier>(config), {}, [](EncoderClassifier& model, Inputs) {
-                       Context context = Context::inference();
-                       const std::vector<std::int32_t> labels = {2, 0};
-                       return model
-                           .loss(make_classification_batch(sources(), labels, model.device()), 0, context)
-                           .objective();
-                     });
+  return module_case(
+      "model/encoder_classifier/" + norm + "_norm/" + pooling, std::make_shared<EncoderClassifier>(config),
+      {}, [](EncoderClassifier& model, Inputs) {
+        Context context = Context::inference();
+        const std::vector<std::int32_t> labels = {2, 0};
+        return objective(model.loss(make_classification_batch(sources(), labels, model.device()), 0, context),
+                         context);
+      });
 }
 
 /// Layers that are shared, or of several kinds.
@@ -223,25 +222,26 @@ OpCase stack_case(const std::string& name, const std::vector<std::string>& atten
     if (attention == "linformer") config.encoder_attention.back().options.set("layerwise", true);
   }
   config.encoder_layers = std::max<std::int64_t>(2, static_cast<std::int64_t>(attentions.size()));
-  return module_case("model/stack/" + name, std::make_shared<EncoderClassifier>(config), {},
-                     [](EncoderClassifier& model, Inputs) {
-                       Context context = Context::inference();
-                       const std::vector<std::int32_t> labels = {2, 0};
-                       return model
-                           .loss(make_classification_batch(sources(), labels, model.device()), 0, context)
-                           .objective();
-                     });
+  return module_case(
+      "model/stack/" + name, std::make_shared<EncoderClassifier>(config), {},
+      [](EncoderClassifier& model, Inputs) {
+        Context context = Context::inference();
+        const std::vector<std::int32_t> labels = {2, 0};
+        return objective(model.loss(make_classification_batch(sources(), labels, model.device()), 0, context),
+                         context);
+      });
 }
 
 OpCase language_model_case(const std::string& positions) {
   TransformerConfig config = small_config("pre");
   config.positions = positions;
-  return module_case(
-      "model/language_model/" + positions + "_positions", std::make_shared<LanguageModel>(config), {},
-      [](LanguageModel& model, Inputs) {
-        Context context = Context::inference();
-        return model.loss(make_language_model_batch(sources(), model.device()), 0, context).objective();
-      });
+  return module_case("model/language_model/" + positions + "_positions",
+                     std::make_shared<LanguageModel>(config), {}, [](LanguageModel& model, Inputs) {
+                       Context context = Context::inference();
+                       return objective(
+                           model.loss(make_language_model_batch(sources(), model.device()), 0, context),
+                           context);
+                     });
 }
 
 }  // namespace

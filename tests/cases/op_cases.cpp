@@ -1,4 +1,5 @@
 #include "heed/tests/cases/op_cases.h"
+#include "heed/core/block_pattern.h"
 
 #include <cmath>
 
@@ -17,8 +18,8 @@ class Draw {
   Tensor operator()(const Shape& shape, double low = -1, double high = 1) {
     return uniform(shape, low, high, {2024, 0, next_++}, DType::f64);
   }
-  /// Values that differ by at least 0.05, in random order: no ties, and no kink within a finite-difference
-  /// step.
+  /// Values that differ by at least 0.05, in random order: no ties, and no kink within
+  /// a finite-difference step.
   Tensor distinct(const Shape& shape) {
     const Tensor order = argsort(uniform({shape.count()}, 0, 1, {2024, 0, next_++}, DType::f64));
     return reshape(cast(order, DType::f64) * 0.05, shape);
@@ -241,7 +242,7 @@ void add_attention(std::vector<OpCase>& cases, Draw& draw) {
   cases.push_back({"attention/mask", with(options), qkv(5, 7)});
   options = {};
   options.dropout = 0.3;
-  options.key = {1, 2, 3};
+  options.dropout_key = {1, 2, 3};
   cases.push_back({"attention/dropout", with(options), qkv(5, 7)});
   cases.push_back({"attention/heads",
                    [](Inputs in) {  // q, k, v as views of [B, N, H, d]
@@ -253,8 +254,8 @@ void add_attention(std::vector<OpCase>& cases, Draw& draw) {
                    },
                    {draw({2, 5, 12}), draw({2, 5, 12}), draw({2, 5, 12})}});
   options = {};
-  auto pattern =
-      std::make_shared<BlockPattern>();  // 7 x 7 in blocks of 3: a diagonal band, with one triangular block
+  // 7 x 7 in blocks of 3: a diagonal band, with one triangular block.
+  auto pattern = std::make_shared<BlockPattern>();
   pattern->block = 3;
   pattern->queries = pattern->keys = 7;
   pattern->offsets = ids({0, 1, 3, 5}, {4});
@@ -273,7 +274,7 @@ void add_attention(std::vector<OpCase>& cases, Draw& draw) {
   options = {};
   options.key_mask = ids({1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0}, {2, 7});
   options.dropout = 0.3;
-  options.key = {1, 2, 3};
+  options.dropout_key = {1, 2, 3};
   cases.push_back({"attention_part/padding, dropout", part(options), qkv(5, 7)});
   // Even and odd keys; the first query of the second part and both of the last query have none.
   cases.push_back({"join_attention",
@@ -293,11 +294,11 @@ void add_attention(std::vector<OpCase>& cases, Draw& draw) {
                    {draw({1, 2, 3, 4}), draw({1, 2, 5, 4})}});
 }
 
-void add_checkpoint(std::vector<OpCase>& cases, Draw& draw) {
-  cases.push_back({"checkpoint",
+void add_recompute(std::vector<OpCase>& cases, Draw& draw) {
+  cases.push_back({"recompute_in_backward",
                    [](Inputs in) {
                      Random random(7);
-                     return checkpoint(
+                     return recompute_in_backward(
                          [](Inputs x, Random& keys) { return dropout(exp(x[0]) * x[1], 0.3, keys.next()); },
                          {in[0], in[1]}, random);
                    },
@@ -316,7 +317,7 @@ std::vector<OpCase> op_cases() {
   add_indices(cases, draw);
   add_layers(cases, draw);
   add_attention(cases, draw);
-  add_checkpoint(cases, draw);
+  add_recompute(cases, draw);
   return cases;
 }
 

@@ -4,21 +4,31 @@
 
 #include "heed/core/error.h"
 #include "heed/core/unicode.h"
+#include "heed/data/gzip.h"
 #include "heed/data/text_file.h"
-#include "heed/data/word_split.h"
+#include "heed/data/tokenizer_parts.h"
 #include "heed/training/bleu.h"
 
 /// Any bytes as a text file, gzip included: an Error or lines of valid UTF-8 that the word split leaves
-/// whole.
+/// whole. Where bad bytes are replaced, they give no Error.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   for (const auto encoding : {heed::Encoding::utf8, heed::Encoding::latin1, heed::Encoding::cp1252}) {
-    try {
-      for (const auto& line : heed::parse_lines(bytes, "input", encoding)) {
-        if (heed::unicode::find_invalid(line) != std::string::npos) std::abort();
-        heed::bleu_tokenize(heed::unicode::lower_case(line, heed::unicode::FinalSigma::final));
+    for (const auto bad_bytes : {heed::BadBytes::error, heed::BadBytes::replace}) {
+      heed::ReadReport report;
+      const heed::TextOptions options{.encoding = encoding, .bad_bytes = bad_bytes, .max_bytes = 1 << 20};
+      try {
+        for (const auto& line : heed::parse_lines(bytes, "input", options, &report)) {
+          if (heed::unicode::find_invalid(line) != std::string::npos) std::abort();
+          heed::bleu_tokenize(heed::unicode::lower_case(line, heed::unicode::FinalSigma::final));
+        }
+        const auto text = heed::parse_text(bytes, "input", options);
+        if (heed::unicode::find_invalid(text) != std::string::npos) std::abort();
+      } catch (const heed::Error&) {
+        const bool is_text = size > 3 && !heed::is_gzip(bytes) && size < 1 << 20;
+        if (bad_bytes == heed::BadBytes::replace && is_text) std::abort();
       }
-    } catch (const heed::Error&) {
+      if (bad_bytes == heed::BadBytes::error && report.replaced != 0) std::abort();
     }
   }
   std::size_t length = 0;

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace heed {
+
+/// A checksum of bytes: XXH3, 128 bits. It finds what changed by accident or was exchanged; it is no defence
+/// against somebody who means to deceive.
+class Digest {
+ public:
+  Digest();
+  ~Digest();
+  Digest(const Digest&) = delete;
+  Digest& operator=(const Digest&) = delete;
+
+  void add(std::string_view bytes);
+  /// Of everything added so far: 32 hexadecimal digits.
+  std::string hex() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+std::string digest_of(std::string_view bytes);
+/// True for text that has the form of Digest::hex().
+bool is_digest(std::string_view text);
+/// Of the content of a regular file, which need not fit in memory. Throws as read_file does.
+std::string digest_of_file(const std::filesystem::path& path);
+
+}  // namespace heed

@@ -1,0 +1,199 @@
+// Settings of attention from the edge of their ranges and far beyond: either a layer that runs, or an Error.
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/encoder_classifier.h"
+#include "model_support.h"
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+using Value = Options::Value;
+using Asked = Options::Asked;
+
+AttentionConfig config_for(bool causal, bool cross) {
+  AttentionConfig config;
+  config.width = 8;
+  config.heads = 2;
+  config.max_length = 9;
+  config.causal = causal;
+  config.cross = cross;
+  return config;
+}
+
+/// Whole numbers as integers, others as they are, as a file would have them.
+Value as_value(double number, bool list) {
+  if (list) return std::vector<double>{number};
+  if (number == std::floor(number) && std::abs(number) < 0x1p62) return static_cast<std::int64_t>(number);
+  return number;
+}
+
+std::vector<Value> values_for(const Asked& asked) {
+  const bool list = std::holds_alternative<std::vector<double>>(asked.fallback);
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  std::vector<Value> values{std::numeric_limits<std::int64_t>::max(), std::int64_t{1} << 62};
+  for (const double number : {0.0, -1.0, 1.0, 0x1p31, 0x1p32, 1e300, nan, inf, asked.low, asked.high})
+    values.push_back(as_value(number, list));
+  return values;
+}
+
+bool is_numeric(const Asked& asked) {
+  return std::holds_alternative<std::int64_t>(asked.fallback) ||
+         std::holds_alternative<double>(asked.fallback) ||
+         std::holds_alternative<std::vector<double>>(asked.fallback);
+}
+
+/// In MiB: the most that this process has ever held.
+std::int64_t peak_memory() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss / 1024;
+}
+
+/// Builds and runs a layer; false when it says that it cannot.
+bool builds_and_runs(std::string_view variant, const AttentionConfig& config) {
+  const Tensor x = uniform({1, 5, 8}, -1, 1, {1, 0, 1}), memory = uniform({1, 7, 8}, -1, 1, {1, 0, 2});
+  try {
+    const auto layer = make_attention(variant, config);
+    for (const bool training : {false, true}) {
+      Context context = training ? Context::train(1, 1) : Context::inference();
+      const Tensor out = (*layer)({x, {}, config.cross ? memory : Tensor(), {}}, context);
+      CHECK(out.shape() == x.shape());
+    }
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()) != "");
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("attention ranges: every number that a variant takes has a range, and defaults lie in it") {
+  int numbers = 0;
+  for (const AttentionVariant& variant : attention_variants()) {
+    for (const Asked& asked : attention_settings(variant.name)) {
+      CAPTURE(variant.name);
+      CAPTURE(asked.name);
+      CHECK(asked.type() != "");
+      CHECK(asked.fallback_text() != "");
+      if (!is_numeric(asked)) continue;
+      ++numbers;
+      CHECK(std::isfinite(asked.low));
+      CHECK(std::isfinite(asked.high));
+      CHECK(asked.low <= asked.high);
+      CHECK(asked.range() != "");
+    }
+  }
+  CHECK(numbers > 30);
+}
+
+TEST_CASE("attention ranges: any number builds and runs in little memory and time, or is an Error") {
+  const std::int64_t before = peak_memory();
+  int ran = 0, refused = 0;
+  for (const AttentionVariant& variant : attention_variants()) {
+    const Capabilities& can = variant.capabilities;
+    for (const Asked& asked : attention_settings(variant.name)) {
+      if (!is_numeric(asked)) continue;
+      for (const Value& value : values_for(asked)) {
+        for (const int use : {0, 1, 2}) {
+          if ((use == 1 && !can.causal) || (use == 2 && !can.cross)) continue;
+          AttentionConfig config = config_for(use == 1, use == 2);
+          config.options.set(asked.name, value);
+          CAPTURE(variant.name);
+          CAPTURE(asked.name);
+          CAPTURE(use);
+          std::visit([](const auto& held) { CAPTURE(held); }, value);
+          const auto start = std::chrono::steady_clock::now();
+          ++(builds_and_runs(variant.name, config) ? ran : refused);
+          CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+        }
+      }
+    }
+  }
+  CHECK(ran > 200);
+  CHECK(refused > 400);
+  CHECK(peak_memory() - before < 600);
+}
+
+TEST_CASE("attention ranges: an Error names setting, value and range") {
+  const auto message = [](const char* variant, const char* name, Value value, bool causal = false) {
+    AttentionConfig config = config_for(causal, false);
+    config.options.set(name, std::move(value));
+    return message_of([&] { make_attention(variant, config); });
+  };
+  const std::int64_t huge = std::int64_t{1} << 32, most = std::numeric_limits<std::int64_t>::max();
+  CHECK(message("bigbird", "block", huge) ==
+        "attention 'bigbird': setting 'block' must be 1 to 4096, is 4294967296");
+  CHECK(message("reformer", "chunk", most) ==
+        "attention 'reformer': setting 'chunk' must be 1 to 16777216, is 9223372036854775807");
+  CHECK(message("sparse_transformer", "stride", most) ==
+        "attention 'sparse_transformer': setting 'stride' must be 1 to 16777216, is 9223372036854775807");
+  CHECK(contains(message("hard_coded_gaussian", "sigma", std::nan("")),
+                 "'sigma' must be 1e-06 to 1e+06, is nan"));
+  CHECK(contains(message("hard_coded_gaussian", "offsets", std::vector<double>{0, 1e300}), "'offsets'"));
+}
+
+TEST_CASE("attention ranges: windows far wider than the text are those that just hold it") {
+  // Windows that are cut to the text, and whole ones.
+  for (const bool causal : {false, true}) {
+    CAPTURE(causal);
+    const auto run = [&](double sigma, std::int64_t length) {
+      AttentionConfig config = config_for(causal, false);
+      config.options.set("sigma", sigma);
+      const auto layer = make_attention("hard_coded_gaussian", config);
+      layer->to(DType::f64, {});
+      Context context;
+      return (*layer)({uniform({2, length, 8}, -1, 1, {2, 0, 1}, DType::f64), {}, {}, {}}, context);
+    };
+    for (const std::int64_t length : {3, 64, 150}) {
+      // Weights of sigma s are 1 / (s sqrt(2 pi)) everywhere, as far as s is large.
+      const Tensor wide = run(3e5, length) * 3e5, wider = run(9e5, length) * 9e5;
+      const Tensor difference = abs(wide - wider);
+      CHECK(max(reshape(difference, {difference.count()}), 0).item() < 1e-6);
+      CHECK(max(reshape(abs(wide), {wide.count()}), 0).item() > 1e-3);
+    }
+  }
+}
+
+TEST_CASE("attention ranges: a stride or a block beyond the text is one as long as the text") {
+  const auto run = [](const char* variant, const char* name, std::int64_t value, bool causal) {
+    AttentionConfig config = config_for(causal, false);
+    config.options.set(name, value);
+    const auto layer = make_attention(variant, config);
+    Context context;
+    return (*layer)({uniform({2, 7, 8}, -1, 1, {2, 0, 1}), {}, {}, {}}, context).to_vector<float>();
+  };
+  for (const bool causal : {false, true}) {
+    CHECK(run("sparse_transformer", "stride", 9, causal) ==
+          run("sparse_transformer", "stride", std::int64_t{1} << 24, causal));
+    CHECK(run("bigbird", "block", 9, causal) == run("bigbird", "block", 4096, causal));
+  }
+}
+
+TEST_CASE("attention ranges: a setting that nobody knows is refused, also where only shapes are made") {
+  for (const AttentionVariant& variant : attention_variants()) {
+    CAPTURE(variant.name);
+    AttentionConfig config = config_for(false, false);
+    config.options.set("no_such_setting", std::int64_t{1});
+    const ShapesOnly scope;
+    CHECK(contains(message_of([&] { make_attention(variant.name, config); }),
+                   concat_text("attention '", variant.name, "' has no setting 'no_such_setting'")));
+  }
+  Options part;
+  part.set("longformer.windw", std::int64_t{2});
+  part.set("parts", std::vector<std::string>{"longformer", "dot_product"});
+  AttentionConfig config = config_for(false, false);
+  config.options = part;
+  const ShapesOnly scope;
+  CHECK(contains(message_of([&] { make_attention("mixed_heads", config); }), "did you mean 'window'"));
+}

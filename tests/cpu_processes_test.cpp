@@ -1,0 +1,193 @@
+// The CPU backend and its process: fork, limits of the address space, memory that runs out.
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <thread>
+#include <vector>
+
+#include "child_process.h"
+#include "heed/autograd/ops.h"
+#include "heed/backends/cpu/memory_pool.h"
+#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/cpu_threads.h"
+#include "heed/core/error.h"
+
+using namespace heed;
+
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool sanitized = true;  // shadow memory leaves nothing to limit
+#else
+constexpr bool sanitized = false;
+#endif
+
+std::vector<float> product_of(std::uint32_t seed) {
+  const Tensor a = uniform({300, 200}, -1, 1, {seed, 0, 0}), b = uniform({200, 250}, -1, 1, {seed, 0, 1});
+  return softmax(matmul(a, b)).to_vector<float>();
+}
+
+/// Runs `body` in a forked child that then leaves as any program does; the status it left with, or -1.
+int status_of_fork(const std::function<bool()>& body) {
+  std::cout.flush();
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    std::exit(body() ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+class WithThreads {
+ public:
+  explicit WithThreads(int count) : before_(cpu_threads()) { set_cpu_threads(count); }
+  ~WithThreads() { set_cpu_threads(before_); }
+  WithThreads(const WithThreads&) = delete;
+  WithThreads& operator=(const WithThreads&) = delete;
+
+ private:
+  int before_;
+};
+
+}  // namespace
+
+TEST_CASE("fork: a child computes the same bits with a pool of its own, and leaves without a crash") {
+  const WithThreads scope(3);
+  const std::vector<float> expected = product_of(1);  // the pool's threads are running now
+  CHECK(status_of_fork([&] { return product_of(1) == expected && cpu_threads() == 3; }) == 0);
+  CHECK(status_of_fork([] { return true; }) == 0);
+  CHECK(status_of_fork([&] {  // a child's child
+          return product_of(1) == expected && status_of_fork([&] { return product_of(1) == expected; }) == 0;
+        }) == 0);
+  CHECK(product_of(1) == expected);  // the parent's pool goes on
+}
+
+TEST_CASE("fork: a child has as many threads at work as its parent") {
+  const WithThreads scope(3);
+  cpu::parallel_for(3, [](std::int64_t) {});
+  CHECK(status_of_fork([] {
+          std::atomic<int> inside{0};
+          cpu::parallel_for(3, [&](std::int64_t) {  // ends only when all three have begun
+            ++inside;
+            while (inside < 3) std::this_thread::yield();
+          });
+          return inside == 3;
+        }) == 0);
+}
+
+TEST_CASE("fork: while other threads of the program compute and allocate") {
+  const WithThreads scope(2);
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop) product_of(2);
+  });
+  const std::vector<float> expected = product_of(1);
+  for (int i = 0; i < 10; ++i) CHECK(status_of_fork([&] { return product_of(1) == expected; }) == 0);
+  stop = true;
+  other.join();
+}
+
+TEST_CASE("child: leaves while its threads sleep" * doctest::skip()) {
+  set_cpu_threads(3);
+  product_of(1);
+  std::exit(7);
+}
+
+TEST_CASE("exit: a program may leave from anywhere") {
+  const ChildResult result = run_in_child("child: leaves while its threads sleep");
+  INFO(result.text());
+  CHECK(result.status == 7);
+}
+
+TEST_CASE("child: multiplies" * doctest::skip()) {
+  set_cpu_threads(2);
+  try {
+    product_of(1);
+    std::cout << "multiplied\n";
+  } catch (const OutOfMemory& error) {
+    std::cout << "out of memory: " << error.what() << '\n';
+  } catch (const Error& error) {
+    std::cout << "another error: " << error.what() << '\n';
+  }
+}
+
+TEST_CASE("memory limit: a product under a limit of the address space works or says what it lacks") {
+  if (sanitized) return;
+  int worked = 0, told = 0;
+  for (const rlim_t mebibytes : {150, 200, 250, 300, 400, 500, 600, 700, 1000, 2000}) {
+    const ChildResult result = run_in_child(
+        "child: multiplies", {.address_space = mebibytes << 20, .timeout = std::chrono::seconds(20)});
+    INFO(mebibytes, " MiB: ", result.text());
+    CHECK(result.status == 0);
+    const bool multiplied = result.output.find("multiplied") != std::string::npos;
+    const bool out_of_memory = result.output.find("out of memory: ") != std::string::npos;
+    CHECK(multiplied != out_of_memory);
+    CHECK(result.output.find("install it") == std::string::npos);
+    if (out_of_memory) CHECK(result.output.find("MiB of addresses") != std::string::npos);
+    (multiplied ? worked : told) += 1;
+  }
+  CHECK(worked > 0);
+  CHECK(told > 0);
+}
+
+TEST_CASE("child: multiplies in a thread too many" * doctest::skip()) {
+  set_cpu_threads(1);
+  product_of(1);
+  std::ifstream statm("/proc/self/statm");
+  rlim_t pages = 0;
+  statm >> pages;
+  const rlimit limit{pages * 4096 + (rlim_t{100} << 20), RLIM_INFINITY};
+  REQUIRE(::setrlimit(RLIMIT_AS, &limit) == 0);
+  product_of(1);  // this thread has its buffer
+  std::thread([] {
+    try {
+      product_of(1);
+      std::cout << "multiplied\n";
+    } catch (const OutOfMemory& error) {
+      std::cout << "out of memory: " << error.what() << '\n';
+    }
+  }).join();
+}
+
+TEST_CASE("memory limit: each further thread that multiplies is looked after") {
+  if (sanitized) return;
+  const ChildResult result =
+      run_in_child("child: multiplies in a thread too many", {.timeout = std::chrono::seconds(20)});
+  INFO(result.text());
+  CHECK(result.status == 0);
+  CHECK(result.output.find("out of memory: matmul: OpenBLAS needs") != std::string::npos);
+}
+
+TEST_CASE("child: releases blocks where nothing can be allocated" * doctest::skip()) {
+  cpu::MemoryPool pool;
+  std::vector<cpu::MemoryPool::Block> blocks;
+  for (int i = 0; i < 3000; ++i) blocks.push_back(pool.allocate(i % 3 == 0 ? 20000 + 64 * i : 100 + i));
+  // No more memory, down to the last small piece that malloc has.
+  const rlimit limit{1, RLIM_INFINITY};
+  REQUIRE(::setrlimit(RLIMIT_AS, &limit) == 0);
+  for (std::size_t bytes = 1 << 20; bytes >= 16; bytes /= 2)
+    while (std::malloc(bytes)) {
+    }
+  for (std::size_t i = 0; i < blocks.size(); i += 2) pool.release(blocks[i]);
+  for (std::size_t i = 1; i < blocks.size(); i += 2) pool.release(blocks[i]);
+  ::_exit(pool.stats().current_bytes == 0 ? 0 : 1);
+}
+
+TEST_CASE("memory limit: releasing memory needs none") {
+  if (sanitized) return;
+  const ChildResult result = run_in_child("child: releases blocks where nothing can be allocated");
+  INFO(result.text());
+  CHECK(result.status == 0);
+}

@@ -1,0 +1,152 @@
+// What a model would cost, known before it holds any memory.
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "heed/models/attention/attention.h"
+#include "heed/models/encoder_classifier.h"
+#include "heed/models/encoder_decoder.h"
+#include "heed/models/initialise.h"
+#include "heed/models/language_model.h"
+#include "heed/models/masked_language_model.h"
+#include "model_support.h"
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+std::unique_ptr<Module> make_model(int kind, const TransformerConfig& config) {
+  if (kind == 0) return std::make_unique<EncoderClassifier>(config);
+  if (kind == 1) return std::make_unique<EncoderDecoder>(config);
+  if (kind == 2) return std::make_unique<LanguageModel>(config);
+  return std::make_unique<MaskedLanguageModel>(config);
+}
+
+std::vector<std::string> lines_of(const std::vector<NamedTensor>& tensors) {
+  std::vector<std::string> lines;
+  for (const NamedTensor& entry : tensors)
+    lines.push_back(concat_text(entry.name, ' ', entry.tensor->shape(), ' ', entry.tensor->dtype()));
+  return lines;
+}
+
+std::int64_t peak_memory() {  // MiB
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss / 1024;
+}
+
+}  // namespace
+
+TEST_CASE("model cost: shapes alone are those of the real model, for every variant and kind of model") {
+  int built = 0;
+  for (const AttentionVariant& variant : attention_variants()) {
+    for (int kind = 0; kind < 4; ++kind) {
+      CAPTURE(variant.name);
+      CAPTURE(kind);
+      TransformerConfig config = tiny_config();
+      config.encoder_layers = config.decoder_layers = 2;
+      config.positions = kind % 2 ? "learned" : "sinusoidal";
+      config.norm = kind % 2 ? "pre" : "post";
+      config.pooling = "attention";
+      config.attention_bias = true;
+      config.encoder_attention[0].name = variant.name;
+      if (variant.capabilities.causal) config.decoder_attention[0].name = variant.name;
+      if (variant.capabilities.cross && variant.capabilities.cross_by_step)
+        config.cross_attention[0].name = variant.name;
+      const auto real = make_model(kind, config);
+      std::unique_ptr<Module> shapes;
+      {
+        const ShapesOnly scope;
+        shapes = make_model(kind, config);
+      }
+      CHECK(lines_of(shapes->parameters()) == lines_of(real->parameters()));
+      CHECK(lines_of(shapes->buffers()) == lines_of(real->buffers()));
+      CHECK(cost_of(*shapes).parameters == real->parameter_count());
+      CHECK(cost_of(*shapes).buffers == cost_of(*real).buffers);
+      for (const NamedTensor& entry : shapes->state()) CHECK(entry.tensor->storage()->bytes() <= 64);
+      ++built;
+    }
+  }
+  CHECK(built == 4 * static_cast<int>(attention_variants().size()));
+}
+
+TEST_CASE("model cost: the widest and deepest model is costed at once and in next to no memory") {
+  TransformerConfig config;
+  config.width = 65536;
+  config.heads = 1024;
+  config.feed_forward = 1 << 20;
+  config.decoder_layers = 1024;
+  config.target_vocabulary = 2147483647;
+  config.max_length = 1 << 24;
+  config.tie_embeddings = "decoder";
+  const std::int64_t before = peak_memory();
+  const auto start = std::chrono::steady_clock::now();
+  std::int64_t parameters = 0;
+  {
+    const ShapesOnly scope;
+    LanguageModel model(config);
+    parameters = cost_of(model).parameters;
+  }
+  const auto took = std::chrono::steady_clock::now() - start;
+  const std::int64_t d = config.width, f = config.feed_forward, layer = 4 * d * d + 2 * d * f + f + d + 4 * d;
+  CHECK(parameters == config.target_vocabulary * d + 1024 * layer);
+  CHECK(took < std::chrono::seconds(1));
+  CHECK(peak_memory() - before < 100);
+}
+
+TEST_CASE("model cost: any variant at the ends of its ranges is costed or refused, never built") {
+  const std::int64_t before = peak_memory();
+  for (const AttentionVariant& variant : attention_variants()) {
+    CAPTURE(variant.name);
+    TransformerConfig config;
+    config.width = 65536;
+    config.heads = 64;
+    config.encoder_layers = 64;
+    config.source_vocabulary = 1 << 20;
+    config.classes = 2;
+    config.max_length = 1 << 24;
+    config.encoder_attention[0].name = variant.name;
+    const auto start = std::chrono::steady_clock::now();
+    const std::string message = message_of([&] {
+      const ShapesOnly scope;
+      EncoderClassifier model(config);
+      CHECK(cost_of(model).parameters > 64 * config.width * config.width);
+    });
+    // Only a matrix for each pair of positions can be more than numbers reach, and that is said.
+    if (!message.empty()) CHECK(contains(message, " is no size"));
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
+  }
+  CHECK(peak_memory() - before < 100);
+}
+
+TEST_CASE("model cost: what makes no sense is refused as ever, and the scope ends where it ends") {
+  TransformerConfig config = tiny_config();
+  const auto refused = [&](auto&& change) {
+    TransformerConfig wrong = config;
+    change(wrong);
+    const ShapesOnly scope;
+    return message_of([&] { EncoderClassifier model(wrong); });
+  };
+  CHECK(contains(refused([](auto& c) { c.heads = 3; }), "width 8 and 3 heads"));
+  CHECK(contains(refused([](auto& c) { c.encoder_attention[0].options.set("windw", std::int64_t{3}); }),
+                 "windw"));
+  CHECK(contains(refused([](auto& c) { c.width = 1 << 20; }), "'width' must be 1 to 65536, is 1048576"));
+
+  CHECK_FALSE(ShapesOnly::active());
+  {
+    const ShapesOnly scope;
+    { const ShapesOnly inner; }
+    CHECK(ShapesOnly::active());
+    bool elsewhere = true;
+    std::thread([&] { elsewhere = ShapesOnly::active(); }).join();
+    CHECK_FALSE(elsewhere);
+  }
+  CHECK_FALSE(ShapesOnly::active());
+  EncoderClassifier real(config);
+  CHECK(real.parameters().front().tensor->is_contiguous());
+}

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "heed/models/module.h"
+#include "heed/training/run_manifest.h"
+
+namespace heed {
+
+struct TrainerState;
+
+/// A run that is read, not trained; it may have been killed, or be training at this
+/// moment. Nothing is changed.
+class RunFiles {
+ public:
+  /// Throws an Error when there is no run, when an older version of heed made it, or when its configuration
+  /// was changed. Without `verify` whatever can be read is read, here and by all that follows.
+  static RunFiles open(const std::filesystem::path& run, bool verify = true);
+
+  const std::filesystem::path& path() const { return path_; }
+  const std::string& task() const { return manifest_.task; }
+  /// The text of config.json.
+  const std::string& config() const { return config_; }
+  const std::string& identity() const { return manifest_.identity; }
+  /// A file that the run started with, such as "tokenizer.json".
+  std::string text(std::string_view name) const;
+  /// "" where none was recorded.
+  std::string data_digest(std::string_view part) const;
+  /// An evaluation chose best weights (or, where nothing was evaluated, weights were averaged).
+  bool has_best() const;
+  /// Fills a model with the "best" or the "last" weights. Throws an Error, with what to do, when the run has
+  /// no such weights, when they are missing, or when they are not those that the run wrote.
+  void load_weights(Module& model, std::string_view which) const;
+
+ private:
+  TrainerState state_in(const std::string& text) const;
+
+  std::filesystem::path path_;
+  bool verify_ = true;
+  std::string config_;
+  RunManifest manifest_;
+};
+
+}  // namespace heed
