@@ -37,7 +37,8 @@ class KeepThreads {
 
 }  // namespace
 
-TEST_CASE("tasks: trained in one process, opened, measured and asked; the same bits for any number of threads") {
+TEST_CASE(
+    "tasks: trained in one process, opened, measured and asked; the same bits for any number of threads") {
   const KeepThreads keep;
   for (const TaskKind* kind : task_kinds()) {
     CAPTURE(std::string(kind->name));
@@ -56,7 +57,8 @@ TEST_CASE("tasks: trained in one process, opened, measured and asked; the same b
     Run run = Run::open(folder / "threads=1");
     CHECK(run.task() == kind->name);
     const std::string line = small_line(std::string(kind->name));
-    const std::vector<std::string> lines = {line.substr(0, line.size() - 1), "", line.substr(0, line.size() - 1)};
+    const std::vector<std::string> lines = {line.substr(0, line.size() - 1), "",
+                                            line.substr(0, line.size() - 1)};
     const std::vector<Prediction> answers = run.predict(lines);
     REQUIRE(answers.size() == 3);
     CHECK(answers[0].error == "");
@@ -91,13 +93,15 @@ TEST_CASE("tasks: with every attention that can serve, and a reason where one ca
       CHECK(train_run(*kind, settings, {folder / "run"}).step == 3);
       Run run = Run::open(folder / "run");
       const std::string line = small_line(std::string(kind->name));
-      const std::vector<Prediction> answers = run.predict(std::vector<std::string>{line.substr(0, line.size() - 1)});
+      const std::vector<Prediction> answers =
+          run.predict(std::vector<std::string>{line.substr(0, line.size() - 1)});
       REQUIRE(answers.size() == 1);
       CHECK(answers[0].error == "");
     }
 }
 
-TEST_CASE("tasks: every option of every attention at the ends of its range is refused, or served within limits") {
+TEST_CASE(
+    "tasks: every option of every attention at the ends of its range is refused, or served within limits") {
   std::size_t tried = 0;
   for (const AttentionVariant& variant : attention_variants()) {
     const ShapesOnly shapes;
@@ -117,12 +121,12 @@ TEST_CASE("tasks: every option of every attention at the ends of its range is re
       const std::string name(variant.name);
       CAPTURE(name);
       CAPTURE(value);
-      const ProgramResult result = run_program(
-          "classify",
-          small_train("classify", folder / "run",
-                      {"--steps", "2", "--attention", name, "--set", "model.encoder_attention." + value, "--set",
-                       "data.max_tokens=64"}),
-          "", ".", {.seconds = 20});
+      const ProgramResult result =
+          run_program("classify",
+                      small_train("classify", folder / "run",
+                                  {"--steps", "2", "--attention", name, "--set",
+                                   "model.encoder_attention." + value, "--set", "data.max_tokens=64"}),
+                      "", ".", {.seconds = 20});
       CAPTURE(result.errors);
       CHECK_FALSE(result.hung);
       CHECK(result.status <= 2);

@@ -58,7 +58,8 @@ TEST_CASE("vulkan tasks: every command of every program, and an exit in order") 
     const ProgramResult answers =
         run_there(task, joined(predict_command(task), {"--run", run}), small_line(task) + small_line(task));
     CHECK(std::count(answers.output.begin(), answers.output.end(), '\n') >= 2);
-    run_there(task, joined(predict_command(task), {"--run", run, "--capture", (folder / "inside.html").string()}),
+    run_there(task,
+              joined(predict_command(task), {"--run", run, "--capture", (folder / "inside.html").string()}),
               small_line(task));
     CHECK(fs::file_size(folder / "inside.html") > 1000);
   }

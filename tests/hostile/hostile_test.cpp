@@ -32,7 +32,8 @@ bool is_chosen(const std::string& name) {
 }
 
 void replace_all(std::string& text, const std::string& from, const std::string& to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
 }
 
 Arguments filled_in(const HostileUse& use, const fs::path& folder) {
@@ -75,7 +76,8 @@ bool is_harmless(const std::string& text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     if ((byte < 0x20 && byte != '\n') || byte == 0x7f) return false;
-    if (byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0) return false;  // C1
+    if (byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0)
+      return false;  // C1
   }
   return true;
 }
@@ -131,8 +133,7 @@ void check_use(const HostileUse& use) {
 }
 
 void check_uses(const std::vector<HostileUse>& uses) {
-  for (const HostileUse& use : uses)
-    try {
+  for (const HostileUse& use : uses) try {
       if (is_chosen(use.program + ": " + use.name)) check_use(use);
     } catch (const std::exception& error) {
       FAIL_CHECK(use.program, ": ", use.name, ": ", error.what());
@@ -268,8 +269,12 @@ TEST_CASE("hostile: signals that ask for an end save, and end with their status"
     const char* task;
     int signal, status;
   };
-  for (const Row& row : {Row{"translate", SIGTERM, 143}, {"translate", SIGHUP, 143}, {"classify", SIGINT, 130},
-                         {"classify", SIGHUP, 143}, {"language_model", SIGTERM, 143}, {"language_model", SIGINT, 130}}) {
+  for (const Row& row : {Row{"translate", SIGTERM, 143},
+                         {"translate", SIGHUP, 143},
+                         {"classify", SIGINT, 130},
+                         {"classify", SIGHUP, 143},
+                         {"language_model", SIGTERM, 143},
+                         {"language_model", SIGINT, 130}}) {
     CAPTURE(row.task);
     CAPTURE(row.signal);
     const TemporaryFolder folder;
@@ -349,7 +354,8 @@ TEST_CASE("hostile: output that cannot be written is said") {
   }
 }
 
-TEST_CASE("hostile: a limit on the size of files is an error, not a signal, and training goes on without it") {
+TEST_CASE(
+    "hostile: a limit on the size of files is an error, not a signal, and training goes on without it") {
   for (const std::string task : {"translate", "classify", "language_model"}) {
     CAPTURE(task);
     const TemporaryFolder folder;
@@ -366,7 +372,8 @@ TEST_CASE("hostile: a limit on the size of files is an error, not a signal, and 
     CHECK(tensors_of(run / "model.safetensors") == tensors_of(small_run(task) / "model.safetensors"));
 
     const fs::path capture = folder / "capture.html";
-    const Arguments arguments = joined(predict_command(task), {"--run", run.string(), "--capture", capture.string()});
+    const Arguments arguments =
+        joined(predict_command(task), {"--run", run.string(), "--capture", capture.string()});
     const ProgramResult shown =
         heed::run_program(task, arguments, small_line(task), ".", {.file_size = 1 << 10, .seconds = 20});
     CHECK(shown.status == 1);

@@ -1,11 +1,16 @@
 #pragma once
 
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "heed/tests/hostile/small_runs.h"
 
 namespace heed::test {
+
+using Before = std::function<void(const std::filesystem::path& folder)>;
+using After = std::function<void(const std::filesystem::path& folder, const ProgramResult& result)>;
 
 /// A line of the table of hostile uses: how a program is called, what lies there before, and what has to come of it.
 ///
@@ -21,12 +26,12 @@ struct HostileUse {
   int status = 0;
   std::string says = {};  ///< a part of the error, or of standard error where there is none
   std::string input = {};
-  std::function<void(const std::filesystem::path& folder)> before = {};
-  std::function<void(const std::filesystem::path& folder, const ProgramResult& result)> after = {};
+  Before before = {};
+  After after = {};
   bool may_succeed = false;   ///< status 0 is as good
   bool answers = false;       ///< output, although the status says that something failed
   bool writes = false;        ///< may leave files, although it fails
-  ProgramLimits limits = {};  ///< without seconds of its own: 20
+  ProgramLimits limits = {};  ///< time is limited to 20 s anyway
 };
 
 /// What `before` throws when the machine does not let it prepare the row.
@@ -34,7 +39,33 @@ struct CannotPrepare {
   std::string reason;
 };
 
-// The table, by sections of what can go wrong.
+// --- the words of the table
+
+/// The programs of the list of tasks that the table calls.
+inline const std::vector<std::string> hostile_tasks = {"translate", "classify", "language_model"};
+
+// What is prepared in the folder of a row; names are relative to it.
+Before with_file(const std::string& name, const std::string& content);
+Before with_folder(const std::string& name);
+/// In place of a file of that name.
+Before with_fifo(const std::string& name);
+/// The node of /dev/null (3) or another memory device: only where this user may make one, and may use it.
+Before with_device(const std::string& name, unsigned minor);
+Before without(const std::string& name);
+/// Changes a JSON file through `change`.
+Before with_json(const std::string& name, std::function<void(nlohmann::ordered_json&)> change);
+Before in_turn(std::vector<Before> all);
+
+/// "width" of "model.width".
+std::string last_part(const std::string& setting);
+/// The setting of the self-attention that every model of the task has.
+std::string attention_setting(const std::string& task);
+std::string layers_setting(const std::string& task);
+/// A command that asks the copied run, and one that trains in {t}/out with the small settings.
+Arguments use_command(const std::string& task, const Arguments& more = {});
+Arguments train_command(const Arguments& more = {});
+
+// --- the table, by sections of what can go wrong
 std::vector<HostileUse> uses_that_could_lose_files();
 std::vector<HostileUse> uses_with_sizes_without_sense();
 std::vector<HostileUse> uses_with_little_memory();

@@ -33,14 +33,17 @@ inline void check_killed_training(const std::string& task, int kills, const Argu
   const std::string expected = tensors_of(folder / "whole/model.safetensors");
   const std::string best = tensors_of(folder / "whole/best.safetensors");
   // The start of a program is a good part of a training: many kills meet it, and the first moments of a run.
-  const auto longest = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count() / (kills + 1) + 100'000;
+  const auto longest =
+      std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count() / (kills + 1) +
+      100'000;
 
   std::mt19937_64 random(task.size());
   int done = 0;
   for (int training = 0; done < kills; ++training) {
     const std::filesystem::path run = folder / std::to_string(training);
     const auto arguments = [&] {
-      return small_train(task, run, std::filesystem::exists(run / "config.json") ? joined(flags, {"--resume"}) : flags);
+      return small_train(task, run,
+                         std::filesystem::exists(run / "config.json") ? joined(flags, {"--resume"}) : flags);
     };
     while (done < kills) {
       BackgroundProgram program(task, arguments());

@@ -46,7 +46,8 @@ int main(int argc, char** argv) {
         refused += result.refused ? 1 : 0;
         if (result.fault.empty()) continue;
         ++wrong;
-        std::cout << task << ", seed " << options.seed + i << ": " << result.description << ": " << result.fault << std::endl;
+        std::cout << task << ", seed " << options.seed + i << ": " << result.description << ": "
+                  << result.fault << std::endl;
       }
       std::cout << task << ": " << options.runs << " damaged runs, " << refused << " refused, " << wrong
                 << " wrong, the others with the results of the untouched run\n";

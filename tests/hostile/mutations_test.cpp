@@ -11,7 +11,8 @@ TEST_CASE("a run that was damaged at random is refused, or gives the results of 
     constexpr int runs = 36;
     for (int seed = 1; seed <= runs; ++seed) {
       CAPTURE(seed);
-      const heed::test::MutationResult result = heed::test::check_mutation(task, static_cast<std::uint64_t>(seed));
+      const heed::test::MutationResult result =
+          heed::test::check_mutation(task, static_cast<std::uint64_t>(seed));
       CAPTURE(result.description);
       CHECK(result.fault == "");
       refused += result.refused ? 1 : 0;

@@ -24,7 +24,9 @@ constexpr std::int64_t most_bytes = std::int64_t{2} << 30;
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : engine_(seed) {}
-  std::size_t below(std::size_t bound) { return bound == 0 ? 0 : static_cast<std::size_t>(engine_() % bound); }
+  std::size_t below(std::size_t bound) {
+    return bound == 0 ? 0 : static_cast<std::size_t>(engine_() % bound);
+  }
   template <class T>
   const T& pick(const std::vector<T>& all) {
     return all[below(all.size())];
@@ -51,7 +53,8 @@ std::vector<std::string> with_ending(const std::vector<std::string>& names, cons
 
 // --- mutations: each says what it did, or "" when there was nothing to do
 
-std::string on_bytes(const fs::path& path, const char* what, const std::function<void(std::string&)>& change) {
+std::string on_bytes(const fs::path& path, const char* what,
+                     const std::function<void(std::string&)>& change) {
   std::string content = content_of(path);
   if (content.empty()) return "";
   const std::string before = content;
@@ -76,11 +79,12 @@ std::string truncate(const fs::path& run, const fs::path&, Dice& dice) {
 }
 
 std::string insert_bytes(const fs::path& run, const fs::path&, Dice& dice) {
-  return on_bytes(run / dice.pick(files_of(run)), "bytes inserted into the middle", [&](std::string& content) {
-    std::string bytes(1 + dice.below(64), '\0');
-    for (char& byte : bytes) byte = static_cast<char>(dice.below(256));
-    content.insert(dice.below(content.size() + 1), bytes);
-  });
+  return on_bytes(run / dice.pick(files_of(run)), "bytes inserted into the middle",
+                  [&](std::string& content) {
+                    std::string bytes(1 + dice.below(64), '\0');
+                    for (char& byte : bytes) byte = static_cast<char>(dice.below(256));
+                    content.insert(dice.below(content.size() + 1), bytes);
+                  });
 }
 
 std::string zero_range(const fs::path& run, const fs::path&, Dice& dice) {
@@ -141,34 +145,37 @@ std::string exchange_tensors(const fs::path& run, const fs::path& other, Dice& d
   if (names.empty()) return "";
   const std::string name = dice.pick(names);
   const bool from_other = dice.below(2) == 0;
-  return on_bytes(run / name, from_other ? "a tensor of another run's" : "two tensors exchanged", [&](std::string& content) {
-    std::uint64_t length = 0;
-    if (content.size() < sizeof length) return;
-    std::memcpy(&length, content.data(), sizeof length);
-    if (length > content.size() - sizeof length) return;
-    const Json header = Json::parse(content.substr(sizeof length, length), nullptr, false);
-    if (!header.is_object()) return;
-    std::vector<std::pair<std::size_t, std::size_t>> places;  // first byte and count
-    for (const auto& [key, value] : header.items()) {
-      if (key == "__metadata__") continue;
-      const auto first = value["data_offsets"][0].get<std::size_t>(), end = value["data_offsets"][1].get<std::size_t>();
-      places.emplace_back(sizeof length + length + first, end - first);
-    }
-    if (places.empty()) return;
-    const auto [at, count] = dice.pick(places);
-    if (from_other) {
-      const std::string bytes = content_of(other / name);
-      if (bytes.size() == content.size()) content.replace(at, count, bytes, at, count);
-      return;
-    }
-    std::vector<std::size_t> alike;
-    for (const auto& [first, size] : places)
-      if (size == count && first != at) alike.push_back(first);
-    if (alike.empty()) return;
-    const std::size_t to = dice.pick(alike);
-    std::swap_ranges(content.begin() + static_cast<std::ptrdiff_t>(at), content.begin() + static_cast<std::ptrdiff_t>(at + count),
-                     content.begin() + static_cast<std::ptrdiff_t>(to));
-  });
+  return on_bytes(run / name, from_other ? "a tensor of another run's" : "two tensors exchanged",
+                  [&](std::string& content) {
+                    std::uint64_t length = 0;
+                    if (content.size() < sizeof length) return;
+                    std::memcpy(&length, content.data(), sizeof length);
+                    if (length > content.size() - sizeof length) return;
+                    const Json header = Json::parse(content.substr(sizeof length, length), nullptr, false);
+                    if (!header.is_object()) return;
+                    std::vector<std::pair<std::size_t, std::size_t>> places;  // first byte and count
+                    for (const auto& [key, value] : header.items()) {
+                      if (key == "__metadata__") continue;
+                      const auto first = value["data_offsets"][0].get<std::size_t>(),
+                                 end = value["data_offsets"][1].get<std::size_t>();
+                      places.emplace_back(sizeof length + length + first, end - first);
+                    }
+                    if (places.empty()) return;
+                    const auto [at, count] = dice.pick(places);
+                    if (from_other) {
+                      const std::string bytes = content_of(other / name);
+                      if (bytes.size() == content.size()) content.replace(at, count, bytes, at, count);
+                      return;
+                    }
+                    std::vector<std::size_t> alike;
+                    for (const auto& [first, size] : places)
+                      if (size == count && first != at) alike.push_back(first);
+                    if (alike.empty()) return;
+                    const std::size_t to = dice.pick(alike);
+                    std::swap_ranges(content.begin() + static_cast<std::ptrdiff_t>(at),
+                                     content.begin() + static_cast<std::ptrdiff_t>(at + count),
+                                     content.begin() + static_cast<std::ptrdiff_t>(to));
+                  });
 }
 
 void collect_numbers(Json& value, std::vector<Json*>& numbers) {
@@ -178,9 +185,20 @@ void collect_numbers(Json& value, std::vector<Json*>& numbers) {
 }
 
 std::string extreme_number(const fs::path& run, const fs::path&, Dice& dice) {
-  static const std::vector<std::string> extremes = {"0", "-1", "1", "2147483648", "4294967296", "9223372036854775807",
-                                                    "-9223372036854775808", "18446744073709551615", "1e300", "-1e300",
-                                                    "0.5", "1e-300", "6e70", "null"};
+  static const std::vector<std::string> extremes = {"0",
+                                                    "-1",
+                                                    "1",
+                                                    "2147483648",
+                                                    "4294967296",
+                                                    "9223372036854775807",
+                                                    "-9223372036854775808",
+                                                    "18446744073709551615",
+                                                    "1e300",
+                                                    "-1e300",
+                                                    "0.5",
+                                                    "1e-300",
+                                                    "6e70",
+                                                    "null"};
   const std::vector<std::string> names = with_ending(files_of(run), ".json");
   if (names.empty()) return "";
   return on_bytes(run / dice.pick(names), "an extreme number", [&](std::string& content) {
@@ -202,7 +220,8 @@ std::string permute_list(const fs::path& run, const fs::path&, Dice& dice) {
     Json json = Json::parse(content, nullptr, false);
     if (json.is_discarded()) return;
     Json* list = json.is_array() ? &json : nullptr;
-    if (json.is_object() && json.contains("model") && json["model"].contains("merges")) list = &json["model"]["merges"];
+    if (json.is_object() && json.contains("model") && json["model"].contains("merges"))
+      list = &json["model"]["merges"];
     if (!list || list->size() < 2) return;
     std::swap((*list)[dice.below(list->size())], (*list)[dice.below(list->size())]);
     content = json.dump(2) + "\n";
@@ -210,9 +229,9 @@ std::string permute_list(const fs::path& run, const fs::path&, Dice& dice) {
 }
 
 using Mutation = std::string (*)(const fs::path& run, const fs::path& other, Dice& dice);
-const std::vector<Mutation> mutations = {flip_bits,       truncate,         insert_bytes,     zero_range,
-                                         change_lines,    delete_file,      take_from_other,  take_from_itself,
-                                         leave_commit,    exchange_tensors, extreme_number,   permute_list};
+const std::vector<Mutation> mutations = {flip_bits,    truncate,         insert_bytes,    zero_range,
+                                         change_lines, delete_file,      take_from_other, take_from_itself,
+                                         leave_commit, exchange_tensors, extreme_number,  permute_list};
 
 // --- what is run
 
@@ -224,13 +243,15 @@ struct Use {
 };
 
 std::vector<Use> uses_of(const std::string& task) {
-  return {{"predict", predict_command(task)}, {"evaluate", {"evaluate"}}, {"train --resume", {"train", "--resume", "--steps", "30"}, true}};
+  return {{"predict", predict_command(task)},
+          {"evaluate", {"evaluate"}},
+          {"train --resume", {"train", "--resume", "--steps", "30"}, true}};
 }
 
 ProgramResult run_use(const std::string& task, const Use& use, const fs::path& run) {
   const std::string input = small_line(task) + "\n" + small_line(task);
-  return run_program(task, joined(use.arguments, {use.trains ? "--out" : "--run", run.string()}), use.trains ? "" : input,
-                     ".", {.seconds = 20});
+  return run_program(task, joined(use.arguments, {use.trains ? "--out" : "--run", run.string()}),
+                     use.trains ? "" : input, ".", {.seconds = 20});
 }
 
 /// The files of a run that say what it answers; as they are, but for what the metrics say of time.
@@ -238,8 +259,10 @@ std::string results_of(const Use& use, const fs::path& run, const ProgramResult&
   if (!use.trains) return result.output;
   std::string all;
   for (const std::string& name : files_of(run)) {
-    if (name.ends_with(".safetensors") && name != "optimizer.safetensors") all += name + tensors_of(run / name);
-    if (name == "tokenizer.json" || name == "classes.json" || name == "config.json") all += content_of(run / name);
+    if (name.ends_with(".safetensors") && name != "optimizer.safetensors")
+      all += name + tensors_of(run / name);
+    if (name == "tokenizer.json" || name == "classes.json" || name == "config.json")
+      all += content_of(run / name);
   }
   return all;
 }
@@ -256,7 +279,8 @@ const std::string& expected_results(const std::string& task, const Use& use) {
   return all.emplace(task + use.name, results_of(use, folder / "run", result)).first->second;
 }
 
-std::string fault_of(const std::string& task, const Use& use, const fs::path& run, const ProgramResult& result) {
+std::string fault_of(const std::string& task, const Use& use, const fs::path& run,
+                     const ProgramResult& result) {
   if (result.hung) return "it took more than 20 s";
   if (result.peak_bytes > most_bytes) return concat_text("it took ", result.peak_bytes, " bytes");
   if (result.status == 1 || result.status == 2) {

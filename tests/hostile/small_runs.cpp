@@ -50,7 +50,8 @@ std::vector<std::string> numbered_texts() {
 }
 
 fs::path train_small_run(const std::string& task, int seed, const fs::path& out) {
-  const ProgramResult result = run_program(task, small_run_train(task, out, {"--seed", std::to_string(seed)}));
+  const ProgramResult result =
+      run_program(task, small_run_train(task, out, {"--seed", std::to_string(seed)}));
   check(result.status == 0, "a small run of ", task, " could not be trained: ", result.errors);
   return out;
 }
@@ -67,7 +68,8 @@ std::string described(const fs::path& path) {
 
 std::vector<std::string> small_settings(const std::string& task) {
   const auto own = for_task.find(task);
-  check(own != for_task.end(), "the task ", task, " has no small settings yet: add a line to tests/hostile/small_runs.cpp");
+  check(own != for_task.end(), "the task ", task,
+        " has no small settings yet: add a line to tests/hostile/small_runs.cpp");
   std::vector<std::string> settings = for_all;
   settings.insert(settings.end(), own->second.begin(), own->second.end());
   return settings;
@@ -86,7 +88,8 @@ Arguments small_train(const std::string& task, const fs::path& out, const Argume
 Arguments small_run_train(const std::string& task, const fs::path& out, const Arguments& more) {
   Arguments arguments = small_train(task, out);
   if (task == "classify")
-    arguments = joined(arguments, {"--data", small_texts().string(), "--format", "lines", "--test-fraction", "0.2"});
+    arguments =
+        joined(arguments, {"--data", small_texts().string(), "--format", "lines", "--test-fraction", "0.2"});
   return joined(arguments, more);
 }
 
@@ -114,7 +117,9 @@ fs::path small_texts() {
 }
 
 std::string small_line(const std::string& task) {
-  return task == "classify" ? "a fine day number 3\n" : task == "language_model" ? "the cat\n" : "forty-two\n";
+  return task == "classify"         ? "a fine day number 3\n"
+         : task == "language_model" ? "the cat\n"
+                                    : "forty-two\n";
 }
 
 Arguments predict_command(const std::string& task) {

@@ -21,7 +21,8 @@ Arguments small_flags(const std::string& task);
 /// `train --out out` with the small settings, and `more` behind them.
 Arguments small_train(const std::string& task, const std::filesystem::path& out, const Arguments& more = {});
 /// The command that small_run(task) was trained with, for another folder. The classifier learns from small_texts().
-Arguments small_run_train(const std::string& task, const std::filesystem::path& out, const Arguments& more = {});
+Arguments small_run_train(const std::string& task, const std::filesystem::path& out,
+                          const Arguments& more = {});
 /// A trained run of 20 steps, made once for each task and seed. It is to be copied, not changed.
 const std::filesystem::path& small_run(const std::string& task, int seed = 1);
 void copy_run(const std::filesystem::path& from, const std::filesystem::path& to);
