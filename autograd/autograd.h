@@ -39,9 +39,9 @@ class NoGrad : public RecordingScope {
   NoGrad() : RecordingScope(false) {}
 };
 
-/// Runs `segment(inputs, random)` without keeping its intermediate tensors, and runs it again in backward with
-/// the same random numbers (arXiv 1604.06174): memory for time. Parameters that the segment uses get their
-/// gradients as usual.
+/// Runs `segment(inputs, random)` without keeping its intermediate tensors, and runs it again in backward
+/// with the same random numbers (arXiv 1604.06174): memory for time. Parameters that the segment uses get
+/// their gradients as usual.
 Tensor recompute_in_backward(std::function<Tensor(std::span<const Tensor>, Random&)> segment,
                              std::vector<Tensor> inputs, Random& random);
 

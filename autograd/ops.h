@@ -28,7 +28,8 @@ Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params = {});
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
 /// i32 0 or 1; not differentiable.
 Tensor compare(CompareOp op, const Tensor& a, const Tensor& b);
-/// A tensor of rank 0 with the type and the device of `like`. Throws when `like` is i32 and `value` is no i32.
+/// A tensor of rank 0 with the type and the device of `like`. Throws when `like` is i32 and
+/// `value` is no i32.
 Tensor scalar_like(const Tensor& like, double value);
 #define HEED_UNARY(name, ...)                                    \
   inline Tensor name(const Tensor& x, UnaryParams params = {}) { \

@@ -17,8 +17,8 @@ inline bool lies_by_rows(const Tensor& matrix) {
   return columns > 1 ? matrix.stride(-1) == 1 : matrix.stride(-2) != 1 || rows <= 1;
 }
 
-/// Whether an axis and one within it, of `inner_extent` elements, are walked as one long axis by all operands,
-/// whose strides along both are given.
+/// Whether an axis and one within it, of `inner_extent` elements, are walked as one long axis by all
+/// operands, whose strides along both are given.
 inline bool goes_on_evenly(std::span<const std::int64_t> outer, std::span<const std::int64_t> inner,
                            std::int64_t inner_extent) {
   for (std::size_t k = 0; k < outer.size(); ++k)

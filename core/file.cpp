@@ -1,7 +1,6 @@
 #include "heed/core/file.h"
 
 #include <fcntl.h>
-#include <stdio.h>  // renameat2
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -10,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>  // renameat2
 #include <new>
 #include <optional>
 #include <stdexcept>

@@ -2,6 +2,7 @@
 
 #include <string_view>
 
+#include "heed/core/digest.h"
 #include "heed/core/error.h"
 #include "heed/core/nesting_limit.h"
 
@@ -17,6 +18,20 @@ Json parse_json(std::string_view text, std::string_view source, int depth = 64) 
   } catch (const typename Json::exception& error) {
     fail(source, " is not valid JSON: ", error.what());
   }
+}
+
+/// Gives a JSON object a last member "digest", of all the others.
+template <class Json>
+void add_digest(Json& object) {
+  object["digest"] = digest_of(object.dump());
+}
+
+/// Takes that member out again; false when the others are not what it was made of.
+template <class Json>
+bool take_digest(Json& object) {
+  const std::string digest = object.value("digest", "");
+  object.erase("digest");
+  return digest == digest_of(object.dump());
 }
 
 }  // namespace heed

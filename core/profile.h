@@ -19,8 +19,8 @@ struct ProfileRow {
   double bytes = 0;  ///< least memory traffic
 };
 
-/// Starts recording (clears earlier rows), stops, and reads the rows, slowest first. Each of them waits for the
-/// devices, whose kernels are timed one by one: on a device, recording a profile slows the program down.
+/// Starts recording (clears earlier rows), stops, and reads the rows, slowest first. Each of them waits for
+/// the devices, whose kernels are timed one by one: on a device, recording a profile slows the program down.
 void start_profile();
 void stop_profile();
 std::vector<ProfileRow> profile_rows();
@@ -34,8 +34,8 @@ bool profiling();
 void add_to_profile(std::string_view name, double seconds, double flops, double bytes);
 /// A line below the table, once, such as why a device times nothing.
 void add_profile_remark(const std::string& remark);
-/// `collect` adds what a device has measured so far, waiting for it; called when a profile starts, stops or is
-/// read. Once for each function.
+/// `collect` adds what a device has measured so far, waiting for it; called when a profile starts, stops or
+/// is read. Once for each function.
 void add_profile_source(void (*collect)());
 
 /// Times the enclosing scope under `name` while a profile is being recorded; costs one load otherwise.

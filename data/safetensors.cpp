@@ -159,6 +159,24 @@ Entry parse_entry(const std::string& name, const json& value, std::uint64_t data
   return entry;
 }
 
+/// All tensors of a header; its texts go into `metadata`.
+std::vector<Entry> parse_entries(const json& header, std::uint64_t data_bytes, std::string_view source,
+                                 std::map<std::string, std::string>& metadata) {
+  std::vector<Entry> entries;
+  for (const auto& [name, value] : header.items()) {
+    if (name != metadata_name) {
+      entries.push_back(parse_entry(name, value, data_bytes, source));
+      continue;
+    }
+    check(value.is_object(), source, ": ", metadata_name, " is not an object");
+    for (const auto& [key, text] : value.items()) {
+      check(text.is_string(), source, ": the metadata \"", key, "\" is not a text");
+      metadata[key] = text.get<std::string>();
+    }
+  }
+  return entries;
+}
+
 /// The data must be covered exactly once, so that nothing hides in a hole and no two tensors share bytes.
 void check_layout(std::vector<Entry> entries, std::uint64_t data_bytes, std::string_view source) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
@@ -288,21 +306,10 @@ TensorFile parse_safetensors(std::string_view bytes, std::string_view source, De
         ": the header is said to have ", header_bytes, " bytes, but ", bytes.size(),
         " follow; the file is cut short or no safetensors file");
 
-  const json header = parse_header(bytes.substr(0, header_bytes), source);
   const std::string_view data = bytes.substr(header_bytes);
   TensorFile content;
-  std::vector<Entry> entries;
-  for (const auto& [name, value] : header.items()) {
-    if (name != metadata_name) {
-      entries.push_back(parse_entry(name, value, data.size(), source));
-      continue;
-    }
-    check(value.is_object(), source, ": ", metadata_name, " is not an object");
-    for (const auto& [key, text] : value.items()) {
-      check(text.is_string(), source, ": the metadata \"", key, "\" is not a text");
-      content.metadata[key] = text.get<std::string>();
-    }
-  }
+  const std::vector<Entry> entries = parse_entries(parse_header(bytes.substr(0, header_bytes), source),
+                                                   data.size(), source, content.metadata);
   check_layout(entries, data.size(), source);
   for (const Entry& entry : entries) content.tensors[entry.name] = read_tensor(data, entry, source, device);
   return content;

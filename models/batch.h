@@ -9,8 +9,7 @@
 
 namespace heed {
 
-/// Sequences of one batch, padded on the right to the longest. Padding has the id -1, whose embedding is
-/// zero.
+/// Sequences of one batch, padded on the right to the longest. Padding has the id -1, embedded as zero.
 struct PaddedTokens {
   Tensor ids;   ///< i32 [B, N]
   Tensor mask;  ///< i32 [B, N], 1 = real; undefined when nothing is padded

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,12 +10,11 @@
 
 namespace heed {
 
-/// A loss term that a layer adds to the task's loss, such as ClusterFormer's clustering loss. `value` has one
-/// element.
+/// A loss term that a layer adds to the task's loss, such as ClusterFormer's clustering loss.
 struct AuxiliaryLoss {
   std::string name;
   double weight = 1;
-  Tensor value;
+  Tensor value;  ///< of one element
 };
 
 /// What a forward pass shows of its inside on request: cluster assignments, orders, attention weights. A slow
@@ -37,7 +37,9 @@ struct Context {
   bool training = false;
   Random random{0};
   std::vector<AuxiliaryLoss> losses;
-  Tensor centroids;            ///< [B, K, d], handed from one ClusterFormer layer to the next
+  /// What layers hand to later ones of their stack, by a name that the variant owns, such as
+  /// "clusterformer.centroids". Empty where a stack begins.
+  std::map<std::string, Tensor> handed_on;
   Capture* capture = nullptr;  ///< where layers leave what they show of their inside; null: nobody looks
 
   /// A context for one training step.

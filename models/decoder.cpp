@@ -87,7 +87,7 @@ Decoder::Decoder(const TransformerConfig& config, bool has_memory, Initialiser& 
 
 Tensor Decoder::operator()(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
                            Context& context) {
-  context.centroids = {};
+  context.handed_on.clear();
   for (const auto& layer : layers_) {
     const auto run = [&layer = *layer, mask, memory_mask](const Tensor& input, const Tensor& seen,
                                                           Context& inner) {
@@ -105,7 +105,7 @@ DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask) con
 }
 
 Tensor Decoder::step(Tensor x, DecoderState& state, Context& context) {
-  context.centroids = {};
+  context.handed_on.clear();
   for (std::size_t i = 0; i < layers_.size(); ++i) x = layers_[i]->step(x, state.layers[i], state, context);
   ++state.position;
   return norm_ ? (*norm_)(x) : x;

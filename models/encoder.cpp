@@ -43,7 +43,7 @@ Encoder::Encoder(const TransformerConfig& config, Initialiser& initialiser)
 }
 
 Tensor Encoder::operator()(Tensor x, const Tensor& mask, Context& context) {
-  context.centroids = {};
+  context.handed_on.clear();
   for (const auto& layer : layers_) {
     const auto run = [&layer = *layer, mask](const Tensor& input, const Tensor&, Context& inner) {
       return layer(input, mask, inner);

@@ -44,17 +44,15 @@ EncoderDecoder::EncoderDecoder(const TransformerConfig& config, Initialiser init
       source_(config, source_embedding_ ? *source_embedding_ : *target_embedding_, initialiser),
       target_(config, *target_embedding_, initialiser),
       encoder_(config, initialiser),
-      decoder_(config, true, initialiser) {
+      decoder_(config, true, initialiser),
+      output_(config, *target_embedding_, initialiser) {
   if (source_embedding_) add_module("source_embedding", *source_embedding_);
   add_module(source_embedding_ ? "target_embedding" : "embedding", *target_embedding_);
   add_module("source", source_);
   add_module("target", target_);
   add_module("encoder", encoder_);
   add_module("decoder", decoder_);
-  if (config.tie_embeddings == "none") {
-    output_ = std::make_unique<Linear>(config.width, config.target_vocabulary, false, initialiser);
-    add_module("output", *output_);
-  }
+  add_module("output", output_);
 }
 
 Tensor EncoderDecoder::encode(const PaddedTokens& source, Context& context) {
@@ -67,14 +65,12 @@ Tensor EncoderDecoder::decode(const PaddedTokens& target, const Tensor& memory, 
 }
 
 Tensor EncoderDecoder::logits(const Tensor& hidden) const {
-  return output_ ? (*output_)(hidden) : linear(hidden, target_embedding_->weight);
+  return output_(hidden);
 }
 
 Loss EncoderDecoder::loss(const TranslationBatch& batch, double smoothing, Context& context) {
   const Tensor memory = encode(batch.source, context);
-  const Tensor hidden = decode(batch.target, memory, batch.source.mask, context);
-  const Tensor& weight = output_ ? output_->weight : target_embedding_->weight;
-  return token_loss(hidden, weight, {}, batch.targets, smoothing);
+  return output_.loss(decode(batch.target, memory, batch.source.mask, context), batch.targets, smoothing);
 }
 
 Tensor EncoderDecoder::step(const Tensor& tokens, DecoderState& state, Context& context) {

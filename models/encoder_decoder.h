@@ -9,16 +9,14 @@ namespace heed {
 
 /// The Transformer of Vaswani et al. 2017 (arXiv 1706.03762) for translation and other sequence-to-sequence
 /// tasks. Its parts are "source_embedding" and "target_embedding" (one "embedding" when all are tied),
-/// "source", "target" (positions), "encoder", "decoder", and "output" unless the output map is tied to the
-/// target embedding.
+/// "source", "target" (positions), "encoder", "decoder", and "output" unless that is the target embedding.
 class EncoderDecoder : public Module {
  public:
   explicit EncoderDecoder(const TransformerConfig& config);
 
   /// The memory [B, M, d] of source tokens i32 [B, M] with their mask (undefined: all real).
   Tensor encode(const PaddedTokens& source, Context& context);
-  /// Teacher forcing: hidden states [B, T, d] for target tokens i32 [B, T], each of which sees those up to
-  /// itself.
+  /// Teacher forcing: hidden states [B, T, d] for target tokens i32 [B, T]; each sees those up to itself.
   Tensor decode(const PaddedTokens& target, const Tensor& memory, const Tensor& memory_mask,
                 Context& context);
   /// Vocabulary logits [..., V] of hidden states [..., d].
@@ -48,7 +46,7 @@ class EncoderDecoder : public Module {
   TokenInput source_, target_;
   Encoder encoder_;
   Decoder decoder_;
-  std::unique_ptr<Linear> output_;  // null when tied to the target embedding
+  VocabularyHead output_;
 };
 
 /// True when a stack or its positions cannot go beyond config.max_length.

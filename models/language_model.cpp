@@ -21,14 +21,12 @@ LanguageModel::LanguageModel(const TransformerConfig& config, Initialiser initia
     : config_(config),
       embedding_(config.target_vocabulary, config.width, embedding_deviation(config), initialiser),
       input_(config, embedding_, initialiser),
-      decoder_(config, false, initialiser) {
+      decoder_(config, false, initialiser),
+      output_(config, embedding_, initialiser) {
   add_module("embedding", embedding_);
   add_module("input", input_);
   add_module("decoder", decoder_);
-  if (config.tie_embeddings == "none") {
-    output_ = std::make_unique<Linear>(config.width, config.target_vocabulary, false, initialiser);
-    add_module("output", *output_);
-  }
+  add_module("output", output_);
 }
 
 Tensor LanguageModel::hidden(const PaddedTokens& tokens, Context& context) {
@@ -36,12 +34,11 @@ Tensor LanguageModel::hidden(const PaddedTokens& tokens, Context& context) {
 }
 
 Tensor LanguageModel::logits(const Tensor& hidden) const {
-  return output_ ? (*output_)(hidden) : linear(hidden, embedding_.weight);
+  return output_(hidden);
 }
 
 Loss LanguageModel::loss(const LanguageModelBatch& batch, double smoothing, Context& context) {
-  const Tensor& weight = output_ ? output_->weight : embedding_.weight;
-  return token_loss(hidden(batch.input, context), weight, {}, batch.targets, smoothing);
+  return output_.loss(hidden(batch.input, context), batch.targets, smoothing);
 }
 
 Tensor LanguageModel::step(const Tensor& tokens, DecoderState& state, Context& context) {

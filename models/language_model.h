@@ -36,7 +36,7 @@ class LanguageModel : public Module {
   Embedding embedding_;
   TokenInput input_;
   Decoder decoder_;
-  std::unique_ptr<Linear> output_;  // null when tied to the embedding
+  VocabularyHead output_;
 };
 
 }  // namespace heed

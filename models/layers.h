@@ -47,8 +47,7 @@ enum class Activation { relu, gelu, gelu_tanh, silu };
 Activation activation_of(std::string_view name);
 Tensor apply(Activation activation, const Tensor& x);
 
-/// y = dropout(activation(x W1^T + b1)) W2^T + b2 (Vaswani et al. 2017, eq. 2), with parts "input" and
-/// "output".
+/// y = dropout(activation(x W1^T + b1)) W2^T + b2 (Vaswani et al. 2017, eq. 2); parts "input" and "output".
 class FeedForward : public Module {
  public:
   FeedForward(std::int64_t width, std::int64_t hidden, Activation activation, double dropout,

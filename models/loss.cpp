@@ -22,4 +22,20 @@ Loss token_loss(const Tensor& hidden, const Tensor& weight, const Tensor& bias, 
   return {linear_cross_entropy(rows, weight, bias, targets.ids, smoothing), targets.count};
 }
 
+VocabularyHead::VocabularyHead(const TransformerConfig& config, const Embedding& embedding,
+                               Initialiser& initialiser)
+    : embedding_(embedding) {
+  if (config.tie_embeddings != "none") return;
+  const Shape& shape = embedding.weight.shape();
+  add_parameter("weight", own_, initialiser.xavier_uniform(shape[0], shape[1]));
+}
+
+Tensor VocabularyHead::operator()(const Tensor& hidden) const {
+  return linear(hidden, weight(), bias);
+}
+
+Loss VocabularyHead::loss(const Tensor& hidden, const Targets& targets, double smoothing) const {
+  return token_loss(hidden, weight(), bias, targets, smoothing);
+}
+
 }  // namespace heed

@@ -1,7 +1,8 @@
 #pragma once
 
 #include "heed/models/batch.h"
-#include "heed/models/context.h"
+#include "heed/models/layers.h"
+#include "heed/models/transformer_config.h"
 
 namespace heed {
 
@@ -22,5 +23,25 @@ Tensor objective(const Loss& loss, const Context& context);
 /// some rows at a time.
 Loss token_loss(const Tensor& hidden, const Tensor& weight, const Tensor& bias, const Targets& targets,
                 double smoothing);
+
+/// The output of a language model: logits hidden W^T + b over a vocabulary. W [V, d] is the embedding unless
+/// tie_embeddings is "none"; then it is the parameter "weight". The bias is there where its owner adds it.
+class VocabularyHead : public Module {
+ public:
+  /// The embedding must outlive the head.
+  VocabularyHead(const TransformerConfig& config, const Embedding& embedding, Initialiser& initialiser);
+  /// Logits [..., V] of hidden states [..., d].
+  Tensor operator()(const Tensor& hidden) const;
+  /// token_loss() with these logits.
+  Loss loss(const Tensor& hidden, const Targets& targets, double smoothing) const;
+
+  Tensor bias;  ///< [V], or undefined
+
+ private:
+  const Tensor& weight() const { return own_.defined() ? own_ : embedding_.weight; }
+
+  const Embedding& embedding_;
+  Tensor own_;  // undefined when tied
+};
 
 }  // namespace heed

@@ -13,8 +13,7 @@ Tensor upload_copy(const Tensor& x, Device device) {
   return Tensor::from(x.to_vector<T>(), x.shape(), device);
 }
 
-/// A contiguous copy of a floating tensor, with memory of its own. Converted on the host, because f64 exists
-/// there only.
+/// A contiguous copy of a floating tensor, with memory of its own, converted on the host: only it has f64.
 Tensor converted(const Tensor& x, DType dtype, Device device) {
   const Tensor copy = x.dtype() == DType::f64 ? upload_copy<double>(x, {}) : upload_copy<float>(x, {});
   const Tensor cast_copy = copy.dtype() == dtype ? copy : cast(copy, dtype);

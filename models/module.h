@@ -16,7 +16,7 @@ struct NamedTensor {
 };
 
 /// A part of a model that owns named parameters and other parts. Members are registered by address, so a
-/// module neither moves nor copies; hold parts by value or by unique_ptr and register them in the constructor.
+/// module neither moves nor copies; hold parts by value or unique_ptr and register them in the constructor.
 class Module {
  public:
   Module() = default;
@@ -49,8 +49,7 @@ class Module {
   void add_parameter(std::string name, Tensor& member, const Tensor& initial);
   void add_buffer(std::string name, Tensor& member, const Tensor& initial);
   void add_module(std::string name, Module& part);
-  /// The beginning of an error message: the path and `kind` of this module, such as
-  /// "encoder.layers.0.attention (Linear)".
+  /// The beginning of an error message: path and kind, as in "encoder.layers.0.attention (Linear)".
   std::string described(const char* kind) const;
 
  private:

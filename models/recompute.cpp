@@ -13,8 +13,9 @@ Tensor run_layer(const LayerFunction& layer, bool recompute, const Tensor& x, co
     own.training = training;
     own.random = random;
     const Tensor out = layer(inputs[0], inputs.size() > 1 ? inputs[1] : Tensor(), own);
-    check(own.losses.empty() && !own.centroids.defined(),
-          "recompute_layers does not serve layers with auxiliary losses or centroids; set it to false");
+    check(own.losses.empty() && own.handed_on.empty(),
+          "recompute_layers does not serve layers with auxiliary losses or with something to hand on to "
+          "later ones; set it to false");
     random = own.random;
     return out;
   };

@@ -11,7 +11,8 @@ using LayerFunction = std::function<Tensor(const Tensor& x, const Tensor& memory
 
 /// Runs a layer. With `recompute` only its inputs are kept for backward, where it runs again with the same
 /// random numbers (arXiv 1604.06174): memory for time. The layer must still exist then. Throws an Error for a
-/// layer that leaves auxiliary losses or centroids in the context, since these would not be differentiated.
+/// layer that leaves auxiliary losses or something for later layers in the context, since these would not be
+/// differentiated.
 Tensor run_layer(const LayerFunction& layer, bool recompute, const Tensor& x, const Tensor& memory,
                  Context& context);
 

@@ -105,8 +105,7 @@ bool is_decided(const Sentence& sentence, const std::vector<Open>& open, const S
   return sentence.finished[static_cast<std::size_t>(options.best - 1)].score >= attainable;
 }
 
-/// Moves a sentence one token on: finishes hypotheses and replaces its open ones, which keep their parents'
-/// rows.
+/// Moves a sentence one token on: finishes hypotheses and replaces its open ones, which keep their rows.
 void advance(Sentence& sentence, const Candidates& candidates, const SearchOptions& options) {
   std::vector<Open> next;
   if (static_cast<std::int64_t>(sentence.open.front().tokens.size()) == sentence.max_length) {

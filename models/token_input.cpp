@@ -2,9 +2,57 @@
 
 #include <cmath>
 
+#include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 
 namespace heed {
+namespace {
+
+template <class T>
+Tensor sinusoids(std::int64_t count, std::int64_t width, Device device) {
+  std::vector<T> table(static_cast<std::size_t>(count * width));
+  for (std::int64_t i = 0; i < width; ++i) {
+    const double even = static_cast<double>(i - i % 2);
+    const double frequency = std::pow(10000.0, -even / static_cast<double>(width));
+    for (std::int64_t p = 0; p < count; ++p) {
+      const double angle = static_cast<double>(p) * frequency;
+      table[static_cast<std::size_t>(p * width + i)] =
+          static_cast<T>(i % 2 ? std::cos(angle) : std::sin(angle));
+    }
+  }
+  return Tensor::from(table, {count, width}, device);
+}
+
+}  // namespace
+
+Positions::Positions(std::string_view kind, std::int64_t max_length, std::int64_t width, double deviation,
+                     Initialiser& initialiser)
+    : width_(width) {
+  check_setting("positions", std::string(kind), choices_of("positions"));
+  if (kind == "sinusoidal") return;
+  check(max_length > 0, "learned positions need a max_length, got ", max_length);
+  add_parameter("weight", weight, initialiser.normal({max_length, width}, deviation));
+}
+
+Tensor Positions::operator()(std::int64_t begin, std::int64_t count, const Tensor& like) {
+  const std::int64_t end = begin + count;
+  if (weight.defined()) {
+    if (end > weight.size(0)) {
+      fail(described("Positions"), ": the sequence needs ", end, " positions, but max_length is ",
+           weight.size(0));
+    }
+    return slice(weight, 0, begin, end);
+  }
+  const bool reusable = table_.defined() && table_.size(0) >= end && table_.dtype() == like.dtype() &&
+                        table_.device() == like.device();
+  if (!reusable) {
+    // A little more than asked for, because decoding asks for one more position at every step.
+    const std::int64_t room = std::max<std::int64_t>(64, end + end / 2);
+    table_ = like.dtype() == DType::f64 ? sinusoids<double>(room, width_, like.device())
+                                        : cast(sinusoids<float>(room, width_, like.device()), like.dtype());
+  }
+  return slice(table_, 0, begin, end);
+}
 
 double embedding_deviation(const TransformerConfig& config) {
   return config.embedding_deviation > 0 ? config.embedding_deviation

@@ -1,14 +1,32 @@
 #pragma once
 
+#include <string_view>
+
 #include "heed/models/layers.h"
-#include "heed/models/positions.h"
 #include "heed/models/transformer_config.h"
 
 namespace heed {
 
+/// The vectors that tell positions apart, added to the embeddings of tokens.
+class Positions : public Module {
+ public:
+  /// "sinusoidal": PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos of the same (Vaswani et al. 2017,
+  /// section 3.5), for any length. "learned": a parameter "weight" [max_length, width], N(0, deviation^2).
+  Positions(std::string_view kind, std::int64_t max_length, std::int64_t width, double deviation,
+            Initialiser& initialiser);
+  /// Positions begin ... begin + count - 1: [count, width], of the dtype and on the device of `like`.
+  /// Learned positions throw beyond max_length.
+  Tensor operator()(std::int64_t begin, std::int64_t count, const Tensor& like);
+
+  Tensor weight;  ///< undefined for sinusoidal positions
+
+ private:
+  std::int64_t width_;
+  Tensor table_;  // the sinusoids computed so far
+};
+
 /// Turns token ids into the input of a stack: dropout(embedding * sqrt(d) + positions) (Vaswani et al. 2017,
-/// section 3.4). The embedding belongs to the model, because it may be shared; the positions are a part,
-/// "positions".
+/// section 3.4). The embedding belongs to the model, because it may be shared; "positions" are a part.
 class TokenInput : public Module {
  public:
   TokenInput(const TransformerConfig& config, const Embedding& embedding, Initialiser& initialiser);

@@ -30,7 +30,7 @@ class ClusteringTask : public Task {
  public:
   Module& model() override { return model_; }
   std::int64_t batches(std::int64_t) override { return 3; }
-  BatchLoss loss(std::int64_t, std::int64_t batch, Context& context) override {
+  Loss loss(std::int64_t, std::int64_t batch, Context& context) override {
     const std::vector<Tokens> sentences = {{4, 5, 6, 7, static_cast<std::int32_t>(batch)}, {8, 9, 3}};
     const std::vector<std::int32_t> labels = {2, 0};
     return model_.loss(make_classification_batch(sentences, labels), 0, context);

@@ -22,7 +22,6 @@
 #include "heed/training/model_file.h"
 #include "heed/training/run_files.h"
 #include "heed/training/trainer.h"
-#include "run_content.h"
 #include "temporary_folder.h"
 #include "training_tasks.h"
 
@@ -95,7 +94,7 @@ std::vector<double> recorded_losses(const fs::path& run) {
 void check_same_run(const fs::path& run, const fs::path& reference) {
   for (const char* name : {"model.safetensors", "optimizer.safetensors", "best.safetensors"}) {
     CAPTURE(name);
-    CHECK((weights_content(run / name) == weights_content(reference / name)));
+    CHECK((read_file(run / name) == read_file(reference / name)));
   }
   CHECK(recorded_steps(run) == recorded_steps(reference));
   CHECK(recorded_losses(run) == recorded_losses(reference));
@@ -364,6 +363,52 @@ TEST_CASE("checkpoint: files of another run and changed ones are refused, unless
       }(),
       doctest::Contains("words.txt\" was changed after"), Error);
   CHECK(RunFiles::open(run, false).text("words.txt") == "one three two");
+}
+
+TEST_CASE("checkpoint: a flipped bit anywhere in a run is noticed, or changes nothing") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  train_in(run, stop_after(8));
+  const auto opened = [&] {  // everything that somebody could get from the run
+    const RunFiles files = RunFiles::open(run);
+    TinyTask task, best;
+    files.load_weights(best.model(), "best");
+    save_model(best.model(), folder / "best");
+    Optimizer optimizer(task.model().parameters(), {});
+    MovingAverage average(task.model().parameters(), 0.95);
+    const RunFolder again = RunFolder::resume(run, start_with(), free_keys);
+    const TrainerState state = load_checkpoint(again, {task.model(), optimizer, &average});
+    save_model(task.model(), folder / "last");
+    std::map<std::string, Tensor> tensors = optimizer.state();
+    tensors.merge(average.state());
+    save_safetensors(folder / "moments", {tensors, {}});
+    return files.task() + files.config() + files.text("words.txt") + files.data_digest("train") +
+           trainer_state_text(state) + read_file(folder / "best") + read_file(folder / "last") +
+           read_file(folder / "moments");
+  };
+  const std::string expected = opened();
+  std::mt19937 generator(7);
+  int noticed = 0, flips = 0;
+  for (const std::string& name : names_in(run)) {
+    if (name == "metrics.jsonl" || name == "report.html") continue;
+    CAPTURE(name);
+    const std::string good = read_file(run / name);
+    for (int i = 0; i < 30; ++i, ++flips) {
+      std::string bad = good;
+      const std::size_t where = generator() % bad.size();
+      bad[where] = static_cast<char>(bad[where] ^ (1 << generator() % 8));
+      CAPTURE(where);
+      write_file_atomically(run / name, bad);
+      try {
+        CHECK((opened() == expected));
+      } catch (const Error&) {
+        ++noticed;
+      }
+    }
+    write_file_atomically(run / name, good);
+  }
+  CHECK(flips == 7 * 30);
+  CHECK(noticed > flips * 9 / 10);
 }
 
 TEST_CASE("checkpoint: best weights that are gone are not silently other ones") {
@@ -657,7 +702,9 @@ TEST_CASE("checkpoint: the fuzzers' corpora give what is written and read again 
       "corpus is damaged");
   read_all(
       "run_manifest",
-      [](const std::string& text, bool) { return run_manifest_text(parse_run_manifest(text, "corpus")); },
+      [](const std::string& text, bool verify) {
+        return run_manifest_text(parse_run_manifest(text, "corpus", verify));
+      },
       "corpus is damaged");
   read_all(
       "metrics", [](const std::string& text, bool) { return metrics_line(parse_metrics_line(text)); },

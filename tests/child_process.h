@@ -32,8 +32,8 @@ struct ChildOptions {
   std::chrono::seconds timeout{60};
 };
 
-/// Runs one test case of this program, which is skipped elsewhere (`* doctest::skip()`), in a process of its own:
-/// for what a process can do only once, such as leaving.
+/// Runs one test case of this program, which is skipped elsewhere (`* doctest::skip()`), in a process of its
+/// own: for what a process can do only once, such as leaving.
 inline ChildResult run_in_child(const std::string& test_case, const ChildOptions& options = {}) {
   const std::string filter = "--test-case=" + test_case;
   int ends[2];

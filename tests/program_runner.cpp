@@ -1,12 +1,15 @@
 #include "heed/tests/program_runner.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include "heed/core/error.h"
 #include "heed/tests/temporary_folder.h"
@@ -30,7 +33,8 @@ void redirect(int descriptor, const std::filesystem::path& path, int flags) {
 /// Starts the program; its standard streams are the three files.
 pid_t start(const std::string& program, const std::vector<std::string>& arguments,
             const std::filesystem::path& folder, const std::filesystem::path& input,
-            const std::filesystem::path& output, const std::filesystem::path& errors) {
+            const std::filesystem::path& output, const std::filesystem::path& errors,
+            const ProgramLimits& limits = {}) {
   const std::string path = std::string(HEED_PROGRAM_DIR) + "/" + program;
   std::vector<char*> argv{const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -42,27 +46,52 @@ pid_t start(const std::string& program, const std::vector<std::string>& argument
     redirect(STDOUT_FILENO, output, O_WRONLY | O_CREAT | O_TRUNC);
     redirect(STDERR_FILENO, errors, O_WRONLY | O_CREAT | O_TRUNC);
     if (chdir(folder.c_str()) != 0) _exit(126);
+    const rlimit space{limits.address_space, limits.address_space}, size{limits.file_size, limits.file_size};
+    if (limits.address_space > 0 && setrlimit(RLIMIT_AS, &space) != 0) _exit(126);
+    if (limits.file_size > 0 && setrlimit(RLIMIT_FSIZE, &size) != 0) _exit(126);
     execv(path.c_str(), argv.data());
     _exit(127);
   }
   return process;
 }
 
+int status_of(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// Waits for the end, but no longer than `seconds`; fills in all but the output.
+void wait_for(pid_t process, int seconds, ProgramResult& result) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  int status = 0;
+  rusage used{};
+  while (wait4(process, &status, WNOHANG, &used) == 0) {
+    if (std::chrono::steady_clock::now() > end && !result.hung) {
+      result.hung = true;
+      kill(process, SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  result.status = status_of(status);
+  result.peak_bytes = static_cast<std::int64_t>(used.ru_maxrss) * 1024;
+}
+
 int wait_for(pid_t process) {
   int status = 0;
   while (waitpid(process, &status, 0) < 0) check(errno == EINTR, "waitpid failed");
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return status_of(status);
 }
 
 }  // namespace
 
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
-                          const std::string& input, const std::filesystem::path& folder) {
+                          const std::string& input, const std::filesystem::path& folder,
+                          const ProgramLimits& limits) {
   const TemporaryFolder streams;
   std::ofstream(streams / "input", std::ios::binary) << input;
   ProgramResult result;
-  result.status =
-      wait_for(start(program, arguments, folder, streams / "input", streams / "output", streams / "errors"));
+  wait_for(
+      start(program, arguments, folder, streams / "input", streams / "output", streams / "errors", limits),
+      limits.seconds, result);
   result.output = content_of(streams / "output");
   result.errors = content_of(streams / "errors");
   return result;
@@ -91,7 +120,7 @@ bool BackgroundProgram::running() {
   if (status_ >= 0) return false;
   int status = 0;
   if (waitpid(process_, &status, WNOHANG) == 0) return true;
-  status_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  status_ = status_of(status);
   return false;
 }
 

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "heed/core/error.h"
-#include "heed/examples/common/growth.h"
+#include "heed/tools/heed/growth.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/program_runner.h"
 

@@ -198,8 +198,7 @@ TEST_CASE("clusterformer, causal: a word sees the last words of its own cluster"
   }
 }
 
-TEST_CASE(
-    "clusterformer: the second layer goes on with the centroids of the first, or says what is missing") {
+TEST_CASE("clusterformer: a second layer goes on with the centroids of the first, or says what is missing") {
   AttentionConfig config;
   config.width = width;
   config.heads = heads;
@@ -211,9 +210,9 @@ TEST_CASE(
   Context context;
   const Tensor x = cast(words(1, 6), DType::f32);
   CHECK(contains(message_of([&] { (*second)({x, {}, {}, {}}, context); }), "centroids"));
-  context.centroids = Tensor::ones({1, 2, width});
+  context.handed_on["clusterformer.centroids"] = Tensor::ones({1, 2, width});
   CHECK(contains(message_of([&] { (*second)({x, {}, {}, {}}, context); }), "2 clusters, this one 3"));
-  context.centroids = Tensor::ones({1, 3, width});
+  context.handed_on["clusterformer.centroids"] = Tensor::ones({1, 3, width});
   (*second)({x, {}, {}, {}}, context);
   CHECK(context.losses.size() == 2);
 }

@@ -1,16 +1,26 @@
 #include "heed/data/text_file.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "cpu_seconds.h"
 #include "gzip_support.h"
 #include "heed/core/error.h"
 #include "heed/core/file.h"
 #include "heed/core/unicode.h"
+#include "heed/data/csv.h"
 #include "heed/data/gzip.h"
+#include "heed/data/labelled_text.h"
+#include "heed/data/safetensors.h"
+#include "heed/data/tokenizer.h"
 #include "temporary_folder.h"
 
 using namespace heed;
@@ -267,4 +277,39 @@ TEST_CASE("Marks that follow each other are put in order in little time") {
   const double begin = cpu_seconds();
   CHECK((unicode::normalize(text, unicode::Form::nfd) == "q" + below + above));
   CHECK(cpu_seconds() - begin < 5);  // the square of them takes minutes
+}
+
+TEST_CASE("Readers refuse at once what is no regular file") {
+  const TemporaryFolder folder;
+  const auto pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  using Reader = void (*)(const std::filesystem::path&);
+  const std::vector<Reader> readers = {
+      [](const std::filesystem::path& path) { read_lines(path); },
+      [](const std::filesystem::path& path) { read_text(path); },
+      [](const std::filesystem::path& path) { read_csv(path); },
+      [](const std::filesystem::path& path) { read_tsv(path); },
+      [](const std::filesystem::path& path) { read_labelled_text(path, {.format = "lines"}); },
+      [](const std::filesystem::path& path) { Tokenizer::load(path); },
+      [](const std::filesystem::path& path) { load_safetensors(path); },
+  };
+  // The other end is opened and closed now and then, so that a reader that does wait for it fails, but does
+  // not hang.
+  std::atomic<bool> done = false;
+  std::thread other_end([&] {
+    while (!done) {
+      if (const int end = ::open(pipe.c_str(), O_WRONLY | O_NONBLOCK); end >= 0) ::close(end);
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  for (std::size_t r = 0; r < readers.size(); ++r) {
+    CAPTURE(r);
+    for (const std::filesystem::path& path : {pipe, std::filesystem::path("/dev/null"), folder.path()}) {
+      const std::string error = error_of([&] { readers[r](path); });
+      CHECK(error.find(path.string()) != std::string::npos);
+      CHECK(error.find("regular file is needed") != std::string::npos);
+    }
+  }
+  done = true;
+  other_end.join();
 }

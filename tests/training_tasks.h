@@ -25,7 +25,7 @@ class LineTask : public heed::Task {
 
   LineModel& model() override { return model_; }
   std::int64_t batches(std::int64_t) override { return static_cast<std::int64_t>(sizes_.size()); }
-  heed::BatchLoss loss(std::int64_t, std::int64_t batch, heed::Context& context) override {
+  heed::Loss loss(std::int64_t, std::int64_t batch, heed::Context& context) override {
     std::int64_t first = 0;
     for (std::int64_t i = 0; i < batch; ++i) first += sizes_[static_cast<std::size_t>(i)];
     return loss_of(first, sizes_[static_cast<std::size_t>(batch)], context);
@@ -41,7 +41,7 @@ class LineTask : public heed::Task {
   double poison = 0;  ///< added to an input; NaN spoils the gradient
 
  private:
-  heed::BatchLoss loss_of(std::int64_t first, std::int64_t count, heed::Context& context) {
+  heed::Loss loss_of(std::int64_t first, std::int64_t count, heed::Context& context) {
     std::vector<double> x, y;
     for (std::int64_t i = first; i < first + count; ++i) {
       const double a = static_cast<double>(i * 7 % 11) / 11, b = static_cast<double>(i * 5 % 13) / 13;
@@ -123,17 +123,17 @@ class TinyTask : public heed::Task {
 
   heed::Module& model() override { return model_; }
   std::int64_t batches(std::int64_t) override { return sizes_.batches; }
-  heed::BatchLoss loss(std::int64_t epoch, std::int64_t batch, heed::Context& context) override {
+  heed::Loss loss(std::int64_t epoch, std::int64_t batch, heed::Context& context) override {
     return loss_of({7, static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(batch)}, context);
   }
   heed::Evaluation evaluate() override {
     heed::Context context = heed::Context::inference();
-    const heed::BatchLoss loss = loss_of({8, 0, 0}, context);
+    const heed::Loss loss = loss_of({8, 0, 0}, context);
     return {{{"loss", loss.sum.item() / static_cast<double>(loss.count)}}, "loss"};
   }
 
  private:
-  heed::BatchLoss loss_of(const heed::RandomKey& key, heed::Context& context) {
+  heed::Loss loss_of(const heed::RandomKey& key, heed::Context& context) {
     using namespace heed;
     std::vector<std::int32_t> ids, targets;
     std::int64_t tokens = 0;

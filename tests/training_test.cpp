@@ -523,6 +523,17 @@ TEST_CASE("trainer: options out of range are refused") {
   options = options_for(10);
   options.accumulation = 0;
   refused(options, "accumulation is 0");
+  options.accumulation = std::numeric_limits<std::int64_t>::max();
+  refused(options, "accumulation is 9223372036854775807");
+  options.accumulation = 1 << 30;
+  refused(options, "10 steps of 1073741824 batches");
+  refused(options_for(std::int64_t{1} << 60), "steps is 1152921504606846976");
+  options = options_for(0);
+  options.epochs = std::int64_t{1} << 60;
+  refused(options, "epochs is 1152921504606846976");
+  options.epochs = 1'000'000;
+  LineTask long_one(std::vector<std::int64_t>(3000, 1));
+  CHECK_THROWS_WITH_AS(Trainer(long_one, options), doctest::Contains("give fewer epochs"), Error);
   options = options_for(10);
   options.ema_decay = 1;
   refused(options, "ema_decay");

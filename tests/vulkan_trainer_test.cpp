@@ -40,7 +40,7 @@ class BigramTask : public Task {
 
   Bigrams& model() override { return model_; }
   std::int64_t batches(std::int64_t) override { return 4; }
-  BatchLoss loss(std::int64_t, std::int64_t batch, Context&) override {
+  Loss loss(std::int64_t, std::int64_t batch, Context&) override {
     std::vector<std::int32_t> ids, next;
     for (std::int32_t i = 0; i < tokens; ++i) {
       ids.push_back((i * i + static_cast<std::int32_t>(batch)) % vocabulary);

@@ -35,7 +35,7 @@ class CopyTask : public Task {
   explicit CopyTask(Device device) : model_(translator_config()) { model_.to(DType::f32, device); }
   EncoderDecoder& model() override { return model_; }
   std::int64_t batches(std::int64_t) override { return 5; }
-  BatchLoss loss(std::int64_t, std::int64_t number, Context& context) override {
+  Loss loss(std::int64_t, std::int64_t number, Context& context) override {
     std::vector<std::vector<std::int32_t>> texts(8);
     for (std::size_t s = 0; s < texts.size(); ++s)
       for (std::size_t i = 0; i < 3 + (s + static_cast<std::size_t>(number)) % 5; ++i)

@@ -76,13 +76,6 @@ std::map<std::string, SavedFile> files_of(const json& object) {
   return files;
 }
 
-/// Takes the digest of the rest out of the object.
-void check_own_digest(json& object, bool verify) {
-  const std::string digest = object.value("digest", "");
-  object.erase("digest");
-  check(!verify || digest == digest_of(object.dump()), "it was changed after it was written", unverified);
-}
-
 TrainerState state_of(json object, bool verify) {
   check(object.is_object() && object.value("format", json()) == format_name, "it has no \"format\": \"",
         format_name, "\"");
@@ -91,7 +84,7 @@ TrainerState state_of(json object, bool verify) {
         " the run with that version, or start a new one");
   check(object.at("format_version") == format_version, "its format_version is ",
         object.at("format_version").dump(), ", and this version of heed reads ", format_version);
-  check_own_digest(object, verify);
+  check(take_digest(object) || !verify, "it was changed after it was written", unverified);
   TrainerState state;
   state.identity = object.at("run").get<std::string>();
   state.files = files_of(object.at("files"));
@@ -147,7 +140,7 @@ std::string trainer_state_text(const TrainerState& state) {
                           {"skipped", state.loss_scale.skipped}};
   object["platform"] = state.platform;
   try {
-    object["digest"] = digest_of(object.dump());
+    add_digest(object);
     return object.dump(2) + "\n";
   } catch (const json::exception&) {
     fail("cannot write trainer_state.json: the name of a loss is not valid UTF-8");
@@ -170,8 +163,8 @@ std::string platform_name(Device device) {
 }
 
 void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState& state, bool as_best) {
-  const std::map<std::string, std::string> metadata{{"run", folder.identity()},
-                                                    {"step", std::to_string(state.step)}};
+  // Equal weights give equal bytes: nothing of the run stands in these files but the step.
+  const std::map<std::string, std::string> metadata{{"step", std::to_string(state.step)}};
   TrainerState saved = state;  // a checkpoint that fails changes nothing
   saved.identity = folder.identity();
   folder.commit([&](const std::filesystem::path& staging) {
@@ -201,18 +194,16 @@ TensorFile read_saved_file(const std::filesystem::path& path, const TrainerState
   const std::string bytes = read_file(path);
   TensorFile file = parse_safetensors(bytes, path.string());
   if (!verify) return file;
-  // The step and the run, which the file itself tells, say more than a digest.
-  const auto told = [&](const char* key) {
-    const auto found = file.metadata.find(key);
-    return found == file.metadata.end() ? std::string("none") : found->second;
-  };
-  check(told("run") == state.identity, path, " belongs to another run: it says \"", told("run"),
-        "\", and this is ", state.identity, unverified);
-  check(told("step") == std::to_string(expected.step), path, " is of step ", told("step"),
+  // The step, which the file itself tells, says more than a digest.
+  const auto found = file.metadata.find("step");
+  const std::string told = found == file.metadata.end() ? "none" : found->second;
+  check(told == std::to_string(expected.step), path, " is of step ", told,
         ", but trainer_state.json knows that of step ", expected.step, ": they do not belong together",
         unverified);
   check(digest_of(bytes) == expected.digest, path,
-        " was changed after it was written: its checksum is not the one in trainer_state.json", unverified);
+        " was changed after it was written, or belongs to another run: its checksum is not the one in "
+        "trainer_state.json",
+        unverified);
   return file;
 }
 

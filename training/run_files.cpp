@@ -65,7 +65,7 @@ RunFiles RunFiles::open(const fs::path& run, bool verify) {
   files.verify_ = verify;
   // In this order, since a run that is resumed announces a new configuration before it writes it.
   files.config_ = read_file(run / "config.json");
-  files.manifest_ = parse_run_manifest(read_file(run / "run.json"), (run / "run.json").string());
+  files.manifest_ = parse_run_manifest(read_file(run / "run.json"), (run / "run.json").string(), verify);
   const std::vector<std::string>& known = files.manifest_.config;
   check(!verify || std::count(known.begin(), known.end(), digest_of(files.config_)) > 0, run / "config.json",
         " was changed after it was written", unverified);

@@ -178,15 +178,21 @@ RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-RunFolder RunFolder::create(const std::filesystem::path& path, const RunStart& start) {
-  parse_configuration(start.config, "the configuration");
-  create_folders(path);
-  RunFolder folder(path, true);
+void RunFolder::check_new(const std::filesystem::path& path) {
+  if (!path_exists(path)) return;
+  check(fs::is_directory(path), path, " is no folder; a run needs one");
   check(!holds_run(path), "the folder ", path,
         " already holds a run; continue it with --resume, or choose another folder");
   const fs::path foreign = first_foreign(path);
   check(foreign.empty(), "the folder ", path, " holds ", foreign.filename(),
         ", which is not part of a run; give a new or an empty folder");
+}
+
+RunFolder RunFolder::create(const std::filesystem::path& path, const RunStart& start) {
+  parse_configuration(start.config, "the configuration");
+  create_folders(path);
+  RunFolder folder(path, true);
+  check_new(path);
   folder.start(start);
   return folder;
 }
@@ -231,7 +237,7 @@ void RunFolder::check_start(const RunStart& now, std::span<const std::string> fr
   check(path_exists(file("run.json")), "cannot resume: the run in ", path_,
         " was made by an older version of heed, which kept no run.json, or has lost it; finish it with that"
         " version, or start a new run in another folder");
-  manifest_ = parse_run_manifest(read_file(file("run.json")), file("run.json").string());
+  manifest_ = parse_run_manifest(read_file(file("run.json")), file("run.json").string(), verify_);
   check(manifest_.task == now.task, "cannot resume: the run in ", path_, " is a \"", manifest_.task,
         "\" run, and this is \"", now.task, "\"");
   config_ = read_file(file("config.json"));

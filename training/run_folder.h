@@ -34,8 +34,10 @@ struct RunStart {
 /// While the object lives the folder is locked: a second process that trains in it gets an Error.
 class RunFolder {
  public:
-  /// Starts a run: makes the folder and writes what the run starts with. Throws when the
-  /// folder holds a run or anything else.
+  /// Throws when create() would refuse the folder; for a look before long work. Changes nothing.
+  static void check_new(const std::filesystem::path& path);
+  /// Starts a run: makes the folder and writes what the run starts with. Throws when the folder holds a run
+  /// or anything else.
   static RunFolder create(const std::filesystem::path& path, const RunStart& start);
   /// Opens a run to continue it, and recovers from a kill. Throws an Error that names what differs when there
   /// is no run, when it is of another task, when a key of the configuration differs that is not among

@@ -36,11 +36,13 @@ std::map<std::string, std::string> texts_in(const json& object, const char* key)
   return texts;
 }
 
-RunManifest manifest_of(const json& object) {
+RunManifest manifest_of(json object, bool verify) {
   check(object.is_object() && object.value("format", json()) == format_name, "it has no \"format\": \"",
         format_name, "\"");
   check(object.at("format_version") == format_version, "its format_version is ",
         object.at("format_version").dump(), ", and this version of heed reads ", format_version);
+  check(take_digest(object) || !verify,
+        "it was changed after it was written (--unverified uses it all the same)");
   RunManifest manifest;
   manifest.task = object.at("task").get<std::string>();
   manifest.identity = digest_in(object.at("identity"), "the identity");
@@ -74,15 +76,16 @@ std::string run_manifest_text(const RunManifest& manifest) {
   object["files"] = manifest.files;
   object["data"] = manifest.data;
   try {
+    add_digest(object);
     return object.dump(2) + "\n";
   } catch (const json::exception&) {
     fail("cannot write run.json: the name of the task or of a part of the data is not valid UTF-8");
   }
 }
 
-RunManifest parse_run_manifest(std::string_view text, std::string_view source) {
+RunManifest parse_run_manifest(std::string_view text, std::string_view source, bool verify) {
   try {
-    return manifest_of(parse_json<json>(text, "it", 4));
+    return manifest_of(parse_json<json>(text, "it", 4), verify);
   } catch (const json::exception& error) {
     fail(source, " is damaged or of other software: ", error.what());
   } catch (const Error& error) {

@@ -10,7 +10,7 @@ namespace heed {
 /// What run.json says of a run, so that files of another run and files that were changed are noticed.
 struct RunManifest {
   std::string task;      ///< "classify"
-  std::string identity;  ///< 32 random hexadecimal digits, which every file of weights repeats
+  std::string identity;  ///< 32 random hexadecimal digits, which trainer_state.json repeats
   /// Digests that config.json may have: one, or two while a resumed run replaces it.
   std::vector<std::string> config;
   std::map<std::string, std::string>
@@ -18,9 +18,11 @@ struct RunManifest {
   std::map<std::string, std::string> data;  ///< part of the data -> digest
 };
 
+/// The text ends with a digest of itself.
 std::string run_manifest_text(const RunManifest& manifest);
-/// Throws an Error that names `source` for text that run_manifest_text did not write.
-RunManifest parse_run_manifest(std::string_view text, std::string_view source);
+/// Throws an Error that names `source` for text that run_manifest_text did not write; with `verify` also for
+/// text that was changed since.
+RunManifest parse_run_manifest(std::string_view text, std::string_view source, bool verify = true);
 
 /// True for a name that a run may give one of its own files: no folder, nothing hidden, none
 /// of the names that every run has.

@@ -5,15 +5,10 @@
 #include <vector>
 
 #include "heed/models/context.h"
+#include "heed/models/loss.h"
 #include "heed/models/module.h"
 
 namespace heed {
-
-/// The loss of one batch, without auxiliary losses: the trainer adds those that layers leave in the context.
-struct BatchLoss {
-  Tensor sum;              ///< one element, differentiable: over the tokens (or samples)
-  std::int64_t count = 0;  ///< how many they are; positive
-};
 
 struct Metric {
   std::string name;
@@ -35,8 +30,8 @@ class Task {
   virtual Module& model() = 0;
   /// How many batches an epoch (from 0) has; at least one.
   virtual std::int64_t batches(std::int64_t epoch) = 0;
-  /// The loss of a batch of an epoch.
-  virtual BatchLoss loss(std::int64_t epoch, std::int64_t batch, Context& context) = 0;
+  /// The loss of a batch of an epoch, without auxiliary losses: the trainer adds those that layers leave in the context.
+  virtual Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) = 0;
   /// Measures the model on validation data; called with recording off.
   virtual Evaluation evaluate() { return {}; }
   /// What a batch's count counts, as the progress line shows it: "1.2k texts/s".

@@ -2,38 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/checked.h"
 #include "heed/core/file.h"
 #include "heed/training/report.h"
 
 namespace heed {
 namespace {
 
-void check_options(const TrainerOptions& options) {
-  const auto not_negative = [](const char* name, auto value) {
-    check(value >= 0, "trainer: ", name, " is ", value, "; it must not be negative");
-  };
-  not_negative("steps", options.steps);
-  not_negative("epochs", options.epochs);
-  not_negative("clip_norm", options.clip_norm);
-  not_negative("log_every", options.log_every);
-  not_negative("log_seconds", options.log_seconds);
-  not_negative("evaluate_every", options.evaluate_every);
-  not_negative("patience", options.patience);
-  not_negative("save_every", options.save_every);
-  check((options.steps > 0) != (options.epochs > 0),
-        "trainer: give either steps or epochs, not both or none; steps is ", options.steps, ", epochs is ",
-        options.epochs);
-  check(options.accumulation >= 1, "trainer: accumulation is ", options.accumulation,
-        "; it must be at least 1");
-  check(options.ema_decay >= 0 && options.ema_decay < 1, "trainer: ema_decay is ", options.ema_decay,
-        "; it must be in [0, 1)");
-  check(options.patience == 0 || options.evaluate_every > 0,
-        "trainer: patience needs evaluations; set evaluate_every");
-  learning_rate_at(options.schedule, 1, 1);  // throws for a schedule out of range
-}
+// The steps stand in 32 bits of the optimizer's state, and batches number the random streams likewise.
+constexpr std::int64_t most_batches = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t most_epochs = 1'000'000;
 
 // From when on something is said to be out of proportion: rough, so that no ordinary training is blamed.
 constexpr double far_above_start = 4;      // times the first loss
@@ -49,6 +31,32 @@ std::int64_t batches_in(Task& task, std::int64_t epoch) {
 
 }  // namespace
 
+void check_options(const TrainerOptions& options) {
+  const auto not_negative = [](const char* name, auto value) {
+    check(value >= 0, "trainer: ", name, " is ", value, "; it must not be negative");
+  };
+  checked_range("trainer: steps", options.steps, 0, most_batches);
+  checked_range("trainer: epochs", options.epochs, 0, most_epochs);
+  not_negative("clip_norm", options.clip_norm);
+  not_negative("log_every", options.log_every);
+  not_negative("log_seconds", options.log_seconds);
+  not_negative("evaluate_every", options.evaluate_every);
+  not_negative("patience", options.patience);
+  not_negative("save_every", options.save_every);
+  check((options.steps > 0) != (options.epochs > 0),
+        "trainer: give either steps or epochs, not both or none; steps is ", options.steps, ", epochs is ",
+        options.epochs);
+  checked_range("trainer: accumulation", options.accumulation, 1, most_batches);
+  const std::int64_t batches = options.steps * options.accumulation;  // cannot overflow: each has 31 bits
+  check(batches <= most_batches, "trainer: ", options.steps, " steps of ", options.accumulation,
+        " batches are ", batches, " batches; at most ", most_batches, " are possible");
+  check(options.ema_decay >= 0 && options.ema_decay < 1, "trainer: ema_decay is ", options.ema_decay,
+        "; it must be in [0, 1)");
+  check(options.patience == 0 || options.evaluate_every > 0,
+        "trainer: patience needs evaluations; set evaluate_every");
+  learning_rate_at(options.schedule, 1, 1);  // throws for a schedule out of range
+}
+
 Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks)
     : task_(task),
       options_((check_options(options), options)),
@@ -62,8 +70,12 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks cal
   if (options_.ema_decay > 0) {
     average_ = std::make_unique<MovingAverage>(task.model().parameters(), options_.ema_decay);
   }
-  for (std::int64_t epoch = 0; epoch < options_.epochs; ++epoch) last_batch_ += batches_in(task, epoch);
-  if (options_.epochs > 0) steps_ = (last_batch_ + options_.accumulation - 1) / options_.accumulation;
+  for (std::int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
+    last_batch_ = checked_sum("trainer: batches", last_batch_, batches_in(task, epoch));
+    check(last_batch_ <= most_batches, "trainer: ", options_.epochs, " epochs are more than ", most_batches,
+          " batches; give fewer epochs");
+  }
+  if (options_.epochs > 0) steps_ = ceil_div(last_batch_, options_.accumulation);
   state_.seed = options_.seed;
 }
 
@@ -151,7 +163,7 @@ std::int64_t Trainer::accumulate_gradients() {
     // Streams count from 1: number 0 is left to what is drawn before training, such as initial weights.
     Context context = Context::train(options_.seed, static_cast<std::uint32_t>(state_.batches_done + 1));
     const LowerPrecision lower(task_.model(), options_.precision);
-    const BatchLoss batch = task_.loss(state_.epoch, state_.batch, context);
+    const Loss batch = task_.loss(state_.epoch, state_.batch, context);
     const Tensor objective = objective_of(batch, context);
     backward(loss_scale_ ? objective * loss_scale_->factor() : objective);
     lower.collect_gradients(loss_scale_ ? loss_scale_->inverse() : Tensor());
@@ -163,7 +175,7 @@ std::int64_t Trainer::accumulate_gradients() {
   return tokens;
 }
 
-Tensor Trainer::objective_of(const BatchLoss& batch, const Context& context) {
+Tensor Trainer::objective_of(const Loss& batch, const Context& context) {
   check(batch.sum.defined() && batch.sum.count() == 1, "trainer: the loss of a batch has one element");
   check(batch.count > 0, "trainer: batch ", state_.batch, " of epoch ", state_.epoch, " has ", batch.count,
         " ", task_.unit(), "; leave such batches out");

@@ -22,10 +22,11 @@
 namespace heed {
 
 struct TrainerOptions {
-  std::int64_t steps = 0;         ///< of the optimizer; 0: as many as `epochs` take
-  std::int64_t epochs = 0;        ///< passes over the data; give this or `steps`
-  std::int64_t accumulation = 1;  ///< batches per step; their gradient is the mean over all their tokens
-  double clip_norm = 0;           ///< limit of the gradient's global norm; 0: none
+  std::int64_t steps = 0;   ///< of the optimizer; 0: as many as `epochs` take
+  std::int64_t epochs = 0;  ///< passes over the data, at most 1,000,000; give this or `steps`
+  /// Batches per step; their gradient is the mean over all their tokens. At most 2^31 - 1 batches in all.
+  std::int64_t accumulation = 1;
+  double clip_norm = 0;  ///< limit of the gradient's global norm; 0: none
   double ema_decay = 0;  ///< of the moving average of the weights, used to evaluate and as best; 0: none
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
@@ -39,6 +40,9 @@ struct TrainerOptions {
   std::uint64_t seed = 0;
   Precision precision = Precision::f32;  ///< in which the model computes; the weights stay f32
 };
+
+/// Throws an Error that names the first option out of range, or that does not fit the others.
+void check_options(const TrainerOptions& options);
 
 /// How the trainer talks to the program; the library itself never prints. All may be empty.
 struct TrainerCallbacks {
@@ -96,7 +100,7 @@ class Trainer {
   void restore();
   StepOutcome step();
   std::int64_t accumulate_gradients();
-  Tensor objective_of(const BatchLoss& batch, const Context& context);
+  Tensor objective_of(const Loss& batch, const Context& context);
   void advance();
   void check_finite();
   void record_losses(const StepOutcome& outcome);

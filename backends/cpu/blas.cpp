@@ -123,9 +123,9 @@ struct OpenBlas {
   }
 };
 
-/// OpenBLAS gives every thread that is inside one of its functions a buffer, which the next caller takes over.
-/// Where the system has no room for another one, it asks again for ever. So here the buffers are made before
-/// they are needed, one for each thread that calls, and where there is no room the caller is told.
+/// OpenBLAS gives every thread that is inside one of its functions a buffer, which the next caller takes
+/// over. Where the system has no room for another one, it asks again for ever. So here the buffers are made
+/// before they are needed, one for each thread that calls, and where there is no room the caller is told.
 class Buffers {
  public:
   /// Never destroyed: threads may outlive static objects.

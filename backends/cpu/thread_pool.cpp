@@ -71,8 +71,8 @@ class Job {
 class ThreadPool {
  public:
   /// The pool of this process. Its threads end with the program's static objects; work that comes later still
-  /// starts them anew. After fork() the child has none of them, only their memory, which it leaves as it is: it
-  /// gets a pool of its own, and takes the same pieces of work to the same bits.
+  /// starts them anew. After fork() the child has none of them, only their memory, which it leaves as it is:
+  /// it gets a pool of its own, and takes the same pieces of work to the same bits.
   static ThreadPool& instance() {
     ThreadPool* pool = current_.load(std::memory_order_acquire);
     return pool ? *pool : first_use();

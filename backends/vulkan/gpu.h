@@ -19,9 +19,9 @@ namespace heed::vulkan {
 /// An opened Vulkan device: its memory, its pipelines and its one command stream. Opened on first use and
 /// kept until the program ends. Every public function of the backend holds `mutex` while it records.
 ///
-/// An opened device is never closed: tensors in static variables may outlive any order of destruction. When the
-/// program leaves (main returns, or somebody calls exit) the host waits for the device and writes its pipeline
-/// cache, before the driver's own exit handlers run; work recorded after that is refused.
+/// An opened device is never closed: tensors in static variables may outlive any order of destruction. When
+/// the program leaves (main returns, or somebody calls exit) the host waits for the device and writes its
+/// pipeline cache, before the driver's own exit handlers run; work recorded after that is refused.
 class Gpu {
  public:
   /// `index` is the device's in physical_devices().
@@ -73,15 +73,15 @@ class Gpu {
   std::unique_ptr<HostBuffer> placeholder_;
 };
 
-/// The opened device of an index of physical_devices(). Throws an Error with the reason when it is unusable, and
-/// in a child made by fork(), where a driver's threads are missing.
+/// The opened device of an index of physical_devices(). Throws an Error with the reason when it is unusable,
+/// and in a child made by fork(), where a driver's threads are missing.
 Gpu& gpu(int index);
-/// Asks that, when the program leaves, the devices finish before whatever was set up so far is taken down. The
-/// driver sets things up lazily, so this is called after each of its compilations.
+/// Asks that, when the program leaves, the devices finish before whatever was set up so far is taken down.
+/// The driver sets things up lazily, so this is called after each of its compilations.
 void finish_before_exit_handlers();
-/// Asks that the devices become idle before any exit handler runs, if it is the calling thread, the main one,
-/// that leaves: a driver may be compiling on a thread of its own, and what its compiler sets up there is taken
-/// down first.
+/// Asks that the devices become idle before any exit handler runs, if it is the calling thread, the main
+/// one, that leaves: a driver may be compiling on a thread of its own, and what its compiler sets up there
+/// is taken down first.
 void drain_before_exit_handlers();
 
 }  // namespace heed::vulkan

@@ -22,9 +22,9 @@ struct Pipeline {
 };
 
 /// Compiles pipelines when they are first needed and keeps them. What the driver compiled is kept on disk
-/// too, one file per device and driver below $HEED_CACHE_DIR, else $XDG_CACHE_HOME/heed, else ~/.cache/heed.
-/// A file that is damaged or another device's is ignored and written anew; one that cannot be written is done
-/// without.
+/// too, one file per device and driver below $HEED_CACHE_DIR, else $XDG_CACHE_HOME/heed, else
+/// ~/.cache/heed. A file that is damaged or another device's is ignored and written anew; one that cannot
+/// be written is done without.
 class Pipelines {
  public:
   explicit Pipelines(Gpu& gpu);
@@ -34,7 +34,8 @@ class Pipelines {
   /// Writes the cache file when pipelines were added since it was read or written.
   void save() noexcept;
   const std::filesystem::path& cache_file() const { return file_; }
-  /// How much of the driver's data the cache file held when the device was opened; 0: nothing that was usable.
+  /// How much of the driver's data the cache file held when the device was opened; 0:
+  /// nothing that was usable.
   std::size_t found_bytes() const { return found_bytes_; }
 
  private:

@@ -1,29 +1,41 @@
 #include "program.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <iostream>
 #include <new>
 #include <string>
 #include <vector>
 
-#include "heed/core/error.h"
 #include "heed/core/nearest_name.h"
+#include "heed/core/unicode.h"
 
 namespace heed::programs {
 namespace {
 
+constexpr std::array<int, 3> ending_signals{SIGINT, SIGTERM, SIGHUP};
 volatile std::sig_atomic_t signal_received = 0;
 
 extern "C" void on_signal(int signal) {
-  signal_received = 1;
+  signal_received = signal;
   std::signal(signal, SIG_DFL);  // the second one ends the program
 }
 
 int report(std::string_view program, std::string message, int status) {
   std::replace(message.begin(), message.end(), '\n', ' ');
-  std::cerr << program << ": error: " << message << std::endl;
+  std::cerr << program << ": error: " << unicode::printable(message) << std::endl;
   return status;
+}
+
+/// A file that is opened must never become standard output or standard error by chance.
+void open_standard_streams() {
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor)
+    if (fcntl(descriptor, F_GETFD) < 0)
+      (void)!open("/dev/null", descriptor == STDIN_FILENO ? O_RDONLY : O_WRONLY);
 }
 
 /// The command whose arguments were being parsed: the deepest one given.
@@ -47,40 +59,50 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
   return concat_text("unknown command \"", argument, '"', suggest_name(argument, known));
 }
 
-int parse_and_run(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+/// False when only help was asked for, which was printed.
+bool parse(CLI::App& app, int argc, char** argv) {
   try {
     app.parse(argc, argv);
+    return true;
   } catch (const CLI::CallForHelp&) {
     const CLI::App& command = deepest_command(app);
     std::cout << command.help(&command == &app ? "" : app.get_name());
-    return exit_success;
   } catch (const CLI::CallForVersion& version) {
     std::cout << version.what() << '\n';
-    return exit_success;
   } catch (const CLI::ParseError& error) {
     // An unknown argument also causes complaints about what is missing: name the cause, not the consequence.
     const std::vector<std::string> extras = deepest_command(app).remaining();
-    if (!extras.empty()) throw UsageError(unknown_argument(app, extras.front()));
+    if (!extras.empty()) throw SettingsError(unknown_argument(app, extras.front()));
     const std::vector<std::string> outer = app.remaining();
-    if (!outer.empty()) throw UsageError(unknown_argument(app, outer.front()));
+    if (!outer.empty()) throw SettingsError(unknown_argument(app, outer.front()));
     const CLI::App& command = deepest_command(app);
     std::string path = command.get_name();  // of commands within commands
     for (const CLI::App* parent = command.get_parent(); parent; parent = parent->get_parent())
       path = parent->get_name() + " " + path;
-    throw UsageError(concat_text(error.what(), " (", path, " --help shows the options)"));
+    throw SettingsError(concat_text(error.what(), " (", path, " --help shows the options)"));
   }
-  return body();
+  return false;
+}
+
+int run_chosen(const CLI::App& app, const std::vector<std::function<int()>>& bodies) {
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  for (std::size_t i = 0; i < bodies.size(); ++i)
+    if (commands.at(i)->parsed()) return bodies[i]();
+  throw SettingsError("no command was given");
 }
 
 }  // namespace
 
-int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::function<int()>>& bodies) {
+  open_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error message
   const std::string& name = app.get_name();
   try {
-    const int status = parse_and_run(app, argc, argv, body);
+    app.require_subcommand(1);
+    const int status = parse(app, argc, argv) ? run_chosen(app, bodies) : exit_success;
     flush_output();
     return status;
-  } catch (const UsageError& error) {
+  } catch (const SettingsError& error) {
     return report(name, error.what(), exit_usage);
   } catch (const std::bad_alloc&) {
     return report(name, "out of memory: a smaller batch or model needs less", exit_failure);
@@ -89,34 +111,44 @@ int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>
   }
 }
 
-int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::function<int()>>& bodies) {
-  app.require_subcommand(1);
-  return run_program(app, argc, argv, [&] {
-    const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-    for (std::size_t i = 0; i < bodies.size(); ++i)
-      if (commands.at(i)->parsed()) return bodies[i]();
-    throw UsageError("no command was given");
-  });
-}
-
 InterruptGuard::InterruptGuard() {
   signal_received = 0;
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  for (const int signal : ending_signals)
+    if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);  // standard error that nobody reads: see interrupted()
 }
 
 InterruptGuard::~InterruptGuard() {
-  std::signal(SIGINT, SIG_DFL);
-  std::signal(SIGTERM, SIG_DFL);
+  std::signal(SIGPIPE, SIG_DFL);
+  for (const int signal : ending_signals)
+    if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);
 }
 
 bool InterruptGuard::interrupted() {
-  return signal_received != 0;
+  return signal_received != 0 || !std::cerr.good();
+}
+
+int InterruptGuard::exit_status() {
+  return 128 + (signal_received == SIGINT ? SIGINT : SIGTERM);
 }
 
 void flush_output() {
   std::cout.flush();
   check(std::cout.good(), "standard output could not be written: is the disk full?");
+}
+
+void TextFlag::add(CLI::App& command, const std::string& flag, const std::string& value_name,
+                   const std::string& help) {
+  name = flag;
+  command.add_option(flag, values, help)->type_name(value_name)->allow_extra_args(false);
+}
+
+std::string TextFlag::value(const std::string& fallback) const {
+  if (values.empty()) return fallback;
+  if (values.size() > 1)
+    throw SettingsError(concat_text(name, " is given ", values.size(), " times (", values[0], ", ", values[1],
+                                    "); give it once"));
+  return values.front();
 }
 
 }  // namespace heed::programs

@@ -79,8 +79,8 @@ class Regression : public heed::Task {
  public:
   heed::Module& model() override { return network_; }
   std::int64_t batches(std::int64_t) override { return 1; }
-  heed::BatchLoss loss(std::int64_t, std::int64_t, heed::Context&) override {
-    return {mean_squared_error(network_, x_), points};
+  heed::Loss loss(std::int64_t, std::int64_t, heed::Context&) override {
+    return {mean_squared_error(network_, x_) * static_cast<double>(points), points};  // a sum and its count
   }
 
  private:

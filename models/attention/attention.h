@@ -78,8 +78,7 @@ struct AttentionCache {
   std::vector<AttentionCache> parts;  ///< of a layer that is made of several attentions
   /// Keeps the rows `ids` (i32 [B']) of the batch: how beam search reorders its hypotheses.
   void reorder(const Tensor& ids);
-  /// Adds the mask of new positions to `mask`, which stays undefined while all are real; `before` positions
-  /// are held.
+  /// Adds the mask of new positions to that of the `before` held ones; undefined while all are real.
   void extend_mask(const AttentionInput& input, std::int64_t before);
 };
 

@@ -15,16 +15,14 @@ namespace heed {
 /// from the mean of the words to centroid k (the diversity of order infinity of Leinster and Cobbold 2012,
 /// which counts alike clusters as one),
 ///
-///   1 / D = max_k sum_l z_{k,l} p_l  over p_k > 0,   z_{k,k} = 1,  z_{k,l} = max(0, u_k . u_l)    1 <= D <=
-///   K
+///   1 / D = max_k sum_l z_{k,l} p_l  over p_k > 0,   z_{k,k} = 1,  z_{k,l} = max(0, u_k . u_l),  D <= K
 ///
-/// Then K becomes the largest number whose blocks of N / K words are twice as large as that group, floor(D /
-/// 2) of the mean D, within the limits that it costs at most 20 % more than K0 would for the mean length,
+/// Then K becomes the largest number whose blocks of N / K words are twice as large as that group, floor(D/2)
+/// of the mean D, within the limits that it costs at most 20 % more than K0 would for the mean length,
 /// f(K) <= 1.2 f(K0), and K <= K0, and stays. A group may begin anywhere in a block; in blocks of twice its
-/// size at most every second place cuts it apart. The buffers "chosen" (0 while
-/// measuring) and "measured" (passes, sum of N, sum of D) are saved with the model, so that the same seed
-/// gives the same K, also when a run is killed and resumed. Only while measuring does a training step wait
-/// for the device.
+/// size at most every second place cuts it apart. The buffers "chosen" (0 while measuring) and "measured"
+/// (passes, sum of N, sum of D) are saved with the model, so that the same seed gives the same K, also when a
+/// run is killed and resumed. Only while measuring does a training step wait for the device.
 class ClusterCount : public Module {
  public:
   explicit ClusterCount(const AttentionConfig& config);

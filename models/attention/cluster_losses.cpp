@@ -44,8 +44,9 @@ void ClusterLosses::add(const Tensor& x, const Tensor& centroids, const Tensor& 
   const Tensor c = similarity_.prepared(centroids);
 
   // The words of a cluster are added up first: sum_j X_j . C_{I_j} = sum_k (sum of the words of k) . C_k.
-  const Tensor members = slice(scatter_add_rows(similarity_.prepared(x), assignment, clusters + 1), 1, 0,
-                               clusters);  // [B, K, d]
+  // [B, K, d]
+  const Tensor members =
+      slice(scatter_add_rows(similarity_.prepared(x), assignment, clusters + 1), 1, 0, clusters);
   const Tensor words = maximum(sum(real), one);
   context.losses.push_back({"clustering", lambda1_, -similarity_.sum_of_rows(members, c) / words});
 

@@ -31,6 +31,8 @@
 namespace heed {
 namespace {
 
+const std::string travelling = "clusterformer.centroids";  // [B, K, d], from layer to layer
+
 class ClusterFormer : public Attention {
  public:
   explicit ClusterFormer(const AttentionConfig& config)
@@ -64,7 +66,7 @@ class ClusterFormer : public Attention {
     const Tensor assignment = assign(logits.detach(), input.mask);        // [B, N]
     if (context.training && centroids_.defined()) count_.observe(x, updated, assignment, input.mask);
     losses_.add(x, updated, assignment, input.mask, context);
-    context.centroids = updated;
+    context.handed_on[travelling] = updated;
 
     const Tensor order = argsort(assignment);  // [B, N], padding last
     const Tensor sorted = gather_rows(x, order);
@@ -88,7 +90,8 @@ class ClusterFormer : public Attention {
  private:
   /// Those of the layer before [B, K, d]; C0 for all samples in the first one.
   Tensor centroids(const Tensor& x, const Context& context) {
-    if (const Tensor& given = context.centroids; given.defined()) {
+    if (const auto found = context.handed_on.find(travelling); found != context.handed_on.end()) {
+      const Tensor& given = found->second;
       check(given.size(0) == x.size(0) && given.size(2) == x.size(2) &&
                 (count_.is_automatic() || given.size(1) == count_.most()),
             "the layer before has ", given.size(1), " clusters, this one ", count_.most(),

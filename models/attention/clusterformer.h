@@ -12,8 +12,8 @@ class Similarity {
   explicit Similarity(const Options& options);
   /// a [..., K, d], b [..., N, d] -> phi of all pairs, [..., K, N].
   Tensor of_pairs(const Tensor& a, const Tensor& b) const;
-  /// phi of all pairs of a and b W^T, [..., K, N], with W [out, in]: as a product, (a W) b^T, which takes K
-  /// d^2 in place of N d^2.
+  /// phi of all pairs of a and b W^T, [..., K, N], with W [out, in]: as a product, (a W) b^T, which takes
+  /// K d^2 in place of N d^2.
   Tensor of_projected(const Tensor& a, const Tensor& b, const Tensor& weight) const;
   /// The sum of phi(a_i, b_i) over all rows of equal shape.
   Tensor sum_of_rows(const Tensor& a, const Tensor& b) const;

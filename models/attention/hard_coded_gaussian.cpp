@@ -1,7 +1,6 @@
 // Hard-coded Gaussian attention: "Hard-Coded Gaussian Attention for Neural Machine Translation", You, Sun and
 // Iyyer, ACL 2020, arXiv 2005.00742, section 3. Nothing looks for its keys: head h of query i always reads
-// around position f_h(i), with the density of a normal distribution as weight. Memory Y = X in
-// self-attention:
+// around position f_h(i), weighted by the density of a normal distribution. In self-attention Y = X:
 //
 //   v         = split(Y Wv)                                                             [B, H, M, dh]
 //   f_h(i)    = gamma i + offset_h,      offset_h = offsets[h mod number of offsets]
@@ -12,9 +11,9 @@
 // than 1. A key is allowed where it is no padding and, in the causal form, not later than the query.
 //
 // A is a band, so it is never made as a whole: queries go in blocks of 64 rows, each with the window of keys
-// that its rows can reach. The window ends where the weight is below the precision of the number type (6
-// sigma for f32, 9 sigma for f64). In self-attention all blocks have the same weights. Time N (64 + 2 reach)
-// d + N d^2, memory N d, parameters 2 d^2.
+// that its rows can reach. The window ends where the weight is below the precision of the number type
+// (6 sigma for f32, 9 sigma for f64). In self-attention all blocks have the same weights. They are kept for
+// the lengths met last. Time N (64 + 2 reach) d + N d^2, memory N d, parameters 2 d^2.
 //
 // Settings: offsets (default -1, 1; causal: -1, 0), sigma (1), and for cross-attention gamma (1), the mean
 // length of a source over that of its target. Departure: dropout, where asked for, acts on A.

@@ -14,8 +14,7 @@ class HashRounds {
   HashRounds(std::int64_t buckets, std::int64_t chunk, bool causal)
       : buckets_(buckets), chunk_(chunk), causal_(causal) {}
 
-  /// One more round: sides [G, N, buckets / 2] are the words times the round's rotation; real i32 [G, N] or
-  /// undefined.
+  /// One more round: sides [G, N, buckets / 2] are words times its rotation; real i32 [G, N] or undefined.
   void add(const Tensor& sides, const Tensor& real);
   /// i32 [G, chunks, m, 2 m] of the last round, from sorted queries to their chunk before and their own: 1
   /// for pairs in W, but for a word with itself and for pairs that an earlier round had already.

@@ -12,8 +12,8 @@ namespace heed {
 /// [B, H, N, dh], the nearest centroids of words i32 [B, H, N] with -1 at padding.
 class RoutingCentroids : public Module {
  public:
-  /// Takes the options "decay" and "update". Centroids start as layer norms of normal vectors, as if each had
-  /// one word.
+  /// Takes the options "decay" and "update". Centroids start as layer norms of normal vectors, each as of one
+  /// word seen before.
   RoutingCentroids(const AttentionConfig& config, std::int64_t clusters, Initialiser& initialiser);
 
   /// mu_c . x_i: [B, H, C, N].

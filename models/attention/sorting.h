@@ -11,8 +11,8 @@ namespace heed {
 Tensor inverse_order(const Tensor& order);
 /// Attention weights [B, H, n, n] between sorted words -> between words in their own order.
 Tensor unsorted_weights(const Tensor& weights, const Tensor& order);
-/// Weights [G, blocks, width, 2 width] of blocks that see with_block_before() -> between n sorted words, [G,
-/// n, n]. Slow: for looking inside.
+/// Weights [G, blocks, width, 2 width] of blocks that see with_block_before() -> between n sorted words,
+/// [G, n, n]. Slow: for looking inside.
 Tensor weights_of_blocks(const Tensor& weights, std::int64_t n);
 /// The block pattern of sorted sequences of n words in blocks of `width`: a block sees itself and the next
 /// one, and the last block the one before (`next`); or itself and the one before, and the first block the

@@ -23,8 +23,8 @@
 
 #include "heed/models/attention/block_patterns.h"
 #include "heed/models/attention/heads.h"
+#include "heed/models/attention/key_sets.h"
 #include "heed/models/attention/residue_attention.h"
-#include "heed/models/attention/sparse_pattern.h"
 
 namespace heed {
 namespace {
@@ -36,17 +36,17 @@ class SparseTransformer : public PatternAttention {
         initialiser_(config.seed),
         w_(config, initialiser_),
         mode_(config.options.take_choice("mode", {"heads", "interleaved", "merged"})) {
-    pattern_.strided = config.options.take_choice("pattern", {"strided", "fixed"}) == "strided";
-    pattern_.causal = config.causal;
-    const std::int64_t l = pattern_.stride =
+    sets_.strided = config.options.take_choice("pattern", {"strided", "fixed"}) == "strided";
+    sets_.causal = config.causal;
+    const std::int64_t l = sets_.stride =
         config.options.take_integer("stride", default_stride(), 1, most_positions);
-    pattern_.summary = config.options.take_integer("summary", std::max<std::int64_t>(1, l / 16), 1, l);
+    sets_.summary = config.options.take_integer("summary", std::max<std::int64_t>(1, l / 16), 1, l);
     add_projections(w_);
   }
 
  protected:
   bool sees(std::int64_t head, std::int64_t i, std::int64_t j, std::int64_t) const override {
-    return pattern_.sees(set_of(head), i, j);
+    return sets_.sees(set_of(head), i, j);
   }
 
   Tensor forward(const AttentionInput& input, Context& context) override {
@@ -78,10 +78,10 @@ class SparseTransformer : public PatternAttention {
 
   Tensor attend(KeySet set, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                 Context& context) {
-    if (!pattern_.strided) return attend_fixed(set, q, k, v, mask, context);
+    if (!sets_.strided) return attend_fixed(set, q, k, v, mask, context);
     const auto near = [&] {
       AttentionOptions options = kernel_options(mask, context);
-      options.pattern = blocks(KeySet::local, pattern_.key_order(KeySet::local, q.size(2)), q.size(2));
+      options.pattern = blocks(KeySet::local, sets_.key_order(KeySet::local, q.size(2)), q.size(2));
       return options;
     };
     const auto far = [&] {
@@ -90,16 +90,16 @@ class SparseTransformer : public PatternAttention {
       return options;
     };
     if (set == KeySet::local) return attention(q, k, v, near());
-    if (set == KeySet::distant) return residue_attention(q, k, v, pattern_.stride, far());
+    if (set == KeySet::distant) return residue_attention(q, k, v, sets_.stride, far());
     constexpr std::int64_t beyond_local = 2;  // strides: A1 has i - l, i and i + l
     const AttentionPart parts[] = {attention_part(q, k, v, near()),
-                                   residue_attention_part(q, k, v, pattern_.stride, beyond_local, far())};
+                                   residue_attention_part(q, k, v, sets_.stride, beyond_local, far())};
     return join_attention(parts);
   }
 
   Tensor attend_fixed(KeySet set, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                       Context& context) {
-    const std::vector<std::int32_t> order = pattern_.key_order(set, q.size(2));
+    const std::vector<std::int32_t> order = sets_.key_order(set, q.size(2));
     if (order.empty()) return Tensor::zeros(q.shape(), q.dtype(), q.device());
     const Tensor ids = Tensor::from(order, {static_cast<std::int64_t>(order.size())}, q.device());
     AttentionOptions options = kernel_options(mask.defined() ? index_select(mask, 1, ids) : mask, context);
@@ -110,12 +110,12 @@ class SparseTransformer : public PatternAttention {
   std::shared_ptr<const BlockPattern> blocks(KeySet set, const std::vector<std::int32_t>& order,
                                              std::int64_t length) {
     return cache_.get({static_cast<std::int64_t>(set), length},
-                      [&] { return pattern_.blocks(set, length, order); });
+                      [&] { return sets_.blocks(set, length, order); });
   }
 
   Initialiser initialiser_;
   Projections w_;
-  SparsePattern pattern_;
+  KeySets sets_;
   std::string mode_;
   PatternCache cache_;
 };

@@ -7,13 +7,12 @@
 //   Y_h     = softmax( S_h(X) ) v_h,   O = merge(Y) Wo    (eq. 2, in synthesizer_logits.cpp)
 //
 // S is a product, so the fused attention kernel makes it on its way with W2 in the place of the keys.
-// Time N d H df + N^2 (H df + d) + N d^2, memory N d (fused). Parameters 2 d^2 + H (d df + df L), L =
-// max_length.
+// Time N d H df + N^2 (H df + d) + N d^2, memory N d (fused). Parameters 2 d^2 + H (d df + df L) for
+// L = max_length.
 //
 // Settings: hidden (df, default d / H), share_w2 (false; true: one W2 for all heads, as the released code has
-// it), logit_bias (b1 and b2; default as the projections). Departure: the paper counts df = d for one head; d
-// / H per head keeps the cost of d^2. Longer inputs than L are an error, shorter ones use the first columns
-// of W2.
+// it), logit_bias (b1 and b2; default as the projections). Departure: the paper counts df = d for one head;
+// d / H per head keeps the cost of d^2. Longer inputs than L are an error, shorter ones use first columns.
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/synthesizer_logits.h"

@@ -1,7 +1,6 @@
 // Factorized Dense Synthesizer: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri,
 // Metzler, Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3.3. A token makes two short vectors, of
-// lengths a and b with a b >= L = max_length, that are stretched to the length of the sequence and
-// multiplied:
+// lengths a and b with a b >= L = max_length, which are stretched to the sequence's length and multiplied:
 //
 //   hid_i   = ReLU( W1_h x_i + b1_h )                                     [B, H, N, df]
 //   A_i     = WA_h hid_i + bA_h,   B_i = WB_h hid_i + bB_h                [B, H, N, a], [B, H, N, b]

@@ -1,6 +1,5 @@
 // Factorized Random Synthesizer: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri,
-// Metzler, Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3.4. The Random Synthesizer with logits of
-// rank k:
+// Metzler, Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3.4. Random logits of rank k:
 //
 //   S_h = R1_h[0:N] R2_h[0:N]^T                           [1, H, N, N]   (eq. 6)
 //   Y_h = softmax( S_h ) v_h,   O = merge(Y) Wo           (eq. 2, in synthesizer_logits.cpp)

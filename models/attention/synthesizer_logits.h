@@ -11,8 +11,8 @@
 
 namespace heed {
 
-/// Logits S = rows columns^T as a product, which need never be made: [B or 1, H, queries, f], [B or 1, H, N,
-/// f].
+/// Logits S = rows columns^T as a product, which need never be made: [B or 1, H, queries, f] and
+/// [B or 1, H, N, f].
 struct LogitFactors {
   Tensor rows, columns;
 };
@@ -45,9 +45,8 @@ Capabilities synthesizer_capabilities();
 
 /// The initial value of H matrices [in, out], each Xavier uniform by itself: [H, in, out].
 Tensor xavier_per_head(std::int64_t heads, std::int64_t in, std::int64_t out, Initialiser& initialiser);
-/// x [B, N, d] from position `first` on, through one matrix per head: [B, 1, N - first, d] W [H, d, f] + b
-/// [H, f]
-/// -> [B, H, N - first, f]. The bias may be undefined.
+/// x [B, N, d] through one matrix per head: x W + b, with W [H, d, f] and b [H, f] or undefined, is
+/// [B, H, N, f].
 Tensor linear_per_head(const Tensor& x, const Tensor& weight, const Tensor& bias);
 /// Settings that several kinds have: the width of a hidden layer (default d / H), and whether the maps that
 /// make the logits have biases (default: as the projections).

@@ -1,0 +1,384 @@
+#include "task_program.h"
+
+#include <unistd.h>
+
+#include <iomanip>
+#include <nlohmann/json.hpp>
+
+#include "heed/core/file.h"
+#include "heed/core/profile.h"
+#include "heed/core/unicode.h"
+#include "heed/data/line_reader.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/presets.h"
+#include "heed/tasks/recipe.h"
+
+namespace heed::programs {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::string attention_names() {
+  std::vector<std::string> names;
+  for (const AttentionVariant& variant : attention_variants()) names.emplace_back(variant.name);
+  return listed(names);
+}
+
+const std::vector<SettingFlag> runtime_flags = {
+    {"--threads", "threads", "N"}, {"--device", "device", "DEVICE"}, {"--precision", "precision", "TYPE"}};
+
+void add_setting_flags(CLI::App& command, const TaskKind& kind, const std::vector<SettingFlag>& flags,
+                       std::vector<TextFlag>& values) {
+  const Settings settings = kind.settings(true);
+  values.resize(flags.size());  // the command keeps references to the elements
+  for (std::size_t i = 0; i < flags.size(); ++i)
+    values[i].add(command, flags[i].flag, flags[i].value_name, settings.setting(flags[i].setting).help);
+}
+
+void add_set_flag(CLI::App& command, std::vector<std::string>& assignments) {
+  command
+      .add_option("--set", assignments,
+                  "One setting by its dotted name, for example training.steps=500; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+/// Escapes of JSON strings, so that a line stays a line and no control character reaches a terminal.
+std::string json_text(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// --- train
+
+class TrainCommand {
+ public:
+  TrainCommand(CLI::App& command, const TaskProgram& program)
+      : program_(program), printer_(std::cerr, ProgressPrinter::style_of(STDERR_FILENO)) {
+    out_.add(command, "--out", "RUN", "Folder of the run: configuration, weights, checkpoint, metrics");
+    config_.add(command, "--config", "FILE", "Settings from a JSON file, laid over the defaults");
+    add_set_flag(command, assignments_);
+    flags_ = program.train_flags;
+    flags_.insert(flags_.end(), {{"--seed", "seed", "N"},
+                                 {"--steps", "training.steps", "N"},
+                                 {"--save-every", "training.save_every", "N"}});
+    flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.end());
+    add_setting_flags(command, program.kind, flags_, values_);
+    const bool both = program.kind.stacks == Stacks::encoder_decoder;
+    attention_.add(
+        command, "--attention", "NAME",
+        std::string(both ? "Self-attention of the encoder, and of the decoder where it can serve there"
+                         : "Self-attention") +
+            ": " + attention_names());
+    if (both) {
+      decoder_.add(command, "--decoder-attention", "NAME", "Self-attention of the decoder");
+      cross_.add(command, "--cross-attention", "NAME",
+                 "Attention of the decoder to the encoder's output, dot_product unless named here");
+    }
+    if (program.has_preset)
+      preset_.add(command, "--preset", "NAME",
+                  "A model of the hard-coded Gaussian paper: " + listed(preset_names()) +
+                      ". Sets all attentions; the attention flags lie over it");
+    command.add_flag(
+        "--resume", resume_,
+        "Continues the run in --out from its last checkpoint, to the same bits as without the break");
+    command.add_flag("--profile", profile_, "Prints at the end where the time went, per kernel");
+    command.add_flag("--print-config", print_config_, "Prints the settings as JSON and ends");
+    command.add_flag("--help-settings", help_settings_,
+                     "Prints every setting with default, range and meaning, and ends");
+  }
+
+  int run() {
+    if (help_settings_) {
+      std::cout << settings_table(resolve());
+      return exit_success;
+    }
+    const Settings settings = resolve();
+    if (print_config_) {
+      std::cout << settings.json("", 2) << '\n';
+      return exit_success;
+    }
+    if (!out_.given()) throw SettingsError("train needs --out, the folder of the run");
+    const InterruptGuard interrupt;
+    TrainRequest request{out_.value(), resume_, {}};
+    request.callbacks.progress = [&](const Progress& progress) { printer_.show(progress); };
+    request.callbacks.message = [&](std::string_view text) { printer_.message(text); };
+    request.callbacks.stop_requested = [] { return InterruptGuard::interrupted(); };
+    if (profile_) start_profile();
+    const TrainResult result = train_run(program_.kind, settings, request);
+    printer_.finish();
+    if (profile_) {
+      stop_profile();
+      std::cerr << profile_table();
+    }
+    if (!result.finished) {
+      printer_.message(concat_text("interrupted at step ", result.step, "; the checkpoint is in ",
+                                   out_.value(), ", and --resume continues from there"));
+      return InterruptGuard::exit_status();
+    }
+    printer_.message(concat_text("done after ", result.step, " steps in ", duration_text(result.seconds),
+                                 ": ", out_.value()));
+    return exit_success;
+  }
+
+ private:
+  /// Defaults, or with --resume the settings of the run, < --config < --preset and the attention flags < --set < flags.
+  Settings resolve() {
+    Settings settings = resolve(false);
+    if (program_.kind.names_data(settings)) settings = resolve(true);
+    AttentionNames names;
+    const auto read = [](const TextFlag& flag, std::optional<std::string>& name) {
+      if (flag.given()) name = flag.value();
+    };
+    read(attention_, names.attention);
+    read(decoder_, names.decoder);
+    read(cross_, names.cross);
+    read(preset_, names.preset);
+    for (const std::string& note : choose_attentions(settings, program_.kind.stacks, names))
+      printer_.message(note);
+    for (const std::string& assignment : assignments_)
+      if (is_of_attention(assignment)) {
+        const bool whole =
+            std::ranges::count(attention_settings(program_.kind.stacks), assigned_name(assignment)) > 0;
+        if (whole && (names.attention || names.decoder || names.cross || names.preset))
+          throw SettingsError("--set " + assignment +
+                              " and an attention flag or a preset name the same: give one");
+        settings.assign(assignment);
+      }
+    return settings;
+  }
+
+  Settings resolve(bool own_data) const {
+    Settings settings = resume_ && out_.given() ? settings_of_run(program_.kind, RunFiles::open(out_.value()))
+                                                : program_.kind.settings(own_data);
+    if (config_.given()) settings.merge_file(config_.value());
+    for (const std::string& assignment : assignments_)
+      if (!is_of_attention(assignment)) settings.assign(assignment);
+    for (std::size_t i = 0; i < flags_.size(); ++i)
+      if (values_[i].given()) settings.set(flags_[i].setting, values_[i].value(), flags_[i].flag);
+    return settings;
+  }
+
+  bool is_of_attention(const std::string& assignment) const {
+    const std::string name = assigned_name(assignment);
+    return std::ranges::any_of(attention_settings(program_.kind.stacks), [&](const std::string& setting) {
+      return name == setting || name.starts_with(setting + ".");
+    });
+  }
+
+  const TaskProgram& program_;
+  ProgressPrinter printer_;
+  TextFlag out_, config_, attention_, decoder_, cross_, preset_;
+  std::vector<std::string> assignments_;
+  std::vector<SettingFlag> flags_;
+  std::vector<TextFlag> values_;
+  bool resume_ = false, profile_ = false, print_config_ = false, help_settings_ = false;
+};
+
+// --- evaluate
+
+class EvaluateCommand {
+ public:
+  EvaluateCommand(CLI::App& command, const TaskProgram& program)
+      : run_(command, program, program.evaluate_flags), files_(program.files) {
+    for (TextFlag& file : files_)
+      file.add(command, file.name, "PATH", file.values.front()), file.values.clear();
+    part_.add(command, "--part", "NAME", "Part of the run's data: valid (the default), test or train");
+    errors_.add(command, "--errors", "FILE",
+                "Writes the wrong answers as lines of JSON, the most confident first (of tasks with labels)");
+    command.add_flag("--overwrite", overwrite_, "Replaces the file of --errors when it exists");
+  }
+
+  int run() {
+    if (errors_.given()) check_output(errors_.value(), overwrite_);
+    std::vector<std::string> files;
+    for (const TextFlag& file : files_)
+      if (file.given()) files.push_back(file.value());
+    if (!files.empty() && part_.given())
+      throw SettingsError("--part is of the run's own data: give it or " + files_.front().name);
+    if (!files.empty() && files.size() != files_.size())
+      throw SettingsError(files_[0].name + " and " + files_[1].name + " go together, but only one is given");
+    Run run = run_.open();
+    const Measurement measurement =
+        files.empty() ? run.measure(part_.value("valid")) : run.measure_files(files);
+    print_remarks(run_.program(), run.learner());
+    if (errors_.given()) write_mistakes(measurement);
+    std::cout << measurement.json << std::endl;
+    return exit_success;
+  }
+
+ private:
+  void write_mistakes(const Measurement& measurement) const {
+    std::string lines;
+    for (const Mistake& one : measurement.mistakes)
+      lines += json_text({{"place", one.place},
+                          {"expected", one.expected},
+                          {"predicted", one.predicted},
+                          {"probability", one.probability},
+                          {"text", one.text}}) +
+               "\n";
+    write_output(errors_.value(), lines, overwrite_);
+  }
+
+  RunFlags run_;
+  std::vector<TextFlag> files_;
+  TextFlag part_, errors_;
+  bool overwrite_ = false;
+};
+
+// --- predict
+
+class PredictCommand {
+ public:
+  PredictCommand(CLI::App& command, const TaskProgram& program)
+      : run_(command, program, program.predict_flags), capture_(command) {
+    source_.add(command, "--source", "FILE", "Lines to answer, one answer each; default: standard input");
+    command.add_flag("--probability", probability_, "Writes a tab and the answer's probability behind it");
+    command.add_flag("--json", json_, "Writes a line of JSON for each line, with every alternative");
+  }
+
+  int run() {
+    capture_.check();
+    Run run = run_.open();
+    TextOptions text = text_options(run.settings());
+    LineReader reader(source_.value(), text);
+    const std::string origin = source_.value("standard input");
+    int status = exit_success;
+    std::int64_t number = 0;
+    for (std::vector<InputLine> lines; !(lines = reader.next(1024)).empty();) {
+      std::vector<std::string> texts;
+      for (InputLine& line : lines)
+        texts.push_back(line.error.empty() ? std::move(line.text) : std::string());
+      std::vector<Prediction> answers = run.predict(texts, {capture_.file(), number});
+      for (std::size_t i = 0; i < answers.size(); ++i) {
+        ++number;
+        if (!lines[i].error.empty()) answers[i].error = lines[i].error;
+        print(answers[i]);
+        if (answers[i].error.empty()) continue;
+        std::cerr << run_.program() << ": error: " << origin << ", line " << number << ": "
+                  << unicode::printable(answers[i].error) << '\n';
+        status = exit_failure;
+      }
+      flush_output();
+    }
+    capture_.save();
+    print_remarks(run_.program(), run.learner());
+    return status;
+  }
+
+ private:
+  void print(const Prediction& answer) const {
+    if (json_) {
+      Json line = {{"text", answer.text}, {"probability", answer.probability}};
+      for (const Prediction::Alternative& one : answer.alternatives)
+        line["alternatives"].push_back({{"text", one.text}, {"probability", one.probability}});
+      if (!answer.error.empty()) line = {{"error", answer.error}};
+      std::cout << json_text(line) << '\n';
+      return;
+    }
+    std::cout << answer.text;
+    if (probability_ && !answer.text.empty())
+      std::cout << '\t' << std::fixed << std::setprecision(4) << answer.probability;
+    std::cout << '\n';
+  }
+
+  RunFlags run_;
+  CaptureFlags capture_;
+  TextFlag source_;
+  bool probability_ = false, json_ = false;
+};
+
+template <class Command>
+std::function<int()> add_command(CLI::App& app, const TaskProgram& program, const char* name,
+                                 const std::string& help) {
+  auto command = std::make_shared<Command>(*app.add_subcommand(name, help), program);
+  return [command] { return command->run(); };
+}
+
+}  // namespace
+
+RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags)
+    : program_(program.kind.name), kind_(program.kind), flags_(flags) {
+  run_.add(command, "--run", "RUN", "Folder of a run that train made");
+  weights_.add(command, "--weights", "WHICH",
+               "best: those of the best evaluation; last: those of the last checkpoint; default: best where "
+               "there is one");
+  config_.add(command, "--config", "FILE", "Settings from a JSON file, laid over the run's");
+  add_set_flag(command, assignments_);
+  command.add_flag("--unverified", unverified_,
+                   "Uses files of the run even where they were changed after they were written");
+  flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.begin() + 2);
+  add_setting_flags(command, program.kind, flags_, values_);
+}
+
+Run RunFlags::open() const {
+  if (!run_.given()) throw SettingsError("give --run, the folder of a run that train made");
+  RunOptions options;
+  options.weights = weights_.value();
+  if (weights_.given() && options.weights != "best" && options.weights != "last")
+    throw SettingsError("--weights must be best or last, not " + options.weights);
+  options.verify = !unverified_;
+  options.config = config_.value();
+  options.settings = assignments_;
+  for (std::size_t i = 0; i < flags_.size(); ++i)
+    if (values_[i].given()) options.settings.push_back(flags_[i].setting + "=" + values_[i].value());
+  options.kind = &kind_;
+  return Run::open(run_.value(), options);
+}
+
+CaptureFlags::CaptureFlags(CLI::App& command) {
+  capture_.add(
+      command, "--capture", "FILE",
+      "Writes the attention weights, cluster assignments and orders of every example: a page with maps for "
+      "FILE.html, else safetensors; slow");
+  command.add_flag("--overwrite", overwrite_, "Replaces the file of --capture when it exists");
+}
+
+void CaptureFlags::check() const {
+  if (capture_.given()) check_output(capture_.value(), overwrite_);
+}
+
+void CaptureFlags::save() const {
+  if (capture_.given()) content_.save(capture_.value(), overwrite_);
+}
+
+void print_remarks(const std::string& program, Learner& learner) {
+  for (const std::string& text : learner.take_remarks())
+    std::cerr << program << ": " << unicode::printable(text) << '\n';
+}
+
+std::function<int()> add_train(CLI::App& app, const TaskProgram& program) {
+  const auto body =
+      add_command<TrainCommand>(app, program, "train", "Learns from data and fills the folder of a run");
+  app.get_subcommand("train")->footer(
+      "Without data flags: " + program.by_rule +
+      ", made by rule.\n"
+      "Settings: defaults < --config < --set < flags; --help-settings lists them, RUN/config.json keeps "
+      "them.\n"
+      "Ctrl-C ends the step, saves a checkpoint and exits with 130; --resume goes on from there.\n");
+  return body;
+}
+
+std::function<int()> add_evaluate(CLI::App& app, const TaskProgram& program) {
+  return add_command<EvaluateCommand>(app, program, "evaluate",
+                                      "Measures a trained model; the last line of output is one JSON object");
+}
+
+std::function<int()> add_predict(CLI::App& app, const TaskProgram& program) {
+  return add_command<PredictCommand>(app, program, "predict", "Answers lines: one line out for each line in");
+}
+
+int run_task_program(const TaskProgram& program, int argc, char** argv) {
+  CLI::App app(std::string(program.kind.summary) + ".\nWithout data flags it learns " + program.by_rule +
+                   ", made by rule.",
+               std::string(program.kind.name));
+  return run_commands(app, argc, argv,
+                      {add_train(app, program), add_evaluate(app, program), add_predict(app, program)});
+}
+
+}  // namespace heed::programs

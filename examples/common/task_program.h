@@ -1,0 +1,74 @@
+#pragma once
+
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "heed/tasks/run.h"
+#include "program.h"
+
+// The program of a task: flags become settings, results become output. What the task is stands in tasks/<task>.cpp.
+
+namespace heed::programs {
+
+/// A flag that stands for a setting.
+struct SettingFlag {
+  std::string flag, setting, value_name;
+};
+
+/// What a task's program has beside what all have.
+struct TaskProgram {
+  const TaskKind& kind;
+  std::string by_rule;                           ///< what it learns without data flags
+  std::vector<SettingFlag> train_flags = {};     ///< of train
+  std::vector<SettingFlag> evaluate_flags = {};  ///< of evaluate
+  std::vector<SettingFlag> predict_flags = {};   ///< of predict, or what stands in its place
+  std::vector<TextFlag> files = {};  ///< of evaluate: other data than the run's, with name and help
+  bool has_preset = false;           ///< of a model with two stacks
+};
+
+/// The flags of commands that use a trained run.
+class RunFlags {
+ public:
+  RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags);
+  Run open() const;
+  const std::string& program() const { return program_; }
+
+ private:
+  std::string program_;
+  const TaskKind& kind_;
+  TextFlag run_, weights_, config_;
+  bool unverified_ = false;
+  std::vector<std::string> assignments_;
+  std::vector<SettingFlag> flags_;
+  std::vector<TextFlag> values_;
+};
+
+/// --capture FILE and --overwrite: where to write what the model shows of its inside.
+class CaptureFlags {
+ public:
+  explicit CaptureFlags(CLI::App& command);
+  /// Throws an Error when the file cannot be written; before the work.
+  void check() const;
+  CaptureFile* file() { return capture_.given() ? &content_ : nullptr; }
+  void save() const;
+
+ private:
+  TextFlag capture_;
+  bool overwrite_ = false;
+  CaptureFile content_;
+};
+
+/// Prints what the task has to say on standard error, with the program's name.
+void print_remarks(const std::string& program, Learner& learner);
+
+/// A command: adds itself to the program and returns what to run when it was chosen.
+std::function<int()> add_train(CLI::App& app, const TaskProgram& program);
+std::function<int()> add_evaluate(CLI::App& app, const TaskProgram& program);
+std::function<int()> add_predict(CLI::App& app, const TaskProgram& program);
+
+/// The whole program: train, evaluate and predict.
+int run_task_program(const TaskProgram& program, int argc, char** argv);
+
+}  // namespace heed::programs

@@ -1,0 +1,137 @@
+// language_model: learns to predict text, measures it, and writes text with it.
+//
+//   language_model train --data input.txt --out runs/text
+//   language_model evaluate --run runs/text --data other.txt
+//   language_model generate --run runs/text --prompt "ROMEO:" --temperature 0.8
+
+#include <nlohmann/json.hpp>
+
+#include "common/task_program.h"
+#include "heed/core/unicode.h"
+#include "heed/data/line_reader.h"
+#include "heed/tasks/language_model.h"
+
+namespace heed::programs {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// "\n", "\t" and "\\" of a prompt that comes as a line.
+std::string without_escapes(const std::string& line) {
+  std::string text;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char next = line[i] == '\\' && i + 1 < line.size() ? line[i + 1] : '\0';
+    if (next == 'n' || next == 't' || next == '\\') {
+      text += next == 'n' ? '\n' : next == 't' ? '\t' : '\\';
+      ++i;
+    } else {
+      text += line[i];
+    }
+  }
+  return text;
+}
+
+class GenerateCommand {
+ public:
+  GenerateCommand(CLI::App& command, const TaskProgram& program)
+      : run_(command, program, program.predict_flags), capture_(command) {
+    prompt_.add(command, "--prompt", "TEXT",
+                "How the text begins; default: a line break, which is not printed");
+    command.add_flag("--prompts", prompts_,
+                     "Reads prompts from standard input, one a line, in which \\n, \\t and \\\\ are escapes");
+    command.add_flag("--json", json_, "Prints each sample as a line of JSON: sample, prompt, text");
+  }
+
+  int run() {
+    if (prompts_ && prompt_.given()) throw SettingsError("give --prompt or --prompts, not both");
+    capture_.check();
+    Run run = run_.open();
+    samples_ = run.settings().get<std::int64_t>("generation.samples");
+    if (prompts_) {
+      LineReader reader("");
+      for (std::vector<InputLine> lines; !(lines = reader.next(1)).empty();) {
+        check(lines.front().error.empty(), "standard input, line ", reader.line_number(), ": ",
+              lines.front().error);
+        write(run, without_escapes(lines.front().text));
+      }
+    } else {
+      write(run, prompt_.value());
+    }
+    capture_.save();
+    return exit_success;
+  }
+
+ private:
+  void write(Run& run, const std::string& prompt) {
+    for (const Prediction& text : write_texts(run, prompt)) {
+      ++written_;
+      if (json_) {
+        const Json line = {{"sample", written_}, {"prompt", prompt}, {"text", text.text}};
+        std::cout << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+      } else {
+        if (samples_ > 1) std::cout << (written_ > 1 ? "\n" : "") << "=== " << written_ << " ===\n";
+        std::cout << prompt << text.text << '\n';
+      }
+    }
+    flush_output();
+  }
+
+  /// What is wrong with a prompt is wrong with the command line.
+  std::vector<Prediction> write_texts(Run& run, const std::string& prompt) {
+    TextWriter& writer = text_writer(run.learner());
+    try {
+      writer.check_prompt(prompt);
+    } catch (const Error& error) {
+      throw SettingsError(error.what());
+    }
+    return writer.write(prompt, samples_, {capture_.file(), written_});
+  }
+
+  RunFlags run_;
+  CaptureFlags capture_;
+  TextFlag prompt_;
+  bool prompts_ = false, json_ = false;
+  std::int64_t samples_ = 1, written_ = 0;
+};
+
+std::function<int()> add_generate(CLI::App& app, const TaskProgram& program) {
+  CLI::App* command = app.add_subcommand("generate", "Writes text, from a prompt on");
+  command->footer(
+      "A text may become longer than what the model sees at a time: it then reads the last half of that "
+      "again and goes "
+      "on.\n");
+  auto generate = std::make_shared<GenerateCommand>(*command, program);
+  return [generate] { return generate->run(); };
+}
+
+}  // namespace
+}  // namespace heed::programs
+
+int main(int argc, char** argv) {
+  using namespace heed::programs;
+  TaskProgram program{.kind = heed::language_model_task(), .by_rule = "English sentences"};
+  program.train_flags = {{"--data", "data.file", "PATH"},
+                         {"--valid", "data.valid", "PATH"},
+                         {"--valid-fraction", "data.valid_fraction", "X"},
+                         {"--encoding", "data.encoding", "NAME"},
+                         {"--on-bad-bytes", "data.on_bad_bytes", "NAME"},
+                         {"--tokenizer", "tokenizer.kind", "KIND"},
+                         {"--context", "model.max_length", "N"}};
+  program.evaluate_flags = {{"--stride", "evaluation.stride", "N"},
+                            {"--sentences", "evaluation.sentences", "N"},
+                            {"--encoding", "data.encoding", "NAME"},
+                            {"--on-bad-bytes", "data.on_bad_bytes", "NAME"}};
+  program.predict_flags = {{"--tokens", "generation.tokens", "N"},
+                           {"--samples", "generation.samples", "N"},
+                           {"--temperature", "generation.temperature", "X"},
+                           {"--top-k", "generation.top_k", "N"},
+                           {"--top-p", "generation.top_p", "X"},
+                           {"--seed", "generation.seed", "N"}};
+  program.files = {
+      {{"Text to measure with: a file or a folder; default: the run's validation text"}, "--data"}};
+  CLI::App app(std::string(program.kind.summary) + ".\nWithout data flags it learns " + program.by_rule +
+                   ", made by rule.",
+               std::string(program.kind.name));
+  return run_commands(app, argc, argv,
+                      {add_train(app, program), add_evaluate(app, program), add_generate(app, program)});
+}

@@ -1,0 +1,43 @@
+#include "heed/models/sequence_encoder.h"
+
+#include "heed/autograd/ops.h"
+
+namespace heed {
+
+SequenceEncoder::SequenceEncoder(const TransformerConfig& config, Initialiser& initialiser)
+    : config_(config),
+      embedding_(config.source_vocabulary, config.width, embedding_deviation(config), initialiser),
+      input_(config, embedding_, initialiser),
+      encoder_(config, initialiser) {
+  add_module("embedding", embedding_);
+  add_module("input", input_);
+  add_module("encoder", encoder_);
+}
+
+void SequenceEncoder::add_pooling(Initialiser& initialiser) {
+  if (config_.pooling != "attention") return;
+  pooling_ = std::make_unique<AttentionPooling>(config_.width, initialiser);
+  add_module("pooling", *pooling_);
+}
+
+Tensor SequenceEncoder::hidden(const PaddedTokens& tokens, Context& context) {
+  return encode(input_(tokens.ids, 0, context), tokens.mask, context);
+}
+
+Tensor SequenceEncoder::encode(const Tensor& x, const Tensor& mask, Context& context) {
+  return encoder_(x, mask, context);
+}
+
+Tensor SequenceEncoder::pooled(const Tensor& hidden, const Tensor& mask) const {
+  return pooling_ ? (*pooling_)(hidden, mask) : mean_over_tokens(hidden, mask);
+}
+
+Tensor mean_over_tokens(const Tensor& x, const Tensor& mask) {
+  if (!mask.defined()) return mean(x, 1);
+  // As a product [B, 1, N] [B, N, d], which needs no masked copy of x.
+  const Tensor real = cast(mask, x.dtype());
+  const Tensor weights = real / clamp(sum(real, 1, true), 1, static_cast<double>(x.size(1)));
+  return squeeze(matmul(unsqueeze(weights, 1), x), 1);
+}
+
+}  // namespace heed

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+
+#include "heed/models/attention_pooling.h"
+#include "heed/models/batch.h"
+#include "heed/models/encoder.h"
+#include "heed/models/token_input.h"
+
+namespace heed {
+
+/// What every model that reads whole sequences has: an input for tokens, an encoder, and the pooling to one
+/// vector for each sequence. Models derive from it and add their head. Parts "embedding", "input"
+/// (positions), "encoder", and "pooling" where a model pools by attention. Reads `source_vocabulary`,
+/// `encoder_layers`, `encoder_attention` and `pooling` of the configuration.
+class SequenceEncoder : public Module {
+ public:
+  /// Hidden states [B, N, d] of tokens i32 [B, N].
+  Tensor hidden(const PaddedTokens& tokens, Context& context);
+  /// Hidden states of vectors [B, N, d] that were made elsewhere, and their mask (i32 [B, N], undefined: all
+  /// real).
+  Tensor encode(const Tensor& x, const Tensor& mask, Context& context);
+  /// One vector [B, d] for the real positions of each sequence: their mean, or with `pooling` "attention" a
+  /// weighted one (AttentionPooling).
+  Tensor pooled(const Tensor& hidden, const Tensor& mask) const;
+
+  const TransformerConfig& config() const { return config_; }
+  DType dtype() const { return embedding_.weight.dtype(); }
+  Device device() const { return embedding_.weight.device(); }
+
+ protected:
+  SequenceEncoder(const TransformerConfig& config, Initialiser& initialiser);
+  /// Draws and registers what pooled() needs; without it pooled() is the mean.
+  void add_pooling(Initialiser& initialiser);
+  const Embedding& embedding() const { return embedding_; }
+
+ private:
+  TransformerConfig config_;
+  Embedding embedding_;
+  TokenInput input_;
+  Encoder encoder_;
+  std::unique_ptr<AttentionPooling> pooling_;  // null: the mean
+};
+
+/// The mean of x [B, N, d] over the positions where mask (i32 [B, N], undefined: all) is 1: [B, d]. A sample
+/// that has none gives 0.
+Tensor mean_over_tokens(const Tensor& x, const Tensor& mask);
+
+}  // namespace heed

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heed/data/batching.h"
+#include "heed/data/tokenizer.h"
+#include "heed/models/batch.h"
+#include "heed/tasks/settings.h"
+
+// What tasks do with texts between the reader and the model.
+
+namespace heed {
+
+/// "data.max_tokens" and "data.long_texts": what becomes of a text that is longer.
+void declare_long_texts(Settings& settings);
+
+/// Turns texts into what an encoder reads: their tokens and the end mark "</s>".
+class BoundedTokenizer {
+ public:
+  /// data.max_tokens is the most tokens of a text; data.long_texts says what happens to longer ones: "error", or
+  /// "cut", which keeps the beginning.
+  BoundedTokenizer(Tokenizer tokenizer, const Settings& settings);
+  /// Throws an Error for a text that is too long.
+  Tokens operator()(const std::string& text);
+  /// All texts; errors say where each came from.
+  std::vector<Tokens> operator()(std::span<const std::string> texts, std::span<const std::string> places);
+  /// "3 texts are longer than data.max_tokens = 256 and were cut", or "" when none was since the last call.
+  std::string take_cut_message();
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+
+ private:
+  Tokenizer tokenizer_;
+  std::size_t max_tokens_;
+  bool cut_;
+  std::int64_t cut_texts_ = 0;
+};
+
+/// The ids of a text and the end mark.
+Tokens tokens_with_end(const Tokenizer& tokenizer, const std::string& text);
+/// True for a line that says nothing.
+bool is_blank(std::string_view line);
+/// The tokens as they are read, for people: with the spaces and bytes that they stand for.
+std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::span<const std::int32_t> tokens);
+
+/// A digest of texts, in their order.
+std::string digest_of_texts(std::initializer_list<std::span<const std::string>> lists);
+
+/// The limits of a training batch: training.batch_tokens, data.max_tokens and the seed.
+BatchOptions training_batches(const Settings& settings);
+/// The batches of an evaluation: no example is left out, and like lengths stand together.
+BatchOptions evaluation_batches(std::int64_t batch_size);
+/// Lengths as the model sees them; each sequence gains `more` marks.
+std::vector<std::int32_t> lengths_of(const std::vector<Tokens>& sequences, std::int32_t more = 0);
+
+/// The elements that a batch names.
+template <class Element>
+std::vector<Element> pick(const std::vector<Element>& all, const Batch& rows) {
+  std::vector<Element> picked;
+  picked.reserve(rows.size());
+  for (const std::int32_t row : rows) picked.push_back(all[static_cast<std::size_t>(row)]);
+  return picked;
+}
+
+/// The batches of the epoch that was asked for last, so that a step need not plan the whole epoch again.
+template <class Plan>
+class EpochBatches {
+ public:
+  using Batches = decltype(std::declval<const Plan&>().epoch(0));
+  const Batches& of(const Plan& plan, std::int64_t epoch) {
+    if (epoch != epoch_) {
+      batches_ = plan.epoch(static_cast<std::uint32_t>(epoch));
+      epoch_ = epoch;
+    }
+    return batches_;
+  }
+
+ private:
+  std::int64_t epoch_ = -1;
+  Batches batches_;
+};
+
+/// To four decimals: more say nothing about a score.
+double rounded(double value);
+
+}  // namespace heed

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heed/core/device.h"
+#include "heed/tasks/capture.h"
+#include "heed/tasks/settings.h"
+#include "heed/training/task.h"
+
+namespace heed {
+
+/// Which stacks a model has, and so which attentions can be chosen.
+enum class Stacks { encoder, decoder, encoder_decoder };
+
+/// A figure that a task measures itself by.
+struct MetricKind {
+  std::string_view name;  ///< in JSON, progress and "training.keep_best_by"
+  bool larger_is_better;
+};
+
+class Learner;
+
+/// One line of the list of tasks.
+struct TaskKind {
+  std::string_view name;     ///< "classify": of its program, and in a run's files
+  std::string_view summary;  ///< what it learns, in a line
+  Stacks stacks;
+  std::span<const MetricKind>
+      metrics;  ///< the first is what the best weights are kept by, unless set otherwise
+  /// Every setting with its default; those for the user's data differ from those for the data that it brings along.
+  Settings (*settings)(bool own_data);
+  /// True when the settings name data; throws a SettingsError when they name half of it.
+  bool (*names_data)(const Settings& settings);
+  std::unique_ptr<Learner> (*make)(Settings settings);
+};
+
+/// All tasks, in a fixed order. Adding one takes its pair of files and its line in tasks.cpp.
+std::span<const TaskKind* const> task_kinds();
+/// The task of a name; throws an Error with the nearest one when there is none.
+const TaskKind& task_kind(std::string_view name);
+
+/// The answer to one line.
+struct Prediction {
+  std::string text;        ///< the label, the translation, the continuation; "" for a blank line
+  double probability = 0;  ///< of the answer: of a label; of a sequence the product over its tokens
+  struct Alternative {
+    std::string text;
+    double probability = 0;
+  };
+  std::vector<Alternative> alternatives;  ///< all classes, or the best sequences: best first
+  std::string error;                      ///< why there is no answer; "": there is one
+};
+
+struct PredictOptions {
+  CaptureFile* capture =
+      nullptr;                  ///< gets what the model shows of its inside for each line that is not blank
+  std::int64_t first_line = 0;  ///< the number of the first line in the capture: "lines.<number>"
+};
+
+/// An answer that was wrong.
+struct Mistake {
+  std::string place, text, expected, predicted;
+  double probability = 0;  ///< that the model gave to its answer
+};
+
+/// What measuring a trained model found.
+struct Measurement {
+  std::vector<Metric> metrics;
+  std::string json;               ///< one object: the metrics by name, and what else there is to say
+  std::vector<Mistake> mistakes;  ///< the most confident first; of tasks that choose between labels
+};
+
+/// A task at work: its settings, data, vocabulary and model. It trains (as a Task of the Trainer), measures and
+/// predicts. Run (run.h) leads it through its life; a task implements the steps:
+///
+///   to train     check, read_data, learn_vocabulary (or open_files), build, prepare_training
+///   to be used   open_files, build, then predict and measure
+class Learner : public Task {
+ public:
+  Learner(const TaskKind& kind, Settings settings) : settings_(std::move(settings)), kind_(kind) {}
+
+  const TaskKind& kind() const { return kind_; }
+  const Settings& settings() const { return settings_; }
+
+  /// Throws a SettingsError for settings that do not fit together. Reads, allocates and writes nothing.
+  virtual void check_settings() const = 0;
+  /// Reads the data of the settings, or makes the embedded ones.
+  virtual void read_data() = 0;
+  /// The digest of each part of the data that was read: "train", "valid", "test".
+  virtual std::map<std::string, std::string> data_digests() const = 0;
+  /// Learns from the training part what belongs to the model beside its weights: tokenizer, labels.
+  virtual void learn_vocabulary() = 0;
+  /// The same as files of the run, by name; and back.
+  virtual std::map<std::string, std::string> files() const = 0;
+  virtual void open_files(const std::function<std::string(std::string_view name)>& read) = 0;
+  /// Makes the model for the vocabulary. Throws a SettingsError for settings that make no sense.
+  virtual void build(Device device) = 0;
+  /// Turns the data that was read into batches.
+  virtual void prepare_training() = 0;
+
+  /// One answer for each line, in their order. Without a gradient.
+  virtual std::vector<Prediction> predict(std::span<const std::string> lines,
+                                          const PredictOptions& options) = 0;
+  /// Measures on a part of the data that was read; throws an Error when it is empty.
+  virtual Measurement measure(std::string_view part) = 0;
+  /// Measures on other files, named as the task's data settings have it.
+  virtual Measurement measure_files(std::span<const std::string> files) = 0;
+
+  /// What is worth telling the user since the last call.
+  std::vector<std::string> take_remarks();
+
+ protected:
+  void remark(std::string text) { remarks_.push_back(std::move(text)); }
+  /// The values of the kind's metrics, in their order, as an evaluation.
+  Evaluation evaluation(std::span<const double> values) const;
+  std::vector<Metric> metrics(std::span<const double> values) const;
+
+  Settings settings_;
+
+ private:
+  const TaskKind& kind_;
+  std::vector<std::string> remarks_;
+};
+
+}  // namespace heed

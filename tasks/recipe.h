@@ -1,0 +1,85 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "heed/data/text_file.h"
+#include "heed/data/tokenizer.h"
+#include "heed/models/initialise.h"
+#include "heed/models/transformer_config.h"
+#include "heed/tasks/learner.h"
+#include "heed/training/trainer.h"
+
+// The settings that tasks have in common: each group is declared and read here, once.
+
+namespace heed {
+
+/// "seed", "threads", "device", "precision".
+void declare_runtime(Settings& settings);
+/// The device of a name as find_device() knows it; throws a SettingsError for one that is not there.
+Device device_of(const std::string& name);
+/// Applies the number of threads, and returns the device. Throws a SettingsError for a device that is not there.
+Device apply_runtime(const Settings& settings);
+
+/// "data.encoding", "data.on_bad_bytes", "data.max_bytes": how the bytes of text files are read.
+void declare_text(Settings& settings);
+TextOptions text_options(const Settings& settings);
+
+/// "tokenizer.vocabulary" and "tokenizer.min_frequency": how byte-level BPE is learned.
+void declare_tokenizer(Settings& settings, std::int64_t vocabulary);
+TokenizerTraining tokenizer_options(const Settings& settings);
+
+/// "model": all of TransformerConfig but what follows from the data, and what a model of these stacks does not
+/// read. An encoder alone has no "model.max_length": data.max_tokens is the one limit.
+void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks stacks);
+/// What the settings say of the model; sizes of vocabularies and classes are left to the caller. Without
+/// "model.max_length" it is data.max_tokens.
+TransformerConfig model_config(const Settings& settings);
+
+/// "training": steps, optimizer, schedule, evaluation, checkpoints.
+void declare_training(Settings& settings, std::span<const MetricKind> metrics);
+/// Throws a SettingsError for settings that do not fit together.
+TrainerOptions trainer_options(const Settings& settings);
+
+/// What a user says of attentions beside the settings themselves.
+struct AttentionNames {
+  /// Of the self-attention of the encoder, and of the decoder where it can serve there.
+  std::optional<std::string> attention = {};
+  std::optional<std::string> decoder = {}, cross = {};  ///< by themselves
+  std::optional<std::string> preset = {};               ///< of models/presets.h; the names above lie over it
+};
+/// Sets the mechanisms of the stacks; options of another mechanism that stood there are dropped. Returns what is
+/// worth telling the user. Throws a SettingsError for unknown names.
+std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, const AttentionNames& names);
+/// The names of the attention settings of the stacks, such as "model.encoder_attention".
+std::vector<std::string> attention_settings(Stacks stacks);
+
+/// Throws a SettingsError with the figures when a model of so many parameters, and what its layers keep of one batch
+/// for the backward pass, is more than this machine has memory.
+void check_cost(std::int64_t parameters, const TransformerConfig& config, std::int64_t batch_tokens);
+
+/// Throws a SettingsError when no model of the configuration can be built, or when it would take more memory than
+/// there is; found out without allocating it. `batch_tokens`: of one batch.
+template <class Model>
+void check_model(const TransformerConfig& config, std::int64_t batch_tokens) {
+  try {
+    const ShapesOnly shapes;
+    check_cost(Model(config).parameter_count(), config, batch_tokens);
+  } catch (const SettingsError&) {
+    throw;
+  } catch (const Error& error) {
+    throw SettingsError(concat_text("model: ", error.what()));
+  }
+}
+
+/// A model of the configuration on the device, f32, after check_model.
+template <class Model>
+std::unique_ptr<Model> make_model(const TransformerConfig& config, std::int64_t batch_tokens, Device device) {
+  check_model<Model>(config, batch_tokens);
+  auto model = std::make_unique<Model>(config);
+  model->to(DType::f32, device);
+  return model;
+}
+
+}  // namespace heed

@@ -1,0 +1,140 @@
+#include "heed/tasks/run.h"
+
+#include <algorithm>
+
+#include "heed/tasks/recipe.h"
+
+namespace heed {
+namespace {
+
+/// True when the setting, or a group that it lies in, is one of `names`.
+bool is_among(std::string_view setting, std::span<const std::string> names) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return setting == name || (setting.starts_with(name) && setting[name.size()] == '.');
+  });
+}
+
+/// Lays the options over the settings of a run; what the model was made and trained with must stay.
+void set_for_use(Settings& settings, const RunOptions& options) {
+  static const std::vector<std::string> fixed = {"seed", "precision", "tokenizer", "model", "training"};
+  const auto refuse = [](const std::string& origin, const std::string& name) {
+    throw SettingsError(concat_text(
+        origin, ": \"", name, "\" belongs to how the run was trained and cannot be changed afterwards"));
+  };
+  if (!options.config.empty()) {
+    const Settings before = settings;
+    settings.merge_file(options.config);
+    for (const Setting& one : settings.declared())
+      if (is_among(one.name, fixed) && before.json(one.name) != settings.json(one.name))
+        refuse(options.config, one.name);
+  }
+  for (const std::string& assignment : options.settings) {
+    if (is_among(assigned_name(assignment), fixed)) refuse("--set " + assignment, assigned_name(assignment));
+    settings.assign(assignment);
+  }
+}
+
+void check_task(const TaskKind& kind, const RunFiles& files) {
+  check(files.task() == kind.name, "this is a ", files.task(), " run, not one of ", kind.name);
+}
+
+void tell(Learner& learner, const TrainRequest& request) {
+  for (const std::string& text : learner.take_remarks())
+    if (request.callbacks.message) request.callbacks.message(text);
+}
+
+void read_vocabulary(Learner& learner, const RunFiles& files) {
+  learner.open_files([&](std::string_view name) { return files.text(name); });
+}
+
+}  // namespace
+
+std::span<const std::string> free_settings() {
+  static const std::vector<std::string> names = {"threads",
+                                                 "device",
+                                                 "decoding",
+                                                 "prediction",
+                                                 "generation",
+                                                 "evaluation",
+                                                 "training.steps",
+                                                 "training.epochs",
+                                                 "training.save_every",
+                                                 "training.patience",
+                                                 "training.log_every",
+                                                 "training.log_seconds"};
+  return names;
+}
+
+Settings settings_of_run(const TaskKind& kind, const RunFiles& files) {
+  check_task(kind, files);
+  Settings settings = kind.settings(true);
+  try {
+    settings.merge(files.config(), "config.json");
+  } catch (const SettingsError& error) {
+    fail("the configuration of the run is damaged, or of another version: ", error.what());
+  }
+  return settings;
+}
+
+Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
+  RunFiles files = RunFiles::open(folder, options.verify);
+  const TaskKind& kind = options.kind ? *options.kind : task_kind(files.task());
+  Settings settings = settings_of_run(kind, files);
+  set_for_use(settings, options);
+  if (!options.device.empty()) settings.set("device", options.device, "device");
+  const Device device = apply_runtime(settings);
+  std::unique_ptr<Learner> learner = kind.make(std::move(settings));
+  read_vocabulary(*learner, files);
+  learner->build(device);
+  files.load_weights(learner->model(), !options.weights.empty() ? options.weights
+                                       : files.has_best()       ? "best"
+                                                                : "last");
+  return Run(std::move(learner), std::move(files));
+}
+
+Measurement Run::measure(std::string_view part) {
+  if (part != "valid" && part != "test" && part != "train")
+    throw SettingsError(concat_text("unknown part \"", part, "\" of the data: valid, test or train"));
+  learner_->read_data();
+  const auto now = learner_->data_digests();
+  const auto found = now.find(std::string(part));
+  check(found == now.end() || found->second == files_.data_digest(part), "the ", part,
+        " part of the data is not what the run was made with: the files or their order changed, so that what "
+        "was trained "
+        "on may be among it; name a file to measure on");
+  return learner_->measure(part);
+}
+
+TrainResult train_run(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
+  std::unique_ptr<Learner> learner = kind.make(settings);
+  learner->check_settings();
+  const TrainerOptions options = trainer_options(settings);
+  const Device device = apply_runtime(settings);
+  std::optional<RunFiles> before;
+  if (request.resume)
+    check_task(kind, before.emplace(RunFiles::open(request.folder)));
+  else
+    RunFolder::check_new(request.folder);
+
+  learner->read_data();
+  if (before)
+    read_vocabulary(*learner, *before);
+  else
+    learner->learn_vocabulary();
+  learner->build(device);
+  learner->prepare_training();
+  tell(*learner, request);
+  if (request.callbacks.message)
+    request.callbacks.message(concat_text(learner->model().parameter_count(), " parameters"));
+
+  Trainer trainer(*learner, options, request.callbacks);
+  const RunStart start{std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(),
+                       learner->data_digests()};
+  RunFolder folder = before ? RunFolder::resume(request.folder, start, free_settings())
+                            : RunFolder::create(request.folder, start);
+  const TrainResult result = trainer.run(&folder);
+  tell(*learner, request);
+  return result;
+}
+
+}  // namespace heed

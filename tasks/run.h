@@ -1,0 +1,83 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "heed/tasks/learner.h"
+#include "heed/training/run_files.h"
+#include "heed/training/run_folder.h"
+#include "heed/training/trainer.h"
+
+namespace heed {
+
+/// How a trained run is opened.
+struct RunOptions {
+  std::string device = {};  ///< as find_device() has it; "": the one that the run names
+  std::string weights =
+      {};  ///< "best": of the best evaluation; "last": of the last checkpoint; "": best where the
+           ///< run has measured itself, else last
+  std::string config = {};                 ///< a JSON file of settings, laid over the run's; "": none
+  std::vector<std::string> settings = {};  ///< "decoding.beam=1", over that. None may change the model
+  bool verify = true;              ///< false: files that were changed after they were written are used anyway
+  const TaskKind* kind = nullptr;  ///< of a task that is not in the list; null: the run says
+};
+
+/// A trained run, of whatever task:
+///
+///   auto run = heed::Run::open("runs/subj");
+///   for (const heed::Prediction& answer : run.predict(lines)) std::cout << answer.text << '\n';
+class Run {
+ public:
+  /// Opens a run with its settings, vocabulary and weights. Throws an Error when there is none, when a file is
+  /// missing, damaged or of another run, and a SettingsError for options that make no sense.
+  static Run open(const std::filesystem::path& folder, const RunOptions& options = {});
+
+  std::string_view task() const { return learner_->kind().name; }
+  const Settings& settings() const { return learner_->settings(); }
+  /// The task at work, for what is its own.
+  Learner& learner() { return *learner_; }
+
+  /// One answer for each line.
+  std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options = {}) {
+    return learner_->predict(lines, options);
+  }
+  std::vector<Prediction> predict(const std::vector<std::string>& lines, const PredictOptions& options = {}) {
+    return learner_->predict(lines, options);
+  }
+  /// Measures on a part of the run's own data: "valid", "test" or "train". Throws an Error when that data is no
+  /// longer what the run was made with.
+  Measurement measure(std::string_view part = "valid");
+  /// Measures on other files, as many as the task's data takes: texts, or sources and targets.
+  Measurement measure_files(std::span<const std::string> files) { return learner_->measure_files(files); }
+
+ private:
+  Run(std::unique_ptr<Learner> learner, RunFiles files)
+      : learner_(std::move(learner)), files_(std::move(files)) {}
+
+  std::unique_ptr<Learner> learner_;
+  RunFiles files_;
+};
+
+/// Where and how a run is trained.
+struct TrainRequest {
+  std::filesystem::path folder;
+  bool resume =
+      false;  ///< goes on from the last checkpoint of the folder, to the same bits as without the break
+  TrainerCallbacks callbacks = {};
+};
+
+/// Trains a task: reads the data, learns the vocabulary, builds the model, fills the folder. Settings and folder are
+/// checked before any data is read, and nothing is written before training can begin. Throws a SettingsError or an
+/// Error.
+TrainResult train_run(const TaskKind& kind, const Settings& settings, const TrainRequest& request);
+
+/// The settings of a run in a folder, over the task's defaults. Throws an Error for a run of another task.
+Settings settings_of_run(const TaskKind& kind, const RunFiles& files);
+
+/// The settings that do not change what a run is: where it computes, how it decodes, how long it trains.
+std::span<const std::string> free_settings();
+
+}  // namespace heed

@@ -1,0 +1,365 @@
+#include "heed/tasks/settings.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "heed/core/file.h"
+#include "heed/core/nearest_name.h"
+#include "heed/core/nesting_limit.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Kind = Setting::Kind;
+
+template <class... Parts>
+[[noreturn]] void refuse(const Parts&... parts) {
+  throw SettingsError(concat_text(parts...));
+}
+
+std::vector<std::string> parts_of(std::string_view name) {
+  std::vector<std::string> parts;
+  std::stringstream stream{std::string(name)};
+  for (std::string part; std::getline(stream, part, '.');) parts.push_back(part);
+  return parts;
+}
+
+const char* kind_name(Kind kind) {
+  switch (kind) {
+    case Kind::flag:
+      return "true or false";
+    case Kind::integer:
+      return "an integer";
+    case Kind::number:
+      return "a number";
+    case Kind::text:
+      return "text";
+    case Kind::integers:
+      return "a list of integers";
+    case Kind::attention:
+      break;
+  }
+  return "the name of an attention, an object with its \"name\" and options, or a list of these";
+}
+
+bool is_integers(const Json& value) {
+  return value.is_array() &&
+         std::all_of(value.begin(), value.end(), [](const Json& one) { return one.is_number_integer(); });
+}
+
+bool is_of_kind(Kind kind, const Json& value) {
+  switch (kind) {
+    case Kind::flag:
+      return value.is_boolean();
+    case Kind::integer:
+      return value.is_number_integer();
+    case Kind::number:
+      return value.is_number();
+    case Kind::text:
+      return value.is_string();
+    case Kind::integers:
+      return is_integers(value);
+    case Kind::attention:
+      break;
+  }
+  return value.is_string() || value.is_object() || value.is_array();
+}
+
+std::string number_text(Kind kind, double value) {
+  // Beyond 2^53 a double is no longer the integer that was meant, but only 2^63 - 1 is used there.
+  if (kind == Kind::integer)
+    return std::to_string(value >= 0x1p63 ? INT64_MAX : static_cast<std::int64_t>(value));
+  std::ostringstream text;
+  text << std::setprecision(10) << value;
+  return text.str();
+}
+
+/// Throws unless the value is of the setting's kind and within what it allows; a number is kept as one.
+Json checked_value(const Setting& setting, Json value, const std::string& origin) {
+  if (!is_of_kind(setting.kind, value)) {
+    const std::string allowed = allowed_text(setting);
+    refuse(origin, ": setting \"", setting.name, "\" must be ", kind_name(setting.kind),
+           allowed.empty() ? "" : " (" + allowed + ")", ", not ",
+           value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  if (setting.kind == Kind::number) value = value.get<double>();
+  if (setting.kind == Kind::integer || setting.kind == Kind::number) {
+    // As unsigned, what lies beyond 2^63 would turn negative.
+    const bool huge = value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX;
+    const double number = value.get<double>();
+    if (huge || !(number >= setting.low && number <= setting.high))
+      refuse(origin, ": setting \"", setting.name, "\" must be ", allowed_text(setting), ", not ",
+             value.dump());
+  }
+  if (!setting.choices.empty()) {
+    const auto text = value.get<std::string>();
+    if (std::find(setting.choices.begin(), setting.choices.end(), text) == setting.choices.end())
+      refuse(origin, ": setting \"", setting.name, "\" must be ", allowed_text(setting), ", not '", text, "'",
+             suggest_name(text, setting.choices));
+  }
+  return value;
+}
+
+/// JSON text with comments; an error names the line.
+Json parsed(std::string_view text, const std::string& origin) {
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
+    refuse(origin, ": byte ", nul + 1, " is NUL; a configuration is text");
+  try {
+    return Json::parse(text, nesting_limit(64, origin), /*allow_exceptions=*/true, /*ignore_comments=*/true);
+  } catch (const nlohmann::json::parse_error& error) {
+    const auto before = text.substr(0, std::min<std::size_t>(error.byte, text.size()));
+    refuse(origin, ", line ", 1 + std::count(before.begin(), before.end(), '\n'),
+           ": not valid JSON: ", error.what());
+  } catch (const nlohmann::json::exception& error) {
+    refuse(origin, ": not valid JSON: ", error.what());
+  } catch (const SettingsError&) {
+    throw;
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+}
+
+}  // namespace
+
+struct Settings::State {
+  std::vector<Setting> list;
+  Json values = Json::object();
+
+  const Setting* find(std::string_view name) const {
+    const auto found =
+        std::find_if(list.begin(), list.end(), [&](const Setting& one) { return one.name == name; });
+    return found == list.end() ? nullptr : &*found;
+  }
+
+  /// The attention setting that `name` lies below, if any.
+  const Setting* owner_of_option(std::string_view name) const {
+    const auto found = std::find_if(list.begin(), list.end(), [&](const Setting& one) {
+      return one.kind == Kind::attention && name.starts_with(one.name + ".");
+    });
+    return found == list.end() ? nullptr : &*found;
+  }
+
+  const Json* at(std::string_view name) const {
+    const Json* value = &values;
+    for (const std::string& part : parts_of(name)) {
+      if (!value->is_object() || !value->contains(part)) return nullptr;
+      value = &(*value)[part];
+    }
+    return value;
+  }
+
+  Json& place(std::string_view name) {
+    Json* value = &values;
+    for (const std::string& part : parts_of(name)) value = &(*value)[part];
+    return *value;
+  }
+
+  void declare(Setting setting, Json initial) {
+    check(!find(setting.name), "setting \"", setting.name, "\" is declared twice");
+    initial = checked_value(setting, std::move(initial), "defaults");
+    setting.initial = initial.dump();
+    place(setting.name) = std::move(initial);
+    list.push_back(std::move(setting));
+  }
+
+  [[noreturn]] void unknown(const std::string& name, const std::string& origin) const {
+    std::vector<std::string> known;
+    for (const Setting& one : list) known.push_back(one.name);
+    refuse(origin, ": unknown setting '", name, "'", suggest_name(name, known),
+           "; --help-settings lists all");
+  }
+
+  void set_option(const Setting& owner, const std::string& option, Json value, const std::string& origin) {
+    Json& target = place(owner.name);
+    if (target.is_string()) target = Json{{"name", target}};
+    if (!target.is_object()) refuse(origin, ": \"", owner.name, "\" is a list and cannot be set by part");
+    target[option] = std::move(value);
+  }
+
+  void set(const std::string& name, Json value, const std::string& origin) {
+    if (const Setting* setting = find(name)) {
+      place(name) = checked_value(*setting, std::move(value), origin);
+    } else if (const Setting* owner = owner_of_option(name)) {
+      set_option(*owner, name.substr(owner->name.size() + 1), std::move(value), origin);
+    } else if (const Json* group = at(name); group && group->is_object() && !name.empty()) {
+      if (!value.is_object())
+        refuse(origin, ": \"", name, "\" is a group of settings, not one; set what is below it");
+      merge(value, name, origin);
+    } else {
+      unknown(name, origin);
+    }
+  }
+
+  void merge(const Json& changes, const std::string& below, const std::string& origin) {
+    if (!changes.is_object()) refuse(origin, ": expected an object of settings, not ", changes.dump());
+    for (const auto& [key, value] : changes.items())
+      set(below.empty() ? key : below + "." + key, value, origin);
+  }
+};
+
+Settings::Settings() : state_(std::make_unique<State>()) {}
+Settings::~Settings() = default;
+Settings::Settings(const Settings& other) : state_(std::make_unique<State>(*other.state_)) {}
+Settings::Settings(Settings&& other) noexcept = default;
+Settings& Settings::operator=(Settings other) noexcept {
+  state_ = std::move(other.state_);
+  return *this;
+}
+
+void Settings::flag(std::string name, bool initial, std::string help) {
+  state_->declare({std::move(name), Kind::flag, "", 0, 0, {}, std::move(help)}, initial);
+}
+
+void Settings::integer(std::string name, std::int64_t initial, std::int64_t low, std::int64_t high,
+                       std::string help) {
+  state_->declare({std::move(name),
+                   Kind::integer,
+                   "",
+                   static_cast<double>(low),
+                   static_cast<double>(high),
+                   {},
+                   std::move(help)},
+                  initial);
+}
+
+void Settings::number(std::string name, double initial, double low, double high, std::string help) {
+  state_->declare({std::move(name), Kind::number, "", low, high, {}, std::move(help)}, initial);
+}
+
+void Settings::text(std::string name, std::string_view initial, std::string help) {
+  state_->declare({std::move(name), Kind::text, "", 0, 0, {}, std::move(help)}, initial);
+}
+
+void Settings::choice(std::string name, std::string_view initial, std::vector<std::string> choices,
+                      std::string help) {
+  state_->declare({std::move(name), Kind::text, "", 0, 0, std::move(choices), std::move(help)}, initial);
+}
+
+void Settings::integers(std::string name, std::string help) {
+  state_->declare({std::move(name), Kind::integers, "", 0, 0, {}, std::move(help)}, Json::array());
+}
+
+void Settings::attention(std::string name, std::string_view initial, std::string help) {
+  state_->declare({std::move(name), Kind::attention, "", 0, 0, {}, std::move(help)},
+                  parsed(initial, "defaults"));
+}
+
+void Settings::change_defaults(std::string_view json) {
+  state_->merge(parsed(json, "defaults"), "", "defaults");
+  for (Setting& setting : state_->list) setting.initial = state_->at(setting.name)->dump();
+}
+
+std::span<const Setting> Settings::declared() const {
+  return state_->list;
+}
+
+const Setting& Settings::setting(std::string_view name) const {
+  const Setting* found = state_->find(name);
+  check(found, "there is no setting \"", name, '"');
+  return *found;
+}
+
+template <class T>
+T Settings::get(std::string_view name) const {
+  const Json* value = state_->find(name) ? state_->at(name) : nullptr;
+  check(value, "there is no setting \"", name, '"');
+  try {
+    return value->get<T>();
+  } catch (const nlohmann::json::exception&) {
+    fail("setting \"", name, "\" is not of the type that was asked for, but ", value->dump());
+  }
+}
+template bool Settings::get<bool>(std::string_view) const;
+template std::int64_t Settings::get<std::int64_t>(std::string_view) const;
+template double Settings::get<double>(std::string_view) const;
+template std::string Settings::get<std::string>(std::string_view) const;
+template std::vector<std::int64_t> Settings::get<std::vector<std::int64_t>>(std::string_view) const;
+
+std::string Settings::json(std::string_view name, int indent) const {
+  const Json* value = state_->at(name);
+  check(value, "there is no setting \"", name, '"');
+  return value->dump(indent);
+}
+
+void Settings::merge(std::string_view json, const std::string& origin) {
+  state_->merge(parsed(json, origin), "", origin);
+}
+
+void Settings::merge_file(const std::filesystem::path& path) {
+  std::string text;
+  try {
+    text = read_file(path);
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+  merge(text, path.string());
+}
+
+std::string allowed_text(const Setting& setting) {
+  if (!setting.choices.empty()) {
+    std::string text;
+    for (std::size_t i = 0; i < setting.choices.size(); ++i)
+      text += (i == 0 ? "" : i + 1 == setting.choices.size() ? " or " : ", ") + setting.choices[i];
+    return text;
+  }
+  if (setting.kind == Kind::integer || setting.kind == Kind::number)
+    return number_text(setting.kind, setting.low) + " to " + number_text(setting.kind, setting.high);
+  return "";
+}
+
+void check_name(std::string_view what, const std::string& name, const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), name) != known.end()) return;
+  refuse("unknown ", what, " \"", name, '"', suggest_name(name, known));
+}
+
+std::string assigned_name(const std::string& assignment) {
+  const std::size_t equals = assignment.find('=');
+  if (equals == std::string::npos || equals == 0)
+    refuse("--set ", assignment, ": expected key=value, for example training.steps=500");
+  return assignment.substr(0, equals);
+}
+
+void Settings::assign(const std::string& assignment) {
+  const std::string name = assigned_name(assignment), text = assignment.substr(name.size() + 1);
+  const std::string origin = "--set " + assignment;
+  if (const Setting* setting = state_->find(name); setting && setting->kind != Kind::attention)
+    return set(name, text, origin);
+  Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (value.is_discarded()) value = text;
+  state_->set(name, std::move(value), origin);
+}
+
+void Settings::set(std::string_view name, const std::string& value, const std::string& origin) {
+  const Setting* setting = state_->find(name);
+  if (!setting) state_->unknown(std::string(name), origin);
+  Json json = Json::parse(value, nullptr, /*allow_exceptions=*/false);
+  if (setting->kind == Kind::integer && !json.is_number_integer())
+    refuse(origin, ": setting \"", setting->name, "\" must be an integer written in digits (",
+           allowed_text(*setting), "), not ", value);
+  // A text may look like a number or like JSON, quotes included where it was written as JSON.
+  if (json.is_discarded() || (setting->kind == Kind::text && !json.is_string())) json = value;
+  state_->set(std::string(name), std::move(json), origin);
+}
+
+void Settings::set_json(std::string_view name, std::string_view json, const std::string& origin) {
+  state_->set(std::string(name), parsed(json, origin), origin);
+}
+
+std::string settings_table(const Settings& settings) {
+  std::ostringstream table;
+  for (const Setting& setting : settings.declared()) {
+    const std::string allowed = allowed_text(setting);
+    const char* kind = setting.kind == Kind::attention ? "an attention" : kind_name(setting.kind);
+    table << setting.name << " = " << setting.initial << "\n    " << (setting.choices.empty() ? kind : "")
+          << (allowed.empty() ? "" : (setting.choices.empty() ? ", " : "") + allowed) << ". " << setting.help
+          << '\n';
+  }
+  return table.str();
+}
+
+}  // namespace heed

@@ -1,0 +1,167 @@
+// Settings: declared once, laid over each other, refused by name, kind and range; and the list of all in docs/settings.md.
+
+#include "heed/tasks/settings.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "heed/core/file.h"
+#include "heed/tasks/learner.h"
+#include "heed/tasks/recipe.h"
+#include "heed/tests/temporary_folder.h"
+#include "model_support.h"
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+Settings some_settings() {
+  Settings settings;
+  settings.flag("data.header", false, "A flag");
+  settings.integer("training.steps", 1000, 0, 1'000'000, "Steps");
+  settings.number("training.rate", 0.5, 0, 1, "Rate");
+  settings.text("data.file", "", "File");
+  settings.choice("model.norm", "post", {"post", "pre"}, "Norm");
+  settings.integers("data.columns", "Columns");
+  settings.attention("model.encoder_attention", "\"dot_product\"", "Attention");
+  return settings;
+}
+
+/// The message of the SettingsError that `change` must throw.
+template <class Change>
+std::string refusal(Change&& change) {
+  Settings settings = some_settings();
+  try {
+    change(settings);
+  } catch (const SettingsError& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+}  // namespace
+
+TEST_CASE("settings keep their kinds through text, JSON and copies") {
+  Settings settings = some_settings();
+  settings.assign("training.steps=500");
+  settings.assign("training.rate=1");
+  settings.assign("data.file=12");
+  settings.assign("data.columns=[2,3]");
+  settings.set("data.header", "true", "--header");
+  const Settings copy = settings;
+  settings.assign("training.steps=7");
+  CHECK(copy.get<std::int64_t>("training.steps") == 500);
+  CHECK(copy.get<double>("training.rate") == 1.0);
+  CHECK(copy.get<std::string>("data.file") == "12");
+  CHECK(copy.get<std::vector<std::int64_t>>("data.columns") == std::vector<std::int64_t>{2, 3});
+  CHECK(copy.get<bool>("data.header"));
+  CHECK(copy.json("training") == R"({"steps":500,"rate":1.0})");
+  Settings again = some_settings();
+  again.merge(copy.json(), "saved");
+  CHECK(again.json() == copy.json());
+  CHECK_THROWS_AS(copy.get<bool>("training.steps"), Error);
+  CHECK_THROWS_AS(copy.get<bool>("training.step"), Error);
+}
+
+TEST_CASE("settings: what is wrong is named with what is allowed") {
+  const auto assigned = [](const std::string& text) {
+    return refusal([&](Settings& settings) { settings.assign(text); });
+  };
+  CHECK(contains(assigned("training.stesp=5"), "did you mean 'training.steps'?"));
+  CHECK(contains(assigned("training.steps=1e3"), "an integer written in digits (0 to 1000000), not 1e3"));
+  CHECK(contains(assigned("training.steps=-1"), "0 to 1000000, not -1"));
+  CHECK(contains(assigned("training.steps=9223372036854775808"), "0 to 1000000"));
+  CHECK(contains(assigned("training.steps=18446744073709551615"), "0 to 1000000"));
+  CHECK(contains(assigned("training.rate=2"), "0 to 1, not 2"));
+  CHECK(contains(assigned("training.rate=1e999"), "a number"));
+  CHECK(contains(assigned("training.rate=nan"), "a number"));
+  CHECK(contains(assigned("model.norm=pro"), "post or pre, not 'pro'; did you mean 'pre'?"));
+  CHECK(contains(assigned("data.header=yes"), "true or false"));
+  CHECK(contains(assigned("data.columns=[1,2.5]"), "a list of integers"));
+  CHECK(contains(assigned("training=5"), "group of settings"));
+  CHECK(contains(assigned("training.steps"), "expected key=value"));
+  const auto merged = [](const std::string& json) {
+    return refusal([&](Settings& settings) { settings.merge(json, "file.json"); });
+  };
+  CHECK(contains(merged("{\n\"training\": {\n\"steps\": ,\n}}"), "file.json, line 3: not valid JSON"));
+  CHECK(contains(merged(std::string("{}\0", 3)), "NUL"));
+  CHECK(contains(merged("[]"), "expected an object"));
+  CHECK(contains(merged(std::string(100, '[') + std::string(100, ']')), "file.json"));
+  CHECK(contains(refusal([](Settings& settings) { settings.merge_file("/no/such/file"); }), "/no/such/file"));
+}
+
+TEST_CASE("settings below an attention are its options") {
+  Settings settings = some_settings();
+  settings.assign("model.encoder_attention=longformer");
+  settings.assign("model.encoder_attention.window=64");
+  settings.assign("model.encoder_attention.part.with.dots=true");
+  CHECK(settings.json("model.encoder_attention") ==
+        R"({"name":"longformer","window":64,"part.with.dots":true})");
+  settings.assign(R"(model.encoder_attention=["fastformer","dot_product"])");
+  CHECK_THROWS_AS(settings.assign("model.encoder_attention.window=3"), SettingsError);
+  CHECK_THROWS_AS(settings.assign("model.encoder_attention=3"), SettingsError);
+}
+
+TEST_CASE("defaults can be changed for other data, and are what the table shows") {
+  Settings settings = some_settings();
+  settings.change_defaults(R"({"training": {"steps": 20}})");
+  CHECK(settings.get<std::int64_t>("training.steps") == 20);
+  CHECK(contains(settings_table(settings), "training.steps = 20\n    an integer, 0 to 1000000. Steps"));
+}
+
+TEST_CASE("a name of an attention keeps the options set for it, and says which it drops") {
+  Settings settings = task_kind("classify").settings(true);
+  settings.assign(R"(model.encoder_attention={"name": "longformer", "window": 9})");
+  CHECK(choose_attentions(settings, Stacks::encoder, {.attention = "longformer"}).empty());
+  CHECK(contains(settings.json("model.encoder_attention"), "9"));
+  const std::vector<std::string> notes =
+      choose_attentions(settings, Stacks::encoder, {.attention = "fastformer"});
+  REQUIRE(notes.size() == 1);
+  CHECK(contains(notes[0], "window"));
+  CHECK_THROWS_AS(choose_attentions(settings, Stacks::encoder, {.attention = "fastfromer"}), SettingsError);
+}
+
+TEST_CASE("every task checks its settings without building the model") {
+  for (const TaskKind* kind : task_kinds()) {
+    CAPTURE(kind->name);
+    for (const bool own_data : {false, true}) {
+      const auto refused = [&](const std::vector<std::string>& assignments) -> std::string {
+        try {
+          Settings settings = kind->settings(own_data);
+          for (const std::string& assignment : assignments) settings.assign(assignment);
+          kind->make(settings)->check_settings();
+        } catch (const SettingsError& error) {
+          return error.what();
+        }
+        return "";
+      };
+      CHECK(refused({}) == "");
+      const std::string attention = attention_settings(kind->stacks).front();
+      CHECK(contains(refused({attention + "=longformer", attention + ".widnow=3"}), "widnow"));
+      CHECK(contains(refused({attention + "=bigbird", attention + ".block=4294967296"}), "4294967296"));
+      CHECK(contains(refused({"model.width=65536", "model.feed_forward=1048576", "model.heads=1"}),
+                     "this machine has"));
+    }
+  }
+}
+
+TEST_CASE("settings: the table in docs/settings.md is that of the tasks") {
+  std::string expected =
+      "# All settings\n\nWhat `train --help-settings` prints, for your own data; the data made by rule has "
+      "smaller models "
+      "and fewer steps. `./dev docs` makes this page.\n";
+  for (const TaskKind* kind : task_kinds()) {
+    expected += concat_text("\n## ", kind->name,
+                            "\n\n| setting | default | allowed | what it is |\n|---|---|---|---|\n");
+    for (const Setting& setting : kind->settings(true).declared())
+      expected += concat_text("| `", setting.name, "` | `", setting.initial, "` | ", allowed_text(setting),
+                              " | ", setting.help, " |\n");
+  }
+  const std::string path = std::string(HEED_SOURCE_DIR) + "/docs/settings.md";
+  if (std::getenv("HEED_WRITE_DOCS")) write_file_atomically(path, expected);
+  CHECK_MESSAGE(read_file(path) == expected,
+                "the page is out of date: ./dev docs makes the table in docs anew");
+}
