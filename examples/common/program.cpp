@@ -38,6 +38,24 @@ void open_standard_streams() {
       (void)!open("/dev/null", descriptor == STDIN_FILENO ? O_RDONLY : O_WRONLY);
 }
 
+/// The library is compiled for x86-64-v2; this file is not, so that it can still say what is missing.
+void check_processor() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  std::string missing;
+  const auto need = [&](bool there, const char* name) {
+    if (!there) missing += (missing.empty() ? "" : ", ") + std::string(name);
+  };
+  need(__builtin_cpu_supports("sse3"), "SSE3");
+  need(__builtin_cpu_supports("ssse3"), "SSSE3");
+  need(__builtin_cpu_supports("sse4.1"), "SSE4.1");
+  need(__builtin_cpu_supports("sse4.2"), "SSE4.2");
+  need(__builtin_cpu_supports("popcnt"), "POPCNT");
+  if (!missing.empty())
+    throw Error("this processor lacks " + missing + "; heed needs x86-64-v2, that of any processor since 2009");
+#endif
+}
+
 /// The command whose arguments were being parsed: the deepest one given.
 const CLI::App& deepest_command(const CLI::App& app) {
   const auto given = app.get_subcommands();
@@ -98,6 +116,7 @@ int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::fu
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error message
   const std::string& name = app.get_name();
   try {
+    check_processor();
     app.require_subcommand(1);
     const int status = parse(app, argc, argv) ? run_chosen(app, bodies) : exit_success;
     flush_output();
