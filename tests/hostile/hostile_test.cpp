@@ -361,7 +361,7 @@ TEST_CASE(
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     const ProgramResult result =
-        heed::run_program(task, small_run_train(task, run), "", ".", {.file_size = 32 << 10, .seconds = 20});
+        heed::run_program(task, small_run_train(task, run), "", ".", {.file_size = 8 << 10, .seconds = 20});
     CAPTURE(result.errors);
     CHECK(result.status == 1);
     CHECK(error_lines(task, result.errors).size() == 1);

@@ -8,7 +8,7 @@ TEST_CASE("a run that was damaged at random is refused, or gives the results of 
   for (const char* task : {"translate", "classify", "language_model", "rate"}) {
     CAPTURE(task);
     int refused = 0;
-    constexpr int runs = 36;
+    constexpr int runs = 100;
     for (int seed = 1; seed <= runs; ++seed) {
       CAPTURE(seed);
       const heed::test::MutationResult result =

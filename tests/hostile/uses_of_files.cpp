@@ -61,8 +61,8 @@ Uses uses_that_could_lose_files() {
   for (const std::string& task : hostile_tasks) {
     uses.push_back(
         {"train in a folder with files of others", task, train_command(), 1, "part of a run", "", thesis});
-    uses.push_back({"resume in a folder with files of others", task, train_command({"--resume"}), 1,
-                    "--resume", "", thesis});
+    uses.push_back({"resume in a folder with files of others", task, train_command({"--resume"}), 1, "no run",
+                    "", thesis});
     uses.push_back({"files of others in a run stay",
                     task,
                     {"train", "--out", "{run}", "--resume", "--steps", "30"},
@@ -98,7 +98,7 @@ Uses uses_that_could_lose_files() {
                              fs::create_directory_symlink(folder / "home", folder / "out");
                            }})});
   uses.push_back({"--out is a device", task, train_command(), 1, "out", "", with_device("out", 3)});
-  uses.push_back({"--out is empty", task, {"train", "--out", "", "{small}"}, 2, "--out"});
+  uses.push_back({"--out is empty", task, {"train", "--out", "", "{small}"}, 1, "empty"});
   uses.push_back({"--out holds a file called run.json", task, train_command(), 1, "run.json", "",
                   with_file("out/run.json", "{\"mine\": true}")});
   uses.push_back({"--out has a config.json of something else", task, train_command(), 1, "out", "",
@@ -140,7 +140,7 @@ Uses uses_that_could_lose_files() {
           },
           more);
     }
-    row("a device that is full", 1, "full", with_device(file, 7));
+    row("a device that is full", 1, "No space", with_device(file, 7));
     uses.back().answers = true;
     row("a FIFO that nobody reads", 1, "FIFO", with_fifo(file));
     uses.back().answers = true;
@@ -195,8 +195,8 @@ Uses uses_with_files_that_are_none() {
                     "none", small_line(task)});
     uses.push_back({"--run is an empty folder", task, joined({command.front(), "--run", "{t}"}, rest), 1,
                     "no run", small_line(task)});
-    uses.push_back(
-        {"--run is empty", task, joined({command.front(), "--run", ""}, rest), 2, "--run", small_line(task)});
+    uses.push_back({"--run is empty", task, joined({command.front(), "--run", ""}, rest), 1, "no run",
+                    small_line(task)});
     if (task == "language_model") continue;
     uses.push_back(
         {"predict --source is a folder", task, use_command(task, {"--source", "{t}"}), 1, "folder"});
@@ -244,6 +244,7 @@ Uses uses_with_files_that_are_none() {
     row("an empty folder", "{t}/folder", "folder", with_folder("folder"));
     row("a file whose name has escapes", "{t}/no\x1b[2Jne", "\\x1b", {});
     row("a file whose name is not UTF-8", "{t}/caf\xe9", "\\xe9", {});
+    uses.back().status = 2;  // it cannot stand in config.json
     row("cut-off gzip", "{t}/cut.gz", "cut off", with_file("cut.gz", "\x1f\x8b\x08"));
   }
   uses.push_back({"a file that is there, whose name is not UTF-8", "classify",

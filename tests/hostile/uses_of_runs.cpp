@@ -89,14 +89,14 @@ Uses uses_of_damaged_runs() {
     };
     use("flipped bits in the weights", "changed", flip("best.safetensors"));
     use("zeros in the weights", "changed", zero("best.safetensors"));
-    use("best weights of another run", "another run", take_from_other("best.safetensors"));
+    use("best weights of another run", "best.safetensors", take_from_other("best.safetensors"));
     use("no best weights", "best.safetensors", without("run/best.safetensors"));
     use("no best weights, and none asked for", "", without("run/best.safetensors"), {"--weights", "last"}, 0);
     use("a configuration that was changed", "changed",
         with_json("run/config.json", [](Json& config) { config["seed"] = 3; }));
     use("the checkpoint of another run", "another run", take_from_other("trainer_state.json"));
     use("an older version's run", "older version", without("run/run.json"));
-    use("an unknown task", "poetry", with_json("run/run.json", [](Json& run) { run["task"] = "poetry"; }));
+    use("an unknown task", "run.json", with_json("run/run.json", [](Json& run) { run["task"] = "poetry"; }));
     use("a vocabulary that was changed", "tokenizer.json", flip("tokenizer.json"));
     use("a checkpoint's state that was changed", "changed",
         with_json("run/trainer_state.json", [](Json& state) { state["step"] = 11; }));
@@ -106,8 +106,6 @@ Uses uses_of_damaged_runs() {
                         content_of(folder / "run/config.json") + std::string("\0{}", 3));
         },
         {"--unverified"});
-    use("a million tensors in the weights", "best.safetensors",
-        with_file("run/best.safetensors", crowded_safetensors(1'000'000)), {"--unverified"});
     use("a header longer than the file", "best.safetensors",
         with_file("run/best.safetensors", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10)),
         {"--unverified"});
@@ -131,6 +129,7 @@ Uses uses_of_damaged_runs() {
     resume("weights with flipped bits", "changed", flip("model.safetensors"));
     resume("no best weights", "best.safetensors", without("run/best.safetensors"));
     resume("no weights", "model.safetensors", without("run/model.safetensors"));
+    resume("no state of the training", "trainer_state.json", without("run/trainer_state.json"));
     resume("an older version's run", "older version", without("run/run.json"));
     resume("a vocabulary that was changed", "tokenizer.json", flip("tokenizer.json"));
 
@@ -152,7 +151,7 @@ Uses uses_of_damaged_runs() {
         [](const fs::path& folder) {
           replace_in(folder / "run/metrics.jsonl", "\"steps\":20", "\"steps\":6e70");
         },
-        "metrics.jsonl, line 1");
+        "metrics.jsonl\", line 1");
     continues(
         "metrics with a bad line in the middle",
         [](const fs::path& folder) {
@@ -161,7 +160,7 @@ Uses uses_of_damaged_runs() {
           text[second] = '#';
           write_content(folder / "run/metrics.jsonl", text);
         },
-        "metrics.jsonl, line 2");
+        "metrics.jsonl\", line 2");
     continues("metrics that are missing", without("run/metrics.jsonl"), "metrics.jsonl");
     continues("a folder in place of metrics",
               in_turn({without("run/metrics.jsonl"), with_folder("run/metrics.jsonl")}), "metrics");
@@ -186,6 +185,9 @@ Uses uses_of_damaged_runs() {
                     [=](const fs::path& folder) { copy_run(small_run("rate"), folder / "other"); }});
   }
   const std::string task = "classify";
+  uses.push_back({"a million tensors in the weights", task, use_command(task, {"--unverified"}), 1,
+                  "best.safetensors", small_line(task),
+                  with_file("run/best.safetensors", crowded_safetensors(1'000'000))});
   const auto permute = [](const fs::path& folder) {
     write_content(folder / "run/classes.json", "[\n  \"good\",\n  \"bad\"\n]\n");
   };

@@ -165,7 +165,7 @@ Uses uses_with_little_memory() {
                         task,
                         arguments,
                         1,
-                        "memory",
+                        "addresses",
                         input,
                         {},
                         {},
@@ -281,7 +281,7 @@ Uses uses_with_wrong_flags() {
                           "training.schedule.name=constant", "--set", "training.schedule.warmup_steps=0",
                           "--steps", "60"}),
            1,
-           "learning_rate",
+           "learning rate",
            "",
            {},
            [=](const fs::path& folder, const ProgramResult& result) {
