@@ -159,14 +159,12 @@ const Format& format_named(const std::string& name) {
 }
 
 const Format& format_of(const fs::path& path) {
-  if (type_of(path) == fs::file_type::directory) return format_named("folders");
-  const fs::path name = path.extension() == ".gz" ? path.stem() : path.filename();
-  for (const Format& format : formats)
-    if (format.ending != nullptr && name.extension() == format.ending) return format;
-  fail(path.string(),
-       ": its name does not say how it is laid out; give --format lines or --format csv (or tsv): lines are "
-       "a label, "
-       "a space and a text each");
+  const std::string name = labelled_format(path);
+  check(!name.empty(), path.string(),
+        ": its name does not say how it is laid out; give --format lines or --format csv (or tsv): lines are "
+        "a label, a "
+        "space and a text each");
+  return format_named(name);
 }
 
 void check_columns_are_used(const LabelledOptions& options, const Format& format) {
@@ -230,6 +228,14 @@ std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const s
     result.push_back(found->second);
   }
   return result;
+}
+
+std::string labelled_format(const fs::path& path) {
+  if (type_of(path) == fs::file_type::directory) return "folders";
+  const fs::path name = path.extension() == ".gz" ? path.stem() : path.filename();
+  for (const Format& format : formats)
+    if (format.ending != nullptr && name.extension() == format.ending) return format.name;
+  return "";
 }
 
 std::vector<std::string> labelled_formats() {

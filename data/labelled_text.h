@@ -44,6 +44,9 @@ struct LabelledOptions {
 /// "lines", "csv", "tsv", "folders".
 std::vector<std::string> labelled_formats();
 
+/// The format that the name of a file or folder tells; "" when it tells none.
+std::string labelled_format(const std::filesystem::path& path);
+
 /// Reads labelled texts. Throws Error, with the place, as read_lines does; for a name that does not tell the
 /// format; for a label that is missing or empty, a column that is not there, a file without rows, and options
 /// of columns where there are none; for a folder without class folders, a file beside them, a class without

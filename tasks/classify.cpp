@@ -17,6 +17,7 @@ namespace heed {
 namespace {
 
 using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
 
 constexpr MetricKind kinds[] = {{"accuracy", true}, {"loss", false}, {"macro_f1", true}};
 
@@ -86,7 +87,8 @@ Settings classify_settings(bool own_data) {
 bool names_data(const Settings& settings) {
   const auto given = [&](const char* name) { return !settings.get<std::string>(name).empty(); };
   if (!given("data.file") && (given("data.valid") || given("data.test")))
-    throw SettingsError("data.valid and data.test need data.file, the texts to learn from");
+    throw SettingsError(
+        "--valid and --test (data.valid, data.test) need --data (data.file), the texts to learn from");
   return given("data.file");
 }
 
@@ -95,6 +97,11 @@ bool names_data(const Settings& settings) {
 LabelledText read_texts(const Settings& settings, const std::string& path, ReadReport& report) {
   LabelledOptions options;
   options.format = settings.get<std::string>("data.format");
+  if (options.format.empty() && fs::is_regular_file(path) && labelled_format(path).empty())
+    throw SettingsError(
+        path +
+        ": its name does not say how it is laid out; give --format lines (a label, a space and a text "
+        "on each line), --format csv or --format tsv");
   options.text = text_options(settings);
   options.label_column = settings.get<std::int64_t>("data.label_column");
   options.text_columns = settings.get<std::vector<std::int64_t>>("data.text_columns");

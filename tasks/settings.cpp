@@ -175,8 +175,12 @@ struct Settings::State {
   [[noreturn]] void unknown(const std::string& name, const std::string& origin) const {
     std::vector<std::string> known;
     for (const Setting& one : list) known.push_back(one.name);
-    refuse(origin, ": unknown setting '", name, "'", suggest_name(name, known),
-           "; --help-settings lists all");
+    for (const auto& [group, below] : values.items()) known.push_back(group);
+    std::string nearest = nearest_name(name, known);
+    // An option of an attention stands one level below it.
+    if (nearest.empty()) nearest = nearest_name(name.substr(0, name.rfind('.')), known);
+    refuse(origin, ": unknown setting '", name, "'",
+           nearest.empty() ? "; --help-settings lists all" : "; did you mean '" + nearest + "'?");
   }
 
   void set_option(const Setting& owner, const std::string& option, Json value, const std::string& origin) {
@@ -259,7 +263,7 @@ void Settings::change_defaults(std::string_view json) {
   for (Setting& setting : state_->list) setting.initial = state_->at(setting.name)->dump();
 }
 
-std::span<const Setting> Settings::declared() const {
+std::span<const Setting> Settings::declared() const& {
   return state_->list;
 }
 

@@ -57,7 +57,8 @@ class Settings {
   void change_defaults(std::string_view json);
 
   /// All settings, in the order in which they were declared.
-  std::span<const Setting> declared() const;
+  std::span<const Setting> declared() const&;
+  std::span<const Setting> declared() const&& = delete;  // they would be gone
   const Setting& setting(std::string_view name) const;
 
   // --- reading

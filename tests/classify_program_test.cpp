@@ -216,10 +216,13 @@ TEST_CASE("texts that are too long are an error, or are cut and counted") {
   const TemporaryFolder folder;
   const std::string run = finished_run().string();
   const std::string text = "a fine day\n" + std::string(300, 'x') + " y\n";
-  check_error(
+  const ProgramResult refused =
       run_program("classify", {"predict", "--run", run, "--batch-size", "1", "--set", "data.max_tokens=100"},
-                  std::string(300, 'x') + "\n"),
-      1, "line 1");
+                  std::string(300, 'x') + "\na fine day\n");
+  CHECK(refused.status == 1);
+  CHECK(contains(refused.errors, "classify: error: standard input, line 1"));
+  CHECK(refused.output.starts_with("\n"));  // the line has no answer, the next one has
+  CHECK(std::count(refused.output.begin(), refused.output.end(), '\n') == 2);
   const ProgramResult result = run_program(
       "classify", {"predict", "--run", run, "--set", "data.max_tokens=100", "--set", "data.long_texts=cut"},
       text);

@@ -271,7 +271,11 @@ TEST_CASE("a damaged run is named, and ends with 1") {
   const std::string run = (folder / "run").string();
   check_error(run_program("translate", {"predict", "--run", (folder / "nothing").string()}, "one\n"), 1,
               "nothing");
-  check_error(run_program("translate", {"predict", "--run", run}, "caf\xe9\n"), 1, "line 1");
+  const ProgramResult unreadable = run_program("translate", {"predict", "--run", run}, "caf\xe9\none\n");
+  CHECK(unreadable.status == 1);
+  CHECK(contains(unreadable.errors, "translate: error: standard input, line 1"));
+  CHECK(line_count(unreadable.output) == 2);  // the line has no answer, the next one has
+  CHECK(unreadable.output.starts_with("\n"));
 
   const std::string weights = content_of(folder / "run/best.safetensors");
   write(folder / "run/best.safetensors", weights.substr(0, weights.size() / 2));

@@ -156,7 +156,8 @@ TEST_CASE("settings: the table in docs/settings.md is that of the tasks") {
   for (const TaskKind* kind : task_kinds()) {
     expected += concat_text("\n## ", kind->name,
                             "\n\n| setting | default | allowed | what it is |\n|---|---|---|---|\n");
-    for (const Setting& setting : kind->settings(true).declared())
+    const Settings settings = kind->settings(true);
+    for (const Setting& setting : settings.declared())
       expected += concat_text("| `", setting.name, "` | `", setting.initial, "` | ", allowed_text(setting),
                               " | ", setting.help, " |\n");
   }

@@ -164,6 +164,7 @@ void Pipelines::save() noexcept {
     header.checksum = checksum_of(data);
     data.insert(0, reinterpret_cast<const char*>(&header), sizeof header);
     std::filesystem::create_directories(file_.parent_path());
+    if (std::filesystem::is_symlink(file_)) std::filesystem::remove(file_);  // what it points to is not ours
     write_file_atomically(file_, data);
   } catch (const std::exception&) {  // the cache only saves time
     file_.clear();
