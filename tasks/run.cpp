@@ -121,7 +121,7 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
                                     " needs a Vulkan device; the CPU computes in f32"));
   std::optional<RunFiles> before;
   if (request.resume)
-    check_task(kind, before.emplace(RunFiles::open(request.folder)));
+    check_task(kind, before.emplace(RunFiles::open(request.folder, request.verify)));
   else
     RunFolder::check_new(request.folder);
 
@@ -139,7 +139,7 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
   Trainer trainer(*learner, options, request.callbacks);
   const RunStart start{std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(),
                        learner->data_digests()};
-  RunFolder folder = before ? RunFolder::resume(request.folder, start, free_settings())
+  RunFolder folder = before ? RunFolder::resume(request.folder, start, free_settings(), request.verify)
                             : RunFolder::create(request.folder, start);
   const TrainResult result = trainer.run(&folder);
   tell(*learner, request);

@@ -50,7 +50,7 @@ int main(int argc, char** argv) {
                   << result.fault << std::endl;
       }
       std::cout << task << ": " << options.runs << " damaged runs, " << refused << " refused, " << wrong
-                << " wrong, the others with the results of the untouched run\n";
+                << " wrong, the others answered as the untouched run, or --unverified\n";
       faults += wrong;
     }
     std::cout << faults << " faults\n";

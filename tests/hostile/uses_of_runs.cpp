@@ -129,6 +129,24 @@ Uses uses_of_damaged_runs() {
     resume("weights with flipped bits", "changed", flip("model.safetensors"));
     resume("no best weights", "best.safetensors", without("run/best.safetensors"));
     resume("no weights", "model.safetensors", without("run/model.safetensors"));
+    uses.push_back({"weights with flipped bits, and goes on all the same",
+                    task,
+                    {"train", "--out", "{run}", "--resume", "--steps", "30", "--unverified"},
+                    0,
+                    "",
+                    "",
+                    flip("model.safetensors")});
+    uses.push_back({"no state of the training, and begins anew",
+                    task,
+                    {"train", "--out", "{run}", "--resume", "--unverified"},
+                    0,
+                    "",
+                    "",
+                    without("run/trainer_state.json"),
+                    [=](const fs::path& folder, const ProgramResult&) {
+                      CHECK(tensors_of(folder / "run/model.safetensors") ==
+                            tensors_of(small_run(task) / "model.safetensors"));
+                    }});
     resume("no state of the training", "trainer_state.json", without("run/trainer_state.json"));
     resume("an older version's run", "older version", without("run/run.json"));
     resume("a vocabulary that was changed", "tokenizer.json", flip("tokenizer.json"));

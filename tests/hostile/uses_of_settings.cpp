@@ -197,6 +197,7 @@ Uses uses_with_wrong_flags() {
     refuse("an attention that there is not", {"--attention", "bigbrd"}, "bigbird");
     refuse("a flag given twice", {"--steps", "3", "--steps", "4"}, "--steps");
     refuse("--out given twice", {"--out", "{t}/again"}, "--out");
+    refuse("--unverified without --resume", {"--unverified"}, "--resume");
     refuse("steps as 1e3", {"--steps", "1e3"}, "digits");
     refuse("steps of nothing", {"--steps", ""}, "steps");
     refuse("a seed below zero", {"--seed", "-1"}, "seed");
