@@ -85,7 +85,11 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   const Device device = apply_runtime(settings);
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
   read_vocabulary(*learner, files);
-  learner->build(device);
+  try {
+    learner->build(device);
+  } catch (const SettingsError& error) {  // not what the caller said: that may not change the model
+    fail("the configuration of the run is damaged, or of another version: ", error.what());
+  }
   files.load_weights(learner->model(), !options.weights.empty() ? options.weights
                                        : files.has_best()       ? "best"
                                                                 : "last");
@@ -98,10 +102,12 @@ Measurement Run::measure(std::string_view part) {
   learner_->read_data();
   const auto now = learner_->data_digests();
   const auto found = now.find(std::string(part));
-  check(found == now.end() || found->second == files_.data_digest(part), "the ", part,
+  if (found == now.end())
+    throw SettingsError(concat_text("a ", task(), " run has no ", part, " part: name a file to measure on"));
+  check(found->second == files_.data_digest(part), "the ", part,
         " part of the data is not what the run was made with: the files or their order changed, so that what "
-        "was trained "
-        "on may be among it; name a file to measure on");
+        "was"
+        " trained on may be among it; name a file to measure on");
   return learner_->measure(part);
 }
 
@@ -110,9 +116,12 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
   learner->check_settings();
   const TrainerOptions options = trainer_options(settings);
   const Device device = apply_runtime(settings);
+  if (options.precision != Precision::f32 && device.type == DeviceType::cpu)
+    throw SettingsError(concat_text("precision ", settings.get<std::string>("precision"),
+                                    " needs a Vulkan device; the CPU computes in f32"));
   std::optional<RunFiles> before;
   if (request.resume)
-    check_task(kind, before.emplace(RunFiles::open(request.folder)));
+    check_task(kind, before.emplace(RunFiles::open(request.folder, request.verify)));
   else
     RunFolder::check_new(request.folder);
 
@@ -130,7 +139,7 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
   Trainer trainer(*learner, options, request.callbacks);
   const RunStart start{std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(),
                        learner->data_digests()};
-  RunFolder folder = before ? RunFolder::resume(request.folder, start, free_settings())
+  RunFolder folder = before ? RunFolder::resume(request.folder, start, free_settings(), request.verify)
                             : RunFolder::create(request.folder, start);
   const TrainResult result = trainer.run(&folder);
   tell(*learner, request);

@@ -66,6 +66,7 @@ struct TrainRequest {
   std::filesystem::path folder;
   bool resume =
       false;  ///< goes on from the last checkpoint of the folder, to the same bits as without the break
+  bool verify = true;  ///< false: goes on although files or data are not those that the run was made with
   TrainerCallbacks callbacks = {};
 };
 

@@ -10,6 +10,7 @@
 #include "heed/core/file.h"
 #include "heed/core/nearest_name.h"
 #include "heed/core/nesting_limit.h"
+#include "heed/core/unicode.h"
 
 namespace heed {
 namespace {
@@ -87,6 +88,10 @@ Json checked_value(const Setting& setting, Json value, const std::string& origin
            allowed.empty() ? "" : " (" + allowed + ")", ", not ",
            value.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
+  if (setting.kind == Kind::text &&
+      unicode::find_invalid(value.get_ref<const std::string&>()) != std::string::npos)
+    refuse(origin, ": setting \"", setting.name, "\" is not UTF-8, so that it cannot stand in config.json: '",
+           value.get_ref<const std::string&>(), "'; rename the file or link to it");
   if (setting.kind == Kind::number) value = value.get<double>();
   if (setting.kind == Kind::integer || setting.kind == Kind::number) {
     // As unsigned, what lies beyond 2^63 would turn negative.

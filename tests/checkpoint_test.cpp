@@ -623,8 +623,10 @@ TEST_CASE("run folder: a run goes on with the task, the files and the data that 
   // A key that may change is written down, and the run is still known as unchanged.
   now = start_with(replaced(config, "\"threads\":2", "\"threads\":8"));
   { RunFolder::resume(run, now, free_keys); }
+  CHECK(RunFiles::open(run).config() == config);  // not before its checkpoint was found to be in order
+  { RunFolder::resume(run, now, free_keys).write_config(); }
   CHECK(RunFiles::open(run).config() == now.config);
-  { RunFolder::resume(run, start_with(), free_keys); }
+  { RunFolder::resume(run, start_with(), free_keys).write_config(); }
   CHECK(RunFiles::open(run).config() == config);
   write_file_atomically(run / "config.json", replaced(config, "\"width\":16", "\"width\":17"));
   CHECK_THROWS_WITH_AS(RunFiles::open(run), doctest::Contains("config.json\" was changed after"), Error);

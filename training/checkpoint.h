@@ -31,7 +31,7 @@ struct TrainerState {
   std::int64_t batches_done = 0;           ///< of all epochs; numbers the random streams
   std::uint64_t seed = 0;
   std::int64_t epoch_batches = 0;     ///< batches in the present epoch, to notice that the data changed
-  std::optional<double> first_loss;   ///< of the first record
+  std::optional<double> first_loss;   ///< mean per token of the first step
   std::optional<double> best_metric;  ///< of all evaluations
   std::int64_t best_step = 0;
   std::int64_t evaluations_without_improvement = 0;

@@ -171,6 +171,7 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
     : path_(std::move(other.path_)),
       verify_(other.verify_),
       config_(std::move(other.config_)),
+      saved_config_(std::move(other.saved_config_)),
       manifest_(std::move(other.manifest_)),
       lock_(std::exchange(other.lock_, -1)) {}
 
@@ -179,6 +180,7 @@ RunFolder::~RunFolder() {
 }
 
 void RunFolder::check_new(const std::filesystem::path& path) {
+  check(!path.empty(), "the name of the run's folder is empty");
   if (!path_exists(path)) return;
   check(fs::is_directory(path), path, " is no folder; a run needs one");
   check(!holds_run(path), "the folder ", path,
@@ -215,7 +217,10 @@ RunFolder RunFolder::resume(const std::filesystem::path& path, const RunStart& n
   folder.remove_temporaries();
   folder.remove_staging();
   folder.move_committed_files();
-  folder.set_config(now.config);
+  check(!verify || folder.has_checkpoint() || !path_exists(folder.file("model.safetensors")),
+        "cannot resume: ", folder.file("trainer_state.json"),
+        " is missing, although the run has saved its weights; put it back (--unverified begins anew)");
+  folder.config_ = now.config;
   return folder;
 }
 
@@ -224,7 +229,7 @@ void RunFolder::start(const RunStart& start) {
   remove_temporaries();
   for (const auto& [name, content] : start.files)
     check(is_name_of_run_file(name), "a run has no file of the name \"", name, "\"");
-  config_ = start.config;
+  config_ = saved_config_ = start.config;
   manifest_ = {
       start.task, random_hex(32), {digest_of(start.config)}, digests_of(start.files), start.data,
   };
@@ -240,12 +245,12 @@ void RunFolder::check_start(const RunStart& now, std::span<const std::string> fr
   manifest_ = parse_run_manifest(read_file(file("run.json")), file("run.json").string(), verify_);
   check(manifest_.task == now.task, "cannot resume: the run in ", path_, " is a \"", manifest_.task,
         "\" run, and this is \"", now.task, "\"");
-  config_ = read_file(file("config.json"));
-  const std::string digest = digest_of(config_);
+  saved_config_ = read_file(file("config.json"));
+  const std::string digest = digest_of(saved_config_);
   check(!verify_ || std::count(manifest_.config.begin(), manifest_.config.end(), digest) > 0,
         "cannot resume: ", file("config.json"),
         " was changed after it was written; put back the old one (--unverified goes on all the same)");
-  compare_configurations(config_, now.config, free_keys, file("config.json").string());
+  compare_configurations(saved_config_, now.config, free_keys, file("config.json").string());
   if (!verify_) return;
   compare_digests(manifest_.files, digests_of(now.files), "file", path_);
   compare_digests(manifest_.data, now.data, "data", path_);
@@ -255,12 +260,12 @@ void RunFolder::check_start(const RunStart& now, std::span<const std::string> fr
 }
 
 /// run.json knows both configurations while one replaces the other.
-void RunFolder::set_config(const std::string& config) {
-  if (config == config_) return;
-  manifest_.config = {digest_of(config_), digest_of(config)};
-  config_ = config;
+void RunFolder::write_config() {
+  if (config_ == saved_config_) return;
+  manifest_.config = {digest_of(saved_config_), digest_of(config_)};
   write_file_atomically(file("run.json"), run_manifest_text(manifest_));
   write_file_atomically(file("config.json"), config_);
+  saved_config_ = config_;
 }
 
 bool RunFolder::has_checkpoint() const {

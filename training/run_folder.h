@@ -53,8 +53,11 @@ class RunFolder {
   std::filesystem::path file(std::string_view name) const { return path_ / name; }
   /// True when there is a checkpoint to continue from.
   bool has_checkpoint() const;
-  /// The text of config.json.
+  /// The configuration that the run goes on with.
   const std::string& config() const { return config_; }
+  /// Writes it to config.json, where it differs from the old one. A resumed run does so when its checkpoint was found to
+  /// be in order: what is refused is left as it was.
+  void write_config();
   /// 32 hexadecimal digits that no other run has.
   const std::string& identity() const { return manifest_.identity; }
   bool verifies() const { return verify_; }
@@ -67,14 +70,13 @@ class RunFolder {
   RunFolder(std::filesystem::path path, bool verify);
   void start(const RunStart& start);
   void check_start(const RunStart& now, std::span<const std::string> free_keys);
-  void set_config(const std::string& config);
   void remove_temporaries();
   void remove_staging();
   void move_committed_files();
 
   std::filesystem::path path_;
   bool verify_ = true;
-  std::string config_;
+  std::string config_, saved_config_;  // the second is what config.json holds
   RunManifest manifest_;
   int lock_ = -1;
 };

@@ -109,6 +109,7 @@ TrainResult Trainer::run(RunFolder* folder) {
 void Trainer::open(RunFolder* folder) {
   folder_ = folder;
   if (folder_ && folder_->has_checkpoint()) restore();
+  if (folder_) folder_->write_config();
   if (options_.precision == Precision::f16)
     loss_scale_ = std::make_unique<LossScale>(optimizer_.parameters()[0].tensor->device(), state_.loss_scale);
   if (folder_)
@@ -141,6 +142,7 @@ void Trainer::restore() {
 
 Trainer::StepOutcome Trainer::step() {
   const std::int64_t tokens = accumulate_gradients();
+  if (state_.step == 0) first_loss_ = meter_.on_device().at("loss") / static_cast<double>(tokens);
   const GradientNorm norm(optimizer_.parameters(), static_cast<double>(tokens));
   if (loss_scale_) loss_scale_->update(norm.norm());
   guard_.watch(state_.step + 1, norm, meter_, loss_scale_ ? loss_scale_->can_shrink() : Tensor());
@@ -222,6 +224,7 @@ void Trainer::say_skipped_steps() {
 void Trainer::record_losses(const StepOutcome& outcome) {
   check_finite();
   say_skipped_steps();
+  read_first_loss();
   const Progress progress = measured(outcome);
   judge(progress);
   session_.last_record = session_.last_shown = std::chrono::steady_clock::now();
@@ -259,10 +262,14 @@ Progress Trainer::measured(const StepOutcome& outcome) const {
   return progress;
 }
 
+/// Waits for the device, once.
+void Trainer::read_first_loss() {
+  if (!state_.first_loss && first_loss_.defined()) state_.first_loss = first_loss_.item();
+}
+
 /// Remarks on what goes wrong without being an error.
 void Trainer::judge(const Progress& progress) {
-  if (!state_.first_loss) state_.first_loss = progress.loss;
-  const double start = *state_.first_loss, loss = std::abs(progress.loss);
+  const double start = state_.first_loss.value_or(progress.loss), loss = std::abs(progress.loss);
   const bool is_far = start > 0 && progress.loss > far_above_start * start;
   session_.far_records = is_far ? session_.far_records + 1 : 0;
   if (session_.far_records == records_in_a_row)
@@ -349,6 +356,7 @@ void Trainer::save(bool as_best) {
   if (!folder_) return;
   check_finite();
   check_weights(optimizer_.parameters(), state_.step);
+  read_first_loss();
   if (loss_scale_) state_.loss_scale = loss_scale_->state();
   state_.losses_since_record = meter_.sums();
   state_.tokens_since_record = meter_.tokens();

@@ -106,6 +106,7 @@ class Trainer {
   void record_losses(const StepOutcome& outcome);
   void show_between_records(const StepOutcome& outcome);
   Progress measured(const StepOutcome& outcome) const;
+  void read_first_loss();
   void judge(const Progress& progress);
   bool evaluate();
   bool is_better(const Evaluation& evaluation, const Metric& metric) const;
@@ -131,6 +132,7 @@ class Trainer {
   std::int64_t steps_ = 0;
   bool evaluates_ = false;  // false: nothing was measured, so the averages themselves are the best weights
   TrainerState state_;
+  Tensor first_loss_;  // of the first step, mean per token, before any weight was changed
   LossMeter meter_;
   FiniteGuard guard_;
   std::unique_ptr<LossScale> loss_scale_;            // null unless the model computes in f16

@@ -87,6 +87,8 @@ class TrainCommand {
     command.add_flag(
         "--resume", resume_,
         "Continues the run in --out from its last checkpoint, to the same bits as without the break");
+    command.add_flag("--unverified", unverified_,
+                     "With --resume: goes on even where files or data were changed since");
     command.add_flag("--profile", profile_, "Prints at the end where the time went, per kernel");
     command.add_flag("--print-config", print_config_, "Prints the settings as JSON and ends");
     command.add_flag("--help-settings", help_settings_,
@@ -104,8 +106,10 @@ class TrainCommand {
       return exit_success;
     }
     if (!out_.given()) throw SettingsError("train needs --out, the folder of the run");
+    if (unverified_ && !resume_)
+      throw SettingsError("--unverified is for a run that goes on: give --resume, too");
     const InterruptGuard interrupt;
-    TrainRequest request{out_.value(), resume_, {}};
+    TrainRequest request{out_.value(), resume_, !unverified_, {}};
     request.callbacks.progress = [&](const Progress& progress) { printer_.show(progress); };
     request.callbacks.message = [&](std::string_view text) { printer_.message(text); };
     request.callbacks.stop_requested = [] { return InterruptGuard::interrupted(); };
@@ -154,8 +158,9 @@ class TrainCommand {
   }
 
   Settings resolve(bool own_data) const {
-    Settings settings = resume_ && out_.given() ? settings_of_run(program_.kind, RunFiles::open(out_.value()))
-                                                : program_.kind.settings(own_data);
+    Settings settings = resume_ && out_.given()
+                            ? settings_of_run(program_.kind, RunFiles::open(out_.value(), !unverified_))
+                            : program_.kind.settings(own_data);
     if (config_.given()) settings.merge_file(config_.value());
     for (const std::string& assignment : assignments_)
       if (!is_of_attention(assignment)) settings.assign(assignment);
@@ -177,7 +182,7 @@ class TrainCommand {
   std::vector<std::string> assignments_;
   std::vector<SettingFlag> flags_;
   std::vector<TextFlag> values_;
-  bool resume_ = false, profile_ = false, print_config_ = false, help_settings_ = false;
+  bool resume_ = false, unverified_ = false, profile_ = false, print_config_ = false, help_settings_ = false;
 };
 
 // --- evaluate

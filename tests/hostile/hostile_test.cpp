@@ -1,0 +1,383 @@
+// Programs in hostile hands: the table of hostile_uses.cpp, and ends by signals and lost streams.
+//
+//   HEED_HOSTILE=metrics heed_tests --source-file='*/hostile_test.cpp'   runs the rows whose names hold that word
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "heed/core/error.h"
+#include "heed/tests/hostile/hostile_uses.h"
+#include "heed/tests/temporary_folder.h"
+
+namespace {
+
+using namespace heed::test;
+using heed::ProgramResult;
+namespace fs = std::filesystem;
+
+constexpr std::int64_t most_bytes = std::int64_t{2} << 30;
+
+bool is_chosen(const std::string& name) {
+  const char* part = std::getenv("HEED_HOSTILE");
+  return !part || contains(name, part);
+}
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
+}
+
+Arguments filled_in(const HostileUse& use, const fs::path& folder) {
+  Arguments arguments;
+  for (std::string argument : use.arguments) {
+    if (argument == "{small}") {
+      arguments = joined(std::move(arguments), small_flags(use.program));
+      continue;
+    }
+    replace_all(argument, "{t}", folder.string());
+    replace_all(argument, "{run}", (folder / "run").string());
+    arguments.push_back(argument);
+  }
+  return arguments;
+}
+
+bool needs_run(const HostileUse& use) {
+  for (const std::string& argument : use.arguments)
+    if (contains(argument, "{run}")) return true;
+  return false;
+}
+
+std::string command_line(const HostileUse& use, const Arguments& arguments) {
+  std::string text = use.program;
+  for (const std::string& argument : arguments) text += " " + argument.substr(0, 200);
+  return text;
+}
+
+/// The lines "program: error: ...".
+std::vector<std::string> error_lines(const std::string& program, const std::string& errors) {
+  std::vector<std::string> lines;
+  std::istringstream stream(errors);
+  for (std::string line; std::getline(stream, line);)
+    if (line.starts_with(program + ": error: ")) lines.push_back(line);
+  return lines;
+}
+
+/// True when nothing in a text can steer a terminal.
+bool is_harmless(const std::string& text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if ((byte < 0x20 && byte != '\n') || byte == 0x7f) return false;
+    if (byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0)
+      return false;  // C1
+  }
+  return true;
+}
+
+/// Names below a folder that only a write under way may have.
+std::string temporaries(const fs::path& folder) {
+  std::string names;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder))
+    if (entry.path().filename().string().starts_with(".heed-")) names += entry.path().string() + " ";
+  return names;
+}
+
+void check_failure(const HostileUse& use, const ProgramResult& result) {
+  const std::vector<std::string> lines = error_lines(use.program, result.errors);
+  CHECK(lines.size() == 1);
+  if (!lines.empty()) CHECK_MESSAGE(contains(lines.front(), use.says), "expected: ", use.says);
+  if (!use.answers) CHECK(result.output.empty());
+}
+
+void check_use(const HostileUse& use) {
+  const TemporaryFolder folder;
+  const Arguments arguments = filled_in(use, folder.path());
+  const std::string command = command_line(use, arguments);
+  CAPTURE(use.name);
+  CAPTURE(command);
+  if (needs_run(use)) copy_run(small_run(use.program), folder / "run");
+  try {
+    if (use.before) use.before(folder.path());
+  } catch (const CannotPrepare& cannot) {
+    MESSAGE("skipped: ", use.name, ": ", cannot.reason);
+    return;
+  }
+  const auto before = snapshot(folder.path());
+  heed::ProgramLimits limits = use.limits;
+  limits.seconds = 20;
+  const ProgramResult result = heed::run_program(use.program, arguments, use.input, ".", limits);
+  const std::string errors = result.errors.substr(0, 3000);
+  CAPTURE(errors);
+  CHECK_FALSE(result.hung);
+  if (result.hung) return;
+  CHECK(result.peak_bytes <= most_bytes);
+  CHECK(is_harmless(result.errors));
+  CHECK(temporaries(folder.path()) == "");
+  const bool succeeded = use.may_succeed && result.status == 0;
+  if (!succeeded) CHECK(result.status == use.status);
+  if (result.status == 1 || result.status == 2)
+    check_failure(use, result);
+  else if (use.status == 0)
+    CHECK_MESSAGE(contains(result.errors, use.says), "expected: ", use.says);
+  if (result.status != 0 && !use.writes) CHECK(difference(before, snapshot(folder.path())) == "");
+  if (result.status == use.status || succeeded)
+    if (use.after) use.after(folder.path(), result);
+}
+
+void check_uses(const std::vector<HostileUse>& uses) {
+  for (const HostileUse& use : uses) try {
+      if (is_chosen(use.program + ": " + use.name)) check_use(use);
+    } catch (const std::exception& error) {
+      FAIL_CHECK(use.program, ": ", use.name, ": ", error.what());
+    }
+}
+
+}  // namespace
+
+TEST_CASE("hostile: nothing is lost that is not ours") {
+  check_uses(uses_that_could_lose_files());
+}
+
+TEST_CASE("hostile: sizes without sense are refused, with the number") {
+  check_uses(uses_with_sizes_without_sense());
+}
+
+TEST_CASE("hostile: little memory is said, and never hangs") {
+  check_uses(uses_with_little_memory());
+}
+
+TEST_CASE("hostile: files that are none, or too large") {
+  check_uses(uses_with_files_that_are_none());
+}
+
+TEST_CASE("hostile: a damaged run gives no results") {
+  check_uses(uses_of_damaged_runs());
+}
+
+TEST_CASE("hostile: flags and settings that are wrong") {
+  check_uses(uses_with_wrong_flags());
+}
+
+TEST_CASE("hostile: texts that are no texts, or steer terminals") {
+  check_uses(uses_with_odd_texts());
+}
+
+// --- signals and streams
+
+namespace {
+
+/// A program started by a line of the shell, which has its command line as "$0" "$@", and the end of a pipe as 3.
+class ShellProgram {
+ public:
+  ShellProgram(const std::string& script, const std::string& program, const Arguments& arguments) {
+    int ends[2];
+    heed::check(::pipe2(ends, O_CLOEXEC) == 0, "pipe2 failed");
+    read_end_ = ends[0];
+    const std::string path = std::string(HEED_PROGRAM_DIR) + "/" + program;
+    std::vector<std::string> words = joined({"sh", "-c", script, path}, arguments);
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    process_ = ::fork();
+    heed::check(process_ >= 0, "fork failed");
+    if (process_ == 0) {
+      const auto file = [&](int descriptor, const fs::path& name, int flags) {
+        const int opened = ::open(name.c_str(), flags, 0644);
+        if (opened < 0 || ::dup2(opened, descriptor) < 0) ::_exit(126);
+      };
+      file(STDIN_FILENO, "/dev/null", O_RDONLY);
+      file(STDOUT_FILENO, folder_ / "output", O_WRONLY | O_CREAT | O_TRUNC);
+      file(STDERR_FILENO, folder_ / "errors", O_WRONLY | O_CREAT | O_TRUNC);
+      if (::dup2(ends[1], 3) < 0) ::_exit(126);
+      ::execv("/bin/sh", argv.data());
+      ::_exit(127);
+    }
+    ::close(ends[1]);
+  }
+  ~ShellProgram() {
+    close_pipe();
+    if (!ended_) ::kill(process_, SIGKILL), ::waitpid(process_, nullptr, 0);
+  }
+  ShellProgram(const ShellProgram&) = delete;
+  ShellProgram& operator=(const ShellProgram&) = delete;
+
+  void send(int signal) const { ::kill(process_, signal); }
+  /// Nobody reads the pipe any more.
+  void close_pipe() {
+    if (read_end_ >= 0) ::close(read_end_);
+    read_end_ = -1;
+  }
+  bool running() {
+    if (!ended_ && ::waitpid(process_, &status_, WNOHANG) == process_) ended_ = true;
+    return !ended_;
+  }
+  /// The exit status as shells have it, or -1 when the program hangs.
+  int wait() {
+    for (int i = 0; i < 2000; ++i) {
+      if (!running()) return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return -1;
+  }
+  std::string errors() const { return content_of(folder_ / "errors"); }
+  std::string output() const { return content_of(folder_ / "output"); }
+
+ private:
+  TemporaryFolder folder_;
+  pid_t process_ = -1;
+  int read_end_ = -1;
+  int status_ = 0;
+  bool ended_ = false;
+};
+
+void wait_for_file(ShellProgram& program, const fs::path& path) {
+  for (int i = 0; i < 4000 && program.running() && !fs::exists(path); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  REQUIRE_MESSAGE(fs::exists(path), program.errors());
+}
+
+int step_of(const fs::path& run) {
+  return nlohmann::json::parse(content_of(run / "trainer_state.json")).at("step").get<int>();
+}
+
+/// The training that was ended has left a checkpoint, which two more steps can be made from.
+void check_can_go_on(const std::string& task, const fs::path& run) {
+  REQUIRE(fs::exists(run / "trainer_state.json"));
+  const int step = step_of(run);
+  const ProgramResult result = heed::run_program(
+      task, {"train", "--resume", "--out", run.string(), "--steps", std::to_string(step + 2)});
+  CHECK_MESSAGE(result.status == 0, result.errors);
+  CHECK(step_of(run) == step + 2);
+}
+
+// No checkpoint but the one that the end makes.
+const Arguments endless = {"--steps", "1000000", "--save-every", "0", "--set", "training.evaluate_every=0"};
+constexpr const char* plainly = "exec \"$0\" \"$@\"";
+
+}  // namespace
+
+TEST_CASE("hostile: signals that ask for an end save, and end with their status") {
+  struct Row {
+    const char* task;
+    int signal, status;
+  };
+  for (const Row& row : {Row{"translate", SIGTERM, 143},
+                         {"translate", SIGHUP, 143},
+                         {"classify", SIGINT, 130},
+                         {"classify", SIGHUP, 143},
+                         {"language_model", SIGTERM, 143},
+                         {"language_model", SIGINT, 130}}) {
+    CAPTURE(row.task);
+    CAPTURE(row.signal);
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    ShellProgram program(plainly, row.task, small_train(row.task, run, endless));
+    wait_for_file(program, run / "metrics.jsonl");
+    program.send(row.signal);
+    CHECK(program.wait() == row.status);
+    CHECK(contains(program.errors(), "interrupted at step"));
+    CHECK(program.output().empty());
+    check_can_go_on(row.task, run);
+  }
+}
+
+TEST_CASE("hostile: what the parent ignores stays ignored") {
+  struct Row {
+    const char* name;
+    int signal;
+  };
+  for (const Row& row : {Row{"INT", SIGINT}, {"HUP", SIGHUP}}) {
+    CAPTURE(row.name);
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    ShellProgram program(std::string("trap '' ") + row.name + "; " + plainly, "classify",
+                         small_train("classify", run, endless));
+    wait_for_file(program, run / "metrics.jsonl");
+    program.send(row.signal);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    CHECK(program.running());
+    program.send(SIGTERM);
+    CHECK(program.wait() == 143);
+    check_can_go_on("classify", run);
+  }
+}
+
+TEST_CASE("hostile: a standard error that nobody reads any more ends a training like SIGTERM") {
+  for (const char* task : {"classify", "language_model"}) {
+    CAPTURE(task);
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    ShellProgram program("exec \"$0\" \"$@\" 2>&3 3>&-", task, small_train(task, run, endless));
+    wait_for_file(program, run / "metrics.jsonl");
+    program.close_pipe();
+    CHECK(program.wait() == 143);
+    check_can_go_on(task, run);
+  }
+}
+
+TEST_CASE("hostile: streams that are closed from the start become no file of the run") {
+  for (const char* closed : {"2>&-", ">&- 2>&-", "<&- >&- 2>&-"}) {
+    CAPTURE(closed);
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    ShellProgram program(std::string(plainly) + " " + closed, "translate", small_train("translate", run));
+    CHECK(program.wait() == 0);
+    CHECK(tensors_of(run / "model.safetensors") == tensors_of(small_run("translate") / "model.safetensors"));
+    for (const fs::directory_entry& entry : fs::directory_iterator(run)) {
+      CAPTURE(entry.path());
+      const std::string content = content_of(entry.path());
+      CHECK_FALSE(contains(content, " parameters\n"));
+      CHECK_FALSE(contains(content, "done after"));
+    }
+  }
+}
+
+TEST_CASE("hostile: output that cannot be written is said") {
+  if (!fs::exists("/dev/full")) return;
+  for (const std::string task : {"translate", "classify", "language_model"}) {
+    CAPTURE(task);
+    const TemporaryFolder folder;
+    copy_run(small_run(task), folder / "run");
+    const fs::path input = write_content(folder / "input", small_line(task));
+    const Arguments arguments = joined(predict_command(task), {"--run", (folder / "run").string()});
+    ShellProgram full("exec \"$0\" \"$@\" < '" + input.string() + "' > /dev/full", task, arguments);
+    CHECK(full.wait() == 1);
+    CHECK(contains(full.errors(), "error: standard output"));
+  }
+}
+
+TEST_CASE(
+    "hostile: a limit on the size of files is an error, not a signal, and training goes on without it") {
+  for (const std::string task : {"translate", "classify", "language_model"}) {
+    CAPTURE(task);
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    const ProgramResult result =
+        heed::run_program(task, small_run_train(task, run), "", ".", {.file_size = 8 << 10, .seconds = 20});
+    CAPTURE(result.errors);
+    CHECK(result.status == 1);
+    CHECK(error_lines(task, result.errors).size() == 1);
+    CHECK(contains(result.errors, "too large"));
+    CHECK(temporaries(run) == "");
+    const ProgramResult again = heed::run_program(task, {"train", "--resume", "--out", run.string()});
+    CHECK_MESSAGE(again.status == 0, again.errors);
+    CHECK(tensors_of(run / "model.safetensors") == tensors_of(small_run(task) / "model.safetensors"));
+
+    const fs::path capture = folder / "capture.html";
+    const Arguments arguments =
+        joined(predict_command(task), {"--run", run.string(), "--capture", capture.string()});
+    const ProgramResult shown =
+        heed::run_program(task, arguments, small_line(task), ".", {.file_size = 1 << 10, .seconds = 20});
+    CHECK(shown.status == 1);
+    CHECK(contains(shown.errors, "too large"));
+    CHECK(!fs::exists(capture));
+  }
+}

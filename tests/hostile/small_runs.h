@@ -1,0 +1,52 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "heed/tests/program_runner.h"
+
+// Small trainings of every task, and what tests of whole programs look at: folders, weights, texts.
+
+namespace heed::test {
+
+using Arguments = std::vector<std::string>;
+
+/// Settings, "key=value", with which a step of this task's program takes about a millisecond. `rate` is the worked
+/// example. Throws for a task that has no line here yet.
+std::vector<std::string> small_settings(const std::string& task);
+/// The same as flags: {"--set", "key=value", "--set", ...}.
+Arguments small_flags(const std::string& task);
+/// `train --out out` with the small settings, and `more` behind them.
+Arguments small_train(const std::string& task, const std::filesystem::path& out, const Arguments& more = {});
+/// The command that small_run(task) was trained with, for another folder. The classifier learns from small_texts().
+Arguments small_run_train(const std::string& task, const std::filesystem::path& out,
+                          const Arguments& more = {});
+/// A trained run of 20 steps, made once for each task and seed. It is to be copied, not changed.
+const std::filesystem::path& small_run(const std::string& task, int seed = 1);
+void copy_run(const std::filesystem::path& from, const std::filesystem::path& to);
+/// Lines of labelled text, "good ..." and "bad ...".
+std::filesystem::path small_texts();
+/// A line that every run of the task can answer, with its line end.
+std::string small_line(const std::string& task);
+/// What answers lines: {"predict"}, or {"generate", "--prompts"} with few tokens.
+Arguments predict_command(const std::string& task);
+
+std::string content_of(const std::filesystem::path& path);
+/// Writes a file, with the folders that it lies in.
+std::filesystem::path write_content(const std::filesystem::path& path, const std::string& content);
+bool contains(const std::string& text, const std::string& part);
+Arguments joined(Arguments first, const Arguments& more);
+
+/// Names, types, shapes and bytes of the tensors of a safetensors file: all but its metadata, which say which run wrote
+/// it.
+std::string tensors_of(const std::filesystem::path& path);
+
+/// Everything below a folder: path -> kind and content. FIFOs and devices are not opened.
+std::map<std::string, std::string> snapshot(const std::filesystem::path& folder);
+/// The names that differ between two snapshots, or "".
+std::string difference(const std::map<std::string, std::string>& before,
+                       const std::map<std::string, std::string>& after);
+
+}  // namespace heed::test

@@ -1,0 +1,159 @@
+// Every task of the list, through its life: trained, killed, resumed, opened, asked; with every attention that can serve.
+
+#include "heed/tests/hostile/killed_training.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <set>
+
+#include "heed/core/cpu_threads.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/initialise.h"
+#include "heed/tasks/recipe.h"
+#include "heed/tasks/run.h"
+
+namespace {
+
+using namespace heed;
+using namespace heed::test;
+namespace fs = std::filesystem;
+
+Settings small_settings_of(const TaskKind& kind, const std::vector<std::string>& more = {}) {
+  Settings settings = kind.settings(false);
+  for (const std::string& setting : small_settings(std::string(kind.name))) settings.assign(setting);
+  for (const std::string& setting : more) settings.assign(setting);
+  return settings;
+}
+
+/// The number of threads belongs to the process: other tests go on with theirs.
+class KeepThreads {
+ public:
+  ~KeepThreads() { set_cpu_threads(before_); }
+
+ private:
+  int before_ = cpu_threads();
+};
+
+}  // namespace
+
+TEST_CASE(
+    "tasks: trained in one process, opened, measured and asked; the same bits for any number of threads") {
+  const KeepThreads keep;
+  for (const TaskKind* kind : task_kinds()) {
+    CAPTURE(std::string(kind->name));
+    const TemporaryFolder folder;
+    std::string expected;
+    for (const char* threads : {"threads=1", "threads=3"}) {
+      CAPTURE(threads);
+      const fs::path run = folder / threads;
+      const TrainResult result = train_run(*kind, small_settings_of(*kind, {threads}), {run});
+      CHECK(result.finished);
+      CHECK(result.step == 20);
+      const std::string found = tensors_of(run / "model.safetensors");
+      if (expected.empty()) expected = found;
+      CHECK(found == expected);
+    }
+    Run run = Run::open(folder / "threads=1");
+    CHECK(run.task() == kind->name);
+    const std::string line = small_line(std::string(kind->name));
+    const std::vector<std::string> lines = {line.substr(0, line.size() - 1), "",
+                                            line.substr(0, line.size() - 1)};
+    const std::vector<Prediction> answers = run.predict(lines);
+    REQUIRE(answers.size() == 3);
+    CHECK(answers[0].error == "");
+    CHECK(answers[0].text == answers[2].text);
+    CHECK(answers[1].text == "");
+    const Measurement measurement = run.measure();
+    REQUIRE(measurement.metrics.size() == kind->metrics.size());
+    for (std::size_t i = 0; i < measurement.metrics.size(); ++i) {
+      CHECK(measurement.metrics[i].name == kind->metrics[i].name);
+      CHECK(std::isfinite(measurement.metrics[i].value));
+    }
+    CHECK_THROWS_AS(run.measure("tset"), SettingsError);
+  }
+}
+
+TEST_CASE("tasks: with every attention that can serve, and a reason where one cannot") {
+  const KeepThreads keep;
+  for (const TaskKind* kind : task_kinds())
+    for (const AttentionVariant& variant : attention_variants()) {
+      CAPTURE(std::string(kind->name));
+      CAPTURE(std::string(variant.name));
+      const TemporaryFolder folder;
+      Settings settings = small_settings_of(*kind, {"training.steps=3"});
+      AttentionNames names;
+      names.attention = std::string(variant.name);
+      choose_attentions(settings, kind->stacks, names);
+      if (kind->stacks == Stacks::decoder && !variant.capabilities.causal) {
+        CHECK_THROWS_AS(train_run(*kind, settings, {folder / "run"}), SettingsError);
+        CHECK(!fs::exists(folder / "run"));
+        continue;
+      }
+      CHECK(train_run(*kind, settings, {folder / "run"}).step == 3);
+      Run run = Run::open(folder / "run");
+      const std::string line = small_line(std::string(kind->name));
+      const std::vector<Prediction> answers =
+          run.predict(std::vector<std::string>{line.substr(0, line.size() - 1)});
+      REQUIRE(answers.size() == 1);
+      CHECK(answers[0].error == "");
+    }
+}
+
+TEST_CASE(
+    "tasks: every option of every attention at the ends of its range is refused, or served within limits") {
+  std::size_t tried = 0;
+  for (const AttentionVariant& variant : attention_variants()) {
+    const ShapesOnly shapes;
+    AttentionConfig config;
+    config.width = 16;
+    config.heads = 2;
+    config.max_length = 64;
+    make_attention(variant.name, config);
+    std::set<std::string> values;
+    for (const Options::Asked& option : config.options.asked()) {
+      if (!std::holds_alternative<std::int64_t>(option.fallback)) continue;
+      for (const double end : {option.low, option.high})
+        values.insert(option.name + "=" + std::to_string(static_cast<std::int64_t>(std::min(end, 9.2e18))));
+    }
+    for (const std::string& value : values) {
+      const TemporaryFolder folder;
+      const std::string name(variant.name);
+      CAPTURE(name);
+      CAPTURE(value);
+      const ProgramResult result =
+          run_program("classify",
+                      small_train("classify", folder / "run",
+                                  {"--steps", "2", "--attention", name, "--set",
+                                   "model.encoder_attention." + value, "--set", "data.max_tokens=64"}),
+                      "", ".", {.seconds = 20});
+      CAPTURE(result.errors);
+      CHECK_FALSE(result.hung);
+      CHECK(result.status <= 2);
+      CHECK(result.peak_bytes < std::int64_t{2} << 30);
+      ++tried;
+    }
+  }
+  CHECK(tried > 30);
+}
+
+TEST_CASE("tasks: killed at random moments and resumed to the same bits") {
+  for (const TaskKind* kind : task_kinds()) {
+    CAPTURE(std::string(kind->name));
+    check_killed_training(std::string(kind->name), kills_wanted(2));
+  }
+}
+
+TEST_CASE("tasks: the worked example is trained, killed, resumed, measured and asked") {
+  check_killed_training("rate", kills_wanted(2));
+  const std::string run = small_run("rate").string();
+  const ProgramResult measured = run_program("rate", {"evaluate", "--run", run});
+  CHECK_MESSAGE(measured.status == 0, measured.errors);
+  CHECK(contains(measured.output, "mean_squared_error"));
+  const ProgramResult answers = run_program("rate", {"predict", "--run", run}, "seven hundred\n\nnine\n");
+  CHECK_MESSAGE(answers.status == 0, answers.errors);
+  CHECK(std::count(answers.output.begin(), answers.output.end(), '\n') == 3);
+  CHECK(std::isfinite(std::stod(answers.output)));
+  // An example is in no list: a run of it is opened by its own program alone, and says so.
+  CHECK_THROWS_WITH_AS(Run::open(run), doctest::Contains("rate"), Error);
+}

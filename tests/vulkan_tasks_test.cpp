@@ -1,0 +1,89 @@
+// Every command of every task's program on a Vulkan device: trained, ended, resumed, measured, asked; and left in order.
+
+#include "heed/tests/hostile/killed_training.h"
+
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+
+#include <nlohmann/json.hpp>
+
+#include "heed/core/devices.h"
+#include "heed/tasks/learner.h"
+#include "heed/tests/vulkan_support.h"
+
+namespace {
+
+using namespace heed;
+using namespace heed::test;
+namespace fs = std::filesystem;
+
+/// Flags that choose the device of the tests.
+Arguments on_device() {
+  const char* named = std::getenv("HEED_TEST_VULKAN");
+  return {"--device", named ? named : "vulkan:llvmpipe"};
+}
+
+constexpr ProgramLimits limits = {.seconds = 60};
+
+ProgramResult run_there(const std::string& task, const Arguments& arguments, const std::string& input = {}) {
+  const ProgramResult result = run_program(task, joined(arguments, on_device()), input, ".", limits);
+  CHECK_FALSE(result.hung);
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  return result;
+}
+
+double loss_in(const std::string& json) {
+  const nlohmann::json report = nlohmann::json::parse(json);
+  return (report.contains("loss") ? report["loss"] : report["nats_per_token"]).get<double>();
+}
+
+}  // namespace
+
+TEST_CASE("vulkan tasks: every command of every program, and an exit in order") {
+  if (!vulkan_test_device()) return;
+  for (const TaskKind* kind : task_kinds()) {
+    const std::string task(kind->name);
+    CAPTURE(task);
+    const TemporaryFolder folder;
+    const std::string run = (folder / "run").string();
+    run_there(task, small_train(task, run, {"--steps", "6"}));
+    run_there(task, {"train", "--resume", "--out", run, "--steps", "8"});
+
+    // The same weights on the CPU: the same figures, but for the last digits.
+    const ProgramResult there = run_there(task, {"evaluate", "--run", run});
+    const ProgramResult here = run_program(task, {"evaluate", "--run", run, "--device", "cpu"});
+    REQUIRE_MESSAGE(here.status == 0, here.errors);
+    CHECK(loss_in(there.output) == doctest::Approx(loss_in(here.output)).epsilon(1e-4));
+
+    const ProgramResult answers =
+        run_there(task, joined(predict_command(task), {"--run", run}), small_line(task) + small_line(task));
+    CHECK(std::count(answers.output.begin(), answers.output.end(), '\n') >= 2);
+    run_there(task,
+              joined(predict_command(task), {"--run", run, "--capture", (folder / "inside.html").string()}),
+              small_line(task));
+    CHECK(fs::file_size(folder / "inside.html") > 1000);
+  }
+}
+
+TEST_CASE("vulkan tasks: killed and resumed to the same bits") {
+  if (!vulkan_test_device()) return;
+  for (const TaskKind* kind : task_kinds()) {
+    CAPTURE(std::string(kind->name));
+    check_killed_training(std::string(kind->name), kills_wanted(1), on_device());
+  }
+}
+
+TEST_CASE("vulkan tasks: an end that was asked for leaves while work is queued, and saves") {
+  if (!vulkan_test_device()) return;
+  const std::string task = "classify";
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run";
+  BackgroundProgram program(task, joined(small_train(task, run, {"--steps", "1000000"}), on_device()));
+  for (int i = 0; i < 6000 && program.running() && !fs::exists(run / "metrics.jsonl"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  program.send(SIGTERM);
+  CHECK(program.wait() == 143);
+  REQUIRE(fs::exists(run / "trainer_state.json"));
+  const int step = nlohmann::json::parse(content_of(run / "trainer_state.json")).at("step").get<int>();
+  run_there(task, {"train", "--resume", "--out", run.string(), "--steps", std::to_string(step + 2)});
+}
