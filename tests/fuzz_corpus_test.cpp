@@ -5,6 +5,12 @@
 
 #include "heed/core/file.h"
 
+#define LLVMFuzzerTestOneInput fuzz_classes
+#include "fuzz/classes_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_settings
+#include "fuzz/settings_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_csv
 #include "fuzz/csv_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
@@ -51,6 +57,8 @@ void run_corpus(const char* name, int (*fuzz)(const std::uint8_t*, std::size_t))
 }  // namespace
 
 TEST_CASE("What the fuzzers of readers start from and have found holds their properties") {
+  run_corpus("classes", fuzz_classes);
+  run_corpus("settings", fuzz_settings);
   run_corpus("csv", fuzz_csv);
   run_corpus("labelled_text", fuzz_labelled_text);
   run_corpus("folders", fuzz_folders);

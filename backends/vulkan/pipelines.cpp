@@ -50,18 +50,22 @@ std::string read_cache(const std::filesystem::path& file, std::uint64_t device) 
   if (std::filesystem::file_size(file, problem) > largest_cache || problem) return {};
   std::ifstream in(file, std::ios::binary);
   std::string data((std::istreambuf_iterator<char>(in)), {});
-  CacheHeader header;
-  const CacheHeader expected;
-  if (data.size() < sizeof header) return {};
-  std::memcpy(&header, data.data(), sizeof header);
-  data.erase(0, sizeof header);
-  const bool whole = std::memcmp(header.magic, expected.magic, sizeof header.magic) == 0 &&
-                     header.device == device && header.bytes == data.size() &&
-                     header.checksum == checksum_of(data);
-  return whole ? data : std::string();
+  return driver_data(std::move(data), device);
 }
 
 }  // namespace
+
+std::string driver_data(std::string file, std::uint64_t device) {
+  CacheHeader header;
+  const CacheHeader expected;
+  if (file.size() < sizeof header) return {};
+  std::memcpy(&header, file.data(), sizeof header);
+  file.erase(0, sizeof header);
+  const bool whole = std::memcmp(header.magic, expected.magic, sizeof header.magic) == 0 &&
+                     header.device == device && header.bytes == file.size() &&
+                     header.checksum == checksum_of(file);
+  return whole ? file : std::string();
+}
 
 Pipelines::Pipelines(Gpu& gpu) : gpu_(gpu) {
   const std::filesystem::path folder = cache_folder();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +13,10 @@
 #include "heed/backends/vulkan/api.h"
 
 namespace heed::vulkan {
+
+/// What a driver left in the content of a cache file, made for the device whose identity has this checksum; "" when the
+/// file is cut, damaged or another device's.
+std::string driver_data(std::string file, std::uint64_t device);
 
 class Gpu;
 

@@ -1,7 +1,6 @@
 #include "reference_case.h"
 
-#include "heed/core/error.h"
-#include "heed/data/safetensors.h"
+#include "heed/core/json_text.h"
 
 namespace heed::verify {
 
@@ -19,13 +18,16 @@ std::vector<std::string> ReferenceCase::names(std::string_view prefix) const {
 }
 
 ReferenceCase read_reference_case(const std::filesystem::path& file) {
-  TensorFile content = load_safetensors(file);
+  return reference_case_of(load_safetensors(file), file);
+}
+
+ReferenceCase reference_case_of(TensorFile content, const std::filesystem::path& file) {
   const auto text = content.metadata.find("config");
   check(text != content.metadata.end(), file.string(),
         ": this is no reference case: its metadata has no \"config\"");
   const auto name = content.metadata.find("case");
   ReferenceCase result{name != content.metadata.end() ? name->second : file.stem().string(),
-                       nlohmann::json::parse(text->second, nullptr, /*allow_exceptions=*/false),
+                       parse_json<nlohmann::json>(text->second, file.string() + ": the case's configuration"),
                        std::move(content.tensors)};
   check(
       result.config.is_object() && result.config.contains("variant") && result.config["variant"].is_string(),

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/core/tensor.h"
+#include "heed/data/safetensors.h"
 
 namespace heed::verify {
 
@@ -30,6 +30,8 @@ struct ReferenceCase {
 
 /// Reads a case; throws an Error when the file is damaged or no reference case.
 ReferenceCase read_reference_case(const std::filesystem::path& file);
+/// The case in the content of such a file; `file` names it in errors.
+ReferenceCase reference_case_of(TensorFile content, const std::filesystem::path& file);
 
 /// The same values on a device; f64 becomes `dtype`, integers stay.
 Tensor convert(const Tensor& value, DType dtype, Device device);

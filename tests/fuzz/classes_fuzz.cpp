@@ -1,0 +1,22 @@
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "heed/data/tokenizer.h"
+#include "heed/tasks/classify.h"
+
+// Text is the names of at least two classes, in order, or gives an Error.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const std::string tokenizer =
+      heed::Tokenizer::train(std::vector<std::string>{"a b"}, {.vocabulary_size = 260}).to_json();
+  const std::string classes(reinterpret_cast<const char*>(data), size);
+  const heed::TaskKind& kind = heed::classify_task();
+  try {
+    const auto learner = kind.make(kind.settings(true));
+    learner->open_files([&](std::string_view name) { return name == "classes.json" ? classes : tokenizer; });
+    if (learner->files().at("classes.json").empty()) __builtin_trap();
+  } catch (const heed::Error&) {
+  }
+  return 0;
+}
