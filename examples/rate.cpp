@@ -205,9 +205,7 @@ const TaskKind& rate_task() {
       metrics_of_rate,
       rate_settings,
       [](const Settings& settings) { return !settings.get<std::string>("data.file").empty(); },
-      [](Settings settings) -> std::unique_ptr<Learner> {
-        return std::make_unique<RateLearner>(rate_task(), std::move(settings));
-      }};
+      make_learner<RateLearner>};
   return kind;
 }
 

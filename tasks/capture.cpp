@@ -42,7 +42,7 @@ const shown = t => t === undefined ? "" : t.replace(/\n/g, "\\n").replace(/\t/g,
 function map(to, head, rows, columns, weights, queries, keys) {
   const cell = 13, edge = 64, figure = add(to, "figure");
   const svg = figure.appendChild(document.createElementNS(svgNs, "svg"));
-  svg.setAttribute("width", edge + columns * cell); svg.setAttribute("height", edge + rows * cell);
+  svg.setAttribute("width", edge + columns * cell + 30); svg.setAttribute("height", edge + rows * cell);
   for (let i = 0; i < rows; ++i)
     shape(svg, "text", {x: edge - 4, y: edge + i * cell + 10, "text-anchor": "end"}, shown(queries[i]).slice(0, 10));
   for (let j = 0; j < columns; ++j)

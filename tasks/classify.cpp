@@ -200,8 +200,7 @@ class ClassifyLearner : public Learner {
   void read_data() override {
     ReadReport report;
     parts_ = read_parts(settings_, report);
-    if (report.replaced > 0)
-      remark(concat_text(report.replaced, " bytes of the data were no characters and were replaced"));
+    remark_replaced(report);
   }
 
   std::map<std::string, std::string> data_digests() const override {
@@ -302,8 +301,7 @@ class ClassifyLearner : public Learner {
   Measurement measure_files(std::span<const std::string> files) override {
     ReadReport report;
     const LabelledText text = read_texts(settings_, files.front(), report);
-    if (report.replaced > 0)
-      remark(concat_text(report.replaced, " bytes of the data were no characters and were replaced"));
+    remark_replaced(report);
     return measurement_of(text);
   }
 
@@ -495,9 +493,7 @@ const TaskKind& classify_task() {
                              kinds,
                              classify_settings,
                              names_data,
-                             [](Settings settings) -> std::unique_ptr<Learner> {
-                               return std::make_unique<ClassifyLearner>(classify_task(), std::move(settings));
-                             }};
+                             make_learner<ClassifyLearner>};
   return kind;
 }
 

@@ -345,8 +345,7 @@ class LanguageModelLearner : public Learner, public TextWriter {
   Documents read(const std::string& path) {
     ReadReport report;
     Documents documents = read_documents(path, text_options(settings_), report);
-    if (report.replaced > 0)
-      remark(concat_text(report.replaced, " bytes of the data were no characters and were replaced"));
+    remark_replaced(report);
     return documents;
   }
 
@@ -430,10 +429,7 @@ const TaskKind& language_model_task() {
                              kinds,
                              language_model_settings,
                              names_data,
-                             [](Settings settings) -> std::unique_ptr<Learner> {
-                               return std::make_unique<LanguageModelLearner>(language_model_task(),
-                                                                             std::move(settings));
-                             }};
+                             make_learner<LanguageModelLearner>};
   return kind;
 }
 

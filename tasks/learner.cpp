@@ -8,6 +8,11 @@ std::vector<std::string> Learner::take_remarks() {
   return taken;
 }
 
+void Learner::remark_replaced(const ReadReport& report) {
+  if (report.replaced > 0)
+    remark(concat_text(report.replaced, " bytes of the data were no characters and were replaced"));
+}
+
 std::vector<Metric> Learner::metrics(std::span<const double> values) const {
   check(values.size() == kind_.metrics.size(), kind_.name, " measures ", kind_.metrics.size(),
         " metrics, not ", values.size());

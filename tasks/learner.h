@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "heed/core/device.h"
+#include "heed/data/text_file.h"
 #include "heed/tasks/capture.h"
 #include "heed/tasks/settings.h"
 #include "heed/training/task.h"
@@ -38,8 +39,16 @@ struct TaskKind {
   Settings (*settings)(bool own_data);
   /// True when the settings name data; throws a SettingsError when they name half of it.
   bool (*names_data)(const Settings& settings);
-  std::unique_ptr<Learner> (*make)(Settings settings);
+  std::unique_ptr<Learner> (*make_learner)(const TaskKind& kind, Settings settings);
+
+  std::unique_ptr<Learner> make(Settings settings) const { return make_learner(*this, std::move(settings)); }
 };
+
+/// The `make_learner` of a kind whose learner is an L.
+template <class L>
+std::unique_ptr<Learner> make_learner(const TaskKind& kind, Settings settings) {
+  return std::make_unique<L>(kind, std::move(settings));
+}
 
 /// All tasks, in a fixed order. Adding one takes its pair of files and its line in tasks.cpp.
 std::span<const TaskKind* const> task_kinds();
@@ -118,6 +127,8 @@ class Learner : public Task {
 
  protected:
   void remark(std::string text) { remarks_.push_back(std::move(text)); }
+  /// Says how many bytes of files were no characters, if any.
+  void remark_replaced(const ReadReport& report);
   /// The values of the kind's metrics, in their order, as an evaluation.
   Evaluation evaluation(std::span<const double> values) const;
   std::vector<Metric> metrics(std::span<const double> values) const;

@@ -269,8 +269,7 @@ class TranslateLearner : public Learner {
   ParallelText read_pairs(const std::string& source, const std::string& target) {
     ReadReport report;
     ParallelText text = read_parallel_text(source, target, text_options(settings_), &report);
-    if (report.replaced > 0)
-      remark(concat_text(report.replaced, " bytes of the data were no characters and were replaced"));
+    remark_replaced(report);
     return text;
   }
 
@@ -426,9 +425,7 @@ const TaskKind& translate_task() {
       kinds,
       translate_settings,
       names_data,
-      [](Settings settings) -> std::unique_ptr<Learner> {
-        return std::make_unique<TranslateLearner>(translate_task(), std::move(settings));
-      }};
+      make_learner<TranslateLearner>};
   return kind;
 }
 
