@@ -170,6 +170,26 @@ TEST_CASE("hostile: texts that are no texts, or steer terminals") {
   check_uses(uses_with_odd_texts());
 }
 
+TEST_CASE("hostile: heed verify reads files that are none, and names that steer terminals") {
+  const TemporaryFolder folder;
+  const fs::path cases = folder / "cases";
+  fs::create_directory(cases);
+  with_fifo("mha__fifo.safetensors")(cases);
+  with_folder("mha__folder.safetensors")(cases);
+  with_file("mha__long.safetensors", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10))(cases);
+  with_file("mha__\x1b[2J\xe9.safetensors", "x")(cases);
+  const ProgramResult result =
+      heed::run_program("heed", {"verify", cases.string()}, "", ".", {.seconds = 20});
+  CAPTURE(result.output);
+  CHECK_FALSE(result.hung);
+  CHECK(result.status == 1);
+  CHECK(is_harmless(result.output));
+  CHECK(is_harmless(result.errors));
+  for (const char* part :
+       {"FIFO", "folder", "9223372036854775807", "mha__\\x1b[2J\\xe9", "0 passed, 4 failed"})
+    CHECK_MESSAGE(contains(result.output, part), part);
+}
+
 // --- signals and streams
 
 namespace {
