@@ -24,8 +24,6 @@ using namespace heed::test;
 using heed::ProgramResult;
 namespace fs = std::filesystem;
 
-constexpr std::int64_t most_bytes = std::int64_t{2} << 30;
-
 bool is_chosen(const std::string& name) {
   const char* part = std::getenv("HEED_HOSTILE");
   return !part || contains(name, part);
@@ -112,7 +110,7 @@ void check_use(const HostileUse& use) {
   }
   const auto before = snapshot(folder.path());
   heed::ProgramLimits limits = use.limits;
-  limits.seconds = 20;
+  limits.seconds = most_seconds;
   const ProgramResult result = heed::run_program(use.program, arguments, use.input, ".", limits);
   const std::string errors = result.errors.substr(0, 3000);
   CAPTURE(errors);
@@ -168,6 +166,26 @@ TEST_CASE("hostile: flags and settings that are wrong") {
 
 TEST_CASE("hostile: texts that are no texts, or steer terminals") {
   check_uses(uses_with_odd_texts());
+}
+
+TEST_CASE("hostile: heed verify reads files that are none, and names that steer terminals") {
+  const TemporaryFolder folder;
+  const fs::path cases = folder / "cases";
+  fs::create_directory(cases);
+  with_fifo("mha__fifo.safetensors")(cases);
+  with_folder("mha__folder.safetensors")(cases);
+  with_file("mha__long.safetensors", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10))(cases);
+  with_file("mha__\x1b[2J\xe9.safetensors", "x")(cases);
+  const ProgramResult result =
+      heed::run_program("heed", {"verify", cases.string()}, "", ".", {.seconds = most_seconds});
+  CAPTURE(result.output);
+  CHECK_FALSE(result.hung);
+  CHECK(result.status == 1);
+  CHECK(is_harmless(result.output));
+  CHECK(is_harmless(result.errors));
+  for (const char* part :
+       {"FIFO", "folder", "9223372036854775807", "mha__\\x1b[2J\\xe9", "0 passed, 4 failed"})
+    CHECK_MESSAGE(contains(result.output, part), part);
 }
 
 // --- signals and streams
@@ -360,8 +378,8 @@ TEST_CASE(
     CAPTURE(task);
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
-    const ProgramResult result =
-        heed::run_program(task, small_run_train(task, run), "", ".", {.file_size = 8 << 10, .seconds = 20});
+    const ProgramResult result = heed::run_program(task, small_run_train(task, run), "", ".",
+                                                   {.file_size = 8 << 10, .seconds = most_seconds});
     CAPTURE(result.errors);
     CHECK(result.status == 1);
     CHECK(error_lines(task, result.errors).size() == 1);
@@ -374,8 +392,8 @@ TEST_CASE(
     const fs::path capture = folder / "capture.html";
     const Arguments arguments =
         joined(predict_command(task), {"--run", run.string(), "--capture", capture.string()});
-    const ProgramResult shown =
-        heed::run_program(task, arguments, small_line(task), ".", {.file_size = 1 << 10, .seconds = 20});
+    const ProgramResult shown = heed::run_program(task, arguments, small_line(task), ".",
+                                                  {.file_size = 1 << 10, .seconds = most_seconds});
     CHECK(shown.status == 1);
     CHECK(contains(shown.errors, "too large"));
     CHECK(!fs::exists(capture));

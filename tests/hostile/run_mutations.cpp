@@ -18,8 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t most_bytes = std::int64_t{2} << 30;
-
 /// Random choices that are the same with every standard library.
 class Dice {
  public:
@@ -252,7 +250,7 @@ ProgramResult run_use(const std::string& task, Use use, const fs::path& run, boo
   if (!verify) use.arguments.push_back("--unverified");
   const std::string input = small_line(task) + "\n" + small_line(task);
   return run_program(task, joined(use.arguments, {use.trains ? "--out" : "--run", run.string()}),
-                     use.trains ? "" : input, ".", {.seconds = 20});
+                     use.trains ? "" : input, ".", {.seconds = most_seconds});
 }
 
 /// The files of a run that say what it answers; as they are, but for what the metrics say of time.
@@ -282,7 +280,7 @@ const std::string& expected_results(const std::string& task, const Use& use) {
 
 std::string fault_of(const std::string& task, const Use& use, const fs::path& run,
                      const ProgramResult& result, bool verify) {
-  if (result.hung) return "it took more than 20 s";
+  if (result.hung) return concat_text("it took more than ", most_seconds, " s");
   if (result.peak_bytes > most_bytes) return concat_text("it took ", result.peak_bytes, " bytes");
   if (result.status == 1 || result.status == 2) {
     if (contains(result.errors, task + ": error: ")) return "";

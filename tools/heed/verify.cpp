@@ -10,6 +10,7 @@
 #include "compare.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/unicode.h"
 #include "heed/examples/common/program.h"
 #include "heed/tasks/recipe.h"
 
@@ -179,7 +180,8 @@ class CaseCheck {
 enum class Outcome { passed, failed, unknown };
 
 void print_line(const char* outcome, const std::string& name, const std::string& detail) {
-  std::cout << std::left << std::setw(8) << outcome << std::setw(36) << name << ' ' << detail << std::endl;
+  std::cout << std::left << std::setw(8) << outcome << std::setw(36) << unicode::printable(name) << ' '
+            << unicode::printable(detail) << std::endl;
 }
 
 /// Runs one file and prints its line.
