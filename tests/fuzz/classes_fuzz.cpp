@@ -8,8 +8,11 @@
 
 // Text is the names of at least two classes, in order, or gives an Error.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const std::string tokenizer =
-      heed::Tokenizer::train(std::vector<std::string>{"a b"}, {.vocabulary_size = 260}).to_json();
+  static const std::string tokenizer = [] {
+    heed::TokenizerTraining options;
+    options.vocabulary_size = 260;
+    return heed::Tokenizer::train(std::vector<std::string>{"a b"}, options).to_json();
+  }();
   const std::string classes(reinterpret_cast<const char*>(data), size);
   const heed::TaskKind& kind = heed::classify_task();
   try {
