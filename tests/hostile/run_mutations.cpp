@@ -156,6 +156,8 @@ std::string exchange_tensors(const fs::path& run, const fs::path& other, Dice& d
                       if (key == "__metadata__") continue;
                       const auto first = value["data_offsets"][0].get<std::size_t>(),
                                  end = value["data_offsets"][1].get<std::size_t>();
+                      const std::size_t data = content.size() - sizeof length - length;
+                      if (first > end || end > data) continue;  // an earlier mutation cut the file
                       places.emplace_back(sizeof length + length + first, end - first);
                     }
                     if (places.empty()) return;
