@@ -68,7 +68,8 @@ TEST_CASE("vulkan tasks: every command of every program, and an exit in order") 
 TEST_CASE("vulkan tasks: killed and resumed to the same bits") {
   if (!vulkan_test_device()) return;
   for (const TaskKind* kind : task_kinds()) {
-    if (!std::getenv("HEED_KILLS") && kind != task_kinds().back()) continue;  // one is what a test has time for
+    if (!std::getenv("HEED_KILLS") && kind != task_kinds().back())
+      continue;  // one is what a test has time for
     CAPTURE(std::string(kind->name));
     check_killed_training(std::string(kind->name), kills_wanted(1), on_device());
   }
