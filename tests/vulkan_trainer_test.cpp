@@ -104,16 +104,21 @@ TEST_CASE("vulkan: training gives the losses of the CPU, twice the same") {
 TEST_CASE("vulkan: no step of training waits for the device") {
   const auto device = vulkan_test_device();
   if (!device) return;
-  BigramTask task(*device);
-  std::vector<std::int64_t> waits;
-  const auto count_waits = [&] {
-    waits.push_back(vulkan::gpu(device->index).stream().counters().waits);
-    return false;
-  };
-  Trainer(task, options_for(20), {.stop_requested = count_waits}).run();
-  REQUIRE(waits.size() == 20);
-  CHECK(waits[18] == waits[0]);
-  CHECK(waits[19] > waits[18]);  // the record at the end
+  // The record at the end waits, unless the device has caught up by then: sooner or later it has not.
+  bool end_waited = false;
+  for (int attempt = 0; attempt < 10 && !end_waited; ++attempt) {
+    BigramTask task(*device);
+    std::vector<std::int64_t> waits;
+    const auto count_waits = [&] {
+      waits.push_back(vulkan::gpu(device->index).stream().counters().waits);
+      return false;
+    };
+    Trainer(task, options_for(20), {.stop_requested = count_waits}).run();
+    REQUIRE(waits.size() == 20);
+    CHECK(waits[18] == waits[0]);
+    end_waited = waits[19] > waits[18];
+  }
+  CHECK(end_waited);
 }
 
 TEST_CASE("vulkan: what is not finite changes nothing, and is named when somebody asks") {
