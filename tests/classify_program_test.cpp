@@ -241,3 +241,22 @@ TEST_CASE("evaluate names labels that the run does not know, and damaged runs") 
   write(folder / "run/classes.json", "{\"good\": 1}");
   check_error(run_program("classify", {"predict", "--run", run}, "x\n"), 1, "classes.json");
 }
+
+TEST_CASE("balanced class weights change what is learned, and nothing where the classes are alike") {
+  const TemporaryFolder folder;
+  std::string rare = labelled_lines(20);
+  for (int i = 0; i < 60; ++i) rare += "good a day like any other " + std::to_string(i) + "\n";
+  const std::string files[] = {write(folder / "alike.txt", labelled_lines(40)),
+                               write(folder / "rare.txt", rare)};
+  const auto weights_after = [&](const std::string& data, const std::string& choice) {
+    const fs::path run = folder / (fs::path(data).stem().string() + choice);
+    const ProgramResult result = run_program(
+        "classify",
+        train_arguments(run, {"--data", data, "--format", "lines", "--steps", "4", "--valid-fraction", "0",
+                              "--set", "training.class_weights=" + choice}));
+    REQUIRE_MESSAGE(result.status == 0, result.errors);
+    return content_of(run / "model.safetensors");
+  };
+  CHECK(weights_after(files[0], "equal") == weights_after(files[0], "balanced"));
+  CHECK(weights_after(files[1], "equal") != weights_after(files[1], "balanced"));
+}
