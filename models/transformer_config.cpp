@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/core/error.h"
+#include "heed/core/json_text.h"
 #include "heed/core/nearest_name.h"
-#include "heed/core/nesting_limit.h"
 
 namespace heed {
 namespace {
@@ -200,12 +200,7 @@ std::string to_json(const TransformerConfig& config) {
 
 TransformerConfig transformer_config_from_json(std::string_view text) {
   TransformerConfig config;
-  Json json;
-  try {
-    json = Json::parse(text, nesting_limit(64, "the model configuration"));
-  } catch (const nlohmann::json::exception& error) {
-    fail("the model configuration is not valid JSON: ", error.what());
-  }
+  const Json json = parse_json<Json>(text, "the model configuration");
   check(json.is_object(), "the model configuration must be a JSON object");
   std::vector<std::string> known;
   for_each_setting(

@@ -6,7 +6,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/nesting_limit.h"
+#include "heed/core/json_text.h"
 #include "heed/data/labelled_text.h"
 #include "heed/data/listops.h"
 #include "heed/models/encoder_classifier.h"
@@ -178,7 +178,7 @@ std::size_t best_class(const ClassScores& scores) {
 }
 
 std::vector<std::string> classes_from_json(const std::string& text) {
-  const Json names = Json::parse(text, nesting_limit(2, "classes.json"), /*allow_exceptions=*/false);
+  const Json names = parse_json<Json>(text, "classes.json", 2);
   check(names.is_array() && names.size() >= 2 &&
             std::all_of(names.begin(), names.end(), [](const Json& name) { return name.is_string(); }),
         "classes.json: expected a list of the names of at least two classes");

@@ -9,22 +9,12 @@
 #include "heed/core/backend.h"
 #include "heed/core/cpu_info.h"
 #include "heed/core/cpu_threads.h"
+#include "with_threads.h"
 
 // The CPU kernels against straightforward loops in double.
 
 namespace heed {
 namespace {
-
-class WithThreads {
- public:
-  explicit WithThreads(int count) : before_(cpu_threads()) { set_cpu_threads(count); }
-  ~WithThreads() { set_cpu_threads(before_); }
-  WithThreads(const WithThreads&) = delete;
-  WithThreads& operator=(const WithThreads&) = delete;
-
- private:
-  int before_;
-};
 
 template <class T>
 Tensor random_tensor(const Shape& shape, double low, double high, unsigned seed) {

@@ -20,6 +20,7 @@
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/core/cpu_threads.h"
 #include "heed/core/error.h"
+#include "with_threads.h"
 
 using namespace heed;
 
@@ -49,17 +50,6 @@ int status_of_fork(const std::function<bool()>& body) {
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
-
-class WithThreads {
- public:
-  explicit WithThreads(int count) : before_(cpu_threads()) { set_cpu_threads(count); }
-  ~WithThreads() { set_cpu_threads(before_); }
-  WithThreads(const WithThreads&) = delete;
-  WithThreads& operator=(const WithThreads&) = delete;
-
- private:
-  int before_;
-};
 
 }  // namespace
 

@@ -12,22 +12,9 @@
 
 #include "heed/core/cpu_threads.h"
 #include "heed/core/error.h"
+#include "with_threads.h"
 
 namespace heed {
-namespace {
-
-class WithThreads {
- public:
-  explicit WithThreads(int count) : before_(cpu_threads()) { set_cpu_threads(count); }
-  ~WithThreads() { set_cpu_threads(before_); }
-  WithThreads(const WithThreads&) = delete;
-  WithThreads& operator=(const WithThreads&) = delete;
-
- private:
-  int before_;
-};
-
-}  // namespace
 
 TEST_CASE("parallel_for runs every task once, for any number of threads") {
   for (int threads : {1, 2, 3, 8}) {
