@@ -169,7 +169,8 @@ class CaseCheck {
 
 }  // namespace
 
-Deviation worst_deviation(const ReferenceCase& reference, const Adapter& adapter, DType dtype, Device device) {
+Deviation worst_deviation(const ReferenceCase& reference, const Adapter& adapter, DType dtype,
+                          Device device) {
   return CaseCheck(reference, adapter, dtype, device).worst();
 }
 
