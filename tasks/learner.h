@@ -79,9 +79,18 @@ struct Mistake {
   double probability = 0;  ///< that the model gave to its answer
 };
 
+/// What each example, or group of examples, adds to a metric, so that two models can be compared on the same examples.
+struct ExampleStatistics {
+  std::string metric;        ///< whose value they give together; "": there are none
+  std::string combine = {};  ///< how, from the sums of the rows: "mean" (the first over the second) or "bleu"
+  std::vector<std::vector<double>> rows = {};
+};
+
 /// What measuring a trained model found.
 struct Measurement {
   std::vector<Metric> metrics;
+  std::int64_t count = 0;         ///< of examples
+  ExampleStatistics examples;     ///< of the metric that best weights are kept by, where it can be told apart
   std::string json;               ///< one object: the metrics by name, and what else there is to say
   std::vector<Mistake> mistakes;  ///< the most confident first; of tasks that choose between labels
 };
