@@ -10,22 +10,12 @@
 
 #include "heed/core/error.h"
 #include "heed/core/random.h"
-#include "heed/data/csv.h"
+#include "heed/data/table.h"
 
 namespace heed {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Names in quotes; of very many the first.
-std::string joined(std::span<const std::string> names) {
-  constexpr std::size_t shown = 20;
-  std::string text;
-  for (const std::string& name : names.first(std::min(names.size(), shown)))
-    text += (text.empty() ? "\"" : ", \"") + name + "\"";
-  if (names.size() > shown) text += concat_text(" and ", names.size() - shown, " more");
-  return text;
-}
 
 fs::file_type type_of(const fs::path& path) {
   std::error_code error;
@@ -55,48 +45,28 @@ LabelledText parse_labelled_lines(const Input& input) {
   return text;
 }
 
-std::vector<std::int64_t> text_columns(const LabelledOptions& options, std::int64_t count) {
-  if (!options.text_columns.empty()) return options.text_columns;
-  std::vector<std::int64_t> others;
-  for (std::int64_t column = 1; column <= count; ++column)
-    if (column != options.label_column) others.push_back(column);
-  return others;
-}
-
-LabelledText from_rows(const std::vector<TableRow>& rows, const Input& input) {
+LabelledText parse_labelled_table(const Input& input) {
   const LabelledOptions& options = input.options;
-  const auto count = static_cast<std::int64_t>(rows.front().fields.size());
-  const std::vector<std::int64_t> texts = text_columns(options, count);
-  const auto check_column = [&](std::int64_t column) {
-    check(column >= 1 && column <= count, input.origin, ": there is no column ", column, "; the rows have ",
-          count);
-  };
-  check_column(options.label_column);
-  for (const std::int64_t column : texts) check_column(column);
-  check(!texts.empty(), input.origin, ": the rows have a label, but no text");
-
+  const std::string first = options.format == "jsonl" ? "label" : "1";
+  const std::string& label = options.label_column.empty() ? first : options.label_column;
+  std::vector<std::string> columns = options.text_columns;
+  columns.insert(columns.begin(), label);
+  const Table table = parse_table(input.bytes, input.origin,
+                                  {.format = options.format,
+                                   .header = options.header,
+                                   .columns = std::move(columns),
+                                   .others = options.text_columns.empty(),
+                                   .text = options.text},
+                                  input.report);
+  check(table.columns.size() > 1, input.origin, ": the rows have a label, but no text");
   LabelledText text;
-  for (std::size_t i = options.header ? 1 : 0; i < rows.size(); ++i) {
-    const auto field = [&](std::int64_t column) -> const std::string& {
-      return rows[i].fields[static_cast<std::size_t>(column - 1)];
-    };
-    const std::string place = concat_text(input.origin, ":", rows[i].line);
-    check(!field(options.label_column).empty(), place, ": the label in column ", options.label_column,
-          " is empty");
-    std::string words = field(texts.front());
-    for (std::size_t t = 1; t < texts.size(); ++t) words.append(" ").append(field(texts[t]));
-    text.add(std::move(words), field(options.label_column), place);
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    check(!table.columns[0][i].empty(), table.places[i], ": the label in column ", label, " is empty");
+    std::string words = table.columns[1][i];
+    for (std::size_t c = 2; c < table.columns.size(); ++c) words.append(" ").append(table.columns[c][i]);
+    text.add(std::move(words), table.columns[0][i], table.places[i]);
   }
-  check(text.size() > 0, input.origin, ": there is nothing but a header");
   return text;
-}
-
-LabelledText parse_labelled_csv(const Input& input) {
-  return from_rows(parse_csv(input.bytes, input.origin, input.options.text, input.report), input);
-}
-
-LabelledText parse_labelled_tsv(const Input& input) {
-  return from_rows(parse_tsv(input.bytes, input.origin, input.options.text, input.report), input);
 }
 
 // --- folders of documents ----------------------------------------------------------------------------------
@@ -141,37 +111,38 @@ LabelledText read_document_folders(const fs::path& path, const LabelledOptions& 
 
 struct Format {
   const char* name;
-  const char* ending;  // of the names of such files, ".gz" left out; null: no name tells
   bool has_columns;
   LabelledText (*parse)(const Input&);  // null: a folder
 };
 
-constexpr std::array<Format, 4> formats = {{{"lines", nullptr, false, parse_labelled_lines},
-                                            {"csv", ".csv", true, parse_labelled_csv},
-                                            {"tsv", ".tsv", true, parse_labelled_tsv},
-                                            {"folders", nullptr, false, nullptr}}};
+constexpr std::array<Format, 5> formats = {{{"lines", false, parse_labelled_lines},
+                                            {"csv", true, parse_labelled_table},
+                                            {"tsv", true, parse_labelled_table},
+                                            {"jsonl", true, parse_labelled_table},
+                                            {"folders", false, nullptr}}};
 
 const Format& format_named(const std::string& name) {
   for (const Format& format : formats)
     if (name == format.name) return format;
   const std::vector<std::string> names = labelled_formats();
-  fail("unknown format of labelled texts, \"", name, "\": use one of ", joined(names));
+  fail("unknown format of labelled texts, \"", name, "\": use one of ", quoted_names(names));
 }
 
 const Format& format_of(const fs::path& path) {
   const std::string name = labelled_format(path);
   check(!name.empty(), path.string(),
-        ": its name does not say how it is laid out; give --format lines or --format csv (or tsv): lines are "
-        "a label, a "
-        "space and a text each");
+        ": its name does not say how it is laid out; give --format lines or --format csv (or tsv, jsonl): "
+        "lines are a label, a space and a text each");
   return format_named(name);
 }
 
 void check_columns_are_used(const LabelledOptions& options, const Format& format) {
   const LabelledOptions plain;
-  check(format.has_columns || (options.label_column == plain.label_column && options.text_columns.empty() &&
-                               options.header == plain.header),
-        "a label column, text columns and a header are for csv and tsv, not for ", format.name);
+  check(
+      format.has_columns || (options.label_column == plain.label_column && options.text_columns.empty() &&
+                             options.header == plain.header),
+      "a label column, text columns and a header are for csv and tsv (the columns for jsonl, too), not for ",
+      format.name);
 }
 
 // --- parts -------------------------------------------------------------------------------------------------
@@ -212,7 +183,7 @@ std::vector<std::string> class_names(const LabelledText& text) {
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   check(names.size() >= 2, "a classifier needs texts of at least two classes, but the ", text.size(),
-        " texts are all of ", names.empty() ? "none" : joined(names));
+        " texts are all of ", names.empty() ? "none" : quoted_names(names));
   return names;
 }
 
@@ -224,18 +195,14 @@ std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const s
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto found = class_of.find(text.labels[i]);
     check(found != class_of.end(), text.places[i], ": the label \"", text.labels[i],
-          "\" is none of the classes ", joined(classes));
+          "\" is none of the classes ", quoted_names(classes));
     result.push_back(found->second);
   }
   return result;
 }
 
 std::string labelled_format(const fs::path& path) {
-  if (type_of(path) == fs::file_type::directory) return "folders";
-  const fs::path name = path.extension() == ".gz" ? path.stem() : path.filename();
-  for (const Format& format : formats)
-    if (format.ending != nullptr && name.extension() == format.ending) return format.name;
-  return "";
+  return type_of(path) == fs::file_type::directory ? "folders" : table_format(path);
 }
 
 std::vector<std::string> labelled_formats() {
@@ -259,7 +226,9 @@ LabelledText read_labelled_text(const fs::path& path, const LabelledOptions& opt
   const Format& format = options.format.empty() ? format_of(path) : format_named(options.format);
   check_columns_are_used(options, format);
   if (format.parse == nullptr) return read_document_folders(path, options, report);
-  return format.parse({read_limited_file(path, options.text), path.string(), options, report});
+  LabelledOptions named = options;
+  named.format = format.name;
+  return format.parse({read_limited_file(path, options.text), path.string(), named, report});
 }
 
 TextParts split_text(const LabelledText& text, const SplitOptions& options) {

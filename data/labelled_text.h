@@ -29,19 +29,19 @@ std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const s
 
 /// How labelled texts are laid out in a file or folder. Formats:
 /// - lines: a label, a space and a text, which may be empty, on each line;
-/// - csv, tsv: a column with labels and columns with texts (see read_csv and read_tsv);
+/// - csv, tsv, jsonl: a column with labels and columns with texts (see TableOptions); labels may be numbers;
 /// - folders: a folder for each class, in which every file is one document: class and document in the order of their
 ///   names. Line ends become "\n", and empty lines in front are left out.
 struct LabelledOptions {
-  std::string format = {};  ///< "": by the name: a folder, .csv, .tsv, .csv.gz, .tsv.gz
+  std::string format = {};  ///< "": by the name: a folder, .csv, .tsv, .jsonl, each also with .gz
   TextOptions text = {};
-  // Of csv and tsv; columns are counted from 1.
-  std::int64_t label_column = 1;
-  std::vector<std::int64_t> text_columns = {};  ///< joined with a space; empty: all but the label
-  bool header = false;                          ///< the first row holds names and is left out
+  // Of csv, tsv and jsonl; columns are numbers from 1 or names.
+  std::string label_column = {};               ///< "": the first; of jsonl "label"
+  std::vector<std::string> text_columns = {};  ///< joined with a space; empty: all but the label
+  bool header = false;                         ///< the first row holds names and is left out
 };
 
-/// "lines", "csv", "tsv", "folders".
+/// "lines", "csv", "tsv", "jsonl", "folders".
 std::vector<std::string> labelled_formats();
 
 /// The format that the name of a file or folder tells; "" when it tells none.

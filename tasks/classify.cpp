@@ -33,12 +33,13 @@ void declare_data(Settings& settings) {
   formats.insert(formats.begin(), "");
   settings.choice(
       "data.format", "", formats,
-      "lines: label, space, text; csv; tsv; folders: one for each class, a file for each text; empty: by "
-      "the name, where it tells");
+      "lines: label, space, text; csv; tsv; jsonl; folders: one for each class, a file for each text; empty: "
+      "by the name, where it tells");
   declare_text(settings);
-  settings.integer("data.label_column", 1, 1, 10'000, "csv and tsv: the column of the label, from 1");
-  settings.integers("data.text_columns",
-                    "csv and tsv: the columns of the text, joined by a space; empty: all others");
+  settings.column("data.label_column",
+                  "Of tables: the label's number, from 1, or name; empty: the first, of jsonl \"label\"");
+  settings.columns("data.text_columns",
+                   "Of tables: the columns of the text, joined by a space; empty: all others");
   settings.flag("data.header", false, "csv and tsv: the first line names the columns");
   settings.number("data.valid_fraction", 0.1, 0, 1,
                   "Share of data.file that is held out to measure progress on");
@@ -101,10 +102,10 @@ LabelledText read_texts(const Settings& settings, const std::string& path, ReadR
     throw SettingsError(
         path +
         ": its name does not say how it is laid out; give --format lines (a label, a space and a text "
-        "on each line), --format csv or --format tsv");
+        "on each line), --format csv, tsv or jsonl");
   options.text = text_options(settings);
-  options.label_column = settings.get<std::int64_t>("data.label_column");
-  options.text_columns = settings.get<std::vector<std::int64_t>>("data.text_columns");
+  options.label_column = settings.get<std::string>("data.label_column");
+  options.text_columns = settings.get<std::vector<std::string>>("data.text_columns");
   options.header = settings.get<bool>("data.header");
   return read_labelled_text(path, options, &report);
 }

@@ -144,10 +144,10 @@ TEST_CASE("Labelled CSV: any column may be the label, and several may be the tex
   CHECK(all.labels == Names{"3", "4"});
   CHECK(all.texts == Names{"A, b c", "d e\""});
   CHECK(all.places[0] == path.string() + ":2");
-  columns.label_column = 2;
-  columns.text_columns = {3, 1};
+  columns.label_column = "2";
+  columns.text_columns = {"3", "class"};
   CHECK(read_labelled_text(path, columns).texts == Names{"c 3", "e\" 4"});
-  columns.text_columns = {4};
+  columns.text_columns = {"4"};
   CHECK(contains(error_of([&] { read_labelled_text(path, columns); }), "no column 4"));
   CHECK(contains(error_of([&] { read_labelled_text(write(folder / "one.csv", "a\nb\n")); }), "no text"));
   CHECK(
@@ -281,8 +281,25 @@ TEST_CASE("Tab-separated values: all but tabs is text") {
   CHECK(text.places[0] == path.string() + ":2");
 }
 
+TEST_CASE("Labelled JSON lines: a label is a text or a number") {
+  const TemporaryFolder folder;
+  const fs::path path = write(folder / "a.jsonl", R"({"label": 3, "title": "a", "text": "b c"})"
+                                                  "\n"
+                                                  R"({"text": "", "title": "d", "label": "bad"})");
+  const LabelledText all = read_labelled_text(path);
+  CHECK(all.labels == Names{"3", "bad"});
+  CHECK(all.texts == Names{"a b c", "d "});
+  CHECK(all.places[1] == path.string() + ":2");
+  CHECK(read_labelled_text(path, {.label_column = "title", .text_columns = {"text"}}).labels ==
+        Names{"a", "d"});
+  CHECK(contains(error_of([&] { read_labelled_text(path, {.label_column = "class"}); }),
+                 "a.jsonl:1: there is no \"class\" among \"label\", \"title\", \"text\""));
+  CHECK(contains(error_of([&] { read_labelled_text(write(folder / "b.jsonl", "{\"label\": 1}\n")); }),
+                 "no text"));
+}
+
 TEST_CASE("The name tells how labelled texts are laid out, or the format is named") {
-  CHECK(labelled_formats() == Names{"lines", "csv", "tsv", "folders"});
+  CHECK(labelled_formats() == Names{"lines", "csv", "tsv", "jsonl", "folders"});
   const TemporaryFolder folder;
   CHECK(read_labelled_text(write(folder / "a.csv", "1,\"a\tb\"\n")).texts == Names{"a\tb"});
   CHECK(read_labelled_text(write(folder / "a.tsv", "1\t\"a\"\n")).texts == Names{"\"a\""});
