@@ -129,9 +129,7 @@ int main(int argc, char** argv) {
                            {"--seed", "generation.seed", "N"}};
   program.files = {
       {{"Text to measure with: a file or a folder; default: the run's validation text"}, "--data"}};
-  CLI::App app(std::string(program.kind.summary) + ".\nWithout data flags it learns " + program.by_rule +
-                   ", made by rule.",
-               std::string(program.kind.name));
+  CLI::App app(description_of(program), std::string(program.kind.name));
   return run_commands(app, argc, argv,
                       {add_train(app, program), add_evaluate(app, program), add_generate(app, program)});
 }

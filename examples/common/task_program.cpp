@@ -190,9 +190,7 @@ class TrainCommand {
 class EvaluateCommand {
  public:
   EvaluateCommand(CLI::App& command, const TaskProgram& program)
-      : run_(command, program, program.evaluate_flags), files_(program.files) {
-    for (TextFlag& file : files_)
-      file.add(command, file.name, "PATH", file.values.front()), file.values.clear();
+      : run_(command, program, program.evaluate_flags), files_(command, program) {
     part_.add(command, "--part", "NAME", "Part of the run's data: valid (the default), test or train");
     errors_.add(command, "--errors", "FILE",
                 "Writes the wrong answers as lines of JSON, the most confident first (of tasks with labels)");
@@ -201,13 +199,9 @@ class EvaluateCommand {
 
   int run() {
     if (errors_.given()) check_output(errors_.value(), overwrite_);
-    std::vector<std::string> files;
-    for (const TextFlag& file : files_)
-      if (file.given()) files.push_back(file.value());
+    const std::vector<std::string> files = files_.given();
     if (!files.empty() && part_.given())
-      throw SettingsError("--part is of the run's own data: give it or " + files_.front().name);
-    if (!files.empty() && files.size() != files_.size())
-      throw SettingsError(files_[0].name + " and " + files_[1].name + " go together, but only one is given");
+      throw SettingsError("--part is of the run's own data: give it or " + files_.names());
     Run run = run_.open();
     const Measurement measurement =
         files.empty() ? run.measure(part_.value("valid")) : run.measure_files(files);
@@ -231,7 +225,7 @@ class EvaluateCommand {
   }
 
   RunFlags run_;
-  std::vector<TextFlag> files_;
+  DataFlags files_;
   TextFlag part_, errors_;
   bool overwrite_ = false;
 };
@@ -298,13 +292,6 @@ class PredictCommand {
   bool probability_ = false, json_ = false;
 };
 
-template <class Command>
-std::function<int()> add_command(CLI::App& app, const TaskProgram& program, const char* name,
-                                 const std::string& help) {
-  auto command = std::make_shared<Command>(*app.add_subcommand(name, help), program);
-  return [command] { return command->run(); };
-}
-
 }  // namespace
 
 RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags)
@@ -334,6 +321,42 @@ Run RunFlags::open() const {
     if (values_[i].given()) options.settings.push_back(flags_[i].setting + "=" + values_[i].value());
   options.kind = &kind_;
   return Run::open(run_.value(), options);
+}
+
+DataFlags::DataFlags(CLI::App& command, const TaskProgram& program)
+    : files_(program.files), parallel_(program.parallel_files) {
+  for (auto* flags : {&files_, &parallel_})
+    for (TextFlag& file : *flags)
+      file.add(command, file.name, "PATH", file.values.front()), file.values.clear();
+}
+
+std::vector<std::string> DataFlags::given() const {
+  std::vector<std::string> files;
+  for (const auto* flags : {&files_, &parallel_}) {
+    const auto count = std::ranges::count_if(*flags, [](const TextFlag& file) { return file.given(); });
+    if (count == 0) continue;
+    if (!files.empty()) throw SettingsError("give " + names() + ", not both");
+    if (static_cast<std::size_t>(count) != flags->size())
+      throw SettingsError((*flags)[0].name + " and " + (*flags)[1].name +
+                          " go together, but only one is given");
+    for (const TextFlag& file : *flags) files.push_back(file.value());
+  }
+  return files;
+}
+
+std::string DataFlags::names() const {
+  std::string text;
+  for (const auto* flags : {&files_, &parallel_})
+    for (const TextFlag& file : *flags) {
+      const bool first = &file == &flags->front();
+      text += (text.empty() ? "" : first ? ", or " : " and ") + file.name;
+    }
+  return text;
+}
+
+std::string description_of(const TaskProgram& program) {
+  return std::string(program.kind.summary) + ".\nWithout data flags it learns " + program.by_rule +
+         ", made by rule.";
 }
 
 CaptureFlags::CaptureFlags(CLI::App& command) {
@@ -379,9 +402,7 @@ std::function<int()> add_predict(CLI::App& app, const TaskProgram& program) {
 }
 
 int run_task_program(const TaskProgram& program, int argc, char** argv) {
-  CLI::App app(std::string(program.kind.summary) + ".\nWithout data flags it learns " + program.by_rule +
-                   ", made by rule.",
-               std::string(program.kind.name));
+  CLI::App app(description_of(program), std::string(program.kind.name));
   return run_commands(app, argc, argv,
                       {add_train(app, program), add_evaluate(app, program), add_predict(app, program)});
 }

@@ -24,8 +24,9 @@ struct TaskProgram {
   std::vector<SettingFlag> train_flags = {};     ///< of train
   std::vector<SettingFlag> evaluate_flags = {};  ///< of evaluate
   std::vector<SettingFlag> predict_flags = {};   ///< of predict, or what stands in its place
-  std::vector<TextFlag> files = {};  ///< of evaluate: other data than the run's, with name and help
-  bool has_preset = false;           ///< of a model with two stacks
+  std::vector<TextFlag> files = {};           ///< of evaluate: other data than the run's, with name and help
+  std::vector<TextFlag> parallel_files = {};  ///< two files that may stand in place of these
+  bool has_preset = false;                    ///< of a model with two stacks
 };
 
 /// The flags of commands that use a trained run.
@@ -45,6 +46,19 @@ class RunFlags {
   std::vector<TextFlag> values_;
 };
 
+/// The files of a program that hold other data than the run's.
+class DataFlags {
+ public:
+  DataFlags(CLI::App& command, const TaskProgram& program);
+  /// As Learner::measure_files() takes them; empty when none was given. Throws a SettingsError for half of them.
+  std::vector<std::string> given() const;
+  /// "--data, or --source and --target"
+  std::string names() const;
+
+ private:
+  std::vector<TextFlag> files_, parallel_;
+};
+
 /// --capture FILE and --overwrite: where to write what the model shows of its inside.
 class CaptureFlags {
  public:
@@ -62,6 +76,16 @@ class CaptureFlags {
 
 /// Prints what the task has to say on standard error, with the program's name.
 void print_remarks(const std::string& program, Learner& learner);
+
+/// What the program is for, as its help begins.
+std::string description_of(const TaskProgram& program);
+
+template <class Command>
+std::function<int()> add_command(CLI::App& app, const TaskProgram& program, const char* name,
+                                 const std::string& help) {
+  auto command = std::make_shared<Command>(*app.add_subcommand(name, help), program);
+  return [command] { return command->run(); };
+}
 
 /// A command: adds itself to the program and returns what to run when it was chosen.
 std::function<int()> add_train(CLI::App& app, const TaskProgram& program);
