@@ -47,12 +47,17 @@ class Reporter {
     const Verb verb = verbs[below(verbs.size())];
     std::string report;
     const std::uint32_t order = below(3);  // what stands before the event and behind it
-    if (order != 0) report += aside(other) + " ";
-    report += below(2) == 0 ? text(pick(places)) + " " : "on " + text(pick(days)) + " ";
-    report += below(3) == 0 ? someone(whom) + " was " + text(verb.past) + " by " + someone(who)
-                            : someone(who) + " " + text(verb.past) + " " + someone(whom);
-    report += ".";
-    if (order != 1) report += " " + aside(other);
+    if (order != 0) report = aside(other).append(" ");
+    if (below(2) == 0)
+      report.append(pick(places)).append(" ");
+    else
+      report.append("on ").append(pick(days)).append(" ");
+    if (below(3) == 0)
+      report.append(someone(whom)).append(" was ").append(verb.past).append(" by ").append(someone(who));
+    else
+      report.append(someone(who)).append(" ").append(verb.past).append(" ").append(someone(whom));
+    report.append(".");
+    if (order != 1) report.append(" ").append(aside(other));
     pairs.source.push_back(report);
     pairs.target.push_back(text(who) + " " + text(verb.present) + " " + text(whom));
   }
@@ -66,12 +71,16 @@ class Reporter {
 
   /// "the baker", "the famous baker"
   std::string someone(std::string_view person) {
-    return "the " + (below(2) == 0 ? text(pick(adjectives)) + " " : "") + text(person);
+    std::string words = "the ";
+    if (below(2) == 0) words.append(pick(adjectives)).append(" ");
+    return words.append(person);
   }
   /// A sentence that does not matter.
   std::string aside(std::string_view other) {
-    if (below(3) == 0) return text(pick(weather)) + ".";
-    return someone(other) + " " + text(pick(idle)) + (below(2) == 0 ? "" : " " + text(pick(places))) + ".";
+    if (below(3) == 0) return text(pick(weather)).append(".");
+    std::string words = someone(other).append(" ").append(pick(idle));
+    if (below(2) != 0) words.append(" ").append(pick(places));
+    return words.append(".");
   }
 
   RandomKey key_;

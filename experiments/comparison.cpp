@@ -7,6 +7,7 @@
 #include <set>
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
 #include "heed/core/file.h"
 #include "heed/core/json_text.h"
 #include "heed/core/memory_stats.h"

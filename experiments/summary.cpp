@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "heed/core/random.h"
@@ -53,7 +54,7 @@ std::vector<std::string> metric_names(std::span<const ComparisonRow> rows) {
 
 std::string difference_text(const Difference& difference) {
   return number("%+.4g", difference.value) + (difference.p < 0.05 ? "*" : "") +
-         number(" (p %.2g)", difference.p);
+         (difference.p > 0 ? number(" (p %.2g)", difference.p) : " (p < 0.001)");
 }
 
 /// The cells of the table, its head first.
@@ -68,8 +69,9 @@ std::vector<std::vector<std::string>> table(std::span<const ComparisonRow> rows)
   for (const ComparisonRow& row : rows) {
     std::vector<std::string> line = {unicode::printable(row.choice)};
     if (row.results.empty()) {
-      line.push_back(row.failures.empty() ? "not trained yet"
-                                          : "failed: " + unicode::printable(row.failures.front()));
+      line.push_back(row.failures.empty()
+                         ? "not trained yet"
+                         : concat_text("failed: ", unicode::printable(row.failures.front())));
       lines.push_back(std::move(line));
       continue;
     }
@@ -101,15 +103,16 @@ std::string notes(std::span<const ComparisonRow> rows) {
   std::string text;
   for (const ComparisonRow& row : rows)
     for (const std::string& failure : row.failures)
-      text += unicode::printable(row.choice + ", " + failure) + "\n";
+      text.append(unicode::printable(concat_text(row.choice, ", ", failure))).append("\n");
   for (const ComparisonRow& row : rows)
     if (row.difference) {
-      text += "from the first: the difference in " + row.results.front().examples.metric +
-              " on the same examples; *: more than chance at 5 % (paired bootstrap)\n";
+      text += concat_text("from the first: the difference in ", row.results.front().examples.metric,
+                          " on the same examples; *: more than chance at 5 % (paired bootstrap)\n");
       break;
     }
   for (const ComparisonRow& row : rows)
-    if (!row.results.empty()) return "measured on the " + row.results.front().part + " part\n" + text;
+    if (!row.results.empty())
+      return concat_text("measured on the ", row.results.front().part, " part\n", text);
   return text;
 }
 
@@ -225,8 +228,9 @@ std::string comparison_text(std::span<const ComparisonRow> rows) {
   for (const auto& line : lines) {
     std::string row;
     for (std::size_t c = 0; c < line.size(); ++c)
-      row +=
-          (c == 0 ? "" : "  ") + line[c] + std::string(widths[c] - std::min(widths[c], line[c].size()), ' ');
+      row.append(c == 0 ? "" : "  ")
+          .append(line[c])
+          .append(widths[c] - std::min(widths[c], line[c].size()), ' ');
     text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
   }
   return text + "\n" + notes(rows);
@@ -238,8 +242,9 @@ std::string comparison_markdown(std::span<const ComparisonRow> rows) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     text += "|";
     for (std::string cell : lines[i]) {
-      for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2) cell.insert(at, "\\");
-      text += " " + cell + " |";
+      for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2)
+        cell.insert(at, 1, '\\');
+      text.append(" ").append(cell).append(" |");
     }
     text += "\n";
     if (i > 0) continue;

@@ -96,8 +96,14 @@ TextParts labelled_parts(const Settings& settings,
 }
 
 std::map<std::string, std::string> digests_of(const TextParts& parts) {
-  const auto digest = [](const LabelledText& text) { return digest_of_texts({text.texts, text.labels}); };
-  return {{"train", digest(parts.train)}, {"valid", digest(parts.valid)}, {"test", digest(parts.test)}};
+  std::map<std::string, std::string> digests;
+  const auto add = [&](const char* part, const LabelledText& text) {
+    if (text.size() > 0) digests[part] = digest_of_texts({text.texts, text.labels});
+  };
+  add("train", parts.train);
+  add("valid", parts.valid);
+  add("test", parts.test);
+  return digests;
 }
 
 std::string classes_to_json(const std::vector<std::string>& classes) {
@@ -209,9 +215,13 @@ Measurement class_measurement(std::vector<Metric> metrics, const ClassQuality& q
   if (!quality.confusion.empty()) json["confusion"] = quality.confusion;
   measurement.json = json.dump();
   measurement.metrics = std::move(metrics);
+  measurement.count = static_cast<std::int64_t>(scores.size());
+  measurement.examples = {"accuracy", "mean", {}};
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const std::size_t best = best_class(scores[i]);
-    if (static_cast<std::int32_t>(best) != labels[i])
+    const bool right = static_cast<std::int32_t>(best) == labels[i];
+    measurement.examples.rows.push_back({right ? 1.0 : 0.0, 1});
+    if (!right)
       measurement.mistakes.push_back({text.places[i], text.texts[i], text.labels[i], classes[best],
                                       std::exp(static_cast<double>(scores[i][best]))});
   }

@@ -370,6 +370,8 @@ class LanguageModelLearner : public Learner, public TextWriter {
     const TextLoss loss = text_loss(*model_, stream, character_count(documents), windows);
     Measurement measurement;
     measurement.metrics = metrics(values_of(loss));
+    measurement.count = loss.tokens;
+    measurement.examples = {"loss", "mean", loss.parts};
     Json json = Json::object();
     for (const Metric& metric : measurement.metrics) json[metric.name] = metric.value;
     json["tokens"] = loss.tokens;

@@ -89,10 +89,10 @@ struct ExampleStatistics {
 /// What measuring a trained model found.
 struct Measurement {
   std::vector<Metric> metrics;
-  std::int64_t count = 0;         ///< of examples
-  ExampleStatistics examples;     ///< of the metric that best weights are kept by, where it can be told apart
-  std::string json;               ///< one object: the metrics by name, and what else there is to say
-  std::vector<Mistake> mistakes;  ///< the most confident first; of tasks that choose between labels
+  std::string json;                 ///< one object: the metrics by name, and what else there is to say
+  std::vector<Mistake> mistakes;    ///< the most confident first; of tasks that choose between labels
+  std::int64_t count = 0;           ///< of examples
+  ExampleStatistics examples = {};  ///< of one of the metrics, where it is made of what single examples add
 };
 
 /// A task at work: its settings, data, vocabulary and model. It trains (as a Task of the Trainer), measures and

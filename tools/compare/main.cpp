@@ -15,6 +15,7 @@
 #include "heed/core/unicode.h"
 #include "heed/examples/common/program.h"
 #include "heed/experiments/summary.h"
+#include "heed/tasks/recipe.h"
 
 namespace heed::programs {
 namespace {
@@ -136,10 +137,11 @@ class CompareCommand {
       settings.set("threads", std::to_string(std::max(1, processors / jobs)), "--jobs");
     }
     ComparisonPlan plan{*kind, settings, parts_of_flag(attention_), {}, {}};
-    for (const std::string& assignment : assignments_) {
-      const std::string name = assigned_name(assignment);
-      plan.settings.push_back({name, parts_of(assignment.substr(name.size() + 1))});
-    }
+    for (const std::string& assignment : assignments_)
+      if (!is_plain(*kind, assignment)) {
+        const std::string name = assigned_name(assignment);
+        plan.settings.push_back({name, parts_of(assignment.substr(name.size() + 1))});
+      }
     plan.seeds.clear();
     const std::vector<std::string> seeds =
         seeds_.given() ? parts_of_flag(seeds_) : std::vector<std::string>{"1"};
@@ -151,9 +153,20 @@ class CompareCommand {
     return plan;
   }
 
+  /// One value, of no attention: laid below the flags. What belongs to an attention waits until that is chosen.
+  static bool is_plain(const TaskKind& kind, const std::string& assignment) {
+    const std::string name = assigned_name(assignment);
+    const bool of_attention = std::ranges::any_of(
+        attention_settings(kind.stacks),
+        [&](const std::string& setting) { return name == setting || name.starts_with(setting + "."); });
+    return !of_attention && parts_of(assignment.substr(name.size() + 1)).size() == 1;
+  }
+
   Settings base(const TaskKind& kind, bool own_data) const {
     Settings settings = kind.settings(own_data);
     if (config_.given()) settings.merge_file(config_.value());
+    for (const std::string& assignment : assignments_)
+      if (is_plain(kind, assignment)) settings.assign(assignment);
     const std::vector<std::string> rest = app_->remaining();
     for (std::size_t i = 0; i < rest.size(); ++i) {
       std::string flag = rest[i], value;
