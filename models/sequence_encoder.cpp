@@ -20,8 +20,10 @@ void SequenceEncoder::add_pooling(Initialiser& initialiser) {
   add_module("pooling", *pooling_);
 }
 
-Tensor SequenceEncoder::hidden(const PaddedTokens& tokens, Context& context) {
-  return encode(input_(tokens.ids, 0, context), tokens.mask, context);
+Tensor SequenceEncoder::hidden(const PaddedTokens& tokens, const Tensor& added, Context& context) {
+  Tensor x = input_(tokens.ids, 0, context);
+  if (added.defined()) x = x + added;
+  return encode(x, tokens.mask, context);
 }
 
 Tensor SequenceEncoder::encode(const Tensor& x, const Tensor& mask, Context& context) {

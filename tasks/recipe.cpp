@@ -137,10 +137,13 @@ void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks
 
 TransformerConfig model_config(const Settings& settings) {
   try {
-    const std::string model = settings.json("model");
-    TransformerConfig config = transformer_config_from_json(model);
-    if (!Json::parse(model).contains("max_length"))
-      config.max_length = settings.get<std::int64_t>("data.max_tokens");
+    const Json all = Json::parse(settings.json("model"));
+    Json model = Json::object();
+    for (const ConfigSetting& setting : transformer_settings())
+      if (const auto found = all.find(setting.name); found != all.end())
+        model[std::string(setting.name)] = *found;
+    TransformerConfig config = transformer_config_from_json(model.dump());
+    if (!model.contains("max_length")) config.max_length = settings.get<std::int64_t>("data.max_tokens");
     config.seed = settings.get<std::int64_t>("seed");
     return config;
   } catch (const Error& error) {

@@ -3,6 +3,7 @@
 #include "heed/core/nearest_name.h"
 #include "heed/tasks/classify.h"
 #include "heed/tasks/language_model.h"
+#include "heed/tasks/match.h"
 #include "heed/tasks/translate.h"
 
 // The list of tasks. What trains, measures, opens or compares a task finds it here by its name.
@@ -13,6 +14,7 @@ std::span<const TaskKind* const> task_kinds() {
   static const std::vector<const TaskKind*> kinds{
       &translate_task(),
       &classify_task(),
+      &match_task(),
       &language_model_task(),
   };
   return kinds;
