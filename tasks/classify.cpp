@@ -215,8 +215,7 @@ class ClassifyLearner : public Learner {
   }
 
   void learn_vocabulary() override {
-    set_vocabulary(Tokenizer::train(parts_.train.texts, tokenizer_options(settings_)),
-                   class_names(parts_.train));
+    set_vocabulary(learn_tokenizer(settings_, parts_.train.texts), class_names(parts_.train));
   }
 
   std::map<std::string, std::string> files() const override {
