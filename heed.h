@@ -18,6 +18,7 @@
 #include "heed/data/labelled_text.h"
 #include "heed/data/line_reader.h"
 #include "heed/data/safetensors.h"
+#include "heed/data/table.h"
 #include "heed/data/text_file.h"
 #include "heed/data/text_windows.h"
 #include "heed/data/tokenizer.h"

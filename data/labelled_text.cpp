@@ -10,22 +10,12 @@
 
 #include "heed/core/error.h"
 #include "heed/core/random.h"
-#include "heed/data/csv.h"
+#include "heed/data/table.h"
 
 namespace heed {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Names in quotes; of very many the first.
-std::string joined(std::span<const std::string> names) {
-  constexpr std::size_t shown = 20;
-  std::string text;
-  for (const std::string& name : names.first(std::min(names.size(), shown)))
-    text += (text.empty() ? "\"" : ", \"") + name + "\"";
-  if (names.size() > shown) text += concat_text(" and ", names.size() - shown, " more");
-  return text;
-}
 
 fs::file_type type_of(const fs::path& path) {
   std::error_code error;
@@ -55,48 +45,35 @@ LabelledText parse_labelled_lines(const Input& input) {
   return text;
 }
 
-std::vector<std::int64_t> text_columns(const LabelledOptions& options, std::int64_t count) {
-  if (!options.text_columns.empty()) return options.text_columns;
-  std::vector<std::int64_t> others;
-  for (std::int64_t column = 1; column <= count; ++column)
-    if (column != options.label_column) others.push_back(column);
-  return others;
-}
-
-LabelledText from_rows(const std::vector<TableRow>& rows, const Input& input) {
+LabelledText parse_labelled_table(const Input& input) {
   const LabelledOptions& options = input.options;
-  const auto count = static_cast<std::int64_t>(rows.front().fields.size());
-  const std::vector<std::int64_t> texts = text_columns(options, count);
-  const auto check_column = [&](std::int64_t column) {
-    check(column >= 1 && column <= count, input.origin, ": there is no column ", column, "; the rows have ",
-          count);
-  };
-  check_column(options.label_column);
-  for (const std::int64_t column : texts) check_column(column);
-  check(!texts.empty(), input.origin, ": the rows have a label, but no text");
-
+  const std::string first = options.format == "jsonl" ? "label" : "1";
+  const std::string& label = options.label_column.empty() ? first : options.label_column;
+  const bool pairs = !options.second_column.empty();
+  std::vector<std::string> columns = {label};
+  if (pairs) columns.push_back(options.second_column);
+  const std::size_t before = columns.size();
+  columns.insert(columns.end(), options.text_columns.begin(), options.text_columns.end());
+  const Table table = parse_table(input.bytes, input.origin,
+                                  {.format = options.format,
+                                   .header = options.header,
+                                   .columns = std::move(columns),
+                                   .others = options.text_columns.empty(),
+                                   .text = options.text},
+                                  input.report);
+  check(table.columns.size() > before, input.origin, ": the rows have a label, but no text");
   LabelledText text;
-  for (std::size_t i = options.header ? 1 : 0; i < rows.size(); ++i) {
-    const auto field = [&](std::int64_t column) -> const std::string& {
-      return rows[i].fields[static_cast<std::size_t>(column - 1)];
-    };
-    const std::string place = concat_text(input.origin, ":", rows[i].line);
-    check(!field(options.label_column).empty(), place, ": the label in column ", options.label_column,
-          " is empty");
-    std::string words = field(texts.front());
-    for (std::size_t t = 1; t < texts.size(); ++t) words.append(" ").append(field(texts[t]));
-    text.add(std::move(words), field(options.label_column), place);
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    check(!table.columns[0][i].empty(), table.places[i], ": the label in column ", label, " is empty");
+    std::string words = table.columns[before][i];
+    for (std::size_t c = before + 1; c < table.columns.size(); ++c)
+      words.append(" ").append(table.columns[c][i]);
+    if (pairs)
+      text.add_pair(std::move(words), table.columns[1][i], table.columns[0][i], table.places[i]);
+    else
+      text.add(std::move(words), table.columns[0][i], table.places[i]);
   }
-  check(text.size() > 0, input.origin, ": there is nothing but a header");
   return text;
-}
-
-LabelledText parse_labelled_csv(const Input& input) {
-  return from_rows(parse_csv(input.bytes, input.origin, input.options.text, input.report), input);
-}
-
-LabelledText parse_labelled_tsv(const Input& input) {
-  return from_rows(parse_tsv(input.bytes, input.origin, input.options.text, input.report), input);
 }
 
 // --- folders of documents ----------------------------------------------------------------------------------
@@ -141,37 +118,38 @@ LabelledText read_document_folders(const fs::path& path, const LabelledOptions& 
 
 struct Format {
   const char* name;
-  const char* ending;  // of the names of such files, ".gz" left out; null: no name tells
   bool has_columns;
   LabelledText (*parse)(const Input&);  // null: a folder
 };
 
-constexpr std::array<Format, 4> formats = {{{"lines", nullptr, false, parse_labelled_lines},
-                                            {"csv", ".csv", true, parse_labelled_csv},
-                                            {"tsv", ".tsv", true, parse_labelled_tsv},
-                                            {"folders", nullptr, false, nullptr}}};
+constexpr std::array<Format, 5> formats = {{{"lines", false, parse_labelled_lines},
+                                            {"csv", true, parse_labelled_table},
+                                            {"tsv", true, parse_labelled_table},
+                                            {"jsonl", true, parse_labelled_table},
+                                            {"folders", false, nullptr}}};
 
 const Format& format_named(const std::string& name) {
   for (const Format& format : formats)
     if (name == format.name) return format;
   const std::vector<std::string> names = labelled_formats();
-  fail("unknown format of labelled texts, \"", name, "\": use one of ", joined(names));
+  fail("unknown format of labelled texts, \"", name, "\": use one of ", quoted_names(names));
 }
 
 const Format& format_of(const fs::path& path) {
   const std::string name = labelled_format(path);
   check(!name.empty(), path.string(),
-        ": its name does not say how it is laid out; give --format lines or --format csv (or tsv): lines are "
-        "a label, a "
-        "space and a text each");
+        ": its name does not say how it is laid out; give --format lines or --format csv (or tsv, jsonl): "
+        "lines are a label, a space and a text each");
   return format_named(name);
 }
 
 void check_columns_are_used(const LabelledOptions& options, const Format& format) {
   const LabelledOptions plain;
-  check(format.has_columns || (options.label_column == plain.label_column && options.text_columns.empty() &&
-                               options.header == plain.header),
-        "a label column, text columns and a header are for csv and tsv, not for ", format.name);
+  check(
+      format.has_columns || (options.label_column == plain.label_column && options.text_columns.empty() &&
+                             options.header == plain.header),
+      "a label column, text columns and a header are for csv and tsv (the columns for jsonl, too), not for ",
+      format.name);
 }
 
 // --- parts -------------------------------------------------------------------------------------------------
@@ -186,17 +164,40 @@ std::vector<std::size_t> drawn_order(std::size_t count, std::uint64_t seed) {
   return order;
 }
 
-/// Draws parts of the texts of `order`: first the test texts, then validation texts. `what` names them.
-void draw_parts(std::span<const std::size_t> order, const SplitOptions& options, const std::string& what,
-                std::vector<LabelledText TextParts::*>& part_of) {
-  const auto part = [&](double fraction) {
-    return static_cast<std::size_t>(std::llround(static_cast<double>(order.size()) * fraction));
+using Part = LabelledText TextParts::*;
+
+/// Draws parts of the groups of `order`: first the test texts, then validation texts. `what` names them.
+void draw_parts(std::vector<std::size_t> order, const SplitOptions& options, const std::string& what,
+                std::vector<Part>& part_of) {
+  const std::size_t count = order.size();
+  const auto part = [&](std::size_t whole, double fraction) {
+    return static_cast<std::size_t>(std::llround(static_cast<double>(whole) * fraction));
   };
-  const std::size_t test = part(options.test_fraction), valid = part(options.valid_fraction);
-  check(test + valid < order.size(), "none of the ", order.size(), " texts", what,
-        " would be left to train on");
+  std::size_t test = part(count, options.test_fraction), valid = part(count, options.valid_fraction);
+  if (options.folds > 0) {
+    const auto begin_of = [&](std::int64_t fold) {
+      return count * static_cast<std::size_t>(fold) / static_cast<std::size_t>(options.folds);
+    };
+    const std::size_t begin = begin_of(options.fold - 1);
+    test = begin_of(options.fold) - begin;
+    valid = part(count - test, options.valid_fraction);
+    std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(begin), order.end());
+  }
+  check(test + valid < count, "none of the ", count, " texts", what, " would be left to train on");
   for (std::size_t rank = 0; rank < test + valid; ++rank)
     part_of[order[rank]] = rank < test ? &TextParts::test : &TextParts::valid;
+}
+
+void check_split(const SplitOptions& options, std::size_t groups) {
+  check(options.valid_fraction >= 0 && options.test_fraction >= 0 &&
+            options.valid_fraction + options.test_fraction < 1,
+        "the validation and test parts must be fractions that leave texts to train on, not ",
+        options.valid_fraction, " and ", options.test_fraction);
+  if (options.folds == 0) return;
+  check(options.folds >= 2 && options.fold >= 1 && options.fold <= options.folds, "there is no fold ",
+        options.fold, " of ", options.folds);
+  check(static_cast<std::uint64_t>(options.folds) <= groups, groups, " texts cannot be cut into ",
+        options.folds, " folds");
 }
 
 }  // namespace
@@ -207,12 +208,26 @@ void LabelledText::add(std::string text, std::string label, std::string place) {
   places.push_back(std::move(place));
 }
 
+void LabelledText::add_pair(std::string first, std::string second, std::string label, std::string place) {
+  add(std::move(first), std::move(label), std::move(place));
+  seconds.push_back(std::move(second));
+}
+
+std::vector<std::size_t> groups_of(const LabelledText& text) {
+  std::vector<std::size_t> groups;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool goes_on = i > 0 && !text.seconds.empty() && text.texts[i] == text.texts[i - 1];
+    groups.push_back(i == 0 ? 0 : groups.back() + (goes_on ? 0 : 1));
+  }
+  return groups;
+}
+
 std::vector<std::string> class_names(const LabelledText& text) {
   std::vector<std::string> names = text.labels;
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
   check(names.size() >= 2, "a classifier needs texts of at least two classes, but the ", text.size(),
-        " texts are all of ", names.empty() ? "none" : joined(names));
+        " texts are all of ", names.empty() ? "none" : quoted_names(names));
   return names;
 }
 
@@ -224,18 +239,14 @@ std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const s
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto found = class_of.find(text.labels[i]);
     check(found != class_of.end(), text.places[i], ": the label \"", text.labels[i],
-          "\" is none of the classes ", joined(classes));
+          "\" is none of the classes ", quoted_names(classes));
     result.push_back(found->second);
   }
   return result;
 }
 
 std::string labelled_format(const fs::path& path) {
-  if (type_of(path) == fs::file_type::directory) return "folders";
-  const fs::path name = path.extension() == ".gz" ? path.stem() : path.filename();
-  for (const Format& format : formats)
-    if (format.ending != nullptr && name.extension() == format.ending) return format.name;
-  return "";
+  return type_of(path) == fs::file_type::directory ? "folders" : table_format(path);
 }
 
 std::vector<std::string> labelled_formats() {
@@ -259,27 +270,33 @@ LabelledText read_labelled_text(const fs::path& path, const LabelledOptions& opt
   const Format& format = options.format.empty() ? format_of(path) : format_named(options.format);
   check_columns_are_used(options, format);
   if (format.parse == nullptr) return read_document_folders(path, options, report);
-  return format.parse({read_limited_file(path, options.text), path.string(), options, report});
+  LabelledOptions named = options;
+  named.format = format.name;
+  return format.parse({read_limited_file(path, options.text), path.string(), named, report});
 }
 
 TextParts split_text(const LabelledText& text, const SplitOptions& options) {
-  check(options.valid_fraction >= 0 && options.test_fraction >= 0 &&
-            options.valid_fraction + options.test_fraction < 1,
-        "the validation and test parts must be fractions that leave texts to train on, not ",
-        options.valid_fraction, " and ", options.test_fraction);
-  const std::vector<std::size_t> order = drawn_order(text.size(), options.seed);
-  std::vector<LabelledText TextParts::*> part_of(text.size(), &TextParts::train);
-  if (options.stratified && text.size() > 0) {
+  const std::vector<std::size_t> group_of = groups_of(text);
+  const std::size_t groups = text.size() == 0 ? 0 : group_of.back() + 1;
+  check_split(options, groups);
+  const std::vector<std::size_t> order = drawn_order(groups, options.seed);
+  std::vector<Part> part_of(groups, &TextParts::train);
+  if (options.stratified && groups > 0) {
+    std::vector<std::string_view> label_of(groups);
+    for (std::size_t i = text.size(); i-- > 0;) label_of[group_of[i]] = text.labels[i];
     std::map<std::string_view, std::vector<std::size_t>> order_of;
-    for (const std::size_t i : order) order_of[text.labels[i]].push_back(i);
+    for (const std::size_t group : order) order_of[label_of[group]].push_back(group);
     for (const auto& [label, its_order] : order_of)
       draw_parts(its_order, options, concat_text(" of the class \"", label, "\""), part_of);
   } else {
     draw_parts(order, options, "", part_of);
   }
   TextParts parts;
-  for (std::size_t i = 0; i < text.size(); ++i)
-    (parts.*part_of[i]).add(text.texts[i], text.labels[i], text.places[i]);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    LabelledText& part = parts.*part_of[group_of[i]];
+    part.add(text.texts[i], text.labels[i], text.places[i]);
+    if (!text.seconds.empty()) part.seconds.push_back(text.seconds[i]);
+  }
   return parts;
 }
 

@@ -40,17 +40,18 @@ const char* kind_name(Kind kind) {
       return "a number";
     case Kind::text:
       return "text";
-    case Kind::integers:
-      return "a list of integers";
+    case Kind::column:
+      return "the number or the name of a column";
+    case Kind::columns:
+      return "a list of numbers or names of columns";
     case Kind::attention:
       break;
   }
   return "the name of an attention, an object with its \"name\" and options, or a list of these";
 }
 
-bool is_integers(const Json& value) {
-  return value.is_array() &&
-         std::all_of(value.begin(), value.end(), [](const Json& one) { return one.is_number_integer(); });
+bool is_column(const Json& value) {
+  return value.is_number_integer() || value.is_string();
 }
 
 bool is_of_kind(Kind kind, const Json& value) {
@@ -63,8 +64,10 @@ bool is_of_kind(Kind kind, const Json& value) {
       return value.is_number();
     case Kind::text:
       return value.is_string();
-    case Kind::integers:
-      return is_integers(value);
+    case Kind::column:
+      return is_column(value);
+    case Kind::columns:
+      return is_column(value) || (value.is_array() && std::all_of(value.begin(), value.end(), is_column));
     case Kind::attention:
       break;
   }
@@ -80,6 +83,27 @@ std::string number_text(Kind kind, double value) {
   return text.str();
 }
 
+void refuse_bad_characters(const Setting& setting, const std::string& text, const std::string& origin) {
+  if (unicode::find_invalid(text) != std::string::npos)
+    refuse(origin, ": setting \"", setting.name, "\" is not UTF-8, so that it cannot stand in config.json: '",
+           text, "'; rename the file or link to it");
+}
+
+/// A column by its number or name as a text; of a list each of them.
+Json column_text(const Setting& setting, const Json& value, const std::string& origin) {
+  if (setting.kind == Kind::columns) {
+    Json list = Json::array();
+    Setting one = setting;
+    one.kind = Kind::column;
+    for (const Json& each : value.is_array() ? value : Json::array({value}))
+      list.push_back(column_text(one, each, origin));
+    return list;
+  }
+  if (!value.is_string()) return value.dump();
+  refuse_bad_characters(setting, value.get_ref<const std::string&>(), origin);
+  return value;
+}
+
 /// Throws unless the value is of the setting's kind and within what it allows; a number is kept as one.
 Json checked_value(const Setting& setting, Json value, const std::string& origin) {
   if (!is_of_kind(setting.kind, value)) {
@@ -88,10 +112,9 @@ Json checked_value(const Setting& setting, Json value, const std::string& origin
            allowed.empty() ? "" : " (" + allowed + ")", ", not ",
            value.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
-  if (setting.kind == Kind::text &&
-      unicode::find_invalid(value.get_ref<const std::string&>()) != std::string::npos)
-    refuse(origin, ": setting \"", setting.name, "\" is not UTF-8, so that it cannot stand in config.json: '",
-           value.get_ref<const std::string&>(), "'; rename the file or link to it");
+  if (setting.kind == Kind::text) refuse_bad_characters(setting, value.get_ref<const std::string&>(), origin);
+  if (setting.kind == Kind::column || setting.kind == Kind::columns)
+    value = column_text(setting, value, origin);
   if (setting.kind == Kind::number) value = value.get<double>();
   if (setting.kind == Kind::integer || setting.kind == Kind::number) {
     // As unsigned, what lies beyond 2^63 would turn negative.
@@ -249,8 +272,12 @@ void Settings::choice(std::string name, std::string_view initial, std::vector<st
   state_->declare({std::move(name), Kind::text, "", 0, 0, std::move(choices), std::move(help)}, initial);
 }
 
-void Settings::integers(std::string name, std::string help) {
-  state_->declare({std::move(name), Kind::integers, "", 0, 0, {}, std::move(help)}, Json::array());
+void Settings::column(std::string name, std::string help) {
+  state_->declare({std::move(name), Kind::column, "", 0, 0, {}, std::move(help)}, "");
+}
+
+void Settings::columns(std::string name, std::string help) {
+  state_->declare({std::move(name), Kind::columns, "", 0, 0, {}, std::move(help)}, Json::array());
 }
 
 void Settings::attention(std::string name, std::string_view initial, std::string help) {
@@ -287,7 +314,7 @@ template bool Settings::get<bool>(std::string_view) const;
 template std::int64_t Settings::get<std::int64_t>(std::string_view) const;
 template double Settings::get<double>(std::string_view) const;
 template std::string Settings::get<std::string>(std::string_view) const;
-template std::vector<std::int64_t> Settings::get<std::vector<std::int64_t>>(std::string_view) const;
+template std::vector<std::string> Settings::get<std::vector<std::string>>(std::string_view) const;
 
 std::string Settings::json(std::string_view name, int indent) const {
   const Json* value = state_->at(name);

@@ -20,7 +20,7 @@ class SettingsError : public Error {
 
 /// What there is to know about one setting.
 struct Setting {
-  enum class Kind { flag, integer, number, text, integers, attention };
+  enum class Kind { flag, integer, number, text, column, columns, attention };
   std::string name;  ///< dotted: "training.steps"
   Kind kind = Kind::text;
   std::string initial;                    ///< the default, as JSON
@@ -49,8 +49,10 @@ class Settings {
   void number(std::string name, double initial, double low, double high, std::string help);
   void text(std::string name, std::string_view initial, std::string help);
   void choice(std::string name, std::string_view initial, std::vector<std::string> choices, std::string help);
-  /// A list of integers, empty at first.
-  void integers(std::string name, std::string help);
+  /// A column of a table: its number or its name, "" at first. It is kept as a text.
+  void column(std::string name, std::string help);
+  /// A list of these, empty at first.
+  void columns(std::string name, std::string help);
   /// A mechanism: its name, an object with its name and options, or a list of these, one for each layer.
   void attention(std::string name, std::string_view initial, std::string help);
   /// Lays JSON over the defaults themselves, for data that wants others.
@@ -62,7 +64,7 @@ class Settings {
   const Setting& setting(std::string_view name) const;
 
   // --- reading
-  /// The value of a setting: bool, std::int64_t, double, std::string or std::vector<std::int64_t>. Asking for a
+  /// The value of a setting: bool, std::int64_t, double, std::string or std::vector<std::string>. Asking for a
   /// name that was not declared, or another type, is a mistake of the program: an Error.
   template <class T>
   T get(std::string_view name) const;

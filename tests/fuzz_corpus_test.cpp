@@ -14,6 +14,9 @@
 #define LLVMFuzzerTestOneInput fuzz_csv
 #include "fuzz/csv_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_table
+#include "fuzz/table_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_labelled_text
 #include "fuzz/labelled_text_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
@@ -60,6 +63,7 @@ TEST_CASE("What the fuzzers of readers start from and have found holds their pro
   run_corpus("classes", fuzz_classes);
   run_corpus("settings", fuzz_settings);
   run_corpus("csv", fuzz_csv);
+  run_corpus("table", fuzz_table);
   run_corpus("labelled_text", fuzz_labelled_text);
   run_corpus("folders", fuzz_folders);
   run_corpus("gzip", fuzz_gzip);

@@ -93,6 +93,24 @@ TEST_CASE("settings: what is wrong is named with what is allowed") {
   CHECK(contains(refusal([](Settings& settings) { settings.merge_file("/no/such/file"); }), "/no/such/file"));
 }
 
+TEST_CASE("a column is given by number or by name, and several as a list") {
+  Settings settings;
+  settings.column("column", "A column");
+  settings.columns("columns", "Columns");
+  settings.merge(R"({"column": 3, "columns": [1, "text"]})", "test");
+  CHECK(settings.get<std::string>("column") == "3");
+  CHECK(settings.json("columns") == R"(["1","text"])");
+  settings.assign("column=label");
+  settings.assign("columns=text");
+  CHECK(settings.get<std::string>("column") == "label");
+  CHECK(settings.get<std::vector<std::string>>("columns") == std::vector<std::string>{"text"});
+  settings.assign("columns=[2,3]");
+  CHECK(settings.json("columns") == R"(["2","3"])");
+  CHECK_THROWS_AS(settings.assign("columns=[[2]]"), SettingsError);
+  CHECK_THROWS_AS(settings.assign("column=1.5"), SettingsError);
+  CHECK_THROWS_AS(settings.assign("column=caf\xe9"), SettingsError);
+}
+
 TEST_CASE("settings below an attention are its options") {
   Settings settings = some_settings();
   settings.assign("model.encoder_attention=longformer");

@@ -11,8 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   options.format = heed::labelled_formats()[choice % 3];  // not folders
   options.text = input.text_options();
   if (options.format != "lines") {
-    options.label_column = 1 + (choice >> 2 & 3);
-    if (choice & 16) options.text_columns = {1 + (choice >> 5 & 3)};
+    options.label_column = std::to_string(1 + (choice >> 2 & 3));
+    if (choice & 16) options.text_columns = {std::to_string(1 + (choice >> 5 & 3))};
     options.header = (choice & 128) != 0;
   }
   try {

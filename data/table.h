@@ -1,0 +1,52 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heed/data/text_file.h"
+
+namespace heed {
+
+/// How a table is laid out in a file, and what is read of it. Formats:
+/// - csv, tsv: see read_csv and read_tsv; columns have numbers, and names where the first row holds them;
+/// - jsonl: a JSON object on each line, whose members are the columns: texts, numbers, true and false.
+struct TableOptions {
+  std::string format = {};  ///< "": by the name: .csv, .tsv, .jsonl, each also with .gz
+  bool header = false;      ///< of csv and tsv: the first row holds names and is left out
+  /// The columns, in this order: a number from 1 or a name of the header; of jsonl a name. Empty: all.
+  std::vector<std::string> columns = {};
+  bool others = false;  ///< behind these all others; of jsonl those of the first line
+  TextOptions text = {};
+};
+
+/// Columns of texts of the same length; numbers of jsonl stand as JSON writes them.
+struct Table {
+  std::vector<std::string> names;                 ///< as they were asked for, or as the file has them
+  std::vector<std::vector<std::string>> columns;  ///< [columns][rows]
+  std::vector<std::string> places;                ///< [rows]; "file:line", where the row begins
+  std::size_t size() const { return places.size(); }
+  const std::vector<std::string>& column(std::string_view name) const;  ///< throws Error when there is none
+};
+
+/// "csv", "tsv", "jsonl".
+std::vector<std::string> table_formats();
+/// The format that the name of a file tells; "" when it tells none.
+std::string table_format(const std::filesystem::path& path);
+
+/// Reads a table, plain or gzip. Throws Error with file and line as read_lines, read_csv and read_tsv do; for a
+/// name that does not tell the format; for a column that is not there or stands twice in the header, with the names
+/// that are; for a file with nothing but a header; for a line that is no JSON object, lacks a column, or has a
+/// list, an object or null there.
+Table read_table(const std::filesystem::path& path, const TableOptions& options = {},
+                 ReadReport* report = nullptr);
+/// The same for bytes already in memory, in a format that is named; `origin` says in errors where they came from.
+Table parse_table(std::string_view bytes, std::string_view origin, const TableOptions& options,
+                  ReadReport* report = nullptr);
+
+/// Names in quotes, for messages; of very many the first.
+std::string quoted_names(std::span<const std::string> names);
+
+}  // namespace heed
