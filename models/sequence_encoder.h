@@ -5,6 +5,7 @@
 #include "heed/models/attention_pooling.h"
 #include "heed/models/batch.h"
 #include "heed/models/encoder.h"
+#include "heed/models/local_layer.h"
 #include "heed/models/token_input.h"
 
 namespace heed {
@@ -40,6 +41,7 @@ class SequenceEncoder : public Module {
   TransformerConfig config_;
   Embedding embedding_;
   TokenInput input_;
+  std::unique_ptr<LocalLayer> local_;  // null: none
   Encoder encoder_;
   std::unique_ptr<AttentionPooling> pooling_;  // null: the mean
 };
@@ -47,5 +49,7 @@ class SequenceEncoder : public Module {
 /// The mean of x [B, N, d] over the positions where mask (i32 [B, N], undefined: all) is 1: [B, d]. A sample
 /// that has none gives 0.
 Tensor mean_over_tokens(const Tensor& x, const Tensor& mask);
+/// The largest of each element over the same positions, likewise.
+Tensor max_over_tokens(const Tensor& x, const Tensor& mask);
 
 }  // namespace heed

@@ -49,7 +49,7 @@ Settings match_settings(bool own_data) {
   declare_long_texts(settings);
   settings.integer("data.questions", 1500, 1, 1'000'000,
                    "Without data: how many questions, of 5 answers each");
-  declare_tokenizer(settings, 8000);
+  declare_tokenizer(settings, 8000, "words");
   TransformerConfig model;
   model.encoder_layers = 1;
   model.width = 64;
@@ -106,7 +106,7 @@ class MatchLearner : public Learner {
     std::vector<std::string> texts = PairTokenizer::spaced(parts_.train.texts);
     const std::vector<std::string> seconds = PairTokenizer::spaced(parts_.train.seconds);
     texts.insert(texts.end(), seconds.begin(), seconds.end());
-    set_vocabulary(Tokenizer::train(texts, tokenizer_options(settings_)), class_names(parts_.train));
+    set_vocabulary(learn_tokenizer(settings_, texts), class_names(parts_.train));
   }
 
   std::map<std::string, std::string> files() const override {

@@ -3,27 +3,10 @@
 #include <unordered_set>
 
 #include "heed/core/unicode.h"
+#include "heed/data/tokenizer_parts.h"
 
 namespace heed {
 namespace {
-
-/// Cuts a text into words and single marks of punctuation.
-std::vector<std::string_view> split_at_punctuation(std::string_view text) {
-  std::vector<std::string_view> words;
-  bool in_word = false;
-  for (std::size_t at = 0; at < text.size();) {
-    const unicode::CodePoint point = unicode::decode(text, at);
-    const auto length = static_cast<std::size_t>(point.length);
-    const bool word = point.valid && unicode::is_word(point.value);
-    if (word && in_word)
-      words.back() = std::string_view(words.back().data(), words.back().size() + length);
-    else if (!point.valid || !unicode::is_space(point.value))
-      words.push_back(text.substr(at, length));
-    in_word = word;
-    at += length;
-  }
-  return words;
-}
 
 std::string with_space(std::string_view word) {
   return concat_text(' ', word);

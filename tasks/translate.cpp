@@ -186,7 +186,7 @@ class TranslateLearner : public Learner {
   void learn_vocabulary() override {
     std::vector<std::string> lines = train_.source;  // one vocabulary for both languages
     lines.insert(lines.end(), train_.target.begin(), train_.target.end());
-    tokenizer_ = Tokenizer::train(lines, tokenizer_options(settings_));
+    tokenizer_ = learn_tokenizer(settings_, lines);
     set_gamma();
   }
 
