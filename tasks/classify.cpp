@@ -109,8 +109,7 @@ class ClassifyLearner : public Learner {
   std::map<std::string, std::string> data_digests() const override { return digests_of(parts_); }
 
   void learn_vocabulary() override {
-    set_vocabulary(Tokenizer::train(parts_.train.texts, tokenizer_options(settings_)),
-                   class_names(parts_.train));
+    set_vocabulary(learn_tokenizer(settings_, parts_.train.texts), class_names(parts_.train));
   }
 
   std::map<std::string, std::string> files() const override {

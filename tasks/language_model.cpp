@@ -55,8 +55,7 @@ Settings language_model_settings(bool own_data) {
   declare_text(settings);
   settings.integer("data.sentences", 20000, 1, 100'000'000, "Without data: how many sentences to learn from");
   settings.integer("data.held_out_sentences", 500, 1, 100'000'000, "Without data: how many to measure with");
-  settings.choice("tokenizer.kind", "characters", {"characters", "bpe"}, "What a token is");
-  declare_tokenizer(settings, 2000);
+  declare_tokenizer(settings, 2000, "characters");
   TransformerConfig model;
   model.norm = "pre";
   model.positions = "learned";
@@ -226,17 +225,12 @@ class LanguageModelLearner : public Learner, public TextWriter {
     return {{"train", digest_of_texts({corpus_.train})}, {"valid", digest_of_texts({corpus_.valid})}};
   }
 
-  /// The characters of all the text there is, or BPE learned from what is trained on.
+  /// The characters of all the text there is; words and BPE are learned from what is trained on.
   void learn_vocabulary() override {
-    if (settings_.get<std::string>("tokenizer.kind") == "characters") {
-      Documents all = corpus_.train;
-      all.insert(all.end(), corpus_.valid.begin(), corpus_.valid.end());
-      tokenizer_ = Tokenizer::train_characters(all, {text_mark});
-      return;
-    }
-    TokenizerTraining options = tokenizer_options(settings_);
-    options.special_tokens = {text_mark};
-    tokenizer_ = Tokenizer::train(corpus_.train, options);
+    Documents texts = corpus_.train;
+    if (settings_.get<std::string>("tokenizer.kind") == "characters")
+      texts.insert(texts.end(), corpus_.valid.begin(), corpus_.valid.end());
+    tokenizer_ = learn_tokenizer(settings_, texts, {text_mark}, /*keep_line_breaks=*/true);
   }
 
   std::map<std::string, std::string> files() const override {
@@ -319,7 +313,7 @@ class LanguageModelLearner : public Learner, public TextWriter {
         show_inside(std::move(whole), generation.context,
                     options.first_line + static_cast<std::int64_t>(texts.size()), *options.capture);
       }
-      texts.emplace_back().text = tokenizer_->decode(tokens);
+      texts.emplace_back().text = continuation(start, tokens);
     }
     return texts;
   }
@@ -385,6 +379,13 @@ class LanguageModelLearner : public Learner, public TextWriter {
     }
     measurement.json = json.dump();
     return measurement;
+  }
+
+  /// The text of the tokens behind a prompt: of words it begins with a space.
+  std::string continuation(const Tokens& prompt, const Tokens& tokens) const {
+    Tokens whole = prompt;
+    whole.insert(whole.end(), tokens.begin(), tokens.end());
+    return tokenizer_->decode(whole).substr(tokenizer_->decode(prompt).size());
   }
 
   /// The prompt as the model reads it; an empty one is a line break.

@@ -112,9 +112,9 @@ std::map<std::string, std::string> TextToTextLearner::data_digests() const {
 void TextToTextLearner::learn_vocabulary() {
   std::vector<std::string> lines = parts_.train.source;  // one vocabulary for both sides
   lines.insert(lines.end(), parts_.train.target.begin(), parts_.train.target.end());
-  TokenizerTraining options = tokenizer_options(settings_);
-  for (const std::string& mark : marks()) options.special_tokens.push_back(mark);
-  tokenizer_ = Tokenizer::train(lines, options);
+  std::vector<std::string> all_marks = TokenizerTraining().special_tokens;
+  for (const std::string& mark : marks()) all_marks.push_back(mark);
+  tokenizer_ = learn_tokenizer(settings_, lines, all_marks);
   set_gamma();
 }
 

@@ -29,6 +29,9 @@ struct TaskProgram {
   bool has_preset = false;                    ///< of a model with two stacks
 };
 
+/// The flags of a task that learns from labelled texts (tasks/labelled.h).
+void add_labelled_flags(TaskProgram& program);
+
 /// The flags of commands that use a trained run.
 class RunFlags {
  public:
