@@ -60,12 +60,13 @@ std::vector<std::string> attention_settings(Stacks stacks);
 void check_cost(std::int64_t parameters, const TransformerConfig& config, std::int64_t batch_tokens);
 
 /// Throws a SettingsError when no model of the configuration can be built, or when it would take more memory than
-/// there is; found out without allocating it. `batch_tokens`: of one batch.
-template <class Model>
-void check_model(const TransformerConfig& config, std::int64_t batch_tokens) {
+/// there is; found out without allocating it. `batch_tokens`: of one batch; `more`: what its constructor takes beside
+/// the configuration.
+template <class Model, class... More>
+void check_model(const TransformerConfig& config, std::int64_t batch_tokens, const More&... more) {
   try {
     const ShapesOnly shapes;
-    check_cost(Model(config).parameter_count(), config, batch_tokens);
+    check_cost(Model(config, more...).parameter_count(), config, batch_tokens);
   } catch (const SettingsError&) {
     throw;
   } catch (const Error& error) {
@@ -74,10 +75,11 @@ void check_model(const TransformerConfig& config, std::int64_t batch_tokens) {
 }
 
 /// A model of the configuration on the device, f32, after check_model.
-template <class Model>
-std::unique_ptr<Model> make_model(const TransformerConfig& config, std::int64_t batch_tokens, Device device) {
-  check_model<Model>(config, batch_tokens);
-  auto model = std::make_unique<Model>(config);
+template <class Model, class... More>
+std::unique_ptr<Model> make_model(const TransformerConfig& config, std::int64_t batch_tokens, Device device,
+                                  const More&... more) {
+  check_model<Model>(config, batch_tokens, more...);
+  auto model = std::make_unique<Model>(config, more...);
   model->to(DType::f32, device);
   return model;
 }

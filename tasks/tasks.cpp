@@ -3,6 +3,7 @@
 #include "heed/core/nearest_name.h"
 #include "heed/tasks/classify.h"
 #include "heed/tasks/language_model.h"
+#include "heed/tasks/recommend.h"
 #include "heed/tasks/translate.h"
 
 // The list of tasks. What trains, measures, opens or compares a task finds it here by its name.
@@ -14,6 +15,7 @@ std::span<const TaskKind* const> task_kinds() {
       &translate_task(),
       &classify_task(),
       &language_model_task(),
+      &recommend_task(),
   };
   return kinds;
 }

@@ -280,8 +280,10 @@ class PredictCommand {
   void print(const Prediction& answer) const {
     if (json_) {
       Json line = {{"text", answer.text}, {"probability", answer.probability}};
-      for (const Prediction::Alternative& one : answer.alternatives)
+      for (const Prediction::Alternative& one : answer.alternatives) {
         line["alternatives"].push_back({{"text", one.text}, {"probability", one.probability}});
+        if (one.score) line["alternatives"].back()["score"] = *one.score;
+      }
       if (!answer.error.empty()) line = {{"error", answer.error}};
       std::cout << json_text(line) << '\n';
       return;
