@@ -56,7 +56,7 @@ std::int64_t topic_of(std::uint64_t seed, std::int64_t news) {
 News made_news(std::uint64_t seed, std::int64_t index, NewsNames& names) {
   Draw draw(seed, Draw::Of::news, index);
   const Topic& topic = topics[static_cast<std::size_t>(draw.below(topic_count))];
-  News news{names.number_of("N" + std::to_string(index + 1)), topic.category, topic.name, "", ""};
+  News news{names.number_of(concat_text("N", index + 1)), topic.category, topic.name, "", ""};
   const std::int64_t length = 5 + draw.below(4), of_topic = 2 + draw.below(2), begin = draw.below(length);
   for (std::int64_t i = 0; i < length; ++i) {
     // The words of the topic stand anywhere, spread over the title.
@@ -75,7 +75,7 @@ bool likes(std::uint64_t seed, std::int64_t user, std::int64_t topic) {
   return topic == first || topic == second;
 }
 
-/// What a user is shown when the news up to `newest` are out; news i has the number i.
+/// What a user is shown when the news up to `newest` are out; by their places in the list of all news.
 Impression made_impression(std::uint64_t seed, std::int64_t index, std::int64_t newest) {
   Draw draw(seed, Draw::Of::impression, index);
   Impression impression;
@@ -103,12 +103,14 @@ Impression made_impression(std::uint64_t seed, std::int64_t index, std::int64_t 
 
 TopicClicks topic_clicks(std::uint64_t seed, std::int64_t impressions, NewsNames& names) {
   checked_range("the number of impressions", impressions, 1, 1'000'000);
-  check(names.size() == 0, "topic_clicks: the news are numbered from 0, but there are names already");
   TopicClicks made;
   const std::int64_t count = window + older + ceil_div(impressions, impressions_per_news);
   for (std::int64_t i = 0; i < count; ++i) made.news.push_back(made_news(seed, i, names));
   for (std::int64_t i = 0; i < impressions; ++i)
     made.impressions.push_back(made_impression(seed, i, window + older + i / impressions_per_news - 1));
+  for (Impression& one : made.impressions)
+    for (auto* list : {&one.history, &one.clicked, &one.passed})
+      for (std::int32_t& news : *list) news = made.news[static_cast<std::size_t>(news)].number;
   return made;
 }
 
