@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,6 +63,7 @@ struct Prediction {
   struct Alternative {
     std::string text;
     double probability = 0;
+    std::optional<double> score = {};  ///< what the model gave it, where that says more
   };
   std::vector<Alternative> alternatives;  ///< all classes, or the best sequences: best first
   std::string error;                      ///< why there is no answer; "": there is one

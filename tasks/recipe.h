@@ -64,7 +64,8 @@ std::vector<std::string> attention_settings(Stacks stacks);
 void check_cost(std::int64_t parameters, const TransformerConfig& config, std::int64_t batch_tokens);
 
 /// Throws a SettingsError when no model of the configuration can be built, or when it would take more memory than
-/// there is; found out without allocating it. `batch_tokens`: of one batch; `more`: what the model takes besides.
+/// there is; found out without allocating it. `batch_tokens`: of one batch; `more`: what its constructor takes beside
+/// the configuration.
 template <class Model, class... More>
 void check_model(const TransformerConfig& config, std::int64_t batch_tokens, const More&... more) {
   try {

@@ -38,8 +38,16 @@ void add_setting_flags(CLI::App& command, const TaskKind& kind, const std::vecto
                        std::vector<TextFlag>& values) {
   const Settings settings = kind.settings(true);
   values.resize(flags.size());  // the command keeps references to the elements
-  for (std::size_t i = 0; i < flags.size(); ++i)
-    values[i].add(command, flags[i].flag, flags[i].value_name, settings.setting(flags[i].setting).help);
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    const std::string& help = settings.setting(flags[i].setting).help;
+    if (flags[i].value.empty()) {
+      values[i].add(command, flags[i].flag, flags[i].value_name, help);
+    } else {
+      const auto set = [&value = values[i], text = flags[i].value](std::int64_t) { value.values = {text}; };
+      command.add_flag_function(flags[i].flag, set,
+                                concat_text(flags[i].setting, '=', flags[i].value, ": ", help));
+    }
+  }
 }
 
 void add_set_flag(CLI::App& command, std::vector<std::string>& assignments) {
@@ -296,8 +304,10 @@ class PredictCommand {
   void print(const Prediction& answer) const {
     if (json_) {
       Json line = {{"text", answer.text}, {"probability", answer.probability}};
-      for (const Prediction::Alternative& one : answer.alternatives)
+      for (const Prediction::Alternative& one : answer.alternatives) {
         line["alternatives"].push_back({{"text", one.text}, {"probability", one.probability}});
+        if (one.score) line["alternatives"].back()["score"] = *one.score;
+      }
       if (!answer.error.empty()) line = {{"error", answer.error}};
       std::cout << json_text(line) << '\n';
       return;

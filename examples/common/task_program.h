@@ -15,6 +15,7 @@ namespace heed::programs {
 /// A flag that stands for a setting.
 struct SettingFlag {
   std::string flag, setting, value_name;
+  std::string value = {};  ///< what the flag stands for, where it takes no value
 };
 
 /// What a task's program has beside what all have.
