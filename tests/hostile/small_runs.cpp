@@ -36,6 +36,7 @@ const std::map<std::string, std::vector<std::string>> for_task = {
      {"data.numbers=300", "data.held_out_numbers=20", "model.encoder_layers=1", "model.decoder_layers=1",
       "decoding.length_extra=2"}},
     {"classify", {"data.listops.count=200", "model.encoder_layers=1"}},
+    {"match", {"data.questions=60"}},
     {"language_model",
      {"data.sentences=300", "data.held_out_sentences=20", "model.decoder_layers=1", "model.max_length=32",
       "generation.tokens=20", "evaluation.sentences=5"}},
@@ -118,6 +119,7 @@ fs::path small_texts() {
 
 std::string small_line(const std::string& task) {
   return task == "classify"         ? "a fine day number 3\n"
+         : task == "match"          ? "where is emma ?\temma waits in the garden .\n"
          : task == "language_model" ? "the cat\n"
                                     : "forty-two\n";
 }
