@@ -76,6 +76,9 @@ class TrainCommand {
     flags_.insert(flags_.end(), {{"--seed", "seed", "N"},
                                  {"--steps", "training.steps", "N"},
                                  {"--save-every", "training.save_every", "N"}});
+    flags_.insert(flags_.end(), {{"--from", "training.from", "RUN"},
+                                 {"--freeze", "training.freeze", "PARTS"},
+                                 {"--embeddings", "training.embeddings", "FILE"}});
     flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.end());
     add_setting_flags(command, program.kind, flags_, values_);
     const bool both = program.kind.stacks == Stacks::encoder_decoder;
