@@ -30,7 +30,9 @@ std::string printable(std::string_view text);
 
 bool is_letter(char32_t value);  ///< General category L*.
 bool is_number(char32_t value);  ///< General category N*.
-bool is_space(char32_t value);   ///< Property White_Space.
+bool is_punctuation(
+    char32_t value);  ///< General category P*, and the other printable ASCII that is no letter or digit.
+bool is_space(char32_t value);  ///< Property White_Space.
 /// \w of UTS #18: letters, marks, decimal and letter numbers, connectors, joiners.
 bool is_word(char32_t value);
 

@@ -90,13 +90,8 @@ std::optional<std::string> unspell_bytes(std::string_view spelling) {
 // --- the model ---------------------------------------------------------------------------------------------
 
 BpeModel::BpeModel(std::vector<std::string> tokens, std::vector<Pair> merges, BpeOptions options)
-    : tokens_(std::move(tokens)), merges_(std::move(merges)), options_(std::move(options)) {
-  const auto count = static_cast<std::int32_t>(tokens_.size());
-  for (std::int32_t id = 0; id < count; ++id) {
-    const std::string& token = tokens_[static_cast<std::size_t>(id)];
-    const auto [place, added] = ids_.emplace(token, id);
-    check(added, "token \"", token, "\" has two ids: ", place->second, " and ", id);
-  }
+    : TokenVocabulary(std::move(tokens)), merges_(std::move(merges)), options_(std::move(options)) {
+  const auto count = static_cast<std::int32_t>(this->tokens().size());
   for (int byte = 0; byte < 256; ++byte) {
     const char text = static_cast<char>(byte);
     byte_ids_[static_cast<std::size_t>(byte)] = find(spell_bytes({&text, 1})).value_or(-1);
@@ -106,22 +101,12 @@ BpeModel::BpeModel(std::vector<std::string> tokens, std::vector<Pair> merges, Bp
     check(left >= 0 && left < count && right >= 0 && right < count, "merge ", rank, " joins tokens ", left,
           " and ", right, ", but ids go from 0 to ", count - 1);
     const std::string joined =
-        tokens_[static_cast<std::size_t>(left)] + tokens_[static_cast<std::size_t>(right)];
+        this->tokens()[static_cast<std::size_t>(left)] + this->tokens()[static_cast<std::size_t>(right)];
     const auto result = find(joined);
     check(result.has_value(), "merge ", rank, " gives \"", joined, "\", which is not in the vocabulary");
     merge_of_pair_[merges_[rank]] = {static_cast<std::int32_t>(rank), *result};
   }
-  if (options_.unk_token) {
-    const auto id = find(*options_.unk_token);
-    check(id.has_value(), "unk_token \"", *options_.unk_token, "\" is not in the vocabulary");
-    unknown_ = *id;
-  }
-}
-
-std::optional<std::int32_t> BpeModel::find(std::string_view spelling) const {
-  const auto place = ids_.find(std::string(spelling));
-  if (place == ids_.end()) return std::nullopt;
-  return place->second;
+  if (options_.unk_token) unknown_ = id_of(*options_.unk_token, "unk_token");
 }
 
 const BpeModel::Merge* BpeModel::find_merge(std::int32_t left, std::int32_t right) const {

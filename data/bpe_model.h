@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "heed/data/token_vocabulary.h"
+
 namespace heed {
 
 // --- the byte alphabet -------------------------------------------------------------------------------------
@@ -50,7 +52,7 @@ struct SymbolPairHash {
 };
 
 /// Byte-pair encoding of single words (Sennrich et al., 2016, arXiv 1508.07909) over the byte alphabet.
-class BpeModel {
+class BpeModel : public TokenVocabulary {
  public:
   using Pair = SymbolPair;
 
@@ -61,11 +63,8 @@ class BpeModel {
   /// Appends the ids of one word, given as raw bytes.
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
 
-  const std::vector<std::string>& tokens() const { return tokens_; }
   const std::vector<Pair>& merges() const { return merges_; }
   const BpeOptions& options() const { return options_; }
-  /// The id of a spelling, if it is in the vocabulary.
-  std::optional<std::int32_t> find(std::string_view spelling) const;
 
  private:
   struct Merge {
@@ -75,10 +74,8 @@ class BpeModel {
   const Merge* find_merge(std::int32_t left, std::int32_t right) const;
   std::vector<std::int32_t> initial_symbols(std::string_view word) const;
 
-  std::vector<std::string> tokens_;
   std::vector<Pair> merges_;
   BpeOptions options_;
-  std::unordered_map<std::string, std::int32_t> ids_;
   std::unordered_map<Pair, Merge, SymbolPairHash> merge_of_pair_;
   std::array<std::int32_t, 256> byte_ids_{};  // -1: the byte has no token
   std::int32_t unknown_ = -1;

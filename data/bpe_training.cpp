@@ -232,7 +232,10 @@ BpeModel character_vocabulary(std::span<const std::string> texts,
       begun = joined;
     }
   }
-  return {std::move(vocabulary.tokens), std::move(merges), {}};
+  BpeOptions options;
+  if (std::find(special_tokens.begin(), special_tokens.end(), "<unk>") != special_tokens.end())
+    options = {.unk_token = "<unk>", .fuse_unk = true};
+  return {std::move(vocabulary.tokens), std::move(merges), options};
 }
 
 }  // namespace heed

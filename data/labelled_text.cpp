@@ -49,8 +49,11 @@ LabelledText parse_labelled_table(const Input& input) {
   const LabelledOptions& options = input.options;
   const std::string first = options.format == "jsonl" ? "label" : "1";
   const std::string& label = options.label_column.empty() ? first : options.label_column;
-  std::vector<std::string> columns = options.text_columns;
-  columns.insert(columns.begin(), label);
+  const bool pairs = !options.second_column.empty();
+  std::vector<std::string> columns = {label};
+  if (pairs) columns.push_back(options.second_column);
+  const std::size_t before = columns.size();
+  columns.insert(columns.end(), options.text_columns.begin(), options.text_columns.end());
   const Table table = parse_table(input.bytes, input.origin,
                                   {.format = options.format,
                                    .header = options.header,
@@ -58,13 +61,17 @@ LabelledText parse_labelled_table(const Input& input) {
                                    .others = options.text_columns.empty(),
                                    .text = options.text},
                                   input.report);
-  check(table.columns.size() > 1, input.origin, ": the rows have a label, but no text");
+  check(table.columns.size() > before, input.origin, ": the rows have a label, but no text");
   LabelledText text;
   for (std::size_t i = 0; i < table.size(); ++i) {
     check(!table.columns[0][i].empty(), table.places[i], ": the label in column ", label, " is empty");
-    std::string words = table.columns[1][i];
-    for (std::size_t c = 2; c < table.columns.size(); ++c) words.append(" ").append(table.columns[c][i]);
-    text.add(std::move(words), table.columns[0][i], table.places[i]);
+    std::string words = table.columns[before][i];
+    for (std::size_t c = before + 1; c < table.columns.size(); ++c)
+      words.append(" ").append(table.columns[c][i]);
+    if (pairs)
+      text.add_pair(std::move(words), table.columns[1][i], table.columns[0][i], table.places[i]);
+    else
+      text.add(std::move(words), table.columns[0][i], table.places[i]);
   }
   return text;
 }
@@ -157,17 +164,40 @@ std::vector<std::size_t> drawn_order(std::size_t count, std::uint64_t seed) {
   return order;
 }
 
-/// Draws parts of the texts of `order`: first the test texts, then validation texts. `what` names them.
-void draw_parts(std::span<const std::size_t> order, const SplitOptions& options, const std::string& what,
-                std::vector<LabelledText TextParts::*>& part_of) {
-  const auto part = [&](double fraction) {
-    return static_cast<std::size_t>(std::llround(static_cast<double>(order.size()) * fraction));
+using Part = LabelledText TextParts::*;
+
+/// Draws parts of the groups of `order`: first the test texts, then validation texts. `what` names them.
+void draw_parts(std::vector<std::size_t> order, const SplitOptions& options, const std::string& what,
+                std::vector<Part>& part_of) {
+  const std::size_t count = order.size();
+  const auto part = [&](std::size_t whole, double fraction) {
+    return static_cast<std::size_t>(std::llround(static_cast<double>(whole) * fraction));
   };
-  const std::size_t test = part(options.test_fraction), valid = part(options.valid_fraction);
-  check(test + valid < order.size(), "none of the ", order.size(), " texts", what,
-        " would be left to train on");
+  std::size_t test = part(count, options.test_fraction), valid = part(count, options.valid_fraction);
+  if (options.folds > 0) {
+    const auto begin_of = [&](std::int64_t fold) {
+      return count * static_cast<std::size_t>(fold) / static_cast<std::size_t>(options.folds);
+    };
+    const std::size_t begin = begin_of(options.fold - 1);
+    test = begin_of(options.fold) - begin;
+    valid = part(count - test, options.valid_fraction);
+    std::rotate(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(begin), order.end());
+  }
+  check(test + valid < count, "none of the ", count, " texts", what, " would be left to train on");
   for (std::size_t rank = 0; rank < test + valid; ++rank)
     part_of[order[rank]] = rank < test ? &TextParts::test : &TextParts::valid;
+}
+
+void check_split(const SplitOptions& options, std::size_t groups) {
+  check(options.valid_fraction >= 0 && options.test_fraction >= 0 &&
+            options.valid_fraction + options.test_fraction < 1,
+        "the validation and test parts must be fractions that leave texts to train on, not ",
+        options.valid_fraction, " and ", options.test_fraction);
+  if (options.folds == 0) return;
+  check(options.folds >= 2 && options.fold >= 1 && options.fold <= options.folds, "there is no fold ",
+        options.fold, " of ", options.folds);
+  check(static_cast<std::uint64_t>(options.folds) <= groups, groups, " texts cannot be cut into ",
+        options.folds, " folds");
 }
 
 }  // namespace
@@ -176,6 +206,20 @@ void LabelledText::add(std::string text, std::string label, std::string place) {
   texts.push_back(std::move(text));
   labels.push_back(std::move(label));
   places.push_back(std::move(place));
+}
+
+void LabelledText::add_pair(std::string first, std::string second, std::string label, std::string place) {
+  add(std::move(first), std::move(label), std::move(place));
+  seconds.push_back(std::move(second));
+}
+
+std::vector<std::size_t> groups_of(const LabelledText& text) {
+  std::vector<std::size_t> groups;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool goes_on = i > 0 && !text.seconds.empty() && text.texts[i] == text.texts[i - 1];
+    groups.push_back(i == 0 ? 0 : groups.back() + (goes_on ? 0 : 1));
+  }
+  return groups;
 }
 
 std::vector<std::string> class_names(const LabelledText& text) {
@@ -232,23 +276,27 @@ LabelledText read_labelled_text(const fs::path& path, const LabelledOptions& opt
 }
 
 TextParts split_text(const LabelledText& text, const SplitOptions& options) {
-  check(options.valid_fraction >= 0 && options.test_fraction >= 0 &&
-            options.valid_fraction + options.test_fraction < 1,
-        "the validation and test parts must be fractions that leave texts to train on, not ",
-        options.valid_fraction, " and ", options.test_fraction);
-  const std::vector<std::size_t> order = drawn_order(text.size(), options.seed);
-  std::vector<LabelledText TextParts::*> part_of(text.size(), &TextParts::train);
-  if (options.stratified && text.size() > 0) {
+  const std::vector<std::size_t> group_of = groups_of(text);
+  const std::size_t groups = text.size() == 0 ? 0 : group_of.back() + 1;
+  check_split(options, groups);
+  const std::vector<std::size_t> order = drawn_order(groups, options.seed);
+  std::vector<Part> part_of(groups, &TextParts::train);
+  if (options.stratified && groups > 0) {
+    std::vector<std::string_view> label_of(groups);
+    for (std::size_t i = text.size(); i-- > 0;) label_of[group_of[i]] = text.labels[i];
     std::map<std::string_view, std::vector<std::size_t>> order_of;
-    for (const std::size_t i : order) order_of[text.labels[i]].push_back(i);
+    for (const std::size_t group : order) order_of[label_of[group]].push_back(group);
     for (const auto& [label, its_order] : order_of)
       draw_parts(its_order, options, concat_text(" of the class \"", label, "\""), part_of);
   } else {
     draw_parts(order, options, "", part_of);
   }
   TextParts parts;
-  for (std::size_t i = 0; i < text.size(); ++i)
-    (parts.*part_of[i]).add(text.texts[i], text.labels[i], text.places[i]);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    LabelledText& part = parts.*part_of[group_of[i]];
+    part.add(text.texts[i], text.labels[i], text.places[i]);
+    if (!text.seconds.empty()) part.seconds.push_back(text.seconds[i]);
+  }
   return parts;
 }
 

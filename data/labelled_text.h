@@ -11,13 +11,19 @@
 
 namespace heed {
 
-/// Texts with the name of the class of each. A text may be empty, where the data has nothing beside a label;
-/// an empty line is no text to predict from. `places` says in messages where a text came from: "file:line".
+/// Texts, or pairs of texts, with the name of the class of each. A text may be empty, where the data has nothing beside
+/// a label; an empty line is no text to predict from. `places` says in messages where a text came from: "file:line".
 struct LabelledText {
   std::vector<std::string> texts, labels, places;
+  std::vector<std::string> seconds = {};  ///< of pairs the second texts, to `texts` as the first; else empty
   std::size_t size() const { return texts.size(); }
   void add(std::string text, std::string label, std::string place);
+  void add_pair(std::string first, std::string second, std::string label, std::string place);
 };
+
+/// The group of each text, from 0: pairs that follow each other with the same first text are one, such as the
+/// answers to a question; any other text is one by itself.
+std::vector<std::size_t> groups_of(const LabelledText& text);
 
 /// The names of all classes, each once, in the order of their bytes: the index of a name is its class. Throws
 /// Error when there are fewer than two.
@@ -38,6 +44,7 @@ struct LabelledOptions {
   // Of csv, tsv and jsonl; columns are numbers from 1 or names.
   std::string label_column = {};               ///< "": the first; of jsonl "label"
   std::vector<std::string> text_columns = {};  ///< joined with a space; empty: all but the label
+  std::string second_column = {};              ///< of pairs: the other text; "": there is none
   bool header = false;                         ///< the first row holds names and is left out
 };
 
@@ -70,13 +77,18 @@ struct SplitOptions {
   double test_fraction = 0;
   std::uint64_t seed = 1;
   bool stratified = false;  ///< each class is split by the same fractions, not only all texts together
+  /// Cross-validation: the test part is part `fold` (from 1) of so many, whatever test_fraction; 0: none.
+  std::int64_t folds = 0, fold = 0;
 };
 
-/// Draws the parts: text i gets the random word i of the seed, and in the order of these words the first
-/// round(n * test_fraction) are test texts, the next round(n * valid_fraction) validation texts, the others
-/// training texts; each part keeps the order of the data. So the test part does not depend on the size of the
-/// validation part. Stratified, this holds for the n texts of each class by themselves. Throws Error for
-/// fractions that leave nothing to train on, of a class where it is stratified.
+/// Draws the parts: group i (see groups_of; without pairs a group is a text) gets the random word i of the seed, and in
+/// the order of these words the first round(n * test_fraction) of n are test texts, the next round(n * valid_fraction)
+/// validation texts, the others training texts; each part keeps the order of the data. So the test part does not
+/// depend on the size of the validation part. In fold k of K the test texts are those from n (k - 1) / K to
+/// n k / K in that order, and of the r others the round(r * valid_fraction) behind them, in a circle, are validation
+/// texts. Stratified, all this holds for the groups of each class by themselves, of which the first text tells the
+/// class. Throws Error for fractions that leave nothing to train on, of a class where it is stratified, and for
+/// more folds than groups.
 TextParts split_text(const LabelledText& text, const SplitOptions& options);
 
 }  // namespace heed

@@ -26,14 +26,6 @@ std::vector<AddedToken> special_tokens(const std::vector<std::string>& contents)
   return tokens;
 }
 
-void encode_word(const BpeModel& model, WordCache& cache, std::string_view word,
-                 std::vector<std::int32_t>& ids) {
-  if (cache.append(word, ids)) return;
-  const std::size_t start = ids.size();
-  model.encode_word(word, ids);
-  cache.insert(word, std::span(ids).subspan(start));
-}
-
 }  // namespace
 
 Tokenizer Tokenizer::train(std::span<const std::string> lines, const TokenizerTraining& options) {
@@ -55,11 +47,40 @@ Tokenizer Tokenizer::train(std::span<const std::string> lines, const TokenizerTr
 }
 
 Tokenizer Tokenizer::train_characters(std::span<const std::string> texts,
-                                      const std::vector<std::string>& special_tokens) {
+                                      const std::vector<std::string>& special_tokens,
+                                      const std::vector<TextStep>& normalizer) {
   TokenizerSettings settings;
   settings.added_tokens = heed::special_tokens(special_tokens);
+  settings.normalizer = normalizer;
   settings.split_words = false;
-  return Tokenizer(std::make_shared<Parts>(character_vocabulary(texts, special_tokens), std::move(settings)));
+  std::vector<std::string> normalized;
+  for (const std::string& text : texts) normalized.push_back(normalize_text(text, normalizer));
+  return Tokenizer(
+      std::make_shared<Parts>(character_vocabulary(normalized, special_tokens), std::move(settings)));
+}
+
+Tokenizer Tokenizer::train_words(std::span<const std::string> lines, const TokenizerTraining& options,
+                                 const std::vector<std::string>& kept_tokens) {
+  WordTraining training{options.vocabulary_size, options.min_frequency, options.special_tokens};
+  training.first_tokens.insert(training.first_tokens.end(), kept_tokens.begin(), kept_tokens.end());
+  TokenizerSettings settings;
+  settings.style = WordStyle::bert;
+  settings.normalizer = options.normalizer;
+  settings.added_tokens = special_tokens(training.first_tokens);
+  for (std::size_t i = options.special_tokens.size(); i < settings.added_tokens.size(); ++i)
+    settings.added_tokens[i].special = false;
+  // A tokenizer without words cuts the texts as the result will: special tokens that stand in them are no words.
+  const Parts parts(WordModel(training.first_tokens, training.unknown), settings);
+  WordCounts counts;
+  std::string spaced;
+  for (const std::string& line : lines)
+    for (const Segment& segment : parts.raw_matcher.split(line)) {
+      if (segment.id) continue;
+      const std::string text = normalize_text(segment.text, settings.normalizer);
+      for (const std::string_view word : model_words(text, settings, spaced)) ++counts[std::string(word)];
+    }
+  check(!counts.empty(), "there is no text to take words from: ", lines.size(), " lines, all without a word");
+  return Tokenizer(std::make_shared<Parts>(frequent_words(counts, training), std::move(settings)));
 }
 
 Tokenizer Tokenizer::load(const std::filesystem::path& path) {
@@ -85,7 +106,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
         continue;
       }
       for (const std::string_view word : model_words(segment.text, parts_->settings, spaced))
-        encode_word(parts_->model, parts_->cache, word, ids);
+        parts_->encode_word(word, ids);
     }
   }
   return ids;
@@ -93,11 +114,15 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
 
 std::string Tokenizer::decode_bytes(std::span<const std::int32_t> ids, bool keep_special) const {
   std::string text;
+  bool first = true;
   for (const std::int32_t id : ids) {
     check(id >= 0 && id < vocabulary_size(), "token id ", id, " is outside the vocabulary of ",
           vocabulary_size());
     const auto index = static_cast<std::size_t>(id);
-    if (keep_special || !parts_->special_id[index]) text += parts_->bytes_of_id[index];
+    if (!keep_special && parts_->special_id[index]) continue;
+    if (parts_->settings.style == WordStyle::bert && !first) text += ' ';
+    text += parts_->bytes_of_id[index];
+    first = false;
   }
   return text;
 }
@@ -119,7 +144,7 @@ const std::string& Tokenizer::token(std::int32_t id) const {
 std::optional<std::int32_t> Tokenizer::find(std::string_view token) const {
   const auto place = parts_->added_ids.find(std::string(token));
   if (place != parts_->added_ids.end()) return place->second;
-  return parts_->model.find(token);
+  return vocabulary_of(parts_->model).find(token);
 }
 
 std::int32_t Tokenizer::id_of(std::string_view token) const {
@@ -134,9 +159,10 @@ const std::vector<AddedToken>& Tokenizer::added_tokens() const {
 
 std::string Tokenizer::missing_bytes() const {
   std::string missing;
+  if (parts_->settings.style != WordStyle::byte_level) return missing;
   for (int byte = 0; byte < 256; ++byte) {
     const char text = static_cast<char>(byte);
-    if (!parts_->model.find(spell_bytes({&text, 1}))) missing.push_back(text);
+    if (!vocabulary_of(parts_->model).find(spell_bytes({&text, 1}))) missing.push_back(text);
   }
   return missing;
 }

@@ -29,7 +29,7 @@ enum class TextStep { nfc, nfd, nfkc, nfkd, lower_case };
 
 struct TokenizerTraining {
   std::int64_t vocabulary_size = 8000;  ///< All ids, special tokens included.
-  std::int64_t min_frequency = 2;       ///< Pairs that are rarer are never merged.
+  std::int64_t min_frequency = 2;       ///< Pairs that are rarer are never merged; words are unknown.
   /// The first ids, from 0, in this order.
   std::vector<std::string> special_tokens = {"<pad>", "<s>", "</s>", "<unk>"};
   /// Puts a space before a text that has none, so that its first word is the same token as elsewhere;
@@ -40,19 +40,27 @@ struct TokenizerTraining {
   std::vector<TextStep> normalizer;
 };
 
-/// A byte-level BPE tokenizer in the `tokenizer.json` format of Hugging Face tokenizers. Any text can be
-/// encoded, and without a normaliser decode_bytes(encode(text)) is the text, byte for byte (ill-formed UTF-8
-/// included), but for special tokens that stand in it. Copies share the vocabulary; all functions may be
-/// called from several threads.
+/// A tokenizer in the `tokenizer.json` format of Hugging Face tokenizers: byte-level BPE, or whole words. Any text can
+/// be encoded. With byte-level BPE and without a normaliser decode_bytes(encode(text)) is the text, byte for byte
+/// (ill-formed UTF-8 included), but for special tokens that stand in it; words come back joined by a space. Copies
+/// share the vocabulary; all functions may be called from several threads.
 class Tokenizer {
  public:
   /// Learns a vocabulary; the result depends on the lines (not on their order) and the options alone.
   static Tokenizer train(std::span<const std::string> lines, const TokenizerTraining& options = {});
   /// A tokenizer whose tokens are the characters of the texts, after the special tokens: byte-level BPE that
-  /// merges the bytes of one character and nothing else, so that its file is read by other tools too. Throws
-  /// Error when a text is not UTF-8 or all are empty.
+  /// merges the bytes of one character and nothing else, so that its file is read by other tools too. A run of bytes
+  /// that no text has is "<unk>" where that is among the special tokens. Throws Error when a text is not UTF-8 or all
+  /// are empty.
   static Tokenizer train_characters(std::span<const std::string> texts,
-                                    const std::vector<std::string>& special_tokens);
+                                    const std::vector<std::string>& special_tokens,
+                                    const std::vector<TextStep>& normalizer = {});
+  /// A tokenizer of whole words, cut at white space, with each punctuation mark a word of its own: the most frequent
+  /// ones, and "<unk>" for the rest, which must be among the special tokens. `kept_tokens` (such as "\n") follow
+  /// these: they are found in the text as they stand, and decode() keeps them. The result depends on the lines (not on
+  /// their order) and the options alone, of which add_prefix_space and split_words say nothing here.
+  static Tokenizer train_words(std::span<const std::string> lines, const TokenizerTraining& options = {},
+                               const std::vector<std::string>& kept_tokens = {});
   /// Reads a file. Throws Error with the path and what is wrong: not there, damaged, or of a kind that
   /// encode() could not follow exactly (it then names the part).
   static Tokenizer load(const std::filesystem::path& path);

@@ -23,11 +23,13 @@ class TokenizerFile {
     TokenizerSettings settings;
     settings.normalizer = read_normalizer(file);
     read_pre_tokenizer(file, settings);
-    check_decoder(file);
+    check_decoder(file, settings.style);
     settings.post_processor = is_null(file, "post_processor") ? "null" : file["post_processor"].dump();
     settings.added_tokens = read_added_tokens(file);
-    return Tokenizer(
-        std::make_shared<Tokenizer::Parts>(read_model(member(file, "model", "")), std::move(settings)));
+    TokenModel model = read_model(member(file, "model", ""));
+    check(std::holds_alternative<WordModel>(model) == (settings.style == WordStyle::bert),
+          "pre_tokenizer BertPreTokenizer and model WordLevel are supported together alone");
+    return Tokenizer(std::make_shared<Tokenizer::Parts>(std::move(model), std::move(settings)));
   }
 
   static std::string write(const Tokenizer& tokenizer);
@@ -96,13 +98,19 @@ class TokenizerFile {
     check(!is_null(file, "pre_tokenizer"), "pre_tokenizer is missing: only byte-level BPE is supported");
     const Json& part = file["pre_tokenizer"];
     const std::string type = text_of(member(part, "type", "pre_tokenizer"), "pre_tokenizer.type");
-    check(type == "ByteLevel", "pre_tokenizer \"", type, "\" is not supported (ByteLevel is)");
+    if (type == "BertPreTokenizer") {
+      settings.style = WordStyle::bert;
+      return;
+    }
+    check(type == "ByteLevel", "pre_tokenizer \"", type,
+          "\" is not supported (ByteLevel and BertPreTokenizer are)");
     settings.add_prefix_space = flag(part, "add_prefix_space", true, "pre_tokenizer");
     settings.split_words = flag(part, "use_regex", true, "pre_tokenizer");
   }
 
-  static void check_decoder(const Json& file) {
+  static void check_decoder(const Json& file, WordStyle style) {
     if (is_null(file, "decoder")) return;
+    check(style == WordStyle::byte_level, "a decoder is supported for ByteLevel alone");
     const std::string type = text_of(member(file["decoder"], "type", "decoder"), "decoder.type");
     check(type == "ByteLevel", "decoder \"", type, "\" is not supported (ByteLevel is)");
   }
@@ -127,12 +135,17 @@ class TokenizerFile {
     return tokens;
   }
 
-  static BpeModel read_model(const Json& model) {
+  static TokenModel read_model(const Json& model) {
     // Old files name the model by its parts alone, without a type.
-    if (!is_null(model, "type")) {
-      const std::string type = text_of(model["type"], "model.type");
-      check(type == "BPE", "model \"", type, "\" is not supported (BPE is)");
-    }
+    const std::string type = is_null(model, "type") ? "BPE" : text_of(model["type"], "model.type");
+    if (type == "WordLevel")
+      return WordModel(read_tokens(member(model, "vocab", "model")),
+                       text_of(member(model, "unk_token", "model"), "model.unk_token"));
+    check(type == "BPE", "model \"", type, "\" is not supported (BPE and WordLevel are)");
+    return read_bpe(model);
+  }
+
+  static BpeModel read_bpe(const Json& model) {
     refuse_unknown_settings(model);
     BpeOptions options;
     if (!is_null(model, "unk_token")) options.unk_token = text_of(model["unk_token"], "model.unk_token");
@@ -224,13 +237,22 @@ OrderedJson added_tokens_part(const std::vector<AddedToken>& tokens) {
   return list;
 }
 
-OrderedJson model_part(const BpeModel& model) {
-  OrderedJson vocabulary = OrderedJson::object(), merges = OrderedJson::array();
-  const std::vector<std::string>& tokens = model.tokens();
+OrderedJson vocabulary_part(const std::vector<std::string>& tokens) {
+  OrderedJson vocabulary = OrderedJson::object();
   // Appended without the look-up by name, which would cost the square of the vocabulary.
   auto& entries = vocabulary.get_ref<OrderedJson::object_t&>();
   for (std::size_t id = 0; id < tokens.size(); ++id)
     static_cast<std::vector<OrderedJson::object_t::value_type>&>(entries).emplace_back(tokens[id], id);
+  return vocabulary;
+}
+
+OrderedJson model_part(const WordModel& model) {
+  return {{"type", "WordLevel"}, {"vocab", vocabulary_part(model.tokens())}, {"unk_token", model.unknown()}};
+}
+
+OrderedJson model_part(const BpeModel& model) {
+  OrderedJson merges = OrderedJson::array();
+  const std::vector<std::string>& tokens = model.tokens();
   for (const auto& [left, right] : model.merges())
     merges.push_back({tokens[static_cast<std::size_t>(left)], tokens[static_cast<std::size_t>(right)]});
   const BpeOptions& options = model.options();
@@ -242,7 +264,7 @@ OrderedJson model_part(const BpeModel& model) {
           {"fuse_unk", options.fuse_unk},
           {"byte_fallback", false},
           {"ignore_merges", options.ignore_merges},
-          {"vocab", std::move(vocabulary)},
+          {"vocab", vocabulary_part(tokens)},
           {"merges", std::move(merges)}};
 }
 
@@ -257,16 +279,18 @@ std::string TokenizerFile::write(const Tokenizer& tokenizer) {
   OrderedJson normalizer;
   if (steps.size() == 1) normalizer = steps[0];
   if (steps.size() > 1) normalizer = {{"type", "Sequence"}, {"normalizers", steps}};
+  const bool byte_level = settings.style == WordStyle::byte_level;
   const OrderedJson file = {
       {"version", "1.0"},
       {"truncation", nullptr},
       {"padding", nullptr},
       {"added_tokens", added_tokens_part(settings.added_tokens)},
       {"normalizer", normalizer},
-      {"pre_tokenizer", byte_level_part(settings.add_prefix_space, settings.split_words)},
+      {"pre_tokenizer", byte_level ? byte_level_part(settings.add_prefix_space, settings.split_words)
+                                   : OrderedJson{{"type", "BertPreTokenizer"}}},
       {"post_processor", nullptr},
-      {"decoder", byte_level_part(true, true)},
-      {"model", model_part(tokenizer.parts_->model)}};
+      {"decoder", byte_level ? byte_level_part(true, true) : OrderedJson()},
+      {"model", std::visit([](const auto& model) { return model_part(model); }, tokenizer.parts_->model)}};
   std::string text = file.dump(2) + "\n";
   if (settings.post_processor != "null") {
     // Put in as text, since an object that keeps its order takes the square of its size to read. No text

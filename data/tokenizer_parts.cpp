@@ -207,6 +207,27 @@ std::vector<std::string_view> split_words(std::string_view text) {
   return words;
 }
 
+std::vector<std::string_view> split_at_punctuation(std::string_view text) {
+  std::vector<std::string_view> words;
+  std::size_t begin = 0;
+  const auto end_word = [&](std::size_t at) {
+    if (at > begin) words.push_back(text.substr(begin, at - begin));
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const unicode::CodePoint c = unicode::decode(text, at);
+    const std::size_t next = at + static_cast<std::size_t>(c.length);
+    const bool is_mark = c.valid && unicode::is_punctuation(c.value);
+    if (is_mark || (c.valid && unicode::is_space(c.value))) {
+      end_word(at);
+      if (is_mark) words.push_back(text.substr(at, next - at));
+      begin = next;
+    }
+    at = next;
+  }
+  end_word(text.size());
+  return words;
+}
+
 std::string normalize_text(std::string_view text, std::span<const TextStep> steps) {
   std::string result(text);
   for (const TextStep step : steps) {
@@ -234,6 +255,7 @@ std::string normalize_text(std::string_view text, std::span<const TextStep> step
 std::vector<std::string_view> model_words(std::string_view text, const TokenizerSettings& settings,
                                           std::string& spaced) {
   if (text.empty()) return {};
+  if (settings.style == WordStyle::bert) return split_at_punctuation(text);
   if (settings.add_prefix_space && !text.starts_with(' ')) {
     spaced = ' ';
     spaced += text;
@@ -266,17 +288,31 @@ void WordCache::insert(std::string_view word, std::span<const std::int32_t> ids)
   if (words_.size() < cache_capacity) words_.try_emplace(std::string(word), ids.begin(), ids.end());
 }
 
-Tokenizer::Parts::Parts(BpeModel the_model, TokenizerSettings the_settings)
+const TokenVocabulary& vocabulary_of(const TokenModel& model) {
+  return std::visit([](const TokenVocabulary& one) -> const TokenVocabulary& { return one; }, model);
+}
+
+void Tokenizer::Parts::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {
+  if (const auto* words = std::get_if<WordModel>(&model)) return words->encode_word(word, ids);
+  if (cache.append(word, ids)) return;
+  const std::size_t start = ids.size();
+  std::get<BpeModel>(model).encode_word(word, ids);
+  cache.insert(word, std::span(ids).subspan(start));
+}
+
+Tokenizer::Parts::Parts(TokenModel the_model, TokenizerSettings the_settings)
     : model(std::move(the_model)), settings(std::move(the_settings)) {
-  spelling_of_id = model.tokens();
-  for (const std::string& token : spelling_of_id) bytes_of_id.push_back(unspell_bytes(token).value_or(token));
+  const TokenVocabulary& vocabulary = vocabulary_of(model);
+  spelling_of_id = bytes_of_id = vocabulary.tokens();
+  if (settings.style == WordStyle::byte_level)
+    for (std::string& bytes : bytes_of_id) bytes = unspell_bytes(bytes).value_or(bytes);
   std::vector<TokenMatcher::Pattern> raw, normalized;
   for (const AddedToken& token : settings.added_tokens) {
     check(!token.content.empty(), "added token ", token.id, " is empty");
     check(added_ids.emplace(token.content, token.id).second, "added token \"", token.content,
           "\" is given twice");
     const auto count = static_cast<std::int32_t>(spelling_of_id.size());
-    const auto known = model.find(token.content);
+    const auto known = vocabulary.find(token.content);
     if (known) {
       check(*known == token.id, "added token \"", token.content, "\" has id ", token.id,
             ", but the vocabulary gives it ", *known);

@@ -6,10 +6,12 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "heed/data/bpe_model.h"
 #include "heed/data/tokenizer.h"
+#include "heed/data/word_model.h"
 
 namespace heed {
 
@@ -61,6 +63,8 @@ class TokenMatcher {
 /// where " ?" is one optional U+0020. The pieces follow each other without gaps; ill-formed bytes count as
 /// "other".
 std::vector<std::string_view> split_words(std::string_view text);
+/// Cuts a text into words and single punctuation marks, as BERT does ("BertPreTokenizer"): white space is left out.
+std::vector<std::string_view> split_at_punctuation(std::string_view text);
 
 /// The ids of words met before: most words of a text are repeats. It stops growing when full.
 class WordCache {
@@ -78,10 +82,21 @@ class WordCache {
   std::unordered_map<std::string, std::vector<std::int32_t>, Hash, std::equal_to<>> words_;
 };
 
+/// What cuts a word into tokens.
+using TokenModel = std::variant<BpeModel, WordModel>;
+const TokenVocabulary& vocabulary_of(const TokenModel& model);
+
+/// How a text is cut into words for the model, and tokens become text again.
+enum class WordStyle {
+  byte_level,  ///< words keep their spaces and bytes are spelled by the byte alphabet: nothing is lost
+  bert,        ///< split_at_punctuation; tokens are joined by a space
+};
+
 /// What a tokenizer file says, without the model.
 struct TokenizerSettings {
   std::vector<AddedToken> added_tokens;
   std::vector<TextStep> normalizer;
+  WordStyle style = WordStyle::byte_level;
   bool add_prefix_space = false;
   bool split_words = true;
   /// JSON text of a part that adds special tokens around sequences: not for encode(), but kept for save().
@@ -91,9 +106,11 @@ struct TokenizerSettings {
 /// All of a tokenizer; immutable but for the cache.
 struct Tokenizer::Parts {
   /// Throws Error when the added tokens contradict the vocabulary.
-  Parts(BpeModel model, TokenizerSettings settings);
+  Parts(TokenModel model, TokenizerSettings settings);
 
-  BpeModel model;
+  void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
+
+  TokenModel model;
   TokenizerSettings settings;
   std::int32_t vocabulary_size = 0;
   std::vector<std::string> bytes_of_id;     // what decoding an id gives

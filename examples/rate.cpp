@@ -81,7 +81,7 @@ class RateLearner : public Learner {
   }
 
   void learn_vocabulary() override {
-    tokenizer_.emplace(Tokenizer::train(parts_.train.texts, tokenizer_options(settings_)), settings_);
+    tokenizer_.emplace(learn_tokenizer(settings_, parts_.train.texts), settings_);
   }
   std::map<std::string, std::string> files() const override {
     return {{"tokenizer.json", tokenizer_->tokenizer().to_json()}};

@@ -8,9 +8,11 @@ SequenceEncoder::SequenceEncoder(const TransformerConfig& config, Initialiser& i
     : config_(config),
       embedding_(config.source_vocabulary, config.width, embedding_deviation(config), initialiser),
       input_(config, embedding_, initialiser),
+      local_(config.local_width > 0 ? std::make_unique<LocalLayer>(config, initialiser) : nullptr),
       encoder_(config, initialiser) {
   add_module("embedding", embedding_);
   add_module("input", input_);
+  if (local_) add_module("local", *local_);
   add_module("encoder", encoder_);
 }
 
@@ -20,8 +22,15 @@ void SequenceEncoder::add_pooling(Initialiser& initialiser) {
   add_module("pooling", *pooling_);
 }
 
-Tensor SequenceEncoder::hidden(const PaddedTokens& tokens, Context& context) {
-  return encode(input_(tokens.ids, 0, context), tokens.mask, context);
+Tensor SequenceEncoder::hidden(const PaddedTokens& tokens, const Tensor& added, Context& context) {
+  Tensor x = input_(tokens.ids, 0, context);
+  if (context.training && config_.word_dropout > 0) {
+    const Tensor one = Tensor::ones({x.size(0), x.size(1), 1}, x.dtype(), x.device());
+    x = x * maybe_dropout(one, config_.word_dropout, context);
+  }
+  if (added.defined()) x = x + added;
+  if (local_) x = (*local_)(x, tokens.mask, context);
+  return encode(x, tokens.mask, context);
 }
 
 Tensor SequenceEncoder::encode(const Tensor& x, const Tensor& mask, Context& context) {
@@ -29,7 +38,15 @@ Tensor SequenceEncoder::encode(const Tensor& x, const Tensor& mask, Context& con
 }
 
 Tensor SequenceEncoder::pooled(const Tensor& hidden, const Tensor& mask) const {
+  if (config_.pooling == "max") return max_over_tokens(hidden, mask);
   return pooling_ ? (*pooling_)(hidden, mask) : mean_over_tokens(hidden, mask);
+}
+
+Tensor max_over_tokens(const Tensor& x, const Tensor& mask) {
+  if (!mask.defined()) return max(x, 1);
+  const Tensor real = unsqueeze(mask, 2);                                  // [B, N, 1]
+  const Tensor largest = max(where(real, x, -1e4), 1);                     // within the range of f16
+  return largest * cast(max(real, 1), x.dtype());
 }
 
 Tensor mean_over_tokens(const Tensor& x, const Tensor& mask) {

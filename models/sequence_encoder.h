@@ -5,6 +5,7 @@
 #include "heed/models/attention_pooling.h"
 #include "heed/models/batch.h"
 #include "heed/models/encoder.h"
+#include "heed/models/local_layer.h"
 #include "heed/models/token_input.h"
 
 namespace heed {
@@ -16,7 +17,9 @@ namespace heed {
 class SequenceEncoder : public Module {
  public:
   /// Hidden states [B, N, d] of tokens i32 [B, N].
-  Tensor hidden(const PaddedTokens& tokens, Context& context);
+  Tensor hidden(const PaddedTokens& tokens, Context& context) { return hidden(tokens, Tensor(), context); }
+  /// The same with `added` [B, N, d] on top of the embedded tokens, where it is defined.
+  Tensor hidden(const PaddedTokens& tokens, const Tensor& added, Context& context);
   /// Hidden states of vectors [B, N, d] that were made elsewhere, and their mask (i32 [B, N], undefined: all
   /// real).
   Tensor encode(const Tensor& x, const Tensor& mask, Context& context);
@@ -38,6 +41,7 @@ class SequenceEncoder : public Module {
   TransformerConfig config_;
   Embedding embedding_;
   TokenInput input_;
+  std::unique_ptr<LocalLayer> local_;  // null: none
   Encoder encoder_;
   std::unique_ptr<AttentionPooling> pooling_;  // null: the mean
 };
@@ -45,5 +49,7 @@ class SequenceEncoder : public Module {
 /// The mean of x [B, N, d] over the positions where mask (i32 [B, N], undefined: all) is 1: [B, d]. A sample
 /// that has none gives 0.
 Tensor mean_over_tokens(const Tensor& x, const Tensor& mask);
+/// The largest of each element over the same positions, likewise.
+Tensor max_over_tokens(const Tensor& x, const Tensor& mask);
 
 }  // namespace heed

@@ -29,7 +29,7 @@ Positions::Positions(std::string_view kind, std::int64_t max_length, std::int64_
                      Initialiser& initialiser)
     : width_(width) {
   check_setting("positions", std::string(kind), choices_of("positions"));
-  if (kind == "sinusoidal") return;
+  if (kind != "learned") return;
   check(max_length > 0, "learned positions need a max_length, got ", max_length);
   add_parameter("weight", weight, initialiser.normal({max_length, width}, deviation));
 }
@@ -62,6 +62,7 @@ double embedding_deviation(const TransformerConfig& config) {
 TokenInput::TokenInput(const TransformerConfig& config, const Embedding& embedding, Initialiser& initialiser)
     : embedding_(embedding),
       positions_(config.positions, config.max_length, config.width, embedding_deviation(config), initialiser),
+      has_positions_(config.positions != "none"),
       scale_(config.scale_embeddings ? std::sqrt(static_cast<double>(config.width)) : 1),
       dropout_(config.dropout) {
   add_module("positions", positions_);
@@ -72,7 +73,8 @@ Tensor TokenInput::operator()(const Tensor& ids, std::int64_t begin, Context& co
         ids.dtype(), " of shape ", ids.shape());
   Tensor x = embedding_(ids);
   if (scale_ != 1) x = x * scale_;
-  return maybe_dropout(x + positions_(begin, ids.size(1), x), dropout_, context);
+  if (has_positions_) x = x + positions_(begin, ids.size(1), x);
+  return maybe_dropout(x, dropout_, context);
 }
 
 }  // namespace heed

@@ -36,6 +36,7 @@ class TokenInput : public Module {
  private:
   const Embedding& embedding_;
   Positions positions_;
+  bool has_positions_;
   double scale_, dropout_;
 };
 

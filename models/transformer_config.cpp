@@ -40,14 +40,18 @@ void for_each_setting(Visit&& visit, Config& config) {
   number("source_vocabulary", 0, most_vocabulary, "tokens that an encoder knows", &T::source_vocabulary);
   number("target_vocabulary", 0, most_vocabulary, "tokens that a decoder knows", &T::target_vocabulary);
   number("classes", 0, most_vocabulary, "classes of a classifier", &T::classes);
-  choice("pooling", {"mean", "attention"}, "how a classifier makes one vector of a sequence", &T::pooling);
+  choice("pooling", {"mean", "attention", "max"}, "how a classifier makes one vector of a sequence",
+         &T::pooling);
+  number("local_width", 0, 64, "neighbouring tokens that a convolution joins before the encoder; 0: none",
+         &T::local_width);
   number("max_length", 1, most_length, "positions, where parameters depend on them", &T::max_length);
   number("dropout", 0, below_one, "on embeddings and the output of every sub-layer", &T::dropout);
+  number("word_dropout", 0, below_one, "on whole tokens that an encoder reads", &T::word_dropout);
   number("attention_dropout", 0, below_one, "on attention weights", &T::attention_dropout);
   number("activation_dropout", 0, below_one, "inside the feed-forward layers", &T::activation_dropout);
   choice("activation", {"relu", "gelu", "gelu_tanh", "silu"}, "of the feed-forward layers", &T::activation);
   choice("norm", {"post", "pre"}, "LN(x + f(x)), or x + f(LN(x)) with a norm behind each stack", &T::norm);
-  choice("positions", {"sinusoidal", "learned"}, "what tells positions apart", &T::positions);
+  choice("positions", {"sinusoidal", "learned", "none"}, "what tells positions apart", &T::positions);
   choice("tie_embeddings", {"none", "decoder", "all"},
          "what is one matrix: output map and target embedding, and the source's too", &T::tie_embeddings);
   any("scale_embeddings", "embeddings are multiplied by sqrt(width)", &T::scale_embeddings);

@@ -31,16 +31,20 @@ struct TransformerConfig {
   std::int64_t source_vocabulary = 0;
   std::int64_t target_vocabulary = 0;
   std::int64_t classes = 0;      ///< of a classifier
-  std::string pooling = "mean";  ///< of a classifier: "mean" over the tokens, or "attention"
+  /// Of a classifier: "mean" over the tokens, "max" or "attention".
+  std::string pooling = "mean";
+  /// Of an encoder: neighbouring tokens that a convolution joins before the first layer; 0: none.
+  std::int64_t local_width = 0;
   /// For learned positions and for variants whose parameters depend on the length.
   std::int64_t max_length = 256;
   double dropout = 0.1;             ///< on embeddings and on every sub-layer's output
+  double word_dropout = 0;          ///< on whole tokens of an encoder's input
   double attention_dropout = 0;     ///< on attention weights
   double activation_dropout = 0;    ///< inside the feed-forward layers
   std::string activation = "relu";  ///< "relu", "gelu", "gelu_tanh" or "silu"
   /// "post": LN(x + f(x)); "pre": x + f(LN(x)), and a norm at the end of each stack.
   std::string norm = "post";
-  std::string positions = "sinusoidal";  ///< or "learned"
+  std::string positions = "sinusoidal";  ///< or "learned", or "none"
   /// "decoder": the output map is the target embedding; "all": the source's too.
   std::string tie_embeddings = "none";
   bool scale_embeddings = true;  ///< multiplies embeddings by sqrt(width)

@@ -1,52 +1,31 @@
 #include "heed/tasks/classify.h"
 
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/json_text.h"
-#include "heed/data/labelled_text.h"
 #include "heed/data/listops.h"
 #include "heed/models/encoder_classifier.h"
 #include "heed/tasks/data.h"
+#include "heed/tasks/labelled.h"
 #include "heed/tasks/recipe.h"
 
 namespace heed {
 namespace {
-
-using Json = nlohmann::ordered_json;
-namespace fs = std::filesystem;
 
 constexpr MetricKind kinds[] = {{"accuracy", true}, {"loss", false}, {"macro_f1", true}};
 
 // --- settings
 
 void declare_data(Settings& settings) {
-  settings.text("data.file", "", "Labelled texts to learn from: a file (plain or gzip) or a folder");
-  settings.text("data.valid", "",
-                "Labelled texts to measure progress on; empty: a part of data.file is held out");
-  settings.text("data.test", "",
-                "Labelled texts kept for a test; empty: a part of data.file, see data.test_fraction");
-  std::vector<std::string> formats = labelled_formats();
-  formats.insert(formats.begin(), "");
-  settings.choice(
-      "data.format", "", formats,
-      "lines: label, space, text; csv; tsv; jsonl; folders: one for each class, a file for each text; empty: "
-      "by the name, where it tells");
-  declare_text(settings);
+  declare_labelled_files(
+      settings, labelled_formats(),
+      "lines: label, space, text; csv; tsv; jsonl; folders: one for each class, a file for each text");
   settings.column("data.label_column",
                   "Of tables: the label's number, from 1, or name; empty: the first, of jsonl \"label\"");
   settings.columns("data.text_columns",
                    "Of tables: the columns of the text, joined by a space; empty: all others");
-  settings.flag("data.header", false, "csv and tsv: the first line names the columns");
-  settings.number("data.valid_fraction", 0.1, 0, 1,
-                  "Share of data.file that is held out to measure progress on");
-  settings.number("data.test_fraction", 0.0, 0, 1, "Share of data.file that is held out for a test");
-  settings.integer("data.split_seed", 1, 0, INT64_MAX,
-                   "Seed of what is held out, and of the ListOps expressions");
-  settings.flag("data.stratified", false, "Whether every class is held out by the same share");
+  declare_parts(settings);
   declare_long_texts(settings);
   settings.integer("data.listops.count", 20000, 1, 100'000'000, "Without data: how many ListOps expressions");
   settings.integer("data.listops.max_depth", 4, 1, 1000, "Of an expression");
@@ -85,28 +64,14 @@ Settings classify_settings(bool own_data) {
   return settings;
 }
 
-bool names_data(const Settings& settings) {
-  const auto given = [&](const char* name) { return !settings.get<std::string>(name).empty(); };
-  if (!given("data.file") && (given("data.valid") || given("data.test")))
-    throw SettingsError(
-        "--valid and --test (data.valid, data.test) need --data (data.file), the texts to learn from");
-  return given("data.file");
-}
-
 // --- data
 
 LabelledText read_texts(const Settings& settings, const std::string& path, ReadReport& report) {
-  LabelledOptions options;
-  options.format = settings.get<std::string>("data.format");
-  if (options.format.empty() && fs::is_regular_file(path) && labelled_format(path).empty())
-    throw SettingsError(
-        path +
-        ": its name does not say how it is laid out; give --format lines (a label, a space and a text "
-        "on each line), --format csv, tsv or jsonl");
-  options.text = text_options(settings);
+  LabelledOptions options = labelled_options(
+      settings, path,
+      "--format lines (a label, a space and a text on each line), --format csv, tsv or jsonl");
   options.label_column = settings.get<std::string>("data.label_column");
   options.text_columns = settings.get<std::vector<std::string>>("data.text_columns");
-  options.header = settings.get<bool>("data.header");
   return read_labelled_text(path, options, &report);
 }
 
@@ -124,105 +89,32 @@ LabelledText draw_expressions(const Settings& settings) {
                       integer("count"), rule);
 }
 
-TextParts read_parts(const Settings& settings, ReadReport& report) {
-  SplitOptions options;
-  options.valid_fraction = settings.get<double>("data.valid_fraction");
-  options.test_fraction = settings.get<double>("data.test_fraction");
-  options.seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed"));
-  options.stratified = settings.get<bool>("data.stratified");
-  if (!names_data(settings)) return split_text(draw_expressions(settings), options);
-  const auto valid = settings.get<std::string>("data.valid"), test = settings.get<std::string>("data.test");
-  if (!valid.empty()) options.valid_fraction = 0;
-  if (!test.empty()) options.test_fraction = 0;
-  TextParts parts = split_text(read_texts(settings, settings.get<std::string>("data.file"), report), options);
-  if (!valid.empty()) parts.valid = read_texts(settings, valid, report);
-  if (!test.empty()) parts.test = read_texts(settings, test, report);
-  return parts;
-}
-
-/// "4512 bad (45 %), 5488 good"; of many classes the largest.
-std::string class_counts(const LabelledText& text, const std::vector<std::string>& classes) {
-  std::vector<std::pair<std::size_t, std::string>> counts;
-  for (const std::string& name : classes)
-    counts.emplace_back(static_cast<std::size_t>(std::count(text.labels.begin(), text.labels.end(), name)),
-                        name);
-  std::stable_sort(counts.begin(), counts.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::string result;
-  const std::size_t shown = std::min<std::size_t>(counts.size(), 10);
-  for (std::size_t i = 0; i < shown; ++i)
-    result += concat_text(i == 0 ? "" : ", ", '"', counts[i].second.substr(0, 40), "\" ", counts[i].first);
-  if (shown < counts.size()) result += concat_text(" and ", counts.size() - shown, " more");
-  return result;
-}
-
-// --- measuring
-
-/// How well one class is found.
-struct ClassQuality {
-  std::int64_t texts = 0, predicted = 0, right = 0;
-};
-
-double share(std::int64_t part, std::int64_t whole) {
-  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
-}
-
-double f1_of(const ClassQuality& one) {
-  return share(2 * one.right, one.texts + one.predicted);
-}
-
-/// The logarithm of the probability of each class.
-using ClassScores = std::vector<float>;
-
-std::size_t best_class(const ClassScores& scores) {
-  return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
-}
-
-std::vector<std::string> classes_from_json(const std::string& text) {
-  const Json names = parse_json<Json>(text, "classes.json", 2);
-  check(names.is_array() && names.size() >= 2 &&
-            std::all_of(names.begin(), names.end(), [](const Json& name) { return name.is_string(); }),
-        "classes.json: expected a list of the names of at least two classes");
-  auto classes = names.get<std::vector<std::string>>();
-  check(std::is_sorted(classes.begin(), classes.end()),
-        "classes.json: the classes are not in the order of their bytes");
-  return classes;
-}
-
 class ClassifyLearner : public Learner {
  public:
   using Learner::Learner;
 
   void check_settings() const override {
-    names_data(settings_);
+    names_labelled_data(settings_);
     check_model<EncoderClassifier>(config(300, 2), settings_.get<std::int64_t>("training.batch_tokens"));
   }
 
   void read_data() override {
     ReadReport report;
-    parts_ = read_parts(settings_, report);
+    parts_ = labelled_parts(
+        settings_, [&](const std::string& path) { return read_texts(settings_, path, report); },
+        [&] { return draw_expressions(settings_); });
     remark_replaced(report);
   }
 
-  std::map<std::string, std::string> data_digests() const override {
-    std::map<std::string, std::string> digests;
-    const auto add = [&](const char* part, const LabelledText& text) {
-      digests[part] = digest_of_texts({text.texts, text.labels});
-    };
-    add("train", parts_.train);
-    add("valid", parts_.valid);
-    add("test", parts_.test);
-    return digests;
-  }
+  std::map<std::string, std::string> data_digests() const override { return digests_of(parts_); }
 
   void learn_vocabulary() override {
-    set_vocabulary(Tokenizer::train(parts_.train.texts, tokenizer_options(settings_)),
-                   class_names(parts_.train));
+    set_vocabulary(learn_tokenizer(settings_, parts_.train.texts), class_names(parts_.train));
   }
 
   std::map<std::string, std::string> files() const override {
     return {{"tokenizer.json", tokenizer_->tokenizer().to_json()},
-            {"classes.json", Json(classes_).dump(2) + "\n"}};
+            {"classes.json", classes_to_json(classes_)}};
   }
 
   void open_files(const std::function<std::string(std::string_view)>& read) override {
@@ -240,7 +132,8 @@ class ClassifyLearner : public Learner {
     describe_data();
     labels_ = classes_of(parts_.train, classes_);
     valid_labels_ = classes_of(parts_.valid, classes_);
-    if (settings_.get<std::string>("training.class_weights") == "balanced") weights_ = balanced_weights();
+    if (settings_.get<std::string>("training.class_weights") == "balanced")
+      weights_ = balanced_weights(labels_, classes_.size());
     texts_ = tokens_of(parts_.train);
     valid_texts_ = tokens_of(parts_.valid);
     plan_.emplace(lengths_of(texts_), std::span<const std::int32_t>(), training_batches(settings_));
@@ -264,7 +157,7 @@ class ClassifyLearner : public Learner {
 
   Evaluation evaluate() override {
     if (valid_texts_.empty()) return {};
-    return evaluation(quality_of(scores_of(valid_texts_), valid_labels_).values());
+    return evaluation(values_of(quality_of(scores_of(valid_texts_), valid_labels_, classes_.size())));
   }
 
   // --- use
@@ -286,7 +179,7 @@ class ClassifyLearner : public Learner {
     say_what_was_cut();
     const std::vector<ClassScores> scores = scores_of(texts);
     for (std::size_t i = 0; i < texts.size(); ++i) {
-      predictions[places[i]] = prediction_of(scores[i]);
+      predictions[places[i]] = prediction_of(scores[i], classes_);
       if (options.capture)
         show_inside(texts[i], options.first_line + static_cast<std::int64_t>(places[i]), *options.capture);
     }
@@ -307,11 +200,10 @@ class ClassifyLearner : public Learner {
   }
 
  private:
-  struct Quality {
-    double accuracy = 0, loss = 0, macro_f1 = 0;
-    std::vector<ClassQuality> classes;
-    std::vector<double> values() const { return {accuracy, loss, macro_f1}; }  // in the order of `kinds`
-  };
+  /// In the order of `kinds`.
+  static std::vector<double> values_of(const ClassQuality& quality) {
+    return {quality.accuracy, quality.loss, quality.macro_f1};
+  }
 
   TransformerConfig config(std::int64_t vocabulary, std::int64_t classes) const {
     TransformerConfig config = model_config(settings_);
@@ -339,28 +231,7 @@ class ClassifyLearner : public Learner {
     remark(concat_text(parts_.train.size(), " texts of ", classes_.size(), " classes to learn from, ",
                        parts_.valid.size(), " to measure with, ", parts_.test.size(),
                        " kept for a test; vocabulary ", tokenizer_->tokenizer().vocabulary_size()));
-    remark("classes: " + class_counts(parts_.train, classes_));
-    std::vector<std::string> rare;
-    for (const std::string& name : classes_)
-      if (std::count(parts_.train.labels.begin(), parts_.train.labels.end(), name) < 5) rare.push_back(name);
-    if (rare.empty()) return;
-    std::string names;
-    for (std::size_t i = 0; i < std::min<std::size_t>(rare.size(), 5); ++i)
-      names += (i == 0 ? "\"" : ", \"") + rare[i].substr(0, 40) + "\"";
-    remark(concat_text(rare.size(), rare.size() == 1 ? " class has" : " classes have",
-                       " fewer than 5 texts (", names, rare.size() > 5 ? ", ..." : "",
-                       "): is the label where data.format, data.label_column and data.header say?"));
-  }
-
-  /// The weight of each class: texts / (classes * texts of it), so that the mean over the texts is 1.
-  std::vector<float> balanced_weights() const {
-    std::vector<double> counts(classes_.size(), 0);
-    for (const std::int32_t label : labels_) ++counts[static_cast<std::size_t>(label)];
-    std::vector<float> weights;
-    for (const double count : counts)
-      weights.push_back(static_cast<float>(static_cast<double>(labels_.size()) /
-                                           (static_cast<double>(counts.size()) * count)));
-    return weights;
+    for (std::string& text : remarks_on_classes(parts_.train, classes_)) remark(std::move(text));
   }
 
   /// sum_i w(label_i) cross_entropy_i
@@ -396,68 +267,11 @@ class ClassifyLearner : public Learner {
     return scores;
   }
 
-  Prediction prediction_of(const ClassScores& scores) const {
-    Prediction prediction;
-    for (std::size_t i = 0; i < scores.size(); ++i)
-      prediction.alternatives.push_back({classes_[i], std::exp(static_cast<double>(scores[i]))});
-    const std::size_t best = best_class(scores);
-    prediction.text = classes_[best];
-    prediction.probability = prediction.alternatives[best].probability;
-    std::stable_sort(prediction.alternatives.begin(), prediction.alternatives.end(),
-                     [](const auto& a, const auto& b) { return a.probability > b.probability; });
-    return prediction;
-  }
-
-  Quality quality_of(const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels) const {
-    Quality quality;
-    quality.classes.resize(classes_.size());
-    const auto count = static_cast<double>(scores.size());
-    std::int64_t all_right = 0;
-    for (std::size_t i = 0; i < scores.size(); ++i) {
-      const auto label = static_cast<std::size_t>(labels[i]);
-      const std::size_t best = best_class(scores[i]);
-      const std::int64_t right = best == label ? 1 : 0;
-      ++quality.classes[label].texts;
-      ++quality.classes[best].predicted;
-      quality.classes[best].right += right;
-      all_right += right;
-      quality.loss -= static_cast<double>(scores[i][label]) / count;
-    }
-    quality.accuracy = static_cast<double>(all_right) / count;
-    for (const ClassQuality& one : quality.classes)
-      quality.macro_f1 += f1_of(one) / static_cast<double>(classes_.size());
-    return quality;
-  }
-
   Measurement measurement_of(const LabelledText& text) {
     const std::vector<std::int32_t> labels = classes_of(text, classes_);
     const std::vector<ClassScores> scores = scores_of(tokens_of(text));
-    const Quality quality = quality_of(scores, labels);
-    Json classes = Json::object();
-    for (std::size_t i = 0; i < classes_.size(); ++i) {
-      const ClassQuality& one = quality.classes[i];
-      classes[classes_[i]] = {{"texts", one.texts},
-                              {"precision", rounded(share(one.right, one.predicted))},
-                              {"recall", rounded(share(one.right, one.texts))},
-                              {"f1", rounded(f1_of(one))}};
-    }
-    Measurement measurement;
-    measurement.metrics = metrics(quality.values());
-    measurement.json = Json{{"accuracy", rounded(quality.accuracy)},
-                            {"loss", quality.loss},
-                            {"macro_f1", rounded(quality.macro_f1)},
-                            {"texts", text.size()},
-                            {"classes", std::move(classes)}}
-                           .dump();
-    for (std::size_t i = 0; i < scores.size(); ++i) {
-      const std::size_t best = best_class(scores[i]);
-      if (static_cast<std::int32_t>(best) != labels[i])
-        measurement.mistakes.push_back({text.places[i], text.texts[i], text.labels[i], classes_[best],
-                                        std::exp(static_cast<double>(scores[i][best]))});
-    }
-    std::stable_sort(measurement.mistakes.begin(), measurement.mistakes.end(),
-                     [](const Mistake& a, const Mistake& b) { return a.probability > b.probability; });
-    return measurement;
+    const ClassQuality quality = quality_of(scores, labels, classes_.size());
+    return class_measurement(metrics(values_of(quality)), quality, scores, labels, text, classes_);
   }
 
   /// One pass over a text in which the model shows its inside.
@@ -493,7 +307,7 @@ const TaskKind& classify_task() {
                              Stacks::encoder,
                              kinds,
                              classify_settings,
-                             names_data,
+                             names_labelled_data,
                              make_learner<ClassifyLearner>};
   return kind;
 }

@@ -146,7 +146,7 @@ class ConverseLearner : public TextToTextLearner {
     json["human"] = {{"distinct1", rounded(distinct_share(pairs.target, 1))},
                      {"distinct2", rounded(distinct_share(pairs.target, 2))}};
     json["signature"] = bleu.signature;
-    return {values, json.dump()};
+    return {values, json.dump(), bleu_examples(answers, pairs.target)};
   }
 
  private:

@@ -28,8 +28,8 @@ std::vector<std::string> settings_left_out(Stacks stacks) {
   };
   if (stacks == Stacks::encoder)
     also({"decoder_layers", "decoder_attention", "cross_attention", "tie_embeddings", "max_length"});
-  if (stacks == Stacks::decoder) also({"encoder_layers", "encoder_attention", "cross_attention", "pooling"});
-  if (stacks == Stacks::encoder_decoder) also({"pooling"});
+  if (stacks == Stacks::decoder) also({"encoder_layers", "encoder_attention", "cross_attention", "pooling", "local_width", "word_dropout"});
+  if (stacks == Stacks::encoder_decoder) also({"pooling", "local_width", "word_dropout"});
   return names;
 }
 
@@ -114,17 +114,31 @@ TextOptions text_options(const Settings& settings) {
   return options;
 }
 
-void declare_tokenizer(Settings& settings, std::int64_t vocabulary) {
+void declare_tokenizer(Settings& settings, std::int64_t vocabulary, const std::string& kind) {
+  settings.choice(
+      "tokenizer.kind", kind, {"bpe", "words", "characters"},
+      "What a token is: a part of a word (byte-level BPE), a word or punctuation mark, a character");
   settings.integer("tokenizer.vocabulary", vocabulary, 0, 10'000'000,
-                   "Tokens of byte-level BPE, at least 260: 4 marks and 256 bytes");
-  settings.integer("tokenizer.min_frequency", 2, 1, most_steps, "Pairs that are rarer are never merged");
+                   "The most tokens of bpe and words, marks included; bpe needs 256 for the bytes");
+  settings.integer("tokenizer.min_frequency", 2, 1, most_steps,
+                   "bpe: pairs that are rarer are never merged; words: those that are rarer are <unk>");
+  settings.flag("tokenizer.lower_case", false, "Whether texts are read in small letters");
 }
 
-TokenizerTraining tokenizer_options(const Settings& settings) {
+Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string> texts,
+                          std::vector<std::string> marks, bool keep_line_breaks) {
+  const auto kind = settings.get<std::string>("tokenizer.kind");
   TokenizerTraining options;
   options.vocabulary_size = settings.get<std::int64_t>("tokenizer.vocabulary");
   options.min_frequency = settings.get<std::int64_t>("tokenizer.min_frequency");
-  return options;
+  if (settings.get<bool>("tokenizer.lower_case")) options.normalizer = {TextStep::lower_case};
+  if (kind == "characters") return Tokenizer::train_characters(texts, marks, options.normalizer);
+  if (kind == "words" && std::find(marks.begin(), marks.end(), "<unk>") == marks.end())
+    marks.emplace_back("<unk>");
+  options.special_tokens = std::move(marks);
+  if (kind == "bpe") return Tokenizer::train(texts, options);
+  return Tokenizer::train_words(
+      texts, options, keep_line_breaks ? std::vector<std::string>{"\n"} : std::vector<std::string>{});
 }
 
 void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks stacks) {
@@ -137,10 +151,13 @@ void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks
 
 TransformerConfig model_config(const Settings& settings) {
   try {
-    const std::string model = settings.json("model");
-    TransformerConfig config = transformer_config_from_json(model);
-    if (!Json::parse(model).contains("max_length"))
-      config.max_length = settings.get<std::int64_t>("data.max_tokens");
+    const Json all = Json::parse(settings.json("model"));
+    Json model = Json::object();
+    for (const ConfigSetting& setting : transformer_settings())
+      if (const auto found = all.find(setting.name); found != all.end())
+        model[std::string(setting.name)] = *found;
+    TransformerConfig config = transformer_config_from_json(model.dump());
+    if (!model.contains("max_length")) config.max_length = settings.get<std::int64_t>("data.max_tokens");
     config.seed = settings.get<std::int64_t>("seed");
     return config;
   } catch (const Error& error) {

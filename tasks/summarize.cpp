@@ -108,7 +108,11 @@ class SummarizeLearner : public TextToTextLearner {
     json["stemming"] = stemming;
     json["first_words"] = json_of(simple);
     json["first_words"]["words"] = words;
-    return {{found.rouge1, found.rouge2, found.rougeL, loss}, json.dump()};
+    ExampleStatistics examples{"rouge1", "mean", {}};
+    for (std::size_t i = 0; i < answers.size(); ++i)
+      examples.rows.push_back(
+          {mean_rouge(answers.subspan(i, 1), std::span(pairs.target).subspan(i, 1), stemming).rouge1, 1});
+    return {{found.rouge1, found.rouge2, found.rougeL, loss}, json.dump(), std::move(examples)};
   }
 };
 

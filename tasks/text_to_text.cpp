@@ -7,6 +7,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/tasks/recipe.h"
+#include "heed/training/bleu.h"
 
 namespace heed {
 namespace {
@@ -111,9 +112,9 @@ std::map<std::string, std::string> TextToTextLearner::data_digests() const {
 void TextToTextLearner::learn_vocabulary() {
   std::vector<std::string> lines = parts_.train.source;  // one vocabulary for both sides
   lines.insert(lines.end(), parts_.train.target.begin(), parts_.train.target.end());
-  TokenizerTraining options = tokenizer_options(settings_);
-  for (const std::string& mark : marks()) options.special_tokens.push_back(mark);
-  tokenizer_ = Tokenizer::train(lines, options);
+  std::vector<std::string> all_marks = TokenizerTraining().special_tokens;
+  for (const std::string& mark : marks()) all_marks.push_back(mark);
+  tokenizer_ = learn_tokenizer(settings_, lines, all_marks);
   set_gamma();
 }
 
@@ -351,7 +352,8 @@ TextToTextLearner::Quality TextToTextLearner::quality_of(const ParallelText& pai
 Measurement TextToTextLearner::measurement_of(const ParallelText& pairs) {
   const Quality quality = quality_of(pairs, decoding(), 0);
   say_what_was_cut("decoding.max_source_tokens");
-  return {metrics(quality.values), quality.json, {}};
+  return {
+      metrics(quality.values), quality.json, {}, static_cast<std::int64_t>(pairs.size()), quality.examples};
 }
 
 /// One pass over a source and its answer in which the model shows its inside.
@@ -370,6 +372,13 @@ void TextToTextLearner::show_inside(std::int64_t line, const Tokens& source, con
   file.add_tokens(example, "source", batch.source.ids, token_texts(*tokenizer_, source));
   file.add_tokens(example, "target", batch.target.ids, token_texts(*tokenizer_, read));
   file.add(example, capture);
+}
+
+ExampleStatistics bleu_examples(std::span<const std::string> answers, std::span<const std::string> expected) {
+  ExampleStatistics examples{"bleu", "bleu", {}};
+  for (std::size_t i = 0; i < answers.size(); ++i)
+    examples.rows.push_back(corpus_bleu(answers.subspan(i, 1), expected.subspan(i, 1)).statistics());
+  return examples;
 }
 
 TextToTextLearner& text_to_text(Learner& learner) {

@@ -86,6 +86,7 @@ class TextToTextLearner : public Learner {
   struct Quality {
     std::vector<double> values;  ///< of the kind's metrics, in their order
     std::string json;            ///< an object: these by name, and what else there is to say
+    ExampleStatistics examples = {};
   };
 
   // --- what a task says for itself
@@ -126,6 +127,9 @@ class TextToTextLearner : public Learner {
   EpochBatches<BatchPlan> batches_;
   std::int64_t cut_lines_ = 0;
 };
+
+/// What each answer adds to BLEU.
+ExampleStatistics bleu_examples(std::span<const std::string> answers, std::span<const std::string> expected);
 
 /// The learner of a run that writes a text for a text; throws an Error for another task's.
 TextToTextLearner& text_to_text(Learner& learner);

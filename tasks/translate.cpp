@@ -65,7 +65,7 @@ class TranslateLearner : public TextToTextLearner {
                        {"exact", exact},
                        {"sentences", pairs.size()},
                        {"signature", bleu.signature}};
-    return {{bleu.score, loss, exact}, json.dump()};
+    return {{bleu.score, loss, exact}, json.dump(), bleu_examples(answers, pairs.target)};
   }
 };
 

@@ -374,6 +374,55 @@ TEST_CASE("Stratified parts have the same share of every class") {
   CHECK(contains(error_of([&] { split_text(text, larger); }), "none of the 1 texts of the class \"once\""));
 }
 
+TEST_CASE("Folds: every text is a test text once, and all parts follow the seed") {
+  const LabelledText text = numbered(103);
+  std::multiset<std::string> tested;
+  for (std::int64_t fold = 1; fold <= 5; ++fold) {
+    const TextParts parts = split_text(text, {.valid_fraction = 0.25, .seed = 3, .folds = 5, .fold = fold});
+    tested.insert(parts.test.texts.begin(), parts.test.texts.end());
+    CHECK((parts.test.size() == 20 || parts.test.size() == 21));
+    CHECK(parts.valid.size() == (103 - parts.test.size() + 2) / 4);
+    std::set<std::string> all;
+    for (const LabelledText* part : {&parts.train, &parts.valid, &parts.test})
+      all.insert(part->texts.begin(), part->texts.end());
+    CHECK(all.size() == 103);
+  }
+  CHECK(tested.size() == 103);
+  CHECK(std::set(tested.begin(), tested.end()).size() == 103);
+  LabelledText rare = text;
+  for (std::size_t i = 0; i < 10; ++i) rare.labels[i * 9] = "rare";
+  const TextParts one = split_text(rare, {.seed = 3, .stratified = true, .folds = 5, .fold = 4});
+  CHECK(std::count(one.test.labels.begin(), one.test.labels.end(), "rare") == 2);
+  for (const auto& [folds, fold] : {std::pair{5, 6}, {5, 0}, {1, 1}, {104, 1}})
+    CHECK_THROWS_AS(split_text(text, {.folds = folds, .fold = fold}), Error);
+}
+
+TEST_CASE("Pairs: columns of a table, and neighbours with the same first text stay together") {
+  LabelledOptions options{.format = "tsv", .label_column = "3", .text_columns = {"1"}};
+  options.second_column = "2";
+  const LabelledText few = parse_labelled_text("q\ta\t1\nq\t\t0\nr\ta\t0\nq\tb\t1\n", "f", options);
+  CHECK(few.texts == Names{"q", "q", "r", "q"});
+  CHECK(few.seconds == Names{"a", "", "a", "b"});
+  CHECK(few.labels == Names{"1", "0", "0", "1"});
+  CHECK(groups_of(few) == std::vector<std::size_t>{0, 0, 1, 2});
+  options.second_column = "4";
+  CHECK(contains(error_of([&] { parse_labelled_text("q\ta\t1\n", "f", options); }),
+                 "f:1: there is no column 4"));
+  CHECK(groups_of(numbered(3)) == std::vector<std::size_t>{0, 1, 2});
+
+  LabelledText text;
+  for (int i = 0; i < 300; ++i)
+    text.add_pair("question " + std::to_string(i / 3), "answer " + std::to_string(i), i % 3 == 1 ? "1" : "0",
+                  "f");
+  const TextParts parts = split_text(text, {.valid_fraction = 0.1, .test_fraction = 0.2, .stratified = true});
+  CHECK(parts.test.size() == 60);
+  CHECK(parts.valid.size() == 30);
+  CHECK(parts.test.seconds.size() == 60);
+  std::set<std::string> of_train(parts.train.texts.begin(), parts.train.texts.end());
+  for (const LabelledText* part : {&parts.valid, &parts.test})
+    for (const std::string& question : part->texts) CHECK_FALSE(of_train.contains(question));
+}
+
 TEST_CASE("As many classes as texts take no more than n log n steps, and few words in errors") {
   LabelledText text;
   for (int i = 0; i < 200'000; ++i) text.add("x", "label " + std::to_string(i), "file");

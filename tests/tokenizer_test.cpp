@@ -127,11 +127,14 @@ TEST_CASE("Training gives the very file that Hugging Face tokenizers gives") {
   options.normalizer.clear();
   options.split_words = false;
   CHECK(Json::parse(Tokenizer::train(text(), options).to_json()) == file_of("whole_lines.json"));
+  options.vocabulary_size = 60;
+  options.normalizer = {TextStep::lower_case};
+  CHECK(Json::parse(Tokenizer::train_words(text(), options).to_json()) == file_of("words.json"));
 }
 
 TEST_CASE("A file that is read and written again says the same") {
-  for (const char* name :
-       {"plain", "prefix_space", "whole_lines", "lower_case", "composed", "few_bytes", "dropped_bytes"})
+  for (const char* name : {"plain", "prefix_space", "whole_lines", "lower_case", "composed", "few_bytes",
+                           "dropped_bytes", "words"})
     CHECK(Json::parse(Tokenizer::load(folder / (std::string(name) + ".json")).to_json()) ==
           file_of(std::string(name) + ".json"));
 }
@@ -318,7 +321,8 @@ TEST_CASE("Parts that encode() cannot follow are refused by name") {
     file[Json::json_pointer(pointer)] = value;
     return error_of(file);
   };
-  CHECK(refusal("/model/type", "WordPiece") == "t.json: model \"WordPiece\" is not supported (BPE is)");
+  CHECK(refusal("/model/type", "WordPiece") ==
+        "t.json: model \"WordPiece\" is not supported (BPE and WordLevel are)");
   CHECK(refusal("/model/dropout", 0.1) == "t.json: model.dropout is not supported");
   CHECK(refusal("/model/byte_fallback", true) == "t.json: model.byte_fallback is not supported");
   CHECK(refusal("/model/end_of_word_suffix", "</w>") == "t.json: model.end_of_word_suffix is not supported");
@@ -326,7 +330,7 @@ TEST_CASE("Parts that encode() cannot follow are refused by name") {
   CHECK(refusal("/pre_tokenizer", nullptr) ==
         "t.json: pre_tokenizer is missing: only byte-level BPE is supported");
   CHECK(refusal("/pre_tokenizer/type", "Metaspace") ==
-        "t.json: pre_tokenizer \"Metaspace\" is not supported (ByteLevel is)");
+        "t.json: pre_tokenizer \"Metaspace\" is not supported (ByteLevel and BertPreTokenizer are)");
   CHECK(refusal("/decoder/type", "WordPiece") ==
         "t.json: decoder \"WordPiece\" is not supported (ByteLevel is)");
   CHECK(refusal("/normalizer", {{"type", "StripAccents"}}) ==

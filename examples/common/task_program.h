@@ -15,6 +15,7 @@ namespace heed::programs {
 /// A flag that stands for a setting.
 struct SettingFlag {
   std::string flag, setting, value_name;
+  std::string value = {};  ///< what the flag stands for, where it takes no value
 };
 
 /// What a task's program has beside what all have.
@@ -28,6 +29,9 @@ struct TaskProgram {
   std::vector<TextFlag> parallel_files = {};  ///< two files that may stand in place of these
   bool has_preset = false;                    ///< of a model with two stacks
 };
+
+/// The flags of a task that learns from labelled texts (tasks/labelled.h).
+void add_labelled_flags(TaskProgram& program);
 
 /// The flags of commands that use a trained run.
 class RunFlags {

@@ -48,6 +48,11 @@ def main():
     few_bytes.add_tokens([AddedToken("Hello", single_word=True), AddedToken("new  wave")])
     few_bytes.add_special_tokens([AddedToken("<mask>", lstrip=True), AddedToken("<right>", rstrip=True)])
     made["few_bytes"] = few_bytes
+    words = Tokenizer(models.WordLevel(unk_token="<unk>"))
+    words.normalizer = normalizers.Lowercase()
+    words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    words.train_from_iterator(lines, trainers.WordLevelTrainer(vocab_size=60, min_frequency=2, special_tokens=SPECIAL, show_progress=False))
+    made["words"] = words
     made["dropped_bytes"] = train(tokenizer(ignore_merges=True), lines, 160, ["<s>"], whole_alphabet=False)
 
     cases = []

@@ -1,0 +1,249 @@
+#include "heed/tasks/labelled.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "heed/core/json_text.h"
+#include "heed/tasks/data.h"
+#include "heed/tasks/recipe.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr std::size_t most_confused = 200;  // classes: the square of more says nothing to anybody
+
+double share(std::int64_t part, std::int64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+/// "4512 bad (45 %), 5488 good"; of many classes the largest.
+std::string class_counts(const LabelledText& text, const std::vector<std::string>& classes) {
+  std::vector<std::pair<std::size_t, std::string>> counts;
+  for (const std::string& name : classes)
+    counts.emplace_back(static_cast<std::size_t>(std::count(text.labels.begin(), text.labels.end(), name)),
+                        name);
+  std::stable_sort(counts.begin(), counts.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::string result;
+  const std::size_t shown = std::min<std::size_t>(counts.size(), 10);
+  for (std::size_t i = 0; i < shown; ++i)
+    result += concat_text(i == 0 ? "" : ", ", '"', counts[i].second.substr(0, 40), "\" ", counts[i].first);
+  if (shown < counts.size()) result += concat_text(" and ", counts.size() - shown, " more");
+  return result;
+}
+
+}  // namespace
+
+void declare_labelled_files(Settings& settings, std::vector<std::string> formats,
+                            std::string_view formats_help) {
+  settings.text("data.file", "", "Labelled texts to learn from: a file (plain or gzip) or a folder");
+  settings.text("data.valid", "",
+                "Labelled texts to measure progress on; empty: a part of data.file is held out");
+  settings.text("data.test", "",
+                "Labelled texts kept for a test; empty: a part of data.file, see data.test_fraction");
+  formats.insert(formats.begin(), "");
+  settings.choice("data.format", "", std::move(formats),
+                  concat_text(formats_help, "; empty: by the name, where it tells"));
+  declare_text(settings);
+  settings.flag("data.header", false, "csv and tsv: the first line names the columns");
+}
+
+void declare_parts(Settings& settings) {
+  settings.number("data.valid_fraction", 0.1, 0, 1,
+                  "Share of data.file that is held out to measure progress on");
+  settings.number("data.test_fraction", 0.0, 0, 1, "Share of data.file that is held out for a test");
+  settings.integer("data.split_seed", 1, 0, INT64_MAX,
+                   "Seed of what is held out, and of the data made by rule");
+  settings.flag("data.stratified", false, "Whether every class is held out by the same share");
+  settings.integer("data.folds", 0, 0, 1000,
+                   "Cross-validation: so many runs, each tested on another part of data.file; 0: none");
+  settings.integer("data.fold", 0, 0, 1000,
+                   "Which of these runs, from 1; 0: all, each in a folder of its own");
+}
+
+bool names_labelled_data(const Settings& settings) {
+  const auto given = [&](const char* name) { return !settings.get<std::string>(name).empty(); };
+  const auto folds = settings.get<std::int64_t>("data.folds"), fold = settings.get<std::int64_t>("data.fold");
+  if (folds == 1 || fold > folds)
+    throw SettingsError(concat_text("data.folds must be 0 or at least 2, and data.fold at most as many, not ",
+                                    folds, " and ", fold));
+  if (folds > 0 && (given("data.test") || settings.get<double>("data.test_fraction") > 0))
+    throw SettingsError(
+        "data.folds makes test parts of data.file: leave out --test and --test-fraction (data.test, "
+        "data.test_fraction)");
+  if (!given("data.file") && (given("data.valid") || given("data.test")))
+    throw SettingsError(
+        "--valid and --test (data.valid, data.test) need --data (data.file), the texts to learn from");
+  return given("data.file");
+}
+
+LabelledOptions labelled_options(const Settings& settings, const std::string& path, std::string_view help) {
+  LabelledOptions options;
+  options.format = settings.get<std::string>("data.format");
+  if (options.format.empty() && std::filesystem::is_regular_file(path) && labelled_format(path).empty())
+    throw SettingsError(concat_text(path, ": its name does not say how it is laid out; give ", help));
+  options.text = text_options(settings);
+  options.header = settings.get<bool>("data.header");
+  return options;
+}
+
+TextParts labelled_parts(const Settings& settings,
+                         const std::function<LabelledText(const std::string& path)>& read,
+                         const std::function<LabelledText()>& draw) {
+  SplitOptions options;
+  options.valid_fraction = settings.get<double>("data.valid_fraction");
+  options.test_fraction = settings.get<double>("data.test_fraction");
+  options.seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed"));
+  options.stratified = settings.get<bool>("data.stratified");
+  options.folds = settings.get<std::int64_t>("data.folds");
+  options.fold = settings.get<std::int64_t>("data.fold");
+  if (!names_labelled_data(settings)) return split_text(draw(), options);
+  const auto valid = settings.get<std::string>("data.valid"), test = settings.get<std::string>("data.test");
+  if (!valid.empty()) options.valid_fraction = 0;
+  if (!test.empty()) options.test_fraction = 0;
+  TextParts parts = split_text(read(settings.get<std::string>("data.file")), options);
+  if (!valid.empty()) parts.valid = read(valid);
+  if (!test.empty()) parts.test = read(test);
+  return parts;
+}
+
+std::map<std::string, std::string> digests_of(const TextParts& parts) {
+  std::map<std::string, std::string> digests;
+  const auto add = [&](const char* part, const LabelledText& text) {
+    if (text.size() > 0) digests[part] = text.seconds.empty() ? digest_of_texts({text.texts, text.labels})
+                                                               : digest_of_texts({text.texts, text.seconds, text.labels});
+  };
+  add("train", parts.train);
+  add("valid", parts.valid);
+  add("test", parts.test);
+  return digests;
+}
+
+std::string classes_to_json(const std::vector<std::string>& classes) {
+  return Json(classes).dump(2) + "\n";
+}
+
+std::vector<std::string> classes_from_json(const std::string& text) {
+  const Json names = parse_json<Json>(text, "classes.json", 2);
+  check(names.is_array() && names.size() >= 2 &&
+            std::all_of(names.begin(), names.end(), [](const Json& name) { return name.is_string(); }),
+        "classes.json: expected a list of the names of at least two classes");
+  auto classes = names.get<std::vector<std::string>>();
+  check(std::is_sorted(classes.begin(), classes.end()),
+        "classes.json: the classes are not in the order of their bytes");
+  return classes;
+}
+
+std::vector<std::string> remarks_on_classes(const LabelledText& train,
+                                            const std::vector<std::string>& classes) {
+  std::vector<std::string> remarks = {"classes: " + class_counts(train, classes)};
+  std::vector<std::string> rare;
+  for (const std::string& name : classes)
+    if (std::count(train.labels.begin(), train.labels.end(), name) < 5) rare.push_back(name);
+  if (rare.empty()) return remarks;
+  std::string names;
+  for (std::size_t i = 0; i < std::min<std::size_t>(rare.size(), 5); ++i)
+    names += (i == 0 ? "\"" : ", \"") + rare[i].substr(0, 40) + "\"";
+  remarks.push_back(concat_text(rare.size(), rare.size() == 1 ? " class has" : " classes have",
+                                " fewer than 5 texts (", names, rare.size() > 5 ? ", ..." : "",
+                                "): is the label where data.format, data.label_column and data.header say?"));
+  return remarks;
+}
+
+std::vector<float> balanced_weights(const std::vector<std::int32_t>& labels, std::size_t classes) {
+  std::vector<double> counts(classes, 0);
+  for (const std::int32_t label : labels) ++counts[static_cast<std::size_t>(label)];
+  std::vector<float> weights;
+  for (const double count : counts)
+    weights.push_back(
+        static_cast<float>(static_cast<double>(labels.size()) / (static_cast<double>(classes) * count)));
+  return weights;
+}
+
+std::size_t best_class(const ClassScores& scores) {
+  return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+}
+
+Prediction prediction_of(const ClassScores& scores, const std::vector<std::string>& classes) {
+  Prediction prediction;
+  for (std::size_t i = 0; i < scores.size(); ++i)
+    prediction.alternatives.push_back({classes[i], std::exp(static_cast<double>(scores[i]))});
+  const std::size_t best = best_class(scores);
+  prediction.text = classes[best];
+  prediction.probability = prediction.alternatives[best].probability;
+  std::stable_sort(prediction.alternatives.begin(), prediction.alternatives.end(),
+                   [](const auto& a, const auto& b) { return a.probability > b.probability; });
+  return prediction;
+}
+
+double ClassQuality::One::precision() const {
+  return share(right, predicted);
+}
+double ClassQuality::One::recall() const {
+  return share(right, texts);
+}
+double ClassQuality::One::f1() const {
+  return share(2 * right, texts + predicted);
+}
+
+ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
+                        std::size_t classes) {
+  ClassQuality quality;
+  quality.classes.resize(classes);
+  if (classes <= most_confused) quality.confusion.assign(classes, std::vector<std::int64_t>(classes, 0));
+  const auto count = static_cast<double>(scores.size());
+  std::int64_t all_right = 0;
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    const auto label = static_cast<std::size_t>(labels[i]);
+    const std::size_t best = best_class(scores[i]);
+    const std::int64_t right = best == label ? 1 : 0;
+    ++quality.classes[label].texts;
+    ++quality.classes[best].predicted;
+    quality.classes[best].right += right;
+    if (!quality.confusion.empty()) ++quality.confusion[label][best];
+    all_right += right;
+    quality.loss -= static_cast<double>(scores[i][label]) / count;
+  }
+  quality.accuracy = static_cast<double>(all_right) / count;
+  for (const ClassQuality::One& one : quality.classes)
+    quality.macro_f1 += one.f1() / static_cast<double>(classes);
+  return quality;
+}
+
+Measurement class_measurement(std::vector<Metric> metrics, const ClassQuality& quality,
+                              const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
+                              const LabelledText& text, const std::vector<std::string>& classes) {
+  Measurement measurement;
+  Json json;
+  for (const Metric& metric : metrics)
+    json[metric.name] = metric.name == "loss" ? metric.value : rounded(metric.value);
+  json["texts"] = text.size();
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const ClassQuality::One& one = quality.classes[i];
+    json["classes"][classes[i]] = {{"texts", one.texts},
+                                   {"precision", rounded(one.precision())},
+                                   {"recall", rounded(one.recall())},
+                                   {"f1", rounded(one.f1())}};
+  }
+  if (!quality.confusion.empty()) json["confusion"] = quality.confusion;
+  measurement.json = json.dump();
+  measurement.metrics = std::move(metrics);
+  measurement.count = static_cast<std::int64_t>(scores.size());
+  measurement.examples = {"accuracy", "mean", {}};
+  for (std::size_t i = 0; i < scores.size(); ++i) {
+    const std::size_t best = best_class(scores[i]);
+    const bool right = static_cast<std::int32_t>(best) == labels[i];
+    measurement.examples.rows.push_back({right ? 1.0 : 0.0, 1});
+    if (!right)
+      measurement.mistakes.push_back(
+          {text.places[i], text.texts[i] + (text.seconds.empty() ? "" : "\t" + text.seconds[i]),
+           text.labels[i], classes[best], std::exp(static_cast<double>(scores[i][best]))});
+  }
+  std::stable_sort(measurement.mistakes.begin(), measurement.mistakes.end(),
+                   [](const Mistake& a, const Mistake& b) { return a.probability > b.probability; });
+  return measurement;
+}
+
+}  // namespace heed
