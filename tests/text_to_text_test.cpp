@@ -156,6 +156,8 @@ TEST_CASE("score: of what a model writes it is the probability that predict give
     ParallelText pairs{lines, {answers[0].text, answers[1].text}};
     const std::vector<TargetScore> scores = text_to_text(run.learner()).score(pairs);
     for (std::size_t i = 0; i < lines.size(); ++i) {
+      REQUIRE(answers[i].alternatives.size() == 1);
+      CHECK(std::exp(*answers[i].alternatives[0].score) == doctest::Approx(answers[i].probability));
       CHECK(scores[i].tokens > 0);
       CHECK(scores[i].perplexity() ==
             doctest::Approx(std::exp(-scores[i].log_probability / static_cast<double>(scores[i].tokens))));
