@@ -100,7 +100,10 @@ ParallelText answers_in(const std::vector<Dialogue>& dialogues, std::int64_t con
     for (std::size_t i = 1; i < turns.size(); ++i) {
       std::string before;
       const std::size_t first = i - std::min(i, static_cast<std::size_t>(context));
-      for (std::size_t j = first; j < i; ++j) before += (j > first ? std::string(turn_end) : "") + turns[j];
+      for (std::size_t j = first; j < i; ++j) {
+        if (j > first) before += turn_end;
+        before += turns[j];
+      }
       pairs.source.push_back(before);
       pairs.target.push_back(turns[i]);
     }

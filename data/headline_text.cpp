@@ -45,46 +45,61 @@ class Reporter {
     while (whom == who) whom = pick(people);
     while (other == who || other == whom) other = pick(people);
     const Verb verb = verbs[below(verbs.size())];
-    std::string report;
-    const std::uint32_t order = below(3);  // what stands before the event and behind it
-    if (order != 0) report = aside(other).append(" ");
-    if (below(2) == 0)
-      report.append(pick(places)).append(" ");
-    else
-      report.append("on ").append(pick(days)).append(" ");
-    if (below(3) == 0)
-      report.append(someone(whom)).append(" was ").append(verb.past).append(" by ").append(someone(who));
-    else
-      report.append(someone(who)).append(" ").append(verb.past).append(" ").append(someone(whom));
-    report.append(".");
-    if (order != 1) report.append(" ").append(aside(other));
-    pairs.source.push_back(report);
-    pairs.target.push_back(text(who) + " " + text(verb.present) + " " + text(whom));
+    const std::size_t order = below(3);  // of the event and what does not matter
+    if (order != 0) aside(other);
+    event(who, verb.past, whom);
+    if (order != 1) aside(other);
+    pairs.source.push_back(report_);
+    pairs.target.push_back(concat_text(who, ' ', verb.present, ' ', whom));
   }
 
  private:
-  std::uint32_t below(std::size_t bound) {
-    return static_cast<std::uint32_t>((std::uint64_t{random_word(key_, drawn_++)} * bound) >> 32);
+  std::size_t below(std::size_t bound) {
+    return static_cast<std::size_t>((std::uint64_t{random_word(key_, drawn_++)} * bound) >> 32);
   }
   std::string_view pick(const Words& words) { return words[below(words.size())]; }
-  static std::string text(std::string_view word) { return std::string(word); }
 
-  /// "the baker", "the famous baker"
-  std::string someone(std::string_view person) {
-    std::string words = "the ";
-    if (below(2) == 0) words.append(pick(adjectives)).append(" ");
-    return words.append(person);
+  void say(std::string_view word) {
+    if (!report_.empty()) report_ += ' ';
+    report_ += word;
   }
-  /// A sentence that does not matter.
-  std::string aside(std::string_view other) {
-    if (below(3) == 0) return text(pick(weather)).append(".");
-    std::string words = someone(other).append(" ").append(pick(idle));
-    if (below(2) != 0) words.append(" ").append(pick(places));
-    return words.append(".");
+  /// "the baker", "the famous baker"
+  void someone(std::string_view person) {
+    say("the");
+    if (below(2) == 0) say(pick(adjectives));
+    say(person);
+  }
+
+  void event(std::string_view who, std::string_view past, std::string_view whom) {
+    if (below(2) == 0) {
+      say(pick(places));
+    } else {
+      say("on");
+      say(pick(days));
+    }
+    const bool passive = below(3) == 0;
+    someone(passive ? whom : who);
+    if (passive) say("was");
+    say(past);
+    if (passive) say("by");
+    someone(passive ? who : whom);
+    report_ += '.';
+  }
+
+  void aside(std::string_view other) {
+    if (below(3) == 0) {
+      say(pick(weather));
+    } else {
+      someone(other);
+      say(pick(idle));
+      if (below(2) == 0) say(pick(places));
+    }
+    report_ += '.';
   }
 
   RandomKey key_;
   std::uint64_t drawn_ = 0;
+  std::string report_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -42,6 +43,8 @@ Settings converse_settings(bool own_data) {
   settings.text("data.test", "", "Dialogues to measure with at the end");
   settings.number("data.valid_fraction", 0.1, 0, 0.999,
                   "Share of the dialogues to measure progress on, where data.valid names none");
+  settings.integer("data.split_seed", 1, 0, std::numeric_limits<std::int64_t>::max(),
+                   "Seed of which dialogues these are");
   settings.integer("data.turns", 3, 1, 1000, "The most turns that are read before the one that is written");
   settings.choice("data.overlap", "leave_out", {"leave_out", "keep"},
                   "What becomes of dialogues to learn from that are among those to measure with: left out, "
@@ -106,7 +109,7 @@ class ConverseLearner : public TextToTextLearner {
     handle_overlap(train, valid, test);
     if (valid.empty())
       split_dialogues(train, valid, settings_.get<double>("data.valid_fraction"),
-                      static_cast<std::uint64_t>(settings_.get<std::int64_t>("seed")));
+                      static_cast<std::uint64_t>(settings_.get<std::int64_t>("data.split_seed")));
     const auto alone = std::ranges::count_if(train, [](const Dialogue& turns) { return turns.size() < 2; });
     if (alone > 0) remark(concat_text(alone, " dialogues to learn from have one turn, and so no answer"));
     PairParts parts{answers_in(train, context()), answers_in(valid, context()), answers_in(test, context())};

@@ -1,6 +1,7 @@
 #include "heed/tasks/pair_data.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "heed/data/labelled_text.h"
 #include "heed/data/table.h"
@@ -74,6 +75,8 @@ void declare_pairs(Settings& settings, double valid_fraction) {
   settings.text("data.test", "", "A table to measure with at the end");
   settings.number("data.valid_fraction", valid_fraction, 0, 0.999,
                   "Share of the pairs to measure progress on, where no file is named for that");
+  settings.integer("data.split_seed", 1, 0, std::numeric_limits<std::int64_t>::max(),
+                   "Seed of which pairs these are");
   std::vector<std::string> formats = table_formats();
   formats.insert(formats.begin(), "");
   settings.choice("data.format", "", formats, "How tables are laid out; empty: by the name of the file");
@@ -105,8 +108,8 @@ PairParts read_pair_parts(const Settings& settings, ReadReport& report) {
   PairParts parts{read("train"), read("valid"), read("test")};
   const auto fraction = settings.get<double>("data.valid_fraction");
   if (parts.valid.size() > 0 || fraction == 0) return parts;
-  PairParts drawn =
-      split_pairs(parts.train, fraction, static_cast<std::uint64_t>(settings.get<std::int64_t>("seed")));
+  PairParts drawn = split_pairs(parts.train, fraction,
+                                static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed")));
   drawn.test = std::move(parts.test);
   return drawn;
 }

@@ -311,7 +311,8 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
     for (std::size_t i = begin; i < end; ++i) {
       Prediction& prediction = predictions[order[i]];
       for (const Hypothesis& output : outputs[i - begin])
-        prediction.alternatives.push_back({text_of(output), std::exp(output.log_probability)});
+        prediction.alternatives.push_back(
+            {text_of(output), std::exp(output.log_probability), output.log_probability});
       prediction.text = prediction.alternatives.front().text;
       prediction.probability = prediction.alternatives.front().probability;
       if (options.capture)

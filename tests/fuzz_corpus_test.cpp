@@ -17,6 +17,9 @@
 #define LLVMFuzzerTestOneInput fuzz_table
 #include "fuzz/table_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_dialogues
+#include "fuzz/dialogues_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_labelled_text
 #include "fuzz/labelled_text_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
@@ -64,6 +67,7 @@ TEST_CASE("What the fuzzers of readers start from and have found holds their pro
   run_corpus("settings", fuzz_settings);
   run_corpus("csv", fuzz_csv);
   run_corpus("table", fuzz_table);
+  run_corpus("dialogues", fuzz_dialogues);
   run_corpus("labelled_text", fuzz_labelled_text);
   run_corpus("folders", fuzz_folders);
   run_corpus("gzip", fuzz_gzip);

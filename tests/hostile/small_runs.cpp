@@ -40,6 +40,12 @@ const std::map<std::string, std::vector<std::string>> for_task = {
     {"language_model",
      {"data.sentences=300", "data.held_out_sentences=20", "model.decoder_layers=1", "model.max_length=32",
       "generation.tokens=20", "evaluation.sentences=5"}},
+    {"summarize",
+     {"data.reports=300", "data.held_out_reports=20", "model.encoder_layers=1", "model.decoder_layers=1",
+      "decoding.length_extra=2"}},
+    {"converse",
+     {"data.dialogues=60", "data.held_out_dialogues=5", "model.encoder_layers=1", "model.decoder_layers=1",
+      "decoding.length_extra=10"}},
     {"rate", {}},
 };
 
@@ -121,6 +127,8 @@ std::string small_line(const std::string& task) {
   return task == "classify"         ? "a fine day number 3\n"
          : task == "match"          ? "where is emma ?\temma waits in the garden .\n"
          : task == "language_model" ? "the cat\n"
+         : task == "summarize"      ? "on monday the baker helped the miller.\n"
+         : task == "converse"       ? "hello , i am ann from rome .\n"
                                     : "forty-two\n";
 }
 
