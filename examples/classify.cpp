@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   program.train_flags = {{"--data", "data.file", "PATH"},
                          {"--valid", "data.valid", "PATH"},
                          {"--test", "data.test", "PATH"},
+                         {"--labels", "data.labels", "PATH"},
                          {"--valid-fraction", "data.valid_fraction", "X"},
                          {"--test-fraction", "data.test_fraction", "X"}};
   program.train_flags.insert(program.train_flags.end(), format.begin(), format.end());

@@ -17,7 +17,7 @@ namespace heed {
 class SequenceEncoder : public Module {
  public:
   /// Hidden states [B, N, d] of tokens i32 [B, N].
-  Tensor hidden(const PaddedTokens& tokens, Context& context);
+  virtual Tensor hidden(const PaddedTokens& tokens, Context& context);
   /// Hidden states of vectors [B, N, d] that were made elsewhere, and their mask (i32 [B, N], undefined: all
   /// real).
   Tensor encode(const Tensor& x, const Tensor& mask, Context& context);
@@ -34,6 +34,8 @@ class SequenceEncoder : public Module {
   /// Draws and registers what pooled() needs; without it pooled() is the mean.
   void add_pooling(Initialiser& initialiser);
   const Embedding& embedding() const { return embedding_; }
+  /// Vectors x [B, N, d] as the embeddings of tokens are: scaled, with positions and dropout.
+  Tensor placed(const Tensor& x, Context& context) { return input_.of_vectors(x, 0, context); }
 
  private:
   TransformerConfig config_;

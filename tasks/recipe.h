@@ -65,8 +65,8 @@ void check_cost(std::int64_t parameters, const TransformerConfig& config, std::i
 
 /// Throws a SettingsError when no model of the configuration can be built, or when it would take more memory than
 /// there is; found out without allocating it. `batch_tokens`: of one batch.
-template <class Model>
-void check_model(const TransformerConfig& config, std::int64_t batch_tokens) {
+template <class Model, class Config = TransformerConfig>
+void check_model(const Config& config, std::int64_t batch_tokens) {
   try {
     const ShapesOnly shapes;
     check_cost(Model(config).parameter_count(), config, batch_tokens);
@@ -78,8 +78,8 @@ void check_model(const TransformerConfig& config, std::int64_t batch_tokens) {
 }
 
 /// A model of the configuration on the device, f32, after check_model.
-template <class Model>
-std::unique_ptr<Model> make_model(const TransformerConfig& config, std::int64_t batch_tokens, Device device) {
+template <class Model, class Config = TransformerConfig>
+std::unique_ptr<Model> make_model(const Config& config, std::int64_t batch_tokens, Device device) {
   check_model<Model>(config, batch_tokens);
   auto model = std::make_unique<Model>(config);
   model->to(DType::f32, device);
