@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   using namespace heed::programs;
   TaskProgram program{.kind = heed::classify_task(), .by_rule = "the values of short ListOps expressions"};
   add_labelled_flags(program);
+  program.train_flags.push_back({"--labels", "data.labels", "PATH"});
   program.files = {{{"Labelled texts to measure on; default: a part of the run's data"}, "--data"}};
   return run_task_program(program, argc, argv);
 }

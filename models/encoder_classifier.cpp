@@ -22,10 +22,14 @@ EncoderClassifier::EncoderClassifier(const TransformerConfig& config, Initialise
     : SequenceEncoder(config, initialiser), output_(config.width, config.classes, true, initialiser) {
   add_pooling(initialiser);
   add_module("output", output_);
+  if (config.word_pairs == 0) return;
+  pairs_ = std::make_unique<WordPairs>(config.word_pairs, config.classes, config.word_dropout);
+  add_module("pairs", *pairs_);
 }
 
 Tensor EncoderClassifier::logits(const PaddedTokens& tokens, Context& context) {
-  return output_(pooled(hidden(tokens, context), tokens.mask));
+  const Tensor deep = output_(pooled(hidden(tokens, context), tokens.mask));
+  return pairs_ ? deep + (*pairs_)(tokens.ids, context) : deep;
 }
 
 Loss EncoderClassifier::loss(const ClassificationBatch& batch, double smoothing, Context& context) {

@@ -2,10 +2,12 @@
 
 #include "heed/models/loss.h"
 #include "heed/models/sequence_encoder.h"
+#include "heed/models/word_pairs.h"
 
 namespace heed {
 
-/// A sequence encoder whose pooled vector a linear map, the part "output", turns into `classes` logits.
+/// A sequence encoder whose pooled vector a linear map, the part "output", turns into `classes` logits. Where the
+/// configuration has `word_pairs`, the logits of the part "pairs" (WordPairs) are added.
 class EncoderClassifier : public SequenceEncoder {
  public:
   explicit EncoderClassifier(const TransformerConfig& config);
@@ -19,6 +21,7 @@ class EncoderClassifier : public SequenceEncoder {
   EncoderClassifier(const TransformerConfig& config, Initialiser initialiser);
 
   Linear output_;
+  std::unique_ptr<WordPairs> pairs_;  // null: none
 };
 
 }  // namespace heed

@@ -46,7 +46,7 @@ Tensor max_over_tokens(const Tensor& x, const Tensor& mask) {
   if (!mask.defined()) return max(x, 1);
   const Tensor real = unsqueeze(mask, 2);                                  // [B, N, 1]
   const Tensor largest = max(where(real, x, -1e4), 1);                     // within the range of f16
-  return largest * cast(max(real, 1), x.dtype());
+  return largest * max(cast(real, x.dtype()), 1);
 }
 
 Tensor mean_over_tokens(const Tensor& x, const Tensor& mask) {

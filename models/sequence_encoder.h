@@ -17,7 +17,7 @@ namespace heed {
 class SequenceEncoder : public Module {
  public:
   /// Hidden states [B, N, d] of tokens i32 [B, N].
-  Tensor hidden(const PaddedTokens& tokens, Context& context) { return hidden(tokens, Tensor(), context); }
+  virtual Tensor hidden(const PaddedTokens& tokens, Context& context) { return hidden(tokens, Tensor(), context); }
   /// The same with `added` [B, N, d] on top of the embedded tokens, where it is defined.
   Tensor hidden(const PaddedTokens& tokens, const Tensor& added, Context& context);
   /// Hidden states of vectors [B, N, d] that were made elsewhere, and their mask (i32 [B, N], undefined: all
@@ -36,6 +36,8 @@ class SequenceEncoder : public Module {
   /// Draws and registers what pooled() needs; without it pooled() is the mean.
   void add_pooling(Initialiser& initialiser);
   const Embedding& embedding() const { return embedding_; }
+  /// Vectors x [B, N, d] as the embeddings of tokens are: scaled, with positions and dropout.
+  Tensor placed(const Tensor& x, Context& context) { return input_.of_vectors(x, 0, context); }
 
  private:
   TransformerConfig config_;

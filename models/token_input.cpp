@@ -71,9 +71,12 @@ TokenInput::TokenInput(const TransformerConfig& config, const Embedding& embeddi
 Tensor TokenInput::operator()(const Tensor& ids, std::int64_t begin, Context& context) {
   check(ids.rank() == 2 && ids.dtype() == DType::i32, "a model reads i32 ids [batch, length], got ",
         ids.dtype(), " of shape ", ids.shape());
-  Tensor x = embedding_(ids);
+  return of_vectors(embedding_(ids), begin, context);
+}
+
+Tensor TokenInput::of_vectors(Tensor x, std::int64_t begin, Context& context) {
   if (scale_ != 1) x = x * scale_;
-  if (has_positions_) x = x + positions_(begin, ids.size(1), x);
+  if (has_positions_) x = x + positions_(begin, x.size(1), x);
   return maybe_dropout(x, dropout_, context);
 }
 

@@ -32,6 +32,8 @@ class TokenInput : public Module {
   TokenInput(const TransformerConfig& config, const Embedding& embedding, Initialiser& initialiser);
   /// ids i32 [B, N], the first of which stands at position `begin` -> [B, N, d].
   Tensor operator()(const Tensor& ids, std::int64_t begin, Context& context);
+  /// The same for vectors x [B, N, d] in place of the embeddings.
+  Tensor of_vectors(Tensor x, std::int64_t begin, Context& context);
 
  private:
   const Embedding& embedding_;

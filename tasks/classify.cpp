@@ -4,8 +4,9 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/data/idx.h"
 #include "heed/data/listops.h"
-#include "heed/models/encoder_classifier.h"
+#include "heed/models/image_classifier.h"
 #include "heed/tasks/data.h"
 #include "heed/tasks/labelled.h"
 #include "heed/tasks/recipe.h"
@@ -18,9 +19,14 @@ constexpr MetricKind kinds[] = {{"accuracy", true}, {"loss", false}, {"macro_f1"
 // --- settings
 
 void declare_data(Settings& settings) {
+  std::vector<std::string> formats = labelled_formats();
+  formats.emplace_back("idx");
   declare_labelled_files(
-      settings, labelled_formats(),
-      "lines: label, space, text; csv; tsv; jsonl; folders: one for each class, a file for each text");
+      settings, formats,
+      "lines: label, space, text; csv; tsv; jsonl; folders: one for each class, a file for each text; idx: images");
+  settings.text("data.labels", "",
+                "Of idx: the labels of data.file; empty: \"labels\" and \"idx1\" in its name for \"images\" and \"idx3\"");
+  settings.integer("data.patch", 4, 1, 4096, "Of idx: rows and columns of the patches that are an image's tokens");
   settings.column("data.label_column",
                   "Of tables: the label's number, from 1, or name; empty: the first, of jsonl \"label\"");
   settings.columns("data.text_columns",
@@ -66,7 +72,18 @@ Settings classify_settings(bool own_data) {
 
 // --- data
 
+/// Whether the settings are for images: by the format, or by the name of the data where none is given.
+bool reads_images(const Settings& settings) {
+  const auto format = settings.get<std::string>("data.format"), file = settings.get<std::string>("data.file");
+  return format == "idx" || (format.empty() && is_idx_name(file));
+}
+
 LabelledText read_texts(const Settings& settings, const std::string& path, ReadReport& report) {
+  if (reads_images(settings)) {
+    const bool given = path == settings.get<std::string>("data.file");
+    return read_labelled_images(path, given ? settings.get<std::string>("data.labels") : "",
+                                text_options(settings));
+  }
   LabelledOptions options = labelled_options(
       settings, path,
       "--format lines (a label, a space and a text on each line), --format csv, tsv or jsonl");
@@ -95,7 +112,8 @@ class ClassifyLearner : public Learner {
 
   void check_settings() const override {
     names_labelled_data(settings_);
-    check_model<EncoderClassifier>(config(300, 2), settings_.get<std::int64_t>("training.batch_tokens"));
+    const auto patch = settings_.get<std::int64_t>("data.patch");
+    check_any_model(300, 2, {patch, patch, {}});
   }
 
   void read_data() override {
@@ -109,23 +127,36 @@ class ClassifyLearner : public Learner {
   std::map<std::string, std::string> data_digests() const override { return digests_of(parts_); }
 
   void learn_vocabulary() override {
-    set_vocabulary(learn_tokenizer(settings_, parts_.train.texts), class_names(parts_.train));
+    if (reads_images(settings_)) image_ = image_of_line(parts_.train.texts.front());
+    else tokenizer_.emplace(learn_tokenizer(settings_, parts_.train.texts), settings_);
+    classes_ = class_names(parts_.train);
   }
 
   std::map<std::string, std::string> files() const override {
-    return {{"tokenizer.json", tokenizer_->tokenizer().to_json()},
-            {"classes.json", classes_to_json(classes_)}};
+    if (tokenizer_)
+      return {{"tokenizer.json", tokenizer_->tokenizer().to_json()}, {"classes.json", classes_to_json(classes_)}};
+    return {{"image.txt", image_line(image_, 0) + "\n"}, {"classes.json", classes_to_json(classes_)}};
   }
 
   void open_files(const std::function<std::string(std::string_view)>& read) override {
-    set_vocabulary(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"),
-                   classes_from_json(read("classes.json")));
+    classes_ = classes_from_json(read("classes.json"));
+    if (!reads_images(settings_)) {
+      tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
+      return;
+    }
+    std::string line = read("image.txt");
+    line.resize(std::min(line.size(), line.find('\n')));
+    image_ = image_of_line(line);
   }
 
   void build(Device device) override {
-    model_ = make_model<EncoderClassifier>(
-        config(tokenizer_->tokenizer().vocabulary_size(), static_cast<std::int64_t>(classes_.size())),
-        settings_.get<std::int64_t>("training.batch_tokens"), device);
+    const auto classes = static_cast<std::int64_t>(classes_.size()),
+               batch_tokens = settings_.get<std::int64_t>("training.batch_tokens");
+    if (tokenizer_)
+      model_ = make_model<EncoderClassifier>(config(tokenizer_->tokenizer().vocabulary_size(), classes),
+                                             batch_tokens, device);
+    else
+      model_ = make_model<ImageClassifier>(image_config(image_, classes), batch_tokens, device);
   }
 
   void prepare_training() override {
@@ -136,7 +167,7 @@ class ClassifyLearner : public Learner {
       weights_ = balanced_weights(labels_, classes_.size());
     texts_ = tokens_of(parts_.train);
     valid_texts_ = tokens_of(parts_.valid);
-    plan_.emplace(lengths_of(texts_), std::span<const std::int32_t>(), training_batches(settings_));
+    plan_.emplace(lengths(texts_), std::span<const std::int32_t>(), training_batches(settings_));
     if (const std::string left_out = plan_->left_out_message(); !left_out.empty()) remark(left_out);
   }
 
@@ -170,7 +201,7 @@ class ClassifyLearner : public Learner {
     for (std::size_t i = 0; i < lines.size(); ++i) {
       if (is_blank(lines[i])) continue;
       try {
-        texts.push_back((*tokenizer_)(lines[i]));
+        texts.push_back(tokenizer_ ? (*tokenizer_)(lines[i]) : pixels_of(lines[i]));
         places.push_back(i);
       } catch (const Error& error) {
         predictions[i].error = error.what();
@@ -212,25 +243,57 @@ class ClassifyLearner : public Learner {
     return config;
   }
 
-  void set_vocabulary(Tokenizer tokenizer, std::vector<std::string> classes) {
-    tokenizer_.emplace(std::move(tokenizer), settings_);
-    classes_ = std::move(classes);
+  ImageClassifierConfig image_config(const Images& image, std::int64_t classes) const {
+    return {config(0, classes), image.rows, image.columns, settings_.get<std::int64_t>("data.patch")};
+  }
+
+  /// Throws a SettingsError when neither a classifier of texts nor one of images can be built.
+  void check_any_model(std::int64_t vocabulary, std::int64_t classes, const Images& image) const {
+    const auto batch_tokens = settings_.get<std::int64_t>("training.batch_tokens");
+    if (reads_images(settings_))
+      check_model<ImageClassifier>(image_config(image, classes), batch_tokens);
+    else
+      check_model<EncoderClassifier>(config(vocabulary, classes), batch_tokens);
+  }
+
+  /// The values of an image, which the model turns into patches.
+  Tokens pixels_of(const std::string& line) const {
+    const Images image = image_of_line(line);
+    check(image.rows == image_.rows && image.columns == image_.columns, "an image of ", image.rows, " x ",
+          image.columns, "; the model reads those of ", image_.rows, " x ", image_.columns);
+    Tokens values;
+    for (const char value : image.pixels[0]) values.push_back(static_cast<unsigned char>(value));
+    return values;
+  }
+
+  /// Lengths as the encoder sees them.
+  std::vector<std::int32_t> lengths(const std::vector<Tokens>& texts) const {
+    if (tokenizer_) return lengths_of(texts);
+    return std::vector<std::int32_t>(texts.size(), static_cast<std::int32_t>(image_config(image_, 2).patches()));
   }
 
   std::vector<Tokens> tokens_of(const LabelledText& text) {
+    std::vector<Tokens> images;
+    if (!tokenizer_) {
+      for (const std::string& line : text.texts) images.push_back(pixels_of(line));
+      return images;
+    }
     std::vector<Tokens> tokens = (*tokenizer_)(text.texts, text.places);
     say_what_was_cut();
     return tokens;
   }
 
   void say_what_was_cut() {
+    if (!tokenizer_) return;
     if (std::string cut = tokenizer_->take_cut_message(); !cut.empty()) remark(std::move(cut));
   }
 
   void describe_data() {
-    remark(concat_text(parts_.train.size(), " texts of ", classes_.size(), " classes to learn from, ",
+    remark(concat_text(parts_.train.size(), tokenizer_ ? " texts of " : " images of ", classes_.size(), " classes to learn from, ",
                        parts_.valid.size(), " to measure with, ", parts_.test.size(),
-                       " kept for a test; vocabulary ", tokenizer_->tokenizer().vocabulary_size()));
+                       " kept for a test; ",
+                       tokenizer_ ? concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size())
+                                  : concat_text("images of ", image_.rows, " x ", image_.columns)));
     for (std::string& text : remarks_on_classes(parts_.train, classes_)) remark(std::move(text));
   }
 
@@ -251,7 +314,7 @@ class ClassifyLearner : public Learner {
     const NoGrad no_grad;
     std::vector<ClassScores> scores(texts.size());
     if (texts.empty()) return scores;
-    const BatchPlan plan(lengths_of(texts), {},
+    const BatchPlan plan(lengths(texts), {},
                          evaluation_batches(settings_.get<std::int64_t>("prediction.batch_size")));
     for (const Batch& rows : plan.epoch(0)) {
       Context context = Context::inference();
@@ -283,12 +346,14 @@ class ClassifyLearner : public Learner {
     const PaddedTokens input = pad_tokens({&tokens, 1}, model_->device());
     model_->logits(input, context);
     const std::string example = "lines." + std::to_string(line);
-    file.add_tokens(example, "tokens", input.ids, token_texts(tokenizer_->tokenizer(), tokens));
+    if (tokenizer_)
+      file.add_tokens(example, "tokens", input.ids, token_texts(tokenizer_->tokenizer(), tokens));
     file.add(example, capture);
   }
 
   TextParts parts_;
-  std::optional<BoundedTokenizer> tokenizer_;
+  std::optional<BoundedTokenizer> tokenizer_;  // none: the texts are images
+  Images image_;                               // an example of their size
   std::vector<std::string> classes_;
   std::unique_ptr<EncoderClassifier> model_;
 

@@ -66,8 +66,8 @@ void check_cost(std::int64_t parameters, const TransformerConfig& config, std::i
 /// Throws a SettingsError when no model of the configuration can be built, or when it would take more memory than
 /// there is; found out without allocating it. `batch_tokens`: of one batch; `more`: what its constructor takes beside
 /// the configuration.
-template <class Model, class... More>
-void check_model(const TransformerConfig& config, std::int64_t batch_tokens, const More&... more) {
+template <class Model, class Config, class... More>
+void check_model(const Config& config, std::int64_t batch_tokens, const More&... more) {
   try {
     const ShapesOnly shapes;
     check_cost(Model(config, more...).parameter_count(), config, batch_tokens);
@@ -79,8 +79,8 @@ void check_model(const TransformerConfig& config, std::int64_t batch_tokens, con
 }
 
 /// A model of the configuration on the device, f32, after check_model.
-template <class Model, class... More>
-std::unique_ptr<Model> make_model(const TransformerConfig& config, std::int64_t batch_tokens, Device device,
+template <class Model, class Config, class... More>
+std::unique_ptr<Model> make_model(const Config& config, std::int64_t batch_tokens, Device device,
                                   const More&... more) {
   check_model<Model>(config, batch_tokens, more...);
   auto model = std::make_unique<Model>(config, more...);

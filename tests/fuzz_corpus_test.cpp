@@ -29,6 +29,9 @@
 #define LLVMFuzzerTestOneInput fuzz_gzip
 #include "fuzz/gzip_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_idx
+#include "fuzz/idx_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_line_reader
 #include "fuzz/line_reader_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
@@ -71,6 +74,7 @@ TEST_CASE("What the fuzzers of readers start from and have found holds their pro
   run_corpus("labelled_text", fuzz_labelled_text);
   run_corpus("folders", fuzz_folders);
   run_corpus("gzip", fuzz_gzip);
+  run_corpus("idx", fuzz_idx);
   run_corpus("line_reader", fuzz_line_reader);
   run_corpus("made_tokenizer", fuzz_made_tokenizer);
   run_corpus("text", fuzz_text);
