@@ -29,6 +29,9 @@
 #define LLVMFuzzerTestOneInput fuzz_made_tokenizer
 #include "fuzz/made_tokenizer_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_mind
+#include "fuzz/mind_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_text
 #include "fuzz/text_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
@@ -65,6 +68,7 @@ TEST_CASE("What the fuzzers of readers start from and have found holds their pro
   run_corpus("gzip", fuzz_gzip);
   run_corpus("line_reader", fuzz_line_reader);
   run_corpus("made_tokenizer", fuzz_made_tokenizer);
+  run_corpus("mind", fuzz_mind);
   run_corpus("text", fuzz_text);
   run_corpus("tokenizer", fuzz_tokenizer);
 }

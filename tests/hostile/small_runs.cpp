@@ -39,6 +39,7 @@ const std::map<std::string, std::vector<std::string>> for_task = {
     {"language_model",
      {"data.sentences=300", "data.held_out_sentences=20", "model.decoder_layers=1", "model.max_length=32",
       "generation.tokens=20", "evaluation.sentences=5"}},
+    {"recommend", {"data.impressions=200", "model.encoder_layers=1", "user.max_history=8"}},
     {"rate", {}},
 };
 
@@ -119,6 +120,7 @@ fs::path small_texts() {
 std::string small_line(const std::string& task) {
   return task == "classify"         ? "a fine day number 3\n"
          : task == "language_model" ? "the cat\n"
+         : task == "recommend"      ? "N1 N2 N7\tN250 N260 N255\n"
                                     : "forty-two\n";
 }
 
