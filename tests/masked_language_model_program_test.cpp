@@ -40,8 +40,7 @@ TEST_CASE("masked language model: measured by what was hidden, the same with eve
   REQUIRE_MESSAGE(result.status == 0, result.errors);
   const Json json = Json::parse(result.output);
   CHECK(json["objective"] == "masked");
-  CHECK(json["pseudo_perplexity"].get<double>() ==
-        doctest::Approx(std::exp(json["loss"].get<double>())));
+  CHECK(json["pseudo_perplexity"].get<double>() == doctest::Approx(std::exp(json["loss"].get<double>())));
   CHECK(!json.contains("perplexity"));
   CHECK(json["accuracy"].get<double>() >= 0);
   CHECK(json["accuracy"].get<double>() <= 1);
@@ -51,9 +50,9 @@ TEST_CASE("masked language model: measured by what was hidden, the same with eve
 }
 
 TEST_CASE("masked language model: fills in the places of a line, with both marks, the best first") {
-  const ProgramResult result =
-      run_program(name, {"predict", "--run", masked_run().string(), "--json", "--best", "4"},
-                  "the <mask>at sleep[MASK]\n\nthe cat\nthe <mask>at?!\n" + std::string(40, 'a') + "<mask>\n");
+  const ProgramResult result = run_program(
+      name, {"predict", "--run", masked_run().string(), "--json", "--best", "4"},
+      "the <mask>at sleep[MASK]\n\nthe cat\nthe <mask>at?!\n" + std::string(40, 'a') + "<mask>\n");
   CHECK(result.status == 1);
   std::istringstream lines(result.output);
   std::vector<Json> answers;
@@ -108,7 +107,8 @@ TEST_CASE("masked language model: the same bits for any number of threads; every
   const auto train = [&](const fs::path& folder, const std::string& attention, const std::string& threads) {
     Settings settings = kind.settings(false);
     for (const std::string& setting : small_settings(name)) settings.assign(setting);
-    for (const std::string& setting : {std::string("objective=masked"), std::string("training.steps=3"), threads})
+    for (const std::string& setting :
+         {std::string("objective=masked"), std::string("training.steps=3"), threads})
       settings.assign(setting);
     AttentionNames names;
     names.attention = attention;

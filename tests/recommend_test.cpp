@@ -193,8 +193,9 @@ TEST_CASE("recommender: gradients of all parameters; padding changes nothing") {
   input.identities = Tensor::from(Numbers{1, 3, 0, 0}, {4});
   input.categories = Tensor::from(Numbers{1, -1, 0, 0}, {4});
   const Tensor candidates = Tensor::from(Numbers{1, 2, 3, 4, 3, 1}, {2, 3});
-  const ClickInput clicks{pad_tokens(std::vector<Tokens>{{NewsRecommender::anyone, 2, 4}, {NewsRecommender::anyone}}),
-                          candidates};
+  const ClickInput clicks{
+      pad_tokens(std::vector<Tokens>{{NewsRecommender::anyone, 2, 4}, {NewsRecommender::anyone}}),
+      candidates};
   const auto result = test::gradcheck_parameters(model, [&] {
     Context context = Context::inference();
     return model.loss(input, clicks, 0, context).sum;
@@ -215,9 +216,10 @@ TEST_CASE("recommender: gradients of all parameters; padding changes nothing") {
 TEST_CASE("recommend: learns what users like, which popularity does not know") {
   const TemporaryFolder folder;
   const std::string run = (folder / "run").string();
-  const ProgramResult trained = run_program(
-      "recommend", {"train", "--out", run, "--steps", "150", "--set", "threads=1", "--set",
-                    "data.impressions=1500", "--set", "model.width=16", "--set", "training.evaluate_every=75"});
+  const ProgramResult trained =
+      run_program("recommend", {"train", "--out", run, "--steps", "150", "--set", "threads=1", "--set",
+                                "data.impressions=1500", "--set", "model.width=16", "--set",
+                                "training.evaluate_every=75"});
   REQUIRE_MESSAGE(trained.status == 0, trained.errors);
   const ProgramResult measured = run_program("recommend", {"evaluate", "--run", run, "--part", "test"});
   REQUIRE_MESSAGE(measured.status == 0, measured.errors);
@@ -232,11 +234,12 @@ TEST_CASE("recommend: MIND's files, with all that is odd in them") {
   const auto file = [&](const char* name) { return (folder / name).string(); };
   std::string rows, titles;
   for (int i = 0; i < 60; ++i) {
-    rows += concat_text(i, "\tU\t11/", 1 + i % 20, "/2019 5:53:12 AM\t", i % 5 == 0 ? "" : "N1 N2 N3 N9", "\tN",
-                        4 + i % 4, "-1 N", 8 + i % 4, "-0\n");
+    rows += concat_text(i, "\tU\t11/", 1 + i % 20, "/2019 5:53:12 AM\t", i % 5 == 0 ? "" : "N1 N2 N3 N9",
+                        "\tN", 4 + i % 4, "-1 N", 8 + i % 4, "-0\n");
   }
   rows += "60\tU\t11/1/2019 5:53:12 AM\tN1\tN2-1\n61\tU\t11/1/2019 5:53:12 AM\tN1\tN2-0\n";
-  for (int i = 1; i < 7; ++i) titles += concat_text("N", i, "\tnews\tworld\ttitle of ", i, "\t\thttps://a\t[]\t[]\n");
+  for (int i = 1; i < 7; ++i)
+    titles += concat_text("N", i, "\tnews\tworld\ttitle of ", i, "\t\thttps://a\t[]\t[]\n");
   write_content(file("behaviors.tsv"), rows);
   write_content(file("news.tsv"), titles);
   write_content(file("more.tsv"), "N77\tnews\tworld\ttitle of 4\t\thttps://a\t[]\t[]\n");
@@ -259,7 +262,8 @@ TEST_CASE("recommend: MIND's files, with all that is odd in them") {
   REQUIRE(answer.size() == 6);
   REQUIRE(answer[0]["alternatives"].size() == 3);
   CHECK(answer[0]["alternatives"][0]["score"] >= answer[0]["alternatives"][2]["score"]);
-  CHECK(answer[0]["text"].get<std::string>().starts_with(answer[0]["alternatives"][0]["text"].get<std::string>()));
+  CHECK(answer[0]["text"].get<std::string>().starts_with(
+      answer[0]["alternatives"][0]["text"].get<std::string>()));
   CHECK(answer[1]["text"] == "");
   CHECK(answer[2]["text"] == "N4");
   for (const std::size_t wrong : {3u, 4u, 5u}) CHECK(contains(answer[wrong]["error"], "a tab"));
@@ -287,6 +291,11 @@ TEST_CASE("recommend: MIND's files, with all that is odd in them") {
   refused({"--news", file("news.tsv")}, 2, "--data");
   refused({"--data", file("behaviors.tsv"), "--set", "news.represented_by=title"}, 2, "--news");
   refused({"--data", file("news.tsv")}, 1, "8 columns");
+  const ProgramResult bare = run_program(
+      "recommend", small_train("recommend", file("bare"), {"--data", file("behaviors.tsv"), "--steps", "3"}));
+  CHECK_MESSAGE(bare.status == 0, bare.errors);
+  CHECK(run_program("recommend", {"evaluate", "--run", file("bare"), "--news", file("news.tsv")}).status ==
+        0);
   refused({"--data", file("behaviors.tsv"), "--news", file("behaviors.tsv")}, 1, "5 columns");
   write_content(file("clicks"), "1\tU\t11/1/2019 5:53:12 AM\tN1\tN2-1\n");
   refused({"--data", file("clicks"), "--valid-fraction", "0", "--test-fraction", "0"}, 1, "nothing to learn");
@@ -297,10 +306,10 @@ TEST_CASE("recommend: every way to represent news trains and answers") {
     CAPTURE(by);
     const TemporaryFolder folder;
     const std::string run = (folder / "run").string();
-    const ProgramResult trained =
-        run_program("recommend", small_train("recommend", run,
-                                             {"--steps", "4", "--set", std::string("news.represented_by=") + by,
-                                              "--set", "news.category=false", "--set", "user.layers=2"}));
+    const ProgramResult trained = run_program(
+        "recommend", small_train("recommend", run,
+                                 {"--steps", "4", "--set", std::string("news.represented_by=") + by, "--set",
+                                  "news.category=false", "--set", "user.layers=2"}));
     REQUIRE_MESSAGE(trained.status == 0, trained.errors);
     const ProgramResult answers =
         run_program("recommend", {"predict", "--run", run}, small_line("recommend") + "\t\n");
