@@ -101,9 +101,10 @@ std::vector<News> parse_news(std::string_view bytes, std::string_view origin, Ne
                              const TextOptions& options, ReadReport* report) {
   std::vector<News> all;
   std::unordered_map<std::int32_t, std::pair<std::size_t, std::size_t>> known;  // number: index in all, line
-  for (TableRow& row : parse_rows(
-           bytes, origin, 8, "id, category, subcategory, title, abstract, url, entities of title and abstract",
-           options, report)) {
+  for (TableRow& row :
+       parse_rows(bytes, origin, 8,
+                  "id, category, subcategory, title, abstract, url, entities of title and abstract", options,
+                  report)) {
     std::vector<std::string>& fields = row.fields;
     check(!fields[0].empty() && fields[0].find(' ') == std::string::npos, origin, ":", row.line, ": \"",
           fields[0], "\" is no id of news; expected one such as N55528");

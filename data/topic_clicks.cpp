@@ -27,7 +27,8 @@ constexpr std::array<Topic, 8> topics{{
 constexpr std::array<const char*, 12> common_words{"new",  "today",  "after", "city",  "people", "why",
                                                    "best", "report", "first", "about", "week",   "again"};
 
-constexpr std::int64_t topic_count = topics.size(), users = 400, window = 60, shown = 10, impressions_per_news = 4, older = 200;
+constexpr std::int64_t topic_count = topics.size(), users = 400, window = 60, shown = 10,
+                       impressions_per_news = 4, older = 200;
 
 /// Draws of one thing: a news, a user or an impression.
 class Draw {
@@ -91,8 +92,7 @@ Impression made_impression(std::uint64_t seed, std::int64_t index, std::int64_t 
     impression.clicked.clear(), impression.passed.clear();
     for (std::int64_t i = 0; i < shown; ++i) {
       const std::int64_t news = newest - (i * window + draw.below(window)) / shown;
-      const bool clicks =
-          likes(seed, user, topic_of(seed, news)) ? draw.below(10) < 9 : draw.below(30) == 0;
+      const bool clicks = likes(seed, user, topic_of(seed, news)) ? draw.below(10) < 9 : draw.below(30) == 0;
       (clicks ? impression.clicked : impression.passed).push_back(static_cast<std::int32_t>(news));
     }
   }

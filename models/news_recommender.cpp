@@ -53,10 +53,9 @@ NewsRecommender::NewsRecommender(const TransformerConfig& config, const Recommen
       score_scale_(1 / std::sqrt(static_cast<double>(config.width))),
       title_(sizes.titles ? std::make_unique<Title>(config, initialiser) : nullptr),
       identity_(sizes.identities + 1, config.width, embedding_deviation(config), initialiser),
-      category_(sizes.categories > 0
-                    ? std::make_unique<Embedding>(sizes.categories, config.width,
-                                                  embedding_deviation(config), initialiser)
-                    : nullptr),
+      category_(sizes.categories > 0 ? std::make_unique<Embedding>(sizes.categories, config.width,
+                                                                   embedding_deviation(config), initialiser)
+                                     : nullptr),
       user_positions_(config.positions, sizes.max_history + 1, config.width, embedding_deviation(config),
                       initialiser),
       user_encoder_(for_users(config, sizes), initialiser),
@@ -67,8 +66,7 @@ NewsRecommender::NewsRecommender(const TransformerConfig& config, const Recommen
   add_module("user_positions", user_positions_);
   add_module("user_encoder", user_encoder_);
   if (user_pooling_) add_module("user_pooling", *user_pooling_);
-  add_parameter("anyone", anyone_vector_,
-                initialiser.normal({1, config.width}, embedding_deviation(config)));
+  add_parameter("anyone", anyone_vector_, initialiser.normal({1, config.width}, embedding_deviation(config)));
 }
 
 NewsRecommender::~NewsRecommender() = default;
@@ -94,7 +92,7 @@ Tensor NewsRecommender::users(const Tensor& table, const PaddedTokens& history, 
 }
 
 Tensor NewsRecommender::scores(const Tensor& users, const Tensor& table, const Tensor& candidates) const {
-  const Tensor vectors = embedding(table, candidates);                                  // [B, C, d]
+  const Tensor vectors = embedding(table, candidates);  // [B, C, d]
   return squeeze(matmul(vectors, unsqueeze(users, 2)), 2) * score_scale_;
 }
 

@@ -152,6 +152,7 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
     measurement.json = json.dump();
     return measurement;
   }
+
  private:
   TransformerConfig config(std::int64_t vocabulary) const {
     TransformerConfig config = model_config(settings_);
@@ -223,13 +224,11 @@ std::unique_ptr<Learner> make_text_learner(const TaskKind& kind, Settings settin
 }  // namespace
 
 const TaskKind& language_model_task() {
-  static const TaskKind kind{"language_model",
-                             "Learns to predict text, token by token, measures it, and writes text with it",
-                             Stacks::decoder,
-                             causal_kinds,
-                             language_model_settings,
-                             names_text,
-                             make_text_learner};
+  static const TaskKind kind{
+      "language_model",        "Learns to predict text, token by token, measures it, and writes text with it",
+      Stacks::decoder,         causal_kinds,
+      language_model_settings, names_text,
+      make_text_learner};
   return kind;
 }
 

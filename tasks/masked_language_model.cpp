@@ -230,9 +230,8 @@ class MaskedLearner : public TextLearner {
   std::vector<Filling> best_fillings(const Tensor& logits) const {
     const std::int64_t ordinary = logits.size(1) - special_tokens;
     const auto wanted = static_cast<std::size_t>(settings_.get<std::int64_t>("prediction.best"));
-    const auto [values, ids] =
-        top_k(slice(softmax(logits, -1), 1, special_tokens, logits.size(1)),
-              std::min(ordinary, static_cast<std::int64_t>(wanted)));
+    const auto [values, ids] = top_k(slice(softmax(logits, -1), 1, special_tokens, logits.size(1)),
+                                     std::min(ordinary, static_cast<std::int64_t>(wanted)));
     const std::vector<float> probabilities = values.to_vector<float>();
     const std::vector<std::int32_t> tokens = contiguous(ids).to_vector<std::int32_t>();
     const auto each = static_cast<std::size_t>(values.size(1));

@@ -86,8 +86,11 @@ Settings recommend_settings(bool own_data) {
 bool names_data(const Settings& settings) {
   const auto given = [&](const char* name) { return !settings.get<std::string>(name).empty(); };
   if (!given("data.file") && (given("data.valid") || given("data.test") || given("data.news")))
-    throw SettingsError("--valid, --test and --news (data.valid, ...) need --data (data.file), the impressions to learn from");
-  if (given("data.file") && !given("data.news") && settings.get<std::string>("news.represented_by") == "title")
+    throw SettingsError(
+        "--valid, --test and --news (data.valid, ...) need --data (data.file), the impressions to learn "
+        "from");
+  if (given("data.file") && !given("data.news") &&
+      settings.get<std::string>("news.represented_by") == "title")
     throw SettingsError("news.represented_by=title needs --news (data.news), where the titles stand");
   return given("data.file");
 }
@@ -98,8 +101,7 @@ bool names_data(const Settings& settings) {
 class BatchNews {
  public:
   std::int32_t row_of(std::int32_t number) {
-    const auto [place, is_new] =
-        rows_.try_emplace(number, static_cast<std::int32_t>(numbers_.size()) + 1);
+    const auto [place, is_new] = rows_.try_emplace(number, static_cast<std::int32_t>(numbers_.size()) + 1);
     if (is_new) numbers_.push_back(number);
     return place->second;
   }
@@ -184,7 +186,12 @@ class RecommendLearner : public Learner {
     if (const auto file = settings_.get<std::string>("data.news"); !file.empty()) news_ = read_titles(file);
     catalogue_.add(news_, settings_.get<bool>("news.abstract"), true);
     catalogue_.learn_from(parts_.train, settings_.get<std::int64_t>("news.min_count"));
-    set_tokenizer(learn_tokenizer(settings_, catalogue_.texts()));
+    std::vector<std::string> titles = catalogue_.texts();
+    if (titles.empty()) {
+      check(has_identities(), "news.represented_by=title, but there is no title in data.news");
+      titles = {"-"};  // all bytes have a token
+    }
+    set_tokenizer(learn_tokenizer(settings_, titles));
   }
 
   std::map<std::string, std::string> files() const override {
@@ -212,7 +219,8 @@ class RecommendLearner : public Learner {
       }
     }
     describe_data();
-    check(!examples_.empty(), "there is nothing to learn from: no impression of the training part has both a "
+    check(!examples_.empty(),
+          "there is nothing to learn from: no impression of the training part has both a "
           "click and a news that was passed");
     BatchOptions options = training_batches(settings_);
     options.max_length = 0;
@@ -241,8 +249,8 @@ class RecommendLearner : public Learner {
       const Impression& shown = parts_.train[example.impression];
       histories.push_back(history_rows(shown.history, news));
       candidates.push_back({news.row_of(shown.clicked[example.click])});
-      const Tokens passed = news.rows_of(
-          draw_negatives(shown.passed, negatives, key, static_cast<std::uint64_t>(row)));
+      const Tokens passed =
+          news.rows_of(draw_negatives(shown.passed, negatives, key, static_cast<std::uint64_t>(row)));
       candidates.back().insert(candidates.back().end(), passed.begin(), passed.end());
     }
     const Device device = model_->device();
@@ -324,7 +332,10 @@ class RecommendLearner : public Learner {
     return config;
   }
 
-  bool reads_titles() const { return settings_.get<std::string>("news.represented_by") != "id"; }
+  /// Without a title to learn from there is nothing that could read one.
+  bool reads_titles() const {
+    return settings_.get<std::string>("news.represented_by") != "id" && has_titles_;
+  }
   bool has_identities() const { return settings_.get<std::string>("news.represented_by") != "title"; }
 
   RecommenderConfig sizes(std::int64_t identities, std::int64_t categories) const {
@@ -350,6 +361,7 @@ class RecommendLearner : public Learner {
 
   void set_tokenizer(Tokenizer tokenizer) {
     tokenizer_.emplace(std::move(tokenizer), settings_);
+    has_titles_ = !catalogue_.texts().empty();
     tokenize();
   }
 
@@ -362,6 +374,8 @@ class RecommendLearner : public Learner {
   void read_more_news() {
     const auto file = settings_.get<std::string>("prediction.news");
     if (file.empty() || std::exchange(has_more_news_, true)) return;
+    if (!reads_titles())
+      remark("prediction.news: this run reads no titles, and takes categories alone from it");
     catalogue_.add(read_titles(file), settings_.get<bool>("news.abstract"), false);
     tokenize();
   }
@@ -386,23 +400,25 @@ class RecommendLearner : public Learner {
       without_title += catalogue_.of(number).tokens.empty() ? 1 : 0;
       unknown += is_known(number) ? 0 : 1;
     }
-    remark(concat_text(parts_.train.size(), " impressions with ", examples_.size(),
-                       " clicks to learn from, ", parts_.valid.size(), " to measure with, ",
-                       parts_.test.size(), " kept for a test; ", catalogue_.names.size(), " news, ",
-                       catalogue_.identities(), " with a vector of their own; vocabulary ",
+    remark(concat_text(parts_.train.size(), " impressions with ", examples_.size(), " clicks to learn from, ",
+                       parts_.valid.size(), " to measure with, ", parts_.test.size(), " kept for a test; ",
+                       catalogue_.names.size(), " news, ", catalogue_.identities(),
+                       " with a vector of their own; vocabulary ",
                        tokenizer_->tokenizer().vocabulary_size()));
     const auto say = [&](std::int64_t count, const auto&... what) {
       if (count > 0) remark(concat_text(count, what...));
     };
     say(without_pair, " impressions have no click, or nothing but clicks: nothing is learned from them");
     say(empty, " histories are empty");
-    say(long_histories, " histories are longer than user.max_history = ",
-        settings_.get<std::int64_t>("user.max_history"), ": the newest of each are read");
+    say(long_histories,
+        " histories are longer than user.max_history = ", settings_.get<std::int64_t>("user.max_history"),
+        ": the newest of each are read");
     if (reads_titles())
       say(without_title, " of ", candidates.size(), " news that were shown have no title in data.news");
     say(unknown, " of ", candidates.size(),
-        has_identities() ? " occur less than news.min_count times and have no title, either: they share a vector"
-                         : " share a vector for that");
+        has_identities()
+            ? " occur less than news.min_count times and have no title, either: they share a vector"
+            : " share a vector for that");
   }
 
   std::span<const std::int32_t> newest(std::span<const std::int32_t> history) const {
@@ -427,8 +443,8 @@ class RecommendLearner : public Learner {
     std::vector<Tensor> parts;
     for (std::size_t begin = 0; begin < numbers.size(); begin += at_once) {
       Context context = Context::inference();
-      parts.push_back(model_->news(
-          input_of(numbers.subspan(begin, std::min(at_once, numbers.size() - begin))), context));
+      parts.push_back(
+          model_->news(input_of(numbers.subspan(begin, std::min(at_once, numbers.size() - begin))), context));
     }
     return model_->table(concat(parts, 0));
   }
@@ -567,7 +583,7 @@ class RecommendLearner : public Learner {
   ImpressionParts parts_;
   std::optional<BoundedTokenizer> tokenizer_;
   std::unique_ptr<NewsRecommender> model_;
-  bool has_more_news_ = false;
+  bool has_titles_ = true, has_more_news_ = false;
   std::set<std::int32_t> shown_;  // titles that a capture holds
 
   std::vector<Example> examples_;

@@ -17,8 +17,8 @@ bool is_among(std::string_view setting, std::span<const std::string> names) {
 
 /// Lays the options over the settings of a run; what the model was made and trained with must stay.
 void set_for_use(Settings& settings, const RunOptions& options) {
-  static const std::vector<std::string> fixed = {"seed", "precision", "tokenizer", "model",
-                                                 "training", "news", "user", "objective"};
+  static const std::vector<std::string> fixed = {"seed",     "precision", "tokenizer", "model",
+                                                 "training", "news",      "user",      "objective"};
   const auto refuse = [](const std::string& origin, const std::string& name) {
     throw SettingsError(concat_text(
         origin, ": \"", name, "\" belongs to how the run was trained and cannot be changed afterwards"));

@@ -50,9 +50,10 @@ constexpr const char* for_agreement = R"({
 Settings text_settings(bool own_data, std::span<const MetricKind> metrics) {
   Settings settings;
   declare_runtime(settings);
-  settings.choice("objective", "causal", {"causal", "masked"},
-                  "causal: each token is predicted from those before it, to write text; masked: hidden tokens are "
-                  "guessed from both sides, to fill in blanks and to understand text");
+  settings.choice(
+      "objective", "causal", {"causal", "masked"},
+      "causal: each token is predicted from those before it, to write text; masked: hidden tokens are "
+      "guessed from both sides, to fill in blanks and to understand text");
   settings.text("data.file", "", "Text to learn from: a file, plain or gzip, or a folder of files");
   settings.text("data.valid", "", "Text to measure progress on; empty: the end of data.file");
   settings.number("data.valid_fraction", 0.1, 0, 0.999, "Without data.valid: its share of the characters");
@@ -67,7 +68,8 @@ Settings text_settings(bool own_data, std::span<const MetricKind> metrics) {
   model.tie_embeddings = "decoder";
   declare_model(settings, model, Stacks::decoder);
   declare_training(settings, metrics);
-  settings.number("training.mask_share", 0.15, 0.001, 1, "Masked: share of the tokens that are to be guessed");
+  settings.number("training.mask_share", 0.15, 0.001, 1,
+                  "Masked: share of the tokens that are to be guessed");
   settings.integer("prediction.best", 5, 1, 1000, "Masked: how many fillings of a line --json shows");
   settings.integer(
       "evaluation.stride", 0, 0, 1 << 24,

@@ -60,7 +60,7 @@ class TextLearner : public Learner {
   const std::vector<Window>& windows_of(std::int64_t epoch, std::int64_t batch);
 
   std::optional<Tokenizer> tokenizer_;
-  Tokens train_, valid_;                // streams; nothing to measure with: empty
+  Tokens train_, valid_;               // streams; nothing to measure with: empty
   std::int64_t valid_characters_ = 0;  // of the validation text
 
  private:

@@ -38,6 +38,9 @@
 #define LLVMFuzzerTestOneInput fuzz_made_tokenizer
 #include "fuzz/made_tokenizer_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_mind
+#include "fuzz/mind_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_text
 #include "fuzz/text_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
@@ -77,6 +80,7 @@ TEST_CASE("What the fuzzers of readers start from and have found holds their pro
   run_corpus("idx", fuzz_idx);
   run_corpus("line_reader", fuzz_line_reader);
   run_corpus("made_tokenizer", fuzz_made_tokenizer);
+  run_corpus("mind", fuzz_mind);
   run_corpus("text", fuzz_text);
   run_corpus("tokenizer", fuzz_tokenizer);
 }

@@ -60,8 +60,8 @@ void ClickRankingMeter::add(std::span<const float> clicked, std::span<const floa
 }
 
 ClickRanking ClickRankingMeter::mean() const {
-  check(lists_ > 0, "there is no list with a click and something passed: nothing can be measured (", left_out_,
-        " were left out)");
+  check(lists_ > 0, "there is no list with a click and something passed: nothing can be measured (",
+        left_out_, " were left out)");
   const auto count = static_cast<double>(lists_);
   return {sum_.auc / count, sum_.mrr / count, sum_.ndcg5 / count, sum_.ndcg10 / count};
 }

@@ -12,9 +12,10 @@ namespace heed {
 /// evaluation has it (Wu et al., ACL 2020, section 5.1). Ranks count from 1; candidates of the same score get the mean
 /// over all their orders.
 struct ClickRanking {
-  double auc = 0;    ///< share of pairs (clicked, passed) in which the clicked one has the larger score
-  double mrr = 0;    ///< sum of 1 / rank over the clicked ones, divided by their number
-  double ndcg5 = 0;  ///< sum over the first 5 of (2^click - 1) / log2(1 + rank), divided by the largest possible
+  double auc = 0;  ///< share of pairs (clicked, passed) in which the clicked one has the larger score
+  double mrr = 0;  ///< sum of 1 / rank over the clicked ones, divided by their number
+  double ndcg5 =
+      0;  ///< sum over the first 5 of (2^click - 1) / log2(1 + rank), divided by the largest possible
   double ndcg10 = 0;
 };
 

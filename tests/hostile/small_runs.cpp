@@ -46,6 +46,7 @@ const std::map<std::string, std::vector<std::string>> for_task = {
     {"converse",
      {"data.dialogues=60", "data.held_out_dialogues=5", "model.encoder_layers=1", "model.decoder_layers=1",
       "decoding.length_extra=10"}},
+    {"recommend", {"data.impressions=200", "model.encoder_layers=1", "user.max_history=8"}},
     {"rate", {}},
 };
 
@@ -129,6 +130,7 @@ std::string small_line(const std::string& task) {
          : task == "language_model" ? "the cat\n"
          : task == "summarize"      ? "on monday the baker helped the miller.\n"
          : task == "converse"       ? "hello , i am ann from rome .\n"
+         : task == "recommend"      ? "N1 N2 N7\tN250 N260 N255\n"
                                     : "forty-two\n";
 }
 

@@ -36,7 +36,8 @@ Uses uses_with_sizes_without_sense() {
     refuse("tokenizer.vocabulary", {"1099511627776", largest, "-1"});
     refuse("seed", {"-1", "18446744073709551616", "1e3"});
     refuse("threads", {"-1", "2147483648"});
-    refuse(task == "classify" ? "data.max_tokens" : "model.max_length", {"1099511627776", largest, "0"});
+    const bool has_encoder_alone = task == "classify" || task == "recommend";
+    refuse(has_encoder_alone ? "data.max_tokens" : "model.max_length", {"1099511627776", largest, "0"});
     refuse("data.max_bytes", {"0", "-1"});
     if (task != "classify" && task != "language_model") refuse("data.max_tokens", {"1099511627776", "0"});
     refuse("data.valid_fraction", {"2", "nan", "-0.1"});
