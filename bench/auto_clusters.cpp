@@ -90,6 +90,7 @@ std::unique_ptr<heed::EncoderClassifier> make_model(const Data& data, std::int64
   attention.name = "clusterformer";
   if (clusters > 0) attention.options.set("clusters", clusters);
   if (clusters == 0) attention.options.set("clusters", std::string("auto"));
+  attention.options.set("cosine", false);
   attention.options.set("phi_scale", 1.0 / 64);  // the plain product rewards large norms without bound
   attention.options.set("lambda1", 0.1);
   attention.options.set("lambda2", 0.1);

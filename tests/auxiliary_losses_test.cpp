@@ -20,6 +20,7 @@ TransformerConfig clustering_config() {
   config.encoder_layers = 2;
   config.encoder_attention = {{}, {}};
   config.encoder_attention[0].name = "clusterformer";
+  config.encoder_attention[0].options.set("lambda1", 1.0);
   config.encoder_attention[0].options.set("lambda2", 0.5);
   config.encoder_attention[1].name = "routing_transformer";
   config.encoder_attention[1].options.set("beta", 0.25);

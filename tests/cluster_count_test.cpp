@@ -49,6 +49,7 @@ TransformerConfig classifier_config(bool causal = false) {
   choice.name = "clusterformer";
   choice.options.set("clusters", std::string("auto"));
   choice.options.set("phi_scale", 0.1);
+  choice.options.set("cosine", false);
   (causal ? config.decoder_attention : config.encoder_attention) = {choice};
   return config;
 }

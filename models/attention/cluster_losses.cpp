@@ -3,7 +3,8 @@
 //   L1 = - 1/n sum over real words j of phi(X_j, C_{I_j})           each word near its centroid
 //   L2 = - 1/(K-1) sum_{k<K} phi(C_k, C_{k+1}), mean over samples   neighbours in the order alike
 //
-// Both reward large norms without bound, so X should be the output of a layer norm, or phi the cosine.
+// With the dot product as phi both reward large norms without bound: with weights of 1 they drown the task's loss. So
+// phi is the cosine here unless "cosine" is false, which bounds both, and the weights are small.
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/clusterformer.h"
@@ -12,7 +13,7 @@
 namespace heed {
 
 Similarity::Similarity(const Options& options)
-    : scale_(options.take_number("phi_scale", 1, 1e-6, 1e6)), cosine_(options.take_bool("cosine", false)) {}
+    : scale_(options.take_number("phi_scale", 1, 1e-6, 1e6)), cosine_(options.take_bool("cosine", true)) {}
 
 Tensor Similarity::prepared(const Tensor& x) const {
   return cosine_ ? unit_vectors(x) : x;
@@ -33,8 +34,8 @@ Tensor Similarity::sum_of_rows(const Tensor& a, const Tensor& b) const {
 
 ClusterLosses::ClusterLosses(const Options& options, const Similarity& similarity)
     : similarity_(similarity),
-      lambda1_(options.take_number("lambda1", 1, 0, 1e6)),
-      lambda2_(options.take_number("lambda2", 1, 0, 1e6)) {}
+      lambda1_(options.take_number("lambda1", 0.01, 0, 1e6)),
+      lambda2_(options.take_number("lambda2", 0.01, 0, 1e6)) {}
 
 void ClusterLosses::add(const Tensor& x, const Tensor& centroids, const Tensor& assignment,
                         const Tensor& mask, Context& context) const {

@@ -6,7 +6,7 @@
 
 namespace heed {
 
-/// phi(x, y) = scale x . y, or scale cos(x, y): options "phi_scale" (1) and "cosine" (false).
+/// phi(x, y) = scale cos(x, y), or scale x . y: options "phi_scale" (1) and "cosine" (true).
 class Similarity {
  public:
   explicit Similarity(const Options& options);
@@ -25,7 +25,7 @@ class Similarity {
   bool cosine_;
 };
 
-/// The losses of section 3.2 with their weights, options "lambda1" and "lambda2" (1 each).
+/// The losses of section 3.2 with their weights, options "lambda1" and "lambda2" (0.01 each).
 class ClusterLosses {
  public:
   ClusterLosses(const Options& options, const Similarity& similarity);

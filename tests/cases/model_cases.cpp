@@ -105,7 +105,7 @@ const std::vector<OptionCase>& option_cases() {
       {"clusterformer", {{"clusters", "auto"}}},
       {"clusterformer", {{"assoc", "clusters"}, {"window", "prev"}}},
       {"clusterformer", {{"phi_scale", 0.5}, {"lambda1", 0.3}, {"lambda2", 0.2}}},
-      {"clusterformer", {{"cosine", true}, {"clusters", std::int64_t{2}}}},
+      {"clusterformer", {{"cosine", false}, {"clusters", std::int64_t{2}}}},
       {"linformer", {{"share_kv", true}, {"k", std::int64_t{3}}}},
       {"linformer", {{"per_head", true}, {"k", std::int64_t{3}}}},
       {"sparse_transformer", {{"pattern", "fixed"}, {"mode", "merged"}, {"stride", std::int64_t{2}}}},

@@ -38,6 +38,7 @@ std::unique_ptr<Attention> make_clusterformer(const ReferenceCase& reference, co
 
 void configure_clusterformer(const ReferenceCase& reference, AttentionConfig& config) {
   const nlohmann::json& settings = reference.config;
+  if (!settings.contains("cosine")) config.options.set("cosine", false);
   if (!config.causal) {  // w follows from N and K
     for (const char* key : {"window", "assoc"})
       if (settings.contains(key)) config.options.set(key, settings.at(key).get<std::string>());
