@@ -186,9 +186,13 @@ class MaskedLearner : public TextLearner {
   Tokens line_tokens(std::string line) const {
     check(unicode::find_invalid(line) == std::string::npos, "the line is not UTF-8");
     constexpr std::string_view other = "[MASK]";
+    std::string words = line;  // without the marks
+    for (const std::string_view mark : {other, std::string_view(mask_token)})
+      for (std::size_t at = 0; (at = words.find(mark, at)) != std::string::npos;)
+        words.erase(at, mark.size());
+    check_known(*tokenizer_, words, "the line");
     for (std::size_t at = 0; (at = line.find(other, at)) != std::string::npos; at += mask_token.size())
       line.replace(at, other.size(), mask_token);
-    check_known(*tokenizer_, line, "the line");
     Tokens tokens = tokenizer_->encode(line);
     const auto context = settings_.get<std::int64_t>("model.max_length");
     check(static_cast<std::int64_t>(tokens.size()) <= context, "the line has ", tokens.size(),

@@ -84,7 +84,8 @@ TEST_CASE("mind: what is wrong is named with its line") {
   CHECK(contains(refusal_of_impressions(without(impression, "N4-0", "-0")), "\"-0\""));
   CHECK(contains(refusal_of_impressions(without(impression, "N3-1 N4-0 N5-0")), "file:1: nothing was shown"));
   CHECK(contains(refusal_of_impressions(""), "empty"));
-  CHECK(contains(refusal_of_news(without(news, "\t[]\n", "\n")), "file:1: the row has 7 columns"));
+  CHECK(contains(refusal_of_news("N1\tnews\tworld\ttitle\t\thttps://a\t[]\n"),
+                 "file:1: the row has 7 columns"));
   CHECK(contains(refusal_of_news(news + without(news, "N1", "")), "file:3: \"\" is no id"));
 }
 
@@ -118,7 +119,7 @@ TEST_CASE("clicks by rule: a function of the seed; every list has a click and a 
   CHECK(digest == digest_of_impressions(topic_clicks(1, 300, again).impressions, again));
   CHECK(digest != digest_of_impressions(topic_clicks(2, 300, other).impressions, other));
   std::set<std::int32_t> early;
-  for (std::size_t i = 0; i < 100; ++i)
+  for (std::size_t i = 0; i < 40; ++i)
     for (const auto* list : {&made.impressions[i].clicked, &made.impressions[i].passed})
       early.insert(list->begin(), list->end());
   for (const Impression& one : made.impressions) {
@@ -200,7 +201,7 @@ TEST_CASE("recommender: gradients of all parameters; padding changes nothing") {
     Context context = Context::inference();
     return model.loss(input, clicks, 0, context).sum;
   });
-  CHECK_MESSAGE(result.ok, result.message);
+  CHECK_MESSAGE(result.passed, result.worst_error);
 
   Context context = Context::inference();
   const Tensor table = model.table(model.news(input, context));
