@@ -42,7 +42,7 @@ def row(variant, records):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program", help="classify, translate or language_model")
+    parser.add_argument("program", help="classify, translate, language_model or recommend")
     parser.add_argument("--bin", default="build/bin", help="folder of the programs")
     parser.add_argument("--variants", help="names, separated by commas; default: all")
     parser.add_argument("arguments", nargs="*", help="of train, behind --")

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <system_error>
 #include <unordered_map>
 #include <utility>
@@ -188,6 +189,16 @@ void draw_parts(std::vector<std::size_t> order, const SplitOptions& options, con
     part_of[order[rank]] = rank < test ? &TextParts::test : &TextParts::valid;
 }
 
+/// What stays in one part: pairs with the same first text, and any other text by itself; numbered as they come.
+std::vector<std::size_t> inseparable(const LabelledText& text) {
+  std::vector<std::size_t> groups(text.size());
+  if (text.seconds.empty()) std::iota(groups.begin(), groups.end(), 0);
+  std::unordered_map<std::string_view, std::size_t> group_of;
+  for (std::size_t i = 0; i < text.seconds.size(); ++i)
+    groups[i] = group_of.emplace(text.texts[i], group_of.size()).first->second;
+  return groups;
+}
+
 void check_split(const SplitOptions& options, std::size_t groups) {
   check(options.valid_fraction >= 0 && options.test_fraction >= 0 &&
             options.valid_fraction + options.test_fraction < 1,
@@ -276,8 +287,8 @@ LabelledText read_labelled_text(const fs::path& path, const LabelledOptions& opt
 }
 
 TextParts split_text(const LabelledText& text, const SplitOptions& options) {
-  const std::vector<std::size_t> group_of = groups_of(text);
-  const std::size_t groups = text.size() == 0 ? 0 : group_of.back() + 1;
+  const std::vector<std::size_t> group_of = inseparable(text);
+  const std::size_t groups = group_of.empty() ? 0 : *std::ranges::max_element(group_of) + 1;
   check_split(options, groups);
   const std::vector<std::size_t> order = drawn_order(groups, options.seed);
   std::vector<Part> part_of(groups, &TextParts::train);

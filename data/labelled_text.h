@@ -81,8 +81,9 @@ struct SplitOptions {
   std::int64_t folds = 0, fold = 0;
 };
 
-/// Draws the parts: group i (see groups_of; without pairs a group is a text) gets the random word i of the seed, and in
-/// the order of these words the first round(n * test_fraction) of n are test texts, the next round(n * valid_fraction)
+/// Draws the parts. Pairs with the same first text stay together, as a group, for a text that was trained on would give
+/// the answer away; without pairs a group is a text. Group i gets the random word i of the seed, and in the order of
+/// these words the first round(n * test_fraction) of n are test texts, the next round(n * valid_fraction)
 /// validation texts, the others training texts; each part keeps the order of the data. So the test part does not
 /// depend on the size of the validation part. In fold k of K the test texts are those from n (k - 1) / K to
 /// n k / K in that order, and of the r others the round(r * valid_fraction) behind them, in a circle, are validation

@@ -1,5 +1,7 @@
 #include "heed/data/tokenizer.h"
 
+#include <algorithm>
+#include <array>
 #include <unordered_set>
 
 #include "heed/core/error.h"
@@ -11,6 +13,14 @@
 
 namespace heed {
 namespace {
+
+/// What marks are called in the files of other programs; of each row the first that is there serves.
+constexpr std::array<std::array<std::string_view, 4>, 5> names_of_marks = {
+    {{"<pad>", "[PAD]"},
+     {"</s>", "[SEP]", "<eos>", "<|endoftext|>"},
+     {"<s>", "[CLS]", "<bos>", "<|endoftext|>"},
+     {"<unk>", "[UNK]"},
+     {"<mask>", "[MASK]"}}};
 
 std::vector<AddedToken> special_tokens(const std::vector<std::string>& contents) {
   std::vector<AddedToken> tokens;
@@ -148,9 +158,17 @@ std::optional<std::int32_t> Tokenizer::find(std::string_view token) const {
 }
 
 std::int32_t Tokenizer::id_of(std::string_view token) const {
-  const auto id = find(token);
-  check(id.has_value(), "the tokenizer has no token \"", token, "\"");
-  return *id;
+  if (const auto id = find(token)) return *id;
+  std::string tried;
+  for (const auto& names : names_of_marks) {
+    if (std::find(names.begin(), names.end(), token) == names.end()) continue;
+    for (const std::string_view name : names) {
+      if (const auto id = find(name); id && !name.empty()) return *id;
+      if (!name.empty() && name != token) tried += concat_text(tried.empty() ? " (nor " : ", ", name);
+    }
+    break;
+  }
+  fail("the tokenizer has no token \"", token, "\"", tried, tried.empty() ? "" : ")");
 }
 
 const std::vector<AddedToken>& Tokenizer::added_tokens() const {

@@ -1,8 +1,11 @@
-// language_model: learns to predict text, measures it, and writes text with it.
+// language_model: learns to predict text, measures it, writes text with it, or fills in blanks.
 //
 //   language_model train --data input.txt --out runs/text
 //   language_model evaluate --run runs/text --data other.txt
 //   language_model generate --run runs/text --prompt "ROMEO:" --temperature 0.8
+//
+//   language_model train --masked --tokenizer bpe --data input.txt --out runs/blanks
+//   echo "the quality of [MASK] is not strained" | language_model predict --run runs/blanks --json
 
 #include <nlohmann/json.hpp>
 
@@ -115,6 +118,8 @@ int main(int argc, char** argv) {
                          {"--valid-fraction", "data.valid_fraction", "X"},
                          {"--encoding", "data.encoding", "NAME"},
                          {"--on-bad-bytes", "data.on_bad_bytes", "NAME"},
+                         {"--objective", "objective", "NAME"},
+                         {"--masked", "objective", "", "masked"},
                          {"--tokenizer", "tokenizer.kind", "KIND"},
                          {"--context", "model.max_length", "N"}};
   program.evaluate_flags = {{"--stride", "evaluation.stride", "N"},
@@ -129,9 +134,12 @@ int main(int argc, char** argv) {
                            {"--seed", "generation.seed", "N"}};
   program.files = {
       {{"Text to measure with: a file or a folder; default: the run's validation text"}, "--data"}};
-  CLI::App app(std::string(program.kind.summary) + ".\nWithout data flags it learns " + program.by_rule +
-                   ", made by rule.",
-               std::string(program.kind.name));
+  CLI::App app(description_of(program), std::string(program.kind.name));
+  TaskProgram filling = program;  // whose lines are filled in, or written on
+  filling.predict_flags = {{"--best", "prediction.best", "N"},
+                           {"--encoding", "data.encoding", "NAME"},
+                           {"--on-bad-bytes", "data.on_bad_bytes", "NAME"}};
   return run_commands(app, argc, argv,
-                      {add_train(app, program), add_evaluate(app, program), add_generate(app, program)});
+                      {add_train(app, program), add_evaluate(app, program), add_generate(app, program),
+                       add_predict(app, filling)});
 }

@@ -19,7 +19,6 @@ std::shared_ptr<Attention> LayerAttentions::make(std::int64_t layer, Initialiser
   attention.cross = cross_;
   attention.max_length = config_.max_length;
   attention.layer = layer;
-  attention.first_of_kind = !first;
   attention.first = first.get();
   attention.options = choice.options;
   attention.seed = initialiser.next_seed();

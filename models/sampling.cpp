@@ -78,10 +78,13 @@ std::int32_t sample_token(std::span<const double> logits, const SamplingOptions&
 
 std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first,
                            std::span<const std::int64_t> max_lengths, const SamplingOptions& options,
-                           std::optional<std::int32_t> end, std::uint64_t seed) {
+                           std::optional<std::int32_t> end, std::uint64_t seed,
+                           std::span<const std::uint32_t> streams) {
   check_sampling(options);
   check(first.size() == max_lengths.size(), "sample: needs a first token and a length for each text, got ",
         first.size(), " and ", max_lengths.size());
+  check(streams.empty() || streams.size() == first.size(), "sample: ", streams.size(), " streams for ",
+        first.size(), " texts");
   const NoGrad no_grad;
   std::vector<Tokens> texts(first.size());
   std::vector<std::size_t> open;  // the text of each row
@@ -105,7 +108,7 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
     tokens.clear();
     for (std::size_t row = 0; row < open.size(); ++row) {
       const std::size_t text = open[row];
-      const RandomKey key{seed, drawn, static_cast<std::uint32_t>(text)};
+      const RandomKey key{seed, drawn, streams.empty() ? static_cast<std::uint32_t>(text) : streams[text]};
       const std::int32_t token = sample_token(std::span(values).subspan(row * vocabulary, vocabulary),
                                               options, unit_interval(random_word(key, 0)));
       if (token == end) continue;

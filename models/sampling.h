@@ -28,11 +28,12 @@ std::vector<double> sampling_probabilities(std::span<const double> logits, const
 std::int32_t sample_token(std::span<const double> logits, const SamplingOptions& options, double uniform);
 
 /// Draws texts, one for each row that the model starts with: after first[i], at most max_lengths[i] tokens,
-/// ending before `end` where there is one. Text i depends on the model's row i, the options and i alone, not
-/// on the other rows.
+/// ending before `end` where there is one. Text i depends on the model's row i, the options and streams[i] alone
+/// (without streams: i), not on the other rows.
 std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first,
                            std::span<const std::int64_t> max_lengths, const SamplingOptions& options,
-                           std::optional<std::int32_t> end, std::uint64_t seed);
+                           std::optional<std::int32_t> end, std::uint64_t seed,
+                           std::span<const std::uint32_t> streams = {});
 
 struct GenerationOptions {
   SamplingOptions sampling;

@@ -132,19 +132,6 @@ void advance(Sentence& sentence, const Candidates& candidates, const SearchOptio
   sentence.open = std::move(next);
 }
 
-std::vector<std::int64_t> target_lengths(const EncoderDecoder& model, std::span<const Tokens> sources,
-                                         const SearchOptions& options) {
-  const std::int64_t limit = model.target_limit();
-  std::vector<std::int64_t> lengths;
-  for (const Tokens& source : sources) {
-    const double wanted = options.length_ratio * static_cast<double>(source.size());
-    const std::int64_t length =
-        checked_sum("search: the length limit", static_cast<std::int64_t>(wanted), options.length_extra);
-    lengths.push_back(limit > 0 ? std::min(length, limit - 1) : length);
-  }
-  return lengths;
-}
-
 }  // namespace
 
 void check_search(const SearchOptions& options) {
@@ -226,12 +213,25 @@ std::vector<std::vector<Hypothesis>> beam_search(StepModel& model, std::span<con
   return results;
 }
 
+std::vector<std::int64_t> output_limits(const EncoderDecoder& model, std::span<const Tokens> sources,
+                                        const SearchOptions& options) {
+  const std::int64_t limit = model.target_limit();
+  std::vector<std::int64_t> lengths;
+  for (const Tokens& source : sources) {
+    const double wanted = options.length_ratio * static_cast<double>(source.size());
+    const std::int64_t length =
+        checked_sum("search: the length limit", static_cast<std::int64_t>(wanted), options.length_extra);
+    lengths.push_back(limit > 0 ? std::min(length, limit - 1) : length);
+  }
+  return lengths;
+}
+
 std::vector<std::vector<Hypothesis>> translate(EncoderDecoder& model, std::span<const Tokens> sources,
                                                const SearchOptions& options) {
   const NoGrad no_grad;
   check_search(options);
   if (sources.empty()) return {};
-  const std::vector<std::int64_t> max_lengths = target_lengths(model, sources, options);
+  const std::vector<std::int64_t> max_lengths = output_limits(model, sources, options);
   EncoderDecoderSteps translation(model, pad_tokens(sources, model.device()));
   if (options.beam > 1) return beam_search(translation, max_lengths, options);
   std::vector<std::vector<Hypothesis>> results;

@@ -47,6 +47,9 @@ std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int
 std::vector<std::vector<Hypothesis>> beam_search(StepModel& model, std::span<const std::int64_t> max_lengths,
                                                  const SearchOptions& options);
 
+/// The most tokens that the output of each source may have, by the options and by what the model can read.
+std::vector<std::int64_t> output_limits(const EncoderDecoder& model, std::span<const Tokens> sources,
+                                        const SearchOptions& options);
 /// Translates a batch of sources: the best hypotheses of each, best first.
 std::vector<std::vector<Hypothesis>> translate(EncoderDecoder& model, std::span<const Tokens> sources,
                                                const SearchOptions& options);

@@ -4,7 +4,7 @@
 #include "common.glsl"
 #define OPERANDS 3
 #define PARAMETERS
-#include "walk.glsl"
+#include "tensor_iterator.glsl"
 #include "elementwise.glsl"
 
 layout(constant_id = 2) const uint OP = 0;

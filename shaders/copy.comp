@@ -9,7 +9,7 @@
 #include "common.glsl"
 #define OPERANDS 2
 #define PARAMETERS
-#include "walk.glsl"
+#include "tensor_iterator.glsl"
 #include "elementwise.glsl"
 
 // A float truncates; what an int cannot hold becomes the nearest bound, a NaN 0.

@@ -10,9 +10,9 @@ layout(binding = 0) readonly buffer Logits { T logits[]; };
 layout(binding = 1) readonly buffer Targets { int targets[]; };
 layout(binding = 2) writeonly buffer Loss { float loss[]; };
 layout(binding = 3) writeonly buffer LogSumExp { float log_sum_exp[]; };
-layout(binding = 4) buffer Complaints { uint complaints[]; };
+layout(binding = 4) buffer DeviceErrors { uint errors[]; };
 layout(push_constant) uniform Push {
-  uint skip_logits, skip_targets, skip_loss, skip_log_sum_exp, complaint;
+  uint skip_logits, skip_targets, skip_loss, skip_log_sum_exp, error_word;
   uint first_row;  // of this launch, among those of the call
   uint rows, classes;
   int ignored;
@@ -23,7 +23,7 @@ void main() {
   const uint row = row_index();
   const int target = row < rows ? targets[skip_targets + row] : ignored;
   const bool wrong = target != ignored && (target < 0 || uint(target) >= classes);
-  if (wrong && lane() == 0) atomicMin(complaints[complaint], first_row + row);
+  if (wrong && lane() == 0) atomicMin(errors[error_word], first_row + row);
   const bool counts = target != ignored && !wrong;
 
   const uint first = skip_logits + row * classes;

@@ -11,9 +11,9 @@ layout(binding = 1) readonly buffer Targets { int targets[]; };
 layout(binding = 2) readonly buffer LogSumExp { float log_sum_exp[]; };
 layout(binding = 3) readonly buffer Grad { float grad[]; };
 layout(binding = 4) writeonly buffer Dlogits { T dlogits[]; };
-layout(binding = 5) buffer Complaints { uint complaints[]; };
+layout(binding = 5) buffer DeviceErrors { uint errors[]; };
 layout(push_constant) uniform Push {
-  uint skip_logits, skip_targets, skip_log_sum_exp, skip_grad, skip_dlogits, complaint;
+  uint skip_logits, skip_targets, skip_log_sum_exp, skip_grad, skip_dlogits, error_word;
   uint first_row;  // of this launch, among those of the call
   uint count, classes;
   int ignored;
@@ -30,7 +30,7 @@ void main() {
     const int target = targets[skip_targets + row];
     float d = 0.0;
     if (target != ignored) {
-      if (i == 0 && (target < 0 || uint(target) >= classes)) atomicMin(complaints[complaint], first_row + row);
+      if (i == 0 && (target < 0 || uint(target) >= classes)) atomicMin(errors[error_word], first_row + row);
       const float g = grad[skip_grad + row];
       d = (exp(to_float(logits[skip_logits + at]) - log_sum_exp[skip_log_sum_exp + row]) - on_every) * g;
       if (i == uint(target)) d -= g * on_target;

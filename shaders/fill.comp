@@ -10,7 +10,7 @@
 #define PARAMETERS float element;
 #define as_stored(x) from_float(x)
 #endif
-#include "walk.glsl"
+#include "tensor_iterator.glsl"
 
 layout(binding = 0) writeonly buffer Out { T out_[]; };
 

@@ -10,9 +10,9 @@ layout(local_size_x_id = 0) in;
 layout(binding = 0) readonly buffer X { T x[]; };
 layout(binding = 1) readonly buffer Index { int index[]; };
 layout(binding = 2) writeonly buffer Out { T result[]; };
-layout(binding = 3) buffer Complaints { uint complaints[]; };
+layout(binding = 3) buffer DeviceErrors { uint errors[]; };
 layout(push_constant) uniform Push {
-  uint skip_x, skip_index, skip_out, complaint;
+  uint skip_x, skip_index, skip_out, error_word;
   uint first_row;  // of out in this launch
   uint count;      // elements of out in this launch
   uint n, m, width;
@@ -32,7 +32,7 @@ void main() {
       continue;
     }
     if (from < 0 || uint(from) >= n) {
-      if (column == 0) atomicMin(complaints[complaint], first_row + row);
+      if (column == 0) atomicMin(errors[error_word], first_row + row);
       continue;
     }
     const uint source = (first_row + row) / m * n + uint(from);

@@ -14,9 +14,9 @@ layout(binding = 0) readonly buffer X { T x[]; };
 layout(binding = 1) readonly buffer Index { int index[]; };
 layout(binding = 2) readonly buffer Order { int order[]; };
 layout(binding = 3) buffer Out { T result[]; };
-layout(binding = 4) buffer Complaints { uint complaints[]; };
+layout(binding = 4) buffer DeviceErrors { uint errors[]; };
 layout(push_constant) uniform Push {
-  uint skip_x, skip_index, skip_order, skip_out, complaint;
+  uint skip_x, skip_index, skip_order, skip_out, error_word;
   uint first_position;  // of this launch in the index as a whole
   uint count;           // rows of x times width
   uint n, m, width;
@@ -39,7 +39,7 @@ void main() {
   const int target = index[skip_index + own];
   if (target == -1) return;
   if (target < 0 || uint(target) >= n) {
-    if (column == 0) atomicMin(complaints[complaint], first_position + own);
+    if (column == 0) atomicMin(errors[error_word], first_position + own);
     return;
   }
   const uint target_row = batch * n + uint(target);

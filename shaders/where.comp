@@ -5,7 +5,7 @@
 #include "common.glsl"
 #define OPERANDS 4
 #define PARAMETERS
-#include "walk.glsl"
+#include "tensor_iterator.glsl"
 
 layout(binding = 0) writeonly buffer Out { T out_[]; };
 layout(binding = 1) readonly buffer Condition { int condition_[]; };

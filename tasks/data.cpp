@@ -17,8 +17,7 @@ BoundedTokenizer::BoundedTokenizer(Tokenizer tokenizer, const Settings& settings
       max_tokens_(static_cast<std::size_t>(settings.get<std::int64_t>("data.max_tokens"))),
       cut_(settings.get<std::string>("data.long_texts") == "cut") {}
 
-Tokens BoundedTokenizer::operator()(const std::string& text) {
-  Tokens tokens = tokens_with_end(tokenizer_, text);
+Tokens BoundedTokenizer::bounded(Tokens tokens) {
   if (tokens.size() <= max_tokens_) return tokens;
   check(cut_, "the text has ", tokens.size(), " tokens, more than data.max_tokens = ", max_tokens_,
         "; raise that, or set data.long_texts=cut to read the beginning of such texts");

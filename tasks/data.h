@@ -17,6 +17,9 @@ namespace heed {
 /// "data.max_tokens" and "data.long_texts": what becomes of a text that is longer.
 void declare_long_texts(Settings& settings);
 
+/// The ids of a text and the end mark.
+Tokens tokens_with_end(const Tokenizer& tokenizer, const std::string& text);
+
 /// Turns texts into what an encoder reads: their tokens and the end mark "</s>".
 class BoundedTokenizer {
  public:
@@ -24,7 +27,9 @@ class BoundedTokenizer {
   /// "cut", which keeps the beginning.
   BoundedTokenizer(Tokenizer tokenizer, const Settings& settings);
   /// Throws an Error for a text that is too long.
-  Tokens operator()(const std::string& text);
+  Tokens operator()(const std::string& text) { return bounded(tokens_with_end(tokenizer_, text)); }
+  /// The same of tokens that end in the mark.
+  Tokens bounded(Tokens tokens);
   /// All texts; errors say where each came from.
   std::vector<Tokens> operator()(std::span<const std::string> texts, std::span<const std::string> places);
   /// "3 texts are longer than data.max_tokens = 256 and were cut", or "" when none was since the last call.
@@ -38,8 +43,6 @@ class BoundedTokenizer {
   std::int64_t cut_texts_ = 0;
 };
 
-/// The ids of a text and the end mark.
-Tokens tokens_with_end(const Tokenizer& tokenizer, const std::string& text);
 /// True for a line that says nothing.
 bool is_blank(std::string_view line);
 /// The tokens as they are read, for people: with the spaces and bytes that they stand for.

@@ -57,10 +57,22 @@ void declare_parts(Settings& settings) {
   settings.integer("data.split_seed", 1, 0, INT64_MAX,
                    "Seed of what is held out, and of the data made by rule");
   settings.flag("data.stratified", false, "Whether every class is held out by the same share");
+  settings.integer("data.folds", 0, 0, 1000,
+                   "Cross-validation: so many runs, each tested on another part of data.file; 0: none");
+  settings.integer("data.fold", 0, 0, 1000,
+                   "Which of these runs, from 1; 0: all, each in a folder of its own");
 }
 
 bool names_labelled_data(const Settings& settings) {
   const auto given = [&](const char* name) { return !settings.get<std::string>(name).empty(); };
+  const auto folds = settings.get<std::int64_t>("data.folds"), fold = settings.get<std::int64_t>("data.fold");
+  if (folds == 1 || fold > folds)
+    throw SettingsError(concat_text("data.folds must be 0 or at least 2, and data.fold at most as many, not ",
+                                    folds, " and ", fold));
+  if (folds > 0 && (given("data.test") || settings.get<double>("data.test_fraction") > 0))
+    throw SettingsError(
+        "data.folds makes test parts of data.file: leave out --test and --test-fraction (data.test, "
+        "data.test_fraction)");
   if (!given("data.file") && (given("data.valid") || given("data.test")))
     throw SettingsError(
         "--valid and --test (data.valid, data.test) need --data (data.file), the texts to learn from");
@@ -85,6 +97,8 @@ TextParts labelled_parts(const Settings& settings,
   options.test_fraction = settings.get<double>("data.test_fraction");
   options.seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed"));
   options.stratified = settings.get<bool>("data.stratified");
+  options.folds = settings.get<std::int64_t>("data.folds");
+  options.fold = settings.get<std::int64_t>("data.fold");
   if (!names_labelled_data(settings)) return split_text(draw(), options);
   const auto valid = settings.get<std::string>("data.valid"), test = settings.get<std::string>("data.test");
   if (!valid.empty()) options.valid_fraction = 0;
@@ -96,8 +110,15 @@ TextParts labelled_parts(const Settings& settings,
 }
 
 std::map<std::string, std::string> digests_of(const TextParts& parts) {
-  const auto digest = [](const LabelledText& text) { return digest_of_texts({text.texts, text.labels}); };
-  return {{"train", digest(parts.train)}, {"valid", digest(parts.valid)}, {"test", digest(parts.test)}};
+  std::map<std::string, std::string> digests;
+  const auto add = [&](const char* part, const LabelledText& text) {
+    if (text.size() > 0) digests[part] = text.seconds.empty() ? digest_of_texts({text.texts, text.labels})
+                                                               : digest_of_texts({text.texts, text.seconds, text.labels});
+  };
+  add("train", parts.train);
+  add("valid", parts.valid);
+  add("test", parts.test);
+  return digests;
 }
 
 std::string classes_to_json(const std::vector<std::string>& classes) {
@@ -209,11 +230,16 @@ Measurement class_measurement(std::vector<Metric> metrics, const ClassQuality& q
   if (!quality.confusion.empty()) json["confusion"] = quality.confusion;
   measurement.json = json.dump();
   measurement.metrics = std::move(metrics);
+  measurement.count = static_cast<std::int64_t>(scores.size());
+  measurement.examples = {"accuracy", "mean", {}};
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const std::size_t best = best_class(scores[i]);
-    if (static_cast<std::int32_t>(best) != labels[i])
-      measurement.mistakes.push_back({text.places[i], text.texts[i], text.labels[i], classes[best],
-                                      std::exp(static_cast<double>(scores[i][best]))});
+    const bool right = static_cast<std::int32_t>(best) == labels[i];
+    measurement.examples.rows.push_back({right ? 1.0 : 0.0, 1});
+    if (!right)
+      measurement.mistakes.push_back(
+          {text.places[i], text.texts[i] + (text.seconds.empty() ? "" : "\t" + text.seconds[i]),
+           text.labels[i], classes[best], std::exp(static_cast<double>(scores[i][best]))});
   }
   std::stable_sort(measurement.mistakes.begin(), measurement.mistakes.end(),
                    [](const Mistake& a, const Mistake& b) { return a.probability > b.probability; });

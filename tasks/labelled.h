@@ -18,9 +18,10 @@ namespace heed {
 /// "data.header".
 void declare_labelled_files(Settings& settings, std::vector<std::string> formats,
                             std::string_view formats_help);
-/// "data.valid_fraction", "data.test_fraction", "data.split_seed", "data.stratified".
+/// "data.valid_fraction", "data.test_fraction", "data.split_seed", "data.stratified", "data.folds", "data.fold".
 void declare_parts(Settings& settings);
-/// True when the settings name data; throws a SettingsError when they name validation or test data alone.
+/// True when the settings name data; throws a SettingsError when they name validation or test data alone, or folds
+/// that make no sense.
 bool names_labelled_data(const Settings& settings);
 /// The options of the files, but for their columns. Throws a SettingsError when neither the settings nor the name of
 /// `path` say how it is laid out; `help` ends the message.

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,6 +63,7 @@ struct Prediction {
   struct Alternative {
     std::string text;
     double probability = 0;
+    std::optional<double> score = {};  ///< what the model gave it, where that says more
   };
   std::vector<Alternative> alternatives;  ///< all classes, or the best sequences: best first
   std::string error;                      ///< why there is no answer; "": there is one
@@ -79,11 +81,20 @@ struct Mistake {
   double probability = 0;  ///< that the model gave to its answer
 };
 
+/// What each example, or group of examples, adds to a metric, so that two models can be compared on the same examples.
+struct ExampleStatistics {
+  std::string metric;        ///< whose value they give together; "": there are none
+  std::string combine = {};  ///< how, from the sums of the rows: "mean" (the first over the second) or "bleu"
+  std::vector<std::vector<double>> rows = {};
+};
+
 /// What measuring a trained model found.
 struct Measurement {
   std::vector<Metric> metrics;
-  std::string json;               ///< one object: the metrics by name, and what else there is to say
-  std::vector<Mistake> mistakes;  ///< the most confident first; of tasks that choose between labels
+  std::string json;                 ///< one object: the metrics by name, and what else there is to say
+  std::vector<Mistake> mistakes;    ///< the most confident first; of tasks that choose between labels
+  std::int64_t count = 0;           ///< of examples
+  ExampleStatistics examples = {};  ///< of one of the metrics, where it is made of what single examples add
 };
 
 /// A task at work: its settings, data, vocabulary and model. It trains (as a Task of the Trainer), measures and

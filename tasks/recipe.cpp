@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "heed/core/checked.h"
 #include "heed/core/cpu_threads.h"
@@ -12,6 +14,7 @@
 #include "heed/core/nearest_name.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/presets.h"
+#include "heed/tasks/start.h"
 
 namespace heed {
 namespace {
@@ -58,6 +61,33 @@ std::vector<std::string> metric_names(std::span<const MetricKind> metrics) {
   std::vector<std::string> names;
   for (const MetricKind& metric : metrics) names.emplace_back(metric.name);
   return names;
+}
+
+std::vector<std::string> split_at_commas(const std::string& list) {
+  std::vector<std::string> parts;
+  std::istringstream stream(list);
+  for (std::string part; std::getline(stream, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+/// Of "embedding,input" and "encoder=0.5,output=2": 0 for what is frozen.
+std::vector<PartRate> part_rates(const std::string& frozen, const std::string& rates) {
+  std::vector<PartRate> result;
+  for (std::string& part : split_at_commas(frozen)) result.push_back({std::move(part), 0});
+  for (const std::string& text : split_at_commas(rates)) {
+    const std::size_t equals = std::min(text.find('='), text.size());
+    PartRate& one = result.emplace_back(text.substr(0, equals), 0);
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(std::min(text.data() + equals + 1, end), end, one.rate);
+    if (error != std::errc() || stop != end || !(one.rate >= 0 && one.rate <= 1e6))
+      throw SettingsError("training.part_rates: \"" + text +
+                          "\" is not PART=RATE with a rate of 0 to 1000000");
+  }
+  for (const PartRate& one : result)
+    if (one.part.empty() || std::ranges::count(result, one.part, &PartRate::part) > 1)
+      throw SettingsError("training.freeze and training.part_rates: part \"" + one.part +
+                          "\" is empty or stands there twice");
+  return result;
 }
 
 std::string gigabytes(double bytes) {
@@ -123,10 +153,18 @@ void declare_tokenizer(Settings& settings, std::int64_t vocabulary, const std::s
   settings.integer("tokenizer.min_frequency", 2, 1, most_steps,
                    "bpe: pairs that are rarer are never merged; words: those that are rarer are <unk>");
   settings.flag("tokenizer.lower_case", false, "Whether texts are read in small letters");
+  settings.text(
+      "tokenizer.file", "",
+      "A tokenizer.json to use instead of learning one: BPE, words, WordPiece or Unigram; empty: none");
 }
 
 Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string> texts,
                           std::vector<std::string> marks, bool keep_line_breaks) {
+  if (std::optional<Tokenizer> given = given_tokenizer(settings)) {
+    for (const std::string& mark : marks)
+      if (mark != "<pad>" && mark != "<unk>") given->id_of(mark);  // throws where there is none
+    return *std::move(given);
+  }
   const auto kind = settings.get<std::string>("tokenizer.kind");
   TokenizerTraining options;
   options.vocabulary_size = settings.get<std::int64_t>("tokenizer.vocabulary");
@@ -151,10 +189,13 @@ void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks
 
 TransformerConfig model_config(const Settings& settings) {
   try {
-    const std::string model = settings.json("model");
-    TransformerConfig config = transformer_config_from_json(model);
-    if (!Json::parse(model).contains("max_length"))
-      config.max_length = settings.get<std::int64_t>("data.max_tokens");
+    const Json all = Json::parse(settings.json("model"));
+    Json model = Json::object();
+    for (const ConfigSetting& setting : transformer_settings())
+      if (const auto found = all.find(setting.name); found != all.end())
+        model[std::string(setting.name)] = *found;
+    TransformerConfig config = transformer_config_from_json(model.dump());
+    if (!model.contains("max_length")) config.max_length = settings.get<std::int64_t>("data.max_tokens");
     config.seed = settings.get<std::int64_t>("seed");
     return config;
   } catch (const Error& error) {
@@ -192,6 +233,11 @@ void declare_training(Settings& settings, std::span<const MetricKind> metrics) {
   steps("schedule.warmup_steps", 400, "Steps in which the rate rises to its peak");
   number("schedule.final_rate", options.schedule.final_rate, 0, 1e30,
          "The rate at the end of linear and cosine");
+  settings.text("training.freeze", "",
+                "Parts of the model whose weights stay as they are: embedding,encoder");
+  settings.text("training.part_rates", "",
+                "Learning rates of parts, as multiples of the schedule's: embedding=0.1,encoder=0.5");
+  declare_start(settings);
   steps("log_every", options.log_every, "Steps between progress records");
   number("log_seconds", 10, 0, 1e9, "Seconds after which progress is shown anyway; 0: by steps alone");
   steps("evaluate_every", 500, "Steps between evaluations; 0: none");
@@ -221,6 +267,7 @@ TrainerOptions trainer_options(const Settings& settings) {
                        number("optimizer.weight_decay")};
   options.schedule = {schedule_kind(text("schedule.name")), number("schedule.learning_rate"),
                       integer("schedule.warmup_steps"), number("schedule.final_rate")};
+  options.part_rates = part_rates(text("freeze"), text("part_rates"));
   options.log_every = integer("log_every");
   options.log_seconds = number("log_seconds");
   options.evaluate_every = integer("evaluate_every");

@@ -37,8 +37,8 @@ Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string>
 /// "model": all of TransformerConfig but what follows from the data, and what a model of these stacks does not
 /// read. An encoder alone has no "model.max_length": data.max_tokens is the one limit.
 void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks stacks);
-/// What the settings say of the model; sizes of vocabularies and classes are left to the caller. Without
-/// "model.max_length" it is data.max_tokens.
+/// What the settings say of the model; sizes of vocabularies and classes are left to the caller, and what a task has
+/// declared below "model" besides. Without "model.max_length" it is data.max_tokens.
 TransformerConfig model_config(const Settings& settings);
 
 /// "training": steps, optimizer, schedule, evaluation, checkpoints.
@@ -64,12 +64,13 @@ std::vector<std::string> attention_settings(Stacks stacks);
 void check_cost(std::int64_t parameters, const TransformerConfig& config, std::int64_t batch_tokens);
 
 /// Throws a SettingsError when no model of the configuration can be built, or when it would take more memory than
-/// there is; found out without allocating it. `batch_tokens`: of one batch.
-template <class Model, class Config = TransformerConfig>
-void check_model(const Config& config, std::int64_t batch_tokens) {
+/// there is; found out without allocating it. `batch_tokens`: of one batch; `more`: what its constructor takes beside
+/// the configuration.
+template <class Model, class Config, class... More>
+void check_model(const Config& config, std::int64_t batch_tokens, const More&... more) {
   try {
     const ShapesOnly shapes;
-    check_cost(Model(config).parameter_count(), config, batch_tokens);
+    check_cost(Model(config, more...).parameter_count(), config, batch_tokens);
   } catch (const SettingsError&) {
     throw;
   } catch (const Error& error) {
@@ -78,10 +79,11 @@ void check_model(const Config& config, std::int64_t batch_tokens) {
 }
 
 /// A model of the configuration on the device, f32, after check_model.
-template <class Model, class Config = TransformerConfig>
-std::unique_ptr<Model> make_model(const Config& config, std::int64_t batch_tokens, Device device) {
-  check_model<Model>(config, batch_tokens);
-  auto model = std::make_unique<Model>(config);
+template <class Model, class Config, class... More>
+std::unique_ptr<Model> make_model(const Config& config, std::int64_t batch_tokens, Device device,
+                                  const More&... more) {
+  check_model<Model>(config, batch_tokens, more...);
+  auto model = std::make_unique<Model>(config, more...);
   model->to(DType::f32, device);
   return model;
 }

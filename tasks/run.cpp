@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "heed/tasks/recipe.h"
+#include "heed/tasks/start.h"
 
 namespace heed {
 namespace {
@@ -16,7 +17,8 @@ bool is_among(std::string_view setting, std::span<const std::string> names) {
 
 /// Lays the options over the settings of a run; what the model was made and trained with must stay.
 void set_for_use(Settings& settings, const RunOptions& options) {
-  static const std::vector<std::string> fixed = {"seed", "precision", "tokenizer", "model", "training"};
+  static const std::vector<std::string> fixed = {"seed",     "precision", "tokenizer", "model",
+                                                 "training", "news",      "user",      "objective"};
   const auto refuse = [](const std::string& origin, const std::string& name) {
     throw SettingsError(concat_text(
         origin, ": \"", name, "\" belongs to how the run was trained and cannot be changed afterwards"));
@@ -114,6 +116,7 @@ Measurement Run::measure(std::string_view part) {
 TrainResult train_run(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
   std::unique_ptr<Learner> learner = kind.make(settings);
   learner->check_settings();
+  check_start(settings);
   const TrainerOptions options = trainer_options(settings);
   const Device device = apply_runtime(settings);
   if (options.precision != Precision::f32 && device.type == DeviceType::cpu)
@@ -131,14 +134,18 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
   else
     learner->learn_vocabulary();
   learner->build(device);
+  Start begun;
+  if (!before) begun = start_weights(*learner);
   learner->prepare_training();
   tell(*learner, request);
+  for (const std::string& text : begun.remarks)
+    if (request.callbacks.message) request.callbacks.message(text);
   if (request.callbacks.message)
     request.callbacks.message(concat_text(learner->model().parameter_count(), " parameters"));
 
   Trainer trainer(*learner, options, request.callbacks);
   const RunStart start{std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(),
-                       learner->data_digests()};
+                       learner->data_digests(), begun.origin};
   RunFolder folder = before ? RunFolder::resume(request.folder, start, free_settings(), request.verify)
                             : RunFolder::create(request.folder, start);
   const TrainResult result = trainer.run(&folder);

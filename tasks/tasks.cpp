@@ -2,7 +2,11 @@
 
 #include "heed/core/nearest_name.h"
 #include "heed/tasks/classify.h"
+#include "heed/tasks/converse.h"
 #include "heed/tasks/language_model.h"
+#include "heed/tasks/match.h"
+#include "heed/tasks/recommend.h"
+#include "heed/tasks/summarize.h"
 #include "heed/tasks/translate.h"
 
 // The list of tasks. What trains, measures, opens or compares a task finds it here by its name.
@@ -11,9 +15,8 @@ namespace heed {
 
 std::span<const TaskKind* const> task_kinds() {
   static const std::vector<const TaskKind*> kinds{
-      &translate_task(),
-      &classify_task(),
-      &language_model_task(),
+      &translate_task(), &summarize_task(), &converse_task(),       &classify_task(),
+      &match_task(),     &recommend_task(), &language_model_task(),
   };
   return kinds;
 }

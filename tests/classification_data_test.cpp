@@ -397,7 +397,7 @@ TEST_CASE("Folds: every text is a test text once, and all parts follow the seed"
     CHECK_THROWS_AS(split_text(text, {.folds = folds, .fold = fold}), Error);
 }
 
-TEST_CASE("Pairs: columns of a table, and neighbours with the same first text stay together") {
+TEST_CASE("Pairs: columns of a table, and those with the same first text stay in one part") {
   LabelledOptions options{.format = "tsv", .label_column = "3", .text_columns = {"1"}};
   options.second_column = "2";
   const LabelledText few = parse_labelled_text("q\ta\t1\nq\t\t0\nr\ta\t0\nq\tb\t1\n", "f", options);
@@ -412,8 +412,8 @@ TEST_CASE("Pairs: columns of a table, and neighbours with the same first text st
 
   LabelledText text;
   for (int i = 0; i < 300; ++i)
-    text.add_pair("question " + std::to_string(i / 3), "answer " + std::to_string(i), i % 3 == 1 ? "1" : "0",
-                  "f");
+    text.add_pair("question " + std::to_string(i % 100), "answer " + std::to_string(i),
+                  i % 3 == 1 ? "1" : "0", "f");
   const TextParts parts = split_text(text, {.valid_fraction = 0.1, .test_fraction = 0.2, .stratified = true});
   CHECK(parts.test.size() == 60);
   CHECK(parts.valid.size() == 30);

@@ -17,6 +17,9 @@
 #define LLVMFuzzerTestOneInput fuzz_table
 #include "fuzz/table_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_dialogues
+#include "fuzz/dialogues_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_labelled_text
 #include "fuzz/labelled_text_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
@@ -34,6 +37,9 @@
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_made_tokenizer
 #include "fuzz/made_tokenizer_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_mind
+#include "fuzz/mind_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_text
 #include "fuzz/text_fuzz.cpp"
@@ -67,12 +73,14 @@ TEST_CASE("What the fuzzers of readers start from and have found holds their pro
   run_corpus("settings", fuzz_settings);
   run_corpus("csv", fuzz_csv);
   run_corpus("table", fuzz_table);
+  run_corpus("dialogues", fuzz_dialogues);
   run_corpus("labelled_text", fuzz_labelled_text);
   run_corpus("folders", fuzz_folders);
   run_corpus("gzip", fuzz_gzip);
   run_corpus("idx", fuzz_idx);
   run_corpus("line_reader", fuzz_line_reader);
   run_corpus("made_tokenizer", fuzz_made_tokenizer);
+  run_corpus("mind", fuzz_mind);
   run_corpus("text", fuzz_text);
   run_corpus("tokenizer", fuzz_tokenizer);
 }

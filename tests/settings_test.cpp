@@ -25,7 +25,7 @@ Settings some_settings() {
   settings.number("training.rate", 0.5, 0, 1, "Rate");
   settings.text("data.file", "", "File");
   settings.choice("model.norm", "post", {"post", "pre"}, "Norm");
-  settings.integers("data.columns", "Columns");
+  settings.columns("data.columns", "Columns");
   settings.attention("model.encoder_attention", "\"dot_product\"", "Attention");
   return settings;
 }
@@ -56,7 +56,7 @@ TEST_CASE("settings keep their kinds through text, JSON and copies") {
   CHECK(copy.get<std::int64_t>("training.steps") == 500);
   CHECK(copy.get<double>("training.rate") == 1.0);
   CHECK(copy.get<std::string>("data.file") == "12");
-  CHECK(copy.get<std::vector<std::int64_t>>("data.columns") == std::vector<std::int64_t>{2, 3});
+  CHECK(copy.get<std::vector<std::string>>("data.columns") == std::vector<std::string>{"2", "3"});
   CHECK(copy.get<bool>("data.header"));
   CHECK(copy.json("training") == R"({"steps":500,"rate":1.0})");
   Settings again = some_settings();

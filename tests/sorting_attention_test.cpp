@@ -202,9 +202,10 @@ TEST_CASE("clusterformer: a second layer goes on with the centroids of the first
   AttentionConfig config;
   config.width = width;
   config.heads = heads;
-  config.layer = 1;
-  config.first_of_kind = false;
   config.options = with({{"clusters", 3}});
+  const auto first = make_attention("clusterformer", config);
+  config.layer = 1;
+  config.first = first.get();
   const auto second = make_attention("clusterformer", config);
   CHECK(!has_name(*second, "centroids"));
   Context context;

@@ -4,10 +4,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "heed/core/cpu_threads.h"
+#include "heed/experiments/summary.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/initialise.h"
 #include "heed/tasks/recipe.h"
@@ -70,6 +72,15 @@ TEST_CASE(
       CHECK(measurement.metrics[i].name == kind->metrics[i].name);
       CHECK(std::isfinite(measurement.metrics[i].value));
     }
+    CHECK(measurement.count > 0);
+    const ExampleStatistics& examples = measurement.examples;
+    REQUIRE_FALSE(examples.rows.empty());
+    std::vector<double> sums(examples.rows.front().size(), 0);
+    for (const std::vector<double>& row : examples.rows)
+      for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += row[k];
+    const auto whole = std::ranges::find(measurement.metrics, examples.metric, &Metric::name);
+    REQUIRE(whole != measurement.metrics.end());
+    CHECK(combined_metric(examples.combine, sums) == doctest::Approx(whole->value));
     CHECK_THROWS_AS(run.measure("tset"), SettingsError);
   }
 }

@@ -218,6 +218,30 @@ std::string bleu_signature(const BleuOptions& options) {
                      version);
 }
 
+std::vector<double> BleuScore::statistics() const {
+  std::vector<double> all(matches.begin(), matches.end());
+  all.insert(all.end(), totals.begin(), totals.end());
+  all.push_back(static_cast<double>(hypothesis_length));
+  all.push_back(static_cast<double>(reference_length));
+  return all;
+}
+
+BleuScore bleu_of_statistics(std::span<const double> statistics, const BleuOptions& options) {
+  check(statistics.size() == 2 * max_order + 2, "BLEU is made of ", 2 * max_order + 2, " counts, not of ",
+        statistics.size());
+  const auto count = [&](std::size_t i) { return std::llround(statistics[i]); };
+  BleuScore bleu;
+  bleu.signature = bleu_signature(options);
+  for (std::size_t n = 0; n < max_order; ++n) {
+    bleu.matches[n] = count(n);
+    bleu.totals[n] = count(max_order + n);
+  }
+  bleu.hypothesis_length = count(2 * max_order);
+  bleu.reference_length = count(2 * max_order + 1);
+  compute_score(bleu, options.smoothing);
+  return bleu;
+}
+
 BleuScore corpus_bleu(std::span<const std::string> hypotheses, std::span<const std::string> references,
                       const BleuOptions& options) {
   check(hypotheses.size() == references.size(), "BLEU compares line by line, but there are ",

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace heed {
 
@@ -31,6 +32,8 @@ struct BleuScore {
   double brevity_penalty = 0;
   std::int64_t hypothesis_length = 0, reference_length = 0;  ///< In words after tokenisation.
   std::string signature;
+  /// The counts that it was made of, 4 matches, 4 totals and 2 lengths: those of two texts add up to those of both.
+  std::vector<double> statistics() const;
 };
 
 /// Corpus BLEU with one reference a line (Papineni et al., ACL 2002), as sacreBLEU 2 computes it (Post, WMT
@@ -38,6 +41,9 @@ struct BleuScore {
 /// numbers differ or there is none.
 BleuScore corpus_bleu(std::span<const std::string> hypotheses, std::span<const std::string> references,
                       const BleuOptions& options = {});
+
+/// The score of counts as BleuScore::statistics() has them, or of sums of such. Throws Error unless there are 10.
+BleuScore bleu_of_statistics(std::span<const double> statistics, const BleuOptions& options = {});
 
 /// How the score was made, in sacreBLEU's form:
 /// "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:heed-0.1.0".

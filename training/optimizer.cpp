@@ -1,6 +1,9 @@
 #include "heed/training/optimizer.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "heed/autograd/autograd.h"
@@ -55,9 +58,49 @@ std::string_view name_of(OptimizerKind kind) {
   return kinds.name_of(kind);
 }
 
-Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options)
-    : parameters_(std::move(parameters)), options_(options) {
+TrainedParameters trained_parameters(Module& model, std::span<const PartRate> part_rates) {
+  const std::vector<NamedTensor> all = model.parameters();
+  const auto lies_in = [](const std::string& name, const std::string& part) {
+    return name.starts_with(part) && (name.size() == part.size() || name[part.size()] == '.');
+  };
+  for (const PartRate& one : part_rates) {
+    check(std::isfinite(one.rate) && one.rate >= 0, "the learning rate of part \"", one.part, "\" is ",
+          one.rate, " times the schedule's; it must not be negative");
+    check(std::ranges::count(part_rates, one.part, &PartRate::part) == 1, "part \"", one.part,
+          "\" of the model is given two learning rates");
+    if (std::ranges::any_of(all, [&](const NamedTensor& each) { return lies_in(each.name, one.part); }))
+      continue;
+    std::string known;
+    for (const NamedTensor& each : all) {
+      const std::string part = each.name.substr(0, each.name.find('.'));
+      if (known.find(part) == known.npos) known += (known.empty() ? "" : ", ") + part;
+    }
+    fail("the model has no part \"", one.part, "\" to freeze or to give a learning rate; it has ", known);
+  }
+  TrainedParameters trained;
+  for (const NamedTensor& each : all) {
+    const PartRate* longest = nullptr;
+    for (const PartRate& one : part_rates)
+      if (lies_in(each.name, one.part) && (!longest || one.part.size() > longest->part.size()))
+        longest = &one;
+    if (longest && longest->rate == 0) {
+      *each.tensor = each.tensor->detach();
+      continue;
+    }
+    trained.parameters.push_back(each);
+    trained.rates.push_back(longest ? longest->rate : 1);
+  }
+  check(!trained.parameters.empty(), "all parts of the model are frozen: nothing is left to train");
+  return trained;
+}
+
+Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options,
+                     std::vector<double> rates)
+    : parameters_(std::move(parameters)), rates_(std::move(rates)), options_(options) {
   check_options(options_);
+  if (rates_.empty()) rates_.assign(parameters_.size(), 1);
+  check(rates_.size() == parameters_.size(), "optimizer: ", rates_.size(), " learning rates for ",
+        parameters_.size(), " parameters");
   check(!parameters_.empty(), "optimizer: there are no parameters to train");
   for (const NamedTensor& parameter : parameters_) {
     const Tensor& tensor = *parameter.tensor;
@@ -72,26 +115,12 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
 }
 
 void Optimizer::step(double learning_rate, const Tensor& gradient_scale, const Tensor& skip) {
-  std::vector<Tensor> weights, gradients, first, second;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Tensor& weight = *parameters_[i].tensor;
-    const Tensor grad = gradient(weight);
-    if (!grad.defined()) continue;
-    weights.push_back(weight.detach());
-    gradients.push_back(contiguous(grad.detach()));
-    if (!first_moment_.empty()) first.push_back(first_moment_[i]);
-    if (!second_moment_.empty()) second.push_back(second_moment_[i]);
-  }
-  check(!weights.empty(), "optimizer: no parameter has a gradient; call backward() before step()");
-
+  check(std::ranges::any_of(parameters_,
+                            [](const NamedTensor& one) { return gradient(*one.tensor).defined(); }),
+        "optimizer: no parameter has a gradient; call backward() before step()");
   OptimizerStep update;
-  update.parameters = weights;
-  update.gradients = gradients;
-  update.first_moment = first;
-  update.second_moment = second;
   update.gradient_scale = gradient_scale;
   update.skip = skip;
-  update.learning_rate = learning_rate;
   update.beta1 = options_.beta1;
   update.beta2 = options_.beta2;
   update.epsilon = options_.epsilon;
@@ -99,11 +128,34 @@ void Optimizer::step(double learning_rate, const Tensor& gradient_scale, const T
   update.decoupled_decay = options_.kind == OptimizerKind::adamw;
   update.step = steps_ + 1;
 
+  for (const double rate : std::set<double>(rates_.begin(), rates_.end())) {
+    update.learning_rate = learning_rate * rate;
+    step_group(rate, update);
+  }
+  ++steps_;
+}
+
+/// Updates the parameters of one learning rate.
+void Optimizer::step_group(double rate, OptimizerStep& update) {
+  std::vector<Tensor> weights, gradients, first, second;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& weight = *parameters_[i].tensor;
+    const Tensor grad = rates_[i] == rate ? gradient(weight) : Tensor();
+    if (!grad.defined()) continue;
+    weights.push_back(weight.detach());
+    gradients.push_back(contiguous(grad.detach()));
+    if (!first_moment_.empty()) first.push_back(first_moment_[i]);
+    if (!second_moment_.empty()) second.push_back(second_moment_[i]);
+  }
+  if (weights.empty()) return;
+  update.parameters = weights;
+  update.gradients = gradients;
+  update.first_moment = first;
+  update.second_moment = second;
   const Backend& backend = backend_of(weights[0]);
   const auto kernel = options_.kind == OptimizerKind::sgd ? backend.sgd : backend.adam;
   require_kernel(kernel != nullptr, name_of(options_.kind).data(), weights[0].device());
   kernel(update);
-  ++steps_;
 }
 
 void Optimizer::zero_gradients() {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "heed/models/module.h"
 
 namespace heed {
+
+struct OptimizerStep;
 
 /// sgd: v = beta1 v + g, w -= lr v (beta1 is the momentum; 0: plain descent). adam: arXiv 1412.6980, weight
 /// decay is added to the gradient. adamw: arXiv 1711.05101, weight decay is applied to the weights.
@@ -28,7 +31,24 @@ struct OptimizerOptions {
   double weight_decay = 0;
 };
 
-/// Updates parameters from their gradients: one fused kernel call for all of them.
+/// The learning rate of a part of a model, as a multiple of the schedule's; 0: its weights stay as they are.
+struct PartRate {
+  std::string part;  ///< a dotted name or the beginning of one: "encoder", "encoder.layers.0"
+  double rate = 1;
+};
+
+/// What is trained of a model, and how fast.
+struct TrainedParameters {
+  std::vector<NamedTensor> parameters;
+  std::vector<double> rates;  ///< one for each
+};
+
+/// The parameters whose rate is not 0; the others become untracked, so that nothing is computed for them. Of several
+/// parts that a parameter lies in the longest name counts. Throws an Error for a part that the model does not have, for
+/// one given twice, and when nothing is left to train.
+TrainedParameters trained_parameters(Module& model, std::span<const PartRate> part_rates);
+
+/// Updates parameters from their gradients: one fused kernel call for all of one learning rate.
 ///
 /// A parameter that has no gradient is left out of the step altogether: no decay, no change of its moments.
 /// Adam's bias correction counts the steps of the optimizer, the same for all parameters.
@@ -36,7 +56,9 @@ class Optimizer {
  public:
   /// `parameters` are contiguous leaves on one device, as Module::parameters() gives them.
   /// Throws for options out of range.
-  Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options);
+  /// `rates`: by which the learning rate of each parameter is multiplied; none: 1 for all.
+  Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options,
+            std::vector<double> rates = {});
 
   /// One update. `gradient_scale` (one element, may be undefined) is multiplied into every gradient. Where
   /// `skip` (i32, one element, may be undefined) is not 0, weights and moments stay as they are.
@@ -54,7 +76,10 @@ class Optimizer {
   void load_state(const std::map<std::string, Tensor>& state);
 
  private:
+  void step_group(double rate, OptimizerStep& update);
+
   std::vector<NamedTensor> parameters_;
+  std::vector<double> rates_;  // of each parameter
   OptimizerOptions options_;
   std::vector<Tensor> first_moment_;   // empty when the kind has none
   std::vector<Tensor> second_moment_;  // likewise

@@ -60,7 +60,8 @@ TextLoss text_loss(LanguageModel& model, std::span<const std::int32_t> tokens, s
     Context context = Context::inference();
     const Loss loss = model.loss(
         window_batch(tokens, std::span(windows).subspan(begin, count), model.device()), 0, context);
-    result.nats += loss.sum.item();
+    result.parts.push_back({loss.sum.item(), static_cast<double>(loss.count)});
+    result.nats += result.parts.back()[0];
     result.tokens += loss.count;
   }
   return result;

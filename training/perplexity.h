@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "heed/data/text_windows.h"
 #include "heed/models/batch.h"
@@ -18,6 +19,7 @@ struct TextLoss {
   double nats = 0;              ///< negative log-likelihood of all predicted tokens, summed
   std::int64_t tokens = 0;      ///< how many were predicted
   std::int64_t characters = 0;  ///< Unicode characters of the text, which makes tokenizers comparable
+  std::vector<std::vector<double>> parts = {};  ///< nats and tokens of each batch of windows, in their order
 
   double nats_per_token() const { return nats / static_cast<double>(tokens); }
   double perplexity() const;  ///< exp(nats_per_token())

@@ -35,7 +35,8 @@ LowerPrecision::LowerPrecision(Module& model, Precision precision) {
           " needs a Vulkan device; the CPU computes in f32");
     if (named.tensor->dtype() != DType::f32) continue;
     replaced_.push_back({named.tensor, *named.tensor});
-    *named.tensor = parameter(cast(named.tensor->detach(), half));
+    const Tensor lower = cast(named.tensor->detach(), half);
+    *named.tensor = named.tensor->tracked() ? parameter(lower) : lower;
   }
 }
 
@@ -46,7 +47,7 @@ LowerPrecision::~LowerPrecision() {
 void LowerPrecision::collect_gradients(const Tensor& factor) const {
   const NoGrad no_grad;
   for (const Replaced& replaced : replaced_) {
-    const Tensor half = gradient(*replaced.member);
+    const Tensor half = replaced.member->tracked() ? gradient(*replaced.member) : Tensor();
     if (!half.defined()) continue;
     const Tensor full = cast(half, DType::f32);
     backward(replaced.weight, factor.defined() ? full * factor : full);

@@ -99,11 +99,12 @@ bool RunFiles::has_best() const {
   return state.files.contains("best.safetensors");
 }
 
-void RunFiles::load_weights(Module& model, std::string_view which) const {
+RunFiles::Weights RunFiles::weights(std::string_view which) const {
   check(which == "best" || which == "last", "a run has no \"", which, "\" weights; choose best or last");
   const std::string name = which == "best" ? "best.safetensors" : "model.safetensors";
   Place place;
-  const TensorFile file = read_while_training(
+  Weights weights;
+  read_while_training(
       [&] {
         place = place_of(path_, name);
         const TrainerState state = state_in(place.state);
@@ -112,10 +113,16 @@ void RunFiles::load_weights(Module& model, std::string_view which) const {
         check(path_exists(place.file), place.file, " is missing, but the run has written it in step ",
               state.files.contains(name) ? state.files.at(name).step : state.step,
               which == "best" ? "; put it back, or load the last weights (--weights last)" : "; put it back");
-        return read_saved_file(place.file, state, verify_);
+        weights.tensors = read_saved_file(place.file, state, verify_).tensors;
+        if (state.files.contains(name)) weights.digest = state.files.at(name).digest;
       },
       [&] { return place_of(path_, name) != place; });
-  load_model_state(model, file.tensors, (path_ / name).string());
+  return weights;
+}
+
+void RunFiles::load_weights(Module& model, std::string_view which) const {
+  const fs::path file = path_ / (which == "best" ? "best.safetensors" : "model.safetensors");
+  load_model_state(model, weights(which).tensors, file.string());
 }
 
 }  // namespace heed

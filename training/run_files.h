@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -33,6 +34,12 @@ class RunFiles {
   /// Fills a model with the "best" or the "last" weights. Throws an Error, with what to do, when the run has
   /// no such weights, when they are missing, or when they are not those that the run wrote.
   void load_weights(Module& model, std::string_view which) const;
+  /// The same weights by name, for a model of another kind.
+  struct Weights {
+    std::map<std::string, Tensor> tensors;
+    std::string digest;  ///< of their file
+  };
+  Weights weights(std::string_view which) const;
 
  private:
   TrainerState state_in(const std::string& text) const;

@@ -231,7 +231,8 @@ void RunFolder::start(const RunStart& start) {
     check(is_name_of_run_file(name), "a run has no file of the name \"", name, "\"");
   config_ = saved_config_ = start.config;
   manifest_ = {
-      start.task, random_hex(32), {digest_of(start.config)}, digests_of(start.files), start.data,
+      start.task, random_hex(32), {digest_of(start.config)}, digests_of(start.files),
+      start.data, start.origin,
   };
   write_file_atomically(file("run.json"), run_manifest_text(manifest_));
   for (const auto& [name, content] : start.files) write_file_atomically(file(name), content);

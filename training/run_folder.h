@@ -18,6 +18,8 @@ struct RunStart {
   /// What belongs to the model beside its weights: "tokenizer.json", "classes.json" ... -> content.
   std::map<std::string, std::string> files = {};
   std::map<std::string, std::string> data = {};  ///< part of the data ("train", "valid", "test") -> digest
+  std::map<std::string, std::string> origin =
+      {};  ///< as in RunManifest; of a run that goes on, run.json knows it
 };
 
 /// The folder of one training run, while it trains. (RunFiles reads a run.)

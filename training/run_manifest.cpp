@@ -57,6 +57,7 @@ RunManifest manifest_of(json object, bool verify) {
     check(is_digest(digest), "the digest of \"", name, "\" is \"", digest, "\", not 32 hexadecimal digits");
   }
   manifest.data = texts_in(object, "data");
+  if (object.contains("origin")) manifest.origin = texts_in(object, "origin");
   return manifest;
 }
 
@@ -75,6 +76,7 @@ std::string run_manifest_text(const RunManifest& manifest) {
   object["config"] = manifest.config;
   object["files"] = manifest.files;
   object["data"] = manifest.data;
+  if (!manifest.origin.empty()) object["origin"] = manifest.origin;
   try {
     add_digest(object);
     return object.dump(2) + "\n";

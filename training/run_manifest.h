@@ -16,6 +16,8 @@ struct RunManifest {
   std::map<std::string, std::string>
       files;  ///< name -> digest, of what belongs to the model beside its weights
   std::map<std::string, std::string> data;  ///< part of the data -> digest
+  /// Of the run that this one started from: its "task", its "identity", the digest of its "weights"; empty: none.
+  std::map<std::string, std::string> origin = {};
 };
 
 /// The text ends with a digest of itself.

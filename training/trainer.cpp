@@ -61,14 +61,15 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks cal
     : task_(task),
       options_((check_options(options), options)),
       callbacks_(std::move(callbacks)),
-      optimizer_(task.model().parameters(), options.optimizer),
+      trained_(trained_parameters(task.model(), options.part_rates)),
+      optimizer_(trained_.parameters, options.optimizer, trained_.rates),
       steps_(options.steps),
       evaluates_(options.evaluate_every > 0) {
   const Device device = optimizer_.parameters()[0].tensor->device();
   check(options_.precision == Precision::f32 || device.type != DeviceType::cpu, "trainer: precision ",
         name_of(options_.precision), " needs a Vulkan device; the CPU computes in f32");
   if (options_.ema_decay > 0) {
-    average_ = std::make_unique<MovingAverage>(task.model().parameters(), options_.ema_decay);
+    average_ = std::make_unique<MovingAverage>(trained_.parameters, options_.ema_decay);
   }
   for (std::int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
     last_batch_ = checked_sum("trainer: batches", last_batch_, batches_in(task, epoch));

@@ -29,6 +29,7 @@ struct TrainerOptions {
   double clip_norm = 0;  ///< limit of the gradient's global norm; 0: none
   double ema_decay = 0;  ///< of the moving average of the weights, used to evaluate and as best; 0: none
   OptimizerOptions optimizer;
+  std::vector<PartRate> part_rates = {};  ///< learning rates of parts of the model; 0: frozen
   ScheduleOptions schedule;
   std::int64_t log_every = 50;  ///< steps between progress records
   /// Seconds after which the progress callback is called although no record is due; 0: never. What is shown
@@ -126,6 +127,7 @@ class Trainer {
   Task& task_;
   TrainerOptions options_;
   TrainerCallbacks callbacks_;
+  TrainedParameters trained_;
   Optimizer optimizer_;
   std::unique_ptr<MovingAverage> average_;  // null without ema_decay
   std::int64_t last_batch_ = 0;             // how many batches there are in all; 0: no limit but the steps

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "heed/backends/vulkan/kernels.h"
-#include "heed/backends/vulkan/walk.h"
+#include "heed/backends/vulkan/tensor_iterator.h"
 #include "heed/core/error.h"
 
 // Filling and copying with any strides on both sides, between any two dtypes.
@@ -25,7 +25,7 @@ constexpr std::int64_t tile = 32;  // as in transpose.comp
 /// A copy between matrices of which one lies along rows and the other along columns, and up to
 /// two axes around them.
 struct Transposition {
-  Walk::Axis outer{1, {}}, inner{1, {}}, rows, columns;
+  TensorIterator::Axis outer{1, {}}, inner{1, {}}, rows, columns;
 
   std::int64_t matrices() const { return outer.extent * inner.extent; }
   std::int64_t row_tiles() const { return ceil_div(rows.extent, tile); }
@@ -34,30 +34,30 @@ struct Transposition {
 };
 
 /// The transposition that a walk is; nothing where the plain kernel does as well.
-std::optional<Transposition> as_transposition(const Walk& walk) {
-  const auto axes = walk.axes();
-  const Walk::Axis& columns = axes.back();
+std::optional<Transposition> as_transposition(const TensorIterator& iterator) {
+  const auto axes = iterator.axes();
+  const TensorIterator::Axis& columns = axes.back();
   if (columns.strides[0] != 1 || columns.strides[1] == 1 || columns.extent < tile / 4) return {};
-  const auto is_row_axis = [](const Walk::Axis& axis) { return axis.strides[1] == 1; };
+  const auto is_row_axis = [](const TensorIterator::Axis& axis) { return axis.strides[1] == 1; };
   const auto rows = std::find_if(axes.begin(), axes.end() - 1, is_row_axis);
   if (rows == axes.end() - 1 || rows->extent < tile / 4) return {};
   Transposition result{.rows = *rows, .columns = columns};
-  Walk::Axis* const around[] = {&result.inner, &result.outer};
+  TensorIterator::Axis* const around[] = {&result.inner, &result.outer};
   std::size_t found = 0;
-  for (const Walk::Axis& axis : axes.first(axes.size() - 1))
+  for (const TensorIterator::Axis& axis : axes.first(axes.size() - 1))
     if (&axis != &*rows) *around[found++] = axis;
   return result;
 }
 
-void transpose(Gpu& gpu, const Walk& walk, const Transposition& t) {
-  const Tensor &out = walk[0], &x = walk[1];
+void transpose(Gpu& gpu, const TensorIterator& iterator, const Transposition& t) {
+  const Tensor &out = iterator[0], &x = iterator[1];
   Launch launch(gpu, shader_name_by_size("transpose", out.dtype()), {group_size(gpu, 256)});
   launch.write(out).read(x);
   launch.push(t.rows.extent).push(t.columns.extent).push(t.row_tiles()).push(t.column_tiles());
   launch.push(t.matrices()).push(t.inner.extent);
   launch.push(t.rows.strides[0]).push(t.outer.strides[0]).push(t.inner.strides[0]);
   launch.push(t.columns.strides[1]).push(t.outer.strides[1]).push(t.inner.strides[1]);
-  launch.work(0, 2.0 * static_cast<double>(walk.count()) * static_cast<double>(size_of(out.dtype())));
+  launch.work(0, 2.0 * static_cast<double>(iterator.count()) * static_cast<double>(size_of(out.dtype())));
   launch.folded_groups(t.tiles());
 }
 
@@ -66,9 +66,9 @@ void transpose(Gpu& gpu, const Walk& walk, const Transposition& t) {
 void fill(double value, const Tensor& out) {
   Gpu& gpu = gpu_of(out);
   const bool integers = out.dtype() == DType::i32;
-  for_each_walk(gpu, {&out}, [&](const Walk& walk) {
+  for_each_iterator(gpu, {&out}, [&](const TensorIterator& iterator) {
     const std::string_view shader = shader_name("fill", out.dtype());
-    integers ? walk.launch(gpu, shader, {}, to_i32(value)) : walk.launch(gpu, shader, {}, value);
+    integers ? iterator.launch(gpu, shader, {}, to_i32(value)) : iterator.launch(gpu, shader, {}, value);
   });
 }
 
@@ -76,13 +76,13 @@ void copy(const Tensor& x, const Tensor& out) {
   Gpu& gpu = gpu_of(out);
   const bool converts = x.dtype() != out.dtype();
   const std::string shader = converts ? "copy_to_" + std::string(name_of(out.dtype())) : "copy";
-  for_each_walk(gpu, {&out, &x}, [&](const Walk& walk) {
+  for_each_iterator(gpu, {&out, &x}, [&](const TensorIterator& iterator) {
     if (!converts && group_size(gpu, 256) >= tile) {
-      const auto transposition = as_transposition(walk);
+      const auto transposition = as_transposition(iterator);
       if (transposition && transposition->tiles() <= most_groups(gpu))
-        return transpose(gpu, walk, *transposition);
+        return transpose(gpu, iterator, *transposition);
     }
-    walk.launch(gpu, shader_name(shader, x.dtype()), {});
+    iterator.launch(gpu, shader_name(shader, x.dtype()), {});
   });
 }
 

@@ -6,7 +6,7 @@ namespace heed::vulkan {
 
 namespace {
 
-std::string complaint(std::int64_t classes, std::int32_t ignored) {
+std::string out_of_range(std::int64_t classes, std::int32_t ignored) {
   return concat_text("cross_entropy: a target is not a class in [0, ", classes,
                      ") and not the ignored index ", ignored);
 }
@@ -26,7 +26,7 @@ void cross_entropy_forward(const Tensor& logits, const Tensor& targets, double s
         .read(row_range(targets, begin, end))
         .write(row_range(loss, begin, end))
         .write(row_range(log_sum_exp, begin, end))
-        .complains(complaint(classes, ignored))
+        .reports_errors(out_of_range(classes, ignored))
         .push(begin)
         .push(end - begin)
         .push(classes)
@@ -55,7 +55,7 @@ void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const T
         .read(row_range(log_sum_exp, begin, end))
         .read(row_range(grad, begin, end))
         .write(row_range(as_rows(dlogits), begin, end))
-        .complains(complaint(classes, ignored))
+        .reports_errors(out_of_range(classes, ignored))
         .push(begin)
         .push(count)
         .push(classes)

@@ -2,8 +2,8 @@
 
 #include <array>
 
+#include "heed/backends/vulkan/dispatch_limits.h"
 #include "heed/backends/vulkan/kernels.h"
-#include "heed/backends/vulkan/pieces.h"
 
 namespace heed::vulkan {
 

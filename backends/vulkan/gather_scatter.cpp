@@ -11,7 +11,7 @@ Tensor flat_rows(const Tensor& x) {
   return x.view({x.size(0) * x.size(1), x.size(2)});
 }
 
-std::string complaint(const char* op, std::int64_t rows) {
+std::string out_of_range(const char* op, std::int64_t rows) {
   return concat_text(op, ": an index is outside [0, ", rows, ") and is not -1");
 }
 
@@ -33,7 +33,7 @@ void gather_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
         .read(row_range(all_sources, first, last))
         .read(row_range(positions, begin, end))
         .write(row_range(rows, begin, end))
-        .complains(complaint("gather_rows", n))
+        .reports_errors(out_of_range("gather_rows", n))
         .push(begin)
         .push(count)
         .push(n)
@@ -97,7 +97,7 @@ void scatter(Gpu& gpu, const Tensor& x, const Tensor& index, const Tensor& out, 
         .read(index)
         .read(order)
         .update(row_range(targets, first, last))
-        .complains(complaint("scatter_add_rows", n))
+        .reports_errors(out_of_range("scatter_add_rows", n))
         .push(first_position)
         .push(x.count())
         .push(n)

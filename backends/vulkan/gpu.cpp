@@ -123,7 +123,7 @@ Gpu::Gpu(int index) : index_(index), chosen_(usable_device(index)), limits_(chos
   stream_ = std::make_unique<Stream>(*this);
   memory_ = std::make_unique<Memory>(*this);
   staging_ = std::make_unique<Staging>(*this);
-  complaints_ = std::make_unique<Complaints>(*this);
+  errors_ = std::make_unique<DeviceErrors>(*this);
   placeholder_ = std::make_unique<HostBuffer>(*this, 256, false);
   {
     const std::lock_guard lock(registry().mutex);

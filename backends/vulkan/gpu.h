@@ -6,7 +6,7 @@
 #include <string>
 
 #include "heed/backends/vulkan/api.h"
-#include "heed/backends/vulkan/complaints.h"
+#include "heed/backends/vulkan/device_errors.h"
 #include "heed/backends/vulkan/memory.h"
 #include "heed/backends/vulkan/physical_devices.h"
 #include "heed/backends/vulkan/pipelines.h"
@@ -53,7 +53,7 @@ class Gpu {
   Memory& memory() { return *memory_; }
   Pipelines& pipelines() { return *pipelines_; }
   Stream& stream() { return *stream_; }
-  Complaints& complaints() { return *complaints_; }
+  DeviceErrors& device_errors() { return *errors_; }
   Staging& staging() { return *staging_; }
   /// A few bytes for bindings without a tensor.
   VkBuffer placeholder() const { return placeholder_->buffer(); }
@@ -68,7 +68,7 @@ class Gpu {
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<Pipelines> pipelines_;
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Complaints> complaints_;
+  std::unique_ptr<DeviceErrors> errors_;
   std::unique_ptr<Staging> staging_;
   std::unique_ptr<HostBuffer> placeholder_;
 };

@@ -72,10 +72,10 @@ Launch& Launch::bind(const Tensor& tensor, bool read, bool written) {
   return *this;
 }
 
-Launch& Launch::complains(std::string complaint) {
-  Complaints& complaints = gpu_.complaints();
-  const std::uint64_t offset = complaints.add(std::move(complaint));
-  bindings_[binding_count_++] = {complaints.buffer(), offset, sizeof(std::uint32_t), true, true, nullptr};
+Launch& Launch::reports_errors(std::string message) {
+  DeviceErrors& errors = gpu_.device_errors();
+  const std::uint64_t offset = errors.add(std::move(message));
+  bindings_[binding_count_++] = {errors.buffer(), offset, sizeof(std::uint32_t), true, true, nullptr};
   return *this;
 }
 

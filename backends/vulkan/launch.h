@@ -43,10 +43,10 @@ class Launch {
   Launch& read(const Tensor& tensor) { return bind(tensor, true, false); }
   Launch& write(const Tensor& tensor) { return bind(tensor, false, true); }
   Launch& update(const Tensor& tensor) { return bind(tensor, true, true); }
-  /// Binds the words through which shaders complain about bad indices. This binding's own uint of the push
-  /// constants says which word belongs to this launch: the shader does atomicMin(complaints[word], position).
-  /// When the host next reads from the device it throws an Error: `complaint` followed by " (position P)".
-  Launch& complains(std::string complaint);
+  /// Binds the words through which shaders report bad indices. This binding's own uint of the push
+  /// constants says which word belongs to this launch: the shader does atomicMin(errors[word], position).
+  /// When the host next reads from the device it throws an Error: `message` followed by " (position P)".
+  Launch& reports_errors(std::string message);
 
   Launch& push(std::uint32_t value);
   Launch& push(std::int64_t value);  ///< throws when the value does not fit an unsigned 32-bit number

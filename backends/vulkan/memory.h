@@ -13,7 +13,7 @@ namespace heed::vulkan {
 
 class Gpu;
 
-/// A buffer with its own memory that the host sees at data(): for transfers and complaints.
+/// A buffer with its own memory that the host sees at data(): for transfers and error words.
 class HostBuffer {
  public:
   HostBuffer(Gpu& gpu, std::uint64_t bytes, bool cached);

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
+#include "heed/backends/vulkan/dispatch_limits.h"
 #include "heed/backends/vulkan/kernels.h"
-#include "heed/backends/vulkan/pieces.h"
 
 namespace heed::vulkan {
 namespace {

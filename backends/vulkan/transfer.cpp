@@ -56,7 +56,7 @@ void download(const Tensor& from, void* host) {
   const std::lock_guard lock(gpu.mutex());
   if (block.mapped()) {
     gpu.stream().wait(block.last_write());
-    gpu.complaints().check();
+    gpu.device_errors().check();
     std::memcpy(host, block.mapped() + skip, bytes);
     return;
   }
@@ -68,7 +68,7 @@ void download(const Tensor& from, void* host) {
     const std::uint64_t value = gpu.stream().recording();
     gpu.stream().copy(block.buffer(), block.offset() + skip + done, buffer.buffer(), 0, part);
     gpu.stream().wait(value);
-    gpu.complaints().check();
+    gpu.device_errors().check();
     std::memcpy(to + done, buffer.data(), part);
   }
 }

@@ -103,8 +103,13 @@ bool parse(CLI::App& app, int argc, char** argv) {
   return false;
 }
 
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
 int run_chosen(const CLI::App& app, const std::vector<std::function<int()>>& bodies) {
-  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  const auto commands = commands_of(app);
+  if (commands.empty()) return bodies.front()();
   for (std::size_t i = 0; i < bodies.size(); ++i)
     if (commands.at(i)->parsed()) return bodies[i]();
   throw SettingsError("no command was given");
@@ -118,7 +123,7 @@ int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::fu
   const std::string& name = app.get_name();
   try {
     check_processor();
-    app.require_subcommand(1);
+    if (!commands_of(app).empty()) app.require_subcommand(1);
     const int status = parse(app, argc, argv) ? run_chosen(app, bodies) : exit_success;
     flush_output();
     return status;

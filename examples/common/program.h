@@ -17,7 +17,8 @@ inline constexpr int exit_usage = 2;
 
 /// Parses the command line and runs the command that was given. Errors are printed as one line, "name: error: ...":
 /// status 2 for a SettingsError, 1 for anything else. An unknown flag or command is answered with the nearest one.
-/// `bodies` stand in the order in which the commands were added, and return the exit status.
+/// `bodies` stand in the order in which the commands were added, and return the exit status; a program without commands
+/// has one.
 int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::function<int()>>& bodies);
 
 /// While it lives, SIGINT, SIGTERM, SIGHUP and a standard error that nobody reads any more ask for an end instead of

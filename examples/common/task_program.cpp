@@ -11,6 +11,7 @@
 #include "heed/data/line_reader.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/presets.h"
+#include "heed/tasks/folds.h"
 #include "heed/tasks/recipe.h"
 
 namespace heed::programs {
@@ -37,8 +38,16 @@ void add_setting_flags(CLI::App& command, const TaskKind& kind, const std::vecto
                        std::vector<TextFlag>& values) {
   const Settings settings = kind.settings(true);
   values.resize(flags.size());  // the command keeps references to the elements
-  for (std::size_t i = 0; i < flags.size(); ++i)
-    values[i].add(command, flags[i].flag, flags[i].value_name, settings.setting(flags[i].setting).help);
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    const std::string& help = settings.setting(flags[i].setting).help;
+    if (flags[i].value.empty()) {
+      values[i].add(command, flags[i].flag, flags[i].value_name, help);
+    } else {
+      const auto set = [&value = values[i], text = flags[i].value](std::int64_t) { value.values = {text}; };
+      command.add_flag_function(flags[i].flag, set,
+                                concat_text(flags[i].setting, '=', flags[i].value, ": ", help));
+    }
+  }
 }
 
 void add_set_flag(CLI::App& command, std::vector<std::string>& assignments) {
@@ -67,6 +76,9 @@ class TrainCommand {
     flags_.insert(flags_.end(), {{"--seed", "seed", "N"},
                                  {"--steps", "training.steps", "N"},
                                  {"--save-every", "training.save_every", "N"}});
+    flags_.insert(flags_.end(), {{"--from", "training.from", "RUN"},
+                                 {"--freeze", "training.freeze", "PARTS"},
+                                 {"--embeddings", "training.embeddings", "FILE"}});
     flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.end());
     add_setting_flags(command, program.kind, flags_, values_);
     const bool both = program.kind.stacks == Stacks::encoder_decoder;
@@ -114,23 +126,41 @@ class TrainCommand {
     request.callbacks.message = [&](std::string_view text) { printer_.message(text); };
     request.callbacks.stop_requested = [] { return InterruptGuard::interrupted(); };
     if (profile_) start_profile();
+    if (crosses(settings)) return train_in_folds(settings, request);
     const TrainResult result = train_run(program_.kind, settings, request);
     printer_.finish();
     if (profile_) {
       stop_profile();
       std::cerr << profile_table();
     }
-    if (!result.finished) {
-      printer_.message(concat_text("interrupted at step ", result.step, "; the checkpoint is in ",
-                                   out_.value(), ", and --resume continues from there"));
-      return InterruptGuard::exit_status();
-    }
+    if (!result.finished) return interrupted(concat_text("at step ", result.step));
     printer_.message(concat_text("done after ", result.step, " steps in ", duration_text(result.seconds),
                                  ": ", out_.value()));
     return exit_success;
   }
 
  private:
+  int interrupted(const std::string& where) {
+    printer_.message(concat_text("interrupted ", where, "; the checkpoint is in ", out_.value(),
+                                 ", and --resume continues from there"));
+    return InterruptGuard::exit_status();
+  }
+
+  /// Whether the settings ask for all folds of a cross-validation.
+  bool crosses(const Settings& settings) const {
+    const auto is_folds = [](const Setting& one) { return one.name == "data.folds"; };
+    return std::ranges::any_of(settings.declared(), is_folds) &&
+           settings.get<std::int64_t>("data.folds") > 0 && settings.get<std::int64_t>("data.fold") == 0;
+  }
+
+  int train_in_folds(const Settings& settings, const TrainRequest& request) {
+    const FoldsResult result = train_folds(program_.kind, settings, request);
+    printer_.finish();
+    if (!result.finished) return interrupted("in one of the folds");
+    std::cout << result.json << std::endl;
+    return exit_success;
+  }
+
   /// Defaults, or with --resume the settings of the run, < --config < --preset and the attention flags < --set < flags.
   Settings resolve() {
     Settings settings = resolve(false);
@@ -158,9 +188,12 @@ class TrainCommand {
   }
 
   Settings resolve(bool own_data) const {
-    Settings settings = resume_ && out_.given()
-                            ? settings_of_run(program_.kind, RunFiles::open(out_.value(), !unverified_))
-                            : program_.kind.settings(own_data);
+    Settings settings = program_.kind.settings(own_data);
+    if (resume_ && out_.given()) {
+      const std::filesystem::path folder = folder_of_settings(out_.value());
+      settings = settings_of_run(program_.kind, RunFiles::open(folder, !unverified_));
+      if (folder != out_.value()) settings.assign("data.fold=0");
+    }
     if (config_.given()) settings.merge_file(config_.value());
     for (const std::string& assignment : assignments_)
       if (!is_of_attention(assignment)) settings.assign(assignment);
@@ -190,9 +223,7 @@ class TrainCommand {
 class EvaluateCommand {
  public:
   EvaluateCommand(CLI::App& command, const TaskProgram& program)
-      : run_(command, program, program.evaluate_flags), files_(program.files) {
-    for (TextFlag& file : files_)
-      file.add(command, file.name, "PATH", file.values.front()), file.values.clear();
+      : run_(command, program, program.evaluate_flags), files_(command, program) {
     part_.add(command, "--part", "NAME", "Part of the run's data: valid (the default), test or train");
     errors_.add(command, "--errors", "FILE",
                 "Writes the wrong answers as lines of JSON, the most confident first (of tasks with labels)");
@@ -201,13 +232,9 @@ class EvaluateCommand {
 
   int run() {
     if (errors_.given()) check_output(errors_.value(), overwrite_);
-    std::vector<std::string> files;
-    for (const TextFlag& file : files_)
-      if (file.given()) files.push_back(file.value());
+    const std::vector<std::string> files = files_.given();
     if (!files.empty() && part_.given())
-      throw SettingsError("--part is of the run's own data: give it or " + files_.front().name);
-    if (!files.empty() && files.size() != files_.size())
-      throw SettingsError(files_[0].name + " and " + files_[1].name + " go together, but only one is given");
+      throw SettingsError("--part is of the run's own data: give it or " + files_.names());
     Run run = run_.open();
     const Measurement measurement =
         files.empty() ? run.measure(part_.value("valid")) : run.measure_files(files);
@@ -231,7 +258,7 @@ class EvaluateCommand {
   }
 
   RunFlags run_;
-  std::vector<TextFlag> files_;
+  DataFlags files_;
   TextFlag part_, errors_;
   bool overwrite_ = false;
 };
@@ -280,8 +307,10 @@ class PredictCommand {
   void print(const Prediction& answer) const {
     if (json_) {
       Json line = {{"text", answer.text}, {"probability", answer.probability}};
-      for (const Prediction::Alternative& one : answer.alternatives)
+      for (const Prediction::Alternative& one : answer.alternatives) {
         line["alternatives"].push_back({{"text", one.text}, {"probability", one.probability}});
+        if (one.score) line["alternatives"].back()["score"] = *one.score;
+      }
       if (!answer.error.empty()) line = {{"error", answer.error}};
       std::cout << json_text(line) << '\n';
       return;
@@ -298,14 +327,23 @@ class PredictCommand {
   bool probability_ = false, json_ = false;
 };
 
-template <class Command>
-std::function<int()> add_command(CLI::App& app, const TaskProgram& program, const char* name,
-                                 const std::string& help) {
-  auto command = std::make_shared<Command>(*app.add_subcommand(name, help), program);
-  return [command] { return command->run(); };
-}
-
 }  // namespace
+
+void add_labelled_flags(TaskProgram& program) {
+  const std::vector<SettingFlag> format = {{"--format", "data.format", "NAME"},
+                                           {"--encoding", "data.encoding", "NAME"},
+                                           {"--on-bad-bytes", "data.on_bad_bytes", "NAME"}};
+  program.train_flags = {{"--data", "data.file", "PATH"},
+                         {"--valid", "data.valid", "PATH"},
+                         {"--test", "data.test", "PATH"},
+                         {"--valid-fraction", "data.valid_fraction", "X"},
+                         {"--test-fraction", "data.test_fraction", "X"},
+                         {"--folds", "data.folds", "K"}};
+  program.train_flags.insert(program.train_flags.end(), format.begin(), format.end());
+  program.evaluate_flags = program.predict_flags = format;
+  program.evaluate_flags.push_back({"--batch-size", "prediction.batch_size", "N"});
+  program.predict_flags.push_back({"--batch-size", "prediction.batch_size", "N"});
+}
 
 RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags)
     : program_(program.kind.name), kind_(program.kind), flags_(flags) {
@@ -334,6 +372,42 @@ Run RunFlags::open() const {
     if (values_[i].given()) options.settings.push_back(flags_[i].setting + "=" + values_[i].value());
   options.kind = &kind_;
   return Run::open(run_.value(), options);
+}
+
+DataFlags::DataFlags(CLI::App& command, const TaskProgram& program)
+    : files_(program.files), parallel_(program.parallel_files) {
+  for (auto* flags : {&files_, &parallel_})
+    for (TextFlag& file : *flags)
+      file.add(command, file.name, "PATH", file.values.front()), file.values.clear();
+}
+
+std::vector<std::string> DataFlags::given() const {
+  std::vector<std::string> files;
+  for (const auto* flags : {&files_, &parallel_}) {
+    const auto count = std::ranges::count_if(*flags, [](const TextFlag& file) { return file.given(); });
+    if (count == 0) continue;
+    if (!files.empty()) throw SettingsError("give " + names() + ", not both");
+    if (static_cast<std::size_t>(count) != flags->size())
+      throw SettingsError((*flags)[0].name + " and " + (*flags)[1].name +
+                          " go together, but only one is given");
+    for (const TextFlag& file : *flags) files.push_back(file.value());
+  }
+  return files;
+}
+
+std::string DataFlags::names() const {
+  std::string text;
+  for (const auto* flags : {&files_, &parallel_})
+    for (const TextFlag& file : *flags) {
+      const bool first = &file == &flags->front();
+      text += (text.empty() ? "" : first ? ", or " : " and ") + file.name;
+    }
+  return text;
+}
+
+std::string description_of(const TaskProgram& program) {
+  return std::string(program.kind.summary) + ".\nWithout data flags it learns " + program.by_rule +
+         ", made by rule.";
 }
 
 CaptureFlags::CaptureFlags(CLI::App& command) {
@@ -379,9 +453,7 @@ std::function<int()> add_predict(CLI::App& app, const TaskProgram& program) {
 }
 
 int run_task_program(const TaskProgram& program, int argc, char** argv) {
-  CLI::App app(std::string(program.kind.summary) + ".\nWithout data flags it learns " + program.by_rule +
-                   ", made by rule.",
-               std::string(program.kind.name));
+  CLI::App app(description_of(program), std::string(program.kind.name));
   return run_commands(app, argc, argv,
                       {add_train(app, program), add_evaluate(app, program), add_predict(app, program)});
 }

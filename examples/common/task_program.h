@@ -15,6 +15,7 @@ namespace heed::programs {
 /// A flag that stands for a setting.
 struct SettingFlag {
   std::string flag, setting, value_name;
+  std::string value = {};  ///< what the flag stands for, where it takes no value
 };
 
 /// What a task's program has beside what all have.
@@ -24,9 +25,13 @@ struct TaskProgram {
   std::vector<SettingFlag> train_flags = {};     ///< of train
   std::vector<SettingFlag> evaluate_flags = {};  ///< of evaluate
   std::vector<SettingFlag> predict_flags = {};   ///< of predict, or what stands in its place
-  std::vector<TextFlag> files = {};  ///< of evaluate: other data than the run's, with name and help
-  bool has_preset = false;           ///< of a model with two stacks
+  std::vector<TextFlag> files = {};           ///< of evaluate: other data than the run's, with name and help
+  std::vector<TextFlag> parallel_files = {};  ///< two files that may stand in place of these
+  bool has_preset = false;                    ///< of a model with two stacks
 };
+
+/// The flags of a task that learns from labelled texts (tasks/labelled.h).
+void add_labelled_flags(TaskProgram& program);
 
 /// The flags of commands that use a trained run.
 class RunFlags {
@@ -43,6 +48,19 @@ class RunFlags {
   std::vector<std::string> assignments_;
   std::vector<SettingFlag> flags_;
   std::vector<TextFlag> values_;
+};
+
+/// The files of a program that hold other data than the run's.
+class DataFlags {
+ public:
+  DataFlags(CLI::App& command, const TaskProgram& program);
+  /// As Learner::measure_files() takes them; empty when none was given. Throws a SettingsError for half of them.
+  std::vector<std::string> given() const;
+  /// "--data, or --source and --target"
+  std::string names() const;
+
+ private:
+  std::vector<TextFlag> files_, parallel_;
 };
 
 /// --capture FILE and --overwrite: where to write what the model shows of its inside.
@@ -62,6 +80,16 @@ class CaptureFlags {
 
 /// Prints what the task has to say on standard error, with the program's name.
 void print_remarks(const std::string& program, Learner& learner);
+
+/// What the program is for, as its help begins.
+std::string description_of(const TaskProgram& program);
+
+template <class Command>
+std::function<int()> add_command(CLI::App& app, const TaskProgram& program, const char* name,
+                                 const std::string& help) {
+  auto command = std::make_shared<Command>(*app.add_subcommand(name, help), program);
+  return [command] { return command->run(); };
+}
 
 /// A command: adds itself to the program and returns what to run when it was chosen.
 std::function<int()> add_train(CLI::App& app, const TaskProgram& program);

@@ -33,9 +33,8 @@ struct AttentionConfig {
   bool cross = false;           ///< keys and values come from a memory
   std::int64_t max_length = 0;  ///< L, for variants whose parameters depend on the length (0: not stated)
   std::int64_t layer = 0;       ///< index of the layer in its stack
-  bool first_of_kind = true;    ///< no earlier layer of the stack has the same variant
-  /// The first layer of the stack with the same variant, whose parameters this one may share; it must outlive
-  /// this one. Null for that layer itself.
+  /// The first layer of the stack with the same variant, whose parameters and state this one may share; it must
+  /// outlive this one. Null for that layer itself.
   const Attention* first = nullptr;
   Options options;         ///< settings of the variant
   std::uint64_t seed = 0;  ///< of the initial parameters

@@ -51,7 +51,7 @@ std::int64_t ClusterCount::choose(double length, double effective, std::int64_t 
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(effective / 2), lowest, highest);
 }
 
-std::int64_t ClusterCount::of(std::int64_t words, bool training) {
+std::int64_t ClusterCount::of(std::int64_t length, bool training) {
   if (!automatic_) return most_;
   if (known_ == 0) known_ = chosen_.to_vector<std::int32_t>().front();
   if (known_ == 0 && training) {
@@ -61,7 +61,7 @@ std::int64_t ClusterCount::of(std::int64_t words, bool training) {
       chosen_ = Tensor::full({1}, static_cast<double>(known_), DType::i32, chosen_.device());
     }
   }
-  return known_ > 0 ? known_ : std::min(most_, cheapest(static_cast<double>(words)));
+  return known_ > 0 ? known_ : std::min(most_, cheapest(static_cast<double>(length)));
 }
 
 void ClusterCount::observe(const Tensor& x, const Tensor& centroids, const Tensor& assignment,

@@ -31,7 +31,7 @@ class ClusterCount : public Module {
   /// The largest K that may be asked for: how many centroids there are to be.
   std::int64_t most() const { return most_; }
   /// K for sequences of `words` words; with `training`, K may be chosen now.
-  std::int64_t of(std::int64_t words, bool training);
+  std::int64_t of(std::int64_t length, bool training);
   /// What a training pass found, while K is not chosen: words x [B, N, d], centroids [B or 1, K, d],
   /// assignment i32 [B, N] with K at padding, mask i32 [B, N] or undefined.
   void observe(const Tensor& x, const Tensor& centroids, const Tensor& assignment, const Tensor& mask);

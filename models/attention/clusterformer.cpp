@@ -47,7 +47,7 @@ class ClusterFormer : public Attention {
         initialiser_(config.seed),
         similarity_(config.width, config.width, false, initialiser_),
         w_(config, initialiser_) {
-    if (config.first_of_kind) {
+    if (!config.first) {
       const double deviation = 1 / std::sqrt(static_cast<double>(config.width));
       add_parameter("centroids", centroids_, initialiser_.normal({count_.most(), config.width}, deviation));
       add_module("count", count_);
@@ -59,7 +59,7 @@ class ClusterFormer : public Attention {
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
     const Tensor& x = input.x;
-    const std::int64_t words = x.size(1);
+    const std::int64_t length = x.size(1);
     const Tensor before = centroids(x, context);                             // [B, K, d]
     const Tensor logits = phi_.of_projected(before, x, similarity_.weight);  // [B, K, N]
     const std::int64_t clusters = before.size(1);
@@ -77,8 +77,8 @@ class ClusterFormer : public Attention {
     const Tensor value = split_heads(w_.value(sorted), config().heads);
     const Tensor sorted_mask = input.mask.defined() ? gather(input.mask, 1, order) : Tensor();
     AttentionOptions options = kernel_options(sorted_mask, context);
-    const std::int64_t width = ceil_div(words, clusters);
-    options.pattern = patterns_.get({words, width}, [&] { return neighbour_pattern(words, width, next_); });
+    const std::int64_t width = ceil_div(length, clusters);
+    options.pattern = patterns_.get({length, width}, [&] { return neighbour_pattern(length, width, next_); });
     const Tensor attended = merge_heads(attention(query, key, value, options));  // [B, N, d]
 
     show(context, "assignment", assignment);
@@ -86,7 +86,7 @@ class ClusterFormer : public Attention {
     show(context, "centroids", updated);
     if (context.capture)
       show(context, "weights", unsorted_weights(attention_weights(query, key, options), order));
-    return w_.output(scatter_add_rows(attended, order, words));
+    return w_.output(scatter_add_rows(attended, order, length));
   }
 
  private:

@@ -46,10 +46,10 @@ class CausalClusterFormer : public Attention {
   Tensor forward(const AttentionInput& input, Context& context) override {
     const Tensor& x = input.x;
     // Neither K nor w may follow the length of this input, or the past would change as the text grows.
-    const std::int64_t longest = config().max_length, batch = x.size(0), words = x.size(1);
+    const std::int64_t longest = config().max_length, batch = x.size(0), length = x.size(1);
     const std::int64_t clusters = count_.of(longest > 0 ? longest : 2048, context.training);
     const std::int64_t block = block_ > 0 ? block_ : longest > 0 ? ceil_div(longest, clusters) : 64;
-    const std::int64_t width = std::min(block, words);
+    const std::int64_t width = std::min(block, length);
     const Tensor centroids = unsqueeze(slice(centroids_, 0, 0, clusters), 0);  // [1, K, d]
     const Tensor scores = phi_.of_projected(centroids.detach(), x.detach(), similarity_);
     const Tensor assignment = at_real(argmax(scores, 1), input.mask, clusters);  // [B, N], from [B, K, N]
@@ -78,11 +78,12 @@ class CausalClusterFormer : public Attention {
       const Tensor by_head =
           permute(reshape(in_blocks, {batch, blocks, heads, width, 2 * width}), {0, 2, 1, 3, 4});
       const Tensor sorted_words =
-          weights_of_blocks(reshape(by_head, {batch * heads, blocks, width, 2 * width}), words);
-      show(context, "weights", unsorted_weights(reshape(sorted_words, {batch, heads, words, words}), order));
+          weights_of_blocks(reshape(by_head, {batch * heads, blocks, width, 2 * width}), length);
+      show(context, "weights",
+           unsorted_weights(reshape(sorted_words, {batch, heads, length, length}), order));
     }
     const Tensor blocks = reshape(attended, {batch, attended.size(0) / batch, width, x.size(2)});
-    return w_.output(scatter_add_rows(from_blocks(blocks, words), order, words));
+    return w_.output(scatter_add_rows(from_blocks(blocks, length), order, length));
   }
 
  private:

@@ -22,13 +22,13 @@ Tensor chunks_of_ranks(std::int64_t n, std::int64_t chunk, Device device) {
 }  // namespace
 
 void HashRounds::add(const Tensor& sides, const Tensor& real) {
-  const std::int64_t words = sides.size(1);
+  const std::int64_t length = sides.size(1);
   Round round;
   round.bucket = at_real(argmax(concat({sides, -sides}, -1), -1), real, buckets_);
   round.order = argsort(round.bucket);
   const Tensor rank = reshape(inverse_order(round.order), {-1});
-  const Tensor chunk = index_select(chunks_of_ranks(words, chunk_, sides.device()), 0, rank);
-  const std::int64_t chunks = (words + chunk_ - 1) / chunk_;
+  const Tensor chunk = index_select(chunks_of_ranks(length, chunk_, sides.device()), 0, rank);
+  const std::int64_t chunks = (length + chunk_ - 1) / chunk_;
   round.place = round.bucket * (chunks + 1) + reshape(chunk, round.bucket.shape());
   rounds_.push_back(round);
 }

@@ -11,6 +11,7 @@
 // each has (default: as even as can be, the first ones have more); and "<variant>.<setting>" for those of the
 // parts, such as "longformer.window".
 
+#include <algorithm>
 #include <numeric>
 
 #include "heed/autograd/ops.h"
@@ -43,18 +44,19 @@ Capabilities capabilities_of_parts(const Options& options) {
 
 class MixedHeads : public Attention {
  public:
-  explicit MixedHeads(const AttentionConfig& config) : Attention(config), initialiser_(config.seed) {
-    const std::vector<std::string> names = names_of_parts(config.options);
-    check(!names.empty(), "setting 'parts' must name at least one variant");
-    const std::vector<std::int64_t> heads = heads_of_parts(config, names.size());
-    for (std::size_t p = 0; p < names.size(); ++p) {
+  explicit MixedHeads(const AttentionConfig& config)
+      : Attention(config), initialiser_(config.seed), names_(names_of_parts(config.options)) {
+    check(!names_.empty(), "setting 'parts' must name at least one variant");
+    const std::vector<std::int64_t> heads = heads_of_parts(config, names_.size());
+    const auto* first = dynamic_cast<const MixedHeads*>(config.first);
+    for (std::size_t p = 0; p < names_.size(); ++p) {
       AttentionConfig part = config;
       part.heads = heads[p];
       part.head_width = config.width / config.heads;
-      part.options = config.options.within(names[p]);
-      part.first = nullptr;
+      part.options = config.options.within(names_[p]);
+      part.first = first ? first->part_named(names_[p]) : nullptr;
       part.seed = initialiser_.next_seed();
-      parts_.push_back(make_attention(names[p], part));
+      parts_.push_back(make_attention(names_[p], part));
       add_module("parts." + std::to_string(p), *parts_.back());
     }
   }
@@ -78,6 +80,11 @@ class MixedHeads : public Attention {
   }
 
  private:
+  const Attention* part_named(const std::string& name) const {
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    return found == names_.end() ? nullptr : parts_[static_cast<std::size_t>(found - names_.begin())].get();
+  }
+
   static Tensor added(const Tensor& total, const Tensor& part) {
     return total.defined() ? total + part : part;
   }
@@ -104,6 +111,7 @@ class MixedHeads : public Attention {
   }
 
   Initialiser initialiser_;
+  std::vector<std::string> names_;
   std::vector<std::unique_ptr<Attention>> parts_;
 };
 

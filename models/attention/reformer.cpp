@@ -51,38 +51,38 @@ class Reformer : public Attention {
 
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
-    const std::int64_t batch = input.x.size(0), words = input.x.size(1), heads = config().heads;
+    const std::int64_t batch = input.x.size(0), length = input.x.size(1), heads = config().heads;
     const auto sequences = [&](const Tensor& x) {  // [B, N, d] -> [G, N, dh]
-      return reshape(split_heads(x, heads), {batch * heads, words, x.size(2) / heads});
+      return reshape(split_heads(x, heads), {batch * heads, length, x.size(2) / heads});
     };
     const Tensor query = sequences(query_key_(input.x)), value = sequences(value_(input.x));
     const Tensor key = unit_vectors(query);
     const Tensor real = input.mask.defined()
-                            ? reshape(expand(unsqueeze(input.mask, 1), {batch, heads, words}), {-1, words})
+                            ? reshape(expand(unsqueeze(input.mask, 1), {batch, heads, length}), {-1, length})
                             : Tensor();
-    const std::int64_t buckets = buckets_ ? buckets_ : 2 * ceil_div(words, chunk_);
+    const std::int64_t buckets = buckets_ ? buckets_ : 2 * ceil_div(length, chunk_);
     const Tensor rotations = rotations_for(input.x, buckets, context);  // [R, H, dh, buckets / 2]
 
     // First what a word sees when there is nothing else: itself. Half precision does not reach -1e5.
     const Tensor self = cast(sum(query * key, -1), statistics_type(query.dtype()));
     std::vector<AttentionPart> parts{{value, self * scale() - 1e5}};
-    HashRounds rounds(buckets, std::min(chunk_, words), config().causal);
-    const Tensor by_head = reshape(query.detach(), {batch, heads, words, query.size(2)});
+    HashRounds rounds(buckets, std::min(chunk_, length), config().causal);
+    const Tensor by_head = reshape(query.detach(), {batch, heads, length, query.size(2)});
     std::vector<Tensor> shown;  // softmax over W_r between all words [G, N, N], when somebody looks
     for (std::int64_t r = 0; r < rounds_; ++r) {
       const Tensor sides = matmul(by_head, select(rotations, 0, r));  // [B, H, N, buckets / 2]
-      rounds.add(reshape(sides, {batch * heads, words, buckets / 2}), real);
+      rounds.add(reshape(sides, {batch * heads, length, buckets / 2}), real);
       parts.push_back(attend(query, key, value, rounds, context, shown));
     }
     const Tensor joined = join_attention(parts);  // [G, N, dh]
 
     if (context.capture) {
-      const Shape shape{rounds_, batch, heads, words};
+      const Shape shape{rounds_, batch, heads, length};
       show(context, "buckets", reshape(rounds.all_buckets(), shape));
       show(context, "order", reshape(rounds.all_orders(), shape));
-      show(context, "weights", reshape(all_weights(parts, shown), {batch, heads, words, words}));
+      show(context, "weights", reshape(all_weights(parts, shown), {batch, heads, length, length}));
     }
-    return output_(merge_heads(reshape(joined, {batch, heads, words, query.size(2)})));
+    return output_(merge_heads(reshape(joined, {batch, heads, length, query.size(2)})));
   }
 
  private:
@@ -112,9 +112,9 @@ class Reformer : public Attention {
   /// o_r [G, N, dh] and z_r [G, N] of the last round, over the pairs that no earlier round had.
   AttentionPart attend(const Tensor& query, const Tensor& key, const Tensor& value, const HashRounds& rounds,
                        Context& context, std::vector<Tensor>& shown) const {
-    const std::int64_t words = query.size(1);
+    const std::int64_t length = query.size(1);
     const auto chunks_of = [&](const Tensor& x) {
-      return into_blocks(gather_rows(x, rounds.order()), std::min(chunk_, words));
+      return into_blocks(gather_rows(x, rounds.order()), std::min(chunk_, length));
     };
     AttentionOptions options = kernel_options({}, context);
     options.mask = rounds.allowed();
@@ -122,12 +122,12 @@ class Reformer : public Attention {
     const Tensor v = with_block_before(chunks_of(value));
     if (context.capture) {
       const Tensor in_blocks = attention_weights(chunks_of(query), k, options);  // [G, chunks, m, 2 m]
-      const Tensor sorted = unsqueeze(weights_of_blocks(in_blocks, words), 1);   // [G, 1, N, N]
+      const Tensor sorted = unsqueeze(weights_of_blocks(in_blocks, length), 1);  // [G, 1, N, N]
       shown.push_back(squeeze(unsorted_weights(sorted, rounds.order()), 1));
     }
     const AttentionPart part = attention_part(chunks_of(query), k, v, options);  // chunks stand as heads
     const Tensor rank = inverse_order(rounds.order());
-    const auto back = [&](const Tensor& x) { return gather_rows(from_blocks(x, words), rank); };
+    const auto back = [&](const Tensor& x) { return gather_rows(from_blocks(x, length), rank); };
     return {back(part.output), back(part.log_sum_exp)};
   }
 

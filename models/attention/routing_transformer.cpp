@@ -96,20 +96,21 @@ class RoutingAttention : public Attention {
 
   /// The positions of the w largest scores of real words, ascending, -1 behind them: [B, H, C, w].
   Tensor largest(const Tensor& scores, const Tensor& real) const {
-    const std::int64_t words = scores.size(3);
-    const std::int64_t width = std::min(window_ ? window_ : ceil_div(words, clusters_), words);
+    const std::int64_t length = scores.size(3);
+    const std::int64_t width = std::min(window_ ? window_ : ceil_div(length, clusters_), length);
     return sorted_top_k(scores, real.defined() ? unsqueeze(real, 2) : real, width);
   }
 
   /// Attention inside every cluster, and the mean over the clusters of a word: [B, H, N, dh].
   Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& query_ids,
                 const Tensor& key_ids, Context& context) const {
-    const std::int64_t sequences = query.size(0) * query.size(1), words = query.size(2), dh = query.size(3);
+    const std::int64_t sequences = query.size(0) * query.size(1), length = query.size(2), dh = query.size(3);
     const std::int64_t width = query_ids.size(3);
     const Tensor flat_query_ids = reshape(query_ids, {sequences, -1}),
                  flat_key_ids = reshape(key_ids, {sequences, -1});
     const auto members = [&](const Tensor& x, const Tensor& ids) {  // -> [B H, C, w, dh]
-      return reshape(gather_rows(reshape(x, {sequences, words, dh}), ids), {sequences, clusters_, width, dh});
+      return reshape(gather_rows(reshape(x, {sequences, length, dh}), ids),
+                     {sequences, clusters_, width, dh});
     };
     AttentionOptions options = kernel_options({}, context);
     options.causal = config().causal;  // positions ascend, and keys stand where their queries do
@@ -119,29 +120,29 @@ class RoutingAttention : public Attention {
     if (context.capture) {
       const Tensor weights =
           attention_weights(members(query, flat_query_ids), members(key, flat_key_ids), options);
-      show(context, "weights", all_weights(weights, query_ids, key_ids, words));
+      show(context, "weights", all_weights(weights, query_ids, key_ids, length));
     }
-    const Tensor total = scatter_add_rows(reshape(out, {sequences, -1, dh}), flat_query_ids, words);
+    const Tensor total = scatter_add_rows(reshape(out, {sequences, -1, dh}), flat_query_ids, length);
     const Tensor one = Tensor::ones({sequences, flat_query_ids.size(1), 1}, query.dtype(), query.device());
-    const Tensor count = scatter_add_rows(one, flat_query_ids, words);  // [B H, N, 1]
+    const Tensor count = scatter_add_rows(one, flat_query_ids, length);  // [B H, N, 1]
     const Tensor mean = total / maximum(count, 1);
     return reshape(mean, query.shape());
   }
 
   /// Weights [B H, C, w, w] inside clusters -> the mean over the clusters of a word, [B, H, N, N].
   static Tensor all_weights(const Tensor& inside, const Tensor& query_ids, const Tensor& key_ids,
-                            std::int64_t words) {
-    const Tensor at = Tensor::arange(words, DType::i32, inside.device());
+                            std::int64_t length) {
+    const Tensor at = Tensor::arange(length, DType::i32, inside.device());
     // [B H, C, w, N]: 1 where member i of a cluster is word j.
     const auto member_is = [&](const Tensor& ids) {
       const Tensor is = cast(equal(unsqueeze(ids, 4), at), inside.dtype());
-      return reshape(is, {inside.size(0), inside.size(1), inside.size(2), words});
+      return reshape(is, {inside.size(0), inside.size(1), inside.size(2), length});
     };
     const Tensor of_query = member_is(query_ids);
     const Tensor taken = matmul(transpose(of_query, 2, 3), matmul(inside, member_is(key_ids)));
     const Tensor count = unsqueeze(sum(sum(of_query, 2), 1), 2);  // [B H, N, 1]
     const Tensor mean = sum(taken, 1) / maximum(count, 1);
-    return reshape(mean, {query_ids.size(0), query_ids.size(1), words, words});
+    return reshape(mean, {query_ids.size(0), query_ids.size(1), length, length});
   }
 
   std::int64_t clusters_, window_;

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "heed/core/error.h"
-#include "heed/tools/heed/reference_case.h"
+#include "heed/tests/cases/reference/reference_case.h"
 
 // Bytes are a reference case that names its variant, or give an Error.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

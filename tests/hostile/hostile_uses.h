@@ -42,7 +42,8 @@ struct CannotPrepare {
 // --- the words of the table
 
 /// The programs of the list of tasks that the table calls.
-inline const std::vector<std::string> hostile_tasks = {"translate", "classify", "language_model"};
+inline const std::vector<std::string> hostile_tasks = {"translate", "summarize", "converse",      "classify",
+                                                       "match",     "recommend", "language_model"};
 
 // What is prepared in the folder of a row; names are relative to it.
 Before with_file(const std::string& name, const std::string& content);

@@ -36,9 +36,17 @@ const std::map<std::string, std::vector<std::string>> for_task = {
      {"data.numbers=300", "data.held_out_numbers=20", "model.encoder_layers=1", "model.decoder_layers=1",
       "decoding.length_extra=2"}},
     {"classify", {"data.listops.count=200", "model.encoder_layers=1"}},
+    {"match", {"data.questions=60"}},
     {"language_model",
      {"data.sentences=300", "data.held_out_sentences=20", "model.decoder_layers=1", "model.max_length=32",
       "generation.tokens=20", "evaluation.sentences=5"}},
+    {"summarize",
+     {"data.reports=300", "data.held_out_reports=20", "model.encoder_layers=1", "model.decoder_layers=1",
+      "decoding.length_extra=2"}},
+    {"converse",
+     {"data.dialogues=60", "data.held_out_dialogues=5", "model.encoder_layers=1", "model.decoder_layers=1",
+      "decoding.length_extra=10"}},
+    {"recommend", {"data.impressions=200", "model.encoder_layers=1", "user.max_history=8"}},
     {"rate", {}},
 };
 
@@ -118,7 +126,11 @@ fs::path small_texts() {
 
 std::string small_line(const std::string& task) {
   return task == "classify"         ? "a fine day number 3\n"
+         : task == "match"          ? "where is emma ?\temma waits in the garden .\n"
          : task == "language_model" ? "the cat\n"
+         : task == "summarize"      ? "on monday the baker helped the miller.\n"
+         : task == "converse"       ? "hello , i am ann from rome .\n"
+         : task == "recommend"      ? "N1 N2 N7\tN250 N260 N255\n"
                                     : "forty-two\n";
 }
 

@@ -224,7 +224,10 @@ Uses uses_with_files_that_are_none() {
        {"--source", "{t}/text", "--target", "{t}/text", "--valid-target", "{t}/text"}},
       {"classify", "--valid", {"--data", "{t}/text", "--format", "lines"}},
       {"classify", "--test", {"--data", "{t}/text", "--format", "lines"}},
-      {"language_model", "--valid", {"--data", "{t}/text"}}};
+      {"language_model", "--valid", {"--data", "{t}/text"}},
+      {"translate", "--data", {"--format", "tsv"}},
+      {"summarize", "--data", {"--format", "jsonl"}},
+      {"converse", "--data", {}}};
   const std::string text =
       "good a first line that is long enough for a window of tokens\nbad a second line of it\n";
   for (const auto& [task, flag, more] : data) {

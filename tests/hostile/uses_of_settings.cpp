@@ -36,10 +36,11 @@ Uses uses_with_sizes_without_sense() {
     refuse("tokenizer.vocabulary", {"1099511627776", largest, "-1"});
     refuse("seed", {"-1", "18446744073709551616", "1e3"});
     refuse("threads", {"-1", "2147483648"});
-    refuse(task == "classify" ? "data.max_tokens" : "model.max_length", {"1099511627776", largest, "0"});
+    const bool has_encoder_alone = task == "classify" || task == "recommend";
+    refuse(has_encoder_alone ? "data.max_tokens" : "model.max_length", {"1099511627776", largest, "0"});
     refuse("data.max_bytes", {"0", "-1"});
-    if (task == "translate") refuse("data.max_tokens", {"1099511627776", "0"});
-    if (task != "translate") refuse("data.valid_fraction", {"2", "nan", "-0.1"});
+    if (task != "classify" && task != "language_model") refuse("data.max_tokens", {"1099511627776", "0"});
+    refuse("data.valid_fraction", {"2", "nan", "-0.1"});
 
     const std::string attention = attention_setting(task);
     const auto refuse_option = [&](const std::string& name, const std::string& option,
@@ -113,6 +114,10 @@ Uses uses_with_sizes_without_sense() {
   refuse_use("translate", "decoding.length_extra", {largest, "-1"});
   refuse_use("translate", "decoding.length_penalty", {"1e300", "nan"});
   refuse_use("translate", "decoding.max_source_tokens", {largest, "0"});
+  refuse_use("converse", "decoding.temperature", {"nan", "inf", "-1"});
+  refuse_use("converse", "decoding.top_p", {"nan", "0", "2"});
+  refuse_use("converse", "decoding.n_best", {huge, "0", "5"});
+  refuse_use("summarize", "evaluation.first_words", {largest, "-1"});
   refuse_use("classify", "prediction.batch_size", {huge, largest, "0"});
   refuse_use("classify", "data.max_tokens", {largest, "0"});
   refuse_use("language_model", "generation.tokens", {huge, largest, "0"});
@@ -143,7 +148,10 @@ Uses uses_with_sizes_without_sense() {
                                       {"classify", "data.listops.count"},
                                       {"classify", "data.listops.max_depth"},
                                       {"classify", "data.listops.max_arguments"},
-                                      {"language_model", "data.sentences"}})
+                                      {"language_model", "data.sentences"},
+                                      {"summarize", "data.reports"},
+                                      {"converse", "data.dialogues"},
+                                      {"converse", "data.turns"}})
     for (const std::string& value : {huge, std::string("-1")})
       uses.push_back({std::string(setting) + "=" + value, task,
                       train_command({"--set", setting + std::string("=") + value}), 2, last_part(setting)});
@@ -310,6 +318,16 @@ Uses uses_with_wrong_flags() {
                   {"evaluate", "--run", "{run}", "--source", "{t}/x"},
                   2,
                   "--target"});
+  uses.push_back({"a table and files of lines", "summarize",
+                  train_command({"--source", "{t}/x", "--target", "{t}/x", "--data", "{t}/x.csv"}), 2,
+                  "not both"});
+  uses.push_back({"score without pairs", "translate", {"score", "--run", "{run}"}, 2, "--source"});
+  uses.push_back({"evaluate with a table and files of lines",
+                  "translate",
+                  {"evaluate", "--run", "{run}", "--source", "{t}/x", "--target", "{t}/x", "--data", "{t}/x"},
+                  2,
+                  "not both"});
+  uses.push_back({"--valid without --data", "converse", train_command({"--valid", "{t}/x"}), 2, "--data"});
   uses.push_back({"--prompt and --prompts",
                   "language_model",
                   {"generate", "--run", "{run}", "--prompt", "the", "--prompts"},

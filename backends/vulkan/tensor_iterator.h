@@ -3,13 +3,13 @@
 #include <array>
 #include <initializer_list>
 
-#include "heed/backends/vulkan/pieces.h"
+#include "heed/backends/vulkan/dispatch_limits.h"
 
 namespace heed::vulkan {
 
-/// Operands of one shape as one dispatch walks them (shaders/walk.glsl): with the axes merged that all of
+/// Operands of one shape as one dispatch walks them (shaders/tensor_iterator.glsl): with the axes merged that all of
 /// them can walk as one, in the order of memory of the first, which is the output.
-class Walk {
+class TensorIterator {
  public:
   static constexpr std::size_t max_operands = 4;
   static constexpr int max_axes = 4;
@@ -20,7 +20,7 @@ class Walk {
   };
 
   /// Entries beyond `operand_count` are not read.
-  Walk(const Operands& operands, std::size_t operand_count);
+  TensorIterator(const Operands& operands, std::size_t operand_count);
 
   const Tensor& operator[](std::size_t i) const { return *operands_[i]; }
   std::size_t operand_count() const { return operand_count_; }
@@ -32,7 +32,7 @@ class Walk {
   /// The axis of the operands' shape to cut in two where it does not.
   int axis_to_cut(const Gpu& gpu) const;
 
-  /// Launches a shader that includes walk.glsl, with its constants from 2 on and its own push constants. Its
+  /// Launches a shader that includes tensor_iterator.glsl, with its constants from 2 on and its own push constants. Its
   /// bindings are the operands, in order.
   template <class... Parameters>
   void launch(Gpu& gpu, std::string_view shader, std::array<std::uint32_t, 2> constants,
@@ -45,7 +45,7 @@ class Walk {
   }
 
  private:
-  static constexpr std::int64_t items = 4;  // elements per invocation, as in walk.glsl
+  static constexpr std::int64_t items = 4;  // elements per invocation, as in tensor_iterator.glsl
   static std::uint32_t workgroup(const Gpu& gpu) { return group_size(gpu, 128); }
 
   void bind_and_push(Launch& launch) const;
@@ -58,27 +58,27 @@ class Walk {
   std::int64_t count_ = 1;
 };
 
-/// Calls body(walk) for pieces of the operands, the output first, that cover them and fit one dispatch each.
+/// Calls body(iterator) for pieces of the operands, the output first, that cover them and fit one dispatch each.
 template <class Body>
-void for_each_walk(Gpu& gpu, std::initializer_list<const Tensor*> operands, const Body& body) {
-  Walk::Operands list{};
+void for_each_iterator(Gpu& gpu, std::initializer_list<const Tensor*> operands, const Body& body) {
+  TensorIterator::Operands list{};
   std::copy(operands.begin(), operands.end(), list.begin());
-  for_each_walk(gpu, Walk(list, operands.size()), body);
+  for_each_iterator(gpu, TensorIterator(list, operands.size()), body);
 }
 
 template <class Body>
-void for_each_walk(Gpu& gpu, const Walk& walk, const Body& body) {
-  if (walk.count() == 0) return;
-  if (walk.fits(gpu)) return body(walk);
-  const int axis = walk.axis_to_cut(gpu);
-  for (const Part part : halves(walk[0].shape()[axis])) {
-    std::array<Tensor, Walk::max_operands> parts;
-    Walk::Operands list{};
-    for (std::size_t i = 0; i < walk.operand_count(); ++i) {
-      parts[i] = narrowed(walk[i], axis, part);
+void for_each_iterator(Gpu& gpu, const TensorIterator& iterator, const Body& body) {
+  if (iterator.count() == 0) return;
+  if (iterator.fits(gpu)) return body(iterator);
+  const int axis = iterator.axis_to_cut(gpu);
+  for (const Part part : halves(iterator[0].shape()[axis])) {
+    std::array<Tensor, TensorIterator::max_operands> parts;
+    TensorIterator::Operands list{};
+    for (std::size_t i = 0; i < iterator.operand_count(); ++i) {
+      parts[i] = narrowed(iterator[i], axis, part);
       list[i] = &parts[i];
     }
-    for_each_walk(gpu, Walk(list, walk.operand_count()), body);
+    for_each_iterator(gpu, TensorIterator(list, iterator.operand_count()), body);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "heed/backends/vulkan/walk.h"
+#include "heed/backends/vulkan/tensor_iterator.h"
 
 #include <bit>
 
@@ -22,7 +22,7 @@ struct Reciprocal {
 
 }  // namespace
 
-Walk::Walk(const Operands& operands, std::size_t operand_count)
+TensorIterator::TensorIterator(const Operands& operands, std::size_t operand_count)
     : operands_(operands), operand_count_(operand_count) {
   const Tensor& out = *operands[0];
   std::array<Axis, Shape::max_rank> all;
@@ -50,7 +50,7 @@ Walk::Walk(const Operands& operands, std::size_t operand_count)
   if (rank_ == 0) axes_[static_cast<std::size_t>(rank_++)] = {count_, {}};
 }
 
-bool Walk::fits(const Gpu& gpu) const {
+bool TensorIterator::fits(const Gpu& gpu) const {
   if (rank_ > max_axes || count_ > std::int64_t{1} << 30) return false;
   if (ceil_div(count_, workgroup(gpu) * items) > most_groups(gpu)) return false;
   for (std::size_t k = 0; k < operand_count_; ++k)
@@ -58,7 +58,7 @@ bool Walk::fits(const Gpu& gpu) const {
   return true;
 }
 
-int Walk::axis_to_cut(const Gpu& gpu) const {
+int TensorIterator::axis_to_cut(const Gpu& gpu) const {
   // That along which an operand reaches too far, or else the outermost of the output.
   std::size_t operand = 0;
   for (std::size_t k = 0; k < operand_count_; ++k)
@@ -72,7 +72,7 @@ int Walk::axis_to_cut(const Gpu& gpu) const {
   return axis;
 }
 
-void Walk::bind_and_push(Launch& launch) const {
+void TensorIterator::bind_and_push(Launch& launch) const {
   launch.write(*operands_[0]);
   for (std::size_t k = 1; k < operand_count_; ++k) launch.read(*operands_[k]);
   // Innermost first.
@@ -90,7 +90,7 @@ void Walk::bind_and_push(Launch& launch) const {
     for (int i = 0; i < max_axes; ++i) launch.push(i < rank_ ? axis(i).strides[k] : 0);
 }
 
-double Walk::traffic() const {
+double TensorIterator::traffic() const {
   double bytes = 0;
   for (std::size_t k = 0; k < operand_count_; ++k) {
     const auto elements = std::min(count_, reach_of(*operands_[k]));

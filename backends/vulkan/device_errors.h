@@ -9,17 +9,17 @@
 
 namespace heed::vulkan {
 
-/// How shaders report bad indices: each launch that may complain has a word of memory that the host sees, set
-/// to no_complaint, into which the shader puts the lowest bad position by atomicMin.
-class Complaints {
+/// How shaders report bad indices: each launch that may report an error has a word of memory that the host sees, set
+/// to no_error, into which the shader puts the lowest bad position by atomicMin.
+class DeviceErrors {
  public:
-  static constexpr std::uint32_t no_complaint = 0xffffffffu;
+  static constexpr std::uint32_t no_error = 0xffffffffu;
 
-  explicit Complaints(Gpu& gpu);
+  explicit DeviceErrors(Gpu& gpu);
   VkBuffer buffer() const { return words_->buffer(); }
   /// The byte offset of the word for a launch recorded now.
   std::uint64_t add(std::string text);
-  /// Throws an Error with the first complaint of what the device has finished; forgets all of that.
+  /// Throws an Error with the first error of what the device has finished; forgets all of that.
   void check();
 
  private:

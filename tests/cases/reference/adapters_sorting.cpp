@@ -12,7 +12,7 @@ class LayerChain : public Attention {
  public:
   LayerChain(std::string_view variant, AttentionConfig config, std::int64_t count) : Attention(config) {
     for (config.layer = 0; config.layer < count; ++config.layer) {
-      config.first_of_kind = config.layer == 0;
+      config.first = layers_.empty() ? nullptr : layers_.front().get();
       layers_.push_back(make_attention(variant, config));
       add_module("layer" + std::to_string(config.layer), *layers_.back());
     }

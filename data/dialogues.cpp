@@ -1,0 +1,131 @@
+#include "heed/data/dialogues.h"
+
+#include <algorithm>
+#include <set>
+
+#include "heed/core/error.h"
+#include "heed/core/random.h"
+
+namespace heed {
+namespace {
+
+constexpr std::string_view white_space = " \t\r\n\v\f";
+
+std::string trimmed(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(white_space);
+  if (begin == std::string_view::npos) return "";
+  return std::string(text.substr(begin, text.find_last_not_of(white_space) + 1 - begin));
+}
+
+/// What stands between the marks; the last is what stands behind the last mark.
+std::vector<std::string> cut_at_marks(std::string_view line) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0;;) {
+    const std::size_t end = std::min(line.find(turn_end, at), line.size());
+    parts.push_back(trimmed(line.substr(at, end - at)));
+    if (end == line.size()) return parts;
+    at = end + turn_end.size();
+  }
+}
+
+std::vector<Dialogue> dialogues_in(const std::vector<std::string>& lines, const std::string& origin) {
+  std::vector<Dialogue> dialogues;
+  for (const std::string& line : lines) {
+    std::vector<std::string> turns = cut_at_marks(line);
+    const std::string place = concat_text(origin, ":", dialogues.size() + 1);
+    check(turns.size() > 1 || !turns.back().empty(), place,
+          ": the line is blank; expected a dialogue whose turns end in ", turn_end);
+    check(turns.back().empty(), place, ": ", turns.size() > 1 ? "the last turn" : "the line", " has no ",
+          turn_end, " behind it; every turn ends in one");
+    turns.pop_back();
+    for (std::size_t i = 0; i < turns.size(); ++i)
+      check(!turns[i].empty(), place, ": turn ", i + 1, " is empty");
+    dialogues.push_back(std::move(turns));
+  }
+  return dialogues;
+}
+
+// --- small talk
+
+using Words = std::vector<std::string_view>;
+const Words names = {"ann", "ben", "carla", "david", "emma", "frank", "grace", "henry", "ivy", "jack"};
+const Words towns = {"paris", "rome", "london", "madrid", "vienna", "oslo", "dublin", "athens"};
+const Words things = {"tea",   "bread",   "coffee", "cheese", "fish",  "soup",
+                      "fruit", "flowers", "shoes",  "books",  "paper", "music"};
+
+/// One dialogue; a pure function of (seed, index).
+Dialogue talk(std::uint64_t seed, std::uint32_t index) {
+  std::uint64_t drawn = 0;
+  const auto below = [&](std::size_t bound) {
+    return (std::uint64_t{random_word({seed, index, 0}, drawn++)} * bound) >> 32;
+  };
+  const auto pick = [&](const Words& words) { return std::string(words[below(words.size())]); };
+  const std::string name = pick(names), town = pick(towns), thing = pick(things);
+  const bool found = below(2) == 0;
+  Dialogue turns = {"hello , i am " + name + " from " + town + " .",
+                    "hello " + name + " , what do you look for ?", "i look for " + thing + " .",
+                    "is there no " + thing + " in " + town + " , " + name + " ?"};
+  if (below(4) == 0) {
+    turns.push_back("no .");
+  } else {
+    turns.push_back(found ? "there is , but not like here ." : "there is , but not today .");
+  }
+  turns.push_back(turns.back() == "no ." ? "then take some " + thing + " home ."
+                                         : "then we have " + thing + " for you .");
+  turns.push_back("thank you for the " + thing + " .");
+  return turns;
+}
+
+}  // namespace
+
+Dialogue turns_of(std::string_view line) {
+  Dialogue turns = cut_at_marks(line);
+  std::erase(turns, "");
+  return turns;
+}
+
+std::vector<Dialogue> read_dialogues(const std::filesystem::path& path, const TextOptions& options,
+                                     ReadReport* report) {
+  return dialogues_in(read_lines(path, options, report), path.string());
+}
+
+std::vector<Dialogue> parse_dialogues(std::string_view bytes, std::string_view origin,
+                                      const TextOptions& options, ReadReport* report) {
+  return dialogues_in(parse_lines(bytes, origin, options, report), std::string(origin));
+}
+
+ParallelText answers_in(const std::vector<Dialogue>& dialogues, std::int64_t context) {
+  ParallelText pairs;
+  for (const Dialogue& turns : dialogues)
+    for (std::size_t i = 1; i < turns.size(); ++i) {
+      std::string before;
+      const std::size_t first = i - std::min(i, static_cast<std::size_t>(context));
+      for (std::size_t j = first; j < i; ++j) {
+        if (j > first) before += turn_end;
+        before += turns[j];
+      }
+      pairs.source.push_back(before);
+      pairs.target.push_back(turns[i]);
+    }
+  return pairs;
+}
+
+SmallTalk small_talk(std::uint64_t seed, std::int64_t train_count, std::int64_t held_out_count) {
+  check(train_count >= 1 && held_out_count >= 1 && train_count <= 1'000'000 && held_out_count <= 1000,
+        "1 to 1,000,000 dialogues to learn from and 1 to 1,000 to measure with can be made, not ",
+        train_count, " and ", held_out_count);
+  SmallTalk made;
+  std::set<Dialogue> held_out;
+  std::uint32_t index = 0;
+  while (static_cast<std::int64_t>(made.held_out.size()) < held_out_count) {
+    Dialogue turns = talk(seed, index++);
+    if (held_out.insert(turns).second) made.held_out.push_back(std::move(turns));
+  }
+  while (static_cast<std::int64_t>(made.train.size()) < train_count) {
+    Dialogue turns = talk(seed, index++);
+    if (!held_out.contains(turns)) made.train.push_back(std::move(turns));
+  }
+  return made;
+}
+
+}  // namespace heed

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "heed/data/text_file.h"
+
+// The files of MIND, the Microsoft news dataset (Wu et al., ACL 2020): news.tsv and behaviors.tsv, as they are.
+
+namespace heed {
+
+/// Numbers for the ids of news, from 0 in the order in which they are met.
+class NewsNames {
+ public:
+  /// The number of an id, which gets the next one when it is new.
+  std::int32_t number_of(std::string_view id);
+  const std::string& name(std::int32_t number) const { return names_[static_cast<std::size_t>(number)]; }
+  std::size_t size() const { return names_.size(); }
+
+ private:
+  std::unordered_map<std::string, std::int32_t> numbers_;
+  std::vector<std::string> names_;
+};
+
+/// A row of news.tsv; what it says of entities and addresses is not kept.
+struct News {
+  std::int32_t number = 0;
+  std::string category, subcategory, title, abstract;  ///< the abstract may be empty, as may the title
+};
+
+/// A list of news that a user was shown.
+struct Impression {
+  std::int64_t time = 0;              ///< seconds since 1970 of the file's clock
+  std::vector<std::int32_t> history;  ///< news that the user had clicked before, oldest first; may be empty
+  std::vector<std::int32_t> clicked, passed;  ///< of those shown; each in the order of the file
+};
+
+/// Reads news.tsv: eight columns, id, category, subcategory, title, abstract, url and two lists of entities. An id may
+/// stand there twice when both rows say the same. Throws Error with file and line as read_lines does, on another
+/// number of columns, an empty id or one with a space, and a second row of an id that says something else.
+std::vector<News> read_news(const std::filesystem::path& path, NewsNames& names,
+                            const TextOptions& options = {}, ReadReport* report = nullptr);
+/// The same for bytes already in memory; `origin` says in errors where they came from.
+std::vector<News> parse_news(std::string_view bytes, std::string_view origin, NewsNames& names,
+                             const TextOptions& options = {}, ReadReport* report = nullptr);
+
+/// Reads behaviors.tsv: five columns, impression id, user id, time ("11/13/2019 5:53:12 AM"), history and impressions
+/// ("N1-1 N2-0": clicked or not), both with spaces between. Throws Error with file and line as read_lines does, on
+/// another number of columns, what is no such time, a candidate without -0 or -1, and a row without candidates.
+std::vector<Impression> read_impressions(const std::filesystem::path& path, NewsNames& names,
+                                         const TextOptions& options = {}, ReadReport* report = nullptr);
+/// The same for bytes already in memory.
+std::vector<Impression> parse_impressions(std::string_view bytes, std::string_view origin, NewsNames& names,
+                                          const TextOptions& options = {}, ReadReport* report = nullptr);
+
+/// The numbers of ids with spaces between.
+std::vector<std::int32_t> parse_news_ids(std::string_view text, NewsNames& names);
+
+/// Impressions in three parts that have nothing in common.
+struct ImpressionParts {
+  std::vector<Impression> train, valid, test;
+};
+
+/// Which impressions are held out: in the order of their time, or else of the random words of `seed`, the last
+/// round(n * test_fraction) are for the test, the round(n * valid_fraction) before them to measure progress with.
+/// Each part keeps the order of the data. Throws Error for fractions that leave nothing to train on.
+struct ImpressionSplit {
+  double valid_fraction = 0, test_fraction = 0;
+  bool by_time = true;
+  std::uint64_t seed = 1;
+};
+ImpressionParts split_impressions(std::vector<Impression> all, const ImpressionSplit& split);
+
+/// A digest of impressions, in their order.
+std::string digest_of_impressions(std::span<const Impression> impressions, const NewsNames& names);
+
+}  // namespace heed

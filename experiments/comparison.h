@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "heed/tasks/run.h"
+
+// A comparison trains one task with one recipe under several choices (attentions, settings) and seeds: a cell for each
+// choice and seed. Cells know nothing of each other, so that they can be trained in any order and by several processes.
+
+namespace heed {
+
+/// A setting that varies, and its values as --set writes them.
+struct ComparedSetting {
+  std::string name;
+  std::vector<std::string> values;
+};
+
+struct ComparisonPlan {
+  const TaskKind& kind;
+  Settings base;                               ///< what all cells have in common
+  std::vector<std::string> attentions = {};    ///< empty: what `base` says
+  std::vector<ComparedSetting> settings = {};  ///< the grid: every value with every other
+  std::vector<std::int64_t> seeds = {1};
+};
+
+/// One training of a comparison.
+struct ComparisonCell {
+  std::string choice;  ///< what it tries: "fastformer, model.width=64"; the same for all its seeds
+  std::string name;    ///< of its folder; no two cells of a plan share it
+  std::int64_t seed = 1;
+  Settings settings;
+};
+
+/// All cells, choice by choice, in the order of the plan. Throws a SettingsError for what no setting allows, for a name
+/// or value that stands twice, and for a grid of more than 10,000 cells.
+std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan);
+
+/// What a cell came to.
+struct CellResult {
+  std::string settings;  ///< the cell's, as JSON
+  std::string failure;   ///< why there is no result; "": there is one
+  std::string
+      part;  ///< of the data, on which it was measured: "test", or "valid" where there is no test part
+  std::vector<Metric> metrics;
+  ExampleStatistics examples;
+  std::int64_t parameters = 0, steps = 0;
+  double step_gflops = 0;  ///< of the matrix products of one training step, forward and backward
+  double training_seconds = 0, seconds_per_example = 0;
+  std::int64_t peak_bytes = 0;  ///< the most that tensors took while it trained
+};
+
+/// Trains a cell in its folder, or goes on where an earlier process was interrupted, and measures it. Nothing when
+/// `callbacks.stop_requested` asked for an end; a checkpoint was saved then. Throws an Error for what fails.
+std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& cell,
+                                   const std::filesystem::path& folder, const TrainerCallbacks& callbacks);
+
+/// The result in a cell's folder; nothing when there is none yet, when it failed, and when the cell is to be trained on
+/// or measured in another way. Throws an Error when it belongs to another model: that of an earlier comparison.
+std::optional<CellResult> read_result(const ComparisonCell& cell, const std::filesystem::path& folder);
+/// The result that a failed cell has left, or one that says that it has left none.
+CellResult read_failure(const std::filesystem::path& folder);
+void write_result(const CellResult& result, const std::filesystem::path& folder);
+
+}  // namespace heed

@@ -1,0 +1,290 @@
+#include "heed/experiments/summary.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "heed/core/random.h"
+#include "heed/core/unicode.h"
+#include "heed/training/bleu.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr std::uint32_t resamples = 2000;
+
+std::string number(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::vector<double> values_of(const ComparisonRow& row,
+                              const std::function<double(const CellResult&)>& value) {
+  std::vector<double> values;
+  for (const CellResult& result : row.results) values.push_back(value(result));
+  return values;
+}
+
+double mean_of(const ComparisonRow& row, const std::function<double(const CellResult&)>& value) {
+  return spread_of(values_of(row, value)).mean;
+}
+
+Spread metric_spread(const ComparisonRow& row, const std::string& name) {
+  return spread_of(values_of(row, [&](const CellResult& result) {
+    for (const Metric& metric : result.metrics)
+      if (metric.name == name) return metric.value;
+    return std::nan("");
+  }));
+}
+
+std::vector<std::string> metric_names(std::span<const ComparisonRow> rows) {
+  for (const ComparisonRow& row : rows)
+    if (!row.results.empty()) {
+      std::vector<std::string> names;
+      for (const Metric& metric : row.results.front().metrics) names.push_back(metric.name);
+      return names;
+    }
+  return {};
+}
+
+std::string difference_text(const Difference& difference) {
+  return number("%+.4g", difference.value) + (difference.p < 0.05 ? "*" : "") +
+         (difference.p > 0 ? number(" (p %.2g)", difference.p) : " (p < 0.001)");
+}
+
+/// The cells of the table, its head first.
+std::vector<std::vector<std::string>> table(std::span<const ComparisonRow> rows) {
+  const std::vector<std::string> metrics = metric_names(rows);
+  std::vector<std::string> head = {"choice"};
+  head.insert(head.end(), metrics.begin(), metrics.end());
+  for (const char* column :
+       {"from the first", "seeds", "parameters", "GFLOP/step", "training s", "peak MB", "ms/example"})
+    head.emplace_back(column);
+  std::vector<std::vector<std::string>> lines = {head};
+  for (const ComparisonRow& row : rows) {
+    std::vector<std::string> line = {unicode::printable(row.choice)};
+    if (row.results.empty()) {
+      line.push_back(row.failures.empty()
+                         ? "not trained yet"
+                         : concat_text("failed: ", unicode::printable(row.failures.front())));
+      lines.push_back(std::move(line));
+      continue;
+    }
+    for (const std::string& metric : metrics) {
+      const Spread spread = metric_spread(row, metric);
+      line.push_back(number("%.4g", spread.mean) +
+                     (row.results.size() > 1 ? number(" +- %.2g", spread.deviation) : ""));
+    }
+    line.push_back(row.difference ? difference_text(*row.difference) : "");
+    line.push_back(std::to_string(row.results.size()) +
+                   (row.failures.empty() ? "" : concat_text(", ", row.failures.size(), " failed")) +
+                   (row.missing == 0 ? "" : concat_text(", ", row.missing, " missing")));
+    line.push_back(std::to_string(row.results.front().parameters));
+    const auto add = [&](const char* format, const std::function<double(const CellResult&)>& value) {
+      line.push_back(number(format, mean_of(row, value)));
+    };
+    add("%.3g", [](const CellResult& r) { return r.step_gflops; });
+    add("%.1f", [](const CellResult& r) { return r.training_seconds; });
+    add("%.1f", [](const CellResult& r) { return static_cast<double>(r.peak_bytes) / 1e6; });
+    add("%.3g", [](const CellResult& r) { return 1e3 * r.seconds_per_example; });
+    lines.push_back(std::move(line));
+  }
+  for (auto& line : lines) line.resize(head.size());
+  return lines;
+}
+
+/// What the table cannot show in its cells.
+std::string notes(std::span<const ComparisonRow> rows) {
+  std::string text;
+  for (const ComparisonRow& row : rows)
+    for (const std::string& failure : row.failures)
+      text.append(unicode::printable(concat_text(row.choice, ", ", failure))).append("\n");
+  for (const ComparisonRow& row : rows)
+    if (row.difference) {
+      text += concat_text("from the first: the difference in ", row.results.front().examples.metric,
+                          " on the same examples; *: more than chance at 5 % (paired bootstrap)\n");
+      break;
+    }
+  for (const ComparisonRow& row : rows)
+    if (!row.results.empty())
+      return concat_text("measured on the ", row.results.front().part, " part\n", text);
+  return text;
+}
+
+Json spread_json(const Spread& spread) {
+  return {{"mean", spread.mean}, {"deviation", spread.deviation}};
+}
+
+}  // namespace
+
+Spread spread_of(std::span<const double> values) {
+  Spread spread;
+  if (values.empty()) return spread;
+  const auto count = static_cast<double>(values.size());
+  for (const double value : values) spread.mean += value / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
+  if (values.size() > 1) spread.deviation = std::sqrt(squares / (count - 1));
+  return spread;
+}
+
+double combined_metric(const std::string& combine, std::span<const double> sums) {
+  if (combine == "mean") {
+    check(sums.size() == 2, "a mean needs a sum and a count, but there are ", sums.size(), " figures");
+    return sums[0] / sums[1];
+  }
+  check(combine == "bleu", "unknown way to combine the statistics of examples, \"", combine,
+        "\": mean or bleu");
+  return bleu_of_statistics(sums).score;
+}
+
+Difference paired_bootstrap(std::span<const ExampleStatistics> first,
+                            std::span<const ExampleStatistics> second) {
+  check(!first.empty() && !second.empty(), "nothing to compare");
+  const std::size_t examples = first.front().rows.size();
+  check(examples > 0, "there are no examples to compare on");
+  for (const auto& side : {first, second})
+    for (const ExampleStatistics& seed : side)
+      check(seed.rows.size() == examples && seed.metric == first.front().metric,
+            "two choices were not measured on the same examples: ", examples, " of ", first.front().metric,
+            " and ", seed.rows.size(), " of ", seed.metric);
+  // The metric of a side: the mean over its seeds, for examples drawn `times` often.
+  const auto metric = [&](std::span<const ExampleStatistics> side, const std::vector<std::uint32_t>& times) {
+    double sum = 0;
+    for (const ExampleStatistics& seed : side) {
+      std::vector<double> sums(seed.rows.front().size(), 0);
+      for (std::size_t i = 0; i < examples; ++i)
+        for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += times[i] * seed.rows[i][k];
+      sum += combined_metric(seed.combine, sums);
+    }
+    return sum / static_cast<double>(side.size());
+  };
+  const auto difference = [&](const std::vector<std::uint32_t>& times) {
+    return metric(second, times) - metric(first, times);
+  };
+  Difference result;
+  result.value = difference(std::vector<std::uint32_t>(examples, 1));
+  std::vector<double> drawn;
+  std::int64_t below = 0, above = 0;
+  for (std::uint32_t r = 0; r < resamples; ++r) {
+    std::vector<std::uint32_t> times(examples, 0);
+    for (std::size_t i = 0; i < examples; ++i)
+      ++times[static_cast<std::size_t>((static_cast<std::uint64_t>(random_word({1, r, 0}, i)) * examples) >>
+                                       32)];
+    drawn.push_back(difference(times));
+    below += drawn.back() <= 0 ? 1 : 0;
+    above += drawn.back() >= 0 ? 1 : 0;
+  }
+  std::sort(drawn.begin(), drawn.end());
+  result.low = drawn[resamples * 25 / 1000];
+  result.high = drawn[resamples * 975 / 1000 - 1];
+  result.p = std::min(1.0, 2.0 * static_cast<double>(std::min(below, above)) / resamples);
+  return result;
+}
+
+std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells,
+                                           std::span<const std::optional<CellResult>> results) {
+  std::vector<ComparisonRow> rows;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (rows.empty() || rows.back().choice != cells[i].choice)
+      rows.push_back({cells[i].choice, {}, {}, 0, {}});
+    ComparisonRow& row = rows.back();
+    if (!results[i])
+      ++row.missing;
+    else if (results[i]->failure.empty())
+      row.results.push_back(*results[i]);
+    else
+      row.failures.push_back(concat_text("seed ", cells[i].seed, ": ", results[i]->failure));
+  }
+  const auto statistics = [](const ComparisonRow& row) {
+    std::vector<ExampleStatistics> all;
+    for (const CellResult& result : row.results)
+      if (!result.examples.rows.empty()) all.push_back(result.examples);
+    return all;
+  };
+  if (rows.empty()) return rows;
+  const std::vector<ExampleStatistics> first = statistics(rows.front());
+  for (std::size_t i = 1; i < rows.size() && !first.empty(); ++i)
+    if (const auto others = statistics(rows[i]); !others.empty())
+      rows[i].difference = paired_bootstrap(first, others);
+  return rows;
+}
+
+std::string comparison_text(std::span<const ComparisonRow> rows) {
+  const auto lines = table(rows);
+  std::vector<std::size_t> widths(lines.front().size(), 0);
+  const auto is_whole = [](const std::vector<std::string>& line) {
+    return line.size() < 3 || !line[2].empty();
+  };
+  for (const auto& line : lines)
+    for (std::size_t c = 0; c < line.size() && (c == 0 || is_whole(line)); ++c)
+      widths[c] = std::max(widths[c], line[c].size());
+  std::string text;
+  for (const auto& line : lines) {
+    std::string row;
+    for (std::size_t c = 0; c < line.size(); ++c)
+      row.append(c == 0 ? "" : "  ")
+          .append(line[c])
+          .append(widths[c] - std::min(widths[c], line[c].size()), ' ');
+    text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text + "\n" + notes(rows);
+}
+
+std::string comparison_markdown(std::span<const ComparisonRow> rows) {
+  const auto lines = table(rows);
+  std::string text;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    text += "|";
+    for (std::string cell : lines[i]) {
+      for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2)
+        cell.insert(at, 1, '\\');
+      text.append(" ").append(cell).append(" |");
+    }
+    text += "\n";
+    if (i > 0) continue;
+    text += "|---|";
+    for (std::size_t c = 1; c < lines[i].size(); ++c) text += "---:|";
+    text += "\n";
+  }
+  return text + "\n" + notes(rows);
+}
+
+std::string comparison_json_lines(std::span<const ComparisonRow> rows) {
+  std::string text;
+  for (const ComparisonRow& row : rows) {
+    Json line = {{"choice", row.choice},
+                 {"seeds", row.results.size()},
+                 {"failures", row.failures},
+                 {"missing", row.missing}};
+    if (!row.results.empty()) {
+      line["part"] = row.results.front().part;
+      for (const std::string& name : metric_names({&row, 1}))
+        line["metrics"][name] = spread_json(metric_spread(row, name));
+      if (row.difference)
+        line["difference"] = {{"metric", row.results.front().examples.metric},
+                              {"value", row.difference->value},
+                              {"low", row.difference->low},
+                              {"high", row.difference->high},
+                              {"p", row.difference->p}};
+      const auto add = [&](const char* name, const std::function<double(const CellResult&)>& value) {
+        line[name] = spread_json(spread_of(values_of(row, value)));
+      };
+      line["parameters"] = row.results.front().parameters;
+      line["steps"] = row.results.front().steps;
+      add("step_gflops", [](const CellResult& r) { return r.step_gflops; });
+      add("training_seconds", [](const CellResult& r) { return r.training_seconds; });
+      add("peak_bytes", [](const CellResult& r) { return static_cast<double>(r.peak_bytes); });
+      add("seconds_per_example", [](const CellResult& r) { return r.seconds_per_example; });
+    }
+    text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  return text;
+}
+
+}  // namespace heed

@@ -1,0 +1,102 @@
+#include "heed/models/pair_matcher.h"
+
+#include <array>
+#include <cmath>
+
+#include "heed/autograd/ops.h"
+
+namespace heed {
+namespace {
+
+const TransformerConfig& checked(const TransformerConfig& config) {
+  check_config(config);
+  check(config.source_vocabulary > 0 && config.classes > 0,
+        "a matcher of pairs needs source_vocabulary and classes, got ", config.source_vocabulary, " and ",
+        config.classes);
+  return config;
+}
+
+/// The deviation of what is added to embeddings that are scaled.
+double added_deviation(const TransformerConfig& config) {
+  return embedding_deviation(config) *
+         (config.scale_embeddings ? std::sqrt(static_cast<double>(config.width)) : 1);
+}
+
+void append(Tokens& tokens, const Tokens& more) {
+  tokens.insert(tokens.end(), more.begin(), more.end());
+}
+
+/// No match is no vector, as padding is none.
+Tokens without_none(const Tokens& matches) {
+  Tokens kinds = matches;
+  for (std::int32_t& kind : kinds)
+    if (kind == 0) kind = -1;
+  return kinds;
+}
+
+}  // namespace
+
+PairMatcher::PairMatcher(const TransformerConfig& config, bool joint)
+    : PairMatcher(checked(config), joint, Initialiser(static_cast<std::uint64_t>(config.seed))) {}
+
+PairMatcher::PairMatcher(const TransformerConfig& config, bool joint, Initialiser initialiser)
+    : SequenceEncoder(config, initialiser),
+      joint_(joint),
+      matches_(match_kinds, config.width, added_deviation(config), initialiser),
+      segments_(2, config.width, added_deviation(config), initialiser),
+      compare_(4 * config.width, config.width, true, initialiser),
+      output_(config.width, config.classes, true, initialiser) {
+  add_pooling(initialiser);
+  add_module("matches", matches_);
+  if (joint_) add_module("segments", segments_);
+  add_module("compare", compare_);
+  add_module("output", output_);
+}
+
+PairBatch PairMatcher::batch(std::span<const TokenPair> pairs) const {
+  std::vector<Tokens> tokens, matches, segments;
+  const auto add_row = [&](const MatchedTokens& text) {
+    tokens.push_back(text.tokens);
+    matches.push_back(without_none(text.matches));
+  };
+  if (!joint_) {
+    for (const TokenPair& pair : pairs) add_row(pair.first);
+    for (const TokenPair& pair : pairs) add_row(pair.second);
+    return {pad_tokens(tokens, device()), pad_tokens(matches, device()).ids, {}, {}, {}};
+  }
+  for (const TokenPair& pair : pairs) {
+    add_row(pair.first);
+    append(tokens.back(), pair.second.tokens);
+    append(matches.back(), without_none(pair.second.matches));
+    segments.emplace_back(pair.first.tokens.size(), 0).resize(tokens.back().size(), 1);
+  }
+  const PaddedTokens padded = pad_tokens(tokens, device());
+  std::array<std::vector<Tokens>, 2> in;
+  for (const Tokens& row : segments)
+    for (const std::int32_t segment : {0, 1}) {
+      Tokens& mask = in[static_cast<std::size_t>(segment)].emplace_back();
+      for (const std::int32_t one : row) mask.push_back(one == segment ? 1 : 0);
+      mask.resize(static_cast<std::size_t>(padded.ids.size(1)), 0);
+    }
+  return {padded, pad_tokens(matches, device()).ids, pad_tokens(segments, device()).ids,
+          pad_tokens(in[0], device()).ids, pad_tokens(in[1], device()).ids};
+}
+
+Tensor PairMatcher::logits(const PairBatch& batch, Context& context) {
+  Tensor added = matches_(batch.matches);
+  if (joint_) added = added + segments_(batch.segments);
+  const Tensor x = hidden(batch.tokens, added, context);
+  Tensor u, v;
+  if (joint_) {
+    u = pooled(x, batch.in_first);
+    v = pooled(x, batch.in_second);
+  } else {
+    const Tensor both = pooled(x, batch.tokens.mask);
+    u = slice(both, 0, 0, both.size(0) / 2);
+    v = slice(both, 0, both.size(0) / 2, both.size(0));
+  }
+  const Tensor compared = relu(compare_(concat({u, v, abs(u - v), u * v}, -1)));
+  return output_(maybe_dropout(compared, config().dropout, context));
+}
+
+}  // namespace heed

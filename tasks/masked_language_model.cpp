@@ -1,0 +1,266 @@
+#include "heed/tasks/masked_language_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/core/unicode.h"
+#include "heed/models/masked_language_model.h"
+#include "heed/tasks/recipe.h"
+#include "heed/tasks/text_learner.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The random stream of what is hidden; those of training steps have op numbers from 0.
+constexpr std::uint32_t masking_stream = 1u << 31;
+/// Special tokens have the first ids.
+constexpr std::int32_t special_tokens = 2;
+
+/// How hidden tokens were guessed.
+struct Guesses {
+  double nats = 0;
+  std::int64_t tokens = 0, right = 0;
+  std::vector<std::vector<double>> parts = {};  // nats and tokens of each batch
+  double loss() const { return nats / static_cast<double>(tokens); }
+  double accuracy() const { return static_cast<double>(right) / static_cast<double>(tokens); }
+};
+
+/// Tokens in the places that were to be filled, and the probability of them all.
+struct Filling {
+  Tokens tokens;
+  double probability = 1;
+};
+
+class MaskedLearner : public TextLearner {
+ public:
+  using TextLearner::TextLearner;
+
+  void check_settings() const override {
+    names_text(settings_);
+    training_windows(settings_);
+    const auto best_by = settings_.get<std::string>("training.keep_best_by");
+    if (best_by != "loss" && best_by != "accuracy" && best_by != "pseudo_perplexity")
+      throw SettingsError("training.keep_best_by=" + best_by + " is measured with objective=causal alone");
+    check_model<MaskedLanguageModel>(config(300), settings_.get<std::int64_t>("training.batch_tokens"));
+  }
+
+  void build(Device device) override {
+    model_ = make_model<MaskedLanguageModel>(config(tokenizer_->vocabulary_size()),
+                                             settings_.get<std::int64_t>("training.batch_tokens"), device);
+  }
+
+  Module& model() override { return *model_; }
+
+  Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
+    const std::vector<Window>& windows = windows_of(epoch, batch);
+    std::vector<Tokens> sequences;
+    for (const Window& window : windows)
+      sequences.push_back(sequence_at(train_, window.begin, window.length));
+    const std::int64_t rows = training_windows(settings_).rows;
+    const RandomKey key{static_cast<std::uint64_t>(settings_.get<std::int64_t>("seed")),
+                        static_cast<std::uint32_t>(epoch),
+                        masking_stream + static_cast<std::uint32_t>(batch * rows)};
+    return model_->loss(make_masked_batch(sequences, masking(), key, model_->device()),
+                        settings_.get<double>("training.label_smoothing"), context);
+  }
+
+  Evaluation evaluate() override {
+    if (valid_.empty()) return {};
+    return {metrics_of(guesses_of(valid_)), settings_.get<std::string>("training.keep_best_by")};
+  }
+
+  /// Lines in which "<mask>" or "[MASK]" stands for a token: the same lines, filled in.
+  std::vector<Prediction> predict(std::span<const std::string> lines,
+                                  const PredictOptions& options) override {
+    std::vector<Prediction> predictions(lines.size());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (is_blank(lines[i])) continue;
+      try {
+        const Tokens tokens = line_tokens(lines[i]);
+        predictions[i] = filled(tokens, options.capture,
+                                "lines." + std::to_string(options.first_line + static_cast<std::int64_t>(i)));
+      } catch (const DeviceLost&) {
+        throw;
+      } catch (const OutOfMemory&) {
+        throw;
+      } catch (const Error& error) {
+        predictions[i].error = error.what();
+      }
+    }
+    return predictions;
+  }
+
+ protected:
+  Measurement measurement_of(const Documents& documents, bool) override {
+    const Guesses guesses = guesses_of(stream_of(documents, "the text"));
+    Measurement measurement;
+    measurement.metrics = metrics_of(guesses);
+    measurement.count = guesses.tokens;
+    measurement.examples = {"loss", "mean", guesses.parts};
+    Json json = {{"objective", "masked"}};
+    for (const Metric& metric : measurement.metrics) json[metric.name] = metric.value;
+    json["masked_tokens"] = guesses.tokens;
+    json["characters"] = character_count(documents);
+    json["context"] = settings_.get<std::int64_t>("model.max_length");
+    measurement.json = json.dump();
+    return measurement;
+  }
+
+ private:
+  TransformerConfig config(std::int64_t vocabulary) const {
+    TransformerConfig config = model_config(settings_);
+    config.source_vocabulary = vocabulary;
+    config.encoder_layers = config.decoder_layers;
+    config.encoder_attention = config.decoder_attention;
+    return config;
+  }
+
+  MaskingOptions masking() const {
+    MaskingOptions options;
+    options.share = settings_.get<double>("training.mask_share");
+    options.mask_token = tokenizer_->id_of(mask_token);
+    options.vocabulary = tokenizer_->vocabulary_size();
+    options.first_ordinary = special_tokens;
+    return options;
+  }
+
+  static Tokens sequence_at(const Tokens& stream, std::int64_t begin, std::int64_t length) {
+    const auto first = stream.begin() + static_cast<std::ptrdiff_t>(begin);
+    return {first, first + static_cast<std::ptrdiff_t>(length)};
+  }
+
+  static std::vector<Metric> metrics_of(const Guesses& guesses) {
+    return {{"loss", guesses.loss(), false},
+            {"accuracy", guesses.accuracy(), true},
+            {"pseudo_perplexity", std::exp(guesses.loss()), false}};
+  }
+
+  /// Guesses what is hidden of windows that lie side by side; always the same tokens.
+  Guesses guesses_of(const Tokens& stream) {
+    const NoGrad no_grad;
+    const auto length = settings_.get<std::int64_t>("model.max_length"),
+               count = static_cast<std::int64_t>(stream.size());
+    const auto rows = static_cast<std::size_t>(std::max<std::int64_t>(4096 / length, 1));
+    Guesses all;
+    std::vector<Tokens> sequences;
+    std::uint32_t done = 0;
+    for (std::int64_t begin = 0; begin < count; begin += length) {
+      Tokens sequence = sequence_at(stream, begin, std::min(length, count - begin));
+      const bool ordinary =
+          std::ranges::any_of(sequence, [](std::int32_t token) { return token >= special_tokens; });
+      if (ordinary) sequences.push_back(std::move(sequence));
+      if (sequences.empty() || (sequences.size() < rows && begin + length < count)) continue;
+      guess(make_masked_batch(sequences, masking(), {0, 0, done}, model_->device()), all);
+      done += static_cast<std::uint32_t>(sequences.size());
+      sequences.clear();
+    }
+    check(all.tokens > 0, "the text has no token to guess");
+    return all;
+  }
+
+  void guess(const MaskedBatch& batch, Guesses& all) {
+    const Tensor logits = logits_at(batch.input, batch.targets.rows, nullptr);
+    double nats = 0;
+    for (const float loss : cross_entropy(logits, batch.targets.ids).to_vector<float>())
+      nats += static_cast<double>(loss);
+    all.nats += nats;
+    all.parts.push_back({nats, static_cast<double>(batch.targets.count)});
+    for (const std::int32_t right : equal(argmax(logits, -1), batch.targets.ids).to_vector<std::int32_t>())
+      all.right += right;
+    all.tokens += batch.targets.count;
+  }
+
+  /// Logits [count, V] of places of the flattened batch.
+  Tensor logits_at(const PaddedTokens& input, const Tensor& rows, Capture* capture) {
+    Context context = Context::inference();
+    context.capture = capture;
+    const Tensor hidden = model_->hidden(input, context);
+    return model_->logits(index_select(reshape(hidden, {-1, hidden.size(2)}), 0, rows));
+  }
+
+  Tokens line_tokens(std::string line) const {
+    check(unicode::find_invalid(line) == std::string::npos, "the line is not UTF-8");
+    constexpr std::string_view other = "[MASK]";
+    std::string words = line;  // without the marks
+    for (const std::string_view mark : {other, std::string_view(mask_token)})
+      for (std::size_t at = 0; (at = words.find(mark, at)) != std::string::npos;)
+        words.erase(at, mark.size());
+    check_known(*tokenizer_, words, "the line");
+    for (std::size_t at = 0; (at = line.find(other, at)) != std::string::npos; at += mask_token.size())
+      line.replace(at, other.size(), mask_token);
+    Tokens tokens = tokenizer_->encode(line);
+    const auto context = settings_.get<std::int64_t>("model.max_length");
+    check(static_cast<std::int64_t>(tokens.size()) <= context, "the line has ", tokens.size(),
+          " tokens, but the model sees at most ", context, " at a time (model.max_length)");
+    check(std::ranges::count(tokens, tokenizer_->id_of(mask_token)) > 0, "the line has no ", mask_token,
+          " or [MASK] to be filled in");
+    return tokens;
+  }
+
+  /// The line with its places filled in, each by itself.
+  Prediction filled(const Tokens& tokens, CaptureFile* file, const std::string& example) {
+    const NoGrad no_grad;
+    Tokens places;
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      if (tokens[i] == tokenizer_->id_of(mask_token)) places.push_back(static_cast<std::int32_t>(i));
+    const auto count = static_cast<std::int64_t>(places.size());
+    const PaddedTokens input = pad_tokens({&tokens, 1}, model_->device());
+    Capture capture;
+    const Tensor logits =
+        logits_at(input, Tensor::from(places, {count}, model_->device()), file ? &capture : nullptr);
+    if (file) {
+      file->add_tokens(example, "tokens", input.ids, token_texts(*tokenizer_, tokens));
+      file->add(example, capture);
+    }
+    Prediction prediction;
+    for (const Filling& filling : best_fillings(logits)) {
+      Tokens whole = tokens;
+      for (std::size_t i = 0; i < places.size(); ++i)
+        whole[static_cast<std::size_t>(places[i])] = filling.tokens[i];
+      prediction.alternatives.push_back(
+          {tokenizer_->decode(whole, /*keep_special=*/true), filling.probability});
+    }
+    prediction.text = prediction.alternatives.front().text;
+    prediction.probability = prediction.alternatives.front().probability;
+    return prediction;
+  }
+
+  /// The likeliest tokens for each row of logits [count, V], all rows together; special tokens are no filling.
+  std::vector<Filling> best_fillings(const Tensor& logits) const {
+    const std::int64_t ordinary = logits.size(1) - special_tokens;
+    const auto wanted = static_cast<std::size_t>(settings_.get<std::int64_t>("prediction.best"));
+    const auto [values, ids] = top_k(slice(softmax(logits, -1), 1, special_tokens, logits.size(1)),
+                                     std::min(ordinary, static_cast<std::int64_t>(wanted)));
+    const std::vector<float> probabilities = values.to_vector<float>();
+    const std::vector<std::int32_t> tokens = contiguous(ids).to_vector<std::int32_t>();
+    const auto each = static_cast<std::size_t>(values.size(1));
+    std::vector<Filling> best(1);
+    for (std::size_t row = 0; row < static_cast<std::size_t>(logits.size(0)); ++row) {
+      std::vector<Filling> longer;
+      for (const Filling& one : best)
+        for (std::size_t k = row * each; k < (row + 1) * each; ++k) {
+          longer.push_back({one.tokens, one.probability * static_cast<double>(probabilities[k])});
+          longer.back().tokens.push_back(tokens[k] + special_tokens);
+        }
+      std::ranges::stable_sort(longer, std::ranges::greater(), &Filling::probability);
+      longer.resize(std::min(longer.size(), wanted));
+      best = std::move(longer);
+    }
+    return best;
+  }
+
+  std::unique_ptr<MaskedLanguageModel> model_;
+};
+
+}  // namespace
+
+std::unique_ptr<Learner> make_masked_learner(const TaskKind& kind, Settings settings) {
+  return std::make_unique<MaskedLearner>(kind, std::move(settings));
+}
+
+}  // namespace heed

@@ -1,0 +1,265 @@
+#include "heed/tasks/start.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "heed/data/line_reader.h"
+#include "heed/tasks/settings.h"
+#include "heed/training/model_file.h"
+#include "heed/training/run_files.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  const std::size_t shown = std::min<std::size_t>(names.size(), 5);
+  for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return shown < names.size() ? concat_text(text, " and ", names.size() - shown, " more") : text;
+}
+
+// --- weights of another run
+
+/// Parts of models that do the same for one stack or another.
+constexpr std::array<std::array<std::string_view, 3>, 3> kinds_of_parts = {
+    {{"embedding", "source_embedding", "target_embedding"},
+     {"input", "source", "target"},
+     {"encoder", "decoder", ""}}};
+
+std::string_view part_of(std::string_view name) {
+  return name.substr(0, name.find('.'));
+}
+
+/// The names of another run's weights that serve for those of a model.
+class Names {
+ public:
+  Names(const std::map<std::string, Tensor>& saved, bool same_task) : same_task_(same_task) {
+    for (const auto& [name, tensor] : saved) {
+      parts_.emplace(part_of(name));
+      has_cross_attention_ = has_cross_attention_ || name.find(".cross_attention.") != name.npos;
+    }
+  }
+
+  /// "" when there is none.
+  std::string of(const std::string& name) const {
+    const std::string_view part = part_of(name);
+    if (part == "output" && !same_task_) return "";
+    const std::string other(other_part(part));
+    std::string result = other + name.substr(part.size());
+    // The layers of an encoder have one attention, those of a decoder may have two.
+    if (part == "encoder" && other == "decoder") rename(result, ".attention", ".self_attention");
+    if (part == "decoder" && other == "encoder") rename(result, ".self_attention", ".attention");
+    return other.empty() ? "" : result;
+  }
+
+ private:
+  std::string_view other_part(std::string_view part) const {
+    if (parts_.contains(part)) return part;
+    for (const auto& kind : kinds_of_parts)
+      if (std::find(kind.begin(), kind.end(), part) != kind.end())
+        for (const std::string_view other : kind)
+          if (parts_.contains(other) && !(other == "decoder" && has_cross_attention_)) return other;
+    return "";
+  }
+
+  static void rename(std::string& name, std::string_view from, std::string_view to) {
+    if (const std::size_t at = name.find(from); at != name.npos) name.replace(at, from.size(), to);
+  }
+
+  bool same_task_, has_cross_attention_ = false;
+  std::set<std::string, std::less<>> parts_;
+};
+
+/// "model.norm is post here and pre there": settings that weights do not show by their shapes.
+std::vector<std::string> differences(const Settings& settings, const RunFiles& files) {
+  const Json here = Json::parse(settings.json("model")),
+             there = Json::parse(files.config()).value("model", Json());
+  std::vector<std::string> found;
+  for (const char* name : {"width", "heads", "feed_forward", "norm", "activation", "positions",
+                           "scale_embeddings", "attention_bias"})
+    if (here.contains(name) && there.contains(name) && here[name] != there[name])
+      found.push_back(
+          concat_text("model.", name, " is ", here[name].dump(), " here and ", there[name].dump(), " there"));
+  return found;
+}
+
+void take_weights(Learner& learner, const std::string& from, Start& start) {
+  const RunFiles files = RunFiles::open(from);
+  const RunFiles::Weights saved = files.weights(files.has_best() ? "best" : "last");
+  const Names names(saved.tensors, files.task() == learner.kind().name);
+  std::map<std::string, Tensor> fitting;
+  std::vector<std::pair<std::string, Tensor>> targets;
+  std::vector<std::string> misfits, fresh;
+  const std::map<std::string, Tensor> own = model_state(learner.model());
+  for (const auto& [name, tensor] : own) {
+    const auto found = saved.tensors.find(names.of(name));
+    if (found == saved.tensors.end()) {
+      fresh.push_back(name);
+    } else if (found->second.shape() != tensor.shape() || found->second.dtype() != tensor.dtype()) {
+      misfits.push_back(concat_text(name, " ", tensor.shape(), " (there ", found->second.shape(), ")"));
+    } else {
+      fitting.emplace(name, found->second);
+      targets.emplace_back(name, tensor);
+    }
+  }
+  const std::vector<std::string> others = differences(learner.settings(), files);
+  check(!fitting.empty(), "--from ", from, ": no weight of the run fits the model",
+        others.empty() ? "" : ": ", listed(others));
+  copy_named_tensors(fitting, targets, "--from " + from);
+  learner.model().state_changed();
+  start.origin = {{"task", files.task()}, {"identity", files.identity()}, {"weights", saved.digest}};
+  start.remarks.push_back(concat_text("from the ", files.task(), " run ", from, ": its tokenizer and ",
+                                      fitting.size(), " of ", own.size(), " weights"));
+  if (!misfits.empty())
+    start.remarks.push_back("not from there, for their shapes differ: " + listed(misfits));
+  if (!fresh.empty()) start.remarks.push_back("new in this model: " + listed(fresh));
+  if (!others.empty()) start.remarks.push_back("the models differ: " + listed(others));
+}
+
+// --- vectors of words
+
+/// The texts between single spaces; those at the ends are left out.
+std::vector<std::string_view> fields_of(std::string_view line) {
+  while (line.ends_with(' ')) line.remove_suffix(1);
+  std::vector<std::string_view> fields;
+  while (!line.empty()) {
+    const std::size_t end = std::min(line.find(' '), line.size());
+    fields.push_back(line.substr(0, end));
+    line.remove_prefix(std::min(end + 1, line.size()));
+  }
+  return fields;
+}
+
+template <class Number>
+bool read_number(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+/// Vectors of words as text: a word and its numbers on each line (GloVe), behind a line of two whole numbers, how many
+/// vectors of which width, in the files of word2vec. Plain or gzip.
+class VectorFile {
+ public:
+  VectorFile(const std::string& path, std::int64_t width)
+      : path_(path), width_(static_cast<std::size_t>(width)) {
+    check(fs::is_regular_file(path), path, fs::exists(path) ? ": not a file" : ": there is no such file");
+  }
+
+  /// Calls visit(word, values) for each.
+  template <class Visit>
+  void read(const Visit& visit) {
+    LineReader reader(path_, {.bad_bytes = BadBytes::replace});
+    std::int64_t count = 0, announced = -1, number = 0;
+    std::vector<float> values(width_);
+    for (std::vector<InputLine> lines; !(lines = reader.next(1024)).empty();)
+      for (const InputLine& line : lines) {
+        ++number;
+        const std::string place = concat_text(path_, ":", number, ": ");
+        check(line.error.empty(), place, line.error);
+        const std::vector<std::string_view> fields = fields_of(line.text);
+        std::int64_t width = 0;
+        if (number == 1 && fields.size() == 2 && read_number(fields[0], announced) &&
+            read_number(fields[1], width)) {
+          check_width(place, static_cast<std::size_t>(std::max<std::int64_t>(width, 0)));
+          continue;
+        }
+        if (number == 1 && !fields.empty()) check_width(place, fields.size() - 1);
+        ++count;
+        // Some files have words with spaces in them.
+        check(fields.size() > width_, place, "a word and ", width_, " numbers were expected, but there are ",
+              fields.size(), " fields");
+        const std::size_t first = fields.size() - width_;
+        for (std::size_t i = 0; i < width_; ++i)
+          check(read_number(fields[first + i], values[i]) && std::isfinite(values[i]), place, "number ",
+                i + 1, " is \"", fields[first + i].substr(0, 40), "\"; finite numbers are expected");
+        visit(std::string_view(fields[0].data(),
+                               static_cast<std::size_t>(fields[first - 1].data() - fields[0].data()) +
+                                   fields[first - 1].size()),
+              values);
+      }
+    check(count > 0, path_, ": there are no vectors in it");
+    check(announced < 0 || announced == count, path_, ": its first line says ", announced, " vectors, but ",
+          count, " follow");
+  }
+
+ private:
+  void check_width(const std::string& place, std::size_t width) const {
+    check(width == width_, place, "the vectors have ", width, " numbers, but model.width is ", width_,
+          ": set model.width=", width, " (a multiple of model.heads), or take other vectors");
+  }
+
+  std::string path_;
+  std::size_t width_;
+};
+
+bool is_embedding(const std::string& name) {
+  return name == "embedding.weight" || name == "source_embedding.weight" || name == "target_embedding.weight";
+}
+
+void take_embeddings(Learner& learner, const std::string& path, Start& start) {
+  const Tokenizer tokenizer = Tokenizer::from_json(learner.files().at("tokenizer.json"), "tokenizer.json");
+  const auto width = learner.settings().get<std::int64_t>("model.width");
+  const double scale =
+      learner.settings().get<bool>("model.scale_embeddings") ? std::sqrt(static_cast<double>(width)) : 1;
+  std::map<std::int32_t, std::vector<float>> found;  // of a word that comes twice the first
+  VectorFile(path, width).read([&](std::string_view word, const std::vector<float>& values) {
+    if (const auto id = tokenizer.find(word)) found.emplace(*id, values);
+  });
+  check(!found.empty(), path, ": none of its words is in the vocabulary");
+  for (const NamedTensor& named : learner.model().parameters()) {
+    if (!is_embedding(named.name)) continue;
+    std::vector<float> rows = named.tensor->detach().to_vector<float>();
+    for (const auto& [id, values] : found)
+      for (std::size_t i = 0; i < values.size(); ++i)
+        rows[static_cast<std::size_t>(id) * values.size() + i] = static_cast<float>(values[i] / scale);
+    named.tensor->detach().assign(std::span<const float>(rows));
+  }
+  learner.model().state_changed();
+  start.remarks.push_back(concat_text(path, " has vectors for ", found.size(), " of the ",
+                                      tokenizer.vocabulary_size(), " tokens; the others start by chance"));
+}
+
+}  // namespace
+
+void declare_start(Settings& settings) {
+  settings.text(
+      "training.from", "",
+      "A run to start from: its tokenizer, and its weights whose names and shapes fit; empty: none");
+  settings.text("training.embeddings", "",
+                "Vectors of words to start the embedding from, as text of GloVe or word2vec; empty: none");
+}
+
+void check_start(const Settings& settings) {
+  const auto text = [&](const char* name) { return settings.get<std::string>(name); };
+  if (!text("training.from").empty() && !text("tokenizer.file").empty())
+    throw SettingsError("--from (training.from) brings its tokenizer along: leave out tokenizer.file");
+  if (!text("training.embeddings").empty() && text("training.from").empty() &&
+      text("tokenizer.file").empty() && text("tokenizer.kind") != "words")
+    throw SettingsError("--embeddings (training.embeddings) are of whole words: set tokenizer.kind=words");
+}
+
+std::optional<Tokenizer> given_tokenizer(const Settings& settings) {
+  if (const auto from = settings.get<std::string>("training.from"); !from.empty())
+    return Tokenizer::from_json(RunFiles::open(from).text("tokenizer.json"), from + "/tokenizer.json");
+  if (const auto file = settings.get<std::string>("tokenizer.file"); !file.empty())
+    return Tokenizer::load(file);
+  return std::nullopt;
+}
+
+Start start_weights(Learner& learner) {
+  Start start;
+  if (const auto from = learner.settings().get<std::string>("training.from"); !from.empty())
+    take_weights(learner, from, start);
+  if (const auto file = learner.settings().get<std::string>("training.embeddings"); !file.empty())
+    take_embeddings(learner, file, start);
+  return start;
+}
+
+}  // namespace heed

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "heed/data/tokenizer.h"
+#include "heed/tasks/learner.h"
+
+// What a run starts from, where that is not chance: another run, vectors of words.
+
+namespace heed {
+
+/// "training.from", "training.embeddings": named by the flags --from and --embeddings.
+void declare_start(Settings& settings);
+/// Throws a SettingsError for settings of the start that do not fit together. Reads nothing.
+void check_start(const Settings& settings);
+/// The tokenizer of the run that training.from names, or of tokenizer.file; nothing where neither is set.
+std::optional<Tokenizer> given_tokenizer(const Settings& settings);
+
+/// What weights were taken from where.
+struct Start {
+  std::map<std::string, std::string>
+      origin;  ///< "task", "identity" and "weights" (a digest) of the other run
+  std::vector<std::string> remarks;
+};
+
+/// Fills a new model with what the settings name. From another run come the weights whose names and shapes fit; its
+/// best ones, where it has measured itself. A part that the run does not have is taken from the one of its kind: one
+/// embedding from another, the input of one stack from that of the other, and the layers of an encoder from a decoder
+/// that has no cross-attention, or the other way round. "output" belongs to a task and is taken from its runs alone.
+/// The rows of the embedding are then set to the vectors of training.embeddings, divided by sqrt(width) where the
+/// model multiplies by that, so that the layers read the vectors as they stand. Throws Error when no weight fits, and
+/// for a file of vectors that is damaged (with file and line) or of another width.
+Start start_weights(Learner& learner);
+
+}  // namespace heed

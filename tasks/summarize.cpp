@@ -1,0 +1,132 @@
+#include "heed/tasks/summarize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "heed/data/headline_text.h"
+#include "heed/tasks/recipe.h"
+#include "heed/tasks/text_to_text.h"
+#include "heed/training/rouge.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr MetricKind kinds[] = {{"rouge1", true}, {"rouge2", true}, {"rougeL", true}, {"loss", false}};
+constexpr const char* first_words_setting = "evaluation.first_words";
+
+constexpr const char* for_texts = R"({
+  "tokenizer": {"vocabulary": 8000}, "data": {"long_sources": "cut"},
+  "model": {"width": 128, "feed_forward": 256, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.3, "norm": "pre"},
+  "training": {"steps": 3000, "batch_tokens": 8192, "evaluate_every": 500, "save_every": 500,
+    "schedule": {"warmup_steps": 300, "learning_rate": 0.002}},
+  "evaluation": {"pairs": 500}})";
+
+constexpr const char* for_reports = R"({
+  "tokenizer": {"vocabulary": 400},
+  "model": {"width": 96, "feed_forward": 192, "encoder_layers": 2, "decoder_layers": 2},
+  "training": {"steps": 600, "evaluate_every": 200, "save_every": 200, "label_smoothing": 0.05,
+    "schedule": {"name": "cosine", "warmup_steps": 100, "learning_rate": 0.003}}})";
+
+Settings summarize_settings(bool own_data) {
+  Settings settings;
+  declare_runtime(settings);
+  declare_pairs(settings, /*valid_fraction=*/0.1);
+  settings.integer("data.reports", 5000, 1, 1'000'000, "Without data: how many reports to learn from");
+  settings.integer("data.held_out_reports", 200, 1, 1'000'000, "Without data: how many to measure with");
+  declare_tokenizer(settings, 8000);
+  TransformerConfig model;
+  model.tie_embeddings = "all";
+  declare_model(settings, model, Stacks::encoder_decoder);
+  declare_training(settings, kinds);
+  declare_text_to_text(settings);
+  settings.flag("evaluation.stemming", true, "Whether ROUGE compares the stems of words");
+  settings.integer(first_words_setting, 0, 0, 1'000'000,
+                   "Words of a text that stand for its summary, to compare with; 0: as many as the mean "
+                   "summary that was learned from has, found by train");
+  settings.change_defaults(own_data ? for_texts : for_reports);
+  return settings;
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+std::string first_words(const std::string& text, std::int64_t count) {
+  std::string first;
+  for (const std::string& word : words_of(text)) {
+    if (count-- == 0) break;
+    first += (first.empty() ? "" : " ") + word;
+  }
+  return first;
+}
+
+class SummarizeLearner : public TextToTextLearner {
+ public:
+  using TextToTextLearner::TextToTextLearner;
+
+  void learn_vocabulary() override {
+    TextToTextLearner::learn_vocabulary();
+    if (settings_.get<std::int64_t>(first_words_setting) > 0) return;
+    double words = 0;
+    for (const std::string& target : parts_.train.target)
+      words += static_cast<double>(words_of(target).size());
+    const auto mean = std::llround(words / static_cast<double>(parts_.train.size()));
+    settings_.set(first_words_setting, std::to_string(std::max(mean, 1LL)), "the mean summary");
+  }
+
+ protected:
+  /// The reports do not follow the seed: runs with other seeds are compared on the same ones.
+  PairParts made_by_rule() const override {
+    Reports reports = headline_reports(1, settings_.get<std::int64_t>("data.reports"),
+                                       settings_.get<std::int64_t>("data.held_out_reports"));
+    return {std::move(reports.train), std::move(reports.held_out), {}};
+  }
+
+  Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
+                  double loss) const override {
+    const bool stemming = settings_.get<bool>("evaluation.stemming");
+    const auto words = std::max<std::int64_t>(settings_.get<std::int64_t>(first_words_setting), 1);
+    std::vector<std::string> beginnings;
+    for (const std::string& text : pairs.source) beginnings.push_back(first_words(text, words));
+    const RougeScore found = mean_rouge(answers, pairs.target, stemming),
+                     simple = mean_rouge(beginnings, pairs.target, stemming);
+    const auto json_of = [](const RougeScore& score) {
+      return Json{{"rouge1", rounded(score.rouge1)},
+                  {"rouge2", rounded(score.rouge2)},
+                  {"rougeL", rounded(score.rougeL)}};
+    };
+    Json json = json_of(found);
+    json["loss"] = loss;
+    json["texts"] = pairs.size();
+    json["stemming"] = stemming;
+    json["first_words"] = json_of(simple);
+    json["first_words"]["words"] = words;
+    ExampleStatistics examples{"rouge1", "mean", {}};
+    for (std::size_t i = 0; i < answers.size(); ++i)
+      examples.rows.push_back(
+          {mean_rouge(answers.subspan(i, 1), std::span(pairs.target).subspan(i, 1), stemming).rouge1, 1});
+    return {{found.rouge1, found.rouge2, found.rougeL, loss}, json.dump(), std::move(examples)};
+  }
+};
+
+}  // namespace
+
+const TaskKind& summarize_task() {
+  static const TaskKind kind{"summarize",
+                             "Learns to summarise texts, measures it, and writes summaries and headlines",
+                             Stacks::encoder_decoder,
+                             kinds,
+                             summarize_settings,
+                             names_pairs,
+                             make_learner<SummarizeLearner>};
+  return kind;
+}
+
+}  // namespace heed

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "heed/data/text_windows.h"
+#include "heed/data/tokenizer.h"
+#include "heed/tasks/data.h"
+#include "heed/tasks/learner.h"
+
+// What language models of both objectives have in common: settings, texts, tokenizer, windows.
+
+namespace heed {
+
+/// Stands before every document of the stream that a model learns, so it begins a text and ends it.
+inline const std::string text_mark = "<|endoftext|>";
+/// Stands for a token that a masked model is to guess.
+inline const std::string mask_token = "<mask>";
+
+/// Documents: their characters are what a model is measured by.
+using Documents = std::vector<std::string>;
+std::int64_t character_count(const Documents& documents);
+
+/// All settings of both objectives; the metrics are those that the best weights may be kept by.
+Settings text_settings(bool own_data, std::span<const MetricKind> metrics);
+/// True when the settings name a text; throws a SettingsError when they name half of it.
+bool names_text(const Settings& settings);
+/// Whether "objective" is masked.
+bool is_masked(const Settings& settings);
+
+/// Windows of model.max_length, as many as training.batch_tokens takes. Throws a SettingsError when it takes none.
+WindowOptions training_windows(const Settings& settings);
+
+/// Throws an Error that names the characters of the text which the tokenizer does not know, if any.
+void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what);
+
+/// A learner of text: reads it, learns its tokens and cuts it into windows.
+class TextLearner : public Learner {
+ public:
+  using Learner::Learner;
+
+  void read_data() override;
+  std::map<std::string, std::string> data_digests() const override;
+  /// The characters of all the text there is; words and BPE are learned from what is trained on.
+  void learn_vocabulary() override;
+  std::map<std::string, std::string> files() const override;
+  void open_files(const std::function<std::string(std::string_view)>& read) override;
+  void prepare_training() override;
+  std::int64_t batches(std::int64_t epoch) override;
+  Measurement measure(std::string_view part) override;
+  Measurement measure_files(std::span<const std::string> files) override;
+
+ protected:
+  /// `has_rule`: the text is the embedded one.
+  virtual Measurement measurement_of(const Documents& documents, bool has_rule) = 0;
+
+  /// The stream of the documents: the mark and the text of each. `what` names them in errors.
+  Tokens stream_of(const Documents& documents, std::string_view what) const;
+  const std::vector<Window>& windows_of(std::int64_t epoch, std::int64_t batch);
+
+  std::optional<Tokenizer> tokenizer_;
+  Tokens train_, valid_;               // streams; nothing to measure with: empty
+  std::int64_t valid_characters_ = 0;  // of the validation text
+
+ private:
+  Documents read(const std::string& path);
+
+  struct Corpus {
+    Documents train, valid;
+  };
+  static Corpus split(const Documents& documents, double valid_fraction);
+
+  Corpus corpus_;
+  std::optional<WindowPlan> plan_;
+  EpochBatches<WindowPlan> batches_;
+};
+
+}  // namespace heed

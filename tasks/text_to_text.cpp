@@ -1,0 +1,391 @@
+#include "heed/tasks/text_to_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "heed/autograd/autograd.h"
+#include "heed/tasks/recipe.h"
+#include "heed/training/bleu.h"
+
+namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* cross_setting = "model.cross_attention";
+
+// --- hard-coded cross-attention needs to know how long sources are beside their targets
+
+/// True for hard-coded attention without a gamma: a name, or an object with one.
+bool lacks_gamma(const Json& choice) {
+  const Json name = choice.is_object() ? choice.value("name", Json()) : choice;
+  return name == "hard_coded_gaussian" && !(choice.is_object() && choice.contains("gamma"));
+}
+
+/// Mean source over mean target length, each with its mark.
+double length_ratio(const Tokenizer& tokenizer, const ParallelText& text) {
+  const auto tokens_in = [&](const std::vector<std::string>& lines) {
+    std::size_t count = lines.size();
+    for (const std::string& line : lines) count += tokenizer.encode(line).size();
+    return static_cast<double>(count);
+  };
+  return tokens_in(text.source) / tokens_in(text.target);
+}
+
+/// `most` of the pairs, evenly spread; 0: all.
+ParallelText some_of(const ParallelText& pairs, std::int64_t most) {
+  const auto count = static_cast<std::int64_t>(pairs.size());
+  if (most == 0 || count <= most) return pairs;
+  ParallelText some;
+  for (std::int64_t i = 0; i < most; ++i) {
+    const auto row = static_cast<std::size_t>(i * count / most);
+    some.source.push_back(pairs.source[row]);
+    some.target.push_back(pairs.target[row]);
+  }
+  return some;
+}
+
+}  // namespace
+
+void declare_text_to_text(Settings& settings, const SearchOptions& search) {
+  settings.integer("data.max_tokens", 256, 1, 1 << 24, "Longer pairs are left out of training, and said");
+  settings.choice(
+      "data.long_sources", "leave_out", {"leave_out", "cut"},
+      "What becomes of pairs whose source is longer: left out, or as much of the source is read as may be");
+  settings.integer(
+      "evaluation.pairs", 0, 0, 1'000'000'000,
+      "Pairs that are answered to measure progress while training; 0: all. The loss is that of all pairs");
+  declare_decoding(settings, search);
+}
+
+TokenizedPairs::TokenizedPairs(const Tokenizer& tokenizer, std::vector<Tokens> sources,
+                               std::span<const std::string> targets, const BatchOptions& options)
+    : begin_(tokenizer.id_of("<s>")), end_(tokenizer.id_of("</s>")), sources_(std::move(sources)) {
+  for (const std::string& line : targets) targets_.push_back(tokenizer.encode(line));
+  plan_.emplace(lengths_of(sources_), lengths_of(targets_, 1), options);
+}
+
+double TargetScore::perplexity() const {
+  return std::exp(-log_probability / static_cast<double>(tokens));
+}
+
+// --- data and model
+
+void TextToTextLearner::check_settings() const {
+  kind().names_data(settings_);
+  decoding_options(settings_);
+  check_model<EncoderDecoder>(config(300), settings_.get<std::int64_t>("training.batch_tokens"));
+}
+
+void TextToTextLearner::read_data() {
+  if (!kind().names_data(settings_)) {
+    parts_ = made_by_rule();
+    return;
+  }
+  ReadReport report;
+  parts_ = named_parts(report);
+  remark_replaced(report);
+}
+
+PairParts TextToTextLearner::named_parts(ReadReport& report) {
+  return read_pair_parts(settings_, report);
+}
+
+ParallelText TextToTextLearner::named_pairs(std::span<const std::string> files, ReadReport& report) const {
+  return heed::read_pairs(settings_, files, report);
+}
+
+std::string TextToTextLearner::source_of(const std::string& line) const {
+  return is_blank(line) ? std::string() : line;
+}
+
+std::map<std::string, std::string> TextToTextLearner::data_digests() const {
+  std::map<std::string, std::string> digests{
+      {"train", digest_of_texts({parts_.train.source, parts_.train.target})},
+      {"valid", digest_of_texts({parts_.valid.source, parts_.valid.target})}};
+  if (parts_.test.size() > 0) digests["test"] = digest_of_texts({parts_.test.source, parts_.test.target});
+  return digests;
+}
+
+void TextToTextLearner::learn_vocabulary() {
+  std::vector<std::string> lines = parts_.train.source;  // one vocabulary for both sides
+  lines.insert(lines.end(), parts_.train.target.begin(), parts_.train.target.end());
+  std::vector<std::string> all_marks = TokenizerTraining().special_tokens;
+  for (const std::string& mark : marks()) all_marks.push_back(mark);
+  tokenizer_ = learn_tokenizer(settings_, lines, all_marks);
+  set_gamma();
+}
+
+std::map<std::string, std::string> TextToTextLearner::files() const {
+  return {{"tokenizer.json", tokenizer_->to_json()}};
+}
+
+void TextToTextLearner::open_files(const std::function<std::string(std::string_view)>& read) {
+  tokenizer_ = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
+}
+
+void TextToTextLearner::build(Device device) {
+  model_ = make_model<EncoderDecoder>(config(tokenizer_->vocabulary_size()),
+                                      settings_.get<std::int64_t>("training.batch_tokens"), device);
+}
+
+void TextToTextLearner::prepare_training() {
+  remark(concat_text(parts_.train.size(), " pairs to learn from, ", parts_.valid.size(),
+                     " to measure with; vocabulary ", tokenizer_->vocabulary_size()));
+  std::int64_t blank = 0;
+  for (std::size_t i = 0; i < parts_.train.size(); ++i)
+    blank += is_blank(parts_.train.source[i]) || is_blank(parts_.train.target[i]) ? 1 : 0;
+  if (blank > 0) remark(concat_text(blank, " of the pairs to learn from have a blank side"));
+  const bool cut = settings_.get<std::string>("data.long_sources") == "cut";
+  const std::int64_t limit =
+      cut ? settings_.get<std::int64_t>("data.max_tokens") : std::numeric_limits<std::int64_t>::max();
+  pairs_.emplace(*tokenizer_, all_source_tokens(parts_.train.source, limit), parts_.train.target,
+                 training_batches(settings_));
+  say_what_was_cut("data.max_tokens");
+  if (const std::string left_out = pairs_->plan().left_out_message(); !left_out.empty()) remark(left_out);
+}
+
+TransformerConfig TextToTextLearner::config(std::int64_t vocabulary) const {
+  TransformerConfig config = model_config(settings_);
+  config.source_vocabulary = config.target_vocabulary = vocabulary;
+  return config;
+}
+
+/// Where hard-coded Gaussian attention looks from the decoder to the encoder and no gamma is set: sets it to the
+/// mean length of a source over that of its target, as the paper has it (arXiv 2005.00742, section 3.2).
+void TextToTextLearner::set_gamma() {
+  Json choices = Json::parse(settings_.json(cross_setting));
+  if (!choices.is_array()) choices = Json::array({choices});
+  bool changed = false;
+  for (Json& choice : choices) {
+    if (!lacks_gamma(choice)) continue;
+    if (choice.is_string()) choice = Json{{"name", choice}};
+    choice["gamma"] = length_ratio(*tokenizer_, parts_.train);
+    changed = true;
+  }
+  if (!changed) return;
+  const std::string chosen = (choices.size() == 1 ? choices.front() : choices).dump();
+  settings_.set_json(cross_setting, chosen, "gamma");
+  remark("gamma of the cross-attention: " + chosen);
+}
+
+// --- training
+
+std::int64_t TextToTextLearner::batches(std::int64_t epoch) {
+  return static_cast<std::int64_t>(batches_.of(pairs_->plan(), epoch).size());
+}
+
+Loss TextToTextLearner::loss(std::int64_t epoch, std::int64_t batch, Context& context) {
+  const Batch& rows = batches_.of(pairs_->plan(), epoch)[static_cast<std::size_t>(batch)];
+  return model_->loss(pairs_->batch(rows, model_->device()),
+                      settings_.get<double>("training.label_smoothing"), context);
+}
+
+Evaluation TextToTextLearner::evaluate() {
+  if (parts_.valid.size() == 0) return {};
+  Decoding greedy = decoding();
+  greedy.sampled = false;
+  greedy.search.beam = greedy.search.best = 1;
+  return evaluation(quality_of(parts_.valid, greedy, settings_.get<std::int64_t>("evaluation.pairs")).values);
+}
+
+// --- use
+
+std::vector<Prediction> TextToTextLearner::predict(std::span<const std::string> lines,
+                                                   const PredictOptions& options) {
+  std::vector<std::string> sources;
+  for (const std::string& line : lines) sources.push_back(source_of(line));
+  std::vector<Prediction> predictions = answers_to(sources, decoding(), options);
+  say_what_was_cut("decoding.max_source_tokens");
+  return predictions;
+}
+
+Measurement TextToTextLearner::measure(std::string_view part) {
+  const ParallelText& pairs = part == "valid" ? parts_.valid : part == "test" ? parts_.test : parts_.train;
+  if (part == "test" && pairs.size() == 0)
+    throw SettingsError(concat_text("this ", kind().name, " run has no test part: name files to measure on"));
+  check(pairs.size() > 0, "the run has no validation data: name files to measure on");
+  return measurement_of(pairs);
+}
+
+Measurement TextToTextLearner::measure_files(std::span<const std::string> files) {
+  return measurement_of(read_files(files));
+}
+
+ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
+  ReadReport report;
+  ParallelText pairs = named_pairs(files, report);
+  remark_replaced(report);
+  return pairs;
+}
+
+std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
+  const TokenizedPairs tokens(*tokenizer_, all_source_tokens(pairs.source, answered_limit()), pairs.target,
+                              evaluation_batches(32));
+  say_what_was_cut("decoding.max_source_tokens");
+  std::vector<TargetScore> scores(pairs.size());
+  for (const Batch& rows : tokens.plan().epoch(0)) {
+    const std::vector<double> found = tokens.log_probabilities_of(*model_, rows);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      scores[static_cast<std::size_t>(rows[i])] = {found[i], tokens.target_tokens(rows[i])};
+  }
+  return scores;
+}
+
+Decoding TextToTextLearner::decoding() const {
+  Decoding decoding = decoding_options(settings_);
+  decoding.search.begin = tokenizer_->id_of("<s>");
+  decoding.search.end = tokenizer_->id_of("</s>");
+  return decoding;
+}
+
+/// At most `limit` tokens, the end mark included.
+Tokens TextToTextLearner::source_tokens(const std::string& source, std::int64_t limit) {
+  Tokens tokens = tokens_with_end(*tokenizer_, source);
+  const auto extra = static_cast<std::int64_t>(tokens.size()) - limit;
+  if (extra <= 0) return tokens;
+  ++cut_lines_;
+  const auto first = keeps_end() ? tokens.begin() : tokens.end() - 1 - extra;
+  tokens.erase(first, first + extra);
+  return tokens;
+}
+
+std::vector<Tokens> TextToTextLearner::all_source_tokens(std::span<const std::string> sources,
+                                                         std::int64_t limit) {
+  std::vector<Tokens> all;
+  all.reserve(sources.size());
+  for (const std::string& source : sources) all.push_back(source_tokens(source, limit));
+  return all;
+}
+
+/// The most tokens of a source that is answered: by the setting, and by what the model can read.
+std::int64_t TextToTextLearner::answered_limit() const {
+  const auto limit = settings_.get<std::int64_t>("decoding.max_source_tokens");
+  const TransformerConfig& config = model_->config();
+  return is_length_limited(config, config.encoder_attention) ? std::min(limit, config.max_length) : limit;
+}
+
+void TextToTextLearner::say_what_was_cut(const std::string& limit) {
+  if (cut_lines_ > 0)
+    remark(concat_text(cut_lines_, " sources are longer than ", limit,
+                       " or than the model reads, and were cut"));
+  cut_lines_ = 0;
+}
+
+std::string TextToTextLearner::text_of(const Hypothesis& hypothesis) const {
+  std::string text = tokenizer_->decode(hypothesis.tokens);
+  // A model may produce any byte, but a line stays a line.
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
+/// One answer for each source; none for a blank one.
+std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::string> sources,
+                                                      const Decoding& decoding,
+                                                      const PredictOptions& options) {
+  const NoGrad no_grad;
+  const std::int64_t limit = answered_limit();
+  std::vector<Tokens> tokens;
+  std::vector<std::size_t> order;  // of the sources that say something, by length, so that little is padded
+  for (const std::string& source : sources) {
+    tokens.push_back(is_blank(source) ? Tokens() : source_tokens(source, limit));
+    if (!tokens.back().empty()) order.push_back(tokens.size() - 1);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return tokens[a].size() < tokens[b].size(); });
+
+  std::vector<Prediction> predictions(sources.size());
+  const auto batch_size = static_cast<std::size_t>(settings_.get<std::int64_t>("decoding.batch_size"));
+  for (std::size_t begin = 0; begin < order.size(); begin += batch_size) {
+    const std::size_t end = std::min(order.size(), begin + batch_size);
+    std::vector<Tokens> batch;
+    std::vector<std::int64_t> numbers;
+    for (std::size_t i = begin; i < end; ++i) {
+      batch.push_back(tokens[order[i]]);
+      numbers.push_back(options.first_line + static_cast<std::int64_t>(order[i]));
+    }
+    const auto outputs = write_outputs(*model_, batch, numbers, decoding);
+    for (std::size_t i = begin; i < end; ++i) {
+      Prediction& prediction = predictions[order[i]];
+      for (const Hypothesis& output : outputs[i - begin])
+        prediction.alternatives.push_back(
+            {text_of(output), std::exp(output.log_probability), output.log_probability});
+      prediction.text = prediction.alternatives.front().text;
+      prediction.probability = prediction.alternatives.front().probability;
+      if (options.capture)
+        show_inside(numbers[i - begin], tokens[order[i]], outputs[i - begin].front().tokens,
+                    *options.capture);
+    }
+  }
+  return predictions;
+}
+
+/// The mean over all target tokens, without label smoothing.
+double TextToTextLearner::mean_loss(const ParallelText& pairs) {
+  const NoGrad no_grad;
+  const TokenizedPairs tokens(*tokenizer_, all_source_tokens(pairs.source, answered_limit()), pairs.target,
+                              evaluation_batches(32));
+  double sum = 0;
+  std::int64_t count = 0;
+  for (const Batch& rows : tokens.plan().epoch(0)) {
+    Context context = Context::inference();
+    const Loss loss = model_->loss(tokens.batch(rows, model_->device()), 0, context);
+    sum += loss.sum.item();
+    count += loss.count;
+  }
+  return sum / static_cast<double>(count);
+}
+
+TextToTextLearner::Quality TextToTextLearner::quality_of(const ParallelText& pairs, const Decoding& decoding,
+                                                         std::int64_t most) {
+  const double loss = mean_loss(pairs);
+  cut_lines_ = 0;  // the same sources are cut again to be answered
+  const ParallelText asked = some_of(pairs, most);
+  std::vector<std::string> answers;
+  for (Prediction& prediction : answers_to(asked.source, decoding, {}))
+    answers.push_back(std::move(prediction.text));
+  return quality(answers, asked, loss);
+}
+
+Measurement TextToTextLearner::measurement_of(const ParallelText& pairs) {
+  const Quality quality = quality_of(pairs, decoding(), 0);
+  say_what_was_cut("decoding.max_source_tokens");
+  return {
+      metrics(quality.values), quality.json, {}, static_cast<std::int64_t>(pairs.size()), quality.examples};
+}
+
+/// One pass over a source and its answer in which the model shows its inside.
+void TextToTextLearner::show_inside(std::int64_t line, const Tokens& source, const Tokens& target,
+                                    CaptureFile& file) {
+  Capture capture;
+  Context context = Context::inference();
+  context.capture = &capture;
+  const TranslationBatch batch = make_translation_batch({&source, 1}, {&target, 1}, tokenizer_->id_of("<s>"),
+                                                        tokenizer_->id_of("</s>"), model_->device());
+  const Tensor memory = model_->encode(batch.source, context);
+  model_->decode(batch.target, memory, batch.source.mask, context);
+  const std::string example = "lines." + std::to_string(line);
+  Tokens read = target;
+  read.insert(read.begin(), tokenizer_->id_of("<s>"));
+  file.add_tokens(example, "source", batch.source.ids, token_texts(*tokenizer_, source));
+  file.add_tokens(example, "target", batch.target.ids, token_texts(*tokenizer_, read));
+  file.add(example, capture);
+}
+
+ExampleStatistics bleu_examples(std::span<const std::string> answers, std::span<const std::string> expected) {
+  ExampleStatistics examples{"bleu", "bleu", {}};
+  for (std::size_t i = 0; i < answers.size(); ++i)
+    examples.rows.push_back(corpus_bleu(answers.subspan(i, 1), expected.subspan(i, 1)).statistics());
+  return examples;
+}
+
+TextToTextLearner& text_to_text(Learner& learner) {
+  auto* found = dynamic_cast<TextToTextLearner*>(&learner);
+  check(found != nullptr, "a ", learner.kind().name, " run writes no text for a text");
+  return *found;
+}
+
+}  // namespace heed

@@ -1,0 +1,233 @@
+// Comparisons: their cells, their statistics, and the program, interrupted, with cells that fail, and given twice.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "heed/core/file.h"
+#include "heed/experiments/summary.h"
+#include "heed/tests/hostile/small_runs.h"
+#include "heed/tests/program_runner.h"
+#include "heed/tests/temporary_folder.h"
+#include "heed/training/bleu.h"
+
+namespace {
+
+using namespace heed;
+using namespace heed::test;
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+ComparisonPlan small_plan() {
+  const TaskKind& kind = task_kind("classify");
+  Settings settings = kind.settings(false);
+  for (const std::string& setting : small_settings("classify")) settings.assign(setting);
+  return {kind, settings, {}, {}, {1}};
+}
+
+ExampleStatistics accuracy_of(const std::vector<int>& right) {
+  ExampleStatistics statistics{"accuracy", "mean", {}};
+  for (const int one : right) statistics.rows.push_back({static_cast<double>(one), 1});
+  return statistics;
+}
+
+Arguments comparison_of(const fs::path& out, const Arguments& more) {
+  Arguments arguments = {"--task", "classify", "--out", out.string()};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  for (const std::string& setting : small_settings("classify"))
+    arguments.insert(arguments.end(), {"--set", setting});
+  return arguments;
+}
+
+std::vector<Json> lines_of(const std::string& text) {
+  std::vector<Json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(Json::parse(line));
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("comparison: every attention with every value of the grid and every seed") {
+  ComparisonPlan plan = small_plan();
+  plan.attentions = {"dot_product", "linformer"};
+  plan.settings = {{"model.width", {"16", "32"}}, {"model.heads", {"2"}}};
+  plan.seeds = {1, 7};
+  const std::vector<ComparisonCell> cells = cells_of(plan);
+  REQUIRE(cells.size() == 8);
+  CHECK(cells[0].choice == "dot_product, model.width=16");
+  CHECK(cells[1].choice == cells[0].choice);
+  CHECK(cells[1].seed == 7);
+  CHECK(cells[6].choice == "linformer, model.width=32");
+  CHECK(cells[6].settings.get<std::int64_t>("model.width") == 32);
+  CHECK(cells[6].settings.json("model.encoder_attention") == "\"linformer\"");
+  std::set<std::string> names;
+  for (const ComparisonCell& cell : cells) names.insert(cell.name);
+  CHECK(names.size() == 8);
+
+  plan.attentions = {"dot_product", "dot_product"};
+  CHECK_THROWS_WITH_AS(cells_of(plan), doctest::Contains("named twice"), SettingsError);
+  plan.attentions = {"dot_prodcut"};
+  CHECK_THROWS_WITH_AS(cells_of(plan), doctest::Contains("dot_product"), SettingsError);
+  plan.attentions = {};
+  plan.settings = {{"model.width", {"16", "-3"}}};
+  CHECK_THROWS_WITH_AS(cells_of(plan), doctest::Contains("model.width"), SettingsError);
+  plan.settings = {{"data.split_seed", std::vector<std::string>()}};
+  for (int i = 0; i < 10'001; ++i) plan.settings[0].values.push_back(std::to_string(i));
+  CHECK_THROWS_WITH_AS(cells_of(plan), doctest::Contains("10000"), SettingsError);
+}
+
+TEST_CASE("comparison: the paired bootstrap finds what is more than chance") {
+  std::vector<int> half, better, other;
+  for (int i = 0; i < 400; ++i) {
+    half.push_back(i % 2);
+    better.push_back(i % 2 == 1 || i % 5 == 0 ? 1 : 0);
+    other.push_back(i % 2 == 1 ? (i % 10 != 1) : (i % 10 == 2));  // right as often, elsewhere
+  }
+  const auto compared = [](const std::vector<int>& first, const std::vector<int>& second) {
+    const ExampleStatistics a = accuracy_of(first), b = accuracy_of(second);
+    return paired_bootstrap({&a, 1}, {&b, 1});
+  };
+  const Difference same = compared(half, half), found = compared(half, better),
+                   chance = compared(half, other);
+  CHECK(same.value == 0);
+  CHECK(same.p == 1);
+  CHECK(found.value == doctest::Approx(0.1));
+  CHECK(found.p == 0);
+  CHECK(found.low > 0.05);
+  CHECK(found.high < 0.15);
+  CHECK(chance.value == doctest::Approx(0));
+  CHECK(chance.p > 0.5);
+  CHECK(compared(better, half).value == doctest::Approx(-0.1));
+  // The mean over two seeds.
+  const std::vector<ExampleStatistics> seeds = {accuracy_of(half), accuracy_of(better)};
+  CHECK(paired_bootstrap({seeds.data(), 1}, seeds).value == doctest::Approx(0.05));
+  half.pop_back();
+  CHECK_THROWS_WITH_AS(compared(half, better), doctest::Contains("same examples"), Error);
+}
+
+TEST_CASE("comparison: BLEU is made of what its sentences add") {
+  const std::vector<std::string> answers = {"the cat sat on the mat", "a dog ran home today", "yes"},
+                                 expected = {"the cat sat on a mat", "the dog ran home today now", "no"};
+  std::vector<double> sums(10, 0);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const std::vector<double> one = corpus_bleu({&answers[i], 1}, {&expected[i], 1}).statistics();
+    for (std::size_t k = 0; k < 10; ++k) sums[k] += one[k];
+  }
+  CHECK(combined_metric("bleu", sums) == corpus_bleu(answers, expected).score);
+  CHECK_THROWS_AS(combined_metric("bleu", std::vector<double>(9)), Error);
+  CHECK_THROWS_AS(combined_metric("median", sums), Error);
+}
+
+TEST_CASE("comparison: mean and deviation") {
+  const Spread spread = spread_of(std::vector<double>{1, 2, 3, 6});
+  CHECK(spread.mean == doctest::Approx(3));
+  CHECK(spread.deviation == doctest::Approx(std::sqrt(14.0 / 3)));
+  CHECK(spread_of(std::vector<double>{5}).deviation == 0);
+}
+
+TEST_CASE("compare: trains what is missing, shows what failed, and refuses another comparison's folder") {
+  const TemporaryFolder folder;
+  const fs::path out = folder / "which";
+  const Arguments flags = comparison_of(
+      out, {"--attention", "dot_product,linformer", "--seeds", "1,2", "--jobs", "2", "--table", "json"});
+  const ProgramResult first = run_program("compare", flags);
+  CAPTURE(first.errors);
+  REQUIRE(first.status == 0);
+  const std::vector<Json> rows = lines_of(first.output);
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0]["choice"] == "dot_product");
+  CHECK(rows[0]["seeds"] == 2);
+  CHECK(rows[0]["part"] == "valid");
+  CHECK(rows[0]["metrics"].contains("accuracy"));
+  CHECK(rows[0]["step_gflops"]["mean"] > 0);
+  CHECK(rows[0]["peak_bytes"]["mean"] > 1000);
+  CHECK_FALSE(rows[0].contains("difference"));
+  CHECK(rows[1]["difference"]["metric"] == "accuracy");
+  CHECK(content_of(out / "table.jsonl") == first.output);
+  CHECK(contains(content_of(out / "table.md"), "| linformer |"));
+  CHECK(contains(content_of(out / "table.txt"), "measured on the valid part"));
+
+  // Again: nothing is trained, and the table is the same.
+  const std::string before = tensors_of(out / "dot_product-seed1" / "run" / "model.safetensors");
+  const ProgramResult again = run_program("compare", flags);
+  CHECK(again.status == 0);
+  CHECK(again.output == first.output);
+  CHECK(contains(again.errors, "4 of 4 cells are done"));
+
+  // One cell more, and one that fails: the others stay.
+  fs::create_directory(out / "longformer-seed1");
+  write_content(out / "longformer-seed1" / "run", "no folder");
+  const ProgramResult more = run_program(
+      "compare",
+      comparison_of(out, {"--attention", "dot_product,longformer", "--seeds", "1", "--table", "json"}));
+  CAPTURE(more.errors);
+  CHECK(more.status == 1);
+  const std::vector<Json> other = lines_of(more.output);
+  REQUIRE(other.size() == 2);
+  CHECK(other[0]["seeds"] == 1);
+  CHECK(other[1]["failures"].size() == 1);
+  CHECK(contains(other[1]["failures"][0].get<std::string>(), "seed 1: "));
+  CHECK(tensors_of(out / "dot_product-seed1" / "run" / "model.safetensors") == before);
+
+  // Another model in the same folder.
+  const ProgramResult refused = run_program(
+      "compare", comparison_of(out, {"--attention", "dot_product", "--set", "model.activation=gelu"}));
+  CHECK(refused.status == 1);
+  CHECK(contains(refused.errors, "model.activation"));
+}
+
+TEST_CASE("compare: interrupted, it goes on to the same bits") {
+  const TemporaryFolder folder;
+  const auto flags = [&](const char* out) {
+    return comparison_of(folder / out, {"--attention", "dot_product", "--seeds", "1,2", "--steps", "60"});
+  };
+  REQUIRE(run_program("compare", flags("whole")).status == 0);
+  bool interrupted = false;
+  for (int i = 0; i < 40; ++i) {
+    BackgroundProgram program("compare", flags("broken"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(150 + 20 * i));
+    program.send(i % 2 == 0 ? SIGTERM : SIGKILL);
+    const int status = program.wait();
+    interrupted |= status != 0;
+    if (status == 0) break;
+  }
+  CHECK(interrupted);
+  // A process whose parent was killed saves and ends by itself; its folder is locked until then.
+  ProgramResult last;
+  for (int i = 0; i < 20 && (i == 0 || last.status != 0); ++i) {
+    last = run_program("compare", flags("broken"));
+    if (last.status != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
+  CAPTURE(last.errors);
+  REQUIRE(last.status == 0);
+  for (const char* cell : {"dot_product-seed1", "dot_product-seed2"})
+    CHECK(tensors_of(folder / "broken" / cell / "run" / "model.safetensors") ==
+          tensors_of(folder / "whole" / cell / "run" / "model.safetensors"));
+}
+
+TEST_CASE("compare: what makes no sense is refused before anything is trained") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const Arguments& arguments, const std::string& reason) {
+    const ProgramResult result = run_program("compare", arguments, {}, folder.path());
+    CAPTURE(result.errors);
+    CHECK(result.status == 2);
+    CHECK(contains(result.errors, reason));
+  };
+  refused({}, "--task");
+  refused({"--task", "clasify", "--out", "x"}, "classify");
+  refused({"--task", "classify", "--out", "x", "--jobs", "0"}, "--jobs");
+  refused({"--task", "classify", "--out", "x", "--seeds", "1,two"}, "seed");
+  refused({"--task", "classify", "--out", "x", "--seeds", "3,3"}, "twice");
+  refused({"--task", "classify", "--out", "x", "--attention", "dot_product,bigbrid"}, "bigbird");
+  refused({"--task", "classify", "--out", "x", "--dat", "y"}, "--data");
+  refused({"--task", "classify", "--out", "x", "--table", "pdf"}, "--table");
+  refused({"--task", "classify", "--out", "x", "--set", "model.width=16,-1"}, "model.width");
+  refused({"--task", "classify", "--out", "x", "stray"}, "stray");
+  CHECK(fs::is_empty(folder.path()));
+}

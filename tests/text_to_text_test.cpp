@@ -1,0 +1,241 @@
+// Tasks that write a text for a text: where their pairs come from, how answers are drawn, and how likely given ones are.
+
+#include "heed/tasks/text_to_text.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "heed/core/cpu_threads.h"
+#include "heed/tasks/converse.h"
+#include "heed/tasks/run.h"
+#include "heed/tasks/summarize.h"
+#include "heed/tasks/translate.h"
+#include "heed/tests/hostile/small_runs.h"
+#include "heed/tests/temporary_folder.h"
+
+namespace {
+
+using namespace heed;
+using namespace heed::test;
+namespace fs = std::filesystem;
+using Lines = std::vector<std::string>;
+using Json = nlohmann::json;
+
+Settings small(const TaskKind& kind, const Lines& more, bool own_data = true) {
+  Settings settings = kind.settings(own_data);
+  for (const std::string& setting : small_settings(std::string(kind.name))) settings.assign(setting);
+  for (const std::string& setting : more) settings.assign(setting);
+  return settings;
+}
+
+/// What a task says while it reads its data.
+struct Read {
+  std::map<std::string, std::string> digests;
+  Lines remarks;
+  std::string error;
+};
+Read read(const TaskKind& kind, const Lines& settings) {
+  Read read;
+  try {
+    const auto learner = kind.make(small(kind, settings));
+    learner->read_data();
+    read.digests = learner->data_digests();
+    read.remarks = learner->take_remarks();
+  } catch (const Error& error) {
+    read.error = error.what();
+  }
+  return read;
+}
+
+bool any_contains(const Lines& lines, const std::string& part) {
+  return std::ranges::any_of(lines, [&](const std::string& line) { return contains(line, part); });
+}
+
+Run open_small(const std::string& task, const Lines& settings = {}) {
+  RunOptions options;
+  options.settings = settings;
+  return Run::open(small_run(task), options);
+}
+
+}  // namespace
+
+TEST_CASE("pairs: a table in any format is what two files of lines are") {
+  const TemporaryFolder folder;
+  const auto file = [&](const std::string& name, const std::string& content) {
+    return write_content(folder / name, content).string();
+  };
+  const std::string source = file("source", "a b\nc \"d\"\ne\n"), target = file("target", "x\ny\nz\n");
+  const Read expected = read(translate_task(), {"data.source=" + source, "data.target=" + target});
+  CHECK(expected.error == "");
+  const Lines csv = {"data.file=" + file("t.csv", "1,x,a b\n2,y,\"c \"\"d\"\"\"\n3,z,e\n"),
+                     "data.source_column=3"};
+  CHECK(read(translate_task(), csv).digests == expected.digests);
+  const Lines tsv = {"data.file=" + file("t", "from\tto\na b\tx\nc \"d\"\ty\ne\tz\n"), "data.format=tsv",
+                     "data.header=true", "data.source_column=from", "data.target_column=to"};
+  CHECK(read(translate_task(), tsv).digests == expected.digests);
+  const Lines jsonl = {"data.file=" + file("t.jsonl", R"({"source": "a b", "target": "x"})"
+                                                      "\n"
+                                                      R"({"source": "c \"d\"", "target": "y"})"
+                                                      "\n"
+                                                      R"({"target": "z", "source": "e"})"
+                                                      "\n")};
+  CHECK(read(translate_task(), jsonl).digests == expected.digests);
+  // A line end within a cell is a space: an answer is a line.
+  const Lines broken = {"data.file=" + file("u.csv", "\"a\nb\",x\n\"c \"\"d\"\"\",y\ne,z\n")};
+  CHECK(read(translate_task(), broken).digests == expected.digests);
+}
+
+TEST_CASE("pairs: what is wrong with files is said with file and line") {
+  const TemporaryFolder folder;
+  const auto file = [&](const std::string& name, const std::string& content) {
+    return "data.file=" + write_content(folder / name, content).string();
+  };
+  const auto error = [&](const Lines& settings) { return read(summarize_task(), settings).error; };
+  CHECK(contains(error({file("a.csv", "x,y\nx\n")}), "a.csv:2"));
+  CHECK(contains(error({file("b.csv", "x,y\n"), "data.source_column=3"}), "no column 3"));
+  CHECK(contains(error({file("c.jsonl", "{\"source\": \"a\"}\n")}), "target"));
+  CHECK(contains(error({file("empty.csv", "")}), "empty.csv"));
+  CHECK(contains(error({file("odd", "x,y\n")}), "--format"));
+  const std::string one = write_content(folder / "one", "a\n").string(),
+                    two = write_content(folder / "two", "a\nb\n").string();
+  const std::string unequal = error({"data.source=" + one, "data.target=" + two});
+  CHECK(contains(unequal, "1"));
+  CHECK(contains(unequal, "2"));
+  CHECK(contains(error({"data.source=" + one}), "--target"));
+  CHECK(contains(error({"data.valid=" + one}), "--data"));
+  CHECK(contains(error({"data.source=" + one, "data.target=" + one, "data.file=" + one}), "not both"));
+}
+
+TEST_CASE("pairs: a share is held out by a seed of its own") {
+  const TemporaryFolder folder;
+  std::string rows;
+  for (int i = 0; i < 100; ++i) rows += concat_text("text ", i, "\ttitle ", i, "\n");
+  const std::string data = "data.file=" + write_content(folder / "t.tsv", rows).string();
+  const auto digests = [&](const Lines& more) {
+    return read(summarize_task(), joined({data}, more)).digests;
+  };
+  CHECK(digests({}) == digests({"seed=7"}));
+  CHECK(digests({}) != digests({"data.split_seed=7"}));
+  CHECK(digests({"data.valid_fraction=0"}).at("train") != digests({}).at("train"));
+}
+
+TEST_CASE("converse: dialogues that are measured with are not learned from, and this is said") {
+  const TemporaryFolder folder;
+  const auto file = [&](const std::string& name, const std::string& content) {
+    return write_content(folder / name, content).string();
+  };
+  const std::string alone = "data.file=" + file("alone", "a __eou__ b __eou__\n");
+  const std::string train = "data.file=" + file("train", "a __eou__ b __eou__\nc __eou__ d __eou__\n"),
+                    test = "data.test=" + file("test", "c __eou__ d __eou__\ne __eou__ f __eou__\n");
+  const Lines all = {"data.valid_fraction=0"};
+  const Read shared = read(converse_task(), joined({train, test}, all));
+  CHECK(shared.error == "");
+  CHECK(any_contains(shared.remarks, "1 dialogues"));
+  CHECK(shared.digests.at("train") == read(converse_task(), joined({alone}, all)).digests.at("train"));
+  const Read kept = read(converse_task(), joined({train, test, "data.overlap=keep"}, all));
+  CHECK(any_contains(kept.remarks, "kept"));
+  CHECK(kept.digests.at("train") == read(converse_task(), joined({train}, all)).digests.at("train"));
+
+  const Read single =
+      read(converse_task(), joined({"data.file=" + file("single", "a __eou__\nb __eou__ c __eou__\n")}, all));
+  CHECK(any_contains(single.remarks, "1 dialogues to learn from have one turn"));
+  CHECK(contains(read(converse_task(), joined({"data.file=" + file("none", "a __eou__\n")}, all)).error,
+                 "no dialogue has a second turn"));
+  CHECK(contains(read(converse_task(), {"data.file=" + file("bad", "a __eou__ b\n")}).error, "bad:1"));
+}
+
+TEST_CASE("score: of what a model writes it is the probability that predict gives, and its mean the loss") {
+  for (const std::string task : {"translate", "summarize", "converse"}) {
+    CAPTURE(task);
+    Run run = open_small(task, {"decoding.beam=1"});
+    const std::string line = small_line(task);
+    const Lines lines = {line.substr(0, line.size() - 1), "one one"};
+    const std::vector<Prediction> answers = run.predict(lines);
+    ParallelText pairs{lines, {answers[0].text, answers[1].text}};
+    const std::vector<TargetScore> scores = text_to_text(run.learner()).score(pairs);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      REQUIRE(answers[i].alternatives.size() == 1);
+      CHECK(std::exp(*answers[i].alternatives[0].score) == doctest::Approx(answers[i].probability));
+      CHECK(scores[i].tokens > 0);
+      CHECK(scores[i].perplexity() ==
+            doctest::Approx(std::exp(-scores[i].log_probability / static_cast<double>(scores[i].tokens))));
+      // The text of an answer may be cut into other tokens than those that were written.
+      CHECK(scores[i].log_probability <= 0);
+    }
+    const TemporaryFolder folder;
+    std::string bytes = task == "converse" ? "a b __eou__ c __eou__ d e __eou__\n" : "a b\tc\nc\td e\n";
+    const Lines files = {write_content(folder / "pairs.tsv", bytes).string()};
+    double sum = 0;
+    std::int64_t tokens = 0;
+    for (const TargetScore& score :
+         text_to_text(run.learner()).score(text_to_text(run.learner()).read_files(files))) {
+      sum += score.log_probability;
+      tokens += score.tokens;
+    }
+    const double loss = Json::parse(run.measure_files(files).json).at("loss").get<double>();
+    CHECK(loss == doctest::Approx(-sum / static_cast<double>(tokens)).epsilon(1e-5));
+  }
+  Run other = open_small("classify");
+  CHECK_THROWS_AS(text_to_text(other.learner()), Error);
+}
+
+TEST_CASE("sampling: an answer follows from its line and the seed, not from the lines beside it") {
+  const Lines sampled = {"decoding.method=sample", "decoding.n_best=3"};
+  const std::string line = small_line("converse"), asked = line.substr(0, line.size() - 1);
+  const Lines lines = {asked, "i look for tea .", "", asked + " __eou__ hello ann , what do you look for ?"};
+  const auto texts = [&](const Lines& more, const Lines& of) {
+    Run run = open_small("converse", joined(sampled, more));
+    Lines found;
+    for (const Prediction& one : run.predict(of)) {
+      found.push_back(one.text);
+      for (const auto& alternative : one.alternatives) found.push_back(alternative.text);
+      CHECK(one.alternatives.size() == (one.text.empty() && found.back().empty() ? 0 : 3));
+      for (std::size_t i = 1; i < one.alternatives.size(); ++i)
+        CHECK(one.alternatives[i - 1].probability >= one.alternatives[i].probability);
+    }
+    return found;
+  };
+  const Lines found = texts({}, lines);
+  CHECK(found == texts({"decoding.batch_size=1"}, lines));
+  CHECK(found != texts({"decoding.seed=2"}, lines));
+  const Lines first = texts({}, {lines[0]});
+  CHECK(first == Lines(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(first.size())));
+}
+
+TEST_CASE("summarize: stands beside the first words of each text") {
+  Run run = open_small("summarize");
+  CHECK(run.settings().get<std::int64_t>("evaluation.first_words") == 3);  // "baker helps miller"
+  const TemporaryFolder folder;
+  const Lines files = {
+      write_content(folder / "t.tsv", "the baker slept well\tthe baker sleeps\na\tb\n").string()};
+  const Json json = Json::parse(run.measure_files(files).json);
+  CHECK(json.at("texts") == 2);
+  CHECK(json.at("first_words").at("words") == 3);
+  CHECK(json.at("first_words").at("rouge1").get<double>() == doctest::Approx(1.0 / 3.0).epsilon(1e-3));
+  for (const char* name : {"rouge1", "rouge2", "rougeL", "loss"}) CHECK(json.at(name).is_number());
+}
+
+TEST_CASE("programs: score writes a line for each pair") {
+  const TemporaryFolder folder;
+  const std::string run = small_run("translate").string();
+  const std::string source = write_content(folder / "source", "one\ntwo\n").string(),
+                    target = write_content(folder / "target", "eins\nzwei\n").string();
+  const Arguments flags = {"score", "--run", run, "--source", source, "--target", target};
+  const ProgramResult plain = run_program("translate", flags),
+                      json = run_program("translate", joined(flags, {"--json"}));
+  CHECK_MESSAGE(plain.status == 0, plain.errors);
+  std::istringstream plain_lines(plain.output), json_lines(json.output);
+  std::string line;
+  for (int i = 0; i < 2; ++i) {
+    double log_probability = 0, perplexity = 0;
+    plain_lines >> log_probability >> perplexity;
+    REQUIRE(std::getline(json_lines, line));
+    const Json one = Json::parse(line);
+    CHECK(one.at("log_probability").get<double>() == doctest::Approx(log_probability).epsilon(1e-3));
+    CHECK(one.at("perplexity").get<double>() == doctest::Approx(perplexity).epsilon(1e-3));
+    CHECK(one.at("tokens").get<int>() > 0);
+  }
+  CHECK(!std::getline(json_lines, line));
+}

@@ -1,0 +1,169 @@
+#include "cell_processes.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <iostream>
+#include <map>
+#include <new>
+#include <thread>
+
+#include "heed/core/file.h"
+#include "heed/core/unicode.h"
+#include "heed/examples/common/program.h"
+#include "heed/training/progress.h"
+
+namespace heed::programs {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The whole life of the process of a cell: its exit status.
+int train_cell(const TaskKind& kind, const ComparisonCell& cell, const fs::path& folder) {
+  const InterruptGuard interrupt;
+  CellResult result;
+  result.settings = cell.settings.json();
+  try {
+    ProgressPrinter printer(std::cerr, ProgressPrinter::Style());
+    TrainerCallbacks callbacks;
+    callbacks.progress = [&](const Progress& progress) { printer.show(progress); };
+    callbacks.message = [&](std::string_view text) { printer.message(text); };
+    callbacks.stop_requested = [] { return InterruptGuard::interrupted(); };
+    std::optional<CellResult> found = run_cell(kind, cell, folder, callbacks);
+    printer.finish();
+    if (!found) return InterruptGuard::exit_status();
+    result = std::move(*found);
+  } catch (const std::bad_alloc&) {
+    result.failure = "out of memory";
+  } catch (const std::exception& error) {
+    result.failure = error.what();
+  }
+  if (!result.failure.empty()) std::cerr << "error: " << unicode::printable(result.failure) << '\n';
+  write_result(result, folder);
+  return result.failure.empty() ? exit_success : exit_failure;
+}
+
+pid_t start_cell(const TaskKind& kind, const ComparisonCell& cell, const fs::path& folder) {
+  create_folders(folder);
+  const pid_t parent = ::getpid(), child = ::fork();
+  check(child >= 0, "a process for ", cell.name, " could not be started: ", std::strerror(errno));
+  if (child > 0) return child;
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // no cell trains on when the comparison is gone
+  if (::getppid() != parent) ::_exit(exit_failure);
+  const int log =
+      ::open((folder / "log.txt").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
+  if (log < 0) ::_exit(exit_failure);
+  ::dup2(log, STDOUT_FILENO);
+  ::dup2(log, STDERR_FILENO);
+  int status = exit_failure;
+  try {
+    status = train_cell(kind, cell, folder);
+  } catch (const std::exception& error) {
+    std::cerr << "error: " << error.what() << '\n';
+  }
+  std::cout.flush();
+  std::exit(status);
+}
+
+class CellProcesses {
+ public:
+  CellProcesses(const TaskKind& kind, std::span<const ComparisonCell> cells, const fs::path& folder)
+      : kind_(kind), cells_(cells), folder_(folder), results_(cells.size()) {
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      results_[i] = read_result(cells[i], folder_of(i));
+      if (!results_[i]) waiting_.push_back(i);
+    }
+    if (waiting_.size() < cells.size())
+      std::cerr << "compare: " << cells.size() - waiting_.size() << " of " << cells.size()
+                << " cells are done\n";
+  }
+
+  std::vector<std::optional<CellResult>> run(int jobs, const std::function<bool()>& stop_requested) {
+    std::size_t next = 0;
+    while (next < waiting_.size() || !running_.empty()) {
+      const bool stop = stop_requested();
+      if (stop) end_running();
+      if (stop && running_.empty()) break;
+      for (; !stop && next < waiting_.size() && running_.size() < static_cast<std::size_t>(jobs); ++next)
+        running_[start_cell(kind_, cells_[waiting_[next]], folder_of(waiting_[next]))] = waiting_[next];
+      collect();
+    }
+    return std::move(results_);
+  }
+
+ private:
+  fs::path folder_of(std::size_t cell) const { return folder_ / cells_[cell].name; }
+
+  void end_running() {
+    if (ending_) return;
+    ending_ = true;
+    for (const auto& [process, cell] : running_) ::kill(process, SIGTERM);
+  }
+
+  /// Takes what processes have left that ended; sleeps a little when none has.
+  void collect() {
+    int status = 0;
+    const pid_t process = ::waitpid(-1, &status, WNOHANG);
+    if (process <= 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      return;
+    }
+    const auto found = running_.find(process);
+    if (found == running_.end()) return;
+    const std::size_t cell = found->second;
+    running_.erase(found);
+    if (WIFSIGNALED(status)) {
+      CellResult killed;
+      killed.settings = cells_[cell].settings.json();
+      killed.failure = concat_text("its process was ended by signal ", WTERMSIG(status), " (",
+                                   ::strsignal(WTERMSIG(status)), ")");
+      write_result(killed, folder_of(cell));
+      results_[cell] = std::move(killed);
+    } else if (WEXITSTATUS(status) == exit_success) {
+      results_[cell] = read_result(cells_[cell], folder_of(cell));
+    } else if (WEXITSTATUS(status) == exit_failure) {
+      results_[cell] = read_failure(folder_of(cell));
+    }
+    show(cell);
+  }
+
+  void show(std::size_t cell) {
+    std::cerr << "compare: " << ++shown_ << " of " << waiting_.size() << ", "
+              << unicode::printable(cells_[cell].choice) << ", seed " << cells_[cell].seed << ": ";
+    const std::optional<CellResult>& result = results_[cell];
+    if (!result)
+      std::cerr << "interrupted; the same command goes on\n";
+    else if (!result->failure.empty())
+      std::cerr << "failed: " << unicode::printable(result->failure) << '\n';
+    else if (result->metrics.empty())
+      std::cerr << "done\n";
+    else
+      std::cerr << result->metrics.front().name << ' ' << result->metrics.front().value << ", "
+                << duration_text(result->training_seconds) << '\n';
+  }
+
+  const TaskKind& kind_;
+  std::span<const ComparisonCell> cells_;
+  fs::path folder_;
+  std::vector<std::optional<CellResult>> results_;
+  std::vector<std::size_t> waiting_;
+  std::map<pid_t, std::size_t> running_;
+  std::size_t shown_ = 0;
+  bool ending_ = false;
+};
+
+}  // namespace
+
+std::vector<std::optional<CellResult>> run_cells(const TaskKind& kind, std::span<const ComparisonCell> cells,
+                                                 const fs::path& folder, int jobs,
+                                                 const std::function<bool()>& stop_requested) {
+  return CellProcesses(kind, cells, folder).run(jobs, stop_requested);
+}
+
+}  // namespace heed::programs

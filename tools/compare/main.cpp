@@ -1,0 +1,206 @@
+// compare: trains one task with several attentions, settings and seeds, and says which is best at what cost.
+//
+//   compare --task classify --data subj.all --format lines --encoding cp1252 --test-fraction 0.1
+//           --attention dot_product,fastformer,clusterformer --seeds 1,2,3 --out runs/which
+//
+// Every cell is a process of its own, so that one that fails stops no other; what was interrupted goes on when the
+// same command is given again.
+
+#include <algorithm>
+#include <iostream>
+#include <thread>
+
+#include "cell_processes.h"
+#include "heed/core/file.h"
+#include "heed/core/unicode.h"
+#include "heed/examples/common/program.h"
+#include "heed/experiments/summary.h"
+#include "heed/tasks/recipe.h"
+
+namespace heed::programs {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// "a,b,c" at the commas that stand in no brackets and no quotes.
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts(1);
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"' && (i == 0 || text[i - 1] != '\\')) quoted = !quoted;
+    if (!quoted) depth += c == '[' || c == '{' ? 1 : c == ']' || c == '}' ? -1 : 0;
+    if (c == ',' && depth == 0 && !quoted)
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  }
+  return parts;
+}
+
+std::vector<std::string> parts_of_flag(const TextFlag& flag) {
+  return flag.given() ? parts_of(flag.value()) : std::vector<std::string>();
+}
+
+/// A data flag of a task's own program stands for the setting of its name: --data for data.file, --valid-source for
+/// data.valid_source.
+std::string setting_of_flag(const std::string& flag, const Settings& settings) {
+  std::vector<std::string> flags;
+  for (const Setting& setting : settings.declared()) {
+    std::string name = setting.name;
+    if (name == "data.file") name = "data.data";
+    if (!name.starts_with("data.") || name.find('.', 5) != std::string::npos) continue;
+    name = "--" + name.substr(5);
+    std::replace(name.begin(), name.end(), '_', '-');
+    if (name == flag) return setting.name;
+    flags.push_back(name);
+  }
+  check_name("flag", flag, flags);
+  return "";
+}
+
+class CompareCommand {
+ public:
+  explicit CompareCommand(CLI::App& app) {
+    task_.add(app, "--task", "NAME", "Which task: classify, translate, ...");
+    out_.add(app, "--out", "DIR", "Folder of the comparison: a run for each cell, and the tables");
+    attention_.add(app, "--attention", "NAMES", "Attentions to compare, with commas between them");
+    seeds_.add(app, "--seeds", "NUMBERS", "Seeds of the trainings of each choice; default 1");
+    steps_.add(app, "--steps", "N", "Steps of each training; default as the task's settings say");
+    config_.add(app, "--config", "FILE", "Settings from a JSON file, laid over the defaults");
+    jobs_.add(app, "--jobs", "N", "How many trainings at a time; default 1");
+    threads_.add(app, "--threads", "N", "Of each training; default: the processors, divided by the jobs");
+    device_.add(app, "--device", "DEVICE", "Where to compute");
+    format_.add(app, "--table", "FORMAT",
+                "Of the table that is printed: text (the default), markdown or json");
+    app.add_option("--set", assignments_, "One setting, or several values with commas between them: a grid")
+        ->type_name("KEY=VALUES")
+        ->allow_extra_args(false);
+    app.allow_extras();
+    app.footer("Flags of the task's data (--data, --format, --source ...) are those of its own program.\n");
+    app_ = &app;
+  }
+
+  int run() {
+    if (!task_.given() || !out_.given()) throw SettingsError("give --task and --out");
+    const std::string table = format_.value("text");
+    check_name("--table", table, {"text", "markdown", "json"});
+    const int jobs = number(jobs_, 1, 1, 1024);
+    const ComparisonPlan plan = make_plan(jobs);
+    const std::vector<ComparisonCell> cells = cells_of(plan);
+    const fs::path folder = out_.value();
+    for (const ComparisonCell& cell : cells) {  // what cannot be trained is said before anything is
+      plan.kind.make(cell.settings)->check_settings();
+      read_result(cell, folder / cell.name);
+    }
+    create_folders(folder);
+    const InterruptGuard interrupt;
+    const std::vector<std::optional<CellResult>> results =
+        run_cells(plan.kind, cells, folder, jobs, [] { return InterruptGuard::interrupted(); });
+    const std::vector<ComparisonRow> rows = comparison_rows(cells, results);
+    const std::string text = comparison_text(rows), markdown = comparison_markdown(rows),
+                      json = comparison_json_lines(rows);
+    write_file_atomically(folder / "table.txt", text);
+    write_file_atomically(folder / "table.md", markdown);
+    write_file_atomically(folder / "table.jsonl", json);
+    std::cout << (table == "text" ? text : table == "json" ? json : markdown);
+    flush_output();
+    if (InterruptGuard::interrupted()) return InterruptGuard::exit_status();
+    return std::ranges::all_of(results, [](const auto& one) { return one && one->failure.empty(); })
+               ? exit_success
+               : exit_failure;
+  }
+
+ private:
+  static int number(const TextFlag& flag, int fallback, int low, int high) {
+    if (!flag.given()) return fallback;
+    const std::string value = flag.value();
+    const bool digits =
+        !value.empty() && value.size() < 6 && value.find_first_not_of("0123456789") == std::string::npos;
+    if (!digits || std::stoi(value) < low || std::stoi(value) > high)
+      throw SettingsError(concat_text(flag.name, " is ", value, ", not a number from ", low, " to ", high));
+    return std::stoi(value);
+  }
+
+  ComparisonPlan make_plan(int jobs) const {
+    const TaskKind* kind = nullptr;
+    try {
+      kind = &task_kind(task_.value());
+    } catch (const Error& error) {
+      throw SettingsError(concat_text("--task: ", error.what()));
+    }
+    Settings settings = base(*kind, false);
+    if (kind->names_data(settings)) settings = base(*kind, true);
+    if (settings.get<std::int64_t>("threads") == 0) {
+      const int processors = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+      settings.set("threads", std::to_string(std::max(1, processors / jobs)), "--jobs");
+    }
+    ComparisonPlan plan{*kind, settings, parts_of_flag(attention_), {}, {}};
+    for (const std::string& assignment : assignments_)
+      if (!is_plain(*kind, assignment)) {
+        const std::string name = assigned_name(assignment);
+        plan.settings.push_back({name, parts_of(assignment.substr(name.size() + 1))});
+      }
+    plan.seeds.clear();
+    const std::vector<std::string> seeds =
+        seeds_.given() ? parts_of_flag(seeds_) : std::vector<std::string>{"1"};
+    for (const std::string& seed : seeds) {
+      Settings checked = settings;
+      checked.set("seed", seed, "--seeds");
+      plan.seeds.push_back(checked.get<std::int64_t>("seed"));
+    }
+    return plan;
+  }
+
+  /// One value, of no attention: laid below the flags. What belongs to an attention waits until that is chosen.
+  static bool is_plain(const TaskKind& kind, const std::string& assignment) {
+    const std::string name = assigned_name(assignment);
+    const bool of_attention = std::ranges::any_of(
+        attention_settings(kind.stacks),
+        [&](const std::string& setting) { return name == setting || name.starts_with(setting + "."); });
+    return !of_attention && parts_of(assignment.substr(name.size() + 1)).size() == 1;
+  }
+
+  Settings base(const TaskKind& kind, bool own_data) const {
+    Settings settings = kind.settings(own_data);
+    if (config_.given()) settings.merge_file(config_.value());
+    for (const std::string& assignment : assignments_)
+      if (is_plain(kind, assignment)) settings.assign(assignment);
+    const std::vector<std::string> rest = app_->remaining();
+    for (std::size_t i = 0; i < rest.size(); ++i) {
+      std::string flag = rest[i], value;
+      if (!flag.starts_with("--"))
+        throw SettingsError("what is \"" + flag + "\"? Lists have commas, not spaces");
+      if (const std::size_t sign = flag.find('='); sign != std::string::npos) {
+        value = flag.substr(sign + 1);
+        flag.resize(sign);
+      } else if (++i < rest.size()) {
+        value = rest[i];
+      } else {
+        throw SettingsError(flag + " needs a value");
+      }
+      settings.set(setting_of_flag(flag, settings), value, flag);
+    }
+    if (steps_.given()) settings.set("training.steps", steps_.value(), "--steps");
+    if (threads_.given()) settings.set("threads", threads_.value(), "--threads");
+    if (device_.given()) settings.set("device", device_.value(), "--device");
+    return settings;
+  }
+
+  CLI::App* app_;
+  TextFlag task_, out_, attention_, seeds_, steps_, config_, jobs_, threads_, device_, format_;
+  std::vector<std::string> assignments_;
+};
+
+}  // namespace
+}  // namespace heed::programs
+
+int main(int argc, char** argv) {
+  using namespace heed::programs;
+  CLI::App app(
+      "Trains one task with several attentions, settings and seeds, and says which is best at what cost",
+      "compare");
+  CompareCommand command(app);
+  return run_commands(app, argc, argv, {[&] { return command.run(); }});
+}
