@@ -6,7 +6,7 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/encoder_classifier.h"
+#include "heed/models/image_classifier.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
 
@@ -210,6 +210,39 @@ OpCase classifier_case(const std::string& norm, const std::string& pooling) {
       });
 }
 
+/// What a classifier has for little data: a local layer, no positions, words and pairs beside the encoder.
+OpCase small_data_case() {
+  TransformerConfig config = small_config("post");
+  config.pooling = "max";
+  config.positions = "none";
+  config.local_width = 3;
+  config.word_pairs = 5;  // so few that pairs collide
+  return module_case(
+      "model/encoder_classifier/small_data", std::make_shared<EncoderClassifier>(config), {},
+      [](EncoderClassifier& model, Inputs) {
+        Context context = Context::inference();
+        const std::vector<std::int32_t> labels = {2, 0};
+        return objective(model.loss(make_classification_batch(sources(), labels, model.device()), 0, context),
+                         context);
+      });
+}
+
+OpCase image_case() {
+  const ImageClassifierConfig config{small_config("pre"), 4, 6, 2};
+  return module_case("model/image_classifier", std::make_shared<ImageClassifier>(config), {},
+                     [](ImageClassifier& model, Inputs) {
+                       Tokens image(24);
+                       for (std::size_t i = 0; i < image.size(); ++i)
+                         image[i] = static_cast<std::int32_t>(i * 37 % 256);
+                       const std::vector<Tokens> images = {image, Tokens(24, 255)};
+                       const std::vector<std::int32_t> labels = {2, 0};
+                       Context context = Context::inference();
+                       return objective(
+                           model.loss(make_classification_batch(images, labels, model.device()), 0, context),
+                           context);
+                     });
+}
+
 /// Layers that are shared, or of several kinds.
 OpCase stack_case(const std::string& name, const std::vector<std::string>& attentions,
                   const std::string& share) {
@@ -255,6 +288,8 @@ std::vector<OpCase> model_cases() {
   cases.push_back(encoder_decoder_case("pre", "decoder"));
   cases.push_back(classifier_case("post", "mean"));
   cases.push_back(classifier_case("pre", "attention"));
+  cases.push_back(small_data_case());
+  cases.push_back(image_case());
   cases.push_back(stack_case("shared_attention", {"fastformer"}, "attention"));
   cases.push_back(stack_case("shared_layers", {"fastformer"}, "all"));
   cases.push_back(stack_case("linformer_layerwise", {"linformer"}, "none"));
