@@ -219,6 +219,35 @@ bool is_punctuation(char32_t value) {
          (value > 0x20 && value < 0x7F && kind >= UTF8PROC_CATEGORY_SM && kind <= UTF8PROC_CATEGORY_SO);
 }
 
+bool is_control(char32_t value) {
+  const auto kind = category(value);
+  return kind == UTF8PROC_CATEGORY_CC || kind == UTF8PROC_CATEGORY_CF || kind == UTF8PROC_CATEGORY_CO;
+}
+
+bool is_mark(char32_t value) {
+  const auto kind = category(value);
+  return kind >= UTF8PROC_CATEGORY_MN && kind <= UTF8PROC_CATEGORY_ME;
+}
+
+bool is_nonspacing_mark(char32_t value) {
+  return category(value) == UTF8PROC_CATEGORY_MN;
+}
+
+std::size_t cluster_length(std::string_view text) {
+  CodePoint last = decode(text, 0);
+  auto at = static_cast<std::size_t>(last.length);
+  for (utf8proc_int32_t state = 0; at < text.size();) {
+    const CodePoint next = decode(text, at);
+    if (!last.valid || !next.valid ||
+        utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(last.value),
+                                         static_cast<utf8proc_int32_t>(next.value), &state))
+      break;
+    at += static_cast<std::size_t>(next.length);
+    last = next;
+  }
+  return at;
+}
+
 bool is_space(char32_t value) {
   return (value >= 0x09 && value <= 0x0D) || value == 0x20 || value == 0x85 || value == 0xA0 ||
          value == 0x1680 || (value >= 0x2000 && value <= 0x200A) || value == 0x2028 || value == 0x2029 ||

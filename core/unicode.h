@@ -32,7 +32,10 @@ bool is_letter(char32_t value);  ///< General category L*.
 bool is_number(char32_t value);  ///< General category N*.
 bool is_punctuation(
     char32_t value);  ///< General category P*, and the other printable ASCII that is no letter or digit.
-bool is_space(char32_t value);  ///< Property White_Space.
+bool is_control(char32_t value);          ///< General category Cc, Cf or Co.
+bool is_mark(char32_t value);             ///< General category M*.
+bool is_nonspacing_mark(char32_t value);  ///< General category Mn.
+bool is_space(char32_t value);            ///< Property White_Space.
 /// \w of UTS #18: letters, marks, decimal and letter numbers, connectors, joiners.
 bool is_word(char32_t value);
 
@@ -43,6 +46,9 @@ enum class FinalSigma {
 };
 /// The text in lower case, with the full mapping of U+0130. Ill-formed bytes stay as they are.
 std::string lower_case(std::string_view text, FinalSigma rule);
+
+/// The bytes of the first cluster (UAX #29: what a reader takes for one character) of a text that is not empty.
+std::size_t cluster_length(std::string_view text);
 
 enum class Form { nfc, nfd, nfkc, nfkd };
 /// A normalisation form of UAX #15. Ill-formed bytes stay as they are, the text between them is normalised.

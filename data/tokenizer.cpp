@@ -39,17 +39,13 @@ std::vector<AddedToken> special_tokens(const std::vector<std::string>& contents)
 }  // namespace
 
 Tokenizer Tokenizer::train(std::span<const std::string> lines, const TokenizerTraining& options) {
-  TokenizerSettings settings;
+  TokenizerSettings settings = settings_to_learn(options.normalizer, /*byte_level=*/true,
+                                                 options.add_prefix_space, options.split_words);
   settings.added_tokens = special_tokens(options.special_tokens);
-  settings.normalizer = options.normalizer;
-  settings.add_prefix_space = options.add_prefix_space;
-  settings.split_words = options.split_words;
   WordCounts counts;
-  std::string spaced;
-  for (const std::string& line : lines) {
-    const std::string text = normalize_text(line, settings.normalizer);
-    for (const std::string_view word : model_words(text, settings, spaced)) ++counts[std::string(word)];
-  }
+  for (const std::string& line : lines)
+    for_each_word(normalize_text(line, settings.normalizer), settings, true,
+                  [&](std::string_view word) { ++counts[std::string(word)]; });
   check(!counts.empty(), "there is no text to train a tokenizer on: ", lines.size(), " lines, all empty");
   BpeModel model =
       train_bpe(counts, {options.vocabulary_size, options.min_frequency, options.special_tokens});
@@ -59,10 +55,9 @@ Tokenizer Tokenizer::train(std::span<const std::string> lines, const TokenizerTr
 Tokenizer Tokenizer::train_characters(std::span<const std::string> texts,
                                       const std::vector<std::string>& special_tokens,
                                       const std::vector<TextStep>& normalizer) {
-  TokenizerSettings settings;
+  TokenizerSettings settings =
+      settings_to_learn(normalizer, /*byte_level=*/true, false, /*split_words=*/false);
   settings.added_tokens = heed::special_tokens(special_tokens);
-  settings.normalizer = normalizer;
-  settings.split_words = false;
   std::vector<std::string> normalized;
   for (const std::string& text : texts) normalized.push_back(normalize_text(text, normalizer));
   return Tokenizer(
@@ -73,22 +68,18 @@ Tokenizer Tokenizer::train_words(std::span<const std::string> lines, const Token
                                  const std::vector<std::string>& kept_tokens) {
   WordTraining training{options.vocabulary_size, options.min_frequency, options.special_tokens};
   training.first_tokens.insert(training.first_tokens.end(), kept_tokens.begin(), kept_tokens.end());
-  TokenizerSettings settings;
-  settings.style = WordStyle::bert;
-  settings.normalizer = options.normalizer;
+  TokenizerSettings settings = settings_to_learn(options.normalizer, /*byte_level=*/false);
   settings.added_tokens = special_tokens(training.first_tokens);
   for (std::size_t i = options.special_tokens.size(); i < settings.added_tokens.size(); ++i)
     settings.added_tokens[i].special = false;
   // A tokenizer without words cuts the texts as the result will: special tokens that stand in them are no words.
   const Parts parts(WordModel(training.first_tokens, training.unknown), settings);
   WordCounts counts;
-  std::string spaced;
   for (const std::string& line : lines)
-    for (const Segment& segment : parts.raw_matcher.split(line)) {
-      if (segment.id) continue;
-      const std::string text = normalize_text(segment.text, settings.normalizer);
-      for (const std::string_view word : model_words(text, settings, spaced)) ++counts[std::string(word)];
-    }
+    for (const Segment& segment : parts.raw_matcher.split(line))
+      if (!segment.id)
+        for_each_word(normalize_text(segment.text, settings.normalizer), settings, true,
+                      [&](std::string_view word) { ++counts[std::string(word)]; });
   check(!counts.empty(), "there is no text to take words from: ", lines.size(), " lines, all without a word");
   return Tokenizer(std::make_shared<Parts>(frequent_words(counts, training), std::move(settings)));
 }
@@ -103,38 +94,31 @@ void Tokenizer::save(const std::filesystem::path& path) const {
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> ids;
-  std::string spaced;
+  const std::vector<TextRule>& normalizer = parts_->settings.normalizer;
   for (const Segment& raw : parts_->raw_matcher.split(text)) {
     if (raw.id) {
       ids.push_back(*raw.id);
       continue;
     }
-    const std::string normalized = normalize_text(raw.text, parts_->settings.normalizer);
+    // The text is taken to begin here unless its first character was normalised away.
+    const std::size_t first = static_cast<std::size_t>(unicode::decode(raw.text, 0).length);
+    const bool at_start =
+        raw.text.data() == text.data() &&
+        (normalizer.empty() || !normalize_text(raw.text.substr(0, first), normalizer).empty());
+    const std::string normalized = normalize_text(raw.text, normalizer);
     for (const Segment& segment : parts_->normalized_matcher.split(normalized)) {
-      if (segment.id) {
+      if (segment.id)
         ids.push_back(*segment.id);
-        continue;
-      }
-      for (const std::string_view word : model_words(segment.text, parts_->settings, spaced))
-        parts_->encode_word(word, ids);
+      else
+        for_each_word(segment.text, parts_->settings, at_start && segment.text.data() == normalized.data(),
+                      [&](std::string_view word) { parts_->encode_word(word, ids); });
     }
   }
   return ids;
 }
 
 std::string Tokenizer::decode_bytes(std::span<const std::int32_t> ids, bool keep_special) const {
-  std::string text;
-  bool first = true;
-  for (const std::int32_t id : ids) {
-    check(id >= 0 && id < vocabulary_size(), "token id ", id, " is outside the vocabulary of ",
-          vocabulary_size());
-    const auto index = static_cast<std::size_t>(id);
-    if (!keep_special && parts_->special_id[index]) continue;
-    if (parts_->settings.style == WordStyle::bert && !first) text += ' ';
-    text += parts_->bytes_of_id[index];
-    first = false;
-  }
-  return text;
+  return parts_->decode(ids, keep_special);
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool keep_special) const {
@@ -177,7 +161,7 @@ const std::vector<AddedToken>& Tokenizer::added_tokens() const {
 
 std::string Tokenizer::missing_bytes() const {
   std::string missing;
-  if (parts_->settings.style != WordStyle::byte_level) return missing;
+  if (!parts_->settings.byte_level) return missing;
   for (int byte = 0; byte < 256; ++byte) {
     const char text = static_cast<char>(byte);
     if (!vocabulary_of(parts_->model).find(spell_bytes({&text, 1}))) missing.push_back(text);

@@ -1,19 +1,21 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "heed/core/error.h"
 #include "heed/core/nesting_limit.h"
+#include "heed/data/json_parts.h"
 #include "heed/data/tokenizer.h"
 #include "heed/data/tokenizer_parts.h"
 
 namespace heed {
 
+using namespace json_parts;
+
 /// Reads a tokenizer.json. It follows the parts it knows exactly and refuses all others by name, because a
 /// part that is skipped would give other ids without a word.
 class TokenizerFile {
  public:
-  using Json = nlohmann::json;
-
   static Tokenizer read(std::string_view text) {
     const Json file = parse(text);
     check(file.is_object(), "the file is ", file.type_name(), ", not a JSON object");
@@ -21,14 +23,17 @@ class TokenizerFile {
       check(is_null(file, option), option,
             " is set, which encode() would have to follow; take it out of the file");
     TokenizerSettings settings;
-    settings.normalizer = read_normalizer(file);
-    read_pre_tokenizer(file, settings);
-    check_decoder(file, settings.style);
-    settings.post_processor = is_null(file, "post_processor") ? "null" : file["post_processor"].dump();
-    settings.added_tokens = read_added_tokens(file);
+    if (!is_null(file, "normalizer")) {
+      settings.normalizer = read_normalizer(file["normalizer"]);
+      settings.normalizer_text = file["normalizer"].dump(2);
+    }
     TokenModel model = read_model(member(file, "model", ""));
-    check(std::holds_alternative<WordModel>(model) == (settings.style == WordStyle::bert),
-          "pre_tokenizer BertPreTokenizer and model WordLevel are supported together alone");
+    read_words(file, settings);
+    check(std::holds_alternative<BpeModel>(model) == settings.byte_level,
+          "model BPE and pre_tokenizer ByteLevel are supported together alone");
+    read_decoder_part(file, settings);
+    if (!is_null(file, "post_processor")) settings.post_processor_text = file["post_processor"].dump(2);
+    settings.added_tokens = read_added_tokens(file);
     return Tokenizer(std::make_shared<Tokenizer::Parts>(std::move(model), std::move(settings)));
   }
 
@@ -44,75 +49,31 @@ class TokenizerFile {
     }
   }
 
-  static bool is_null(const Json& object, const char* name) {
-    return !object.contains(name) || object[name].is_null();
-  }
-
-  /// A member that must be there; `where` is the path of the object, for messages.
-  static const Json& member(const Json& object, const char* name, const std::string& where) {
-    check(object.is_object(), where, " is ", object.type_name(), ", not an object");
-    check(object.contains(name), where.empty() ? "" : where + ".", name, " is missing");
-    return object[name];
-  }
-
-  static bool flag(const Json& object, const char* name, bool fallback, const std::string& where) {
-    if (is_null(object, name)) return fallback;
-    check(object[name].is_boolean(), where, ".", name, " is ", object[name].type_name(),
-          ", not true or false");
-    return object[name].get<bool>();
-  }
-
-  static std::string text_of(const Json& value, const std::string& where) {
-    check(value.is_string(), where, " is ", value.type_name(), ", not a string");
-    return value.get<std::string>();
-  }
-
-  static std::int32_t id_of(const Json& value, const std::string& where) {
-    check(value.is_number_integer() && value >= 0 && value <= 0x7FFFFFFF, where, " is ",
-          value.dump(-1, ' ', true), ", not a token id");
-    return value.get<std::int32_t>();
-  }
-
-  static std::vector<TextStep> read_normalizer(const Json& file) {
-    if (is_null(file, "normalizer")) return {};
-    const Json& normalizer = file["normalizer"];
-    const std::string type = text_of(member(normalizer, "type", "normalizer"), "normalizer.type");
-    if (type != "Sequence") return {text_step(type)};
-    const Json& list = member(normalizer, "normalizers", "normalizer");
-    check(list.is_array(), "normalizer.normalizers is ", list.type_name(), ", not a list");
-    std::vector<TextStep> steps;
-    for (const Json& step : list)
-      steps.push_back(
-          text_step(text_of(member(step, "type", "normalizer.normalizers[]"), "normalizer type")));
-    return steps;
-  }
-
-  static TextStep text_step(const std::string& type) {
-    for (const auto& [step, name] : step_names)
-      if (type == name) return step;
-    fail("normalizer \"", type,
-         "\" is not supported (NFC, NFD, NFKC, NFKD, Lowercase and Sequence of these are)");
-  }
-
-  static void read_pre_tokenizer(const Json& file, TokenizerSettings& settings) {
-    check(!is_null(file, "pre_tokenizer"), "pre_tokenizer is missing: only byte-level BPE is supported");
+  static void read_words(const Json& file, TokenizerSettings& settings) {
+    settings.byte_level = false;
+    if (is_null(file, "pre_tokenizer")) return;  // the whole text is one word
     const Json& part = file["pre_tokenizer"];
-    const std::string type = text_of(member(part, "type", "pre_tokenizer"), "pre_tokenizer.type");
-    if (type == "BertPreTokenizer") {
-      settings.style = WordStyle::bert;
+    settings.pre_tokenizer_text = part.dump(2);
+    settings.byte_level = text_in(part, "type", "pre_tokenizer") == "ByteLevel";
+    if (!settings.byte_level) {
+      settings.pre_tokenizer = read_pre_tokenizer(part);
       return;
     }
-    check(type == "ByteLevel", "pre_tokenizer \"", type,
-          "\" is not supported (ByteLevel and BertPreTokenizer are)");
     settings.add_prefix_space = flag(part, "add_prefix_space", true, "pre_tokenizer");
     settings.split_words = flag(part, "use_regex", true, "pre_tokenizer");
   }
 
-  static void check_decoder(const Json& file, WordStyle style) {
+  static void read_decoder_part(const Json& file, TokenizerSettings& settings) {
     if (is_null(file, "decoder")) return;
-    check(style == WordStyle::byte_level, "a decoder is supported for ByteLevel alone");
-    const std::string type = text_of(member(file["decoder"], "type", "decoder"), "decoder.type");
-    check(type == "ByteLevel", "decoder \"", type, "\" is not supported (ByteLevel is)");
+    const Json& part = file["decoder"];
+    settings.decoder_text = part.dump(2);
+    if (!settings.byte_level) {
+      settings.decoder = read_decoder(part);
+      return;
+    }
+    const std::string type = text_in(part, "type", "decoder");
+    check(type == "ByteLevel", "decoder \"", type,
+          "\" is not supported (for pre_tokenizer ByteLevel, ByteLevel is)");
   }
 
   static std::vector<AddedToken> read_added_tokens(const Json& file) {
@@ -139,10 +100,41 @@ class TokenizerFile {
     // Old files name the model by its parts alone, without a type.
     const std::string type = is_null(model, "type") ? "BPE" : text_of(model["type"], "model.type");
     if (type == "WordLevel")
-      return WordModel(read_tokens(member(model, "vocab", "model")),
-                       text_of(member(model, "unk_token", "model"), "model.unk_token"));
-    check(type == "BPE", "model \"", type, "\" is not supported (BPE and WordLevel are)");
+      return WordModel(read_tokens(member(model, "vocab", "model")), text_in(model, "unk_token", "model"));
+    if (type == "WordPiece") return read_word_piece(model);
+    if (type == "Unigram") return read_unigram(model);
+    check(type == "BPE", "model \"", type, "\" is not supported (BPE, WordLevel, WordPiece and Unigram are)");
     return read_bpe(model);
+  }
+
+  static WordPieceModel read_word_piece(const Json& model) {
+    WordPieceOptions options;
+    options.unk_token = text_in(model, "unk_token", "model");
+    options.continuing_subword_prefix = text_in(model, "continuing_subword_prefix", "model");
+    const Json& most = member(model, "max_input_chars_per_word", "model");
+    check(most.is_number_unsigned(), "model.max_input_chars_per_word is ", most.dump(-1, ' ', true),
+          ", not a number of characters");
+    options.max_input_chars_per_word =
+        static_cast<std::int64_t>(std::min<std::uint64_t>(most.get<std::uint64_t>(), INT64_MAX));
+    return {read_tokens(member(model, "vocab", "model")), options};
+  }
+
+  static UnigramModel read_unigram(const Json& model) {
+    const Json& vocabulary = member(model, "vocab", "model");
+    check(vocabulary.is_array(), "model.vocab is ", vocabulary.type_name(), ", not a list");
+    std::vector<std::string> tokens;
+    std::vector<double> scores;
+    for (const Json& entry : vocabulary) {
+      const std::string where = concat_text("model.vocab[", tokens.size(), "]");
+      check(entry.is_array() && entry.size() == 2 && entry[1].is_number(), where,
+            " is not a text with its score");
+      tokens.push_back(text_of(entry[0], where));
+      scores.push_back(entry[1].get<double>());
+    }
+    UnigramOptions options;
+    if (!is_null(model, "unk_id")) options.unk_id = id_of(model["unk_id"], "model.unk_id");
+    options.byte_fallback = flag(model, "byte_fallback", false, "model");
+    return {std::move(tokens), std::move(scores), options};
   }
 
   static BpeModel read_bpe(const Json& model) {
@@ -205,24 +197,11 @@ class TokenizerFile {
     check(place != vocabulary.end(), where, " names \"", token, "\", which is not in the vocabulary");
     return id_of(*place, where);
   }
-
-  static constexpr std::pair<TextStep, const char*> step_names[] = {{TextStep::nfc, "NFC"},
-                                                                    {TextStep::nfd, "NFD"},
-                                                                    {TextStep::nfkc, "NFKC"},
-                                                                    {TextStep::nfkd, "NFKD"},
-                                                                    {TextStep::lower_case, "Lowercase"}};
 };
 
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
-
-OrderedJson byte_level_part(bool add_prefix_space, bool use_regex) {
-  return {{"type", "ByteLevel"},
-          {"add_prefix_space", add_prefix_space},
-          {"trim_offsets", true},
-          {"use_regex", use_regex}};
-}
 
 OrderedJson added_tokens_part(const std::vector<AddedToken>& tokens) {
   OrderedJson list = OrderedJson::array();
@@ -250,6 +229,26 @@ OrderedJson model_part(const WordModel& model) {
   return {{"type", "WordLevel"}, {"vocab", vocabulary_part(model.tokens())}, {"unk_token", model.unknown()}};
 }
 
+OrderedJson model_part(const WordPieceModel& model) {
+  const WordPieceOptions& options = model.options();
+  return {{"type", "WordPiece"},
+          {"unk_token", options.unk_token},
+          {"continuing_subword_prefix", options.continuing_subword_prefix},
+          {"max_input_chars_per_word", options.max_input_chars_per_word},
+          {"vocab", vocabulary_part(model.tokens())}};
+}
+
+OrderedJson model_part(const UnigramModel& model) {
+  OrderedJson vocabulary = OrderedJson::array();
+  for (std::size_t id = 0; id < model.tokens().size(); ++id)
+    vocabulary.push_back(OrderedJson::array({model.tokens()[id], model.scores()[id]}));
+  const UnigramOptions& options = model.options();
+  return {{"type", "Unigram"},
+          {"unk_id", options.unk_id ? OrderedJson(*options.unk_id) : OrderedJson()},
+          {"vocab", std::move(vocabulary)},
+          {"byte_fallback", options.byte_fallback}};
+}
+
 OrderedJson model_part(const BpeModel& model) {
   OrderedJson merges = OrderedJson::array();
   const std::vector<std::string>& tokens = model.tokens();
@@ -272,37 +271,32 @@ OrderedJson model_part(const BpeModel& model) {
 
 std::string TokenizerFile::write(const Tokenizer& tokenizer) {
   const TokenizerSettings& settings = tokenizer.parts_->settings;
-  OrderedJson steps = OrderedJson::array();
-  for (const TextStep step : settings.normalizer)
-    for (const auto& [known, name] : step_names)
-      if (known == step) steps.push_back({{"type", name}});
-  OrderedJson normalizer;
-  if (steps.size() == 1) normalizer = steps[0];
-  if (steps.size() > 1) normalizer = {{"type", "Sequence"}, {"normalizers", steps}};
-  const bool byte_level = settings.style == WordStyle::byte_level;
   const OrderedJson file = {
       {"version", "1.0"},
       {"truncation", nullptr},
       {"padding", nullptr},
       {"added_tokens", added_tokens_part(settings.added_tokens)},
-      {"normalizer", normalizer},
-      {"pre_tokenizer", byte_level ? byte_level_part(settings.add_prefix_space, settings.split_words)
-                                   : OrderedJson{{"type", "BertPreTokenizer"}}},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", nullptr},
       {"post_processor", nullptr},
-      {"decoder", byte_level ? byte_level_part(true, true) : OrderedJson()},
+      {"decoder", nullptr},
       {"model", std::visit([](const auto& model) { return model_part(model); }, tokenizer.parts_->model)}};
   std::string text = file.dump(2) + "\n";
-  if (settings.post_processor != "null") {
-    // Put in as text, since an object that keeps its order takes the square of its size to read. No text
-    // inside the file has a line end as it stands.
-    const std::string place = "\n  \"post_processor\": null";
-    std::string part;
-    for (const char c : nlohmann::json::parse(settings.post_processor).dump(2)) {
-      part += c;
-      if (c == '\n') part += "  ";
+  // Put in as text, since an object that keeps its order takes the square of its size to read. No text inside the
+  // file has a line end as it stands.
+  const auto put = [&](const char* name, const std::string& part) {
+    const std::string start = concat_text("\n  \"", name, "\": ");
+    std::string indented = start;
+    for (const char c : part) {
+      indented += c;
+      if (c == '\n') indented += "  ";
     }
-    text.replace(text.find(place), place.size(), "\n  \"post_processor\": " + part);
-  }
+    text.replace(text.find(start + "null"), start.size() + 4, indented);
+  };
+  put("normalizer", settings.normalizer_text);
+  put("pre_tokenizer", settings.pre_tokenizer_text);
+  put("post_processor", settings.post_processor_text);
+  put("decoder", settings.decoder_text);
   return text;
 }
 

@@ -1,6 +1,7 @@
 #include "heed/data/tokenizer_parts.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "heed/core/error.h"
 #include "heed/core/unicode.h"
@@ -50,77 +51,26 @@ std::size_t skip_spaces_right(std::string_view text, std::size_t at) {
 TokenMatcher::TokenMatcher(std::vector<Pattern> patterns) : patterns_(std::move(patterns)) {
   // What is normalised away can never be found.
   std::erase_if(patterns_, [](const Pattern& pattern) { return pattern.text.empty(); });
-  struct Path {
-    std::int32_t pattern, node;
-  };
-  std::vector<Path> paths;
-  for (std::size_t p = 0; p < patterns_.size(); ++p) {
-    paths.push_back({static_cast<std::int32_t>(p), 0});
-    longest_ = std::max(longest_, patterns_[p].text.size());
-    begins_pattern_[static_cast<unsigned char>(patterns_[p].text.front())] = true;
+  std::vector<std::string_view> texts;
+  for (const Pattern& pattern : patterns_) {
+    texts.push_back(pattern.text);
+    begins_pattern_[static_cast<unsigned char>(pattern.text.front())] = true;
   }
-  // One level of the tree after the other: the links of a node lead to levels above, which are whole by then.
-  for (std::size_t depth = 1; !paths.empty(); ++depth) {
-    for (Path& path : paths) {
-      const std::string& text = patterns_[static_cast<std::size_t>(path.pattern)].text;
-      path.node = child_or_new(path.node, static_cast<unsigned char>(text[text.size() - depth]));
-      if (text.size() > depth) continue;
-      std::int32_t& found = nodes_[static_cast<std::size_t>(path.node)].found;
-      const bool is_known = found >= 0 && patterns_[static_cast<std::size_t>(found)].text.size() == depth;
-      if (!is_known) found = path.pattern;  // of two that look alike the first counts
-    }
-    std::erase_if(paths, [&](const Path& path) {
-      return patterns_[static_cast<std::size_t>(path.pattern)].text.size() == depth;
-    });
-  }
-}
-
-std::int32_t TokenMatcher::child(std::int32_t node, unsigned char byte) const {
-  const auto place = children_.find(std::uint64_t{256} * static_cast<std::uint64_t>(node) + byte);
-  return place == children_.end() ? -1 : place->second;
-}
-
-std::int32_t TokenMatcher::step(std::int32_t node, unsigned char byte) const {
-  for (;;) {
-    const std::int32_t next = child(node, byte);
-    if (next >= 0) return next;
-    if (node == 0) return 0;
-    node = nodes_[static_cast<std::size_t>(node)].shorter;
-  }
-}
-
-std::int32_t TokenMatcher::child_or_new(std::int32_t node, unsigned char byte) {
-  const std::int32_t known = child(node, byte);
-  if (known >= 0) return known;
-  const std::int32_t shorter = node == 0 ? 0 : step(nodes_[static_cast<std::size_t>(node)].shorter, byte);
-  const auto made = static_cast<std::int32_t>(nodes_.size());
-  nodes_.push_back({shorter, nodes_[static_cast<std::size_t>(shorter)].found});
-  children_.emplace(std::uint64_t{256} * static_cast<std::uint64_t>(node) + byte, made);
-  return made;
-}
-
-void TokenMatcher::find(std::string_view text, std::size_t begin, std::size_t end,
-                        std::vector<std::int32_t>& found) const {
-  found.resize(end - begin);
-  std::int32_t node = 0;
-  for (std::size_t at = std::min(text.size(), end + longest_); at > begin; --at) {
-    node = step(node, static_cast<unsigned char>(text[at - 1]));
-    if (at - 1 < end) found[at - 1 - begin] = nodes_[static_cast<std::size_t>(node)].found;
-  }
+  tree_ = StringTree(texts);
 }
 
 std::vector<Segment> TokenMatcher::split(std::string_view text) const {
   std::vector<Segment> segments;
   const bool may_have_some = std::any_of(
       text.begin(), text.end(), [&](char c) { return begins_pattern_[static_cast<unsigned char>(c)]; });
-  const std::size_t block = std::max<std::size_t>(longest_, 1 << 16);
+  const std::size_t block = std::max<std::size_t>(tree_.longest_length(), 1 << 16);
   std::vector<std::int32_t> found;  // the pattern that begins at each byte of a block, or -1
   std::size_t done = 0, begin = 0, end = 0;
   for (std::size_t at = 0; at < text.size() && may_have_some;) {
     if (at >= end) {
       begin = at;
       end = std::min(text.size(), begin + block);
-      find(text, begin, end, found);
+      tree_.longest(text, begin, end, found);
     }
     if (found[at - begin] < 0) {
       ++at;
@@ -252,16 +202,10 @@ std::string normalize_text(std::string_view text, std::span<const TextStep> step
   return result;
 }
 
-std::vector<std::string_view> model_words(std::string_view text, const TokenizerSettings& settings,
-                                          std::string& spaced) {
-  if (text.empty()) return {};
-  if (settings.style == WordStyle::bert) return split_at_punctuation(text);
-  if (settings.add_prefix_space && !text.starts_with(' ')) {
-    spaced = ' ';
-    spaced += text;
-    text = spaced;
-  }
-  return settings.split_words ? split_words(text) : std::vector<std::string_view>{text};
+std::string normalize_text(std::string_view text, std::span<const TextRule> rules) {
+  std::string result(text);
+  for (const TextRule& rule : rules) result = rule(result);
+  return result;
 }
 
 // --- a tokenizer -------------------------------------------------------------------------------------------
@@ -296,15 +240,79 @@ void Tokenizer::Parts::encode_word(std::string_view word, std::vector<std::int32
   if (const auto* words = std::get_if<WordModel>(&model)) return words->encode_word(word, ids);
   if (cache.append(word, ids)) return;
   const std::size_t start = ids.size();
-  std::get<BpeModel>(model).encode_word(word, ids);
+  std::visit([&](const auto& one) { one.encode_word(word, ids); }, model);
   cache.insert(word, std::span(ids).subspan(start));
+}
+
+std::string Tokenizer::Parts::decode(std::span<const std::int32_t> ids, bool keep_special) const {
+  std::vector<std::string> tokens;
+  std::string text;
+  for (const std::int32_t id : ids) {
+    check(id >= 0 && id < vocabulary_size, "token id ", id, " is outside the vocabulary of ",
+          vocabulary_size);
+    const auto index = static_cast<std::size_t>(id);
+    if (!keep_special && special_id[index]) continue;
+    if (settings.byte_level)
+      text += bytes_of_id[index];
+    else
+      tokens.push_back(bytes_of_id[index]);
+  }
+  if (settings.byte_level) return text;
+  if (settings.decoder)
+    for (const TokenRule& rule : *settings.decoder) rule(tokens);
+  for (std::size_t i = 0; i < tokens.size(); ++i) text += (i > 0 && !settings.decoder ? " " : "") + tokens[i];
+  return text;
+}
+
+TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_level, bool add_prefix_space,
+                                    bool split_words) {
+  using Json = nlohmann::ordered_json;
+  const auto name_of = [](TextStep step) {
+    switch (step) {
+      case TextStep::nfc:
+        return "NFC";
+      case TextStep::nfd:
+        return "NFD";
+      case TextStep::nfkc:
+        return "NFKC";
+      case TextStep::nfkd:
+        return "NFKD";
+      case TextStep::lower_case:
+        break;
+    }
+    return "Lowercase";
+  };
+  const auto byte_level_part = [](bool adds_space, bool splits) {
+    return Json{{"type", "ByteLevel"},
+                {"add_prefix_space", adds_space},
+                {"trim_offsets", true},
+                {"use_regex", splits}};
+  };
+  TokenizerSettings settings;
+  settings.byte_level = byte_level;
+  settings.add_prefix_space = add_prefix_space;
+  settings.split_words = split_words;
+  Json list = Json::array();
+  for (const TextStep step : steps) list.push_back({{"type", name_of(step)}});
+  Json normalizer = list.size() == 1 ? list[0] : Json();
+  if (list.size() > 1) normalizer = {{"type", "Sequence"}, {"normalizers", list}};
+  settings.normalizer_text = normalizer.dump(2);
+  if (!steps.empty()) settings.normalizer = read_normalizer(nlohmann::json::parse(settings.normalizer_text));
+  const Json words =
+      byte_level ? byte_level_part(add_prefix_space, split_words) : Json{{"type", "BertPreTokenizer"}};
+  settings.pre_tokenizer_text = words.dump(2);
+  if (byte_level)
+    settings.decoder_text = byte_level_part(true, true).dump(2);
+  else
+    settings.pre_tokenizer = read_pre_tokenizer(nlohmann::json::parse(settings.pre_tokenizer_text));
+  return settings;
 }
 
 Tokenizer::Parts::Parts(TokenModel the_model, TokenizerSettings the_settings)
     : model(std::move(the_model)), settings(std::move(the_settings)) {
   const TokenVocabulary& vocabulary = vocabulary_of(model);
   spelling_of_id = bytes_of_id = vocabulary.tokens();
-  if (settings.style == WordStyle::byte_level)
+  if (settings.byte_level)
     for (std::string& bytes : bytes_of_id) bytes = unspell_bytes(bytes).value_or(bytes);
   std::vector<TokenMatcher::Pattern> raw, normalized;
   for (const AddedToken& token : settings.added_tokens) {

@@ -10,8 +10,12 @@
 #include <vector>
 
 #include "heed/data/bpe_model.h"
+#include "heed/data/string_tree.h"
+#include "heed/data/text_rules.h"
 #include "heed/data/tokenizer.h"
+#include "heed/data/unigram_model.h"
 #include "heed/data/word_model.h"
+#include "heed/data/word_piece_model.h"
 
 namespace heed {
 
@@ -21,10 +25,7 @@ struct Segment {
   std::optional<std::int32_t> id;
 };
 
-/// Finds a set of strings in a text: at each place the longest that begins there, left to right, without
-/// overlap. Time is linear in the strings, and then in each text: the strings are a tree read from their ends
-/// (Aho and Corasick, "Efficient string matching", 1975), so that a pass over the text from its end tells for
-/// every place what begins there.
+/// Finds tokens in a text: at each place the longest that begins there, left to right, without overlap.
 class TokenMatcher {
  public:
   /// A token to look for and what it looks like in the text: its content, or that normalised.
@@ -38,23 +39,9 @@ class TokenMatcher {
   std::vector<Segment> split(std::string_view text) const;
 
  private:
-  /// The end of a pattern, of which it is the node's path from the root, read backwards.
-  struct Node {
-    std::int32_t shorter =
-        0;  // the node of the longest beginning of this one that is an end of a pattern, too
-    std::int32_t found = -1;  // the longest pattern that is a beginning of this one
-  };
-  std::int32_t child(std::int32_t node, unsigned char byte) const;  // -1: there is none
-  std::int32_t child_or_new(std::int32_t node, unsigned char byte);
-  std::int32_t step(std::int32_t node, unsigned char byte) const;
-  void find(std::string_view text, std::size_t begin, std::size_t end,
-            std::vector<std::int32_t>& found) const;
-
   std::vector<Pattern> patterns_;
-  std::vector<Node> nodes_ = {Node{}};
-  std::unordered_map<std::uint64_t, std::int32_t> children_;  // of 256 * node + byte
+  StringTree tree_;
   std::array<bool, 256> begins_pattern_{};
-  std::size_t longest_ = 0;
 };
 
 /// Cuts a text into the words that byte-level BPE never merges across. The rule is the pattern of GPT-2
@@ -83,25 +70,27 @@ class WordCache {
 };
 
 /// What cuts a word into tokens.
-using TokenModel = std::variant<BpeModel, WordModel>;
+using TokenModel = std::variant<BpeModel, WordModel, WordPieceModel, UnigramModel>;
 const TokenVocabulary& vocabulary_of(const TokenModel& model);
-
-/// How a text is cut into words for the model, and tokens become text again.
-enum class WordStyle {
-  byte_level,  ///< words keep their spaces and bytes are spelled by the byte alphabet: nothing is lost
-  bert,        ///< split_at_punctuation; tokens are joined by a space
-};
 
 /// What a tokenizer file says, without the model.
 struct TokenizerSettings {
   std::vector<AddedToken> added_tokens;
-  std::vector<TextStep> normalizer;
-  WordStyle style = WordStyle::byte_level;
-  bool add_prefix_space = false;
-  bool split_words = true;
-  /// JSON text of a part that adds special tokens around sequences: not for encode(), but kept for save().
-  std::string post_processor = "null";
+  std::vector<TextRule> normalizer;
+  /// Words keep their spaces, and bytes are spelled by the byte alphabet: nothing is lost.
+  bool byte_level = true;
+  bool add_prefix_space = false, split_words = true;  // byte-level
+  std::vector<WordRule> pre_tokenizer;                // otherwise
+  std::optional<std::vector<TokenRule>> decoder;      // likewise; none: tokens are joined by a space
+  /// JSON text of the parts as they are written.
+  std::string normalizer_text = "null", pre_tokenizer_text = "null", decoder_text = "null";
+  /// Adds special tokens around sequences: not for encode(), but kept for save().
+  std::string post_processor_text = "null";
 };
+
+/// The settings of a tokenizer that is learned: its text steps, and byte-level words or those of BERT.
+TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_level,
+                                    bool add_prefix_space = false, bool split_words = true);
 
 /// All of a tokenizer; immutable but for the cache.
 struct Tokenizer::Parts {
@@ -109,6 +98,7 @@ struct Tokenizer::Parts {
   Parts(TokenModel model, TokenizerSettings settings);
 
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
+  std::string decode(std::span<const std::int32_t> ids, bool keep_special) const;
 
   TokenModel model;
   TokenizerSettings settings;
@@ -123,9 +113,28 @@ struct Tokenizer::Parts {
 
 /// Applies the steps one after the other.
 std::string normalize_text(std::string_view text, std::span<const TextStep> steps);
-/// The words of a text as the model sees them: the optional space in front, then the split. `spaced` receives
-/// the text with that space and must outlive the result.
-std::vector<std::string_view> model_words(std::string_view text, const TokenizerSettings& settings,
-                                          std::string& spaced);
+std::string normalize_text(std::string_view text, std::span<const TextRule> rules);
+
+/// Calls visit(word) for the words of a text as the model sees them. `at_start`: the whole text begins here.
+template <class Visit>
+void for_each_word(std::string_view text, const TokenizerSettings& settings, bool at_start,
+                   const Visit& visit) {
+  if (text.empty()) return;
+  if (settings.byte_level) {
+    const bool lacks_space = settings.add_prefix_space && !text.starts_with(' ');
+    const std::string spaced = lacks_space ? " " + std::string(text) : std::string();
+    if (lacks_space) text = spaced;
+    if (!settings.split_words) return visit(text);
+    for (const std::string_view word : split_words(text)) visit(word);
+    return;
+  }
+  std::vector<Piece> pieces{{std::string(text), at_start}};
+  for (const WordRule& rule : settings.pre_tokenizer) {
+    std::vector<Piece> cut;
+    for (const Piece& piece : pieces) rule(piece, cut);
+    pieces = std::move(cut);
+  }
+  for (const Piece& piece : pieces) visit(std::string_view(piece.text));
+}
 
 }  // namespace heed

@@ -1,0 +1,397 @@
+#include "heed/data/text_rules.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "heed/core/unicode.h"
+#include "heed/data/character_map.h"
+#include "heed/data/json_parts.h"
+#include "heed/data/tokenizer_parts.h"
+
+namespace heed {
+namespace {
+
+using namespace json_parts;
+
+/// The text with each character replaced by what `change(character, its bytes, result)` appends.
+template <class Change>
+std::string each_character(std::string_view text, const Change& change) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const unicode::CodePoint c = unicode::decode(text, at);
+    const std::string_view bytes = text.substr(at, static_cast<std::size_t>(c.length));
+    if (c.valid)
+      change(c.value, bytes, result);
+    else
+      result += bytes;
+    at += bytes.size();
+  }
+  return result;
+}
+
+/// Without the characters of a kind.
+template <class Is>
+std::string without(std::string_view text, const Is& is) {
+  return each_character(text, [&](char32_t c, std::string_view bytes, std::string& result) {
+    if (!is(c)) result += bytes;
+  });
+}
+
+std::string replaced(std::string_view text, const std::string& from, const std::string& to) {
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t found = std::min(text.find(from, at), text.size());
+    result += text.substr(at, found - at);
+    if (found < text.size()) result += to;
+    at = std::min(found + from.size(), text.size());
+  }
+  return result;
+}
+
+// --- normalizers
+
+bool lies_in(char32_t c, std::initializer_list<std::pair<char32_t, char32_t>> ranges) {
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [&](const auto& one) { return c >= one.first && c <= one.second; });
+}
+
+/// The blocks of Chinese characters, as BERT has them.
+bool is_chinese(char32_t c) {
+  return lies_in(c, {{0x4E00, 0x9FFF},
+                     {0x3400, 0x4DBF},
+                     {0x20000, 0x2A6DF},
+                     {0x2A700, 0x2B73F},
+                     {0x2B740, 0x2B81F},
+                     {0x2B920, 0x2CEAF},
+                     {0xF900, 0xFAFF},
+                     {0x2F800, 0x2FA1F}});
+}
+
+std::string cleaned(std::string_view text) {
+  return each_character(text, [](char32_t c, std::string_view bytes, std::string& result) {
+    const bool is_line = c == '\t' || c == '\n' || c == '\r';
+    if (c == 0 || c == 0xFFFD || (!is_line && unicode::is_control(c))) return;
+    result += unicode::is_space(c) ? " " : bytes;
+  });
+}
+
+TextRule bert_rule(const Json& part) {
+  const std::string where = "normalizer";
+  const bool clean = flag(part, "clean_text", true, where),
+             chinese = flag(part, "handle_chinese_chars", true, where),
+             lower = flag(part, "lowercase", true, where), strip = flag(part, "strip_accents", lower, where);
+  return [=](std::string_view given) {
+    std::string text = clean ? cleaned(given) : std::string(given);
+    if (chinese)
+      text = each_character(text, [](char32_t c, std::string_view bytes, std::string& result) {
+        result += is_chinese(c) ? " " + std::string(bytes) + " " : std::string(bytes);
+      });
+    if (strip) text = without(unicode::normalize(text, unicode::Form::nfd), unicode::is_nonspacing_mark);
+    return lower ? unicode::lower_case(text, unicode::FinalSigma::medial) : text;
+  };
+}
+
+/// SentencePiece's "nmt" rule: control characters go, and what serves as a space becomes one.
+std::string nmt(std::string_view text) {
+  return each_character(text, [](char32_t c, std::string_view bytes, std::string& result) {
+    if (lies_in(c, {{0x1, 0x8}, {0xB, 0xB}, {0xE, 0x1F}, {0x7F, 0x7F}, {0x8F, 0x8F}, {0x9F, 0x9F}})) return;
+    const bool is_space = lies_in(c, {{0x9, 0xA},
+                                      {0xC, 0xD},
+                                      {0x1680, 0x1680},
+                                      {0x200B, 0x200F},
+                                      {0x2028, 0x2029},
+                                      {0x2581, 0x2581},
+                                      {0xFEFF, 0xFEFF},
+                                      {0xFFFD, 0xFFFD}});
+    result += is_space ? " " : bytes;
+  });
+}
+
+std::string stripped(std::string_view text, bool left, bool right) {
+  const auto is_space_at = [&](std::size_t at) {
+    const unicode::CodePoint c = unicode::decode(text, at);
+    return c.valid && unicode::is_space(c.value);
+  };
+  std::size_t begin = 0, end = 0;  // behind the last character that is no space
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t next = at + static_cast<std::size_t>(unicode::decode(text, at).length);
+    if (!is_space_at(at))
+      end = next;
+    else if (left && end == 0)
+      begin = next;
+    at = next;
+  }
+  return std::string(text.substr(begin, (right ? std::max(end, begin) : text.size()) - begin));
+}
+
+TextRule replace_rule(const Json& part) {
+  const Json& pattern = member(part, "pattern", "normalizer");
+  const std::string to = text_in(part, "content", "normalizer");
+  if (pattern.is_object() && pattern.contains("String")) {
+    const std::string from = text_in(pattern, "String", "normalizer.pattern");
+    check(!from.empty(), "normalizer \"Replace\" with an empty pattern is not supported");
+    return [=](std::string_view text) { return replaced(text, from, to); };
+  }
+  const std::string regex = text_in(pattern, "Regex", "normalizer.pattern");
+  check(regex == " {2,}", "normalizer \"Replace\" of the regular expression \"", regex,
+        "\" is not supported (strings and \" {2,}\" are)");
+  return [=](std::string_view text) {
+    std::string result;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find_first_not_of(' ', at), text.size());
+      result += end - at >= 2 ? to : std::string(text.substr(at, end - at));
+      const std::size_t next = std::min(text.find(' ', end), text.size());
+      result += text.substr(end, next - end);
+      at = next;
+    }
+    return result;
+  };
+}
+
+TextRule normalizer_rule(const Json& part, const std::string& type) {
+  static const std::map<std::string, TextStep> steps = {{"NFC", TextStep::nfc},
+                                                        {"NFD", TextStep::nfd},
+                                                        {"NFKC", TextStep::nfkc},
+                                                        {"NFKD", TextStep::nfkd},
+                                                        {"Lowercase", TextStep::lower_case}};
+  if (const auto step = steps.find(type); step != steps.end())
+    return [one = step->second](std::string_view text) { return normalize_text(text, {&one, 1}); };
+  if (type == "BertNormalizer") return bert_rule(part);
+  if (type == "StripAccents") return [](std::string_view text) { return without(text, unicode::is_mark); };
+  if (type == "Nmt") return nmt;
+  if (type == "Strip")
+    return [left = flag(part, "strip_left", true, "normalizer"),
+            right = flag(part, "strip_right", true, "normalizer")](std::string_view text) {
+      return stripped(text, left, right);
+    };
+  if (type == "Replace") return replace_rule(part);
+  if (type == "Prepend")
+    return [prefix = text_in(part, "prepend", "normalizer")](std::string_view text) {
+      return text.empty() ? std::string() : prefix + std::string(text);
+    };
+  if (type == "Precompiled")
+    return [map = CharacterMap(text_in(part, "precompiled_charsmap", "normalizer"))](std::string_view text) {
+      return map.apply(text);
+    };
+  fail("normalizer \"", type,
+       "\" is not supported (NFC, NFD, NFKC, NFKD, Lowercase, BertNormalizer, StripAccents, Strip, Replace, "
+       "Prepend, "
+       "Nmt, Precompiled and Sequence of these are)");
+}
+
+// --- pre-tokenizers
+
+/// The parts of a piece that `cut` gives, without the empty ones.
+template <class Cut>
+WordRule cutting(const Cut& cut) {
+  return [=](const Piece& piece, std::vector<Piece>& pieces) {
+    for (const std::string_view part : cut(piece.text))
+      if (!part.empty())
+        pieces.push_back({std::string(part), piece.at_start && part.data() == piece.text.data()});
+  };
+}
+
+/// Runs of characters of the same kind; kind 0 is left out, and where `alone` says so a character is a run by itself.
+template <class Kind>
+std::vector<std::string_view> runs(std::string_view text, const Kind& kind_of) {
+  std::vector<std::string_view> found;
+  std::size_t begin = 0;
+  int kind = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const unicode::CodePoint c = unicode::decode(text, at);
+    const int next = c.valid ? kind_of(c.value) : 1;
+    if (next != kind || next < 0) {  // negative kinds stand alone
+      if (kind != 0) found.push_back(text.substr(begin, at - begin));
+      begin = at;
+      kind = next;
+    }
+    at += static_cast<std::size_t>(c.length);
+  }
+  if (kind != 0) found.push_back(text.substr(begin));
+  return found;
+}
+
+/// SentencePiece's spaces: each is a visible character, in front of the word that it stands before.
+WordRule metaspace_rule(const Json& part) {
+  const std::string where = "pre_tokenizer", space = text_in(part, "replacement", where);
+  const bool adds = flag(part, "add_prefix_space", true, where);
+  const std::string scheme =
+      is_null(part, "prepend_scheme") ? adds ? "always" : "never" : text_in(part, "prepend_scheme", where);
+  check(scheme == "always" || scheme == "first" || scheme == "never", where, ".prepend_scheme \"", scheme,
+        "\" is not supported (always, first and never are)");
+  check(!space.empty() && static_cast<std::size_t>(unicode::decode(space, 0).length) == space.size(), where,
+        ".replacement \"", space, "\" is not one character");
+  const bool splits = flag(part, "split", true, where);
+  return [=](const Piece& piece, std::vector<Piece>& pieces) {
+    if (piece.text.empty()) return;
+    std::string text = replaced(piece.text, " ", space);
+    if (!text.starts_with(space) && (scheme == "always" || (scheme == "first" && piece.at_start)))
+      text = space + text;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t next = splits ? std::min(text.find(space, at + 1), text.size()) : text.size();
+      pieces.push_back({text.substr(at, next - at), piece.at_start && at == 0});
+      at = next;
+    }
+  };
+}
+
+WordRule word_rule(const Json& part, const std::string& type) {
+  if (type == "BertPreTokenizer") return cutting(split_at_punctuation);
+  if (type == "WhitespaceSplit")
+    return cutting([](std::string_view text) {
+      return runs(text, [](char32_t c) { return unicode::is_space(c) ? 0 : 1; });
+    });
+  if (type == "Whitespace")
+    return cutting([](std::string_view text) {
+      return runs(text, [](char32_t c) { return unicode::is_word(c) ? 2 : unicode::is_space(c) ? 0 : 1; });
+    });
+  if (type == "Punctuation") {
+    check(is_null(part, "behavior") || part["behavior"] == "Isolated",
+          "pre_tokenizer \"Punctuation\" is supported with behavior Isolated alone");
+    return cutting([](std::string_view text) {
+      return runs(text, [](char32_t c) { return unicode::is_punctuation(c) ? -1 : 1; });
+    });
+  }
+  if (type == "Metaspace") return metaspace_rule(part);
+  fail("pre_tokenizer \"", type,
+       "\" is not supported (ByteLevel, BertPreTokenizer, Whitespace, WhitespaceSplit, Punctuation, "
+       "Metaspace and "
+       "Sequence of all but the first are)");
+}
+
+// --- decoders
+
+/// English punctuation without the space that the decoder of WordPiece puts before it.
+std::string cleaned_up(std::string text) {
+  static const std::pair<const char*, const char*> changes[] = {
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : changes) text = replaced(text, from, to);
+  return text;
+}
+
+TokenRule word_piece_decoder(const Json& part) {
+  return [prefix = text_in(part, "prefix", "decoder"),
+          cleanup = flag(part, "cleanup", true, "decoder")](std::vector<std::string>& tokens) {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (i > 0 && tokens[i].starts_with(prefix))
+        tokens[i].erase(0, prefix.size());
+      else if (i > 0)
+        tokens[i].insert(0, " ");
+      if (cleanup) tokens[i] = cleaned_up(std::move(tokens[i]));
+    }
+  };
+}
+
+TokenRule metaspace_decoder(const Json& part) {
+  const std::string space = text_in(part, "replacement", "decoder");
+  const bool adds = flag(part, "add_prefix_space", true, "decoder");
+  const bool never = is_null(part, "prepend_scheme") ? !adds : part["prepend_scheme"] == "never";
+  return [=](std::vector<std::string>& tokens) {
+    for (std::size_t i = 0; i < tokens.size(); ++i)
+      tokens[i] = replaced(tokens[i], space, i == 0 && !never ? "" : " ");
+  };
+}
+
+std::optional<char> byte_of(const std::string& token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || !token.ends_with('>')) return std::nullopt;
+  int value = 0;
+  for (const char c : token.substr(3, 2)) {
+    const std::size_t digit = std::string_view("0123456789abcdefABCDEF").find(c);
+    if (digit == std::string_view::npos) return std::nullopt;
+    value = 16 * value + static_cast<int>(digit < 16 ? digit : digit - 6);
+  }
+  return static_cast<char>(value);
+}
+
+/// Runs of byte tokens become text, or one U+FFFD for each byte where they are not UTF-8.
+void join_bytes(std::vector<std::string>& tokens) {
+  std::vector<std::string> joined;
+  std::string bytes;
+  const auto put = [&] {
+    if (unicode::find_invalid(bytes) == std::string::npos) {
+      if (!bytes.empty()) joined.push_back(bytes);
+    } else {
+      joined.insert(joined.end(), bytes.size(), "\uFFFD");
+    }
+    bytes.clear();
+  };
+  for (const std::string& token : tokens) {
+    if (const auto byte = byte_of(token)) {
+      bytes += *byte;
+      continue;
+    }
+    put();
+    joined.push_back(token);
+  }
+  put();
+  tokens = std::move(joined);
+}
+
+void fuse(std::vector<std::string>& tokens) {
+  std::string all;
+  for (const std::string& token : tokens) all += token;
+  tokens = {all};
+}
+
+/// Takes up to `start` times the content from the front of each token, and `stop` times from its end.
+TokenRule strip_decoder(const Json& part) {
+  const std::string content = text_in(part, "content", "decoder");
+  check(!content.empty(), "decoder.content is empty");
+  const std::int32_t start = id_of(member(part, "start", "decoder"), "decoder.start"),
+                     stop = id_of(member(part, "stop", "decoder"), "decoder.stop");
+  return [=](std::vector<std::string>& tokens) {
+    for (std::string& token : tokens) {
+      for (std::int32_t i = 0; i < start && token.starts_with(content); ++i) token.erase(0, content.size());
+      for (std::int32_t i = 0; i < stop && token.ends_with(content); ++i)
+        token.resize(token.size() - content.size());
+    }
+  };
+}
+
+TokenRule token_rule(const Json& part, const std::string& type) {
+  if (type == "WordPiece") return word_piece_decoder(part);
+  if (type == "Metaspace") return metaspace_decoder(part);
+  if (type == "ByteFallback") return join_bytes;
+  if (type == "Fuse") return fuse;
+  if (type == "Strip") return strip_decoder(part);
+  if (type == "Replace") {
+    const std::string from = text_in(member(part, "pattern", "decoder"), "String", "decoder.pattern"),
+                      to = text_in(part, "content", "decoder");
+    check(!from.empty(), "decoder \"Replace\" with an empty pattern is not supported");
+    return [=](std::vector<std::string>& tokens) {
+      for (std::string& token : tokens) token = replaced(token, from, to);
+    };
+  }
+  fail("decoder \"", type,
+       "\" is not supported (ByteLevel, WordPiece, Metaspace, ByteFallback, Fuse, Strip, Replace and "
+       "Sequence of all "
+       "but the first are)");
+}
+
+}  // namespace
+
+std::vector<TextRule> read_normalizer(const Json& part) {
+  std::vector<TextRule> rules;
+  for_each_part(part, "normalizers", "normalizer", [&](const Json& one, const std::string& type) {
+    rules.push_back(normalizer_rule(one, type));
+  });
+  return rules;
+}
+
+std::vector<WordRule> read_pre_tokenizer(const Json& part) {
+  std::vector<WordRule> rules;
+  for_each_part(part, "pretokenizers", "pre_tokenizer",
+                [&](const Json& one, const std::string& type) { rules.push_back(word_rule(one, type)); });
+  return rules;
+}
+
+std::vector<TokenRule> read_decoder(const Json& part) {
+  std::vector<TokenRule> rules;
+  for_each_part(part, "decoders", "decoder",
+                [&](const Json& one, const std::string& type) { rules.push_back(token_rule(one, type)); });
+  return rules;
+}
+
+}  // namespace heed
