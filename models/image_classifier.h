@@ -14,7 +14,7 @@ struct ImageClassifierConfig : TransformerConfig {
 /// An encoder that reads the patches of an image as a sequence (Dosovitskiy et al. 2021, arXiv 2010.11929, eq. 1; the
 /// patches are pooled, without a class token):
 ///
-///   z_p = x_p E + position_p,    x_p the values of patch p between 0 and 1, row by row
+///   z_p = x_p E + position_p (learned),    x_p the values of patch p between 0 and 1, row by row
 ///
 /// E is the "embedding" [patch^2, d]. What concerns words (source_vocabulary, max_length, word_pairs, local_width,
 /// word_dropout) is left aside.

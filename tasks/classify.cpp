@@ -174,6 +174,10 @@ class ClassifyLearner : public Learner {
     valid_texts_ = tokens_of(parts_.valid);
     plan_.emplace(lengths(texts_), std::span<const std::int32_t>(), training_batches(settings_));
     if (const std::string left_out = plan_->left_out_message(); !left_out.empty()) remark(left_out);
+    const auto steps = settings_.get<std::int64_t>("training.steps");
+    if (settings_.get<std::int64_t>("training.epochs") == 0 && steps < batches(0))
+      remark(concat_text("training.steps = ", steps, " end before all ", batches(0),
+                         " batches were read once: this much data deserves more steps"));
   }
 
   // --- training

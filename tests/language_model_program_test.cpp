@@ -194,7 +194,7 @@ TEST_CASE("language_model: usage errors are named, and end with 2") {
   check_error(run(generate_arguments({"--promt", "a"})), 2, "--prompt");
   const TemporaryFolder folder;
   const auto train = [&](const Arguments& more) { return run(train_arguments(folder / "run", more)); };
-  check_error(train({"--tokenizer", "words"}), 2, "characters");
+  check_error(train({"--tokenizer", "syllables"}), 2, "characters");
   check_error(train({"--attention", "longfrmer"}), 2, "longformer");
   check_error(train({"--valid", "x"}), 2, "--data");
   check_error(train({"--context", "0"}), 2, "max_length");

@@ -48,7 +48,15 @@ std::vector<OutputUse> uses_with_output() {
   for (const std::string& task : hostile_tasks)
     for (const char* suffix : {".safetensors", ".html"})
       uses.push_back({task, "--capture", use_command(task), small_line(task), suffix});
-  uses.push_back({"classify", "--errors", {"evaluate", "--run", "{run}"}, "", ".jsonl"});
+  // All labels are wrong, so that there is something to write.
+  static const TemporaryFolder wrong;
+  const std::string texts =
+      write_content(wrong / "texts", "bad a fine day number 2\ngood a sad night number 3\n").string();
+  uses.push_back({"classify",
+                  "--errors",
+                  {"evaluate", "--run", "{run}", "--data", texts, "--format", "lines"},
+                  "",
+                  ".jsonl"});
   return uses;
 }
 
@@ -206,9 +214,10 @@ Uses uses_with_files_that_are_none() {
         {"predict --source waits for who writes to a FIFO", task, use_command(task, {"--source", "{t}/fifo"}),
          0, "", "",
          in_turn({with_fifo("fifo"),
-                  [](const fs::path& folder) {
+                  [task](const fs::path& folder) {
                     const std::string fifo = (folder / "fifo").string();
-                    check(std::system(("(sleep 0.3; echo one > '" + fifo + "') &").c_str()) == 0,
+                    const std::string line = write_content(folder / "line", small_line(task)).string();
+                    check(std::system(("(sleep 0.3; cat '" + line + "' > '" + fifo + "') &").c_str()) == 0,
                           "no writer could be started");
                   }}),
          [](const fs::path&, const ProgramResult& result) { CHECK(contains(result.output, "\n")); }});

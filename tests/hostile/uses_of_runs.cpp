@@ -83,7 +83,11 @@ Uses uses_of_damaged_runs() {
     const auto zero = [](const char* name) -> Before {
       return [=](const fs::path& folder) {
         std::string content = content_of(folder / "run" / name);
-        std::fill(content.end() - 2000, content.end(), '\0');
+        const std::string before = content;
+        std::uint64_t header = 0;
+        std::memcpy(&header, content.data(), sizeof header);
+        std::fill(content.begin() + static_cast<std::ptrdiff_t>(sizeof header + header), content.end(), '\0');
+        check(content != before, name, " holds nothing but zeros");
         write_content(folder / "run" / name, content);
       };
     };
