@@ -4,6 +4,7 @@
 #include "heed/data/tokenizer.h"
 #include "heed/data/tokenizer_parts.h"
 #include "heed/tasks/recipe.h"
+#include "heed/tasks/start.h"
 
 using namespace heed;
 using Ids = std::vector<std::int32_t>;
@@ -28,6 +29,7 @@ Tokenizer words(std::int64_t vocabulary, std::int64_t min_frequency, bool lower_
 Settings tokenizer_settings(const std::string& kind) {
   Settings settings;
   declare_tokenizer(settings, 300);
+  declare_start(settings);
   settings.set("tokenizer.kind", kind, "test");
   return settings;
 }
