@@ -85,7 +85,8 @@ TextRule bert_rule(const Json& part) {
     std::string text = clean ? cleaned(given) : std::string(given);
     if (chinese)
       text = each_character(text, [](char32_t c, std::string_view bytes, std::string& result) {
-        result += is_chinese(c) ? " " + std::string(bytes) + " " : std::string(bytes);
+        const char* space = is_chinese(c) ? " " : "";
+        result.append(space).append(bytes).append(space);
       });
     if (strip) text = without(unicode::normalize(text, unicode::Form::nfd), unicode::is_nonspacing_mark);
     return lower ? unicode::lower_case(text, unicode::FinalSigma::medial) : text;
@@ -278,7 +279,7 @@ TokenRule word_piece_decoder(const Json& part) {
       if (i > 0 && tokens[i].starts_with(prefix))
         tokens[i].erase(0, prefix.size());
       else if (i > 0)
-        tokens[i].insert(0, " ");
+        tokens[i].insert(0, 1, ' ');
       if (cleanup) tokens[i] = cleaned_up(std::move(tokens[i]));
     }
   };

@@ -122,7 +122,8 @@ void for_each_word(std::string_view text, const TokenizerSettings& settings, boo
   if (text.empty()) return;
   if (settings.byte_level) {
     const bool lacks_space = settings.add_prefix_space && !text.starts_with(' ');
-    const std::string spaced = lacks_space ? " " + std::string(text) : std::string();
+    std::string spaced;
+    if (lacks_space) spaced.append(" ").append(text);
     if (lacks_space) text = spaced;
     if (!settings.split_words) return visit(text);
     for (const std::string_view word : split_words(text)) visit(word);
