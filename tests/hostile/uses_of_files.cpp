@@ -1,4 +1,5 @@
 #include "heed/tests/hostile/hostile_uses.h"
+#include "heed/tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
 #include <zlib.h>
