@@ -134,7 +134,7 @@ TEST_CASE("Training gives the very file that Hugging Face tokenizers gives") {
 
 TEST_CASE("A file that is read and written again says the same") {
   for (const char* name : {"plain", "prefix_space", "whole_lines", "lower_case", "composed", "few_bytes",
-                           "dropped_bytes", "words"})
+                           "dropped_bytes", "words", "word_piece", "unigram", "unigram_bytes"})
     CHECK(Json::parse(Tokenizer::load(folder / (std::string(name) + ".json")).to_json()) ==
           file_of(std::string(name) + ".json"));
 }
@@ -152,7 +152,8 @@ TEST_CASE("Special tokens take the first ids and are recognised in text") {
   CHECK(tokenizer.id_of("<s>") == 1);
   CHECK(tokenizer.id_of("</s>") == 2);
   CHECK(tokenizer.id_of("<unk>") == 3);
-  CHECK_THROWS_WITH_AS(tokenizer.id_of("<mask>"), "the tokenizer has no token \"<mask>\" (nor [MASK])", Error);
+  CHECK_THROWS_WITH_AS(tokenizer.id_of("<mask>"), "the tokenizer has no token \"<mask>\" (nor [MASK])",
+                       Error);
   const Ids ids = tokenizer.encode("<s>the ship</s><pad>");
   CHECK(ids.front() == 1);
   CHECK(std::vector(ids.end() - 2, ids.end()) == Ids{2, 0});
@@ -321,21 +322,22 @@ TEST_CASE("Parts that encode() cannot follow are refused by name") {
     file[Json::json_pointer(pointer)] = value;
     return error_of(file);
   };
-  CHECK(refusal("/model/type", "WordPiece") ==
-        "t.json: model \"WordPiece\" is not supported (BPE and WordLevel are)");
+  CHECK(refusal("/model/type", "Char") ==
+        "t.json: model \"Char\" is not supported (BPE, WordLevel, WordPiece and Unigram are)");
   CHECK(refusal("/model/dropout", 0.1) == "t.json: model.dropout is not supported");
   CHECK(refusal("/model/byte_fallback", true) == "t.json: model.byte_fallback is not supported");
   CHECK(refusal("/model/end_of_word_suffix", "</w>") == "t.json: model.end_of_word_suffix is not supported");
   CHECK(refusal("/model/unk_token", "<unk>") == "t.json: unk_token \"<unk>\" is not in the vocabulary");
   CHECK(refusal("/pre_tokenizer", nullptr) ==
-        "t.json: pre_tokenizer is missing: only byte-level BPE is supported");
-  CHECK(refusal("/pre_tokenizer/type", "Metaspace") ==
-        "t.json: pre_tokenizer \"Metaspace\" is not supported (ByteLevel and BertPreTokenizer are)");
-  CHECK(refusal("/decoder/type", "WordPiece") ==
-        "t.json: decoder \"WordPiece\" is not supported (ByteLevel is)");
-  CHECK(refusal("/normalizer", {{"type", "StripAccents"}}) ==
-        "t.json: normalizer \"StripAccents\" is not supported (NFC, NFD, NFKC, NFKD, Lowercase and Sequence "
-        "of these are)");
+        "t.json: model BPE and pre_tokenizer ByteLevel are supported together alone");
+  CHECK(refusal("/pre_tokenizer/type", "Split")
+            .starts_with("t.json: pre_tokenizer \"Split\" is not supported ("));
+  CHECK(refusal("/decoder/type", "WordPiece")
+            .starts_with("t.json: decoder \"WordPiece\" is not supported (for pre_tokenizer ByteLevel,"));
+  CHECK(refusal("/normalizer", {{"type", "ByteLevel"}})
+            .starts_with("t.json: normalizer \"ByteLevel\" is not supported (NFC, "));
+  CHECK(refusal("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "a+"}}}, {"content", ""}})
+            .starts_with("t.json: normalizer \"Replace\" of the regular expression \"a+\" is not supported"));
   CHECK(refusal("/truncation", {{"max_length", 5}}).starts_with("t.json: truncation is set"));
 }
 

@@ -1,5 +1,4 @@
 #include "heed/tests/hostile/hostile_uses.h"
-#include "heed/tests/temporary_folder.h"
 
 #include <doctest/doctest.h>
 #include <zlib.h>
@@ -8,6 +7,7 @@
 #include <cstdlib>
 
 #include "heed/core/error.h"
+#include "heed/tests/temporary_folder.h"
 
 namespace heed::test {
 namespace {

@@ -5,7 +5,7 @@ nothing runs this script by itself."""
 import json
 import pathlib
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 HERE = pathlib.Path(__file__).parent
 SPECIAL = ["<pad>", "<s>", "</s>", "<unk>"]
@@ -53,6 +53,26 @@ def main():
     words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     words.train_from_iterator(lines, trainers.WordLevelTrainer(vocab_size=60, min_frequency=2, special_tokens=SPECIAL, show_progress=False))
     made["words"] = words
+    pieces = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=12))
+    pieces.normalizer = normalizers.BertNormalizer()
+    pieces.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    pieces.decoder = decoders.WordPiece()
+    pieces.train_from_iterator(lines, trainers.WordPieceTrainer(vocab_size=200, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], show_progress=False))
+    made["word_piece"] = pieces
+    unigram = Tokenizer(models.Unigram())
+    unigram.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip(left=False)])
+    unigram.pre_tokenizer = pre_tokenizers.Metaspace()
+    unigram.decoder = decoders.Metaspace()
+    unigram.train_from_iterator(lines, trainers.UnigramTrainer(vocab_size=200, special_tokens=SPECIAL, unk_token="<unk>", show_progress=False))
+    made["unigram"] = unigram
+    # Another program's file: bytes for what is unknown, and a prefix at the start of the text alone.
+    file = json.loads(unigram.to_str())
+    file["model"]["byte_fallback"] = True
+    file["model"]["vocab"] += [[f"<0x{byte:02X}>", -20.0] for byte in range(256)]
+    file["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "Replace", "pattern": {"String": "``"}, "content": '"'}, {"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"}]}
+    file["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [{"type": "Punctuation", "behavior": "Isolated"}, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True}]}
+    file["decoder"] = {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
+    made["unigram_bytes"] = Tokenizer.from_str(json.dumps(file))
     made["dropped_bytes"] = train(tokenizer(ignore_merges=True), lines, 160, ["<s>"], whole_alphabet=False)
 
     cases = []
