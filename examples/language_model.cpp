@@ -118,7 +118,6 @@ int main(int argc, char** argv) {
                          {"--valid-fraction", "data.valid_fraction", "X"},
                          {"--encoding", "data.encoding", "NAME"},
                          {"--on-bad-bytes", "data.on_bad_bytes", "NAME"},
-                         {"--objective", "objective", "NAME"},
                          {"--masked", "objective", "", "masked"},
                          {"--tokenizer", "tokenizer.kind", "KIND"},
                          {"--context", "model.max_length", "N"}};
