@@ -33,8 +33,8 @@ std::string read_values(std::string_view bytes, std::string_view origin, std::ui
     check(extents[i] > 0, origin, ": extent ", i + 1, " of the IDX file is 0");
     count = checked_product(origin, count, extents[i]);
   }
-  check(static_cast<std::uint64_t>(count) == content.size() - header, origin, ": the IDX file says that ", count,
-        " values follow, but there are ", content.size() - header);
+  check(static_cast<std::uint64_t>(count) == content.size() - header, origin, ": the IDX file says that ",
+        count, " values follow, but there are ", content.size() - header);
   return content.substr(header);
 }
 
@@ -85,8 +85,8 @@ Images image_of_line(std::string_view line) {
         numbers.size(), " numbers");
   Images image{numbers[0], numbers[1], {""}};
   const std::int64_t size = checked_product("an image", image.rows, image.columns);
-  check(static_cast<std::uint64_t>(size) == numbers.size() - 2, "an image of ", image.rows, " x ", image.columns,
-        " has ", size, " values, but ", numbers.size() - 2, " follow");
+  check(static_cast<std::uint64_t>(size) == numbers.size() - 2, "an image of ", image.rows, " x ",
+        image.columns, " has ", size, " values, but ", numbers.size() - 2, " follow");
   for (std::size_t i = 2; i < numbers.size(); ++i) {
     check(numbers[i] <= 255, "the values of an image are 0 to 255, but value ", i - 1, " is ", numbers[i]);
     image.pixels[0] += static_cast<char>(numbers[i]);
@@ -116,8 +116,7 @@ LabelledText read_labelled_images(const std::filesystem::path& path, std::filesy
         labels_path.string(), " has ", labels.size(), " labels");
   LabelledText text;
   for (std::size_t i = 0; i < labels.size(); ++i)
-    text.add(image_line(images, i), std::to_string(labels[i]),
-             concat_text(path.string(), ": image ", i + 1));
+    text.add(image_line(images, i), std::to_string(labels[i]), concat_text(path.string(), ": image ", i + 1));
   return text;
 }
 

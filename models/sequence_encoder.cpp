@@ -44,8 +44,8 @@ Tensor SequenceEncoder::pooled(const Tensor& hidden, const Tensor& mask) const {
 
 Tensor max_over_tokens(const Tensor& x, const Tensor& mask) {
   if (!mask.defined()) return max(x, 1);
-  const Tensor real = unsqueeze(mask, 2);                                  // [B, N, 1]
-  const Tensor largest = max(where(real, x, -1e4), 1);                     // within the range of f16
+  const Tensor real = unsqueeze(mask, 2);               // [B, N, 1]
+  const Tensor largest = max(where(real, x, -1e4), 1);  // within the range of f16
   return largest * max(cast(real, x.dtype()), 1);
 }
 

@@ -17,7 +17,9 @@ namespace heed {
 class SequenceEncoder : public Module {
  public:
   /// Hidden states [B, N, d] of tokens i32 [B, N].
-  virtual Tensor hidden(const PaddedTokens& tokens, Context& context) { return hidden(tokens, Tensor(), context); }
+  virtual Tensor hidden(const PaddedTokens& tokens, Context& context) {
+    return hidden(tokens, Tensor(), context);
+  }
   /// The same with `added` [B, N, d] on top of the embedded tokens, where it is defined.
   Tensor hidden(const PaddedTokens& tokens, const Tensor& added, Context& context);
   /// Hidden states of vectors [B, N, d] that were made elsewhere, and their mask (i32 [B, N], undefined: all

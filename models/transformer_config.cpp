@@ -42,9 +42,10 @@ void for_each_setting(Visit&& visit, Config& config) {
   number("classes", 0, most_vocabulary, "classes of a classifier", &T::classes);
   choice("pooling", {"mean", "attention", "max"}, "how a classifier makes one vector of a sequence",
          &T::pooling);
-  number("word_pairs", 0, 1 << 28,
-         "rows of a table of hashed words and pairs of words, classified linearly beside the encoder; 0: none",
-         &T::word_pairs);
+  number(
+      "word_pairs", 0, 1 << 28,
+      "rows of a table of hashed words and pairs of words, classified linearly beside the encoder; 0: none",
+      &T::word_pairs);
   number("local_width", 0, 64, "neighbouring tokens that a convolution joins before the encoder; 0: none",
          &T::local_width);
   number("max_length", 1, most_length, "positions, where parameters depend on them", &T::max_length);

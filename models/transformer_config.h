@@ -30,7 +30,7 @@ struct TransformerConfig {
   std::int64_t decoder_layers = 3;
   std::int64_t source_vocabulary = 0;
   std::int64_t target_vocabulary = 0;
-  std::int64_t classes = 0;      ///< of a classifier
+  std::int64_t classes = 0;  ///< of a classifier
   /// Of a classifier: "mean" over the tokens, "max" or "attention".
   std::string pooling = "mean";
   /// Of a classifier: rows of a table for words and pairs of words, which are classified linearly beside the encoder;

@@ -31,7 +31,8 @@ Tensor WordPairs::operator()(const Tensor& ids, Context& context) const {
   std::vector<std::int32_t> rows(2 * words.size(), -1);  // -1: nothing, a row of zeros
   std::vector<float> factors(static_cast<std::size_t>(batch));
   const auto row_of = [&](std::int32_t first, std::int32_t second) {
-    return static_cast<std::int32_t>(mixed(first + 1, second + 1) % static_cast<std::uint64_t>(weight.size(0)));
+    return static_cast<std::int32_t>(mixed(first + 1, second + 1) %
+                                     static_cast<std::uint64_t>(weight.size(0)));
   };
   for (std::int64_t b = 0; b < batch; ++b) {
     std::int64_t count = 0;

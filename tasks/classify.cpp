@@ -21,12 +21,14 @@ constexpr MetricKind kinds[] = {{"accuracy", true}, {"loss", false}, {"macro_f1"
 void declare_data(Settings& settings) {
   std::vector<std::string> formats = labelled_formats();
   formats.emplace_back("idx");
-  declare_labelled_files(
-      settings, formats,
-      "lines: label, space, text; csv; tsv; jsonl; folders: one for each class, a file for each text; idx: images");
+  declare_labelled_files(settings, formats,
+                         "lines: label, space, text; csv; tsv; jsonl; folders: one for each class, a file "
+                         "for each text; idx: images");
   settings.text("data.labels", "",
-                "Of idx: the labels of data.file; empty: \"labels\" and \"idx1\" in its name for \"images\" and \"idx3\"");
-  settings.integer("data.patch", 4, 1, 4096, "Of idx: rows and columns of the patches that are an image's tokens");
+                "Of idx: the labels of data.file; empty: \"labels\" and \"idx1\" in its name for \"images\" "
+                "and \"idx3\"");
+  settings.integer("data.patch", 4, 1, 4096,
+                   "Of idx: rows and columns of the patches that are an image's tokens");
   settings.column("data.label_column",
                   "Of tables: the label's number, from 1, or name; empty: the first, of jsonl \"label\"");
   settings.columns("data.text_columns",
@@ -132,14 +134,17 @@ class ClassifyLearner : public Learner {
   std::map<std::string, std::string> data_digests() const override { return digests_of(parts_); }
 
   void learn_vocabulary() override {
-    if (reads_images(settings_)) image_ = image_of_line(parts_.train.texts.front());
-    else tokenizer_.emplace(learn_tokenizer(settings_, parts_.train.texts), settings_);
+    if (reads_images(settings_))
+      image_ = image_of_line(parts_.train.texts.front());
+    else
+      tokenizer_.emplace(learn_tokenizer(settings_, parts_.train.texts), settings_);
     classes_ = class_names(parts_.train);
   }
 
   std::map<std::string, std::string> files() const override {
     if (tokenizer_)
-      return {{"tokenizer.json", tokenizer_->tokenizer().to_json()}, {"classes.json", classes_to_json(classes_)}};
+      return {{"tokenizer.json", tokenizer_->tokenizer().to_json()},
+              {"classes.json", classes_to_json(classes_)}};
     return {{"image.txt", image_line(image_, 0) + "\n"}, {"classes.json", classes_to_json(classes_)}};
   }
 
@@ -278,7 +283,8 @@ class ClassifyLearner : public Learner {
   /// Lengths as the encoder sees them.
   std::vector<std::int32_t> lengths(const std::vector<Tokens>& texts) const {
     if (tokenizer_) return lengths_of(texts);
-    return std::vector<std::int32_t>(texts.size(), static_cast<std::int32_t>(image_config(image_, 2).patches()));
+    return std::vector<std::int32_t>(texts.size(),
+                                     static_cast<std::int32_t>(image_config(image_, 2).patches()));
   }
 
   std::vector<Tokens> tokens_of(const LabelledText& text) {
@@ -298,9 +304,9 @@ class ClassifyLearner : public Learner {
   }
 
   void describe_data() {
-    remark(concat_text(parts_.train.size(), tokenizer_ ? " texts of " : " images of ", classes_.size(), " classes to learn from, ",
-                       parts_.valid.size(), " to measure with, ", parts_.test.size(),
-                       " kept for a test; ",
+    remark(concat_text(parts_.train.size(), tokenizer_ ? " texts of " : " images of ", classes_.size(),
+                       " classes to learn from, ", parts_.valid.size(), " to measure with, ",
+                       parts_.test.size(), " kept for a test; ",
                        tokenizer_ ? concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size())
                                   : concat_text("images of ", image_.rows, " x ", image_.columns)));
     for (std::string& text : remarks_on_classes(parts_.train, classes_)) remark(std::move(text));

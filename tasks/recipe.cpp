@@ -31,7 +31,9 @@ std::vector<std::string> settings_left_out(Stacks stacks) {
   };
   if (stacks == Stacks::encoder)
     also({"decoder_layers", "decoder_attention", "cross_attention", "tie_embeddings", "max_length"});
-  if (stacks == Stacks::decoder) also({"encoder_layers", "encoder_attention", "cross_attention", "pooling", "word_pairs", "local_width", "word_dropout"});
+  if (stacks == Stacks::decoder)
+    also({"encoder_layers", "encoder_attention", "cross_attention", "pooling", "word_pairs", "local_width",
+          "word_dropout"});
   if (stacks == Stacks::encoder_decoder) also({"pooling", "word_pairs", "local_width", "word_dropout"});
   return names;
 }

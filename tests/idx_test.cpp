@@ -24,7 +24,8 @@ std::string idx(std::initializer_list<std::uint32_t> header, const std::string& 
 }  // namespace
 
 TEST_CASE("IDX: images and labels, and lines of images") {
-  const Images images = parse_idx_images(idx({2051, 2, 1, 3}, {'\0', '\1', '\xff', 'a', 'b', 'c'}), "file", most);
+  const Images images =
+      parse_idx_images(idx({2051, 2, 1, 3}, {'\0', '\1', '\xff', 'a', 'b', 'c'}), "file", most);
   CHECK(images.rows == 1);
   CHECK(images.columns == 3);
   REQUIRE(images.pixels.size() == 2);
@@ -39,8 +40,8 @@ TEST_CASE("IDX: what is wrong is said") {
   CHECK_THROWS_WITH_AS(images(idx({2049, 1}, "a")), doctest::Contains("2049"), Error);
   CHECK_THROWS_WITH_AS(images(idx({2051, 1}, "")), doctest::Contains("header"), Error);
   CHECK_THROWS_WITH_AS(images(idx({2051, 1, 0, 3}, "")), doctest::Contains("extent 2"), Error);
-  CHECK_THROWS_WITH_AS(images(idx({2051, 2, 1, 3}, "abcde")), doctest::Contains("6 values follow, but there are 5"),
-                       Error);
+  CHECK_THROWS_WITH_AS(images(idx({2051, 2, 1, 3}, "abcde")),
+                       doctest::Contains("6 values follow, but there are 5"), Error);
   CHECK_THROWS_WITH_AS(images(idx({2051, 1, 1, 3}, "abcd")), doctest::Contains("there are 4"), Error);
   CHECK_THROWS_AS(images(idx({2051, 0xffffffff, 0xffffffff, 0xffffffff}, "a")), Error);
   CHECK_THROWS_WITH_AS(image_of_line("2 2 1 2 3"), doctest::Contains("has 4 values, but 3"), Error);

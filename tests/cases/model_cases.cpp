@@ -6,8 +6,8 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/image_classifier.h"
 #include "heed/models/encoder_decoder.h"
+#include "heed/models/image_classifier.h"
 #include "heed/models/language_model.h"
 
 namespace heed {
