@@ -26,6 +26,7 @@
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
 #include "heed/models/masked_language_model.h"
+#include "heed/models/news_recommender.h"
 #include "heed/models/presets.h"
 #include "heed/models/sampling.h"
 #include "heed/models/search.h"

@@ -215,11 +215,10 @@ Uses uses_with_files_that_are_none() {
         {"predict --source waits for who writes to a FIFO", task, use_command(task, {"--source", "{t}/fifo"}),
          0, "", "",
          in_turn({with_fifo("fifo"),
-                  [task](const fs::path& folder) {
+                  [line = small_line(task)](const fs::path& folder) {
                     const std::string fifo = (folder / "fifo").string();
-                    const std::string line = write_content(folder / "line", small_line(task)).string();
-                    check(std::system(("(sleep 0.3; cat '" + line + "' > '" + fifo + "') &").c_str()) == 0,
-                          "no writer could be started");
+                    const std::string writer = "(sleep 0.3; printf %s '" + line + "' > '" + fifo + "') &";
+                    check(std::system(writer.c_str()) == 0, "no writer could be started");
                   }}),
          [](const fs::path&, const ProgramResult& result) { CHECK(contains(result.output, "\n")); }});
   }
