@@ -1,50 +1,54 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <cstdint>
 #include <string>
 
 #include "heed/core/error.h"
 
-// Members of a JSON object from outside; `where` is its path in the file, for messages.
+// Members of a JSON object from outside, with Json = nlohmann::json; `where` is its path in the file, for messages.
 
 namespace heed::json_parts {
 
-using Json = nlohmann::json;
-
-inline bool is_null(const Json& object, const char* name) {
+template <class Json>
+bool is_null(const Json& object, const char* name) {
   return !object.contains(name) || object[name].is_null();
 }
 
 /// A member that must be there.
-inline const Json& member(const Json& object, const char* name, const std::string& where) {
+template <class Json>
+const Json& member(const Json& object, const char* name, const std::string& where) {
   check(object.is_object(), where, " is ", object.type_name(), ", not an object");
   check(object.contains(name), where.empty() ? "" : where + ".", name, " is missing");
   return object[name];
 }
 
-inline bool flag(const Json& object, const char* name, bool fallback, const std::string& where) {
+template <class Json>
+bool flag(const Json& object, const char* name, bool fallback, const std::string& where) {
   if (is_null(object, name)) return fallback;
   check(object[name].is_boolean(), where, ".", name, " is ", object[name].type_name(), ", not true or false");
-  return object[name].get<bool>();
+  return object[name].template get<bool>();
 }
 
-inline std::string text_of(const Json& value, const std::string& where) {
+template <class Json>
+std::string text_of(const Json& value, const std::string& where) {
   check(value.is_string(), where, " is ", value.type_name(), ", not a string");
-  return value.get<std::string>();
+  return value.template get<std::string>();
 }
 
-inline std::string text_in(const Json& object, const char* name, const std::string& where) {
+template <class Json>
+std::string text_in(const Json& object, const char* name, const std::string& where) {
   return text_of(member(object, name, where), where + "." + name);
 }
 
-inline std::int32_t id_of(const Json& value, const std::string& where) {
+template <class Json>
+std::int32_t id_of(const Json& value, const std::string& where) {
   check(value.is_number_integer() && value >= 0 && value <= 0x7FFFFFFF, where, " is ",
         value.dump(-1, ' ', true), ", not a token id");
-  return value.get<std::int32_t>();
+  return value.template get<std::int32_t>();
 }
 
 /// Calls visit(part, type) for a part, or for each one of a "Sequence", whose list is the member `list`.
-template <class Visit>
+template <class Json, class Visit>
 void for_each_part(const Json& part, const char* list, const std::string& where, const Visit& visit) {
   const std::string type = text_in(part, "type", where);
   if (type != "Sequence") return visit(part, type);

@@ -13,6 +13,7 @@ namespace heed {
 namespace {
 
 using namespace json_parts;
+using Json = nlohmann::json;
 
 /// The text with each character replaced by what `change(character, its bytes, result)` appends.
 template <class Change>
@@ -373,24 +374,24 @@ TokenRule token_rule(const Json& part, const std::string& type) {
 
 }  // namespace
 
-std::vector<TextRule> read_normalizer(const Json& part) {
+std::vector<TextRule> read_normalizer(std::string_view part) {
   std::vector<TextRule> rules;
-  for_each_part(part, "normalizers", "normalizer", [&](const Json& one, const std::string& type) {
+  for_each_part(Json::parse(part), "normalizers", "normalizer", [&](const Json& one, const std::string& type) {
     rules.push_back(normalizer_rule(one, type));
   });
   return rules;
 }
 
-std::vector<WordRule> read_pre_tokenizer(const Json& part) {
+std::vector<WordRule> read_pre_tokenizer(std::string_view part) {
   std::vector<WordRule> rules;
-  for_each_part(part, "pretokenizers", "pre_tokenizer",
+  for_each_part(Json::parse(part), "pretokenizers", "pre_tokenizer",
                 [&](const Json& one, const std::string& type) { rules.push_back(word_rule(one, type)); });
   return rules;
 }
 
-std::vector<TokenRule> read_decoder(const Json& part) {
+std::vector<TokenRule> read_decoder(std::string_view part) {
   std::vector<TokenRule> rules;
-  for_each_part(part, "decoders", "decoder",
+  for_each_part(Json::parse(part), "decoders", "decoder",
                 [&](const Json& one, const std::string& type) { rules.push_back(token_rule(one, type)); });
   return rules;
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,11 +8,11 @@
 namespace heed {
 
 // What a tokenizer.json file says of texts before and behind the model, as functions: each part that can be followed
-// exactly. All others throw an Error that names them.
+// exactly, given as JSON. All others throw an Error that names them.
 
 /// Changes a text before it is cut ("normalizer").
 using TextRule = std::function<std::string(std::string_view)>;
-std::vector<TextRule> read_normalizer(const nlohmann::json& part);
+std::vector<TextRule> read_normalizer(std::string_view part);
 
 /// A stretch of text on its way to the model.
 struct Piece {
@@ -22,10 +21,10 @@ struct Piece {
 };
 /// Cuts each piece into pieces ("pre_tokenizer").
 using WordRule = std::function<void(const Piece&, std::vector<Piece>&)>;
-std::vector<WordRule> read_pre_tokenizer(const nlohmann::json& part);
+std::vector<WordRule> read_pre_tokenizer(std::string_view part);
 
 /// Changes the texts of tokens that are to become text again ("decoder").
 using TokenRule = std::function<void(std::vector<std::string>&)>;
-std::vector<TokenRule> read_decoder(const nlohmann::json& part);
+std::vector<TokenRule> read_decoder(std::string_view part);
 
 }  // namespace heed

@@ -11,6 +11,7 @@
 namespace heed {
 
 using namespace json_parts;
+using Json = nlohmann::json;
 
 /// Reads a tokenizer.json. It follows the parts it knows exactly and refuses all others by name, because a
 /// part that is skipped would give other ids without a word.
@@ -24,7 +25,7 @@ class TokenizerFile {
             " is set, which encode() would have to follow; take it out of the file");
     TokenizerSettings settings;
     if (!is_null(file, "normalizer")) {
-      settings.normalizer = read_normalizer(file["normalizer"]);
+      settings.normalizer = read_normalizer(file["normalizer"].dump());
       settings.normalizer_text = file["normalizer"].dump(2);
     }
     TokenModel model = read_model(member(file, "model", ""));
@@ -56,7 +57,7 @@ class TokenizerFile {
     settings.pre_tokenizer_text = part.dump(2);
     settings.byte_level = text_in(part, "type", "pre_tokenizer") == "ByteLevel";
     if (!settings.byte_level) {
-      settings.pre_tokenizer = read_pre_tokenizer(part);
+      settings.pre_tokenizer = read_pre_tokenizer(part.dump());
       return;
     }
     settings.add_prefix_space = flag(part, "add_prefix_space", true, "pre_tokenizer");
@@ -68,7 +69,7 @@ class TokenizerFile {
     const Json& part = file["decoder"];
     settings.decoder_text = part.dump(2);
     if (!settings.byte_level) {
-      settings.decoder = read_decoder(part);
+      settings.decoder = read_decoder(part.dump());
       return;
     }
     const std::string type = text_in(part, "type", "decoder");

@@ -297,14 +297,14 @@ TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_l
   Json normalizer = list.size() == 1 ? list[0] : Json();
   if (list.size() > 1) normalizer = {{"type", "Sequence"}, {"normalizers", list}};
   settings.normalizer_text = normalizer.dump(2);
-  if (!steps.empty()) settings.normalizer = read_normalizer(nlohmann::json::parse(settings.normalizer_text));
+  if (!steps.empty()) settings.normalizer = read_normalizer(settings.normalizer_text);
   const Json words =
       byte_level ? byte_level_part(add_prefix_space, split_words) : Json{{"type", "BertPreTokenizer"}};
   settings.pre_tokenizer_text = words.dump(2);
   if (byte_level)
     settings.decoder_text = byte_level_part(true, true).dump(2);
   else
-    settings.pre_tokenizer = read_pre_tokenizer(nlohmann::json::parse(settings.pre_tokenizer_text));
+    settings.pre_tokenizer = read_pre_tokenizer(settings.pre_tokenizer_text);
   return settings;
 }
 
