@@ -376,9 +376,9 @@ TokenRule token_rule(const Json& part, const std::string& type) {
 
 std::vector<TextRule> read_normalizer(std::string_view part) {
   std::vector<TextRule> rules;
-  for_each_part(Json::parse(part), "normalizers", "normalizer", [&](const Json& one, const std::string& type) {
-    rules.push_back(normalizer_rule(one, type));
-  });
+  for_each_part(
+      Json::parse(part), "normalizers", "normalizer",
+      [&](const Json& one, const std::string& type) { rules.push_back(normalizer_rule(one, type)); });
   return rules;
 }
 

@@ -112,8 +112,9 @@ TextParts labelled_parts(const Settings& settings,
 std::map<std::string, std::string> digests_of(const TextParts& parts) {
   std::map<std::string, std::string> digests;
   const auto add = [&](const char* part, const LabelledText& text) {
-    if (text.size() > 0) digests[part] = text.seconds.empty() ? digest_of_texts({text.texts, text.labels})
-                                                               : digest_of_texts({text.texts, text.seconds, text.labels});
+    if (text.size() > 0)
+      digests[part] = text.seconds.empty() ? digest_of_texts({text.texts, text.labels})
+                                           : digest_of_texts({text.texts, text.seconds, text.labels});
   };
   add("train", parts.train);
   add("valid", parts.valid);
