@@ -1,0 +1,161 @@
+// Runs that start from other runs or from vectors of words, with frozen parts and learning rates of parts.
+
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "heed/core/file.h"
+#include "heed/data/safetensors.h"
+#include "heed/data/tokenizer.h"
+#include "heed/tasks/run.h"
+#include "heed/tests/hostile/small_runs.h"
+#include "heed/tests/temporary_folder.h"
+
+namespace {
+
+using namespace heed;
+using namespace heed::test;
+namespace fs = std::filesystem;
+
+/// Trains a small run in this process; what it said.
+std::string trained(const std::string& task, const fs::path& out, const std::vector<std::string>& more,
+                    bool resume = false) {
+  const TaskKind& kind = task_kind(task);
+  Settings settings = kind.settings(false);
+  for (const std::string& setting : small_settings(task)) settings.assign(setting);
+  for (const std::string& setting : more) settings.assign(setting);
+  std::string said;
+  TrainRequest request{out, resume, true, {}};
+  request.callbacks.message = [&](std::string_view text) { said.append(text).append("\n"); };
+  train_run(kind, settings, request);
+  return said;
+}
+
+std::string refusal(const std::string& task, const fs::path& out, const std::vector<std::string>& more) {
+  try {
+    trained(task, out, more);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::vector<float> tensor_of(const fs::path& run, const std::string& name) {
+  return load_safetensors(run / "model.safetensors").tensors.at(name).to_vector<float>();
+}
+
+/// Models of one shape, whatever the task.
+std::vector<std::string> like_the_classifier(std::vector<std::string> more) {
+  for (const char* setting :
+       {"model.norm=pre", "model.positions=learned", "model.activation=gelu", "tokenizer.kind=characters"})
+    more.emplace_back(setting);
+  return more;
+}
+
+}  // namespace
+
+TEST_CASE("--from: a language model serves a classifier, causal or masked") {
+  const TemporaryFolder folder;
+  for (const std::string objective : {"causal", "masked"}) {
+    CAPTURE(objective);
+    const fs::path pretrained = folder / objective, run = folder / (objective + "_classes");
+    trained("language_model", pretrained,
+            like_the_classifier({"objective=" + objective, "training.keep_best_by=loss"}));
+    // The texts of the classifier are made of other characters: those that are not known are refused by name.
+    const std::string data =
+        write_content(folder / "texts",
+                      "a the cat runs\nb the dogs run\n" + std::string() + "a the dog runs\nb the cats run\n")
+            .string();
+    const std::string said =
+        trained("classify", run,
+                like_the_classifier(
+                    {"data.file=\"" + data + "\"", "data.format=lines", "data.valid_fraction=0",
+                     "data.max_tokens=32", "training.from=\"" + pretrained.string() + "\"",
+                     "training.freeze=embedding", "training.batch_tokens=64", "training.ema_decay=0"}));
+    CAPTURE(said);
+    CHECK(contains(said, "from the language_model run"));
+    CHECK(contains(said, "new in this model: output."));
+    CHECK(content_of(run / "tokenizer.json") == content_of(pretrained / "tokenizer.json"));
+    // Frozen weights are those of the best of the run that it started from, bit for bit.
+    const auto best = load_safetensors(pretrained / "best.safetensors").tensors;
+    CHECK(tensor_of(run, "embedding.weight") == best.at("embedding.weight").to_vector<float>());
+    const auto origin = nlohmann::json::parse(content_of(run / "run.json")).at("origin");
+    CHECK(origin.at("task") == "language_model");
+    CHECK(Run::open(run).predict(std::vector<std::string>{"the cat runs"}).front().error == "");
+  }
+}
+
+TEST_CASE("--from: what does not fit is said, and what cannot be is refused") {
+  const TemporaryFolder folder;
+  const fs::path first = folder / "first";
+  trained("classify", first, {});
+  const std::string from = "training.from=\"" + first.string() + "\"";
+  CHECK(contains(trained("classify", folder / "wider", {from, "model.feed_forward=24"}),
+                 "their shapes differ"));
+  trained("language_model", folder / "text", {});
+  CHECK(contains(refusal("classify", folder / "other",
+                         {"training.from=\"" + (folder / "text").string() + "\"", "model.width=32",
+                          "model.feed_forward=24", "model.positions=none"}),
+                 "no weight of the run fits"));
+  CHECK(contains(
+      refusal("classify", folder / "none", {"training.from=\"" + (folder / "nothing").string() + "\""}),
+      "no run"));
+  CHECK(contains(refusal("classify", folder / "frozen", {"training.freeze=encodr"}), "encodr"));
+  CHECK_FALSE(fs::exists(folder / "other"));
+  CHECK_FALSE(fs::exists(folder / "frozen"));
+}
+
+TEST_CASE("part rates and frozen parts: broken off and resumed, the same bits") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> rates = {"training.part_rates=embedding=0.1,encoder=0.5",
+                                          "training.freeze=output", "training.schedule.name=constant"};
+  const auto with_steps = [&](const char* steps) {
+    std::vector<std::string> settings = rates;
+    settings.emplace_back(steps);
+    return settings;
+  };
+  trained("classify", folder / "whole", with_steps("training.steps=20"));
+  trained("classify", folder / "broken", with_steps("training.steps=10"));
+  trained("classify", folder / "broken", with_steps("training.steps=20"), /*resume=*/true);
+  CHECK(tensors_of(folder / "broken" / "model.safetensors") ==
+        tensors_of(folder / "whole" / "model.safetensors"));
+}
+
+TEST_CASE("--embeddings: rows of known words are those of the file, as the layers see them") {
+  const TemporaryFolder folder;
+  const std::string data =
+      write_content(folder / "texts", "a good day\nb bad day\na good night\nb bad night\n").string();
+  std::string good = "good", bad = "bad";
+  for (int i = 0; i < 16; ++i) {
+    good += " 0." + std::to_string(i + 10);
+    bad += " -1.5";
+  }
+  const auto settings = [&](const std::string& file) {
+    return std::vector<std::string>{"data.file=\"" + data + "\"", "data.format=lines",
+                                    "data.valid_fraction=0",      "tokenizer.kind=words",
+                                    "tokenizer.min_frequency=1",  "training.freeze=embedding",
+                                    "training.batch_tokens=64",   "model.word_pairs=0",
+                                    "training.ema_decay=0",       "training.embeddings=\"" + file + "\""};
+  };
+  const std::string file =
+      write_content(folder / "vectors", good + "\nunheard" + good.substr(4) + "\n" + bad + "\n");
+  const std::string said = trained("classify", folder / "run", settings(file));
+  CAPTURE(said);
+  CHECK(contains(said, "vectors for 2 of the"));
+  const Tokenizer tokenizer = Tokenizer::load(folder / "run" / "tokenizer.json");
+  const std::vector<float> rows = tensor_of(folder / "run", "embedding.weight");
+  const auto at = static_cast<std::size_t>(tokenizer.id_of("bad")) * 16;
+  for (std::size_t i = 0; i < 16; ++i)
+    CHECK(rows[at + i] == doctest::Approx(-1.5 / 4));  // sqrt(16): scale_embeddings
+
+  const auto refused = [&](const std::string& content, const std::string& why) {
+    CHECK(contains(refusal("classify", folder / "no", settings(write_content(folder / "wrong", content))),
+                   why));
+  };
+  refused("good 1 2 3\n", "3 numbers, but model.width is 16");
+  refused(good + "\nbad 1 2 3\n", "wrong:2: ");
+  refused(good.substr(0, good.size() - 4) + "nan\n", "finite");
+  refused("", "");
+  refused("elsewhere" + good.substr(4) + "\n", "none of its words");
+  CHECK_FALSE(fs::exists(folder / "no"));
+}
