@@ -79,7 +79,8 @@ void UnigramModel::encode_word(std::string_view word, std::vector<std::int32_t>&
     pieces.push_back(word.substr(step.begin, until - step.begin));
     after_unknown = unknown;
   }
-  for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) append_piece(*piece, ids);
+  std::reverse(pieces.begin(), pieces.end());
+  for (const std::string_view piece : pieces) append_piece(piece, ids);
 }
 
 void UnigramModel::append_piece(std::string_view piece, std::vector<std::int32_t>& ids) const {

@@ -7,7 +7,7 @@
 
 namespace heed {
 
-WordModel::WordModel(std::vector<std::string> tokens, std::string unknown)
+WordModel::WordModel(std::vector<std::string> tokens, const std::string& unknown)
     : TokenVocabulary(std::move(tokens)), unknown_(id_of(unknown, "unk_token")) {}
 
 void WordModel::encode_word(std::string_view word, std::vector<std::int32_t>& ids) const {

@@ -13,7 +13,7 @@ namespace heed {
 class WordModel : public TokenVocabulary {
  public:
   /// Throws Error when the unknown token is not in the vocabulary.
-  WordModel(std::vector<std::string> tokens, std::string unknown);
+  WordModel(std::vector<std::string> tokens, const std::string& unknown);
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;
   const std::string& unknown() const { return tokens()[static_cast<std::size_t>(unknown_)]; }
 

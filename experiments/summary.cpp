@@ -57,65 +57,6 @@ std::string difference_text(const Difference& difference) {
          (difference.p > 0 ? number(" (p %.2g)", difference.p) : " (p < 0.001)");
 }
 
-/// The cells of the table, its head first.
-std::vector<std::vector<std::string>> table(std::span<const ComparisonRow> rows) {
-  const std::vector<std::string> metrics = metric_names(rows);
-  std::vector<std::string> head = {"choice"};
-  head.insert(head.end(), metrics.begin(), metrics.end());
-  for (const char* column :
-       {"from the first", "seeds", "parameters", "GFLOP/step", "training s", "peak MB", "ms/example"})
-    head.emplace_back(column);
-  std::vector<std::vector<std::string>> lines = {head};
-  for (const ComparisonRow& row : rows) {
-    std::vector<std::string> line = {unicode::printable(row.choice)};
-    if (row.results.empty()) {
-      line.push_back(row.failures.empty()
-                         ? "not trained yet"
-                         : concat_text("failed: ", unicode::printable(row.failures.front())));
-      lines.push_back(std::move(line));
-      continue;
-    }
-    for (const std::string& metric : metrics) {
-      const Spread spread = metric_spread(row, metric);
-      line.push_back(number("%.4g", spread.mean) +
-                     (row.results.size() > 1 ? number(" +- %.2g", spread.deviation) : ""));
-    }
-    line.push_back(row.difference ? difference_text(*row.difference) : "");
-    line.push_back(std::to_string(row.results.size()) +
-                   (row.failures.empty() ? "" : concat_text(", ", row.failures.size(), " failed")) +
-                   (row.missing == 0 ? "" : concat_text(", ", row.missing, " missing")));
-    line.push_back(std::to_string(row.results.front().parameters));
-    const auto add = [&](const char* format, const std::function<double(const CellResult&)>& value) {
-      line.push_back(number(format, mean_of(row, value)));
-    };
-    add("%.3g", [](const CellResult& r) { return r.step_gflops; });
-    add("%.1f", [](const CellResult& r) { return r.training_seconds; });
-    add("%.1f", [](const CellResult& r) { return static_cast<double>(r.peak_bytes) / 1e6; });
-    add("%.3g", [](const CellResult& r) { return 1e3 * r.seconds_per_example; });
-    lines.push_back(std::move(line));
-  }
-  for (auto& line : lines) line.resize(head.size());
-  return lines;
-}
-
-/// What the table cannot show in its cells.
-std::string notes(std::span<const ComparisonRow> rows) {
-  std::string text;
-  for (const ComparisonRow& row : rows)
-    for (const std::string& failure : row.failures)
-      text.append(unicode::printable(concat_text(row.choice, ", ", failure))).append("\n");
-  for (const ComparisonRow& row : rows)
-    if (row.difference) {
-      text += concat_text("from the first: the difference in ", row.results.front().examples.metric,
-                          " on the same examples; *: more than chance at 5 % (paired bootstrap)\n");
-      break;
-    }
-  for (const ComparisonRow& row : rows)
-    if (!row.results.empty())
-      return concat_text("measured on the ", row.results.front().part, " part\n", text);
-  return text;
-}
-
 Json spread_json(const Spread& spread) {
   return {{"mean", spread.mean}, {"deviation", spread.deviation}};
 }
@@ -215,8 +156,65 @@ std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells
   return rows;
 }
 
+std::vector<std::vector<std::string>> comparison_table(std::span<const ComparisonRow> rows) {
+  const std::vector<std::string> metrics = metric_names(rows);
+  std::vector<std::string> head = {"choice"};
+  head.insert(head.end(), metrics.begin(), metrics.end());
+  for (const char* column :
+       {"from the first", "seeds", "parameters", "GFLOP/step", "training s", "peak MB", "ms/example"})
+    head.emplace_back(column);
+  std::vector<std::vector<std::string>> lines = {head};
+  for (const ComparisonRow& row : rows) {
+    std::vector<std::string> line = {unicode::printable(row.choice)};
+    if (row.results.empty()) {
+      line.push_back(row.failures.empty()
+                         ? "not trained yet"
+                         : concat_text("failed: ", unicode::printable(row.failures.front())));
+      lines.push_back(std::move(line));
+      continue;
+    }
+    for (const std::string& metric : metrics) {
+      const Spread spread = metric_spread(row, metric);
+      line.push_back(number("%.4g", spread.mean) +
+                     (row.results.size() > 1 ? number(" +- %.2g", spread.deviation) : ""));
+    }
+    line.push_back(row.difference ? difference_text(*row.difference) : "");
+    line.push_back(std::to_string(row.results.size()) +
+                   (row.failures.empty() ? "" : concat_text(", ", row.failures.size(), " failed")) +
+                   (row.missing == 0 ? "" : concat_text(", ", row.missing, " missing")));
+    line.push_back(std::to_string(row.results.front().parameters));
+    const auto add = [&](const char* format, const std::function<double(const CellResult&)>& value) {
+      line.push_back(number(format, mean_of(row, value)));
+    };
+    add("%.3g", [](const CellResult& r) { return r.step_gflops; });
+    add("%.1f", [](const CellResult& r) { return r.training_seconds; });
+    add("%.1f", [](const CellResult& r) { return static_cast<double>(r.peak_bytes) / 1e6; });
+    add("%.3g", [](const CellResult& r) { return 1e3 * r.seconds_per_example; });
+    lines.push_back(std::move(line));
+  }
+  for (auto& line : lines) line.resize(head.size());
+  return lines;
+}
+
+std::string comparison_notes(std::span<const ComparisonRow> rows) {
+  std::string text;
+  for (const ComparisonRow& row : rows)
+    for (const std::string& failure : row.failures)
+      text.append(unicode::printable(concat_text(row.choice, ", ", failure))).append("\n");
+  for (const ComparisonRow& row : rows)
+    if (row.difference) {
+      text += concat_text("from the first: the difference in ", row.results.front().examples.metric,
+                          " on the same examples; *: more than chance at 5 % (paired bootstrap)\n");
+      break;
+    }
+  for (const ComparisonRow& row : rows)
+    if (!row.results.empty())
+      return concat_text("measured on the ", row.results.front().part, " part\n", text);
+  return text;
+}
+
 std::string comparison_text(std::span<const ComparisonRow> rows) {
-  const auto lines = table(rows);
+  const auto lines = comparison_table(rows);
   std::vector<std::size_t> widths(lines.front().size(), 0);
   const auto is_whole = [](const std::vector<std::string>& line) {
     return line.size() < 3 || !line[2].empty();
@@ -233,11 +231,11 @@ std::string comparison_text(std::span<const ComparisonRow> rows) {
           .append(widths[c] - std::min(widths[c], line[c].size()), ' ');
     text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
   }
-  return text + "\n" + notes(rows);
+  return text + "\n" + comparison_notes(rows);
 }
 
 std::string comparison_markdown(std::span<const ComparisonRow> rows) {
-  const auto lines = table(rows);
+  const auto lines = comparison_table(rows);
   std::string text;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     text += "|";
@@ -252,7 +250,7 @@ std::string comparison_markdown(std::span<const ComparisonRow> rows) {
     for (std::size_t c = 1; c < lines[i].size(); ++c) text += "---:|";
     text += "\n";
   }
-  return text + "\n" + notes(rows);
+  return text + "\n" + comparison_notes(rows);
 }
 
 std::string comparison_json_lines(std::span<const ComparisonRow> rows) {

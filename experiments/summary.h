@@ -44,6 +44,10 @@ Spread spread_of(std::span<const double> values);
 std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells,
                                            std::span<const std::optional<CellResult>> results);
 
+/// The cells of the table, its head first.
+std::vector<std::vector<std::string>> comparison_table(std::span<const ComparisonRow> rows);
+/// What the table cannot show in its cells.
+std::string comparison_notes(std::span<const ComparisonRow> rows);
 /// The table: metrics with their spread, the difference from the first row, and what a choice costs.
 std::string comparison_text(std::span<const ComparisonRow> rows);
 std::string comparison_markdown(std::span<const ComparisonRow> rows);

@@ -152,6 +152,13 @@ TEST_CASE("compare: trains what is missing, shows what failed, and refuses anoth
   CHECK(content_of(out / "table.jsonl") == first.output);
   CHECK(contains(content_of(out / "table.md"), "| linformer |"));
   CHECK(contains(content_of(out / "table.txt"), "measured on the valid part"));
+  const std::string page = content_of(out / "report.html");
+  CHECK(page.starts_with("<!DOCTYPE html>"));
+  CHECK(contains(page, "<td>linformer</td>"));
+  CHECK(contains(page, "accuracy against training time"));
+  CHECK(contains(page, "validation accuracy over steps"));
+  CHECK_FALSE(contains(page, "http"));
+  CHECK_FALSE(contains(page, "nan"));
 
   // Again: nothing is trained, and the table is the same.
   const std::string before = tensors_of(out / "dot_product-seed1" / "run" / "model.safetensors");

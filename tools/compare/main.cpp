@@ -14,7 +14,7 @@
 #include "heed/core/file.h"
 #include "heed/core/unicode.h"
 #include "heed/examples/common/program.h"
-#include "heed/experiments/summary.h"
+#include "heed/experiments/comparison_page.h"
 #include "heed/tasks/recipe.h"
 
 namespace heed::programs {
@@ -104,6 +104,7 @@ class CompareCommand {
     write_file_atomically(folder / "table.txt", text);
     write_file_atomically(folder / "table.md", markdown);
     write_file_atomically(folder / "table.jsonl", json);
+    write_file_atomically(folder / "report.html", page(plan, rows, cells, folder));
     std::cout << (table == "text" ? text : table == "json" ? json : markdown);
     flush_output();
     if (InterruptGuard::interrupted()) return InterruptGuard::exit_status();
@@ -113,6 +114,15 @@ class CompareCommand {
   }
 
  private:
+  static std::string page(const ComparisonPlan& plan, const std::vector<ComparisonRow>& rows,
+                          const std::vector<ComparisonCell>& cells, const fs::path& folder) {
+    std::vector<std::vector<Progress>> progress;
+    for (const ComparisonRow& row : rows)
+      progress.push_back(
+          progress_of_cell(folder / std::ranges::find(cells, row.choice, &ComparisonCell::choice)->name));
+    return comparison_html(concat_text("Comparison: ", plan.kind.name), rows, progress);
+  }
+
   static int number(const TextFlag& flag, int fallback, int low, int high) {
     if (!flag.given()) return fallback;
     const std::string value = flag.value();
