@@ -78,7 +78,7 @@ std::vector<PartRate> part_rates(const std::string& frozen, const std::string& r
   for (std::string& part : split_at_commas(frozen)) result.push_back({std::move(part), 0});
   for (const std::string& text : split_at_commas(rates)) {
     const std::size_t equals = std::min(text.find('='), text.size());
-    PartRate& one = result.emplace_back(text.substr(0, equals), 0);
+    PartRate& one = result.emplace_back(PartRate{text.substr(0, equals), 0});
     const char* const end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(std::min(text.data() + equals + 1, end), end, one.rate);
     if (error != std::errc() || stop != end || !(one.rate >= 0 && one.rate <= 1e6))
