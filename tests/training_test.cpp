@@ -698,5 +698,7 @@ TEST_CASE("report: a page of its own with a drawing per curve") {
   CHECK(page.find("http") == std::string::npos);  // nothing is loaded from elsewhere
   CHECK(page.find("nan") == std::string::npos);
   CHECK(page.size() < 100'000);
+  records.front().step = 123'456;
+  CHECK(report_html({records.data(), 1}, "{}").find(">123456<") != std::string::npos);  // not 1.235e+05
   CHECK(report_html({}, "{}").find("Nothing has been recorded") != std::string::npos);
 }

@@ -17,6 +17,12 @@ std::string coordinate(double value) {
   return text;
 }
 
+/// A value on the horizontal axis: whole numbers, such as steps, with all their digits.
+std::string place_text(double value) {
+  return value == std::floor(value) && std::abs(value) < 1e15 ? concat_text(static_cast<long long>(value))
+                                                              : short_number(value);
+}
+
 /// Steps of 1, 2 or 5 times a power of ten, about four of them between low and high.
 double tick_distance(double low, double high) {
   const double raw = (high - low) / 4;
@@ -82,7 +88,7 @@ struct Frame {
     }
     for (const double value : {first, last})
       svg += "<text class=\"" + std::string(value == first ? "first" : "last") + "\" x=\"" +
-             coordinate(x(value)) + "\" y=\"" + coordinate(height - 8) + "\">" + short_number(value) +
+             coordinate(x(value)) + "\" y=\"" + coordinate(height - 8) + "\">" + place_text(value) +
              "</text>\n";
     return svg;
   }
@@ -136,7 +142,7 @@ std::string line_chart(std::string_view title, std::span<const ChartSeries> seri
     const std::string name = series[s].name.empty() ? "" : html_text(series[s].name) + ", ";
     if (points.size() <= 100)
       for (const ChartPoint& point : points)
-        svg += mark(frame, point, 2.5, name + "step " + short_number(point.x) + ": " + short_number(point.y));
+        svg += mark(frame, point, 2.5, name + "step " + place_text(point.x) + ": " + short_number(point.y));
     svg += "</g>\n";
   }
   return svg + "</svg>\n";
