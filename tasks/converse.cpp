@@ -10,7 +10,6 @@
 #include "heed/data/labelled_text.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/text_to_text.h"
-#include "heed/training/bleu.h"
 #include "heed/training/distinct.h"
 
 namespace heed {
@@ -136,7 +135,7 @@ class ConverseLearner : public TextToTextLearner {
 
   Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
                   double loss) const override {
-    const BleuScore bleu = corpus_bleu(answers, pairs.target);
+    const auto [bleu, examples] = bleu_of_answers(answers, pairs.target);
     const std::vector<double> values = {std::exp(loss), bleu.score, distinct_share(answers, 1),
                                         distinct_share(answers, 2), loss};
     Json json;
@@ -146,7 +145,7 @@ class ConverseLearner : public TextToTextLearner {
     json["human"] = {{"distinct1", rounded(distinct_share(pairs.target, 1))},
                      {"distinct2", rounded(distinct_share(pairs.target, 2))}};
     json["signature"] = bleu.signature;
-    return {values, json.dump(), bleu_examples(answers, pairs.target)};
+    return {values, json.dump(), examples};
   }
 
  private:

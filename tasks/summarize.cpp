@@ -95,8 +95,8 @@ class SummarizeLearner : public TextToTextLearner {
     const auto words = std::max<std::int64_t>(settings_.get<std::int64_t>(first_words_setting), 1);
     std::vector<std::string> beginnings;
     for (const std::string& text : pairs.source) beginnings.push_back(first_words(text, words));
-    const RougeScore found = mean_rouge(answers, pairs.target, stemming),
-                     simple = mean_rouge(beginnings, pairs.target, stemming);
+    const std::vector<RougeScore> scores = rouge_scores(answers, pairs.target, stemming);
+    const RougeScore found = mean_of(scores), simple = mean_rouge(beginnings, pairs.target, stemming);
     const auto json_of = [](const RougeScore& score) {
       return Json{{"rouge1", rounded(score.rouge1)},
                   {"rouge2", rounded(score.rouge2)},
@@ -109,9 +109,7 @@ class SummarizeLearner : public TextToTextLearner {
     json["first_words"] = json_of(simple);
     json["first_words"]["words"] = words;
     ExampleStatistics examples{"rouge1", "mean", {}};
-    for (std::size_t i = 0; i < answers.size(); ++i)
-      examples.rows.push_back(
-          {mean_rouge(answers.subspan(i, 1), std::span(pairs.target).subspan(i, 1), stemming).rouge1, 1});
+    for (const RougeScore& one : scores) examples.rows.push_back({one.rouge1, 1});
     return {{found.rouge1, found.rouge2, found.rougeL, loss}, json.dump(), std::move(examples)};
   }
 };

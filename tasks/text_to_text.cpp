@@ -7,7 +7,6 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/tasks/recipe.h"
-#include "heed/training/bleu.h"
 
 namespace heed {
 namespace {
@@ -375,11 +374,14 @@ void TextToTextLearner::show_inside(std::int64_t line, const Tokens& source, con
   file.add(example, capture);
 }
 
-ExampleStatistics bleu_examples(std::span<const std::string> answers, std::span<const std::string> expected) {
+AnswersBleu bleu_of_answers(std::span<const std::string> answers, std::span<const std::string> expected) {
   ExampleStatistics examples{"bleu", "bleu", {}};
-  for (std::size_t i = 0; i < answers.size(); ++i)
+  std::vector<double> sums(BleuScore().statistics().size(), 0);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
     examples.rows.push_back(corpus_bleu(answers.subspan(i, 1), expected.subspan(i, 1)).statistics());
-  return examples;
+    for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += examples.rows.back()[k];
+  }
+  return {bleu_of_statistics(sums), std::move(examples)};
 }
 
 TextToTextLearner& text_to_text(Learner& learner) {

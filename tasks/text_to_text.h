@@ -13,6 +13,7 @@
 #include "heed/tasks/decoding.h"
 #include "heed/tasks/learner.h"
 #include "heed/tasks/pair_data.h"
+#include "heed/training/bleu.h"
 
 // What tasks have in common that read a text and write one: an encoder-decoder Transformer (models/encoder_decoder.h)
 // over one vocabulary, learned from pairs. A task says where its pairs come from and how answers are measured.
@@ -128,8 +129,12 @@ class TextToTextLearner : public Learner {
   std::int64_t cut_lines_ = 0;
 };
 
-/// What each answer adds to BLEU.
-ExampleStatistics bleu_examples(std::span<const std::string> answers, std::span<const std::string> expected);
+/// BLEU of all answers, and what each adds to it.
+struct AnswersBleu {
+  BleuScore score;
+  ExampleStatistics examples;
+};
+AnswersBleu bleu_of_answers(std::span<const std::string> answers, std::span<const std::string> expected);
 
 /// The learner of a run that writes a text for a text; throws an Error for another task's.
 TextToTextLearner& text_to_text(Learner& learner);

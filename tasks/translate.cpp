@@ -5,7 +5,6 @@
 #include "heed/data/number_words.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/text_to_text.h"
-#include "heed/training/bleu.h"
 
 namespace heed {
 namespace {
@@ -56,7 +55,7 @@ class TranslateLearner : public TextToTextLearner {
 
   Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
                   double loss) const override {
-    const BleuScore bleu = corpus_bleu(answers, pairs.target);
+    const auto [bleu, examples] = bleu_of_answers(answers, pairs.target);
     std::size_t right = 0;
     for (std::size_t i = 0; i < answers.size(); ++i) right += answers[i] == pairs.target[i] ? 1 : 0;
     const double exact = static_cast<double>(right) / static_cast<double>(pairs.size());
@@ -65,7 +64,7 @@ class TranslateLearner : public TextToTextLearner {
                        {"exact", exact},
                        {"sentences", pairs.size()},
                        {"signature", bleu.signature}};
-    return {{bleu.score, loss, exact}, json.dump(), bleu_examples(answers, pairs.target)};
+    return {{bleu.score, loss, exact}, json.dump(), examples};
   }
 };
 

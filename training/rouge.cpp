@@ -86,19 +86,29 @@ RougeScore rouge(std::string_view text, std::string_view reference, bool stemmin
           f_measure(common_subsequence(found, expected), found.size(), expected.size())};
 }
 
-RougeScore mean_rouge(std::span<const std::string> texts, std::span<const std::string> references,
-                      bool stemming) {
+std::vector<RougeScore> rouge_scores(std::span<const std::string> texts,
+                                     std::span<const std::string> references, bool stemming) {
   check(texts.size() == references.size() && !texts.empty(), "ROUGE: needs as many texts as references, got ",
         texts.size(), " and ", references.size());
+  std::vector<RougeScore> scores;
+  for (std::size_t i = 0; i < texts.size(); ++i) scores.push_back(rouge(texts[i], references[i], stemming));
+  return scores;
+}
+
+RougeScore mean_of(std::span<const RougeScore> scores) {
   RougeScore mean;
-  const auto count = static_cast<double>(texts.size());
-  for (std::size_t i = 0; i < texts.size(); ++i) {
-    const RougeScore one = rouge(texts[i], references[i], stemming);
+  const auto count = static_cast<double>(scores.size());
+  for (const RougeScore& one : scores) {
     mean.rouge1 += one.rouge1 / count;
     mean.rouge2 += one.rouge2 / count;
     mean.rougeL += one.rougeL / count;
   }
   return mean;
+}
+
+RougeScore mean_rouge(std::span<const std::string> texts, std::span<const std::string> references,
+                      bool stemming) {
+  return mean_of(rouge_scores(texts, references, stemming));
 }
 
 }  // namespace heed

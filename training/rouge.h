@@ -18,6 +18,10 @@ struct RougeScore {
 /// more than 3 characters are compared by their stems (porter_stem()).
 RougeScore rouge(std::string_view text, std::string_view reference, bool stemming);
 
+/// That of each pair. Throws Error when the numbers differ or there is none.
+std::vector<RougeScore> rouge_scores(std::span<const std::string> texts,
+                                     std::span<const std::string> references, bool stemming);
+RougeScore mean_of(std::span<const RougeScore> scores);
 /// The mean over all pairs. Throws Error when the numbers differ or there is none.
 RougeScore mean_rouge(std::span<const std::string> texts, std::span<const std::string> references,
                       bool stemming);
