@@ -113,7 +113,7 @@ class Learner : public Task {
   virtual void check_settings() const = 0;
   /// Reads the data of the settings, or makes the embedded ones.
   virtual void read_data() = 0;
-  /// The digest of each part of the data that was read: "train", "valid", "test".
+  /// The digest of each part of the data that was read, "train", "valid", "test"; a part may be left out that is empty.
   virtual std::map<std::string, std::string> data_digests() const = 0;
   /// Learns from the training part what belongs to the model beside its weights: tokenizer, labels.
   virtual void learn_vocabulary() = 0;

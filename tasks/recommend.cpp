@@ -177,9 +177,14 @@ class RecommendLearner : public Learner {
   }
 
   std::map<std::string, std::string> data_digests() const override {
-    return {{"train", digest_of_impressions(parts_.train, catalogue_.names)},
-            {"valid", digest_of_impressions(parts_.valid, catalogue_.names)},
-            {"test", digest_of_impressions(parts_.test, catalogue_.names)}};
+    std::map<std::string, std::string> digests;
+    const auto add = [&](const char* part, const std::vector<Impression>& impressions) {
+      if (!impressions.empty()) digests[part] = digest_of_impressions(impressions, catalogue_.names);
+    };
+    add("train", parts_.train);
+    add("valid", parts_.valid);
+    add("test", parts_.test);
+    return digests;
   }
 
   void learn_vocabulary() override {
