@@ -58,11 +58,6 @@ std::vector<std::vector<std::size_t>> grid(const std::vector<ComparedSetting>& s
   return points;
 }
 
-bool is_of_attention(const TaskKind& kind, const std::string& name) {
-  return std::ranges::any_of(attention_settings(kind.stacks),
-                             [&](const auto& one) { return name == one || name.starts_with(one + "."); });
-}
-
 /// The matrix products of one training step.
 double gflops_of_step(Learner& learner) {
   learner.prepare_training();
@@ -159,7 +154,7 @@ std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan) {
       const auto assign = [&](bool of_attention) {
         for (std::size_t i = 0; i < point.size(); ++i) {
           const ComparedSetting& setting = plan.settings[i];
-          if (is_of_attention(plan.kind, setting.name) == of_attention)
+          if (belongs_to_attention(plan.kind.stacks, setting.name) == of_attention)
             settings.assign(setting.name + "=" + setting.values[point[i]]);
         }
       };

@@ -292,6 +292,12 @@ std::vector<std::string> attention_settings(Stacks stacks) {
   return {"model.encoder_attention", "model.decoder_attention", "model.cross_attention"};
 }
 
+bool belongs_to_attention(Stacks stacks, std::string_view setting) {
+  return std::ranges::any_of(attention_settings(stacks), [&](const std::string& attention) {
+    return setting == attention || setting.starts_with(attention + ".");
+  });
+}
+
 std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, const AttentionNames& names) {
   std::vector<std::string> notes;
   const auto choose = [&](const std::string& path, const char* flag, const std::string& name) {

@@ -58,6 +58,8 @@ struct AttentionNames {
 std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, const AttentionNames& names);
 /// The names of the attention settings of the stacks, such as "model.encoder_attention".
 std::vector<std::string> attention_settings(Stacks stacks);
+/// Whether a setting is one of these, or an option below one.
+bool belongs_to_attention(Stacks stacks, std::string_view setting);
 
 /// Throws a SettingsError with the figures when a model of so many parameters, and what its layers keep of one batch
 /// for the backward pass, is more than this machine has memory.

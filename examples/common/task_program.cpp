@@ -203,10 +203,7 @@ class TrainCommand {
   }
 
   bool is_of_attention(const std::string& assignment) const {
-    const std::string name = assigned_name(assignment);
-    return std::ranges::any_of(attention_settings(program_.kind.stacks), [&](const std::string& setting) {
-      return name == setting || name.starts_with(setting + ".");
-    });
+    return belongs_to_attention(program_.kind.stacks, assigned_name(assignment));
   }
 
   const TaskProgram& program_;

@@ -90,10 +90,8 @@ class CompareCommand {
     const ComparisonPlan plan = make_plan(jobs);
     const std::vector<ComparisonCell> cells = cells_of(plan);
     const fs::path folder = out_.value();
-    for (const ComparisonCell& cell : cells) {  // what cannot be trained is said before anything is
+    for (const ComparisonCell& cell : cells)  // what cannot be trained is said before anything is
       plan.kind.make(cell.settings)->check_settings();
-      read_result(cell, folder / cell.name);
-    }
     create_folders(folder);
     const InterruptGuard interrupt;
     const std::vector<std::optional<CellResult>> results =
@@ -166,10 +164,8 @@ class CompareCommand {
   /// One value, of no attention: laid below the flags. What belongs to an attention waits until that is chosen.
   static bool is_plain(const TaskKind& kind, const std::string& assignment) {
     const std::string name = assigned_name(assignment);
-    const bool of_attention = std::ranges::any_of(
-        attention_settings(kind.stacks),
-        [&](const std::string& setting) { return name == setting || name.starts_with(setting + "."); });
-    return !of_attention && parts_of(assignment.substr(name.size() + 1)).size() == 1;
+    return !belongs_to_attention(kind.stacks, name) &&
+           parts_of(assignment.substr(name.size() + 1)).size() == 1;
   }
 
   Settings base(const TaskKind& kind, bool own_data) const {
