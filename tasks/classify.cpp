@@ -20,8 +20,8 @@ void declare_data(Settings& settings) {
   std::vector<std::string> formats = labelled_formats();
   formats.emplace_back("idx");
   declare_labelled_files(settings, formats,
-                         "lines: label, space, text; csv; tsv; jsonl; folders: one for each class, a file "
-                         "for each text; idx: images");
+                         "lines: label, space, text; csv; tsv; jsonl; folders: for each class a folder of "
+                         "documents, or a file with a text on each line; idx: images");
   settings.text("data.labels", "",
                 "Of idx: the labels of data.file; empty: \"labels\" and \"idx1\" in its name for \"images\" "
                 "and \"idx3\"");
