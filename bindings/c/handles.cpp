@@ -1,0 +1,181 @@
+#include "heed/c/handles.h"
+
+#include <cstring>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "heed/core/cpu_threads.h"
+#include "heed/core/json_text.h"
+#include "heed/core/version.h"
+
+namespace heed::c {
+namespace {
+
+constexpr int kind_bits = 3;
+
+struct Table {
+  std::mutex mutex;
+  std::unordered_map<std::uintptr_t, std::shared_ptr<void>> objects;
+  std::uintptr_t next = 1;
+};
+
+/// Never destroyed: handles that are left at the end of the program outlive the devices that they lie on.
+Table& table() {
+  static auto* const handles = new Table;
+  return *handles;
+}
+
+const char* name_of(std::uintptr_t kind) {
+  static constexpr const char* names[] = {"heed_tensor", "heed_context", "heed_module", "heed_optimizer",
+                                          "heed_run"};
+  return kind >= 1 && kind <= std::size(names) ? names[kind - 1] : nullptr;
+}
+
+thread_local std::string last_error;
+/// For when there is no memory for a message.
+thread_local const char* last_error_without_memory = nullptr;
+
+void set_last_error(const char* prefix, const char* message) noexcept {
+  last_error_without_memory = nullptr;
+  try {
+    last_error = prefix;
+    last_error += message;
+  } catch (...) {
+    last_error_without_memory = "out of memory, even for a message";
+  }
+}
+
+}  // namespace
+
+std::uintptr_t add_object(Kind kind, std::shared_ptr<void> object) {
+  Table& handles = table();
+  const std::lock_guard lock(handles.mutex);
+  const std::uintptr_t handle = handles.next << kind_bits | static_cast<std::uintptr_t>(kind);
+  handles.objects.emplace(handle, std::move(object));
+  ++handles.next;
+  return handle;
+}
+
+std::shared_ptr<void> find_object(Kind kind, std::uintptr_t handle, const char* argument) {
+  Table& handles = table();
+  const std::lock_guard lock(handles.mutex);
+  const std::uintptr_t given = handle & ((1U << kind_bits) - 1);
+  if (given == static_cast<std::uintptr_t>(kind)) {
+    const auto found = handles.objects.find(handle);
+    if (found != handles.objects.end()) return found->second;
+  }
+  check_argument(handle != 0, argument, " is NULL");
+  const char* wanted = name_of(static_cast<std::uintptr_t>(kind));
+  const bool known = name_of(given) && handle >> kind_bits >= 1 && handle >> kind_bits < handles.next;
+  check_argument(known, argument, " is no handle of heed where a ", wanted, " is needed");
+  check_argument(given == static_cast<std::uintptr_t>(kind), argument, " is a ", name_of(given), " where a ",
+                 wanted, " is needed");
+  throw BadArgument(concat_text(argument, " is a ", wanted, " that was freed"));
+}
+
+std::shared_ptr<void> take_object(Kind kind, std::uintptr_t handle) {
+  Table& handles = table();
+  const std::lock_guard lock(handles.mutex);
+  if ((handle & ((1U << kind_bits) - 1)) != static_cast<std::uintptr_t>(kind)) return nullptr;
+  const auto found = handles.objects.find(handle);
+  if (found == handles.objects.end()) return nullptr;
+  std::shared_ptr<void> object = std::move(found->second);
+  handles.objects.erase(found);
+  return object;
+}
+
+std::int64_t object_count() {
+  Table& handles = table();
+  const std::lock_guard lock(handles.mutex);
+  return static_cast<std::int64_t>(handles.objects.size());
+}
+
+char* new_text(const std::string& text) {
+  auto* const copy = new char[text.size() + 1];
+  std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
+}
+
+Options settings_of(const char* json) {
+  Options options;
+  if (!json) return options;
+  try {
+    const auto settings = parse_json<nlohmann::ordered_json>(json, "settings");
+    check(settings.is_object(), "settings must be a JSON object, not ", json);
+    for (const auto& [name, value] : settings.items())
+      options.set(name, option_from_json(name, value.dump()));
+  } catch (const Error& error) {
+    throw SettingsError(error.what());
+  }
+  return options;
+}
+
+heed_status status_of_exception(const char* function) noexcept {
+  const auto failed = [](heed_status status, const char* prefix, const char* message) {
+    set_last_error(prefix, message);
+    return status;
+  };
+  try {
+    throw;
+  } catch (BadArgument& error) {
+    try {
+      error.add_context(concat_text(function, ": "));
+    } catch (...) {  // the message as it is
+      return failed(HEED_BAD_ARGUMENT, "", error.what());
+    }
+    return failed(HEED_BAD_ARGUMENT, "", error.what());
+  } catch (const CallbackFailed& error) {
+    return failed(HEED_CALLBACK_FAILED, "", error.what());
+  } catch (const SettingsError& error) {
+    return failed(HEED_BAD_SETTINGS, "", error.what());
+  } catch (const OutOfMemory& error) {
+    return failed(HEED_OUT_OF_MEMORY, "", error.what());
+  } catch (const DeviceLost& error) {
+    return failed(HEED_DEVICE_LOST, "", error.what());
+  } catch (const Error& error) {
+    return failed(HEED_ERROR, "", error.what());
+  } catch (const std::bad_alloc&) {
+    return failed(HEED_OUT_OF_MEMORY, function, ": out of memory");
+  } catch (const std::exception& error) {
+    return failed(HEED_ERROR, "unexpected: ", error.what());
+  } catch (...) {
+    return failed(HEED_ERROR, function, ": an exception of an unknown type");
+  }
+}
+
+}  // namespace heed::c
+
+using namespace heed::c;
+
+int32_t heed_abi_version(void) {
+  return HEED_ABI_VERSION;
+}
+
+const char* heed_version(void) {
+  return heed::version;
+}
+
+const char* heed_last_error(void) {
+  return last_error_without_memory ? last_error_without_memory : last_error.c_str();
+}
+
+void heed_set_last_error(const char* message) {
+  set_last_error("", message ? message : "");
+}
+
+void heed_text_free(char* text) {
+  delete[] text;
+}
+
+heed_status heed_set_cpu_threads(int32_t count) {
+  return guarded(__func__, [&] { heed::set_cpu_threads(count); });
+}
+
+int64_t heed_live_handles(void) {
+  try {
+    return object_count();
+  } catch (...) {  // of the mutex
+    return -1;
+  }
+}

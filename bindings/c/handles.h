@@ -1,0 +1,173 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "heed/c/heed.h"
+#include "heed/core/error.h"
+#include "heed/core/tensor.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/options.h"
+#include "heed/tasks/run.h"
+#include "heed/training/optimizer.h"
+
+// What stands between the C API and the library: handles, and exceptions that become statuses.
+
+namespace heed::c {
+
+/// NULL, a handle of another type or one that was freed, a size that is not the tensor's.
+class BadArgument : public Error {
+ public:
+  using Error::Error;
+};
+/// The caller's own function failed.
+class CallbackFailed : public Error {
+ public:
+  using Error::Error;
+};
+
+template <class... Parts>
+void check_argument(bool condition, const Parts&... parts) {
+  if (!condition) [[unlikely]]
+    throw BadArgument(concat_text(parts...));
+}
+
+/// What a heed_module stands for: a layer of its own, or the model of a run.
+struct ModuleObject {
+  std::shared_ptr<void> owner;  // of the module
+  Module* module = nullptr;
+  Attention* attention = nullptr;  // the module, where it is one
+  std::vector<NamedTensor> parameters;
+};
+
+struct OptimizerObject {
+  std::vector<Tensor> tensors;  // to whose elements the optimizer keeps pointers
+  std::unique_ptr<Optimizer> optimizer;
+  double clip_norm = 0;
+};
+
+/// The types of handles, in the order of their numbers.
+enum class Kind : std::uint8_t { tensor = 1, context, module, optimizer, run };
+
+/// What a type of handle stands for.
+template <class Handle>
+struct Behind;
+template <>
+struct Behind<heed_tensor> {
+  using Object = Tensor;
+  static constexpr Kind kind = Kind::tensor;
+};
+template <>
+struct Behind<heed_context> {
+  using Object = Context;
+  static constexpr Kind kind = Kind::context;
+};
+template <>
+struct Behind<heed_module> {
+  using Object = ModuleObject;
+  static constexpr Kind kind = Kind::module;
+};
+template <>
+struct Behind<heed_optimizer> {
+  using Object = OptimizerObject;
+  static constexpr Kind kind = Kind::optimizer;
+};
+template <>
+struct Behind<heed_run> {
+  using Object = Run;
+  static constexpr Kind kind = Kind::run;
+};
+
+/// The table of all handles. A handle is a number in the clothes of a pointer: it is looked up, never followed, and
+/// never given out again, so that a freed one is known for what it is.
+std::uintptr_t add_object(Kind kind, std::shared_ptr<void> object);
+/// Throws a BadArgument that names the argument when there is no such object of this kind.
+std::shared_ptr<void> find_object(Kind kind, std::uintptr_t handle, const char* argument);
+/// Null when there is none.
+std::shared_ptr<void> take_object(Kind kind, std::uintptr_t handle);
+std::int64_t object_count();
+
+/// The object behind an argument. Who holds it may go on even when another thread frees the handle.
+template <class Handle>
+auto object_of(const Handle* handle, const char* argument) {
+  using Type = Behind<Handle>;
+  return std::static_pointer_cast<typename Type::Object>(
+      find_object(Type::kind, reinterpret_cast<std::uintptr_t>(handle), argument));
+}
+
+template <class Handle>
+Handle* new_handle(std::shared_ptr<typename Behind<Handle>::Object> object) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): it is never followed
+  return reinterpret_cast<Handle*>(add_object(Behind<Handle>::kind, std::move(object)));
+}
+
+inline Tensor tensor_of(const heed_tensor* handle, const char* argument) {
+  return *object_of(handle, argument);
+}
+/// An argument that may be NULL: an undefined tensor.
+inline Tensor optional_tensor(const heed_tensor* handle, const char* argument) {
+  return handle ? tensor_of(handle, argument) : Tensor();
+}
+
+/// Text that may not be NULL.
+inline std::string text_of(const char* text, const char* argument) {
+  check_argument(text != nullptr, argument, " is NULL");
+  return text;
+}
+/// A text that the caller frees.
+char* new_text(const std::string& text);
+
+/// A JSON object of settings, or none for NULL. Throws a SettingsError for anything else.
+Options settings_of(const char* json);
+
+/// The names of all ops, for heed_list().
+std::string op_names_json();
+
+/// Turns the exception that is being handled into a status, and its message into that of this thread.
+heed_status status_of_exception(const char* function) noexcept;
+
+/// Runs the body of a function of the API: no exception leaves it.
+template <class Body>
+heed_status guarded(const char* function, const Body& body) noexcept {
+  try {
+    body();
+    return HEED_OK;
+  } catch (...) {
+    return status_of_exception(function);
+  }
+}
+
+/// The same for a function with a result, which is NULL or 0 where it fails.
+template <class Result, class Body>
+heed_status guarded(const char* function, Result* out, const Body& body) noexcept {
+  if (out) *out = {};
+  return guarded(function, [&] {
+    check_argument(out != nullptr, "out is NULL");
+    *out = body();
+  });
+}
+
+/// The same for a body that gives a Tensor; an undefined one becomes NULL.
+template <class Body>
+heed_status guarded_tensor(const char* function, heed_tensor** out, const Body& body) noexcept {
+  return guarded(function, out, [&]() -> heed_tensor* {
+    Tensor result = body();
+    return result.defined() ? new_handle<heed_tensor>(std::make_shared<Tensor>(std::move(result))) : nullptr;
+  });
+}
+
+/// Frees a handle. Nothing can be told about one that is not there, but for heed_last_error().
+template <class Handle>
+void free_handle(const char* function, Handle* handle) noexcept {
+  if (!handle) return;
+  guarded(function, [&] {
+    const std::shared_ptr<void> last =
+        take_object(Behind<Handle>::kind, reinterpret_cast<std::uintptr_t>(handle));
+    if (!last) object_of(handle, "the handle");  // throws what it is instead
+  });
+}
+
+}  // namespace heed::c

@@ -1,0 +1,209 @@
+// The C API: attention layers, the parameters of modules, optimizers.
+
+#include <set>
+
+#include "heed/autograd/autograd.h"
+#include "heed/c/handles.h"
+#include "heed/c/shapes.h"
+#include "heed/core/devices.h"
+#include "heed/training/model_file.h"
+#include "heed/training/step_monitor.h"
+
+namespace heed::c {
+namespace {
+
+/// A module of which `owner` is, or keeps, the owner.
+heed_module* module_handle(std::shared_ptr<void> owner, Module& module, Attention* attention) {
+  auto object = std::make_shared<ModuleObject>();
+  object->owner = std::move(owner);
+  object->module = &module;
+  object->attention = attention;
+  object->parameters = module.parameters();
+  return new_handle<heed_module>(std::move(object));
+}
+
+/// An Error about settings that one gave is a SettingsError.
+template <class Body>
+auto about_settings(const Body& body) {
+  try {
+    return body();
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const Error& error) {
+    throw SettingsError(error.what());
+  }
+}
+
+struct LayerSettings {
+  AttentionConfig config;
+  DType dtype = DType::f32;
+  Device device;
+};
+
+/// What is not a setting of every layer is one of the mechanism.
+LayerSettings layer_settings(const Options& given) {
+  LayerSettings layer;
+  AttentionConfig& config = layer.config;
+  config.width = given.take_integer("width", 0);
+  config.heads = given.take_integer("heads", config.heads);
+  config.dropout = given.take_number("dropout", config.dropout);
+  config.bias = given.take_bool("bias", config.bias);
+  config.causal = given.take_bool("causal", config.causal);
+  config.cross = given.take_bool("cross", config.cross);
+  config.max_length = given.take_integer("max_length", config.max_length);
+  config.seed = static_cast<std::uint64_t>(given.take_integer("seed", 0, 0));
+  if (given.take_choice("dtype", {"f32", "f64"}) == "f64") layer.dtype = DType::f64;
+  layer.device = find_device(given.take_text("device", ""));
+  for (const auto& [name, value] : given.values()) {
+    const auto is_taken = [&](const Options::Asked& asked) { return asked.name == name; };
+    if (std::none_of(given.asked().begin(), given.asked().end(), is_taken)) config.options.set(name, value);
+  }
+  return layer;
+}
+
+std::shared_ptr<Attention> make_layer(const std::string& name, const Options& settings) {
+  const LayerSettings layer = layer_settings(settings);
+  std::shared_ptr<Attention> made = make_attention(name, layer.config);
+  if (layer.dtype != DType::f32 || layer.device != Device{}) made->to(layer.dtype, layer.device);
+  return made;
+}
+
+std::shared_ptr<OptimizerObject> make_optimizer(const std::string& name, const Options& settings,
+                                                std::vector<Tensor> tensors) {
+  auto object = std::make_shared<OptimizerObject>();
+  OptimizerOptions options;
+  about_settings([&] {
+    options.kind = optimizer_kind(name);
+    const bool is_sgd = options.kind == OptimizerKind::sgd;
+    options.beta1 = settings.take_number("beta1", is_sgd ? 0 : options.beta1, 0, 0.9999999);
+    options.beta2 = settings.take_number("beta2", options.beta2, 0, 0.9999999);
+    options.epsilon = settings.take_number("epsilon", options.epsilon, 1e-30, 1);
+    options.weight_decay = settings.take_number("weight_decay", options.weight_decay, 0, 1e6);
+    object->clip_norm = settings.take_number("clip_norm", 0, 0, 1e30);
+    settings.check_all_taken("optimizer '" + name + "'");
+  });
+  object->tensors = std::move(tensors);
+  std::vector<NamedTensor> named;
+  std::set<const Node*> seen;
+  for (std::size_t i = 0; i < object->tensors.size(); ++i) {
+    const std::string parameter = concat_text("parameters[", i, ']');
+    gradient(object->tensors[i]);  // throws when it is no leaf
+    check(seen.insert(object->tensors[i].node().get()).second, "optimizer: ", parameter,
+          " is given more than once");
+    named.push_back({parameter, &object->tensors[i]});
+  }
+  object->optimizer = std::make_unique<Optimizer>(std::move(named), options);
+  return object;
+}
+
+}  // namespace
+}  // namespace heed::c
+
+using namespace heed;
+using namespace heed::c;
+
+heed_status heed_attention_create(const char* name, const char* settings, heed_module** out) {
+  return guarded(__func__, out, [&] {
+    const std::string variant = text_of(name, "name");
+    const std::shared_ptr<Attention> layer =
+        about_settings([&] { return make_layer(variant, settings_of(settings)); });
+    return module_handle(layer, *layer, layer.get());
+  });
+}
+
+heed_status heed_attention_forward(heed_module* layer, const heed_tensor* x, const heed_tensor* mask,
+                                   const heed_tensor* memory, const heed_tensor* memory_mask,
+                                   heed_context* context, heed_tensor** out) {
+  return guarded_tensor(__func__, out, [&] {
+    const auto module = object_of(layer, "layer");
+    check_argument(module->attention != nullptr, "layer is a whole model, not an attention layer");
+    const AttentionInput input{tensor_of(x, "x"), optional_tensor(mask, "mask"),
+                               optional_tensor(memory, "memory"),
+                               optional_tensor(memory_mask, "memory_mask")};
+    if (context) return (*module->attention)(input, *object_of(context, "context"));
+    Context inference = Context::inference();
+    return (*module->attention)(input, inference);
+  });
+}
+
+heed_status heed_context_create(int32_t training, uint64_t seed, uint32_t step, heed_context** out) {
+  return guarded(__func__, out, [&] {
+    auto context = std::make_shared<Context>(Context::train(seed, step));
+    context->training = training != 0;
+    return new_handle<heed_context>(std::move(context));
+  });
+}
+
+heed_status heed_context_auxiliary_loss(const heed_context* context, heed_tensor** out) {
+  return guarded_tensor(__func__, out, [&] { return object_of(context, "context")->auxiliary_loss(); });
+}
+
+void heed_context_free(heed_context* context) {
+  free_handle(__func__, context);
+}
+
+heed_status heed_module_parameter_count(heed_module* module, size_t* out) {
+  return guarded(__func__, out, [&] { return object_of(module, "module")->parameters.size(); });
+}
+
+heed_status heed_module_parameter(heed_module* module, size_t index, const char** name, heed_tensor** out) {
+  if (name) *name = nullptr;
+  if (out) *out = nullptr;
+  return guarded(__func__, [&] {
+    const auto object = object_of(module, "module");
+    check_argument(index < object->parameters.size(), "index is ", index, ", but the module has ",
+                   object->parameters.size(), " parameters");
+    const NamedTensor& parameter = object->parameters[index];
+    if (out) *out = new_handle<heed_tensor>(std::make_shared<Tensor>(*parameter.tensor));
+    if (name) *name = parameter.name.c_str();
+  });
+}
+
+heed_status heed_module_save(heed_module* module, const char* path) {
+  return guarded(__func__, [&] { save_model(*object_of(module, "module")->module, text_of(path, "path")); });
+}
+
+heed_status heed_module_load(heed_module* module, const char* path) {
+  return guarded(__func__, [&] { load_model(*object_of(module, "module")->module, text_of(path, "path")); });
+}
+
+void heed_module_free(heed_module* module) {
+  free_handle(__func__, module);
+}
+
+heed_status heed_run_model(heed_run* run, heed_module** out) {
+  return guarded(__func__, out, [&] {
+    const std::shared_ptr<Run> owner = object_of(run, "run");
+    return module_handle(owner, owner->learner().model(), nullptr);
+  });
+}
+
+heed_status heed_optimizer_create(const char* name, const char* settings, heed_tensor* const* parameters,
+                                  size_t count, heed_optimizer** out) {
+  return guarded(__func__, out, [&] {
+    return new_handle<heed_optimizer>(make_optimizer(text_of(name, "name"), settings_of(settings),
+                                                     tensors_of(parameters, count, "parameters")));
+  });
+}
+
+heed_status heed_optimizer_step(heed_optimizer* optimizer, double learning_rate) {
+  return guarded(__func__, [&] {
+    const auto object = object_of(optimizer, "optimizer");
+    check(learning_rate >= 0 && learning_rate <= 1e30, "optimizer: the learning rate is ", learning_rate,
+          "; it must be a number that is not negative");
+    const bool clips = object->clip_norm > 0;
+    object->optimizer->step(
+        learning_rate,
+        clips ? GradientNorm(object->optimizer->parameters()).scale(object->clip_norm) : Tensor());
+  });
+}
+
+heed_status heed_optimizer_zero_gradients(heed_optimizer* optimizer) {
+  return guarded(__func__, [&] { object_of(optimizer, "optimizer")->optimizer->zero_gradients(); });
+}
+
+void heed_optimizer_free(heed_optimizer* optimizer) {
+  free_handle(__func__, optimizer);
+}

@@ -1,0 +1,158 @@
+// The C API: trained runs, and what there is by name.
+
+#include <nlohmann/json.hpp>
+
+#include "heed/c/handles.h"
+#include "heed/core/devices.h"
+#include "heed/core/nearest_name.h"
+#include "heed/tasks/capture.h"
+
+namespace heed::c {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dumped(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+RunOptions run_options(const Options& given) {
+  RunOptions options;
+  try {
+    options.device = given.take_text("device", "");
+    options.weights = given.take_text("weights", "");
+    options.config = given.take_text("config", "");
+    options.settings = given.take_texts("settings", {});
+    options.verify = given.take_bool("verify", true);
+    if (!options.weights.empty())
+      check_setting("weights", options.weights, std::vector<std::string>{"best", "last"});
+    given.check_all_taken("a run");
+  } catch (const Error& error) {
+    throw SettingsError(error.what());
+  }
+  return options;
+}
+
+std::vector<std::string> lines_of(const char* const* lines, std::size_t count) {
+  check_argument(lines != nullptr || count == 0, "lines is NULL");
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < count; ++i) {
+    check_argument(lines[i] != nullptr, "lines[", i, "] is NULL");
+    texts.emplace_back(lines[i]);
+  }
+  return texts;
+}
+
+std::string json_of(const std::vector<Prediction>& answers) {
+  Json list = Json::array();
+  for (const Prediction& answer : answers) {
+    if (!answer.error.empty()) {
+      list.push_back({{"error", answer.error}});
+      continue;
+    }
+    Json one = {{"text", answer.text}, {"probability", answer.probability}, {"alternatives", Json::array()}};
+    for (const Prediction::Alternative& other : answer.alternatives) {
+      one["alternatives"].push_back({{"text", other.text}, {"probability", other.probability}});
+      if (other.score) one["alternatives"].back()["score"] = *other.score;
+    }
+    list.push_back(std::move(one));
+  }
+  return dumped(list);
+}
+
+Json attention_list() {
+  Json list = Json::array();
+  for (const AttentionVariant& variant : attention_variants()) {
+    const Capabilities can = attention_capabilities(variant.name, {});
+    Json settings = Json::array();
+    for (const Options::Asked& asked : attention_settings(variant.name))
+      settings.push_back({{"name", asked.name},
+                          {"type", asked.type()},
+                          {"default", Json::parse(asked.fallback_text())},
+                          {"range", asked.range()}});
+    list.push_back({{"name", variant.name},
+                    {"causal", can.causal},
+                    {"cross", can.cross},
+                    {"any_length", can.any_length},
+                    {"padding", can.padding},
+                    {"settings", std::move(settings)}});
+  }
+  return list;
+}
+
+Json task_list() {
+  Json list = Json::array();
+  for (const TaskKind* kind : task_kinds())
+    list.push_back({{"name", kind->name}, {"summary", kind->summary}});
+  return list;
+}
+
+Json device_list() {
+  Json list = {{{"device", "cpu"}, {"name", "CPU"}, {"kind", "CPU"}, {"refusal", ""}}};
+  for (const DeviceInfo& one : vulkan_devices().devices)
+    list.push_back(
+        {{"device", name_of(one.device)}, {"name", one.name}, {"kind", one.kind}, {"refusal", one.refusal}});
+  return list;
+}
+
+}  // namespace
+}  // namespace heed::c
+
+using namespace heed;
+using namespace heed::c;
+
+heed_status heed_list(const char* what, char** out) {
+  return guarded(__func__, out, [&] {
+    const std::string name = text_of(what, "what");
+    if (name == "ops") return new_text(op_names_json());
+    if (name == "attention") return new_text(dumped(attention_list()));
+    if (name == "optimizers") return new_text(dumped(Json(optimizer_names())));
+    if (name == "tasks") return new_text(dumped(task_list()));
+    if (name == "devices") return new_text(dumped(device_list()));
+    static const std::vector<std::string> names = {"ops", "attention", "optimizers", "tasks", "devices"};
+    fail("there is no list of '", name, "'", suggest_name(name, names));
+  });
+}
+
+heed_status heed_run_open(const char* folder, const char* settings, heed_run** out) {
+  return guarded(__func__, out, [&] {
+    const std::string path = text_of(folder, "folder");
+    return new_handle<heed_run>(std::make_shared<Run>(Run::open(path, run_options(settings_of(settings)))));
+  });
+}
+
+heed_status heed_run_describe(heed_run* run, char** out) {
+  return guarded(__func__, out, [&] {
+    const auto object = object_of(run, "run");
+    return new_text(dumped(Json{{"task", object->task()},
+                                {"settings", Json::parse(object->settings().json())},
+                                {"remarks", object->learner().take_remarks()}}));
+  });
+}
+
+heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t count, char** out) {
+  return guarded(__func__, out,
+                 [&] { return new_text(json_of(object_of(run, "run")->predict(lines_of(lines, count)))); });
+}
+
+heed_status heed_run_capture(heed_run* run, const char* const* lines, size_t count, const char* path,
+                             int32_t overwrite, char** out) {
+  return guarded(__func__, out, [&] {
+    const auto object = object_of(run, "run");
+    const std::filesystem::path file = text_of(path, "path");
+    check(overwrite != 0 || !std::filesystem::exists(file), file.string(), " exists already");
+    CaptureFile capture;
+    const std::vector<Prediction> answers = object->predict(lines_of(lines, count), {&capture, 0});
+    capture.save(file, overwrite != 0);
+    return new_text(json_of(answers));
+  });
+}
+
+heed_status heed_run_measure(heed_run* run, const char* part, char** out) {
+  return guarded(__func__, out,
+                 [&] { return new_text(object_of(run, "run")->measure(text_of(part, "part")).json); });
+}
+
+void heed_run_free(heed_run* run) {
+  free_handle(__func__, run);
+}

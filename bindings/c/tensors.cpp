@@ -1,0 +1,271 @@
+// The C API: tensors and their gradients.
+
+#include <cstring>
+#include <optional>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/node.h"
+#include "heed/autograd/ops.h"
+#include "heed/c/handles.h"
+#include "heed/c/shapes.h"
+#include "heed/core/backend.h"
+#include "heed/core/checked.h"
+#include "heed/core/devices.h"
+
+namespace heed::c {
+namespace {
+
+Device device_of(const char* name) {
+  return find_device(name ? name : "");
+}
+
+std::size_t bytes_of(const Tensor& x) {
+  return static_cast<std::size_t>(x.count()) * size_of(x.dtype());
+}
+
+/// The elements from the host, in place.
+void assign(const Tensor& to, const void* source) {
+  const auto copy = [&]<class T>(const T* values) {
+    to.assign(std::span<const T>(values, static_cast<std::size_t>(to.count())));
+  };
+  switch (to.dtype()) {
+    case DType::f32:
+      return copy(static_cast<const float*>(source));
+    case DType::f64:
+      return copy(static_cast<const double*>(source));
+    case DType::i32:
+      return copy(static_cast<const std::int32_t*>(source));
+    case DType::f16:
+    case DType::bf16:
+      break;
+  }
+  fail("the host has no ", to.dtype(), ": cast from and to f32");
+}
+
+/// The elements in row-major order, on their device, in a type that the host has.
+Tensor readable(const Tensor& x) {
+  const NoGrad no_grad;
+  return contiguous(is_half(x.dtype()) ? cast(x.detach(), DType::f32) : x.detach());
+}
+
+void read(const Tensor& x, void* destination) {
+  const Tensor source = readable(x);
+  if (source.count() > 0) backend_of(source).download(source, destination);
+}
+
+/// Memory of the caller.
+class LentStorage : public Storage {
+ public:
+  LentStorage(void* data, std::size_t bytes) : Storage(Device{}, bytes, data) {}
+  ~LentStorage() override {
+    if (!release_) return;
+    try {
+      release_(context_);
+    } catch (...) {  // nobody is there to be told
+      heed_set_last_error("the release function of lent memory threw an exception");
+    }
+  }
+  /// From now on the caller is told when nobody sees the memory any more.
+  void set_release(void (*release)(void*), void* context) {
+    release_ = release;
+    context_ = context;
+  }
+
+ private:
+  void (*release_)(void*) = nullptr;
+  void* context_ = nullptr;
+};
+
+Tensor call(heed_function function, void* context, std::span<const Tensor> inputs) {
+  std::vector<std::unique_ptr<heed_tensor, void (*)(heed_tensor*)>> lent;
+  std::vector<heed_tensor*> handles;
+  for (const Tensor& input : inputs) {
+    handles.push_back(new_handle<heed_tensor>(std::make_shared<Tensor>(input)));
+    lent.emplace_back(handles.back(), heed_tensor_free);
+  }
+  heed_set_last_error("");
+  heed_tensor* output = nullptr;
+  heed_status status = HEED_OK;
+  try {
+    status = function(context, handles.data(), handles.size(), &output);
+  } catch (const std::exception& error) {
+    throw CallbackFailed(concat_text("the function threw an exception: ", error.what()));
+  } catch (...) {
+    throw CallbackFailed("the function threw an exception of an unknown type");
+  }
+  const std::string said = heed_last_error();
+  if (status != HEED_OK) {
+    heed_tensor_free(output);
+    throw CallbackFailed("the function failed: " +
+                         (said.empty() ? std::string("it does not say why") : said));
+  }
+  if (!output) throw CallbackFailed("the function gave no output");
+  const Tensor result = tensor_of(output, "the output of the function");
+  if (std::find(handles.begin(), handles.end(), output) == handles.end()) heed_tensor_free(output);
+  return result;
+}
+
+}  // namespace
+}  // namespace heed::c
+
+using namespace heed;
+using namespace heed::c;
+
+heed_status heed_tensor_create(heed_dtype dtype, int32_t rank, const int64_t* shape, const void* data,
+                               const char* device, heed_tensor** out) {
+  return guarded_tensor(__func__, out, [&] {
+    const Shape extents = shape_of(rank, shape);
+    const DType type = dtype_of_number(dtype);
+    if (!data) return Tensor::zeros(extents, type, device_of(device));
+    Tensor created = Tensor::empty(extents, type, device_of(device));
+    assign(created, data);
+    return created;
+  });
+}
+
+heed_status heed_tensor_borrow(heed_dtype dtype, int32_t rank, const int64_t* shape, void* data,
+                               void (*release)(void* context), void* context, heed_tensor** out) {
+  std::shared_ptr<LentStorage> storage;
+  const heed_status status = guarded_tensor(__func__, out, [&] {
+    const Shape extents = shape_of(rank, shape);
+    const DType type = dtype_of_number(dtype);
+    check_argument(!is_half(type), "the host has no ", type);
+    auto bytes = static_cast<std::int64_t>(size_of(type));
+    for (const std::int64_t extent : extents)
+      bytes = checked_product("the size of the tensor", bytes, extent);
+    check_argument(data != nullptr || bytes == 0, "data is NULL");
+    check_argument(reinterpret_cast<std::uintptr_t>(data) % size_of(type) == 0,
+                   "data does not lie on a multiple of ", size_of(type), " bytes");
+    storage = std::make_shared<LentStorage>(data, static_cast<std::size_t>(bytes));
+    return Tensor(storage, 0, extents, contiguous_strides(extents), type);
+  });
+  if (status == HEED_OK) storage->set_release(release, context);
+  return status;
+}
+
+heed_status heed_tensor_random(const char* distribution, double a, double b, uint64_t seed, uint32_t step,
+                               uint32_t stream, heed_dtype dtype, int32_t rank, const int64_t* shape,
+                               const char* device, heed_tensor** out) {
+  return guarded_tensor(__func__, out, [&] {
+    const std::string name = text_of(distribution, "distribution");
+    const bool is_normal = name == "normal";
+    check(is_normal || name == "uniform", "unknown distribution '", name, "': uniform or normal");
+    return (is_normal ? normal : uniform)(shape_of(rank, shape), a, b, {seed, step, stream},
+                                          dtype_of_number(dtype), device_of(device));
+  });
+}
+
+void heed_tensor_free(heed_tensor* tensor) {
+  free_handle(__func__, tensor);
+}
+
+heed_status heed_tensor_shape(const heed_tensor* tensor, int32_t* rank, int64_t* shape, int64_t* strides) {
+  return guarded(__func__, rank, [&] {
+    const Tensor x = tensor_of(tensor, "tensor");
+    if (shape) std::copy(x.shape().begin(), x.shape().end(), shape);
+    if (strides) std::copy(x.strides().begin(), x.strides().end(), strides);
+    return x.rank();
+  });
+}
+
+heed_status heed_tensor_dtype(const heed_tensor* tensor, heed_dtype* out) {
+  return guarded(__func__, out, [&] { return static_cast<heed_dtype>(tensor_of(tensor, "tensor").dtype()); });
+}
+
+heed_status heed_tensor_device(const heed_tensor* tensor, char** out) {
+  return guarded(__func__, out, [&] { return new_text(name_of(tensor_of(tensor, "tensor").device())); });
+}
+
+heed_status heed_tensor_data(const heed_tensor* tensor, void** out) {
+  return guarded(__func__, out, [&]() -> void* {
+    const Tensor x = tensor_of(tensor, "tensor");
+    check(x.device() == Device{}, "the memory of ", x.device(),
+          " is not the host's: copy it by heed_tensor_read");
+    auto* const bytes = static_cast<std::byte*>(x.storage()->host_data());
+    return bytes ? bytes + static_cast<std::size_t>(x.offset()) * size_of(x.dtype()) : nullptr;
+  });
+}
+
+heed_status heed_tensor_read(const heed_tensor* tensor, void* destination, size_t bytes) {
+  return guarded(__func__, [&] {
+    const Tensor x = tensor_of(tensor, "tensor");
+    const std::size_t needed =
+        static_cast<std::size_t>(x.count()) * (is_half(x.dtype()) ? sizeof(float) : size_of(x.dtype()));
+    check_argument(bytes == needed, "destination has ", bytes, " bytes, but the elements have ", needed);
+    check_argument(destination != nullptr || needed == 0, "destination is NULL");
+    read(x, destination);
+  });
+}
+
+heed_status heed_tensor_assign(heed_tensor* tensor, const void* source, size_t bytes) {
+  return guarded(__func__, [&] {
+    const Tensor x = tensor_of(tensor, "tensor");
+    check_argument(bytes == bytes_of(x), "source has ", bytes, " bytes, but the elements have ", bytes_of(x));
+    check_argument(source != nullptr || bytes == 0, "source is NULL");
+    assign(x, source);
+  });
+}
+
+heed_status heed_tensor_item(const heed_tensor* tensor, double* out) {
+  return guarded(__func__, out, [&] { return tensor_of(tensor, "tensor").item(); });
+}
+
+heed_status heed_tensor_to_device(const heed_tensor* tensor, const char* device, heed_tensor** out) {
+  return guarded_tensor(__func__, out, [&] {
+    const Tensor x = tensor_of(tensor, "tensor");
+    const Device to = device_of(device);
+    if (x.device() == to) return x.detach();
+    check(!is_half(x.dtype()), x.dtype(), " exists on Vulkan devices only: cast to f32 first");
+    std::vector<std::byte> bytes(bytes_of(x));
+    read(x, bytes.data());
+    Tensor copy = Tensor::empty(x.shape(), x.dtype(), to);
+    assign(copy, bytes.data());
+    return copy;
+  });
+}
+
+heed_status heed_tensor_parameter(const heed_tensor* tensor, heed_tensor** out) {
+  return guarded_tensor(__func__, out, [&] { return parameter(tensor_of(tensor, "tensor")); });
+}
+
+heed_status heed_tensor_detach(const heed_tensor* tensor, heed_tensor** out) {
+  return guarded_tensor(__func__, out, [&] { return tensor_of(tensor, "tensor").detach(); });
+}
+
+heed_status heed_tensor_is_tracked(const heed_tensor* tensor, int32_t* out) {
+  return guarded(__func__, out, [&] { return tensor_of(tensor, "tensor").tracked() ? 1 : 0; });
+}
+
+heed_status heed_backward(const heed_tensor* output, const heed_tensor* start) {
+  return guarded(__func__,
+                 [&] { backward(tensor_of(output, "output"), optional_tensor(start, "gradient")); });
+}
+
+heed_status heed_tensor_gradient(const heed_tensor* leaf, heed_tensor** out) {
+  return guarded_tensor(__func__, out, [&] { return gradient(tensor_of(leaf, "leaf")); });
+}
+
+heed_status heed_tensor_zero_gradient(const heed_tensor* leaf) {
+  return guarded(__func__, [&] { zero_gradient(tensor_of(leaf, "leaf")); });
+}
+
+heed_status heed_set_recording(int32_t enabled, int32_t* before) {
+  return guarded(__func__, [&] {
+    thread_local std::optional<RecordingScope> scope;
+    if (before) *before = recording() ? 1 : 0;
+    scope.reset();  // one scope after the other, not one within the other
+    scope.emplace(enabled != 0);
+  });
+}
+
+heed_status heed_gradcheck(heed_function function, void* context, heed_tensor* const* inputs, size_t count,
+                           double tolerance, heed_gradcheck_result* out) {
+  return guarded(__func__, out, [&] {
+    check_argument(function != nullptr, "function is NULL");
+    const GradcheckResult found =
+        gradcheck([&](std::span<const Tensor> in) { return call(function, context, in); },
+                  tensors_of(inputs, count, "inputs"), tolerance > 0 ? tolerance : 1e-6);
+    return heed_gradcheck_result{found.passed ? 1 : 0, found.worst_input, found.worst_element,
+                                 found.worst_error,    found.analytic,    found.numeric};
+  });
+}
