@@ -21,7 +21,7 @@ enum { BATCH = 64, LENGTH = 8, WIDTH = 16, CLASSES = 2, MOST_PARAMETERS = 32 };
 
 typedef struct model {
   heed_module* attention;
-  heed_tensor* output; /* [CLASSES, WIDTH] */
+  heed_tensor *output, *bias; /* [CLASSES, WIDTH], [CLASSES] */
   heed_tensor* parameters[MOST_PARAMETERS];
   size_t count;
 } model;
@@ -34,10 +34,14 @@ static void make_model(model* m) {
   must(heed_tensor_random("uniform", -0.3, 0.3, 2, 0, 0, HEED_F32, 2, shape, "cpu", &initial));
   must(heed_tensor_parameter(initial, &m->output));
   heed_tensor_free(initial);
+  must(heed_tensor_create(HEED_F32, 1, shape, NULL, "cpu", &initial));
+  must(heed_tensor_parameter(initial, &m->bias));
+  heed_tensor_free(initial);
   must(heed_module_parameter_count(m->attention, &m->count));
-  if (m->count + 1 > MOST_PARAMETERS) exit(1);
+  if (m->count + 2 > MOST_PARAMETERS) exit(1);
   for (i = 0; i < m->count; ++i) must(heed_module_parameter(m->attention, i, NULL, &m->parameters[i]));
   m->parameters[m->count++] = m->output;
+  m->parameters[m->count++] = m->bias;
 }
 
 static void free_model(model* m) {
@@ -69,7 +73,7 @@ static heed_tensor* logits_of(const model* m, const heed_tensor* x, heed_context
   heed_tensor *attended, *pooled, *logits;
   must(heed_attention_forward(m->attention, x, NULL, NULL, NULL, context, &attended));
   must(heed_reduce("mean", attended, 1, 0, &pooled));
-  must(heed_linear(pooled, m->output, NULL, &logits));
+  must(heed_linear(pooled, m->output, m->bias, &logits));
   heed_tensor_free(attended);
   heed_tensor_free(pooled);
   return logits;

@@ -1,0 +1,392 @@
+/* The C API held to its word: results, lent memory, callbacks, and every kind of misuse, which ends in a status. */
+
+#include <heed/c/heed.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static int failures = 0;
+
+static void check_that(int holds, const char* what, int line) {
+  if (holds) return;
+  fprintf(stderr, "c_api.c:%d: %s (last error: %s)\n", line, what, heed_last_error());
+  ++failures;
+}
+#define CHECK(condition) check_that(condition, #condition, __LINE__)
+#define OK(call) check_that((call) == HEED_OK, #call, __LINE__)
+/* A call that fails with this status and these words in its message. */
+#define FAILS(call, status, words) \
+  check_that((call) == (status) && strstr(heed_last_error(), words) != NULL, #call, __LINE__)
+
+static heed_tensor* tensor_of(heed_dtype dtype, int64_t rows, int64_t columns, const void* values) {
+  const int64_t shape[] = {rows, columns};
+  heed_tensor* made = NULL;
+  OK(heed_tensor_create(dtype, 2, shape, values, "cpu", &made));
+  return made;
+}
+
+/* Whether the elements are those; `count` of them, of f32. */
+static int holds(const heed_tensor* x, const float* expected, size_t count) {
+  float found[16];
+  size_t i;
+  if (heed_tensor_read(x, found, count * sizeof(float)) != HEED_OK) return 0;
+  for (i = 0; i < count; ++i)
+    if (fabsf(found[i] - expected[i]) > 1e-6f) return 0;
+  return 1;
+}
+
+static void test_values(void) {
+  const float values[] = {1, 2, 3, 4, 5, 6}, squares[] = {1, 4, 9, 16, 25, 36},
+              twice[] = {2, 4, 6, 8, 10, 12};
+  const int64_t order[] = {1, 0};
+  int64_t shape[HEED_MAX_RANK], strides[HEED_MAX_RANK];
+  int32_t rank, tracked, before;
+  double number;
+  heed_dtype dtype;
+  char* text;
+  heed_tensor *x = tensor_of(HEED_F32, 2, 3, values), *leaf, *y, *total, *gradient, *turned, *compared, *two;
+  OK(heed_tensor_parameter(x, &leaf));
+  OK(heed_binary("mul", leaf, leaf, &y));
+  CHECK(holds(y, squares, 6));
+  OK(heed_reduce("sum", y, HEED_ALL_AXES, 0, &total));
+  OK(heed_tensor_item(total, &number));
+  CHECK(number == 91);
+  OK(heed_tensor_gradient(leaf, &gradient));
+  CHECK(gradient == NULL);
+  OK(heed_backward(total, NULL));
+  FAILS(heed_backward(total, NULL), HEED_ERROR, "already walked");
+  OK(heed_tensor_gradient(leaf, &gradient));
+  CHECK(holds(gradient, twice, 6));
+  OK(heed_permute(x, 2, order, &turned));
+  OK(heed_tensor_shape(turned, &rank, shape, strides));
+  CHECK(rank == 2 && shape[0] == 3 && shape[1] == 2 && strides[0] == 1 && strides[1] == 3);
+  OK(heed_scalar_like(x, 2, &two));
+  OK(heed_compare("greater", x, two, &compared));
+  OK(heed_tensor_dtype(compared, &dtype));
+  CHECK(dtype == HEED_I32);
+  OK(heed_tensor_device(compared, &text));
+  CHECK(strcmp(text, "cpu") == 0);
+  heed_text_free(text);
+  OK(heed_set_recording(0, &before));
+  CHECK(before == 1);
+  heed_tensor_free(y);
+  OK(heed_unary("exp", leaf, 0, 0, &y));
+  OK(heed_tensor_is_tracked(y, &tracked));
+  CHECK(tracked == 0);
+  OK(heed_set_recording(before, &before));
+  CHECK(before == 0);
+  heed_tensor_free(x);
+  heed_tensor_free(leaf);
+  heed_tensor_free(y);
+  heed_tensor_free(total);
+  heed_tensor_free(gradient);
+  heed_tensor_free(turned);
+  heed_tensor_free(compared);
+  heed_tensor_free(two);
+}
+
+static void count_release(void* context) {
+  ++*(int*)context;
+}
+
+static void test_lent_memory(void) {
+  float values[6] = {1, 2, 3, 4, 5, 6};
+  const float new_values[] = {9, 8, 7, 6, 5, 4};
+  const int64_t shape[] = {6}, bad[] = {-6}, other[] = {2, 3};
+  int released = 0;
+  void* address;
+  heed_tensor *lent, *view, *none;
+  OK(heed_tensor_borrow(HEED_F32, 1, shape, values, count_release, &released, &lent));
+  OK(heed_tensor_data(lent, &address));
+  CHECK(address == values);
+  OK(heed_tensor_assign(lent, new_values, sizeof new_values));
+  CHECK(values[0] == 9 && values[5] == 4);
+  OK(heed_reshape(lent, 2, other, &view));
+  heed_tensor_free(lent);
+  CHECK(released == 0); /* the view sees the memory still */
+  heed_tensor_free(view);
+  CHECK(released == 1);
+  FAILS(heed_tensor_borrow(HEED_F32, 1, bad, values, count_release, &released, &none), HEED_ERROR, "-6");
+  FAILS(heed_tensor_borrow(HEED_F32, 1, shape, NULL, count_release, &released, &none), HEED_BAD_ARGUMENT,
+        "data is NULL");
+  FAILS(heed_tensor_borrow(HEED_F64, 1, shape, (char*)values + 4, NULL, NULL, &none), HEED_BAD_ARGUMENT,
+        "multiple of 8");
+  FAILS(heed_tensor_borrow(HEED_F16, 1, shape, values, count_release, &released, &none), HEED_BAD_ARGUMENT,
+        "f16");
+  FAILS(heed_tensor_borrow(HEED_F32, 1, shape, values, count_release, &released, NULL), HEED_BAD_ARGUMENT,
+        "out is NULL");
+  CHECK(released == 1); /* what was not taken is not given back */
+}
+
+static heed_status cube(void* context, heed_tensor* const* inputs, size_t count, heed_tensor** output) {
+  heed_tensor* square;
+  heed_status status = heed_binary("mul", inputs[0], inputs[count - 1], &square);
+  (void)context;
+  if (status != HEED_OK) return status;
+  status = heed_binary("mul", square, inputs[0], output);
+  heed_tensor_free(square);
+  return status;
+}
+
+/* Forgets a factor in its derivative: the record is cut. */
+static heed_status wrong(void* context, heed_tensor* const* inputs, size_t count, heed_tensor** output) {
+  heed_tensor* cut;
+  heed_status status;
+  (void)context;
+  (void)count;
+  OK(heed_tensor_detach(inputs[0], &cut));
+  status = heed_binary("mul", inputs[0], cut, output);
+  heed_tensor_free(cut);
+  return status;
+}
+
+static heed_status fails(void* context, heed_tensor* const* inputs, size_t count, heed_tensor** output) {
+  (void)inputs;
+  (void)count;
+  (void)output;
+  heed_set_last_error((const char*)context);
+  return HEED_CALLBACK_FAILED;
+}
+
+static heed_status gives_nothing(void* context, heed_tensor* const* inputs, size_t count,
+                                 heed_tensor** output) {
+  (void)context;
+  (void)inputs;
+  (void)count;
+  (void)output;
+  return HEED_OK;
+}
+
+static heed_status gives_its_input(void* context, heed_tensor* const* inputs, size_t count,
+                                   heed_tensor** output) {
+  (void)context;
+  (void)count;
+  *output = inputs[0];
+  return HEED_OK;
+}
+
+static heed_status frees_its_input(void* context, heed_tensor* const* inputs, size_t count,
+                                   heed_tensor** output) {
+  heed_status status = cube(context, inputs, count, output);
+  heed_tensor_free(inputs[0]);
+  return status;
+}
+
+static heed_status gives_a_freed_one(void* context, heed_tensor* const* inputs, size_t count,
+                                     heed_tensor** output) {
+  heed_status status = cube(context, inputs, count, output);
+  heed_tensor_free(*output);
+  return status;
+}
+
+static void test_gradcheck(void) {
+  const double values[] = {0.5, -1, 2, 0.25};
+  const float single[] = {1, 2};
+  char words[] = "no numbers today";
+  heed_gradcheck_result result;
+  heed_tensor *x = tensor_of(HEED_F64, 2, 2, values), *f32 = tensor_of(HEED_F32, 1, 2, single);
+  OK(heed_gradcheck(cube, NULL, &x, 1, 0, &result));
+  CHECK(result.passed == 1 && result.worst_error < 1e-6 && result.worst_input == 0);
+  OK(heed_gradcheck(wrong, NULL, &x, 1, 0, &result));
+  CHECK(result.passed == 0 && result.worst_error > 0.1);
+  OK(heed_gradcheck(gives_its_input, NULL, &x, 1, 0, &result));
+  CHECK(result.passed == 1);
+  OK(heed_gradcheck(frees_its_input, NULL, &x, 1, 0, &result));
+  FAILS(heed_gradcheck(fails, words, &x, 1, 0, &result), HEED_CALLBACK_FAILED, "no numbers today");
+  FAILS(heed_gradcheck(gives_nothing, NULL, &x, 1, 0, &result), HEED_CALLBACK_FAILED, "no output");
+  FAILS(heed_gradcheck(gives_a_freed_one, NULL, &x, 1, 0, &result), HEED_BAD_ARGUMENT, "was freed");
+  FAILS(heed_gradcheck(cube, NULL, &f32, 1, 0, &result), HEED_ERROR, "f64");
+  FAILS(heed_gradcheck(NULL, NULL, &x, 1, 0, &result), HEED_BAD_ARGUMENT, "function is NULL");
+  FAILS(heed_gradcheck(cube, NULL, NULL, 1, 0, &result), HEED_BAD_ARGUMENT, "inputs is NULL");
+  heed_tensor_free(x);
+  heed_tensor_free(f32);
+}
+
+/* A layer whose parameters an optimizer moves, saved and read again. */
+static void test_modules(const char* file) {
+  const int64_t shape[] = {2, 5, 8};
+  const int32_t mask_values[] = {1, 1, 1, 0, 0, 1, 1, 1, 1, 1};
+  heed_module *layer, *same;
+  heed_optimizer* sgd;
+  heed_context* context;
+  heed_tensor *x, *mask, *y, *loss, *extra, *parameters[32], *twice[2];
+  float before[64], after[64], read[64];
+  const char* name;
+  char* list;
+  size_t count, i;
+  const char* settings = "{\"width\": 8, \"heads\": 2, \"clusters\": 2, \"seed\": 7}";
+  OK(heed_attention_create("clusterformer", settings, &layer));
+  OK(heed_attention_create("clusterformer", settings, &same));
+  OK(heed_module_parameter_count(layer, &count));
+  CHECK(count > 3 && count < 32);
+  for (i = 0; i < count; ++i) OK(heed_module_parameter(layer, i, &name, &parameters[i]));
+  CHECK(strlen(name) > 0);
+  FAILS(heed_module_parameter(layer, count, &name, &x), HEED_BAD_ARGUMENT, "parameters");
+  CHECK(name == NULL && x == NULL);
+  OK(heed_tensor_random("normal", 0, 1, 1, 0, 0, HEED_F32, 3, shape, "cpu", &x));
+  mask = tensor_of(HEED_I32, 2, 5, mask_values);
+  OK(heed_context_create(1, 3, 1, &context));
+  OK(heed_attention_forward(layer, x, mask, NULL, NULL, context, &y));
+  OK(heed_context_auxiliary_loss(context, &extra));
+  CHECK(extra != NULL); /* ClusterFormer's clustering */
+  OK(heed_reduce("sum", y, HEED_ALL_AXES, 0, &loss));
+  OK(heed_backward(loss, NULL));
+  OK(heed_optimizer_create("sgd", "{\"clip_norm\": 1}", parameters, count, &sgd));
+  OK(heed_tensor_read(parameters[count - 1], before, sizeof before));
+  OK(heed_optimizer_step(sgd, 0.5));
+  OK(heed_tensor_read(parameters[count - 1], after, sizeof after));
+  CHECK(memcmp(before, after, sizeof before) != 0);
+  OK(heed_optimizer_zero_gradients(sgd));
+  FAILS(heed_optimizer_step(sgd, 0.5), HEED_ERROR, "no parameter has a gradient");
+  FAILS(heed_optimizer_step(sgd, -1), HEED_ERROR, "learning rate");
+  remove(file);
+  OK(heed_module_save(layer, file));
+  OK(heed_module_load(same, file));
+  heed_tensor_free(y);
+  OK(heed_module_parameter(same, count - 1, NULL, &y));
+  OK(heed_tensor_read(y, read, sizeof read));
+  CHECK(memcmp(after, read, sizeof read) == 0);
+  remove(file);
+  FAILS(heed_module_load(same, file), HEED_ERROR, file);
+
+  twice[0] = twice[1] = parameters[0];
+  {
+    heed_optimizer* none;
+    heed_module* no_layer;
+    heed_tensor* no_tensor;
+    FAILS(heed_optimizer_create("adam", NULL, twice, 2, &none), HEED_ERROR, "more than once");
+    FAILS(heed_optimizer_create("adam", "{\"beta3\": 1}", parameters, 1, &none), HEED_BAD_SETTINGS, "beta3");
+    FAILS(heed_optimizer_create("adam", "{\"beta1\": 2}", parameters, 1, &none), HEED_BAD_SETTINGS, "beta1");
+    FAILS(heed_optimizer_create("adam", "[1]", parameters, 1, &none), HEED_BAD_SETTINGS, "object");
+    FAILS(heed_optimizer_create("adamx", NULL, parameters, 1, &none), HEED_BAD_SETTINGS, "adamw");
+    FAILS(heed_optimizer_create("adam", NULL, &x, 1, &none), HEED_ERROR, "leaf");
+    FAILS(heed_optimizer_create("adam", NULL, parameters, 0, &none), HEED_ERROR, "no parameters");
+    FAILS(heed_attention_create("fastformer", "{", &no_layer), HEED_BAD_SETTINGS, "JSON");
+    FAILS(heed_attention_create("fastformer", "{\"width\": 8, \"window\": 2}", &no_layer), HEED_BAD_SETTINGS,
+          "window");
+    FAILS(heed_attention_create("fastformer", "{\"width\": \"8\"}", &no_layer), HEED_BAD_SETTINGS, "width");
+    FAILS(heed_attention_create("fastformer", "{}", &no_layer), HEED_BAD_SETTINGS, "width");
+    FAILS(heed_attention_create("fastformer", "{\"width\": 8, \"cross\": true, \"causal\": true}", &no_layer),
+          HEED_BAD_SETTINGS, "c");
+    FAILS(heed_attention_forward(layer, x, x, NULL, NULL, NULL, &no_tensor), HEED_ERROR, "mask");
+    FAILS(heed_attention_forward(layer, mask, NULL, NULL, NULL, NULL, &no_tensor), HEED_ERROR, "[B, N, 8]");
+    FAILS(heed_attention_forward(layer, x, NULL, x, NULL, NULL, &no_tensor), HEED_ERROR, "memory");
+  }
+  OK(heed_list("attention", &list));
+  CHECK(strstr(list, "\"clusterformer\"") != NULL);
+  heed_text_free(list);
+  for (i = 0; i < count; ++i) heed_tensor_free(parameters[i]);
+  heed_tensor_free(x);
+  heed_tensor_free(mask);
+  heed_tensor_free(y);
+  heed_tensor_free(loss);
+  heed_tensor_free(extra);
+  heed_context_free(context);
+  heed_optimizer_free(sgd);
+  heed_module_free(layer);
+  heed_module_free(same);
+}
+
+/* Handles that are none: NULL, of another type, freed, invented. */
+static void test_handles(void) {
+  const float values[] = {1, 2};
+  int not_ours = 5;
+  heed_tensor *x = tensor_of(HEED_F32, 1, 2, values), *y, *freed = tensor_of(HEED_F32, 1, 2, values);
+  heed_module* layer;
+  heed_tensor_free(freed);
+  OK(heed_attention_create("dot_product", "{\"width\": 4}", &layer));
+  FAILS(heed_unary("exp", NULL, 0, 0, &y), HEED_BAD_ARGUMENT, "heed_unary: x is NULL");
+  FAILS(heed_unary("exp", freed, 0, 0, &y), HEED_BAD_ARGUMENT, "was freed");
+  FAILS(heed_unary("exp", (heed_tensor*)layer, 0, 0, &y), HEED_BAD_ARGUMENT, "is a heed_module where");
+  FAILS(heed_unary("exp", (heed_tensor*)&not_ours, 0, 0, &y), HEED_BAD_ARGUMENT, "x is");
+  FAILS(heed_unary("exp", (heed_tensor*)(uintptr_t)0x7fffffff9, 0, 0, &y), HEED_BAD_ARGUMENT, "no handle");
+  FAILS(heed_optimizer_step((heed_optimizer*)x, 1), HEED_BAD_ARGUMENT, "heed_tensor where a heed_optimizer");
+  heed_set_last_error("");
+  heed_tensor_free(freed); /* twice: nothing happens, but it is told */
+  CHECK(strstr(heed_last_error(), "was freed") != NULL);
+  heed_tensor_free((heed_tensor*)layer);
+  CHECK(strstr(heed_last_error(), "is a heed_module") != NULL);
+  OK(heed_module_parameter_count(layer, &(size_t){0}));
+  heed_module_free(layer);
+  heed_tensor_free(x);
+}
+
+/* Arguments that are wrong by themselves. */
+static void test_arguments(void) {
+  const float values[] = {1, 2, 3, 4};
+  const int64_t shape[] = {2, 2}, huge[] = {INT64_MAX, 4}, bad_order[] = {0, 0}, far[] = {2, 7};
+  float little[2];
+  double number;
+  size_t count;
+  char* text;
+  heed_run* run;
+  heed_context* context;
+  heed_module* module;
+  heed_tensor *x = tensor_of(HEED_F32, 2, 2, values), *y, *list[2];
+  list[0] = x, list[1] = NULL;
+  FAILS(heed_tensor_create(9, 2, shape, NULL, NULL, &y), HEED_BAD_ARGUMENT, "dtype is 9");
+  FAILS(heed_tensor_create(HEED_F32, 9, shape, NULL, NULL, &y), HEED_BAD_ARGUMENT, "rank is 9");
+  FAILS(heed_tensor_create(HEED_F32, -1, shape, NULL, NULL, &y), HEED_BAD_ARGUMENT, "rank is -1");
+  FAILS(heed_tensor_create(HEED_F32, 2, NULL, NULL, NULL, &y), HEED_BAD_ARGUMENT, "shape is NULL");
+  FAILS(heed_tensor_create(HEED_F32, 2, huge, NULL, NULL, &y), HEED_ERROR, "memory");
+  FAILS(heed_tensor_create(HEED_F32, 2, shape, NULL, "tpu", &y), HEED_ERROR, "tpu");
+  FAILS(heed_tensor_create(HEED_F16, 2, shape, NULL, "cpu", &y), HEED_ERROR, "f16");
+  FAILS(heed_tensor_create(HEED_F32, 2, shape, NULL, "cpu", NULL), HEED_BAD_ARGUMENT, "out is NULL");
+  FAILS(heed_tensor_random("cauchy", 0, 1, 0, 0, 0, HEED_F32, 2, shape, NULL, &y), HEED_ERROR, "cauchy");
+  FAILS(heed_tensor_read(x, little, sizeof little), HEED_BAD_ARGUMENT, "8 bytes");
+  FAILS(heed_tensor_read(x, NULL, 16), HEED_BAD_ARGUMENT, "NULL");
+  FAILS(heed_tensor_assign(x, values, 4), HEED_BAD_ARGUMENT, "4 bytes");
+  FAILS(heed_tensor_item(x, &number), HEED_ERROR, "[2, 2]");
+  FAILS(heed_tensor_gradient(x, &y), HEED_ERROR, "leaf");
+  FAILS(heed_backward(x, NULL), HEED_ERROR, "parameter");
+  FAILS(heed_unary("sinus", x, 0, 0, &y), HEED_ERROR, "did you mean 'sin'");
+  FAILS(heed_unary(NULL, x, 0, 0, &y), HEED_BAD_ARGUMENT, "op is NULL");
+  FAILS(heed_binary("exp", x, x, &y), HEED_ERROR, "binary");
+  FAILS(heed_compare("add", x, x, &y), HEED_ERROR, "comparing");
+  FAILS(heed_reduce("sum", x, 2, 0, &y), HEED_ERROR, "axis 2");
+  FAILS(heed_reduce("sum", x, HEED_ALL_AXES, 1, &y), HEED_BAD_ARGUMENT, "all axes");
+  FAILS(heed_reshape(x, 2, far, &y), HEED_ERROR, "[2, 7]");
+  FAILS(heed_permute(x, 2, bad_order, &y), HEED_ERROR, "permute");
+  FAILS(heed_slice(x, 0, 0, 2, 0, &y), HEED_ERROR, "slice");
+  FAILS(heed_concat((const heed_tensor* const*)list, 2, 0, &y), HEED_BAD_ARGUMENT, "parts[1] is NULL");
+  FAILS(heed_concat(NULL, 0, 0, &y), HEED_ERROR, "concat");
+  FAILS(heed_embedding(x, x, &y), HEED_ERROR, "i32");
+  FAILS(heed_where(x, x, x, &y), HEED_ERROR, "where");
+  FAILS(heed_cast(x, 77, &y), HEED_BAD_ARGUMENT, "dtype is 77");
+  FAILS(heed_dropout(x, 2, 0, 0, 0, &y), HEED_ERROR, "dropout");
+  FAILS(heed_attention(x, x, x, NULL, 0, &y), HEED_ERROR, "attention");
+  FAILS(heed_list("operations", &text), HEED_ERROR, "operations");
+  FAILS(heed_set_cpu_threads(0), HEED_ERROR, "0");
+  FAILS(heed_run_open("/nowhere/at/all", NULL, &run), HEED_ERROR, "/nowhere/at/all");
+  CHECK(run == NULL);
+  FAILS(heed_run_open("/nowhere", "{\"wieghts\": \"best\"}", &run), HEED_BAD_SETTINGS, "weights");
+  FAILS(heed_run_open(NULL, NULL, &run), HEED_BAD_ARGUMENT, "folder is NULL");
+  FAILS(heed_run_predict(NULL, NULL, 0, &text), HEED_BAD_ARGUMENT, "run is NULL");
+  FAILS(heed_run_model(NULL, &module), HEED_BAD_ARGUMENT, "run is NULL");
+  FAILS(heed_module_parameter_count(NULL, &count), HEED_BAD_ARGUMENT, "module is NULL");
+  FAILS(heed_context_auxiliary_loss(NULL, &y), HEED_BAD_ARGUMENT, "context is NULL");
+  FAILS(heed_context_create(0, 0, 0, NULL), HEED_BAD_ARGUMENT, "out is NULL");
+  OK(heed_context_create(0, 0, 0, &context));
+  heed_context_free(context);
+  heed_tensor_free(x);
+}
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    fprintf(stderr, "usage: c_api_test FILE\n");
+    return 2;
+  }
+  CHECK(heed_abi_version() == HEED_ABI_VERSION);
+  CHECK(strlen(heed_version()) > 0);
+  CHECK(strcmp(heed_last_error(), "") == 0);
+  test_values();
+  test_lent_memory();
+  test_gradcheck();
+  test_modules(argv[1]);
+  test_handles();
+  test_arguments();
+  heed_tensor_free(NULL);
+  heed_text_free(NULL);
+  CHECK(heed_live_handles() == 0);
+  return failures > 0;
+}
