@@ -1,0 +1,246 @@
+"""The shared library: where it is found, what its functions take (bindings/c/heed.h), and its errors as exceptions."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import operator
+import os
+import pathlib
+from typing import Any, Optional
+
+ABI_VERSION = 1
+MAX_RANK = 8
+ALL_AXES = 2**31 - 1
+
+
+class Error(RuntimeError):
+    """What the library refuses: shapes, types, names or files that do not fit. The message says what to do."""
+
+
+class BadArgument(Error, ValueError):
+    """A handle that is none, or a size that is not the tensor's."""
+
+
+class SettingsError(Error, ValueError):
+    """A setting that does not exist, or is out of its range."""
+
+
+class OutOfMemory(Error, MemoryError):
+    """A device has no room left."""
+
+
+class DeviceLost(Error):
+    """A GPU stopped answering: what is on it is lost."""
+
+
+class CallbackFailed(Error):
+    """A function that was handed to the library failed without an exception of its own."""
+
+
+_EXCEPTIONS = {1: Error, 2: BadArgument, 3: SettingsError, 4: OutOfMemory, 5: DeviceLost, 6: CallbackFailed}
+CALLBACK_FAILED = 6
+
+
+def _checked(kind: Any) -> Any:
+    """An integer argument; ctypes by itself would cut off what does not fit."""
+
+    class Checked:
+        @staticmethod
+        def from_param(value: Any) -> Any:
+            made = kind(operator.index(value))
+            if made.value != value:
+                raise OverflowError(f"{value} does not fit {kind.__name__}")
+            return made
+
+    return Checked
+
+
+_int, _long, _size = _checked(ctypes.c_int32), _checked(ctypes.c_int64), _checked(ctypes.c_size_t)
+_u32, _u64 = _checked(ctypes.c_uint32), _checked(ctypes.c_uint64)
+_handle, _out, _text, _real = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_double
+_longs = ctypes.POINTER(ctypes.c_int64)
+_handles, _texts = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_char_p)
+
+FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _handles, ctypes.c_size_t, _handles)
+RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class GradcheckStruct(ctypes.Structure):
+    _fields_ = [
+        ("passed", ctypes.c_int32),
+        ("worst_input", ctypes.c_int32),
+        ("worst_element", ctypes.c_int64),
+        ("worst_error", ctypes.c_double),
+        ("analytic", ctypes.c_double),
+        ("numeric", ctypes.c_double),
+    ]
+
+
+# Functions that return a status, which call() turns into an exception.
+_CALLS = {
+    "heed_set_cpu_threads": [_int],
+    "heed_list": [_text, _out],
+    "heed_tensor_create": [_int, _int, _longs, ctypes.c_void_p, _text, _out],
+    "heed_tensor_borrow": [_int, _int, _longs, ctypes.c_void_p, RELEASE, ctypes.c_void_p, _out],
+    "heed_tensor_random": [_text, _real, _real, _u64, _u32, _u32, _int, _int, _longs, _text, _out],
+    "heed_tensor_shape": [_handle, _out, _longs, _longs],
+    "heed_tensor_dtype": [_handle, _out],
+    "heed_tensor_device": [_handle, _out],
+    "heed_tensor_data": [_handle, _out],
+    "heed_tensor_read": [_handle, ctypes.c_void_p, _size],
+    "heed_tensor_assign": [_handle, ctypes.c_void_p, _size],
+    "heed_tensor_item": [_handle, _out],
+    "heed_tensor_to_device": [_handle, _text, _out],
+    "heed_tensor_parameter": [_handle, _out],
+    "heed_tensor_detach": [_handle, _out],
+    "heed_tensor_is_tracked": [_handle, _out],
+    "heed_backward": [_handle, _handle],
+    "heed_tensor_gradient": [_handle, _out],
+    "heed_tensor_zero_gradient": [_handle],
+    "heed_set_recording": [_int, _out],
+    "heed_gradcheck": [FUNCTION, ctypes.c_void_p, _handles, _size, _real, _out],
+    "heed_unary": [_text, _handle, _real, _real, _out],
+    "heed_binary": [_text, _handle, _handle, _out],
+    "heed_compare": [_text, _handle, _handle, _out],
+    "heed_scalar_like": [_handle, _real, _out],
+    "heed_where": [_handle, _handle, _handle, _out],
+    "heed_cast": [_handle, _int, _out],
+    "heed_reduce": [_text, _handle, _int, _int, _out],
+    "heed_softmax": [_handle, _int, _out],
+    "heed_log_softmax": [_handle, _int, _out],
+    "heed_reshape": [_handle, _int, _longs, _out],
+    "heed_permute": [_handle, _int, _longs, _out],
+    "heed_slice": [_handle, _int, _long, _long, _long, _out],
+    "heed_concat": [_handles, _size, _int, _out],
+    "heed_matmul": [_handle, _handle, _out],
+    "heed_linear": [_handle, _handle, _handle, _out],
+    "heed_embedding": [_handle, _handle, _out],
+    "heed_layer_norm": [_handle, _handle, _handle, _real, _out],
+    "heed_dropout": [_handle, _real, _u64, _u32, _u32, _out],
+    "heed_cross_entropy": [_handle, _handle, _real, _out],
+    "heed_attention": [_handle, _handle, _handle, _handle, _int, _out],
+    "heed_attention_create": [_text, _text, _out],
+    "heed_attention_forward": [_handle, _handle, _handle, _handle, _handle, _handle, _out],
+    "heed_context_create": [_int, _u64, _u32, _out],
+    "heed_context_auxiliary_loss": [_handle, _out],
+    "heed_module_parameter_count": [_handle, _out],
+    "heed_module_parameter": [_handle, _size, _out, _out],
+    "heed_module_save": [_handle, _text],
+    "heed_module_load": [_handle, _text],
+    "heed_optimizer_create": [_text, _text, _handles, _size, _out],
+    "heed_optimizer_step": [_handle, _real],
+    "heed_optimizer_zero_gradients": [_handle],
+    "heed_run_open": [_text, _text, _out],
+    "heed_run_describe": [_handle, _out],
+    "heed_run_predict": [_handle, _texts, _size, _out],
+    "heed_run_capture": [_handle, _texts, _size, _text, _int, _out],
+    "heed_run_measure": [_handle, _text, _out],
+    "heed_run_model": [_handle, _out],
+}
+_FREES = ["heed_tensor_free", "heed_context_free", "heed_module_free", "heed_optimizer_free", "heed_run_free"]
+_OTHERS = {
+    "heed_abi_version": (ctypes.c_int32, []),
+    "heed_version": (_text, []),
+    "heed_last_error": (_text, []),
+    "heed_set_last_error": (None, [_text]),
+    "heed_text_free": (None, [ctypes.c_void_p]),
+    "heed_live_handles": (ctypes.c_int64, []),
+}
+
+
+def _load() -> ctypes.CDLL:
+    """HEED_LIBRARY, else beside the package, else on the loader's path."""
+    named = os.environ.get("HEED_LIBRARY")
+    beside = sorted(pathlib.Path(__file__).parent.glob("libheed.so*"))
+    tried = [named] if named else [str(path) for path in beside[:1]] or ["libheed.so", "libheed.so.0.1"]
+    problems = []
+    for name in tried:
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:
+            problems.append(str(error))
+    raise ImportError(
+        "heed's shared library was not found: " + "; ".join(problems) + ". Build it (./dev build release heed_shared)"
+        " and set HEED_LIBRARY to libheed.so, or install it where the loader looks"
+    )
+
+
+library = _load()
+for _name, _arguments in _CALLS.items():
+    getattr(library, _name).argtypes = _arguments
+    getattr(library, _name).restype = ctypes.c_int32
+for _name in _FREES:
+    getattr(library, _name).argtypes = [_handle]
+    getattr(library, _name).restype = None
+for _name, (_result, _arguments) in _OTHERS.items():
+    getattr(library, _name).argtypes = _arguments
+    getattr(library, _name).restype = _result
+if library.heed_abi_version() != ABI_VERSION:
+    raise ImportError(
+        f"the shared library has version {library.heed_abi_version()} of the C interface, this package is for"
+        f" {ABI_VERSION}: install both from one source"
+    )
+
+
+def call(name: str, *arguments: Any) -> None:
+    """Calls a function of the library, without the interpreter's lock; its error becomes an exception.
+
+    Objects are passed as they are, not by their handles: so they live until the call is over.
+    """
+    try:
+        status = getattr(library, name)(*arguments)
+    except ctypes.ArgumentError as error:
+        kind = OverflowError if "does not fit" in str(error) else TypeError
+        raise kind(f"{name}: {error}") from None
+    if status != 0:
+        raise _EXCEPTIONS.get(status, Error)((library.heed_last_error() or b"").decode("utf-8", "replace"))
+
+
+def result(name: str, *arguments: Any, kind: Any = ctypes.c_void_p) -> Any:
+    """The same for a function whose last argument is its result; None for NULL."""
+    out = kind()
+    call(name, *arguments, ctypes.byref(out))
+    return out.value if hasattr(out, "value") else out
+
+
+def result_text(name: str, *arguments: Any) -> str:
+    """The same for a text, which is copied and freed."""
+    address = result(name, *arguments)
+    try:
+        return ctypes.string_at(address).decode("utf-8")
+    finally:
+        library.heed_text_free(address)
+
+
+def result_json(name: str, *arguments: Any) -> Any:
+    return json.loads(result_text(name, *arguments))
+
+
+def encoded(text: str) -> bytes:
+    """Text for the library. A NUL would end it silently."""
+    if "\0" in text:
+        raise ValueError("a text for heed may not hold a NUL character")
+    return text.encode("utf-8")
+
+
+def settings_json(settings: dict) -> Optional[bytes]:
+    """Settings whose value is None are left to their defaults."""
+    return encoded(json.dumps({name: value for name, value in settings.items() if value is not None}))
+
+
+def longs(values: Any) -> Any:
+    values = [operator.index(value) for value in values]
+    if any(not -(2**63) <= value < 2**63 for value in values):
+        raise OverflowError(f"{values} does not fit 64 bits")
+    return (ctypes.c_int64 * len(values))(*values)
+
+
+def handles_of(objects: Any) -> Any:
+    """The handles of tensors, as an array of C."""
+    return (ctypes.c_void_p * len(objects))(*[one._handle for one in objects])
+
+
+def listing(what: str) -> Any:
+    """What there is: "ops", "attention", "optimizers", "tasks" or "devices"."""
+    return result_json("heed_list", encoded(what))
