@@ -56,9 +56,19 @@ def _checked(kind: Any) -> Any:
     return Checked
 
 
+class _handle:
+    """An argument that is an object of this package, or None."""
+
+    @staticmethod
+    def from_param(value: Any) -> Any:
+        if value is not None and not hasattr(value, "_as_parameter_"):
+            raise TypeError(f"a heed.Tensor or another object of heed is needed, not {type(value).__name__}")
+        return None if value is None else ctypes.c_void_p(value._as_parameter_)
+
+
 _int, _long, _size = _checked(ctypes.c_int32), _checked(ctypes.c_int64), _checked(ctypes.c_size_t)
 _u32, _u64 = _checked(ctypes.c_uint32), _checked(ctypes.c_uint64)
-_handle, _out, _text, _real = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_double
+_out, _text, _real = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_double
 _longs = ctypes.POINTER(ctypes.c_int64)
 _handles, _texts = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_char_p)
 
@@ -171,7 +181,7 @@ for _name, _arguments in _CALLS.items():
     getattr(library, _name).argtypes = _arguments
     getattr(library, _name).restype = ctypes.c_int32
 for _name in _FREES:
-    getattr(library, _name).argtypes = [_handle]
+    getattr(library, _name).argtypes = [ctypes.c_void_p]
     getattr(library, _name).restype = None
 for _name, (_result, _arguments) in _OTHERS.items():
     getattr(library, _name).argtypes = _arguments

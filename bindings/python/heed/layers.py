@@ -24,6 +24,9 @@ class _Handle:
     def _as_parameter_(self) -> Optional[int]:  # what ctypes passes
         return self._handle
 
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a {type(self).__name__} is not to be pickled or copied: save() its parameters")
+
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
             self._free(self._handle)
@@ -86,11 +89,7 @@ class Attention(Module):
     ) -> Tensor:
         """x [batch, length, width] -> the same shape. Masks: 1 = real token; no context: inference."""
         tensors = [None if one is None else _t(one) for one in (x, mask, memory, memory_mask)]
-        return Tensor._of(
-            lib.result(
-                "heed_attention_forward", self, *tensors, context
-            )
-        )
+        return Tensor._of(lib.result("heed_attention_forward", self, *tensors, context))
 
     def __repr__(self) -> str:
         return f"heed.attention({self.name!r}, ...)"

@@ -81,6 +81,9 @@ class Tensor:
             _free(self._handle)
             self._handle = None
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a Tensor is not to be pickled or copied: pickle its numpy()")
+
     # --- what it is
 
     def _layout(self) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:

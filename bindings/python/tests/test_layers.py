@@ -1,0 +1,213 @@
+"""Attention layers against formulas written in NumPy and against finite differences; optimizers; training."""
+
+import os
+import tempfile
+import unittest
+
+import numpy as np
+
+import heed
+
+rng = np.random.default_rng(2)
+BATCH, LENGTH, WIDTH, HEADS = 2, 7, 8, 2
+ALL = heed.attentions()
+
+
+def draw(*shape):
+    return rng.normal(size=shape)
+
+
+def layer(name, **settings):
+    needs_length = {} if ALL[name]["any_length"] else {"max_length": LENGTH}
+    return heed.attention(name, WIDTH, HEADS, dtype="f64", seed=5, **needs_length, **settings)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def split(x):
+    return x.reshape(x.shape[0], x.shape[1], HEADS, -1).transpose(0, 2, 1, 3)
+
+
+def merge(x):
+    return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1)
+
+
+def weights(module):
+    return {name: tensor.numpy() for name, tensor in module.parameters().items()}
+
+
+def dot_product(w, x, memory=None, allowed=None, causal=False):
+    y = x if memory is None else memory
+    q, k, v = (split(z @ w[f"{n}.weight"].T) for z, n in ((x, "query"), (y, "key"), (y, "value")))
+    scores = q @ k.transpose(0, 1, 3, 2) / np.sqrt(WIDTH // HEADS)
+    if allowed is not None:
+        scores = np.where(allowed[:, None, None, :], scores, -np.inf)
+    if causal:
+        scores = np.where(np.tril(np.ones(scores.shape[-2:])), scores, -np.inf)
+    return merge(softmax(scores) @ v) @ w["output.weight"].T
+
+
+def gaussian(w, x):
+    v = split(x @ w["value.weight"].T)
+    i = np.arange(x.shape[1])
+    density = [np.exp(-((i[None, :] - (i[:, None] + offset)) ** 2) / 2) / np.sqrt(2 * np.pi) for offset in (-1, 1)]
+    return merge(np.stack(density)[None] @ v) @ w["output.weight"].T
+
+
+class Outputs(unittest.TestCase):
+    def same(self, found, expected):
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-10, atol=1e-10)
+
+    def test_dot_product(self):
+        x, memory = draw(BATCH, LENGTH, WIDTH), draw(BATCH, 4, WIDTH)
+        mask = np.array([[1] * LENGTH, [1] * 5 + [0] * 2])
+        plain, causal, cross = layer("dot_product"), layer("dot_product", causal=True), layer("dot_product", cross=True)
+        self.same(plain(x), dot_product(weights(plain), x))
+        self.same(plain(x, mask), dot_product(weights(plain), x, allowed=mask) * mask[..., None])
+        self.same(causal(x), dot_product(weights(causal), x, causal=True))
+        self.same(cross(x, memory=memory), dot_product(weights(cross), x, memory))
+
+    def test_dot_product_of_four_axes(self):
+        q, k, v = draw(2, 3, 5, 4), draw(2, 3, 6, 4), draw(2, 3, 6, 2)
+        expected = softmax(q @ k.transpose(0, 1, 3, 2) / 2) @ v
+        self.same(heed.dot_product_attention(heed.Tensor(q), heed.Tensor(k), heed.Tensor(v)), expected)
+
+    def test_hard_coded_gaussian(self):
+        x, module = draw(BATCH, LENGTH, WIDTH), layer("hard_coded_gaussian")
+        np.testing.assert_allclose(module(x).numpy(), gaussian(weights(module), x), rtol=1e-9, atol=1e-9)
+
+    def test_linformer_of_full_rank_is_a_dot_product(self):
+        """With projections that are the identity."""
+        module = layer("linformer", k=LENGTH)
+        names = weights(module)
+        for name, tensor in module.parameters().items():
+            if "query" not in name and "key" not in name and "value" not in name and "output" not in name:
+                tensor.assign(np.broadcast_to(np.eye(LENGTH), tensor.shape))
+        if not any(n.shape[-2:] == (LENGTH, LENGTH) for n in names.values()):
+            self.fail(f"no projections among {sorted(names)}")
+        x = draw(BATCH, LENGTH, WIDTH)
+        kept = {n: t for n, t in weights(module).items() if n.endswith(".weight")}
+        self.same(module(x), dot_product(kept, x))
+
+    def test_every_mechanism(self):
+        """Shape, padding that changes nothing, the same seed the same bits, and gradients by finite differences."""
+        x = draw(BATCH, LENGTH, WIDTH)
+        for name, can in ALL.items():
+            with self.subTest(name):
+                module = layer(name)
+                found = module(x).numpy()
+                self.assertEqual(found.shape, x.shape)
+                np.testing.assert_array_equal(found, layer(name)(x).numpy())
+                if can["padding"] and can["any_length"]:
+                    mask = np.ones((BATCH, LENGTH), int)
+                    mask[1, 4:] = 0
+                    spoiled = x.copy()
+                    spoiled[1, 4:] = 99
+                    np.testing.assert_array_equal(module(spoiled, mask).numpy(), module(x, mask).numpy())
+                if name in SMOOTH:
+                    self.assertTrue(heed.gradcheck(module, [x], tolerance=1e-5), name)
+
+
+# Those whose choice of keys does not jump with the input.
+SMOOTH = {
+    "dot_product",
+    "synthesizer_dense",
+    "synthesizer_random",
+    "synthesizer_factorized_dense",
+    "hard_coded_gaussian",
+    "fastformer",
+    "linformer",
+    "longformer",
+    "sparse_transformer",
+}
+
+
+class Training(unittest.TestCase):
+    def test_a_small_model_in_a_loop(self):
+        attention = heed.attention("fastformer", 8, heads=2, dropout=0.1, seed=1)
+        output = heed.parameter(np.zeros((2, 8), np.float32))
+        bias = heed.parameter(np.zeros(2, np.float32))
+        adam = heed.Optimizer("adamw", [attention, output, {"bias": bias}], 1e-2, clip_norm=1.0)
+        losses = []
+        for step in range(1, 201):
+            x = rng.normal(size=(32, 6, 8)).astype(np.float32)
+            labels = np.arange(32) % 2
+            x[labels == 1, 0] += 4
+            logits = heed.linear(attention(x, context=heed.Context(seed=1, step=step)).mean(1), output, bias)
+            loss = heed.cross_entropy(logits, labels).mean()
+            loss.backward()
+            adam.step()
+            adam.zero_grad()
+            losses.append(loss.item())
+        self.assertLess(np.mean(losses[-10:]), 0.2 * losses[0])
+
+    def test_auxiliary_loss_and_dropout_of_a_pass(self):
+        module = heed.attention("clusterformer", WIDTH, HEADS, clusters=2, dropout=0.5)
+        x = draw(BATCH, LENGTH, WIDTH).astype(np.float32)
+
+        def one(step):
+            context = heed.Context(seed=1, step=step)
+            found = module(x, context=context)
+            return found.numpy(), context.auxiliary_loss
+
+        (a, loss), (b, _), (c, _) = one(1), one(1), one(2)
+        np.testing.assert_array_equal(a, b)
+        self.assertTrue((a != c).any())
+        self.assertNotEqual(loss.item(), 0)
+        self.assertIsNone(heed.Context().auxiliary_loss)
+
+    def test_optimizers(self):
+        for name in heed.listing("optimizers"):
+            with self.subTest(name):
+                w = heed.parameter(np.array([3.0, -2.0], np.float32))
+                optimizer = heed.Optimizer(name, w, 0.1)
+                for _ in range(200):
+                    heed.square(w).sum().backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+                self.assertLess(np.abs(w.numpy()).max(), 0.1)
+        w = heed.parameter(np.ones(1, np.float32))
+        heed.square(w).sum().backward()
+        heed.Optimizer("sgd", w).step(learning_rate=0.25)
+        self.assertEqual(w.item(), 0.5)
+        for words, call in [
+            ("did you mean|adamw", lambda: heed.Optimizer("adamx", w)),
+            ("momentum", lambda: heed.Optimizer("sgd", w, momentum=0.9)),
+            ("more than once", lambda: heed.Optimizer("sgd", [w, w])),
+            ("leaf", lambda: heed.Optimizer("sgd", heed.zeros(3))),
+            ("no parameters", lambda: heed.Optimizer("sgd", [])),
+            ("no parameter has a gradient", lambda: heed.Optimizer("sgd", heed.parameter([1.0])).step()),
+        ]:
+            with self.subTest(words):
+                self.assertRaisesRegex(heed.Error, words, call)
+
+    def test_save_and_load(self):
+        a = heed.attention("dot_product", WIDTH, seed=1)
+        b = heed.attention("dot_product", WIDTH, seed=2)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "layer.safetensors")
+            a.save(path)
+            b.load(path)
+            with self.assertRaisesRegex(heed.Error, "key.weight|shape"):
+                heed.attention("dot_product", 2 * WIDTH).load(path)
+        for name, tensor in a.parameters().items():
+            np.testing.assert_array_equal(tensor.numpy(), b.parameters()[name].numpy())
+
+    def test_settings_are_checked(self):
+        for words, call in [
+            ("did you mean 'dot_product'", lambda: heed.attention("dotproduct", 8)),
+            ("clusters", lambda: heed.attention("clusterformer", 8, clusters=-1)),
+            ("window", lambda: heed.attention("dot_product", 8, window=3)),
+            ("multiple", lambda: heed.attention("dot_product", 8, 3)),
+            ("max_length", lambda: heed.attention("linformer", 8)),
+            ("dtype", lambda: heed.attention("dot_product", 8, dtype="f16")),
+        ]:
+            with self.subTest(words):
+                self.assertRaisesRegex(heed.SettingsError, words, call)
+
+
+if __name__ == "__main__":
+    unittest.main()

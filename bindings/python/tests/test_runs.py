@@ -1,0 +1,82 @@
+"""Runs that the sample programs trained. HEED_PROGRAMS: the folder of the programs."""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+import warnings
+
+import numpy as np
+
+import heed
+
+PROGRAMS = pathlib.Path(os.environ.get("HEED_PROGRAMS", "build/bin"))
+
+
+@unittest.skipUnless((PROGRAMS / "classify").exists(), "needs the program classify: set HEED_PROGRAMS")
+class Runs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = os.path.join(cls.folder.name, "run")
+        command = [PROGRAMS / "classify", "train", "--out", cls.path, "--steps", "5", "--threads", "1"]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        cls.run_ = heed.Run.open(cls.path, device="cpu")
+
+    @classmethod
+    def tearDownClass(cls):
+        del cls.run_
+        cls.folder.cleanup()
+
+    def test_predict(self):
+        texts = ["a fine film", "", "the train leaves at nine"]
+        answers = self.run_.predict(texts)
+        self.assertEqual(len(answers), 3)
+        self.assertEqual(answers[1].text, "")
+        self.assertAlmostEqual(sum(one.probability for one in answers[0].alternatives), 1, places=5)
+        self.assertEqual(answers[0].text, answers[0].alternatives[0].text)
+        command = [PROGRAMS / "classify", "predict", "--run", self.path, "--threads", "1"]
+        lines = subprocess.run(command, input="\n".join(texts) + "\n", check=True, capture_output=True, text=True).stdout
+        self.assertEqual([str(one) for one in answers], lines.split("\n")[:3])
+
+    def test_what_it_is(self):
+        self.assertEqual(self.run_.task, "classify")
+        self.assertEqual(self.run_.settings["training"]["steps"], 5)
+        names = self.run_.model.parameters()
+        self.assertTrue(any(name.startswith("encoder.") for name in names), sorted(names))
+        measured = self.run_.measure()
+        self.assertGreater(measured["accuracy"], 0)
+
+    def test_capture(self):
+        path = os.path.join(self.folder.name, "maps.html")
+        answers = self.run_.capture(["a fine film"], path)
+        self.assertEqual(answers, self.run_.predict(["a fine film"]))
+        self.assertGreater(os.path.getsize(path), 1000)
+        with self.assertRaisesRegex(heed.Error, "exists"):
+            self.run_.capture(["a fine film"], path)
+        self.run_.capture(["a fine film"], path, overwrite=True)
+
+    def test_training_goes_on(self):
+        model = heed.Run.open(self.path, device="cpu").model  # outlives the run
+        w = next(iter(model.parameters().values()))
+        before = w.numpy(copy=True)
+        heed.square(w).sum().backward()
+        heed.Optimizer("sgd", model).step(0.1)
+        np.testing.assert_allclose(w.numpy(), 0.8 * before, rtol=1e-5, atol=1e-7)
+
+    def test_what_is_refused(self):
+        for error, words, call in [
+            (heed.Error, "no run", lambda: heed.Run.open("/nowhere")),
+            (heed.SettingsError, "best", lambda: heed.Run.open(self.path, weights="newest")),
+            (heed.SettingsError, "model.width", lambda: heed.Run.open(self.path, settings=["model.width=8"])),
+            (TypeError, "list of texts", lambda: self.run_.predict("one text")),
+            (ValueError, "NUL", lambda: self.run_.predict(["a\0b"])),
+            (heed.SettingsError, "part", lambda: self.run_.measure("rest")),
+        ]:
+            with self.subTest(words):
+                self.assertRaisesRegex(error, words, call)
+
+
+if __name__ == "__main__":
+    unittest.main()

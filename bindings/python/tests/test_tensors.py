@@ -1,0 +1,293 @@
+"""Tensors against NumPy: values, gradients, memory that is shared, and what is refused."""
+
+import gc
+import pathlib
+import pickle
+import re
+import threading
+import unittest
+
+import numpy as np
+
+import heed
+from heed import _library
+
+rng = np.random.default_rng(1)
+
+
+def draw(*shape, dtype=np.float32):
+    return rng.normal(size=shape).astype(dtype)
+
+
+class Values(unittest.TestCase):
+    def same(self, found, expected, tolerance=1e-6):
+        expected = np.asarray(expected)
+        self.assertEqual(found.shape, expected.shape)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=tolerance, atol=tolerance)
+
+    def test_operators(self):
+        a, b = draw(4, 3), np.abs(draw(3)) + 0.5
+        x, y = heed.Tensor(a), heed.Tensor(b)
+        for found, expected in [
+            (x + y, a + b),
+            (x - y, a - b),
+            (x * y, a * b),
+            (x / y, a / b),
+            (y**x, b**a),
+            (y**2, b**2),
+            (2 - x, 2 - a),
+            (1 / y, 1 / b),
+            (3 * x + 1, 3 * a + 1),
+            (-x, -a),
+            (abs(x), np.abs(a)),
+            (x @ heed.Tensor(a.T), a @ a.T),
+            (a + y, a + b),
+            (a @ x.T, a @ a.T),
+            (x > 0, (a > 0).astype(np.int32)),
+            (x == x, np.ones_like(a, dtype=np.int32)),
+            (heed.maximum(x, 0), np.maximum(a, 0)),
+            (heed.where(x > 0, x, 0), np.where(a > 0, a, 0)),
+            (heed.softmax(x), np.exp(a) / np.exp(a).sum(1, keepdims=True)),
+            (heed.log_softmax(x, 0), a - np.log(np.exp(a).sum(0))),
+            (heed.clamp(x, -0.5, 0.5), np.clip(a, -0.5, 0.5)),
+            (heed.concat([x, x], 1), np.concatenate([a, a], 1)),
+            (heed.stack([x, x], -1), np.stack([a, a], -1)),
+            (x.sum(), a.sum()),
+            (x.sum(0), a.sum(0)),
+            (x.mean(1, keepdims=True), a.mean(1, keepdims=True)),
+            (x.max(), a.max()),
+            (x.min(-1), a.min(-1)),
+            (x.argmax(1), a.argmax(1)),
+            (heed.log_sum_exp(x), np.log(np.exp(a).sum())),
+            (heed.full((2, 2), 1.5), np.full((2, 2), 1.5)),
+            (heed.arange(5) * 2, np.arange(5) * 2),
+        ]:
+            self.same(found, expected, 1e-5)
+
+    def test_elementwise_functions(self):
+        """All that the library has are here, and those that NumPy has too agree."""
+        a = np.abs(draw(3, 5)) + 0.1
+        for name in _library.listing("ops")["unary"]:
+            if name.endswith("_scalar") or name == "clamp":
+                continue
+            with self.subTest(name):
+                found = getattr(heed, name)(heed.Tensor(a))
+                self.assertEqual(found.shape, a.shape)
+                numpy = {"neg": np.negative, "erf": None}.get(name, getattr(np, name, None))
+                if numpy:
+                    self.same(found, numpy(a), 1e-5)
+
+    def test_indices(self):
+        a = draw(4, 5, 6)
+        x = heed.Tensor(a)
+        for key in [0, -1, (1, 2), (slice(1, 3),), (Ellipsis, 2), (0, slice(None, None, 2)), (None, 1), (slice(3, 1),)]:
+            with self.subTest(key=key):
+                self.same(x[key], a[key])
+        self.assertEqual([row.shape for row in heed.Tensor(a)], [(5, 6)] * 4)
+        for key, error in [(4, IndexError), ((0, 0, 0, 0), IndexError), ("a", TypeError), (slice(None, None, -1), IndexError)]:
+            with self.assertRaises(error):
+                x[key]
+
+    def test_gradients(self):
+        a, b = draw(4, 3, dtype=np.float64), draw(3, 2, dtype=np.float64)
+        w = heed.parameter(b)
+        loss = heed.square(heed.Tensor(a) @ w).sum()
+        self.assertIsNone(w.grad)
+        loss.backward()
+        self.same(w.grad, 2 * a.T @ (a @ b), 1e-12)
+        w.zero_grad()
+        self.assertIsNone(w.grad)
+        with heed.no_grad():
+            self.assertFalse((w * 2).tracked)
+        self.assertTrue((w * 2).tracked)
+        y = w[0] * 3
+        y.backward(heed.Tensor(np.ones(2)))
+        self.same(w.grad, [[3, 3], [0, 0], [0, 0]])
+
+    def test_gradcheck(self):
+        good = heed.gradcheck(lambda x, y: heed.tanh(x @ y), [draw(2, 3), draw(3, 2)])
+        self.assertTrue(good)
+        self.assertLess(good.worst_error, 1e-8)
+        bad = heed.gradcheck(lambda x: x * x.detach(), [draw(3)])
+        self.assertFalse(bad)
+        ids = np.array([2, 0, -1])
+        self.assertTrue(heed.gradcheck(heed.embedding, [draw(3, 4), ids]))
+        self.assertTrue(heed.gradcheck(lambda x: x, [draw(3)]))
+
+    def test_gradcheck_passes_exceptions_on(self):
+        kept = []
+
+        def breaks(x):
+            kept.append(x)
+            raise KeyError("mine")
+
+        with self.assertRaisesRegex(KeyError, "mine"):
+            heed.gradcheck(breaks, [draw(3)])
+        with self.assertRaisesRegex(heed.BadArgument, "freed"):  # lent for the call alone
+            heed.exp(kept[0])
+        with self.assertRaisesRegex(TypeError, "must give a heed.Tensor"):
+            heed.gradcheck(lambda x: 3, [draw(3)])
+        with self.assertRaises(KeyboardInterrupt):
+            heed.gradcheck(lambda x: (_ for _ in ()).throw(KeyboardInterrupt), [draw(3)])
+
+    def test_linear_layers(self):
+        x, w, b = draw(2, 3), draw(4, 3), draw(4)
+        self.same(heed.linear(heed.Tensor(x), heed.Tensor(w), heed.Tensor(b)), x @ w.T + b)
+        self.same(heed.linear(heed.Tensor(x), heed.Tensor(w)), x @ w.T)
+        logits = draw(3, 5)
+        expected = np.log(np.exp(logits).sum(1)) - logits[np.arange(3), [1, 0, 4]]
+        self.same(heed.cross_entropy(heed.Tensor(logits), [1, 0, 4]), expected, 1e-5)
+        normal = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+        self.same(heed.layer_norm(heed.Tensor(x)), normal, 1e-5)
+
+    def test_random(self):
+        a = heed.uniform((1000,), -1, 1, seed=3, step=4)
+        self.same(a, heed.uniform((1000,), -1, 1, seed=3, step=4).numpy())
+        self.assertTrue((a.numpy() != heed.uniform((1000,), -1, 1, seed=3, step=5).numpy()).any())
+        self.assertLess(abs(heed.normal((10000,), 2, 3, seed=1).numpy().std() - 3), 0.1)
+        dropped = heed.dropout(heed.ones(10000), 0.25, seed=1, step=1).numpy()
+        self.assertEqual(set(np.unique(dropped)), {0, np.float32(1 / 0.75)})
+
+
+class Memory(unittest.TestCase):
+    def test_to_numpy_without_a_copy(self):
+        x = heed.Tensor(draw(3, 4))
+        turned = x.T.numpy()
+        self.assertTrue(np.shares_memory(turned, x.numpy()))
+        self.assertFalse(turned.flags.writeable)
+        self.assertTrue(x.numpy(copy=True).flags.writeable)
+        expected = x.numpy(copy=True)
+        del x
+        gc.collect()
+        np.testing.assert_array_equal(turned, expected.T)  # the array keeps the memory
+
+    def test_from_numpy_without_a_copy(self):
+        a = draw(3, 4)
+        before = len(heed.tensor._lent)
+        x = heed.from_numpy(a)
+        again = heed.from_numpy(a)
+        a[0, 0] = 7
+        self.assertEqual(x[0, 0].item(), 7)
+        view = x.reshape(12)
+        del x, again
+        self.assertEqual(len(heed.tensor._lent), before + 1)  # the view sees it still
+        del view
+        self.assertEqual(len(heed.tensor._lent), before)
+        for refused in (a.T, a.astype(np.float16), a[:, ::2], a.astype(">f4")):
+            with self.assertRaises(TypeError):
+                heed.from_numpy(refused)
+
+    def test_a_copy_is_a_copy(self):
+        a = draw(3)
+        x = heed.Tensor(a)
+        a[0] = 9
+        self.assertNotEqual(x[0].item(), 9)
+
+    def test_dlpack(self):
+        x = heed.Tensor(draw(2, 3))
+        other = np.from_dlpack(x)
+        self.assertTrue(np.shares_memory(other, x.numpy()))
+        self.assertEqual(x.__dlpack_device__(), (1, 0))
+        a = draw(2, 3)
+        np.testing.assert_array_equal(heed.from_dlpack(a).numpy(), a)
+        np.testing.assert_array_equal(heed.from_dlpack(a.T).numpy(), a.T)
+
+    def test_nothing_is_left(self):
+        gc.collect()
+        before = _library.library.heed_live_handles()
+        w = heed.parameter(draw(4, 4))
+        optimizer = heed.Optimizer("adam", [w])
+        for _ in range(3):
+            heed.square(heed.attention("dot_product", 4)(draw(1, 3, 4)) @ w).mean().backward()
+            optimizer.step()
+        del w, optimizer
+        gc.collect()
+        self.assertEqual(_library.library.heed_live_handles(), before)
+
+    def test_dtypes(self):
+        for data, dtype in [
+            ([1, 2], "i32"),
+            ([1.5], "f32"),
+            (np.zeros(2), "f64"),
+            (np.zeros(2, np.float16), "f32"),
+            (True, "i32"),
+            (np.zeros(2, np.int64), "i32"),
+            (3.5, "f32"),
+        ]:
+            self.assertEqual(heed.Tensor(data).dtype, dtype)
+        self.assertEqual(heed.Tensor([1, 2]).to("f64").dtype, "f64")
+        empty = heed.Tensor(np.zeros((0, 3), np.float32))
+        self.assertEqual(empty.numpy().shape, (0, 3))
+        self.assertIn("f32", repr(heed.Tensor([1.0])))
+
+
+class Misuse(unittest.TestCase):
+    def test_what_is_refused(self):
+        x = heed.Tensor(draw(2, 3))
+        layer = heed.attention("dot_product", 4)
+        for error, words, call in [
+            (heed.Error, r"\[2, 3\]", lambda: x @ x),
+            (heed.Error, "axis 5", lambda: x.sum(5)),
+            (OverflowError, "does not fit", lambda: x.sum(2**40)),
+            (OverflowError, "does not fit", lambda: heed.uniform(2, seed=-1)),
+            (OverflowError, "i32", lambda: heed.Tensor([2**31])),
+            (TypeError, "unsupported operand", lambda: x + "text"),
+            (TypeError, "object", lambda: heed.exp(None)),
+            (TypeError, "f32, f64 or i32", lambda: heed.Tensor([1.0], "f16")),
+            (TypeError, "i32", lambda: heed.Tensor([1.5], "i32")),
+            (heed.Error, "leaf", lambda: x.grad),
+            (heed.Error, "parameter", lambda: x.sum().backward()),
+            (TypeError, "not int", lambda: heed.parameter(x).sum().backward(77)),
+            (heed.BadArgument, "heed_module where", lambda: heed.linear(x, layer)),
+            (heed.Error, "does not have exactly one", lambda: bool(x)),
+            (ValueError, "shape", lambda: x.assign([1.0])),
+            (heed.Error, "tpu", lambda: x.to("tpu")),
+            (ValueError, "NUL", lambda: x.to("c\0pu")),
+            (heed.Error, "types", lambda: x + heed.Tensor(draw(2, 3, dtype=np.float64))),
+            (heed.Error, "0.5", lambda: heed.arange(3) + 0.5),
+            (heed.Error, "memory", lambda: heed.zeros((2**40, 2**40))),
+            (heed.Error, "at most 8|rank", lambda: heed.zeros((1,) * 9)),
+            (heed.Error, "f64", lambda: heed.gradcheck(heed.exp, [x])),
+            (TypeError, "pickle", lambda: pickle.dumps(x)),
+        ]:
+            with self.subTest(words):
+                self.assertRaisesRegex(error, words, call)
+
+    def test_errors_belong_to_their_thread(self):
+        problems = []
+
+        def work(index):
+            for _ in range(50):
+                try:
+                    heed.zeros((2, index + 3)) @ heed.zeros((2, index + 3))
+                except heed.Error as error:
+                    if f"[2, {index + 3}]" not in str(error):
+                        problems.append(str(error))
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(problems, [])
+
+    def test_every_function_of_the_header_is_declared(self):
+        header = pathlib.Path(__file__).parents[2] / "c" / "heed.h"
+        if not header.exists():
+            self.skipTest("the C header is not here")
+        text = re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S)
+        declared = {}
+        for name, arguments in re.findall(r"\b(heed_[a-z0-9_]+)\(((?:[^()]|\([^()]*\))*)\)\s*;", text):
+            arguments = re.sub(r"\([^()]*\)", "", arguments)  # those of a pointer to a function
+            declared[name] = 0 if arguments.strip() == "void" else arguments.count(",") + 1
+        for name in list(declared):
+            if name == "heed_function":  # a type
+                del declared[name]
+        known = {name: len(arguments) for name, arguments in _library._CALLS.items()}
+        known.update({name: 1 for name in _library._FREES})
+        known.update({name: len(arguments) for name, (_, arguments) in _library._OTHERS.items()})
+        self.assertEqual(declared, known)
+
+
+if __name__ == "__main__":
+    unittest.main()
