@@ -38,6 +38,8 @@ class CallbackFailed(Error):
     """A function that was handed to the library failed without an exception of its own."""
 
 
+for _class in (Error, BadArgument, SettingsError, OutOfMemory, DeviceLost, CallbackFailed):
+    _class.__module__ = "heed"  # where users find them
 _EXCEPTIONS = {1: Error, 2: BadArgument, 3: SettingsError, 4: OutOfMemory, 5: DeviceLost, 6: CallbackFailed}
 CALLBACK_FAILED = 6
 

@@ -271,6 +271,10 @@ class Misuse(unittest.TestCase):
             thread.join()
         self.assertEqual(problems, [])
 
+    def test_the_version_is_that_of_the_library(self):
+        project = pathlib.Path(__file__).parents[1] / "pyproject.toml"
+        self.assertIn(f'version = "{heed.__version__}"', project.read_text())
+
     def test_every_function_of_the_header_is_declared(self):
         header = pathlib.Path(__file__).parents[2] / "c" / "heed.h"
         if not header.exists():
