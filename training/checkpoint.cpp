@@ -97,6 +97,8 @@ TrainerState state_of(json object, bool verify) {
   state.epoch_batches = count_of(object, "epoch_batches");
   if (!object.at("first_loss").is_null()) state.first_loss = finite(object.at("first_loss"));
   if (!object.at("best_metric").is_null()) state.best_metric = finite(object.at("best_metric"));
+  if (const auto loss = object.find("best_loss"); loss != object.end() && !loss->is_null())
+    state.best_loss = finite(*loss);
   state.best_step = count_of(object, "best_step");
   state.evaluations_without_improvement = count_of(object, "evaluations_without_improvement");
   state.elapsed_seconds = finite(object.at("elapsed_seconds"));
@@ -129,6 +131,7 @@ std::string trainer_state_text(const TrainerState& state) {
   object["epoch_batches"] = state.epoch_batches;
   object["first_loss"] = state.first_loss ? json(*state.first_loss) : json();
   object["best_metric"] = state.best_metric ? json(*state.best_metric) : json();
+  object["best_loss"] = state.best_loss ? json(*state.best_loss) : json();
   object["best_step"] = state.best_step;
   object["evaluations_without_improvement"] = state.evaluations_without_improvement;
   object["elapsed_seconds"] = state.elapsed_seconds;

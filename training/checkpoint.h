@@ -33,6 +33,7 @@ struct TrainerState {
   std::int64_t epoch_batches = 0;     ///< batches in the present epoch, to notice that the data changed
   std::optional<double> first_loss;   ///< mean per token of the first step
   std::optional<double> best_metric;  ///< of all evaluations
+  std::optional<double> best_loss;    ///< of the same evaluation, where it measured one
   std::int64_t best_step = 0;
   std::int64_t evaluations_without_improvement = 0;
   double elapsed_seconds = 0;

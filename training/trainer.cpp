@@ -8,6 +8,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/core/checked.h"
 #include "heed/core/file.h"
+#include "heed/training/divergence.h"
 #include "heed/training/report.h"
 
 namespace heed {
@@ -18,7 +19,6 @@ constexpr std::int64_t most_batches = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t most_epochs = 1'000'000;
 
 // From when on something is said to be out of proportion: rough, so that no ordinary training is blamed.
-constexpr double far_above_start = 4;      // times the first loss
 constexpr double dwarfing_auxiliary = 10;  // times the task's loss
 constexpr double dwarfing_norm = 100;      // likewise
 constexpr int records_in_a_row = 3;
@@ -271,8 +271,7 @@ void Trainer::read_first_loss() {
 /// Remarks on what goes wrong without being an error.
 void Trainer::judge(const Progress& progress) {
   const double start = state_.first_loss.value_or(progress.loss), loss = std::abs(progress.loss);
-  const bool is_far = start > 0 && progress.loss > far_above_start * start;
-  session_.far_records = is_far ? session_.far_records + 1 : 0;
+  session_.far_records = is_far_above(progress.loss, start) ? session_.far_records + 1 : 0;
   if (session_.far_records == records_in_a_row)
     say_once("loss",
              concat_text("training diverges: the loss is ", progress.loss, " and was ", start,
@@ -321,12 +320,15 @@ bool Trainer::evaluate() {
   check(found != evaluation.metrics.end(), "trainer: the evaluation has no metric \"",
         evaluation.keep_best_by, "\" to choose the best weights by");
 
+  read_first_loss();
   Progress progress = progress_now();
   for (const Metric& metric : evaluation.metrics) progress.metrics.emplace_back(metric.name, metric.value);
   progress.is_best = is_better(evaluation, *found);
   ++session_.evaluations;
+  session_.larger_is_better = found->larger_is_better;
   if (progress.is_best) {
     state_.best_metric = found->value;
+    state_.best_loss = loss_of(evaluation);
     state_.best_step = state_.step;
     state_.evaluations_without_improvement = 0;
   } else {
@@ -337,13 +339,9 @@ bool Trainer::evaluate() {
   return progress.is_best;
 }
 
-/// What has diverged is no best, even where the metric to choose by is finite still: a loss of 800 is, and
-/// the perplexity beside it is not.
+/// What has diverged is no best, even where the metric to choose by is finite still.
 bool Trainer::is_better(const Evaluation& evaluation, const Metric& metric) const {
-  if (!std::isfinite(metric.value)) return false;
-  for (const Metric& other : evaluation.metrics) {
-    if (std::isinf(other.value)) return false;
-  }
+  if (!std::isfinite(metric.value) || has_diverged(evaluation, state_.first_loss)) return false;
   if (!state_.best_metric) return true;
   return metric.larger_is_better ? metric.value > *state_.best_metric : metric.value < *state_.best_metric;
 }
@@ -389,8 +387,12 @@ void Trainer::say_once(const std::string& topic, std::string_view text) {
 
 void Trainer::say_outcome(const TrainResult& result) {
   if (session_.evaluations > 0 && !state_.best_metric)
-    say("no evaluation was finite: training diverged, and there are no best weights; try a lower"
+    say("training diverged: no evaluation is worth keeping, and there are no best weights; try a lower"
         " learning_rate, more warmup_steps or a clip_norm");
+  if (session_.evaluations > 0 && state_.best_loss && state_.first_loss) {
+    const BestEvaluation best{state_.best_step, *state_.best_loss, !session_.larger_is_better};
+    if (const std::string remark = remark_on_best(best, *state_.first_loss); !remark.empty()) say(remark);
+  }
   if (result.stopped_early)
     say(concat_text("stopped early in step ", result.step, ": ", state_.evaluations_without_improvement,
                     " evaluations (the patience is ", options_.patience, ") brought nothing better",

@@ -75,7 +75,8 @@ class Trainer {
   /// Trains to the end. With a folder, continues from its checkpoint when it has one, and writes checkpoints,
   /// best.safetensors, metrics.jsonl and report.html. best.safetensors holds the weights (averaged when
   /// ema_decay is set) of the best evaluation; without evaluations the averaged weights of the last
-  /// checkpoint. An evaluation that is not finite is never the best. A checkpoint that cannot be written ends
+  /// checkpoint. An evaluation that is not finite, or whose loss shows that training diverged, is never the
+  /// best, and a best that is worse than the untrained model is remarked on. A checkpoint that cannot be written ends
   /// training with an Error; metrics and the report do not.
   TrainResult run(RunFolder* folder = nullptr);
 
@@ -95,6 +96,7 @@ class Trainer {
     int steep_records = 0;       // likewise, in which the gradient's norm dwarfed the loss
     std::set<std::string> said;  // what is said once
     std::int64_t evaluations = 0;
+    bool larger_is_better = false;  // of the metric that chooses the best
   };
 
   void open(RunFolder* folder);

@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <sstream>
 
 namespace heed::test {
 
@@ -294,9 +293,8 @@ Uses uses_with_wrong_flags() {
            "",
            {},
            [=](const fs::path& folder, const ProgramResult& result) {
-             std::istringstream lines(result.errors);
-             for (std::string line; std::getline(lines, line);)
-               CHECK_FALSE((contains(line, "(best)") && (contains(line, "inf") || contains(line, "nan"))));
+             CHECK_FALSE(contains(result.errors, "(best)"));
+             CHECK_FALSE(fs::exists(folder / "out/best.safetensors"));
              const bool warned =
                  contains(result.errors, "learning_rate") || contains(result.errors, "learning rate");
              CHECK_MESSAGE(warned, result.errors);
