@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-
 namespace heed::test {
 
 namespace fs = std::filesystem;
