@@ -4,6 +4,7 @@
 #include "fuzz_support.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/cpu_threads.h"
 #include "heed/core/error.h"
 #include "heed/core/random.h"
 #include "heed/models/attention/attention.h"
@@ -46,6 +47,7 @@ Options::Value made_value(FuzzChoices& choices, const Options::Asked& asked) {
 // An attention mechanism with settings by the input: an Error, or a layer that runs and can be trained. Its outputs have
 // the shape of its input and are finite, and those of padded positions are 0.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  heed::set_cpu_threads(1);  // so little work is not worth waking others
   FuzzChoices choices({reinterpret_cast<const char*>(data), size});
   const auto variants = heed::attention_variants();
   const std::string_view name = variants[choices.below(static_cast<unsigned>(variants.size()))].name;
