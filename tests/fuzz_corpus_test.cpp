@@ -53,6 +53,9 @@
 #define LLVMFuzzerTestOneInput fuzz_tokenizer
 #include "fuzz/tokenizer_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_word_vectors
+#include "fuzz/word_vectors_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
 
 namespace {
 
@@ -91,4 +94,5 @@ TEST_CASE("What the fuzzers of readers start from and have found holds their pro
   run_corpus("mind", fuzz_mind);
   run_corpus("text", fuzz_text);
   run_corpus("tokenizer", fuzz_tokenizer);
+  run_corpus("word_vectors", fuzz_word_vectors);
 }
