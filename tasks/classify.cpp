@@ -244,6 +244,10 @@ class ClassifyLearner : public Learner {
     return measurement_of(text);
   }
 
+  std::vector<std::string> example_lines(std::size_t count) const override {
+    return short_lines((parts_.valid.size() > 0 ? parts_.valid : parts_.train).texts, count);
+  }
+
  private:
   /// In the order of `kinds`.
   static std::vector<double> values_of(const ClassQuality& quality) {

@@ -194,6 +194,13 @@ class MatchLearner : public Learner {
     return predictions;
   }
 
+  std::vector<std::string> example_lines(std::size_t count) const override {
+    const LabelledText& part = parts_.valid.size() > 0 ? parts_.valid : parts_.train;
+    std::vector<std::string> lines = part.texts;
+    for (std::size_t i = 0; i < lines.size(); ++i) lines[i] += "\t" + part.seconds[i];
+    return short_lines(lines, count);
+  }
+
   Measurement measure(std::string_view part) override {
     const LabelledText& text = part == "valid" ? parts_.valid : part == "test" ? parts_.test : parts_.train;
     check(text.size() > 0, "the ", part, " part of the run's data is empty: give --data");

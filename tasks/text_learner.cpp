@@ -219,6 +219,23 @@ Measurement TextLearner::measure_files(std::span<const std::string> files) {
   return measurement_of(read(files.front()), false);
 }
 
+std::vector<std::string> TextLearner::example_lines(std::size_t count) const {
+  std::vector<std::string> lines;
+  for (const std::string& document : corpus_.valid.empty() ? corpus_.train : corpus_.valid)
+    for (std::size_t begin = 0; begin < document.size() && lines.size() < 500;) {
+      const std::size_t end = std::min(document.find('\n', begin), document.size());
+      lines.push_back(document.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  lines = short_lines(lines, count);
+  if (!is_masked(settings_)) return lines;
+  for (std::string& line : lines) {
+    const std::size_t space = line.find(' ', line.size() / 2), word = space == line.npos ? 0 : space + 1;
+    line.replace(word, std::min(line.find(' ', word), line.size()) - word, mask_token);
+  }
+  return lines;
+}
+
 Documents TextLearner::read(const std::string& path) {
   ReadReport report;
   Documents documents = read_documents(path, text_options(settings_), report);
