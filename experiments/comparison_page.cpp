@@ -28,7 +28,8 @@ std::vector<ChartSeries> series_of(std::span<const ComparisonRow> rows,
 }
 
 std::string table_of(std::span<const ComparisonRow> rows) {
-  return table_html(comparison_table(rows)) + "<p class=\"notes\">" + html_text(comparison_notes(rows)) + "</p>\n";
+  return table_html(comparison_table(rows)) + "<p class=\"notes\">" + html_text(comparison_notes(rows)) +
+         "</p>\n";
 }
 
 }  // namespace
@@ -63,7 +64,8 @@ std::string comparison_html(std::string_view title, std::span<const ComparisonRo
   for (std::size_t i = 0; i < rows.size(); ++i) runs.push_back({rows[i].choice, progress[i]});
   const auto no_points = [](std::size_t) { return std::vector<ChartPoint>(); };
   page += "<h2>Quality against cost</h2>\n" + chart_legend(series_of(rows, no_points)) +
-          "<div class=\"charts\">\n" + charts + "</div>\n<h2>Curves, one seed each</h2>\n" + curves_html(runs);
+          "<div class=\"charts\">\n" + charts + "</div>\n<h2>Curves, one seed each</h2>\n" +
+          curves_html(runs);
   return page.append(page_end);
 }
 

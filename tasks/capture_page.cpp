@@ -99,12 +99,22 @@ constexpr std::string_view style = R"page(
 .heads button[aria-pressed] { border-color: rgb(var(--accent)); box-shadow: 0 0 0 1px rgb(var(--accent)); } canvas { image-rendering: pixelated; }
 .chosen { font-size: 0.9rem; margin-top: 0.7rem; } .read { margin-left: 0.8rem; color: var(--muted); font-variant-numeric: tabular-nums; }
 .cell { fill: rgb(var(--accent)); stroke: var(--line-soft); stroke-width: 0.5; } .cell.on { stroke: var(--ink); stroke-width: 1.5; } text.on { fill: var(--ink); font-weight: 600; }
-.strip { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0.15rem 0.8rem; margin: 0.3rem 0; font-size: 0.9rem; } .strip > .name { flex: 0 0 12rem; font-size: 0.85rem; color: var(--muted); overflow-wrap: anywhere; }
+.strip { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0.15rem 0.8rem; margin: 0.3rem 0; font-size: 0.9rem; } .strip > .name { flex: 0 0 15rem; font-size: 0.8rem; color: var(--muted); overflow-wrap: anywhere; }
 .strip > div { flex: 1 1 18rem; min-width: 0; line-height: 1.85; overflow-wrap: anywhere; } .t { padding: 0.12em 0.3em; margin-right: 0.15em; border-radius: 3px; white-space: pre-wrap; }
 .k { background: hsl(var(--h) 62% 86%); } .w { background: rgb(var(--accent) / var(--w)); }
 @media (prefers-color-scheme: dark) { .k { background: hsl(var(--h) 38% 27%); } }
 @media (max-width: 40rem) { .layer .name, .strip > .name { flex-basis: 100%; } .read { display: block; margin-left: 0; } }
 )page";
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  std::string replaced;
+  for (std::size_t at = 0, found = 0; at < text.size(); at = found + from.size()) {
+    found = std::min(text.find(from, at), text.size());
+    replaced.append(text, at, found - at);
+    if (found < text.size()) replaced.append(to);
+  }
+  text = std::move(replaced);
+}
 
 /// "lines.0" of "lines.0.encoder.layers.1.attention.weights".
 std::string example_of(const std::string& name) {
@@ -124,6 +134,13 @@ std::string order_of(const std::string& name) {
   return key;
 }
 
+/// The order of a tensor: an encoder before the decoder that reads it.
+std::string order_in_model(const std::string& name) {
+  std::string key = order_of(name);
+  replace_all(key, ".decoder", ".~decoder");
+  return key;
+}
+
 /// One thing that a layer shows.
 struct Shown {
   std::string layer, kind;  ///< "encoder layer 1", "weights"
@@ -135,11 +152,6 @@ struct Example {
   std::vector<std::vector<std::string>> tokens;  // what the model read: a source, then a target
   std::vector<Shown> shown;
 };
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != text.npos; at += to.size())
-    text.replace(at, from.size(), to);
-}
 
 /// "encoder.layers.1.attention.weights" apart, in words.
 Shown shown_of(std::string name, Tensor value) {
@@ -171,7 +183,7 @@ std::vector<Example> examples_of(const TensorFile& capture) {
     example(name).tokens.push_back(Json::parse(texts).get<std::vector<std::string>>());
   std::map<std::string, const std::string*> names;  // of the tensors, by order
   for (const auto& [name, value] : capture.tensors)
-    if (!capture.metadata.contains(name)) names[order_of(name)] = &name;
+    if (!capture.metadata.contains(name)) names[order_in_model(name)] = &name;
   for (const auto& [order, name] : names) {
     Example& found = example(*name);
     found.shown.push_back(shown_of(name->substr(found.name.size() + 1), capture.tensors.at(*name)));
@@ -193,8 +205,8 @@ int tokens_of(const Example& example, const Shown& shown, std::int64_t length, b
   };
   if (example.tokens.empty()) return -1;
   const std::size_t last = example.tokens.size() - 1;
-  const bool of_target =
-      shown.layer.find("decoder") != std::string::npos && !(is_key && shown.layer.find("cross") != std::string::npos);
+  const bool of_target = shown.layer.find("decoder") != std::string::npos &&
+                         !(is_key && shown.layer.find("cross") != std::string::npos);
   if (of_target && fits(last)) return static_cast<int>(last);
   for (std::size_t i = 0; i <= last; ++i)
     if (fits(i)) return static_cast<int>(i);
@@ -224,7 +236,8 @@ Json map_json(const Example& example, const Shown& shown, const DrawingOptions& 
     std::string cells;
     for (std::size_t i = 0; i < rows; ++i)
       for (std::size_t j = 0; j < columns; ++j)
-        cells += static_cast<char>(most > 0 ? std::lround(std::clamp(weight(i, j) / most, 0.0, 1.0) * 255) : 0);
+        cells +=
+            static_cast<char>(most > 0 ? std::lround(std::clamp(weight(i, j) / most, 0.0, 1.0) * 255) : 0);
     heads.push_back({{"most", most}, {"cells", base64(cells)}});
   }
   const std::string name = shown.kind == "weights" ? shown.layer : shown.layer + ", " + shown.kind;
@@ -253,8 +266,9 @@ std::string strip(const std::string& name, const std::vector<std::string>& token
   for (std::size_t i = 0; i < values.size(); ++i) {
     // The golden angle: neighbouring numbers get colours far apart.
     const std::string shade =
-        is_weight ? concat_text("w\" style=\"--w:", short_number(std::clamp(values[i] / most, 0.0, 1.0) * 0.8))
-                  : concat_text("k\" style=\"--h:", std::lround(std::fmod(values[i] * 137.508 + 210, 360)));
+        is_weight
+            ? concat_text("w\" style=\"--w:", short_number(std::clamp(values[i] / most, 0.0, 1.0) * 0.8))
+            : concat_text("k\" style=\"--h:", std::lround(std::fmod(values[i] * 137.508 + 210, 360)));
     line += concat_text("<span class=\"t ", shade, "\" title=\"", kind, ' ', short_number(values[i]), "\">",
                         token_text(tokens, i), "</span>");
   }
@@ -272,7 +286,8 @@ std::string kind_text(const Shown& shown) {
 }
 
 /// All texts that a layer's numbers [..., N] colour: one for each head, and each round.
-std::vector<std::string> strips_of(const Example& example, const Shown& shown, const DrawingOptions& options) {
+std::vector<std::string> strips_of(const Example& example, const Shown& shown,
+                                   const DrawingOptions& options) {
   std::vector<std::string> strips;
   const std::string kind = kind_text(shown);
   if (kind.empty()) return strips;
@@ -368,8 +383,8 @@ std::string capture_html(const TensorFile& capture, const DrawingOptions& option
     const std::string strips = strips_html(example, options);
     if (maps.empty() && strips.empty()) continue;
     if (options.examples > 0 && drawn == options.examples) {
-      html += concat_text("<p class=\"muted\"><small>", examples.size(), " texts were looked at; the first ", drawn,
-                          " are shown.</small></p>\n");
+      html += concat_text("<p class=\"muted\"><small>", examples.size(), " texts were looked at; the first ",
+                          drawn, " are shown.</small></p>\n");
       break;
     }
     ++drawn;
@@ -428,8 +443,8 @@ std::string weight_histograms_html(const TensorFile& first, const TensorFile& la
   if (charts.empty()) return "";
   const std::vector<ChartSeries> legend = {{"before the first step", {}}, {"after the last step", {}}};
   return chart_legend(legend) + "<div class=\"charts\">\n" + charts + "</div>\n" +
-         (drawn < layers.size() ? concat_text("<p class=\"muted\"><small>The first ", drawn, " of ", layers.size(),
-                                              " layers.</small></p>\n")
+         (drawn < layers.size() ? concat_text("<p class=\"muted\"><small>The first ", drawn, " of ",
+                                              layers.size(), " layers.</small></p>\n")
                                 : "");
 }
 

@@ -318,7 +318,8 @@ class RecommendLearner : public Learner {
       if (news.size() > most)
         news.erase(last ? news.begin() : news.begin() + most, last ? news.end() - most : news.end());
       std::string text;
-      for (const std::int32_t number : news) text += (text.empty() ? "" : " ") + catalogue_.names.name(number);
+      for (const std::int32_t number : news)
+        text += (text.empty() ? "" : " ") + catalogue_.names.name(number);
       return text;
     };
     std::vector<std::string> lines;

@@ -188,8 +188,8 @@ TensorBoardLog::TensorBoardLog(std::filesystem::path folder, std::int64_t step,
     if (step > 0) begin += tfrecord(event(now(), step + 1, bytes_field(7, integer_field(1, 1))));
     if (files.empty())
       for (const Progress& record : earlier)
-        begin += tfrecord(
-            scalar_event(record, now() - earlier.back().elapsed_seconds + record.elapsed_seconds));
+        begin +=
+            tfrecord(scalar_event(record, now() - earlier.back().elapsed_seconds + record.elapsed_seconds));
     write(begin);
   });
 }
