@@ -101,7 +101,7 @@ constexpr std::string_view style = R"page(
 .cell { fill: rgb(var(--accent)); stroke: var(--line-soft); stroke-width: 0.5; } .cell.on { stroke: var(--ink); stroke-width: 1.5; } text.on { fill: var(--ink); font-weight: 600; }
 .strip { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0.15rem 0.8rem; margin: 0.3rem 0; font-size: 0.9rem; } .strip > .name { flex: 0 0 15rem; font-size: 0.8rem; color: var(--muted); overflow-wrap: anywhere; }
 .strip > div { flex: 1 1 18rem; min-width: 0; line-height: 1.85; overflow-wrap: anywhere; } .t { padding: 0.12em 0.3em; margin-right: 0.15em; border-radius: 3px; white-space: pre-wrap; }
-.k { background: hsl(var(--h) 62% 86%); } .w { background: rgb(var(--accent) / var(--w)); }
+.k { background: hsl(var(--h) 62% 86%); } .w { background: rgb(var(--accent) / calc(0.65 * var(--w))); }
 @media (prefers-color-scheme: dark) { .k { background: hsl(var(--h) 38% 27%); } }
 @media (max-width: 40rem) { .layer .name, .strip > .name { flex-basis: 100%; } .read { display: block; margin-left: 0; } }
 )page";
@@ -266,9 +266,8 @@ std::string strip(const std::string& name, const std::vector<std::string>& token
   for (std::size_t i = 0; i < values.size(); ++i) {
     // The golden angle: neighbouring numbers get colours far apart.
     const std::string shade =
-        is_weight
-            ? concat_text("w\" style=\"--w:", short_number(std::clamp(values[i] / most, 0.0, 1.0) * 0.8))
-            : concat_text("k\" style=\"--h:", std::lround(std::fmod(values[i] * 137.508 + 210, 360)));
+        is_weight ? concat_text("w\" style=\"--w:", short_number(std::clamp(values[i] / most, 0.0, 1.0)))
+                  : concat_text("k\" style=\"--h:", std::lround(std::fmod(values[i] * 137.508 + 210, 360)));
     line += concat_text("<span class=\"t ", shade, "\" title=\"", kind, ' ', short_number(values[i]), "\">",
                         token_text(tokens, i), "</span>");
   }
@@ -320,11 +319,11 @@ std::string strips_html(const Example& example, const DrawingOptions& options) {
   std::string html;
   for (const auto& [kind, list] : strips) {
     const std::size_t most = at_most(static_cast<std::int64_t>(list.size()), 2 * options.heads);
-    html += concat_text("<h4>",
-                        kind == "weight" ? std::string("Weights of the tokens: darker is more")
-                                         : concat_text("Tokens of one colour share a ", kind),
-                        most < list.size() ? concat_text(" (the first ", most, " of ", list.size(), ")") : "",
-                        "</h4>\n");
+    html += concat_text(
+        "<h4>",
+        kind == "weight" ? std::string("Weights of the tokens: the stronger the colour, the larger")
+                         : concat_text("Tokens of one colour share a ", kind),
+        most < list.size() ? concat_text(" (the first ", most, " of ", list.size(), ")") : "", "</h4>\n");
     for (std::size_t i = 0; i < most; ++i) html += list[i];
   }
   return html;

@@ -21,7 +21,7 @@ struct DrawingOptions {
 inline constexpr std::string_view capture_note =
     "<p>Every small square is a head: a row for each query, a column for each key. Choose one to see it with "
     "its tokens. "
-    "The darker a cell, the larger the weight; the darkest of a map is its largest.</p>\n";
+    "The stronger the colour of a cell, the larger its weight; the strongest of a map is its largest.</p>\n";
 
 /// The CSS of the drawings, for page_head().
 std::string_view capture_style();

@@ -59,7 +59,7 @@ std::string configuration_html(const RecordedRun& run) {
   for (const Setting& one : run.settings.declared())
     if (run.settings.json(one.name) != defaults.json(one.name))
       rows.push_back({one.name, value_text(run.settings, one.name), value_text(defaults, one.name)});
-  return (rows.size() > 1 ? table_html(rows) : std::string("<p>All settings are the defaults.</p>\n")) +
+  return (rows.size() > 1 ? table_html(rows, true) : std::string("<p>All settings are the defaults.</p>\n")) +
          "<details><summary>All settings</summary>\n<pre>" + html_text(run.files.config()) +
          "</pre></details>\n";
 }
@@ -215,7 +215,7 @@ std::string differences_html(std::span<const RecordedRun> runs) {
                             [&](const std::string& value) { return value != row[1]; }))
       rows.push_back(std::move(row));
   }
-  return rows.size() > 1 ? table_html(rows) : "<p>All settings are the same.</p>\n";
+  return rows.size() > 1 ? table_html(rows, true) : "<p>All settings are the same.</p>\n";
 }
 
 }  // namespace

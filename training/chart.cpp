@@ -208,8 +208,9 @@ std::string figure(std::string_view caption, std::string_view remark, std::strin
   return text.append("</figcaption>\n").append(drawing).append("</figure>\n");
 }
 
-std::string table_html(std::span<const std::vector<std::string>> rows) {
-  std::string table = "<div class=\"wide\"><table>\n";
+std::string table_html(std::span<const std::vector<std::string>> rows, bool is_words) {
+  std::string table =
+      is_words ? "<div class=\"wide\"><table class=\"words\">\n" : "<div class=\"wide\"><table>\n";
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::string_view tag = i == 0 ? "th" : "td";
     table += "<tr>";
@@ -244,6 +245,7 @@ circle { fill: var(--line); } .hidden, .hidden circle { fill: transparent; } .gr
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.3em 0.8em; border-bottom: 1px solid var(--line-soft); text-align: right; white-space: nowrap; } th { font-weight: 600; color: var(--muted); }
 .notes { white-space: pre-line; } th:first-child, td:first-child { text-align: left; padding-left: 0; }
+.words th, .words td { text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 5em; vertical-align: top; }
 pre { overflow-x: auto; background: var(--grid); padding: 0.8em 1em; border-radius: 6px; font: 12.5px/1.5 ui-monospace, monospace; } summary { cursor: pointer; }
 )";
   return page.append(style).append("</style></head><body>\n");

@@ -44,8 +44,9 @@ std::string figure(std::string_view caption, std::string_view remark, std::strin
 /// and --accent, light or dark as the reader has it.
 std::string page_head(std::string_view title, std::string_view style = {});
 inline constexpr std::string_view page_end = "</body></html>\n";
-/// A table in which a row is a list of texts, the first row the head; it scrolls where it is too wide.
-std::string table_html(std::span<const std::vector<std::string>> rows);
+/// A table in which a row is a list of texts, the first row the head; it scrolls where it is too wide. Texts that are
+/// words more than numbers stand on the left, and break where they are long.
+std::string table_html(std::span<const std::vector<std::string>> rows, bool is_words = false);
 /// Text that means itself in HTML, also within quotes.
 std::string html_text(std::string_view text);
 /// Four significant digits.

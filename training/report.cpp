@@ -13,32 +13,36 @@ namespace {
 
 constexpr std::string_view training_loss = "training loss", validation_loss = "validation loss";
 
+constexpr std::string_view part_start = "part of the loss: ", validation_start = "validation ";
+
+/// Losses come first, then their parts, then metrics.
+int rank_of(std::string_view curve) {
+  if (curve == training_loss || curve == validation_loss) return 0;
+  return curve.starts_with(part_start) ? 1 : curve.starts_with(validation_start) ? 2 : 3;
+}
+
 /// The records of a run as curves, in the order in which they are shown.
 std::vector<ChartSeries> curves_of(std::span<const Progress> records) {
-  std::vector<ChartSeries> losses, parts, metrics, rest;
-  const auto add = [&](std::vector<ChartSeries>& group, const std::string& name, const Progress& record,
-                       double value) {
+  std::vector<ChartSeries> curves;
+  const auto add = [&](const std::string& name, const Progress& record, double value) {
     if (!std::isfinite(value)) return;
-    auto found = std::ranges::find(group, name, &ChartSeries::name);
-    if (found == group.end()) found = group.insert(group.end(), {name, {}});
+    auto found = std::ranges::find(curves, name, &ChartSeries::name);
+    if (found == curves.end()) found = curves.insert(curves.end(), {name, {}});
     found->points.push_back({static_cast<double>(record.step), value});
   };
   for (const Progress& record : records) {
-    for (const auto& [name, value] : record.metrics)
-      add(name == "loss" ? losses : metrics, "validation " + name, record, value);
+    for (const auto& [name, value] : record.metrics) add(concat_text(validation_start, name), record, value);
     if (record.is_evaluation()) continue;
-    add(losses, std::string(training_loss), record, record.loss);
-    for (const auto& [name, value] : record.auxiliary) add(parts, "part of the loss: " + name, record, value);
-    add(rest, "learning rate", record, record.learning_rate);
-    add(rest, "gradient norm", record, record.gradient_norm);
-    add(rest, record.unit + " per second", record, record.tokens_per_second);
+    add(std::string(training_loss), record, record.loss);
+    for (const auto& [name, value] : record.auxiliary) add(concat_text(part_start, name), record, value);
+    add("learning rate", record, record.learning_rate);
+    add("gradient norm", record, record.gradient_norm);
+    add(record.unit + " per second", record, record.tokens_per_second);
     if (record.memory_bytes > 0)
-      add(rest, "peak memory in MB", record, static_cast<double>(record.memory_bytes) / 1e6);
+      add("peak memory in MB", record, static_cast<double>(record.memory_bytes) / 1e6);
   }
-  for (auto* group : {&parts, &metrics, &rest})
-    losses.insert(losses.end(), std::make_move_iterator(group->begin()),
-                  std::make_move_iterator(group->end()));
-  return losses;
+  std::ranges::stable_sort(curves, {}, [](const ChartSeries& curve) { return rank_of(curve.name); });
+  return curves;
 }
 
 std::string last_value(const ChartSeries& curve) {
@@ -49,15 +53,14 @@ std::string last_value(const ChartSeries& curve) {
 std::string curves_of_run(std::span<const Progress> records) {
   std::vector<ChartSeries> curves = curves_of(records), losses;
   for (ChartSeries& curve : curves)
-    if (curve.name == training_loss || curve.name == validation_loss) losses.push_back(curve);
+    if (rank_of(curve.name) == 0) losses.push_back(curve);
   std::string charts;
   if (losses.size() == 2) {
     std::ranges::sort(losses, {}, &ChartSeries::name);  // training first
     charts += figure("loss", "", chart_legend(losses) + line_chart("loss", losses));
   }
   for (ChartSeries& curve : curves) {
-    const bool is_loss = curve.name == training_loss || curve.name == validation_loss;
-    if (is_loss && losses.size() == 2) continue;
+    if (rank_of(curve.name) == 0 && losses.size() == 2) continue;
     const std::string name = std::exchange(curve.name, "");
     charts += figure(name, last_value(curve), line_chart(name, {&curve, 1}));
   }
@@ -68,7 +71,7 @@ std::string curves_of_run(std::span<const Progress> records) {
 
 std::string curves_html(std::span<const RunRecords> runs) {
   if (runs.size() == 1) return "<div class=\"charts\">\n" + curves_of_run(runs[0].records) + "</div>\n";
-  std::vector<std::string> names;  // of the curves, in the order of the first run that has them
+  std::vector<std::string> names;  // of the curves
   std::vector<ChartSeries> legend;
   std::vector<std::map<std::string, std::vector<ChartPoint>>> points(runs.size());
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -78,6 +81,7 @@ std::string curves_html(std::span<const RunRecords> runs) {
       points[i][curve.name] = std::move(curve.points);
     }
   }
+  std::ranges::stable_sort(names, {}, rank_of);
   std::string charts = chart_legend(legend) + "<div class=\"charts\">\n";
   for (const std::string& name : names) {
     std::vector<ChartSeries> series = legend;  // each run keeps its colour from drawing to drawing

@@ -118,9 +118,9 @@ void Trainer::open(RunFolder* folder) {
     metrics_ = std::make_unique<MetricsLog>(folder_->file("metrics.jsonl"), state_.metrics_bytes,
                                             [this](std::string_view text) { say(text); });
   if (folder_ && options_.tensorboard)
-    tensorboard_ = std::make_unique<TensorBoardLog>(folder_->file("tensorboard"), state_.step,
-                                                    metrics_->records(),
-                                                    [this](std::string_view text) { say(text); });
+    tensorboard_ =
+        std::make_unique<TensorBoardLog>(folder_->file("tensorboard"), state_.step, metrics_->records(),
+                                         [this](std::string_view text) { say(text); });
   session_ = Session{};
   session_.start = session_.last_record = session_.last_shown = std::chrono::steady_clock::now();
   session_.first_step = state_.step;
