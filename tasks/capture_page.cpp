@@ -165,7 +165,8 @@ Shown shown_of(std::string name, Tensor value) {
     shown.layer.append(", pass ").append(std::to_string(std::stoul(shown.kind.substr(again + 1)) + 1));
     shown.kind.resize(again);
   }
-  if (shown.layer.ends_with(".attention")) shown.layer.resize(shown.layer.size() - 10);
+  for (const std::string_view end : {".attention", "_attention"})
+    if (shown.layer.ends_with(end)) shown.layer.resize(shown.layer.size() - end.size());
   replace_all(shown.layer, "layers.", "layer ");
   replace_all(shown.layer, ".", " ");
   replace_all(shown.layer, "_", " ");

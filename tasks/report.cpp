@@ -106,6 +106,8 @@ class ModelSections {
     lines_ = run.learner().example_lines(examples_shown);
     if (lines_.empty()) return "";
     const std::vector<Prediction> answers = run.predict(lines_, {&capture_, 0});
+    if (std::ranges::none_of(answers, [](const Prediction& one) { return one.error.empty(); }))
+      fail(answers.front().error);
     DrawingOptions drawing{2 * examples_shown, tokens_shown, maps_shown, heads_shown, {}};
     for (std::size_t i = 0; i < lines_.size(); ++i) {
       std::string caption = concat_text("<p class=\"text\">", line_html(lines_[i]), " <b>→ ");

@@ -228,8 +228,14 @@ std::vector<std::string> TextLearner::example_lines(std::size_t count) const {
       begin = end + 1;
     }
   lines = short_lines(lines, count);
-  if (!is_masked(settings_)) return lines;
+  const auto most = static_cast<std::size_t>(settings_.get<std::int64_t>("model.max_length")) - 1;
   for (std::string& line : lines) {
+    Tokens tokens = tokenizer_->encode(line);
+    if (tokens.size() > most) {  // a model reads no more
+      tokens.resize(most);
+      line = tokenizer_->decode(tokens);
+    }
+    if (!is_masked(settings_)) continue;
     const std::size_t space = line.find(' ', line.size() / 2), word = space == line.npos ? 0 : space + 1;
     line.replace(word, std::min(line.find(' ', word), line.size()) - word, mask_token);
   }

@@ -105,14 +105,16 @@ Scalars scalars_of(const fs::path& folder) {
     for (const std::string& record : records) {
       Message event = message_of(record);
       CHECK(std::bit_cast<double>(event.numbers.at(1)) > 1.6e9);  // seconds since 1970
-      for (const std::string& summary : event.texts[5])
-        for (const std::string& text : message_of(summary).texts[1]) {
+      for (const std::string& bytes : event.texts[5]) {
+        Message summary = message_of(bytes);
+        for (const std::string& text : summary.texts[1]) {
           Message value = message_of(text);
           const auto bits = static_cast<std::uint32_t>(value.numbers.at(2));
           const auto [place, is_new] = scalars[value.texts[1].at(0)].emplace(
               static_cast<std::int64_t>(event.numbers.at(2)), std::bit_cast<float>(bits));
           CHECK(is_new);
         }
+      }
     }
   }
   return scalars;
