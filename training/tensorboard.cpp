@@ -37,7 +37,7 @@ std::string varint(std::uint64_t value) {
 }
 
 std::string key(int field, int kind) {
-  return varint(static_cast<std::uint64_t>(field * 8 + kind));
+  return varint(static_cast<std::uint64_t>(field) * 8 + static_cast<std::uint64_t>(kind));
 }
 std::string integer_field(int field, std::int64_t value) {
   return key(field, 0) + varint(static_cast<std::uint64_t>(value));
