@@ -68,7 +68,7 @@ struct Frame {
         any = true;
       }
     if (high - low <= 1e-12 * std::abs(high)) {  // a level line in the middle
-      const double margin = std::max(std::abs(high) / 2, 1e-12);
+      const double margin = high == 0 ? 1 : std::abs(high) / 2;
       low -= margin, high += margin;
     }
   }
