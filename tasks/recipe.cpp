@@ -243,6 +243,8 @@ void declare_training(Settings& settings, std::span<const MetricKind> metrics) {
   declare_start(settings);
   steps("log_every", options.log_every, "Steps between progress records");
   number("log_seconds", 10, 0, 1e9, "Seconds after which progress is shown anyway; 0: by steps alone");
+  settings.flag("training.tensorboard", false,
+                "Whether the curves are also written as files that TensorBoard reads");
   steps("evaluate_every", 500, "Steps between evaluations; 0: none");
   steps("patience", options.patience,
         "Evaluations without a better one after which training stops; 0: never stops");
@@ -273,6 +275,7 @@ TrainerOptions trainer_options(const Settings& settings) {
   options.part_rates = part_rates(text("freeze"), text("part_rates"));
   options.log_every = integer("log_every");
   options.log_seconds = number("log_seconds");
+  options.tensorboard = settings.get<bool>("training.tensorboard");
   options.evaluate_every = integer("evaluate_every");
   options.patience = integer("patience");
   options.save_every = integer("save_every");

@@ -49,6 +49,12 @@ void read_vocabulary(Learner& learner, const RunFiles& files) {
   learner.open_files([&](std::string_view name) { return files.text(name); });
 }
 
+/// The weights that a run began with: those of its seed, and what it took from elsewhere, which must still be the same.
+void begin_anew(Learner& learner, const RunFiles& files) {
+  check(start_weights(learner).origin == files.origin(),
+        "the run that this one started from is no longer what it was");
+}
+
 }  // namespace
 
 std::span<const std::string> free_settings() {
@@ -63,7 +69,8 @@ std::span<const std::string> free_settings() {
                                                  "training.save_every",
                                                  "training.patience",
                                                  "training.log_every",
-                                                 "training.log_seconds"};
+                                                 "training.log_seconds",
+                                                 "training.tensorboard"};
   return names;
 }
 
@@ -92,9 +99,12 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   } catch (const SettingsError& error) {  // not what the caller said: that may not change the model
     fail("the configuration of the run is damaged, or of another version: ", error.what());
   }
-  files.load_weights(learner->model(), !options.weights.empty() ? options.weights
-                                       : files.has_best()       ? "best"
-                                                                : "last");
+  if (options.weights == "initial")
+    begin_anew(*learner, files);
+  else
+    files.load_weights(learner->model(), !options.weights.empty() ? options.weights
+                                         : files.has_best()       ? "best"
+                                                                  : "last");
   return Run(std::move(learner), std::move(files));
 }
 

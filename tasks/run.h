@@ -17,8 +17,8 @@ namespace heed {
 struct RunOptions {
   std::string device = {};  ///< as find_device() has it; "": the one that the run names
   std::string weights =
-      {};  ///< "best": of the best evaluation; "last": of the last checkpoint; "": best where the
-           ///< run has measured itself, else last
+      {};  ///< "best": of the best evaluation; "last": of the last checkpoint; "initial": as training
+           ///< began; "": best where the run has measured itself, else last
   std::string config = {};                 ///< a JSON file of settings, laid over the run's; "": none
   std::vector<std::string> settings = {};  ///< "decoding.beam=1", over that. None may change the model
   bool verify = true;              ///< false: files that were changed after they were written are used anyway

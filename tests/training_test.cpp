@@ -750,7 +750,7 @@ TEST_CASE("report: a page of its own with a drawing per curve") {
   const std::string page = report_html(records, "{\"text\": \"<script>\"}");
   CHECK(page.starts_with("<!DOCTYPE html>"));
   CHECK(page.find("training loss") != std::string::npos);
-  CHECK(page.find("evaluation: bleu &lt;b&gt;") != std::string::npos);
+  CHECK(page.find("validation bleu &lt;b&gt;") != std::string::npos);
   CHECK(page.find("<script>") == std::string::npos);
   CHECK(page.find("http") == std::string::npos);  // nothing is loaded from elsewhere
   CHECK(page.find("nan") == std::string::npos);

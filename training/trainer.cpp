@@ -8,6 +8,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/core/checked.h"
 #include "heed/core/file.h"
+#include "heed/core/memory_stats.h"
 #include "heed/training/divergence.h"
 #include "heed/training/report.h"
 
@@ -116,6 +117,10 @@ void Trainer::open(RunFolder* folder) {
   if (folder_)
     metrics_ = std::make_unique<MetricsLog>(folder_->file("metrics.jsonl"), state_.metrics_bytes,
                                             [this](std::string_view text) { say(text); });
+  if (folder_ && options_.tensorboard)
+    tensorboard_ =
+        std::make_unique<TensorBoardLog>(folder_->file("tensorboard"), state_.step, metrics_->records(),
+                                         [this](std::string_view text) { say(text); });
   session_ = Session{};
   session_.start = session_.last_record = session_.last_shown = std::chrono::steady_clock::now();
   session_.first_step = state_.step;
@@ -249,6 +254,8 @@ Progress Trainer::measured(const StepOutcome& outcome) const {
   Progress progress = progress_now();
   progress.learning_rate = outcome.learning_rate;
   progress.gradient_norm = outcome.gradient_norm.item();
+  progress.memory_bytes =
+      static_cast<std::int64_t>(memory_stats(optimizer_.parameters()[0].tensor->device()).peak_bytes);
   const double tokens = static_cast<double>(std::max<std::int64_t>(meter_.tokens(), 1));
   for (const auto& [name, sum] : meter_.sums()) {
     if (name == "loss") {
@@ -348,6 +355,7 @@ bool Trainer::is_better(const Evaluation& evaluation, const Metric& metric) cons
 
 void Trainer::publish(const Progress& progress) {
   if (metrics_) metrics_->append(progress);
+  if (tensorboard_) tensorboard_->append(progress);
   if (callbacks_.progress) callbacks_.progress(progress);
 }
 

@@ -18,6 +18,7 @@
 #include "heed/training/schedule.h"
 #include "heed/training/step_monitor.h"
 #include "heed/training/task.h"
+#include "heed/training/tensorboard.h"
 
 namespace heed {
 
@@ -40,6 +41,7 @@ struct TrainerOptions {
   std::int64_t save_every = 0;  ///< steps between checkpoints; a better evaluation and the end make one too
   std::uint64_t seed = 0;
   Precision precision = Precision::f32;  ///< in which the model computes; the weights stay f32
+  bool tensorboard = false;              ///< also writes the metrics as tensorboard/events.* of the run
 };
 
 /// Throws an Error that names the first option out of range, or that does not fit the others.
@@ -145,6 +147,7 @@ class Trainer {
   Session session_;
   RunFolder* folder_ = nullptr;
   std::unique_ptr<MetricsLog> metrics_;  // null without a folder
+  std::unique_ptr<TensorBoardLog> tensorboard_;
 };
 
 }  // namespace heed

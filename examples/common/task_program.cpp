@@ -13,6 +13,7 @@
 #include "heed/models/presets.h"
 #include "heed/tasks/folds.h"
 #include "heed/tasks/recipe.h"
+#include "heed/tasks/report.h"
 
 namespace heed::programs {
 namespace {
@@ -80,6 +81,7 @@ class TrainCommand {
                                  {"--freeze", "training.freeze", "PARTS"},
                                  {"--embeddings", "training.embeddings", "FILE"}});
     flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.end());
+    flags_.push_back({"--tensorboard", "training.tensorboard", "", "true"});
     add_setting_flags(command, program.kind, flags_, values_);
     const bool both = program.kind.stacks == Stacks::encoder_decoder;
     attention_.add(
@@ -134,12 +136,24 @@ class TrainCommand {
       std::cerr << profile_table();
     }
     if (!result.finished) return interrupted(concat_text("at step ", result.step));
+    write_report();
     printer_.message(concat_text("done after ", result.step, " steps in ", duration_text(result.seconds),
                                  ": ", out_.value()));
     return exit_success;
   }
 
  private:
+  /// The trainer's report knows no examples. A report is for looking at: that it cannot be made fails no training.
+  void write_report() {
+    try {
+      const std::filesystem::path folder = out_.value();
+      write_file_atomically(folder / "report.html",
+                            run_report(folder, {.verify = !unverified_, .kind = &program_.kind}));
+    } catch (const Error& error) {
+      printer_.message(concat_text("the report has curves alone: ", error.what()));
+    }
+  }
+
   int interrupted(const std::string& where) {
     printer_.message(concat_text("interrupted ", where, "; the checkpoint is in ", out_.value(),
                                  ", and --resume continues from there"));
