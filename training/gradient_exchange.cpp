@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/node.h"
 #include "heed/core/backend.h"
 #include "heed/data/safetensors.h"
 #include "heed/training/model_file.h"
@@ -232,9 +234,7 @@ void GradientExchange::add_bucket(std::size_t first, std::size_t last, std::vect
 void GradientExchange::finish() {
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     if (!ranks_) touched_[i] = sums_[i].defined();
-    if (!sums_[i].defined()) continue;
-    backward(parameter(i), sums_[i]);  // of a leaf: keeps that very memory
-    sums_[i] = {};
+    parameter(i).node()->gradient = std::exchange(sums_[i], {});  // backward() would copy it
   }
 }
 
