@@ -13,6 +13,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
@@ -104,9 +105,10 @@ std::string records_of(const std::filesystem::path& run) {
   std::ifstream file(run / "metrics.jsonl");
   std::string text;
   for (std::string line; std::getline(file, line);) {
-    const std::size_t loss = line.find("\"loss\"");
-    text += line.substr(0, line.find("tokens_per_second")) +
-            (loss == line.npos ? "" : line.substr(loss, 40)) + "\n";
+    auto record = nlohmann::ordered_json::parse(line);
+    record.erase("elapsed_seconds");
+    record.erase("tokens_per_second");
+    text += record.dump() + "\n";
   }
   return text;
 }
