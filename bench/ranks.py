@@ -28,7 +28,7 @@ def measure(case, ranks, threads, batches, steps):
 def predicted(batch_seconds, model_bytes, ranks, gigabits):
     """The speed-up over one process, for one batch per rank and step, and no overlap of computing and sending."""
     sent = 2 * model_bytes * (ranks - 1) / ranks  # by each rank: gradients of a batch, and weights
-    exchanges = 4 + 2 * -(-model_bytes // 2**25)  # outcome, norm, stop; and buckets of gradients and weights
+    exchanges = 3 + 2 * -(-model_bytes // 2**25)  # outcome, norm, stop; and buckets of gradients and weights
     seconds = batch_seconds + sent * 8 / (gigabits * 1e9) + 2 * exchanges * (ranks - 1) * MESSAGE_SECONDS
     return ranks * batch_seconds / seconds
 

@@ -37,7 +37,7 @@ std::optional<Difference> difference(Ranks& ranks, const Json& mine) {
 void check_same_settings(Ranks& ranks, const TaskKind& kind, const Settings& settings) {
   Json mine = {{"task", kind.name}};
   for (const Setting& one : settings.declared())
-    if (one.name != "threads" && one.name != "device") mine[one.name] = settings.json(one.name);
+    if (one.name != "threads" && one.name != "device") mine[one.name] = Json::parse(settings.json(one.name));
   if (const auto found = difference(ranks, mine))
     throw SettingsError(concat_text("rank ", found->rank, " was started with another ", found->name,
                                     " than rank 0: ", found->other, ", not ", found->first,

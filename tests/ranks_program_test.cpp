@@ -219,7 +219,7 @@ TEST_CASE("ranks: whatever goes wrong is said once") {
     return result;
   };
   for (const char* count : {"0", "-1", "1025", "two", "2.0", ""}) refused({"--ranks", count}, 2, "--ranks");
-  refused({"--ranks", "2", "--ranks", "3"}, 2, "twice");
+  refused({"--ranks", "2", "--ranks", "3"}, 2, "2 times");
   refused({"--ranks", "3", "--data", "/no/such/file", "--format", "lines"}, 1, "/no/such/file");
   refused({"--ranks", "3", "--set", "model.width=17"}, 2, "width");
   refused({"--ranks", "2", "--set", "training.schedule.learning_rate=1e30"}, 1, "training");
