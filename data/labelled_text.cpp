@@ -101,9 +101,31 @@ std::string read_document(const fs::path& path, const LabelledOptions& options, 
   return text;
 }
 
-LabelledText read_document_folders(const fs::path& path, const LabelledOptions& options, ReadReport* report) {
+/// A file for each class, with a text on each line.
+LabelledText read_class_files(std::span<const fs::path> files, const LabelledOptions& options,
+                              ReadReport* report) {
   LabelledText text;
-  for (const fs::path& folder : sorted_entries(path)) {
+  for (const fs::path& file : files) {
+    check(type_of(file) == fs::file_type::regular, file.string(),
+          ": expected the texts of a class, but this is no regular file");
+    std::size_t number = 0;
+    for (std::string& line : read_lines(file, options.text, report)) {
+      const std::string place = concat_text(file.string(), ":", ++number);
+      check(!line.empty(), place, ": the line is empty; expected a text of the class on each");
+      text.add(std::move(line), file.filename().string(), place);
+    }
+  }
+  return text;
+}
+
+LabelledText read_class_folder(const fs::path& path, const LabelledOptions& options, ReadReport* report) {
+  const std::vector<fs::path> classes = sorted_entries(path);
+  check(!classes.empty(), path.string(), ": the folder is empty; expected a folder or file for each class");
+  if (std::ranges::none_of(classes,
+                           [](const fs::path& entry) { return type_of(entry) == fs::file_type::directory; }))
+    return read_class_files(classes, options, report);
+  LabelledText text;
+  for (const fs::path& folder : classes) {
     check(type_of(folder) == fs::file_type::directory, folder.string(),
           ": expected one folder for each class, but this is a file");
     const std::vector<fs::path> documents = sorted_entries(folder);
@@ -111,7 +133,6 @@ LabelledText read_document_folders(const fs::path& path, const LabelledOptions& 
     for (const fs::path& document : documents)
       text.add(read_document(document, options, report), folder.filename().string(), document.string());
   }
-  check(text.size() > 0, path.string(), ": there are no folders of documents in it");
   return text;
 }
 
@@ -280,7 +301,9 @@ LabelledText read_labelled_text(const fs::path& path, const LabelledOptions& opt
   check(type_of(path) != fs::file_type::not_found, path.string(), ": there is no such file or folder");
   const Format& format = options.format.empty() ? format_of(path) : format_named(options.format);
   check_columns_are_used(options, format);
-  if (format.parse == nullptr) return read_document_folders(path, options, report);
+  const bool lines_of_classes =
+      format.name == std::string("lines") && type_of(path) == fs::file_type::directory;
+  if (format.parse == nullptr || lines_of_classes) return read_class_folder(path, options, report);
   LabelledOptions named = options;
   named.format = format.name;
   return format.parse({read_limited_file(path, options.text), path.string(), named, report});

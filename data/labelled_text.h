@@ -37,7 +37,8 @@ std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const s
 /// - lines: a label, a space and a text, which may be empty, on each line;
 /// - csv, tsv, jsonl: a column with labels and columns with texts (see TableOptions); labels may be numbers;
 /// - folders: a folder for each class, in which every file is one document: class and document in the order of their
-///   names. Line ends become "\n", and empty lines in front are left out.
+///   names. Line ends become "\n", and empty lines in front are left out. In a folder that holds files alone each file is
+///   a class by its name, with a text on each line, none of them empty ("lines" reads a folder in the same way).
 struct LabelledOptions {
   std::string format = {};  ///< "": by the name: a folder, .csv, .tsv, .jsonl, each also with .gz
   TextOptions text = {};

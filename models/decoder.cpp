@@ -15,6 +15,7 @@ void DecoderState::reorder(const Tensor& ids, bool same_memory) {
   if (same_memory) return;
   if (memory.defined()) memory = index_select(memory, 0, ids);
   if (memory_mask.defined()) memory_mask = index_select(memory_mask, 0, ids);
+  for (Tensor& kept : of_source) kept = index_select(kept, 0, ids);
 }
 
 DecoderLayer::DecoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& self,
@@ -99,7 +100,7 @@ Tensor Decoder::operator()(Tensor x, const Tensor& mask, const Tensor& memory, c
 }
 
 DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask) const {
-  DecoderState state{memory, memory_mask, {}, 0};
+  DecoderState state{memory, memory_mask, {}, {}, 0};
   state.layers.resize(layers_.size());
   return state;
 }

@@ -15,6 +15,9 @@ const TransformerConfig& checked(const TransformerConfig& config) {
   check(config.tie_embeddings != "all" || config.source_vocabulary == config.target_vocabulary,
         "tying all embeddings needs one vocabulary, but the source has ", config.source_vocabulary,
         " tokens and the target ", config.target_vocabulary);
+  check(!config.pointer || config.source_vocabulary == config.target_vocabulary,
+        "a pointer copies tokens, which needs one vocabulary, but the source has ", config.source_vocabulary,
+        " tokens and the target ", config.target_vocabulary);
   return config;
 }
 
@@ -41,11 +44,12 @@ EncoderDecoder::EncoderDecoder(const TransformerConfig& config, Initialiser init
                             ? nullptr
                             : make_embedding(config, config.source_vocabulary, initialiser)),
       target_embedding_(make_embedding(config, config.target_vocabulary, initialiser)),
-      source_(config, source_embedding_ ? *source_embedding_ : *target_embedding_, initialiser),
+      source_(config, source_embedding(), initialiser),
       target_(config, *target_embedding_, initialiser),
       encoder_(config, initialiser),
       decoder_(config, true, initialiser),
-      output_(config, *target_embedding_, initialiser) {
+      output_(config, *target_embedding_, initialiser),
+      pointer_(config.pointer ? std::make_unique<Pointer>(config, initialiser) : nullptr) {
   if (source_embedding_) add_module("source_embedding", *source_embedding_);
   add_module(source_embedding_ ? "target_embedding" : "embedding", *target_embedding_);
   add_module("source", source_);
@@ -53,6 +57,7 @@ EncoderDecoder::EncoderDecoder(const TransformerConfig& config, Initialiser init
   add_module("encoder", encoder_);
   add_module("decoder", decoder_);
   add_module("output", output_);
+  if (pointer_) add_module("pointer", *pointer_);
 }
 
 Tensor EncoderDecoder::encode(const PaddedTokens& source, Context& context) {
@@ -64,18 +69,37 @@ Tensor EncoderDecoder::decode(const PaddedTokens& target, const Tensor& memory, 
   return decoder_(target_(target.ids, 0, context), target.mask, memory, memory_mask, context);
 }
 
-Tensor EncoderDecoder::logits(const Tensor& hidden) const {
-  return output_(hidden);
+Tensor EncoderDecoder::log_probabilities(const Tensor& hidden, const Tensor& memory,
+                                         const PaddedTokens& source, Context& context) const {
+  const Tensor logits = output_(hidden);
+  if (!pointer_) return log_softmax(logits);
+  return pointer_->log_probabilities(hidden, logits, pointer_->source(memory, source, source_embedding()),
+                                     context);
 }
 
 Loss EncoderDecoder::loss(const TranslationBatch& batch, double smoothing, Context& context) {
   const Tensor memory = encode(batch.source, context);
-  return output_.loss(decode(batch.target, memory, batch.source.mask, context), batch.targets, smoothing);
+  const Tensor hidden = decode(batch.target, memory, batch.source.mask, context);
+  if (!pointer_) return output_.loss(hidden, batch.targets, smoothing);
+  return pointer_->loss(hidden, output_, pointer_->source(memory, batch.source, source_embedding()),
+                        batch.targets, smoothing, context);
+}
+
+DecoderState EncoderDecoder::start(const Tensor& memory, const PaddedTokens& source) const {
+  DecoderState state = decoder_.start(memory, source.mask);
+  if (pointer_) {
+    PointerSource copied = pointer_->source(memory, source, source_embedding());
+    state.of_source = {std::move(copied.keys), std::move(copied.ids)};
+  }
+  return state;
 }
 
 Tensor EncoderDecoder::step(const Tensor& tokens, DecoderState& state, Context& context) {
   const Tensor x = target_(unsqueeze(tokens, 1), state.position, context);
-  return logits(squeeze(decoder_.step(x, state, context), 1));
+  const Tensor hidden = decoder_.step(x, state, context), logits = output_(hidden);
+  if (!pointer_) return squeeze(logits, 1);
+  const PointerSource source{state.of_source[0], state.of_source[1], state.memory_mask};
+  return squeeze(pointer_->log_probabilities(hidden, logits, source, context), 1);
 }
 
 std::int64_t EncoderDecoder::target_limit() const {

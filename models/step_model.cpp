@@ -16,7 +16,7 @@ void keep_rows(StepModel& model, std::span<const std::int32_t> rows, std::size_t
 
 EncoderDecoderSteps::EncoderDecoderSteps(EncoderDecoder& model, const PaddedTokens& sources) : model_(model) {
   const NoGrad no_grad;
-  state_ = model.start(model.encode(sources, context_), sources.mask);
+  state_ = model.start(model.encode(sources, context_), sources);
   source_of_row_.resize(static_cast<std::size_t>(sources.ids.size(0)));
   std::iota(source_of_row_.begin(), source_of_row_.end(), 0);
 }

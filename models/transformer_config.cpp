@@ -58,6 +58,7 @@ void for_each_setting(Visit&& visit, Config& config) {
   choice("positions", {"sinusoidal", "learned", "none"}, "what tells positions apart", &T::positions);
   choice("tie_embeddings", {"none", "decoder", "all"},
          "what is one matrix: output map and target embedding, and the source's too", &T::tie_embeddings);
+  any("pointer", "a decoder may copy tokens of its source", &T::pointer);
   any("scale_embeddings", "embeddings are multiplied by sqrt(width)", &T::scale_embeddings);
   any("attention_bias", "the projections of attention have biases", &T::attention_bias);
   any("recompute_layers", "backward runs each layer again: memory for time", &T::recompute_layers);

@@ -50,6 +50,8 @@ struct TransformerConfig {
   std::string positions = "sinusoidal";  ///< or "learned", or "none"
   /// "decoder": the output map is the target embedding; "all": the source's too.
   std::string tie_embeddings = "none";
+  /// Of an encoder-decoder: it may copy tokens of its source (Pointer).
+  bool pointer = false;
   bool scale_embeddings = true;  ///< multiplies embeddings by sqrt(width)
   bool attention_bias = false;
   /// Training keeps each layer's inputs only and runs it again in backward: memory for time.

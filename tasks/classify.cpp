@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "heed/autograd/autograd.h"
-#include "heed/autograd/ops.h"
 #include "heed/data/idx.h"
 #include "heed/data/listops.h"
 #include "heed/models/image_classifier.h"
@@ -22,8 +20,8 @@ void declare_data(Settings& settings) {
   std::vector<std::string> formats = labelled_formats();
   formats.emplace_back("idx");
   declare_labelled_files(settings, formats,
-                         "lines: label, space, text; csv; tsv; jsonl; folders: one for each class, a file "
-                         "for each text; idx: images");
+                         "lines: label, space, text; csv; tsv; jsonl; folders: for each class a folder of "
+                         "documents, or a file with a text on each line; idx: images");
   settings.text("data.labels", "",
                 "Of idx: the labels of data.file; empty: \"labels\" and \"idx1\" in its name for \"images\" "
                 "and \"idx3\"");
@@ -70,9 +68,7 @@ Settings classify_settings(bool own_data) {
   model.feed_forward = 256;
   declare_model(settings, model, Stacks::encoder);
   declare_training(settings, kinds);
-  settings.choice("training.class_weights", "equal", {"equal", "balanced"},
-                  "Whether the texts of a rare class count more, so that all classes weigh the same");
-  settings.integer("prediction.batch_size", 64, 1, 1'000'000, "Texts that are read at a time");
+  declare_classes(settings);
   settings.change_defaults(own_data ? for_texts : for_listops);
   return settings;
 }
@@ -83,20 +79,6 @@ Settings classify_settings(bool own_data) {
 bool reads_images(const Settings& settings) {
   const auto format = settings.get<std::string>("data.format"), file = settings.get<std::string>("data.file");
   return format == "idx" || (format.empty() && is_idx_name(file));
-}
-
-LabelledText read_texts(const Settings& settings, const std::string& path, ReadReport& report) {
-  if (reads_images(settings)) {
-    const bool given = path == settings.get<std::string>("data.file");
-    return read_labelled_images(path, given ? settings.get<std::string>("data.labels") : "",
-                                text_options(settings));
-  }
-  LabelledOptions options = labelled_options(
-      settings, path,
-      "--format lines (a label, a space and a text on each line), --format csv, tsv or jsonl");
-  options.label_column = settings.get<std::string>("data.label_column");
-  options.text_columns = settings.get<std::vector<std::string>>("data.text_columns");
-  return read_labelled_text(path, options, &report);
 }
 
 LabelledText draw_expressions(const Settings& settings) {
@@ -113,25 +95,20 @@ LabelledText draw_expressions(const Settings& settings) {
                       integer("count"), rule);
 }
 
-class ClassifyLearner : public Learner {
+/// An example is the tokens of a text, or the values of an image, which the model turns into patches.
+class ClassifyLearner : public LabelledLearner<Tokens> {
  public:
-  using Learner::Learner;
+  using LabelledLearner::LabelledLearner;
 
   void check_settings() const override {
     names_labelled_data(settings_);
-    const auto patch = settings_.get<std::int64_t>("data.patch");
-    check_any_model(300, 2, {patch, patch, {}});
+    const auto patch = settings_.get<std::int64_t>("data.patch"),
+               batch_tokens = settings_.get<std::int64_t>("training.batch_tokens");
+    if (reads_images(settings_))
+      check_model<ImageClassifier>(image_config({patch, patch, {}}, 2), batch_tokens);
+    else
+      check_model<EncoderClassifier>(config(300, 2), batch_tokens);
   }
-
-  void read_data() override {
-    ReadReport report;
-    parts_ = labelled_parts(
-        settings_, [&](const std::string& path) { return read_texts(settings_, path, report); },
-        [&] { return draw_expressions(settings_); });
-    remark_replaced(report);
-  }
-
-  std::map<std::string, std::string> data_digests() const override { return digests_of(parts_); }
 
   void learn_vocabulary() override {
     if (reads_images(settings_))
@@ -169,87 +146,69 @@ class ClassifyLearner : public Learner {
       model_ = make_model<ImageClassifier>(image_config(image_, classes), batch_tokens, device);
   }
 
-  void prepare_training() override {
-    describe_data();
-    labels_ = classes_of(parts_.train, classes_);
-    valid_labels_ = classes_of(parts_.valid, classes_);
-    if (settings_.get<std::string>("training.class_weights") == "balanced")
-      weights_ = balanced_weights(labels_, classes_.size());
-    texts_ = tokens_of(parts_.train);
-    valid_texts_ = tokens_of(parts_.valid);
-    plan_.emplace(lengths(texts_), std::span<const std::int32_t>(), training_batches(settings_));
-    if (const std::string left_out = plan_->left_out_message(); !left_out.empty()) remark(left_out);
-    const auto steps = settings_.get<std::int64_t>("training.steps");
-    if (settings_.get<std::int64_t>("training.epochs") == 0 && steps < batches(0))
-      remark(concat_text("training.steps = ", steps, " end before all ", batches(0),
-                         " batches were read once: this much data deserves more steps"));
-  }
-
-  // --- training
-
   Module& model() override { return *model_; }
-  std::string unit() const override { return "texts"; }
-  std::int64_t batches(std::int64_t epoch) override {
-    return static_cast<std::int64_t>(batches_.of(*plan_, epoch).size());
-  }
+  std::string unit() const override { return reads_images(settings_) ? "images" : "texts"; }
 
-  Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
-    const Batch& rows = batches_.of(*plan_, epoch)[static_cast<std::size_t>(batch)];
-    if (!weights_.empty()) return weighted_loss(rows, context);
-    return model_->loss(make_classification_batch(pick(texts_, rows), pick(labels_, rows), model_->device()),
-                        settings_.get<double>("training.label_smoothing"), context);
-  }
-
-  Evaluation evaluate() override {
-    if (valid_texts_.empty()) return {};
-    return evaluation(values_of(quality_of(scores_of(valid_texts_), valid_labels_, classes_.size())));
-  }
-
-  // --- use
-
-  std::vector<Prediction> predict(std::span<const std::string> lines,
-                                  const PredictOptions& options) override {
-    std::vector<Prediction> predictions(lines.size());
-    std::vector<Tokens> texts;
-    std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      if (is_blank(lines[i])) continue;
-      try {
-        texts.push_back(tokenizer_ ? (*tokenizer_)(lines[i]) : pixels_of(lines[i]));
-        places.push_back(i);
-      } catch (const Error& error) {
-        predictions[i].error = error.what();
-      }
+ protected:
+  LabelledText read_file(const std::string& path, ReadReport& report) const override {
+    if (reads_images(settings_)) {
+      const bool given = path == settings_.get<std::string>("data.file");
+      return read_labelled_images(path, given ? settings_.get<std::string>("data.labels") : "",
+                                  text_options(settings_));
     }
-    say_what_was_cut();
-    const std::vector<ClassScores> scores = scores_of(texts);
-    for (std::size_t i = 0; i < texts.size(); ++i) {
-      predictions[places[i]] = prediction_of(scores[i], classes_);
-      if (options.capture)
-        show_inside(texts[i], options.first_line + static_cast<std::int64_t>(places[i]), *options.capture);
-    }
-    return predictions;
+    LabelledOptions options = labelled_options(
+        settings_, path,
+        "--format lines (a label, a space and a text on each line), --format csv, tsv or jsonl");
+    options.label_column = settings_.get<std::string>("data.label_column");
+    options.text_columns = settings_.get<std::vector<std::string>>("data.text_columns");
+    return read_labelled_text(path, options, &report);
   }
 
-  Measurement measure(std::string_view part) override {
-    const LabelledText& text = part == "valid" ? parts_.valid : part == "test" ? parts_.test : parts_.train;
-    check(text.size() > 0, "the ", part, " part of the run's data is empty: give --data");
-    return measurement_of(text);
+  LabelledText made_by_rule() const override { return draw_expressions(settings_); }
+
+  Tokens example_of_line(const std::string& line) override {
+    return tokenizer_ ? (*tokenizer_)(line) : pixels_of(line);
   }
 
-  Measurement measure_files(std::span<const std::string> files) override {
-    ReadReport report;
-    const LabelledText text = read_texts(settings_, files.front(), report);
-    remark_replaced(report);
-    return measurement_of(text);
+  std::vector<Tokens> examples_of(const LabelledText& text) override {
+    std::vector<Tokens> examples;
+    if (tokenizer_)
+      examples = (*tokenizer_)(text.texts, text.places);
+    else
+      for (const std::string& line : text.texts) examples.push_back(pixels_of(line));
+    if (std::string cut = take_cut_message(); !cut.empty()) remark(std::move(cut));
+    return examples;
   }
+
+  std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
+
+  /// As the encoder sees them.
+  std::array<std::vector<std::int32_t>, 2> lengths(const std::vector<Tokens>& examples) const override {
+    if (tokenizer_) return {lengths_of(examples), {}};
+    const auto patches = static_cast<std::int32_t>(image_config(image_, 2).patches());
+    return {std::vector<std::int32_t>(examples.size(), patches), {}};
+  }
+
+  std::string description() const override {
+    return tokenizer_ ? concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size())
+                      : concat_text("images of ", image_.rows, " x ", image_.columns);
+  }
+
+  Tensor logits(const std::vector<Tokens>& examples, Context& context) override {
+    return model_->logits(pad_tokens(examples, model_->device()), context);
+  }
+
+  ClassFigures figures(const ClassQuality& quality, const std::vector<ClassScores>&,
+                       const LabelledText&) const override {
+    return {metrics(std::vector<double>{quality.accuracy, quality.loss, quality.macro_f1})};
+  }
+
+  std::vector<Tokens> rows_of(const Tokens& example) const override {
+    return tokenizer_ ? std::vector<Tokens>{example} : std::vector<Tokens>();
+  }
+  const Tokenizer* tokenizer() const override { return tokenizer_ ? &tokenizer_->tokenizer() : nullptr; }
 
  private:
-  /// In the order of `kinds`.
-  static std::vector<double> values_of(const ClassQuality& quality) {
-    return {quality.accuracy, quality.loss, quality.macro_f1};
-  }
-
   TransformerConfig config(std::int64_t vocabulary, std::int64_t classes) const {
     TransformerConfig config = model_config(settings_);
     config.source_vocabulary = vocabulary;
@@ -261,16 +220,6 @@ class ClassifyLearner : public Learner {
     return {config(0, classes), image.rows, image.columns, settings_.get<std::int64_t>("data.patch")};
   }
 
-  /// Throws a SettingsError when neither a classifier of texts nor one of images can be built.
-  void check_any_model(std::int64_t vocabulary, std::int64_t classes, const Images& image) const {
-    const auto batch_tokens = settings_.get<std::int64_t>("training.batch_tokens");
-    if (reads_images(settings_))
-      check_model<ImageClassifier>(image_config(image, classes), batch_tokens);
-    else
-      check_model<EncoderClassifier>(config(vocabulary, classes), batch_tokens);
-  }
-
-  /// The values of an image, which the model turns into patches.
   Tokens pixels_of(const std::string& line) const {
     const Images image = image_of_line(line);
     check(image.rows == image_.rows && image.columns == image_.columns, "an image of ", image.rows, " x ",
@@ -280,103 +229,9 @@ class ClassifyLearner : public Learner {
     return values;
   }
 
-  /// Lengths as the encoder sees them.
-  std::vector<std::int32_t> lengths(const std::vector<Tokens>& texts) const {
-    if (tokenizer_) return lengths_of(texts);
-    return std::vector<std::int32_t>(texts.size(),
-                                     static_cast<std::int32_t>(image_config(image_, 2).patches()));
-  }
-
-  std::vector<Tokens> tokens_of(const LabelledText& text) {
-    std::vector<Tokens> images;
-    if (!tokenizer_) {
-      for (const std::string& line : text.texts) images.push_back(pixels_of(line));
-      return images;
-    }
-    std::vector<Tokens> tokens = (*tokenizer_)(text.texts, text.places);
-    say_what_was_cut();
-    return tokens;
-  }
-
-  void say_what_was_cut() {
-    if (!tokenizer_) return;
-    if (std::string cut = tokenizer_->take_cut_message(); !cut.empty()) remark(std::move(cut));
-  }
-
-  void describe_data() {
-    remark(concat_text(parts_.train.size(), tokenizer_ ? " texts of " : " images of ", classes_.size(),
-                       " classes to learn from, ", parts_.valid.size(), " to measure with, ",
-                       parts_.test.size(), " kept for a test; ",
-                       tokenizer_ ? concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size())
-                                  : concat_text("images of ", image_.rows, " x ", image_.columns)));
-    for (std::string& text : remarks_on_classes(parts_.train, classes_)) remark(std::move(text));
-  }
-
-  /// sum_i w(label_i) cross_entropy_i
-  Loss weighted_loss(const Batch& rows, Context& context) {
-    const std::vector<std::int32_t> labels = pick(labels_, rows);
-    std::vector<float> weights;
-    for (const std::int32_t label : labels) weights.push_back(weights_[static_cast<std::size_t>(label)]);
-    const auto batch = make_classification_batch(pick(texts_, rows), labels, model_->device());
-    const Tensor losses = cross_entropy(model_->logits(batch.input, context), batch.labels,
-                                        settings_.get<double>("training.label_smoothing"));
-    const auto count = static_cast<std::int64_t>(rows.size());
-    return {sum(losses * Tensor::from(weights, {count}, model_->device())), count};
-  }
-
-  /// The scores of each text, in their order; texts of like length are read together.
-  std::vector<ClassScores> scores_of(const std::vector<Tokens>& texts) {
-    const NoGrad no_grad;
-    std::vector<ClassScores> scores(texts.size());
-    if (texts.empty()) return scores;
-    const BatchPlan plan(lengths(texts), {},
-                         evaluation_batches(settings_.get<std::int64_t>("prediction.batch_size")));
-    for (const Batch& rows : plan.epoch(0)) {
-      Context context = Context::inference();
-      const Tensor logits = model_->logits(pad_tokens(pick(texts, rows), model_->device()), context);
-      const std::vector<float> values = log_softmax(logits, -1).to_vector<float>();  // [B, classes]
-      auto first = values.begin();
-      for (const std::int32_t row : rows) {
-        const auto end = first + logits.size(1);
-        scores[static_cast<std::size_t>(row)].assign(first, end);
-        first = end;
-      }
-    }
-    return scores;
-  }
-
-  Measurement measurement_of(const LabelledText& text) {
-    const std::vector<std::int32_t> labels = classes_of(text, classes_);
-    const std::vector<ClassScores> scores = scores_of(tokens_of(text));
-    const ClassQuality quality = quality_of(scores, labels, classes_.size());
-    return class_measurement(metrics(values_of(quality)), quality, scores, labels, text, classes_);
-  }
-
-  /// One pass over a text in which the model shows its inside.
-  void show_inside(const Tokens& tokens, std::int64_t line, CaptureFile& file) {
-    const NoGrad no_grad;
-    Capture capture;
-    Context context = Context::inference();
-    context.capture = &capture;
-    const PaddedTokens input = pad_tokens({&tokens, 1}, model_->device());
-    model_->logits(input, context);
-    const std::string example = "lines." + std::to_string(line);
-    if (tokenizer_)
-      file.add_tokens(example, "tokens", input.ids, token_texts(tokenizer_->tokenizer(), tokens));
-    file.add(example, capture);
-  }
-
-  TextParts parts_;
   std::optional<BoundedTokenizer> tokenizer_;  // none: the texts are images
   Images image_;                               // an example of their size
-  std::vector<std::string> classes_;
   std::unique_ptr<EncoderClassifier> model_;
-
-  std::vector<Tokens> texts_, valid_texts_;
-  std::vector<std::int32_t> labels_, valid_labels_;
-  std::vector<float> weights_;  // of the classes; empty: all alike
-  std::optional<BatchPlan> plan_;
-  EpochBatches<BatchPlan> batches_;
 };
 
 }  // namespace

@@ -100,8 +100,8 @@ std::vector<double> log_probabilities(EncoderDecoder& model, std::span<const Tok
   const NoGrad no_grad;
   Context context = Context::inference();
   const TranslationBatch batch = make_translation_batch(sources, targets, begin, end, model.device());
-  const Tensor hidden =
-      model.decode(batch.target, model.encode(batch.source, context), batch.source.mask, context);
+  const Tensor memory = model.encode(batch.source, context),
+               hidden = model.decode(batch.target, memory, batch.source.mask, context);
   const auto longest = static_cast<std::size_t>(hidden.size(1));
   std::vector<std::int32_t> expected(targets.size() * longest);  // what follows each token; padding: 0
   for (std::size_t row = 0; row < targets.size(); ++row) {
@@ -111,7 +111,8 @@ std::vector<double> log_probabilities(EncoderDecoder& model, std::span<const Tok
   }
   const Tensor ids =
       Tensor::from(expected, {static_cast<std::int64_t>(targets.size()), hidden.size(1), 1}, model.device());
-  const std::vector<double> found = gather(log_softmax(model.logits(hidden)), 2, ids).to_doubles();
+  const std::vector<double> found =
+      gather(model.log_probabilities(hidden, memory, batch.source, context), 2, ids).to_doubles();
   std::vector<double> sums;
   for (std::size_t row = 0; row < targets.size(); ++row) {
     double sum = 0;

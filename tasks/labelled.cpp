@@ -63,6 +63,12 @@ void declare_parts(Settings& settings) {
                    "Which of these runs, from 1; 0: all, each in a folder of its own");
 }
 
+void declare_classes(Settings& settings) {
+  settings.choice("training.class_weights", "equal", {"equal", "balanced"},
+                  "Whether the examples of a rare class count more, so that all classes weigh the same");
+  settings.integer("prediction.batch_size", 64, 1, 1'000'000, "Examples that are read at a time");
+}
+
 bool names_labelled_data(const Settings& settings) {
   const auto given = [&](const char* name) { return !settings.get<std::string>(name).empty(); };
   const auto folds = settings.get<std::int64_t>("data.folds"), fold = settings.get<std::int64_t>("data.fold");
@@ -213,12 +219,12 @@ ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vecto
   return quality;
 }
 
-Measurement class_measurement(std::vector<Metric> metrics, const ClassQuality& quality,
+Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
                               const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
                               const LabelledText& text, const std::vector<std::string>& classes) {
   Measurement measurement;
   Json json;
-  for (const Metric& metric : metrics)
+  for (const Metric& metric : figures.metrics)
     json[metric.name] = metric.name == "loss" ? metric.value : rounded(metric.value);
   json["texts"] = text.size();
   for (std::size_t i = 0; i < classes.size(); ++i) {
@@ -230,7 +236,8 @@ Measurement class_measurement(std::vector<Metric> metrics, const ClassQuality& q
   }
   if (!quality.confusion.empty()) json["confusion"] = quality.confusion;
   measurement.json = json.dump();
-  measurement.metrics = std::move(metrics);
+  if (!figures.members.empty()) measurement.json.insert(measurement.json.size() - 1, "," + figures.members);
+  measurement.metrics = std::move(figures.metrics);
   measurement.count = static_cast<std::int64_t>(scores.size());
   measurement.examples = {"accuracy", "mean", {}};
   for (std::size_t i = 0; i < scores.size(); ++i) {

@@ -1,14 +1,21 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
 #include "heed/data/labelled_text.h"
+#include "heed/models/context.h"
+#include "heed/tasks/data.h"
 #include "heed/tasks/learner.h"
 
-// What tasks that tell classes apart have in common, before and behind the model: their data and how they are measured.
+// What tasks that tell classes apart have in common: their data, the learner around their model, and how they are
+// measured.
 
 namespace heed {
 
@@ -20,6 +27,8 @@ void declare_labelled_files(Settings& settings, std::vector<std::string> formats
                             std::string_view formats_help);
 /// "data.valid_fraction", "data.test_fraction", "data.split_seed", "data.stratified", "data.folds", "data.fold".
 void declare_parts(Settings& settings);
+/// "training.class_weights" and "prediction.batch_size".
+void declare_classes(Settings& settings);
 /// True when the settings name data; throws a SettingsError when they name validation or test data alone, or folds
 /// that make no sense.
 bool names_labelled_data(const Settings& settings);
@@ -64,10 +73,205 @@ struct ClassQuality {
 };
 ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
                         std::size_t classes);
-/// What `evaluate` says: the metrics, and as JSON behind them "texts", "classes" with precision, recall and F1 of each, and
-/// "confusion", the rows expected and the columns predicted, in the order of the classes; and the wrong answers.
-Measurement class_measurement(std::vector<Metric> metrics, const ClassQuality& quality,
+/// What is said of classes that were told apart: the metrics, and members for the JSON object, "" or `"name":value,...`.
+struct ClassFigures {
+  std::vector<Metric> metrics;
+  std::string members = {};
+};
+/// What `evaluate` says: the metrics and members, and as JSON behind them "texts", "classes" with precision, recall and
+/// F1 of each, and "confusion", the rows expected and the columns predicted, in the order of the classes; and the wrong
+/// answers.
+Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
                               const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
                               const LabelledText& text, const std::vector<std::string>& classes);
+
+// --- the learner
+
+/// Learns to tell classes of examples. An Example is what the model reads of one text, pair or image; a task says how it
+/// is made of a text and what the model says of a batch of them.
+template <class Example>
+class LabelledLearner : public Learner {
+ public:
+  using Learner::Learner;
+
+  void read_data() override {
+    ReadReport report;
+    parts_ = labelled_parts(
+        settings_, [&](const std::string& path) { return read_file(path, report); },
+        [&] { return made_by_rule(); });
+    remark_replaced(report);
+  }
+
+  std::map<std::string, std::string> data_digests() const override { return digests_of(parts_); }
+
+  void prepare_training() override {
+    remark(concat_text(parts_.train.size(), ' ', unit(), " of ", classes_.size(), " classes to learn from, ",
+                       parts_.valid.size(), " to measure with, ", parts_.test.size(), " kept for a test; ",
+                       description()));
+    for (std::string& text : remarks_on_classes(parts_.train, classes_)) remark(std::move(text));
+    labels_ = classes_of(parts_.train, classes_);
+    valid_labels_ = classes_of(parts_.valid, classes_);
+    if (settings_.get<std::string>("training.class_weights") == "balanced")
+      weights_ = balanced_weights(labels_, classes_.size());
+    examples_ = examples_of(parts_.train);
+    valid_examples_ = examples_of(parts_.valid);
+    const auto [first, second] = lengths(examples_);
+    plan_.emplace(first, second, training_batches(settings_));
+    if (const std::string left_out = plan_->left_out_message(); !left_out.empty()) remark(left_out);
+    const auto steps = settings_.get<std::int64_t>("training.steps");
+    if (settings_.get<std::int64_t>("training.epochs") == 0 && steps < batches(0))
+      remark(concat_text("training.steps = ", steps, " end before all ", batches(0),
+                         " batches were read once: this much data deserves more steps"));
+  }
+
+  std::int64_t batches(std::int64_t epoch) override {
+    return static_cast<std::int64_t>(batches_.of(*plan_, epoch).size());
+  }
+
+  /// sum_i w(label_i) cross_entropy_i, where the classes are weighted.
+  Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
+    const Batch& rows = batches_.of(*plan_, epoch)[static_cast<std::size_t>(batch)];
+    const std::vector<std::int32_t> labels = pick(labels_, rows);
+    const auto count = static_cast<std::int64_t>(rows.size());
+    const Tensor all = logits(pick(examples_, rows), context);
+    Tensor losses = cross_entropy(all, Tensor::from(labels, {count}, all.device()),
+                                  settings_.get<double>("training.label_smoothing"));
+    if (!weights_.empty()) {
+      std::vector<float> weights;
+      for (const std::int32_t label : labels) weights.push_back(weights_[static_cast<std::size_t>(label)]);
+      losses = losses * Tensor::from(weights, {count}, all.device());
+    }
+    return {sum(losses), count};
+  }
+
+  Evaluation evaluate() override {
+    if (valid_examples_.empty()) return {};
+    const std::vector<ClassScores> scores = scores_of(valid_examples_);
+    return {figures(quality_of(scores, valid_labels_, classes_.size()), scores, parts_.valid).metrics,
+            settings_.get<std::string>("training.keep_best_by")};
+  }
+
+  std::vector<Prediction> predict(std::span<const std::string> lines,
+                                  const PredictOptions& options) override {
+    std::vector<Prediction> predictions(lines.size());
+    std::vector<Example> examples;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (is_blank(lines[i])) continue;
+      try {
+        examples.push_back(example_of_line(lines[i]));
+        places.push_back(i);
+      } catch (const Error& error) {
+        predictions[i].error = error.what();
+      }
+    }
+    if (std::string cut = take_cut_message(); !cut.empty()) remark(std::move(cut));
+    const std::vector<ClassScores> scores = scores_of(examples);
+    for (std::size_t i = 0; i < examples.size(); ++i) {
+      predictions[places[i]] = prediction_of(scores[i], classes_);
+      if (options.capture)
+        show_inside(examples[i], options.first_line + static_cast<std::int64_t>(places[i]), *options.capture);
+    }
+    return predictions;
+  }
+
+  Measurement measure(std::string_view part) override {
+    const LabelledText& text = part == "valid" ? parts_.valid : part == "test" ? parts_.test : parts_.train;
+    check(text.size() > 0, "the ", part, " part of the run's data is empty: give --data");
+    return measurement_of(text);
+  }
+
+  Measurement measure_files(std::span<const std::string> files) override {
+    ReadReport report;
+    const LabelledText text = read_file(files.front(), report);
+    remark_replaced(report);
+    return measurement_of(text);
+  }
+
+ protected:
+  // --- what a task says for itself
+  virtual LabelledText read_file(const std::string& path, ReadReport& report) const = 0;
+  virtual LabelledText made_by_rule() const = 0;
+  /// The example of a line of input; throws an Error where it is none.
+  virtual Example example_of_line(const std::string& line) = 0;
+  virtual std::vector<Example> examples_of(const LabelledText& text) = 0;
+  /// How many texts were cut since the last call; "" where none was.
+  virtual std::string take_cut_message() = 0;
+  /// The lengths that batches are put together by: of the examples, or of the two texts of each.
+  virtual std::array<std::vector<std::int32_t>, 2> lengths(const std::vector<Example>& examples) const = 0;
+  /// What the examples are, for people: "vocabulary 8000".
+  virtual std::string description() const = 0;
+  /// Class logits [B, classes].
+  virtual Tensor logits(const std::vector<Example>& examples, Context& context) = 0;
+  virtual ClassFigures figures(const ClassQuality& quality, const std::vector<ClassScores>& scores,
+                               const LabelledText& text) const = 0;
+  /// The tokens of an example, a row for each text that is read by itself; none for an image.
+  virtual std::vector<Tokens> rows_of(const Example& example) const = 0;
+  virtual const Tokenizer* tokenizer() const = 0;
+
+  TextParts parts_;
+  std::vector<std::string> classes_;
+
+ private:
+  /// The scores of each example, in their order; those of like length are read together.
+  std::vector<ClassScores> scores_of(const std::vector<Example>& examples) {
+    const NoGrad no_grad;
+    std::vector<ClassScores> scores(examples.size());
+    if (examples.empty()) return scores;
+    const auto [first, second] = lengths(examples);
+    const BatchPlan plan(first, second,
+                         evaluation_batches(settings_.get<std::int64_t>("prediction.batch_size")));
+    for (const Batch& rows : plan.epoch(0)) {
+      Context context = Context::inference();
+      const Tensor all = logits(pick(examples, rows), context);
+      const std::vector<float> values = log_softmax(all, -1).to_vector<float>();  // [B, classes]
+      auto next = values.begin();
+      for (const std::int32_t row : rows) {
+        scores[static_cast<std::size_t>(row)].assign(next, next + all.size(1));
+        next += all.size(1);
+      }
+    }
+    return scores;
+  }
+
+  Measurement measurement_of(const LabelledText& text) {
+    const std::vector<std::int32_t> labels = classes_of(text, classes_);
+    const std::vector<Example> examples = examples_of(text);
+    const std::vector<ClassScores> scores = scores_of(examples);
+    const ClassQuality quality = quality_of(scores, labels, classes_.size());
+    return class_measurement(figures(quality, scores, text), quality, scores, labels, text, classes_);
+  }
+
+  /// One pass over an example in which the model shows its inside. What it reads side by side are examples of their own.
+  void show_inside(const Example& example, std::int64_t line, CaptureFile& file) {
+    const NoGrad no_grad;
+    Capture capture;
+    Context context = Context::inference();
+    context.capture = &capture;
+    const Device device = logits({example}, context).device();
+    const std::string name = "lines." + std::to_string(line);
+    const std::vector<Tokens> rows = rows_of(example);
+    if (rows.empty()) return file.add(name, capture);
+    const Tensor ids = pad_tokens(rows, device).ids;
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      const auto at = static_cast<std::int64_t>(row), count = static_cast<std::int64_t>(rows.size());
+      const std::string name_of_row = count == 1 ? name : name + (row == 0 ? "-first" : "-second");
+      std::vector<std::string> texts = token_texts(*tokenizer(), rows[row]);
+      texts.resize(static_cast<std::size_t>(ids.size(1)), "<pad>");
+      file.add_tokens(name_of_row, "tokens", slice(ids, 0, at, at + 1), texts);
+      Capture of_row;
+      for (const Capture::Entry& entry : capture.entries)
+        if (entry.value.rank() > 0 && entry.value.size(0) == count)
+          of_row.entries.push_back({entry.layer, entry.name, slice(entry.value, 0, at, at + 1)});
+      file.add(name_of_row, count == 1 ? capture : of_row);
+    }
+  }
+
+  std::vector<Example> examples_, valid_examples_;
+  std::vector<std::int32_t> labels_, valid_labels_;
+  std::vector<float> weights_;  // of the classes; empty: all alike
+  std::optional<BatchPlan> plan_;
+  EpochBatches<BatchPlan> batches_;
+};
 
 }  // namespace heed

@@ -30,10 +30,11 @@ std::vector<std::string> settings_left_out(Stacks stacks) {
     names.insert(names.end(), more.begin(), more.end());
   };
   if (stacks == Stacks::encoder)
-    also({"decoder_layers", "decoder_attention", "cross_attention", "tie_embeddings", "max_length"});
+    also({"decoder_layers", "decoder_attention", "cross_attention", "tie_embeddings", "pointer",
+          "max_length"});
   if (stacks == Stacks::decoder)
     also({"encoder_layers", "encoder_attention", "cross_attention", "pooling", "word_pairs", "local_width",
-          "word_dropout"});
+          "word_dropout", "pointer"});
   if (stacks == Stacks::encoder_decoder) also({"pooling", "word_pairs", "local_width", "word_dropout"});
   return names;
 }

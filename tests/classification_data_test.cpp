@@ -179,6 +179,26 @@ TEST_CASE("Folders of documents: a folder for each class, a file for each docume
   CHECK(contains(error_of([&] { read_labelled_text(folder / "none", {.format = "folders"}); }), "none"));
 }
 
+TEST_CASE("Labelled text: a folder of files has a class in each, a text on each line") {
+  const TemporaryFolder folder;
+  write(folder / "polarity" / "p.neg", "bad film\r\nno\n");
+  write(folder / "polarity" / "p.pos", "good film\n");
+  for (const char* format : {"", "folders", "lines"}) {
+    const LabelledText text = read_labelled_text(folder / "polarity", {.format = format});
+    CHECK(text.texts == Names{"bad film", "no", "good film"});
+    CHECK(text.labels == Names{"p.neg", "p.neg", "p.pos"});
+    CHECK(text.places[1] == (folder / "polarity" / "p.neg").string() + ":2");
+  }
+  write(folder / "polarity" / "p.pos", "good film\n\nfine\n");
+  CHECK(contains(error_of([&] { read_labelled_text(folder / "polarity"); }), "p.pos:2: the line is empty"));
+  write(folder / "polarity" / "p.pos", "");
+  CHECK(
+      contains(error_of([&] { read_labelled_text(folder / "polarity"); }), "p.pos"));
+  fs::remove(folder / "polarity" / "p.pos");
+  fs::remove(folder / "polarity" / "p.neg");
+  CHECK(contains(error_of([&] { read_labelled_text(folder / "polarity"); }), "the folder is empty"));
+}
+
 TEST_CASE("Classes have a fixed order, and an unknown label is named with its place") {
   LabelledText text;
   text.add("x", "pos", "file:1");

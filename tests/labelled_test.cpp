@@ -29,7 +29,7 @@ TEST_CASE("Quality of classes: a case worked out by hand") {
   for (int i = 0; i < 5; ++i)
     text.add("text", classes[static_cast<std::size_t>(labels[i])], "f:" + std::to_string(i + 1));
   const Measurement measured =
-      class_measurement({{"accuracy", 0.6, true}}, quality, scores, labels, text, classes);
+      class_measurement({{{"accuracy", 0.6, true}}}, quality, scores, labels, text, classes);
   const Json json = Json::parse(measured.json);
   CHECK(json["accuracy"] == 0.6);
   CHECK(json["texts"] == 5);

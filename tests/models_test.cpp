@@ -159,13 +159,58 @@ TEST_CASE("models: a batch with padding has the loss of its sentences taken one 
   CHECK(objective(together, context).item() == doctest::Approx(sum / 9).epsilon(1e-5));
 }
 
+TEST_CASE("models: a pointer mixes what the vocabulary says with tokens of the source") {
+  TransformerConfig config = tiny_config();
+  config.pointer = true;
+  EncoderDecoder model(config);
+  model.to(DType::f64, {});
+  const TranslationBatch batch = tiny_batch();
+  const auto log_probabilities = [&] {
+    Context context;
+    const Tensor memory = model.encode(batch.source, context);
+    return values(model.log_probabilities(model.decode(batch.target, memory, batch.source.mask, context),
+                                          memory, batch.source, context));
+  };
+  const auto set_gate = [&](double bias) {
+    for (const auto& [name, parameter] : model.parameters()) {
+      if (name == "pointer.gate.weight")
+        parameter->assign<double>(std::vector<double>(static_cast<std::size_t>(parameter->count()), 0.0));
+      if (name == "pointer.gate.bias") parameter->assign<double>(std::vector<double>{bias});
+    }
+  };
+  for (const double bias : {-40.0, 0.3, 40.0}) {
+    set_gate(bias);
+    const std::vector<double> p = log_probabilities();
+    double expected = 0;
+    for (std::size_t b = 0; b < 3; ++b) {
+      Tokens wanted = targets[b];
+      wanted.push_back(2);
+      for (std::size_t t = 0; t < wanted.size(); ++t) {
+        const double* row = &p[(b * 5 + t) * 11];
+        double sum = 0, of_source = 0;
+        for (int v = 0; v < 11; ++v) {
+          sum += std::exp(row[v]);
+          if (std::count(sources[b].begin(), sources[b].end(), v) > 0) of_source += std::exp(row[v]);
+        }
+        CHECK(sum == doctest::Approx(1).epsilon(1e-9));
+        if (bias < -1) CHECK(of_source == doctest::Approx(1).epsilon(1e-9));  // nothing else can be written
+        if (bias > 1) CHECK(of_source < 0.999);
+        expected -= row[wanted[t]];
+      }
+    }
+    Context context;
+    CHECK(model.loss(batch, 0, context).sum.item() == doctest::Approx(expected).epsilon(1e-9));
+  }
+}
+
 TEST_CASE("models: the loss is the label-smoothed cross entropy of the logits") {
   EncoderDecoder model(tiny_config());
   model.to(DType::f64, {});
   Context context;
   const TranslationBatch batch = tiny_batch();
   const Tensor memory = model.encode(batch.source, context);
-  const Tensor logits = model.logits(model.decode(batch.target, memory, batch.source.mask, context));
+  const Tensor logits = model.log_probabilities(
+      model.decode(batch.target, memory, batch.source.mask, context), memory, batch.source, context);
   CHECK(logits.shape() == Shape{3, 5, 11});
   const std::vector<double> z = values(logits);
   double expected = 0;

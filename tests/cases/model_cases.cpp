@@ -184,12 +184,13 @@ const std::vector<Tokens>& targets() {
   return tokens;
 }
 
-OpCase encoder_decoder_case(const std::string& norm, const std::string& tied) {
+OpCase encoder_decoder_case(const std::string& norm, const std::string& tied, bool pointer = false) {
   TransformerConfig config = small_config(norm);
   config.tie_embeddings = tied;
+  config.pointer = pointer;
   return module_case(
-      "model/encoder_decoder/" + norm + "_norm/tied_" + tied, std::make_shared<EncoderDecoder>(config), {},
-      [](EncoderDecoder& model, Inputs) {
+      "model/encoder_decoder/" + norm + "_norm/tied_" + tied + (pointer ? "/pointer" : ""),
+      std::make_shared<EncoderDecoder>(config), {}, [](EncoderDecoder& model, Inputs) {
         Context context = Context::inference();
         return objective(
             model.loss(make_translation_batch(sources(), targets(), 1, 2, model.device()), 0.1, context),
@@ -286,6 +287,7 @@ std::vector<OpCase> model_cases() {
   cases.push_back(encoder_decoder_case("post", "none"));
   cases.push_back(encoder_decoder_case("post", "all"));
   cases.push_back(encoder_decoder_case("pre", "decoder"));
+  cases.push_back(encoder_decoder_case("pre", "all", /*pointer=*/true));
   cases.push_back(classifier_case("post", "mean"));
   cases.push_back(classifier_case("pre", "attention"));
   cases.push_back(small_data_case());
