@@ -17,6 +17,7 @@
 #include <optional>
 #include <sstream>
 
+#include "heed/core/devices.h"
 #include "heed/training/trainer.h"
 #include "temporary_folder.h"
 #include "training_tasks.h"
@@ -247,6 +248,11 @@ TEST_CASE("ranks: a stop that is asked of the starting process reaches rank 0 as
       },
       [asked = 0]() mutable { return ++asked > 20; });
   CHECK(status == 0);
+}
+
+TEST_CASE("ranks: where there are fewer GPUs than ranks that want one each, they are told") {
+  CHECK_THROWS_AS(find_device("vulkan", 0, 1000), Error);
+  CHECK(find_device("cpu", 999, 1000) == Device{});
 }
 
 TEST_CASE("ranks: MPI is refused where no launcher started the process") {

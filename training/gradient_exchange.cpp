@@ -233,7 +233,6 @@ void GradientExchange::add_bucket(std::size_t first, std::size_t last, std::vect
 
 void GradientExchange::finish() {
   for (std::size_t i = 0; i < sums_.size(); ++i) {
-    if (!ranks_) touched_[i] = sums_[i].defined();
     parameter(i).node()->gradient = std::exchange(sums_[i], {});  // backward() would copy it
   }
 }
@@ -265,8 +264,8 @@ GradientNorm GradientExchange::norm(double divisor) {
 }
 
 void GradientExchange::share_weights() {
+  if (!ranks_) return;
   for (const auto& [first, last] : buckets_) {
-    if (!ranks_) break;
     Bytes own;
     Mail mail(count());
     for (std::size_t i = first; i < last; ++i) {
