@@ -202,7 +202,11 @@ std::vector<std::string> GradientExchange::gather_outcomes(std::optional<BatchOu
     present[r] = text_in(message, "present");
     if (present[r].size() != parameters_.size()) throw RankLost("ranks: " + from + " is of another model");
     for (std::size_t i = 0; i < touched_.size(); ++i) touched_[i] = touched_[i] || present[r][i] == '1';
-    outcomes.push_back(static_cast<int>(r) == rank() ? *std::move(own) : outcome_of(message, model_));
+    BatchOutcome& outcome = outcomes.emplace_back();
+    if (static_cast<int>(r) == rank())
+      std::swap(outcome, *own);
+    else
+      outcome = outcome_of(message, model_);
   }
   return present;
 }
