@@ -107,7 +107,7 @@ LabelledText read_class_files(std::span<const fs::path> files, const LabelledOpt
   LabelledText text;
   for (const fs::path& file : files) {
     check(type_of(file) == fs::file_type::regular, file.string(),
-          ": expected the texts of a class, but this is no regular file");
+          ": expected the texts of a class, for which a regular file is needed");
     std::size_t number = 0;
     for (std::string& line : read_lines(file, options.text, report)) {
       const std::string place = concat_text(file.string(), ":", ++number);

@@ -181,6 +181,31 @@ std::string read_text(const std::filesystem::path& path, const TextOptions& opti
   return parse_text(read_limited_file(path, options), path.string(), options, report);
 }
 
+void read_text_by_lines(const std::filesystem::path& path, const TextOptions& options,
+                        const std::function<void(std::string_view line)>& take, ReadReport* report) {
+  const std::string origin = path.string();
+  std::size_t number = 0;
+  const auto visit = [&](std::string_view line, bool) {
+    ++number;
+    take(decoded(line, origin, number, options, report));
+  };
+  LineSplitter splitter(options.encoding, std::numeric_limits<std::uint64_t>::max());
+  std::uint64_t bytes = 0;
+  bool packed = false;
+  read_file_in_parts(path, [&](std::string_view part) {
+    packed = packed || (bytes == 0 && is_gzip(part));
+    bytes += part.size();
+    check_file_size(bytes, origin, options.max_bytes);
+    if (!packed) splitter.feed(part, visit);
+  });
+  if (packed)
+    return for_each_line(read_limited_file(path, options), origin, options,
+                         std::numeric_limits<std::uint64_t>::max(),
+                         [&](std::string_view line, std::size_t) { visit(line, false); });
+  splitter.finish(visit);
+  check(number > 0, origin, ": the file is empty");
+}
+
 ParallelText read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target,
                                 const TextOptions& options, ReadReport* report) {
   ParallelText text{read_lines(source, options, report), read_lines(target, options, report)};

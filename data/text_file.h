@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,10 @@ std::string read_text(const std::filesystem::path& path, const TextOptions& opti
 /// The same for bytes already in memory.
 std::string parse_text(std::string_view bytes, std::string_view origin, const TextOptions& options = {},
                        ReadReport* report = nullptr);
+
+/// The same, line by line, each with its line end; a plain file is never in memory as a whole.
+void read_text_by_lines(const std::filesystem::path& path, const TextOptions& options,
+                        const std::function<void(std::string_view line)>& take, ReadReport* report = nullptr);
 
 /// The bytes of a file that parse_* are to read. Throws Error when it is no regular file, and when it is
 /// longer than max_bytes, before it is read.

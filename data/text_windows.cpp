@@ -1,6 +1,7 @@
 #include "heed/data/text_windows.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "heed/core/checked.h"
 #include "heed/core/error.h"
@@ -32,25 +33,30 @@ WindowPlan::WindowPlan(std::int64_t tokens, const WindowOptions& options)
         needed, "; take a longer text or a shorter window");
 }
 
-std::vector<std::vector<Window>> WindowPlan::epoch(std::uint32_t epoch) const {
+WindowPlan::Epoch WindowPlan::epoch(std::uint32_t epoch) const {
   // Where the text is shorter than two windows, the first must not begin so late that none fits.
   const std::int64_t places = std::min(options_.length, tokens_ - options_.length);
-  std::vector<Window> windows;
-  for (std::int64_t begin = below(epoch_key(options_.seed, epoch, Stream::offset), 0, places);
-       begin + options_.length < tokens_; begin += options_.length) {
-    windows.push_back({begin, options_.length, 0});
-  }
+  Epoch result;
+  result.first_ = below(epoch_key(options_.seed, epoch, Stream::offset), 0, places);
+  result.length_ = options_.length;
+  result.rows_ = static_cast<std::size_t>(options_.rows);
+  const std::int64_t windows = (tokens_ - 1 - result.first_) / options_.length;  // each needs one token more
+  check(windows < std::int64_t{1} << 32, "a text of ", tokens_, " tokens has ", windows,
+        " windows, more than 2^32; take longer ones");
+  result.order_.resize(static_cast<std::size_t>(windows));
+  std::iota(result.order_.begin(), result.order_.end(), 0U);
   const RandomKey key = epoch_key(options_.seed, epoch, Stream::order);
-  for (std::size_t i = windows.size(); i > 1; --i)  // Fisher-Yates
-    std::swap(windows[i - 1], windows[static_cast<std::size_t>(below(key, i, static_cast<std::int64_t>(i)))]);
-  std::vector<std::vector<Window>> batches;
-  const auto rows = static_cast<std::size_t>(options_.rows);
-  for (std::size_t begin = 0; begin < windows.size(); begin += rows) {
-    const std::size_t end = std::min(windows.size(), begin + rows);
-    batches.emplace_back(windows.begin() + static_cast<std::ptrdiff_t>(begin),
-                         windows.begin() + static_cast<std::ptrdiff_t>(end));
-  }
-  return batches;
+  for (std::size_t i = result.order_.size(); i > 1; --i)  // Fisher-Yates
+    std::swap(result.order_[i - 1],
+              result.order_[static_cast<std::size_t>(below(key, i, static_cast<std::int64_t>(i)))]);
+  return result;
+}
+
+std::vector<Window> WindowPlan::Epoch::operator[](std::size_t batch) const {
+  std::vector<Window> windows;
+  for (std::size_t i = batch * rows_; i < std::min((batch + 1) * rows_, order_.size()); ++i)
+    windows.push_back({first_ + static_cast<std::int64_t>(order_[i]) * length_, length_, 0});
+  return windows;
 }
 
 std::vector<Window> strided_windows(std::int64_t tokens, std::int64_t length, std::int64_t stride) {

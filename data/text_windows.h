@@ -28,8 +28,20 @@ class WindowPlan {
   /// `tokens`: length of the stream. Throws Error when it holds no window, which reads `length` tokens and
   /// needs one more to predict.
   WindowPlan(std::int64_t tokens, const WindowOptions& options);
-  /// The last batch may have fewer rows.
-  std::vector<std::vector<Window>> epoch(std::uint32_t epoch) const;
+  /// The batches of an epoch; the last one may have fewer rows.
+  class Epoch {
+   public:
+    std::size_t size() const { return (order_.size() + rows_ - 1) / rows_; }
+    std::vector<Window> operator[](std::size_t batch) const;
+    friend bool operator==(const Epoch&, const Epoch&) = default;
+
+   private:
+    friend class WindowPlan;
+    std::int64_t first_ = 0, length_ = 0;
+    std::size_t rows_ = 1;
+    std::vector<std::uint32_t> order_;  // of the windows, which lie side by side from first_ on
+  };
+  Epoch epoch(std::uint32_t epoch) const;
 
  private:
   std::int64_t tokens_;

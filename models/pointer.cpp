@@ -1,5 +1,7 @@
 #include "heed/models/pointer.h"
 
+#include <cmath>
+
 #include "heed/autograd/ops.h"
 
 namespace heed {
@@ -22,7 +24,8 @@ Tensor log_of_sum(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Pointer::Pointer(const TransformerConfig& config, Initialiser& initialiser)
-    : query_(config.width, config.width, true, initialiser),
+    : embedding_scale_(config.scale_embeddings ? std::sqrt(static_cast<double>(config.width)) : 1),
+      query_(config.width, config.width, true, initialiser),
       key_(2 * config.width, config.width, true, initialiser),
       gate_(config.width, 1, true, initialiser) {
   add_module("query", query_);
@@ -34,7 +37,7 @@ PointerSource Pointer::source(const Tensor& memory, const PaddedTokens& tokens,
                               const Embedding& embedding) const {
   // Nothing stands before the first token: a row of zeros, as padding has.
   const Tensor before = slice(pad(tokens.ids, 1, 1, 0, -1), 1, 0, tokens.ids.size(1));
-  return {key_(concat({memory, embedding(before)}, -1)), tokens.ids, tokens.mask};
+  return {key_(concat({memory, embedding(before) * embedding_scale_}, -1)), tokens.ids, tokens.mask};
 }
 
 Tensor Pointer::weights(const Tensor& hidden, const PointerSource& source, Context& context) const {

@@ -17,7 +17,7 @@ struct PointerSource {
 ///   P(w) = g P_vocabulary(w) + (1 - g) sum_{i: source_i = w} a_i
 ///   a = softmax(q K^T / sqrt(d)),  q = Wq h + bq,  K_i = Wk [m_i; e_{i-1}] + bk,  g = sigmoid(wg h + bg)
 ///
-/// h: the decoder's output, m: the memory, e_{i-1}: the embedding of the token before token i of the source, so that what
+/// h: the decoder's output, m: the memory, e_{i-1}: the (scaled) embedding of the token before token i, so that what
 /// follows the token written last is found easily. Parts: "query", "key", "gate".
 class Pointer : public Module {
  public:
@@ -38,6 +38,7 @@ class Pointer : public Module {
   /// The logit of g [..., 1] for hidden states [..., d] and what they would copy [..., M].
   Tensor gate(const Tensor& hidden, const Tensor& copied) const;
 
+  double embedding_scale_;
   Linear query_, key_, gate_;
 };
 

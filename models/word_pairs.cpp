@@ -7,7 +7,7 @@
 namespace heed {
 namespace {
 
-constexpr double scale = 20;
+constexpr double scale = 20, long_text = 40;
 
 /// Mixes two words (the finaliser of SplitMix64, Steele et al. 2014); 0 stands for no second word.
 std::uint64_t mixed(std::int32_t first, std::int32_t second) {
@@ -44,8 +44,9 @@ Tensor WordPairs::operator()(const Tensor& ids, Context& context) const {
       if (pair) rows[2 * at + 1] = row_of(words[at], words[at + 1]);
       count += pair ? 2 : 1;
     }
+    const auto n = static_cast<double>(std::max<std::int64_t>(count, 1));
     factors[static_cast<std::size_t>(b)] =
-        static_cast<float>(scale / std::sqrt(static_cast<double>(std::max<std::int64_t>(count, 1))));
+        static_cast<float>(scale / std::sqrt(n * std::max(1.0, n / long_text)));
   }
   const Device device = ids.device();
   Tensor picked = embedding(weight, Tensor::from(rows, {batch, 2 * length}, device));  // [B, 2 N, classes]

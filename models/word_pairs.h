@@ -8,8 +8,9 @@ namespace heed {
 /// 1606.07792, eq. 3): what word and which two words stand in a text is learned from few texts, the rest is left to
 /// the deep part.
 ///
-///   logits = scale / sqrt(n) sum_f V[h(f)],    f over the n words w_i and pairs (w_i, w_{i+1})
+///   logits = scale / sqrt(n max(1, n / 40)) sum_f V[h(f)],    f over the n words w_i and pairs (w_i, w_{i+1})
 ///
+/// (the further division keeps a step of Adam, which moves every V[h(f)] as far, from learning a long text by heart)
 /// with a table V "weight" [buckets, classes] (0) and a hash h that makes collisions rare (arXiv 0902.2206). The scale
 /// lets Adam's even steps reach the weights of rare words, as a larger learning rate for V would.
 class WordPairs : public Module {

@@ -130,10 +130,10 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
   }
 
  protected:
-  Measurement measurement_of(const Documents& documents, bool has_rule) override {
+  Measurement measurement_of(const LargeText& documents, bool has_rule) override {
     const TextLossOptions windows = evaluation_windows(settings_);
-    const Tokens stream = stream_of(documents, "the text");
-    const TextLoss loss = text_loss(*model_, stream, character_count(documents), windows);
+    const TokenStream stream = stream_of(documents, "the text");
+    const TextLoss loss = text_loss(*model_, stream, documents.characters(), windows);
     Measurement measurement;
     measurement.metrics = metrics(values_of(loss));
     measurement.count = loss.tokens;

@@ -57,10 +57,9 @@ class MaskedLearner : public TextLearner {
   Module& model() override { return *model_; }
 
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
-    const std::vector<Window>& windows = windows_of(epoch, batch);
     std::vector<Tokens> sequences;
-    for (const Window& window : windows)
-      sequences.push_back(sequence_at(train_, window.begin, window.length));
+    for (const Window& window : windows_of(epoch, batch))
+      sequences.push_back(train_.read(window.begin, window.length));
     const std::int64_t rows = training_windows(settings_).rows;
     const RandomKey key{static_cast<std::uint64_t>(settings_.get<std::int64_t>("seed")),
                         static_cast<std::uint32_t>(epoch),
@@ -96,7 +95,7 @@ class MaskedLearner : public TextLearner {
   }
 
  protected:
-  Measurement measurement_of(const Documents& documents, bool) override {
+  Measurement measurement_of(const LargeText& documents, bool) override {
     const Guesses guesses = guesses_of(stream_of(documents, "the text"));
     Measurement measurement;
     measurement.metrics = metrics_of(guesses);
@@ -105,7 +104,7 @@ class MaskedLearner : public TextLearner {
     Json json = {{"objective", "masked"}};
     for (const Metric& metric : measurement.metrics) json[metric.name] = metric.value;
     json["masked_tokens"] = guesses.tokens;
-    json["characters"] = character_count(documents);
+    json["characters"] = documents.characters();
     json["context"] = settings_.get<std::int64_t>("model.max_length");
     measurement.json = json.dump();
     return measurement;
@@ -129,11 +128,6 @@ class MaskedLearner : public TextLearner {
     return options;
   }
 
-  static Tokens sequence_at(const Tokens& stream, std::int64_t begin, std::int64_t length) {
-    const auto first = stream.begin() + static_cast<std::ptrdiff_t>(begin);
-    return {first, first + static_cast<std::ptrdiff_t>(length)};
-  }
-
   static std::vector<Metric> metrics_of(const Guesses& guesses) {
     return {{"loss", guesses.loss(), false},
             {"accuracy", guesses.accuracy(), true},
@@ -141,16 +135,15 @@ class MaskedLearner : public TextLearner {
   }
 
   /// Guesses what is hidden of windows that lie side by side; always the same tokens.
-  Guesses guesses_of(const Tokens& stream) {
+  Guesses guesses_of(const TokenStream& stream) {
     const NoGrad no_grad;
-    const auto length = settings_.get<std::int64_t>("model.max_length"),
-               count = static_cast<std::int64_t>(stream.size());
+    const auto length = settings_.get<std::int64_t>("model.max_length"), count = stream.size();
     const auto rows = static_cast<std::size_t>(std::max<std::int64_t>(4096 / length, 1));
     Guesses all;
     std::vector<Tokens> sequences;
     std::uint32_t done = 0;
     for (std::int64_t begin = 0; begin < count; begin += length) {
-      Tokens sequence = sequence_at(stream, begin, std::min(length, count - begin));
+      Tokens sequence = stream.read(begin, std::min(length, count - begin));
       const bool ordinary =
           std::ranges::any_of(sequence, [](std::int32_t token) { return token >= special_tokens; });
       if (ordinary) sequences.push_back(std::move(sequence));

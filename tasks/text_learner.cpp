@@ -1,7 +1,9 @@
 #include "heed/tasks/text_learner.h"
 
 #include <algorithm>
+#include <tuple>
 
+#include "heed/core/digest.h"
 #include "heed/core/unicode.h"
 #include "heed/data/agreement_text.h"
 #include "heed/tasks/recipe.h"
@@ -12,22 +14,52 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The text of a file, or of all files in a folder and those below it, by name.
-Documents read_documents(const fs::path& path, const TextOptions& options, ReadReport& report) {
-  if (!fs::is_directory(path)) return {read_text(path, options, &report)};
+void read_documents(const fs::path& path, LargeText& text, const TextOptions& options, ReadReport& report) {
+  if (!fs::is_directory(path)) return read_large_text(path, text, options, &report);
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path))
     if (entry.is_regular_file()) files.push_back(entry.path());
   check(!files.empty(), path.string(), ": the folder holds no files");
   std::sort(files.begin(), files.end());
-  Documents documents;
-  for (const fs::path& file : files) documents.push_back(read_text(file, options, &report));
-  return documents;
+  for (const fs::path& file : files) read_large_text(file, text, options, &report);
 }
 
 std::string joined_lines(const std::vector<std::string>& sentences) {
   std::string text;
   for (const std::string& sentence : sentences) text += sentence + "\n";
   return text;
+}
+
+/// The digest of documents that are one piece each is that of their texts.
+std::string digest_of_text(const LargeText& text) {
+  Digest digest;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const TextPiece piece = text[i];
+    digest.add(std::to_string(piece.text.size()) + ":");
+    digest.add(piece.text);
+  }
+  digest.add(";");
+  return digest.hex();
+}
+
+/// A text in which every character of `text` stands, each once: all that a tokenizer of characters learns from.
+std::string characters_of(const LargeText& text, std::string characters) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::string piece = text[i].text;
+    std::vector<bool> seen(0x110000);
+    for (std::size_t at = 0; at < characters.size();) {
+      const unicode::CodePoint c = unicode::decode(characters, at);
+      seen[c.value] = true;
+      at += static_cast<std::size_t>(c.length);
+    }
+    for (std::size_t at = 0; at < piece.size();) {
+      const unicode::CodePoint c = unicode::decode(piece, at);
+      if (!seen[c.value]) characters.append(piece, at, static_cast<std::size_t>(c.length));
+      seen[c.value] = true;
+      at += static_cast<std::size_t>(c.length);
+    }
+  }
+  return characters;
 }
 
 constexpr const char* for_all = R"({
@@ -58,9 +90,13 @@ Settings text_settings(bool own_data, std::span<const MetricKind> metrics) {
   settings.text("data.valid", "", "Text to measure progress on; empty: the end of data.file");
   settings.number("data.valid_fraction", 0.1, 0, 0.999, "Without data.valid: its share of the characters");
   declare_text(settings);
+  settings.integer("data.memory_bytes", default_memory_bytes, 0, INT64_MAX,
+                   "Bytes of a text, and of its tokens, that stay in memory; more lies in temporary files");
   settings.integer("data.sentences", 20000, 1, 100'000'000, "Without data: how many sentences to learn from");
   settings.integer("data.held_out_sentences", 500, 1, 100'000'000, "Without data: how many to measure with");
   declare_tokenizer(settings, 2000, "characters");
+  settings.integer("tokenizer.training_bytes", std::int64_t{1} << 28, 1, INT64_MAX,
+                   "bpe and words are learned from so many bytes at the beginning, rounded up to pieces");
   TransformerConfig model;
   model.norm = "pre";
   model.positions = "learned";
@@ -71,6 +107,8 @@ Settings text_settings(bool own_data, std::span<const MetricKind> metrics) {
   settings.number("training.mask_share", 0.15, 0.001, 1,
                   "Masked: share of the tokens that are to be guessed");
   settings.integer("prediction.best", 5, 1, 1000, "Masked: how many fillings of a line --json shows");
+  settings.integer("evaluation.characters", 1'000'000, 0, INT64_MAX,
+                   "While training: the most characters to measure progress on, from the first; 0: all");
   settings.integer(
       "evaluation.stride", 0, 0, 1 << 24,
       "Tokens from one window to the next: each is predicted from at least context - stride others; 0: "
@@ -113,14 +151,6 @@ WindowOptions training_windows(const Settings& settings) {
   return options;
 }
 
-std::int64_t character_count(const Documents& documents) {
-  std::int64_t count = 0;
-  for (const std::string& document : documents)
-    count += std::count_if(document.begin(), document.end(),
-                           [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; });
-  return count;
-}
-
 void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_view what) {
   std::string unknown;
   for (const std::string& character : tokenizer.unknown_characters(text))
@@ -129,57 +159,57 @@ void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_
         "; a model of characters reads those of its own text alone, one of BPE any");
 }
 
-Tokens TextLearner::stream_of(const Documents& documents, std::string_view what) const {
-  Tokens stream;
-  for (const std::string& document : documents) {
-    check_known(*tokenizer_, document, what);
-    stream.push_back(tokenizer_->id_of(text_mark));
-    const Tokens tokens = tokenizer_->encode(document);
-    stream.insert(stream.end(), tokens.begin(), tokens.end());
+TokenStream TextLearner::stream_of(const LargeText& documents, std::string_view what) const {
+  TokenStream stream(tokenizer_->vocabulary_size(), memory_bytes());
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    const TextPiece piece = documents[i];
+    check_known(*tokenizer_, piece.text, what);
+    if (piece.begins) stream.add(Tokens{tokenizer_->id_of(text_mark)});
+    stream.add(tokenizer_->encode(piece.text));
   }
   return stream;
 }
 
-/// The share of the characters at the end becomes what is measured with; the document that the border falls into is
-/// cut there.
-TextLearner::Corpus TextLearner::split(const Documents& documents, double valid_fraction) {
-  const std::int64_t all = character_count(documents);
-  auto left = static_cast<std::int64_t>(static_cast<double>(all) * (1 - valid_fraction));
-  Corpus corpus;
-  for (const std::string& document : documents) {
-    std::size_t at = 0;
-    for (; at < document.size() && left > 0; --left)
-      at += static_cast<std::size_t>(unicode::decode(document, at).length);
-    if (at > 0) corpus.train.push_back(document.substr(0, at));
-    if (at < document.size()) corpus.valid.push_back(document.substr(at));
-  }
-  return corpus;
-}
-
+/// The share of the characters at the end becomes what is measured with.
 void TextLearner::read_data() {
   if (!names_text(settings_)) {
     // The text does not follow the seed: runs with other seeds are compared on the same sentences.
     const AgreementText text = agreement_text(1, settings_.get<std::int64_t>("data.sentences"),
                                               settings_.get<std::int64_t>("data.held_out_sentences"));
-    corpus_ = {{joined_lines(text.train)}, {joined_lines(text.held_out)}};
+    train_text_.add(joined_lines(text.train), true);
+    valid_text_.add(joined_lines(text.held_out), true);
     return;
   }
-  Documents documents = read(settings_.get<std::string>("data.file"));
-  const auto valid = settings_.get<std::string>("data.valid");
-  corpus_ = valid.empty() ? split(documents, settings_.get<double>("data.valid_fraction"))
-                          : Corpus{std::move(documents), read(valid)};
+  train_text_ = read(settings_.get<std::string>("data.file"));
+  if (const auto valid = settings_.get<std::string>("data.valid"); !valid.empty()) {
+    valid_text_ = read(valid);
+    return;
+  }
+  const double share = 1 - settings_.get<double>("data.valid_fraction");
+  const auto characters = static_cast<std::int64_t>(static_cast<double>(train_text_.characters()) * share);
+  std::tie(train_text_, valid_text_) = split_large_text(train_text_, characters, memory_bytes());
 }
 
 std::map<std::string, std::string> TextLearner::data_digests() const {
-  return {{"train", digest_of_texts({corpus_.train})}, {"valid", digest_of_texts({corpus_.valid})}};
+  return {{"train", digest_of_text(train_text_)}, {"valid", digest_of_text(valid_text_)}};
 }
 
 void TextLearner::learn_vocabulary() {
   std::vector<std::string> marks = {text_mark};
   if (is_masked(settings_)) marks.push_back(mask_token);
-  Documents texts = corpus_.train;
-  if (settings_.get<std::string>("tokenizer.kind") == "characters")
-    texts.insert(texts.end(), corpus_.valid.begin(), corpus_.valid.end());
+  std::vector<std::string> texts;
+  if (settings_.get<std::string>("tokenizer.kind") == "characters") {
+    texts.push_back(characters_of(valid_text_, characters_of(train_text_, "")));
+  } else {
+    std::int64_t left = settings_.get<std::int64_t>("tokenizer.training_bytes");
+    for (std::size_t i = 0; i < train_text_.size() && left > 0; ++i) {
+      texts.push_back(train_text_[i].text);
+      left -= static_cast<std::int64_t>(texts.back().size());
+    }
+    if (texts.size() < train_text_.size())
+      remark(concat_text("the tokenizer is learned from the first ", texts.size(), " of ", train_text_.size(),
+                         " pieces of the text (tokenizer.training_bytes)"));
+  }
   tokenizer_ = learn_tokenizer(settings_, texts, marks, /*keep_line_breaks=*/true);
 }
 
@@ -192,25 +222,34 @@ void TextLearner::open_files(const std::function<std::string(std::string_view)>&
 }
 
 void TextLearner::prepare_training() {
-  valid_characters_ = character_count(corpus_.valid);
-  remark(concat_text(character_count(corpus_.train), " characters to learn from, ", valid_characters_,
+  remark(concat_text(train_text_.characters(), " characters to learn from, ", valid_text_.characters(),
                      " to measure with; vocabulary ", tokenizer_->vocabulary_size()));
-  train_ = stream_of(corpus_.train, "the text to learn from");
-  valid_ = stream_of(corpus_.valid, "the text to measure with");
-  plan_.emplace(static_cast<std::int64_t>(train_.size()), training_windows(settings_));
+  LargeText first;
+  const auto most = settings_.get<std::int64_t>("evaluation.characters");
+  const bool all = most == 0 || valid_text_.characters() <= most;
+  if (!all) {
+    first = std::move(split_large_text(valid_text_, most, memory_bytes()).first);
+    remark(concat_text("progress is measured on the first ", most,
+                       " of these characters (evaluation.characters)"));
+  }
+  const LargeText& measured = all ? valid_text_ : first;
+  valid_characters_ = measured.characters();
+  train_ = stream_of(train_text_, "the text to learn from");
+  valid_ = stream_of(measured, "the text to measure with");
+  plan_.emplace(train_.size(), training_windows(settings_));
 }
 
 std::int64_t TextLearner::batches(std::int64_t epoch) {
   return static_cast<std::int64_t>(batches_.of(*plan_, epoch).size());
 }
 
-const std::vector<Window>& TextLearner::windows_of(std::int64_t epoch, std::int64_t batch) {
+std::vector<Window> TextLearner::windows_of(std::int64_t epoch, std::int64_t batch) {
   return batches_.of(*plan_, epoch)[static_cast<std::size_t>(batch)];
 }
 
 Measurement TextLearner::measure(std::string_view part) {
   if (part == "test") throw SettingsError("a language_model run has no test part: give --data");
-  const Documents& documents = part == "valid" ? corpus_.valid : corpus_.train;
+  const LargeText& documents = part == "valid" ? valid_text_ : train_text_;
   check(!documents.empty(), "the run has no validation text: give --data");
   return measurement_of(documents, !names_text(settings_));
 }
@@ -219,11 +258,12 @@ Measurement TextLearner::measure_files(std::span<const std::string> files) {
   return measurement_of(read(files.front()), false);
 }
 
-Documents TextLearner::read(const std::string& path) {
+LargeText TextLearner::read(const std::string& path) {
   ReadReport report;
-  Documents documents = read_documents(path, text_options(settings_), report);
+  LargeText text(memory_bytes());
+  read_documents(path, text, text_options(settings_), report);
   remark_replaced(report);
-  return documents;
+  return text;
 }
 
 }  // namespace heed

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "heed/data/large_text.h"
 #include "heed/data/text_windows.h"
 #include "heed/data/tokenizer.h"
 #include "heed/tasks/data.h"
@@ -17,10 +18,6 @@ namespace heed {
 inline const std::string text_mark = "<|endoftext|>";
 /// Stands for a token that a masked model is to guess.
 inline const std::string mask_token = "<mask>";
-
-/// Documents: their characters are what a model is measured by.
-using Documents = std::vector<std::string>;
-std::int64_t character_count(const Documents& documents);
 
 /// All settings of both objectives; the metrics are those that the best weights may be kept by.
 Settings text_settings(bool own_data, std::span<const MetricKind> metrics);
@@ -53,25 +50,21 @@ class TextLearner : public Learner {
 
  protected:
   /// `has_rule`: the text is the embedded one.
-  virtual Measurement measurement_of(const Documents& documents, bool has_rule) = 0;
+  virtual Measurement measurement_of(const LargeText& documents, bool has_rule) = 0;
 
   /// The stream of the documents: the mark and the text of each. `what` names them in errors.
-  Tokens stream_of(const Documents& documents, std::string_view what) const;
-  const std::vector<Window>& windows_of(std::int64_t epoch, std::int64_t batch);
+  TokenStream stream_of(const LargeText& documents, std::string_view what) const;
+  std::vector<Window> windows_of(std::int64_t epoch, std::int64_t batch);
 
   std::optional<Tokenizer> tokenizer_;
-  Tokens train_, valid_;               // streams; nothing to measure with: empty
-  std::int64_t valid_characters_ = 0;  // of the validation text
+  TokenStream train_{0}, valid_{0};    // nothing to measure with: empty
+  std::int64_t valid_characters_ = 0;  // of the validation text, as far as progress is measured on it
 
  private:
-  Documents read(const std::string& path);
+  std::int64_t memory_bytes() const { return settings_.get<std::int64_t>("data.memory_bytes"); }
+  LargeText read(const std::string& path);
 
-  struct Corpus {
-    Documents train, valid;
-  };
-  static Corpus split(const Documents& documents, double valid_fraction);
-
-  Corpus corpus_;
+  LargeText train_text_, valid_text_;
   std::optional<WindowPlan> plan_;
   EpochBatches<WindowPlan> batches_;
 };

@@ -247,3 +247,24 @@ TEST_CASE("language_model learns from a folder of files, with characters or BPE"
     CHECK(text.output.starts_with("über"));
   }
 }
+
+TEST_CASE("language_model: a text that does not stay in memory is learned to the same bits") {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; text.size() < 3'000'000; ++i) text += "line " + std::to_string(i * i) + " of a long text\n";
+  write(folder / "text", text);
+  const auto train = [&](const std::string& name, const Arguments& more) {
+    return run(train_arguments(folder / name,
+                               joined({"--data", (folder / "text").string(), "--steps", "4", "--set",
+                                       "data.valid_fraction=0.01", "--set", "evaluation.characters=5000"},
+                                      more)));
+  };
+  const ProgramResult in_memory = train("memory", {}),
+                      in_files = train("files", {"--set", "data.memory_bytes=0"});
+  REQUIRE_MESSAGE(in_memory.status == 0, in_memory.errors);
+  REQUIRE_MESSAGE(in_files.status == 0, in_files.errors);
+  CHECK(contains(in_files.errors, "progress is measured on the first 5000 of these characters"));
+  CHECK(content_of(folder / "files/model.safetensors") == content_of(folder / "memory/model.safetensors"));
+  CHECK(run({"evaluate", "--run", (folder / "files").string()}).output ==
+        run({"evaluate", "--run", (folder / "memory").string()}).output);
+}

@@ -17,11 +17,10 @@ double TextLoss::bits_per_character() const {
   return nats_per_character() / std::numbers::ln2;
 }
 
-LanguageModelBatch window_batch(std::span<const std::int32_t> tokens, std::span<const Window> windows,
-                                Device device) {
+LanguageModelBatch window_batch(const TokenStream& tokens, std::span<const Window> windows, Device device) {
   check(!windows.empty(), "a batch needs at least one window");
   const std::int64_t length = windows.front().length;
-  const auto count_of_tokens = static_cast<std::int64_t>(tokens.size());
+  const std::int64_t count_of_tokens = tokens.size();
   std::vector<std::int32_t> inputs, targets, rows;
   bool all = true;
   for (std::size_t b = 0; b < windows.size(); ++b) {
@@ -31,9 +30,9 @@ LanguageModelBatch window_batch(std::span<const std::int32_t> tokens, std::span<
               begin < count_of_tokens && length < count_of_tokens - begin,
           "window ", b, " reads ", window_length, " tokens from ", begin, " on and counts from ", first,
           "; windows of this batch read ", length, ", of a text of ", count_of_tokens);
-    const auto at = [&](std::int64_t place) { return tokens.begin() + static_cast<std::ptrdiff_t>(place); };
-    inputs.insert(inputs.end(), at(begin), at(begin + length));
-    targets.insert(targets.end(), at(begin + 1 + first), at(begin + 1 + length));
+    const Tokens read = tokens.read(begin, length + 1);
+    inputs.insert(inputs.end(), read.begin(), read.end() - 1);
+    targets.insert(targets.end(), read.begin() + static_cast<std::ptrdiff_t>(1 + first), read.end());
     for (std::int64_t i = first; i < length; ++i)
       rows.push_back(static_cast<std::int32_t>(static_cast<std::int64_t>(b) * length + i));
     all = all && first == 0;
@@ -46,12 +45,11 @@ LanguageModelBatch window_batch(std::span<const std::int32_t> tokens, std::span<
   return batch;
 }
 
-TextLoss text_loss(LanguageModel& model, std::span<const std::int32_t> tokens, std::int64_t characters,
+TextLoss text_loss(LanguageModel& model, const TokenStream& tokens, std::int64_t characters,
                    const TextLossOptions& options) {
   check(options.rows >= 1, "text_loss: rows must be at least 1, is ", options.rows);
   const NoGrad no_grad;
-  const auto windows =
-      strided_windows(static_cast<std::int64_t>(tokens.size()), options.window, options.stride);
+  const auto windows = strided_windows(tokens.size(), options.window, options.stride);
   TextLoss result;
   result.characters = characters;
   const auto rows = static_cast<std::size_t>(options.rows);

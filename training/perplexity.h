@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "heed/data/large_text.h"
 #include "heed/data/text_windows.h"
 #include "heed/models/batch.h"
 #include "heed/models/language_model.h"
@@ -11,7 +12,7 @@
 namespace heed {
 
 /// The batch of windows of one length. Throws Error when they differ or reach beyond the stream.
-LanguageModelBatch window_batch(std::span<const std::int32_t> tokens, std::span<const Window> windows,
+LanguageModelBatch window_batch(const TokenStream& tokens, std::span<const Window> windows,
                                 Device device = {});
 
 /// How well a language model predicts a text.
@@ -35,7 +36,7 @@ struct TextLossOptions {
 
 /// The loss of every token of a stream but the first, each predicted once. `characters` is that of the text
 /// behind the predicted tokens; the caller knows it. Records no gradient.
-TextLoss text_loss(LanguageModel& model, std::span<const std::int32_t> tokens, std::int64_t characters,
+TextLoss text_loss(LanguageModel& model, const TokenStream& tokens, std::int64_t characters,
                    const TextLossOptions& options);
 
 }  // namespace heed

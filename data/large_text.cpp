@@ -1,0 +1,190 @@
+#include "heed/data/large_text.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "heed/core/error.h"
+#include "heed/core/unicode.h"
+
+namespace heed {
+namespace {
+
+constexpr std::size_t piece_bytes = std::size_t{16} << 20;
+constexpr std::size_t written_at_once = std::size_t{1} << 20;
+
+/// $TMPDIR, else /tmp; an Error where it is no folder comes with the file.
+std::filesystem::path temporary_folder() {
+  std::error_code none;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(none);
+  const char* named = std::getenv("TMPDIR");
+  return none && named != nullptr ? std::filesystem::path(named) : folder;
+}
+
+std::string reason(int code) {
+  return std::generic_category().message(code);
+}
+
+bool is_space(char c) {
+  return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
+}
+
+/// Where a piece can end: before the last line break that follows a word; 0: nowhere.
+std::size_t last_cut(std::string_view text) {
+  for (std::size_t at = text.size(); at-- > 1;)
+    if (text[at] == '\n' && !is_space(text[at - 1])) return at;
+  return 0;
+}
+
+}  // namespace
+
+// --- Spool
+
+struct Spool::File {
+  int descriptor = -1;
+  std::int64_t size = 0;
+
+  File() {
+    std::string name = (temporary_folder() / "heed-text-XXXXXX").string();
+    descriptor = ::mkostemp(name.data(), O_CLOEXEC);
+    check(descriptor >= 0, name,
+          ": the file for a text that does not fit in memory cannot be made: ", reason(errno),
+          "; TMPDIR names another folder, data.memory_bytes says what stays in memory");
+    ::unlink(name.c_str());
+  }
+  ~File() { ::close(descriptor); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  void write(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t done = ::pwrite(descriptor, bytes.data(), bytes.size(), size);
+      if (done < 0 && errno == EINTR) continue;
+      check(done > 0, "the file in ", temporary_folder().string(),
+            " for a text that does not fit in memory cannot be written: ", reason(errno),
+            "; TMPDIR names another folder, data.memory_bytes says what stays in memory");
+      size += done;
+      bytes.remove_prefix(static_cast<std::size_t>(done));
+    }
+  }
+
+  void read(std::int64_t begin, char* to, std::size_t count) const {
+    while (count > 0) {
+      const ssize_t done = ::pread(descriptor, to, count, begin);
+      if (done < 0 && errno == EINTR) continue;
+      check(done > 0, "a text that does not fit in memory cannot be read back: ",
+            done < 0 ? reason(errno) : "its file is cut off");
+      begin += done;
+      to += done;
+      count -= static_cast<std::size_t>(done);
+    }
+  }
+};
+
+Spool::Spool(std::int64_t memory_bytes) : memory_bytes_(memory_bytes) {}
+Spool::Spool(Spool&&) noexcept = default;
+Spool& Spool::operator=(Spool&&) noexcept = default;
+Spool::~Spool() = default;
+
+void Spool::add(std::string_view bytes) {
+  memory_ += bytes;
+  size_ += static_cast<std::int64_t>(bytes.size());
+  if (!file_ && size_ > memory_bytes_) file_ = std::make_unique<File>();
+  if (!file_ || memory_.size() < written_at_once) return;
+  file_->write(memory_);
+  memory_ = {};
+}
+
+std::string Spool::read(std::int64_t begin, std::int64_t count) const {
+  check(begin >= 0 && count >= 0 && count <= size_ && begin <= size_ - count, "a text of ", size_,
+        " bytes has no ", count, " from ", begin, " on");
+  const std::int64_t of_file = file_ ? std::clamp<std::int64_t>(file_->size - begin, 0, count) : 0;
+  std::string bytes(static_cast<std::size_t>(of_file), '\0');
+  if (of_file > 0) file_->read(begin, bytes.data(), bytes.size());
+  const std::int64_t first = begin + of_file - (file_ ? file_->size : 0);
+  return bytes.append(memory_, static_cast<std::size_t>(std::max<std::int64_t>(first, 0)),
+                      static_cast<std::size_t>(count - of_file));
+}
+
+// --- LargeText
+
+void LargeText::add(std::string_view text, bool begins) {
+  pieces_.push_back({spool_.size(), static_cast<std::int64_t>(text.size()), begins});
+  spool_.add(text);
+  characters_ += std::count_if(text.begin(), text.end(),
+                               [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; });
+}
+
+TextPiece LargeText::operator[](std::size_t piece) const {
+  const Piece& one = pieces_.at(piece);
+  return {spool_.read(one.begin, one.bytes), one.begins};
+}
+
+void read_large_text(const std::filesystem::path& path, LargeText& text, const TextOptions& options,
+                     ReadReport* report) {
+  std::string piece;
+  bool begins = true;
+  read_text_by_lines(
+      path, options,
+      [&](std::string_view line) {
+        piece += line;
+        if (piece.size() < piece_bytes) return;
+        const std::size_t cut = last_cut(piece);
+        if (cut == 0) return;
+        text.add(std::string_view(piece).substr(0, cut), std::exchange(begins, false));
+        piece.erase(0, cut);
+      },
+      report);
+  text.add(piece, begins);
+}
+
+std::pair<LargeText, LargeText> split_large_text(const LargeText& text, std::int64_t characters,
+                                                 std::int64_t memory_bytes) {
+  std::pair<LargeText, LargeText> parts{LargeText(memory_bytes), LargeText(memory_bytes)};
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const TextPiece piece = text[i];
+    std::size_t at = 0;
+    for (; at < piece.text.size() && characters > 0; --characters)
+      at += static_cast<std::size_t>(unicode::decode(piece.text, at).length);
+    const std::string_view whole = piece.text;
+    if (at > 0) parts.first.add(whole.substr(0, at), piece.begins);
+    if (at < whole.size()) parts.second.add(whole.substr(at), piece.begins || parts.second.empty());
+  }
+  return parts;
+}
+
+// --- TokenStream
+
+void TokenStream::add(std::span<const std::int32_t> tokens) {
+  if (bytes_ == 4)
+    return spool_.add({reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(std::int32_t)});
+  std::vector<std::uint16_t> narrow;
+  narrow.reserve(tokens.size());
+  for (const std::int32_t token : tokens) narrow.push_back(static_cast<std::uint16_t>(token));
+  spool_.add({reinterpret_cast<const char*>(narrow.data()), narrow.size() * sizeof(std::uint16_t)});
+}
+
+Tokens TokenStream::read(std::int64_t begin, std::int64_t count) const {
+  check(begin >= 0 && count >= 0 && count <= size() && begin <= size() - count, "a stream of ", size(),
+        " tokens has no ", count, " from ", begin, " on");
+  const std::string bytes = spool_.read(begin * bytes_, count * bytes_);
+  Tokens tokens(static_cast<std::size_t>(count));
+  if (bytes_ == 4) {
+    if (count > 0) std::memcpy(tokens.data(), bytes.data(), bytes.size());
+    return tokens;
+  }
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    std::uint16_t narrow = 0;
+    std::memcpy(&narrow, bytes.data() + 2 * i, 2);
+    tokens[i] = narrow;
+  }
+  return tokens;
+}
+
+}  // namespace heed

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heed/core/tokens.h"
+#include "heed/data/text_file.h"
+
+// Texts, and the tokens made of them, that need not fit in memory.
+
+namespace heed {
+
+/// What is kept in memory of a text, or of its tokens, before the rest goes to a file.
+inline constexpr std::int64_t default_memory_bytes = std::int64_t{64} << 20;
+
+/// Bytes that are added at the end and read anywhere: in memory, and from a limit on in a file of the folder for
+/// temporary files ($TMPDIR, else /tmp) which has no name, so that nothing is left of it. Throws an Error for a file
+/// that cannot be written.
+class Spool {
+ public:
+  explicit Spool(std::int64_t memory_bytes = default_memory_bytes);
+  Spool(Spool&&) noexcept;
+  Spool& operator=(Spool&&) noexcept;
+  ~Spool();
+
+  void add(std::string_view bytes);
+  std::int64_t size() const { return size_; }
+  /// Bytes begin to begin + count - 1, which must be there.
+  std::string read(std::int64_t begin, std::int64_t count) const;
+  bool is_in_memory() const { return !file_; }
+
+ private:
+  struct File;
+
+  std::int64_t memory_bytes_, size_ = 0;
+  std::string memory_;  // once there is a file: what is not written yet
+  std::unique_ptr<File> file_;
+};
+
+/// A part of a document: its beginning, or what follows the piece before it.
+struct TextPiece {
+  std::string text;
+  bool begins = true;  ///< a document
+};
+
+/// Documents in pieces, each small enough for memory.
+class LargeText {
+ public:
+  explicit LargeText(std::int64_t memory_bytes = default_memory_bytes) : spool_(memory_bytes) {}
+  void add(std::string_view text, bool begins);
+  std::size_t size() const { return pieces_.size(); }  ///< pieces
+  bool empty() const { return pieces_.empty(); }
+  TextPiece operator[](std::size_t piece) const;
+  std::int64_t bytes() const { return spool_.size(); }
+  std::int64_t characters() const { return characters_; }  ///< Unicode code points
+
+ private:
+  struct Piece {
+    std::int64_t begin, bytes;
+    bool begins;
+  };
+  Spool spool_;
+  std::vector<Piece> pieces_;
+  std::int64_t characters_ = 0;
+};
+
+/// Adds the text of a file (see read_text) as one document, in pieces of some 16 MiB that end before a line break which
+/// follows a word, where tokenizers cut a text as well. A plain file is read part by part, a gzip file is held in memory as
+/// it is packed.
+void read_large_text(const std::filesystem::path& path, LargeText& text, const TextOptions& options = {},
+                     ReadReport* report = nullptr);
+/// The first `characters` of a text, and what follows them. A document that is cut begins anew in the second part.
+std::pair<LargeText, LargeText> split_large_text(const LargeText& text, std::int64_t characters,
+                                                 std::int64_t memory_bytes = default_memory_bytes);
+
+/// A stream of tokens, each of 0 to 2^31 - 1.
+class TokenStream {
+ public:
+  /// Tokens below 65,536 take 2 bytes, others 4: `vocabulary` says which there are.
+  explicit TokenStream(std::int64_t vocabulary, std::int64_t memory_bytes = default_memory_bytes)
+      : bytes_(vocabulary <= 65536 ? 2 : 4), spool_(memory_bytes) {}
+  TokenStream(const Tokens& tokens) : TokenStream(std::int64_t{1} << 31) { add(tokens); }
+  void add(std::span<const std::int32_t> tokens);
+  std::int64_t size() const { return spool_.size() / bytes_; }
+  bool empty() const { return size() == 0; }
+  /// Tokens begin to begin + count - 1, which must be there.
+  Tokens read(std::int64_t begin, std::int64_t count) const;
+
+ private:
+  std::int64_t bytes_;
+  Spool spool_;
+};
+
+}  // namespace heed
