@@ -43,7 +43,8 @@ Uses uses_with_sizes_without_sense() {
     refuse("data.valid_fraction", {"2", "nan", "-0.1"});
 
     for (const char* count : {"0", "-1", "1025", "9223372036854775807", "2.5", "nan", ""})
-      uses.push_back({std::string("--ranks ").append(count), task, train_command({"--ranks", count}), 2, "--ranks"});
+      uses.push_back(
+          {std::string("--ranks ").append(count), task, train_command({"--ranks", count}), 2, "--ranks"});
 
     const std::string attention = attention_setting(task);
     const auto refuse_option = [&](const std::string& name, const std::string& option,
