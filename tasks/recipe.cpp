@@ -114,18 +114,20 @@ void declare_runtime(Settings& settings) {
       "stay f32");
 }
 
-Device device_of(const std::string& name) {
+Device device_of(const std::string& name, const Ranks* ranks) {
   try {
-    return find_device(name);
+    return ranks ? find_device(name, ranks->local_rank(), ranks->local_count()) : find_device(name);
   } catch (const Error& error) {
     throw SettingsError(error.what());
   }
 }
 
-Device apply_runtime(const Settings& settings) {
+Device apply_runtime(const Settings& settings, const Ranks* ranks) {
   if (const auto threads = settings.get<std::int64_t>("threads"); threads > 0)
     set_cpu_threads(static_cast<int>(threads));
-  return device_of(settings.get<std::string>("device"));
+  else if (ranks)
+    set_cpu_threads(ranks->thread_share());
+  return device_of(settings.get<std::string>("device"), ranks);
 }
 
 void declare_text(Settings& settings) {

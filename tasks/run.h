@@ -70,6 +70,9 @@ struct TrainRequest {
       false;  ///< goes on from the last checkpoint of the folder, to the same bits as without the break
   bool verify = true;  ///< false: goes on although files or data are not those that the run was made with
   TrainerCallbacks callbacks = {};
+  /// The processes that train together, this being one of them; null: one alone. Only rank 0 touches the folder and
+  /// talks. What they are to train must be the same for all; the result is that of one process.
+  Ranks* ranks = nullptr;
 };
 
 /// Trains a task: reads the data, learns the vocabulary, builds the model, fills the folder. Settings and folder are

@@ -66,6 +66,23 @@ TEST_CASE("vulkan tasks: every command of every program, and an exit in order") 
   }
 }
 
+TEST_CASE("vulkan tasks: ranks that share a device give the bits of one process, in half precision too") {
+  if (!vulkan_test_device()) return;
+  const std::pair<std::string, std::string> tried[] = {
+      {"f32", "dot_product"}, {"f16", "dot_product"}, {"f32", "routing_transformer"}};
+  for (const auto& [precision, attention] : tried) {
+    CAPTURE(precision);
+    CAPTURE(attention);
+    const TemporaryFolder folder;
+    const Arguments flags = {"--steps",     "6",       "--set",       "training.accumulation=4",
+                             "--precision", precision, "--attention", attention};
+    run_there("classify", small_train("classify", folder / "alone", flags));
+    run_there("classify", small_train("classify", folder / "two", joined(flags, {"--ranks", "2"})));
+    for (const char* name : {"model.safetensors", "optimizer.safetensors"})
+      CHECK(tensors_of(folder / "alone" / name) == tensors_of(folder / "two" / name));
+  }
+}
+
 TEST_CASE("vulkan tasks: killed and resumed to the same bits") {
   if (!vulkan_test_device()) return;
   for (const TaskKind* kind : task_kinds()) {

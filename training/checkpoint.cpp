@@ -25,7 +25,8 @@ constexpr const char* best_name = "best.safetensors";
 constexpr const char* unverified = " (--unverified uses it all the same)";
 
 std::map<std::string, Tensor> training_tensors(const TrainingParts& parts) {
-  std::map<std::string, Tensor> tensors = parts.optimizer.state();
+  std::map<std::string, Tensor> tensors =
+      parts.optimizer_state ? *parts.optimizer_state : parts.optimizer.state();
   if (!parts.average) return tensors;
   for (const auto& [name, tensor] : parts.average->state()) tensors[average_prefix + name] = tensor;
   return tensors;
@@ -252,13 +253,16 @@ TrainerState load_checkpoint(const RunFolder& folder, const TrainingParts& parts
                       : " has a moving average of the weights, but ema_decay is 0");
   load_model_state(parts.model, model.tensors, model_path.string());
   try {
-    parts.optimizer.load_state(training.tensors);
+    if (!parts.optimizer_state) parts.optimizer.load_state(training.tensors);
     if (parts.average) parts.average->load_state(averages);
   } catch (const Error& error) {
     fail(optimizer_path, ": ", error.what());
   }
-  check(parts.optimizer.steps() == state.step, optimizer_path, " counts ", parts.optimizer.steps(),
-        " steps, but trainer_state.json ", state.step);
+  if (parts.optimizer_state)
+    *parts.optimizer_state = std::move(training.tensors);
+  else
+    check(parts.optimizer.steps() == state.step, optimizer_path, " counts ", parts.optimizer.steps(),
+          " steps, but trainer_state.json ", state.step);
   return state;
 }
 

@@ -59,6 +59,9 @@ struct TrainingParts {
   Module& model;
   Optimizer& optimizer;
   MovingAverage* average = nullptr;
+  /// All of the optimizer's state, where `optimizer` owns a part of it: saved from here, and restored to here. Null: the
+  /// optimizer's own.
+  std::map<std::string, Tensor>* optimizer_state = nullptr;
 };
 
 /// Writes model.safetensors, optimizer.safetensors and trainer_state.json as one; with `as_best`, also the

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "heed/training/checkpoint.h"
+#include "heed/training/gradient_exchange.h"
 #include "heed/training/metrics_log.h"
 #include "heed/training/moving_average.h"
 #include "heed/training/optimizer.h"
@@ -25,7 +26,8 @@ namespace heed {
 struct TrainerOptions {
   std::int64_t steps = 0;   ///< of the optimizer; 0: as many as `epochs` take
   std::int64_t epochs = 0;  ///< passes over the data, at most 1,000,000; give this or `steps`
-  /// Batches per step; their gradient is the mean over all their tokens. At most 2^31 - 1 batches in all.
+  /// Batches per step; their gradient is the mean over all their tokens, added in the order of the batches. At most
+  /// 2^31 - 1 batches in all.
   std::int64_t accumulation = 1;
   double clip_norm = 0;  ///< limit of the gradient's global norm; 0: none
   double ema_decay = 0;  ///< of the moving average of the weights, used to evaluate and as best; 0: none
@@ -69,10 +71,14 @@ struct TrainResult {
 /// the weights and the last checkpoint stay as they were before that step. The CPU throws in that step. On
 /// another device no step waits: the steps that follow change nothing, and the Error comes with the next
 /// record, evaluation or checkpoint. Weights that nothing can be computed with are not saved.
+///
+/// Several processes, each with a Trainer of the same task, options and data, share the batches of every step
+/// (gradient_exchange.h), to the bits of one. Rank 0 alone has a folder, talks and evaluates; its weights are where
+/// all start from, and a stop that is asked of any is one of all.
 class Trainer {
  public:
-  /// Throws for options out of range. The task must outlive the trainer.
-  Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks = {});
+  /// Throws for options out of range. The task, and `ranks` unless it is null, must outlive the trainer.
+  Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks = {}, Ranks* ranks = nullptr);
 
   /// Trains to the end. With a folder, continues from its checkpoint when it has one, and writes checkpoints,
   /// best.safetensors, metrics.jsonl and report.html. best.safetensors holds the weights (averaged when
@@ -102,10 +108,12 @@ class Trainer {
   };
 
   void open(RunFolder* folder);
-  void restore();
+  bool load();
+  void check_resumed();
   StepOutcome step();
   std::int64_t accumulate_gradients();
-  Tensor objective_of(const Loss& batch, const Context& context);
+  BatchOutcome run_batch();
+  Tensor objective_of(const Loss& batch, const Context& context, BatchOutcome& outcome);
   void advance();
   void check_finite();
   void record_losses(const StepOutcome& outcome);
@@ -114,6 +122,7 @@ class Trainer {
   void read_first_loss();
   void judge(const Progress& progress);
   bool evaluate();
+  Evaluation measure();
   bool is_better(const Evaluation& evaluation, const Metric& metric) const;
   void publish(const Progress& progress);
   void save(bool as_best);
@@ -126,12 +135,15 @@ class Trainer {
   double elapsed_seconds() const;
   bool due(std::int64_t every) const { return every > 0 && state_.step % every == 0; }
   bool out_of_patience() const;
-  TrainingParts parts() { return {task_.model(), optimizer_, average_.get()}; }
+  TrainingParts parts(std::map<std::string, Tensor>& moments) {
+    return {task_.model(), optimizer_, average_.get(), exchange_.is_shared() ? &moments : nullptr};
+  }
 
   Task& task_;
   TrainerOptions options_;
   TrainerCallbacks callbacks_;
   TrainedParameters trained_;
+  GradientExchange exchange_;
   Optimizer optimizer_;
   std::unique_ptr<MovingAverage> average_;  // null without ema_decay
   std::int64_t last_batch_ = 0;             // how many batches there are in all; 0: no limit but the steps
@@ -145,6 +157,7 @@ class Trainer {
   std::int64_t skipped_said_ = 0;                    // how many skipped steps the user has been told of
   std::map<std::string, double> auxiliary_weights_;  // of auxiliary losses, in the last batch
   Session session_;
+  bool saves_ = false;  // rank 0 has a folder
   RunFolder* folder_ = nullptr;
   std::unique_ptr<MetricsLog> metrics_;  // null without a folder
   std::unique_ptr<TensorBoardLog> tensorboard_;

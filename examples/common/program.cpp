@@ -19,7 +19,7 @@
 namespace heed::programs {
 namespace {
 
-constexpr std::array<int, 3> ending_signals{SIGINT, SIGTERM, SIGHUP};
+constexpr std::array<int, 4> ending_signals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 volatile std::sig_atomic_t signal_received = 0;
 
 extern "C" void on_signal(int signal) {
@@ -109,6 +109,18 @@ int run_chosen(const CLI::App& app, const std::vector<std::function<int()>>& bod
 
 }  // namespace
 
+int report_exception(std::string_view program) {
+  try {
+    throw;
+  } catch (const SettingsError& error) {
+    return report(program, error.what(), exit_usage);
+  } catch (const std::bad_alloc&) {
+    return report(program, "out of memory: a smaller batch or model needs less", exit_failure);
+  } catch (const std::exception& error) {
+    return report(program, error.what(), exit_failure);
+  }
+}
+
 int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::function<int()>>& bodies) {
   open_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error message
@@ -118,12 +130,8 @@ int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::fu
     const int status = parse(app, argc, argv) ? run_chosen(app, bodies) : exit_success;
     flush_output();
     return status;
-  } catch (const SettingsError& error) {
-    return report(name, error.what(), exit_usage);
-  } catch (const std::bad_alloc&) {
-    return report(name, "out of memory: a smaller batch or model needs less", exit_failure);
-  } catch (const std::exception& error) {
-    return report(name, error.what(), exit_failure);
+  } catch (const std::exception&) {
+    return report_exception(name);
   }
 }
 

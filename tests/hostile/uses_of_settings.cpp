@@ -40,6 +40,10 @@ Uses uses_with_sizes_without_sense() {
     if (task != "classify" && task != "language_model") refuse("data.max_tokens", {"1099511627776", "0"});
     refuse("data.valid_fraction", {"2", "nan", "-0.1"});
 
+    for (const char* count : {"0", "-1", "1025", "9223372036854775807", "2.5", "nan", ""})
+      uses.push_back(
+          {std::string("--ranks ").append(count), task, train_command({"--ranks", count}), 2, "--ranks"});
+
     const std::string attention = attention_setting(task);
     const auto refuse_option = [&](const std::string& name, const std::string& option,
                                    const std::vector<std::string>& values) {
