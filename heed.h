@@ -30,6 +30,7 @@
 #include "heed/models/presets.h"
 #include "heed/models/sampling.h"
 #include "heed/models/search.h"
+#include "heed/tasks/report.h"
 #include "heed/tasks/run.h"
 #include "heed/training/bleu.h"
 #include "heed/training/model_file.h"

@@ -9,6 +9,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -137,6 +138,77 @@ void run(const Case& c, double dropout, int repeat, bool profile) {
               loss);
 }
 
+/// The work as a task of the Trainer: every batch is the same one.
+class StepTask : public heed::Task {
+ public:
+  explicit StepTask(Work work) : work_(std::move(work)) {}
+  heed::Module& model() override { return *work_.model; }
+  std::int64_t batches(std::int64_t) override { return 1; }
+  heed::Loss loss(std::int64_t, std::int64_t, Context& context) override { return work_.loss(context); }
+
+ private:
+  Work work_;
+};
+
+/// Whole steps of the Trainer, of `accumulation` batches, shared by the ranks (null: this process alone). Rank 0 prints the
+/// median time, and what all ranks together have sent in a step; for the formula also the gradient bytes that are
+/// computed by who owns them, which do not travel.
+void run_trainer(const Case& c, double dropout, int repeat, std::int64_t accumulation, heed::Ranks* ranks) {
+  constexpr int warm_up = 2;
+  StepTask task(make_work(c, dropout));
+  heed::TrainerOptions options;
+  options.steps = warm_up + repeat;
+  options.accumulation = accumulation;
+  options.log_every = 0;
+  options.seed = 1;
+  struct Moment {
+    std::chrono::steady_clock::time_point time;
+    std::int64_t bytes, messages;
+  };
+  std::vector<Moment> ends;
+  heed::TrainerCallbacks callbacks;
+  callbacks.stop_requested = [&] {  // asked after each step
+    ends.push_back({std::chrono::steady_clock::now(), ranks ? ranks->bytes_sent() : 0,
+                    ranks ? ranks->messages_sent() : 0});
+    return false;
+  };
+  heed::Trainer(task, options, callbacks, ranks).run();
+  std::vector<double> times;
+  for (std::size_t i = warm_up; i < ends.size(); ++i)
+    times.push_back(std::chrono::duration<double, std::milli>(ends[i].time - ends[i - 1].time).count());
+  std::sort(times.begin(), times.end());
+  const Moment &last = ends.back(), &before = ends[ends.size() - 2];
+  std::int64_t bytes = 0, messages = 0, own = 0, all = 0, largest = 0;
+  const auto parameters = task.model().parameters();
+  const std::vector<bool> owned = heed::GradientExchange(task.model(), parameters, ranks).owned();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    all += parameters[i].tensor->count() * 4;
+    largest = std::max(largest, parameters[i].tensor->count() * 4);
+    if (!owned.empty() && owned[i]) own += parameters[i].tensor->count() * 4;
+  }
+  const int count = ranks ? ranks->count() : 1, rank = ranks ? ranks->rank() : 0;
+  const std::int64_t batches = accumulation / count + (rank < accumulation % count ? 1 : 0);
+  const std::string mine =
+      heed::concat_text(last.bytes - before.bytes, ' ', last.messages - before.messages, ' ', batches * own);
+  std::int64_t kept = 0;
+  for (const std::string& one : ranks ? ranks->all_gather(mine) : std::vector<std::string>{mine}) {
+    std::istringstream numbers(one);
+    std::int64_t sent = 0, number = 0, stays = 0;
+    numbers >> sent >> number >> stays;
+    bytes += sent, messages += number, kept += stays;
+  }
+  if (rank > 0) return;
+  const double median = (times[(times.size() - 1) / 2] + times[times.size() / 2]) / 2;
+  std::printf(
+      "{\"case\": \"%s\", \"ranks\": %d, \"batches\": %lld, \"ms\": %.2f, \"model_bytes\": %lld, \"bytes\": "
+      "%lld, "
+      "\"messages\": %lld, \"formula_bytes\": %lld, \"largest\": %lld}\n",
+      c.name.c_str(), count, static_cast<long long>(accumulation), median, static_cast<long long>(all),
+      static_cast<long long>(bytes), static_cast<long long>(messages),
+      static_cast<long long>(count > 1 ? accumulation * all - kept + (count - 1) * all : 0),
+      static_cast<long long>(largest));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -146,12 +218,18 @@ int main(int argc, char** argv) {
   int threads = 2;
   int repeat = 10;
   bool profile = false;
+  int ranks = 1;
+  std::int64_t accumulation = 0;
   app.add_option("--case", name, "encoder, translation or language_model")
       ->check(CLI::IsMember({"encoder", "translation", "language_model"}));
   app.add_option("--dropout", dropout, "on sub-layers, attention weights and activations")
       ->check(CLI::Range(0.0, 0.9));
   app.add_option("--threads", threads, "threads of the CPU backend")->check(CLI::Range(1, 1000));
   app.add_option("--repeat", repeat, "timed steps, after three to warm up")->check(CLI::Range(1, 100'000));
+  app.add_option("--accumulation", accumulation, "time whole steps of the Trainer, of so many batches")
+      ->check(CLI::Range(1, 10'000));
+  app.add_option("--ranks", ranks, "with --accumulation: processes that share the batches")
+      ->check(CLI::Range(1, 1024));
   app.add_flag("--profile", profile, "print where the time went, per kernel");
   try {
     app.parse(argc, argv);
@@ -159,9 +237,27 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   try {
-    heed::set_cpu_threads(threads);
     const auto c =
         std::find_if(cases.begin(), cases.end(), [&](const Case& each) { return each.name == name; });
+    const auto time_trainer = [&](heed::Ranks* of) {
+      heed::set_cpu_threads(threads);
+      run_trainer(*c, dropout, repeat, accumulation, of);
+    };
+    const auto as_rank = [&](heed::Ranks& of) {
+      try {
+        time_trainer(&of);
+      } catch (const std::exception& error) {
+        std::cerr << "bench_steps (rank " << of.rank() << "): " << error.what() << '\n';
+        return 1;
+      }
+      return 0;
+    };
+    if (accumulation > 0 && ranks > 1) return heed::run_local_ranks(ranks, as_rank);
+    if (accumulation > 0) {
+      time_trainer(nullptr);
+      return 0;
+    }
+    heed::set_cpu_threads(threads);
     run(*c, dropout, repeat, profile);
   } catch (const std::exception& error) {
     std::cerr << "bench_steps: " << error.what() << '\n';

@@ -16,6 +16,10 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 
 set(HEED_WARNINGS -Wall -Wextra -Wpedantic $<$<BOOL:${HEED_WARNINGS_AS_ERRORS}>:-Werror>)
 
+# The standard library checks the indices of its containers, in every kind of build: sizes come from settings, files and
+# shapes, and an abort says where, while a write past a block says nothing. docs/hostile_use.md has what it costs.
+add_compile_definitions(_GLIBCXX_ASSERTIONS)
+
 if(HEED_SANITIZE)
   add_compile_options(-fsanitize=${HEED_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${HEED_SANITIZE})

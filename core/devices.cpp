@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <optional>
 
 #include "heed/core/error.h"
 
@@ -22,14 +21,15 @@ std::string what_was_found() {
   return text;
 }
 
-/// The best device that need not be named: discrete before the other kinds, in the driver's order.
-std::optional<Device> best_gpu() {
-  const DeviceInfo* best = nullptr;
+/// The devices that need not be named: discrete ones before the other kinds, in the driver's order.
+std::vector<Device> gpus() {
+  std::vector<Device> discrete, other;
   for (const DeviceInfo& info : vulkan_devices().devices) {
     if (!info.refusal.empty() || info.kind == "software" || info.kind == "other") continue;
-    if (!best || (info.kind == "discrete GPU" && best->kind != "discrete GPU")) best = &info;
+    (info.kind == "discrete GPU" ? discrete : other).push_back(info.device);
   }
-  return best ? std::optional(best->device) : std::nullopt;
+  discrete.insert(discrete.end(), other.begin(), other.end());
+  return discrete;
 }
 
 bool contains_ignoring_case(std::string_view text, std::string_view part) {
@@ -57,19 +57,22 @@ Device named_gpu(std::string_view choice, std::string_view name) {
 
 }  // namespace
 
-Device find_device(std::string_view choice) {
+Device find_device(std::string_view choice, int place, int places) {
   if (choice.empty()) {
     const char* preset = std::getenv("HEED_DEVICE");
     choice = preset && *preset ? preset : "cpu";
   }
   if (choice == "cpu") return {};
-  if (choice == "auto") return best_gpu().value_or(Device{});
-  if (choice == "vulkan") {
-    const std::optional<Device> gpu = best_gpu();
-    check(gpu.has_value(),
+  if (choice == "auto" || choice == "vulkan") {
+    const std::vector<Device> found = gpus();
+    if (found.empty() && choice == "auto") return {};
+    check(!found.empty(),
           "device \"vulkan\": there is no GPU that heed can use (a software device must be named); ",
           what_was_found());
-    return *gpu;
+    check(static_cast<std::size_t>(places) <= found.size(), "device \"", choice, "\": ", places,
+          " processes of this machine want a GPU each, but there are ", found.size(),
+          "; start fewer, or name one for all to share (vulkan:N); ", what_was_found());
+    return found[static_cast<std::size_t>(place)];
   }
   constexpr std::string_view prefix = "vulkan:";
   check(choice.starts_with(prefix), "device \"", choice,

@@ -45,6 +45,9 @@ DeviceCounters device_counters(Device device);
 /// (any case); "vulkan", the first usable discrete, else integrated or virtual GPU; "auto", the same, else
 /// the CPU. A software device must be named. The empty string stands for the environment variable
 /// HEED_DEVICE, or "cpu" without it. Throws an Error that lists what was found and why each was refused.
-Device find_device(std::string_view choice);
+///
+/// Of several processes on this machine that want a GPU each, "vulkan" and "auto" give number `place` of `places` the GPU
+/// of that place among those that need not be named; an Error when there are too few.
+Device find_device(std::string_view choice, int place = 0, int places = 1);
 
 }  // namespace heed

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
@@ -263,31 +264,41 @@ std::string header_text(const std::vector<std::pair<std::string, Tensor>>& order
   }
 }
 
+using Sink = std::function<void(std::string_view bytes)>;
+
 template <class T>
-void write_elements(FileWriter& file, const Tensor& tensor) {
+void write_elements(const Sink& write, const Tensor& tensor) {
   if (tensor.storage()->host_data() && tensor.is_contiguous()) {
-    file.write({reinterpret_cast<const char*>(tensor.data<T>()),
-                static_cast<std::size_t>(tensor.count()) * sizeof(T)});
+    write({reinterpret_cast<const char*>(tensor.data<T>()),
+           static_cast<std::size_t>(tensor.count()) * sizeof(T)});
     return;
   }
   const std::vector<T> values = tensor.to_vector<T>();
-  file.write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
+  write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
 }
 
-void write_tensor(FileWriter& file, const Tensor& tensor) {
+void write_tensor(const Sink& write, const Tensor& tensor) {
   if (tensor.count() == 0) return;
   switch (tensor.dtype()) {
     case DType::f32:
-      return write_elements<float>(file, tensor);
+      return write_elements<float>(write, tensor);
     case DType::f64:
-      return write_elements<double>(file, tensor);
+      return write_elements<double>(write, tensor);
     case DType::i32:
-      return write_elements<std::int32_t>(file, tensor);
+      return write_elements<std::int32_t>(write, tensor);
     case DType::f16:
     case DType::bf16:
       break;
   }
   fail("safetensors: tensors of type ", tensor.dtype(), " are not written; cast to f32");
+}
+
+void write_content(const std::string& header, const std::vector<std::pair<std::string, Tensor>>& order,
+                   const Sink& write) {
+  const std::uint64_t header_bytes = header.size();
+  write({reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes});
+  write(header);
+  for (const auto& [name, tensor] : order) write_tensor(write, tensor);
 }
 
 }  // namespace
@@ -318,12 +329,16 @@ TensorFile parse_safetensors(std::string_view bytes, std::string_view source, De
 void save_safetensors(const std::filesystem::path& path, const TensorFile& content) {
   const auto order = in_file_order(content);
   const std::string header = header_text(order, content);
-  const std::uint64_t header_bytes = header.size();
   write_file_atomically(path, [&](FileWriter& file) {
-    file.write({reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes});
-    file.write(header);
-    for (const auto& [name, tensor] : order) write_tensor(file, tensor);
+    write_content(header, order, [&](std::string_view bytes) { file.write(bytes); });
   });
+}
+
+std::string safetensors_text(const TensorFile& content) {
+  const auto order = in_file_order(content);
+  std::string text;
+  write_content(header_text(order, content), order, [&](std::string_view bytes) { text.append(bytes); });
+  return text;
 }
 
 }  // namespace heed

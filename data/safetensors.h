@@ -27,5 +27,7 @@ TensorFile parse_safetensors(std::string_view bytes, std::string_view source, De
 /// wider types come first, so that all data is aligned, and then names in order; the header is padded to 8
 /// bytes. Throws when a name or text is not UTF-8, a name is "__metadata__", or a tensor is undefined.
 void save_safetensors(const std::filesystem::path& path, const TensorFile& content);
+/// The same bytes in memory, for messages.
+std::string safetensors_text(const TensorFile& content);
 
 }  // namespace heed

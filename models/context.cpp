@@ -1,6 +1,7 @@
 #include "heed/models/context.h"
 
 #include "heed/autograd/ops.h"
+#include "heed/models/module.h"
 
 namespace heed {
 
@@ -10,6 +11,13 @@ Tensor Capture::find(std::string_view name) const {
     if (entry.name == name) found = entry.value;
   }
   return found;
+}
+
+void Context::observe(Module& layer, std::vector<Tensor> values) {
+  if (observations)
+    observations->push_back({&layer, std::move(values)});
+  else
+    layer.absorb(values);
 }
 
 Tensor Context::auxiliary_loss() const {

@@ -31,6 +31,14 @@ struct Capture {
   Tensor find(std::string_view name) const;
 };
 
+class Module;
+
+/// What a training pass has seen that moves buffers of a layer, such as the centroids of routing attention.
+struct Observation {
+  Module* layer;               ///< whose Module::absorb() takes it
+  std::vector<Tensor> values;  ///< detached
+};
+
 /// What travels through one forward pass: whether it trains, its random keys, what layers add to the loss,
 /// and what passes from layer to layer.
 struct Context {
@@ -41,10 +49,16 @@ struct Context {
   /// "clusterformer.centroids". Empty where a stack begins.
   std::map<std::string, Tensor> handed_on;
   Capture* capture = nullptr;  ///< where layers leave what they show of their inside; null: nobody looks
+  /// Where layers leave what moves their buffers, so that all batches of a step see the same ones and their order alone
+  /// decides (the Trainer); null: the buffers move at once.
+  std::vector<Observation>* observations = nullptr;
 
   /// A context for one training step.
   static Context train(std::uint64_t seed, std::uint32_t step) { return {true, Random(seed, step), {}, {}}; }
   static Context inference() { return {}; }
+
+  /// Hands `values` to layer.absorb(), at once or through `observations`.
+  void observe(Module& layer, std::vector<Tensor> values);
 
   /// The weighted sum of `losses`; undefined when there are none.
   Tensor auxiliary_loss() const;

@@ -66,6 +66,17 @@ void Module::state_changed() {
   for (const auto& [name, part] : parts_) part->state_changed();
 }
 
+void Module::absorb(std::span<const Tensor>) {
+  fail(described("module"), ": it has no buffers that follow what it sees");
+}
+
+Module* Module::find(std::string_view path) {
+  if (this->path() == path) return this;
+  for (const auto& [name, part] : parts_)
+    if (Module* found = part->find(path)) return found;
+  return nullptr;
+}
+
 std::int64_t Module::parameter_count() {
   std::int64_t count = 0;
   for (const NamedTensor& entry : parameters()) count += entry.tensor->count();

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,6 +38,10 @@ class Module {
   /// To be called when parameters or buffers were given new values from outside, such as from a file: what
   /// this module and its parts have worked out from the old ones is forgotten.
   void state_changed();
+  /// Moves buffers by what a pass has seen (Context::observe). Throws an Error for a module that has none to move.
+  virtual void absorb(std::span<const Tensor> values);
+  /// The module of a path() below this one, or this one itself; null when there is none.
+  Module* find(std::string_view path);
   /// Number of trained elements.
   std::int64_t parameter_count();
   /// The dotted name of this module inside the model it is part of, for error messages; "" for the model

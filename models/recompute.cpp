@@ -1,6 +1,7 @@
 #include "heed/models/recompute.h"
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/node.h"
 #include "heed/core/error.h"
 
 namespace heed {
@@ -8,10 +9,15 @@ namespace heed {
 Tensor run_layer(const LayerFunction& layer, bool recompute, const Tensor& x, const Tensor& memory,
                  Context& context) {
   if (!recompute) return layer(x, memory, context);
-  const auto segment = [layer, training = context.training](std::span<const Tensor> inputs, Random& random) {
+  const auto segment = [layer, &context, training = context.training](std::span<const Tensor> inputs,
+                                                                      Random& random) {
+    // The first pass, which nothing records, is the one that counts; the second, in backward, may outlive the context.
+    const bool first = !recording();
+    std::vector<Observation> again;
     Context own;
     own.training = training;
     own.random = random;
+    own.observations = first ? context.observations : &again;
     const Tensor out = layer(inputs[0], inputs.size() > 1 ? inputs[1] : Tensor(), own);
     check(own.losses.empty() && own.handed_on.empty(),
           "recompute_layers does not serve layers with auxiliary losses or with something to hand on to "

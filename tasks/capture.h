@@ -25,6 +25,8 @@ class CaptureFile {
   /// `overwrite`.
   void save(const std::filesystem::path& path, bool overwrite) const;
 
+  const TensorFile& content() const { return content_; }
+
  private:
   void add(const std::string& name, const Tensor& value);
   std::string page() const;

@@ -108,4 +108,20 @@ double rounded(double value) {
   return std::round(value * 1e4) / 1e4;
 }
 
+std::vector<std::string> short_lines(std::span<const std::string> texts, std::size_t count) {
+  constexpr std::size_t looked_at = 500, best_bytes = 60;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < std::min(texts.size(), looked_at); ++i)
+    if (!is_blank(texts[i])) order.push_back(i);
+  const auto distance = [&](std::size_t i) {
+    return texts[i].size() > best_bytes ? texts[i].size() - best_bytes : best_bytes - texts[i].size();
+  };
+  std::ranges::stable_sort(order, {}, distance);
+  order.resize(std::min(order.size(), count));
+  std::ranges::sort(order);
+  std::vector<std::string> lines;
+  for (const std::size_t i : order) lines.push_back(texts[i]);
+  return lines;
+}
+
 }  // namespace heed

@@ -45,16 +45,19 @@ std::string summary(const std::vector<Measurement>& folds) {
 
 FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
   const auto folds = settings.get<std::int64_t>("data.folds");
-  if (!request.resume) RunFolder::check_new(request.folder);
+  const bool is_first = !request.ranks || request.ranks->is_first();
+  if (is_first && !request.resume) RunFolder::check_new(request.folder);
   std::vector<Measurement> measured;
   for (std::int64_t fold = 1; fold <= folds; ++fold) {
-    if (request.callbacks.message) request.callbacks.message(concat_text("fold ", fold, " of ", folds));
+    if (is_first && request.callbacks.message)
+      request.callbacks.message(concat_text("fold ", fold, " of ", folds));
     Settings its_settings = settings;
     its_settings.set("data.fold", std::to_string(fold), "data.folds");
     TrainRequest its_request = request;
     its_request.folder = folder_of_fold(request.folder, fold);
     its_request.resume = request.resume && path_exists(its_request.folder / "config.json");
     if (!train_run(kind, its_settings, its_request).finished) return {};
+    if (!is_first) continue;  // rank 0 has the run
     RunOptions options;
     options.device = settings.get<std::string>("device");
     options.verify = request.verify;
@@ -63,7 +66,7 @@ FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const Tr
     if (request.callbacks.message)
       request.callbacks.message(concat_text("fold ", fold, ": ", measured.back().json));
   }
-  return {true, summary(measured)};
+  return {true, measured.empty() ? std::string() : summary(measured)};
 }
 
 fs::path folder_of_settings(const fs::path& folder) {

@@ -151,6 +151,13 @@ class LabelledLearner : public Learner {
             settings_.get<std::string>("training.keep_best_by")};
   }
 
+  std::vector<std::string> example_lines(std::size_t count) const override {
+    const LabelledText& part = parts_.valid.size() > 0 ? parts_.valid : parts_.train;
+    std::vector<std::string> lines = part.texts;
+    for (std::size_t i = 0; i < part.seconds.size(); ++i) lines[i].append("\t").append(part.seconds[i]);
+    return short_lines(lines, count);
+  }
+
   std::vector<Prediction> predict(std::span<const std::string> lines,
                                   const PredictOptions& options) override {
     std::vector<Prediction> predictions(lines.size());

@@ -133,6 +133,10 @@ class Learner : public Task {
   /// Measures on other files, named as the task's data settings have it.
   virtual Measurement measure_files(std::span<const std::string> files) = 0;
 
+  /// Some lines of the data that was read, held-out ones where there are any, as predict() takes them and not longer
+  /// than they have to be: what a report shows the model at work on. At most `count`; none where a task has no lines.
+  virtual std::vector<std::string> example_lines(std::size_t /*count*/) const { return {}; }
+
   /// What is worth telling the user since the last call.
   std::vector<std::string> take_remarks();
 

@@ -114,18 +114,20 @@ void declare_runtime(Settings& settings) {
       "stay f32");
 }
 
-Device device_of(const std::string& name) {
+Device device_of(const std::string& name, const Ranks* ranks) {
   try {
-    return find_device(name);
+    return ranks ? find_device(name, ranks->local_rank(), ranks->local_count()) : find_device(name);
   } catch (const Error& error) {
     throw SettingsError(error.what());
   }
 }
 
-Device apply_runtime(const Settings& settings) {
+Device apply_runtime(const Settings& settings, const Ranks* ranks) {
   if (const auto threads = settings.get<std::int64_t>("threads"); threads > 0)
     set_cpu_threads(static_cast<int>(threads));
-  return device_of(settings.get<std::string>("device"));
+  else if (ranks)
+    set_cpu_threads(ranks->thread_share());
+  return device_of(settings.get<std::string>("device"), ranks);
 }
 
 void declare_text(Settings& settings) {
@@ -243,6 +245,8 @@ void declare_training(Settings& settings, std::span<const MetricKind> metrics) {
   declare_start(settings);
   steps("log_every", options.log_every, "Steps between progress records");
   number("log_seconds", 10, 0, 1e9, "Seconds after which progress is shown anyway; 0: by steps alone");
+  settings.flag("training.tensorboard", false,
+                "Whether the curves are also written as files that TensorBoard reads");
   steps("evaluate_every", 500, "Steps between evaluations; 0: none");
   steps("patience", options.patience,
         "Evaluations without a better one after which training stops; 0: never stops");
@@ -273,6 +277,7 @@ TrainerOptions trainer_options(const Settings& settings) {
   options.part_rates = part_rates(text("freeze"), text("part_rates"));
   options.log_every = integer("log_every");
   options.log_seconds = number("log_seconds");
+  options.tensorboard = settings.get<bool>("training.tensorboard");
   options.evaluate_every = integer("evaluate_every");
   options.patience = integer("patience");
   options.save_every = integer("save_every");

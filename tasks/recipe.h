@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "heed/core/ranks.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer.h"
 #include "heed/models/initialise.h"
@@ -17,10 +18,12 @@ namespace heed {
 
 /// "seed", "threads", "device", "precision".
 void declare_runtime(Settings& settings);
-/// The device of a name as find_device() knows it; throws a SettingsError for one that is not there.
-Device device_of(const std::string& name);
-/// Applies the number of threads, and returns the device. Throws a SettingsError for a device that is not there.
-Device apply_runtime(const Settings& settings);
+/// The device of a name as find_device() knows it; throws a SettingsError for one that is not there. `ranks` are the
+/// processes that train together, or null: each gets a GPU of its own.
+Device device_of(const std::string& name, const Ranks* ranks = nullptr);
+/// Applies the number of threads, and returns the device. Throws a SettingsError for a device that is not there. Ranks
+/// share the processors of their machine where the settings name no number.
+Device apply_runtime(const Settings& settings, const Ranks* ranks = nullptr);
 
 /// "data.encoding", "data.on_bad_bytes", "data.max_bytes": how the bytes of text files are read.
 void declare_text(Settings& settings);

@@ -311,6 +311,28 @@ class RecommendLearner : public Learner {
     return predictions;
   }
 
+  /// Of users with some clicks: what they clicked last, and some of what they were shown.
+  std::vector<std::string> example_lines(std::size_t count) const override {
+    constexpr std::size_t most = 8;
+    const auto ids = [&](std::vector<std::int32_t> news, bool last) {
+      if (news.size() > most)
+        news.erase(last ? news.begin() : news.begin() + most, last ? news.end() - most : news.end());
+      std::string text;
+      for (const std::int32_t number : news)
+        text += (text.empty() ? "" : " ") + catalogue_.names.name(number);
+      return text;
+    };
+    std::vector<std::string> lines;
+    for (const Impression& one : parts_.valid.empty() ? parts_.train : parts_.valid) {
+      if (lines.size() == count) break;
+      std::vector<std::int32_t> shown = one.clicked;
+      shown.insert(shown.end(), one.passed.begin(), one.passed.end());
+      if (one.history.size() >= 2 && !shown.empty())
+        lines.push_back(ids(one.history, true) + "\t" + ids(shown, false));
+    }
+    return lines;
+  }
+
   Measurement measure(std::string_view part) override {
     const auto& impressions = part == "valid" ? parts_.valid : part == "test" ? parts_.test : parts_.train;
     check(!impressions.empty(), "the ", part, " part of the run's data is empty: give --data");

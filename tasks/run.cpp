@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "heed/tasks/rank_agreement.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/start.h"
 
@@ -40,13 +41,26 @@ void check_task(const TaskKind& kind, const RunFiles& files) {
   check(files.task() == kind.name, "this is a ", files.task(), " run, not one of ", kind.name);
 }
 
-void tell(Learner& learner, const TrainRequest& request) {
-  for (const std::string& text : learner.take_remarks())
-    if (request.callbacks.message) request.callbacks.message(text);
-}
-
 void read_vocabulary(Learner& learner, const RunFiles& files) {
   learner.open_files([&](std::string_view name) { return files.text(name); });
+}
+
+/// The weights that a run began with: those of its seed, and what it took from elsewhere, which must still be the same.
+void begin_anew(Learner& learner, const RunFiles& files) {
+  check(start_weights(learner).origin == files.origin(),
+        "the run that this one started from is no longer what it was");
+}
+
+/// What rank 0 has learned or opened; it keeps its own.
+void receive_vocabulary(Learner& learner, Ranks& ranks) {
+  const auto files =
+      broadcast_files(ranks, ranks.is_first() ? learner.files() : std::map<std::string, std::string>());
+  if (ranks.is_first()) return;
+  learner.open_files([&](std::string_view name) {
+    const auto found = files.find(std::string(name));
+    check(found != files.end(), "rank 0 has sent no ", name);
+    return found->second;
+  });
 }
 
 }  // namespace
@@ -63,7 +77,8 @@ std::span<const std::string> free_settings() {
                                                  "training.save_every",
                                                  "training.patience",
                                                  "training.log_every",
-                                                 "training.log_seconds"};
+                                                 "training.log_seconds",
+                                                 "training.tensorboard"};
   return names;
 }
 
@@ -92,9 +107,12 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   } catch (const SettingsError& error) {  // not what the caller said: that may not change the model
     fail("the configuration of the run is damaged, or of another version: ", error.what());
   }
-  files.load_weights(learner->model(), !options.weights.empty() ? options.weights
-                                       : files.has_best()       ? "best"
-                                                                : "last");
+  if (options.weights == "initial")
+    begin_anew(*learner, files);
+  else
+    files.load_weights(learner->model(), !options.weights.empty() ? options.weights
+                                         : files.has_best()       ? "best"
+                                                                  : "last");
   return Run(std::move(learner), std::move(files));
 }
 
@@ -114,42 +132,50 @@ Measurement Run::measure(std::string_view part) {
 }
 
 TrainResult train_run(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
+  Ranks* const ranks = request.ranks && request.ranks->count() > 1 ? request.ranks : nullptr;
+  const bool is_first = !ranks || ranks->is_first();
+  const auto say = [&](const std::string& text) {
+    if (is_first && !text.empty() && request.callbacks.message) request.callbacks.message(text);
+  };
   std::unique_ptr<Learner> learner = kind.make(settings);
   learner->check_settings();
   check_start(settings);
   const TrainerOptions options = trainer_options(settings);
-  const Device device = apply_runtime(settings);
+  if (ranks) check_same_settings(*ranks, kind, settings);
+  const Device device = apply_runtime(settings, ranks);
   if (options.precision != Precision::f32 && device.type == DeviceType::cpu)
     throw SettingsError(concat_text("precision ", settings.get<std::string>("precision"),
                                     " needs a Vulkan device; the CPU computes in f32"));
+  if (ranks) say(platform_remark(*ranks, device));
   std::optional<RunFiles> before;
-  if (request.resume)
+  if (is_first && request.resume)
     check_task(kind, before.emplace(RunFiles::open(request.folder, request.verify)));
-  else
+  else if (is_first)
     RunFolder::check_new(request.folder);
 
   learner->read_data();
+  if (ranks) check_same_data(*ranks, learner->data_digests());
   if (before)
     read_vocabulary(*learner, *before);
-  else
+  else if (is_first)
     learner->learn_vocabulary();
+  if (ranks) receive_vocabulary(*learner, *ranks);
   learner->build(device);
   Start begun;
-  if (!before) begun = start_weights(*learner);
+  if (is_first && !before) begun = start_weights(*learner);
   learner->prepare_training();
-  tell(*learner, request);
-  for (const std::string& text : begun.remarks)
-    if (request.callbacks.message) request.callbacks.message(text);
-  if (request.callbacks.message)
-    request.callbacks.message(concat_text(learner->model().parameter_count(), " parameters"));
+  for (const std::string& text : learner->take_remarks()) say(text);
+  for (const std::string& text : begun.remarks) say(text);
+  say(concat_text(learner->model().parameter_count(), " parameters"));
 
-  Trainer trainer(*learner, options, request.callbacks);
+  Trainer trainer(*learner, options, request.callbacks, ranks);
+  if (!is_first) return trainer.run();
   const RunStart start{std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(),
                        learner->data_digests(), begun.origin};
   RunFolder folder = before ? RunFolder::resume(request.folder, start, free_settings(), request.verify)
                             : RunFolder::create(request.folder, start);
   const TrainResult result = trainer.run(&folder);
-  tell(*learner, request);
+  for (const std::string& text : learner->take_remarks()) say(text);
   return result;
 }
 

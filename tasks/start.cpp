@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "heed/data/line_reader.h"
+#include "heed/data/word_vectors.h"
 #include "heed/tasks/settings.h"
 #include "heed/training/model_file.h"
 #include "heed/training/run_files.h"
@@ -125,80 +124,6 @@ void take_weights(Learner& learner, const std::string& from, Start& start) {
 
 // --- vectors of words
 
-/// The texts between single spaces; those at the ends are left out.
-std::vector<std::string_view> fields_of(std::string_view line) {
-  while (line.ends_with(' ')) line.remove_suffix(1);
-  std::vector<std::string_view> fields;
-  while (!line.empty()) {
-    const std::size_t end = std::min(line.find(' '), line.size());
-    fields.push_back(line.substr(0, end));
-    line.remove_prefix(std::min(end + 1, line.size()));
-  }
-  return fields;
-}
-
-template <class Number>
-bool read_number(std::string_view text, Number& number) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
-/// Vectors of words as text: a word and its numbers on each line (GloVe), behind a line of two whole numbers, how many
-/// vectors of which width, in the files of word2vec. Plain or gzip.
-class VectorFile {
- public:
-  VectorFile(const std::string& path, std::int64_t width)
-      : path_(path), width_(static_cast<std::size_t>(width)) {
-    check(fs::is_regular_file(path), path, fs::exists(path) ? ": not a file" : ": there is no such file");
-  }
-
-  /// Calls visit(word, values) for each.
-  template <class Visit>
-  void read(const Visit& visit) {
-    LineReader reader(path_, {.bad_bytes = BadBytes::replace});
-    std::int64_t count = 0, announced = -1, number = 0;
-    std::vector<float> values(width_);
-    for (std::vector<InputLine> lines; !(lines = reader.next(1024)).empty();)
-      for (const InputLine& line : lines) {
-        ++number;
-        const std::string place = concat_text(path_, ":", number, ": ");
-        check(line.error.empty(), place, line.error);
-        const std::vector<std::string_view> fields = fields_of(line.text);
-        std::int64_t width = 0;
-        if (number == 1 && fields.size() == 2 && read_number(fields[0], announced) &&
-            read_number(fields[1], width)) {
-          check_width(place, static_cast<std::size_t>(std::max<std::int64_t>(width, 0)));
-          continue;
-        }
-        if (number == 1 && !fields.empty()) check_width(place, fields.size() - 1);
-        ++count;
-        // Some files have words with spaces in them.
-        check(fields.size() > width_, place, "a word and ", width_, " numbers were expected, but there are ",
-              fields.size(), " fields");
-        const std::size_t first = fields.size() - width_;
-        for (std::size_t i = 0; i < width_; ++i)
-          check(read_number(fields[first + i], values[i]) && std::isfinite(values[i]), place, "number ",
-                i + 1, " is \"", fields[first + i].substr(0, 40), "\"; finite numbers are expected");
-        visit(std::string_view(fields[0].data(),
-                               static_cast<std::size_t>(fields[first - 1].data() - fields[0].data()) +
-                                   fields[first - 1].size()),
-              values);
-      }
-    check(count > 0, path_, ": there are no vectors in it");
-    check(announced < 0 || announced == count, path_, ": its first line says ", announced, " vectors, but ",
-          count, " follow");
-  }
-
- private:
-  void check_width(const std::string& place, std::size_t width) const {
-    check(width == width_, place, "the vectors have ", width, " numbers, but model.width is ", width_,
-          ": set model.width=", width, " (a multiple of model.heads), or take other vectors");
-  }
-
-  std::string path_;
-  std::size_t width_;
-};
-
 bool is_embedding(const std::string& name) {
   return name == "embedding.weight" || name == "source_embedding.weight" || name == "target_embedding.weight";
 }
@@ -209,8 +134,8 @@ void take_embeddings(Learner& learner, const std::string& path, Start& start) {
   const double scale =
       learner.settings().get<bool>("model.scale_embeddings") ? std::sqrt(static_cast<double>(width)) : 1;
   std::map<std::int32_t, std::vector<float>> found;  // of a word that comes twice the first
-  VectorFile(path, width).read([&](std::string_view word, const std::vector<float>& values) {
-    if (const auto id = tokenizer.find(word)) found.emplace(*id, values);
+  read_word_vectors(path, width, [&](std::string_view word, std::span<const float> values) {
+    if (const auto id = tokenizer.find(word)) found.emplace(*id, std::vector(values.begin(), values.end()));
   });
   check(!found.empty(), path, ": none of its words is in the vocabulary");
   for (const NamedTensor& named : learner.model().parameters()) {

@@ -258,6 +258,32 @@ Measurement TextLearner::measure_files(std::span<const std::string> files) {
   return measurement_of(read(files.front()), false);
 }
 
+std::vector<std::string> TextLearner::example_lines(std::size_t count) const {
+  const LargeText& text = valid_text_.empty() ? train_text_ : valid_text_;
+  std::vector<std::string> lines;
+  for (std::size_t piece = 0; piece < text.size() && lines.size() < 500; ++piece) {
+    const std::string document = text[piece].text;
+    for (std::size_t begin = 0; begin < document.size() && lines.size() < 500;) {
+      const std::size_t end = std::min(document.find('\n', begin), document.size());
+      lines.push_back(document.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  lines = short_lines(lines, count);
+  const auto most = static_cast<std::size_t>(settings_.get<std::int64_t>("model.max_length")) - 1;
+  for (std::string& line : lines) {
+    Tokens tokens = tokenizer_->encode(line);
+    if (tokens.size() > most) {  // a model reads no more
+      tokens.resize(most);
+      line = tokenizer_->decode(tokens);
+    }
+    if (!is_masked(settings_)) continue;
+    const std::size_t space = line.find(' ', line.size() / 2), word = space == line.npos ? 0 : space + 1;
+    line.replace(word, std::min(line.find(' ', word), line.size()) - word, mask_token);
+  }
+  return lines;
+}
+
 LargeText TextLearner::read(const std::string& path) {
   ReadReport report;
   LargeText text(memory_bytes());

@@ -47,6 +47,8 @@ class TextLearner : public Learner {
   std::int64_t batches(std::int64_t epoch) override;
   Measurement measure(std::string_view part) override;
   Measurement measure_files(std::span<const std::string> files) override;
+  /// Lines of the text; a masked model gets a word of each to guess.
+  std::vector<std::string> example_lines(std::size_t count) const override;
 
  protected:
   /// `has_rule`: the text is the embedded one.

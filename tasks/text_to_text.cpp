@@ -213,6 +213,10 @@ Measurement TextToTextLearner::measure_files(std::span<const std::string> files)
   return measurement_of(read_files(files));
 }
 
+std::vector<std::string> TextToTextLearner::example_lines(std::size_t count) const {
+  return short_lines((parts_.valid.size() > 0 ? parts_.valid : parts_.train).source, count);
+}
+
 ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
   ReadReport report;
   ParallelText pairs = named_pairs(files, report);

@@ -77,6 +77,8 @@ class TextToTextLearner : public Learner {
   Measurement measure(std::string_view part) override;
   Measurement measure_files(std::span<const std::string> files) override;
 
+  std::vector<std::string> example_lines(std::size_t count) const override;
+
   /// The pairs of files, named as measure_files() has it.
   ParallelText read_files(std::span<const std::string> files);
   /// How likely each target is. Records no gradient.

@@ -25,6 +25,7 @@ AttentionConfig automatic(std::int64_t width, std::int64_t max_length) {
 /// further centroids have no words. Observes 50 passes and says what was chosen.
 std::int64_t chosen_for(std::int64_t groups) {
   ClusterCount count(automatic(256, 60));
+  Context context = Context::train(1, 1);
   const std::int64_t clusters = count.of(60, true);
   std::vector<float> words(60 * 256, 0), centroids(static_cast<std::size_t>(clusters * 256), 0);
   std::vector<std::int32_t> assignment;
@@ -36,7 +37,7 @@ std::int64_t chosen_for(std::int64_t groups) {
   for (int pass = 0; pass < 50; ++pass) {
     CHECK(count.of(60, true) == clusters);
     count.observe(Tensor::from(words, {1, 60, 256}), Tensor::from(centroids, {1, clusters, 256}),
-                  Tensor::from(assignment, {1, 60}), {});
+                  Tensor::from(assignment, {1, 60}), {}, context);
   }
   return count.of(60, true);
 }

@@ -156,7 +156,7 @@ TEST_CASE("compare: trains what is missing, shows what failed, and refuses anoth
   CHECK(page.starts_with("<!DOCTYPE html>"));
   CHECK(contains(page, "<td>linformer</td>"));
   CHECK(contains(page, "accuracy against training time"));
-  CHECK(contains(page, "validation accuracy over steps"));
+  CHECK(contains(page, "<figcaption>validation accuracy"));
   CHECK_FALSE(contains(page, "http"));
   CHECK_FALSE(contains(page, "nan"));
 

@@ -5,6 +5,9 @@
 
 #include "heed/core/file.h"
 
+#define LLVMFuzzerTestOneInput fuzz_attention
+#include "fuzz/attention_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_classes
 #include "fuzz/classes_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
@@ -38,6 +41,9 @@
 #define LLVMFuzzerTestOneInput fuzz_made_tokenizer
 #include "fuzz/made_tokenizer_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_made_words
+#include "fuzz/made_words_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_mind
 #include "fuzz/mind_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
@@ -46,6 +52,9 @@
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_tokenizer
 #include "fuzz/tokenizer_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_word_vectors
+#include "fuzz/word_vectors_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
 
 namespace {
@@ -69,6 +78,7 @@ void run_corpus(const char* name, int (*fuzz)(const std::uint8_t*, std::size_t))
 }  // namespace
 
 TEST_CASE("What the fuzzers of readers start from and have found holds their properties") {
+  run_corpus("attention", fuzz_attention);
   run_corpus("classes", fuzz_classes);
   run_corpus("settings", fuzz_settings);
   run_corpus("csv", fuzz_csv);
@@ -80,7 +90,9 @@ TEST_CASE("What the fuzzers of readers start from and have found holds their pro
   run_corpus("idx", fuzz_idx);
   run_corpus("line_reader", fuzz_line_reader);
   run_corpus("made_tokenizer", fuzz_made_tokenizer);
+  run_corpus("made_words", fuzz_made_words);
   run_corpus("mind", fuzz_mind);
   run_corpus("text", fuzz_text);
   run_corpus("tokenizer", fuzz_tokenizer);
+  run_corpus("word_vectors", fuzz_word_vectors);
 }

@@ -35,7 +35,7 @@ pid_t start(const std::string& program, const std::vector<std::string>& argument
             const std::filesystem::path& folder, const std::filesystem::path& input,
             const std::filesystem::path& output, const std::filesystem::path& errors,
             const ProgramLimits& limits = {}) {
-  const std::string path = std::string(HEED_PROGRAM_DIR) + "/" + program;
+  const std::string path = program.starts_with("/") ? program : std::string(HEED_PROGRAM_DIR) + "/" + program;
   std::vector<char*> argv{const_cast<char*>(program.c_str())};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);

@@ -20,7 +20,7 @@ struct ProgramLimits {
   int seconds = 600;
 };
 
-/// Runs build/bin/<program> with the arguments and `input` on standard input, in a folder, and waits for it.
+/// Runs build/bin/<program>, or the program of an absolute path, with the arguments and `input` on standard input, in a folder, and waits for it.
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
                           const std::string& input = {}, const std::filesystem::path& folder = ".",
                           const ProgramLimits& limits = {});
@@ -34,6 +34,7 @@ class BackgroundProgram {
   BackgroundProgram(const BackgroundProgram&) = delete;
   BackgroundProgram& operator=(const BackgroundProgram&) = delete;
   void send(int signal) const;
+  int id() const { return process_; }
   /// Waits for the end: the exit status, as in ProgramResult.
   int wait();
   bool running();

@@ -1,6 +1,7 @@
 // The sample programs from the outside: what they print, what they leave behind, and their exit status.
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,7 +12,9 @@
 #include <sstream>
 #include <thread>
 
+#include "heed/core/error.h"
 #include "heed/data/safetensors.h"
+#include "heed/examples/common/processor.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/temporary_folder.h"
 
@@ -304,3 +307,42 @@ TEST_CASE("heed devices, gradcheck and verify") {
   CHECK(broken.status == 1);
   CHECK(contains(broken.output, "mha__broken"));
 }
+
+TEST_CASE("programs: a processor without the instructions is told which") {
+  using heed::programs::processor_error;
+  using heed::programs::ProcessorFeature;
+  std::vector<ProcessorFeature> features = heed::programs::needed_features();
+  CHECK(processor_error(features) == "");  // or this test would not run
+#if defined(__x86_64__)
+  REQUIRE(features.size() == 5);
+#endif
+  features = {{"SSE3", true}, {"SSE4.2", false}, {"POPCNT", false}};
+  CHECK(processor_error(features) ==
+        "this processor lacks SSE4.2, POPCNT; heed needs x86-64-v2, that of any processor since 2009");
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which no emulator runs
+TEST_CASE("programs: on an old processor nothing runs before the message, not even what comes before main") {
+  const std::string emulator = "/usr/bin/qemu-x86_64";  // Debian: qemu-user
+  if (!fs::exists(emulator)) {
+    MESSAGE("skipped: there is no ", emulator);
+    return;
+  }
+  const TemporaryFolder folder;
+  for (const auto& [processor, missing] : {std::pair{"kvm64", "SSSE3, SSE4.1, SSE4.2, POPCNT"},
+                                           {"Conroe", "SSE4.1, SSE4.2, POPCNT"},
+                                           {"Penryn", "SSE4.2, POPCNT"}})
+    for (const std::string program : {"heed", "classify", "compare"}) {
+      CAPTURE(processor);
+      CAPTURE(program);
+      const fs::path output = folder / "output";
+      const std::string command = heed::concat_text(emulator, " -cpu ", processor, " " HEED_PROGRAM_DIR "/",
+                                                    program, " > ", output.string(), " 2>&1");
+      const int status = std::system(command.c_str());
+      CHECK(WIFEXITED(status));
+      CHECK(WEXITSTATUS(status) == 1);
+      CHECK(content_of(output) == program + ": error: this processor lacks " + missing +
+                                      "; heed needs x86-64-v2, that of any processor since 2009\n");
+    }
+}
+#endif

@@ -406,7 +406,64 @@ TEST_CASE("trainer: a training that diverges says so, and has no best weights") 
   CHECK_FALSE(result.best_metric.has_value());
   CHECK_FALSE(std::filesystem::exists(folder / "run/best.safetensors"));
   CHECK(times(said, "training diverges: the loss is") == 1);
-  CHECK(times(said, "no evaluation was finite") == 1);
+  CHECK(times(said, "no evaluation is worth keeping") == 1);
+}
+
+namespace {
+/// A line whose evaluation says what a test wants it to say.
+class ToldTask : public LineTask {
+ public:
+  Evaluation evaluate() override { return {metrics, metrics.front().name}; }
+  std::vector<Metric> metrics;
+};
+}  // namespace
+
+TEST_CASE("trainer: an accuracy makes no best of weights that diverged") {
+  const TemporaryFolder folder;
+  ToldTask task;
+  task.metrics = {{"accuracy", 0.25, true}, {"loss", 2e4, false}};
+  TrainerOptions options = options_for(20);
+  options.evaluate_every = 10;
+  std::string said;
+  RunFolder run = RunFolder::create(folder / "run", {.task = "count", .config = "{}"});
+  const TrainResult result =
+      Trainer(task, options, {.message = [&](std::string_view text) { said += text; }}).run(&run);
+  CHECK_FALSE(result.best_metric.has_value());
+  CHECK_FALSE(std::filesystem::exists(folder / "run/best.safetensors"));
+  CHECK(times(said, "no evaluation is worth keeping") == 1);
+}
+
+TEST_CASE("trainer: a best that is worse than the untrained model is remarked on") {
+  TrainerOptions options = options_for(20);
+  options.evaluate_every = 10;
+  double start = 0;
+  {
+    LineTask task;
+    Context context = Context::inference();
+    start = task.loss(0, 0, context).sum.item() / 3;
+  }
+  const auto said = [&](std::vector<Metric> metrics) {
+    ToldTask task;
+    task.metrics = std::move(metrics);
+    return times(said_by(task, options), "training has made the model worse");
+  };
+  CHECK(said({{"loss", 2 * start, false}}) == 1);
+  CHECK(said({{"loss", 1.2 * start, false}}) == 0);
+  CHECK(said({{"accuracy", 0.9, true}, {"loss", 2 * start, false}}) == 0);  // too sure of what is wrong
+  CHECK(said({{"accuracy", 0.9, true}, {"loss", 5 * start, false}}) == 1);
+  CHECK(said({{"accuracy", 0.9, true}}) == 0);
+
+  // Also where the training goes on in another process, after the best.
+  const TemporaryFolder folder;
+  RunFolder run = RunFolder::create(folder / "run", {.task = "count", .config = "{}"});
+  ToldTask task;
+  task.metrics = {{"loss", 2 * start, false}};
+  Trainer(task, options).run(&run);
+  options.steps = 30;
+  task.metrics = {{"loss", 3 * start, false}};
+  std::string text;
+  Trainer(task, options, {.message = [&](std::string_view part) { text += part; }}).run(&run);
+  CHECK(times(text, "the best weights, of step 10,") == 1);
 }
 
 TEST_CASE("trainer: weights that nothing can be computed with are not saved") {
@@ -693,7 +750,7 @@ TEST_CASE("report: a page of its own with a drawing per curve") {
   const std::string page = report_html(records, "{\"text\": \"<script>\"}");
   CHECK(page.starts_with("<!DOCTYPE html>"));
   CHECK(page.find("training loss") != std::string::npos);
-  CHECK(page.find("evaluation: bleu &lt;b&gt;") != std::string::npos);
+  CHECK(page.find("validation bleu &lt;b&gt;") != std::string::npos);
   CHECK(page.find("<script>") == std::string::npos);
   CHECK(page.find("http") == std::string::npos);  // nothing is loaded from elsewhere
   CHECK(page.find("nan") == std::string::npos);

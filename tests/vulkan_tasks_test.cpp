@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/core/devices.h"
+#include "heed/core/error.h"
 #include "heed/tasks/learner.h"
 #include "heed/tests/vulkan_support.h"
 
@@ -65,6 +66,23 @@ TEST_CASE("vulkan tasks: every command of every program, and an exit in order") 
   }
 }
 
+TEST_CASE("vulkan tasks: ranks that share a device give the bits of one process, in half precision too") {
+  if (!vulkan_test_device()) return;
+  const std::pair<std::string, std::string> tried[] = {
+      {"f32", "dot_product"}, {"f16", "dot_product"}, {"f32", "routing_transformer"}};
+  for (const auto& [precision, attention] : tried) {
+    CAPTURE(precision);
+    CAPTURE(attention);
+    const TemporaryFolder folder;
+    const Arguments flags = {"--steps",     "6",       "--set",       "training.accumulation=4",
+                             "--precision", precision, "--attention", attention};
+    run_there("classify", small_train("classify", folder / "alone", flags));
+    run_there("classify", small_train("classify", folder / "two", joined(flags, {"--ranks", "2"})));
+    for (const char* name : {"model.safetensors", "optimizer.safetensors"})
+      CHECK(tensors_of(folder / "alone" / name) == tensors_of(folder / "two" / name));
+  }
+}
+
 TEST_CASE("vulkan tasks: killed and resumed to the same bits") {
   if (!vulkan_test_device()) return;
   for (const TaskKind* kind : task_kinds()) {
@@ -88,4 +106,97 @@ TEST_CASE("vulkan tasks: an end that was asked for leaves while work is queued, 
   REQUIRE(fs::exists(run / "trainer_state.json"));
   const int step = nlohmann::json::parse(content_of(run / "trainer_state.json")).at("step").get<int>();
   run_there(task, {"train", "--resume", "--out", run.string(), "--steps", std::to_string(step + 2)});
+}
+
+namespace {
+
+/// An environment variable of the programs that a test starts.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+/// What a training that lost its device has to leave: one line that says so and names kernels, the status of an error,
+/// and nothing that was under way.
+void check_lost(const std::string& task, const ProgramResult& result, const fs::path& run) {
+  CAPTURE(result.errors);
+  CHECK_FALSE(result.hung);
+  CHECK(result.status == 1);
+  CHECK(result.output.empty());
+  const std::size_t at = result.errors.find(task + ": error: ");
+  REQUIRE(at != std::string::npos);
+  const std::string error = result.errors.substr(at);
+  CHECK(std::count(error.begin(), error.end(), '\n') == 1);
+  for (const char* part : {"was lost (as HEED_VULKAN_LOSE_AFTER asks for: VK_ERROR_DEVICE_LOST)",
+                           "its unfinished kernels: ", "_f32", "restart from the last checkpoint"})
+    CHECK_MESSAGE(contains(error, part), part);
+  if (!fs::exists(run)) return;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run))
+    CHECK_FALSE(entry.path().filename().string().starts_with(".heed-"));
+}
+
+/// Trains while the device is lost after ever more submissions, and resumes: the weights are those of a training that
+/// kept its device. Returns how often the device was lost behind a checkpoint.
+int check_lost_training(const std::string& task, double growth) {
+  const TemporaryFolder folder;
+  const Arguments flags = {"--steps", "6", "--save-every", "2"};
+  run_there(task, small_train(task, folder / "whole", flags));
+  const std::string expected = tensors_of(folder / "whole/model.safetensors");
+  int behind_checkpoint = 0;
+  for (double submissions = 2;; submissions *= growth) {
+    const auto number = std::to_string(static_cast<int>(submissions));
+    CAPTURE(number);
+    const fs::path run = folder / number;
+    const ProgramResult result = [&] {
+      const Variable lose("HEED_VULKAN_LOSE_AFTER", number);
+      return run_program(task, joined(small_train(task, run, flags), on_device()), "", ".", limits);
+    }();
+    if (result.status == 0) break;  // done before
+    check_lost(task, result, run);
+    const bool resumes = fs::exists(run / "config.json");
+    behind_checkpoint += fs::exists(run / "trainer_state.json");
+    run_there(task, small_train(task, run, resumes ? joined(flags, {"--resume"}) : flags));
+    CHECK(tensors_of(run / "model.safetensors") == expected);
+  }
+  return behind_checkpoint;
+}
+
+}  // namespace
+
+TEST_CASE("vulkan tasks: a device lost in the middle of train ends it, and it resumes to the same bits") {
+  if (!vulkan_test_device()) return;
+  int behind_checkpoint = 0;
+  for (const TaskKind* kind : task_kinds()) {
+    const std::string task(kind->name);
+    // One task is what a test has time for, from its first submission on.
+    const bool is_chosen = task == "classify";
+    if (!std::getenv("HEED_KILLS") && !is_chosen) continue;
+    CAPTURE(task);
+    behind_checkpoint += check_lost_training(task, is_chosen ? 2 : 5);
+  }
+  CHECK(behind_checkpoint >= 2);
+}
+
+TEST_CASE(
+    "vulkan tasks: a device that is lost while a run is used is an error, and so is a wrong "
+    "HEED_VULKAN_LOSE_AFTER") {
+  if (!vulkan_test_device()) return;
+  const Arguments command =
+      joined(joined(predict_command("classify"), {"--run", small_run("classify").string()}), on_device());
+  {
+    const Variable lose("HEED_VULKAN_LOSE_AFTER", "1");
+    check_lost("classify", run_program("classify", command, small_line("classify"), ".", limits), "");
+  }
+  for (const char* value : {"soon", "-1", "3x"}) {
+    const Variable lose("HEED_VULKAN_LOSE_AFTER", value);
+    const ProgramResult result = run_program("classify", command, small_line("classify"), ".", limits);
+    CHECK(result.status == 1);
+    CHECK(contains(result.errors, concat_text("HEED_VULKAN_LOSE_AFTER is \"", value)));
+  }
 }

@@ -25,7 +25,8 @@ constexpr const char* best_name = "best.safetensors";
 constexpr const char* unverified = " (--unverified uses it all the same)";
 
 std::map<std::string, Tensor> training_tensors(const TrainingParts& parts) {
-  std::map<std::string, Tensor> tensors = parts.optimizer.state();
+  std::map<std::string, Tensor> tensors =
+      parts.optimizer_state ? *parts.optimizer_state : parts.optimizer.state();
   if (!parts.average) return tensors;
   for (const auto& [name, tensor] : parts.average->state()) tensors[average_prefix + name] = tensor;
   return tensors;
@@ -97,6 +98,8 @@ TrainerState state_of(json object, bool verify) {
   state.epoch_batches = count_of(object, "epoch_batches");
   if (!object.at("first_loss").is_null()) state.first_loss = finite(object.at("first_loss"));
   if (!object.at("best_metric").is_null()) state.best_metric = finite(object.at("best_metric"));
+  if (const auto loss = object.find("best_loss"); loss != object.end() && !loss->is_null())
+    state.best_loss = finite(*loss);
   state.best_step = count_of(object, "best_step");
   state.evaluations_without_improvement = count_of(object, "evaluations_without_improvement");
   state.elapsed_seconds = finite(object.at("elapsed_seconds"));
@@ -129,6 +132,7 @@ std::string trainer_state_text(const TrainerState& state) {
   object["epoch_batches"] = state.epoch_batches;
   object["first_loss"] = state.first_loss ? json(*state.first_loss) : json();
   object["best_metric"] = state.best_metric ? json(*state.best_metric) : json();
+  object["best_loss"] = state.best_loss ? json(*state.best_loss) : json();
   object["best_step"] = state.best_step;
   object["evaluations_without_improvement"] = state.evaluations_without_improvement;
   object["elapsed_seconds"] = state.elapsed_seconds;
@@ -249,13 +253,16 @@ TrainerState load_checkpoint(const RunFolder& folder, const TrainingParts& parts
                       : " has a moving average of the weights, but ema_decay is 0");
   load_model_state(parts.model, model.tensors, model_path.string());
   try {
-    parts.optimizer.load_state(training.tensors);
+    if (!parts.optimizer_state) parts.optimizer.load_state(training.tensors);
     if (parts.average) parts.average->load_state(averages);
   } catch (const Error& error) {
     fail(optimizer_path, ": ", error.what());
   }
-  check(parts.optimizer.steps() == state.step, optimizer_path, " counts ", parts.optimizer.steps(),
-        " steps, but trainer_state.json ", state.step);
+  if (parts.optimizer_state)
+    *parts.optimizer_state = std::move(training.tensors);
+  else
+    check(parts.optimizer.steps() == state.step, optimizer_path, " counts ", parts.optimizer.steps(),
+          " steps, but trainer_state.json ", state.step);
   return state;
 }
 

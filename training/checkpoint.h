@@ -33,6 +33,7 @@ struct TrainerState {
   std::int64_t epoch_batches = 0;     ///< batches in the present epoch, to notice that the data changed
   std::optional<double> first_loss;   ///< mean per token of the first step
   std::optional<double> best_metric;  ///< of all evaluations
+  std::optional<double> best_loss;    ///< of the same evaluation, where it measured one
   std::int64_t best_step = 0;
   std::int64_t evaluations_without_improvement = 0;
   double elapsed_seconds = 0;
@@ -58,6 +59,9 @@ struct TrainingParts {
   Module& model;
   Optimizer& optimizer;
   MovingAverage* average = nullptr;
+  /// All of the optimizer's state, where `optimizer` owns a part of it: saved from here, and restored to here. Null: the
+  /// optimizer's own.
+  std::map<std::string, Tensor>* optimizer_state = nullptr;
 };
 
 /// Writes model.safetensors, optimizer.safetensors and trainer_state.json as one; with `as_best`, also the

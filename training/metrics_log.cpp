@@ -54,6 +54,8 @@ std::string metrics_line(const Progress& progress) {
     line["learning_rate"] = progress.learning_rate;
     line["gradient_norm"] = progress.gradient_norm;
     line["tokens_per_second"] = progress.tokens_per_second;
+    if (progress.unit != Progress().unit) line["unit"] = progress.unit;
+    if (progress.memory_bytes > 0) line["memory_bytes"] = progress.memory_bytes;
     if (!progress.auxiliary.empty()) line["auxiliary"] = object_of(progress.auxiliary);
   }
   line["elapsed_seconds"] = progress.elapsed_seconds;
@@ -77,6 +79,8 @@ Progress parse_metrics_line(std::string_view text) {
     progress.learning_rate = number_of(line.at("learning_rate"));
     progress.gradient_norm = number_of(line.at("gradient_norm"));
     progress.tokens_per_second = number_of(line.at("tokens_per_second"));
+    if (line.contains("unit")) progress.unit = line.at("unit").get<std::string>();
+    if (line.contains("memory_bytes")) progress.memory_bytes = count_of(line, "memory_bytes");
     return progress;
   } catch (const json::exception& error) {
     fail("not a line of metrics: ", error.what());
@@ -173,12 +177,16 @@ std::int64_t MetricsLog::sync() {
 }
 
 std::vector<Progress> MetricsLog::records() const {
+  return bytes_ == 0 ? std::vector<Progress>() : read_metrics(path_);
+}
+
+std::vector<Progress> read_metrics(const std::filesystem::path& path) {
   std::vector<Progress> records;
-  if (bytes_ == 0) return records;
-  for_each_line(read_file(path_), [&](std::string_view line, std::size_t) {
+  if (!path_exists(path)) return records;
+  for_each_line(read_file(path), [&](std::string_view line, std::size_t) {
     try {
       records.push_back(parse_metrics_line(line));
-    } catch (const Error&) {  // said when the log was opened
+    } catch (const Error&) {  // said when the log was opened: a torn line takes no other with it
     }
   });
   return records;

@@ -43,6 +43,9 @@ class MetricsLog {
   bool failure_is_said_ = false;
 };
 
+/// The records in a file of such lines; those that are none are left out. Empty where there is no file.
+std::vector<Progress> read_metrics(const std::filesystem::path& path);
+
 /// One line of the log, without the line end; and back. Throws for text that is no such line.
 std::string metrics_line(const Progress& progress);
 Progress parse_metrics_line(std::string_view line);

@@ -29,11 +29,11 @@ void check_options(const OptimizerOptions& options) {
         "; it must not be negative");
 }
 
-std::vector<Tensor> zeros_like(const std::vector<NamedTensor>& parameters) {
-  std::vector<Tensor> zeros;
-  for (const NamedTensor& parameter : parameters) {
-    const Tensor& tensor = *parameter.tensor;
-    zeros.push_back(Tensor::zeros(tensor.shape(), tensor.dtype(), tensor.device()));
+std::vector<Tensor> zeros_like(const std::vector<NamedTensor>& parameters, const std::vector<bool>& owned) {
+  std::vector<Tensor> zeros(parameters.size());
+  for (std::size_t i = 0; i < zeros.size(); ++i) {
+    const Tensor& tensor = *parameters[i].tensor;
+    if (owned.empty() || owned[i]) zeros[i] = Tensor::zeros(tensor.shape(), tensor.dtype(), tensor.device());
   }
   return zeros;
 }
@@ -41,7 +41,8 @@ std::vector<Tensor> zeros_like(const std::vector<NamedTensor>& parameters) {
 /// Adds the moments to a list of names under "first_moment." or "second_moment.".
 void append(std::vector<std::pair<std::string, Tensor>>& list, const char* prefix,
             const std::vector<NamedTensor>& parameters, const std::vector<Tensor>& moments) {
-  for (std::size_t i = 0; i < moments.size(); ++i) list.emplace_back(prefix + parameters[i].name, moments[i]);
+  for (std::size_t i = 0; i < moments.size(); ++i)
+    if (moments[i].defined()) list.emplace_back(prefix + parameters[i].name, moments[i]);
 }
 
 }  // namespace
@@ -95,11 +96,16 @@ TrainedParameters trained_parameters(Module& model, std::span<const PartRate> pa
 }
 
 Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options,
-                     std::vector<double> rates)
-    : parameters_(std::move(parameters)), rates_(std::move(rates)), options_(options) {
+                     std::vector<double> rates, std::vector<bool> owned)
+    : parameters_(std::move(parameters)),
+      rates_(std::move(rates)),
+      owned_(std::move(owned)),
+      options_(options) {
   check_options(options_);
   if (rates_.empty()) rates_.assign(parameters_.size(), 1);
   check(rates_.size() == parameters_.size(), "optimizer: ", rates_.size(), " learning rates for ",
+        parameters_.size(), " parameters");
+  check(owned_.empty() || owned_.size() == parameters_.size(), "optimizer: ", owned_.size(), " owners for ",
         parameters_.size(), " parameters");
   check(!parameters_.empty(), "optimizer: there are no parameters to train");
   for (const NamedTensor& parameter : parameters_) {
@@ -110,13 +116,13 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
           tensor.device(), ", but \"", parameters_[0].name, "\" is on ", parameters_[0].tensor->device());
   }
   const bool is_sgd = options_.kind == OptimizerKind::sgd;
-  if (!is_sgd || options_.beta1 > 0) first_moment_ = zeros_like(parameters_);
-  if (!is_sgd) second_moment_ = zeros_like(parameters_);
+  if (!is_sgd || options_.beta1 > 0) first_moment_ = zeros_like(parameters_, owned_);
+  if (!is_sgd) second_moment_ = zeros_like(parameters_, owned_);
 }
 
 void Optimizer::step(double learning_rate, const Tensor& gradient_scale, const Tensor& skip) {
-  check(std::ranges::any_of(parameters_,
-                            [](const NamedTensor& one) { return gradient(*one.tensor).defined(); }),
+  const auto has_gradient = [](const NamedTensor& one) { return gradient(*one.tensor).defined(); };
+  check(!owned_.empty() || std::ranges::any_of(parameters_, has_gradient),
         "optimizer: no parameter has a gradient; call backward() before step()");
   OptimizerStep update;
   update.gradient_scale = gradient_scale;
@@ -140,7 +146,8 @@ void Optimizer::step_group(double rate, OptimizerStep& update) {
   std::vector<Tensor> weights, gradients, first, second;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& weight = *parameters_[i].tensor;
-    const Tensor grad = rates_[i] == rate ? gradient(weight) : Tensor();
+    const bool is_due = rates_[i] == rate && (owned_.empty() || owned_[i]);
+    const Tensor grad = is_due ? gradient(weight) : Tensor();
     if (!grad.defined()) continue;
     weights.push_back(weight.detach());
     gradients.push_back(contiguous(grad.detach()));

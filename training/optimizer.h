@@ -57,8 +57,9 @@ class Optimizer {
   /// `parameters` are contiguous leaves on one device, as Module::parameters() gives them.
   /// Throws for options out of range.
   /// `rates`: by which the learning rate of each parameter is multiplied; none: 1 for all.
+  /// `owned`: which parameters it steps and keeps moments for, where others belong to other processes; none: all.
   Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options,
-            std::vector<double> rates = {});
+            std::vector<double> rates = {}, std::vector<bool> owned = {});
 
   /// One update. `gradient_scale` (one element, may be undefined) is multiplied into every gradient. Where
   /// `skip` (i32, one element, may be undefined) is not 0, weights and moments stay as they are.
@@ -80,8 +81,10 @@ class Optimizer {
 
   std::vector<NamedTensor> parameters_;
   std::vector<double> rates_;  // of each parameter
+  std::vector<bool> owned_;    // empty: all
   OptimizerOptions options_;
-  std::vector<Tensor> first_moment_;   // empty when the kind has none
+  std::vector<Tensor>
+      first_moment_;  // empty when the kind has none; undefined where others own the parameter
   std::vector<Tensor> second_moment_;  // likewise
   std::int64_t steps_ = 0;
 };

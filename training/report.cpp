@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <vector>
+#include <utility>
 
 #include "heed/core/error.h"
 #include "heed/training/chart.h"
@@ -11,28 +11,87 @@
 namespace heed {
 namespace {
 
-/// The records as curves, in the order in which their names first appear.
+constexpr std::string_view training_loss = "training loss", validation_loss = "validation loss";
+
+constexpr std::string_view part_start = "part of the loss: ", validation_start = "validation ";
+
+/// Losses come first, then their parts, then metrics.
+int rank_of(std::string_view curve) {
+  if (curve == training_loss || curve == validation_loss) return 0;
+  return curve.starts_with(part_start) ? 1 : curve.starts_with(validation_start) ? 2 : 3;
+}
+
+/// The records of a run as curves, in the order in which they are shown.
 std::vector<ChartSeries> curves_of(std::span<const Progress> records) {
   std::vector<ChartSeries> curves;
-  std::map<std::string, std::size_t> index;
-  const auto add = [&](const std::string& title, double step, double value) {
-    const auto [place, is_new] = index.emplace(title, curves.size());
-    if (is_new) curves.push_back({title, {}});
-    if (std::isfinite(value)) curves[place->second].points.push_back({step, value});
+  const auto add = [&](const std::string& name, const Progress& record, double value) {
+    if (!std::isfinite(value)) return;
+    auto found = std::ranges::find(curves, name, &ChartSeries::name);
+    if (found == curves.end()) found = curves.insert(curves.end(), {name, {}});
+    found->points.push_back({static_cast<double>(record.step), value});
   };
   for (const Progress& record : records) {
-    const double step = static_cast<double>(record.step);
-    for (const auto& [name, value] : record.metrics) add("evaluation: " + name, step, value);
+    for (const auto& [name, value] : record.metrics) add(concat_text(validation_start, name), record, value);
     if (record.is_evaluation()) continue;
-    add("training loss", step, record.loss);
-    for (const auto& [name, value] : record.auxiliary) add("training: " + name, step, value);
-    add("learning rate", step, record.learning_rate);
-    add("gradient norm", step, record.gradient_norm);
+    add(std::string(training_loss), record, record.loss);
+    for (const auto& [name, value] : record.auxiliary) add(concat_text(part_start, name), record, value);
+    add("learning rate", record, record.learning_rate);
+    add("gradient norm", record, record.gradient_norm);
+    add(record.unit + " per second", record, record.tokens_per_second);
+    if (record.memory_bytes > 0)
+      add("peak memory in MB", record, static_cast<double>(record.memory_bytes) / 1e6);
   }
+  std::ranges::stable_sort(curves, {}, [](const ChartSeries& curve) { return rank_of(curve.name); });
   return curves;
 }
 
-std::string summary_of(std::span<const Progress> records) {
+std::string last_value(const ChartSeries& curve) {
+  return "last " + short_number(curve.points.back().y);
+}
+
+/// The curves of one run; both losses share a drawing.
+std::string curves_of_run(std::span<const Progress> records) {
+  std::vector<ChartSeries> curves = curves_of(records), losses;
+  for (ChartSeries& curve : curves)
+    if (rank_of(curve.name) == 0) losses.push_back(curve);
+  std::string charts;
+  if (losses.size() == 2) {
+    std::ranges::sort(losses, {}, &ChartSeries::name);  // training first
+    charts += figure("loss", "", chart_legend(losses) + line_chart("loss", losses));
+  }
+  for (ChartSeries& curve : curves) {
+    if (rank_of(curve.name) == 0 && losses.size() == 2) continue;
+    const std::string name = std::exchange(curve.name, "");
+    charts += figure(name, last_value(curve), line_chart(name, {&curve, 1}));
+  }
+  return charts;
+}
+
+}  // namespace
+
+std::string curves_html(std::span<const RunRecords> runs) {
+  if (runs.size() == 1) return "<div class=\"charts\">\n" + curves_of_run(runs[0].records) + "</div>\n";
+  std::vector<std::string> names;  // of the curves
+  std::vector<ChartSeries> legend;
+  std::vector<std::map<std::string, std::vector<ChartPoint>>> points(runs.size());
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    legend.push_back({runs[i].name, {}});
+    for (ChartSeries& curve : curves_of(runs[i].records)) {
+      if (std::ranges::count(names, curve.name) == 0) names.push_back(curve.name);
+      points[i][curve.name] = std::move(curve.points);
+    }
+  }
+  std::ranges::stable_sort(names, {}, rank_of);
+  std::string charts = chart_legend(legend) + "<div class=\"charts\">\n";
+  for (const std::string& name : names) {
+    std::vector<ChartSeries> series = legend;  // each run keeps its colour from drawing to drawing
+    for (std::size_t i = 0; i < runs.size(); ++i) series[i].points = points[i][name];
+    charts += figure(name, "", line_chart(name, series));
+  }
+  return charts + "</div>\n";
+}
+
+std::string summary_html(std::span<const Progress> records) {
   if (records.empty()) return "<p>Nothing has been recorded yet.</p>\n";
   const Progress& last = records.back();
   std::string text = concat_text("<p>Step ", last.step, " of ", last.steps, ", epoch ", last.epoch, ", ",
@@ -42,24 +101,18 @@ std::string summary_of(std::span<const Progress> records) {
   if (best != records.rend()) {
     text += concat_text(" Best evaluation at step ", best->step, ":");
     for (const auto& [name, value] : best->metrics)
-      text += concat_text(" ", html_text(name), " ", short_number(value));
+      text += concat_text(&name == &best->metrics.front().first ? " " : ", ", html_text(name), " ",
+                          short_number(value));
     text += ".";
   }
   return text.append("</p>\n");
 }
 
-}  // namespace
-
 std::string report_html(std::span<const Progress> records, std::string_view configuration) {
-  std::string page = page_head("Training report");
-  page += "<h1>Training report</h1>\n" + summary_of(records) + "<main>\n";
-  for (const ChartSeries& curve : curves_of(records)) {
-    if (curve.points.empty()) continue;
-    page += "<figure><figcaption>" + html_text(curve.name) + " (last " + short_number(curve.points.back().y) +
-            ")</figcaption>\n" + line_chart(curve.name, {&curve, 1}) + "</figure>\n";
-  }
-  return page + "</main>\n<h2>Configuration</h2>\n<pre>" + html_text(configuration) +
-         "</pre>\n</body></html>\n";
+  const RunRecords run{"", {records.begin(), records.end()}};
+  return page_head("Training report") + "<h1>Training report</h1>\n" + summary_html(records) +
+         curves_html({&run, 1}) + "<h2>Configuration</h2>\n<pre>" + html_text(configuration) + "</pre>\n" +
+         std::string(page_end);
 }
 
 }  // namespace heed

@@ -25,6 +25,8 @@ class RunFiles {
   /// The text of config.json.
   const std::string& config() const { return config_; }
   const std::string& identity() const { return manifest_.identity; }
+  /// What it began from, as in RunManifest; empty where it began from chance.
+  const std::map<std::string, std::string>& origin() const { return manifest_.origin; }
   /// A file that the run started with, such as "tokenizer.json".
   std::string text(std::string_view name) const;
   /// "" where none was recorded.

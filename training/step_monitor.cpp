@@ -47,9 +47,27 @@ GradientNorm::GradientNorm(std::span<const NamedTensor> parameters, double divis
   }
   check(!gradients.empty(), "gradient norm: no parameter has a gradient; call backward() first");
 
-  const NoGrad no_grad;
   squares_ = sums_of_squares(gradients);
-  norm_ = sqrt(sum(squares_, 0, true)) * (1 / divisor);
+  add_up();
+}
+
+GradientNorm::GradientNorm(std::vector<std::string> names, std::span<const double> squares, Device device,
+                           double divisor)
+    : names_(std::move(names)), divisor_(divisor) {
+  check(divisor > 0 && !names_.empty() && names_.size() == squares.size(), "gradient norm: ", squares.size(),
+        " sums of squares for ", names_.size(), " parameters, divisor ", divisor);
+  const Tensor wide = Tensor::from(squares, {static_cast<std::int64_t>(squares.size())});
+  if (device.type == DeviceType::cpu) {
+    squares_ = wide;
+  } else {
+    squares_ = Tensor::from(std::vector<float>(squares.begin(), squares.end()), wide.shape(), device);
+  }
+  add_up();
+}
+
+void GradientNorm::add_up() {
+  const NoGrad no_grad;
+  norm_ = sqrt(sum(squares_, 0, true)) * (1 / divisor_);
 }
 
 Tensor GradientNorm::scale(double limit) const {

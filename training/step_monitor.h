@@ -18,6 +18,9 @@ class GradientNorm {
  public:
   /// Measures the gradients divided by `divisor` (how many tokens a sum ran over); nothing is changed.
   explicit GradientNorm(std::span<const NamedTensor> parameters, double divisor = 1);
+  /// Of gradients that were measured elsewhere, in parts: the sums of their squares, one for each name.
+  GradientNorm(std::vector<std::string> names, std::span<const double> squares, Device device,
+               double divisor);
 
   /// The factor for Optimizer::step, on the device: 1 / divisor, and less where the norm
   /// exceeds `limit` (0: no limit).
@@ -32,6 +35,8 @@ class GradientNorm {
   double value() const { return norm_.item(); }
 
  private:
+  void add_up();
+
   std::vector<std::string> names_;
   Tensor squares_;  // [parameters with a gradient]
   Tensor norm_;     // [1]

@@ -17,6 +17,7 @@ struct Metric {
 };
 
 /// What an evaluation found. Without metrics there is nothing to stop early by or to keep as best.
+/// A metric "loss" is compared with the loss of training, and has to be the same mean.
 struct Evaluation {
   std::vector<Metric> metrics;
   std::string keep_best_by;  ///< the name of the metric that says which weights are best

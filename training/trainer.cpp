@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/checked.h"
 #include "heed/core/file.h"
+#include "heed/core/memory_stats.h"
+#include "heed/training/divergence.h"
 #include "heed/training/report.h"
 
 namespace heed {
@@ -18,7 +21,6 @@ constexpr std::int64_t most_batches = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t most_epochs = 1'000'000;
 
 // From when on something is said to be out of proportion: rough, so that no ordinary training is blamed.
-constexpr double far_above_start = 4;      // times the first loss
 constexpr double dwarfing_auxiliary = 10;  // times the task's loss
 constexpr double dwarfing_norm = 100;      // likewise
 constexpr int records_in_a_row = 3;
@@ -57,18 +59,20 @@ void check_options(const TrainerOptions& options) {
   learning_rate_at(options.schedule, 1, 1);  // throws for a schedule out of range
 }
 
-Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks)
+Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks, Ranks* ranks)
     : task_(task),
       options_((check_options(options), options)),
       callbacks_(std::move(callbacks)),
       trained_(trained_parameters(task.model(), options.part_rates)),
-      optimizer_(trained_.parameters, options.optimizer, trained_.rates),
+      exchange_(task.model(), trained_.parameters, ranks),
+      optimizer_(trained_.parameters, options.optimizer, trained_.rates, exchange_.owned()),
       steps_(options.steps),
       evaluates_(options.evaluate_every > 0) {
   const Device device = optimizer_.parameters()[0].tensor->device();
   check(options_.precision == Precision::f32 || device.type != DeviceType::cpu, "trainer: precision ",
         name_of(options_.precision), " needs a Vulkan device; the CPU computes in f32");
-  if (options_.ema_decay > 0) {
+  if (!exchange_.is_first()) callbacks_.progress = {}, callbacks_.message = {};
+  if (options_.ema_decay > 0 && exchange_.is_first()) {
     average_ = std::make_unique<MovingAverage>(trained_.parameters, options_.ema_decay);
   }
   for (std::int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
@@ -92,7 +96,7 @@ TrainResult Trainer::run(RunFolder* folder) {
       show_between_records(outcome);
     bool better = false;
     if (due(options_.evaluate_every) || (last && options_.evaluate_every > 0)) better = evaluate();
-    stop = callbacks_.stop_requested && callbacks_.stop_requested();
+    stop = exchange_.any(callbacks_.stop_requested && callbacks_.stop_requested());
     if (due(options_.save_every) || better || last || stop || out_of_patience()) save(better);
   }
   write_report();
@@ -108,22 +112,50 @@ TrainResult Trainer::run(RunFolder* folder) {
 }
 
 void Trainer::open(RunFolder* folder) {
-  folder_ = folder;
-  if (folder_ && folder_->has_checkpoint()) restore();
+  folder_ = exchange_.is_first() ? folder : nullptr;
+  saves_ = exchange_.any(folder_ != nullptr);
+  if (load()) check_resumed();
   if (folder_) folder_->write_config();
   if (options_.precision == Precision::f16)
     loss_scale_ = std::make_unique<LossScale>(optimizer_.parameters()[0].tensor->device(), state_.loss_scale);
   if (folder_)
     metrics_ = std::make_unique<MetricsLog>(folder_->file("metrics.jsonl"), state_.metrics_bytes,
                                             [this](std::string_view text) { say(text); });
+  if (folder_ && options_.tensorboard)
+    tensorboard_ =
+        std::make_unique<TensorBoardLog>(folder_->file("tensorboard"), state_.step, metrics_->records(),
+                                         [this](std::string_view text) { say(text); });
+  if (options_.accumulation < exchange_.count())
+    say(concat_text("a step has ", options_.accumulation, " batches (training.accumulation), so that ",
+                    exchange_.count() - options_.accumulation, " of ", exchange_.count(),
+                    " ranks have nothing to compute"));
   session_ = Session{};
   session_.start = session_.last_record = session_.last_shown = std::chrono::steady_clock::now();
   session_.first_step = state_.step;
   session_.earlier_seconds = state_.elapsed_seconds;
 }
 
-void Trainer::restore() {
-  state_ = load_checkpoint(*folder_, parts());
+/// Takes over the checkpoint of the folder, which only rank 0 reads, and the weights that training starts from. False
+/// without a checkpoint.
+bool Trainer::load() {
+  std::map<std::string, Tensor> moments;
+  std::string text;
+  if (folder_ && folder_->has_checkpoint()) {
+    state_ = load_checkpoint(*folder_, parts(moments));
+    text = trainer_state_text(state_);
+  }
+  if (!exchange_.is_shared()) return !text.empty();
+  text = exchange_.broadcast(text);
+  exchange_.broadcast_model();
+  if (text.empty()) return false;
+  if (!exchange_.is_first()) state_ = parse_trainer_state(text, "the state of rank 0");
+  optimizer_.load_state(exchange_.deal(std::move(moments)));
+  check(optimizer_.steps() == state_.step, "cannot resume: the optimizer counts ", optimizer_.steps(),
+        " steps, but the run ", state_.step);
+  return true;
+}
+
+void Trainer::check_resumed() {
   check(state_.seed == options_.seed, "cannot resume: the seed is ", options_.seed,
         ", but the run was started with ", state_.seed);
   const std::int64_t batches = batches_in(task_, state_.epoch);
@@ -144,7 +176,7 @@ void Trainer::restore() {
 Trainer::StepOutcome Trainer::step() {
   const std::int64_t tokens = accumulate_gradients();
   if (state_.step == 0) first_loss_ = meter_.on_device().at("loss") / static_cast<double>(tokens);
-  const GradientNorm norm(optimizer_.parameters(), static_cast<double>(tokens));
+  const GradientNorm norm = exchange_.norm(static_cast<double>(tokens));
   if (loss_scale_) loss_scale_->update(norm.norm());
   guard_.watch(state_.step + 1, norm, meter_, loss_scale_ ? loss_scale_->can_shrink() : Tensor());
   if (norm.norm().device().type == DeviceType::cpu) check_finite();
@@ -152,42 +184,63 @@ Trainer::StepOutcome Trainer::step() {
   optimizer_.step(rate, norm.scale(options_.clip_norm),
                   loss_scale_ ? maximum(guard_.skip(), loss_scale_->skip()) : guard_.skip());
   optimizer_.zero_gradients();
+  exchange_.share_weights();
   ++state_.step;
   if (average_) average_->update(state_.step);
   return {rate, norm.norm()};
 }
 
 /// Adds up the gradients of the sums over tokens; dividing by all tokens at the end gives the exact mean,
-/// whatever the sizes of the batches are. Returns the number of tokens.
+/// whatever the sizes of the batches are. Returns the number of tokens. All batches of a step see the same weights and
+/// buffers, and whatever is added is added in their order, so that it does not matter who computes them.
 std::int64_t Trainer::accumulate_gradients() {
-  std::int64_t tokens = 0;
-  for (std::int64_t i = 0; i < options_.accumulation; ++i) {
-    if (last_batch_ > 0 && state_.batches_done == last_batch_) break;
-    // Streams count from 1: number 0 is left to what is drawn before training, such as initial weights.
-    Context context = Context::train(options_.seed, static_cast<std::uint32_t>(state_.batches_done + 1));
-    const LowerPrecision lower(task_.model(), options_.precision);
-    const Loss batch = task_.loss(state_.epoch, state_.batch, context);
-    const Tensor objective = objective_of(batch, context);
-    backward(loss_scale_ ? objective * loss_scale_->factor() : objective);
-    lower.collect_gradients(loss_scale_ ? loss_scale_->inverse() : Tensor());
-    tokens += batch.count;
-    meter_.add_tokens(batch.count);
-    advance();
+  std::int64_t tokens = 0, left = options_.accumulation;
+  if (last_batch_ > 0) left = std::min(left, last_batch_ - state_.batches_done);
+  std::vector<Observation> observations;
+  for (; left > 0; left -= exchange_.count()) {
+    std::optional<BatchOutcome> own;
+    for (int rank = 0; rank < std::min<std::int64_t>(left, exchange_.count()); ++rank) {
+      if (rank == exchange_.rank()) own = run_batch();
+      advance();
+    }
+    for (BatchOutcome& batch : exchange_.add(std::move(own))) {
+      for (const BatchOutcome::Term& term : batch.terms) meter_.add(term.name, term.sum);
+      meter_.add_tokens(batch.count);
+      tokens += batch.count;
+      std::ranges::move(batch.observations, std::back_inserter(observations));
+    }
   }
+  exchange_.finish();
+  for (const Observation& one : observations) one.layer->absorb(one.values);
   session_.tokens_since_record += tokens;
   return tokens;
 }
 
-Tensor Trainer::objective_of(const Loss& batch, const Context& context) {
+/// Forward and backward of the next batch; its gradients are in the leaves.
+BatchOutcome Trainer::run_batch() {
+  BatchOutcome outcome;
+  // Streams count from 1: number 0 is left to what is drawn before training, such as initial weights.
+  Context context = Context::train(options_.seed, static_cast<std::uint32_t>(state_.batches_done + 1));
+  context.observations = &outcome.observations;
+  const LowerPrecision lower(task_.model(), options_.precision);
+  const Loss batch = task_.loss(state_.epoch, state_.batch, context);
+  const Tensor objective = objective_of(batch, context, outcome);
+  backward(loss_scale_ ? objective * loss_scale_->factor() : objective);
+  lower.collect_gradients(loss_scale_ ? loss_scale_->inverse() : Tensor());
+  outcome.count = batch.count;
+  return outcome;
+}
+
+Tensor Trainer::objective_of(const Loss& batch, const Context& context, BatchOutcome& outcome) {
   check(batch.sum.defined() && batch.sum.count() == 1, "trainer: the loss of a batch has one element");
   check(batch.count > 0, "trainer: batch ", state_.batch, " of epoch ", state_.epoch, " has ", batch.count,
         " ", task_.unit(), "; leave such batches out");
   const double count = static_cast<double>(batch.count);
-  meter_.add("loss", batch.sum);
+  outcome.terms.push_back({"loss", batch.sum.detach()});
   Tensor objective = batch.sum;
   for (const AuxiliaryLoss& auxiliary : context.losses) {
     const Tensor value = reshape(auxiliary.value, objective.shape());
-    meter_.add(auxiliary.name, value.detach() * count);
+    outcome.terms.push_back({auxiliary.name, value.detach() * count});
     auxiliary_weights_[auxiliary.name] = auxiliary.weight;
     objective = objective + value * (auxiliary.weight * count);
   }
@@ -249,6 +302,8 @@ Progress Trainer::measured(const StepOutcome& outcome) const {
   Progress progress = progress_now();
   progress.learning_rate = outcome.learning_rate;
   progress.gradient_norm = outcome.gradient_norm.item();
+  progress.memory_bytes =
+      static_cast<std::int64_t>(memory_stats(optimizer_.parameters()[0].tensor->device()).peak_bytes);
   const double tokens = static_cast<double>(std::max<std::int64_t>(meter_.tokens(), 1));
   for (const auto& [name, sum] : meter_.sums()) {
     if (name == "loss") {
@@ -271,8 +326,7 @@ void Trainer::read_first_loss() {
 /// Remarks on what goes wrong without being an error.
 void Trainer::judge(const Progress& progress) {
   const double start = state_.first_loss.value_or(progress.loss), loss = std::abs(progress.loss);
-  const bool is_far = start > 0 && progress.loss > far_above_start * start;
-  session_.far_records = is_far ? session_.far_records + 1 : 0;
+  session_.far_records = is_far_above(progress.loss, start) ? session_.far_records + 1 : 0;
   if (session_.far_records == records_in_a_row)
     say_once("loss",
              concat_text("training diverges: the loss is ", progress.loss, " and was ", start,
@@ -300,11 +354,7 @@ void Trainer::judge(const Progress& progress) {
 bool Trainer::evaluate() {
   check_finite();
   const auto start = std::chrono::steady_clock::now();
-  const Evaluation evaluation = [&] {
-    const NoGrad no_grad;
-    const AveragedWeights averaged(average_.get());
-    return task_.evaluate();
-  }();
+  const Evaluation evaluation = measure();
   // The speed of training should not count the time of evaluations.
   const auto duration = std::chrono::steady_clock::now() - start;
   session_.last_record += duration;
@@ -321,12 +371,15 @@ bool Trainer::evaluate() {
   check(found != evaluation.metrics.end(), "trainer: the evaluation has no metric \"",
         evaluation.keep_best_by, "\" to choose the best weights by");
 
+  read_first_loss();
   Progress progress = progress_now();
   for (const Metric& metric : evaluation.metrics) progress.metrics.emplace_back(metric.name, metric.value);
   progress.is_best = is_better(evaluation, *found);
   ++session_.evaluations;
+  session_.larger_is_better = found->larger_is_better;
   if (progress.is_best) {
     state_.best_metric = found->value;
+    state_.best_loss = loss_of(evaluation);
     state_.best_step = state_.step;
     state_.evaluations_without_improvement = 0;
   } else {
@@ -337,23 +390,34 @@ bool Trainer::evaluate() {
   return progress.is_best;
 }
 
-/// What has diverged is no best, even where the metric to choose by is finite still: a loss of 800 is, and
-/// the perplexity beside it is not.
-bool Trainer::is_better(const Evaluation& evaluation, const Metric& metric) const {
-  if (!std::isfinite(metric.value)) return false;
-  for (const Metric& other : evaluation.metrics) {
-    if (std::isinf(other.value)) return false;
+/// What rank 0 measures, on all ranks.
+Evaluation Trainer::measure() {
+  Evaluation evaluation;
+  if (exchange_.is_first()) {
+    const NoGrad no_grad;
+    const AveragedWeights averaged(average_.get());
+    evaluation = task_.evaluate();
   }
+  return exchange_.broadcast(std::move(evaluation));
+}
+
+/// What has diverged is no best, even where the metric to choose by is finite still.
+bool Trainer::is_better(const Evaluation& evaluation, const Metric& metric) const {
+  if (!std::isfinite(metric.value) || has_diverged(evaluation, state_.first_loss)) return false;
   if (!state_.best_metric) return true;
   return metric.larger_is_better ? metric.value > *state_.best_metric : metric.value < *state_.best_metric;
 }
 
 void Trainer::publish(const Progress& progress) {
   if (metrics_) metrics_->append(progress);
+  if (tensorboard_) tensorboard_->append(progress);
   if (callbacks_.progress) callbacks_.progress(progress);
 }
 
 void Trainer::save(bool as_best) {
+  if (!saves_) return;
+  std::map<std::string, Tensor> moments;
+  if (exchange_.is_shared()) moments = exchange_.gather(optimizer_.state());
   if (!folder_) return;
   check_finite();
   check_weights(optimizer_.parameters(), state_.step);
@@ -366,7 +430,7 @@ void Trainer::save(bool as_best) {
   state_.metrics_bytes = metrics_->sync();
   state_.platform = platform_name(optimizer_.parameters()[0].tensor->device());
   const bool only_averages = average_ && !evaluates_;
-  save_checkpoint(*folder_, parts(), state_, as_best || only_averages);
+  save_checkpoint(*folder_, parts(moments), state_, as_best || only_averages);
 }
 
 /// A report is for looking at: that it cannot be written ends no training.
@@ -389,8 +453,12 @@ void Trainer::say_once(const std::string& topic, std::string_view text) {
 
 void Trainer::say_outcome(const TrainResult& result) {
   if (session_.evaluations > 0 && !state_.best_metric)
-    say("no evaluation was finite: training diverged, and there are no best weights; try a lower"
+    say("training diverged: no evaluation is worth keeping, and there are no best weights; try a lower"
         " learning_rate, more warmup_steps or a clip_norm");
+  if (session_.evaluations > 0 && state_.best_loss && state_.first_loss) {
+    const BestEvaluation best{state_.best_step, *state_.best_loss, !session_.larger_is_better};
+    if (const std::string remark = remark_on_best(best, *state_.first_loss); !remark.empty()) say(remark);
+  }
   if (result.stopped_early)
     say(concat_text("stopped early in step ", result.step, ": ", state_.evaluations_without_improvement,
                     " evaluations (the patience is ", options_.patience, ") brought nothing better",

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "heed/training/checkpoint.h"
+#include "heed/training/gradient_exchange.h"
 #include "heed/training/metrics_log.h"
 #include "heed/training/moving_average.h"
 #include "heed/training/optimizer.h"
@@ -18,13 +19,15 @@
 #include "heed/training/schedule.h"
 #include "heed/training/step_monitor.h"
 #include "heed/training/task.h"
+#include "heed/training/tensorboard.h"
 
 namespace heed {
 
 struct TrainerOptions {
   std::int64_t steps = 0;   ///< of the optimizer; 0: as many as `epochs` take
   std::int64_t epochs = 0;  ///< passes over the data, at most 1,000,000; give this or `steps`
-  /// Batches per step; their gradient is the mean over all their tokens. At most 2^31 - 1 batches in all.
+  /// Batches per step; their gradient is the mean over all their tokens, added in the order of the batches. At most
+  /// 2^31 - 1 batches in all.
   std::int64_t accumulation = 1;
   double clip_norm = 0;  ///< limit of the gradient's global norm; 0: none
   double ema_decay = 0;  ///< of the moving average of the weights, used to evaluate and as best; 0: none
@@ -40,6 +43,7 @@ struct TrainerOptions {
   std::int64_t save_every = 0;  ///< steps between checkpoints; a better evaluation and the end make one too
   std::uint64_t seed = 0;
   Precision precision = Precision::f32;  ///< in which the model computes; the weights stay f32
+  bool tensorboard = false;              ///< also writes the metrics as tensorboard/events.* of the run
 };
 
 /// Throws an Error that names the first option out of range, or that does not fit the others.
@@ -67,15 +71,20 @@ struct TrainResult {
 /// the weights and the last checkpoint stay as they were before that step. The CPU throws in that step. On
 /// another device no step waits: the steps that follow change nothing, and the Error comes with the next
 /// record, evaluation or checkpoint. Weights that nothing can be computed with are not saved.
+///
+/// Several processes, each with a Trainer of the same task, options and data, share the batches of every step
+/// (gradient_exchange.h), to the bits of one. Rank 0 alone has a folder, talks and evaluates; its weights are where
+/// all start from, and a stop that is asked of any is one of all.
 class Trainer {
  public:
-  /// Throws for options out of range. The task must outlive the trainer.
-  Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks = {});
+  /// Throws for options out of range. The task, and `ranks` unless it is null, must outlive the trainer.
+  Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks = {}, Ranks* ranks = nullptr);
 
   /// Trains to the end. With a folder, continues from its checkpoint when it has one, and writes checkpoints,
   /// best.safetensors, metrics.jsonl and report.html. best.safetensors holds the weights (averaged when
   /// ema_decay is set) of the best evaluation; without evaluations the averaged weights of the last
-  /// checkpoint. An evaluation that is not finite is never the best. A checkpoint that cannot be written ends
+  /// checkpoint. An evaluation that is not finite, or whose loss shows that training diverged, is never the
+  /// best, and a best that is worse than the untrained model is remarked on. A checkpoint that cannot be written ends
   /// training with an Error; metrics and the report do not.
   TrainResult run(RunFolder* folder = nullptr);
 
@@ -95,13 +104,16 @@ class Trainer {
     int steep_records = 0;       // likewise, in which the gradient's norm dwarfed the loss
     std::set<std::string> said;  // what is said once
     std::int64_t evaluations = 0;
+    bool larger_is_better = false;  // of the metric that chooses the best
   };
 
   void open(RunFolder* folder);
-  void restore();
+  bool load();
+  void check_resumed();
   StepOutcome step();
   std::int64_t accumulate_gradients();
-  Tensor objective_of(const Loss& batch, const Context& context);
+  BatchOutcome run_batch();
+  Tensor objective_of(const Loss& batch, const Context& context, BatchOutcome& outcome);
   void advance();
   void check_finite();
   void record_losses(const StepOutcome& outcome);
@@ -110,6 +122,7 @@ class Trainer {
   void read_first_loss();
   void judge(const Progress& progress);
   bool evaluate();
+  Evaluation measure();
   bool is_better(const Evaluation& evaluation, const Metric& metric) const;
   void publish(const Progress& progress);
   void save(bool as_best);
@@ -122,12 +135,15 @@ class Trainer {
   double elapsed_seconds() const;
   bool due(std::int64_t every) const { return every > 0 && state_.step % every == 0; }
   bool out_of_patience() const;
-  TrainingParts parts() { return {task_.model(), optimizer_, average_.get()}; }
+  TrainingParts parts(std::map<std::string, Tensor>& moments) {
+    return {task_.model(), optimizer_, average_.get(), exchange_.is_shared() ? &moments : nullptr};
+  }
 
   Task& task_;
   TrainerOptions options_;
   TrainerCallbacks callbacks_;
   TrainedParameters trained_;
+  GradientExchange exchange_;
   Optimizer optimizer_;
   std::unique_ptr<MovingAverage> average_;  // null without ema_decay
   std::int64_t last_batch_ = 0;             // how many batches there are in all; 0: no limit but the steps
@@ -141,8 +157,10 @@ class Trainer {
   std::int64_t skipped_said_ = 0;                    // how many skipped steps the user has been told of
   std::map<std::string, double> auxiliary_weights_;  // of auxiliary losses, in the last batch
   Session session_;
+  bool saves_ = false;  // rank 0 has a folder
   RunFolder* folder_ = nullptr;
   std::unique_ptr<MetricsLog> metrics_;  // null without a folder
+  std::unique_ptr<TensorBoardLog> tensorboard_;
 };
 
 }  // namespace heed

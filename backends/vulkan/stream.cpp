@@ -1,5 +1,6 @@
 #include "heed/backends/vulkan/stream.h"
 
+#include <charconv>
 #include <cstdlib>
 #include <limits>
 
@@ -21,6 +22,18 @@ constexpr VkPipelineStageFlags device_stages =
     VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
 constexpr VkAccessFlags device_writes = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
 constexpr VkAccessFlags device_reads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
+
+/// What HEED_VULKAN_LOSE_AFTER says: a number of submissions, or more than there can be.
+std::int64_t submissions_until_lost() {
+  const char* text = std::getenv("HEED_VULKAN_LOSE_AFTER");
+  if (!text || !*text) return std::numeric_limits<std::int64_t>::max();
+  const std::string_view digits = text;
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), number);
+  check(error == std::errc() && end == digits.end() && number >= 0, "HEED_VULKAN_LOSE_AFTER is \"", digits,
+        "\"; it takes a number of submissions");
+  return number;
+}
 }  // namespace
 
 Stream::Stream(Gpu& gpu) : gpu_(gpu) {
@@ -32,6 +45,7 @@ Stream::Stream(Gpu& gpu) : gpu_(gpu) {
   check_result(api.CreateSemaphore(api.device, &info, nullptr, &timeline_), "vkCreateSemaphore");
   const char* serial = std::getenv("HEED_VULKAN_SERIAL");
   serial_ = serial && *serial && *serial != '0';
+  lose_after_ = submissions_until_lost();
 }
 
 void Stream::check_alive() const {
@@ -297,9 +311,10 @@ void Stream::submit() {
   info.pCommandBuffers = &batch_->commands;
   info.signalSemaphoreCount = 1;
   info.pSignalSemaphores = &timeline_;
-  const VkResult result = api.QueueSubmit(queue_, 1, &info, VK_NULL_HANDLE);
+  const bool submits = counters_.submissions < lose_after_;
+  const VkResult result = submits ? api.QueueSubmit(queue_, 1, &info, VK_NULL_HANDLE) : VK_ERROR_DEVICE_LOST;
   in_flight_.push_back(std::move(batch_));
-  if (result != VK_SUCCESS) lose(result, "vkQueueSubmit");
+  if (result != VK_SUCCESS) lose(result, submits ? "vkQueueSubmit" : "as HEED_VULKAN_LOSE_AFTER asks for");
   ++recording_;
   ++counters_.submissions;
   completed();  // takes finished batches back

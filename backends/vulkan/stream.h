@@ -96,7 +96,8 @@ class Stream {
   VkPipeline bound_ = VK_NULL_HANDLE;
   Hazards hazards_;
   StreamCounters counters_;
-  bool serial_;  // HEED_VULKAN_SERIAL: wait after every command, to find the one that fails
+  bool serial_;              // HEED_VULKAN_SERIAL: wait after every command, to find the one that fails
+  std::int64_t lose_after_;  // HEED_VULKAN_LOSE_AFTER: submissions after which the device counts as lost
   bool leave_out_barriers_ = false;
   std::string lost_;       // why nothing works any more
   bool finished_ = false;  // the driver may be gone

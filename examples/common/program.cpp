@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <iostream>
 #include <new>
@@ -13,11 +14,12 @@
 
 #include "heed/core/nearest_name.h"
 #include "heed/core/unicode.h"
+#include "processor.h"
 
 namespace heed::programs {
 namespace {
 
-constexpr std::array<int, 3> ending_signals{SIGINT, SIGTERM, SIGHUP};
+constexpr std::array<int, 4> ending_signals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 volatile std::sig_atomic_t signal_received = 0;
 
 extern "C" void on_signal(int signal) {
@@ -38,23 +40,13 @@ void open_standard_streams() {
       (void)!open("/dev/null", descriptor == STDIN_FILENO ? O_RDONLY : O_WRONLY);
 }
 
-/// The library is compiled for x86-64-v2; this file is not, so that it can still say what is missing.
-void check_processor() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  std::string missing;
-  const auto need = [&](bool there, const char* name) {
-    if (!there) missing += (missing.empty() ? "" : ", ") + std::string(name);
-  };
-  need(__builtin_cpu_supports("sse3"), "SSE3");
-  need(__builtin_cpu_supports("ssse3"), "SSSE3");
-  need(__builtin_cpu_supports("sse4.1"), "SSE4.1");
-  need(__builtin_cpu_supports("sse4.2"), "SSE4.2");
-  need(__builtin_cpu_supports("popcnt"), "POPCNT");
-  if (!missing.empty())
-    throw Error("this processor lacks " + missing +
-                "; heed needs x86-64-v2, that of any processor since 2009");
-#endif
+/// The first constructor to run: what the library sets up before main needs the instructions already.
+[[gnu::constructor(101)]] void stop_on_old_processor() {
+  const std::string error = processor_error(needed_features());
+  if (error.empty()) return;
+  const std::string line = std::string(program_invocation_short_name) + ": error: " + error + "\n";
+  (void)!write(STDERR_FILENO, line.data(), line.size());
+  _exit(exit_failure);
 }
 
 /// The command whose arguments were being parsed: the deepest one given.
@@ -117,22 +109,29 @@ int run_chosen(const CLI::App& app, const std::vector<std::function<int()>>& bod
 
 }  // namespace
 
+int report_exception(std::string_view program) {
+  try {
+    throw;
+  } catch (const SettingsError& error) {
+    return report(program, error.what(), exit_usage);
+  } catch (const std::bad_alloc&) {
+    return report(program, "out of memory: a smaller batch or model needs less", exit_failure);
+  } catch (const std::exception& error) {
+    return report(program, error.what(), exit_failure);
+  }
+}
+
 int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::function<int()>>& bodies) {
   open_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error message
   const std::string& name = app.get_name();
   try {
-    check_processor();
     if (!commands_of(app).empty()) app.require_subcommand(1);
     const int status = parse(app, argc, argv) ? run_chosen(app, bodies) : exit_success;
     flush_output();
     return status;
-  } catch (const SettingsError& error) {
-    return report(name, error.what(), exit_usage);
-  } catch (const std::bad_alloc&) {
-    return report(name, "out of memory: a smaller batch or model needs less", exit_failure);
-  } catch (const std::exception& error) {
-    return report(name, error.what(), exit_failure);
+  } catch (const std::exception&) {
+    return report_exception(name);
   }
 }
 

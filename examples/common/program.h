@@ -21,8 +21,11 @@ inline constexpr int exit_usage = 2;
 /// has one.
 int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::function<int()>>& bodies);
 
-/// While it lives, SIGINT, SIGTERM, SIGHUP and a standard error that nobody reads any more ask for an end instead of
-/// ending the program; a second signal ends it at once. A signal that the parent ignores (nohup) stays ignored.
+/// To be called where an exception is caught: prints it as run_commands() does, and returns the status to end with.
+int report_exception(std::string_view program);
+
+/// While it lives, SIGINT, SIGTERM, SIGHUP, SIGUSR1 and a standard error that nobody reads any more ask for an end instead
+/// of ending the program; a second signal ends it at once. A signal that the parent ignores (nohup) stays ignored.
 class InterruptGuard {
  public:
   InterruptGuard();

@@ -2,8 +2,11 @@
 
 #include <unistd.h>
 
+#include <charconv>
+#include <chrono>
 #include <iomanip>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "heed/core/file.h"
 #include "heed/core/profile.h"
@@ -13,6 +16,7 @@
 #include "heed/models/presets.h"
 #include "heed/tasks/folds.h"
 #include "heed/tasks/recipe.h"
+#include "heed/tasks/report.h"
 
 namespace heed::programs {
 namespace {
@@ -65,6 +69,25 @@ std::string json_text(const Json& value) {
 
 // --- train
 
+/// What one of several processes does. The first to end with an error ends all, by mpirun or by the process that forked
+/// them; so that one message is printed, rank 0 goes first with what all have found, then who alone has failed, and last
+/// who knows only that another is gone.
+int as_rank(std::string program, Ranks& ranks, const std::function<int()>& body) {
+  const auto leave = [&](std::chrono::seconds delay) {
+    std::this_thread::sleep_for(delay + std::chrono::seconds(ranks.is_first() ? 0 : 1));
+    if (!ranks.is_first()) program += concat_text(" (rank ", ranks.rank(), ")");
+    ranks.abandon(report_exception(program));
+    return exit_failure;  // never
+  };
+  try {
+    return body();
+  } catch (const RankLost&) {
+    return leave(std::chrono::seconds(2));
+  } catch (const std::exception&) {
+    return leave(std::chrono::seconds(0));
+  }
+}
+
 class TrainCommand {
  public:
   TrainCommand(CLI::App& command, const TaskProgram& program)
@@ -80,6 +103,7 @@ class TrainCommand {
                                  {"--freeze", "training.freeze", "PARTS"},
                                  {"--embeddings", "training.embeddings", "FILE"}});
     flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.end());
+    flags_.push_back({"--tensorboard", "training.tensorboard", "", "true"});
     add_setting_flags(command, program.kind, flags_, values_);
     const bool both = program.kind.stacks == Stacks::encoder_decoder;
     attention_.add(
@@ -101,6 +125,9 @@ class TrainCommand {
         "Continues the run in --out from its last checkpoint, to the same bits as without the break");
     command.add_flag("--unverified", unverified_,
                      "With --resume: goes on even where files or data were changed since");
+    ranks_.add(command, "--ranks", "N",
+               "Trains with N processes of this machine, which share the batches of every step "
+               "(training.accumulation); the result is that of one. mpirun serves several machines");
     command.add_flag("--profile", profile_, "Prints at the end where the time went, per kernel");
     command.add_flag("--print-config", print_config_, "Prints the settings as JSON and ends");
     command.add_flag("--help-settings", help_settings_,
@@ -112,34 +139,89 @@ class TrainCommand {
       std::cout << settings_table(resolve());
       return exit_success;
     }
+    if (started_by_mpi() && !print_config_) {
+      if (ranks_.given())
+        throw SettingsError("--ranks starts processes of its own, and so has mpirun: give one");
+      const std::unique_ptr<Ranks> ranks = open_mpi();
+      muted_ = !ranks->is_first();
+      return as_rank(std::string(program_.kind.name), *ranks, [&] { return train(resolve(), ranks.get()); });
+    }
     const Settings settings = resolve();
     if (print_config_) {
       std::cout << settings.json("", 2) << '\n';
       return exit_success;
     }
+    const int ranks = ranks_wanted();
+    return ranks > 1 ? train_among(ranks, settings) : train(settings, nullptr);
+  }
+
+ private:
+  int ranks_wanted() const {
+    if (!ranks_.given()) return 1;
+    const std::string text = ranks_.value();
+    int count = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+    if (error != std::errc() || stop != text.data() + text.size() || count < 1 || count > 1024)
+      throw SettingsError("--ranks: \"" + text + "\" is not a number of 1 to 1024");
+    return count;
+  }
+
+  /// With processes of this machine. Signals come to this one, which does nothing but wait.
+  int train_among(int count, const Settings& settings) {
+    check_flags();
+    const InterruptGuard interrupt;
+    const auto body = [&](Ranks& ranks) {
+      return as_rank(std::string(program_.kind.name), ranks, [&] { return train(settings, &ranks); });
+    };
+    try {
+      const int status = run_local_ranks(count, body, InterruptGuard::interrupted);
+      return status > 128 && InterruptGuard::interrupted() ? InterruptGuard::exit_status() : status;
+    } catch (const Error& error) {
+      throw Error(concat_text(error.what(), "; --resume goes on from the last checkpoint"));
+    }
+  }
+
+  void check_flags() const {
     if (!out_.given()) throw SettingsError("train needs --out, the folder of the run");
     if (unverified_ && !resume_)
       throw SettingsError("--unverified is for a run that goes on: give --resume, too");
+  }
+
+  int train(const Settings& settings, Ranks* ranks) {
+    check_flags();
     const InterruptGuard interrupt;
-    TrainRequest request{out_.value(), resume_, !unverified_, {}};
+    TrainRequest request{out_.value(), resume_, !unverified_, {}, ranks};
+    const bool is_first = !ranks || ranks->is_first();
     request.callbacks.progress = [&](const Progress& progress) { printer_.show(progress); };
     request.callbacks.message = [&](std::string_view text) { printer_.message(text); };
     request.callbacks.stop_requested = [] { return InterruptGuard::interrupted(); };
     if (profile_) start_profile();
-    if (crosses(settings)) return train_in_folds(settings, request);
+    if (crosses(settings)) return train_in_folds(settings, request, is_first);
     const TrainResult result = train_run(program_.kind, settings, request);
+    if (!is_first) return exit_success;  // rank 0 says what came of it
     printer_.finish();
     if (profile_) {
       stop_profile();
       std::cerr << profile_table();
     }
     if (!result.finished) return interrupted(concat_text("at step ", result.step));
+    write_report();
     printer_.message(concat_text("done after ", result.step, " steps in ", duration_text(result.seconds),
                                  ": ", out_.value()));
     return exit_success;
   }
 
- private:
+  /// The trainer's report knows no examples. A report is for looking at: that it cannot be made fails no training.
+  void write_report() {
+    try {
+      const std::filesystem::path folder = out_.value();
+      write_file_atomically(folder / "report.html",
+                            run_report(folder, {.verify = !unverified_, .kind = &program_.kind}));
+    } catch (const Error& error) {
+      printer_.message(concat_text("the report has curves alone: ", error.what()));
+    }
+  }
+
   int interrupted(const std::string& where) {
     printer_.message(concat_text("interrupted ", where, "; the checkpoint is in ", out_.value(),
                                  ", and --resume continues from there"));
@@ -153,8 +235,9 @@ class TrainCommand {
            settings.get<std::int64_t>("data.folds") > 0 && settings.get<std::int64_t>("data.fold") == 0;
   }
 
-  int train_in_folds(const Settings& settings, const TrainRequest& request) {
+  int train_in_folds(const Settings& settings, const TrainRequest& request, bool is_first) {
     const FoldsResult result = train_folds(program_.kind, settings, request);
+    if (!is_first) return exit_success;
     printer_.finish();
     if (!result.finished) return interrupted("in one of the folds");
     std::cout << result.json << std::endl;
@@ -174,7 +257,7 @@ class TrainCommand {
     read(cross_, names.cross);
     read(preset_, names.preset);
     for (const std::string& note : choose_attentions(settings, program_.kind.stacks, names))
-      printer_.message(note);
+      if (!muted_) printer_.message(note);
     for (const std::string& assignment : assignments_)
       if (is_of_attention(assignment)) {
         const bool whole =
@@ -208,11 +291,12 @@ class TrainCommand {
 
   const TaskProgram& program_;
   ProgressPrinter printer_;
-  TextFlag out_, config_, attention_, decoder_, cross_, preset_;
+  TextFlag out_, config_, attention_, decoder_, cross_, preset_, ranks_;
   std::vector<std::string> assignments_;
   std::vector<SettingFlag> flags_;
   std::vector<TextFlag> values_;
   bool resume_ = false, unverified_ = false, profile_ = false, print_config_ = false, help_settings_ = false;
+  bool muted_ = false;  // another rank talks
 };
 
 // --- evaluate

@@ -65,7 +65,7 @@ std::int64_t ClusterCount::of(std::int64_t length, bool training) {
 }
 
 void ClusterCount::observe(const Tensor& x, const Tensor& centroids, const Tensor& assignment,
-                           const Tensor& mask) {
+                           const Tensor& mask, Context& context) {
   if (!automatic_ || known_ > 0) return;
   const NoGrad no_grad;
   const std::int64_t clusters = centroids.size(1);
@@ -87,7 +87,14 @@ void ClusterCount::observe(const Tensor& x, const Tensor& centroids, const Tenso
   const Tensor effective = reshape(one / maximum(largest, one / static_cast<double>(clusters)), {1});
   const Tensor counts = Tensor::from(std::vector<float>{1, static_cast<float>(x.size(1))}, {2}, x.device());
   const DType dtype = measured_.dtype();
-  measured_ = measured_ + concat({cast(counts, dtype), cast(effective, dtype)}, 0);
+  context.observe(*this, {concat({cast(counts, dtype), cast(effective, dtype)}, 0)});
+}
+
+void ClusterCount::absorb(std::span<const Tensor> values) {
+  check(automatic_ && values.size() == 1 && values[0].shape() == measured_.shape(), described("ClusterCount"),
+        ": this is not what a pass measured");
+  const NoGrad no_grad;
+  measured_ = measured_ + values[0];
 }
 
 }  // namespace heed

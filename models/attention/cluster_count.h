@@ -33,8 +33,11 @@ class ClusterCount : public Module {
   /// K for sequences of `words` words; with `training`, K may be chosen now.
   std::int64_t of(std::int64_t length, bool training);
   /// What a training pass found, while K is not chosen: words x [B, N, d], centroids [B or 1, K, d],
-  /// assignment i32 [B, N] with K at padding, mask i32 [B, N] or undefined.
-  void observe(const Tensor& x, const Tensor& centroids, const Tensor& assignment, const Tensor& mask);
+  /// assignment i32 [B, N] with K at padding, mask i32 [B, N] or undefined. It goes to absorb().
+  void observe(const Tensor& x, const Tensor& centroids, const Tensor& assignment, const Tensor& mask,
+               Context& context);
+  /// Counts a pass: 1, N and D, [3].
+  void absorb(std::span<const Tensor> values) override;
 
   /// The rule itself: from the mean length and the mean of D.
   static std::int64_t choose(double length, double effective, std::int64_t width);

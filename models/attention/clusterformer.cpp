@@ -66,7 +66,7 @@ class ClusterFormer : public Attention {
     const Tensor updated = over_words_ ? matmul(masked_softmax(logits, allowed(input)), x)
                                        : mean_of_members(logits, input);  // [B, K, d]
     const Tensor assignment = assign(logits.detach(), input.mask);        // [B, N]
-    if (context.training && centroids_.defined()) count_.observe(x, updated, assignment, input.mask);
+    if (context.training && centroids_.defined()) count_.observe(x, updated, assignment, input.mask, context);
     losses_.add(x, updated, assignment, input.mask, context);
     context.handed_on[travelling] = updated;
 

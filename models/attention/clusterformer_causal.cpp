@@ -53,7 +53,7 @@ class CausalClusterFormer : public Attention {
     const Tensor centroids = unsqueeze(slice(centroids_, 0, 0, clusters), 0);  // [1, K, d]
     const Tensor scores = phi_.of_projected(centroids.detach(), x.detach(), similarity_);
     const Tensor assignment = at_real(argmax(scores, 1), input.mask, clusters);  // [B, N], from [B, K, N]
-    if (context.training) count_.observe(x, centroids, assignment, input.mask);
+    if (context.training) count_.observe(x, centroids, assignment, input.mask, context);
     losses_.add(x, centroids, assignment, input.mask, context);
 
     const Tensor order = argsort(assignment);     // stable: in time within a cluster, padding last

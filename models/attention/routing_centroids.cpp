@@ -33,7 +33,7 @@ Tensor RoutingCentroids::distance(const Tensor& x, const Tensor& nearest) const 
   return sum(square(difference)) / maximum(entries, 1);
 }
 
-void RoutingCentroids::follow(std::span<const Tensor> x, std::span<const Tensor> nearest) {
+void RoutingCentroids::follow(std::span<const Tensor> x, std::span<const Tensor> nearest, Context& context) {
   const NoGrad no_grad;
   const std::int64_t heads = centroids_.size(0), clusters = centroids_.size(1), dh = centroids_.size(2);
   Tensor counts = Tensor::zeros({heads, clusters}, centroids_.dtype(), centroids_.device());
@@ -46,17 +46,26 @@ void RoutingCentroids::follow(std::span<const Tensor> x, std::span<const Tensor>
     sums = sums + scatter_add_rows(words, ids, clusters);
     counts = counts + squeeze(scatter_add_rows(one, ids, clusters), 2);
   }
+  // Shared queries and keys count twice, once in each role.
+  const double share = (1 - decay_) / static_cast<double>(x.size());
+  context.observe(*this, {paper_ ? sums * share : sums, counts});
+}
+
+void RoutingCentroids::absorb(std::span<const Tensor> values) {
+  check(values.size() == 2 && values[0].shape() == centroids_.shape() && values[1].shape() == counts_.shape(),
+        described("RoutingCentroids"), ": these are not the sums and numbers of its centroids");
+  const NoGrad no_grad;
+  const Tensor &sums = values[0], &counts = values[1];
   if (paper_) {
-    // Shared queries and keys count twice, once in each role.
-    const double share = (1 - decay_) / static_cast<double>(x.size());
-    centroids_ = centroids_ * decay_ + sums * share;
+    centroids_ = centroids_ * decay_ + sums;
     return;
   }
   constexpr double epsilon = 1e-5;
   counts_ = counts_ * decay_ + counts * (1 - decay_);
   sums_ = sums_ * decay_ + sums * (1 - decay_);
   const Tensor total = sum(counts_, -1, true);  // [H, 1]
-  const Tensor smooth = (counts_ + epsilon) / (total + static_cast<double>(clusters) * epsilon) * total;
+  const Tensor smooth =
+      (counts_ + epsilon) / (total + static_cast<double>(centroids_.size(1)) * epsilon) * total;
   centroids_ = sums_ / unsqueeze(smooth, 2);
 }
 

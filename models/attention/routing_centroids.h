@@ -20,8 +20,10 @@ class RoutingCentroids : public Module {
   Tensor scores(const Tensor& x) const;
   /// The mean of (x - mu_nearest)^2 over all entries of real words; 0 when there are none.
   Tensor distance(const Tensor& x, const Tensor& nearest) const;
-  /// Moves the centroids after a step of training; one entry for x = q, or two for q and k.
-  void follow(std::span<const Tensor> x, std::span<const Tensor> nearest);
+  /// Hands the sums and the numbers of words of every centroid on to absorb(); one entry for x = q, or two for q and k.
+  void follow(std::span<const Tensor> x, std::span<const Tensor> nearest, Context& context);
+  /// Moves the centroids by sums [H, C, dh] and numbers [H, C] of a pass.
+  void absorb(std::span<const Tensor> values) override;
 
  private:
   double decay_;

@@ -79,7 +79,7 @@ class RoutingAttention : public Attention {
       commitment = commitment.defined() ? commitment + part : part;
     }
     context.losses.push_back({"commitment", beta_, commitment});
-    if (context.training) centroids_.follow(routed, nearest);
+    if (context.training) centroids_.follow(routed, nearest, context);
 
     show(context, "query_words", taken.front());
     show(context, "key_words", taken.back());

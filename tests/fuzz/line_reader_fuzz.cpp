@@ -1,28 +1,8 @@
-#include <sys/mman.h>
-#include <unistd.h>
-
+#include "fuzz_memory_file.h"
 #include "fuzz_support.h"
 #include "heed/core/error.h"
 #include "heed/core/unicode.h"
 #include "heed/data/line_reader.h"
-
-namespace {
-
-/// A file in memory that has a name.
-class MemoryFile {
- public:
-  explicit MemoryFile(std::string_view bytes) : descriptor_(::memfd_create("input", MFD_CLOEXEC)) {
-    require(descriptor_ >= 0);
-    require(::write(descriptor_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()));
-  }
-  ~MemoryFile() { ::close(descriptor_); }
-  std::string name() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
-
- private:
-  int descriptor_;
-};
-
-}  // namespace
 
 // Any bytes as input by lines: the very lines that read_lines gives, or for each an error where that stops at
 // the first.

@@ -2,43 +2,18 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "fuzz_choices.h"
 #include "fuzz_support.h"
 #include "heed/core/error.h"
 #include "heed/data/tokenizer.h"
 
 using Json = nlohmann::json;
 
-namespace {
-
-/// Takes numbers and texts from the front of the input; zeros and nothing at its end.
-class Choices {
- public:
-  explicit Choices(std::string_view bytes) : bytes_(bytes) {}
-  unsigned below(unsigned bound) {
-    const unsigned byte = bytes_.empty() ? 0 : static_cast<unsigned char>(bytes_.front());
-    bytes_.remove_prefix(std::min<std::size_t>(bytes_.size(), 1));
-    return byte % bound;
-  }
-  std::string text() {
-    static constexpr std::array<const char*, 12> pieces = {"a", "b",      "c", "ab", "<s>", " ",
-                                                           "é", "\u0301", "Ġ", "Ã",  "©",   "A"};
-    std::string text;
-    for (unsigned left = 1 + below(4); left > 0; --left) text += pieces[below(pieces.size())];
-    return text;
-  }
-  std::string_view rest() const { return bytes_; }
-
- private:
-  std::string_view bytes_;
-};
-
-}  // namespace
-
 // A tokenizer.json of another program's making, with a vocabulary, merges and added tokens by the input: an
 // Error or a tokenizer that encodes any bytes, in which without normaliser no known byte is lost, and that
 // its own file gives again.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  Choices choices({reinterpret_cast<const char*>(data), size});
+  FuzzChoices choices({reinterpret_cast<const char*>(data), size});
   Json file = Json::parse(R"({"normalizer": null, "decoder": {"type": "ByteLevel"},
     "pre_tokenizer": {"type": "ByteLevel"}, "model": {"type": "BPE"}})");
   file["pre_tokenizer"]["add_prefix_space"] = choices.below(2) == 1;

@@ -11,6 +11,7 @@ namespace heed::programs {
 std::function<int()> add_bench_command(CLI::App& app);
 std::function<int()> add_devices_command(CLI::App& app);
 std::function<int()> add_gradcheck_command(CLI::App& app);
+std::function<int()> add_report_command(CLI::App& app);
 std::function<int()> add_variants_command(CLI::App& app);
 std::function<int()> add_verify_command(CLI::App& app);
 

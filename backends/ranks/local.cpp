@@ -1,0 +1,185 @@
+// Ranks on one machine: forked processes, a socket pair between any two.
+
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <thread>
+#include <utility>
+
+#include "heed/core/ranks.h"
+
+namespace heed {
+namespace {
+
+/// A descriptor that is closed when nobody holds it any more.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (number_ >= 0) close(number_);
+  }
+  int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+using Row = std::vector<Descriptor>;  // to every other rank
+
+class LocalRanks : public Ranks {
+ public:
+  LocalRanks(int rank, Row peers) : Ranks(rank, static_cast<int>(peers.size())), peers_(std::move(peers)) {
+    meet();
+  }
+
+  [[noreturn]] void abandon(int status) override { _exit(status); }
+
+ protected:
+  void transfer(std::span<const std::span<const std::byte>> out,
+                std::span<const std::span<std::byte>> in) override {
+    std::vector<std::span<const std::byte>> to_send(out.begin(), out.end());
+    std::vector<std::span<std::byte>> to_get(in.begin(), in.end());
+    to_send[static_cast<std::size_t>(rank())] = {};
+    to_get[static_cast<std::size_t>(rank())] = {};
+    std::vector<pollfd> waiting(peers_.size());
+    while (true) {
+      bool done = true;
+      for (std::size_t r = 0; r < peers_.size(); ++r) {
+        const int events = (to_send[r].empty() ? 0 : POLLOUT) | (to_get[r].empty() ? 0 : POLLIN);
+        waiting[r] = {events ? peers_[r].number() : -1, static_cast<short>(events), 0};
+        done = done && !events;
+      }
+      if (done) return;
+      if (poll(waiting.data(), waiting.size(), -1) < 0) {
+        check(errno == EINTR, "ranks: waiting for the others failed: ", std::strerror(errno));
+        continue;
+      }
+      for (std::size_t r = 0; r < peers_.size(); ++r) {
+        // What a rank has sent before it ended is read first.
+        if (waiting[r].revents && !to_get[r].empty())
+          to_get[r] = to_get[r].subspan(
+              moved(r, recv(peers_[r].number(), to_get[r].data(), to_get[r].size(), MSG_DONTWAIT), true));
+        if (waiting[r].revents && !to_send[r].empty())
+          to_send[r] = to_send[r].subspan(moved(
+              r, send(peers_[r].number(), to_send[r].data(), to_send[r].size(), MSG_DONTWAIT | MSG_NOSIGNAL),
+              false));
+      }
+    }
+  }
+
+ private:
+  static std::size_t moved(std::size_t rank, ssize_t bytes, bool receiving) {
+    if (bytes > 0) return static_cast<std::size_t>(bytes);
+    if (bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return 0;
+    if (bytes == 0 && !receiving) return 0;
+    throw RankLost(concat_text("ranks: rank ", rank, " has ended"));
+  }
+
+  Row peers_;
+};
+
+/// A socket pair between any two of `count` ranks.
+std::vector<Row> connected(int count) {
+  const auto size = static_cast<std::size_t>(count);
+  std::vector<Row> rows(size);
+  for (Row& row : rows) row.resize(size);
+  for (std::size_t a = 0; a < size; ++a)
+    for (std::size_t b = a + 1; b < size; ++b) {
+      int ends[2];
+      check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "ranks: ", count,
+            " ranks cannot be connected: ", std::strerror(errno), "; use fewer, or raise ulimit -n");
+      rows[a][b] = Descriptor(ends[0]);
+      rows[b][a] = Descriptor(ends[1]);
+    }
+  return rows;
+}
+
+[[noreturn]] void be_rank(int rank, std::vector<Row> rows, pid_t parent,
+                          const std::function<int(Ranks&)>& body) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody is left behind
+  if (getppid() != parent) _exit(1);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
+  Row own = std::move(rows[static_cast<std::size_t>(rank)]);
+  rows.clear();  // so that a rank that ends is seen to end
+  int status = 1;
+  try {
+    LocalRanks ranks(rank, std::move(own));
+    status = body(ranks);
+  } catch (const std::exception&) {  // the body says what it has to say
+  }
+  std::cout.flush();
+  std::fflush(nullptr);
+  _exit(status);
+}
+
+/// The processes of the ranks; killed when the one that started them has had enough.
+struct Processes {
+  std::vector<pid_t> ids;  // -1: has ended
+  ~Processes() {
+    for (const pid_t id : ids)
+      if (id > 0) kill(id, SIGKILL);
+    for (const pid_t id : ids)
+      while (id > 0 && waitpid(id, nullptr, 0) < 0 && errno == EINTR) {
+      }
+  }
+};
+
+}  // namespace
+
+int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
+                    const std::function<bool()>& stop_requested) {
+  check(count >= 1 && count <= 1024, "ranks: the number of ranks is ", count, "; it must be 1 to 1024");
+  std::vector<Row> rows = connected(count);
+  std::cout.flush();
+  std::fflush(nullptr);
+  const pid_t parent = getpid();
+  Processes processes;
+  for (int rank = 0; rank < count; ++rank) {
+    const pid_t id = fork();
+    check(id >= 0, "ranks: rank ", rank, " cannot be started: ", std::strerror(errno));
+    if (id == 0) be_rank(rank, std::move(rows), parent, body);
+    processes.ids.push_back(id);
+  }
+  rows.clear();
+  int of_first = 1;
+  bool told = false;
+  for (int left = count; left > 0;) {
+    bool changed = false;
+    for (int rank = 0; rank < count; ++rank) {
+      pid_t& id = processes.ids[static_cast<std::size_t>(rank)];
+      int status = 0;
+      if (id < 0 || waitpid(id, &status, WNOHANG) != id) continue;
+      id = -1;
+      --left;
+      changed = true;
+      check(!WIFSIGNALED(status), "rank ", rank, " of ", count, " was ended by signal ", WTERMSIG(status),
+            " (", strsignal(WTERMSIG(status)), "), and the others with it");
+      if (rank == 0) of_first = WEXITSTATUS(status);
+      if (rank > 0 && WEXITSTATUS(status) != 0) return WEXITSTATUS(status);
+      if (rank == 0 && of_first != 0) return of_first;
+    }
+    if (changed) continue;
+    if (!told && stop_requested && stop_requested()) {
+      told = true;
+      if (processes.ids.front() > 0) kill(processes.ids.front(), SIGUSR1);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return of_first;
+}
+
+}  // namespace heed

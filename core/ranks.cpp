@@ -1,0 +1,182 @@
+#include "heed/core/ranks.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <random>
+
+#include "heed/core/version.h"
+
+namespace heed {
+namespace {
+
+constexpr std::uint64_t mark = 0x31534b4e41524448;  // "HDRANKS1"
+constexpr std::uint64_t longest_text = std::uint64_t{1} << 40;
+
+/// What goes before the bytes of a message.
+struct Header {
+  std::uint64_t mark, job, sequence;
+  std::uint64_t length;   // of the bytes that follow to this receiver
+  std::uint64_t largest;  // of those to any receiver
+};
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+/// The processors that this process may run on, as text: "0 1 5".
+std::string processors(int& count) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::string text;
+  count = 0;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return text;
+  count = CPU_COUNT(&set);
+  for (std::size_t i = 0; i < CPU_SETSIZE; ++i)
+    if (CPU_ISSET(i, &set)) text.append(std::to_string(i)).append(" ");
+  return text;
+}
+
+}  // namespace
+
+Ranks::Ranks(int rank, int count) : rank_(rank), count_(count) {
+  check(count >= 1 && rank >= 0 && rank < count, "ranks: there is no rank ", rank, " of ", count);
+}
+
+void Ranks::meet() {
+  std::random_device random;
+  const std::uint64_t drawn = std::uint64_t{random()} << 32 | random();
+  std::uint64_t job = 0;
+  const std::string of_first = broadcast({reinterpret_cast<const char*>(&drawn), sizeof drawn});
+  check(of_first.size() == sizeof job, "ranks: rank 0 is of other software");
+  std::memcpy(&job, of_first.data(), sizeof job);
+  job_ = job;
+
+  int allowed = 0;
+  const std::string own = processors(allowed), host = host_name();
+  const std::vector<std::string> versions = all_gather(version), hosts = all_gather(host);
+  const std::vector<std::string> sets = all_gather(own);
+  for (std::size_t r = 0; r < versions.size(); ++r)
+    check(versions[r] == version, "ranks: rank ", r, " runs heed ", versions[r], ", but rank ", rank_,
+          " runs heed ", version, ": all must be of one version");
+  int sharing = 0;  // the same processors
+  local_rank_ = local_count_ = 0;
+  for (int r = 0; r < count_; ++r) {
+    const auto at = static_cast<std::size_t>(r);
+    if (hosts[at] != host) continue;
+    ++local_count_;
+    if (r < rank_) ++local_rank_;
+    if (sets[at] == own) ++sharing;
+  }
+  thread_share_ = std::max(1, allowed / std::max(1, sharing));
+}
+
+/// Sends every rank the length of what is to come and returns what they send in turn. `largest` becomes the
+/// length of the longest message between any two.
+std::vector<std::uint64_t> Ranks::announce(std::span<const std::size_t> lengths, std::uint64_t& largest) {
+  largest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+  const auto count = static_cast<std::size_t>(count_), self = static_cast<std::size_t>(rank_);
+  std::vector<Header> sent(count), got(count);
+  std::vector<std::span<const std::byte>> out(count);
+  std::vector<std::span<std::byte>> in(count);
+  for (std::size_t r = 0; r < count; ++r) {
+    sent[r] = {mark, job_, sequence_, lengths[r], largest};
+    if (r == self) continue;
+    out[r] = bytes_of(sent[r]);
+    in[r] = std::as_writable_bytes(std::span(&got[r], 1));
+    bytes_sent_ += static_cast<std::int64_t>(sizeof(Header) + lengths[r]);
+    ++messages_sent_;
+  }
+  transfer(out, in);
+  got[self] = sent[self];
+  std::vector<std::uint64_t> announced;
+  for (std::size_t r = 0; r < count; ++r) {
+    const auto fits = [&](bool condition, const char* what) {
+      if (!condition) throw RankLost(concat_text("ranks: the message from rank ", r, " ", what));
+    };
+    fits(got[r].mark == mark, "is not one of heed");
+    fits(got[r].job == job_, "belongs to another job");
+    fits(got[r].sequence == sequence_, "is out of order: the ranks do not do the same");
+    fits(got[r].length <= got[r].largest && got[r].largest <= longest_text,
+         "has a length that makes no sense");
+    announced.push_back(got[r].length);
+    largest = std::max(largest, got[r].largest);
+  }
+  ++sequence_;
+  return announced;
+}
+
+void Ranks::move(std::span<const std::span<const std::byte>> out, std::span<const std::span<std::byte>> in,
+                 std::uint64_t largest) {
+  const std::size_t step = largest_transfer(), self = static_cast<std::size_t>(rank_);
+  const auto slice = [&](auto bytes, std::size_t begin) {
+    begin = std::min(begin, bytes.size());
+    return bytes.subspan(begin, std::min(step, bytes.size() - begin));
+  };
+  std::vector<std::span<const std::byte>> part_out(out.size());
+  std::vector<std::span<std::byte>> part_in(in.size());
+  for (std::size_t begin = 0; begin < largest; begin += step) {
+    for (std::size_t r = 0; r < out.size(); ++r) {
+      if (r == self) continue;
+      part_out[r] = slice(out[r], begin);
+      part_in[r] = slice(in[r], begin);
+    }
+    transfer(part_out, part_in);
+  }
+}
+
+void Ranks::exchange(std::span<const std::span<const std::byte>> out,
+                     std::span<const std::span<std::byte>> in) {
+  const auto count = static_cast<std::size_t>(count_), self = static_cast<std::size_t>(rank_);
+  check(out.size() == count && in.size() == count, "ranks: an exchange among ", count, " has ", out.size(),
+        " messages out and ", in.size(), " in");
+  std::vector<std::size_t> lengths;
+  for (std::size_t r = 0; r < count; ++r) lengths.push_back(r == self ? 0 : out[r].size());
+  std::uint64_t largest = 0;
+  const std::vector<std::uint64_t> announced = announce(lengths, largest);
+  for (std::size_t r = 0; r < count; ++r)
+    if (r != self && announced[r] != in[r].size())
+      throw RankLost(concat_text("ranks: rank ", r, " sends ", announced[r], " bytes, where ", in[r].size(),
+                                 " are expected"));
+  move(out, in, largest);
+}
+
+std::vector<std::string> Ranks::exchange_texts(std::span<const std::string_view> out) {
+  const auto count = static_cast<std::size_t>(count_), self = static_cast<std::size_t>(rank_);
+  check(out.size() == count, "ranks: an exchange among ", count, " has ", out.size(), " texts");
+  std::vector<std::size_t> lengths;
+  for (std::size_t r = 0; r < count; ++r) lengths.push_back(r == self ? 0 : out[r].size());
+  std::uint64_t largest = 0;
+  const std::vector<std::uint64_t> announced = announce(lengths, largest);
+  std::vector<std::string> texts(count);
+  std::vector<std::span<const std::byte>> bytes_out;
+  std::vector<std::span<std::byte>> bytes_in;
+  for (std::size_t r = 0; r < count; ++r) {
+    if (r != self) texts[r].resize(announced[r]);
+    bytes_out.push_back(std::as_bytes(std::span(out[r])));
+    bytes_in.push_back(std::as_writable_bytes(std::span(texts[r])));
+  }
+  move(bytes_out, bytes_in, largest);
+  texts[self] = std::string(out[self]);
+  return texts;
+}
+
+std::vector<std::string> Ranks::all_gather(std::string_view mine) {
+  return exchange_texts(std::vector<std::string_view>(static_cast<std::size_t>(count_), mine));
+}
+
+std::string Ranks::broadcast(std::string_view from_first) {
+  return all_gather(is_first() ? from_first : std::string_view()).front();
+}
+
+}  // namespace heed

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heed/core/error.h"
+
+// Several processes that train one model, each a rank from 0: how they pass bytes to each other.
+//
+// A transport moves bytes and never adds: the order of addition is the callers' (training/gradient_exchange.h), so that
+// the result does not depend on the transport. Whoever calls from one rank must call the same from all, in the same order.
+
+namespace heed {
+
+/// Another rank has ended, or what it sends is no part of this conversation. Whoever catches it knows nothing of the
+/// cause: that is for the process that ended, or for who started it, to say.
+class RankLost : public Error {
+ public:
+  using Error::Error;
+};
+
+class Ranks {
+ public:
+  virtual ~Ranks() = default;
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  int rank() const { return rank_; }
+  int count() const { return count_; }
+  bool is_first() const { return rank_ == 0; }
+  /// Which of the ranks on this machine this is, and how many there are.
+  int local_rank() const { return local_rank_; }
+  int local_count() const { return local_count_; }
+  /// How many threads are this rank's share of the processors that it may run on; at least 1.
+  int thread_share() const { return thread_share_; }
+  /// Bytes that this rank has sent to others, headers included, and how many messages.
+  std::int64_t bytes_sent() const { return bytes_sent_; }
+  std::int64_t messages_sent() const { return messages_sent_; }
+
+  /// All to all: out[r] goes to rank r, and what r sends is written to in[r]; those of this rank itself stay as they are.
+  /// Throws RankLost when a rank has ended or sends another number of bytes, or a message of another job or of another
+  /// place in the order.
+  void exchange(std::span<const std::span<const std::byte>> out, std::span<const std::span<std::byte>> in);
+  /// What every rank gives, by rank; lengths may differ.
+  std::vector<std::string> all_gather(std::string_view mine);
+  /// What rank 0 gives. What others give is not looked at.
+  std::string broadcast(std::string_view from_first);
+  /// All to all of texts whose lengths the receivers do not know.
+  std::vector<std::string> exchange_texts(std::span<const std::string_view> out);
+
+  /// Ends this process with `status`, and with it the job. Nothing is printed.
+  [[noreturn]] virtual void abandon(int status) = 0;
+
+ protected:
+  Ranks(int rank, int count);
+  /// To be called when the transport stands: agrees with the others on who they are. Throws an Error when they are of
+  /// another version of heed.
+  void meet();
+
+  /// Moves bytes whose numbers both sides know, at most largest_transfer() for each pair.
+  virtual void transfer(std::span<const std::span<const std::byte>> out,
+                        std::span<const std::span<std::byte>> in) = 0;
+  std::size_t largest_transfer() const { return (std::size_t{1} << 30) / static_cast<std::size_t>(count_); }
+
+ private:
+  std::vector<std::uint64_t> announce(std::span<const std::size_t> lengths, std::uint64_t& largest);
+  void move(std::span<const std::span<const std::byte>> out, std::span<const std::span<std::byte>> in,
+            std::uint64_t largest);
+
+  int rank_, count_;
+  int local_rank_ = 0, local_count_ = 1, thread_share_ = 1;
+  std::uint64_t job_ = 0;       // a random number that all messages of this job carry
+  std::uint64_t sequence_ = 0;  // of the next exchange
+  std::int64_t bytes_sent_ = 0, messages_sent_ = 0;
+};
+
+/// Whether a launcher of MPI (mpirun, mpiexec, srun) started this process as one of several.
+bool started_by_mpi();
+/// The ranks of the job that this process was started in. Opens the launcher's MPI library at run time: libmpi.so.40 of
+/// Open MPI or libmpich.so.12, or the one that the environment variable HEED_MPI names. To be called once, and all use
+/// stays on the thread that called. Throws an Error for a library that cannot be opened or is of another kind.
+std::unique_ptr<Ranks> open_mpi();
+
+/// Runs `body` in `count` processes of this machine, which are forked here, and returns the status of rank 0 when all
+/// have ended well. To be called before a device is opened. The ranks ignore SIGINT, SIGTERM and SIGHUP; when
+/// `stop_requested` becomes true, rank 0 gets SIGUSR1. When one fails the others are killed: the status of the one that
+/// failed first is returned, and where a signal ended it, an Error says which.
+int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
+                    const std::function<bool()>& stop_requested = {});
+
+}  // namespace heed

@@ -1,0 +1,263 @@
+#include "heed/tasks/report.h"
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "heed/core/error.h"
+#include "heed/tasks/capture_page.h"
+#include "heed/tasks/class_report.h"
+#include "heed/tasks/run.h"
+#include "heed/training/chart.h"
+#include "heed/training/report.h"
+
+namespace heed {
+namespace {
+
+namespace fs = std::filesystem;
+using Rows = std::vector<std::vector<std::string>>;
+
+// A report stays well below two megabytes: a map of 40 tokens is two kilobytes.
+constexpr std::size_t examples_shown = 3, mistakes_shown = 20, layers_in_histograms = 12;
+constexpr std::size_t tokens_shown = 40, maps_shown = 18, heads_shown = 8;
+
+/// A run as its files tell of it, without its model.
+struct RecordedRun {
+  std::string name;
+  const TaskKind& kind;
+  RunFiles files;
+  Settings settings;
+  std::vector<Progress> records;
+};
+
+RecordedRun recorded_run(const fs::path& folder, const ReportOptions& options) {
+  RunFiles files = RunFiles::open(folder, options.verify);
+  const TaskKind& kind = options.kind ? *options.kind : task_kind(files.task());
+  Settings settings = settings_of_run(kind, files);
+  fs::path name = fs::absolute(folder).lexically_normal();
+  if (!name.has_filename()) name = name.parent_path();
+  return {name.filename().string(), kind, std::move(files), std::move(settings),
+          read_metrics(folder / "metrics.jsonl")};
+}
+
+bool has_setting(const Settings& settings, std::string_view name) {
+  return std::ranges::any_of(settings.declared(), [&](const Setting& one) { return one.name == name; });
+}
+
+/// A value as people write it: texts without quotes.
+std::string value_text(const Settings& settings, const std::string& name) {
+  const auto value = nlohmann::ordered_json::parse(settings.json(name));
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+/// The settings that differ from the defaults, then all.
+std::string configuration_html(const RecordedRun& run) {
+  const Settings defaults = run.kind.settings(run.kind.names_data(run.settings));
+  Rows rows = {{"setting", "value", "default"}};
+  for (const Setting& one : run.settings.declared())
+    if (run.settings.json(one.name) != defaults.json(one.name))
+      rows.push_back({one.name, value_text(run.settings, one.name), value_text(defaults, one.name)});
+  return (rows.size() > 1 ? table_html(rows, true) : std::string("<p>All settings are the defaults.</p>\n")) +
+         "<details><summary>All settings</summary>\n<pre>" + html_text(run.files.config()) +
+         "</pre></details>\n";
+}
+
+/// A part of the page under its title; says why where it cannot be made, and nothing where there is nothing to show.
+std::string section(const std::string& title, const std::function<std::string()>& make) {
+  std::string body;
+  try {
+    body = make();
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const Error& error) {
+    body = concat_text("<p class=\"muted\">Not shown: ", html_text(error.what()), "</p>\n");
+  }
+  return body.empty() ? "" : concat_text("<h2>", html_text(title), "</h2>\n", body);
+}
+
+/// What a model does: it is opened once for all parts.
+class ModelSections {
+ public:
+  ModelSections(const fs::path& folder, const RecordedRun& recorded, const ReportOptions& options)
+      : folder_(folder), recorded_(recorded), options_(options) {}
+
+  /// Of a task that tells classes apart.
+  std::string classes() {
+    Run& run = opened();
+    if (!run.learner().files().contains("classes.json")) return "";
+    const std::string part = run.has_part("valid") ? "valid" : "test";
+    if (!run.has_part(part))
+      return "<p class=\"muted\">The run has no held-out examples to measure on.</p>\n";
+    const Measurement measurement = run.measure(part);
+    has_data_ = true;
+    std::string html = concat_text("<p>On the ", part, " part, ", measurement.count, " examples:");
+    for (const Metric& metric : measurement.metrics)
+      html += concat_text(&metric == &measurement.metrics.front() ? " " : ", ", html_text(metric.name), ' ',
+                          short_number(metric.value));
+    return html + ".</p>\n" + classes_html(measurement) + mistakes_html(measurement, mistakes_shown);
+  }
+
+  std::string examples() {
+    Run& run = opened();
+    if (!has_data_) run.learner().read_data();
+    has_data_ = true;
+    lines_ = run.learner().example_lines(examples_shown);
+    if (lines_.empty()) return "";
+    const std::vector<Prediction> answers = run.predict(lines_, {&capture_, 0});
+    if (std::ranges::none_of(answers, [](const Prediction& one) { return one.error.empty(); }))
+      fail(answers.front().error);
+    DrawingOptions drawing{2 * examples_shown, tokens_shown, maps_shown, heads_shown, {}};
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      std::string caption = concat_text("<p class=\"text\">", line_html(lines_[i]), " <b>→ ");
+      caption += html_text(answers[i].error.empty() ? answers[i].text : answers[i].error) + "</b>";
+      if (answers[i].probability > 0)
+        caption += concat_text(" <small>probability ", short_number(answers[i].probability), "</small>");
+      for (const char* kind : {"lines.", "samples."})
+        drawing.captions[kind + std::to_string(i)] = caption + "</p>\n";
+    }
+    const std::string html = capture_html(capture_.content(), drawing);
+    return html.empty() ? "" : std::string(capture_note) + html;
+  }
+
+  /// Of the attention weights, before training and now.
+  std::string histograms() {
+    if (lines_.empty()) return "";
+    CaptureFile before;
+    Run::open(folder_, run_options("initial")).predict(lines_, {&before, 0});
+    const std::string html =
+        weight_histograms_html(before.content(), capture_.content(), layers_in_histograms);
+    if (html.empty()) return "";
+    return "<p>How often a weight between two tokens of the examples above has which size, in the model that "
+           "training began "
+           "with and in this one. Weights of zero are not counted; the last bar holds all larger "
+           "ones.</p>\n" +
+           html;
+  }
+
+ private:
+  Run& opened() {
+    if (!run_) run_.emplace(Run::open(folder_, run_options("")));
+    return *run_;
+  }
+
+  RunOptions run_options(const std::string& weights) const {
+    RunOptions options;
+    options.device = options_.device;
+    options.weights = weights;
+    options.verify = options_.verify;
+    options.kind = options_.kind;
+    // Of a model that writes on: what is looked at is how it reads.
+    if (has_setting(recorded_.settings, "generation.tokens"))
+      options.settings.emplace_back("generation.tokens=1");
+    return options;
+  }
+
+  const fs::path& folder_;
+  const RecordedRun& recorded_;
+  const ReportOptions& options_;
+  std::optional<Run> run_;
+  bool has_data_ = false;
+  std::vector<std::string> lines_;
+  CaptureFile capture_;
+};
+
+// --- several runs
+
+/// What each run came to, by its records.
+std::string outcomes_html(std::span<const RecordedRun> runs) {
+  std::vector<std::string> metrics;
+  for (const RecordedRun& run : runs)
+    for (const Progress& record : run.records)
+      for (const auto& [name, value] : record.metrics)
+        if (std::ranges::count(metrics, name) == 0) metrics.push_back(name);
+  Rows rows = {{"run", "task", "steps", "training time", "peak memory"}};
+  for (const std::string& name : metrics) rows[0].push_back("best " + name);
+  for (const RecordedRun& run : runs) {
+    std::vector<std::string>& row = rows.emplace_back();
+    std::int64_t memory = 0;
+    const Progress* best = nullptr;
+    for (const Progress& record : run.records) {
+      memory = std::max(memory, record.memory_bytes);
+      if (record.is_best) best = &record;
+    }
+    row = {run.name, std::string(run.kind.name), "0", "", ""};
+    if (!run.records.empty()) {
+      row[2] = std::to_string(run.records.back().step);
+      row[3] = duration_text(run.records.back().elapsed_seconds);
+    }
+    if (memory > 0) row[4] = short_number(static_cast<double>(memory) / 1e6) + " MB";
+    for (const std::string& name : metrics) {
+      row.emplace_back();
+      if (best == nullptr) continue;
+      for (const auto& [metric, value] : best->metrics)
+        if (metric == name) row.back() = short_number(value);
+    }
+  }
+  return table_html(rows) +
+         "<p class=\"muted\"><small>Metrics are those of the evaluation that chose the best "
+         "weights.</small></p>\n";
+}
+
+/// The settings that are not the same in all runs.
+std::string differences_html(std::span<const RecordedRun> runs) {
+  Rows rows = {{"setting"}};
+  std::vector<std::string> names;
+  for (const RecordedRun& run : runs) {
+    rows[0].push_back(run.name);
+    for (const Setting& one : run.settings.declared())
+      if (std::ranges::count(names, one.name) == 0) names.push_back(one.name);
+  }
+  for (const std::string& name : names) {
+    std::vector<std::string> row = {name};
+    for (const RecordedRun& run : runs)
+      row.push_back(has_setting(run.settings, name) ? value_text(run.settings, name) : "");
+    if (std::ranges::any_of(row.begin() + 2, row.end(),
+                            [&](const std::string& value) { return value != row[1]; }))
+      rows.push_back(std::move(row));
+  }
+  return rows.size() > 1 ? table_html(rows, true) : "<p>All settings are the same.</p>\n";
+}
+
+}  // namespace
+
+std::string run_report(const fs::path& folder, const ReportOptions& options) {
+  const RecordedRun run = recorded_run(folder, options);
+  const std::string title = concat_text(run.name, ": ", run.kind.name);
+  std::string page = page_head(title, concat_text(capture_style(), class_style()));
+  page += concat_text("<h1>", html_text(run.name), " <small>", run.kind.name, "</small></h1>\n",
+                      summary_html(run.records));
+  page += section("Curves", [&] {
+    const RunRecords records{run.name, run.records};
+    return curves_html({&records, 1});
+  });
+  page += section("Settings", [&] { return configuration_html(run); });
+  ModelSections model(folder, run, options);
+  page += section("Quality by class", [&] { return model.classes(); });
+  page += section("What the model looks at", [&] { return model.examples(); });
+  page += section("Attention weights before and after training", [&] { return model.histograms(); });
+  return page.append(page_end);
+}
+
+std::string runs_report(std::span<const fs::path> folders, const ReportOptions& options) {
+  std::vector<RecordedRun> runs;
+  for (const fs::path& folder : folders) runs.push_back(recorded_run(folder, options));
+  const std::vector<std::string> names = [&] {
+    std::vector<std::string> list;
+    for (const RecordedRun& run : runs) list.push_back(run.name);
+    return list;
+  }();
+  for (std::size_t i = 0; i < runs.size(); ++i)  // folders of one name are told apart by their paths
+    if (std::ranges::count(names, names[i]) > 1) runs[i].name = folders[i].string();
+  std::vector<RunRecords> records;
+  for (const RecordedRun& run : runs) records.push_back({run.name, run.records});
+  const std::string title = concat_text(runs.size(), " runs side by side");
+  std::string page = page_head(title) + concat_text("<h1>", title, "</h1>\n");
+  page += section("What they came to", [&] { return outcomes_html(runs); });
+  page += section("Settings in which they differ", [&] { return differences_html(runs); });
+  page += section("Curves", [&] { return curves_html(records); });
+  return page.append(page_end);
+}
+
+}  // namespace heed

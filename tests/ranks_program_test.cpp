@@ -1,0 +1,285 @@
+// Programs that train with several ranks, forked by --ranks or started by a launcher of MPI where there is one.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <thread>
+
+#include "heed/models/attention/attention.h"
+#include "heed/tests/hostile/killed_training.h"
+
+namespace {
+
+using namespace heed;
+using namespace heed::test;
+namespace fs = std::filesystem;
+
+const Arguments four_batches = {"--set", "training.accumulation=4", "--save-every", "3"};
+
+Arguments with_ranks(int count) {
+  return {"--ranks", std::to_string(count)};
+}
+
+/// All tensors of a run's checkpoint.
+std::string tensors_in(const fs::path& run) {
+  std::string all;
+  for (const char* name : {"model.safetensors", "optimizer.safetensors", "best.safetensors"})
+    all += tensors_of(run / name);
+  return all;
+}
+
+/// Trains and returns what came of it.
+std::string trained(const std::string& task, const fs::path& run, const Arguments& more) {
+  const ProgramResult result = run_program(task, small_train(task, run, joined(four_batches, more)));
+  CHECK_MESSAGE(result.status == 0, result.errors);
+  return result.status == 0 ? tensors_in(run) : result.errors;
+}
+
+/// The processes that a process has started.
+std::vector<pid_t> children_of(pid_t parent) {
+  std::ifstream file(concat_text("/proc/", parent, "/task/", parent, "/children"));
+  std::vector<pid_t> children;
+  for (pid_t child = 0; file >> child;) children.push_back(child);
+  return children;
+}
+
+struct Launcher {
+  std::string name, path;
+  Arguments flags;
+};
+
+/// The launchers of MPI that this machine has. Open MPI refuses root and more ranks than processors unless it is told.
+std::vector<Launcher> launchers() {
+  const Launcher known[] = {
+      {"Open MPI", "/usr/bin/mpirun.openmpi", {"--allow-run-as-root", "--oversubscribe"}},
+      {"MPICH", "/usr/bin/mpirun.mpich", {}}};
+  std::vector<Launcher> found;
+  for (const Launcher& one : known) {
+    if (fs::exists(one.path))
+      found.push_back(one);
+    else
+      MESSAGE("skipped: there is no " << one.path << " of " << one.name);
+  }
+  return found;
+}
+
+ProgramResult launch(const Launcher& launcher, int count, const std::string& task,
+                     const Arguments& arguments) {
+  Arguments all =
+      joined(launcher.flags, {"-n", std::to_string(count), std::string(HEED_PROGRAM_DIR) + "/" + task});
+  return run_program(launcher.path, joined(all, arguments), "", ".", {.seconds = 120});
+}
+
+}  // namespace
+
+TEST_CASE("ranks: translator, classifier and language model are the same bytes for 1, 2, 3 and 4 ranks") {
+  for (const std::string task : {"translate", "classify", "language_model"}) {
+    CAPTURE(task);
+    const TemporaryFolder folder;
+    const std::string alone = trained(task, folder / "alone", {});
+    for (const int count : {2, 3, 4}) {
+      CAPTURE(count);
+      const fs::path run = folder / std::to_string(count);
+      CHECK(trained(task, run, with_ranks(count)) == alone);
+      CHECK(content_of(run / "config.json") == content_of(folder / "alone/config.json"));
+    }
+  }
+}
+
+TEST_CASE("ranks: every other task, with two ranks") {
+  for (const std::string task : {"summarize", "converse", "match", "recommend", "rate"}) {
+    CAPTURE(task);
+    const TemporaryFolder folder;
+    CHECK(trained(task, folder / "two", with_ranks(2)) == trained(task, folder / "alone", {}));
+  }
+}
+
+TEST_CASE("ranks: every attention, those whose forward pass moves buffers among them") {
+  const auto same = [](const std::string& task, const Arguments& more) {
+    const TemporaryFolder folder;
+    const Arguments flags = joined(more, {"--steps", "8"});
+    CHECK(trained(task, folder / "three", joined(flags, with_ranks(3))) ==
+          trained(task, folder / "alone", flags));
+  };
+  for (const AttentionVariant& variant : attention_variants()) {
+    const std::string name(variant.name);
+    CAPTURE(name);
+    same("classify", {"--attention", name});
+  }
+  same("classify", {"--attention", "routing_transformer", "--set", "model.encoder_attention.update=paper"});
+  // With more than 50 passes the number of clusters is chosen.
+  const TemporaryFolder folder;
+  const Arguments automatic = {"--attention", "clusterformer", "--set",
+                               "model.encoder_attention.clusters=auto"};
+  const std::string chosen = trained("classify", folder / "alone", automatic);
+  CHECK(trained("classify", folder / "three", joined(automatic, with_ranks(3))) == chosen);
+  same("language_model", {"--attention", "clusterformer", "--set", "model.decoder_attention.clusters=auto"});
+  same("language_model", {"--attention", "routing_transformer"});
+}
+
+TEST_CASE("ranks: averages, frozen parts, folds, another run to start from and masked words") {
+  const TemporaryFolder folder;
+  const auto same = [&](const std::string& task, const std::string& name, const Arguments& more) {
+    CAPTURE(name);
+    CHECK(trained(task, folder / (name + "-2"), joined(more, with_ranks(2))) ==
+          trained(task, folder / name, more));
+  };
+  same("classify", "averages", {"--set", "training.ema_decay=0.9", "--set", "training.clip_norm=0.1"});
+  same("classify", "parts", {"--freeze", "embedding", "--set", "training.part_rates=encoder=0.5"});
+  same("language_model", "epochs", {"--steps", "0", "--set", "training.epochs=2"});
+  same("language_model", "masked", {"--masked"});
+  same("classify", "from", {"--from", (folder / "averages").string()});
+  const Arguments crossed = {"--data", small_texts().string(), "--format", "lines", "--folds", "2", "--steps",
+                             "4"};
+  const ProgramResult alone = run_program("classify", small_train("classify", folder / "folds", crossed));
+  const ProgramResult two =
+      run_program("classify", small_train("classify", folder / "folds-2", joined(crossed, with_ranks(2))));
+  CHECK_MESSAGE(two.status == 0, two.errors);
+  CHECK(two.output == alone.output);
+  CHECK(contains(two.output, "deviation"));
+}
+
+TEST_CASE("ranks: killed at random, any of them, and resumed with another number, to the same bits") {
+  std::mt19937_64 random(12);
+  const TemporaryFolder folder;
+  const int kills = kills_wanted(4);
+  const Arguments flags = joined(four_batches, {"--steps", std::to_string(20 + 10 * kills)});
+  const ProgramResult whole = run_program("translate", small_train("translate", folder / "alone", flags));
+  REQUIRE_MESSAGE(whole.status == 0, whole.errors);
+  const fs::path run = folder / "run";
+  const auto arguments = [&](int count) {
+    Arguments all = joined(small_train("translate", run, flags), with_ranks(count));
+    return fs::exists(run / "config.json") ? joined(all, {"--resume"}) : all;
+  };
+  for (int done = 0; done < kills; ++done) {
+    const int count = 1 + static_cast<int>(random() % 4);
+    CAPTURE(count);
+    BackgroundProgram program("translate", arguments(count));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300 + random() % 1500));
+    std::vector<pid_t> ranks = children_of(program.id());
+    ranks.push_back(program.id());  // the one that started them
+    const pid_t victim = ranks[random() % ranks.size()];
+    if (!program.running()) break;
+    kill(victim, SIGKILL);
+    const auto start = std::chrono::steady_clock::now();
+    CHECK(program.wait() != 0);
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+    ranks.pop_back();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    for (const pid_t rank : ranks) CHECK_FALSE(fs::exists(concat_text("/proc/", rank)));
+  }
+  const ProgramResult last = run_program("translate", arguments(2));
+  CHECK_MESSAGE(last.status == 0, last.errors);
+  CHECK(tensors_in(run) == tensors_in(folder / "alone"));
+}
+
+TEST_CASE("ranks: SIGINT and SIGUSR1 save and stop; the run goes on with another number") {
+  const TemporaryFolder folder;
+  for (const int signal : {SIGINT, SIGUSR1}) {
+    CAPTURE(signal);
+    const fs::path run = folder / std::to_string(signal);
+    const Arguments endless = {
+        "--set", "training.accumulation=4", "--steps", "100000", "--save-every", "100000", "--ranks", "3"};
+    BackgroundProgram program("classify", small_train("classify", run, endless));
+    while (program.running() && !fs::exists(run / "trainer_state.json") && !fs::exists(run / "metrics.jsonl"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    program.send(signal);
+    CHECK(program.wait() == (signal == SIGINT ? 130 : 143));
+    CHECK(fs::exists(run / "model.safetensors"));
+    const std::string before = tensors_of(run / "model.safetensors");
+    const ProgramResult done = run_program(  // all that was asked for is done
+        "classify",
+        small_train("classify", run,
+                    {"--set", "training.accumulation=4", "--resume", "--ranks", "2", "--steps", "1"}));
+    CHECK_MESSAGE(done.status == 0, done.errors);
+    CHECK(tensors_of(run / "model.safetensors") == before);
+  }
+}
+
+TEST_CASE("ranks: whatever goes wrong is said once") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const Arguments& more, int status, const std::string& says,
+                           const ProgramLimits& limits = {.seconds = 30}) {
+    const fs::path run = folder / "refused";
+    fs::remove_all(run);
+    const ProgramResult result =
+        run_program("classify", small_train("classify", run, joined(four_batches, more)), "", ".", limits);
+    CAPTURE(result.errors);
+    CHECK_FALSE(result.hung);
+    CHECK(result.status == status);
+    CHECK(contains(result.errors, says));
+    std::int64_t errors = 0;
+    for (std::size_t at = 0; (at = result.errors.find("error: ", at)) != std::string::npos; ++at) ++errors;
+    CHECK(errors == 1);
+    return result;
+  };
+  for (const char* count : {"0", "-1", "1025", "two", "2.0", ""}) refused({"--ranks", count}, 2, "--ranks");
+  refused({"--ranks", "2", "--ranks", "3"}, 2, "2 times");
+  refused({"--ranks", "3", "--data", "/no/such/file", "--format", "lines"}, 1, "/no/such/file");
+  refused({"--ranks", "3", "--set", "model.width=17"}, 2, "width");
+  refused({"--ranks", "2", "--set", "training.schedule.learning_rate=1e30"}, 1, "training");
+  // A file system that is full, for rank 0 alone: only it writes.
+  refused({"--ranks", "3"}, 1, "File too large", {.file_size = 20'000, .seconds = 60});
+  const ProgramResult idle = run_program(
+      "classify",
+      small_train("classify", folder / "idle", {"--ranks", "3", "--set", "training.accumulation=2"}));
+  CHECK_MESSAGE(idle.status == 0, idle.errors);
+  CHECK(contains(idle.errors, "1 of 3 ranks have nothing to compute"));
+  CHECK(run_program("classify", small_train("classify", folder / "idle", with_ranks(2))).status == 1);
+}
+
+TEST_CASE("ranks: MPI gives the bytes of one process, whichever library") {
+  for (const Launcher& launcher : launchers()) {
+    CAPTURE(launcher.name);
+    for (const std::string task : {"translate", "classify", "language_model"}) {
+      CAPTURE(task);
+      const TemporaryFolder folder;
+      const std::string alone = trained(task, folder / "alone", {});
+      for (const int count : task == "classify" ? std::vector<int>{1, 2, 4} : std::vector<int>{2}) {
+        CAPTURE(count);
+        const fs::path run = folder / std::to_string(count);
+        const ProgramResult result = launch(launcher, count, task, small_train(task, run, four_batches));
+        CHECK_MESSAGE(result.status == 0, result.errors);
+        CHECK(tensors_in(run) == alone);
+      }
+    }
+  }
+}
+
+TEST_CASE("ranks: under MPI other settings are found at the start, and what ends a rank ends all") {
+  for (const Launcher& launcher : launchers()) {
+    CAPTURE(launcher.name);
+    const TemporaryFolder folder;
+    const std::string program = std::string(HEED_PROGRAM_DIR) + "/classify";
+    const auto with_seed = [&](const char* seed) {
+      return joined({"-n", "1", program}, small_train("classify", folder / "run", {"--seed", seed}));
+    };
+    Arguments mixed = joined(launcher.flags, with_seed("1"));
+    mixed = joined(joined(mixed, {":"}), with_seed("2"));
+    const ProgramResult differ = run_program(launcher.path, mixed, "", ".", {.seconds = 30});
+    CHECK_FALSE(differ.hung);
+    CHECK(differ.status != 0);
+    CHECK_MESSAGE(contains(differ.errors, "rank 1 was started with another seed than rank 0: 2, not 1"),
+                  differ.errors);
+    CHECK_FALSE(fs::exists(folder / "run"));
+
+    const ProgramResult both =
+        launch(launcher, 2, "classify", small_train("classify", folder / "both", with_ranks(2)));
+    CHECK(both.status != 0);
+    CHECK(contains(both.errors, "--ranks"));
+
+    const ProgramResult lost = run_program(
+        "/usr/bin/env",
+        joined(
+            {"HEED_MPI=/no/such/library.so", launcher.path},
+            joined(launcher.flags, joined({"-n", "2", program}, small_train("classify", folder / "lost")))),
+        "", ".", {.seconds = 30});
+    CHECK(lost.status != 0);
+    CHECK_MESSAGE(contains(lost.errors, "/no/such/library.so cannot be opened"), lost.errors);
+  }
+}

@@ -1,0 +1,418 @@
+// Several processes: what they send each other, and that it does not matter how many there are. Programs with ranks are in
+// ranks_program_test.cpp.
+
+#include "heed/core/ranks.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "heed/core/devices.h"
+#include "heed/training/trainer.h"
+#include "temporary_folder.h"
+#include "training_tasks.h"
+
+using namespace heed;
+
+namespace {
+
+/// Runs the body in `count` ranks; an exception becomes status 1, "false" 3.
+int status_of_ranks(int count, const std::function<bool(Ranks&)>& body) {
+  return run_local_ranks(count, [&](Ranks& ranks) { return body(ranks) ? 0 : 3; });
+}
+
+template <class Body>
+std::string message_of(Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// What rank a sends rank b in round i: texts of very different lengths, of all bytes.
+std::string letter(int a, int b, int i) {
+  const std::size_t lengths[] = {0, 1, 70'000, 3'000'000};
+  std::string text(lengths[(a + 2 * b + i) % 4], '\0');
+  for (std::size_t k = 0; k < text.size(); ++k)
+    text[k] = static_cast<char>(k * 31 + static_cast<std::size_t>(a * 7 + b));
+  return text;
+}
+
+/// A rank whose peer answers every message with a copy of it, of which some bytes are changed.
+class MirrorRanks : public Ranks {
+ public:
+  MirrorRanks() : Ranks(0, 2) {}
+  [[noreturn]] void abandon(int status) override { std::_Exit(status); }
+  std::function<void(std::span<std::byte>)> change = [](std::span<std::byte>) {};
+
+ protected:
+  void transfer(std::span<const std::span<const std::byte>> out,
+                std::span<const std::span<std::byte>> in) override {
+    std::memcpy(in[1].data(), out[1].data(), std::min(in[1].size(), out[1].size()));
+    if (!in[1].empty()) change(in[1]);
+  }
+};
+
+/// Everything that a step may have: a tied weight, dropout, accumulation over the end of an epoch, averages, clipping, part
+/// rates; of the optimizers the one with most state.
+TrainerOptions options_of_all(std::int64_t steps) {
+  TrainerOptions options;
+  options.steps = steps;
+  options.accumulation = 4;
+  options.clip_norm = 0.5;
+  options.ema_decay = 0.9;
+  options.seed = 3;
+  options.log_every = 3;
+  options.save_every = 4;
+  options.evaluate_every = 7;
+  options.optimizer.kind = OptimizerKind::adamw;
+  options.optimizer.weight_decay = 0.01;
+  options.schedule = {ScheduleKind::cosine, 0.01, 5, 0};
+  options.part_rates = {{"norm", 0.5}, {"second", 0}};
+  return options;
+}
+
+std::string content_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// The tensors of a safetensors file, without the header, which has no identity of a run either.
+std::string files_of(const std::filesystem::path& run) {
+  return content_of(run / "model.safetensors") + content_of(run / "optimizer.safetensors") +
+         content_of(run / "best.safetensors");
+}
+
+/// metrics.jsonl without what the clock says.
+std::string records_of(const std::filesystem::path& run) {
+  std::ifstream file(run / "metrics.jsonl");
+  std::string text;
+  for (std::string line; std::getline(file, line);) {
+    auto record = nlohmann::ordered_json::parse(line);
+    record.erase("elapsed_seconds");
+    record.erase("tokens_per_second");
+    text += record.dump() + "\n";
+  }
+  return text;
+}
+
+template <class Task>
+bool train_in(const std::filesystem::path& path, const TrainerOptions& options, Ranks* ranks, Task&& task) {
+  if (ranks && !ranks->is_first()) return Trainer(task, options, {}, ranks).run().finished;
+  const RunStart start{"tiny", "{}", {}, {}};
+  RunFolder folder = std::filesystem::exists(path / "config.json") ? RunFolder::resume(path, start, {})
+                                                                   : RunFolder::create(path, start);
+  return Trainer(task, options, {}, ranks).run(&folder).finished;
+}
+
+}  // namespace
+
+TEST_CASE("ranks: everybody gets what was sent to him, whatever its length, in every order of lengths") {
+  for (const int count : {1, 2, 5}) {
+    CAPTURE(count);
+    const int status = status_of_ranks(count, [&](Ranks& ranks) {
+      bool good =
+          ranks.count() == count && ranks.local_count() == count && ranks.local_rank() == ranks.rank();
+      for (int i = 0; i < 4; ++i) {
+        std::vector<std::string> out, in;
+        for (int r = 0; r < count; ++r) {
+          out.push_back(letter(ranks.rank(), r, i));
+          in.emplace_back(letter(r, ranks.rank(), i).size(), '?');
+        }
+        const std::vector<std::string> texts =
+            ranks.exchange_texts(std::vector<std::string_view>(out.begin(), out.end()));
+        std::vector<std::span<const std::byte>> from;
+        std::vector<std::span<std::byte>> to;
+        for (int r = 0; r < count; ++r) {
+          from.push_back(std::as_bytes(std::span(out[static_cast<std::size_t>(r)])));
+          to.push_back(std::as_writable_bytes(std::span(in[static_cast<std::size_t>(r)])));
+        }
+        ranks.exchange(from, to);
+        for (int r = 0; r < count; ++r) {
+          const std::string expected = letter(r, ranks.rank(), i);
+          good = good && texts[static_cast<std::size_t>(r)] == expected;
+          good = good && (r == ranks.rank() || in[static_cast<std::size_t>(r)] == expected);
+        }
+        good = good && ranks.broadcast(concat_text("from ", ranks.rank())) == "from 0";
+      }
+      return good;
+    });
+    CHECK(status == 0);
+  }
+}
+
+TEST_CASE("ranks: the processors are shared, and each rank has at least one") {
+  const int alone = run_local_ranks(1, [](Ranks& ranks) { return std::min(ranks.thread_share(), 200); });
+  CHECK(alone >= 1);
+  if (alone == 200) return;  // more than a status can say
+  CHECK(status_of_ranks(4, [&](Ranks& ranks) { return ranks.thread_share() == std::max(1, alone / 4); }) ==
+        0);
+}
+
+TEST_CASE("ranks: a message of another job, of another place in the order or of another length is refused") {
+  const std::string text = "0123456789";
+  const auto refusal = [&](const std::function<void(std::span<std::byte>)>& change) {
+    MirrorRanks ranks;
+    CHECK(ranks.all_gather(text)[1] == text);  // as long as nothing is changed
+    ranks.change = change;
+    try {
+      ranks.all_gather(text);
+    } catch (const RankLost& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing");
+  };
+  const auto at = [](std::size_t place) {  // of five words: mark, job, order, length, largest
+    return [place](std::span<std::byte> bytes) {
+      if (bytes.size() == 40) bytes[place] ^= std::byte{1};
+    };
+  };
+  CHECK(contains(refusal(at(0)), "not one of heed"));
+  CHECK(contains(refusal(at(8)), "another job"));
+  CHECK(contains(refusal(at(16)), "out of order"));
+  CHECK(contains(refusal(at(31)), "no sense"));
+  CHECK(contains(refusal(at(39)), "no sense"));
+
+  MirrorRanks ranks;
+  std::string shorter(9, ' ');
+  const std::vector<std::span<const std::byte>> out{{}, std::as_bytes(std::span(text))};
+  const std::vector<std::span<std::byte>> in{{}, std::as_writable_bytes(std::span(shorter))};
+  CHECK_THROWS_AS(ranks.exchange(out, in), RankLost);
+}
+
+TEST_CASE("ranks: ranks that do not do the same notice it") {
+  const int status = run_local_ranks(3, [](Ranks& ranks) {
+    try {
+      if (ranks.rank() == 1) ranks.all_gather("");
+      ranks.exchange_texts(std::vector<std::string_view>{"a", "b", "c"});
+      ranks.all_gather("");
+    } catch (const RankLost&) {
+      return 7;
+    }
+    return 0;
+  });
+  CHECK(status == 7);
+}
+
+TEST_CASE("ranks: the status of the first that fails is that of all, and a signal is named") {
+  CHECK(run_local_ranks(3, [](Ranks&) { return 0; }) == 0);
+  CHECK(run_local_ranks(3, [](Ranks& ranks) { return ranks.is_first() ? 143 : 0; }) == 143);
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(run_local_ranks(3, [](Ranks& ranks) {
+          if (ranks.rank() == 2) return 9;
+          ranks.all_gather("waits for rank 2, who never comes");
+          return 0;
+        }) > 0);
+  const std::string message = message_of([] {
+    run_local_ranks(3, [](Ranks& ranks) {
+      if (ranks.rank() == 1) std::raise(SIGKILL);
+      try {
+        ranks.all_gather("");
+      } catch (const RankLost&) {
+        ::sleep(60);
+      }
+      return 0;
+    });
+  });
+  CHECK(contains(message, "rank 1 of 3 was ended by signal 9"));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+  CHECK_THROWS_AS(run_local_ranks(0, [](Ranks&) { return 0; }), Error);
+}
+
+TEST_CASE("ranks: a stop that is asked of the starting process reaches rank 0 as SIGUSR1") {
+  const int status = run_local_ranks(
+      2,
+      [](Ranks& ranks) {
+        static volatile std::sig_atomic_t told = 0;
+        std::signal(SIGUSR1, [](int) { told = 1; });
+        while (ranks.all_gather(told ? "stop" : "")[0].empty()) ::usleep(1000);
+        return ranks.is_first() == (told == 1) ? 0 : 5;
+      },
+      [asked = 0]() mutable { return ++asked > 20; });
+  CHECK(status == 0);
+}
+
+TEST_CASE("ranks: where there are fewer GPUs than ranks that want one each, they are told") {
+  CHECK_THROWS_AS(find_device("vulkan", 0, 1000), Error);
+  CHECK(find_device("cpu", 999, 1000) == Device{});
+}
+
+TEST_CASE("ranks: MPI is refused where no launcher started the process") {
+  if (started_by_mpi()) return;
+  CHECK(contains(message_of([] { open_mpi(); }), "no launcher"));
+}
+
+TEST_CASE("ranks: the files of a run have the same bytes for any number of ranks, f32 and f64") {
+  const TemporaryFolder folder;
+  const TrainerOptions options = options_of_all(20);
+  REQUIRE(train_in(folder / "alone", options, nullptr, TinyTask()));
+  TrainerOptions of_line = options;
+  of_line.part_rates = {};
+  const auto line_task = [] {
+    auto task = std::make_unique<LineTask>();
+    task->with_auxiliary = true;
+    return task;
+  };
+  REQUIRE(train_in(folder / "line", of_line, nullptr, *line_task()));
+  for (const int count :
+       {1, 2, 3, 4, 6}) {  // of the last two have nothing to compute; two parameters, six ranks
+    CAPTURE(count);
+    const std::string name = std::to_string(count);
+    CHECK(status_of_ranks(count, [&](Ranks& ranks) {
+            return train_in(folder / name, options, &ranks, TinyTask()) &&
+                   train_in(folder / ("line" + name), of_line, &ranks, *line_task());
+          }) == 0);
+    CHECK(files_of(folder / name) == files_of(folder / "alone"));
+    CHECK(records_of(folder / name) == records_of(folder / "alone"));
+    CHECK(files_of(folder / ("line" + name)) == files_of(folder / "line"));
+    CHECK(records_of(folder / ("line" + name)) == records_of(folder / "line"));
+  }
+  CHECK(contains(records_of(folder / "line"), "size"));  // the auxiliary loss
+}
+
+TEST_CASE("ranks: a run goes on with another number of ranks") {
+  const TemporaryFolder folder;
+  REQUIRE(train_in(folder / "alone", options_of_all(16), nullptr, TinyTask()));
+  TrainerOptions part = options_of_all(16);
+  const auto train_until = [&](std::int64_t step, Ranks* ranks) {
+    std::int64_t asked = 0;
+    TinyTask task;
+    std::optional<RunFolder> run;
+    const RunStart start{"tiny", "{}", {}, {}};
+    if (!ranks || ranks->is_first())
+      run.emplace(std::filesystem::exists(folder / "run/config.json")
+                      ? RunFolder::resume(folder / "run", start, {})
+                      : RunFolder::create(folder / "run", start));
+    TrainerCallbacks callbacks;
+    // Asked of the last rank alone.
+    if (!ranks || ranks->rank() == ranks->count() - 1)
+      callbacks.stop_requested = [&] { return ++asked == step; };
+    Trainer(task, part, callbacks, ranks).run(run ? &*run : nullptr);
+    return true;
+  };
+  CHECK(status_of_ranks(3, [&](Ranks& ranks) { return train_until(5, &ranks); }) == 0);
+  train_until(3, nullptr);
+  CHECK(status_of_ranks(4, [&](Ranks& ranks) { return train_until(2, &ranks); }) == 0);
+  CHECK(files_of(folder / "run") != files_of(folder / "alone"));
+  CHECK(status_of_ranks(2, [&](Ranks& ranks) { return train_until(100, &ranks); }) == 0);
+  CHECK(files_of(folder / "run") == files_of(folder / "alone"));
+  CHECK(records_of(folder / "run") == records_of(folder / "alone"));
+}
+
+TEST_CASE(
+    "ranks: one that is killed in any phase of a step ends all within ten seconds, with a whole checkpoint") {
+  struct KilledTask : TinyTask {
+    heed::Loss loss(std::int64_t epoch, std::int64_t batch, heed::Context& context) override {
+      if (phase == "forward") meet();
+      return TinyTask::loss(epoch, batch, context);
+    }
+    heed::Evaluation evaluate() override {
+      if (phase == "evaluation") std::raise(SIGKILL);  // of rank 0, for whom the others wait
+      return TinyTask::evaluate();
+    }
+    std::int64_t batches(std::int64_t epoch) override {
+      if (phase == "between batches") meet();
+      return TinyTask::batches(epoch);
+    }
+    void meet() {
+      if (rank == 1 && ++calls == (phase == "forward" ? 9 : 30)) std::raise(SIGKILL);
+    }
+    std::string phase;
+    int rank = 0, calls = 0;
+  };
+  const TemporaryFolder folder;
+  const TrainerOptions options = options_of_all(14);
+  REQUIRE(train_in(folder / "alone", options, nullptr, TinyTask()));
+  for (const std::string phase : {"forward", "between batches", "evaluation", "after a step"}) {
+    CAPTURE(phase);
+    const auto start = std::chrono::steady_clock::now();
+    const std::string message = message_of([&] {
+      run_local_ranks(3, [&](Ranks& ranks) {
+        KilledTask task;
+        task.phase = phase;
+        task.rank = ranks.rank();
+        std::int64_t steps = 0;
+        TrainerCallbacks callbacks;
+        callbacks.stop_requested = [&] {
+          if (phase == "after a step" && ranks.rank() == 2 && ++steps == 9) std::raise(SIGKILL);
+          return false;
+        };
+        const RunStart begun{"tiny", "{}", {}, {}};
+        std::optional<RunFolder> run;
+        if (ranks.is_first()) run.emplace(RunFolder::create(folder / phase, begun));
+        try {
+          Trainer(task, options, callbacks, &ranks).run(run ? &*run : nullptr);
+        } catch (const RankLost&) {
+          ::sleep(60);  // whoever started the ranks ends them
+        }
+        return 0;
+      });
+    });
+    CHECK(contains(message, "was ended by signal 9"));
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(10));
+    REQUIRE(train_in(folder / phase, options, nullptr, TinyTask()));
+    CHECK(files_of(folder / phase) == files_of(folder / "alone"));
+  }
+}
+
+TEST_CASE("ranks: a rank steps and keeps the moments of its own parameters alone, and all are owned") {
+  CHECK(run_local_ranks(3, [](Ranks& ranks) {
+          TinyTask task;
+          const GradientExchange exchange(task.model(), task.model().parameters(), &ranks);
+          std::string mine;
+          for (const bool owned : exchange.owned()) mine += owned ? '1' : '0';
+          const std::vector<std::string> all = ranks.all_gather(mine);
+          for (std::size_t i = 0; i < mine.size(); ++i)
+            if ((all[0][i] == '1') + (all[1][i] == '1') + (all[2][i] == '1') != 1) return 3;
+          const Optimizer optimizer(task.model().parameters(), {}, {}, exchange.owned());
+          const auto own = static_cast<std::size_t>(std::ranges::count(mine, '1'));
+          return optimizer.state().size() == 2 * own + 1 && own > 0 && own < mine.size() ? 0 : 4;
+        }) == 0);
+}
+
+TEST_CASE("ranks: a weight that is used twice gets its gradients batch by batch") {
+  // (a + b) + (c + d), not ((a + b) + c) + d: with these numbers the two differ.
+  class TwiceModel : public Module {
+   public:
+    TwiceModel() { add_parameter("weight", weight, Tensor::zeros({1})); }
+    Tensor weight;
+  };
+  struct TwiceTask : Task {
+    Module& model() override { return model_; }
+    std::int64_t batches(std::int64_t) override { return 2; }
+    Loss loss(std::int64_t, std::int64_t batch, Context&) override {
+      const double big = batch == 0 ? 16777216 : 1, small = batch == 0 ? 0 : 1;
+      return {sum(model_.weight * big) + sum(model_.weight * small), 1};
+    }
+    TwiceModel model_;
+  } task;
+  TrainerOptions options;
+  options.steps = 1;
+  options.accumulation = 2;
+  options.optimizer = {OptimizerKind::sgd, 0};
+  options.schedule.learning_rate = 1;
+  options.schedule.warmup_steps = 0;
+  double norm = 0;
+  options.log_every = 1;
+  Trainer(task, options, {.progress = [&](const Progress& progress) { norm = progress.gradient_norm; }})
+      .run();
+  CHECK(norm == 16777218.0 / 2);  // 2^24 + 2; one after the other, 2^24 + 1 + 1 stays 2^24
+}

@@ -1,0 +1,292 @@
+// The reports of runs from the outside: what is in them for every task, made again, side by side, and in a browser.
+
+#include <doctest/doctest.h>
+#include <stdio.h>  // popen
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "heed/data/idx.h"
+#include "heed/tasks/learner.h"
+#include "heed/tests/hostile/small_runs.h"
+#include "heed/tests/temporary_folder.h"
+
+namespace {
+
+using namespace heed;
+using namespace heed::test;
+namespace fs = std::filesystem;
+
+constexpr std::size_t most_page_bytes = 2'000'000;
+
+/// A classifier of the small texts with an attention, trained for a moment.
+fs::path classifier(const fs::path& out, const std::string& attention, const Arguments& more = {}) {
+  const ProgramResult result =
+      run_program("classify", small_run_train("classify", out, joined({"--attention", attention}, more)));
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  return out;
+}
+
+std::string report_of(const fs::path& run) {
+  return content_of(run / "report.html");
+}
+
+void check_page(const std::string& page) {
+  CHECK(page.starts_with("<!DOCTYPE html>"));
+  CHECK(page.ends_with("</html>\n"));
+  CHECK(page.size() < most_page_bytes);
+  CHECK_FALSE(contains(page, "Not shown:"));
+  CHECK_FALSE(contains(page, "src=\"http"));
+  CHECK_FALSE(contains(page, "href="));
+  CHECK_FALSE(contains(page, ">nan<"));
+}
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++count;
+  return count;
+}
+
+// --- the browser
+
+std::string browser() {
+  for (const char* name : {"chromium", "google-chrome", "chromium-browser"})
+    if (std::system(concat_text("command -v ", name, " > /dev/null 2>&1").c_str()) == 0) return name;
+  return "";
+}
+
+/// Writes what goes wrong in a page to the page that frames it: scripts that fail, and elements that are wider than the
+/// page without lying in one that scrolls.
+constexpr const char* probe = R"(<script>
+const findings = [];
+addEventListener("error", e => findings.push("script: " + e.message));
+addEventListener("load", () => setTimeout(() => {
+  const width = document.documentElement.clientWidth;
+  const scrolls = e => { for (; e && e !== document.body; e = e.parentElement)
+    if (["auto", "scroll"].includes(getComputedStyle(e).overflowX)) return true; return false; };
+  for (const e of document.body.querySelectorAll("*")) {
+    const box = e.getBoundingClientRect();
+    if (box.width > 0 && box.right > width + 1 && !scrolls(e)) findings.push(`overflow: ${e.tagName}.${e.className} to ${box.right}`);
+  }
+  if (document.documentElement.scrollWidth > width) findings.push("the page scrolls sideways");
+  const drawn = document.querySelectorAll(".thumbs canvas").length;
+  parent.postMessage(JSON.stringify({width, drawn, cells: document.querySelectorAll(".cell").length, findings}), "*");
+}, 0));
+</script>)";
+
+/// What the probe says of a page in a frame of `width`, light or dark. (A browser's own window cannot be as narrow as a
+/// telephone.)
+nlohmann::json looked_at(const std::string& program, const fs::path& folder, std::string page, int width,
+                         bool dark) {
+  page.insert(page.find("<style>"), probe);
+  write_content(folder / "page.html", page);
+  write_content(
+      folder / "frame.html",
+      concat_text("<!DOCTYPE html><body><pre id=\"said\"></pre><script>addEventListener('message', e => "
+                  "document.getElementById('said').textContent = e.data);</script>"
+                  "<iframe src=\"page.html\" style=\"border:0;height:900px;width:",
+                  width, "px\"></iframe></body>"));
+  const std::string command = concat_text(
+      "timeout 120 ", program,
+      " --headless --no-sandbox --disable-gpu --window-size=1400,1000 --virtual-time-budget=5000 ",
+      dark ? "--blink-settings=preferredColorScheme=0 " : "", "--user-data-dir=", folder / "profile",
+      " --dump-dom file://", (folder / "frame.html").string(), " 2> /dev/null");
+  FILE* output = ::popen(command.c_str(), "r");
+  REQUIRE(output != nullptr);
+  std::string dom;
+  for (int c = 0; (c = std::fgetc(output)) != EOF;) dom += static_cast<char>(c);
+  ::pclose(output);
+  const std::string start = "<pre id=\"said\">";
+  const std::size_t at = dom.find(start);
+  REQUIRE_MESSAGE(at != std::string::npos, "the browser said: " << dom);
+  const std::string said = dom.substr(at + start.size(), dom.find("</pre>", at) - at - start.size());
+  REQUIRE_MESSAGE(said.starts_with("{"), "the page said nothing");
+  return nlohmann::json::parse(said);
+}
+
+}  // namespace
+
+TEST_CASE("report: every task has one, with maps of its examples and histograms of their weights") {
+  for (const TaskKind* kind : task_kinds()) {
+    const std::string task(kind->name);
+    CAPTURE(task);
+    const std::string page = report_of(small_run(task));
+    check_page(page);
+    CHECK(contains(page, "learning rate"));
+    CHECK(contains(page, "peak memory in MB"));
+    CHECK(contains(page, "<td>training.steps</td><td>20</td>"));  // differs from the default
+    CHECK_FALSE(contains(page, "<td>training.accumulation</td>"));
+    CHECK(contains(page, "class=\"maps\""));
+    CHECK(contains(page, "after the last step"));
+    const bool has_classes = fs::exists(small_run(task) / "classes.json");
+    CHECK(contains(page, "<h3>Confusion</h3>") == has_classes);
+  }
+}
+
+TEST_CASE("report: a masked language model's shows what it fills in") {
+  const TemporaryFolder folder;
+  const ProgramResult result = run_program(
+      "language_model", small_train("language_model", folder / "run", {"--set", "objective=masked"}));
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  const std::string page = report_of(folder / "run");
+  check_page(page);
+  CHECK(contains(page, "&lt;mask&gt;"));
+  CHECK(contains(page, "class=\"maps\""));
+}
+
+TEST_CASE("report: images are shown as images") {
+  const TemporaryFolder folder;
+  const auto big_endian = [](std::uint32_t value) {
+    std::string bytes;
+    for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift & 255);
+    return bytes;
+  };
+  constexpr std::uint32_t count = 200, side = 8;
+  std::string images = big_endian(0x803) + big_endian(count) + big_endian(side) + big_endian(side);
+  std::string labels = big_endian(0x801) + big_endian(count);
+  for (std::uint32_t i = 0; i < count;
+       ++i) {  // noise: the labels cannot be learned, so that there are mistakes
+    labels += static_cast<char>(i * 7919 / 13 % 2);
+    for (std::uint32_t k = 0; k < side * side; ++k)
+      images += static_cast<char>((i * 31 + k * 17) * 2654435761U >> 24);
+  }
+  write_content(folder / "set-images-idx3-ubyte", images);
+  write_content(folder / "set-labels-idx1-ubyte", labels);
+  const ProgramResult result = run_program(
+      "classify",
+      small_train("classify", folder / "run", {"--data", (folder / "set-images-idx3-ubyte").string()}));
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  const std::string page = report_of(folder / "run");
+  check_page(page);
+  CHECK(contains(page, "data:image/bmp;base64,Qk"));
+  CHECK(contains(page, "class=\"maps\""));
+}
+
+TEST_CASE("report: mechanisms show what they have, and nothing else") {
+  const TemporaryFolder folder;
+  const auto page_of = [&](const std::string& attention) {
+    std::string page = report_of(classifier(folder / attention, attention));
+    check_page(page);
+    return page;
+  };
+  const std::string clusters = page_of("clusterformer"), routed = page_of("routing_transformer"),
+                    hashed = page_of("reformer"), pooled = page_of("fastformer"),
+                    plain = page_of("dot_product");
+  CHECK(contains(clusters, "part of the loss: clustering"));
+  CHECK(contains(clusters, "part of the loss: centroid_sorting"));
+  CHECK(contains(clusters, "Tokens of one colour share a cluster"));
+  CHECK(contains(routed, "part of the loss: commitment"));
+  CHECK(contains(routed, "Tokens of one colour share a cluster"));
+  CHECK(contains(hashed, "Tokens of one colour share a bucket"));
+  CHECK(contains(pooled, "Weights of the tokens"));
+  CHECK_FALSE(contains(pooled, "class=\"maps\""));  // no weights between words
+  CHECK_FALSE(contains(plain, "class=\"strip\""));
+  CHECK_FALSE(contains(plain, "part of the loss"));
+  const std::string fixed = page_of("synthesizer_random_fixed");
+  CHECK(contains(fixed, "after the last step"));
+}
+
+TEST_CASE("report: mistakes come with their text, the most confident first") {
+  const std::string page = report_of(small_run("classify"));
+  const ProgramResult measured =
+      run_program("classify", {"evaluate", "--run", small_run("classify").string(), "--set", "threads=1"});
+  REQUIRE(measured.status == 0);
+  const auto json = nlohmann::json::parse(measured.output);
+  std::int64_t wrong = json["texts"];
+  for (std::size_t i = 0; i < json["confusion"].size(); ++i)
+    wrong -= json["confusion"][i][i].get<std::int64_t>();
+  CHECK(count_of(page, "<div class=\"labels\">") ==
+        static_cast<std::size_t>(std::min<std::int64_t>(wrong, 20)));
+  CHECK(contains(page, concat_text(wrong, " in ", json["texts"].get<std::int64_t>())));
+}
+
+TEST_CASE("heed report: makes the same page again, also beside others and without its data") {
+  const TemporaryFolder folder;
+  const fs::path texts = folder / "texts";
+  fs::copy_file(small_texts(), texts);
+  const ProgramResult trained = run_program(
+      "classify", small_train("classify", folder / "a",
+                              {"--data", texts.string(), "--format", "lines", "--valid-fraction", "0.2"}));
+  REQUIRE_MESSAGE(trained.status == 0, trained.errors);
+  const std::string first = report_of(folder / "a");
+  fs::remove(folder / "a" / "report.html");
+  const ProgramResult again = run_program("heed", {"report", (folder / "a").string()});
+  CHECK(again.status == 0);
+  CHECK(again.output == (folder / "a" / "report.html").string() + "\n");
+  CHECK(report_of(folder / "a") == first);
+
+  classifier(folder / "b", "fastformer", {"--seed", "2"});
+  const Arguments both = {"report", (folder / "a").string(), (folder / "b").string()};
+  CHECK(run_program("heed", both).status == 2);  // into which?
+  const std::string out = (folder / "both.html").string();
+  CHECK(run_program("heed", joined(both, {"--out", out})).status == 0);
+  CHECK(run_program("heed", joined(both, {"--out", out})).status == 1);  // it is there
+  CHECK(run_program("heed", joined(both, {"--out", out, "--overwrite"})).status == 0);
+  const std::string page = content_of(out);
+  check_page(page);
+  CHECK(contains(page, "<td>model.encoder_attention</td><td>dot_product</td><td>fastformer</td>"));
+  CHECK(contains(page, "<td>seed</td><td>1</td><td>2</td>"));
+  CHECK_FALSE(contains(page, "<td>model.width</td>"));
+  CHECK(contains(page, "best accuracy"));
+  CHECK(count_of(page, "<figcaption>training loss") == 1);
+  CHECK(count_of(page.substr(page.find("<figcaption>training loss"), 20000), "<polyline") >= 2);
+
+  fs::remove(texts);
+  CHECK(run_program("heed", {"report", (folder / "a").string()}).status == 0);
+  const std::string poor = report_of(folder / "a");
+  CHECK(contains(poor, "Not shown:"));
+  CHECK(contains(poor, "learning rate"));
+
+  CHECK(run_program("heed", {"report", (folder / "none").string()}).status == 1);
+}
+
+TEST_CASE("--tensorboard writes event files, and a run that goes on has one more") {
+  const TemporaryFolder folder;
+  classifier(folder / "run", "dot_product", {"--tensorboard", "--steps", "10"});
+  const auto files = [&] {
+    return std::distance(fs::directory_iterator(folder / "run" / "tensorboard"), fs::directory_iterator());
+  };
+  CHECK(files() == 1);
+  const ProgramResult result =
+      run_program("classify", {"train", "--out", (folder / "run").string(), "--resume", "--steps", "20"});
+  CHECK_MESSAGE(result.status == 0, result.errors);
+  CHECK(files() == 2);
+  classifier(folder / "without", "dot_product");
+  CHECK_FALSE(fs::exists(folder / "without" / "tensorboard"));
+}
+
+TEST_CASE("report: in a browser nothing overflows and no script fails") {
+  const std::string program = browser();
+  if (program.empty()) {
+    MESSAGE("skipped: no browser (chromium) is installed");
+    return;
+  }
+  const TemporaryFolder folder;
+  const fs::path clusters = classifier(folder / "clusters", "clusterformer");
+  const std::string both = (folder / "both.html").string();
+  REQUIRE(run_program("heed", {"report", clusters.string(), small_run("translate").string(), "--out", both})
+              .status == 0);
+  const std::vector<std::pair<std::string, std::string>> pages = {
+      {"classify", report_of(clusters)},
+      {"translate", report_of(small_run("translate"))},
+      {"two runs", content_of(both)}};
+  for (const auto& [name, page] : pages)
+    for (const int width : {390, 1200}) {
+      CAPTURE(name);
+      CAPTURE(width);
+      const nlohmann::json said = looked_at(program, folder.path(), page, width, width == 390);
+      CHECK(said["width"].get<int>() <= width);
+      CHECK_MESSAGE(said["findings"].empty(), said["findings"].dump());
+      if (name == "two runs") continue;
+      CHECK(said["drawn"].get<int>() > 0);  // a canvas for every head
+      CHECK(said["cells"].get<int>() > 3);
+    }
+  // The probe finds what it looks for.
+  const std::string broken =
+      "<!DOCTYPE html><html><head><style></style></head><body><p style=\"width:3000px\">wide</p>"
+      "<script>no_such_function();</script></body></html>";
+  const nlohmann::json said = looked_at(program, folder.path(), broken, 390, false);
+  CHECK(contains(said["findings"].dump(), "overflow: P"));
+  CHECK(contains(said["findings"].dump(), "script: "));
+}
