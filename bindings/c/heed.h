@@ -279,8 +279,8 @@ void heed_optimizer_free(heed_optimizer* optimizer);
 /* --- runs: what the sample programs trained ------------------------------------------------------------------ */
 
 /**
- * Opens the folder of a run, of whatever task. `settings`: "device", "weights" ("best" or "last"), "config" (a file laid
- * over the run's), "settings" (a list of "name=value", over that), "verify" (true).
+ * Opens the folder of a run, of whatever task. `settings`: "device", "weights" ("best", "last" or "initial"), "config" (a
+ * file laid over the run's), "settings" (a list of "name=value", over that), "verify" (true).
  */
 heed_status heed_run_open(const char* folder, const char* settings, heed_run** out);
 /** {"task": ..., "settings": {...}, "remarks": [...]}: remarks are what the run had to say since the last call. */

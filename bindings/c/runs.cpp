@@ -25,7 +25,7 @@ RunOptions run_options(const Options& given) {
     options.settings = given.take_texts("settings", {});
     options.verify = given.take_bool("verify", true);
     if (!options.weights.empty())
-      check_setting("weights", options.weights, std::vector<std::string>{"best", "last"});
+      check_setting("weights", options.weights, std::vector<std::string>{"best", "last", "initial"});
     given.check_all_taken("a run");
   } catch (const Error& error) {
     throw SettingsError(error.what());

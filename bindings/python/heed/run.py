@@ -63,7 +63,7 @@ class Run(_Handle):
         settings: Optional[Sequence[str]] = None,
         verify: bool = True,
     ) -> "Run":
-        """``weights``: "best" or "last"; ``settings``: ["decoding.beam=1", ...], laid over the run's."""
+        """``weights``: "best", "last" or "initial"; ``settings``: ["decoding.beam=1", ...], laid over the run's."""
         given = dict(device=device, weights=weights, config=config, verify=verify)
         given["settings"] = list(settings) if settings else None
         return cls(lib.result("heed_run_open", lib.encoded(os.fspath(folder)), lib.settings_json(given)))
