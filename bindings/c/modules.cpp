@@ -56,10 +56,10 @@ LayerSettings layer_settings(const Options& given) {
   config.seed = static_cast<std::uint64_t>(given.take_integer("seed", 0, 0));
   if (given.take_choice("dtype", {"f32", "f64"}) == "f64") layer.dtype = DType::f64;
   layer.device = find_device(given.take_text("device", ""));
-  for (const auto& [name, value] : given.values()) {
-    const auto is_taken = [&](const Options::Asked& asked) { return asked.name == name; };
-    if (std::none_of(given.asked().begin(), given.asked().end(), is_taken)) config.options.set(name, value);
-  }
+  std::set<std::string> taken;
+  for (const Options::Asked& asked : given.asked()) taken.insert(asked.name);
+  for (const auto& [name, value] : given.values())
+    if (!taken.contains(name)) config.options.set(name, value);
   return layer;
 }
 

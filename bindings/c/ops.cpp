@@ -2,6 +2,7 @@
 
 #include "heed/autograd/ops.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "heed/c/handles.h"

@@ -1,5 +1,6 @@
 // The C API: tensors and their gradients.
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
