@@ -101,7 +101,7 @@ std::string files_of(const std::filesystem::path& run) {
          content_of(run / "best.safetensors");
 }
 
-/// metrics.jsonl without what the clock says.
+/// metrics.jsonl without what the clock and the memory of a process say.
 std::string records_of(const std::filesystem::path& run) {
   std::ifstream file(run / "metrics.jsonl");
   std::string text;
@@ -109,6 +109,7 @@ std::string records_of(const std::filesystem::path& run) {
     auto record = nlohmann::ordered_json::parse(line);
     record.erase("elapsed_seconds");
     record.erase("tokens_per_second");
+    record.erase("memory_bytes");
     text += record.dump() + "\n";
   }
   return text;
