@@ -15,8 +15,8 @@ struct DecoderLayerCache {
 
 /// What a decoder remembers between decoding steps, one row for each hypothesis.
 struct DecoderState {
-  Tensor memory;       ///< [R, M, d]; undefined without an encoder
-  Tensor memory_mask;  ///< i32 [R, M]; undefined: all real
+  Tensor memory;                  ///< [R, M, d]; undefined without an encoder
+  Tensor memory_mask;             ///< i32 [R, M]; undefined: all real
   std::vector<Tensor> of_source;  ///< what else a model keeps of the source, each [R, ...]
   std::vector<DecoderLayerCache> layers;
   std::int64_t position = 0;  ///< how many tokens each row has seen

@@ -192,8 +192,7 @@ TEST_CASE("Labelled text: a folder of files has a class in each, a text on each 
   write(folder / "polarity" / "p.pos", "good film\n\nfine\n");
   CHECK(contains(error_of([&] { read_labelled_text(folder / "polarity"); }), "p.pos:2: the line is empty"));
   write(folder / "polarity" / "p.pos", "");
-  CHECK(
-      contains(error_of([&] { read_labelled_text(folder / "polarity"); }), "p.pos"));
+  CHECK(contains(error_of([&] { read_labelled_text(folder / "polarity"); }), "p.pos"));
   fs::remove(folder / "polarity" / "p.pos");
   fs::remove(folder / "polarity" / "p.neg");
   CHECK(contains(error_of([&] { read_labelled_text(folder / "polarity"); }), "the folder is empty"));

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 
+#include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "heed/core/devices.h"
