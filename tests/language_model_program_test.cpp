@@ -251,7 +251,8 @@ TEST_CASE("language_model learns from a folder of files, with characters or BPE"
 TEST_CASE("language_model: a text that does not stay in memory is learned to the same bits") {
   const TemporaryFolder folder;
   std::string text;
-  for (int i = 0; text.size() < 3'000'000; ++i) text += "line " + std::to_string(i * i) + " of a long text\n";
+  for (int i = 0; text.size() < 3'000'000; ++i)
+    text += "line " + std::to_string(std::int64_t{i} * i) + " of a long text\n";
   write(folder / "text", text);
   const auto train = [&](const std::string& name, const Arguments& more) {
     return run(train_arguments(folder / name,

@@ -1,8 +1,8 @@
 // The reports of runs from the outside: what is in them for every task, made again, side by side, and in a browser.
 
 #include <doctest/doctest.h>
-#include <stdio.h>  // popen
 
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -271,8 +271,10 @@ TEST_CASE("report: in a browser nothing overflows and no script fails") {
       {"classify", report_of(clusters)},
       {"translate", report_of(small_run("translate"))},
       {"two runs", content_of(both)}};
-  for (const auto& [name, page] : pages)
+  for (const auto& one : pages)
     for (const int width : {390, 1200}) {
+      const auto& name = one.first;
+      const auto& page = one.second;
       CAPTURE(name);
       CAPTURE(width);
       const nlohmann::json said = looked_at(program, folder.path(), page, width, width == 390);

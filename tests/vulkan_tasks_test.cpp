@@ -71,7 +71,8 @@ TEST_CASE("vulkan tasks: ranks that share a device give the bits of one process,
   if (!vulkan_test_device()) return;
   const std::pair<std::string, std::string> tried[] = {
       {"f32", "dot_product"}, {"f16", "dot_product"}, {"f32", "routing_transformer"}};
-  for (const auto& [precision, attention] : tried) {
+  for (const auto& one : tried) {
+    const std::string &precision = one.first, &attention = one.second;
     CAPTURE(precision);
     CAPTURE(attention);
     const TemporaryFolder folder;
