@@ -93,8 +93,15 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
                 [rows = want_weight ? rows : Tensor(), weight = weight.detach(), shape = x.shape(), want_x,
                  want_weight, want_bias](const Tensor& grad) {
                   const Tensor g = contiguous(grad).view({row_count(grad.shape()), weight.size(0)});
-                  return Gradients{want_x ? product(g, weight).view(shape) : Tensor(),
-                                   want_weight ? product(transposed(g), rows) : Tensor(),
+                  const Tensor dx = want_x ? product(g, weight).view(shape) : Tensor();
+                  if (const auto both = backend_of(g).linear_gradients;
+                      both && want_weight && want_bias && !ComposeOnly::active()) {
+                    const Tensor dweight = empty_like(weight),
+                                 dbias = Tensor::empty({weight.size(0)}, g.dtype(), g.device());
+                    both(g, rows, dweight, dbias);
+                    return Gradients{dx, dweight, dbias};
+                  }
+                  return Gradients{dx, want_weight ? product(transposed(g), rows) : Tensor(),
                                    want_bias ? sum(g, 0) : Tensor()};
                 });
 }

@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "heed/autograd/expected_gradient.h"
 #include "heed/core/backend.h"
 #include "heed/core/devices.h"
 #include "heed/core/profile.h"
@@ -304,8 +305,9 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
     heed::Context context = heed::Context::train(1, number++);
     {
       const heed::LowerPrecision lower(model, precision);
-      loss = objective(model.loss(batch, 0, context), context);
       const bool scaled = precision == heed::Precision::f16;
+      const heed::ExpectedGradient expected(scaled ? scale : Tensor());
+      loss = objective(model.loss(batch, 0, context), context);
       backward(scaled ? loss * scale : loss);
       lower.collect_gradients(scaled ? inverse : Tensor());
     }
@@ -421,9 +423,10 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", settings.seconds, "for one measurement")->check(CLI::Range(0.01, 100.0));
   app.add_flag("--profile", settings.profile,
                "after each training step a line for each of its kernels: calls, time and rates");
-  app.add_flag("--count", settings.count,
-               "the true training steps are recorded, but their kernels do not run: counts what a step takes, on any "
-               "Vulkan device");
+  app.add_flag(
+      "--count", settings.count,
+      "the true training steps are recorded, but their kernels do not run: counts what a step takes, on any "
+      "Vulkan device");
   app.add_flag("--quick", settings.quick, "tiny sizes, one call each: tests the benchmark itself");
   try {
     app.parse(argc, argv);
