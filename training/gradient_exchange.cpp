@@ -173,9 +173,24 @@ std::vector<BatchOutcome> GradientExchange::add(std::optional<BatchOutcome> own)
     for (const auto& [first, last] : buckets_) add_bucket(first, last, gradients, present);
     return outcomes;
   }
-  for (std::size_t i = 0; i < gradients.size(); ++i) add_to_sum(i, std::exchange(gradients[i], {}));
+  add_to_sums(gradients);
   if (own) outcomes.push_back(*std::move(own));
   return outcomes;
+}
+
+/// All at once where the device can.
+void GradientExchange::add_to_sums(std::vector<Tensor>& gradients) {
+  std::vector<Tensor> more, sums;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    Tensor gradient = std::exchange(gradients[i], {});
+    if (!gradient.defined() || !sums_[i].defined() || !backend_of(gradient).scale_all) {
+      add_to_sum(i, std::move(gradient));
+    } else {
+      more.push_back(std::move(gradient));
+      sums.push_back(sums_[i]);
+    }
+  }
+  if (!more.empty()) backend_of(more[0]).scale_all(more, {}, true, sums);
 }
 
 void GradientExchange::add_to_sum(std::size_t parameter, Tensor gradient) {

@@ -76,6 +76,7 @@ class GradientExchange {
   void add_bucket(std::size_t first, std::size_t last, std::vector<Tensor>& gradients,
                   const std::vector<std::string>& present);
   void add_to_sum(std::size_t parameter, Tensor gradient);
+  void add_to_sums(std::vector<Tensor>& gradients);
   int owner_of(const std::string& name) const;  // -1: of no parameter
   const Tensor& parameter(std::size_t i) const { return *parameters_[i].tensor; }
   bool owns(std::size_t i) const { return owner_[i] == rank(); }

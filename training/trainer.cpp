@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/expected_gradient.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/checked.h"
 #include "heed/core/file.h"
@@ -223,6 +224,7 @@ BatchOutcome Trainer::run_batch() {
   Context context = Context::train(options_.seed, static_cast<std::uint32_t>(state_.batches_done + 1));
   context.observations = &outcome.observations;
   const LowerPrecision lower(task_.model(), options_.precision);
+  const ExpectedGradient expected(loss_scale_ ? loss_scale_->factor() : Tensor());
   const Loss batch = task_.loss(state_.epoch, state_.batch, context);
   const Tensor objective = objective_of(batch, context, outcome);
   backward(loss_scale_ ? objective * loss_scale_->factor() : objective);
