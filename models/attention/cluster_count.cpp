@@ -18,7 +18,7 @@ constexpr std::int64_t words_of_a_block = 256;
 
 /// f(K): multiplications of a word.
 double cost(double clusters, double length, double width) {
-  return 2 * width * (clusters + 2 * length / clusters) + 13 * width * width;
+  return 2 * width * (clusters + 2 * length / clusters) + 5 * width * width;
 }
 
 /// K when a configuration is silent.

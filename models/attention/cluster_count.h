@@ -10,10 +10,9 @@ namespace heed {
 /// sqrt(max_length) for classification, which on documents of 400 words costs ten points of accuracy: a word then sees
 /// 40 others, and topics are learned from more. (The causal form keeps sqrt(max_length): its blocks lie in time.)
 ///
-/// "auto" starts from the cost and then looks at the clusters that the words really form. A layer with its
-/// feed-forward part (8 d^2, of hidden width 4 d as is usual) needs
+/// "auto" starts from the cost and then looks at the clusters that the words really form. A layer needs
 ///
-///   f(K) = 2 d (K + 2 N / K) + 13 d^2             multiplications per word, least near K0 = sqrt(2 N)
+///   f(K) = 2 d (K + 2 N / K) + 5 d^2              multiplications per word, least near K0 = sqrt(2 N)
 ///
 /// In the first 50 training passes K = K0 for the length N of each batch, and every pass measures the largest
 /// group of words that belong together: with p_k the share of words in cluster k, and u_k the unit vector
