@@ -126,7 +126,8 @@ Tensor attention_fused(const Tensor& query, const Tensor& key, const Tensor& val
   return record("attention", part.output, {query, key, value},
                 [args, part, pattern = options.pattern](const Tensor& grad) {
                   return kernel_gradients(args, part, grad, {});
-                });
+                },
+                {&args.query, &args.key, &args.value, &args.key_mask, &args.mask, &part.output});
 }
 
 /// The places of the two results in one piece of memory, as an op has one output: [B, N, H, dv], [B, H, N].
@@ -149,7 +150,8 @@ AttentionPart attention_part_fused(const Tensor& query, const Tensor& key, const
                              [args, part, rows, width, pattern = options.pattern](const Tensor& grad) {
                                const AttentionPart grads = places(contiguous(grad), rows, width);
                                return kernel_gradients(args, part, grads.output, grads.log_sum_exp);
-                             });
+                             },
+                             {&args.query, &args.key, &args.value, &args.key_mask, &args.mask, &memory});
   const Tensor output = reshape(slice(both, 0, 0, outputs), {rows[0], rows[2], rows[1], width});
   return {permute(output, {0, 2, 1, 3}), reshape(slice(both, 0, outputs, both.size(0)), rows)};
 }
@@ -172,11 +174,11 @@ AttentionPart attention_part_composed(const Tensor& query, const Tensor& key, co
   return {matmul(weights, value), squeeze(where(none, nothing, log(total) + shift), -1)};
 }
 
-void check_value(const Tensor& query, const Tensor& key, const Tensor& value) {
-  check_same("attention", query, value);
+void check_value(const char* op, const Tensor& query, const Tensor& key, const Tensor& value) {
+  check_same(op, query, value);
   check(value.rank() == 4 && value.size(0) == key.size(0) && value.size(1) == key.size(1) &&
             value.size(2) == key.size(2) && value.size(3) > 0,
-        "attention: value of shape ", value.shape(), " does not fit key of shape ", key.shape());
+        op, ": value of shape ", value.shape(), " does not fit key of shape ", key.shape());
 }
 
 }  // namespace
@@ -191,7 +193,7 @@ Tensor attention_weights(const Tensor& query, const Tensor& key, const Attention
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
                  const AttentionOptions& options) {
   check_attention("attention", query, key, options);
-  check_value(query, key, value);
+  check_value("attention", query, key, value);
   if (usable(backend_of(query).attention)) return attention_fused(query, key, value, options);
   return matmul(dropout(attention_weights(query, key, options), options.dropout, options.dropout_key), value);
 }
@@ -199,7 +201,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
 AttentionPart attention_part(const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionOptions& options) {
   check_attention("attention_part", query, key, options);
-  check_value(query, key, value);
+  check_value("attention_part", query, key, value);
   if (is_half(query.dtype())) {  // whose log-sum-exp is f32, unlike its output
     const auto full = [](const Tensor& x) { return cast(x, DType::f32); };
     const AttentionPart part = attention_part(full(query), full(key), full(value), options);

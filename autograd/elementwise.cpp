@@ -61,6 +61,60 @@ Tensor binary_gradient(BinaryOp op, int operand, const Tensor& a, const Tensor& 
   return sum_to(out, shape);
 }
 
+/// The number as a tensor of rank 0 beside `like`, an operand of `op`.
+Tensor number_beside(const char* op, const Tensor& like, double value) {
+  check(like.defined(), op, ": the operand beside the number ", value, " is undefined");
+  using Limits = std::numeric_limits<std::int32_t>;
+  check(is_floating(like.dtype()) ||
+            (value == std::floor(value) && value >= Limits::min() && value <= Limits::max()),
+        op, ": ", value, " is no number of type ", like.dtype());
+  return Tensor::full({}, value, like.dtype(), like.device());
+}
+
+/// The few unary operations that integers have, out of binary ones.
+Tensor integer_unary(UnaryOp op, const Tensor& x, UnaryParams params) {
+  switch (op) {
+    case UnaryOp::neg:
+      return 0.0 - x;
+    case UnaryOp::abs:
+      return maximum(x, 0.0 - x);
+    case UnaryOp::square:
+      return x * x;
+    case UnaryOp::relu:
+      return maximum(x, 0);
+    case UnaryOp::clamp:
+      return minimum(maximum(x, number_beside("clamp", x, params.p)), number_beside("clamp", x, params.q));
+    default:
+      fail(name_of(op), ": needs a floating type, got ", x.dtype(), "; cast() makes one");
+  }
+}
+
+/// Whether a number beside x can be a parameter of a unary operation.
+bool takes_parameter(const char* op, const Tensor& x) {
+  check(x.defined(), op, ": the operand beside a number is undefined");
+  return is_floating(x.dtype());
+}
+
+Tensor choose(const char* op, const Tensor& condition, const Tensor& a, const Tensor& b) {
+  check_same(op, a, b);
+  check_indices(op, condition);
+  check(condition.device() == a.device(), op, ": the condition is on ", condition.device(),
+        ", the operands are on ", a.device());
+  const Backend& backend = backend_of(a);
+  require_kernel(backend.where, op, a.device());
+  const Shape shape = broadcast_shapes(op, condition.shape(), broadcast_shapes(op, a.shape(), b.shape()));
+  const Tensor out = Tensor::empty(shape, a.dtype(), a.device());
+  const Tensor choice = broadcast_view(condition, shape);
+  backend.where(choice, broadcast_view(a, shape), broadcast_view(b, shape), out);
+  return record("where", out, {a, b},
+                [choice, shape_a = a.shape(), shape_b = b.shape(), want_a = a.tracked(),
+                 want_b = b.tracked()](const Tensor& grad) {
+                  return Gradients{want_a ? sum_to(where(choice, grad, 0.0), shape_a) : Tensor(),
+                                   want_b ? sum_to(where(choice, 0.0, grad), shape_b) : Tensor()};
+                },
+                {&choice});
+}
+
 }  // namespace
 
 Tensor broadcast_view(const Tensor& x, const Shape& shape) {
@@ -74,7 +128,8 @@ Tensor broadcast_view(const Tensor& x, const Shape& shape) {
 }
 
 Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params) {
-  check_floating(name_of(op), x);
+  check(x.defined(), name_of(op), ": the operand is undefined");
+  if (x.dtype() == DType::i32) return integer_unary(op, x, params);
   const Backend& backend = backend_of(x);
   require_kernel(backend.unary && backend.unary_backward, name_of(op), x.device());
   const UnaryInfo& info = unary_info[static_cast<int>(op)];
@@ -82,18 +137,21 @@ Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params) {
   backend.unary(op, params, x.detach(), out);
   if (info.derivative_is_one)
     return record(name_of(op), out, {x}, [](const Tensor& grad) { return Gradients{grad}; });
+  const Tensor& read = info.saves_input ? x : out;
   return record(name_of(op), out, {x},
-                [op, params, saved = info.saves_input ? x.detach() : out](const Tensor& grad) {
+                [op, params, saved = read.detach()](const Tensor& grad) {
                   const Tensor dx = reuse_or_empty(grad);
                   backend_of(grad).unary_backward(op, params, saved, grad, dx);
                   return Gradients{dx};
-                });
+                },
+                {&read});
 }
 
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   check_same(name_of(op), a, b);
   const BinaryInfo& info = binary_info[static_cast<int>(op)];
-  check(info.any_dtype || is_floating(a.dtype()), name_of(op), ": needs f32 or f64, got ", a.dtype());
+  check(info.any_dtype || is_floating(a.dtype()), name_of(op), ": needs a floating type, got ", a.dtype(),
+        "; cast() makes one");
   const Backend& backend = backend_of(a);
   require_kernel(backend.binary && backend.binary_backward, name_of(op), a.device());
   const Tensor out =
@@ -104,14 +162,51 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   const bool wanted[2] = {a.tracked(), b.tracked()};
   const bool keep_a = (wanted[0] && info.needs_a[0]) || (wanted[1] && info.needs_a[1]);
   const bool keep_b = (wanted[0] && info.needs_b[0]) || (wanted[1] && info.needs_b[1]);
+  const Tensor saved_a = keep_a ? a.detach() : Tensor(), saved_b = keep_b ? b.detach() : Tensor();
   return record(name_of(op), out, {a, b},
                 [op, shape_a = a.shape(), shape_b = b.shape(), want_a = wanted[0], want_b = wanted[1],
-                 saved_a = keep_a ? a.detach() : Tensor(),
-                 saved_b = keep_b ? b.detach() : Tensor()](const Tensor& grad) {
+                 saved_a, saved_b](const Tensor& grad) {
                   return Gradients{
                       want_a ? binary_gradient(op, 0, saved_a, saved_b, grad, shape_a) : Tensor(),
                       want_b ? binary_gradient(op, 1, saved_a, saved_b, grad, shape_b) : Tensor()};
-                });
+                },
+                {&saved_a, &saved_b});
+}
+
+Tensor binary(BinaryOp op, const Tensor& a, double b) {
+  if (takes_parameter(name_of(op), a)) {
+    switch (op) {
+      case BinaryOp::add:
+        return unary(UnaryOp::add_scalar, a, {b});
+      case BinaryOp::sub:
+        return unary(UnaryOp::add_scalar, a, {-b});
+      case BinaryOp::mul:
+        return unary(UnaryOp::mul_scalar, a, {b});
+      case BinaryOp::div:
+        return unary(UnaryOp::mul_scalar, a, {1.0 / b});
+      case BinaryOp::pow:
+        return unary(UnaryOp::pow_scalar, a, {b});
+      default:
+        break;
+    }
+  }
+  return binary(op, a, number_beside(name_of(op), a, b));
+}
+
+Tensor binary(BinaryOp op, double a, const Tensor& b) {
+  if (takes_parameter(name_of(op), b)) {
+    switch (op) {
+      case BinaryOp::add:
+        return unary(UnaryOp::add_scalar, b, {a});
+      case BinaryOp::sub:
+        return unary(UnaryOp::add_scalar, neg(b), {a});
+      case BinaryOp::mul:
+        return unary(UnaryOp::mul_scalar, b, {a});
+      default:
+        break;
+    }
+  }
+  return binary(op, number_beside(name_of(op), b, a), b);
 }
 
 Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
@@ -124,36 +219,30 @@ Tensor compare(CompareOp op, const Tensor& a, const Tensor& b) {
   return out;
 }
 
+Tensor compare(CompareOp op, const Tensor& a, double b) {
+  return compare(op, a, number_beside(name_of(op), a, b));
+}
+
+Tensor compare(CompareOp op, double a, const Tensor& b) {
+  return compare(op, number_beside(name_of(op), b, a), b);
+}
+
 Tensor scalar_like(const Tensor& like, double value) {
-  check(like.defined(), "scalar_like: the tensor whose type the number ", value, " should have is undefined");
-  using Limits = std::numeric_limits<std::int32_t>;
-  check(is_floating(like.dtype()) ||
-            (value == std::floor(value) && value >= Limits::min() && value <= Limits::max()),
-        "scalar_like: ", value, " is no number of type ", like.dtype());
-  return Tensor::full({}, value, like.dtype(), like.device());
+  return number_beside("scalar_like", like, value);
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
-  check_same("where", a, b);
-  check_indices("where", condition);
-  const Backend& backend = backend_of(a);
-  require_kernel(backend.where, "where", a.device());
-  const Shape shape =
-      broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
-  const Tensor out = Tensor::empty(shape, a.dtype(), a.device());
-  const Tensor choice = broadcast_view(condition, shape);
-  backend.where(choice, broadcast_view(a, shape), broadcast_view(b, shape), out);
-  return record("where", out, {a, b},
-                [choice, shape_a = a.shape(), shape_b = b.shape(), want_a = a.tracked(),
-                 want_b = b.tracked()](const Tensor& grad) {
-                  return Gradients{want_a ? sum_to(where(choice, grad, 0.0), shape_a) : Tensor(),
-                                   want_b ? sum_to(where(choice, 0.0, grad), shape_b) : Tensor()};
-                });
+  return choose("where", condition, a, b);
+}
+Tensor where(const Tensor& condition, const Tensor& a, double b) {
+  return choose("where", condition, a, number_beside("where", a, b));
+}
+Tensor where(const Tensor& condition, double a, const Tensor& b) {
+  return choose("where", condition, number_beside("where", b, a), b);
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
-  check(x.defined(), "masked_fill: the operand is undefined");
-  return where(mask, value, x);
+  return choose("masked_fill", mask, number_beside("masked_fill", x, value), x);
 }
 
 Tensor cast(const Tensor& x, DType dtype) {

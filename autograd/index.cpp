@@ -52,11 +52,13 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
                 [flat, extent = table.size(0), width = table.size(1)](const Tensor& grad) {
                   const Tensor g = contiguous(grad).view({1, flat.size(1), width});
                   return Gradients{scatter_kernel("embedding", g, flat, extent).view({extent, width})};
-                });
+                },
+                {&flat});
 }
 
 Tensor index_select(const Tensor& x, int axis, const Tensor& ids) {
   check_indices("index_select", ids);
+  check(x.defined(), "index_select: the operand is undefined");
   check(ids.rank() == 1, "index_select: indices of shape ", ids.shape(), " must have rank 1");
   const int at = resolve_axis("index_select", x, axis);
   if (at != 0) return transpose(index_select(transpose(x, 0, at), 0, ids), 0, at);
@@ -74,7 +76,8 @@ Tensor gather_rows(const Tensor& x, const Tensor& ids) {
                 [flat_ids, shape = x.shape(), width](const Tensor& grad) {
                   const Tensor g = contiguous(grad).view({flat_ids.size(0), flat_ids.size(1), width});
                   return Gradients{scatter_kernel("gather_rows", g, flat_ids, shape[1]).view(shape)};
-                });
+                },
+                {&flat_ids});
 }
 
 Tensor scatter_add_rows(const Tensor& x, const Tensor& ids, std::int64_t rows) {
@@ -88,7 +91,8 @@ Tensor scatter_add_rows(const Tensor& x, const Tensor& ids, std::int64_t rows) {
   shape[1] = rows;
   const Tensor source = contiguous(x.detach()).view({x.size(0), x.size(1), width});
   return record("scatter_add_rows", scatter_kernel("scatter_add_rows", source, flat_ids, rows).view(shape),
-                {x}, [flat_ids](const Tensor& grad) { return Gradients{gather_rows(grad, flat_ids)}; });
+                {x}, [flat_ids](const Tensor& grad) { return Gradients{gather_rows(grad, flat_ids)}; },
+                {&flat_ids});
 }
 
 Tensor gather(const Tensor& x, int axis, const Tensor& ids) {
@@ -130,7 +134,19 @@ Tensor argsort(const Tensor& x, bool descending) {
   return out;
 }
 
+Tensor one_hot(const Tensor& ids, std::int64_t classes, DType dtype) {
+  check_indices("one_hot", ids);
+  check(classes >= 0, "one_hot: the number of classes ", classes, " is negative");
+  check(is_floating(dtype), "one_hot: needs a floating type, got ", dtype);
+  const Tensor flat = plain_ids(ids).view({ids.count(), 1});
+  const Tensor ones = Tensor::ones({ids.count(), 1, 1}, dtype, ids.device());
+  Shape shape = ids.shape();
+  shape.push_back(classes);
+  return scatter_kernel("one_hot", ones, flat, classes).view(shape);
+}
+
 std::pair<Tensor, Tensor> sort(const Tensor& x, bool descending) {
+  check(x.defined() && x.rank() >= 1, "sort: the operand needs at least one axis");
   const Tensor order = argsort(x, descending);
   return {gather(x, -1, order), order};
 }

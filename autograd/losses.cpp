@@ -43,7 +43,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
         backend_of(grad).cross_entropy.backward(
             rows, classes, log_sum_exp, contiguous(grad).view(classes.shape()), smoothing, ignored, dlogits);
         return Gradients{dlogits.view(shape)};
-      });
+      },
+      {&rows, &classes});
 }
 
 }  // namespace heed

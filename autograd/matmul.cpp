@@ -49,6 +49,7 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias = {}) {
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  static const Tensor nothing;
   check_same("matmul", a, b);
   check_floating("matmul", a);
   check(a.rank() >= 2 && b.rank() >= 2 && a.size(-1) == b.size(-2), "matmul: shapes ", a.shape(), " and ",
@@ -63,7 +64,8 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
       [a = a.detach(), b = b.detach(), want_a = a.tracked(), want_b = b.tracked()](const Tensor& grad) {
         return Gradients{want_a ? sum_to(product(grad, transposed(b)), a.shape()) : Tensor(),
                          want_b ? sum_to(product(transposed(a), grad), b.shape()) : Tensor()};
-      });
+      },
+      {a.tracked() ? &b : &nothing, b.tracked() ? &a : &nothing});
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -89,21 +91,23 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const Tensor rows = contiguous(x.detach()).view({row_count(x.shape()), x.size(-1)});
   const Tensor out = product(rows, transposed(weight.detach()), bias).view(shape);
   const bool want_x = x.tracked(), want_weight = weight.tracked(), want_bias = bias.tracked();
+  const Tensor read_rows = want_weight ? rows : Tensor(), read_weight = want_x ? weight.detach() : Tensor();
   return record("linear", out, {x, weight, bias},
-                [rows = want_weight ? rows : Tensor(), weight = weight.detach(), shape = x.shape(), want_x,
-                 want_weight, want_bias](const Tensor& grad) {
-                  const Tensor g = contiguous(grad).view({row_count(grad.shape()), weight.size(0)});
-                  const Tensor dx = want_x ? product(g, weight).view(shape) : Tensor();
+                [read_rows, read_weight, shape = x.shape(), classes = weight.size(0), want_x, want_weight,
+                 want_bias](const Tensor& grad) {
+                  const Tensor g = contiguous(grad).view({row_count(grad.shape()), classes});
+                  const Tensor dx = want_x ? product(g, read_weight).view(shape) : Tensor();
                   if (const auto both = backend_of(g).linear_gradients;
                       both && want_weight && want_bias && !ComposeOnly::active()) {
-                    const Tensor dweight = empty_like(weight),
-                                 dbias = Tensor::empty({weight.size(0)}, g.dtype(), g.device());
-                    both(g, rows, dweight, dbias);
+                    const Tensor dweight = Tensor::empty({classes, read_rows.size(1)}, g.dtype(), g.device()),
+                                 dbias = Tensor::empty({classes}, g.dtype(), g.device());
+                    both(g, read_rows, dweight, dbias);
                     return Gradients{dx, dweight, dbias};
                   }
-                  return Gradients{dx, want_weight ? product(transposed(g), rows) : Tensor(),
+                  return Gradients{dx, want_weight ? product(transposed(g), read_rows) : Tensor(),
                                    want_bias ? sum(g, 0) : Tensor()};
-                });
+                },
+                {&read_rows, &read_weight});
 }
 
 }  // namespace heed

@@ -70,6 +70,14 @@ void accumulate(Node& node, const Tensor& grad, const char* from) {
   }
 }
 
+/// Whether a tensor that the node's backward reads has other elements than when the op ran.
+bool was_overwritten(const Node& node) {
+  return std::any_of(node.reads.begin(), node.reads.end(), [](const Node::Read& read) {
+    const std::shared_ptr<const Storage> memory = read.memory.lock();
+    return memory && memory->version() != read.version;
+  });
+}
+
 std::shared_ptr<Node> make_node(const char* op, const Tensor& out) {
   auto node = std::make_shared<Node>();
   node->id = next_id.fetch_add(1, std::memory_order_relaxed);
@@ -104,21 +112,27 @@ RecordingScope::~RecordingScope() {
 }
 
 Tensor record_always(const char* op, const Tensor& out, std::span<const Tensor> inputs,
-                     BackwardFunction backward) {
+                     BackwardFunction backward, std::span<const Tensor* const> reads) {
   std::shared_ptr<Node> node = make_node(op, out);
   for (const Tensor& input : inputs) node->inputs.push_back(input.node());
   node->backward = std::move(backward);
+  node->reads.reserve(reads.size());
+  for (const Tensor* read : reads)
+    if (read->defined()) node->reads.push_back({read->storage(), read->storage()->version()});
   return out.with_node(std::move(node));
 }
 
-Tensor record(const char* op, const Tensor& out, std::span<const Tensor> inputs, BackwardFunction backward) {
+Tensor record(const char* op, const Tensor& out, std::span<const Tensor> inputs, BackwardFunction backward,
+              std::span<const Tensor* const> reads) {
   const bool tracked = std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.tracked(); });
-  return recording_enabled && tracked ? record_always(op, out, inputs, std::move(backward)) : out.detach();
+  return recording_enabled && tracked ? record_always(op, out, inputs, std::move(backward), reads)
+                                      : out.detach();
 }
 
 Tensor record(const char* op, const Tensor& out, std::initializer_list<Tensor> inputs,
-              BackwardFunction backward) {
-  return record(op, out, std::span(inputs.begin(), inputs.size()), std::move(backward));
+              BackwardFunction backward, std::initializer_list<const Tensor*> reads) {
+  return record(op, out, std::span(inputs.begin(), inputs.size()), std::move(backward),
+                std::span(reads.begin(), reads.size()));
 }
 
 Tensor parameter(const Tensor& tensor) {
@@ -138,6 +152,7 @@ void zero_gradient(const Tensor& leaf) {
 }
 
 void backward(const Tensor& output, const Tensor& start) {
+  check(output.defined(), "backward: the output is undefined");
   check(output.tracked(), "backward: the output does not depend on any parameter");
   check(start.defined() || output.count() == 1, "backward: an output of shape ", output.shape(),
         " needs the gradient to start from");
@@ -154,6 +169,13 @@ void backward(const Tensor& output, const Tensor& start) {
       node->gradient = {};
       fail("backward: the graph through ", node->op,
            " was already walked and its saved tensors are freed; compute the output again");
+    }
+    if (was_overwritten(*node)) {
+      node->gradient = {};
+      fail("backward: what ", node->op,
+           " was computed from has been overwritten since (by Tensor::assign, or a step of an optimizer), so "
+           "that its "
+           "gradient would be wrong; compute the output again");
     }
     Gradients gradients;
     {

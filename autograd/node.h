@@ -25,14 +25,23 @@ struct Node {
   DType dtype = DType::f32;
   std::vector<std::shared_ptr<Node>> inputs;  ///< null where an input is not tracked
   BackwardFunction backward;                  ///< empty for a leaf, and once it has run
-  Tensor gradient;                            ///< a leaf keeps it until zero_gradient
-  ~Node();                                    // unlinks long chains without recursion
+  /// What `backward` reads, with the version that its memory had: overwritten since, it is an error.
+  struct Read {
+    std::weak_ptr<const Storage> memory;
+    std::uint64_t version;
+  };
+  std::vector<Read> reads;
+  Tensor gradient;  ///< a leaf keeps it until zero_gradient
+  ~Node();          // unlinks long chains without recursion
 };
 
 /// Attaches a node to `out` when recording is on and any input is tracked; otherwise returns `out` as it is.
+/// `reads`: the tensors that `backward` captures and somebody else could overwrite before it runs (Tensor::assign, an
+/// optimizer's step); backward() throws then instead of giving a wrong gradient. Undefined ones are left out.
 Tensor record(const char* op, const Tensor& out, std::initializer_list<Tensor> inputs,
-              BackwardFunction backward);
-Tensor record(const char* op, const Tensor& out, std::span<const Tensor> inputs, BackwardFunction backward);
+              BackwardFunction backward, std::initializer_list<const Tensor*> reads = {});
+Tensor record(const char* op, const Tensor& out, std::span<const Tensor> inputs, BackwardFunction backward,
+              std::span<const Tensor* const> reads = {});
 
 /// True when ops on these inputs would be recorded.
 bool recording();

@@ -39,16 +39,17 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   return record("layer_norm", out, {x, weight, bias},
                 [rows, scale, row_mean, inverse_deviation, want_weight = weight.tracked(),
                  want_bias = bias.tracked()](const Tensor& grad) {
-                  const Tensor dx = empty_like(grad);
-                  const Tensor dweight =
-                      want_weight ? Tensor::empty({rows.size(1)}, grad.dtype(), grad.device()) : Tensor();
-                  const Tensor dbias =
-                      want_bias ? Tensor::empty({rows.size(1)}, grad.dtype(), grad.device()) : Tensor();
+                  const auto wanted = [&](bool want) {
+                    return want ? Tensor::empty({rows.size(1)}, grad.dtype(), grad.device()) : Tensor();
+                  };
+                  const Tensor dx = empty_like(grad), dweight = wanted(want_weight),
+                               dbias = wanted(want_bias);
                   backend_of(grad).layer_norm.backward(rows, scale, row_mean, inverse_deviation,
                                                        contiguous(grad).view(rows.shape()),
                                                        dx.view(rows.shape()), dweight, dbias);
                   return Gradients{dx, dweight, dbias};
-                });
+                },
+                {&rows, &scale});
 }
 
 }  // namespace heed

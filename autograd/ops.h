@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,14 +21,32 @@ namespace heed {
 
 struct BlockPattern;  // core/block_pattern.h
 
+/// One axis of a tensor or several: -1, or {0, 2}; none are {}.
+class Axes {
+ public:
+  Axes(int axis) : list_{axis} {}
+  Axes(std::initializer_list<int> axes) : list_(axes.begin(), axes.end()) {}
+  Axes(std::vector<int> axes) : list_(std::move(axes)) {}
+  const std::vector<int>& list() const { return list_; }
+
+ private:
+  std::vector<int> list_;
+};
+
 // --- element by element (made from core/elementwise.def) ---------------------------------------------------
 
-// Unary operations without parameters: neg(x), abs(x), square(x), sqrt(x), ...; with parameters see below.
-// Where an operand may be a number, it has the type of the other one.
+// Unary operations without parameters: neg(x), abs(x), square(x), sqrt(x), ...; with parameters see below. Of i32
+// there are neg, abs, square, relu and clamp.
+// Either operand of a binary operation or a comparison may be a number, which has the type of the other one: throws
+// when that is i32 and the number is none.
 Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params = {});
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
+Tensor binary(BinaryOp op, const Tensor& a, double b);
+Tensor binary(BinaryOp op, double a, const Tensor& b);
 /// i32 0 or 1; not differentiable.
 Tensor compare(CompareOp op, const Tensor& a, const Tensor& b);
+Tensor compare(CompareOp op, const Tensor& a, double b);
+Tensor compare(CompareOp op, double a, const Tensor& b);
 /// A tensor of rank 0 with the type and the device of `like`. Throws when `like` is i32 and
 /// `value` is no i32.
 Tensor scalar_like(const Tensor& like, double value);
@@ -38,13 +57,22 @@ Tensor scalar_like(const Tensor& like, double value);
 #define HEED_BINARY(name, ...)                           \
   inline Tensor name(const Tensor& a, const Tensor& b) { \
     return binary(BinaryOp::name, a, b);                 \
+  }                                                      \
+  inline Tensor name(const Tensor& a, double b) {        \
+    return binary(BinaryOp::name, a, b);                 \
+  }                                                      \
+  inline Tensor name(double a, const Tensor& b) {        \
+    return binary(BinaryOp::name, a, b);                 \
   }
-#define HEED_COMPARE(name, ...)                            \
-  inline Tensor name(const Tensor& a, const Tensor& b) {   \
-    return compare(CompareOp::name, a, b);                 \
-  }                                                        \
-  inline Tensor name(const Tensor& x, double c) {          \
-    return compare(CompareOp::name, x, scalar_like(x, c)); \
+#define HEED_COMPARE(name, ...)                          \
+  inline Tensor name(const Tensor& a, const Tensor& b) { \
+    return compare(CompareOp::name, a, b);               \
+  }                                                      \
+  inline Tensor name(const Tensor& a, double b) {        \
+    return compare(CompareOp::name, a, b);               \
+  }                                                      \
+  inline Tensor name(double a, const Tensor& b) {        \
+    return compare(CompareOp::name, a, b);               \
   }
 #include "heed/core/elementwise.def"
 inline Tensor leaky_relu(const Tensor& x, double slope) {
@@ -56,65 +84,54 @@ inline Tensor elu(const Tensor& x, double alpha) {
 inline Tensor clamp(const Tensor& x, double low, double high) {
   return unary(UnaryOp::clamp, x, {low, high});
 }
-inline Tensor pow(const Tensor& x, double exponent) {
-  return unary(UnaryOp::pow_scalar, x, {exponent});
-}
-inline Tensor maximum(const Tensor& x, double c) {
-  return maximum(x, scalar_like(x, c));
-}
-inline Tensor minimum(const Tensor& x, double c) {
-  return minimum(x, scalar_like(x, c));
-}
-
-inline Tensor operator+(const Tensor& a, const Tensor& b) {
-  return add(a, b);
-}
-inline Tensor operator-(const Tensor& a, const Tensor& b) {
-  return sub(a, b);
-}
-inline Tensor operator*(const Tensor& a, const Tensor& b) {
-  return mul(a, b);
-}
-inline Tensor operator/(const Tensor& a, const Tensor& b) {
-  return div(a, b);
-}
 inline Tensor operator-(const Tensor& x) {
   return neg(x);
 }
-inline Tensor operator+(const Tensor& x, double c) {
-  return x.dtype() == DType::i32 ? add(x, scalar_like(x, c)) : unary(UnaryOp::add_scalar, x, {c});
-}
-inline Tensor operator+(double c, const Tensor& x) {
-  return x + c;
-}
-inline Tensor operator-(const Tensor& x, double c) {
-  return x + (-c);
-}
-inline Tensor operator-(double c, const Tensor& x) {
-  return neg(x) + c;
-}
-inline Tensor operator*(const Tensor& x, double c) {
-  return x.dtype() == DType::i32 ? mul(x, scalar_like(x, c)) : unary(UnaryOp::mul_scalar, x, {c});
-}
-inline Tensor operator*(double c, const Tensor& x) {
-  return x * c;
-}
-inline Tensor operator/(const Tensor& x, double c) {
-  return x * (1.0 / c);
-}
+
+// a + b, a < b and so on, with a number on either side. `a += b` is `a = a + b`: it makes a new tensor, which other
+// handles of the old one do not see, and may be used on what is tracked. There are no == and !=: see equal().
+#define HEED_OPERATOR(symbol, name)                                 \
+  inline Tensor operator symbol(const Tensor& a, const Tensor& b) { \
+    return name(a, b);                                              \
+  }                                                                 \
+  inline Tensor operator symbol(const Tensor& a, double b) {        \
+    return name(a, b);                                              \
+  }                                                                 \
+  inline Tensor operator symbol(double a, const Tensor& b) {        \
+    return name(a, b);                                              \
+  }
+#define HEED_ASSIGNING_OPERATOR(symbol, name)                     \
+  inline Tensor& operator symbol##=(Tensor& a, const Tensor& b) { \
+    return a = name(a, b);                                        \
+  }                                                               \
+  inline Tensor& operator symbol##=(Tensor& a, double b) {        \
+    return a = name(a, b);                                        \
+  }
+HEED_OPERATOR(+, add)
+HEED_OPERATOR(-, sub)
+HEED_OPERATOR(*, mul)
+HEED_OPERATOR(/, div)
+HEED_OPERATOR(<, less)
+HEED_OPERATOR(<=, less_equal)
+HEED_OPERATOR(>, greater)
+HEED_OPERATOR(>=, greater_equal)
+HEED_ASSIGNING_OPERATOR(+, add)
+HEED_ASSIGNING_OPERATOR(-, sub)
+HEED_ASSIGNING_OPERATOR(*, mul)
+HEED_ASSIGNING_OPERATOR(/, div)
+#undef HEED_OPERATOR
+#undef HEED_ASSIGNING_OPERATOR
 
 /// condition (i32) != 0 ? a : b; all three broadcast.
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
-inline Tensor where(const Tensor& condition, const Tensor& a, double b) {
-  return where(condition, a, scalar_like(a, b));
-}
-inline Tensor where(const Tensor& condition, double a, const Tensor& b) {
-  return where(condition, scalar_like(b, a), b);
-}
+Tensor where(const Tensor& condition, const Tensor& a, double b);
+Tensor where(const Tensor& condition, double a, const Tensor& b);
 /// x with `value` where mask (i32, broadcast to x) is not 0.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
-/// Other dtype; between f32 and f64 differentiable.
+/// Other dtype; between floating types differentiable.
 Tensor cast(const Tensor& x, DType dtype);
+/// The same values on another device, through the host's memory; differentiable. x.to(device) says the same.
+Tensor to(const Tensor& x, Device device);
 
 // --- shape: views where possible, gradients are views too --------------------------------------------------
 /// One extent may be -1 (inferred). Copies when x is not contiguous.
@@ -132,27 +149,56 @@ Tensor squeeze(const Tensor& x, int axis);
 Tensor expand(const Tensor& x, const Shape& shape);
 Tensor concat(std::span<const Tensor> parts, int axis);
 Tensor concat(std::initializer_list<Tensor> parts, int axis);
+/// Along a new axis.
 Tensor stack(std::span<const Tensor> parts, int axis);
+Tensor stack(std::initializer_list<Tensor> parts, int axis);
 /// Pieces of the given sizes, which add up to the extent.
 std::vector<Tensor> split(const Tensor& x, int axis, std::span<const std::int64_t> sizes);
 /// Adds `before` and `after` elements of `value` to an axis.
 Tensor pad(const Tensor& x, int axis, std::int64_t before, std::int64_t after, double value = 0);
 /// x itself when contiguous, else a copy.
 Tensor contiguous(const Tensor& x);
+/// The elements of these axes in reverse order.
+Tensor flip(const Tensor& x, const Axes& axes);
+/// x [..., n, m] with zeros where column - row > diagonal (tril: what is kept is the lower triangle), or
+/// < diagonal (triu).
+Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
+Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
+
+// --- made from nothing -------------------------------------------------------------------------------------
+/// The identity matrix [count, count].
+Tensor eye(std::int64_t count, DType dtype = DType::f32, Device device = {});
+/// ids i32 [...] -> [..., classes]: 1 at the id and 0 elsewhere; a row of zeros for -1. Any other id outside
+/// [0, classes) is an error.
+Tensor one_hot(const Tensor& ids, std::int64_t classes, DType dtype = DType::f32);
 
 // --- reductions --------------------------------------------------------------------------------------------
-Tensor sum(const Tensor& x, int axis, bool keep_axis = false);
-Tensor mean(const Tensor& x, int axis, bool keep_axis = false);
-/// Largest (smallest) along an axis; the gradient goes to the first that attains it.
-Tensor max(const Tensor& x, int axis, bool keep_axis = false);
-Tensor min(const Tensor& x, int axis, bool keep_axis = false);
-/// Over all elements, to rank 0.
+// Along one axis, several, as in sum(x, {0, 1}), or all elements, to rank 0. A kept axis has extent 1.
+/// Of i32, too, where the sum has to fit 32 bits.
+Tensor sum(const Tensor& x, const Axes& axes, bool keep_axes = false);
 Tensor sum(const Tensor& x);
+Tensor mean(const Tensor& x, const Axes& axes, bool keep_axes = false);
 Tensor mean(const Tensor& x);
+/// Largest (smallest); the gradient goes to the first that attains it. Of i32, too.
+Tensor max(const Tensor& x, const Axes& axes, bool keep_axes = false);
+Tensor max(const Tensor& x);
+Tensor min(const Tensor& x, const Axes& axes, bool keep_axes = false);
+Tensor min(const Tensor& x);
+/// The product; its gradient is right where elements are 0, too. Of i32, too, where it has to fit 32 bits.
+Tensor prod(const Tensor& x, const Axes& axes, bool keep_axes = false);
+Tensor prod(const Tensor& x);
+/// sum((x - mean)^2) / (n - correction): correction 0 gives the mean square deviation (NumPy's default), 1 the unbiased
+/// estimate (PyTorch's).
+Tensor variance(const Tensor& x, const Axes& axes, bool keep_axes = false, std::int64_t correction = 0);
+Tensor variance(const Tensor& x);
+/// sqrt(sum(x^2)); its gradient at 0 is 0.
+Tensor norm(const Tensor& x, const Axes& axes, bool keep_axes = false);
+Tensor norm(const Tensor& x);
 /// Sums the axes that broadcasting added or stretched, so that the result has `shape`.
 Tensor sum_to(const Tensor& x, const Shape& shape);
-/// Index (i32) of the first largest; not differentiable.
+/// Index (i32) of the first largest; not differentiable. Without an axis: its place in row-major order.
 Tensor argmax(const Tensor& x, int axis);
+Tensor argmax(const Tensor& x);
 /// Running sum along an axis, inclusive; from the back when `reverse`.
 Tensor cumulative_sum(const Tensor& x, int axis, bool reverse = false);
 Tensor softmax(const Tensor& x, int axis = -1);
@@ -169,6 +215,12 @@ Tensor masked_softmax(const Tensor& x, const Tensor& allowed);
 Tensor matmul(const Tensor& a, const Tensor& b);
 /// x [..., in] W^T + b with W [out, in] and b [out] (may be undefined).
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+/// Einstein's summation as NumPy writes it: einsum("bhid,bhjd->bhij", {q, k}). A letter for each axis; what two
+/// operands share is multiplied, what the result does not name is summed, and a letter twice in one operand takes its
+/// diagonal. Without "->" the result has the letters that occur once, in the order of the alphabet. Operands are
+/// contracted from left to right, each pair by one matrix product. No "...".
+Tensor einsum(std::string_view equation, std::span<const Tensor> operands);
+Tensor einsum(std::string_view equation, std::initializer_list<Tensor> operands);
 
 // --- indices: i32; -1 stands for "nothing" (a zero row, no gradient) ---------------------------------------
 /// table [n, width] rows picked by ids of any shape: [..., width].
@@ -216,6 +268,8 @@ Tensor uniform(const Shape& shape, double low, double high, const RandomKey& key
                Device device = {});
 Tensor normal(const Shape& shape, double mean, double deviation, const RandomKey& key,
               DType dtype = DType::f32, Device device = {});
+/// 0, ..., count - 1 in random order (i32): the same on every device.
+Tensor permutation(std::int64_t count, const RandomKey& key, Device device = {});
 
 // --- attention ---------------------------------------------------------------------------------------------
 struct AttentionOptions {

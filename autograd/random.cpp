@@ -1,3 +1,7 @@
+#include <numeric>
+#include <utility>
+#include <vector>
+
 #include "heed/autograd/ops.h"
 #include "heed/autograd/recording.h"
 
@@ -49,6 +53,17 @@ Tensor uniform(const Shape& shape, double low, double high, const RandomKey& key
   require_kernel(backend_of(device).uniform, "uniform", device);
   backend_of(device).uniform(key, low, high, out);
   return out;
+}
+
+Tensor permutation(std::int64_t count, const RandomKey& key, Device device) {
+  check(count >= 0, "permutation: count ", count, " is negative");
+  check_positions("permutation", count);
+  std::vector<std::int32_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  // Fisher and Yates: each place takes one of those not taken yet.
+  for (std::size_t i = order.size(); i > 1; --i)
+    std::swap(order[i - 1], order[(static_cast<std::uint64_t>(random_word(key, i)) * i) >> 32]);
+  return Tensor::from(order, {count}, device);
 }
 
 Tensor normal(const Shape& shape, double mean, double deviation, const RandomKey& key, DType dtype,

@@ -18,25 +18,29 @@ Tensor recompute_in_backward(std::function<Tensor(std::span<const Tensor>, Rando
     saved.push_back(input.detach());
     wanted.push_back(input.tracked());
   }
-  return record_always("recompute_in_backward", out, inputs,
-                       [segment = std::move(segment), saved, wanted, at_start](const Tensor& grad) {
-                         std::vector<Tensor> again = saved;
-                         for (std::size_t i = 0; i < again.size(); ++i) {
-                           if (wanted[i]) again[i] = parameter(saved[i]);
-                         }
-                         Random same_numbers = at_start;
-                         Tensor output;
-                         {
-                           const RecordingScope remember(true);
-                           output = segment(again, same_numbers);
-                         }
-                         if (output.tracked()) backward(output, grad);
-                         Gradients gradients(again.size());
-                         for (std::size_t i = 0; i < again.size(); ++i) {
-                           if (wanted[i]) gradients[i] = gradient(again[i]);
-                         }
-                         return gradients;
-                       });
+  std::vector<const Tensor*> reads;
+  for (const Tensor& input : saved) reads.push_back(&input);
+  return record_always(
+      "recompute_in_backward", out, inputs,
+      [segment = std::move(segment), saved, wanted, at_start](const Tensor& grad) {
+        std::vector<Tensor> again = saved;
+        for (std::size_t i = 0; i < again.size(); ++i) {
+          if (wanted[i]) again[i] = parameter(saved[i]);
+        }
+        Random same_numbers = at_start;
+        Tensor output;
+        {
+          const RecordingScope remember(true);
+          output = segment(again, same_numbers);
+        }
+        if (output.tracked()) backward(output, grad);
+        Gradients gradients(again.size());
+        for (std::size_t i = 0; i < again.size(); ++i) {
+          if (wanted[i]) gradients[i] = gradient(again[i]);
+        }
+        return gradients;
+      },
+      reads);
 }
 
 }  // namespace heed

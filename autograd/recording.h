@@ -12,7 +12,7 @@ namespace heed {
 
 /// Like record(), but also when no input is tracked: for segments whose parameters are hidden inside.
 Tensor record_always(const char* op, const Tensor& out, std::span<const Tensor> inputs,
-                     BackwardFunction backward);
+                     BackwardFunction backward, std::span<const Tensor* const> reads = {});
 
 inline Tensor empty_like(const Tensor& x) {
   return Tensor::empty(x.shape(), x.dtype(), x.device());

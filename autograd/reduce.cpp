@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "heed/autograd/ops.h"
 #include "heed/autograd/recording.h"
@@ -36,17 +38,116 @@ Tensor reduce(ReduceOp op, const Tensor& x, const Axis& axis, const Shape& shape
   return out;
 }
 
+void check_reducible(const char* op, const Tensor& x) {
+  check(x.defined(), op, ": the operand is undefined");
+  require_kernel(backend_of(x).reduce, op, x.device());
+}
+
+Tensor sum_axis(const char*, const Tensor& x, int axis, bool keep) {
+  const Axis at = split_at("sum", x, axis);
+  const Tensor out = reduce(ReduceOp::sum, x, at, without_axis(x.shape(), at.at, keep));
+  return record("sum", out, {x}, [shape = x.shape(), at = at.at, keep](const Tensor& grad) {
+    return Gradients{expand(keep ? grad : unsqueeze(grad, at), shape)};
+  });
+}
+
 /// Largest or smallest; the gradient goes to the first element that attains it.
-Tensor extreme(const char* op, ReduceOp reduction, const Tensor& x, int axis, bool keep_axis) {
-  check_floating(op, x);
+template <ReduceOp reduction>
+Tensor extreme_axis(const char* op, const Tensor& x, int axis, bool keep) {
   const Axis at = split_at(op, x, axis);
   check(at.extent > 0, op, ": axis ", axis, " of shape ", x.shape(), " is empty");
-  const Tensor out = reduce(reduction, x, at, without_axis(x.shape(), at.at, keep_axis));
+  const Tensor out = reduce(reduction, x, at, without_axis(x.shape(), at.at, keep));
   if (!recording() || !x.tracked()) return out;
   const Tensor first = argmax(reduction == ReduceOp::max ? x.detach() : neg(x.detach()), at.at);
-  return record(op, out, {x}, [first, at = at.at, extent = at.extent, keep_axis](const Tensor& grad) {
-    return Gradients{scatter_add(keep_axis ? grad : unsqueeze(grad, at), at, unsqueeze(first, at), extent)};
+  return record(op, out, {x}, [first, at = at.at, extent = at.extent, keep](const Tensor& grad) {
+    return Gradients{scatter_add(keep ? grad : unsqueeze(grad, at), at, unsqueeze(first, at), extent)};
   });
+}
+
+/// The product by halves, so that no element is divided by.
+Tensor product_axis(const char* op, const Tensor& x, int axis, bool keep) {
+  const int at = resolve_axis(op, x, axis);
+  Tensor rest = x, odd;  // odd: what has no partner
+  if (x.size(at) == 0)
+    rest = Tensor::ones(
+        [&] {
+          Shape one = x.shape();
+          one[at] = 1;
+          return one;
+        }(),
+        x.dtype(), x.device());
+  while (rest.size(at) > 1) {
+    const std::int64_t half = rest.size(at) / 2;
+    if (rest.size(at) % 2 != 0) {
+      const Tensor last = slice(rest, at, 2 * half, 2 * half + 1);
+      odd = odd.defined() ? odd * last : last;
+    }
+    rest = slice(rest, at, 0, half) * slice(rest, at, half, 2 * half);
+  }
+  if (odd.defined()) rest = rest * odd;
+  return keep ? rest : squeeze(rest, at);
+}
+
+using AxisReduction = Tensor (*)(const char* op, const Tensor& x, int axis, bool keep);
+
+/// The axes that `axes` names, in rising order. Throws for one that is out of range or named twice.
+std::vector<int> resolved(const char* op, const Tensor& x, const Axes& axes) {
+  std::vector<int> list;
+  for (const int axis : axes.list()) list.push_back(resolve_axis(op, x, axis));
+  std::sort(list.begin(), list.end());
+  const auto twice = std::adjacent_find(list.begin(), list.end());
+  check(twice == list.end(), op, ": axis ", twice == list.end() ? 0 : *twice, " is named twice");
+  return list;
+}
+
+/// `along` over several axes: neighbours at once, from the last on.
+Tensor reduce_axes(const char* op, AxisReduction along, const Tensor& x, const Axes& axes, bool keep) {
+  check_reducible(op, x);
+  if (axes.list().size() == 1) return along(op, x, axes.list()[0], keep);
+  const std::vector<int> list = resolved(op, x, axes);
+  Tensor result = x;
+  for (std::size_t end = list.size(); end > 0;) {
+    std::size_t begin = end - 1;
+    while (begin > 0 && list[begin - 1] + 1 == list[begin]) --begin;
+    Shape merged;
+    for (int i = 0; i < result.rank(); ++i) {
+      if (i > list[begin] && i <= list[end - 1])
+        merged[list[begin]] *= result.shape()[i];
+      else
+        merged.push_back(result.shape()[i]);
+    }
+    result = along(op, reshape(result, merged), list[begin], false);
+    end = begin;
+  }
+  if (!keep) return result;
+  Shape kept = x.shape();
+  for (const int axis : list) kept[axis] = 1;
+  return reshape(result, kept);
+}
+
+/// `along` over all elements, to rank 0.
+Tensor reduce_all(const char* op, AxisReduction along, const Tensor& x) {
+  check_reducible(op, x);
+  return along(op, reshape(x, {x.count()}), 0, false);
+}
+
+/// How many elements each result of a reduction comes from.
+std::int64_t reduced_count(const char* op, const Tensor& x, const Axes& axes) {
+  std::int64_t count = 1;
+  for (const int axis : resolved(op, x, axes)) count *= x.shape()[axis];
+  return count;
+}
+
+Axes all_axes(const Tensor& x) {
+  std::vector<int> axes;
+  for (int i = 0; i < x.rank(); ++i) axes.push_back(i);
+  return axes;
+}
+
+/// The square root of sums of squares; 0 where they are 0, and no gradient there.
+Tensor root(const Tensor& squares) {
+  const Tensor nothing = equal(squares.detach(), 0);
+  return where(nothing, 0, sqrt(where(nothing, 1, squares)));
 }
 
 /// The last axis moved to `axis`, or back.
@@ -89,12 +190,14 @@ Tensor softmax_last(const char* op, const Tensor& x, const Tensor& mask, bool lo
   const Tensor rows = rows_of(x);
   const Tensor mask_rows = mask.defined() ? contiguous(mask).view(rows.shape()) : Tensor();
   backend.softmax.forward(rows, mask_rows, log, out.view(rows.shape()));
-  return record(op, out, {x}, [out, log](const Tensor& grad) {
-    const Tensor dx = empty_like(grad);
-    const Tensor y = rows_of(out);
-    backend_of(grad).softmax.backward(y, rows_of(grad), log, dx.view(y.shape()));
-    return Gradients{dx};
-  });
+  return record(op, out, {x},
+                [out, log](const Tensor& grad) {
+                  const Tensor dx = empty_like(grad);
+                  const Tensor y = rows_of(out);
+                  backend_of(grad).softmax.backward(y, rows_of(grad), log, dx.view(y.shape()));
+                  return Gradients{dx};
+                },
+                {&out});
 }
 
 }  // namespace
@@ -104,35 +207,66 @@ Tensor around_axis(const Tensor& x, int axis) {
   return contiguous(x.detach()).view({at.outer, at.extent, at.inner});
 }
 
-Tensor sum(const Tensor& x, int axis, bool keep_axis) {
-  check_floating("sum", x);
-  const Axis at = split_at("sum", x, axis);
-  require_kernel(backend_of(x).reduce, "sum", x.device());
-  const Tensor out = reduce(ReduceOp::sum, x, at, without_axis(x.shape(), at.at, keep_axis));
-  return record("sum", out, {x}, [shape = x.shape(), at = at.at, keep_axis](const Tensor& grad) {
-    return Gradients{expand(keep_axis ? grad : unsqueeze(grad, at), shape)};
-  });
+Tensor sum(const Tensor& x, const Axes& axes, bool keep_axes) {
+  return reduce_axes("sum", sum_axis, x, axes, keep_axes);
 }
-
-Tensor mean(const Tensor& x, int axis, bool keep_axis) {
-  check_floating("mean", x);
-  const int at = resolve_axis("mean", x, axis);
-  check(x.size(at) > 0, "mean: axis ", axis, " of shape ", x.shape(), " is empty");
-  return sum(x, at, keep_axis) * (1.0 / static_cast<double>(x.size(at)));
-}
-
-Tensor max(const Tensor& x, int axis, bool keep_axis) {
-  return extreme("max", ReduceOp::max, x, axis, keep_axis);
-}
-Tensor min(const Tensor& x, int axis, bool keep_axis) {
-  return extreme("min", ReduceOp::min, x, axis, keep_axis);
-}
-
 Tensor sum(const Tensor& x) {
-  return reshape(sum(reshape(x, {1, -1}), 1), {});
+  return reduce_all("sum", sum_axis, x);
+}
+
+Tensor mean(const Tensor& x, const Axes& axes, bool keep_axes) {
+  check_floating("mean", x);
+  const std::int64_t count = reduced_count("mean", x, axes);
+  check(count > 0, "mean: shape ", x.shape(), " has no elements to take the mean of");
+  return reduce_axes("mean", sum_axis, x, axes, keep_axes) * (1.0 / static_cast<double>(count));
 }
 Tensor mean(const Tensor& x) {
-  return reshape(mean(reshape(x, {1, -1}), 1), {});
+  check_floating("mean", x);
+  check(x.count() > 0, "mean: shape ", x.shape(), " has no elements to take the mean of");
+  return reduce_all("mean", sum_axis, x) * (1.0 / static_cast<double>(x.count()));
+}
+
+Tensor max(const Tensor& x, const Axes& axes, bool keep_axes) {
+  return reduce_axes("max", extreme_axis<ReduceOp::max>, x, axes, keep_axes);
+}
+Tensor max(const Tensor& x) {
+  return reduce_all("max", extreme_axis<ReduceOp::max>, x);
+}
+Tensor min(const Tensor& x, const Axes& axes, bool keep_axes) {
+  return reduce_axes("min", extreme_axis<ReduceOp::min>, x, axes, keep_axes);
+}
+Tensor min(const Tensor& x) {
+  return reduce_all("min", extreme_axis<ReduceOp::min>, x);
+}
+
+Tensor prod(const Tensor& x, const Axes& axes, bool keep_axes) {
+  return reduce_axes("prod", product_axis, x, axes, keep_axes);
+}
+Tensor prod(const Tensor& x) {
+  return reduce_all("prod", product_axis, x);
+}
+
+Tensor variance(const Tensor& x, const Axes& axes, bool keep_axes, std::int64_t correction) {
+  check_floating("variance", x);
+  const std::int64_t count = reduced_count("variance", x, axes);
+  check(correction >= 0 && count > correction, "variance: ", count, " elements with a correction of ",
+        correction, " leave nothing to divide by");
+  return sum(square(x - mean(x, axes, true)), axes, keep_axes) *
+         (1.0 / static_cast<double>(count - correction));
+}
+Tensor variance(const Tensor& x) {
+  check_floating("variance", x);
+  return variance(x, all_axes(x));
+}
+
+Tensor norm(const Tensor& x, const Axes& axes, bool keep_axes) {
+  check_floating("norm", x);
+  static_cast<void>(resolved("norm", x, axes));
+  return root(sum(square(x), axes, keep_axes));
+}
+Tensor norm(const Tensor& x) {
+  check_floating("norm", x);
+  return root(sum(square(x)));
 }
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
@@ -163,6 +297,11 @@ Tensor argmax(const Tensor& x, int axis) {
   const Tensor out = Tensor::empty(without_axis(x.shape(), at.at, false), DType::i32, x.device());
   backend_of(x).argmax(around_axis(x, at.at), out.view({at.outer, at.inner}));
   return out;
+}
+
+Tensor argmax(const Tensor& x) {
+  check(x.defined(), "argmax: the operand is undefined");
+  return argmax(reshape(x, {x.count()}), 0);
 }
 
 Tensor cumulative_sum(const Tensor& x, int axis, bool reverse) {

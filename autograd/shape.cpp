@@ -191,9 +191,40 @@ Tensor concat(std::initializer_list<Tensor> parts, int axis) {
 }
 
 Tensor stack(std::span<const Tensor> parts, int axis) {
+  check(!parts.empty(), "stack: no parts given");
   std::vector<Tensor> expanded;
-  for (const Tensor& part : parts) expanded.push_back(unsqueeze(part, axis));
+  for (const Tensor& part : parts) {
+    check_same("stack", parts[0], part);
+    check(part.shape() == parts[0].shape(), "stack: shapes ", parts[0].shape(), " and ", part.shape(),
+          " differ");
+    check(axis >= -part.rank() - 1 && axis <= part.rank(), "stack: axis ", axis,
+          " is out of range for parts of shape ", part.shape());
+    expanded.push_back(unsqueeze(part, axis));
+  }
   return concat(expanded, axis);
+}
+
+Tensor stack(std::initializer_list<Tensor> parts, int axis) {
+  return stack(std::span(parts.begin(), parts.size()), axis);
+}
+
+Tensor flip(const Tensor& x, const Axes& axes) {
+  check_defined("flip", x);
+  Tensor result = x;
+  for (const int axis : axes.list()) {
+    const int at = resolve_axis("flip", x, axis);
+    const std::int64_t extent = x.size(at);
+    if (extent <= 1 || x.count() == 0) continue;
+    check_positions("flip", extent);
+    std::int64_t outer = 1, inner = 1;
+    for (int i = 0; i < x.rank(); ++i) (i < at ? outer : inner) *= i == at ? 1 : x.size(i);
+    const Tensor reversed =
+        Tensor::arange(extent, DType::i32, x.device()) * -1 + static_cast<double>(extent - 1);
+    const Tensor rows =
+        gather_rows(reshape(result, {outer, extent, inner}), expand(reversed, {outer, extent}));
+    result = reshape(rows, x.shape());
+  }
+  return result;
 }
 
 std::vector<Tensor> split(const Tensor& x, int axis, std::span<const std::int64_t> sizes) {

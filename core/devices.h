@@ -41,6 +41,10 @@ struct DeviceCounters {
 /// Throws an Error for the CPU, which counts nothing.
 DeviceCounters device_counters(Device device);
 
+/// Waits until a device has done all that it was given, and throws what it has found wrong with it, such as an index
+/// out of range: a program that reads nothing afterwards would end without being told.
+void synchronize(Device device);
+
 /// The device a user names: "cpu"; "vulkan:N", by index; "vulkan:NAME", the first whose name contains NAME
 /// (any case); "vulkan", the first usable discrete, else integrated or virtual GPU; "auto", the same, else
 /// the CPU. A software device must be named. The empty string stands for the environment variable

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 #include "heed/core/device.h"
 
@@ -18,6 +20,11 @@ class Storage {
   /// Address of the first byte when the host can read and write the memory directly; null otherwise.
   void* host_data() const { return host_data_; }
 
+  /// How often elements were overwritten in place: backward() refuses what was computed from older ones. Writes
+  /// through host_data() do not count.
+  std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+  void overwritten() { version_.fetch_add(1, std::memory_order_relaxed); }
+
  protected:
   Storage(Device device, std::size_t bytes, void* host_data)
       : device_(device), bytes_(bytes), host_data_(host_data) {}
@@ -26,6 +33,7 @@ class Storage {
   Device device_;
   std::size_t bytes_;
   void* host_data_;
+  std::atomic<std::uint64_t> version_{0};
 };
 
 }  // namespace heed

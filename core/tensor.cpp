@@ -70,7 +70,7 @@ Tensor Tensor::arange(std::int64_t count, DType dtype, Device device) {
   fail("arange: ", dtype, " has too few bits to count; cast from i32");
 }
 
-template <class T>
+template <TensorElement T>
 Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device) {
   check(static_cast<std::int64_t>(values.size()) == shape.count(), "from: ", values.size(),
         " values do not fill shape ", shape);
@@ -79,17 +79,25 @@ Tensor Tensor::from(std::span<const T> values, const Shape& shape, Device device
   return result;
 }
 
-template <class T>
+template <TensorElement T>
 void Tensor::assign(std::span<const T> values) const {
+  check(defined(), "assign: the tensor is undefined");
   check(dtype_of<T> == dtype_, "assign: values of type ", dtype_of<T>, " given to a tensor of type ", dtype_);
   check(static_cast<std::int64_t>(values.size()) == count(), "assign: ", values.size(),
         " values given to shape ", shape_);
   check(is_contiguous(), "assign: the tensor of shape ", shape_, " with strides ", strides_,
         " is not contiguous");
-  if (!values.empty()) backend_of(*this).upload(values.data(), *this);
+  if (values.empty()) return;
+  backend_of(*this).upload(values.data(), *this);
+  storage_->overwritten();
+}
+
+void Tensor::throw_undefined(const char* call) {
+  fail(call, ": the tensor is undefined: it was never given a value");
 }
 
 bool Tensor::is_contiguous() const {
+  check(defined(), "is_contiguous: the tensor is undefined");
   std::int64_t step = 1;
   for (int i = rank() - 1; i >= 0; --i) {
     if (shape_[i] != 1 && strides_[i] != step) return count() == 0;
@@ -98,7 +106,7 @@ bool Tensor::is_contiguous() const {
   return true;
 }
 
-template <class T>
+template <TensorElement T>
 T* Tensor::data() const {
   check(defined(), "data: the tensor is undefined");
   check(dtype_of<T> == dtype_, "data: asked for ", dtype_of<T>, ", the tensor has type ", dtype_);
@@ -107,7 +115,7 @@ T* Tensor::data() const {
   return static_cast<T*>(storage_->host_data()) + offset_;
 }
 
-template <class T>
+template <TensorElement T>
 std::vector<T> Tensor::to_vector() const {
   check(defined(), "to_vector: the tensor is undefined");
   check(dtype_of<T> == dtype_, "to_vector: asked for ", dtype_of<T>, ", the tensor has type ", dtype_);
@@ -129,6 +137,7 @@ std::vector<double> widened(const std::vector<T>& values) {
 }  // namespace
 
 std::vector<double> Tensor::to_doubles() const {
+  check(defined(), "to_doubles: the tensor is undefined");
   switch (dtype_) {
     case DType::f16:
     case DType::bf16: {
@@ -153,6 +162,7 @@ double Tensor::item() const {
 }
 
 Tensor Tensor::view(const Shape& shape) const {
+  check(defined(), "view: the tensor is undefined");
   check(is_contiguous(), "view: the tensor of shape ", shape_, " with strides ", strides_,
         " is not contiguous");
   check(shape.count() == count(), "view: shape ", shape_, " cannot be seen as ", shape);
@@ -160,6 +170,7 @@ Tensor Tensor::view(const Shape& shape) const {
 }
 
 Tensor Tensor::view(const Shape& shape, const Shape& strides, std::int64_t offset) const {
+  check(defined(), "view: the tensor is undefined");
   return {storage_, offset, shape, strides, dtype_};
 }
 

@@ -101,6 +101,12 @@ void for_each_line(std::string_view bytes, std::string_view origin, const TextOp
   check(number > 0, origin, ": the file is empty");
 }
 
+void check_size_of(const std::filesystem::path& path, const TextOptions& options) {
+  std::error_code unknown;  // what has no size, the reader refuses
+  const std::uintmax_t size = std::filesystem::file_size(path, unknown);
+  if (!unknown) check_file_size(size, path.string(), options.max_bytes);
+}
+
 /// The text of a line of a file.
 std::string decoded(std::string_view line, std::string_view origin, std::size_t number,
                     const TextOptions& options, ReadReport* report) {
@@ -140,6 +146,16 @@ std::string decode_line(std::string_view line, const TextOptions& options, std::
                                             : decode_single_bytes(line, options, text, replaced);
 }
 
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  std::string replaced;
+  for (std::size_t at = 0, found = 0; at < text.size(); at = found + from.size()) {
+    found = std::min(text.find(from, at), text.size());
+    replaced.append(text, at, found - at);
+    if (found < text.size()) replaced.append(to);
+  }
+  text = std::move(replaced);
+}
+
 std::string long_line_message(std::uint64_t max_line_bytes) {
   return concat_text("the line is longer than the ", max_line_bytes,
                      " bytes that data.max_line_bytes allows; is this a text with line ends?");
@@ -155,20 +171,8 @@ std::vector<std::string> parse_lines(std::string_view bytes, std::string_view or
   return lines;
 }
 
-std::string parse_text(std::string_view bytes, std::string_view origin, const TextOptions& options,
-                       ReadReport* report) {
-  std::string text;
-  for_each_line(bytes, origin, options, std::numeric_limits<std::uint64_t>::max(),
-                [&](std::string_view line, std::size_t number) {
-                  text += decoded(line, origin, number, options, report);
-                });
-  return text;
-}
-
 std::string read_limited_file(const std::filesystem::path& path, const TextOptions& options) {
-  std::error_code unknown;  // what has no size, read_file refuses
-  const std::uintmax_t size = std::filesystem::file_size(path, unknown);
-  if (!unknown) check_file_size(size, path.string(), options.max_bytes);
+  check_size_of(path, options);
   return read_file(path);
 }
 
@@ -177,30 +181,29 @@ std::vector<std::string> read_lines(const std::filesystem::path& path, const Tex
   return parse_lines(read_limited_file(path, options), path.string(), options, report);
 }
 
-std::string read_text(const std::filesystem::path& path, const TextOptions& options, ReadReport* report) {
-  return parse_text(read_limited_file(path, options), path.string(), options, report);
-}
-
 void read_text_by_lines(const std::filesystem::path& path, const TextOptions& options,
                         const std::function<void(std::string_view line)>& take, ReadReport* report) {
+  constexpr std::uint64_t any_length = std::numeric_limits<std::uint64_t>::max();
   const std::string origin = path.string();
   std::size_t number = 0;
   const auto visit = [&](std::string_view line, bool) {
     ++number;
     take(decoded(line, origin, number, options, report));
   };
-  LineSplitter splitter(options.encoding, std::numeric_limits<std::uint64_t>::max());
+  LineSplitter splitter(options.encoding, any_length);
   std::uint64_t bytes = 0;
-  bool packed = false;
+  std::string packed;  // a gzip file, whole
+  check_size_of(path, options);
   read_file_in_parts(path, [&](std::string_view part) {
-    packed = packed || (bytes == 0 && is_gzip(part));
     bytes += part.size();
     check_file_size(bytes, origin, options.max_bytes);
-    if (!packed) splitter.feed(part, visit);
+    if (!packed.empty() || (bytes == part.size() && is_gzip(part)))
+      packed += part;
+    else
+      splitter.feed(part, visit);
   });
-  if (packed)
-    return for_each_line(read_limited_file(path, options), origin, options,
-                         std::numeric_limits<std::uint64_t>::max(),
+  if (!packed.empty())
+    return for_each_line(packed, origin, options, any_length,
                          [&](std::string_view line, std::size_t) { visit(line, false); });
   splitter.finish(visit);
   check(number > 0, origin, ": the file is empty");

@@ -50,15 +50,8 @@ std::vector<std::string> read_lines(const std::filesystem::path& path, const Tex
 std::vector<std::string> parse_lines(std::string_view bytes, std::string_view origin,
                                      const TextOptions& options = {}, ReadReport* report = nullptr);
 
-/// The whole text of such a file as UTF-8, line ends included as they stand; a line may have any length.
-/// Throws as read_lines does.
-std::string read_text(const std::filesystem::path& path, const TextOptions& options = {},
-                      ReadReport* report = nullptr);
-/// The same for bytes already in memory.
-std::string parse_text(std::string_view bytes, std::string_view origin, const TextOptions& options = {},
-                       ReadReport* report = nullptr);
-
-/// The same, line by line, each with its line end; a plain file is never in memory as a whole.
+/// The text of such a file as UTF-8, line by line, each with its line end as it stands; a line may have any length. A
+/// plain file is never in memory as a whole. Throws as read_lines does.
 void read_text_by_lines(const std::filesystem::path& path, const TextOptions& options,
                         const std::function<void(std::string_view line)>& take, ReadReport* report = nullptr);
 

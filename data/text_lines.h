@@ -78,4 +78,7 @@ inline std::string_view without_line_end(std::string_view line) {
   return line;
 }
 
+/// Puts `to` where `from` stands, from left to right.
+void replace_all(std::string& text, std::string_view from, std::string_view to);
+
 }  // namespace heed

@@ -13,12 +13,17 @@ Tensor objective(const Loss& loss, const Context& context) {
   return auxiliary.defined() ? loss.mean() + auxiliary : loss.mean();
 }
 
-Loss token_loss(const Tensor& hidden, const Tensor& weight, const Tensor& bias, const Targets& targets,
-                double smoothing) {
-  Tensor rows = reshape(hidden, {-1, hidden.size(-1)});
+Tensor target_rows(const Tensor& x, const Targets& targets) {
+  Tensor rows = reshape(x, {-1, x.size(-1)});
   if (targets.rows.defined()) rows = index_select(rows, 0, targets.rows);
   check(rows.size(0) == targets.count, "the loss got ", rows.size(0), " predictions for ", targets.count,
         " targets");
+  return rows;
+}
+
+Loss token_loss(const Tensor& hidden, const Tensor& weight, const Tensor& bias, const Targets& targets,
+                double smoothing) {
+  const Tensor rows = target_rows(hidden, targets);
   return {linear_cross_entropy(rows, weight, bias, targets.ids, smoothing), targets.count};
 }
 

@@ -18,6 +18,9 @@ struct Loss {
 /// What training minimises: the mean over the targets plus the context's weighted auxiliary losses.
 Tensor objective(const Loss& loss, const Context& context);
 
+/// The rows of x [B, T, n] that predict the targets: [count, n]. Throws an Error when there are others than targets.
+Tensor target_rows(const Tensor& x, const Targets& targets);
+
 /// Label-smoothed cross entropy of predicting the targets with the logits hidden W^T + b, summed over the
 /// targets; hidden [B, T, d], weight [V, d], bias [V] or undefined. Logits exist for real targets only, and
 /// some rows at a time.

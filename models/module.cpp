@@ -1,5 +1,6 @@
 #include "heed/models/module.h"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "heed/autograd/autograd.h"
@@ -19,6 +20,17 @@ Tensor converted(const Tensor& x, DType dtype, Device device) {
   const Tensor cast_copy = copy.dtype() == dtype ? copy : cast(copy, dtype);
   if (device.type == DeviceType::cpu) return cast_copy;
   return dtype == DType::f64 ? upload_copy<double>(cast_copy, device) : upload_copy<float>(cast_copy, device);
+}
+
+/// Throws unless `name` is free in the module that `owner` describes.
+void check_new_name(const std::string& owner, const char* kind, const std::string& name,
+                    std::span<const NamedTensor> parameters, std::span<const NamedTensor> buffers,
+                    std::span<const std::pair<std::string, Module*>> parts) {
+  check(!name.empty(), owner, ": a ", kind, " needs a name");
+  const auto taken = [&](const NamedTensor& one) { return one.name == name; };
+  const bool is_taken = std::ranges::any_of(parameters, taken) || std::ranges::any_of(buffers, taken) ||
+                        std::ranges::any_of(parts, [&](const auto& one) { return one.first == name; });
+  check(!is_taken, owner, ": the ", kind, " '", name, "' has the name of another parameter, buffer or part");
 }
 
 }  // namespace
@@ -95,16 +107,19 @@ std::string Module::described(const char* kind) const {
 }
 
 void Module::add_parameter(std::string name, Tensor& member, const Tensor& initial) {
+  check_new_name(described("module"), "parameter", name, parameters_, buffers_, parts_);
   member = parameter(initial);
   parameters_.push_back({std::move(name), &member});
 }
 
 void Module::add_buffer(std::string name, Tensor& member, const Tensor& initial) {
+  check_new_name(described("module"), "buffer", name, parameters_, buffers_, parts_);
   member = initial.detach();
   buffers_.push_back({std::move(name), &member});
 }
 
 void Module::add_module(std::string name, Module& part) {
+  check_new_name(described("module"), "part", name, parameters_, buffers_, parts_);
   if (!part.parent_) {
     part.parent_ = this;
     part.name_ = name;

@@ -63,15 +63,12 @@ Tensor Pointer::log_probabilities(const Tensor& hidden, const Tensor& logits, co
 
 Loss Pointer::loss(const Tensor& hidden, const VocabularyHead& head, const PointerSource& source,
                    const Targets& targets, double smoothing, Context& context) const {
-  const auto rows_of = [&](const Tensor& x) {
-    const Tensor rows = reshape(x, {-1, x.size(-1)});
-    return targets.rows.defined() ? index_select(rows, 0, targets.rows) : rows;
-  };
   const Tensor copied = weights(hidden, source, context);
   const Tensor ids = contiguous(expand(unsqueeze(source.ids, 1), copied.shape()));
-  const Tensor states = rows_of(hidden), places = rows_of(copied);          // [count, d], [count, M]
-  const Tensor is_target = equal(rows_of(ids), unsqueeze(targets.ids, 1));  // [count, M]
-  const Tensor copies = sum(where(is_target, places, 0.0), 1);              // [count]
+  const Tensor states = target_rows(hidden, targets),
+               places = target_rows(copied, targets);                                    // [count, d or M]
+  const Tensor is_target = equal(target_rows(ids, targets), unsqueeze(targets.ids, 1));  // [count, M]
+  const Tensor copies = sum(where(is_target, places, 0.0), 1);                           // [count]
   const Tensor z = squeeze(gate(states, places), 1), logits = precise(head(states));
   const Tensor generated = -cross_entropy(logits, targets.ids);  // log P_vocabulary of the targets
   const Tensor found = log_of_sum(generated - softplus(-z), log(copies + least) - softplus(z));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "heed/core/error.h"
+#include "heed/data/text_lines.h"
 #include "heed/tasks/maps_script.h"
 #include "heed/training/chart.h"
 
@@ -28,16 +29,6 @@ constexpr std::string_view style = R"page(
 @media (prefers-color-scheme: dark) { .k { background: hsl(var(--h) 38% 27%); } }
 @media (max-width: 40rem) { .layer .name, .strip > .name { flex-basis: 100%; } .read { display: block; margin-left: 0; } }
 )page";
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  std::string replaced;
-  for (std::size_t at = 0, found = 0; at < text.size(); at = found + from.size()) {
-    found = std::min(text.find(from, at), text.size());
-    replaced.append(text, at, found - at);
-    if (found < text.size()) replaced.append(to);
-  }
-  text = std::move(replaced);
-}
 
 /// "lines.0" of "lines.0.encoder.layers.1.attention.weights".
 std::string example_of(const std::string& name) {

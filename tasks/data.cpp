@@ -69,13 +69,15 @@ std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::span<const
   return texts;
 }
 
+void add_text(Digest& digest, std::string_view text) {
+  digest.add(std::to_string(text.size()) + ":");
+  digest.add(text);
+}
+
 std::string digest_of_texts(std::initializer_list<std::span<const std::string>> lists) {
   Digest digest;
   for (const auto& list : lists) {
-    for (const std::string& text : list) {
-      digest.add(std::to_string(text.size()) + ":");  // so that no other division gives the same bytes
-      digest.add(text);
-    }
+    for (const std::string& text : list) add_text(digest, text);
     digest.add(";");
   }
   return digest.hex();

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/core/digest.h"
 #include "heed/data/batching.h"
 #include "heed/data/tokenizer.h"
 #include "heed/models/batch.h"
@@ -48,6 +49,8 @@ bool is_blank(std::string_view line);
 /// The tokens as they are read, for people: with the spaces and bytes that they stand for.
 std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::span<const std::int32_t> tokens);
 
+/// Adds a text so that no other division of the same bytes gives the same digest.
+void add_text(Digest& digest, std::string_view text);
 /// A digest of texts, in their order.
 std::string digest_of_texts(std::initializer_list<std::span<const std::string>> lists);
 

@@ -33,30 +33,24 @@ std::string joined_lines(const std::vector<std::string>& sentences) {
 /// The digest of documents that are one piece each is that of their texts.
 std::string digest_of_text(const LargeText& text) {
   Digest digest;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const TextPiece piece = text[i];
-    digest.add(std::to_string(piece.text.size()) + ":");
-    digest.add(piece.text);
-  }
+  for (std::size_t i = 0; i < text.size(); ++i) add_text(digest, text[i].text);
   digest.add(";");
   return digest.hex();
 }
 
-/// A text in which every character of `text` stands, each once: all that a tokenizer of characters learns from.
-std::string characters_of(const LargeText& text, std::string characters) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const std::string piece = text[i].text;
-    std::vector<bool> seen(0x110000);
-    for (std::size_t at = 0; at < characters.size();) {
-      const unicode::CodePoint c = unicode::decode(characters, at);
-      seen[c.value] = true;
-      at += static_cast<std::size_t>(c.length);
-    }
-    for (std::size_t at = 0; at < piece.size();) {
-      const unicode::CodePoint c = unicode::decode(piece, at);
-      if (!seen[c.value]) characters.append(piece, at, static_cast<std::size_t>(c.length));
-      seen[c.value] = true;
-      at += static_cast<std::size_t>(c.length);
+/// A text in which every character of the texts stands, each once: all that a tokenizer of characters learns from.
+std::string characters_of(std::initializer_list<const LargeText*> texts) {
+  std::string characters;
+  std::vector<bool> seen(0x110000);
+  for (const LargeText* text : texts) {
+    for (std::size_t i = 0; i < text->size(); ++i) {
+      const std::string piece = (*text)[i].text;
+      for (std::size_t at = 0; at < piece.size();) {
+        const unicode::CodePoint c = unicode::decode(piece, at);
+        if (!seen[c.value]) characters.append(piece, at, static_cast<std::size_t>(c.length));
+        seen[c.value] = true;
+        at += static_cast<std::size_t>(c.length);
+      }
     }
   }
   return characters;
@@ -199,7 +193,7 @@ void TextLearner::learn_vocabulary() {
   if (is_masked(settings_)) marks.push_back(mask_token);
   std::vector<std::string> texts;
   if (settings_.get<std::string>("tokenizer.kind") == "characters") {
-    texts.push_back(characters_of(valid_text_, characters_of(train_text_, "")));
+    texts.push_back(characters_of({&train_text_, &valid_text_}));
   } else {
     std::int64_t left = settings_.get<std::int64_t>("tokenizer.training_bytes");
     for (std::size_t i = 0; i < train_text_.size() && left > 0; ++i) {

@@ -9,6 +9,7 @@
 #include "heed/core/error.h"
 #include "heed/core/unicode.h"
 #include "heed/core/version.h"
+#include "heed/data/text_lines.h"
 
 namespace heed {
 namespace {
@@ -29,19 +30,6 @@ bool stands_alone(char c) {
 /// What Python's str.split cuts at: Unicode white space and the four ASCII separators.
 bool is_separator(char32_t value) {
   return unicode::is_space(value) || (value >= 0x1C && value <= 0x1F);
-}
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  std::size_t out = 0, at = 0;
-  for (std::size_t next; (next = text.find(from, at)) != std::string::npos; at = next + from.size()) {
-    out = static_cast<std::size_t>(std::copy(text.begin() + static_cast<std::ptrdiff_t>(at),
-                                             text.begin() + static_cast<std::ptrdiff_t>(next),
-                                             text.begin() + static_cast<std::ptrdiff_t>(out)) -
-                                   text.begin());
-    out = static_cast<std::size_t>(
-        std::copy(to.begin(), to.end(), text.begin() + static_cast<std::ptrdiff_t>(out)) - text.begin());
-  }
-  text.erase(out, at - out);
 }
 
 /// Puts spaces around a full stop or comma after anything but a digit: ([^0-9])([.,]) -> \1 \2 .

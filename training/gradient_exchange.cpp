@@ -325,6 +325,7 @@ Evaluation GradientExchange::broadcast(Evaluation evaluation) {
   const std::string text = ranks_->broadcast(is_first() ? safetensors_text(message) : std::string());
   if (is_first()) return evaluation;
   message = parse_safetensors(text, "the evaluation of rank 0");
+  evaluation = {};
   evaluation.keep_best_by = text_in(message, "keep_best_by");
   if (message.tensors.empty()) return evaluation;
   for (const double value : message.tensors.at("values").to_doubles()) {
@@ -335,12 +336,16 @@ Evaluation GradientExchange::broadcast(Evaluation evaluation) {
   return evaluation;
 }
 
+std::map<std::string, Tensor> GradientExchange::broadcast(std::map<std::string, Tensor> tensors) {
+  if (!ranks_) return tensors;
+  const std::string text = ranks_->broadcast(is_first() ? safetensors_text({tensors, {}}) : std::string());
+  return is_first() ? tensors : parse_safetensors(text, "what rank 0 has").tensors;
+}
+
 void GradientExchange::broadcast_model() {
   if (!ranks_) return;
-  constexpr const char* source = "the model of rank 0";
-  const std::string text =
-      ranks_->broadcast(is_first() ? safetensors_text({model_state(model_), {}}) : std::string());
-  if (!is_first()) load_model_state(model_, parse_safetensors(text, source).tensors, source);
+  const std::map<std::string, Tensor> state = broadcast(model_state(model_));
+  if (!is_first()) load_model_state(model_, state, "the model of rank 0");
 }
 
 int GradientExchange::owner_of(const std::string& name) const {

@@ -11,6 +11,7 @@
 #include "heed/core/backend.h"
 #include "heed/core/name_table.h"
 #include "heed/training/model_file.h"
+#include "heed/training/step_monitor.h"
 
 namespace heed {
 namespace {
@@ -45,7 +46,34 @@ void append(std::vector<std::pair<std::string, Tensor>>& list, const char* prefi
     if (moments[i].defined()) list.emplace_back(prefix + parameters[i].name, moments[i]);
 }
 
+void check_distinct(const std::vector<NamedTensor>& parameters) {
+  std::set<std::string_view> names;
+  std::set<const Tensor*> tensors;
+  for (const NamedTensor& parameter : parameters) {
+    check(names.insert(parameter.name).second, "optimizer: two parameters are called \"", parameter.name,
+          "\", so that the moments of one would be lost");
+    check(tensors.insert(parameter.tensor).second, "optimizer: parameter \"", parameter.name,
+          "\" is given twice");
+  }
+}
+
+std::vector<NamedTensor> parameters_of(std::span<const ParameterGroup> groups) {
+  std::vector<NamedTensor> all;
+  for (const ParameterGroup& group : groups)
+    all.insert(all.end(), group.parameters.begin(), group.parameters.end());
+  return all;
+}
+
 }  // namespace
+
+std::vector<ParameterGroup> decay_groups(std::span<const NamedTensor> parameters, double weight_decay) {
+  ParameterGroup matrices{{}, 1, weight_decay}, vectors{{}, 1, 0};
+  for (const NamedTensor& parameter : parameters)
+    (parameter.tensor->rank() >= 2 ? matrices : vectors).parameters.push_back(parameter);
+  std::vector<ParameterGroup> groups{std::move(matrices), std::move(vectors)};
+  std::erase_if(groups, [](const ParameterGroup& group) { return group.parameters.empty(); });
+  return groups;
+}
 
 std::vector<std::string> optimizer_names() {
   return kinds.names();
@@ -102,6 +130,8 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
       owned_(std::move(owned)),
       options_(options) {
   check_options(options_);
+  check_distinct(parameters_);
+  decays_.assign(parameters_.size(), options_.weight_decay);
   if (rates_.empty()) rates_.assign(parameters_.size(), 1);
   check(rates_.size() == parameters_.size(), "optimizer: ", rates_.size(), " learning rates for ",
         parameters_.size(), " parameters");
@@ -120,33 +150,56 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
   if (!is_sgd) second_moment_ = zeros_like(parameters_, owned_);
 }
 
+Optimizer::Optimizer(std::span<const ParameterGroup> groups, const OptimizerOptions& options)
+    : Optimizer(parameters_of(groups), options) {
+  std::size_t i = 0;
+  for (const ParameterGroup& group : groups) {
+    check(std::isfinite(group.rate) && group.rate >= 0, "optimizer: the rate of a group is ", group.rate,
+          "; it must not be negative");
+    check(std::isfinite(group.weight_decay) && group.weight_decay >= 0,
+          "optimizer: the weight_decay of a group is ", group.weight_decay, "; it must not be negative");
+    for (std::size_t k = 0; k < group.parameters.size(); ++k, ++i) {
+      rates_[i] = group.rate;
+      decays_[i] = group.weight_decay;
+    }
+  }
+}
+
+void Optimizer::clip(double limit) {
+  check(limit > 0, "optimizer: the limit of the gradient's norm is ", limit, "; it must be positive");
+  clip_ = GradientNorm(parameters_).scale(limit);
+}
+
 void Optimizer::step(double learning_rate, const Tensor& gradient_scale, const Tensor& skip) {
   const auto has_gradient = [](const NamedTensor& one) { return gradient(*one.tensor).defined(); };
   check(!owned_.empty() || std::ranges::any_of(parameters_, has_gradient),
         "optimizer: no parameter has a gradient; call backward() before step()");
   OptimizerStep update;
-  update.gradient_scale = gradient_scale;
+  const Tensor clip = std::exchange(clip_, {});
+  update.gradient_scale = gradient_scale.defined() ? gradient_scale : clip;
   update.skip = skip;
   update.beta1 = options_.beta1;
   update.beta2 = options_.beta2;
   update.epsilon = options_.epsilon;
-  update.weight_decay = options_.weight_decay;
   update.decoupled_decay = options_.kind == OptimizerKind::adamw;
   update.step = steps_ + 1;
 
-  for (const double rate : std::set<double>(rates_.begin(), rates_.end())) {
-    update.learning_rate = learning_rate * rate;
-    step_group(rate, update);
+  std::set<std::pair<double, double>> groups;
+  for (std::size_t i = 0; i < rates_.size(); ++i) groups.emplace(rates_[i], decays_[i]);
+  for (const auto& group : groups) {
+    update.learning_rate = learning_rate * group.first;
+    update.weight_decay = group.second;
+    step_group(group.first, group.second, update);
   }
   ++steps_;
 }
 
-/// Updates the parameters of one learning rate.
-void Optimizer::step_group(double rate, OptimizerStep& update) {
+/// Updates the parameters of one learning rate and decay.
+void Optimizer::step_group(double rate, double decay, OptimizerStep& update) {
   std::vector<Tensor> weights, gradients, first, second;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& weight = *parameters_[i].tensor;
-    const bool is_due = rates_[i] == rate && (owned_.empty() || owned_[i]);
+    const bool is_due = rates_[i] == rate && decays_[i] == decay && (owned_.empty() || owned_[i]);
     const Tensor grad = is_due ? gradient(weight) : Tensor();
     if (!grad.defined()) continue;
     weights.push_back(weight.detach());
@@ -163,6 +216,7 @@ void Optimizer::step_group(double rate, OptimizerStep& update) {
   const auto kernel = options_.kind == OptimizerKind::sgd ? backend.sgd : backend.adam;
   require_kernel(kernel != nullptr, name_of(options_.kind).data(), weights[0].device());
   kernel(update);
+  for (const Tensor& weight : weights) weight.storage()->overwritten();
 }
 
 void Optimizer::zero_gradients() {

@@ -48,19 +48,35 @@ struct TrainedParameters {
 /// one given twice, and when nothing is left to train.
 TrainedParameters trained_parameters(Module& model, std::span<const PartRate> part_rates);
 
-/// Updates parameters from their gradients: one fused kernel call for all of one learning rate.
+/// Parameters that an optimizer treats alike.
+struct ParameterGroup {
+  std::vector<NamedTensor> parameters;
+  double rate = 1;          ///< by which the learning rate is multiplied
+  double weight_decay = 0;  ///< in place of the options'
+};
+
+/// Two groups: weights of two axes or more, which decay, and what has one or none (biases, and the scales and shifts
+/// of norms), which does not, as is usual with AdamW. A group without parameters is left out.
+std::vector<ParameterGroup> decay_groups(std::span<const NamedTensor> parameters, double weight_decay);
+
+/// Updates parameters from their gradients: one fused kernel call for all of one learning rate and decay.
 ///
 /// A parameter that has no gradient is left out of the step altogether: no decay, no change of its moments.
 /// Adam's bias correction counts the steps of the optimizer, the same for all parameters.
 class Optimizer {
  public:
   /// `parameters` are contiguous leaves on one device, as Module::parameters() gives them.
-  /// Throws for options out of range.
+  /// Throws for options out of range, and for two parameters of one name or one parameter given twice.
   /// `rates`: by which the learning rate of each parameter is multiplied; none: 1 for all.
   /// `owned`: which parameters it steps and keeps moments for, where others belong to other processes; none: all.
   Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options,
             std::vector<double> rates = {}, std::vector<bool> owned = {});
+  /// The parameters of all groups, in their order.
+  Optimizer(std::span<const ParameterGroup> groups, const OptimizerOptions& options);
 
+  /// Scales the gradients of the next step() so that their global norm is at most `limit`, unless that is given a
+  /// scale itself; call it after backward(). Waits for nothing.
+  void clip(double limit);
   /// One update. `gradient_scale` (one element, may be undefined) is multiplied into every gradient. Where
   /// `skip` (i32, one element, may be undefined) is not 0, weights and moments stay as they are.
   void step(double learning_rate, const Tensor& gradient_scale = {}, const Tensor& skip = {});
@@ -77,16 +93,18 @@ class Optimizer {
   void load_state(const std::map<std::string, Tensor>& state);
 
  private:
-  void step_group(double rate, OptimizerStep& update);
+  void step_group(double rate, double decay, OptimizerStep& update);
 
   std::vector<NamedTensor> parameters_;
-  std::vector<double> rates_;  // of each parameter
-  std::vector<bool> owned_;    // empty: all
+  std::vector<double> rates_;   // of each parameter
+  std::vector<double> decays_;  // likewise
+  std::vector<bool> owned_;     // empty: all
   OptimizerOptions options_;
   std::vector<Tensor>
       first_moment_;  // empty when the kind has none; undefined where others own the parameter
   std::vector<Tensor> second_moment_;  // likewise
   std::int64_t steps_ = 0;
+  Tensor clip_;  // of the next step; undefined: none
 };
 
 }  // namespace heed

@@ -3,10 +3,15 @@
 // descends from it (the ABI that MPICH, Intel MPI and MVAPICH agreed on).
 
 #include <dlfcn.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "heed/core/ranks.h"
 
@@ -30,6 +35,16 @@ T symbol(void* library, const std::string& path, const char* name) {
   return reinterpret_cast<T>(found);
 }
 
+/// Waits until the launcher has read what this process wrote to its standard error, for a second at most: MPICH's ends
+/// the job as soon as it hears of an abort, and what then still lies in the pipe is lost.
+void let_messages_arrive() {
+  struct stat kind {};
+  int unread = 0;
+  if (fstat(STDERR_FILENO, &kind) != 0 || !S_ISFIFO(kind.st_mode)) return;
+  for (int i = 0; i < 100 && ioctl(STDERR_FILENO, FIONREAD, &unread) == 0 && unread > 0; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 /// The functions of one family, whose handles are of type Handle.
 template <class Handle>
 class MpiRanks : public Ranks {
@@ -46,6 +61,7 @@ class MpiRanks : public Ranks {
   ~MpiRanks() override { library_.finalize(); }
 
   [[noreturn]] void abandon(int status) override {
+    let_messages_arrive();
     library_.abort(library_.world, status);
     std::_Exit(status);
   }

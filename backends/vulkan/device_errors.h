@@ -19,6 +19,8 @@ class DeviceErrors {
   VkBuffer buffer() const { return words_->buffer(); }
   /// The byte offset of the word for a launch recorded now.
   std::uint64_t add(std::string text);
+  /// The value of the timeline at which all launches that may report an error are done; 0: there are none.
+  std::uint64_t last() const { return slots_[(next_ + slots - 1) % slots].value; }
   /// Throws an Error with the first error of what the device has finished; forgets all of that.
   void check();
 

@@ -55,7 +55,8 @@ void download(const Tensor& from, void* host) {
   const auto [gpu, block, skip, bytes] = range_of(from);
   const std::lock_guard lock(gpu.mutex());
   if (block.mapped()) {
-    gpu.stream().wait(block.last_write());
+    // Also for launches beside these elements that may report an error: the next read of anything throws it.
+    gpu.stream().wait(std::max(block.last_write(), gpu.device_errors().last()));
     gpu.device_errors().check();
     std::memcpy(host, block.mapped() + skip, bytes);
     return;

@@ -55,31 +55,21 @@ enum class Kind : std::uint8_t { tensor = 1, context, module, optimizer, run };
 /// What a type of handle stands for.
 template <class Handle>
 struct Behind;
-template <>
-struct Behind<heed_tensor> {
-  using Object = Tensor;
-  static constexpr Kind kind = Kind::tensor;
+template <class T, Kind number>
+struct BehindAll {
+  using Object = T;
+  static constexpr Kind kind = number;
 };
 template <>
-struct Behind<heed_context> {
-  using Object = Context;
-  static constexpr Kind kind = Kind::context;
-};
+struct Behind<heed_tensor> : BehindAll<Tensor, Kind::tensor> {};
 template <>
-struct Behind<heed_module> {
-  using Object = ModuleObject;
-  static constexpr Kind kind = Kind::module;
-};
+struct Behind<heed_context> : BehindAll<Context, Kind::context> {};
 template <>
-struct Behind<heed_optimizer> {
-  using Object = OptimizerObject;
-  static constexpr Kind kind = Kind::optimizer;
-};
+struct Behind<heed_module> : BehindAll<ModuleObject, Kind::module> {};
 template <>
-struct Behind<heed_run> {
-  using Object = Run;
-  static constexpr Kind kind = Kind::run;
-};
+struct Behind<heed_optimizer> : BehindAll<OptimizerObject, Kind::optimizer> {};
+template <>
+struct Behind<heed_run> : BehindAll<Run, Kind::run> {};
 
 /// The table of all handles. A handle is a number in the clothes of a pointer: it is looked up, never followed, and
 /// never given out again, so that a freed one is known for what it is.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -50,12 +51,12 @@ struct Capabilities {
   /// of the earlier ones are seen (by their ranks in a sort), while their values still never enter.
   bool strictly_causal = true;
   bool cross = false;
-  bool cross_by_step = true;     ///< as cross-attention, a query's output depends on no other query
-  bool any_length = true;        ///< no parameter depends on the length
-  bool as_heads = false;         ///< can be some of the heads of a layer (AttentionConfig::head_width)
-  bool deterministic = true;     ///< draws no random numbers in inference
-  bool padding = true;           ///< masked tokens change nothing, and their outputs are 0
-  std::string_view reason = {};  ///< why it cannot do the rest, for error messages
+  bool cross_by_step = true;  ///< as cross-attention, a query's output depends on no other query
+  bool any_length = true;     ///< no parameter depends on the length
+  bool as_heads = false;      ///< can be some of the heads of a layer (AttentionConfig::head_width)
+  bool deterministic = true;  ///< draws no random numbers in inference
+  bool padding = true;        ///< masked tokens change nothing, and their outputs are 0
+  std::string reason = {};    ///< why it cannot do the rest, for error messages
 };
 
 /// The input of one call. Masks are i32, 1 = real token, undefined = all real.
@@ -117,14 +118,23 @@ class Attention : public Module {
 
 /// One line of the list of variants.
 struct AttentionVariant {
-  std::string_view name;
+  std::string name;
   Capabilities capabilities;
-  std::unique_ptr<Attention> (*make)(const AttentionConfig&);
-  /// What it can do with other settings than its defaults, where that differs; null: always the same.
-  Capabilities (*capabilities_with)(const Options&) = nullptr;
+  std::function<std::unique_ptr<Attention>(const AttentionConfig&)> make;
+  /// What it can do with other settings than its defaults, where that differs; empty: always the same.
+  std::function<Capabilities(const Options&)> capabilities_with = nullptr;
 };
 
-/// All variants, in a fixed order. Adding one takes its file and its line in variants.cpp.
+/// Adds an application's own variant to the list, so that models, settings, runs and programs find it by its name, as
+/// if it were one of heed's. `make` builds a layer and may throw; make_attention() checks before it what the
+/// capabilities rule out, and after it that no setting is left over. Throws for a name that is empty, taken, "none", or not of
+/// lower-case letters, digits and '_', for no `make`, and for more than 1000 variants. What it returns, and what was
+/// found before, stays valid for as long as the program runs. May be called from any thread at any time; a program
+/// registers its variants before it reads settings, opens a run or builds a model that names them, for example while
+/// its global variables are initialised.
+const AttentionVariant& register_attention(AttentionVariant variant);
+
+/// All variants: heed's, in a fixed order, then those that were registered, in theirs.
 std::span<const AttentionVariant> attention_variants();
 /// Builds a variant by name. Throws for an unknown name (with the nearest one), for a use the variant cannot
 /// serve, for a setting that it does not have, and for one outside its range.

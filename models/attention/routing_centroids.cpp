@@ -18,7 +18,8 @@ RoutingCentroids::RoutingCentroids(const AttentionConfig& config, std::int64_t c
 }
 
 Tensor RoutingCentroids::scores(const Tensor& x) const {
-  return matmul(centroids_, transpose(x, -2, -1));  // [H, C, dh] [B, H, dh, N]
+  const Tensor words = cast(x, centroids_.dtype());
+  return matmul(centroids_, transpose(words, -2, -1));  // [H, C, dh] [B, H, dh, N]
 }
 
 Tensor RoutingCentroids::distance(const Tensor& x, const Tensor& nearest) const {
@@ -28,8 +29,8 @@ Tensor RoutingCentroids::distance(const Tensor& x, const Tensor& nearest) const 
   const Tensor real = greater(nearest, -1);  // [B, H, N]
   const Tensor rows = where(real, nearest + of_head, -1);
   const Tensor target = embedding(reshape(centroids_, {heads * clusters, dh}), rows);  // [B, H, N, dh]
-  const Tensor difference = where(unsqueeze(real, 3), x - target, 0);
-  const Tensor entries = sum(cast(real, x.dtype())) * static_cast<double>(dh);
+  const Tensor difference = where(unsqueeze(real, 3), cast(x, target.dtype()) - target, 0);
+  const Tensor entries = sum(cast(real, target.dtype())) * static_cast<double>(dh);
   return sum(square(difference)) / maximum(entries, 1);
 }
 
@@ -40,7 +41,7 @@ void RoutingCentroids::follow(std::span<const Tensor> x, std::span<const Tensor>
   Tensor sums = Tensor::zeros(centroids_.shape(), centroids_.dtype(), centroids_.device());
   for (std::size_t i = 0; i < x.size(); ++i) {
     // All words of a head together: [B, H, N, ...] -> [H, B N, ...].
-    const Tensor words = reshape(transpose(x[i].detach(), 0, 1), {heads, -1, dh});
+    const Tensor words = reshape(transpose(cast(x[i].detach(), centroids_.dtype()), 0, 1), {heads, -1, dh});
     const Tensor ids = reshape(transpose(nearest[i], 0, 1), {heads, -1});
     const Tensor one = Tensor::ones({heads, ids.size(1), 1}, words.dtype(), words.device());
     sums = sums + scatter_add_rows(words, ids, clusters);

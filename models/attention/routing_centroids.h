@@ -8,7 +8,8 @@
 namespace heed {
 
 /// The centroids of routing attention and the rules by which they follow the words (equations in
-/// routing_transformer.cpp). Buffers "centroids" [H, C, dh], "counts" [H, C] and "sums" [H, C, dh]. Words are
+/// routing_transformer.cpp). They and what is computed with them keep their own type, where words are f16 or bf16, too.
+/// Buffers "centroids" [H, C, dh], "counts" [H, C] and "sums" [H, C, dh]. Words are
 /// [B, H, N, dh], the nearest centroids of words i32 [B, H, N] with -1 at padding.
 class RoutingCentroids : public Module {
  public:

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <mutex>
 #include <vector>
 
 #include "heed/core/checked.h"
@@ -6,7 +7,7 @@
 #include "heed/models/attention/attention.h"
 #include "heed/models/initialise.h"
 
-// The list of names: one line per variant. The file models/attention/<name>.cpp defines <name>_variant(),
+// The list of names: one line per variant of heed's own; applications add theirs by register_attention(). The file models/attention/<name>.cpp defines <name>_variant(),
 // which says what the variant can do and how it is made.
 // clang-format off
 #define HEED_ATTENTION_VARIANTS(variant) \
@@ -37,6 +38,48 @@ HEED_ATTENTION_VARIANTS(HEED_DECLARE)
 
 namespace {
 
+/// The variants that there are. A line never moves, so that what was found stays valid while others are added.
+class Registry {
+ public:
+  static Registry& instance() {
+    static Registry registry;  // made when first asked for, be it while global variables are initialised
+    return registry;
+  }
+
+  std::span<const AttentionVariant> variants() const {
+    const std::lock_guard lock(mutex_);
+    return variants_;
+  }
+
+  const AttentionVariant& add(AttentionVariant variant) {
+    const std::string owner = concat_text("register_attention: '", variant.name, "'");
+    const auto allowed = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; };
+    check(!variant.name.empty(), "register_attention: the name is empty");
+    check(std::ranges::all_of(variant.name, allowed), owner,
+          ": a name has lower-case letters, digits and '_', as it stands in settings and on command lines");
+    check(variant.name != "none", owner, ": this name stands for no attention at all");
+    check(variant.make != nullptr, owner, " has no function that makes a layer");
+    const std::lock_guard lock(mutex_);
+    check(std::ranges::none_of(variants_, [&](const auto& one) { return one.name == variant.name; }), owner,
+          ": this name is taken");
+    check(variants_.size() < most_variants, owner, ": there are ", most_variants, " variants already");
+    return variants_.emplace_back(std::move(variant));
+  }
+
+ private:
+  static constexpr std::size_t most_variants = 1000;
+
+  Registry() {
+    variants_.reserve(most_variants);
+#define HEED_ADD(name) variants_.push_back(name##_variant());
+    HEED_ATTENTION_VARIANTS(HEED_ADD)
+#undef HEED_ADD
+  }
+
+  mutable std::mutex mutex_;
+  std::vector<AttentionVariant> variants_;
+};
+
 void check_config(std::string_view name, const AttentionConfig& config) {
   const std::string owner = concat_text("attention '", name, "': ");
   checked_range(owner + "the width", config.width, 1, most_units);
@@ -61,18 +104,19 @@ std::string names_where(bool Capabilities::*can) {
 void check_capability(std::string_view name, const Capabilities& capabilities, bool asked,
                       bool Capabilities::*can, const char* use) {
   if (!asked || capabilities.*can) return;
-  const std::string_view reason = capabilities.reason;
+  const std::string& reason = capabilities.reason;
   fail("attention '", name, "' cannot serve as ", use, reason.empty() ? "" : ": ", reason,
        "; these can: ", names_where(can));
 }
 
 }  // namespace
 
+const AttentionVariant& register_attention(AttentionVariant variant) {
+  return Registry::instance().add(std::move(variant));
+}
+
 std::span<const AttentionVariant> attention_variants() {
-#define HEED_LINE(name) name##_variant(),
-  static const std::vector<AttentionVariant> variants{HEED_ATTENTION_VARIANTS(HEED_LINE)};
-#undef HEED_LINE
-  return variants;
+  return Registry::instance().variants();
 }
 
 const AttentionVariant& attention_variant(std::string_view name) {
@@ -81,7 +125,8 @@ const AttentionVariant& attention_variant(std::string_view name) {
     if (variant.name == name) return variant;
     names.emplace_back(variant.name);
   }
-  fail("unknown attention '", name, "'", suggest_name(name, names));
+  fail("unknown attention '", name, "'", suggest_name(name, names),
+       " (one of an application's own has to be registered first, by register_attention)");
 }
 
 Capabilities attention_capabilities(std::string_view name, const Options& options) {
@@ -105,6 +150,7 @@ std::unique_ptr<Attention> make_attention(std::string_view name, const Attention
     error.add_context(owner + ": ");
     throw;
   }
+  check(made != nullptr, owner, ": what makes it gave no layer");
   config.options.check_all_taken(owner);
   return made;
 }

@@ -68,6 +68,46 @@ void add_elementwise(std::vector<OpCase>& cases, Draw& draw) {
   cases.push_back({"masked_fill",
                    [](Inputs in) { return masked_fill(in[0], in[1], 0.5); },
                    {draw({3, 5}), ids({1, 0, 0, 1, 1}, {5})}});
+
+  // A number on either side.
+#define HEED_BINARY(name, ...)                                                                              \
+  cases.push_back({#name "/number on the right",                                                            \
+                   [](Inputs in) { return binary(BinaryOp::name, in[0], 1.0); },                            \
+                   {draw({4, 9}, 1.1, 2.0)}});                                                              \
+  cases.push_back({#name "/number on the left",                                                             \
+                   [](Inputs in) { return binary(BinaryOp::name, 1.5, in[0]); },                            \
+                   {draw({4, 9}, 1.6, 2.0)}});                                                              \
+  cases.push_back({#name "/integers",                                                                       \
+                   [](Inputs in) {                                                                          \
+                     const bool whole = BinaryOp::name != BinaryOp::div && BinaryOp::name != BinaryOp::pow; \
+                     return whole ? binary(BinaryOp::name, binary(BinaryOp::name, in[0], 3.0), in[1])       \
+                                  : in[0];                                                                  \
+                   },                                                                                       \
+                   {ids({4, -7, 0, 2}, {4}), ids({1, -5, 9, 2}, {4})},                                      \
+                   false});
+#define HEED_COMPARE(name, ...)                                                                              \
+  cases.push_back({#name "/numbers",                                                                         \
+                   [](Inputs in) {                                                                           \
+                     return compare(CompareOp::name, in[0], 2.0) + 2 * compare(CompareOp::name, 3.0, in[0]); \
+                   },                                                                                        \
+                   {ids({4, -7, 0, 2, 3}, {5})},                                                             \
+                   false});
+#include "heed/core/elementwise.def"
+  cases.push_back(
+      {"neg/integers",
+       [](Inputs in) { return -in[0] * 1000 + abs(in[0]) * 100 + square(in[0]) + clamp(relu(in[0]), 1, 2); },
+       {ids({4, -7, 0, 2}, {4})},
+       false});
+  cases.push_back({"operators",
+                   [](Inputs in) {
+                     Tensor x = 2 / (1 - in[0] * in[1]);
+                     x += in[0];
+                     x *= 3;
+                     x -= 0.5;
+                     x /= in[1];
+                     return where(in[0] < 0.5, x, 0.0) + where(0.25 <= in[1], 1.0, x);
+                   },
+                   {draw({3, 4}, 0.1, 0.4), draw({4}, 0.3, 0.9)}});
 }
 
 void add_shape(std::vector<OpCase>& cases, Draw& draw) {
@@ -92,6 +132,20 @@ void add_shape(std::vector<OpCase>& cases, Draw& draw) {
                      return concat({square(pieces[1]), exp(pieces[0])}, 1);
                    },
                    {draw({3, 7})}});
+  cases.push_back({"[]", [](Inputs in) { return square(in[0][1] * in[0][-1][0]); }, {draw({3, 4})}});
+  cases.push_back({"flip", [](Inputs in) { return exp(flip(in[0], {0, -1})); }, {draw({3, 2, 5})}});
+  cases.push_back(
+      {"flip/integers", [](Inputs in) { return flip(in[0], 1); }, {ids({1, 2, 3, 4, 5, 6}, {2, 3})}, false});
+  cases.push_back({"tril", [](Inputs in) { return square(tril(in[0], 1)); }, {draw({2, 4, 5})}});
+  cases.push_back({"triu", [](Inputs in) { return square(triu(in[0])); }, {draw({5, 4})}});
+  cases.push_back({"tril/integers",
+                   [](Inputs in) { return tril(in[0], -1) + triu(in[0], 1); },
+                   {ids({1, 2, 3, 4}, {2, 2})},
+                   false});
+  cases.push_back(
+      {"eye", [](Inputs in) { return in[0] * eye(3, in[0].dtype(), in[0].device()); }, {draw({3, 3})}});
+  cases.push_back(
+      {"one_hot", [](Inputs in) { return one_hot(in[0], 4); }, {ids({3, 0, -1, 2, 2, 1}, {2, 3})}, false});
   cases.push_back({"pad", [](Inputs in) { return square(pad(in[0], 1, 2, 1, 0.5)); }, {draw({3, 4})}});
 }
 
@@ -105,6 +159,45 @@ void add_reductions(std::vector<OpCase>& cases, Draw& draw) {
   cases.push_back(
       {"max/first", [](Inputs in) { return square(max(in[0], 0, true)); }, {draw.distinct({5, 11})}});
   cases.push_back({"min", [](Inputs in) { return square(min(in[0], 1)); }, {draw.distinct({3, 5, 4})}});
+  cases.push_back({"sum/axes", [](Inputs in) { return square(sum(in[0], {0, 1})); }, {draw({3, 4, 5})}});
+  cases.push_back({"sum/axes apart",
+                   [](Inputs in) {
+                     return square(sum(in[0], {-1, 0}));
+                   },
+                   {draw({3, 4, 5})}});
+  cases.push_back({"sum/axes kept",
+                   [](Inputs in) {
+                     return square(sum(in[0], {0, 2, 3}, true));
+                   },
+                   {draw({3, 4, 5, 2})}});
+  cases.push_back({"sum/integers",
+                   [](Inputs in) { return sum(in[0], 0) + sum(in[0]); },
+                   {ids({1, -2, 30000000, 4, 5, 6}, {2, 3})},
+                   false});
+  cases.push_back({"mean/axes", [](Inputs in) { return square(mean(in[0], {1, 2})); }, {draw({3, 4, 5})}});
+  cases.push_back({"max/all", [](Inputs in) { return square(max(in[0])); }, {draw.distinct({3, 11})}});
+  cases.push_back({"min/axes",
+                   [](Inputs in) {
+                     return square(min(in[0], {0, 2}));
+                   },
+                   {draw.distinct({3, 4, 5})}});
+  cases.push_back({"max/integers",
+                   [](Inputs in) { return max(in[0], 1) * 10 + min(in[0]); },
+                   {ids({1, -2, 3, 4, 5, -6}, {2, 3})},
+                   false});
+  cases.push_back({"prod", [](Inputs in) { return prod(in[0], 1); }, {draw({3, 7, 2})}});
+  cases.push_back({"prod/with zeros",
+                   [](Inputs in) {
+                     return prod(in[0] * cast(in[1], in[0].dtype()), {0, 1});
+                   },
+                   {draw({2, 3, 4}), ids({1, 1, 0, 0}, {4})}});
+  cases.push_back(
+      {"prod/integers", [](Inputs in) { return prod(in[0], 0); }, {ids({1, -2, 3, 4, 5, 6}, {3, 2})}, false});
+  cases.push_back({"variance", [](Inputs in) { return variance(in[0], {0, -1}); }, {draw({3, 4, 5})}});
+  cases.push_back(
+      {"variance/unbiased", [](Inputs in) { return variance(in[0], 1, true, 1); }, {draw({3, 5})}});
+  cases.push_back({"norm", [](Inputs in) { return norm(in[0], -1); }, {draw({3, 5})}});
+  cases.push_back({"norm/all", [](Inputs in) { return norm(in[0]); }, {draw({3, 5})}});
   cases.push_back({"argmax", [](Inputs in) { return argmax(in[0], 1); }, {draw({3, 13, 4})}, false});
   cases.push_back(
       {"cumulative_sum", [](Inputs in) { return square(cumulative_sum(in[0], 1)); }, {draw({2, 9, 3})}});
@@ -149,6 +242,22 @@ void add_products(std::vector<OpCase>& cases, Draw& draw) {
   cases.push_back({"linear/no bias",
                    [](Inputs in) { return square(linear(in[0], in[1])); },
                    {draw({5, 7}), draw({3, 7})}});
+}
+
+void add_einsum(std::vector<OpCase>& cases, Draw& draw) {
+  const auto row = [&](const char* equation, std::vector<Tensor> inputs) {
+    cases.push_back({concat_text("einsum/", equation),
+                     [equation](Inputs in) { return square(einsum(equation, in)); }, std::move(inputs)});
+  };
+  row("bhid, bhjd -> bhij", {draw({2, 3, 4, 5}), draw({2, 3, 6, 5})});
+  row("ij,jk", {draw({3, 4}), draw({4, 5})});
+  row("i,j->ji", {draw({3}), draw({4})});
+  row("ij->", {draw({3, 4})});
+  row("ii->i", {draw({4, 4})});
+  row("iji", {draw({3, 4, 3})});
+  row("ij,ij->i", {draw({3, 4}), draw({3, 4})});
+  row("ijx,jk,kl->li", {draw({2, 3, 2}), draw({3, 4}), draw({4, 5})});
+  row("ab,b,c->ac", {draw({3, 4}), draw({4}), draw({2})});
 }
 
 void add_indices(std::vector<OpCase>& cases, Draw& draw) {
@@ -314,6 +423,7 @@ std::vector<OpCase> op_cases() {
   add_shape(cases, draw);
   add_reductions(cases, draw);
   add_products(cases, draw);
+  add_einsum(cases, draw);
   add_indices(cases, draw);
   add_layers(cases, draw);
   add_attention(cases, draw);

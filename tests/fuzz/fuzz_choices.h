@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -26,3 +28,15 @@ class FuzzChoices {
  private:
   std::string_view bytes_;
 };
+
+/// An entry of a tokenizer.json's "added_tokens", with flags by the input.
+inline nlohmann::json added_token(FuzzChoices& choices, const std::string& content, std::int64_t id) {
+  const unsigned flags = choices.below(32);
+  return {{"id", id},
+          {"content", content},
+          {"single_word", (flags & 1) != 0},
+          {"lstrip", (flags & 2) != 0},
+          {"rstrip", (flags & 4) != 0},
+          {"normalized", (flags & 8) != 0},
+          {"special", (flags & 16) != 0}};
+}

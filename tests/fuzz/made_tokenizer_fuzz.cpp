@@ -37,15 +37,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Json& added = file["added_tokens"] = Json::array();
   for (unsigned left = choices.below(6); left > 0; --left) {
     const std::string content = choices.text();
-    const unsigned flags = choices.below(32);
     const bool is_known = vocabulary.contains(content);
-    added.push_back({{"id", is_known ? vocabulary[content] : Json(next)},
-                     {"content", content},
-                     {"single_word", (flags & 1) != 0},
-                     {"lstrip", (flags & 2) != 0},
-                     {"rstrip", (flags & 4) != 0},
-                     {"normalized", (flags & 8) != 0},
-                     {"special", (flags & 16) != 0}});
+    added.push_back(added_token(choices, content, is_known ? vocabulary[content].get<int>() : next));
     next += is_known ? 0 : 1;
   }
   const std::string_view text = choices.rest();

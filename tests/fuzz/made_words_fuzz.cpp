@@ -81,14 +81,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (unsigned left = choices.below(4); left > 0; --left) {
     const std::string content = choices.text();
     const auto known = std::find(tokens.begin(), tokens.end(), content);
-    const unsigned flags = choices.below(32);
-    file["added_tokens"].push_back({{"id", known == tokens.end() ? next++ : known - tokens.begin()},
-                                    {"content", content},
-                                    {"single_word", (flags & 1) != 0},
-                                    {"lstrip", (flags & 2) != 0},
-                                    {"rstrip", (flags & 4) != 0},
-                                    {"normalized", (flags & 8) != 0},
-                                    {"special", (flags & 16) != 0}});
+    file["added_tokens"].push_back(
+        added_token(choices, content, known == tokens.end() ? next++ : known - tokens.begin()));
   }
   const std::string_view text = choices.rest();
   try {

@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "fuzz_memory_file.h"
 #include "heed/core/error.h"
 #include "heed/core/unicode.h"
 #include "heed/data/gzip.h"
@@ -13,6 +14,7 @@
 /// whole. Where bad bytes are replaced, they give no Error.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const MemoryFile file(bytes);
   for (const auto encoding : {heed::Encoding::utf8, heed::Encoding::latin1, heed::Encoding::cp1252}) {
     for (const auto bad_bytes : {heed::BadBytes::error, heed::BadBytes::replace}) {
       heed::ReadReport report;
@@ -22,8 +24,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           if (heed::unicode::find_invalid(line) != std::string::npos) std::abort();
           heed::bleu_tokenize(heed::unicode::lower_case(line, heed::unicode::FinalSigma::final));
         }
-        const auto text = heed::parse_text(bytes, "input", options);
-        if (heed::unicode::find_invalid(text) != std::string::npos) std::abort();
+        heed::read_text_by_lines(file.name(), options, [](std::string_view line) {
+          if (heed::unicode::find_invalid(line) != std::string::npos) std::abort();
+        });
       } catch (const heed::Error&) {
         const bool is_text = size > 3 && !heed::is_gzip(bytes) && size < 1 << 20;
         if (bad_bytes == heed::BadBytes::replace && is_text) std::abort();

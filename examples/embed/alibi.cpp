@@ -1,0 +1,74 @@
+// An attention mechanism of an application's own, in one file. ALiBi, attention with linear biases: "Train Short, Test
+// Long", Press, Smith and Lewis, ICLR 2022, arXiv 2108.12409, section 3. Words have no positions; instead each head h
+// of H takes from the logit of a pair of words what their distance costs it:
+//
+//   A = softmax( q k^T / sqrt(dh) - m_h |i - j| )  over the allowed keys,   m_h = 2^(-slope h / H), h = 1, ..., H
+//   O = merge(A v) Wo
+//
+// Composed from heed's operations, so that the gradient follows, on every device. Time and memory N^2.
+// Setting: slope (8, as in the paper).
+//
+// Whatever program is linked with this file finds the mechanism by its name, "alibi".
+
+#include <heed/heed.h>
+#include <heed/models/attention/heads.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+namespace {
+
+class AlibiAttention : public heed::Attention {
+ public:
+  explicit AlibiAttention(const heed::AttentionConfig& config)
+      : Attention(config),
+        slope_(config.options.take_number("slope", 8, 0, 64)),
+        initialiser_(config.seed),
+        w_(config, initialiser_) {
+    add_projections(w_);  // "query", "key", "value" and "output", as heed's own have them
+  }
+
+ protected:
+  /// O [B, N, d] of input.x [B, N, d]; the rows of padding are zeroed by the caller.
+  heed::Tensor forward(const heed::AttentionInput& input, heed::Context& context) override {
+    const heed::Tensor query = heed::split_heads(w_.query(input.x), config().heads);  // [B, H, N, dh]
+    const heed::Tensor key = heed::split_heads(w_.key(input.x), config().heads);
+    const heed::Tensor value = heed::split_heads(w_.value(input.x), config().heads);
+    const double scale = 1 / std::sqrt(static_cast<double>(query.size(3)));
+
+    const heed::Tensor places = heed::Tensor::arange(input.x.size(1), heed::DType::i32, input.x.device());
+    const heed::Tensor ahead = heed::unsqueeze(places, 0) - heed::unsqueeze(places, 1);  // j - i, [N, N]
+    const heed::Tensor logits = heed::matmul(query, heed::transpose(key, -2, -1)) * scale -
+                                slopes(query) * heed::abs(ahead).to(query.dtype());
+    heed::Tensor allowed = ahead <= static_cast<double>(config().causal ? 0 : input.x.size(1));
+    if (input.mask.defined()) allowed = allowed * heed::reshape(input.mask, {input.mask.size(0), 1, 1, -1});
+    const heed::Tensor weights = heed::masked_softmax(logits, allowed);
+    show(context, "weights", weights);
+    return w_.output(
+        heed::merge_heads(heed::matmul(heed::maybe_dropout(weights, config().dropout, context), value)));
+  }
+
+ private:
+  /// m_h, [H, 1, 1].
+  heed::Tensor slopes(const heed::Tensor& like) const {
+    const std::int64_t heads = config().heads;
+    std::vector<float> m;
+    for (std::int64_t h = 1; h <= heads; ++h)
+      m.push_back(
+          static_cast<float>(std::exp2(-slope_ * static_cast<double>(h) / static_cast<double>(heads))));
+    return heed::Tensor::from(m, {heads, 1, 1}, like.device()).to(like.dtype());
+  }
+
+  double slope_;
+  heed::Initialiser initialiser_;
+  heed::Projections w_;
+};
+
+// While the program starts: before anything can ask for it.
+const heed::AttentionVariant& registered = heed::register_attention(
+    {"alibi",
+     {.causal = true, .as_heads = true, .reason = "distances are those within one sequence"},
+     [](const heed::AttentionConfig& config) { return std::make_unique<AlibiAttention>(config); }});
+
+}  // namespace

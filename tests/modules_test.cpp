@@ -1,0 +1,167 @@
+// Modules of an application's own: names, sequences and lists of layers, summaries, and optimizers over them.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/models/containers.h"
+#include "heed/models/layers.h"
+#include "heed/training/optimizer.h"
+#include "model_support.h"
+
+using namespace heed;
+using namespace heed::test;
+using Floats = std::vector<float>;
+
+namespace {
+
+/// Registers what it is told to.
+class Loose : public Module {
+ public:
+  using Module::add_buffer;
+  using Module::add_module;
+  using Module::add_parameter;
+  Tensor first, second;
+};
+
+Tensor parameter_of(std::initializer_list<float> values) {
+  return parameter(Tensor::from(values, {static_cast<std::int64_t>(values.size())}));
+}
+
+Floats values_of(const Tensor& x) {
+  return x.to_vector<float>();
+}
+
+void give_gradient(const Tensor& leaf, double value) {
+  zero_gradient(leaf);
+  backward(sum(leaf * value));
+}
+
+}  // namespace
+
+TEST_CASE("modules: two of one name are refused when the second is added, of whatever kind") {
+  Loose module, part, other;
+  module.add_parameter("weight", module.first, Tensor::ones({1}));
+  const char* taken = "'weight' has the name of another parameter, buffer or part";
+  CHECK_THROWS_WITH_AS(module.add_parameter("weight", module.second, Tensor::ones({1})),
+                       doctest::Contains(taken), Error);
+  CHECK_THROWS_WITH_AS(module.add_buffer("weight", module.second, Tensor::ones({1})),
+                       doctest::Contains(taken), Error);
+  CHECK_THROWS_WITH_AS(module.add_module("weight", part), doctest::Contains(taken), Error);
+  module.add_module("part", part);
+  CHECK_THROWS_WITH_AS(module.add_module("part", other), doctest::Contains("'part' has the name"), Error);
+  CHECK_THROWS_WITH_AS(module.add_parameter("", module.second, Tensor::ones({1})),
+                       doctest::Contains("needs a name"), Error);
+  CHECK(names_of(module.parameters()) == std::vector<std::string>{"weight"});
+  CHECK_FALSE(module.second.defined());
+}
+
+TEST_CASE("modules: an optimizer refuses what would lose moments") {
+  Tensor a = parameter_of({1}), b = parameter_of({2});
+  CHECK_THROWS_WITH_AS(Optimizer({{"a", &a}, {"a", &b}}, {}),
+                       doctest::Contains("two parameters are called \"a\""), Error);
+  CHECK_THROWS_WITH_AS(Optimizer({{"a", &a}, {"b", &a}}, {}), doctest::Contains("given twice"), Error);
+}
+
+TEST_CASE("modules: a sequence calls its layers in order, and numbers them by their place") {
+  Initialiser initialiser(1);
+  Sequential net;
+  Linear& in = net.emplace<Linear>(3, 4, true, initialiser);
+  net.add([](const Tensor& x) { return tanh(x); });
+  net.emplace<FeedForward>(4, 8, Activation::gelu, 0.5, initialiser);
+  Linear& out = net.emplace<Linear>(4, 2, false, initialiser);
+  CHECK(net.size() == 4);
+  CHECK(names_of(net.parameters()) == std::vector<std::string>{"0.weight", "0.bias", "2.input.weight",
+                                                               "2.input.bias", "2.output.weight",
+                                                               "2.output.bias", "3.weight"});
+  const Tensor x = normal({5, 3}, 0, 1, {1, 0, 0});
+  CHECK(net(x).shape() == Shape{5, 2});
+  Context first = Context::train(1, 1), second = Context::train(1, 2);
+  CHECK(values_of(net(x, first)) != values_of(net(x, second)));  // the dropout of the layer in the middle
+  CHECK(values_of(net(x)) == values_of(net(x)));
+  CHECK(in.path() == "0");
+  CHECK(out.path() == "3");
+  CHECK_THROWS_WITH_AS(net.add({}), doctest::Contains("step 4 is an empty function"), Error);
+  CHECK(values_of(Sequential()(x)) == values_of(x));
+
+  net.to(DType::f64, {});
+  const GradcheckResult result = gradcheck_parameters(net, [&] { return net(x.to(DType::f64)); });
+  CHECK(result.passed);
+}
+
+TEST_CASE("modules: a list holds parts of one kind") {
+  Initialiser initialiser(1);
+  ModuleList<Linear> layers;
+  for (int i = 0; i < 3; ++i) layers.emplace(2, 2, false, initialiser);
+  CHECK(layers.size() == 3);
+  CHECK(names_of(layers.parameters()) == std::vector<std::string>{"0.weight", "1.weight", "2.weight"});
+  CHECK(layers[2](Tensor::ones({1, 2})).shape() == Shape{1, 2});
+  CHECK_THROWS_WITH_AS(layers[3], "module list: there is no part 3 among 3", Error);
+}
+
+TEST_CASE("modules: a summary names everything that a model file holds") {
+  Initialiser initialiser(1);
+  Loose model;
+  Linear layer(3, 4, true, initialiser);
+  model.add_module("layer", layer);
+  model.add_buffer("seen", model.first, Tensor::ones({2, 2}));
+  CHECK(summary(model) ==
+        "name          shape       elements\n"
+        "layer.weight  [4, 3]            12\n"
+        "layer.bias    [4]                4\n"
+        "seen          [2, 2]             4  buffer\n"
+        "16 parameters, 4 elements of buffers\n");
+}
+
+TEST_CASE("modules: groups of an optimizer have rates and decays of their own") {
+  Tensor fast = parameter_of({1}), slow = parameter_of({1}), decaying = parameter_of({1});
+  const std::vector<ParameterGroup> groups = {
+      {{{"fast", &fast}}, 2, 0}, {{{"slow", &slow}}, 0.5, 0}, {{{"decaying", &decaying}}, 1, 0.1}};
+  Optimizer sgd(groups, {.kind = OptimizerKind::sgd, .beta1 = 0, .weight_decay = 5});
+  for (const Tensor& each : {fast, slow, decaying}) give_gradient(each, 1);
+  sgd.step(0.1);
+  CHECK(fast.item() == doctest::Approx(1 - 0.1 * 2 * 1));
+  CHECK(slow.item() == doctest::Approx(1 - 0.1 * 0.5 * 1));
+  CHECK(decaying.item() == doctest::Approx(1 - 0.1 * (1 + 0.1 * 1)));
+  const std::vector<ParameterGroup> bad = {{{{"fast", &fast}}, -1, 0}};
+  CHECK_THROWS_WITH_AS(Optimizer(bad, {}), doctest::Contains("rate of a group is -1"), Error);
+}
+
+TEST_CASE("modules: norms and biases do not decay in the groups of AdamW") {
+  Initialiser initialiser(1);
+  Sequential net;
+  net.emplace<Linear>(3, 4, true, initialiser);
+  net.emplace<LayerNorm>(4);
+  const auto groups = decay_groups(net.parameters(), 0.01);
+  REQUIRE(groups.size() == 2);
+  CHECK(names_of(groups[0].parameters) == std::vector<std::string>{"0.weight"});
+  CHECK(groups[0].weight_decay == 0.01);
+  CHECK(names_of(groups[1].parameters) == std::vector<std::string>{"0.bias", "1.weight", "1.bias"});
+  CHECK(groups[1].weight_decay == 0);
+  // Gradients of 0: what moves moves by decay alone.
+  Optimizer adamw(groups, {.kind = OptimizerKind::adamw});
+  const Floats matrix = values_of(*groups[0].parameters[0].tensor),
+               norm = values_of(*groups[1].parameters[1].tensor);
+  for (const NamedTensor& each : net.parameters()) give_gradient(*each.tensor, 0);
+  adamw.step(0.1);
+  CHECK(values_of(*groups[1].parameters[1].tensor) == norm);
+  const Floats after = values_of(*groups[0].parameters[0].tensor);
+  for (std::size_t i = 0; i < matrix.size(); ++i)
+    CHECK(after[i] == doctest::Approx(matrix[i] * (1 - 0.1 * 0.01)));
+}
+
+TEST_CASE("modules: clip scales the gradients of the next step alone") {
+  Tensor w = parameter_of({0, 0});
+  Optimizer sgd({{"w", &w}}, {.kind = OptimizerKind::sgd, .beta1 = 0});
+  give_gradient(w, 30);  // of norm 30 sqrt(2)
+  sgd.clip(1);
+  sgd.step(1);
+  CHECK(norm(w.detach()).item() == doctest::Approx(1).epsilon(1e-4));
+  give_gradient(w, 30);
+  const double before = w.detach()[0].item();
+  sgd.step(1);
+  CHECK(w.detach()[0].item() == doctest::Approx(before - 30));
+  CHECK_THROWS_WITH_AS(sgd.clip(0), doctest::Contains("must be positive"), Error);
+}

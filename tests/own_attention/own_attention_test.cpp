@@ -1,0 +1,220 @@
+// An attention mechanism that an application registers (examples/embed/alibi.cpp is linked with this program) is found
+// by its name like heed's own, and mistakes in registering one are errors.
+
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/core/file.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/encoder_classifier.h"
+#include "heed/tasks/classify.h"
+#include "heed/tests/cases/attention_capabilities.h"
+#include "heed/tests/cases/model_cases.h"
+
+using namespace heed;
+
+namespace {
+
+AttentionConfig small_config() {
+  AttentionConfig config;
+  config.width = 8;
+  config.heads = 2;
+  config.max_length = 16;
+  return config;
+}
+
+/// One of heed's under another name.
+AttentionVariant renamed(const std::string& name) {
+  AttentionVariant variant = attention_variant("dot_product");
+  variant.name = name;
+  return variant;
+}
+
+Tensor output_of(Attention& layer, const Tensor& x) {
+  Context context = Context::inference();
+  return layer({x, {}, {}, {}}, context);
+}
+
+}  // namespace
+
+TEST_CASE("own attention: it stands in the list, behind heed's own") {
+  const auto variants = attention_variants();
+  REQUIRE(variants.size() > 1);
+  CHECK(variants.front().name == "dot_product");
+  CHECK(std::ranges::count(variants, "alibi", &AttentionVariant::name) == 1);
+  CHECK(attention_variant("alibi").capabilities.causal);
+  const std::vector<Options::Asked> settings = attention_settings("alibi");
+  REQUIRE(settings.size() == 1);
+  CHECK(settings[0].name == "slope");
+}
+
+TEST_CASE("own attention: it can do what it declares, and no more") {
+  const AttentionVariant& variant = attention_variant("alibi");
+  const Capabilities seen = try_capabilities(variant).can, &declared = variant.capabilities;
+  CHECK(seen.causal == declared.causal);
+  CHECK(seen.strictly_causal == declared.strictly_causal);
+  CHECK(seen.cross == declared.cross);
+  CHECK(seen.padding == declared.padding);
+  CHECK(seen.any_length == declared.any_length);
+  CHECK(seen.deterministic == declared.deterministic);
+  AttentionConfig config = small_config();
+  config.cross = true;
+  CHECK_THROWS_WITH_AS(make_attention("alibi", config),
+                       doctest::Contains("distances are those within one sequence"), Error);
+}
+
+TEST_CASE("own attention: its gradients agree with finite differences, among the cases of all") {
+  int checked = 0;
+  for (const OpCase& one : model_cases()) {
+    if (!one.name.starts_with("attention/alibi/")) continue;
+    CAPTURE(one.name);
+    CHECK(gradcheck(one.function, one.inputs, one.tolerance).passed);
+    ++checked;
+  }
+  CHECK(checked == 2);  // plain and causal
+}
+
+TEST_CASE("own attention: weights fall with the distance as the paper says") {
+  AttentionConfig config = small_config();
+  config.seed = 4;
+  const auto layer = make_attention("alibi", config);
+  layer->to(DType::f64, {});
+  Context context = Context::inference();
+  Capture capture;
+  context.capture = &capture;
+  // All words alike: the logits differ by m_h |i - j| alone, with m = 1/16 and 1/256 for two heads.
+  (*layer)({Tensor::ones({1, 6, 8}, DType::f64), {}, {}, {}}, context);
+  const Tensor weights = capture.find("weights");
+  REQUIRE(weights.shape() == Shape{1, 2, 6, 6});
+  for (int head = 0; head < 2; ++head) {
+    const double m = head == 0 ? 1.0 / 16 : 1.0 / 256;
+    for (int distance = 1; distance < 6; ++distance)
+      CHECK(weights[0][head][0][distance].item() / weights[0][head][0][0].item() ==
+            doctest::Approx(std::exp(-m * distance)));
+  }
+}
+
+TEST_CASE("own attention: settings are read, ranges kept, and misspelt ones refused") {
+  AttentionConfig config = small_config();
+  const Tensor x = normal({1, 5, 8}, 0, 1, {1, 0, 0});
+  const auto with_default = output_of(*make_attention("alibi", config), x).to_vector<float>();
+  config.options.set("slope", 1.0);
+  CHECK(output_of(*make_attention("alibi", config), x).to_vector<float>() != with_default);
+  config.options.set("slope", 65.0);
+  CHECK_THROWS_WITH_AS(make_attention("alibi", config), doctest::Contains("slope"), Error);
+  AttentionConfig misspelt = small_config();
+  misspelt.options.set("slop", 1.0);
+  CHECK_THROWS_WITH_AS(make_attention("alibi", misspelt), doctest::Contains("slope"), Error);
+}
+
+TEST_CASE("own attention: models, settings and mixed heads take it") {
+  TransformerConfig transformer;
+  transformer.width = 8;
+  transformer.heads = 2;
+  transformer.feed_forward = 16;
+  transformer.encoder_layers = 2;
+  transformer.source_vocabulary = 20;
+  transformer.classes = 3;
+  transformer.encoder_attention = {{"alibi"}, {"dot_product"}};
+  EncoderClassifier model(transformer);
+  CHECK(model.find("encoder.layers.0.attention") != nullptr);
+
+  Settings settings = classify_task().settings(false);
+  settings.assign("model.encoder_attention=alibi");
+  CHECK(settings.json("model.encoder_attention").find("alibi") != std::string::npos);
+
+  AttentionConfig mixed = small_config();
+  mixed.options.set("parts", std::vector<std::string>{"alibi", "dot_product"});
+  CHECK(output_of(*make_attention("mixed_heads", mixed), Tensor::ones({1, 4, 8})).shape() == Shape{1, 4, 8});
+}
+
+TEST_CASE("own attention: names and makers that cannot be are refused") {
+  const std::size_t before = attention_variants().size();
+  const std::pair<const char*, const char*> wrong[] = {{"", "the name is empty"},
+                                                       {"alibi", "'alibi': this name is taken"},
+                                                       {"dot_product", "this name is taken"},
+                                                       {"none", "no attention at all"},
+                                                       {"Mine", "lower-case"},
+                                                       {"a.b", "lower-case"},
+                                                       {"a b", "lower-case"}};
+  for (const auto& [name, message] : wrong) {
+    CAPTURE(name);
+    CHECK_THROWS_WITH_AS(register_attention(renamed(name)), doctest::Contains(message), Error);
+  }
+  AttentionVariant without_maker = renamed("without_maker");
+  without_maker.make = nullptr;
+  CHECK_THROWS_WITH_AS(register_attention(without_maker), doctest::Contains("no function that makes a layer"),
+                       Error);
+  CHECK(attention_variants().size() == before);
+  CHECK_THROWS_WITH_AS(attention_variant("without_maker"), doctest::Contains("register_attention"), Error);
+}
+
+TEST_CASE("own attention: a maker that makes nothing, or throws, is reported with the name") {
+  register_attention(
+      {"makes_nothing", {}, [](const AttentionConfig&) { return std::unique_ptr<Attention>(); }});
+  CHECK_THROWS_WITH_AS(make_attention("makes_nothing", small_config()),
+                       "attention 'makes_nothing': what makes it gave no layer", Error);
+  register_attention(
+      {"throws", {}, [](const AttentionConfig&) -> std::unique_ptr<Attention> { fail("not today"); }});
+  CHECK_THROWS_WITH_AS(make_attention("throws", small_config()), "attention 'throws': not today", Error);
+}
+
+TEST_CASE("own attention: threads register while others look and build") {
+  constexpr int writers = 3, each = 40;
+  const AttentionVariant* const first = &attention_variant("dot_product");
+  std::atomic<int> refused = 0, wrong = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < writers; ++t)
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < each; ++i) {
+          const std::string name = "thread_" + std::to_string(t) + "_" + std::to_string(i);
+          const AttentionVariant& added = register_attention(renamed(name));
+          if (added.name != name || &attention_variant(name) != &added) ++wrong;
+          try {
+            register_attention(renamed("contested_" + std::to_string(i)));
+          } catch (const Error&) {
+            ++refused;
+          }
+        }
+      });
+    for (int t = 0; t < 2; ++t)
+      threads.emplace_back([&] {
+        for (int i = 0; i < 20; ++i) {
+          for (const AttentionVariant& variant : attention_variants())
+            if (variant.name.empty() || !variant.make) ++wrong;
+          if (!make_attention("dot_product", small_config())) ++wrong;
+        }
+      });
+  }
+  CHECK(wrong == 0);
+  CHECK(refused == (writers - 1) * each);  // one of each contested name won
+  CHECK(first == &attention_variant("dot_product"));
+  CHECK(attention_variant("thread_2_39").capabilities.causal);
+}
+
+TEST_CASE("own attention: what docs/embedding.md quotes stands in the example") {
+  const std::string doc = read_file(HEED_SOURCE_DIR "/docs/embedding.md"),
+                    example = read_file(HEED_SOURCE_DIR "/examples/embed/alibi.cpp");
+  const std::string fence = "```cpp\n";
+  std::size_t at = 0;
+  for (int block = 0; block < 2; ++block) {  // the function, and the lines that register it
+    CAPTURE(block);
+    at = doc.find(fence, at);
+    REQUIRE(at != std::string::npos);
+    const std::size_t begin = at + fence.size(), end = doc.find("```", begin);
+    const std::string quoted = doc.substr(begin, end - begin);
+    CHECK(quoted.size() > 100);
+    CHECK_MESSAGE(example.find(quoted) != std::string::npos, quoted);
+    at = end + 3;
+  }
+}

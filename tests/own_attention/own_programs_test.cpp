@@ -1,0 +1,66 @@
+// The sample programs and the heed tool, linked with an application's own mechanism.
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "program_runner.h"
+#include "temporary_folder.h"
+
+using namespace heed;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("own attention: a translator is trained with it in both stacks, resumed and asked") {
+  const TemporaryFolder folder;
+  const std::string run = (folder / "run").string();
+  const ProgramResult help = run_program("own_translate", {"train", "--help"});
+  CHECK(contains(help.output, "alibi"));
+  const std::vector<std::string> train = {"train",
+                                          "--attention",
+                                          "alibi",
+                                          "--out",
+                                          run,
+                                          "--threads",
+                                          "1",
+                                          "--set",
+                                          "model.width=16",
+                                          "--set",
+                                          "model.heads=2",
+                                          "--set",
+                                          "model.decoder_attention.slope=4"};
+  std::vector<std::string> short_training = train;
+  short_training.insert(short_training.end(), {"--steps", "4"});
+  const ProgramResult trained = run_program("own_translate", short_training);
+  REQUIRE_MESSAGE(trained.status == 0, trained.errors);
+  const ProgramResult resumed =
+      run_program("own_translate", {"train", "--resume", "--out", run, "--steps", "6"});
+  REQUIRE_MESSAGE(resumed.status == 0, resumed.errors);
+  const ProgramResult answered = run_program("own_translate", {"predict", "--run", run}, "seven\n");
+  CHECK_MESSAGE(answered.status == 0, answered.errors);
+  // Without the mechanism the run cannot be opened, and the program says what it lacks.
+  const ProgramResult elsewhere =
+      run_program(HEED_PROGRAM_DIR "/../../bin/translate", {"predict", "--run", run}, "seven\n");
+  CHECK(elsewhere.status != 0);
+  CHECK(contains(elsewhere.errors, "alibi"));
+}
+
+TEST_CASE("own attention: the heed tool lists, checks and measures it") {
+  const ProgramResult listed = run_program("own_heed", {"variants"});
+  REQUIRE_MESSAGE(listed.status == 0, listed.errors);
+  CHECK(contains(listed.output, "\nalibi "));
+  const ProgramResult measured =
+      run_program("own_heed", {"bench", "attention", "--variants", "alibi", "--lengths", "16", "--json"});
+  REQUIRE_MESSAGE(measured.status == 0, measured.errors);
+  CHECK(contains(measured.output, "\"alibi\""));
+  const ProgramResult checked = run_program("own_heed", {"gradcheck", "--filter", "alibi"});
+  REQUIRE_MESSAGE(checked.status == 0, checked.errors);
+  CHECK(contains(checked.output, "attention/alibi/causal"));
+  CHECK(contains(checked.output, "2 passed, 0 failed"));
+}
