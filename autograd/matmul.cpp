@@ -96,8 +96,15 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
                 [read_rows, read_weight, shape = x.shape(), classes = weight.size(0), want_x, want_weight,
                  want_bias](const Tensor& grad) {
                   const Tensor g = contiguous(grad).view({row_count(grad.shape()), classes});
-                  return Gradients{want_x ? product(g, read_weight).view(shape) : Tensor(),
-                                   want_weight ? product(transposed(g), read_rows) : Tensor(),
+                  const Tensor dx = want_x ? product(g, read_weight).view(shape) : Tensor();
+                  if (const auto both = backend_of(g).linear_gradients;
+                      both && want_weight && want_bias && !ComposeOnly::active()) {
+                    const Tensor dweight = Tensor::empty({classes, read_rows.size(1)}, g.dtype(), g.device()),
+                                 dbias = Tensor::empty({classes}, g.dtype(), g.device());
+                    both(g, read_rows, dweight, dbias);
+                    return Gradients{dx, dweight, dbias};
+                  }
+                  return Gradients{dx, want_weight ? product(transposed(g), read_rows) : Tensor(),
                                    want_bias ? sum(g, 0) : Tensor()};
                 },
                 {&read_rows, &read_weight});

@@ -12,10 +12,15 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "heed/autograd/expected_gradient.h"
 #include "heed/core/backend.h"
 #include "heed/core/devices.h"
+#include "heed/core/profile.h"
 #include "heed/heed.h"
 #include "heed/training/precision.h"
+#ifdef HEED_HAS_VULKAN
+#include "heed/backends/vulkan/gpu.h"
+#endif
 
 namespace {
 
@@ -27,6 +32,8 @@ using Json = nlohmann::ordered_json;
 struct Settings {
   heed::Device device;
   bool quick = false;
+  bool count = false;  // steps are recorded, but their kernels do not run
+  bool profile = false;
   double seconds = 0.5;  // of one measurement
 };
 
@@ -51,7 +58,7 @@ double time_of(const Settings& settings, const std::function<Tensor()>& work) {
   double start = now();
   wait_for(work());
   const double once = std::max(now() - start, 1e-7);
-  if (settings.quick) return 1000 * once;
+  if (settings.quick || settings.count) return 1000 * once;
   const int calls = std::clamp(static_cast<int>(settings.seconds / 3 / once), 1, 2000);
   double best = 1e300;
   for (int round = 0; round < 3; ++round) {
@@ -233,7 +240,8 @@ struct StepCase {
 };
 
 std::vector<StepCase> step_cases(bool quick) {
-  if (quick) return {{"tiny", 1, 32, 2, 50, 2, 16}};
+  // The second has the layers and parameters of GPT-2, for counting what a step takes on any device.
+  if (quick) return {{"tiny", 1, 32, 2, 50, 2, 16}, {"gpt2_layers", 12, 16, 2, 50, 2, 16}};
   return {{"gpt2_124m", 12, 768, 12, 50257, 8, 1024}, {"small", 4, 256, 8, 8000, 8, 256}};
 }
 
@@ -256,6 +264,22 @@ heed::TransformerConfig config_of(const StepCase& c) {
   return config;
 }
 
+/// The kernels of one step, slowest first.
+void print_kernels(const StepCase& c, heed::Precision precision, const std::function<Tensor()>& step) {
+  heed::start_profile();
+  wait_for(step());
+  heed::stop_profile();
+  for (const heed::ProfileRow& row : heed::profile_rows())
+    print({{"bench", "kernel"},
+           {"model", c.name},
+           {"precision", name_of(precision)},
+           {"kernel", row.name},
+           {"calls", row.calls},
+           {"ms", 1000 * row.seconds},
+           {"gflops", row.flops / std::max(row.seconds, 1e-9) / 1e9},
+           {"gb_per_s", row.bytes / std::max(row.seconds, 1e-9) / 1e9}});
+}
+
 void bench_step(const Settings& settings, const StepCase& c, heed::Precision precision) {
   heed::LanguageModel model(config_of(c));
   model.to(DType::f32, settings.device);
@@ -276,13 +300,14 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
   const bool counts = settings.device.type == heed::DeviceType::vulkan;
   const heed::DeviceCounters before =
       counts ? heed::device_counters(settings.device) : heed::DeviceCounters();
-  const double ms = time_of(settings, [&] {
+  const auto step = [&] {
     const double start = now();
     heed::Context context = heed::Context::train(1, number++);
     {
       const heed::LowerPrecision lower(model, precision);
-      loss = objective(model.loss(batch, 0, context), context);
       const bool scaled = precision == heed::Precision::f16;
+      const heed::ExpectedGradient expected(scaled ? scale : Tensor());
+      loss = objective(model.loss(batch, 0, context), context);
       backward(scaled ? loss * scale : loss);
       lower.collect_gradients(scaled ? inverse : Tensor());
     }
@@ -290,7 +315,10 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
     adam.zero_gradients();
     recording = now() - start;
     return loss;
-  });
+  };
+  const double ms = time_of(settings, step);
+  const std::uint32_t steps = number;
+  const heed::DeviceCounters after = counts ? heed::device_counters(settings.device) : heed::DeviceCounters();
   // The host's share of one step, with the device's if the host had to wait for it.
   Json line = {{"bench", "step"},
                {"model", c.name},
@@ -308,15 +336,28 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
                {"loss", loss.item()},
                {"peak_mb", static_cast<double>(heed::memory_stats(settings.device).peak_bytes) / (1 << 20)}};
   if (counts) {  // what a step gives the device to do
-    const heed::DeviceCounters after = heed::device_counters(settings.device);
-    line["dispatches"] = (after.dispatches - before.dispatches) / number;
-    line["barriers"] = (after.barriers - before.barriers) / number;
-    line["submissions"] = (after.submissions - before.submissions) / number;
+    line["dispatches"] = (after.dispatches - before.dispatches) / steps;
+    line["barriers"] = (after.barriers - before.barriers) / steps;
+    line["submissions"] = (after.submissions - before.submissions) / steps;
   }
   print(line);
+  if (settings.profile) print_kernels(c, precision, step);
+}
+
+/// From now on a device gets its commands without the kernels, so that the true sizes cost no arithmetic. What is read
+/// back means nothing.
+void leave_out_kernels([[maybe_unused]] heed::Device device) {
+#ifdef HEED_HAS_VULKAN
+  heed::check(device.type == heed::DeviceType::vulkan, "--count is for Vulkan devices");
+  heed::vulkan::gpu(device.index).replaceable_api().CmdDispatch = [](VkCommandBuffer, std::uint32_t,
+                                                                     std::uint32_t, std::uint32_t) {};
+#else
+  heed::fail("--count: this build has no Vulkan");
+#endif
 }
 
 void bench_steps(const Settings& settings) {
+  if (settings.count) leave_out_kernels(settings.device);
   for (const StepCase& c : step_cases(settings.quick)) {
     bench_step(settings, c, heed::Precision::f32);
     if (types_of(settings.device).size() == 1) continue;
@@ -380,6 +421,12 @@ int main(int argc, char** argv) {
                  "cpu, vulkan, vulkan:N or vulkan:NAME (a software device must be named)");
   app.add_option("--only", only, "these measurements only")->delimiter(',')->check(CLI::IsMember(names));
   app.add_option("--seconds", settings.seconds, "for one measurement")->check(CLI::Range(0.01, 100.0));
+  app.add_flag("--profile", settings.profile,
+               "after each training step a line for each of its kernels: calls, time and rates");
+  app.add_flag(
+      "--count", settings.count,
+      "the true training steps are recorded, but their kernels do not run: counts what a step takes, on any "
+      "Vulkan device");
   app.add_flag("--quick", settings.quick, "tiny sizes, one call each: tests the benchmark itself");
   try {
     app.parse(argc, argv);
@@ -389,6 +436,7 @@ int main(int argc, char** argv) {
   try {
     settings.device = heed::find_device(device);
     describe(settings.device);
+    if (settings.count) only = {"step"};
     for (const auto& [name, run] : benches)
       if (only.empty() || std::ranges::find(only, name) != only.end()) run(settings);
   } catch (const std::exception& error) {

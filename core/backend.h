@@ -63,6 +63,12 @@ struct OptimizerStep {
   std::int64_t step = 1;         ///< counts from 1, for Adam's bias correction
 };
 
+/// How linear_cross_entropy holds logits [rows, classes], some rows at a time.
+struct LogitChunks {
+  std::int64_t rows = 1;   ///< at a time, at least one
+  std::int64_t pitch = 0;  ///< elements from one row to the next, at least as many as there are classes
+};
+
 struct Backend {
   std::string_view name;
 
@@ -109,9 +115,13 @@ struct Backend {
   /// out = a b + beta out + bias. a [..., m, k], b [..., k, n], out [..., m, n] with equal leading extents
   /// (stride 0 where broadcast); the last two strides of a and of b are (s, 1) or (1, s), those of out (s,
   /// 1); s is at least the extent of the other axis. bias [n] contiguous, or undefined. beta is 0 or 1; with
-  /// 0 the old content of out is ignored.
+  /// 0 the old content of out is ignored. A backend with half types also writes f32 (bias too) where a and b are half.
   void (*matmul)(const Tensor& a, const Tensor& b, const Tensor& bias, double beta,
                  const Tensor& out) = nullptr;
+  /// The gradients of a linear map in one pass over grad: dweight [out, in] = grad' x, dbias [out] = the sum of the rows
+  /// of grad; grad [rows, out], x [rows, in], all contiguous. Null: a product and a reduction.
+  void (*linear_gradients)(const Tensor& grad, const Tensor& x, const Tensor& dweight,
+                           const Tensor& dbias) = nullptr;
 
   // --- indices ---------------------------------------------------------------------------------------------
   /// out[b, i, :] = x[b, index[b, i], :]; x [batch, n, width], index [batch, m], out [batch, m, width], all
@@ -153,12 +163,15 @@ struct Backend {
   /// Label-smoothed cross entropy of each row: (1 - e) (-log p_target) + e mean_c(-log p_c); 0 where the
   /// target is `ignored`. logits [rows, classes], targets i32 [rows], loss and log_sum_exp [rows]. A
   /// target outside [0, classes) that is not `ignored` throws. backward: grad [rows]; dlogits may be the
-  /// same memory as logits.
+  /// same memory as logits. A backend with logit_chunks takes logits and dlogits whose rows are further apart.
   Fused<void(const Tensor& logits, const Tensor& targets, double smoothing, std::int32_t ignored,
              const Tensor& loss, const Tensor& log_sum_exp),
         void(const Tensor& logits, const Tensor& targets, const Tensor& log_sum_exp, const Tensor& grad,
              double smoothing, std::int32_t ignored, const Tensor& dlogits)>
       cross_entropy;
+  /// How to hold logits of so many rows and classes. Null: contiguous, about 4 Mi of them at a time, as a CPU's cache
+  /// wants it.
+  LogitChunks (*logit_chunks)(Device device, DType dtype, std::int64_t rows, std::int64_t classes) = nullptr;
   /// Never holds the N x M matrix. out and its gradient [B, H, N, dv] (last stride 1, otherwise any strides),
   /// log_sum_exp [B, H, N] (-infinity for rows with no allowed key, whose output is 0). dquery, dkey, dvalue
   /// have the shapes of query, key, value, last stride 1, otherwise any strides. log_sum_exp_grad [B, H, N],
@@ -167,6 +180,13 @@ struct Backend {
         void(const AttentionArgs&, const Tensor& out, const Tensor& log_sum_exp, const Tensor& grad,
              const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue)>
       attention;
+
+  // --- lists of tensors ------------------------------------------------------------------------------------
+  /// out[i] = x[i] factor, or out[i] + x[i] factor with `add`, for all tensors of two lists, contiguous, of equal sizes
+  /// pair by pair; the floating dtypes of x[i] and out[i] may differ. factor: f32, one element; undefined = 1. out[i]
+  /// may be the same memory as x[i]. Null: one by one.
+  void (*scale_all)(std::span<const Tensor> x, const Tensor& factor, bool add,
+                    std::span<const Tensor> out) = nullptr;
 
   // --- optimizers ------------------------------------------------------------------------------------------
   void (*adam)(const OptimizerStep&) = nullptr;

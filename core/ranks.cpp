@@ -179,4 +179,32 @@ std::string Ranks::broadcast(std::string_view from_first) {
   return all_gather(is_first() ? from_first : std::string_view()).front();
 }
 
+std::vector<std::string> deal_out(Ranks* ranks, std::size_t pieces,
+                                  const std::function<std::string(std::size_t piece)>& compute) {
+  const auto count = static_cast<std::size_t>(ranks ? ranks->count() : 1);
+  const auto own = static_cast<std::size_t>(ranks ? ranks->rank() : 0);
+  std::vector<std::string> results(pieces);
+  for (std::size_t i = own; i < pieces; i += count) results[i] = compute(i);
+  if (!ranks) return results;
+  std::string message;  // lengths and results in turn
+  for (std::size_t i = own; i < pieces; i += count) {
+    const std::uint64_t length = results[i].size();
+    message.append(reinterpret_cast<const char*>(&length), sizeof length).append(results[i]);
+  }
+  const std::vector<std::string> messages = ranks->all_gather(message);
+  for (std::size_t r = 0; r < count; ++r) {
+    std::string_view left = messages[r];
+    for (std::size_t i = r; i < pieces; i += count) {
+      std::uint64_t length = 0;
+      if (left.size() >= sizeof length) std::memcpy(&length, left.data(), sizeof length);
+      if (left.size() < sizeof length || left.size() - sizeof length < length)
+        throw RankLost(concat_text("ranks: rank ", r, " sent less than its pieces of work"));
+      results[i] = left.substr(sizeof length, length);
+      left.remove_prefix(sizeof length + length);
+    }
+    if (!left.empty()) throw RankLost(concat_text("ranks: rank ", r, " sent more than its pieces of work"));
+  }
+  return results;
+}
+
 }  // namespace heed

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
@@ -79,6 +80,25 @@ class Ranks {
   std::uint64_t sequence_ = 0;  // of the next exchange
   std::int64_t bytes_sent_ = 0, messages_sent_ = 0;
 };
+
+/// Pieces of work that are dealt out: piece i is computed by rank i mod N, and every rank gets what each piece came to, in
+/// their order. Null ranks: all are computed here.
+std::vector<std::string> deal_out(Ranks* ranks, std::size_t pieces,
+                                  const std::function<std::string(std::size_t piece)>& compute);
+/// The same for pieces that come to numbers.
+template <class T, class Compute>
+std::vector<std::vector<T>> deal_out_numbers(Ranks* ranks, std::size_t pieces, const Compute& compute) {
+  const std::vector<std::string> texts = deal_out(ranks, pieces, [&](std::size_t piece) {
+    const std::vector<T> values = compute(piece);
+    return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  });
+  std::vector<std::vector<T>> all;
+  for (const std::string& text : texts) {
+    all.emplace_back(text.size() / sizeof(T));
+    if (!text.empty()) std::memcpy(all.back().data(), text.data(), text.size());
+  }
+  return all;
+}
 
 /// Whether a launcher of MPI (mpirun, mpiexec, srun) started this process as one of several.
 bool started_by_mpi();

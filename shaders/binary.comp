@@ -9,8 +9,17 @@
 
 layout(constant_id = 2) const uint OP = 0;
 layout(binding = 0) writeonly buffer Out { T out_[]; };
+#if !defined(TYPE_i32)
+layout(binding = 0) writeonly buffer Fours0 { FOUR_WRITTEN out_fours[]; };
+#endif
 layout(binding = 1) readonly buffer A { T a_[]; };
+#if !defined(TYPE_i32)
+layout(binding = 1) readonly buffer Fours1 { FOUR a_fours[]; };
+#endif
 layout(binding = 2) readonly buffer B { T b_[]; };
+#if !defined(TYPE_i32)
+layout(binding = 2) readonly buffer Fours2 { FOUR b_fours[]; };
+#endif
 
 // What a line's dtypes stand for: whether its expression is there for integers.
 #define ANY(y) \
@@ -29,6 +38,17 @@ V value(V a, V b) {
 }
 
 void main() {
+#if !defined(TYPE_i32)
+  if (IN_FOURS) {
+    const uint i = four_item();
+    if (i >= count) return;
+    const vec4 y = operand_four(b_, b_fours, 2, i);
+    vec4 four = operand_four(a_, a_fours, 1, i);
+    [[unroll]] for (uint c = 0; c < 4; ++c) four[c] = value(four[c], y[c]);
+    store_result(out_, out_fours, i, four)
+    return;
+  }
+#endif
   if (item(0) - gl_LocalInvocationIndex >= count) return;
   V a[ITEMS], b[ITEMS];
   uint at[ITEMS][OPERANDS];

@@ -11,9 +11,13 @@
 layout(constant_id = 2) const uint OP = 0;
 layout(constant_id = 3) const uint OPERAND = 0;
 layout(binding = 0) writeonly buffer Out { T out_[]; };
+layout(binding = 0) writeonly buffer Fours0 { FOUR_WRITTEN out_fours[]; };
 layout(binding = 1) readonly buffer A { T a_[]; };
+layout(binding = 1) readonly buffer Fours1 { FOUR a_fours[]; };
 layout(binding = 2) readonly buffer B { T b_[]; };
+layout(binding = 2) readonly buffer Fours2 { FOUR b_fours[]; };
 layout(binding = 3) readonly buffer Grad { T grad_[]; };
+layout(binding = 3) readonly buffer Fours3 { FOUR grad_fours[]; };
 
 float derivative(float a, float b) {
   uint line = 0;
@@ -25,6 +29,15 @@ float derivative(float a, float b) {
 }
 
 void main() {
+  if (IN_FOURS) {
+    const uint i = four_item();
+    if (i >= count) return;
+    const vec4 x = operand_four(a_, a_fours, 1, i), y = operand_four(b_, b_fours, 2, i);
+    vec4 four = operand_four(grad_, grad_fours, 3, i);
+    [[unroll]] for (uint c = 0; c < 4; ++c) four[c] *= derivative(x[c], y[c]);
+    store_result(out_, out_fours, i, four)
+    return;
+  }
   if (item(0) - gl_LocalInvocationIndex >= count) return;
   float a[ITEMS], b[ITEMS], grad[ITEMS];
   uint at[ITEMS][OPERANDS];

@@ -22,25 +22,48 @@ int to_int(float x) {
 
 #if defined(TO_f32)
 #define TO float
+#define TO_FOUR vec4
 #define converted(x) float(x)
+#define converted_four(x) (x)
 #elif defined(TO_f16)
 #define TO float16_t
+#define TO_FOUR f16vec4
+#define converted_four(x) f16vec4(x)
 #define converted(x) float16_t(float(x))
 #elif defined(TO_bf16)
 #define TO uint16_t
+#define TO_FOUR u16vec4
+#define converted_four(v) u16vec4(uvec4(bf16_bits((v).x), bf16_bits((v).y), bf16_bits((v).z), bf16_bits((v).w)))
 #define converted(x) uint16_t(bf16_bits(float(x)))
 #elif defined(TO_i32)
 #define TO int
 #define converted(x) to_int(x)
 #else
 #define TO T
+#define TO_FOUR FOUR_WRITTEN
+#define converted_four(x) four_from_float(x)
 #define converted(x) from_value(x)
 #endif
 
 layout(binding = 0) writeonly buffer Out { TO out_[]; };
+#if !defined(TYPE_i32) && !defined(TO_i32)
+layout(binding = 0) writeonly buffer Fours0 { TO_FOUR out_fours[]; };
+#endif
 layout(binding = 1) readonly buffer X { T x_[]; };
+#if !defined(TYPE_i32) && !defined(TO_i32)
+layout(binding = 1) readonly buffer Fours1 { FOUR x_fours[]; };
+#endif
 
 void main() {
+#if !defined(TYPE_i32) && !defined(TO_i32)
+  if (IN_FOURS) {
+    const uint i = four_item();
+    if (i >= count) return;
+    const vec4 four = operand_four(x_, x_fours, 1, i);
+    store_four_as(out_, out_fours, converted, converted_four, true, skips[0] + i, count - i, four)
+    return;
+  }
+#endif
   if (item(0) - gl_LocalInvocationIndex >= count) return;
   V x[ITEMS];
   uint at[ITEMS][OPERANDS];

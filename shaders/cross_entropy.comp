@@ -15,6 +15,7 @@ layout(push_constant) uniform Push {
   uint skip_logits, skip_targets, skip_loss, skip_log_sum_exp, error_word;
   uint first_row;  // of this launch, among those of the call
   uint rows, classes;
+  uint pitch;  // elements between rows of logits
   int ignored;
   float smoothing;
 };
@@ -26,7 +27,7 @@ void main() {
   if (wrong && lane() == 0) atomicMin(errors[error_word], first_row + row);
   const bool counts = target != ignored && !wrong;
 
-  const uint first = skip_logits + row * classes;
+  const uint first = skip_logits + row * pitch;
   Exponentials own = Exponentials(-INFINITY, 0.0);
   float own_values = 0.0;
   if (counts) {

@@ -15,26 +15,29 @@ layout(binding = 5) buffer DeviceErrors { uint errors[]; };
 layout(push_constant) uniform Push {
   uint skip_logits, skip_targets, skip_log_sum_exp, skip_grad, skip_dlogits, error_word;
   uint first_row;  // of this launch, among those of the call
-  uint count, classes;
+  uint rows, classes;
+  uint pieces;                 // of a row, each of which is a workgroup's
+  uint pitch, pitch_dlogits;   // elements between rows
   int ignored;
   float on_target, on_every;  // 1 - e, e / classes
 };
 
-const uint elements = 4;  // of each thread
-
 void main() {
-  for (uint k = 0; k < elements; ++k) {
-    const uint at = (group_index() * elements + k) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
-    if (at >= count) return;
-    const uint row = at / classes, i = at - row * classes;
-    const int target = targets[skip_targets + row];
+  const uint row = group_index() / pieces, first = group_index() % pieces * 4 * gl_WorkGroupSize.x;
+  if (row >= rows) return;
+  const int target = targets[skip_targets + row];
+  const bool counts = target != ignored;
+  if (counts && first == 0 && gl_LocalInvocationID.x == 0 && (target < 0 || uint(target) >= classes))
+    atomicMin(errors[error_word], first_row + row);
+  const float log_sum = log_sum_exp[skip_log_sum_exp + row], g = grad[skip_grad + row];
+  [[unroll]] for (uint k = 0; k < 4; ++k) {
+    const uint i = first + k * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
+    if (i >= classes) return;
     float d = 0.0;
-    if (target != ignored) {
-      if (i == 0 && (target < 0 || uint(target) >= classes)) atomicMin(errors[error_word], first_row + row);
-      const float g = grad[skip_grad + row];
-      d = (exp(to_float(logits[skip_logits + at]) - log_sum_exp[skip_log_sum_exp + row]) - on_every) * g;
+    if (counts) {
+      d = (exp(to_float(logits[skip_logits + row * pitch + i]) - log_sum) - on_every) * g;
       if (i == uint(target)) d -= g * on_target;
     }
-    dlogits[skip_dlogits + at] = from_float(d);
+    dlogits[skip_dlogits + row * pitch_dlogits + i] = from_float(d);
   }
 }

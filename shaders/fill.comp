@@ -13,7 +13,18 @@
 #include "tensor_iterator.glsl"
 
 layout(binding = 0) writeonly buffer Out { T out_[]; };
+#if !defined(TYPE_i32)
+layout(binding = 0) writeonly buffer Fours0 { FOUR_WRITTEN out_fours[]; };
+#endif
 
 void main() {
+#if !defined(TYPE_i32)
+  if (IN_FOURS) {
+    const uint i = four_item();
+    if (i >= count) return;
+    store_result(out_, out_fours, i, vec4(element))
+    return;
+  }
+#endif
   EACH_ITEM(k) if (item(k) < count) out_[locate(item(k))[0]] = as_stored(element);
 }

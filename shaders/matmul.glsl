@@ -21,6 +21,7 @@ layout(binding = 1) readonly buffer BFours { FOUR b_fours[]; };
 layout(binding = 2) readonly buffer Bias { OUT bias[]; };
 layout(binding = 3) buffer Out { OUT out_elements[]; };
 layout(binding = 3) buffer OutFours { OUT_FOUR out_fours[]; };
+layout(binding = 4) writeonly buffer RowSums { OUT row_sums[]; };
 
 const bool a_along_k = (FLAGS & a_along_k_bit) != 0, b_along_k = (FLAGS & b_along_k_bit) != 0;
 const bool a_in_fours = (FLAGS & a_vectors_bit) != 0, b_in_fours = (FLAGS & b_vectors_bit) != 0;
@@ -85,12 +86,16 @@ void multiply(uint stage, uint row, uint column) {
 
 #include "matmul_finish.glsl"
 
+float a_value(uint stage, uint row, uint l) { return a_tile[(stage * BK + l) * a_pitch + row / 4][row % 4]; }
+#include "matmul_row_sums.glsl"
+
 void main() {
   const Place place = place_of_group(BM, BN);
   const uint row = block_row(), column = block_column();
   [[unroll]] for (uint i = 0; i < TM * TN / 4; ++i) sums[i] = vec4(0);
   fetch_a(place.a, a_leading, place.row, m, place.k_begin, place.k_end);
   fetch_b(place.b, b_leading, place.column, n, place.k_begin, place.k_end);
+  clear_row_sums();
   uint stage = 0;
   for (uint l = place.k_begin; l < place.k_end; l += BK) {
     keep_a(stage);
@@ -101,12 +106,14 @@ void main() {
       fetch_b(place.b, b_leading, place.column, n, l + BK, place.k_end);
     }
     multiply(stage, row, column);
+    add_row_sums(stage, place);
     if (STAGES == 1) {
       barrier();
     } else {
       stage ^= 1;
     }
   }
+  write_row_sums(place);
   [[unroll]] for (uint i = 0; i < TM; ++i) {
     const uint at_row = place.row + (row + i / 4 * block_rows) * 4 + i % 4;
     if (at_row >= m) continue;

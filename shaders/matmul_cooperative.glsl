@@ -21,6 +21,7 @@ layout(binding = 1) readonly buffer BEights { uvec4 b_eights[]; };
 layout(binding = 2) readonly buffer Bias { OUT bias[]; };
 layout(binding = 3) buffer Out { OUT out_elements[]; };
 layout(binding = 3) buffer OutFours { OUT_FOUR out_fours[]; };
+layout(binding = 4) writeonly buffer RowSums { OUT row_sums[]; };
 
 const bool a_along_k = (FLAGS & a_along_k_bit) != 0, b_along_k = (FLAGS & b_along_k_bit) != 0;
 const bool a_in_eights = (FLAGS & a_vectors_bit) != 0, b_in_eights = (FLAGS & b_vectors_bit) != 0;
@@ -72,6 +73,13 @@ uint b_at(uint stage, uint l, uint column) {
   return (stage * b_lines + (b_along_k ? column : l)) * b_pitch + (b_along_k ? l : column) / 8;
 }
 
+float a_value(uint stage, uint row, uint l) {
+  const uint place = a_along_k ? l : row;
+  const uint word = a_tile[(stage * a_lines + (a_along_k ? row : l)) * a_pitch + place / 8][place % 8 / 2];
+  return unpack_four(uvec2(word, 0))[place % 2];
+}
+#include "matmul_row_sums.glsl"
+
 void main() {
   const Place place = place_of_group(BM, BN);
   const uint subgroup = subgroup_number();
@@ -81,6 +89,7 @@ void main() {
 
   fetch_a(place.a, a_leading, place.row, m, place.k_begin, place.k_end);
   fetch_b(place.b, b_leading, place.column, n, place.k_begin, place.k_end);
+  clear_row_sums();
   uint stage = 0;
   for (uint l = place.k_begin; l < place.k_end; l += BK) {
     keep_a(stage);
@@ -99,6 +108,7 @@ void main() {
         UNROLL for (uint i = 0; i < WM / 16; ++i) multiply_add(sums[i * (WN / 16) + j], x[i], y);
       }
     }
+    add_row_sums(stage, place);
     if (STAGES == 1) {
       barrier();
     } else {
@@ -106,6 +116,7 @@ void main() {
     }
   }
 
+  write_row_sums(place);
   // Fragment by fragment through shared memory, since only that tells which element a lane holds.
   UNROLL for (uint i = 0; i < WM / 16; ++i) {
     UNROLL for (uint j = 0; j < WN / 16; ++j) {

@@ -1,6 +1,6 @@
 // The push constants and the grid that the tiled matrix products share.
 layout(push_constant) uniform Push {
-  uint a_skip, b_skip, bias_skip, out_skip;
+  uint a_skip, b_skip, bias_skip, out_skip, row_sums_skip;
   uint m, n, k;
   uint depth;                               // of one part of k; a multiple of BK where there are several
   uint a_leading, b_leading, out_leading;   // elements between lines
@@ -9,14 +9,16 @@ layout(push_constant) uniform Push {
   uint finish_bits;
 };
 
-// Specialised for: how the operands lie in memory, and whether they are read several elements at a time.
-const uint a_along_k_bit = 1, b_along_k_bit = 2, a_vectors_bit = 4, b_vectors_bit = 8;
+// Specialised for: how the operands lie in memory, whether they are read several elements at a time, and whether the
+// rows of a are added up, too, which is a bias' gradient beside a weight's.
+const uint a_along_k_bit = 1, b_along_k_bit = 2, a_vectors_bit = 4, b_vectors_bit = 8, row_sums_bit = 16;
 
 // A workgroup's tile of the output, and where its operands begin.
 struct Place {
   uint row, column;    // the first
   uint a, b, result;   // elements
   uint k_begin, k_end;
+  uint part;
 };
 
 // Tiles are taken in bands of 8 tile rows, column by column: what workgroups near in time read overlaps, and
@@ -32,6 +34,7 @@ Place place_of_group(uint tile_rows, uint tile_columns) {
   place.a = a_skip + outer * a_outer + item * a_inner;
   place.b = b_skip + outer * b_outer + item * b_inner;
   place.result = out_skip + outer * out_outer + item * out_inner + part * out_part;
+  place.part = part;
   place.k_begin = part * depth;
   place.k_end = min(k, place.k_begin + depth);
   return place;

@@ -11,17 +11,25 @@ layout(local_size_x_id = 0) in;
 layout(binding = 0) readonly buffer Parts { float parts[]; };  // [part_count, outer, inner, m, n]
 layout(binding = 1) readonly buffer Bias { OUT bias[]; };        // [n]
 layout(binding = 2) buffer Out { OUT result[]; };
+layout(binding = 3) readonly buffer RowParts { float row_parts[]; };  // [part_count, m]
+layout(binding = 4) writeonly buffer RowSums { OUT row_sums[]; };     // [m]
 
 layout(push_constant) uniform Push {
-  uint parts_skip, bias_skip, out_skip;
+  uint parts_skip, bias_skip, out_skip, row_parts_skip, row_sums_skip;
   uint part_count, count;  // count: outputs
   uint m, n, inner;        // inner: extent of the inner of two batch axes
   uint out_leading, out_outer, out_inner;
   uint finish_bits;
+  uint row_count;  // how many row sums there are, too: m or 0
 };
 
 void main() {
   const uint step = gl_NumWorkGroups.x * gl_WorkGroupSize.x;
+  for (uint row = gl_GlobalInvocationID.x; row < row_count; row += step) {
+    float sum = row_parts[row_parts_skip + row];
+    for (uint part = 1; part < part_count; ++part) sum += row_parts[row_parts_skip + part * row_count + row];
+    row_sums[row_sums_skip + row] = float_to_out(sum);
+  }
   for (uint index = gl_GlobalInvocationID.x; index < count; index += step) {
     float sum = parts[parts_skip + index];
     for (uint part = 1; part < part_count; ++part) sum += parts[parts_skip + part * count + index];

@@ -1,22 +1,22 @@
-// One step over two stretches of parameters at once, so that models of many small tensors need fewer launches. Weights
-// and moments are in float, T is the type of the gradients.
-layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const bool has_scale = false;
-layout(constant_id = 2) const bool has_skip = false;
+// One step over a whole list of parameters. Weights and moments are in float, T is the type of the gradients.
+#define LISTS 4
+#include "tensor_lists.glsl"
+layout(constant_id = 2) const bool has_scale = false;
+layout(constant_id = 3) const bool has_skip = false;
 
-layout(binding = 0) buffer WeightsA { float weights_a[]; };
-layout(binding = 1) readonly buffer GradientsA { T gradients_a[]; };
-layout(binding = 2) buffer FirstA { float first_a[]; };
-layout(binding = 3) buffer SecondA { float second_a[]; };
-layout(binding = 4) buffer WeightsB { float weights_b[]; };
-layout(binding = 5) readonly buffer GradientsB { T gradients_b[]; };
-layout(binding = 6) buffer FirstB { float first_b[]; };
-layout(binding = 7) buffer SecondB { float second_b[]; };
-layout(binding = 8) readonly buffer Scale { float scale[]; };
-layout(binding = 9) readonly buffer Skip { int skip[]; };
+layout(binding = 1) buffer Weights { float weights[]; };
+layout(binding = 1) buffer WeightFours { vec4 weight_fours[]; };
+layout(binding = 2) readonly buffer Gradients { T gradients[]; };
+layout(binding = 2) readonly buffer GradientFours { FOUR gradient_fours[]; };
+layout(binding = 3) buffer First { float first[]; };
+layout(binding = 3) buffer FirstFours { vec4 first_fours[]; };
+layout(binding = 4) buffer Second { float second[]; };
+layout(binding = 4) buffer SecondFours { vec4 second_fours[]; };
+layout(binding = 5) readonly buffer Scale { float scale[]; };
+layout(binding = 6) readonly buffer Skip { int skip[]; };
 layout(push_constant) uniform Push {
-  uint skip_wa, skip_ga, skip_ma, skip_va, skip_wb, skip_gb, skip_mb, skip_vb, skip_scale, skip_skip;
-  uint count_a, count_b;
+  uint skip_table, skip_weights, skip_gradients, skip_first, skip_second, skip_scale, skip_skip;
+  uint entries, groups;
   float rate, beta1, rest1, beta2, rest2, epsilon;
   float added;   // decay that is added to the gradient
   float shrink;  // decay that multiplies the weight
@@ -29,29 +29,26 @@ struct Element {
 
 Element updated(Element e, float gradient);  // defined by the optimizer
 
-const uint elements = 4;  // of each thread
-
 void main() {
-  if (has_skip && skip[skip_skip] != 0) return;
+  if (group_index() >= groups || (has_skip && skip[skip_skip] != 0)) return;
+  const Piece piece = piece_of(group_index(), skip_table, entries);
   const float factor = has_scale ? scale[skip_scale] : 1.0;
-  for (uint k = 0; k < elements; ++k) {
-    uint i = (group_index() * elements + k) * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
-    if (i < count_a) {
-      Element e = Element(weights_a[skip_wa + i], has_first ? first_a[skip_ma + i] : 0.0,
-                          has_second ? second_a[skip_va + i] : 0.0);
-      e = updated(e, to_float(gradients_a[skip_ga + i]) * factor + added * e.weight);
-      weights_a[skip_wa + i] = e.weight;
-      if (has_first) first_a[skip_ma + i] = e.first;
-      if (has_second) second_a[skip_va + i] = e.second;
-      continue;
+  EACH_FOUR(piece, i) {
+    const uint w = piece.at[0] + i, g = piece.at[1] + i, m = piece.at[2] + i, v = piece.at[3] + i;
+    const uint left = piece.end - i;
+    const bool in_fours = piece.in_fours;
+    vec4 weight = load_floats(weights, weight_fours, in_fours, w, left), m_new = vec4(0), v_new = vec4(0);
+    const vec4 gradient = load_four(gradients, gradient_fours, in_fours, g, left);
+    if (has_first) m_new = load_floats(first, first_fours, in_fours, m, left);
+    if (has_second) v_new = load_floats(second, second_fours, in_fours, v, left);
+    [[unroll]] for (uint c = 0; c < 4; ++c) {
+      const Element e = updated(Element(weight[c], m_new[c], v_new[c]), gradient[c] * factor + added * weight[c]);
+      weight[c] = e.weight;
+      m_new[c] = e.first;
+      v_new[c] = e.second;
     }
-    i -= count_a;
-    if (i >= count_b) return;
-    Element e = Element(weights_b[skip_wb + i], has_first ? first_b[skip_mb + i] : 0.0,
-                        has_second ? second_b[skip_vb + i] : 0.0);
-    e = updated(e, to_float(gradients_b[skip_gb + i]) * factor + added * e.weight);
-    weights_b[skip_wb + i] = e.weight;
-    if (has_first) first_b[skip_mb + i] = e.first;
-    if (has_second) second_b[skip_vb + i] = e.second;
+    store_floats(weights, weight_fours, in_fours, w, left, weight)
+    if (has_first) store_floats(first, first_fours, in_fours, m, left, m_new)
+    if (has_second) store_floats(second, second_fours, in_fours, v, left, v_new)
   }
 }

@@ -2,7 +2,7 @@
 #extension GL_GOOGLE_include_directive : require
 //! types f32 f16 bf16
 #include "common.glsl"
-layout(constant_id = 3) const bool has_first = false;
+layout(constant_id = 4) const bool has_first = false;
 const bool has_second = false;
 #include "optimizer.glsl"
 

@@ -3,6 +3,8 @@
 // are numbered from the innermost.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint AXES = 1;
+// Along one axis every operand lies without gaps from a multiple of four on, or is one element repeated.
+layout(constant_id = 4) const bool IN_FOURS = false;
 const uint MAX_AXES = 4;
 const uint ITEMS = 4;  // elements per invocation, a workgroup apart: neighbours in memory are read together
 
@@ -20,6 +22,15 @@ layout(push_constant) uniform Push {
 
 // The k-th element of this invocation; those at or beyond `count` must not be written.
 uint item(uint k) { return (group_index() * ITEMS + k) * gl_WorkGroupSize.x + gl_LocalInvocationIndex; }
+
+#if !defined(TYPE_i32)
+#include "fours.glsl"
+// IN_FOURS: an invocation takes the four elements from four_item() on.
+uint four_item() { return 4 * (group_index() * gl_WorkGroupSize.x + gl_LocalInvocationIndex); }
+#define operand_four(elements, fours, k, i) \
+  (strides[(k) * MAX_AXES] == 0 ? vec4(to_float(elements[skips[k]])) : load_four(elements, fours, true, skips[k] + i, count - i))
+#define store_result(elements, fours, i, value) store_four(elements, fours, true, skips[0] + i, count - i, value)
+#endif
 
 uint divide_by_extent(uint n, uint axis) {
   uint high, low;

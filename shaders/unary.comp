@@ -9,7 +9,9 @@
 
 layout(constant_id = 2) const uint OP = 0;
 layout(binding = 0) writeonly buffer Out { T out_[]; };
+layout(binding = 0) writeonly buffer Fours0 { FOUR_WRITTEN out_fours[]; };
 layout(binding = 1) readonly buffer X { T x_[]; };
+layout(binding = 1) readonly buffer Fours1 { FOUR x_fours[]; };
 
 // The lines of the table are numbered as those of enum UnaryOp; OP picks one when the pipeline is made.
 float value(float x) {
@@ -21,6 +23,14 @@ float value(float x) {
 }
 
 void main() {
+  if (IN_FOURS) {
+    const uint i = four_item();
+    if (i >= count) return;
+    vec4 four = operand_four(x_, x_fours, 1, i);
+    [[unroll]] for (uint c = 0; c < 4; ++c) four[c] = value(four[c]);
+    store_result(out_, out_fours, i, four)
+    return;
+  }
   if (item(0) - gl_LocalInvocationIndex >= count) return;
   float x[ITEMS];
   uint at[ITEMS][OPERANDS];

@@ -10,8 +10,11 @@
 
 layout(constant_id = 2) const uint OP = 0;
 layout(binding = 0) writeonly buffer Out { T out_[]; };
+layout(binding = 0) writeonly buffer Fours0 { FOUR_WRITTEN out_fours[]; };
 layout(binding = 1) readonly buffer Saved { T saved_[]; };
+layout(binding = 1) readonly buffer Fours1 { FOUR saved_fours[]; };
 layout(binding = 2) readonly buffer Grad { T grad_[]; };
+layout(binding = 2) readonly buffer Fours2 { FOUR grad_fours[]; };
 
 // The expression names the one that was saved.
 float derivative(float x, float y) {
@@ -23,6 +26,15 @@ float derivative(float x, float y) {
 }
 
 void main() {
+  if (IN_FOURS) {
+    const uint i = four_item();
+    if (i >= count) return;
+    const vec4 kept = operand_four(saved_, saved_fours, 1, i);
+    vec4 four = operand_four(grad_, grad_fours, 2, i);
+    [[unroll]] for (uint c = 0; c < 4; ++c) four[c] *= derivative(kept[c], kept[c]);
+    store_result(out_, out_fours, i, four)
+    return;
+  }
   if (item(0) - gl_LocalInvocationIndex >= count) return;
   float saved[ITEMS], grad[ITEMS];
   uint at[ITEMS][OPERANDS];

@@ -228,14 +228,17 @@ class LabelledLearner : public Learner {
     const auto [first, second] = lengths(examples);
     const BatchPlan plan(first, second,
                          evaluation_batches(settings_.get<std::int64_t>("prediction.batch_size")));
-    for (const Batch& rows : plan.epoch(0)) {
+    const std::vector<Batch> batches = plan.epoch(0);
+    const auto found = deal_out_numbers<float>(ranks(), batches.size(), [&](std::size_t batch) {
       Context context = Context::inference();
-      const Tensor all = logits(pick(examples, rows), context);
-      const std::vector<float> values = log_softmax(all, -1).to_vector<float>();  // [B, classes]
-      auto next = values.begin();
-      for (const std::int32_t row : rows) {
-        scores[static_cast<std::size_t>(row)].assign(next, next + all.size(1));
-        next += all.size(1);
+      return log_softmax(logits(pick(examples, batches[batch]), context), -1).template to_vector<float>();
+    });
+    for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+      auto next = found[batch].begin();  // [B, classes]
+      const auto classes = std::ssize(found[batch]) / std::ssize(batches[batch]);
+      for (const std::int32_t row : batches[batch]) {
+        scores[static_cast<std::size_t>(row)].assign(next, next + classes);
+        next += classes;
       }
     }
     return scores;

@@ -82,7 +82,8 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
 
   Evaluation evaluate() override {
     if (valid_.empty()) return {};
-    const TextLoss loss = text_loss(*model_, valid_, valid_characters_, evaluation_windows(settings_));
+    const TextLoss loss =
+        text_loss(*model_, valid_, valid_characters_, evaluation_windows(settings_), ranks());
     return evaluation(values_of(loss));
   }
 

@@ -139,33 +139,40 @@ class MaskedLearner : public TextLearner {
     const NoGrad no_grad;
     const auto length = settings_.get<std::int64_t>("model.max_length"), count = stream.size();
     const auto rows = static_cast<std::size_t>(std::max<std::int64_t>(4096 / length, 1));
+    const auto read = [&](std::int64_t begin) { return stream.read(begin, std::min(length, count - begin)); };
+    std::vector<std::int64_t> begins;  // of windows with anything to guess
+    for (std::int64_t begin = 0; begin < count; begin += length)
+      if (std::ranges::any_of(read(begin), [](std::int32_t token) { return token >= special_tokens; }))
+        begins.push_back(begin);
+    const auto found =
+        deal_out_numbers<double>(ranks(), (begins.size() + rows - 1) / rows, [&](std::size_t batch) {
+          const std::size_t first = batch * rows;
+          std::vector<Tokens> sequences;
+          for (std::size_t i = first; i < std::min(begins.size(), first + rows); ++i)
+            sequences.push_back(read(begins[i]));
+          const RandomKey key{0, 0, static_cast<std::uint32_t>(first)};
+          return guess(make_masked_batch(sequences, masking(), key, model_->device()));
+        });
     Guesses all;
-    std::vector<Tokens> sequences;
-    std::uint32_t done = 0;
-    for (std::int64_t begin = 0; begin < count; begin += length) {
-      Tokens sequence = stream.read(begin, std::min(length, count - begin));
-      const bool ordinary =
-          std::ranges::any_of(sequence, [](std::int32_t token) { return token >= special_tokens; });
-      if (ordinary) sequences.push_back(std::move(sequence));
-      if (sequences.empty() || (sequences.size() < rows && begin + length < count)) continue;
-      guess(make_masked_batch(sequences, masking(), {0, 0, done}, model_->device()), all);
-      done += static_cast<std::uint32_t>(sequences.size());
-      sequences.clear();
+    for (const std::vector<double>& part : found) {
+      all.nats += part[0];
+      all.tokens += static_cast<std::int64_t>(part[1]);
+      all.right += static_cast<std::int64_t>(part[2]);
+      all.parts.push_back({part[0], part[1]});
     }
     check(all.tokens > 0, "the text has no token to guess");
     return all;
   }
 
-  void guess(const MaskedBatch& batch, Guesses& all) {
+  /// Nats, tokens, and how many of these were right.
+  std::vector<double> guess(const MaskedBatch& batch) {
     const Tensor logits = logits_at(batch.input, batch.targets.rows, nullptr);
-    double nats = 0;
+    double nats = 0, right = 0;
     for (const float loss : cross_entropy(logits, batch.targets.ids).to_vector<float>())
       nats += static_cast<double>(loss);
-    all.nats += nats;
-    all.parts.push_back({nats, static_cast<double>(batch.targets.count)});
-    for (const std::int32_t right : equal(argmax(logits, -1), batch.targets.ids).to_vector<std::int32_t>())
-      all.right += right;
-    all.tokens += batch.targets.count;
+    for (const std::int32_t one : equal(argmax(logits, -1), batch.targets.ids).to_vector<std::int32_t>())
+      right += one;
+    return {nats, static_cast<double>(batch.targets.count), right};
   }
 
   /// Logits [count, V] of places of the flattened batch.

@@ -491,16 +491,22 @@ class RecommendLearner : public Learner {
     const Tensor table = table_of(news.numbers());
     const BatchPlan plan(lengths_of(histories), {},
                          evaluation_batches(settings_.get<std::int64_t>("prediction.batch_size")));
-    for (const Batch& rows : plan.epoch(0)) {
+    const std::vector<Batch> batches = plan.epoch(0);
+    const auto found = deal_out_numbers<float>(ranks(), batches.size(), [&](std::size_t batch) {
       Context context = Context::inference();
       const Device device = model_->device();
+      const Batch& rows = batches[batch];
       const Tensor users = model_->users(table, pad_tokens(pick(histories, rows), device), context);
-      const Tensor found =
-          model_->scores(users, table, pad_tokens(pick(candidates, rows), device).ids);  // [B, C]
-      const std::vector<float> values = found.to_vector<float>();
+      return model_
+          ->scores(users, table, pad_tokens(pick(candidates, rows), device).ids)  // [B, C]
+          .to_vector<float>();
+    });
+    for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+      const Batch& rows = batches[batch];
+      const std::vector<float>& values = found[batch];
       for (std::size_t i = 0; i < rows.size(); ++i) {
         const auto row = static_cast<std::size_t>(rows[i]);
-        const auto first = values.begin() + static_cast<std::ptrdiff_t>(i) * found.size(1),
+        const auto first = values.begin() + static_cast<std::ptrdiff_t>(i * (values.size() / rows.size())),
                    middle = first + static_cast<std::ptrdiff_t>(impressions[row].clicked.size());
         scores[row] = {{first, middle},
                        {middle, middle + static_cast<std::ptrdiff_t>(impressions[row].passed.size())}};

@@ -285,7 +285,7 @@ std::string TextToTextLearner::text_of(const Hypothesis& hypothesis) const {
   return text;
 }
 
-/// One answer for each source; none for a blank one.
+/// One answer for each source; none for a blank one. Where ranks share the work, each knows only the texts of the others'.
 std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::string> sources,
                                                       const Decoding& decoding,
                                                       const PredictOptions& options) {
@@ -302,8 +302,9 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
 
   std::vector<Prediction> predictions(sources.size());
   const auto batch_size = static_cast<std::size_t>(settings_.get<std::int64_t>("decoding.batch_size"));
-  for (std::size_t begin = 0; begin < order.size(); begin += batch_size) {
-    const std::size_t end = std::min(order.size(), begin + batch_size);
+  const std::size_t batches = (order.size() + batch_size - 1) / batch_size;
+  const std::vector<std::string> texts = deal_out(ranks(), batches, [&](std::size_t number) {
+    const std::size_t begin = number * batch_size, end = std::min(order.size(), begin + batch_size);
     std::vector<Tokens> batch;
     std::vector<std::int64_t> numbers;
     for (std::size_t i = begin; i < end; ++i) {
@@ -311,17 +312,26 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
       numbers.push_back(options.first_line + static_cast<std::int64_t>(order[i]));
     }
     const auto outputs = write_outputs(*model_, batch, numbers, decoding);
+    std::string lines;
     for (std::size_t i = begin; i < end; ++i) {
       Prediction& prediction = predictions[order[i]];
       for (const Hypothesis& output : outputs[i - begin])
         prediction.alternatives.push_back(
             {text_of(output), std::exp(output.log_probability), output.log_probability});
-      prediction.text = prediction.alternatives.front().text;
       prediction.probability = prediction.alternatives.front().probability;
+      lines.append(prediction.alternatives.front().text).append("\n");
       if (options.capture)
         show_inside(numbers[i - begin], tokens[order[i]], outputs[i - begin].front().tokens,
                     *options.capture);
     }
+    return lines;
+  });
+  for (std::size_t i = 0, at = 0; i < order.size(); ++i) {
+    const std::string& lines = texts[i / batch_size];
+    if (i % batch_size == 0) at = 0;
+    const std::size_t end = lines.find('\n', at);
+    predictions[order[i]].text = lines.substr(at, end - at);
+    at = end + 1;
   }
   return predictions;
 }
@@ -331,15 +341,15 @@ double TextToTextLearner::mean_loss(const ParallelText& pairs) {
   const NoGrad no_grad;
   const TokenizedPairs tokens(*tokenizer_, all_source_tokens(pairs.source, answered_limit()), pairs.target,
                               evaluation_batches(32));
-  double sum = 0;
-  std::int64_t count = 0;
-  for (const Batch& rows : tokens.plan().epoch(0)) {
+  const std::vector<Batch> batches = tokens.plan().epoch(0);
+  const auto losses = deal_out_numbers<double>(ranks(), batches.size(), [&](std::size_t batch) {
     Context context = Context::inference();
-    const Loss loss = model_->loss(tokens.batch(rows, model_->device()), 0, context);
-    sum += loss.sum.item();
-    count += loss.count;
-  }
-  return sum / static_cast<double>(count);
+    const Loss loss = model_->loss(tokens.batch(batches[batch], model_->device()), 0, context);
+    return std::vector<double>{loss.sum.item(), static_cast<double>(loss.count)};
+  });
+  double sum = 0, count = 0;
+  for (const std::vector<double>& loss : losses) sum += loss[0], count += loss[1];
+  return sum / count;
 }
 
 TextToTextLearner::Quality TextToTextLearner::quality_of(const ParallelText& pairs, const Decoding& decoding,

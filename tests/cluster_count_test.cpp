@@ -107,6 +107,23 @@ TEST_CASE("clusters auto: as the groups of words are large, within the limits of
   CHECK(ClusterCount::choose(1, 1, 64) == 1);
 }
 
+TEST_CASE("clusters: blocks of 256 words when nothing is said, and sqrt(max_length) in the causal form") {
+  const auto silent = [](std::int64_t max_length, bool causal) {
+    AttentionConfig config;
+    config.width = 64;
+    config.max_length = max_length;
+    config.causal = causal;
+    return ClusterCount(config).most();
+  };
+  CHECK(silent(0, false) == 3);
+  CHECK(silent(30, false) == 2);
+  CHECK(silent(512, false) == 2);
+  CHECK(silent(513, false) == 3);
+  CHECK(silent(8192, false) == 32);
+  CHECK(silent(0, true) == 3);
+  CHECK(silent(400, true) == 20);
+}
+
 TEST_CASE("clusters auto: chosen once, from the seed alone, also across a kill and a resume") {
   const TransformerConfig config = classifier_config();
   EncoderClassifier whole(config), first(config), second(config);

@@ -12,6 +12,7 @@
 
 #include "heed/models/attention/attention.h"
 #include "heed/tests/hostile/killed_training.h"
+#include "heed/tests/run_records.h"
 
 namespace {
 
@@ -33,11 +34,16 @@ std::string tensors_in(const fs::path& run) {
   return all;
 }
 
+/// All that a training came to, the figures of its evaluations among it.
+std::string results_in(const fs::path& run) {
+  return tensors_in(run) + records_of(run);
+}
+
 /// Trains and returns what came of it.
 std::string trained(const std::string& task, const fs::path& run, const Arguments& more) {
   const ProgramResult result = run_program(task, small_train(task, run, joined(four_batches, more)));
   CHECK_MESSAGE(result.status == 0, result.errors);
-  return result.status == 0 ? tensors_in(run) : result.errors;
+  return result.status == 0 ? results_in(run) : result.errors;
 }
 
 /// The processes that a process has started.
@@ -253,7 +259,7 @@ TEST_CASE("ranks: MPI gives the bytes of one process, whichever library") {
         const fs::path run = folder / std::to_string(count);
         const ProgramResult result = launch(launcher, count, task, small_train(task, run, four_batches));
         CHECK_MESSAGE(result.status == 0, result.errors);
-        CHECK(tensors_in(run) == alone);
+        CHECK(results_in(run) == alone);
       }
     }
   }

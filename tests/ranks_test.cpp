@@ -13,12 +13,12 @@
 #include <fstream>
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
 #include "heed/core/devices.h"
 #include "heed/training/trainer.h"
+#include "run_records.h"
 #include "temporary_folder.h"
 #include "training_tasks.h"
 
@@ -99,20 +99,6 @@ std::string content_of(const std::filesystem::path& path) {
 std::string files_of(const std::filesystem::path& run) {
   return content_of(run / "model.safetensors") + content_of(run / "optimizer.safetensors") +
          content_of(run / "best.safetensors");
-}
-
-/// metrics.jsonl without what the clock and the memory of a process say.
-std::string records_of(const std::filesystem::path& run) {
-  std::ifstream file(run / "metrics.jsonl");
-  std::string text;
-  for (std::string line; std::getline(file, line);) {
-    auto record = nlohmann::ordered_json::parse(line);
-    record.erase("elapsed_seconds");
-    record.erase("tokens_per_second");
-    record.erase("memory_bytes");
-    text += record.dump() + "\n";
-  }
-  return text;
 }
 
 template <class Task>
@@ -289,6 +275,63 @@ TEST_CASE("ranks: the files of a run have the same bytes for any number of ranks
   CHECK(contains(records_of(folder / "line"), "size"));  // the auxiliary loss
 }
 
+TEST_CASE("ranks: pieces of work are dealt out, and all get every result in order") {
+  const auto piece = [](std::size_t i) { return letter(0, static_cast<int>(i), static_cast<int>(i)); };
+  const std::vector<std::string> alone = deal_out(nullptr, 7, piece);
+  REQUIRE(alone.size() == 7);
+  for (const int count : {1, 2, 3, 9}) {
+    CAPTURE(count);
+    CHECK(status_of_ranks(count, [&](Ranks& ranks) {
+            std::size_t computed = 0;
+            const bool same =
+                deal_out(&ranks, 7, [&](std::size_t i) { return ++computed, piece(i); }) == alone;
+            const auto share = static_cast<std::size_t>((7 - ranks.rank() + count - 1) / count);
+            const auto numbers = deal_out_numbers<double>(
+                &ranks, 2, [](std::size_t i) { return std::vector<double>(i, 0.1); });
+            return same && computed == (ranks.rank() < 7 ? share : 0) && deal_out(&ranks, 0, piece).empty() &&
+                   numbers == std::vector<std::vector<double>>{{}, {0.1}};
+          }) == 0);
+  }
+}
+
+TEST_CASE(
+    "ranks: an evaluation is shared with the averaged weights, after a resumption too, to the same figures") {
+  struct DealingTask : TinyTask {
+    heed::Evaluation evaluate() override {
+      double loss = 0;
+      for (const auto& part : deal_out_numbers<double>(ranks(), 5, [&](std::size_t batch) {
+             ++computed;
+             heed::Context context = heed::Context::inference();
+             const heed::Loss one = TinyTask::loss(9, static_cast<std::int64_t>(batch), context);
+             return std::vector<double>{one.sum.item()};
+           }))
+        loss += part[0];
+      return {{{"loss", loss}}, "loss"};
+    }
+    int computed = 0;
+  };
+  const TemporaryFolder folder;
+  TrainerOptions options = options_of_all(8);
+  options.evaluate_every = 2;
+  options.ema_decay = 0.99;
+  DealingTask all;
+  REQUIRE(train_in(folder / "alone", options, nullptr, all));
+  CHECK(all.computed == 4 * 5);
+  CHECK(status_of_ranks(2, [&](Ranks& ranks) {
+          DealingTask some;
+          std::optional<RunFolder> run;
+          if (ranks.is_first()) run.emplace(RunFolder::create(folder / "two", {"tiny", "{}", {}, {}}));
+          TrainerCallbacks callbacks;
+          callbacks.stop_requested = [&, steps = 0]() mutable { return ++steps == 5; };
+          Trainer(some, options, callbacks, &ranks).run(run ? &*run : nullptr);
+          return some.computed == 2 * (ranks.is_first() ? 3 : 2);
+        }) == 0);
+  CHECK(status_of_ranks(
+            3, [&](Ranks& ranks) { return train_in(folder / "two", options, &ranks, DealingTask()); }) == 0);
+  CHECK(files_of(folder / "two") == files_of(folder / "alone"));
+  CHECK(records_of(folder / "two") == records_of(folder / "alone"));
+}
+
 TEST_CASE("ranks: a run goes on with another number of ranks") {
   const TemporaryFolder folder;
   REQUIRE(train_in(folder / "alone", options_of_all(16), nullptr, TinyTask()));
@@ -326,7 +369,7 @@ TEST_CASE(
       return TinyTask::loss(epoch, batch, context);
     }
     heed::Evaluation evaluate() override {
-      if (phase == "evaluation") std::raise(SIGKILL);  // of rank 0, for whom the others wait
+      if (phase == "evaluation" && rank == 1) std::raise(SIGKILL);
       return TinyTask::evaluate();
     }
     std::int64_t batches(std::int64_t epoch) override {

@@ -173,9 +173,24 @@ std::vector<BatchOutcome> GradientExchange::add(std::optional<BatchOutcome> own)
     for (const auto& [first, last] : buckets_) add_bucket(first, last, gradients, present);
     return outcomes;
   }
-  for (std::size_t i = 0; i < gradients.size(); ++i) add_to_sum(i, std::exchange(gradients[i], {}));
+  add_to_sums(gradients);
   if (own) outcomes.push_back(*std::move(own));
   return outcomes;
+}
+
+/// All at once where the device can.
+void GradientExchange::add_to_sums(std::vector<Tensor>& gradients) {
+  std::vector<Tensor> more, sums;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    Tensor gradient = std::exchange(gradients[i], {});
+    if (!gradient.defined() || !sums_[i].defined() || !backend_of(gradient).scale_all) {
+      add_to_sum(i, std::move(gradient));
+    } else {
+      more.push_back(std::move(gradient));
+      sums.push_back(sums_[i]);
+    }
+  }
+  if (!more.empty()) backend_of(more[0]).scale_all(more, {}, true, sums);
 }
 
 void GradientExchange::add_to_sum(std::size_t parameter, Tensor gradient) {
@@ -310,6 +325,7 @@ Evaluation GradientExchange::broadcast(Evaluation evaluation) {
   const std::string text = ranks_->broadcast(is_first() ? safetensors_text(message) : std::string());
   if (is_first()) return evaluation;
   message = parse_safetensors(text, "the evaluation of rank 0");
+  evaluation = {};
   evaluation.keep_best_by = text_in(message, "keep_best_by");
   if (message.tensors.empty()) return evaluation;
   for (const double value : message.tensors.at("values").to_doubles()) {
@@ -320,12 +336,16 @@ Evaluation GradientExchange::broadcast(Evaluation evaluation) {
   return evaluation;
 }
 
+std::map<std::string, Tensor> GradientExchange::broadcast(std::map<std::string, Tensor> tensors) {
+  if (!ranks_) return tensors;
+  const std::string text = ranks_->broadcast(is_first() ? safetensors_text({tensors, {}}) : std::string());
+  return is_first() ? tensors : parse_safetensors(text, "what rank 0 has").tensors;
+}
+
 void GradientExchange::broadcast_model() {
   if (!ranks_) return;
-  constexpr const char* source = "the model of rank 0";
-  const std::string text =
-      ranks_->broadcast(is_first() ? safetensors_text({model_state(model_), {}}) : std::string());
-  if (!is_first()) load_model_state(model_, parse_safetensors(text, source).tensors, source);
+  const std::map<std::string, Tensor> state = broadcast(model_state(model_));
+  if (!is_first()) load_model_state(model_, state, "the model of rank 0");
 }
 
 int GradientExchange::owner_of(const std::string& name) const {

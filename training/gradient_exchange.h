@@ -41,6 +41,7 @@ class GradientExchange {
   int rank() const { return ranks_ ? ranks_->rank() : 0; }
   int count() const { return ranks_ ? ranks_->count() : 1; }
   bool is_first() const { return rank() == 0; }
+  Ranks* ranks() const { return ranks_; }
   /// Which parameters this rank owns; empty in one process, which owns all.
   std::vector<bool> owned() const;
 
@@ -60,6 +61,7 @@ class GradientExchange {
   /// What rank 0 says.
   std::string broadcast(const std::string& text) { return ranks_ ? ranks_->broadcast(text) : text; }
   Evaluation broadcast(Evaluation evaluation);
+  std::map<std::string, Tensor> broadcast(std::map<std::string, Tensor> tensors);
   /// All weights and buffers become those of rank 0.
   void broadcast_model();
   /// Named tensors "<kind>.<parameter>", such as an optimizer's moments: gathers on rank 0 what the owners have, and deals
@@ -74,6 +76,7 @@ class GradientExchange {
   void add_bucket(std::size_t first, std::size_t last, std::vector<Tensor>& gradients,
                   const std::vector<std::string>& present);
   void add_to_sum(std::size_t parameter, Tensor gradient);
+  void add_to_sums(std::vector<Tensor>& gradients);
   int owner_of(const std::string& name) const;  // -1: of no parameter
   const Tensor& parameter(std::size_t i) const { return *parameters_[i].tensor; }
   bool owns(std::size_t i) const { return owner_[i] == rank(); }

@@ -46,21 +46,23 @@ LanguageModelBatch window_batch(const TokenStream& tokens, std::span<const Windo
 }
 
 TextLoss text_loss(LanguageModel& model, const TokenStream& tokens, std::int64_t characters,
-                   const TextLossOptions& options) {
+                   const TextLossOptions& options, Ranks* ranks) {
   check(options.rows >= 1, "text_loss: rows must be at least 1, is ", options.rows);
   const NoGrad no_grad;
   const auto windows = strided_windows(tokens.size(), options.window, options.stride);
   TextLoss result;
   result.characters = characters;
   const auto rows = static_cast<std::size_t>(options.rows);
-  for (std::size_t begin = 0; begin < windows.size(); begin += rows) {
-    const std::size_t count = std::min(rows, windows.size() - begin);
+  result.parts = deal_out_numbers<double>(ranks, (windows.size() + rows - 1) / rows, [&](std::size_t batch) {
+    const std::size_t begin = batch * rows, count = std::min(rows, windows.size() - begin);
     Context context = Context::inference();
     const Loss loss = model.loss(
         window_batch(tokens, std::span(windows).subspan(begin, count), model.device()), 0, context);
-    result.parts.push_back({loss.sum.item(), static_cast<double>(loss.count)});
-    result.nats += result.parts.back()[0];
-    result.tokens += loss.count;
+    return std::vector<double>{loss.sum.item(), static_cast<double>(loss.count)};
+  });
+  for (const std::vector<double>& part : result.parts) {
+    result.nats += part[0];
+    result.tokens += static_cast<std::int64_t>(part[1]);
   }
   return result;
 }

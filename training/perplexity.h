@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "heed/core/ranks.h"
 #include "heed/data/large_text.h"
 #include "heed/data/text_windows.h"
 #include "heed/models/batch.h"
@@ -35,8 +36,8 @@ struct TextLossOptions {
 };
 
 /// The loss of every token of a stream but the first, each predicted once. `characters` is that of the text
-/// behind the predicted tokens; the caller knows it. Records no gradient.
+/// behind the predicted tokens; the caller knows it. The batches are dealt out among ranks, if any. Records no gradient.
 TextLoss text_loss(LanguageModel& model, const TokenStream& tokens, std::int64_t characters,
-                   const TextLossOptions& options);
+                   const TextLossOptions& options, Ranks* ranks = nullptr);
 
 }  // namespace heed

@@ -1,7 +1,9 @@
 #include "heed/training/precision.h"
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/node.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/backend.h"
 #include "heed/core/name_table.h"
 
 namespace heed {
@@ -9,6 +11,13 @@ namespace heed {
 namespace {
 constexpr NameTable<Precision, 3> kinds{
     "precision", {{{"f32", Precision::f32}, {"f16", Precision::f16}, {"bf16", Precision::bf16}}}};
+
+/// Of tensors that a device with half types holds.
+void scale_all(const std::vector<Tensor>& x, const Tensor& factor, bool add, const std::vector<Tensor>& out) {
+  const Backend& backend = backend_of(out[0]);
+  require_kernel(backend.scale_all != nullptr, "scale_all", out[0].device());
+  backend.scale_all(x, factor, add, out);
+}
 
 Tensor number(double value, DType dtype, Device device) {
   return Tensor::full({1}, value, dtype, device);
@@ -30,13 +39,21 @@ Precision precision_from_name(std::string_view name) {
 LowerPrecision::LowerPrecision(Module& model, Precision precision) {
   if (precision == Precision::f32) return;
   const DType half = precision == Precision::f16 ? DType::f16 : DType::bf16;
+  std::vector<Tensor> weights, copies;
   for (const NamedTensor& named : model.parameters()) {
     check(named.tensor->device().type != DeviceType::cpu, "precision ", name_of(precision),
           " needs a Vulkan device; the CPU computes in f32");
     if (named.tensor->dtype() != DType::f32) continue;
+    const Tensor weight = contiguous(named.tensor->detach());
     replaced_.push_back({named.tensor, *named.tensor});
-    const Tensor lower = cast(named.tensor->detach(), half);
-    *named.tensor = named.tensor->tracked() ? parameter(lower) : lower;
+    weights.push_back(weight);
+    copies.push_back(Tensor::empty(weight.shape(), half, weight.device()));
+  }
+  if (replaced_.empty()) return;
+  scale_all(weights, {}, false, copies);
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    Tensor& member = *replaced_[i].member;
+    member = member.tracked() ? parameter(copies[i]) : copies[i];
   }
 }
 
@@ -46,12 +63,20 @@ LowerPrecision::~LowerPrecision() {
 
 void LowerPrecision::collect_gradients(const Tensor& factor) const {
   const NoGrad no_grad;
+  // Those of weights that have none yet, and those that are added to one.
+  std::vector<Tensor> fresh, first_sums, more, sums;
   for (const Replaced& replaced : replaced_) {
     const Tensor half = replaced.member->tracked() ? gradient(*replaced.member) : Tensor();
     if (!half.defined()) continue;
-    const Tensor full = cast(half, DType::f32);
-    backward(replaced.weight, factor.defined() ? full * factor : full);
+    zero_gradient(*replaced.member);
+    Tensor& sum = replaced.weight.node()->gradient;
+    const bool is_first = !sum.defined();
+    if (is_first) sum = Tensor::empty(half.shape(), DType::f32, half.device());
+    (is_first ? fresh : more).push_back(contiguous(half.detach()));
+    (is_first ? first_sums : sums).push_back(sum);
   }
+  if (!fresh.empty()) scale_all(fresh, factor, false, first_sums);
+  if (!more.empty()) scale_all(more, factor, true, sums);
 }
 
 LossScale::LossScale(Device device, const LossScaleState& state)

@@ -30,7 +30,7 @@ class LowerPrecision {
   LowerPrecision& operator=(const LowerPrecision&) = delete;
 
   /// After backward(): adds the gradients of the copies, times `factor` (f32, one element, may be
-  /// undefined), to those of the weights.
+  /// undefined), to those of the weights, and forgets them.
   void collect_gradients(const Tensor& factor) const;
 
  private:

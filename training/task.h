@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "heed/core/ranks.h"
 #include "heed/models/context.h"
 #include "heed/models/loss.h"
 #include "heed/models/module.h"
@@ -33,10 +34,17 @@ class Task {
   virtual std::int64_t batches(std::int64_t epoch) = 0;
   /// The loss of a batch of an epoch, without auxiliary losses: the trainer adds those that layers leave in the context.
   virtual Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) = 0;
-  /// Measures the model on validation data; called with recording off.
+  /// Measures the model on validation data; called with recording off. Where several ranks train, all are called, with
+  /// the same weights, and what rank 0 finds counts; work that goes through deal_out(ranks(), ...) is shared among them.
   virtual Evaluation evaluate() { return {}; }
+  /// Those who share the evaluation under way; null: this process is alone.
+  Ranks* ranks() const { return ranks_; }
+  void share_evaluation(Ranks* ranks) { ranks_ = ranks; }
   /// What a batch's count counts, as the progress line shows it: "1.2k texts/s".
   virtual std::string unit() const { return "tokens"; }
+
+ private:
+  Ranks* ranks_ = nullptr;
 };
 
 }  // namespace heed

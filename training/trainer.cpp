@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/expected_gradient.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/checked.h"
 #include "heed/core/file.h"
@@ -72,9 +73,8 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks cal
   check(options_.precision == Precision::f32 || device.type != DeviceType::cpu, "trainer: precision ",
         name_of(options_.precision), " needs a Vulkan device; the CPU computes in f32");
   if (!exchange_.is_first()) callbacks_.progress = {}, callbacks_.message = {};
-  if (options_.ema_decay > 0 && exchange_.is_first()) {
+  if (options_.ema_decay > 0)
     average_ = std::make_unique<MovingAverage>(trained_.parameters, options_.ema_decay);
-  }
   for (std::int64_t epoch = 0; epoch < options_.epochs; ++epoch) {
     last_batch_ = checked_sum("trainer: batches", last_batch_, batches_in(task, epoch));
     check(last_batch_ <= most_batches, "trainer: ", options_.epochs, " epochs are more than ", most_batches,
@@ -147,6 +147,7 @@ bool Trainer::load() {
   if (!exchange_.is_shared()) return !text.empty();
   text = exchange_.broadcast(text);
   exchange_.broadcast_model();
+  if (average_) average_->load_state(exchange_.broadcast(average_->state()));
   if (text.empty()) return false;
   if (!exchange_.is_first()) state_ = parse_trainer_state(text, "the state of rank 0");
   optimizer_.load_state(exchange_.deal(std::move(moments)));
@@ -223,6 +224,7 @@ BatchOutcome Trainer::run_batch() {
   Context context = Context::train(options_.seed, static_cast<std::uint32_t>(state_.batches_done + 1));
   context.observations = &outcome.observations;
   const LowerPrecision lower(task_.model(), options_.precision);
+  const ExpectedGradient expected(loss_scale_ ? loss_scale_->factor() : Tensor());
   const Loss batch = task_.loss(state_.epoch, state_.batch, context);
   const Tensor objective = objective_of(batch, context, outcome);
   backward(loss_scale_ ? objective * loss_scale_->factor() : objective);
@@ -390,14 +392,13 @@ bool Trainer::evaluate() {
   return progress.is_best;
 }
 
-/// What rank 0 measures, on all ranks.
+/// What rank 0 measures, with the others' help.
 Evaluation Trainer::measure() {
-  Evaluation evaluation;
-  if (exchange_.is_first()) {
-    const NoGrad no_grad;
-    const AveragedWeights averaged(average_.get());
-    evaluation = task_.evaluate();
-  }
+  const NoGrad no_grad;
+  const AveragedWeights averaged(average_.get());
+  task_.share_evaluation(exchange_.ranks());
+  Evaluation evaluation = task_.evaluate();
+  task_.share_evaluation(nullptr);
   return exchange_.broadcast(std::move(evaluation));
 }
 

@@ -73,7 +73,7 @@ struct TrainResult {
 /// record, evaluation or checkpoint. Weights that nothing can be computed with are not saved.
 ///
 /// Several processes, each with a Trainer of the same task, options and data, share the batches of every step
-/// (gradient_exchange.h), to the bits of one. Rank 0 alone has a folder, talks and evaluates; its weights are where
+/// (gradient_exchange.h), to the bits of one. Rank 0 alone has a folder and talks; its weights are where
 /// all start from, and a stop that is asked of any is one of all.
 class Trainer {
  public:

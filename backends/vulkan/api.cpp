@@ -6,17 +6,35 @@
 
 namespace heed::vulkan {
 
+namespace {
+// Where the loader is, by system; the first that opens is taken.
+constexpr const char* loader_names[] = {
+#if defined(__APPLE__)
+    "libvulkan.dylib", "libvulkan.1.dylib", "libMoltenVK.dylib"
+#elif defined(__ANDROID__)
+    "libvulkan.so"
+#else
+    "libvulkan.so.1", "libvulkan.so"
+#endif
+};
+}  // namespace
+
 std::string open_loader(InstanceApi& api) {
-  // Never closed: drivers leave threads and exit handlers behind.
-  void* library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    const char* reason = dlerror();
-    return concat_text("the Vulkan loader cannot be opened (", reason ? reason : "libvulkan.so.1",
-                       "); install the driver's Vulkan package (Debian: libvulkan1)");
+  void* library = nullptr;
+  std::string reason;
+  for (const char* name : loader_names) {
+    // Never closed: drivers leave threads and exit handlers behind.
+    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library) break;
+    const char* why = dlerror();
+    if (reason.empty()) reason = why ? why : name;
   }
+  if (!library)
+    return concat_text("the Vulkan loader cannot be opened (", reason,
+                       "); install the driver's Vulkan package (Debian: libvulkan1)");
   api.GetInstanceProcAddr =
       reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(library, "vkGetInstanceProcAddr"));
-  if (!api.GetInstanceProcAddr) return "libvulkan.so.1 has no vkGetInstanceProcAddr";
+  if (!api.GetInstanceProcAddr) return "the Vulkan loader has no vkGetInstanceProcAddr";
 #define HEED_LOAD(name) \
   api.name = reinterpret_cast<PFN_vk##name>(api.GetInstanceProcAddr(nullptr, "vk" #name));
   HEED_VULKAN_GLOBAL_FUNCTIONS(HEED_LOAD)

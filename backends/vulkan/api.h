@@ -21,6 +21,7 @@ namespace heed::vulkan {
   X(GetPhysicalDeviceProperties2)           \
   X(GetPhysicalDeviceFeatures2)             \
   X(GetPhysicalDeviceMemoryProperties)      \
+  X(GetPhysicalDeviceMemoryProperties2)     \
   X(GetPhysicalDeviceQueueFamilyProperties) \
   X(EnumerateDeviceExtensionProperties)     \
   X(CreateDevice)                           \

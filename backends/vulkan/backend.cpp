@@ -3,7 +3,13 @@
 namespace heed {
 
 const Backend& vulkan_backend() {
-  static const Backend backend = vulkan::backend_of_kernels("vulkan");
+  static const Backend backend = [] {
+    Backend made = vulkan::backend_of_kernels("vulkan");
+    made.logit_chunks = vulkan::logit_chunks;
+    made.linear_gradients = vulkan::linear_gradients;
+    made.scale_all = vulkan::scale_all;
+    return made;
+  }();
   return backend;
 }
 

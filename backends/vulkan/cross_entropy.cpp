@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <bit>
+
 #include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/vulkan/logit_chunks.h"
 #include "heed/backends/vulkan/rows.h"
 #include "heed/core/error.h"
 
@@ -17,12 +21,12 @@ void cross_entropy_forward(const Tensor& logits, const Tensor& targets, double s
                            std::int32_t ignored, const Tensor& loss, const Tensor& log_sum_exp) {
   if (logits.count() == 0) return;
   Gpu& gpu = gpu_of(logits);
-  const std::int64_t classes = logits.size(-1), rows = logits.count() / classes;
+  const std::int64_t classes = logits.size(1), rows = logits.size(0), pitch = logits.stride(0);
   const RowShape shape = row_shape(gpu, classes);
   const auto element = static_cast<std::int64_t>(size_of(logits.dtype()));
   const auto each = [&](std::int64_t begin, std::int64_t end) {
     Launch(gpu, shader_name("cross_entropy", logits.dtype()), {shape.workgroup, shape.lanes})
-        .read(row_range(as_rows(logits), begin, end))
+        .read(row_range(logits, begin, end))
         .read(row_range(targets, begin, end))
         .write(row_range(loss, begin, end))
         .write(row_range(log_sum_exp, begin, end))
@@ -30,12 +34,13 @@ void cross_entropy_forward(const Tensor& logits, const Tensor& targets, double s
         .push(begin)
         .push(end - begin)
         .push(classes)
+        .push(pitch)
         .push(ignored)
         .push(smoothing)
         .work(0, static_cast<double>((end - begin) * classes * element))
         .folded_groups(ceil_div(end - begin, shape.rows_per_group()));
   };
-  for_row_ranges(gpu, rows, classes * element, 1, shape.rows_per_group(), each);
+  for_row_ranges(gpu, rows, pitch * element, 1, shape.rows_per_group(), each);
 }
 
 void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const Tensor& log_sum_exp,
@@ -43,29 +48,51 @@ void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const T
                             const Tensor& dlogits) {
   if (logits.count() == 0) return;
   Gpu& gpu = gpu_of(logits);
-  const std::int64_t classes = logits.size(-1), rows = logits.count() / classes;
-  const std::uint32_t workgroup = workgroup_size(gpu);
-  const std::int64_t per_group = 4 * workgroup;  // elements
+  const std::int64_t classes = logits.size(1), rows = logits.size(0);
+  // A workgroup takes a piece of one row.
+  const auto fours = std::bit_ceil(static_cast<std::uint64_t>(ceil_div(classes, 4)));
+  const std::uint32_t workgroup =
+      workgroup_size(gpu, static_cast<std::uint32_t>(std::clamp<std::uint64_t>(fours, 32, 256)));
+  const std::int64_t pieces = ceil_div(classes, 4 * workgroup);  // of a row
   const auto element = static_cast<std::int64_t>(size_of(logits.dtype()));
   const auto each = [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t count = (end - begin) * classes;
     Launch(gpu, shader_name("cross_entropy_backward", logits.dtype()), {workgroup})
-        .read(row_range(as_rows(logits), begin, end))
+        .read(row_range(logits, begin, end))
         .read(row_range(targets, begin, end))
         .read(row_range(log_sum_exp, begin, end))
         .read(row_range(grad, begin, end))
-        .write(row_range(as_rows(dlogits), begin, end))
+        .write(row_range(dlogits, begin, end))
         .reports_errors(out_of_range(classes, ignored))
         .push(begin)
-        .push(count)
+        .push(end - begin)
         .push(classes)
+        .push(pieces)
+        .push(logits.stride(0))
+        .push(dlogits.stride(0))
         .push(ignored)
         .push(1 - smoothing)
         .push(smoothing / static_cast<double>(classes))
-        .work(0, 2.0 * static_cast<double>(count * element))
-        .folded_groups(ceil_div(count, per_group));
+        .work(0, 2.0 * static_cast<double>((end - begin) * classes * element))
+        .folded_groups((end - begin) * pieces);
   };
-  for_row_ranges(gpu, rows, classes * element, classes, per_group, each);
+  for_row_ranges(gpu, rows, std::max(logits.stride(0), dlogits.stride(0)) * element, pieces, 1, each);
+}
+
+LogitChunks plan_logits(std::uint64_t memory_bytes, std::int64_t element, std::int64_t rows,
+                        std::int64_t classes) {
+  constexpr std::int64_t fewest = 2048, enough = std::int64_t{512} << 20, tile = 128;
+  const std::int64_t pitch = ceil_div(classes, 8) * 8;
+  const std::int64_t row = pitch * element, room = static_cast<std::int64_t>(memory_bytes / 8);
+  const std::int64_t at_once =
+      std::max<std::int64_t>(1, std::min(std::max(enough, fewest * row), room) / row);
+  const std::int64_t chunks = std::max<std::int64_t>(1, ceil_div(rows, at_once));
+  const std::int64_t even = ceil_div(ceil_div(rows, chunks), tile) * tile;
+  return {std::clamp<std::int64_t>(even, 1, at_once), pitch};
+}
+
+LogitChunks logit_chunks(Device device, DType dtype, std::int64_t rows, std::int64_t classes) {
+  return plan_logits(gpu(device.index).memory_bytes(), static_cast<std::int64_t>(size_of(dtype)), rows,
+                     classes);
 }
 
 }  // namespace heed::vulkan

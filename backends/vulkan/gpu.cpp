@@ -25,7 +25,7 @@ VkDevice create_device(const PhysicalDevice& chosen) {
   v12.shaderFloat16 = chosen.capabilities.float16 || chosen.capabilities.cooperative_matrix;
   auto v11 = structure<VkPhysicalDeviceVulkan11Features>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, &v12);
-  v11.storageBuffer16BitAccess = VK_TRUE;
+  v11.storageBuffer16BitAccess = chosen.capabilities.storage16;
   // SPIR-V with cooperative matrices is written in Vulkan's memory model.
   const bool matrices = chosen.capabilities.cooperative_matrix,
              bfloat16 = chosen.capabilities.cooperative_bfloat16;
@@ -42,12 +42,14 @@ VkDevice create_device(const PhysicalDevice& chosen) {
   queue.queueFamilyIndex = chosen.queue_family;
   queue.queueCount = 1;
   queue.pQueuePriorities = &priority;
-  const char* extensions[3];
+  const char* extensions[4];
   auto info = structure<VkDeviceCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &v11);
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
   if (chosen.capabilities.push_descriptor)
     extensions[info.enabledExtensionCount++] = VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME;
+  if (chosen.capabilities.portability_subset)
+    extensions[info.enabledExtensionCount++] = portability_subset_extension;
   if (matrices) extensions[info.enabledExtensionCount++] = cooperative_matrix_extension;
   if (matrices && bfloat16) extensions[info.enabledExtensionCount++] = bfloat16_extension;
   info.ppEnabledExtensionNames = extensions;
@@ -156,6 +158,14 @@ void Gpu::lower_limits(const Limits& limits) {
   limits_.max_groups = std::min(own.max_groups, limits.max_groups);
   limits_.max_invocations = std::min(own.max_invocations, limits.max_invocations);
   limits_.shared_bytes = std::min(own.shared_bytes, limits.shared_bytes);
+  limits_.batch_seconds = std::min(own.batch_seconds, limits.batch_seconds);
+}
+
+std::string Gpu::memory_left() const {
+  if (!chosen_.capabilities.memory_budget) return "";
+  const MemoryBudget now = memory_budget(chosen_.handle);
+  return concat_text("; by the driver this process has ", now.used, " of the ", now.budget,
+                     " bytes that it may have now");
 }
 
 Gpu& gpu(int index) {
@@ -196,6 +206,7 @@ const VulkanDevices& vulkan_devices() {
                                {"memory", concat_text(device.memory_bytes >> 20, " MiB")},
                                {"largest binding", concat_text(device.limits.max_range >> 20, " MiB")},
                                {"subgroup size", std::to_string(device.capabilities.subgroup_size)},
+                               {"half precision", yes_no(device.capabilities.storage16)},
                                {"f16 arithmetic", yes_no(device.capabilities.float16)}}});
     }
     return list;

@@ -44,6 +44,12 @@ class Gpu {
   const std::string& name() const { return chosen_.name; }
   /// Names the device and its driver's version in file names.
   const std::string& identity() const { return chosen_.identity; }
+  /// What the driver says of its memory, for messages; "" where it says nothing.
+  std::string memory_left() const;
+  double flops_per_second() const { return chosen_.flops_per_second; }
+  double bytes_per_second() const { return chosen_.bytes_per_second; }
+  /// Of the largest heap that is the device's own.
+  std::uint64_t memory_bytes() const { return chosen_.memory_bytes; }
   std::uint32_t queue_family() const { return chosen_.queue_family; }
   std::uint32_t timestamp_bits() const { return chosen_.timestamp_bits; }
   float timestamp_period() const { return chosen_.timestamp_period; }

@@ -6,4 +6,9 @@ namespace heed::vulkan {
 
 #include "heed/backends/kernels.inc"
 
+// What this backend alone provides.
+LogitChunks logit_chunks(Device device, DType dtype, std::int64_t rows, std::int64_t classes);
+void linear_gradients(const Tensor& grad, const Tensor& x, const Tensor& dweight, const Tensor& dbias);
+void scale_all(std::span<const Tensor> x, const Tensor& factor, bool add, std::span<const Tensor> out);
+
 }  // namespace heed::vulkan

@@ -72,6 +72,40 @@ Launch& Launch::bind(const Tensor& tensor, bool read, bool written) {
   return *this;
 }
 
+Launch& Launch::read_own(Tensor tensor) {
+  own_ = std::move(tensor);
+  return read(own_);
+}
+
+Window Launch::window_of(std::span<const Tensor> tensors) const {
+  Window window;
+  std::uint64_t end = 0;
+  std::vector<std::uint64_t> begins;  // bytes
+  for (const Tensor& tensor : tensors) {
+    auto& block = static_cast<Block&>(*tensor.storage());
+    const std::uint64_t element = size_of(tensor.dtype());
+    begins.push_back(block.offset() + static_cast<std::uint64_t>(tensor.offset()) * element);
+    end = std::max(end, begins.back() + static_cast<std::uint64_t>(extent_of(tensor)) * element);
+    window.buffer = block.buffer();
+    window.blocks.push_back(&block);
+  }
+  const std::uint64_t alignment = gpu_.limits().offset_alignment;
+  window.offset = *std::ranges::min_element(begins) / alignment * alignment;
+  window.bytes = end - window.offset;
+  for (const std::uint64_t begin : begins)
+    window.begins.push_back((begin - window.offset) / size_of(tensors[0].dtype()));
+  return window;
+}
+
+Launch& Launch::bind(const Window& window, bool written) {
+  check(binding_count_ < max_bindings, shader_, ": more than ", max_bindings, " bindings");
+  check(window.bytes <= gpu_.limits().max_range, "vulkan: ", shader_, " binds ", window.bytes,
+        " bytes at once, ", gpu_.name(), " allows ", gpu_.limits().max_range);
+  bindings_[binding_count_++] = {window.buffer, window.offset, window.bytes, true, written, nullptr};
+  for (Block* block : window.blocks) in_windows_.emplace_back(block, written);
+  return *this;
+}
+
 Launch& Launch::reports_errors(std::string message) {
   DeviceErrors& errors = gpu_.device_errors();
   const std::uint64_t offset = errors.add(std::move(message));
@@ -114,6 +148,7 @@ void Launch::groups(std::int64_t x, std::int64_t y, std::int64_t z) {
   std::copy_n(pushed_.begin(), pushed_count_, push.begin() + static_cast<std::ptrdiff_t>(binding_count_));
   const Pipeline& pipeline =
       gpu_.pipelines().get(shader_, std::span(constants_).first(constant_count_), binding_count_);
+  for (const auto& [block, written] : in_windows_) block->used(gpu_.stream().recording(), written);
   const std::uint32_t counts[3] = {static_cast<std::uint32_t>(x), static_cast<std::uint32_t>(y),
                                    static_cast<std::uint32_t>(z)};
   gpu_.stream().dispatch(shader_, pipeline, std::span(bindings_).first(binding_count_),

@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <initializer_list>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/core/checked.h"
@@ -26,6 +29,14 @@ struct Binding {
   Block* block = nullptr;  ///< what the range is part of; null for the device's own buffers
 };
 
+/// A range of device memory that holds many tensors, and where in it they begin, in elements.
+struct Window {
+  VkBuffer buffer = VK_NULL_HANDLE;
+  std::uint64_t offset = 0, bytes = 0;
+  std::vector<std::uint64_t> begins;
+  std::vector<Block*> blocks;
+};
+
 /// One dispatch of a compute shader: its bindings in order, its specialisation constants, its push constants.
 ///
 /// A shader's push constants begin with one uint per binding, how many elements lie before the tensor's first
@@ -43,6 +54,12 @@ class Launch {
   Launch& read(const Tensor& tensor) { return bind(tensor, true, false); }
   Launch& write(const Tensor& tensor) { return bind(tensor, false, true); }
   Launch& update(const Tensor& tensor) { return bind(tensor, true, true); }
+  /// The smallest range that holds all of some views of one buffer and dtype.
+  Window window_of(std::span<const Tensor> tensors) const;
+  /// Binds it, for reading and perhaps writing. Throws when it exceeds limits().max_range.
+  Launch& bind(const Window& window, bool written);
+  /// Binds a tensor that nobody else holds until the dispatch is recorded.
+  Launch& read_own(Tensor tensor);
   /// Binds the words through which shaders report bad indices. This binding's own uint of the push
   /// constants says which word belongs to this launch: the shader does atomicMin(errors[word], position).
   /// When the host next reads from the device it throws an Error: `message` followed by " (position P)".
@@ -71,8 +88,10 @@ class Launch {
   Gpu& gpu_;
   std::unique_lock<std::recursive_mutex> lock_;  // nobody else records between what belongs together
   std::string_view shader_;
-  static constexpr std::size_t max_bindings = 12;
+  static constexpr std::size_t max_bindings = most_bindings;
   static constexpr std::size_t max_words = 32;  // 128 bytes: what every Vulkan device offers
+  Tensor own_;
+  std::vector<std::pair<Block*, bool>> in_windows_;  // what windows hold, and whether it is written
   std::array<std::uint32_t, 8> constants_{};
   std::array<Binding, max_bindings> bindings_{};
   std::array<std::uint32_t, max_bindings> skips_{};

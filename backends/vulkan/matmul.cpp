@@ -23,14 +23,16 @@ std::uint32_t finish_bits(const MatrixProduct& p) {
   return (p.bias.defined() ? 1u : 0u) | (p.accumulate ? 2u : 0u);
 }
 
-/// out = the sum of parts [parts, outer, inner, m, n] + bias + beta out.
-void add_parts(Gpu& gpu, const MatrixProduct& p, const Tensor& parts) {
+/// out = the sum of parts [parts, outer, inner, m, n] + bias + beta out, and likewise the row sums from [parts, m].
+void add_parts(Gpu& gpu, const MatrixProduct& p, const Tensor& parts, const Tensor& row_parts) {
   constexpr std::uint32_t invocations = 128;
   Launch launch(gpu, shader_name("matmul_sum", p.out.dtype()), {invocations});
   launch.read(parts).read(p.bias);
   bind_out(launch, p);
+  launch.read(row_parts).write(row_parts.defined() ? p.row_sums : p.out);
   launch.push(parts.size(0)).push(p.out.count()).push(p.m()).push(p.n()).push(p.out.size(1));
   launch.push(MatrixLayout(p.out).leading).push(p.out.stride(0)).push(p.out.stride(1)).push(finish_bits(p));
+  launch.push(row_parts.defined() ? p.m() : 0);
   const std::int64_t bytes =
       parts.count() * 4 + p.out.count() * static_cast<std::int64_t>(size_of(p.out.dtype()));
   launch.work(0, static_cast<double>(bytes));
@@ -94,24 +96,38 @@ void multiply(Gpu& gpu, const MatrixProduct& p) {
   const std::uint64_t scratch = std::min({longest_scratch, limits.max_range, limits.max_allocation});
   // f32 is never computed in less: matrix hardware multiplies what is stored in half precision.
   const MatrixHardware* hardware = is_half(p.a.dtype()) ? &matrix_hardware(p.out.device()) : nullptr;
-  const TileKernel kernel =
-      hardware && hardware->multiplies(p.a.dtype()) ? TileKernel::cooperative : TileKernel::scalar;
-  const TileSet& tiles = kernel == TileKernel::cooperative ? hardware->tiles : scalar_tiles();
-  const MatmulPlan plan = plan_matmul(tiles, limits, p.items(), p.m(), p.n(), p.k(), scratch);
+  const auto plan_by = [&](const TileSet& tiles) {
+    return plan_matmul(tiles, limits, p.items(), p.m(), p.n(), p.k(), scratch);
+  };
+  TileKernel kernel = TileKernel::scalar;
+  MatmulPlan plan;
+  if (hardware && hardware->multiplies(p.a.dtype())) {
+    plan = plan_by(hardware->tiles);
+    FragmentVariant variant = variant_of(tiled(p, TileKernel::cooperative, {}), plan);
+    variant.wide = variant.wide || plan.parts > 1;
+    if (is_trusted(p.out.device(), variant)) kernel = TileKernel::cooperative;
+  }
+  if (kernel == TileKernel::scalar) plan = plan_by(scalar_tiles());
   if (plan.tiles(p.m(), p.n()) > most_groups) return multiply_halves(gpu, p, longer);
   const Tensor parts = plan.parts == 1
                            ? Tensor()
                            : Tensor::empty({plan.parts, p.out.size(0), p.out.size(1), p.m(), p.n()},
                                            DType::f32, p.out.device());
-  multiply_tiles(gpu, kernel, tiled(p, kernel, parts), plan);
-  if (parts.defined()) add_parts(gpu, p, parts);
+  const Tensor row_parts = parts.defined() && p.row_sums.defined()
+                               ? Tensor::empty({plan.parts, p.m()}, DType::f32, p.out.device())
+                               : Tensor();
+  multiply_tiles(gpu, kernel, tiled(p, kernel, parts, row_parts), plan);
+  if (parts.defined()) add_parts(gpu, p, parts, row_parts);
+}
+
+/// Bytes of an operand that one binding holds: it begins at an aligned address, before its tensor.
+std::uint64_t most_operand_bytes(const Limits& limits) {
+  return limits.max_range - std::min<std::uint64_t>(limits.max_range / 2, limits.offset_alignment);
 }
 
 void multiply_within_limits(Gpu& gpu, const MatrixProduct& p) {
-  const Limits& limits = gpu.limits();
-  // A binding begins at an aligned address, before its tensor.
-  const std::uint64_t slack = std::min<std::uint64_t>(limits.max_range / 2, limits.offset_alignment);
-  if (const auto axis = axis_to_halve(p, limits.max_range - slack)) return multiply_halves(gpu, p, *axis);
+  if (const auto axis = axis_to_halve(p, most_operand_bytes(gpu.limits())))
+    return multiply_halves(gpu, p, *axis);
   multiply(gpu, p);
 }
 
@@ -128,6 +144,30 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, c
   Gpu& gpu = gpu_of(out);
   for_each_product(a, b, bias, beta != 0, out,
                    [&](const MatrixProduct& product) { multiply_within_limits(gpu, product); });
+}
+
+/// One product whose kernel adds up the rows of grad' on its way; where it has to be split, or is one of a vector, a
+/// product and a reduction.
+void linear_gradients(const Tensor& grad, const Tensor& x, const Tensor& dweight, const Tensor& dbias) {
+  if (dbias.count() == 0) return;
+  Gpu& gpu = gpu_of(dweight);
+  const std::int64_t rows = grad.size(0), outputs = grad.size(1), inputs = x.size(1);
+  const auto whole = [](const Tensor& m, std::int64_t height, std::int64_t width, std::int64_t row_stride,
+                        std::int64_t column_stride) {
+    return m.view({1, 1, height, width}, {0, 0, row_stride, column_stride}, m.offset());
+  };
+  const MatrixProduct p{whole(grad, outputs, rows, 1, outputs),
+                        whole(x, rows, inputs, inputs, 1),
+                        {},
+                        whole(dweight, outputs, inputs, inputs, 1),
+                        false,
+                        dbias};
+  const auto most_groups = static_cast<std::int64_t>(gpu.limits().max_groups);
+  const bool fits = !axis_to_halve(p, most_operand_bytes(gpu.limits())) &&
+                    ceil_div(outputs, 32) * ceil_div(inputs, 32) <= most_groups;
+  if (inputs > 0 && rows > 0 && !has_vector(p) && fits) return multiply(gpu, p);
+  matmul(grad.view({outputs, rows}, {1, outputs}, grad.offset()), x, {}, 0, dweight);
+  reduce(ReduceOp::sum, grad.view({1, rows, outputs}), dbias.view({1, outputs}));
 }
 
 }  // namespace heed::vulkan

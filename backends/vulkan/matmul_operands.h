@@ -13,6 +13,7 @@ namespace heed::vulkan {
 struct MatrixProduct {
   Tensor a, b, bias, out;
   bool accumulate = false;  ///< beta is 1
+  Tensor row_sums = {};     ///< [m], of out's type: gets the sums of the rows of a; undefined: not wanted
 
   std::int64_t items() const { return out.size(0) * out.size(1); }
   std::int64_t m() const { return out.size(2); }

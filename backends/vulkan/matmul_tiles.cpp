@@ -33,7 +33,8 @@ std::uint32_t bit(bool set, std::uint32_t place) {
 
 }  // namespace
 
-TiledProduct tiled(const MatrixProduct& product, TileKernel kernel, const Tensor& parts) {
+TiledProduct tiled(const MatrixProduct& product, TileKernel kernel, const Tensor& parts,
+                   const Tensor& row_parts) {
   TiledProduct t;
   const std::int64_t vector = kernel == TileKernel::scalar ? 4 : 8;
   t.m = product.m();
@@ -53,12 +54,14 @@ TiledProduct tiled(const MatrixProduct& product, TileKernel kernel, const Tensor
     const Tensor first =
         parts.view(product.out.shape(), {strides[1], strides[2], strides[3], strides[4]}, parts.offset());
     t.out = parts;
+    t.row_sums = row_parts;
     t.out_place = place_of(first, 4);
     t.out_part = strides[0];
     t.wide = product.a.dtype() != DType::f32;
   } else {
     t.bias = product.bias;
     t.out = product.out;
+    t.row_sums = product.row_sums;
     t.out_place = place_of(product.out, 4);
     t.accumulate = product.accumulate;
     t.wide = product.out.dtype() != product.a.dtype();
@@ -70,7 +73,8 @@ void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& p, const Ma
   const TileShape& tile = plan.tile;
   // The flags that shaders/matmul_push.glsl and matmul_elements.glsl name.
   const std::uint32_t flags = bit(p.a_place.by_rows, 0) | bit(!p.b_place.by_rows, 1) |
-                              bit(p.a_place.in_vectors, 2) | bit(p.b_place.in_vectors, 3);
+                              bit(p.a_place.in_vectors, 2) | bit(p.b_place.in_vectors, 3) |
+                              bit(p.row_sums.defined(), 4);
   const std::uint32_t finish =
       bit(p.bias.defined(), 0) | bit(p.accumulate, 1) | bit(p.out_place.in_vectors, 2);
   Launch launch(gpu, module_of(kernel, p),
@@ -78,6 +82,7 @@ void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& p, const Ma
                  plan.stages, flags});
   launch.read(p.a).read(p.b).read(p.bias);
   p.accumulate ? launch.update(p.out) : launch.write(p.out);
+  launch.write(p.row_sums.defined() ? p.row_sums : p.out);
   launch.push(p.m).push(p.n).push(p.k).push(plan.part_depth);
   launch.push(p.a_place.leading).push(p.b_place.leading).push(p.out_place.leading).push(p.inner);
   for (const OperandPlace* place : {&p.a_place, &p.b_place, &p.out_place})

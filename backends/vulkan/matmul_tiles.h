@@ -28,12 +28,15 @@ struct TiledProduct {
   std::int64_t out_part = 0;  ///< elements from the sums of one part of k to those of the next
   bool accumulate = false;
   Tensor a, b, bias, out;
+  Tensor row_sums;  ///< [parts, m], of the type that is written; undefined: not wanted
   double flops, bytes;
 };
 
 /// A product as the kernel takes it. `parts`, if defined, is f32 [parts, outer, inner, m, n] and takes the
-/// sums over the parts of k instead of the product's output; bias and old content are left out then.
-TiledProduct tiled(const MatrixProduct& product, TileKernel kernel, const Tensor& parts);
+/// sums over the parts of k instead of the product's output; bias and old content are left out then. `row_parts`, f32
+/// [parts, m], does so for the row sums.
+TiledProduct tiled(const MatrixProduct& product, TileKernel kernel, const Tensor& parts,
+                   const Tensor& row_parts = {});
 
 /// Records a product in tiles.
 void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& product, const MatmulPlan& plan);

@@ -258,8 +258,8 @@ std::string Memory::report() const {
   std::uint64_t largest = free_by_size_.empty() ? 0 : free_by_size_.rbegin()->first;
   return concat_text("tensors hold ", stats_.current_bytes, " bytes (at most ", stats_.peak_bytes, "), ",
                      slabs_.size(), " slabs of ", stats_.reserved_bytes, " bytes, ", free_by_size_.size(),
-                     " free ranges, the largest of ", largest,
-                     " bytes; use a smaller batch, or recompute layers (model.recompute_layers)");
+                     " free ranges, the largest of ", largest, " bytes", gpu_.memory_left(),
+                     "; use a smaller batch, or recompute layers (model.recompute_layers)");
 }
 
 void Memory::write_guards(const Block& block) {

@@ -55,6 +55,15 @@ bool has_validation_layer(const InstanceApi& api) {
 
 // --- the instance ------------------------------------------------------------------------------------------
 
+bool offers_instance_extension(const InstanceApi& api, const char* name) {
+  std::uint32_t count = 0;
+  api.EnumerateInstanceExtensionProperties(nullptr, &count, nullptr);
+  std::vector<VkExtensionProperties> all(count);
+  api.EnumerateInstanceExtensionProperties(nullptr, &count, all.data());
+  return std::ranges::any_of(all,
+                             [&](const auto& each) { return std::strcmp(each.extensionName, name) == 0; });
+}
+
 /// Returns why there is no instance; empty: there is one.
 std::string create_instance(InstanceApi& api) {
   auto application = structure<VkApplicationInfo>(VK_STRUCTURE_TYPE_APPLICATION_INFO);
@@ -76,7 +85,13 @@ std::string create_instance(InstanceApi& api) {
   features.enabledValidationFeatureCount = 1;
   features.pEnabledValidationFeatures = &synchronization;
   messenger.pNext = &features;
-  const char* const extension = VK_EXT_DEBUG_UTILS_EXTENSION_NAME;
+  const char* extensions[2];
+  create.ppEnabledExtensionNames = extensions;
+  // Without it a loader hides drivers that lack a part of Vulkan that heed does not use, such as MoltenVK.
+  if (offers_instance_extension(api, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {
+    create.flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
+    extensions[create.enabledExtensionCount++] = VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME;
+  }
 
   const bool validate = is_set("HEED_VULKAN_VALIDATION");
   if (validate) {
@@ -86,8 +101,7 @@ std::string create_instance(InstanceApi& api) {
     create.pNext = &messenger;
     create.enabledLayerCount = 1;
     create.ppEnabledLayerNames = &validation_layer;
-    create.enabledExtensionCount = 1;
-    create.ppEnabledExtensionNames = &extension;
+    extensions[create.enabledExtensionCount++] = VK_EXT_DEBUG_UTILS_EXTENSION_NAME;
   }
   const VkResult result = api.CreateInstance(&create, nullptr, &api.instance);
   if (result == VK_ERROR_INCOMPATIBLE_DRIVER) return "no Vulkan driver is installed";
@@ -113,6 +127,12 @@ struct Properties {
       structure<VkPhysicalDeviceVulkan11Properties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES);
   VkPhysicalDeviceVulkan12Properties v12 =
       structure<VkPhysicalDeviceVulkan12Properties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES);
+  // Of extensions: 0 where they are not offered.
+  VkPhysicalDevicePushDescriptorPropertiesKHR push_descriptor =
+      structure<VkPhysicalDevicePushDescriptorPropertiesKHR>(
+          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PUSH_DESCRIPTOR_PROPERTIES_KHR);
+  VkPhysicalDeviceMaintenance4Properties maintenance4 = structure<VkPhysicalDeviceMaintenance4Properties>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES);
 };
 struct Features {
   VkPhysicalDeviceFeatures2 core =
@@ -162,11 +182,15 @@ bool is_disabled(std::string_view capability) {
 
 /// What is wrong with HEED_VULKAN_DISABLE; empty: nothing.
 std::string problem_of_disabled() {
-  constexpr std::string_view known[] = {"push_descriptor", "unified_memory", "float16", "cooperative_matrix"};
+  constexpr std::string_view known[] = {"push_descriptor",    "unified_memory", "float16",
+                                        "cooperative_matrix", "storage16",      "memory_budget",
+                                        "float_controls"};
   for (const std::string_view name : disabled_capabilities())
     if (std::ranges::find(known, name) == std::end(known))
-      return concat_text("HEED_VULKAN_DISABLE names \"", name,
-                         "\"; it knows push_descriptor, unified_memory, float16 and cooperative_matrix");
+      return concat_text(
+          "HEED_VULKAN_DISABLE names \"", name,
+          "\"; it knows push_descriptor, unified_memory, float16, cooperative_matrix, storage16, "
+          "memory_budget and float_controls");
   return "";
 }
 
@@ -196,6 +220,9 @@ Limits limits_of(const Properties& properties) {
   Limits limits;
   limits.max_range = given.maxStorageBufferRange;
   limits.max_allocation = properties.v11.maxMemoryAllocationSize;
+  if (properties.maintenance4.maxBufferSize > 0)
+    limits.max_allocation =
+        std::min<std::uint64_t>(limits.max_allocation, properties.maintenance4.maxBufferSize);
   limits.max_groups = std::min({given.maxComputeWorkGroupCount[0], given.maxComputeWorkGroupCount[1],
                                 given.maxComputeWorkGroupCount[2]});
   limits.max_invocations = std::min(given.maxComputeWorkGroupInvocations, given.maxComputeWorkGroupSize[0]);
@@ -212,20 +239,24 @@ std::string identity_of(const VkPhysicalDeviceProperties& core) {
   return text.str();
 }
 
-/// What of the baseline a device of version 1.2 lacks; empty: nothing.
-std::string missing_from_baseline(const Properties& properties, const Features& features) {
-  const VkPhysicalDeviceLimits& limits = properties.core.properties.limits;
-  const VkSubgroupFeatureFlags needed = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
-  if (!features.v12.timelineSemaphore) return "it has no timeline semaphores";
-  if (!features.v11.storageBuffer16BitAccess) return "it has no 16-bit storage";
-  if ((properties.v11.subgroupSupportedOperations & needed) != needed) return "it has no subgroup arithmetic";
-  if (limits.maxComputeSharedMemorySize < 32768)
-    return concat_text("it has ", limits.maxComputeSharedMemorySize,
-                       " bytes of shared memory, fewer than 32768");
-  if (limits.maxComputeWorkGroupInvocations < 256)
-    return concat_text("its workgroups hold ", limits.maxComputeWorkGroupInvocations,
-                       " invocations, fewer than 256");
-  return "";
+/// What a device computes as it is asked to, as far as the widths can be told apart.
+FloatControls float_controls_of(const VkPhysicalDeviceVulkan12Properties& given) {
+  const bool rounding = given.roundingModeIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE,
+             denormals = given.denormBehaviorIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
+  return {.nearest_even_16 = rounding && given.shaderRoundingModeRTEFloat16,
+          .nearest_even_32 = rounding && given.shaderRoundingModeRTEFloat32,
+          .special_values_16 = given.shaderSignedZeroInfNanPreserveFloat16 == VK_TRUE,
+          .special_values_32 = given.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE,
+          .denormals_16 = denormals && given.shaderDenormPreserveFloat16};
+}
+
+/// How fast a slow device of its kind is, so that no batch of commands meets a watchdog: those of operating systems bite
+/// after two seconds or more. A software device has none.
+void guess_speed(PhysicalDevice& device) {
+  const bool discrete = device.kind == "discrete GPU";
+  device.flops_per_second = discrete ? 1e12 : 1e11;
+  device.bytes_per_second = discrete ? 5e10 : 1e10;
+  if (device.kind != "software") device.limits.batch_seconds = 0.5;
 }
 
 std::uint64_t largest_local_heap(const InstanceApi& api, PhysicalDevice& device) {
@@ -236,6 +267,14 @@ std::uint64_t largest_local_heap(const InstanceApi& api, PhysicalDevice& device)
     if (memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
       largest = std::max<std::uint64_t>(largest, memory.memoryHeaps[i].size);
   return largest;
+}
+
+std::vector<VkExtensionProperties> extensions_of(const InstanceApi& api, VkPhysicalDevice handle) {
+  std::uint32_t count = 0;
+  api.EnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
+  std::vector<VkExtensionProperties> extensions(count);
+  api.EnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data());
+  return extensions;
 }
 
 PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
@@ -251,8 +290,15 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
     device.refusal = "its driver offers Vulkan " + version_text(core.apiVersion) + "; heed needs 1.2";
     return device;
   }
+  const std::vector<VkExtensionProperties> extensions = extensions_of(api, handle);
   properties.core.pNext = &properties.v11;
   properties.v11.pNext = &properties.v12;
+  void** last = &properties.v12.pNext;
+  if (has_extension(extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME)) {
+    *last = &properties.push_descriptor;
+    last = &properties.push_descriptor.pNext;
+  }
+  if (has_extension(extensions, VK_KHR_MAINTENANCE_4_EXTENSION_NAME)) *last = &properties.maintenance4;
   api.GetPhysicalDeviceProperties2(handle, &properties.core);
   Features features;
   features.core.pNext = &features.v11;
@@ -264,16 +310,18 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
   device.identity = identity_of(core);
   device.limits = limits_of(properties);
   device.memory_bytes = largest_local_heap(api, device);
-  device.refusal = missing_from_baseline(properties, features);
+  guess_speed(device);
+  device.refusal = missing_from_baseline(core.limits, features.v12);
   if (!choose_queue_family(api, device)) device.refusal = "it has no queue that computes";
 
-  std::uint32_t count = 0;
-  api.EnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
-  std::vector<VkExtensionProperties> extensions(count);
-  api.EnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data());
   Capabilities& can = device.capabilities;
   can.push_descriptor =
-      has_extension(extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME) && !is_disabled("push_descriptor");
+      properties.push_descriptor.maxPushDescriptors >= most_bindings && !is_disabled("push_descriptor");
+  can.storage16 = features.v11.storageBuffer16BitAccess && !is_disabled("storage16");
+  can.memory_budget =
+      has_extension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME) && !is_disabled("memory_budget");
+  can.portability_subset = has_extension(extensions, portability_subset_extension);
+  if (!is_disabled("float_controls")) can.float_controls = float_controls_of(properties.v12);
   can.unified_memory = (core.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ||
                         core.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU) &&
                        !is_disabled("unified_memory");
@@ -322,6 +370,37 @@ const Driver& driver() {
 }
 
 }  // namespace
+
+std::string missing_from_baseline(const VkPhysicalDeviceLimits& limits,
+                                  const VkPhysicalDeviceVulkan12Features& features) {
+  if (!features.timelineSemaphore) return "it has no timeline semaphores";
+  if (limits.maxPerStageDescriptorStorageBuffers < most_bindings)
+    return concat_text("its shaders bind ", limits.maxPerStageDescriptorStorageBuffers,
+                       " storage buffers at once, fewer than ", most_bindings);
+  if (limits.maxComputeSharedMemorySize < 32768)
+    return concat_text("it has ", limits.maxComputeSharedMemorySize,
+                       " bytes of shared memory, fewer than 32768");
+  if (limits.maxComputeWorkGroupInvocations < 256)
+    return concat_text("its workgroups hold ", limits.maxComputeWorkGroupInvocations,
+                       " invocations, fewer than 256");
+  return "";
+}
+
+MemoryBudget memory_budget(VkPhysicalDevice device) {
+  auto budget = structure<VkPhysicalDeviceMemoryBudgetPropertiesEXT>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT);
+  auto memory = structure<VkPhysicalDeviceMemoryProperties2>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, &budget);
+  instance().GetPhysicalDeviceMemoryProperties2(device, &memory);
+  MemoryBudget sum;
+  const VkPhysicalDeviceMemoryProperties& heaps = memory.memoryProperties;
+  for (std::uint32_t i = 0; i < heaps.memoryHeapCount; ++i) {
+    if (!(heaps.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)) continue;
+    sum.budget += budget.heapBudget[i];
+    sum.used += budget.heapUsage[i];
+  }
+  return sum;
+}
 
 const PhysicalDevices& physical_devices() {
   return driver().found;

@@ -5,8 +5,14 @@
 #include <vector>
 
 #include "heed/backends/vulkan/api.h"
+#include "heed/backends/vulkan/spirv.h"
 
 namespace heed::vulkan {
+
+/// Bindings of a shader, at most.
+inline constexpr std::uint32_t most_bindings = 12;
+/// Headers declare it only for those who ask for unfinished extensions.
+inline constexpr const char* portability_subset_extension = "VK_KHR_portability_subset";
 
 /// What kernels have to respect.
 struct Limits {
@@ -16,18 +22,24 @@ struct Limits {
   std::uint32_t max_invocations = 0;   ///< per workgroup
   std::uint32_t shared_bytes = 0;      ///< per workgroup
   std::uint32_t offset_alignment = 1;  ///< bytes, of a binding's offset
+  /// Of what is submitted at once, as estimated: drivers end what keeps a device busy for seconds.
+  double batch_seconds = 1e9;
 };
 
 /// What a device has beyond the baseline. Each can be switched off by name in HEED_VULKAN_DISABLE (comma
 /// separated), so that the other path is testable.
 struct Capabilities {
   bool push_descriptor = false;
+  bool storage16 = false;             ///< 16-bit elements in memory, which half precision needs
+  bool memory_budget = false;         ///< the driver says how much memory is left
+  bool portability_subset = false;    ///< has to be switched on where it is offered (MoltenVK)
   bool unified_memory = false;        ///< device memory that the host sees
-  bool float16 = false;               ///< arithmetic in f16 (storing f16 is in the baseline)
+  bool float16 = false;               ///< arithmetic in f16 (storing it takes storage16)
   bool cooperative_matrix = false;    ///< fragments of f16 with sums in f32 (matrix hardware)
   bool cooperative_bfloat16 = false;  ///< the same of bf16
   std::string no_cooperative_matrix;  ///< why there are none
   std::uint32_t subgroup_size = 1;
+  FloatControls float_controls;
 };
 
 /// A device the driver offers, and whether heed can use it.
@@ -43,6 +55,7 @@ struct PhysicalDevice {
   std::uint32_t timestamp_bits = 0;  ///< how many of a timestamp the queue writes; 0: it has none
   float timestamp_period = 0;        ///< nanoseconds
   std::uint64_t memory_bytes = 0;    ///< of the largest device-local heap
+  double flops_per_second = 1, bytes_per_second = 1;  ///< a low guess for devices of its kind
   Limits limits;
   Capabilities capabilities;
 };
@@ -52,6 +65,17 @@ struct PhysicalDevices {
   std::vector<PhysicalDevice> devices;
   std::string problem;
 };
+
+/// What heed needs and a device of version 1.2 lacks; empty: nothing.
+std::string missing_from_baseline(const VkPhysicalDeviceLimits& limits,
+                                  const VkPhysicalDeviceVulkan12Features& features);
+
+/// Bytes of device memory that this process may have in all, and has, as the driver says now.
+struct MemoryBudget {
+  std::uint64_t budget = 0, used = 0;
+};
+/// For a device with Capabilities::memory_budget.
+MemoryBudget memory_budget(VkPhysicalDevice device);
 
 /// Asks the driver once per process.
 const PhysicalDevices& physical_devices();

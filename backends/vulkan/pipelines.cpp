@@ -9,6 +9,7 @@
 
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/shader_code.h"
+#include "heed/backends/vulkan/spirv.h"
 #include "heed/core/error.h"
 #include "heed/core/file.h"
 
@@ -113,9 +114,13 @@ Pipeline Pipelines::compile(std::string_view shader, std::span<const std::uint32
   const ShaderCode* code = find_shader(shader);
   check(code != nullptr, "vulkan: this build has no shader \"", shader,
         "\" (the glslang it was built with may lack an extension)");
+  check(gpu_.capabilities().storage16 || !uses_16_bit_storage(code->words), "vulkan: ", gpu_.name(),
+        " has no 16-bit storage, which half precision needs; compute in f32");
+  const std::vector<std::uint32_t> words =
+      with_float_controls(code->words, gpu_.capabilities().float_controls);
   auto module_info = structure<VkShaderModuleCreateInfo>(VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO);
-  module_info.codeSize = code->words.size_bytes();
-  module_info.pCode = code->words.data();
+  module_info.codeSize = words.size() * sizeof words[0];
+  module_info.pCode = words.data();
   VkShaderModule module = VK_NULL_HANDLE;
   check_result(api.CreateShaderModule(api.device, &module_info, nullptr, &module), "vkCreateShaderModule");
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "heed/backends/vulkan/dispatch_limits.h"
 #include "heed/backends/vulkan/launch.h"
 
 namespace heed::vulkan {
@@ -32,12 +33,6 @@ inline RowShape row_shape(const Gpu& gpu, std::int64_t n) {
 inline std::int64_t most_elements(const Gpu& gpu, std::int64_t bytes) {
   const auto room = static_cast<std::int64_t>(gpu.limits().max_range - gpu.limits().offset_alignment);
   return std::max<std::int64_t>(1, room / std::max<std::int64_t>(1, bytes));
-}
-
-/// The most workgroups of one launch (Launch::folded_groups).
-inline std::int64_t most_groups(const Gpu& gpu) {
-  const std::int64_t most = gpu.limits().max_groups;
-  return most * most;
 }
 
 /// Calls body(begin, end) for stretches of rows that one launch can take: `row_bytes` in the largest tensor,

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t longest_batch = 64, first_batch = 8;
 // So many batches wait for the device at most: some training steps' worth.
 constexpr std::size_t most_in_flight = 64;
-constexpr std::uint32_t sets_per_pool = 64, descriptors_per_set = 12;
+constexpr std::uint32_t sets_per_pool = 64, descriptors_per_set = most_bindings;
 
 constexpr VkPipelineStageFlags device_stages =
     VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
@@ -75,6 +75,7 @@ std::unique_ptr<Stream::Batch> Stream::fresh_batch() {
     for (const VkDescriptorPool pool : batch->descriptor_pools) api.ResetDescriptorPool(api.device, pool, 0);
     batch->sets_left = batch->pools_used = 0;
     batch->names.clear();
+    batch->seconds = 0;
     return batch;
   }
   batch = std::make_unique<Batch>();
@@ -288,6 +289,8 @@ void Stream::after_command(std::string_view name, const Work& work) {
     batch_->works.push_back(work);
   }
   if (serial_) return wait_idle();
+  batch_->seconds += work.flops / gpu_.flops_per_second() + work.bytes / gpu_.bytes_per_second();
+  if (batch_->seconds >= gpu_.limits().batch_seconds) return submit();
   const std::size_t length = batch_->names.size();
   if (length >= longest_batch || (length == first_batch && in_flight_.empty())) submit();
 }

@@ -68,6 +68,7 @@ class Stream {
     std::size_t sets_left = 0, pools_used = 0;
     std::uint64_t value = 0;
     std::vector<std::string_view> names;
+    double seconds = 0;  // of work, as estimated
     // While a profile is recorded, the device writes the time when the batch begins and after each command.
     VkQueryPool times = VK_NULL_HANDLE;
     bool is_timed = false;

@@ -90,6 +90,17 @@ void TensorIterator::bind_and_push(Launch& launch) const {
     for (int i = 0; i < max_axes; ++i) launch.push(i < rank_ ? axis(i).strides[k] : 0);
 }
 
+bool TensorIterator::in_fours() const {
+  if (rank_ != 1 || count_ < 4) return false;
+  for (std::size_t k = 0; k < operand_count_; ++k) {
+    const Tensor& x = *operands_[k];
+    const std::int64_t stride = axes_[0].strides[k];
+    if (!is_floating(x.dtype()) || (k == 0 ? stride != 1 : stride != 0 && stride != 1)) return false;
+    if (stride == 1 && x.offset() % 4 != 0) return false;
+  }
+  return true;
+}
+
 double TensorIterator::traffic() const {
   double bytes = 0;
   for (std::size_t k = 0; k < operand_count_; ++k) {

@@ -37,8 +37,9 @@ class TensorIterator {
   template <class... Parameters>
   void launch(Gpu& gpu, std::string_view shader, std::array<std::uint32_t, 2> constants,
               Parameters... parameters) const {
-    Launch launch(gpu, shader,
-                  {workgroup(gpu), static_cast<std::uint32_t>(rank_), constants[0], constants[1]});
+    Launch launch(
+        gpu, shader,
+        {workgroup(gpu), static_cast<std::uint32_t>(rank_), constants[0], constants[1], in_fours()});
     bind_and_push(launch);
     (launch.push(parameters), ...);
     launch.work(0, traffic()).folded_groups(ceil_div(count_, workgroup(gpu) * items));
@@ -50,6 +51,8 @@ class TensorIterator {
 
   void bind_and_push(Launch& launch) const;
   double traffic() const;
+  /// Whether all operands can be read four elements at once.
+  bool in_fours() const;
 
   Operands operands_;
   std::size_t operand_count_;

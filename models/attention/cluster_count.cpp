@@ -5,6 +5,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/checked.h"
 #include "heed/models/attention/sorting.h"
 #include "heed/models/initialise.h"
 
@@ -13,10 +14,17 @@ namespace {
 
 constexpr double passes_to_measure = 50;
 constexpr double most_relative_cost = 1.2;
+constexpr std::int64_t words_of_a_block = 256;
 
 /// f(K): multiplications of a word.
 double cost(double clusters, double length, double width) {
   return 2 * width * (clusters + 2 * length / clusters) + 5 * width * width;
+}
+
+/// K when a configuration is silent.
+std::int64_t silent(const AttentionConfig& config) {
+  if (config.causal || config.max_length <= 0) return default_clusters(config);
+  return std::max<std::int64_t>(2, ceil_div(config.max_length, words_of_a_block));
 }
 
 /// K0, where f is least.
@@ -30,7 +38,7 @@ ClusterCount::ClusterCount(const AttentionConfig& config) : width_(config.width)
   const auto& values = config.options.values();
   const auto given = values.find("clusters");
   if (given == values.end() || !std::holds_alternative<std::string>(given->second)) {
-    most_ = config.options.take_integer("clusters", default_clusters(config), 1, most_units);
+    most_ = config.options.take_integer("clusters", silent(config), 1, most_units);
     return;
   }
   const std::string text = config.options.take_text("clusters", "auto");

@@ -10,8 +10,8 @@
 // Two losses shape the clusters (cluster_losses.cpp); clusterformer_causal.cpp has the causal form.
 // Time N (K + 2 N / K) d + N d^2, memory N d + K N, parameters 5 d^2, and K d once.
 //
-// Options: "clusters" K (sqrt(max_length), or 3; "auto": cluster_count.h says how it is chosen, and the first
-// layer chooses for all that follow); "window": a block sees itself and the "next" one (default)
+// Options: "clusters" K (blocks of 256 words; the paper's sqrt(max_length) sees too little on documents; "auto":
+// cluster_count.h says how either is chosen, and the first layer chooses for all that follow); "window": a block sees itself and the "next" one (default)
 // or the one before, "prev"; "assoc": the softmax runs over "words" (default) or over "clusters", C' then
 // being a mean; "phi_scale" (1), "cosine" (true), "lambda1", "lambda2" (0.01). The paper leaves the window, the
 // normaliser and the weights of the losses open; its similarity phi is the plain product, "cosine" false. Ours are the

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 
 #include "heed/autograd/autograd.h"
@@ -54,6 +55,8 @@ std::unique_ptr<Attention> make_layer(const AttentionChoice& choice, std::int64_
   config.causal = settings.causal;
   config.max_length = length;
   config.options = choice.options;
+  if (choice.name == "clusterformer" && !config.options.values().contains("clusters"))
+    config.options.set("clusters", std::max<std::int64_t>(1, std::llround(std::sqrt(length))));
   config.seed = 1;
   std::unique_ptr<Attention> layer = choice.name == composed_name
                                          ? std::make_unique<ComposedDotProduct>(config)

@@ -88,7 +88,7 @@ class Printer {
 };
 
 /// The settings of every variant: what --set changes. The defaults are the variants' own, but for Reformer,
-/// which hashes twice.
+/// which hashes twice, and ClusterFormer, which has sqrt(length) clusters (attention_cost.cpp).
 Settings variant_settings(const BenchOptions& options) {
   Settings settings;
   for (const std::string& name : measurable_attentions())
@@ -233,7 +233,8 @@ std::function<int()> add_bench_command(CLI::App& app) {
   command->add_flag("--json", options->json,
                     "A line of JSON for each variant and length, and for each variant");
   command->footer(
-      "Reformer hashes twice, the other settings are the variants' defaults with max_length = length.\n"
+      "Reformer hashes twice, ClusterFormer has sqrt(length) clusters, the other settings are the variants'\n"
+      "defaults with max_length = length.\n"
       "Times are of a forward and a backward pass in training, without dropout. Exponents are fitted to the\n"
       "lengths from 1024 on.\n");
   return [options] { return run(*options); };

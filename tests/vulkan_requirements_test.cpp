@@ -1,0 +1,151 @@
+// What heed asks of a Vulkan device: the baseline, 16-bit storage for half precision alone, batches bounded by work,
+// float controls, and what becomes of special values.
+
+#include <bit>
+#include <limits>
+
+#include "heed/autograd/ops.h"
+#include "heed/backends/vulkan/shader_code.h"
+#include "heed/core/devices.h"
+#include "vulkan_compare.h"
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != text.npos;
+}
+
+/// The instructions of a number in a module: their words after the first.
+std::vector<std::vector<std::uint32_t>> instructions(std::span<const std::uint32_t> module,
+                                                     std::uint32_t number) {
+  std::vector<std::vector<std::uint32_t>> found;
+  for (std::size_t at = 5; at < module.size(); at += module[at] >> 16) {
+    REQUIRE((module[at] >> 16) > 0);
+    if ((module[at] & 0xffffu) != number) continue;
+    const auto words = module.subspan(at + 1, (module[at] >> 16) - 1);
+    found.emplace_back(words.begin(), words.end());
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("vulkan baseline: what a device lacks is named") {
+  VkPhysicalDeviceLimits limits{};
+  limits.maxPerStageDescriptorStorageBuffers = vulkan::most_bindings;
+  limits.maxComputeSharedMemorySize = 32768;
+  limits.maxComputeWorkGroupInvocations = 256;
+  VkPhysicalDeviceVulkan12Features features{};
+  CHECK(contains(vulkan::missing_from_baseline(limits, features), "timeline semaphores"));
+  features.timelineSemaphore = VK_TRUE;
+  CHECK(vulkan::missing_from_baseline(limits, features).empty());
+  limits.maxPerStageDescriptorStorageBuffers = 4;
+  CHECK(
+      contains(vulkan::missing_from_baseline(limits, features), "4 storage buffers at once, fewer than 12"));
+  limits.maxPerStageDescriptorStorageBuffers = vulkan::most_bindings;
+  limits.maxComputeSharedMemorySize = 16384;
+  CHECK(contains(vulkan::missing_from_baseline(limits, features), "16384 bytes of shared memory"));
+  limits.maxComputeSharedMemorySize = 32768;
+  limits.maxComputeWorkGroupInvocations = 128;
+  CHECK(contains(vulkan::missing_from_baseline(limits, features), "128 invocations"));
+}
+
+TEST_CASE("vulkan modules: only those of half precision use 16-bit storage") {
+  std::size_t halves = 0;
+  for (const vulkan::ShaderCode& code : vulkan::shader_codes()) {
+    CAPTURE(code.name);
+    const bool half = contains(code.name, "f16") || contains(code.name, "u16");
+    halves += half;
+    CHECK(vulkan::uses_16_bit_storage(code.words) == half);
+  }
+  CHECK(halves > 50);
+}
+
+TEST_CASE("vulkan modules: float controls are asked for where a device has them") {
+  const vulkan::FloatControls all{true, true, true, true, true};
+  for (const vulkan::ShaderCode& code : vulkan::shader_codes()) {
+    CAPTURE(code.name);
+    const auto plain = vulkan::with_float_controls(code.words, {});
+    CHECK(std::ranges::equal(plain, code.words));
+    const auto asked = vulkan::with_float_controls(code.words, all);
+    constexpr std::uint32_t entry_point = 15, execution_mode = 16, capability = 17;
+    const auto modes = instructions(asked, execution_mode);
+    const std::uint32_t id = instructions(asked, entry_point)[0][1];
+    const bool half = vulkan::uses_16_bit_storage(code.words);
+    const auto has = [&](std::uint32_t mode, std::uint32_t bits) {
+      return std::ranges::count(modes, std::vector{id, mode, bits}) == 1;
+    };
+    CHECK(has(4461, 32));
+    CHECK(has(4462, 32));
+    CHECK(has(4461, 16) == half);
+    CHECK(has(4462, 16) == half);
+    CHECK(has(4459, 16) == half);
+    CHECK(instructions(asked, capability).size() ==
+          instructions(code.words, capability).size() + (half ? 3 : 2));
+  }
+  const std::vector<std::uint32_t> damaged{0x07230203, 0x10500, 0, 10, 0, 0};
+  CHECK_THROWS_WITH_AS(vulkan::uses_16_bit_storage(damaged), doctest::Contains("damaged"), Error);
+}
+
+TEST_CASE("vulkan: special values pass through copies, conversions and products as on the CPU") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  // For f16 in turn: halfway cases on both sides, tiny numbers, what overflows, and its last number before that.
+  const std::vector<double> values = {-0.0,        0.0,     infinity, -infinity, 1 + 0x1p-11,
+                                      1 + 0x3p-11, 0x1p-24, -0x3p-24, 0x1.8p-25, 0x1p-25,
+                                      65519,       65520,   -1e30};
+  const Shape shape{static_cast<std::int64_t>(values.size())};
+  const Tensor x = copy_on(*device, tensor_of<float>(values, shape));
+  const auto bits_after = [&](DType dtype) {
+    const Tensor half = Tensor::empty(shape, dtype, *device);
+    backend_of(*device).copy(x, half);
+    std::vector<std::uint16_t> bits(values.size());
+    backend_of(*device).download(half, bits.data());
+    return bits;
+  };
+  const std::vector<std::uint16_t> f16 = {0x8000, 0, 0x7c00, 0xfc00, 0x3c00, 0x3c02, 1,
+                                          0x8003, 1, 0,      0x7bff, 0x7c00, 0xfc00};
+  CHECK(bits_after(DType::f16) == f16);
+  std::vector<std::uint16_t> bf16;
+  for (const double value : values) {
+    const auto word = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    bf16.push_back(static_cast<std::uint16_t>((word + 0x7fff + (word >> 16 & 1)) >> 16));
+  }
+  CHECK(bits_after(DType::bf16) == bf16);
+  // -0 stays -0, and infinity times 0 is not a number.
+  const std::vector<float> zeros = (x * 0.0).to_vector<float>();
+  CHECK(std::signbit(zeros[0]));
+  CHECK(!std::signbit(zeros[1]));
+  CHECK(std::isnan(zeros[2]));
+  CHECK(zeros[4] == 0);
+}
+
+TEST_CASE("vulkan: a batch is submitted when its work is enough") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  vulkan::Stream& stream = vulkan::gpu(device->index).stream();
+  const Tensor x = Tensor::zeros({1000}, DType::f32, *device);
+  const auto submissions = [&] {
+    stream.wait_idle();
+    // The first few commands of an idle device are a batch of their own.
+    const std::int64_t before = stream.counters().submissions;
+    for (int i = 0; i < 20; ++i) backend_of(*device).unary(UnaryOp::neg, {}, x, x);
+    return stream.counters().submissions - before;
+  };
+  CHECK(submissions() <= 1);
+  const LoweredLimits limits(*device, [](vulkan::Limits& lower) { lower.batch_seconds = 1e-12; });
+  CHECK(submissions() >= 20);
+}
+
+TEST_CASE("vulkan: the report of memory says what the driver has left") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+  CHECK(contains(gpu.memory().report(), "by the driver this process has") ==
+        gpu.capabilities().memory_budget);
+  CHECK(gpu.limits().max_allocation > 0);
+}
