@@ -51,7 +51,7 @@ class SizeTask : public Task {
     config.classes = 2;
     config.max_length = length;
     config.dropout = 0.1;
-    config.encoder_attention = {{attention}};
+    config.encoder_attention[0].name = attention;
     return config;
   }
   EncoderClassifier model_;

@@ -403,6 +403,35 @@ TEST_CASE("vulkan matmul: the kernel for matrix hardware, emulated") {
       exact_product(narrow, DType::bf16, DType::bf16, *device, scalar, vulkan::scalar_tiles().tiles.back()));
 }
 
+TEST_CASE("vulkan: the variants of the kernel of matrix hardware are tested before they are used") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+  const vulkan::TileSet tiles = vulkan::fragment_tiles(16);
+  const auto problem = [&](const vulkan::FragmentVariant& variant) {
+    return vulkan::problem_of_variant(gpu, vulkan::TileKernel::emulated, variant);
+  };
+  const vulkan::TileShape &large = tiles.tiles.front(), &small = tiles.tiles.back();
+  CHECK(problem({DType::f16, true, true, true, true, true, false, 1, large}) == "");
+  CHECK(problem({DType::f16, false, true, false, false, true, false, 2, small}) == "");
+  CHECK(problem({DType::bf16, true, false, true, true, false, true, 2, small}) == "");
+  CHECK(problem({DType::bf16, false, false, false, true, true, true, 1, small}) == "");
+  // A driver that only pretends to compute.
+  static PFN_vkCmdDispatch real;
+  real = gpu.api().CmdDispatch;
+  static int left;
+  left = 3;  // the kernel under test comes after its outputs were cleared
+  gpu.replaceable_api().CmdDispatch = [](VkCommandBuffer buffer, std::uint32_t x, std::uint32_t y,
+                                         std::uint32_t z) {
+    if (--left != 0) real(buffer, x, y, z);
+  };
+  const std::string said = problem({DType::f16, true, true, true, true, true, false, 1, small});
+  gpu.replaceable_api().CmdDispatch = real;
+  CHECK(said.find(gpu.name()) != said.npos);
+  CHECK(said.find("f16 -> f32, tile 64 x 64, 1 stages, a by rows in vectors, b by rows in vectors") !=
+        said.npos);
+}
+
 TEST_CASE("vulkan: matrix hardware is used after a test, or a reason is given") {
   const auto device = vulkan_test_device();
   if (!device) return;

@@ -131,12 +131,12 @@ TEST_CASE("vulkan: a batch is submitted when its work is enough") {
   const Tensor x = Tensor::zeros({1000}, DType::f32, *device);
   const auto submissions = [&] {
     stream.wait_idle();
-    // The first few commands of an idle device are a batch of their own.
+    // Every eight commands, where the device has always caught up.
     const std::int64_t before = stream.counters().submissions;
     for (int i = 0; i < 20; ++i) backend_of(*device).unary(UnaryOp::neg, {}, x, x);
     return stream.counters().submissions - before;
   };
-  CHECK(submissions() <= 1);
+  CHECK(submissions() <= 2);
   const LoweredLimits limits(*device, [](vulkan::Limits& lower) { lower.batch_seconds = 1e-12; });
   CHECK(submissions() >= 20);
 }

@@ -96,10 +96,18 @@ void multiply(Gpu& gpu, const MatrixProduct& p) {
   const std::uint64_t scratch = std::min({longest_scratch, limits.max_range, limits.max_allocation});
   // f32 is never computed in less: matrix hardware multiplies what is stored in half precision.
   const MatrixHardware* hardware = is_half(p.a.dtype()) ? &matrix_hardware(p.out.device()) : nullptr;
-  const TileKernel kernel =
-      hardware && hardware->multiplies(p.a.dtype()) ? TileKernel::cooperative : TileKernel::scalar;
-  const TileSet& tiles = kernel == TileKernel::cooperative ? hardware->tiles : scalar_tiles();
-  const MatmulPlan plan = plan_matmul(tiles, limits, p.items(), p.m(), p.n(), p.k(), scratch);
+  const auto plan_by = [&](const TileSet& tiles) {
+    return plan_matmul(tiles, limits, p.items(), p.m(), p.n(), p.k(), scratch);
+  };
+  TileKernel kernel = TileKernel::scalar;
+  MatmulPlan plan;
+  if (hardware && hardware->multiplies(p.a.dtype())) {
+    plan = plan_by(hardware->tiles);
+    FragmentVariant variant = variant_of(tiled(p, TileKernel::cooperative, {}), plan);
+    variant.wide = variant.wide || plan.parts > 1;
+    if (is_trusted(p.out.device(), variant)) kernel = TileKernel::cooperative;
+  }
+  if (kernel == TileKernel::scalar) plan = plan_by(scalar_tiles());
   if (plan.tiles(p.m(), p.n()) > most_groups) return multiply_halves(gpu, p, longer);
   const Tensor parts = plan.parts == 1
                            ? Tensor()

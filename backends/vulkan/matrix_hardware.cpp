@@ -3,6 +3,7 @@
 #include <bit>
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "heed/backends/vulkan/gpu.h"
@@ -34,25 +35,26 @@ Tensor exact_halves(const Shape& shape, DType dtype, Device device) {
   return halves;
 }
 
-/// Whether the two kernels agree on one product with these layouts.
-bool agrees(Gpu& gpu, const TileShape& tile, DType dtype, Device device, bool a_by_rows, bool b_by_rows) {
-  constexpr std::int64_t m = 150, n = 140, k = 88;
-  const auto matrix = [&](std::int64_t rows, std::int64_t columns, bool by_rows) {
-    const Tensor x = exact_halves({rows * columns}, dtype, device);
-    return x.view({1, 1, rows, columns}, {0, 0, by_rows ? columns : 1, by_rows ? 1 : rows}, 0);
+/// A matrix [1, 1, rows, columns] whose lines begin at multiples of eight elements, or do not.
+Tensor exact_matrix(std::int64_t rows, std::int64_t columns, bool by_rows, bool in_vectors, DType dtype,
+                    Device device) {
+  const std::int64_t leading = ceil_div(by_rows ? columns : rows, 8) * 8 + (in_vectors ? 0 : 1);
+  const Tensor x = exact_halves({(by_rows ? rows : columns) * leading}, dtype, device);
+  return x.view({1, 1, rows, columns}, {0, 0, by_rows ? leading : 1, by_rows ? 1 : leading}, 0);
+}
+
+/// "f16 -> f32, tile 128 x 128, 2 stages, a by rows in vectors, b by columns, row sums"
+std::string text_of(const FragmentVariant& v) {
+  const auto layout = [](bool by_rows, bool in_vectors) {
+    return std::string(by_rows ? "by rows" : "by columns") + (in_vectors ? " in vectors" : "");
   };
-  const auto product = [&](TileKernel kernel, const TileShape& shape) {
-    const Tensor out = Tensor::empty({1, 1, m, n}, DType::f32, device);
-    const MatrixProduct p{matrix(m, k, a_by_rows), matrix(k, n, b_by_rows), {}, out, false};
-    const std::int64_t depth = ceil_div(k, shape.depth) * shape.depth;
-    multiply_tiles(gpu, kernel, tiled(p, kernel, {}), {shape, 1, 1, depth});
-    return out.to_vector<float>();
-  };
-  return product(TileKernel::cooperative, tile) == product(TileKernel::scalar, scalar_tiles().tiles.back());
+  return concat_text(v.dtype, v.wide ? " -> f32" : "", ", tile ", v.tile.rows, " x ", v.tile.columns, ", ",
+                     v.stages, " stages, a ", layout(v.a_by_rows, v.a_in_vectors), ", b ",
+                     layout(v.b_by_rows, v.b_in_vectors), v.row_sums ? ", row sums" : "");
 }
 
 /// Why the hardware is not used for a type; empty: it is.
-std::string problem_of(Gpu& gpu, const TileSet& tiles, DType dtype, Device device) {
+std::string problem_of(Gpu& gpu, const TileSet& tiles, DType dtype) {
   const Capabilities& can = gpu.capabilities();
   const bool there = dtype == DType::f16 ? can.cooperative_matrix : can.cooperative_bfloat16;
   if (!there)
@@ -63,10 +65,11 @@ std::string problem_of(Gpu& gpu, const TileSet& tiles, DType dtype, Device devic
   try {
     for (const TileShape& tile : tiles.tiles)
       for (const bool a_by_rows : {false, true})
-        for (const bool b_by_rows : {false, true})
-          if (!agrees(gpu, tile, dtype, device, a_by_rows, b_by_rows))
-            return concat_text("its products differ from those of ordinary arithmetic (tile ", tile.rows,
-                               " x ", tile.columns, ")");
+        for (const bool b_by_rows : {false, true}) {
+          const FragmentVariant variant{dtype, true, a_by_rows, b_by_rows, true, true, false, 1, tile};
+          const std::string problem = problem_of_variant(gpu, TileKernel::cooperative, variant);
+          if (!problem.empty()) return problem;
+        }
   } catch (const OutOfMemory&) {  // says nothing about the hardware
     throw;
   } catch (const DeviceLost&) {
@@ -81,11 +84,18 @@ MatrixHardware test_hardware(Device device) {
   Gpu& gpu = vulkan::gpu(device.index);
   MatrixHardware hardware;
   hardware.tiles = fragment_tiles(gpu.capabilities().subgroup_size);
-  hardware.f16_problem = problem_of(gpu, hardware.tiles, DType::f16, device);
-  hardware.bf16_problem = problem_of(gpu, hardware.tiles, DType::bf16, device);
+  hardware.f16_problem = problem_of(gpu, hardware.tiles, DType::f16);
+  hardware.bf16_problem = problem_of(gpu, hardware.tiles, DType::bf16);
   hardware.f16 = hardware.f16_problem.empty();
   hardware.bf16 = hardware.bf16_problem.empty();
   return hardware;
+}
+
+/// The variants of a device that were tested, by what tells them apart, and why those that failed did.
+using TestedVariants = std::map<std::string, std::string>;
+TestedVariants& tested_variants(Device device) {
+  static std::map<int, TestedVariants> all;
+  return all[device.index];
 }
 
 }  // namespace
@@ -100,6 +110,49 @@ const MatrixHardware& matrix_hardware(Device device) {
                                : tested.emplace(device.index, test_hardware(device)).first->second;
 }
 
+FragmentVariant variant_of(const TiledProduct& product, const MatmulPlan& plan) {
+  return {product.type == "f16" ? DType::f16 : DType::bf16,
+          product.wide,
+          product.a_place.by_rows,
+          product.b_place.by_rows,
+          product.a_place.in_vectors,
+          product.b_place.in_vectors,
+          product.row_sums.defined(),
+          plan.stages,
+          plan.tile};
+}
+
+std::string problem_of_variant(Gpu& gpu, TileKernel kernel, const FragmentVariant& v) {
+  const Device device{DeviceType::vulkan, gpu.index()};
+  // More than one tile each way, and no multiple of what a fragment or a vector holds.
+  const std::int64_t m = v.tile.rows + 6, n = v.tile.columns + 13, k = 3 * v.tile.depth - 7;
+  const DType out_type = v.wide ? DType::f32 : v.dtype;
+  const Tensor a = exact_matrix(m, k, v.a_by_rows, v.a_in_vectors, v.dtype, device),
+               b = exact_matrix(k, n, v.b_by_rows, v.b_in_vectors, v.dtype, device);
+  const auto result = [&](TileKernel by, const TileShape& tile, std::uint32_t stages) {
+    const Tensor out = Tensor::zeros({1, 1, m, n}, out_type, device),
+                 sums = Tensor::zeros({m}, out_type, device);
+    const MatrixProduct p{a, b, {}, out, false, v.row_sums ? sums : Tensor()};
+    multiply_tiles(gpu, by, tiled(p, by, {}), {tile, stages, 1, ceil_div(k, tile.depth) * tile.depth});
+    return std::pair(out.to_doubles(), sums.to_doubles());
+  };
+  const auto found = result(kernel, v.tile, v.stages);
+  if (found == result(TileKernel::scalar, scalar_tiles().tiles.back(), 1)) return "";
+  return concat_text("the products of ", gpu.name(), " differ from those of ordinary arithmetic (",
+                     text_of(v), ")");
+}
+
+bool is_trusted(Device device, const FragmentVariant& variant) {
+  Gpu& gpu = vulkan::gpu(device.index);
+  const std::lock_guard lock(gpu.mutex());
+  TestedVariants& tested = tested_variants(device);
+  const std::string name = text_of(variant);
+  auto found = tested.find(name);
+  if (found == tested.end())
+    found = tested.emplace(name, problem_of_variant(gpu, TileKernel::cooperative, variant)).first;
+  return found->second.empty();
+}
+
 }  // namespace heed::vulkan
 
 namespace heed {
@@ -109,7 +162,11 @@ std::string matrix_hardware_use(Device device) {
   const auto use = [](const char* type, const std::string& problem) {
     return std::string(type) + (problem.empty() ? ": used" : ": not used, " + problem);
   };
-  return use("f16", hardware.f16_problem) + "; " + use("bf16", hardware.bf16_problem);
+  std::string text = use("f16", hardware.f16_problem) + "; " + use("bf16", hardware.bf16_problem);
+  const std::lock_guard lock(vulkan::gpu(device.index).mutex());
+  for (const auto& [variant, problem] : vulkan::tested_variants(device))
+    if (!problem.empty()) text += "; left out: " + problem;
+  return text;
 }
 
 }  // namespace heed

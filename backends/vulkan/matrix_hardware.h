@@ -2,7 +2,9 @@
 
 #include <string>
 
+#include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/matmul_plan.h"
+#include "heed/backends/vulkan/matmul_tiles.h"
 #include "heed/core/device.h"
 #include "heed/core/dtype.h"
 
@@ -22,5 +24,25 @@ struct MatrixHardware {
 /// Asks and tests at the first call for a device: products whose sums f32 holds exactly must have the bits
 /// that the kernel for ordinary arithmetic gives, else the hardware is not used.
 const MatrixHardware& matrix_hardware(Device device);
+
+/// What tells one pipeline of the kernel for fragments from another.
+struct FragmentVariant {
+  DType dtype = DType::f16;  ///< of the factors
+  bool wide = false;         ///< the output is f32
+  bool a_by_rows = true, b_by_rows = true, a_in_vectors = true, b_in_vectors = true;
+  bool row_sums = false;
+  std::uint32_t stages = 1;
+  TileShape tile{};
+};
+/// Of a product as multiply_tiles takes it.
+FragmentVariant variant_of(const TiledProduct& product, const MatmulPlan& plan);
+
+/// How the products of one variant differ from those of ordinary arithmetic, where f32 holds all sums exactly; empty:
+/// not in a single bit. `kernel` is the cooperative one, or its emulation for tests.
+std::string problem_of_variant(Gpu& gpu, TileKernel kernel, const FragmentVariant& variant);
+
+/// Whether a variant may be used: tested like this before it first is, which waits for the device. One that fails is not
+/// used again, and matrix_hardware_use() names it.
+bool is_trusted(Device device, const FragmentVariant& variant);
 
 }  // namespace heed::vulkan

@@ -1,0 +1,43 @@
+# Compiles the shaders that Debian 12's glslang cannot, and keeps their modules in shaders/kept, with checksums of what they
+# were made from. To be run with a glslang that knows all extensions (16.6, in Debian's unstable, does) whenever a test
+# says that they are out of date:
+#
+#   cmake -D GLSLANG=/path/to/glslang -P cmake/keep_shaders.cmake
+cmake_minimum_required(VERSION 3.25)
+include(${CMAKE_CURRENT_LIST_DIR}/shader_modules.cmake)
+get_filename_component(root ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
+set(folder ${root}/shaders)
+if(NOT OUT)
+  set(OUT ${folder}/kept)
+endif()
+if(NOT GLSLANG)
+  message(FATAL_ERROR "say which glslang: -D GLSLANG=/path/to/glslang")
+endif()
+execute_process(COMMAND ${GLSLANG} --version OUTPUT_VARIABLE version)
+string(REGEX REPLACE "\n.*" "" version "${version}")
+file(MAKE_DIRECTORY ${OUT})
+set(table "# Made by cmake/keep_shaders.cmake with ${version}: module, checksum of its sources, checksum of the module\n")
+file(GLOB sources ${folder}/*.comp)
+foreach(source ${sources})
+  heed_read_shader(${source} needs modules)
+  if(NOT needs)
+    continue()
+  endif()
+  foreach(module ${modules})
+    string(REPLACE "|" ";" defines "${module}")
+    list(POP_FRONT defines name)
+    list(REMOVE_ITEM defines "")
+    set(flags ${defines})
+    list(TRANSFORM flags PREPEND -D)
+    execute_process(COMMAND ${GLSLANG} -V -g0 --quiet --target-env vulkan1.2 -I${folder} -I${root} ${flags}
+                            -o ${OUT}/${name}.spv ${source}
+                    RESULT_VARIABLE status OUTPUT_VARIABLE said ERROR_VARIABLE said)
+    if(NOT status EQUAL 0)
+      message(FATAL_ERROR "${GLSLANG} cannot compile ${name}: ${said}")
+    endif()
+    heed_module_hash(${folder} ${source} "${defines}" hash)
+    file(SHA256 ${OUT}/${name}.spv made)
+    string(APPEND table "${name} ${hash} ${made}\n")
+  endforeach()
+endforeach()
+file(WRITE ${OUT}/checksums.txt "${table}")
