@@ -61,7 +61,7 @@ class SizeTask : public Task {
 std::vector<double> losses_of(const std::string& attention, Device device, Precision precision) {
   SizeTask task(attention, device);
   TrainerOptions options;
-  options.steps = 6;
+  options.steps = 3;
   options.log_every = 1;
   options.seed = 5;
   options.precision = precision;
