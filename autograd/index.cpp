@@ -9,18 +9,29 @@ Tensor plain_ids(const Tensor& ids) {
   return contiguous(ids.detach());
 }
 
+/// Calls a kernel on behalf of `op`, which stands first in its errors.
+template <class Call>
+void named(std::string_view op, std::string_view kernel, const Call& call) try {
+  call();
+} catch (Error& error) {
+  if (op != kernel) error.add_context(concat_text(op, ": "));
+  throw;
+}
+
 /// out[b, i, :] = x[b, ids[b, i], :] with x [batch, n, width]; the shapes are already in kernel form.
 Tensor gather_kernel(const char* op, const Tensor& x, const Tensor& ids, const Shape& shape) {
   require_kernel(backend_of(x).gather_rows, op, x.device());
   const Tensor out = Tensor::empty(shape, x.dtype(), x.device());
-  backend_of(x).gather_rows(x, ids, out.view({x.size(0), ids.size(1), x.size(2)}));
+  named(op, "gather_rows", [&] {
+    backend_of(x).gather_rows(x, ids, out.view({x.size(0), ids.size(1), x.size(2)}));
+  });
   return out;
 }
 
 Tensor scatter_kernel(const char* op, const Tensor& x, const Tensor& ids, std::int64_t rows) {
   require_kernel(backend_of(x).scatter_add_rows, op, x.device());
   const Tensor out = Tensor::zeros({x.size(0), rows, x.size(2)}, x.dtype(), x.device());
-  backend_of(x).scatter_add_rows(x, ids, out);
+  named(op, "scatter_add_rows", [&] { backend_of(x).scatter_add_rows(x, ids, out); });
   return out;
 }
 

@@ -71,6 +71,7 @@ TEST_CASE("tensors are made from lists") {
   CHECK(stack({matrix, matrix}, 0).shape() == Shape{2, 2, 3});
   CHECK(eye(2, DType::i32).to_vector<std::int32_t>() == Ints{1, 0, 0, 1});
   CHECK(one_hot(Tensor::from({1, -1}, {2}), 3).to_vector<float>() == Floats{0, 1, 0, 0, 0, 0});
+  CHECK_THROWS_WITH_AS(one_hot(Tensor::from({1, 3}, {2}), 3), doctest::Contains("one_hot: "), Error);
   CHECK_THROWS_WITH_AS(one_hot(Tensor::from({1, 3}, {2}), 3), doctest::Contains("outside [0, 3)"), Error);
 }
 

@@ -92,5 +92,6 @@ TEST_CASE("experiments: compare accepts every command of the page, and every con
     CHECK_MESSAGE(result.errors.find("no/such/data") != std::string::npos, result.errors);
     CHECK_MESSAGE(result.errors.find("done") == std::string::npos, result.errors);
   }
-  CHECK(named == there);
+  CHECK_FALSE(there.empty());
+  for (const std::string& config : there) CHECK_MESSAGE(named.contains(config), config, " is in no command");
 }

@@ -51,7 +51,7 @@ class SizeTask : public Task {
     config.classes = 2;
     config.max_length = length;
     config.dropout = 0.1;
-    config.encoder_attention = {{attention, 0, {}}};
+    config.encoder_attention[0].name = attention;
     return config;
   }
   EncoderClassifier model_;
@@ -61,7 +61,7 @@ class SizeTask : public Task {
 std::vector<double> losses_of(const std::string& attention, Device device, Precision precision) {
   SizeTask task(attention, device);
   TrainerOptions options;
-  options.steps = 6;
+  options.steps = 3;
   options.log_every = 1;
   options.seed = 5;
   options.precision = precision;

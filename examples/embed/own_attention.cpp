@@ -39,9 +39,7 @@ bool trains(const std::filesystem::path& folder) {
   settings.assign("model.heads=2");
   settings.assign("training.steps=20");
   heed::TrainRequest request{folder};
-  request.callbacks.progress = [](const heed::Progress& at) {
-    std::cout << "step " << at.step << ", loss " << at.loss << '\n';
-  };
+  request.callbacks.progress = [](const heed::Progress& at) { std::cout << heed::progress_text(at) << '\n'; };
   heed::train_run(heed::classify_task(), settings, request);
 
   auto run = heed::Run::open(folder);

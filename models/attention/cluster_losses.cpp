@@ -37,8 +37,10 @@ ClusterLosses::ClusterLosses(const Options& options, const Similarity& similarit
       lambda1_(options.take_number("lambda1", 0.01, 0, 1e6)),
       lambda2_(options.take_number("lambda2", 0.01, 0, 1e6)) {}
 
-void ClusterLosses::add(const Tensor& x, const Tensor& centroids, const Tensor& assignment,
+void ClusterLosses::add(const Tensor& words_seen, const Tensor& centroids_seen, const Tensor& assignment,
                         const Tensor& mask, Context& context) const {
+  const DType precise = statistics_type(words_seen.dtype());  // losses are f32 where words are f16 or bf16
+  const Tensor x = cast(words_seen, precise), centroids = cast(centroids_seen, precise);
   const std::int64_t clusters = centroids.size(1);
   const Tensor real = mask_as_numbers(mask, x);  // [B, N]
   const Tensor one = Tensor::ones({}, x.dtype(), x.device());

@@ -51,7 +51,7 @@ class CausalClusterFormer : public Attention {
     const std::int64_t block = block_ > 0 ? block_ : longest > 0 ? ceil_div(longest, clusters) : 64;
     const std::int64_t width = std::min(block, length);
     const Tensor centroids = unsqueeze(slice(centroids_, 0, 0, clusters), 0);  // [1, K, d]
-    const Tensor scores = phi_.of_projected(centroids.detach(), x.detach(), similarity_);
+    const Tensor scores = phi_.of_projected(centroids.detach(), x.detach(), cast(similarity_, x.dtype()));
     const Tensor assignment = at_real(argmax(scores, 1), input.mask, clusters);  // [B, N], from [B, K, N]
     if (context.training) count_.observe(x, centroids, assignment, input.mask, context);
     losses_.add(x, centroids, assignment, input.mask, context);

@@ -150,7 +150,8 @@ class HardCodedGaussianAttention : public Attention {
 
   static Tensor as_tensor(const std::vector<double>& values, const Shape& shape, const Tensor& like) {
     if (like.dtype() == DType::f64) return Tensor::from(values, shape, like.device());
-    return Tensor::from(std::vector<float>(values.begin(), values.end()), shape, like.device());
+    return cast(Tensor::from(std::vector<float>(values.begin(), values.end()), shape, like.device()),
+                like.dtype());
   }
 
   /// A [1 or B, H, N, M] as a whole, for the queries at first, first + 1, ...

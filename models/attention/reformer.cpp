@@ -106,7 +106,8 @@ class Reformer : public Attention {
 
   Tensor rotations_for(const Tensor& x, std::int64_t buckets, Context& context) const {
     if (context.training) return draw(context.random.next(), buckets, x.dtype(), x.device());
-    return rotations_.defined() ? rotations_ : draw(inference_key_, buckets, x.dtype(), x.device());
+    return rotations_.defined() ? cast(rotations_, x.dtype())
+                                : draw(inference_key_, buckets, x.dtype(), x.device());
   }
 
   /// o_r [G, N, dh] and z_r [G, N] of the last round, over the pairs that no earlier round had.

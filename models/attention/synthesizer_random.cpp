@@ -33,7 +33,8 @@ class RandomLogits : public SynthesizerLogits {
 
   Tensor logits(const Tensor& x, std::int64_t first) const override {
     const std::int64_t length = x.size(1);
-    return unsqueeze(slice(slice(r_, 1, first, length), 2, 0, length), 0);
+    // Fixed logits are a buffer, which keeps its type where words are f16 or bf16.
+    return cast(unsqueeze(slice(slice(r_, 1, first, length), 2, 0, length), 0), x.dtype());
   }
 
  private:

@@ -124,7 +124,8 @@ TEST_CASE("own attention: models, settings and mixed heads take it") {
   transformer.encoder_layers = 2;
   transformer.source_vocabulary = 20;
   transformer.classes = 3;
-  transformer.encoder_attention = {{"alibi"}, {"dot_product"}};
+  transformer.encoder_attention.resize(2);
+  transformer.encoder_attention[0].name = "alibi";
   EncoderClassifier model(transformer);
   CHECK(model.find("encoder.layers.0.attention") != nullptr);
 
