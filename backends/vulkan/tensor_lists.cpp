@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "heed/core/error.h"
 
@@ -13,7 +14,9 @@ struct Place {
   VkBuffer buffer;
   std::uint64_t window;
   DType dtype;
-  friend auto operator<=>(const Place&, const Place&) = default;
+  friend bool operator<(const Place& a, const Place& b) {
+    return std::tie(a.buffer, a.window, a.dtype) < std::tie(b.buffer, b.window, b.dtype);
+  }
 };
 
 /// A stretch begins in one of the windows of a buffer; a binding holds two of them.
