@@ -8,7 +8,7 @@ namespace heed {
 
 void Sequential::add(std::function<Tensor(const Tensor&)> function) {
   check(function != nullptr, described("Sequential"), ": step ", steps_.size(), " is an empty function");
-  steps_.push_back([function = std::move(function)](const Tensor& x, Context&) { return function(x); });
+  steps_.emplace_back([function = std::move(function)](const Tensor& x, Context&) { return function(x); });
 }
 
 Tensor Sequential::operator()(const Tensor& x, Context& context) const {
