@@ -68,14 +68,7 @@ Tensor extreme_axis(const char* op, const Tensor& x, int axis, bool keep) {
 Tensor product_axis(const char* op, const Tensor& x, int axis, bool keep) {
   const int at = resolve_axis(op, x, axis);
   Tensor rest = x, odd;  // odd: what has no partner
-  if (x.size(at) == 0)
-    rest = Tensor::ones(
-        [&] {
-          Shape one = x.shape();
-          one[at] = 1;
-          return one;
-        }(),
-        x.dtype(), x.device());
+  if (x.size(at) == 0) rest = Tensor::ones(without_axis(x.shape(), at, true), x.dtype(), x.device());
   while (rest.size(at) > 1) {
     const std::int64_t half = rest.size(at) / 2;
     if (rest.size(at) % 2 != 0) {

@@ -41,6 +41,15 @@ function(heed_read_shader source needs modules)
   set(${modules} ${found} PARENT_SCOPE)
 endfunction()
 
+# Sets `name` and `defines` to those of a NAME|DEFINE|DEFINE...
+function(heed_split_module module name defines)
+  string(REPLACE "|" ";" words "${module}")
+  list(POP_FRONT words first)
+  list(REMOVE_ITEM words "")
+  set(${name} ${first} PARENT_SCOPE)
+  set(${defines} "${words}" PARENT_SCOPE)
+endfunction()
+
 # Sets `result` to the files that a source includes, with itself, sorted.
 function(heed_shader_files folder source result)
   set(found)
