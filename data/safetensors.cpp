@@ -11,6 +11,7 @@
 
 #include "heed/core/checked.h"
 #include "heed/core/file.h"
+#include "heed/data/half.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
@@ -23,10 +24,10 @@ constexpr std::uint64_t max_header_bytes = 100'000'000;  // the format's own lim
 constexpr const char* metadata_name = "__metadata__";
 
 /// How an element is stored in the file.
-enum class FileType { f32, f64, i32, i64 };
+enum class FileType { f32, f64, i32, i64, f16, bf16 };
 
 std::size_t size_of(FileType type) {
-  return type == FileType::f64 || type == FileType::i64 ? 8 : 4;
+  return type == FileType::f64 || type == FileType::i64 ? 8 : type == FileType::f16 || type == FileType::bf16 ? 2 : 4;
 }
 
 /// Where one tensor lies in the data that follows the header.
@@ -108,7 +109,9 @@ FileType file_type_of(const json& entry, const std::string& where) {
   if (name == "F64") return FileType::f64;
   if (name == "I32") return FileType::i32;
   if (name == "I64") return FileType::i64;
-  fail(where, " has dtype ", name, "; heed reads F32, F64, I32 and I64: convert the file first");
+  if (name == "F16") return FileType::f16;
+  if (name == "BF16") return FileType::bf16;
+  fail(where, " has dtype ", name, "; heed reads F32, F64, F16, BF16, I32 and I64: convert the file first");
 }
 
 Shape shape_of(const json& entry, const std::string& where) {
@@ -211,6 +214,13 @@ Tensor from_i64(std::string_view bytes, const Entry& entry, std::string_view sou
   return Tensor::from(narrow, entry.shape, device);
 }
 
+Tensor from_half(std::string_view bytes, const Entry& entry, Device device) {
+  std::vector<float> values;
+  for (const std::uint16_t half : elements_of<std::uint16_t>(bytes))
+    values.push_back(entry.type == FileType::f16 ? float_of_f16(half) : float_of_bf16(half));
+  return Tensor::from(values, entry.shape, device);
+}
+
 Tensor read_tensor(std::string_view data, const Entry& entry, std::string_view source, Device device) {
   const std::string_view bytes = data.substr(entry.begin, entry.end - entry.begin);
   switch (entry.type) {
@@ -222,35 +232,44 @@ Tensor read_tensor(std::string_view data, const Entry& entry, std::string_view s
       return Tensor::from(elements_of<std::int32_t>(bytes), entry.shape, device);
     case FileType::i64:
       return from_i64(bytes, entry, source, device);
+    case FileType::f16:
+    case FileType::bf16:
+      return from_half(bytes, entry, device);
   }
   fail("unreachable");
 }
 
-const char* file_name_of(DType dtype) {
+const char* file_name_of(DType dtype, StoredFloat stored) {
+  if (dtype == DType::f32 && stored != StoredFloat::f32) return stored == StoredFloat::f16 ? "F16" : "BF16";
   return dtype == DType::f32 ? "F32" : dtype == DType::f64 ? "F64" : "I32";
 }
 
+std::size_t stored_size(DType dtype, StoredFloat stored) {
+  return dtype == DType::f32 && stored != StoredFloat::f32 ? 2 : size_of(dtype);
+}
+
 /// The order in which tensors are written.
-std::vector<std::pair<std::string, Tensor>> in_file_order(const TensorFile& content) {
+std::vector<std::pair<std::string, Tensor>> in_file_order(const TensorFile& content, StoredFloat stored) {
   std::vector<std::pair<std::string, Tensor>> order;
   for (const auto& [name, tensor] : content.tensors) {
     check(tensor.defined(), "cannot save tensor \"", name, "\": it is undefined");
     check(name != metadata_name, "cannot save a tensor with the reserved name \"", metadata_name, "\"");
     order.emplace_back(name, tensor);
   }
-  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-    return size_of(a.second.dtype()) > size_of(b.second.dtype());
+  std::stable_sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+    return stored_size(a.second.dtype(), stored) > stored_size(b.second.dtype(), stored);
   });
   return order;
 }
 
-std::string header_text(const std::vector<std::pair<std::string, Tensor>>& order, const TensorFile& content) {
+std::string header_text(const std::vector<std::pair<std::string, Tensor>>& order, const TensorFile& content,
+                        StoredFloat stored) {
   json header = json::object();
   if (!content.metadata.empty()) header[metadata_name] = content.metadata;
   std::uint64_t position = 0;
   for (const auto& [name, tensor] : order) {
-    const std::uint64_t bytes = static_cast<std::uint64_t>(tensor.count()) * size_of(tensor.dtype());
-    header[name] = {{"dtype", file_name_of(tensor.dtype())},
+    const std::uint64_t bytes = static_cast<std::uint64_t>(tensor.count()) * stored_size(tensor.dtype(), stored);
+    header[name] = {{"dtype", file_name_of(tensor.dtype(), stored)},
                     {"shape", std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())},
                     {"data_offsets", {position, position + bytes}}};
     position += bytes;
@@ -277,8 +296,20 @@ void write_elements(const Sink& write, const Tensor& tensor) {
   write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
 }
 
-void write_tensor(const Sink& write, const Tensor& tensor) {
+/// Throws for a finite number that f16 does not hold.
+void write_half(const Sink& write, const std::string& name, const Tensor& tensor, StoredFloat stored) {
+  std::vector<std::uint16_t> halves;
+  for (const float value : tensor.to_vector<float>()) {
+    halves.push_back(stored == StoredFloat::f16 ? f16_of_float(value) : bf16_of_float(value));
+    const bool is_lost = stored == StoredFloat::f16 && std::isfinite(value) && !std::isfinite(float_of_f16(halves.back()));
+    check(!is_lost, "cannot save tensor \"", name, "\" as f16: it holds ", value, "; bf16 has room for it");
+  }
+  write({reinterpret_cast<const char*>(halves.data()), halves.size() * sizeof(std::uint16_t)});
+}
+
+void write_tensor(const Sink& write, const std::string& name, const Tensor& tensor, StoredFloat stored) {
   if (tensor.count() == 0) return;
+  if (stored != StoredFloat::f32 && tensor.dtype() == DType::f32) return write_half(write, name, tensor, stored);
   switch (tensor.dtype()) {
     case DType::f32:
       return write_elements<float>(write, tensor);
@@ -294,11 +325,11 @@ void write_tensor(const Sink& write, const Tensor& tensor) {
 }
 
 void write_content(const std::string& header, const std::vector<std::pair<std::string, Tensor>>& order,
-                   const Sink& write) {
+                   const Sink& write, StoredFloat stored) {
   const std::uint64_t header_bytes = header.size();
   write({reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes});
   write(header);
-  for (const auto& [name, tensor] : order) write_tensor(write, tensor);
+  for (const auto& [name, tensor] : order) write_tensor(write, name, tensor, stored);
 }
 
 }  // namespace
@@ -326,18 +357,19 @@ TensorFile parse_safetensors(std::string_view bytes, std::string_view source, De
   return content;
 }
 
-void save_safetensors(const std::filesystem::path& path, const TensorFile& content) {
-  const auto order = in_file_order(content);
-  const std::string header = header_text(order, content);
+void save_safetensors(const std::filesystem::path& path, const TensorFile& content, StoredFloat stored) {
+  const auto order = in_file_order(content, stored);
+  const std::string header = header_text(order, content, stored);
   write_file_atomically(path, [&](FileWriter& file) {
-    write_content(header, order, [&](std::string_view bytes) { file.write(bytes); });
+    write_content(header, order, [&](std::string_view bytes) { file.write(bytes); }, stored);
   });
 }
 
-std::string safetensors_text(const TensorFile& content) {
-  const auto order = in_file_order(content);
+std::string safetensors_text(const TensorFile& content, StoredFloat stored) {
+  const auto order = in_file_order(content, stored);
   std::string text;
-  write_content(header_text(order, content), order, [&](std::string_view bytes) { text.append(bytes); });
+  write_content(header_text(order, content, stored), order, [&](std::string_view bytes) { text.append(bytes); },
+                stored);
   return text;
 }
 

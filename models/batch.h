@@ -13,6 +13,8 @@ namespace heed {
 struct PaddedTokens {
   Tensor ids;   ///< i32 [B, N]
   Tensor mask;  ///< i32 [B, N], 1 = real; undefined when nothing is padded
+  /// i32 [B, N], the type of each token where a model has token_types (-1: padding); undefined: all 0.
+  Tensor types = {};
 };
 /// Throws when there are no sequences. A batch of empty sequences has N = 1, all padding.
 PaddedTokens pad_tokens(std::span<const Tokens> sequences, Device device = {});

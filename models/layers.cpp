@@ -1,6 +1,7 @@
 #include "heed/models/layers.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "heed/autograd/ops.h"
 #include "heed/models/transformer_config.h"
@@ -23,10 +24,25 @@ Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias, Initialiser& i
 
 Tensor Linear::operator()(const Tensor& x) const try {
   check_input(x, weight.size(1), weight.dtype());
-  return linear(x, weight, bias);
+  const Tensor y = linear(x, weight, bias);
+  return lora_a_.defined() ? y + linear(linear(x, lora_a_), lora_b_) * lora_scale_ : y;
 } catch (Error& error) {
   error.add_context(described("Linear") + ": ");
   throw;
+}
+
+void Linear::add_low_rank(std::int64_t rank, double alpha, Initialiser& initialiser) {
+  check(rank > 0 && rank <= std::min(weight.size(0), weight.size(1)), described("Linear"), ": lora_rank must be 1 to ",
+        std::min(weight.size(0), weight.size(1)), " for a map of ", weight.size(1), " -> ", weight.size(0), ", is ", rank);
+  freeze();
+  add_parameter("lora_a", lora_a_,
+                initialiser.normal({rank, weight.size(1)}, 1 / std::sqrt(static_cast<double>(rank))));
+  add_parameter("lora_b", lora_b_, Initialiser::constant({weight.size(0), rank}, 0));
+  lora_scale_ = alpha / static_cast<double>(rank);
+}
+
+Tensor Linear::matrix() const {
+  return lora_a_.defined() ? weight + matmul(lora_b_, lora_a_) * lora_scale_ : weight;
 }
 
 Embedding::Embedding(std::int64_t count, std::int64_t width, double deviation, Initialiser& initialiser) {

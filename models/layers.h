@@ -16,7 +16,17 @@ class Linear : public Module {
   /// [..., in] -> [..., out]; any other width throws an Error that names this layer.
   Tensor operator()(const Tensor& x) const;
 
+  /// LoRA (Hu et al., arXiv 2106.09685, eq. 3): y = x W^T + b + (alpha / rank) x A^T B^T, with "lora_a" A [rank, in]
+  /// (N(0, 1 / rank)) and "lora_b" B [out, rank] (0), which alone are trained: W and b become buffers.
+  void add_low_rank(std::int64_t rank, double alpha, Initialiser& initialiser);
+  /// W, or W + (alpha / rank) B A: for those who compute with the matrix itself.
+  Tensor matrix() const;
+
   Tensor weight, bias;
+
+ private:
+  Tensor lora_a_, lora_b_;  // undefined: none
+  double lora_scale_ = 0;
 };
 
 /// A table of vectors, "weight" [count, width], normal with the given deviation.

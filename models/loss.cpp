@@ -30,9 +30,10 @@ Loss token_loss(const Tensor& hidden, const Tensor& weight, const Tensor& bias, 
 VocabularyHead::VocabularyHead(const TransformerConfig& config, const Embedding& embedding,
                                Initialiser& initialiser)
     : embedding_(embedding) {
-  if (config.tie_embeddings != "none") return;
   const Shape& shape = embedding.weight.shape();
-  add_parameter("weight", own_, initialiser.xavier_uniform(shape[0], shape[1]));
+  if (config.tie_embeddings == "none")
+    add_parameter("weight", own_, initialiser.xavier_uniform(shape[0], shape[1]));
+  if (config.output_bias) add_parameter("bias", bias, Initialiser::constant({shape[0]}, 0));
 }
 
 Tensor VocabularyHead::operator()(const Tensor& hidden) const {

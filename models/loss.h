@@ -28,7 +28,8 @@ Loss token_loss(const Tensor& hidden, const Tensor& weight, const Tensor& bias, 
                 double smoothing);
 
 /// The output of a language model: logits hidden W^T + b over a vocabulary. W [V, d] is the embedding unless
-/// tie_embeddings is "none"; then it is the parameter "weight". The bias is there where its owner adds it.
+/// tie_embeddings is "none"; then it is the parameter "weight". The bias is the parameter "bias" with the setting
+/// output_bias; else it is there where its owner adds it.
 class VocabularyHead : public Module {
  public:
   /// The embedding must outlive the head.

@@ -7,6 +7,7 @@ const TransformerConfig& checked(const TransformerConfig& config) {
   check_config(config);
   check(config.source_vocabulary > 0, "a masked language model needs source_vocabulary, got ",
         config.source_vocabulary);
+  check(!config.output_bias, "the output map of a masked language model has a bias in any case: leave out output_bias");
   return config;
 }
 
@@ -16,17 +17,26 @@ MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config)
     : MaskedLanguageModel(checked(config), Initialiser(static_cast<std::uint64_t>(config.seed))) {}
 
 MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config, Initialiser initialiser)
-    : SequenceEncoder(config, initialiser), output_(config, embedding(), initialiser) {
+    : SequenceEncoder(config, initialiser), output_(config, embedding(), initialiser), activation_(activation_of(config.activation)) {
   add_module("output", output_);
   add_parameter("output_bias", output_.bias, Initialiser::constant({config.source_vocabulary}, 0));
+  if (!config.output_transform) return;
+  transform_ = std::make_unique<Linear>(config.width, config.width, true, initialiser);
+  transform_norm_ = std::make_unique<LayerNorm>(config.width, config.epsilon);
+  add_module("transform", *transform_);
+  add_module("transform_norm", *transform_norm_);
+}
+
+Tensor MaskedLanguageModel::transformed(const Tensor& hidden) const {
+  return transform_ ? (*transform_norm_)(apply(activation_, (*transform_)(hidden))) : hidden;
 }
 
 Tensor MaskedLanguageModel::logits(const Tensor& hidden) const {
-  return output_(hidden);
+  return output_(transformed(hidden));
 }
 
 Loss MaskedLanguageModel::loss(const MaskedBatch& batch, double smoothing, Context& context) {
-  return output_.loss(hidden(batch.input, context), batch.targets, smoothing);
+  return output_.loss(transformed(hidden(batch.input, context)), batch.targets, smoothing);
 }
 
 }  // namespace heed

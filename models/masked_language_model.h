@@ -8,7 +8,8 @@ namespace heed {
 
 /// A sequence encoder that guesses hidden tokens from both sides (Devlin et al., arXiv 1810.04805, task 1).
 /// The output map is the embedding unless tie_embeddings is "none" (then it is the part "output"), with a
-/// bias of its own, the parameter "output_bias".
+/// bias of its own, the parameter "output_bias". With the setting output_transform hidden states go through
+/// LN(activation(W x + b)) before it, the parts "transform" and "transform_norm".
 class MaskedLanguageModel : public SequenceEncoder {
  public:
   explicit MaskedLanguageModel(const TransformerConfig& config);
@@ -21,7 +22,12 @@ class MaskedLanguageModel : public SequenceEncoder {
  private:
   MaskedLanguageModel(const TransformerConfig& config, Initialiser initialiser);
 
+  Tensor transformed(const Tensor& hidden) const;
+
   VocabularyHead output_;
+  Activation activation_;
+  std::unique_ptr<Linear> transform_;  // null: none
+  std::unique_ptr<LayerNorm> transform_norm_;
 };
 
 }  // namespace heed

@@ -78,6 +78,21 @@ void Module::state_changed() {
   for (const auto& [name, part] : parts_) part->state_changed();
 }
 
+void Module::freeze() {
+  for_each_part([](Module& part) {
+    for (NamedTensor& own : part.parameters_) {
+      *own.tensor = own.tensor->detach();
+      part.buffers_.push_back(std::move(own));
+    }
+    part.parameters_.clear();
+  });
+}
+
+void Module::for_each_part(const std::function<void(Module&)>& visit) {
+  visit(*this);
+  for (const auto& [name, part] : parts_) part->for_each_part(visit);
+}
+
 void Module::absorb(std::span<const Tensor>) {
   fail(described("module"), ": it has no buffers that follow what it sees");
 }

@@ -38,6 +38,10 @@ class Module {
   /// To be called when parameters or buffers were given new values from outside, such as from a file: what
   /// this module and its parts have worked out from the old ones is forgotten.
   void state_changed();
+  /// Makes buffers of the parameters of this module and its parts: they are saved with the model and no longer trained.
+  void freeze();
+  /// Calls visit for this module and all parts, those that are shared once for each owner.
+  void for_each_part(const std::function<void(Module&)>& visit);
   /// Moves buffers by what a pass has seen (Context::observe). Throws an Error for a module that has none to move.
   virtual void absorb(std::span<const Tensor> values);
   /// The module of a path() below this one, or this one itself; null when there is none.

@@ -42,13 +42,14 @@ PairMatcher::PairMatcher(const TransformerConfig& config, bool joint)
 PairMatcher::PairMatcher(const TransformerConfig& config, bool joint, Initialiser initialiser)
     : SequenceEncoder(config, initialiser),
       joint_(joint),
+      has_types_(joint && config.token_types >= 2),
       matches_(match_kinds, config.width, added_deviation(config), initialiser),
       segments_(2, config.width, added_deviation(config), initialiser),
       compare_(4 * config.width, config.width, true, initialiser),
       output_(config.width, config.classes, true, initialiser) {
   add_pooling(initialiser);
   add_module("matches", matches_);
-  if (joint_) add_module("segments", segments_);
+  if (joint_ && !has_types_) add_module("segments", segments_);
   add_module("compare", compare_);
   add_module("output", output_);
 }
@@ -84,8 +85,10 @@ PairBatch PairMatcher::batch(std::span<const TokenPair> pairs) const {
 
 Tensor PairMatcher::logits(const PairBatch& batch, Context& context) {
   Tensor added = matches_(batch.matches);
-  if (joint_) added = added + segments_(batch.segments);
-  const Tensor x = hidden(batch.tokens, added, context);
+  if (joint_ && !has_types_) added = added + segments_(batch.segments);
+  PaddedTokens tokens = batch.tokens;
+  if (has_types_) tokens.types = batch.segments;
+  const Tensor x = hidden(tokens, added, context);
   Tensor u, v;
   if (joint_) {
     u = pooled(x, batch.in_first);

@@ -35,7 +35,7 @@ struct PairBatch {
 /// with an embedding of the segment, and u and v are pooled over the positions of each text. To every token an
 /// embedding of its kind of match is added: that a word stands in the other text, too, is what a model trained from
 /// scratch on a few thousand pairs could hardly learn. Parts beside those of SequenceEncoder: "matches", "segments"
-/// (joint), "compare" (W1), "output" (W2).
+/// (joint, unless token_types serve for them), "compare" (W1), "output" (W2).
 class PairMatcher : public SequenceEncoder {
  public:
   /// Kinds of match: 0, none, to 4; a higher one is of a rarer word.
@@ -52,6 +52,7 @@ class PairMatcher : public SequenceEncoder {
   PairMatcher(const TransformerConfig& config, bool joint, Initialiser initialiser);
 
   bool joint_;
+  bool has_types_;  // the segments are types of tokens
   Embedding matches_, segments_;
   Linear compare_, output_;
 };

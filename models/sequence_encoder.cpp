@@ -23,7 +23,7 @@ void SequenceEncoder::add_pooling(Initialiser& initialiser) {
 }
 
 Tensor SequenceEncoder::hidden(const PaddedTokens& tokens, const Tensor& added, Context& context) {
-  Tensor x = input_(tokens.ids, 0, context);
+  Tensor x = input_(tokens.ids, 0, context, tokens.types);
   if (context.training && config_.word_dropout > 0) {
     const Tensor one = Tensor::ones({x.size(0), x.size(1), 1}, x.dtype(), x.device());
     x = x * maybe_dropout(one, config_.word_dropout, context);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string_view>
 
 #include "heed/models/layers.h"
@@ -10,6 +11,7 @@ namespace heed {
 /// The vectors that tell positions apart, added to the embeddings of tokens.
 class Positions : public Module {
  public:
+  /// "sinusoidal_halves": the same columns, all sines before all cosines, as in Marian.
   /// "sinusoidal": PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos of the same (Vaswani et al. 2017,
   /// section 3.5), for any length. "learned": a parameter "weight" [max_length, width], N(0, deviation^2).
   Positions(std::string_view kind, std::int64_t max_length, std::int64_t width, double deviation,
@@ -22,24 +24,30 @@ class Positions : public Module {
 
  private:
   std::int64_t width_;
+  bool halves_;
   Tensor table_;  // the sinusoids computed so far
 };
 
 /// Turns token ids into the input of a stack: dropout(embedding * sqrt(d) + positions) (Vaswani et al. 2017,
-/// section 3.4). The embedding belongs to the model, because it may be shared; "positions" are a part.
+/// section 3.4), where the configuration has them with vectors of token types, and normalised: dropout(LN(embedding +
+/// positions + types)) (Devlin et al., arXiv 1810.04805, figure 2). The embedding belongs to the model, because it may be
+/// shared; "positions", "types" and "norm" are parts.
 class TokenInput : public Module {
  public:
   TokenInput(const TransformerConfig& config, const Embedding& embedding, Initialiser& initialiser);
-  /// ids i32 [B, N], the first of which stands at position `begin` -> [B, N, d].
-  Tensor operator()(const Tensor& ids, std::int64_t begin, Context& context);
+  /// ids i32 [B, N], the first of which stands at position `begin` -> [B, N, d]. Types i32 [B, N], undefined: all 0;
+  /// throws where they are given and the configuration has no token_types.
+  Tensor operator()(const Tensor& ids, std::int64_t begin, Context& context, const Tensor& types = {});
   /// The same for vectors x [B, N, d] in place of the embeddings.
-  Tensor of_vectors(Tensor x, std::int64_t begin, Context& context);
+  Tensor of_vectors(Tensor x, std::int64_t begin, Context& context, const Tensor& types = {});
 
  private:
   const Embedding& embedding_;
   Positions positions_;
   bool has_positions_;
   double scale_, dropout_;
+  std::unique_ptr<Embedding> types_;  // null: none
+  std::unique_ptr<LayerNorm> norm_;   // null: none
 };
 
 /// The deviation of initial embeddings: 1 / sqrt(d) unless the configuration sets one.

@@ -55,9 +55,15 @@ void for_each_setting(Visit&& visit, Config& config) {
   number("activation_dropout", 0, below_one, "inside the feed-forward layers", &T::activation_dropout);
   choice("activation", {"relu", "gelu", "gelu_tanh", "silu"}, "of the feed-forward layers", &T::activation);
   choice("norm", {"post", "pre"}, "LN(x + f(x)), or x + f(LN(x)) with a norm behind each stack", &T::norm);
-  choice("positions", {"sinusoidal", "learned", "none"}, "what tells positions apart", &T::positions);
+  choice("positions", {"sinusoidal", "learned", "none", "sinusoidal_halves"},
+         "what tells positions apart; in halves the sines stand before the cosines", &T::positions);
+  any("embedding_norm", "embeddings are normalised before the first layer", &T::embedding_norm);
+  number("token_types", 0, 65536, "vectors for the tokens of the first, second, ... text of an input; 0: none",
+         &T::token_types);
   choice("tie_embeddings", {"none", "decoder", "all"},
          "what is one matrix: output map and target embedding, and the source's too", &T::tie_embeddings);
+  any("output_bias", "the output map of a decoder has a bias", &T::output_bias);
+  any("output_transform", "masked: a map and a norm stand before the output map", &T::output_transform);
   any("pointer", "a decoder may copy tokens of its source", &T::pointer);
   any("scale_embeddings", "embeddings are multiplied by sqrt(width)", &T::scale_embeddings);
   any("attention_bias", "the projections of attention have biases", &T::attention_bias);
@@ -65,6 +71,12 @@ void for_each_setting(Visit&& visit, Config& config) {
   number("epsilon", 1e-30, 1, "of layer normalisation", &T::epsilon);
   number("embedding_deviation", 0, 1e6, "of initial embeddings and learned positions; 0: 1 / sqrt(width)",
          &T::embedding_deviation);
+  number("lora_rank", 0, 65536, "of the low-rank maps that alone are trained in the stacks (LoRA); 0: none",
+         &T::lora_rank);
+  number("lora_alpha", 1e-6, 1e6, "of LoRA: what it adds is multiplied by lora_alpha / lora_rank",
+         &T::lora_alpha);
+  any("lora_maps", "of LoRA: the maps it is added to, by their names, such as query,value,feed_forward.input",
+      &T::lora_maps);
   choice("share_layers", {"none", "attention", "all"}, "what the layers of a stack have in common",
          &T::share_layers);
   any("encoder_attention", "of the encoder: a variant, or one for each layer", &T::encoder_attention);
@@ -152,7 +164,7 @@ void check_value(const ConfigSetting& setting, double value) {
   check_setting(setting.name, value, setting.low, setting.high);
 }
 void check_value(const ConfigSetting& setting, const std::string& value) {
-  check_setting(setting.name, value, setting.choices);
+  if (!setting.choices.empty()) check_setting(setting.name, value, setting.choices);
 }
 void check_value(const ConfigSetting&, bool) {}
 void check_value(const ConfigSetting& setting, const AttentionChoices& choices) {

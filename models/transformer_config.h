@@ -47,9 +47,16 @@ struct TransformerConfig {
   std::string activation = "relu";  ///< "relu", "gelu", "gelu_tanh" or "silu"
   /// "post": LN(x + f(x)); "pre": x + f(LN(x)), and a norm at the end of each stack.
   std::string norm = "post";
-  std::string positions = "sinusoidal";  ///< or "learned", or "none"
+  std::string positions = "sinusoidal";  ///< or "sinusoidal_halves", "learned", "none"
+  /// LN(embedding + positions + type), before dropout (BERT).
+  bool embedding_norm = false;
+  /// Vectors that are added to the tokens of the first, second, ... text of an input (BERT); 0: none.
+  std::int64_t token_types = 0;
   /// "decoder": the output map is the target embedding; "all": the source's too.
   std::string tie_embeddings = "none";
+  bool output_bias = false;  ///< the output map of a decoder has a bias
+  /// Of a masked language model: a map and a norm between encoder and output, LN(act(W x + b)) (BERT).
+  bool output_transform = false;
   /// Of an encoder-decoder: it may copy tokens of its source (Pointer).
   bool pointer = false;
   bool scale_embeddings = true;  ///< multiplies embeddings by sqrt(width)
@@ -57,6 +64,9 @@ struct TransformerConfig {
   /// Training keeps each layer's inputs only and runs it again in backward: memory for time.
   bool recompute_layers = false;
   double epsilon = 1e-5;           ///< of layer normalisation
+  std::int64_t lora_rank = 0;      ///< of what fine-tuning adds to maps (low_rank.h); 0: all weights are trained
+  double lora_alpha = 16;          ///< its scale is lora_alpha / lora_rank
+  std::string lora_maps = "query,value";  ///< names of the maps, with commas between them
   double embedding_deviation = 0;  ///< of initial embeddings and learned positions; 0: 1 / sqrt(width)
   /// What the layers of a stack have in common: "none", their "attention", or "all" of each layer; the
   /// gradients of the layers add up.

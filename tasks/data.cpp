@@ -10,12 +10,22 @@ void declare_long_texts(Settings& settings) {
   settings.integer("data.max_tokens", 256, 1, 1 << 24, "The most tokens of a text, its end mark included");
   settings.choice("data.long_texts", "error", {"error", "cut"},
                   "What becomes of a longer one: an error, or its beginning alone is read, and said");
+  settings.text("tokenizer.begin", "", "A mark before every text, such as [CLS]; empty: none");
 }
 
 BoundedTokenizer::BoundedTokenizer(Tokenizer tokenizer, const Settings& settings)
     : tokenizer_(std::move(tokenizer)),
       max_tokens_(static_cast<std::size_t>(settings.get<std::int64_t>("data.max_tokens"))),
-      cut_(settings.get<std::string>("data.long_texts") == "cut") {}
+      cut_(settings.get<std::string>("data.long_texts") == "cut") {
+  if (const auto mark = settings.get<std::string>("tokenizer.begin"); !mark.empty())
+    begin_ = {tokenizer_.id_of(mark)};
+}
+
+Tokens BoundedTokenizer::operator()(const std::string& text) {
+  Tokens tokens = tokens_with_end(tokenizer_, text);
+  tokens.insert(tokens.begin(), begin_.begin(), begin_.end());
+  return bounded(std::move(tokens));
+}
 
 Tokens BoundedTokenizer::bounded(Tokens tokens) {
   if (tokens.size() <= max_tokens_) return tokens;

@@ -15,20 +15,23 @@
 
 namespace heed {
 
-/// "data.max_tokens" and "data.long_texts": what becomes of a text that is longer.
+/// "data.max_tokens" and "data.long_texts": what becomes of a text that is longer; and "tokenizer.begin".
 void declare_long_texts(Settings& settings);
 
 /// The ids of a text and the end mark.
 Tokens tokens_with_end(const Tokenizer& tokenizer, const std::string& text);
 
-/// Turns texts into what an encoder reads: their tokens and the end mark "</s>".
+/// Turns texts into what an encoder reads: their tokens and the end mark "</s>"; before them the mark that
+/// "tokenizer.begin" names, if any.
 class BoundedTokenizer {
  public:
   /// data.max_tokens is the most tokens of a text; data.long_texts says what happens to longer ones: "error", or
   /// "cut", which keeps the beginning.
   BoundedTokenizer(Tokenizer tokenizer, const Settings& settings);
   /// Throws an Error for a text that is too long.
-  Tokens operator()(const std::string& text) { return bounded(tokens_with_end(tokenizer_, text)); }
+  Tokens operator()(const std::string& text);
+  /// The mark that begins a text; none where the settings name none.
+  const Tokens& begin() const { return begin_; }
   /// The same of tokens that end in the mark.
   Tokens bounded(Tokens tokens);
   /// All texts; errors say where each came from.
@@ -39,6 +42,7 @@ class BoundedTokenizer {
 
  private:
   Tokenizer tokenizer_;
+  Tokens begin_;
   std::size_t max_tokens_;
   bool cut_;
   std::int64_t cut_texts_ = 0;

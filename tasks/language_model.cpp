@@ -63,6 +63,9 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
     const auto best_by = settings_.get<std::string>("training.keep_best_by");
     if (std::ranges::none_of(causal_kinds, [&](const MetricKind& one) { return one.name == best_by; }))
       throw SettingsError("training.keep_best_by=" + best_by + " is measured with objective=masked alone");
+    if (settings_.get<bool>("model.output_transform") ||
+        !settings_.get<std::string>("tokenizer.begin").empty())
+      throw SettingsError("model.output_transform and tokenizer.begin are of objective=masked alone");
     check_model<LanguageModel>(config(300), settings_.get<std::int64_t>("training.batch_tokens"));
   }
 

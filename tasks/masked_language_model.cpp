@@ -18,9 +18,6 @@ using Json = nlohmann::ordered_json;
 
 /// The random stream of what is hidden; those of training steps have op numbers from 0.
 constexpr std::uint32_t masking_stream = 1u << 31;
-/// Special tokens have the first ids.
-constexpr std::int32_t special_tokens = 2;
-
 /// How hidden tokens were guessed.
 struct Guesses {
   double nats = 0;
@@ -124,8 +121,13 @@ class MaskedLearner : public TextLearner {
     options.share = settings_.get<double>("training.mask_share");
     options.mask_token = tokenizer_->id_of(mask_token);
     options.vocabulary = tokenizer_->vocabulary_size();
-    options.first_ordinary = special_tokens;
+    options.first_ordinary = first_ordinary();
     return options;
+  }
+
+  /// Special tokens have the ids below.
+  std::int32_t first_ordinary() const {
+    return 1 + std::max(tokenizer_->id_of(text_mark), tokenizer_->id_of(mask_token));
   }
 
   static std::vector<Metric> metrics_of(const Guesses& guesses) {
@@ -142,7 +144,7 @@ class MaskedLearner : public TextLearner {
     const auto read = [&](std::int64_t begin) { return stream.read(begin, std::min(length, count - begin)); };
     std::vector<std::int64_t> begins;  // of windows with anything to guess
     for (std::int64_t begin = 0; begin < count; begin += length)
-      if (std::ranges::any_of(read(begin), [](std::int32_t token) { return token >= special_tokens; }))
+      if (std::ranges::any_of(read(begin), [&](std::int32_t token) { return token >= first_ordinary(); }))
         begins.push_back(begin);
     const auto found =
         deal_out_numbers<double>(ranks(), (begins.size() + rows - 1) / rows, [&](std::size_t batch) {
@@ -191,9 +193,16 @@ class MaskedLearner : public TextLearner {
       for (std::size_t at = 0; (at = words.find(mark, at)) != std::string::npos;)
         words.erase(at, mark.size());
     check_known(*tokenizer_, words, "the line");
-    for (std::size_t at = 0; (at = line.find(other, at)) != std::string::npos; at += mask_token.size())
-      line.replace(at, other.size(), mask_token);
+    const std::string& mask = tokenizer_->token(tokenizer_->id_of(mask_token));
+    for (const std::string_view mark : {other, std::string_view(mask_token)})
+      for (std::size_t at = 0; mark != mask && (at = line.find(mark, at)) != std::string::npos;
+           at += mask.size())
+        line.replace(at, mark.size(), mask);
     Tokens tokens = tokenizer_->encode(line);
+    if (const auto begin = settings_.get<std::string>("tokenizer.begin"); !begin.empty()) {
+      tokens.insert(tokens.begin(), tokenizer_->id_of(begin));
+      tokens.push_back(tokenizer_->id_of(text_mark));
+    }
     const auto context = settings_.get<std::int64_t>("model.max_length");
     check(static_cast<std::int64_t>(tokens.size()) <= context, "the line has ", tokens.size(),
           " tokens, but the model sees at most ", context, " at a time (model.max_length)");
@@ -232,9 +241,10 @@ class MaskedLearner : public TextLearner {
 
   /// The likeliest tokens for each row of logits [count, V], all rows together; special tokens are no filling.
   std::vector<Filling> best_fillings(const Tensor& logits) const {
-    const std::int64_t ordinary = logits.size(1) - special_tokens;
+    const std::int32_t first = first_ordinary();
+    const std::int64_t ordinary = logits.size(1) - first;
     const auto wanted = static_cast<std::size_t>(settings_.get<std::int64_t>("prediction.best"));
-    const auto [values, ids] = top_k(slice(softmax(logits, -1), 1, special_tokens, logits.size(1)),
+    const auto [values, ids] = top_k(slice(softmax(logits, -1), 1, first, logits.size(1)),
                                      std::min(ordinary, static_cast<std::int64_t>(wanted)));
     const std::vector<float> probabilities = values.to_vector<float>();
     const std::vector<std::int32_t> tokens = contiguous(ids).to_vector<std::int32_t>();
@@ -245,7 +255,7 @@ class MaskedLearner : public TextLearner {
       for (const Filling& one : best)
         for (std::size_t k = row * each; k < (row + 1) * each; ++k) {
           longer.push_back({one.tokens, one.probability * static_cast<double>(probabilities[k])});
-          longer.back().tokens.push_back(tokens[k] + special_tokens);
+          longer.back().tokens.push_back(tokens[k] + first);
         }
       std::ranges::stable_sort(longer, std::ranges::greater(), &Filling::probability);
       longer.resize(std::min(longer.size(), wanted));

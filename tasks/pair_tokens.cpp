@@ -25,7 +25,7 @@ std::vector<std::string> PairTokenizer::spaced(std::span<const std::string> text
 
 TokenPair PairTokenizer::operator()(const std::string& first, const std::string& second) {
   const std::vector<Word> of_first = words_of(first), of_second = words_of(second);
-  return {matched(of_first, of_second), matched(of_second, of_first)};
+  return {matched(of_first, of_second, true), matched(of_second, of_first, !is_joint_)};
 }
 
 std::vector<PairTokenizer::Word> PairTokenizer::words_of(const std::string& text) const {
@@ -36,10 +36,13 @@ std::vector<PairTokenizer::Word> PairTokenizer::words_of(const std::string& text
   return words;
 }
 
-MatchedTokens PairTokenizer::matched(const std::vector<Word>& words, const std::vector<Word>& others) {
+MatchedTokens PairTokenizer::matched(const std::vector<Word>& words, const std::vector<Word>& others,
+                                     bool begins) {
   std::unordered_set<std::string_view> there;
   for (const Word& other : others) there.insert(other.lower);
   MatchedTokens text;
+  if (begins) text.tokens = bounded_.begin();
+  text.matches.resize(text.tokens.size(), 0);
   for (const Word& word : words) {
     text.tokens.insert(text.tokens.end(), word.tokens.begin(), word.tokens.end());
     text.matches.resize(text.tokens.size(), there.contains(word.lower) ? kind_of_match(word) : 0);

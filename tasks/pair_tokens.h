@@ -15,7 +15,9 @@ namespace heed {
 /// others and for words of several tokens.
 class PairTokenizer {
  public:
-  PairTokenizer(Tokenizer tokenizer, const Settings& settings) : bounded_(std::move(tokenizer), settings) {}
+  PairTokenizer(Tokenizer tokenizer, const Settings& settings)
+      : bounded_(std::move(tokenizer), settings),
+        is_joint_(settings.get<std::string>("model.kind") == "joint") {}
 
   /// The texts as the tokenizer is to learn them: words and marks of punctuation with a space before each.
   static std::vector<std::string> spaced(std::span<const std::string> texts);
@@ -32,10 +34,11 @@ class PairTokenizer {
     Tokens tokens;
   };
   std::vector<Word> words_of(const std::string& text) const;
-  MatchedTokens matched(const std::vector<Word>& words, const std::vector<Word>& others);
+  MatchedTokens matched(const std::vector<Word>& words, const std::vector<Word>& others, bool begins);
   std::int32_t kind_of_match(const Word& word) const;
 
   BoundedTokenizer bounded_;
+  bool is_joint_;  // a row is the pair, and begins once
 };
 
 }  // namespace heed

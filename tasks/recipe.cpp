@@ -31,11 +31,11 @@ std::vector<std::string> settings_left_out(Stacks stacks) {
   };
   if (stacks == Stacks::encoder)
     also({"decoder_layers", "decoder_attention", "cross_attention", "tie_embeddings", "pointer",
-          "max_length"});
+          "max_length", "output_bias", "output_transform"});
   if (stacks == Stacks::decoder)
     also({"encoder_layers", "encoder_attention", "cross_attention", "pooling", "word_pairs", "local_width",
           "word_dropout", "pointer"});
-  if (stacks == Stacks::encoder_decoder) also({"pooling", "word_pairs", "local_width", "word_dropout"});
+  if (stacks == Stacks::encoder_decoder) also({"pooling", "word_pairs", "local_width", "word_dropout", "token_types", "output_transform"});
   return names;
 }
 

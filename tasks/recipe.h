@@ -8,6 +8,7 @@
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer.h"
 #include "heed/models/initialise.h"
+#include "heed/models/low_rank.h"
 #include "heed/models/transformer_config.h"
 #include "heed/tasks/learner.h"
 #include "heed/training/trainer.h"
@@ -75,7 +76,9 @@ template <class Model, class Config, class... More>
 void check_model(const Config& config, std::int64_t batch_tokens, const More&... more) {
   try {
     const ShapesOnly shapes;
-    check_cost(Model(config, more...).parameter_count(), config, batch_tokens);
+    Model model(config, more...);
+    add_low_rank_parts(model, config);
+    check_cost(model.parameter_count(), config, batch_tokens);
   } catch (const SettingsError&) {
     throw;
   } catch (const Error& error) {
@@ -89,6 +92,7 @@ std::unique_ptr<Model> make_model(const Config& config, std::int64_t batch_token
                                   const More&... more) {
   check_model<Model>(config, batch_tokens, more...);
   auto model = std::make_unique<Model>(config, more...);
+  add_low_rank_parts(*model, config);
   model->to(DType::f32, device);
   return model;
 }

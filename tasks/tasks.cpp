@@ -3,6 +3,7 @@
 #include "heed/core/nearest_name.h"
 #include "heed/tasks/classify.h"
 #include "heed/tasks/converse.h"
+#include "heed/tasks/embed_text.h"
 #include "heed/tasks/language_model.h"
 #include "heed/tasks/match.h"
 #include "heed/tasks/recommend.h"
@@ -16,7 +17,7 @@ namespace heed {
 std::span<const TaskKind* const> task_kinds() {
   static const std::vector<const TaskKind*> kinds{
       &translate_task(), &summarize_task(), &converse_task(),       &classify_task(),
-      &match_task(),     &recommend_task(), &language_model_task(),
+      &match_task(),     &embed_text_task(),     &recommend_task(), &language_model_task(),
   };
   return kinds;
 }

@@ -56,12 +56,13 @@ void declare_text_to_text(Settings& settings, const SearchOptions& search) {
   settings.integer(
       "evaluation.pairs", 0, 0, 1'000'000'000,
       "Pairs that are answered to measure progress while training; 0: all. The loss is that of all pairs");
+  settings.text("tokenizer.begin", "<s>", "The mark that begins what is written");
   declare_decoding(settings, search);
 }
 
-TokenizedPairs::TokenizedPairs(const Tokenizer& tokenizer, std::vector<Tokens> sources,
+TokenizedPairs::TokenizedPairs(const Tokenizer& tokenizer, std::int32_t begin, std::vector<Tokens> sources,
                                std::span<const std::string> targets, const BatchOptions& options)
-    : begin_(tokenizer.id_of("<s>")), end_(tokenizer.id_of("</s>")), sources_(std::move(sources)) {
+    : begin_(begin), end_(tokenizer.id_of("</s>")), sources_(std::move(sources)) {
   for (const std::string& line : targets) targets_.push_back(tokenizer.encode(line));
   plan_.emplace(lengths_of(sources_), lengths_of(targets_, 1), options);
 }
@@ -140,7 +141,7 @@ void TextToTextLearner::prepare_training() {
   const bool cut = settings_.get<std::string>("data.long_sources") == "cut";
   const std::int64_t limit =
       cut ? settings_.get<std::int64_t>("data.max_tokens") : std::numeric_limits<std::int64_t>::max();
-  pairs_.emplace(*tokenizer_, all_source_tokens(parts_.train.source, limit), parts_.train.target,
+  pairs_.emplace(*tokenizer_, begin(), all_source_tokens(parts_.train.source, limit), parts_.train.target,
                  training_batches(settings_));
   say_what_was_cut("data.max_tokens");
   if (const std::string left_out = pairs_->plan().left_out_message(); !left_out.empty()) remark(left_out);
@@ -225,7 +226,7 @@ ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
 }
 
 std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
-  const TokenizedPairs tokens(*tokenizer_, all_source_tokens(pairs.source, answered_limit()), pairs.target,
+  const TokenizedPairs tokens(*tokenizer_, begin(), all_source_tokens(pairs.source, answered_limit()), pairs.target,
                               evaluation_batches(32));
   say_what_was_cut("decoding.max_source_tokens");
   std::vector<TargetScore> scores(pairs.size());
@@ -239,9 +240,13 @@ std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
 
 Decoding TextToTextLearner::decoding() const {
   Decoding decoding = decoding_options(settings_);
-  decoding.search.begin = tokenizer_->id_of("<s>");
+  decoding.search.begin = begin();
   decoding.search.end = tokenizer_->id_of("</s>");
   return decoding;
+}
+
+std::int32_t TextToTextLearner::begin() const {
+  return tokenizer_->id_of(settings_.get<std::string>("tokenizer.begin"));
 }
 
 /// At most `limit` tokens, the end mark included.
@@ -339,7 +344,7 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
 /// The mean over all target tokens, without label smoothing.
 double TextToTextLearner::mean_loss(const ParallelText& pairs) {
   const NoGrad no_grad;
-  const TokenizedPairs tokens(*tokenizer_, all_source_tokens(pairs.source, answered_limit()), pairs.target,
+  const TokenizedPairs tokens(*tokenizer_, begin(), all_source_tokens(pairs.source, answered_limit()), pairs.target,
                               evaluation_batches(32));
   const std::vector<Batch> batches = tokens.plan().epoch(0);
   const auto losses = deal_out_numbers<double>(ranks(), batches.size(), [&](std::size_t batch) {
@@ -376,13 +381,13 @@ void TextToTextLearner::show_inside(std::int64_t line, const Tokens& source, con
   Capture capture;
   Context context = Context::inference();
   context.capture = &capture;
-  const TranslationBatch batch = make_translation_batch({&source, 1}, {&target, 1}, tokenizer_->id_of("<s>"),
+  const TranslationBatch batch = make_translation_batch({&source, 1}, {&target, 1}, begin(),
                                                         tokenizer_->id_of("</s>"), model_->device());
   const Tensor memory = model_->encode(batch.source, context);
   model_->decode(batch.target, memory, batch.source.mask, context);
   const std::string example = "lines." + std::to_string(line);
   Tokens read = target;
-  read.insert(read.begin(), tokenizer_->id_of("<s>"));
+  read.insert(read.begin(), begin());
   file.add_tokens(example, "source", batch.source.ids, token_texts(*tokenizer_, source));
   file.add_tokens(example, "target", batch.target.ids, token_texts(*tokenizer_, read));
   file.add(example, capture);

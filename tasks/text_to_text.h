@@ -26,7 +26,8 @@ void declare_text_to_text(Settings& settings, const SearchOptions& search = {});
 /// Pairs as tokens, in batches of like length.
 class TokenizedPairs {
  public:
-  TokenizedPairs(const Tokenizer& tokenizer, std::vector<Tokens> sources,
+  /// `begin`: the mark that begins targets.
+  TokenizedPairs(const Tokenizer& tokenizer, std::int32_t begin, std::vector<Tokens> sources,
                  std::span<const std::string> targets, const BatchOptions& options);
   const BatchPlan& plan() const { return *plan_; }
   TranslationBatch batch(const Batch& rows, Device device) const {
@@ -111,6 +112,7 @@ class TextToTextLearner : public Learner {
  private:
   TransformerConfig config(std::int64_t vocabulary) const;
   Decoding decoding() const;
+  std::int32_t begin() const;
   void set_gamma();
   Tokens source_tokens(const std::string& source, std::int64_t limit);
   std::vector<Tokens> all_source_tokens(std::span<const std::string> sources, std::int64_t limit);

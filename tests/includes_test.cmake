@@ -8,13 +8,14 @@ set(allowed_models core autograd models)
 set(allowed_data core data)
 set(allowed_training core autograd models data training)
 set(allowed_tasks core autograd models data training tasks)
+set(allowed_hub core autograd models data training tasks hub)
 set(allowed_experiments core autograd models data training tasks experiments)
 
 set(allowed_bindings core autograd models data training tasks experiments c)  # c: the C API's own headers
 
 set(violations "")
 set(seen 0)
-foreach(folder core autograd backends models data training tasks experiments bindings)
+foreach(folder core autograd backends models data training tasks hub experiments bindings)
   file(GLOB_RECURSE files ${ROOT}/${folder}/*.h ${ROOT}/${folder}/*.cpp ${ROOT}/${folder}/*.def)
   foreach(file ${files})
     file(STRINGS ${file} includes REGEX "^[ \t]*#[ \t]*include")

@@ -37,6 +37,7 @@ const std::map<std::string, std::vector<std::string>> for_task = {
       "decoding.length_extra=2"}},
     {"classify", {"data.listops.count=200", "model.encoder_layers=1"}},
     {"match", {"data.questions=60"}},
+    {"embed_text", {"data.numbers=300", "data.held_out_numbers=20", "model.encoder_layers=1"}},
     {"language_model",
      {"data.sentences=300", "data.held_out_sentences=20", "model.decoder_layers=1", "model.max_length=32",
       "generation.tokens=20", "evaluation.sentences=5"}},

@@ -10,7 +10,9 @@ namespace heed::programs {
 
 std::function<int()> add_bench_command(CLI::App& app);
 std::function<int()> add_devices_command(CLI::App& app);
+std::function<int()> add_export_command(CLI::App& app);
 std::function<int()> add_gradcheck_command(CLI::App& app);
+std::function<int()> add_import_command(CLI::App& app);
 std::function<int()> add_report_command(CLI::App& app);
 std::function<int()> add_variants_command(CLI::App& app);
 std::function<int()> add_verify_command(CLI::App& app);

@@ -1,0 +1,15 @@
+// embed_text: learns vectors of texts from pairs that belong together, measures them, and prints them.
+//
+//   embed_text train --data pairs.tsv --out runs/pairs
+//   embed_text evaluate --run runs/pairs --data others.tsv
+//   embed_text predict --run runs/pairs < texts > vectors
+
+#include "heed/tasks/embed_text.h"
+#include "common/text_to_text_program.h"
+
+int main(int argc, char** argv) {
+  using namespace heed::programs;
+  TaskProgram program{.kind = heed::embed_text_task(), .by_rule = "which number words say the same"};
+  add_pair_flags(program);
+  return run_task_program(program, argc, argv);
+}

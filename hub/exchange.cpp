@@ -1,0 +1,185 @@
+#include "heed/hub/exchange.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/core/digest.h"
+#include "heed/core/file.h"
+#include "heed/core/json_text.h"
+#include "heed/data/tokenizer.h"
+#include "heed/hub/architecture.h"
+#include "heed/hub/published_folder.h"
+#include "heed/models/low_rank.h"
+#include "heed/tasks/recipe.h"
+#include "heed/training/checkpoint.h"
+#include "heed/training/model_file.h"
+#include "heed/training/run_folder.h"
+
+namespace heed {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* pooling_file = "1_Pooling/config.json";
+
+/// sentence-transformers says beside the model how the vectors of tokens become one. heed takes their mean.
+void check_pooling(const fs::path& folder) {
+  if (!path_exists(folder / pooling_file)) return;
+  const Json json = Json::parse(read_file(folder / pooling_file, 1 << 20), nullptr, false);
+  check(json.is_object(), folder / pooling_file, " is not valid JSON");
+  check(json.value("pooling_mode_mean_tokens", false) && !json.value("pooling_mode_cls_token", false), folder,
+        " pools its tokens otherwise than by their mean, which heed's model does not do: ", json.dump());
+}
+
+/// A tokenizer.json may say where texts are cut and how far they are filled up: here data.max_tokens says the first, and
+/// batches the second.
+std::string without_lengths(const std::string& text, ExchangeReport& report) {
+  auto json = parse_json<nlohmann::json>(text, "tokenizer.json");
+  check(json.is_object(), "tokenizer.json is no JSON object");
+  bool changed = false;
+  for (const char* const part : {"truncation", "padding"}) {
+    if (json.value(part, nlohmann::json()).is_null()) continue;
+    report.remarks.push_back(concat_text("left out of tokenizer.json: ", part, ' ', json[part].dump()));
+    json[part] = nullptr;
+    changed = true;
+  }
+  return changed ? json.dump() : text;
+}
+
+/// A published vocabulary is often rounded up: rows that no token has are left out of everything that has a row for each.
+void fit_vocabulary(std::map<std::string, Tensor>& weights, std::int64_t tokens, ExchangeReport& report) {
+  const std::int64_t rows = weights.at("embedding.weight").size(0);
+  check(rows >= tokens, "tokenizer.json has ", tokens, " tokens, but the embedding ", rows,
+        " rows: they do not belong together");
+  if (rows == tokens) return;
+  const NoGrad no_grad;
+  for (const char* const name : {"embedding.weight", "output.weight", "output.bias", "output_bias"})
+    if (const auto found = weights.find(name); found != weights.end() && found->second.size(0) == rows)
+      found->second = contiguous(slice(found->second, 0, 0, tokens));
+  report.remarks.push_back(
+      concat_text("left out: ", rows - tokens, " rows of the embedding that stand for no token"));
+}
+
+void fill(Module& model, const std::map<std::string, Tensor>& weights, const std::string& what) {
+  std::vector<std::pair<std::string, Tensor>> targets;
+  for (const auto& [name, tensor] : model_state(model)) targets.emplace_back(name, tensor);
+  copy_named_tensors(weights, targets, what);
+  model.state_changed();
+}
+
+void save_weights(RunFolder& folder, Module& model) {
+  TrainerState state;
+  state.identity = folder.identity();
+  state.platform = platform_name({});
+  folder.commit([&](const fs::path& staging) {
+    save_model(model, staging / "model.safetensors", {{"step", "0"}});
+    state.files["model.safetensors"] = {digest_of_file(staging / "model.safetensors"), 0};
+    write_file_atomically(staging / "trainer_state.json", trainer_state_text(state));
+  });
+}
+
+RunContent content_of(Run& run, std::map<std::string, Tensor> weights, const Tokenizer& tokenizer) {
+  const auto id = [&](std::string_view mark) {
+    try {
+      return static_cast<std::int64_t>(tokenizer.id_of(mark));
+    } catch (const Error&) {
+      return std::int64_t{-1};
+    }
+  };
+  const Json tokens = Json::parse(run.settings().json("tokenizer"));
+  const std::string begin = tokens.value("begin", "");
+  return {std::string(run.task()),       run.settings().json(), std::move(weights), tokenizer.vocabulary_size(),
+          id(begin.empty() ? "<s>" : begin), id("</s>"),             id("<pad>")};
+}
+
+const Architecture& layout_for(const RunContent& run) {
+  for (const Architecture* one : architectures())
+    if (one->exports(run)) return *one;
+  fail("there is no published layout for a ", run.task, " run; there are those for language_model (GPT-2, BERT), embed_text "
+       "(BERT) and translate, summarize and converse (Marian)");
+}
+
+std::map<std::string, Tensor> on_host(const std::map<std::string, Tensor>& tensors) {
+  std::map<std::string, Tensor> out;
+  for (const auto& [name, tensor] : tensors)
+    if (tensor.dtype() == DType::f32) out[name] = Tensor::from(tensor.to_vector<float>(), tensor.shape());
+  return out;
+}
+
+Tokenizer tokenizer_of(Run& run) {
+  const auto files = run.learner().files();
+  const auto found = files.find("tokenizer.json");
+  check(found != files.end(), "this ", run.task(), " run has no tokenizer: it reads no text");
+  return Tokenizer::from_json(found->second, "tokenizer.json");
+}
+
+std::string tokenizer_config(const Tokenizer& tokenizer) {
+  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
+  for (const auto& [role, mark] : {std::pair{"unk_token", "<unk>"}, {"pad_token", "<pad>"}, {"eos_token", "</s>"},
+                                   {"mask_token", "<mask>"}, {"bos_token", "<s>"}}) {
+    try {
+      config[role] = tokenizer.token(tokenizer.id_of(mark));
+    } catch (const Error&) {  // it has no such mark
+    }
+  }
+  return config.dump(2) + "\n";
+}
+
+}  // namespace
+
+ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
+  RunFolder::check_new(out);
+  PublishedModel model = read_published(folder);
+  const Architecture& architecture = architecture_of(model.config, model.tensors);
+  const std::string what = folder.string();
+  ImportPlan plan = architecture.import_plan(model.config, model.tensors);
+  if (plan.task == "embed_text") check_pooling(folder);
+  ExchangeReport report{std::string(architecture.name), plan.task, 0, std::move(plan.remarks)};
+  model.tokenizer = without_lengths(model.tokenizer, report);
+
+  const TaskKind& kind = task_kind(plan.task);
+  Settings settings = kind.settings(true);
+  settings.merge(plan.settings, "config.json");
+  std::unique_ptr<Learner> learner = kind.make(std::move(settings));
+  learner->check_settings();
+  learner->open_files([&](std::string_view name) {
+    check(name == "tokenizer.json", "a published model has no ", name);
+    return model.tokenizer;
+  });
+  learner->build({});
+  std::map<std::string, Tensor> weights = our_weights(model.tensors, plan.names, plan.unused, what);
+  fit_vocabulary(weights, Tokenizer::from_json(model.tokenizer, "tokenizer.json").vocabulary_size(), report);
+  fill(learner->model(), weights, what);
+  report.parameters = learner->model().parameter_count();
+
+  RunFolder run = RunFolder::create(
+      out, {std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(), {}, {}});
+  save_weights(run, learner->model());
+  return report;
+}
+
+ExchangeReport export_run(const fs::path& path, const fs::path& out, StoredFloat stored) {
+  Run run = Run::open(path, {.device = "cpu"});
+  const Tokenizer tokenizer = tokenizer_of(run);
+  RunContent content = content_of(
+      run, merged_low_rank(on_host(model_state(run.learner().model())), model_config(run.settings())), tokenizer);
+  const Architecture& architecture = layout_for(content);
+  ExportPlan plan = architecture.export_plan(std::move(content));
+  PublishedModel model{plan.config, tokenizer.to_json(),
+                       published_weights(plan.weights, plan.names, path.string()), {}};
+  model.more_files["tokenizer_config.json"] = tokenizer_config(tokenizer);
+  write_published(out, model, stored);
+  return {std::string(architecture.name), std::string(run.task()), run.learner().model().parameter_count(), {}};
+}
+
+std::map<std::string, Tensor> published_tensors(Run& run, std::map<std::string, Tensor> ours) {
+  RunContent content = content_of(run, on_host(ours), tokenizer_of(run));
+  const Architecture& architecture = layout_for(content);
+  const ExportPlan plan = architecture.export_plan(std::move(content));
+  return published_weights(plan.weights, plan.names, "the run");
+}
+
+}  // namespace heed

@@ -1,0 +1,70 @@
+// What a run's model says of given tokens, and the gradient of a loss, under the published names: the part of
+// tests/published/run.py that is heed's. Reads tokens from a safetensors file, writes another.
+//
+//   published_gradients RUN INPUT OUTPUT
+
+#include <cmath>
+#include <iostream>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/hub/exchange.h"
+#include "heed/models/encoder_decoder.h"
+#include "heed/models/language_model.h"
+#include "heed/models/masked_language_model.h"
+#include "heed/models/sentence_encoder.h"
+
+namespace {
+
+using namespace heed;
+
+/// sum_i x_i cos(i), a loss that every output takes part in.
+Tensor weighted_sum(const Tensor& x) {
+  std::vector<float> weights;
+  for (std::int64_t i = 0; i < x.count(); ++i) weights.push_back(std::cos(static_cast<float>(i)));
+  return sum(x * Tensor::from(weights, x.shape()));
+}
+
+Tensor outputs_of(Module& model, const TensorFile& input, Context& context) {
+  const auto at = [&](const char* name) {
+    const auto found = input.tensors.find(name);
+    return found == input.tensors.end() ? Tensor() : found->second;
+  };
+  const PaddedTokens tokens{at("ids"), at("mask"), at("types")};
+  if (auto* one = dynamic_cast<LanguageModel*>(&model)) return one->logits(one->hidden(tokens, context));
+  if (auto* one = dynamic_cast<MaskedLanguageModel*>(&model)) return one->logits(one->hidden(tokens, context));
+  if (auto* one = dynamic_cast<SentenceEncoder*>(&model)) return one->vectors(tokens, context);
+  auto* one = dynamic_cast<EncoderDecoder*>(&model);
+  check(one != nullptr, "the run's model is of no kind that is published");
+  const Tensor memory = one->encode(tokens, context);
+  // The logits themselves: log_probabilities() would hide a constant.
+  DecoderState state = one->start(memory, tokens);
+  std::vector<Tensor> steps;
+  const Tensor target = at("target");
+  for (std::int64_t i = 0; i < target.size(1); ++i)
+    steps.push_back(unsqueeze(one->step(select(target, 1, i), state, context), 1));
+  return concat(steps, 1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  check(argc == 4, "usage: published_gradients RUN INPUT OUTPUT");
+  Run run = Run::open(argv[1], {.device = "cpu"});
+  Module& model = run.learner().model();
+  Context context = Context::inference();
+  const Tensor outputs = outputs_of(model, load_safetensors(argv[2]), context);
+  backward(weighted_sum(outputs));
+  std::map<std::string, Tensor> gradients;
+  for (const NamedTensor& one : model.parameters()) {
+    const Tensor found = gradient(*one.tensor);
+    gradients[one.name] = found.defined() ? found : Tensor::zeros(one.tensor->shape());
+  }
+  TensorFile result{published_tensors(run, gradients), {}};
+  result.tensors["outputs"] = contiguous(outputs.detach());
+  save_safetensors(argv[3], result);
+  return 0;
+} catch (const std::exception& error) {
+  std::cerr << "published_gradients: " << error.what() << '\n';
+  return 1;
+}

