@@ -42,7 +42,8 @@ struct Candidates {
 Candidates next_candidates(StepModel& model, const std::vector<std::int32_t>& tokens, std::int64_t k,
                            const SearchOptions& options) {
   const auto rows = static_cast<std::int64_t>(tokens.size());
-  const Tensor logits = model.step(Tensor::from(tokens, {rows}, model.device()));
+  const Tensor logits =
+      without_token(model.step(Tensor::from(tokens, {rows}, model.device())), options.never);
   check(logits.rank() == 2 && logits.size(0) == rows, "search: the model gave logits of shape ",
         logits.shape(), " for ", rows, " hypotheses");
   check(options.end >= 0 && options.end < logits.size(1), "search: the end token ", options.end,

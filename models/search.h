@@ -11,6 +11,7 @@ namespace heed {
 struct SearchOptions {
   std::int32_t begin = 1;       ///< the token that starts every output
   std::int32_t end = 2;         ///< the token that ends every output
+  std::int32_t never = -1;      ///< a token that no output has, such as padding that begins it; -1: none
   std::int64_t beam = 4;        ///< hypotheses kept for each sentence; 1: greedy
   std::int64_t best = 1;        ///< how many hypotheses to return for each sentence, at most `beam`
   double length_penalty = 0.6;  ///< alpha; 0: none

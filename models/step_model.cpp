@@ -4,9 +4,19 @@
 #include <numeric>
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
 #include "heed/core/checked.h"
 
 namespace heed {
+
+Tensor without_token(const Tensor& logits, std::int32_t token) {
+  if (token < 0) return logits;
+  check(token < logits.size(-1), "search: the token ", token, " that no output may have is outside the vocabulary of ",
+        logits.size(-1));
+  std::vector<float> added(static_cast<std::size_t>(logits.size(-1)), 0);
+  added[static_cast<std::size_t>(token)] = -1e9F;
+  return logits + cast(Tensor::from(added, {logits.size(-1)}, logits.device()), logits.dtype());
+}
 
 void keep_rows(StepModel& model, std::span<const std::int32_t> rows, std::size_t before) {
   bool same = rows.size() == before;

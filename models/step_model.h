@@ -57,6 +57,9 @@ class LanguageModelSteps : public StepModel {
   std::vector<Tokens> texts_;  // of the rows, as far as they were given
 };
 
+/// Logits [R, V] with which one token is never chosen. A negative one: as they are.
+Tensor without_token(const Tensor& logits, std::int32_t token);
+
 /// Tells the model which of its `before` rows go on, unless all do, in place, or none does.
 void keep_rows(StepModel& model, std::span<const std::int32_t> rows, std::size_t before);
 

@@ -9,6 +9,19 @@
 namespace heed {
 namespace {
 
+/// A model that never writes one of its tokens.
+class WithoutToken : public StepModel {
+ public:
+  WithoutToken(StepModel& model, std::int32_t token) : model_(model), token_(token) {}
+  Tensor step(const Tensor& tokens) override { return without_token(model_.step(tokens), token_); }
+  void reorder(std::span<const std::int32_t> rows) override { model_.reorder(rows); }
+  Device device() const override { return model_.device(); }
+
+ private:
+  StepModel& model_;
+  std::int32_t token_;
+};
+
 /// `best` texts of each source, drawn side by side.
 std::vector<std::vector<Hypothesis>> sampled(EncoderDecoder& model, std::span<const Tokens> sources,
                                              std::span<const std::int64_t> numbers,
@@ -24,7 +37,8 @@ std::vector<std::vector<Hypothesis>> sampled(EncoderDecoder& model, std::span<co
       limits.push_back(longest[i]);
       streams.push_back(static_cast<std::uint32_t>(numbers[i] * search.best + k));
     }
-  EncoderDecoderSteps steps(model, pad_tokens(repeated, model.device()));
+  EncoderDecoderSteps all(model, pad_tokens(repeated, model.device()));
+  WithoutToken steps(all, search.never);
   const std::vector<std::int32_t> first(repeated.size(), search.begin);
   const std::vector<Tokens> texts =
       sample(steps, first, limits, decoding.sampling, search.end, decoding.seed, streams);

@@ -241,6 +241,8 @@ std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
 Decoding TextToTextLearner::decoding() const {
   Decoding decoding = decoding_options(settings_);
   decoding.search.begin = begin();
+  // A model that begins with padding gives it a probability, too.
+  if (const auto pad = tokenizer_->find("<pad>"); pad == begin()) decoding.search.never = begin();
   decoding.search.end = tokenizer_->id_of("</s>");
   return decoding;
 }
