@@ -6,7 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
 #include "heed/data/word_vectors.h"
+#include "heed/models/low_rank.h"
 #include "heed/tasks/settings.h"
 #include "heed/training/model_file.h"
 #include "heed/training/run_files.h"
@@ -82,16 +85,36 @@ std::vector<std::string> differences(const Settings& settings, const RunFiles& f
              there = Json::parse(files.config()).value("model", Json());
   std::vector<std::string> found;
   for (const char* name : {"width", "heads", "feed_forward", "norm", "activation", "positions",
-                           "scale_embeddings", "attention_bias"})
+                           "scale_embeddings", "attention_bias", "embedding_norm"})
     if (here.contains(name) && there.contains(name) && here[name] != there[name])
       found.push_back(
           concat_text("model.", name, " is ", here[name].dump(), " here and ", there[name].dump(), " there"));
   return found;
 }
 
+/// The weights of a run, its low-rank parts merged.
+RunFiles::Weights weights_of(const RunFiles& files) {
+  RunFiles::Weights saved = files.weights(files.has_best() ? "best" : "last");
+  const Json model = Json::parse(files.config()).value("model", Json::object());
+  TransformerConfig config;
+  config.lora_rank = model.value("lora_rank", std::int64_t{0});
+  config.lora_alpha = model.value("lora_alpha", 1.0);
+  if (config.lora_rank > 0) saved.tensors = merged_low_rank(std::move(saved.tensors), config);
+  return saved;
+}
+
+/// A table of learned positions may be longer there: the first rows serve.
+Tensor fitted(const std::string& name, const Tensor& saved, const Tensor& own) {
+  const bool is_longer = name.ends_with("positions.weight") && saved.rank() == 2 && own.rank() == 2 &&
+                         saved.size(1) == own.size(1) && saved.size(0) > own.size(0);
+  if (!is_longer) return saved;
+  const NoGrad no_grad;
+  return contiguous(slice(saved, 0, 0, own.size(0)));
+}
+
 void take_weights(Learner& learner, const std::string& from, Start& start) {
   const RunFiles files = RunFiles::open(from);
-  const RunFiles::Weights saved = files.weights(files.has_best() ? "best" : "last");
+  const RunFiles::Weights saved = weights_of(files);
   const Names names(saved.tensors, files.task() == learner.kind().name);
   std::map<std::string, Tensor> fitting;
   std::vector<std::pair<std::string, Tensor>> targets;
@@ -99,12 +122,13 @@ void take_weights(Learner& learner, const std::string& from, Start& start) {
   const std::map<std::string, Tensor> own = model_state(learner.model());
   for (const auto& [name, tensor] : own) {
     const auto found = saved.tensors.find(names.of(name));
-    if (found == saved.tensors.end()) {
+    const Tensor there = found == saved.tensors.end() ? Tensor() : fitted(name, found->second, tensor);
+    if (!there.defined()) {
       fresh.push_back(name);
-    } else if (found->second.shape() != tensor.shape() || found->second.dtype() != tensor.dtype()) {
+    } else if (there.shape() != tensor.shape() || there.dtype() != tensor.dtype()) {
       misfits.push_back(concat_text(name, " ", tensor.shape(), " (there ", found->second.shape(), ")"));
     } else {
-      fitting.emplace(name, found->second);
+      fitting.emplace(name, there);
       targets.emplace_back(name, tensor);
     }
   }
@@ -168,6 +192,33 @@ void check_start(const Settings& settings) {
   if (!text("training.embeddings").empty() && text("training.from").empty() &&
       text("tokenizer.file").empty() && text("tokenizer.kind") != "words")
     throw SettingsError("--embeddings (training.embeddings) are of whole words: set tokenizer.kind=words");
+}
+
+void take_model_of(Settings& settings, const std::string& run) {
+  const Json config = Json::parse(RunFiles::open(run).config());
+  const Json there = config.value("model", Json::object()), here = Json::parse(settings.json("model"));
+  Json taken = Json::object();
+  const auto take = [&](const char* name, const char* from) {
+    if (here.contains(name) && there.contains(from) && !taken.contains(name)) taken[name] = there[from];
+  };
+  for (const char* const name :
+       {"width", "heads", "feed_forward", "activation", "norm", "positions", "embedding_norm", "token_types",
+        "scale_embeddings", "attention_bias", "epsilon", "share_layers", "local_width", "dropout", "word_dropout",
+        "attention_dropout", "encoder_layers", "decoder_layers", "encoder_attention", "decoder_attention",
+        "cross_attention"})
+    take(name, name);
+  take("encoder_layers", "decoder_layers");
+  take("decoder_layers", "encoder_layers");
+  take("encoder_attention", "decoder_attention");
+  if (here.contains("local_width") && !there.contains("local_width")) taken["local_width"] = 0;
+  if (here.contains("word_dropout") && !there.contains("word_dropout")) taken["word_dropout"] = 0.0;
+  Json all = {{"model", taken}};
+  const auto begin = config.value("tokenizer", Json::object()).value("begin", Json());
+  const auto declared = settings.declared();
+  const bool has_begin =
+      std::ranges::any_of(declared, [](const Setting& one) { return one.name == "tokenizer.begin"; });
+  if (has_begin && begin.is_string()) all["tokenizer"] = {{"begin", begin}};
+  settings.merge(all.dump(), concat_text("the run ", run));
 }
 
 std::optional<Tokenizer> given_tokenizer(const Settings& settings) {

@@ -16,6 +16,10 @@ namespace heed {
 void declare_start(Settings& settings);
 /// Throws a SettingsError for settings of the start that do not fit together. Reads nothing.
 void check_start(const Settings& settings);
+/// Lays the shape of the model of a run over the defaults, so that its weights fit a model of another task: width, heads,
+/// layers with their attention, norms, positions, dropout and what else both have; and the mark that begins its texts.
+/// An encoder may take it from a decoder and the other way round, but for the attention of a decoder.
+void take_model_of(Settings& settings, const std::string& run);
 /// The tokenizer of the run that training.from names, or of tokenizer.file; nothing where neither is set.
 std::optional<Tokenizer> given_tokenizer(const Settings& settings);
 
@@ -27,7 +31,7 @@ struct Start {
 };
 
 /// Fills a new model with what the settings name. From another run come the weights whose names and shapes fit; its
-/// best ones, where it has measured itself. A part that the run does not have is taken from the one of its kind: one
+/// best ones, where it has measured itself, with low-rank parts merged. Of learned positions it takes as many as it has. A part that the run does not have is taken from the one of its kind: one
 /// embedding from another, the input of one stack from that of the other, and the layers of an encoder from a decoder
 /// that has no cross-attention, or the other way round. "output" belongs to a task and is taken from its runs alone.
 /// The rows of the embedding are then set to the vectors of training.embeddings, divided by sqrt(width) where the

@@ -17,6 +17,7 @@
 #include "heed/tasks/folds.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/report.h"
+#include "heed/tasks/start.h"
 
 namespace heed::programs {
 namespace {
@@ -244,10 +245,13 @@ class TrainCommand {
     return exit_success;
   }
 
-  /// Defaults, or with --resume the settings of the run, < --config < --preset and the attention flags < --set < flags.
+  /// Defaults, or with --resume the settings of the run, < the model of --from < --config < --preset and the attention
+  /// flags < --set < flags.
   Settings resolve() {
     Settings settings = resolve(false);
-    if (program_.kind.names_data(settings)) settings = resolve(true);
+    const bool own_data = program_.kind.names_data(settings);
+    const auto from = settings.get<std::string>("training.from");
+    if (own_data || !from.empty()) settings = resolve(own_data, resume_ ? "" : from);
     AttentionNames names;
     const auto read = [](const TextFlag& flag, std::optional<std::string>& name) {
       if (flag.given()) name = flag.value();
@@ -270,8 +274,9 @@ class TrainCommand {
     return settings;
   }
 
-  Settings resolve(bool own_data) const {
+  Settings resolve(bool own_data, const std::string& from = {}) const {
     Settings settings = program_.kind.settings(own_data);
+    if (!from.empty()) take_model_of(settings, from);
     if (resume_ && out_.given()) {
       const std::filesystem::path folder = folder_of_settings(out_.value());
       settings = settings_of_run(program_.kind, RunFiles::open(folder, !unverified_));
