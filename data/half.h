@@ -10,8 +10,8 @@ namespace heed {
 
 /// IEEE 754 binary16 as f32, exactly.
 inline float float_of_f16(std::uint16_t half) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16, exponent = (half >> 10) & 0x1fu,
-                      fraction = half & 0x3ffu;
+  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16,
+                      exponent = (half >> 10) & 0x1fu, fraction = half & 0x3ffu;
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (fraction << 13));
   if (exponent > 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
   const float small = std::ldexp(static_cast<float>(fraction), -24);
@@ -26,8 +26,8 @@ inline std::uint16_t f16_of_float(float value) {
   if (magnitude > 0x7f800000u) return with_sign(0x7e00u);   // not a number
   if (magnitude >= 0x477ff000u) return with_sign(0x7c00u);  // 65520 and above
   if (magnitude < 0x38800000u)                              // below 2^-14: a multiple of 2^-24
-    return with_sign(static_cast<std::uint32_t>(
-        std::nearbyint(std::ldexp(std::bit_cast<float>(magnitude), 24))));
+    return with_sign(
+        static_cast<std::uint32_t>(std::nearbyint(std::ldexp(std::bit_cast<float>(magnitude), 24))));
   const std::uint32_t odd = (magnitude >> 13) & 1u;
   return with_sign(((magnitude + 0xfffu + odd) >> 13) - (112u << 10));
 }

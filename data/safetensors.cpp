@@ -27,7 +27,9 @@ constexpr const char* metadata_name = "__metadata__";
 enum class FileType { f32, f64, i32, i64, f16, bf16 };
 
 std::size_t size_of(FileType type) {
-  return type == FileType::f64 || type == FileType::i64 ? 8 : type == FileType::f16 || type == FileType::bf16 ? 2 : 4;
+  return type == FileType::f64 || type == FileType::i64    ? 8
+         : type == FileType::f16 || type == FileType::bf16 ? 2
+                                                           : 4;
 }
 
 /// Where one tensor lies in the data that follows the header.
@@ -268,7 +270,8 @@ std::string header_text(const std::vector<std::pair<std::string, Tensor>>& order
   if (!content.metadata.empty()) header[metadata_name] = content.metadata;
   std::uint64_t position = 0;
   for (const auto& [name, tensor] : order) {
-    const std::uint64_t bytes = static_cast<std::uint64_t>(tensor.count()) * stored_size(tensor.dtype(), stored);
+    const std::uint64_t bytes =
+        static_cast<std::uint64_t>(tensor.count()) * stored_size(tensor.dtype(), stored);
     header[name] = {{"dtype", file_name_of(tensor.dtype(), stored)},
                     {"shape", std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())},
                     {"data_offsets", {position, position + bytes}}};
@@ -301,7 +304,8 @@ void write_half(const Sink& write, const std::string& name, const Tensor& tensor
   std::vector<std::uint16_t> halves;
   for (const float value : tensor.to_vector<float>()) {
     halves.push_back(stored == StoredFloat::f16 ? f16_of_float(value) : bf16_of_float(value));
-    const bool is_lost = stored == StoredFloat::f16 && std::isfinite(value) && !std::isfinite(float_of_f16(halves.back()));
+    const bool is_lost =
+        stored == StoredFloat::f16 && std::isfinite(value) && !std::isfinite(float_of_f16(halves.back()));
     check(!is_lost, "cannot save tensor \"", name, "\" as f16: it holds ", value, "; bf16 has room for it");
   }
   write({reinterpret_cast<const char*>(halves.data()), halves.size() * sizeof(std::uint16_t)});
@@ -309,7 +313,8 @@ void write_half(const Sink& write, const std::string& name, const Tensor& tensor
 
 void write_tensor(const Sink& write, const std::string& name, const Tensor& tensor, StoredFloat stored) {
   if (tensor.count() == 0) return;
-  if (stored != StoredFloat::f32 && tensor.dtype() == DType::f32) return write_half(write, name, tensor, stored);
+  if (stored != StoredFloat::f32 && tensor.dtype() == DType::f32)
+    return write_half(write, name, tensor, stored);
   switch (tensor.dtype()) {
     case DType::f32:
       return write_elements<float>(write, tensor);
@@ -361,15 +366,17 @@ void save_safetensors(const std::filesystem::path& path, const TensorFile& conte
   const auto order = in_file_order(content, stored);
   const std::string header = header_text(order, content, stored);
   write_file_atomically(path, [&](FileWriter& file) {
-    write_content(header, order, [&](std::string_view bytes) { file.write(bytes); }, stored);
+    write_content(
+        header, order, [&](std::string_view bytes) { file.write(bytes); }, stored);
   });
 }
 
 std::string safetensors_text(const TensorFile& content, StoredFloat stored) {
   const auto order = in_file_order(content, stored);
   std::string text;
-  write_content(header_text(order, content, stored), order, [&](std::string_view bytes) { text.append(bytes); },
-                stored);
+  write_content(
+      header_text(order, content, stored), order, [&](std::string_view bytes) { text.append(bytes); },
+      stored);
   return text;
 }
 

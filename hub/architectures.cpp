@@ -25,8 +25,8 @@ const Architecture& architecture_of(const std::string& config, const std::map<st
   std::size_t shown = 0;
   for (const auto& [name, tensor] : tensors)
     if (shown++ < 5) names += concat_text(names.empty() ? "" : ", ", name);
-  fail("config.json: the architecture (\"model_type\") is \"", type, "\", which heed does not know; it knows ", known,
-       ". The names of its weights, unknown too: ", names,
+  fail("config.json: the architecture (\"model_type\") is \"", type,
+       "\", which heed does not know; it knows ", known, ". The names of its weights, unknown too: ", names,
        tensors.size() > 5 ? concat_text(" and ", tensors.size() - 5, " more") : "");
 }
 

@@ -119,7 +119,8 @@ ExportPlan export_bert(RunContent run) {
   const Json settings = Json::parse(run.settings), model = settings.at("model");
   const auto width = model.at("width").get<std::int64_t>();
   const auto layers = model.at(has_head ? "decoder_layers" : "encoder_layers").get<std::int64_t>();
-  if (!run.weights.contains("input.types.weight")) run.weights["input.types.weight"] = Tensor::zeros({1, width});
+  if (!run.weights.contains("input.types.weight"))
+    run.weights["input.types.weight"] = Tensor::zeros({1, width});
   add_missing_biases(run.weights, ".attention.");
   const Json config = {{"architectures", {has_head ? "BertForMaskedLM" : "BertModel"}},
                        {"model_type", "bert"},

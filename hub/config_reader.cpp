@@ -12,14 +12,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::pair<const char*, const char*>, 8> activations = {{{"relu", "relu"},
-                                                                            {"gelu", "gelu"},
-                                                                            {"gelu_new", "gelu_tanh"},
-                                                                            {"gelu_pytorch_tanh", "gelu_tanh"},
-                                                                            {"gelu_fast", "gelu_tanh"},
-                                                                            {"silu", "silu"},
-                                                                            {"swish", "silu"},
-                                                                            {"gelu_python", "gelu"}}};
+constexpr std::array<std::pair<const char*, const char*>, 8> activations = {
+    {{"relu", "relu"},
+     {"gelu", "gelu"},
+     {"gelu_new", "gelu_tanh"},
+     {"gelu_pytorch_tanh", "gelu_tanh"},
+     {"gelu_fast", "gelu_tanh"},
+     {"silu", "silu"},
+     {"swish", "silu"},
+     {"gelu_python", "gelu"}}};
 
 }  // namespace
 
@@ -28,26 +29,28 @@ struct ConfigReader::Value {
 };
 
 ConfigReader::ConfigReader(const std::string& text, std::string model)
-    : value_(std::make_shared<Value>(Value{parse_json<Json>(text, "config.json")})), model_(std::move(model)) {
+    : value_(std::make_shared<Value>(Value{parse_json<Json>(text, "config.json")})),
+      model_(std::move(model)) {
   check(value_->json.is_object(), "config.json is no JSON object");
 }
 
 std::int64_t ConfigReader::integer(const char* name, std::int64_t low, std::int64_t high) const {
   const Json value = value_->json.value(name, Json());
-  check(value.is_number_integer(), "config.json: \"", name, "\" of a ", model_, " model must be an integer, is ",
-        value.dump());
-  const bool fits = value.is_number_unsigned() ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(high)
-                                               : value.get<std::int64_t>() <= high;
-  check(fits && value.get<std::int64_t>() >= low, "config.json: \"", name, "\" must be ", low, " to ", high, ", is ",
-        value.dump());
+  check(value.is_number_integer(), "config.json: \"", name, "\" of a ", model_,
+        " model must be an integer, is ", value.dump());
+  const bool fits = value.is_number_unsigned()
+                        ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(high)
+                        : value.get<std::int64_t>() <= high;
+  check(fits && value.get<std::int64_t>() >= low, "config.json: \"", name, "\" must be ", low, " to ", high,
+        ", is ", value.dump());
   return value.get<std::int64_t>();
 }
 
 double ConfigReader::number(const char* name, double fallback) const {
   const Json value = value_->json.value(name, Json());
   if (value.is_null()) return fallback;
-  check(value.is_number() && std::isfinite(value.get<double>()), "config.json: \"", name, "\" must be a number, is ",
-        value.dump());
+  check(value.is_number() && std::isfinite(value.get<double>()), "config.json: \"", name,
+        "\" must be a number, is ", value.dump());
   return value.get<double>();
 }
 
@@ -83,7 +86,8 @@ std::string ConfigReader::activation(const char* name) const {
     if (found == theirs) return ours;
     known += concat_text(known.empty() ? "" : ", ", theirs);
   }
-  fail("config.json: \"", name, "\" is \"", found, "\", an activation that heed does not have; it knows ", known);
+  fail("config.json: \"", name, "\" is \"", found, "\", an activation that heed does not have; it knows ",
+       known);
 }
 
 void ConfigReader::check_heads(std::int64_t width, std::int64_t heads) const {
@@ -97,7 +101,8 @@ std::string published_activation(const std::string& name) {
 }
 
 Misfits::Misfits(const std::string& settings)
-    : settings_(std::make_shared<ConfigReader::Value>(ConfigReader::Value{parse_json<Json>(settings, "the settings")})) {}
+    : settings_(std::make_shared<ConfigReader::Value>(
+          ConfigReader::Value{parse_json<Json>(settings, "the settings")})) {}
 
 void Misfits::expect(const std::string& name, std::initializer_list<std::string_view> allowed) {
   const Json* value = &settings_->json;

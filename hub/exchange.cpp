@@ -10,6 +10,7 @@
 #include "heed/core/json_text.h"
 #include "heed/data/tokenizer.h"
 #include "heed/hub/architecture.h"
+#include "heed/hub/ctranslate2.h"
 #include "heed/hub/published_folder.h"
 #include "heed/models/low_rank.h"
 #include "heed/tasks/recipe.h"
@@ -91,14 +92,20 @@ RunContent content_of(Run& run, std::map<std::string, Tensor> weights, const Tok
   };
   const Json tokens = Json::parse(run.settings().json("tokenizer"));
   const std::string begin = tokens.value("begin", "");
-  return {std::string(run.task()),       run.settings().json(), std::move(weights), tokenizer.vocabulary_size(),
-          id(begin.empty() ? "<s>" : begin), id("</s>"),             id("<pad>")};
+  return {std::string(run.task()),
+          run.settings().json(),
+          std::move(weights),
+          tokenizer.vocabulary_size(),
+          id(begin.empty() ? "<s>" : begin),
+          id("</s>"),
+          id("<pad>")};
 }
 
 const Architecture& layout_for(const RunContent& run) {
   for (const Architecture* one : architectures())
     if (one->exports(run)) return *one;
-  fail("there is no published layout for a ", run.task, " run; there are those for language_model (GPT-2, BERT), embed_text "
+  fail("there is no published layout for a ", run.task,
+       " run; there are those for language_model (GPT-2, BERT), embed_text "
        "(BERT) and translate, summarize and converse (Marian)");
 }
 
@@ -116,10 +123,20 @@ Tokenizer tokenizer_of(Run& run) {
   return Tokenizer::from_json(found->second, "tokenizer.json");
 }
 
+/// All of a run that is exported, low-rank parts merged.
+RunContent merged_content(Run& run, const Tokenizer& tokenizer) {
+  return content_of(
+      run, merged_low_rank(on_host(model_state(run.learner().model())), model_config(run.settings())),
+      tokenizer);
+}
+
 std::string tokenizer_config(const Tokenizer& tokenizer) {
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
-  for (const auto& [role, mark] : {std::pair{"unk_token", "<unk>"}, {"pad_token", "<pad>"}, {"eos_token", "</s>"},
-                                   {"mask_token", "<mask>"}, {"bos_token", "<s>"}}) {
+  for (const auto& [role, mark] : {std::pair{"unk_token", "<unk>"},
+                                   {"pad_token", "<pad>"},
+                                   {"eos_token", "</s>"},
+                                   {"mask_token", "<mask>"},
+                                   {"bos_token", "<s>"}}) {
     try {
       config[role] = tokenizer.token(tokenizer.id_of(mark));
     } catch (const Error&) {  // it has no such mark
@@ -143,6 +160,12 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
   const TaskKind& kind = task_kind(plan.task);
   Settings settings = kind.settings(true);
   settings.merge(plan.settings, "config.json");
+  const Tokenizer tokenizer = Tokenizer::from_json(model.tokenizer, "tokenizer.json");
+  if (plan.begin >= 0) {
+    check(plan.begin < tokenizer.vocabulary_size(), "config.json: token ", plan.begin,
+          " begins what is written, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
+    settings.set("tokenizer.begin", tokenizer.token(static_cast<std::int32_t>(plan.begin)), "config.json");
+  }
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
   learner->check_settings();
   learner->open_files([&](std::string_view name) {
@@ -151,7 +174,7 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
   });
   learner->build({});
   std::map<std::string, Tensor> weights = our_weights(model.tensors, plan.names, plan.unused, what);
-  fit_vocabulary(weights, Tokenizer::from_json(model.tokenizer, "tokenizer.json").vocabulary_size(), report);
+  fit_vocabulary(weights, tokenizer.vocabulary_size(), report);
   fill(learner->model(), weights, what);
   report.parameters = learner->model().parameter_count();
 
@@ -164,15 +187,29 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
 ExchangeReport export_run(const fs::path& path, const fs::path& out, StoredFloat stored) {
   Run run = Run::open(path, {.device = "cpu"});
   const Tokenizer tokenizer = tokenizer_of(run);
-  RunContent content = content_of(
-      run, merged_low_rank(on_host(model_state(run.learner().model())), model_config(run.settings())), tokenizer);
+  RunContent content = merged_content(run, tokenizer);
   const Architecture& architecture = layout_for(content);
   ExportPlan plan = architecture.export_plan(std::move(content));
-  PublishedModel model{plan.config, tokenizer.to_json(),
-                       published_weights(plan.weights, plan.names, path.string()), {}};
+  PublishedModel model{
+      plan.config, tokenizer.to_json(), published_weights(plan.weights, plan.names, path.string()), {}};
   model.more_files["tokenizer_config.json"] = tokenizer_config(tokenizer);
   write_published(out, model, stored);
-  return {std::string(architecture.name), std::string(run.task()), run.learner().model().parameter_count(), {}};
+  return {
+      std::string(architecture.name), std::string(run.task()), run.learner().model().parameter_count(), {}};
+}
+
+ExchangeReport export_ctranslate2(const fs::path& path, const fs::path& out) {
+  Run run = Run::open(path, {.device = "cpu"});
+  const Tokenizer tokenizer = tokenizer_of(run);
+  RunContent content = merged_content(run, tokenizer);
+  check(marian_architecture().exports(content), "CTranslate2 translates: a ", run.task(),
+        " run has no encoder and decoder");
+  std::vector<std::string> tokens;
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) tokens.push_back(tokenizer.token(id));
+  const std::string unknown =
+      tokenizer.find("<unk>") ? "<unk>" : tokenizer.token(static_cast<std::int32_t>(content.end));
+  write_ctranslate2(out, std::move(content), tokens, unknown);
+  return {"CTranslate2", std::string(run.task()), run.learner().model().parameter_count(), {}};
 }
 
 std::map<std::string, Tensor> published_tensors(Run& run, std::map<std::string, Tensor> ours) {

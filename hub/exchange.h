@@ -28,6 +28,9 @@ ExchangeReport import_run(const std::filesystem::path& folder, const std::filesy
 /// merged. Throws an Error that lists the settings which the layout does not have, and when `out` holds anything.
 ExchangeReport export_run(const std::filesystem::path& run, const std::filesystem::path& out,
                           StoredFloat stored = StoredFloat::f32);
+/// Writes a run that writes a text for a text as a model of CTranslate2, likewise; in f32, which CTranslate2 converts when
+/// it loads a model.
+ExchangeReport export_ctranslate2(const std::filesystem::path& run, const std::filesystem::path& out);
 
 /// The names that published weights and heed's have for a model in the layout that fits the run, for tests: `ours` may be
 /// the run's weights or their gradients.

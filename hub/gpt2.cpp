@@ -73,8 +73,11 @@ ImportPlan import_gpt2(const std::string& text, const std::map<std::string, Tens
         {"epsilon", config.number("layer_norm_epsilon", 1e-5)}}},
       {"training", {{"batch_tokens", std::max<std::int64_t>(4096, length)}}}};
   const bool has_prefix = tensors.contains("transformer.wte.weight");
-  ImportPlan plan{"language_model", settings.dump(), with_prefix(layers, tied, has_prefix ? "transformer." : ""),
-                  {".attn.bias", ".attn.masked_bias"}, {}};
+  ImportPlan plan{"language_model",
+                  settings.dump(),
+                  with_prefix(layers, tied, has_prefix ? "transformer." : ""),
+                  {".attn.bias", ".attn.masked_bias"},
+                  {}};
   if (tied) plan.unused.emplace_back("lm_head.weight");
   if (config.number("embd_pdrop", 0.1) != config.number("resid_pdrop", 0.1))
     plan.remarks.push_back("embd_pdrop differs from resid_pdrop, which model.dropout takes for both");
@@ -98,7 +101,8 @@ ExportPlan export_gpt2(RunContent run) {
   misfits.check_none("GPT-2");
   const NoGrad no_grad;
   const Json settings = Json::parse(run.settings), model = settings.at("model");
-  const auto width = model.at("width").get<std::int64_t>(), layers = model.at("decoder_layers").get<std::int64_t>();
+  const auto width = model.at("width").get<std::int64_t>(),
+             layers = model.at("decoder_layers").get<std::int64_t>();
   bool tied = model.at("tie_embeddings") != "none";
   if (model.at("scale_embeddings").get<bool>()) {
     Tensor& embedding = run.weights.at("embedding.weight");
@@ -107,22 +111,23 @@ ExportPlan export_gpt2(RunContent run) {
     tied = false;
   }
   add_missing_biases(run.weights, ".self_attention.");
-  const Json config = {{"architectures", {"GPT2LMHeadModel"}},
-                       {"model_type", "gpt2"},
-                       {"activation_function", published_activation(model.at("activation").get<std::string>())},
-                       {"attn_pdrop", model.at("attention_dropout")},
-                       {"embd_pdrop", model.at("dropout")},
-                       {"resid_pdrop", model.at("dropout")},
-                       {"bos_token_id", run.end},
-                       {"eos_token_id", run.end},
-                       {"layer_norm_epsilon", model.at("epsilon")},
-                       {"n_embd", width},
-                       {"n_head", model.at("heads")},
-                       {"n_inner", model.at("feed_forward")},
-                       {"n_layer", layers},
-                       {"n_positions", model.at("max_length")},
-                       {"tie_word_embeddings", tied},
-                       {"vocab_size", run.vocabulary}};
+  const Json config = {
+      {"architectures", {"GPT2LMHeadModel"}},
+      {"model_type", "gpt2"},
+      {"activation_function", published_activation(model.at("activation").get<std::string>())},
+      {"attn_pdrop", model.at("attention_dropout")},
+      {"embd_pdrop", model.at("dropout")},
+      {"resid_pdrop", model.at("dropout")},
+      {"bos_token_id", run.end},
+      {"eos_token_id", run.end},
+      {"layer_norm_epsilon", model.at("epsilon")},
+      {"n_embd", width},
+      {"n_head", model.at("heads")},
+      {"n_inner", model.at("feed_forward")},
+      {"n_layer", layers},
+      {"n_positions", model.at("max_length")},
+      {"tie_word_embeddings", tied},
+      {"vocab_size", run.vocabulary}};
   return {config.dump(2) + "\n", with_prefix(layers, tied, "transformer."), std::move(run.weights)};
 }
 

@@ -1,6 +1,6 @@
 // Marian's translation models as `transformers` writes them: an encoder-decoder with norms behind its layers, one matrix
 // for both embeddings and the output map, a bias of the output, and sinusoids whose sines stand before the cosines. What
-// is written begins with the padding mark.
+// is written begins with a mark of the configuration, in Marian's own models that of padding.
 
 #include <array>
 #include <nlohmann/json.hpp>
@@ -56,11 +56,10 @@ ImportPlan import_marian(const std::string& text, const std::map<std::string, Te
                      heads = config.integer("encoder_attention_heads", 1, 1024),
                      hidden = config.integer("encoder_ffn_dim", 1, 1 << 20);
   config.check_heads(width, heads);
-  check(config.integer("decoder_attention_heads", 1, 1024) == heads &&
-            config.integer("decoder_ffn_dim", 1, 1 << 20) == hidden,
-        "config.json: encoder and decoder differ in their heads or hidden width, which heed's model has once");
-  check(config.integer("decoder_start_token_id", 0, 1 << 30) == config.integer("pad_token_id", 0, 1 << 30),
-        "config.json: \"decoder_start_token_id\" is not \"pad_token_id\", which Marian's models begin with");
+  check(
+      config.integer("decoder_attention_heads", 1, 1024) == heads &&
+          config.integer("decoder_ffn_dim", 1, 1 << 20) == hidden,
+      "config.json: encoder and decoder differ in their heads or hidden width, which heed's model has once");
   const std::int64_t encoder_layers = config.integer("encoder_layers", 1, 1024),
                      decoder_layers = config.integer("decoder_layers", 1, 1024);
   const Json settings = {{"model",
@@ -80,13 +79,14 @@ ImportPlan import_marian(const std::string& text, const std::map<std::string, Te
                            {"output_bias", true},
                            {"scale_embeddings", config.flag("scale_embedding", false)},
                            {"attention_bias", true},
-                           {"epsilon", 1e-5}}},
-                         {"tokenizer", {{"begin", "<pad>"}}}};
-  return {"translate",
-          settings.dump(),
-          names_of(encoder_layers, decoder_layers),
-          {"coder.embed_tokens.weight", "embed_positions.weight", "lm_head.weight"},
-          {}};
+                           {"epsilon", 1e-5}}}};
+  ImportPlan plan{"translate",
+                  settings.dump(),
+                  names_of(encoder_layers, decoder_layers),
+                  {"coder.embed_tokens.weight", "embed_positions.weight", "lm_head.weight"},
+                  {}};
+  plan.begin = config.integer("decoder_start_token_id", 0, 1 << 30);
+  return plan;
 }
 
 bool is_marian(const RunContent& run) {
@@ -121,7 +121,8 @@ ExportPlan export_marian(RunContent run) {
   Misfits misfits(run.settings);
   misfits.expect("model.norm", {"\"post\""});
   misfits.expect("model.positions", {"\"sinusoidal\"", "\"sinusoidal_halves\""});
-  for (const char* const stack : {"model.encoder_attention", "model.decoder_attention", "model.cross_attention"})
+  for (const char* const stack :
+       {"model.encoder_attention", "model.decoder_attention", "model.cross_attention"})
     misfits.expect(stack, {"\"dot_product\""});
   misfits.expect("model.share_layers", {"\"none\""});
   misfits.expect("model.embedding_norm", {"false"});
@@ -136,34 +137,36 @@ ExportPlan export_marian(RunContent run) {
   if (!run.weights.contains("output.bias")) run.weights["output.bias"] = Tensor::zeros({run.vocabulary});
   add_missing_biases(run.weights, "attention.");
   const Json begins = run.begin, ends = run.end;
-  const Json config = {{"architectures", {"MarianMTModel"}},
-                       {"model_type", "marian"},
-                       {"activation_function", published_activation(model.at("activation").get<std::string>())},
-                       {"activation_dropout", model.at("activation_dropout")},
-                       {"attention_dropout", model.at("attention_dropout")},
-                       {"dropout", model.at("dropout")},
-                       {"d_model", width},
-                       {"encoder_attention_heads", model.at("heads")},
-                       {"decoder_attention_heads", model.at("heads")},
-                       {"encoder_ffn_dim", model.at("feed_forward")},
-                       {"decoder_ffn_dim", model.at("feed_forward")},
-                       {"encoder_layers", model.at("encoder_layers")},
-                       {"decoder_layers", model.at("decoder_layers")},
-                       {"max_position_embeddings", model.at("max_length")},
-                       {"scale_embedding", model.at("scale_embeddings")},
-                       {"static_position_embeddings", true},
-                       {"share_encoder_decoder_embeddings", true},
-                       {"tie_word_embeddings", true},
-                       {"is_encoder_decoder", true},
-                       {"decoder_start_token_id", begins},
-                       {"pad_token_id", run.pad >= 0 ? Json(run.pad) : begins},
-                       {"bos_token_id", begins},
-                       {"eos_token_id", ends},
-                       {"forced_eos_token_id", ends},
-                       {"vocab_size", run.vocabulary},
-                       {"decoder_vocab_size", run.vocabulary}};
+  const Json config = {
+      {"architectures", {"MarianMTModel"}},
+      {"model_type", "marian"},
+      {"activation_function", published_activation(model.at("activation").get<std::string>())},
+      {"activation_dropout", model.at("activation_dropout")},
+      {"attention_dropout", model.at("attention_dropout")},
+      {"dropout", model.at("dropout")},
+      {"d_model", width},
+      {"encoder_attention_heads", model.at("heads")},
+      {"decoder_attention_heads", model.at("heads")},
+      {"encoder_ffn_dim", model.at("feed_forward")},
+      {"decoder_ffn_dim", model.at("feed_forward")},
+      {"encoder_layers", model.at("encoder_layers")},
+      {"decoder_layers", model.at("decoder_layers")},
+      {"max_position_embeddings", model.at("max_length")},
+      {"scale_embedding", model.at("scale_embeddings")},
+      {"static_position_embeddings", true},
+      {"share_encoder_decoder_embeddings", true},
+      {"tie_word_embeddings", true},
+      {"is_encoder_decoder", true},
+      {"decoder_start_token_id", begins},
+      {"pad_token_id", run.pad >= 0 ? Json(run.pad) : begins},
+      {"bos_token_id", begins},
+      {"eos_token_id", ends},
+      {"forced_eos_token_id", ends},
+      {"vocab_size", run.vocabulary},
+      {"decoder_vocab_size", run.vocabulary}};
   return {config.dump(2) + "\n",
-          names_of(model.at("encoder_layers").get<std::int64_t>(), model.at("decoder_layers").get<std::int64_t>()),
+          names_of(model.at("encoder_layers").get<std::int64_t>(),
+                   model.at("decoder_layers").get<std::int64_t>()),
           std::move(run.weights)};
 }
 

@@ -12,18 +12,20 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t most_text = std::int64_t{1} << 28;  // bytes of a text file: a tokenizer takes tens of millions
+constexpr std::int64_t most_text = std::int64_t{1}
+                                   << 28;  // bytes of a text file: a tokenizer takes tens of millions
 
 std::map<std::string, Tensor> read_shards(const fs::path& folder, const fs::path& index) {
   const Json json = parse_json<Json>(read_file(index, most_text), index.string());
   const Json map = json.is_object() ? json.value("weight_map", Json()) : Json();
-  check(map.is_object() && !map.empty(), index, " has no \"weight_map\" that says which file holds which weight");
+  check(map.is_object() && !map.empty(), index,
+        " has no \"weight_map\" that says which file holds which weight");
   std::map<std::string, std::set<std::string>> files;
   for (const auto& [name, file] : map.items()) {
     check(file.is_string(), index, ": the file of \"", name, "\" is no text");
     const auto text = file.get<std::string>();
-    check(!text.empty() && text != "." && text != ".." && text.find('/') == std::string::npos, index,
-          ": \"", text, "\" is no name of a file in the folder");
+    check(!text.empty() && text != "." && text != ".." && text.find('/') == std::string::npos, index, ": \"",
+          text, "\" is no name of a file in the folder");
     files[text].insert(name);
   }
   std::map<std::string, Tensor> all;
@@ -44,16 +46,20 @@ std::map<std::string, Tensor> read_weights(const fs::path& folder) {
   if (path_exists(whole)) return load_safetensors(whole).tensors;
   if (path_exists(index)) return read_shards(folder, index);
   check(!path_exists(folder / "pytorch_model.bin"), folder,
-        " has its weights in pytorch_model.bin alone, which is a program as much as data. Make a file of weights of it: "
-        "python3 -c \"import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', weights_only=True); "
+        " has its weights in pytorch_model.bin alone, which is a program as much as data. Make a file of "
+        "weights of it: "
+        "python3 -c \"import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', "
+        "weights_only=True); "
         "s.save_file({k: v.clone().contiguous() for k, v in w.items()}, 'model.safetensors')\"");
-  fail("there is no model in ", folder, ": it has neither model.safetensors nor model.safetensors.index.json");
+  fail("there is no model in ", folder,
+       ": it has neither model.safetensors nor model.safetensors.index.json");
 }
 
 }  // namespace
 
 PublishedModel read_published(const fs::path& folder) {
-  check(fs::is_directory(folder), folder, " is no folder: a published model is one, with config.json, "
+  check(fs::is_directory(folder), folder,
+        " is no folder: a published model is one, with config.json, "
         "model.safetensors and tokenizer.json");
   check(path_exists(folder / "config.json"), "there is no model in ", folder, ": it has no config.json");
   PublishedModel model;

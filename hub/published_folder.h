@@ -10,9 +10,9 @@ namespace heed {
 
 /// A published model as Hugging Face's `transformers` keeps it in a folder.
 struct PublishedModel {
-  std::string config;                     ///< the text of config.json, a JSON object
-  std::string tokenizer;                  ///< the text of tokenizer.json
-  std::map<std::string, Tensor> tensors;  ///< by their published names; 16-bit floats became f32
+  std::string config;                                  ///< the text of config.json, a JSON object
+  std::string tokenizer;                               ///< the text of tokenizer.json
+  std::map<std::string, Tensor> tensors;               ///< by their published names; 16-bit floats became f32
   std::map<std::string, std::string> more_files = {};  ///< when written: other small files, name -> text
 };
 

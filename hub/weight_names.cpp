@@ -62,8 +62,9 @@ void WeightNames::add_prefix(std::string_view prefix) {
   for (WeightName& name : names_) name.published.insert(0, prefix);
 }
 
-std::map<std::string, Tensor> our_weights(const std::map<std::string, Tensor>& published, const WeightNames& names,
-                                          std::span<const std::string> unused, std::string_view what) {
+std::map<std::string, Tensor> our_weights(const std::map<std::string, Tensor>& published,
+                                          const WeightNames& names, std::span<const std::string> unused,
+                                          std::string_view what) {
   const NoGrad no_grad;
   std::set<std::string> known;
   std::vector<std::string> missing, unknown;
@@ -77,8 +78,9 @@ std::map<std::string, Tensor> our_weights(const std::map<std::string, Tensor>& p
     known.insert(name.published);
   }
   for (const auto& [name, tensor] : published) {
-    const bool is_unused = std::ranges::any_of(
-        unused, [&name = name](const std::string& one) { return name.starts_with(one) || name.ends_with(one); });
+    const bool is_unused = std::ranges::any_of(unused, [&name = name](const std::string& one) {
+      return name.starts_with(one) || name.ends_with(one);
+    });
     if (!known.contains(name) && !is_unused) unknown.push_back(name);
   }
   check(missing.empty() && unknown.empty(), what, ": ",
@@ -88,8 +90,8 @@ std::map<std::string, Tensor> our_weights(const std::map<std::string, Tensor>& p
   return ours;
 }
 
-std::map<std::string, Tensor> published_weights(const std::map<std::string, Tensor>& ours, const WeightNames& names,
-                                                std::string_view what) {
+std::map<std::string, Tensor> published_weights(const std::map<std::string, Tensor>& ours,
+                                                const WeightNames& names, std::string_view what) {
   const NoGrad no_grad;
   std::set<std::string> known;
   std::map<std::string, std::vector<Tensor>> parts;

@@ -32,8 +32,9 @@ Tensor Linear::operator()(const Tensor& x) const try {
 }
 
 void Linear::add_low_rank(std::int64_t rank, double alpha, Initialiser& initialiser) {
-  check(rank > 0 && rank <= std::min(weight.size(0), weight.size(1)), described("Linear"), ": lora_rank must be 1 to ",
-        std::min(weight.size(0), weight.size(1)), " for a map of ", weight.size(1), " -> ", weight.size(0), ", is ", rank);
+  check(rank > 0 && rank <= std::min(weight.size(0), weight.size(1)), described("Linear"),
+        ": lora_rank must be 1 to ", std::min(weight.size(0), weight.size(1)), " for a map of ",
+        weight.size(1), " -> ", weight.size(0), ", is ", rank);
   freeze();
   add_parameter("lora_a", lora_a_,
                 initialiser.normal({rank, weight.size(1)}, 1 / std::sqrt(static_cast<double>(rank))));

@@ -7,7 +7,8 @@ const TransformerConfig& checked(const TransformerConfig& config) {
   check_config(config);
   check(config.source_vocabulary > 0, "a masked language model needs source_vocabulary, got ",
         config.source_vocabulary);
-  check(!config.output_bias, "the output map of a masked language model has a bias in any case: leave out output_bias");
+  check(!config.output_bias,
+        "the output map of a masked language model has a bias in any case: leave out output_bias");
   return config;
 }
 
@@ -17,7 +18,9 @@ MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config)
     : MaskedLanguageModel(checked(config), Initialiser(static_cast<std::uint64_t>(config.seed))) {}
 
 MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config, Initialiser initialiser)
-    : SequenceEncoder(config, initialiser), output_(config, embedding(), initialiser), activation_(activation_of(config.activation)) {
+    : SequenceEncoder(config, initialiser),
+      output_(config, embedding(), initialiser),
+      activation_(activation_of(config.activation)) {
   add_module("output", output_);
   add_parameter("output_bias", output_.bias, Initialiser::constant({config.source_vocabulary}, 0));
   if (!config.output_transform) return;

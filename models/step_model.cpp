@@ -11,8 +11,8 @@ namespace heed {
 
 Tensor without_token(const Tensor& logits, std::int32_t token) {
   if (token < 0) return logits;
-  check(token < logits.size(-1), "search: the token ", token, " that no output may have is outside the vocabulary of ",
-        logits.size(-1));
+  check(token < logits.size(-1), "search: the token ", token,
+        " that no output may have is outside the vocabulary of ", logits.size(-1));
   std::vector<float> added(static_cast<std::size_t>(logits.size(-1)), 0);
   added[static_cast<std::size_t>(token)] = -1e9F;
   return logits + cast(Tensor::from(added, {logits.size(-1)}, logits.device()), logits.dtype());

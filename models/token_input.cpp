@@ -50,8 +50,9 @@ Tensor Positions::operator()(std::int64_t begin, std::int64_t count, const Tenso
   if (!reusable) {
     // A little more than asked for, because decoding asks for one more position at every step.
     const std::int64_t room = std::max<std::int64_t>(64, end + end / 2);
-    table_ = like.dtype() == DType::f64 ? sinusoids<double>(room, width_, halves_, like.device())
-                                        : cast(sinusoids<float>(room, width_, halves_, like.device()), like.dtype());
+    table_ = like.dtype() == DType::f64
+                 ? sinusoids<double>(room, width_, halves_, like.device())
+                 : cast(sinusoids<float>(room, width_, halves_, like.device()), like.dtype());
   }
   return slice(table_, 0, begin, end);
 }
@@ -86,7 +87,8 @@ Tensor TokenInput::operator()(const Tensor& ids, std::int64_t begin, Context& co
 }
 
 Tensor TokenInput::of_vectors(Tensor x, std::int64_t begin, Context& context, const Tensor& types) {
-  check(types_ || !types.defined(), described("TokenInput"), ": types of tokens need the setting token_types");
+  check(types_ || !types.defined(), described("TokenInput"),
+        ": types of tokens need the setting token_types");
   if (scale_ != 1) x = x * scale_;
   if (has_positions_) x = x + positions_(begin, x.size(1), x);
   if (types_) x = x + (types.defined() ? (*types_)(types) : slice(types_->weight, 0, 0, 1));

@@ -58,8 +58,8 @@ void for_each_setting(Visit&& visit, Config& config) {
   choice("positions", {"sinusoidal", "learned", "none", "sinusoidal_halves"},
          "what tells positions apart; in halves the sines stand before the cosines", &T::positions);
   any("embedding_norm", "embeddings are normalised before the first layer", &T::embedding_norm);
-  number("token_types", 0, 65536, "vectors for the tokens of the first, second, ... text of an input; 0: none",
-         &T::token_types);
+  number("token_types", 0, 65536,
+         "vectors for the tokens of the first, second, ... text of an input; 0: none", &T::token_types);
   choice("tie_embeddings", {"none", "decoder", "all"},
          "what is one matrix: output map and target embedding, and the source's too", &T::tie_embeddings);
   any("output_bias", "the output map of a decoder has a bias", &T::output_bias);
@@ -73,7 +73,7 @@ void for_each_setting(Visit&& visit, Config& config) {
          &T::embedding_deviation);
   number("lora_rank", 0, 65536, "of the low-rank maps that alone are trained in the stacks (LoRA); 0: none",
          &T::lora_rank);
-  number("lora_alpha", 1e-6, 1e6, "of LoRA: what it adds is multiplied by lora_alpha / lora_rank",
+  number("lora_alpha", 0, 1e6, "of LoRA: what it adds is multiplied by lora_alpha / lora_rank",
          &T::lora_alpha);
   any("lora_maps", "of LoRA: the maps it is added to, by their names, such as query,value,feed_forward.input",
       &T::lora_maps);

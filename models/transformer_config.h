@@ -63,11 +63,11 @@ struct TransformerConfig {
   bool attention_bias = false;
   /// Training keeps each layer's inputs only and runs it again in backward: memory for time.
   bool recompute_layers = false;
-  double epsilon = 1e-5;           ///< of layer normalisation
-  std::int64_t lora_rank = 0;      ///< of what fine-tuning adds to maps (low_rank.h); 0: all weights are trained
-  double lora_alpha = 16;          ///< its scale is lora_alpha / lora_rank
+  double epsilon = 1e-5;       ///< of layer normalisation
+  std::int64_t lora_rank = 0;  ///< of what fine-tuning adds to maps (low_rank.h); 0: all weights are trained
+  double lora_alpha = 16;      ///< its scale is lora_alpha / lora_rank
   std::string lora_maps = "query,value";  ///< names of the maps, with commas between them
-  double embedding_deviation = 0;  ///< of initial embeddings and learned positions; 0: 1 / sqrt(width)
+  double embedding_deviation = 0;         ///< of initial embeddings and learned positions; 0: 1 / sqrt(width)
   /// What the layers of a stack have in common: "none", their "attention", or "all" of each layer; the
   /// gradients of the layers add up.
   std::string share_layers = "none";

@@ -61,8 +61,8 @@ std::vector<double> reciprocal_ranks(const std::vector<float>& first, const std:
     for (std::int64_t i = begin; i < end; ++i) {
       const auto row = all.begin() + (i - begin) * count;
       const float own = row[i];
-      ranks.push_back(1.0 /
-                      static_cast<double>(1 + std::count_if(row, row + count, [&](float x) { return x > own; })));
+      ranks.push_back(
+          1.0 / static_cast<double>(1 + std::count_if(row, row + count, [&](float x) { return x > own; })));
     }
   }
   return ranks;
@@ -102,7 +102,8 @@ class EmbedTextLearner : public Learner {
 
   std::map<std::string, std::string> data_digests() const override {
     std::map<std::string, std::string> digests;
-    for (const auto& [name, part] : {std::pair{"train", &parts_.train}, {"valid", &parts_.valid}, {"test", &parts_.test}})
+    for (const auto& [name, part] :
+         {std::pair{"train", &parts_.train}, {"valid", &parts_.valid}, {"test", &parts_.test}})
       if (part->size() > 0) digests[name] = digest_of_texts({part->source, part->target});
     return digests;
   }
@@ -146,7 +147,8 @@ class EmbedTextLearner : public Learner {
     const Batch& rows = batches_.of(*plan_, epoch)[static_cast<std::size_t>(batch)];
     std::vector<Tokens> texts = pick(first_, rows), seconds = pick(second_, rows);
     texts.insert(texts.end(), seconds.begin(), seconds.end());
-    return model_->loss(pad_tokens(texts, model_->device()), settings_.get<double>("training.scale"), context);
+    return model_->loss(pad_tokens(texts, model_->device()), settings_.get<double>("training.scale"),
+                        context);
   }
 
   Evaluation evaluate() override {
@@ -158,7 +160,8 @@ class EmbedTextLearner : public Learner {
     return short_lines(parts_.valid.size() > 0 ? parts_.valid.source : parts_.train.source, count);
   }
 
-  std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options) override {
+  std::vector<Prediction> predict(std::span<const std::string> lines,
+                                  const PredictOptions& options) override {
     std::vector<Prediction> predictions(lines.size());
     std::vector<Tokens> texts;
     std::vector<std::size_t> places;
@@ -230,7 +233,8 @@ class EmbedTextLearner : public Learner {
     for (std::size_t batch = 0; batch < batches.size(); ++batch)
       for (std::size_t i = 0; i < batches[batch].size(); ++i)
         std::copy_n(found[batch].begin() + static_cast<std::ptrdiff_t>(i * width), width,
-                    all.begin() + static_cast<std::ptrdiff_t>(batches[batch][i]) * static_cast<std::ptrdiff_t>(width));
+                    all.begin() +
+                        static_cast<std::ptrdiff_t>(batches[batch][i]) * static_cast<std::ptrdiff_t>(width));
     return all;
   }
 
@@ -287,13 +291,14 @@ class EmbedTextLearner : public Learner {
 }  // namespace
 
 const TaskKind& embed_text_task() {
-  static const TaskKind kind{"embed_text",
-                             "Learns vectors of texts from pairs that belong together, measures them, and prints them",
-                             Stacks::encoder,
-                             kinds,
-                             embed_text_settings,
-                             names_pairs,
-                             make_learner<EmbedTextLearner>};
+  static const TaskKind kind{
+      "embed_text",
+      "Learns vectors of texts from pairs that belong together, measures them, and prints them",
+      Stacks::encoder,
+      kinds,
+      embed_text_settings,
+      names_pairs,
+      make_learner<EmbedTextLearner>};
   return kind;
 }
 

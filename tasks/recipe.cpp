@@ -30,12 +30,13 @@ std::vector<std::string> settings_left_out(Stacks stacks) {
     names.insert(names.end(), more.begin(), more.end());
   };
   if (stacks == Stacks::encoder)
-    also({"decoder_layers", "decoder_attention", "cross_attention", "tie_embeddings", "pointer",
-          "max_length", "output_bias", "output_transform"});
+    also({"decoder_layers", "decoder_attention", "cross_attention", "tie_embeddings", "pointer", "max_length",
+          "output_bias", "output_transform"});
   if (stacks == Stacks::decoder)
     also({"encoder_layers", "encoder_attention", "cross_attention", "pooling", "word_pairs", "local_width",
           "word_dropout", "pointer"});
-  if (stacks == Stacks::encoder_decoder) also({"pooling", "word_pairs", "local_width", "word_dropout", "token_types", "output_transform"});
+  if (stacks == Stacks::encoder_decoder)
+    also({"pooling", "word_pairs", "local_width", "word_dropout", "token_types", "output_transform"});
   return names;
 }
 

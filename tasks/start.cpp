@@ -201,11 +201,27 @@ void take_model_of(Settings& settings, const std::string& run) {
   const auto take = [&](const char* name, const char* from) {
     if (here.contains(name) && there.contains(from) && !taken.contains(name)) taken[name] = there[from];
   };
-  for (const char* const name :
-       {"width", "heads", "feed_forward", "activation", "norm", "positions", "embedding_norm", "token_types",
-        "scale_embeddings", "attention_bias", "epsilon", "share_layers", "local_width", "dropout", "word_dropout",
-        "attention_dropout", "encoder_layers", "decoder_layers", "encoder_attention", "decoder_attention",
-        "cross_attention"})
+  for (const char* const name : {"width",
+                                 "heads",
+                                 "feed_forward",
+                                 "activation",
+                                 "norm",
+                                 "positions",
+                                 "embedding_norm",
+                                 "token_types",
+                                 "scale_embeddings",
+                                 "attention_bias",
+                                 "epsilon",
+                                 "share_layers",
+                                 "local_width",
+                                 "dropout",
+                                 "word_dropout",
+                                 "attention_dropout",
+                                 "encoder_layers",
+                                 "decoder_layers",
+                                 "encoder_attention",
+                                 "decoder_attention",
+                                 "cross_attention"})
     take(name, name);
   take("encoder_layers", "decoder_layers");
   take("decoder_layers", "encoder_layers");

@@ -16,8 +16,8 @@ namespace heed {
 
 std::span<const TaskKind* const> task_kinds() {
   static const std::vector<const TaskKind*> kinds{
-      &translate_task(), &summarize_task(), &converse_task(),       &classify_task(),
-      &match_task(),     &embed_text_task(),     &recommend_task(), &language_model_task(),
+      &translate_task(), &summarize_task(),  &converse_task(),  &classify_task(),
+      &match_task(),     &embed_text_task(), &recommend_task(), &language_model_task(),
   };
   return kinds;
 }

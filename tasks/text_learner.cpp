@@ -91,9 +91,10 @@ Settings text_settings(bool own_data, std::span<const MetricKind> metrics) {
   declare_tokenizer(settings, 2000, "characters");
   settings.integer("tokenizer.training_bytes", std::int64_t{1} << 28, 1, INT64_MAX,
                    "bpe and words are learned from so many bytes at the beginning, rounded up to pieces");
-  settings.text("tokenizer.begin", "",
-                "Masked: a mark before every line that is to be filled in, such as [CLS], which the end mark then "
-                "closes; empty: neither");
+  settings.text(
+      "tokenizer.begin", "",
+      "Masked: a mark before every line that is to be filled in, such as [CLS], which the end mark then "
+      "closes; empty: neither");
   TransformerConfig model;
   model.norm = "pre";
   model.positions = "learned";

@@ -226,8 +226,8 @@ ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
 }
 
 std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
-  const TokenizedPairs tokens(*tokenizer_, begin(), all_source_tokens(pairs.source, answered_limit()), pairs.target,
-                              evaluation_batches(32));
+  const TokenizedPairs tokens(*tokenizer_, begin(), all_source_tokens(pairs.source, answered_limit()),
+                              pairs.target, evaluation_batches(32));
   say_what_was_cut("decoding.max_source_tokens");
   std::vector<TargetScore> scores(pairs.size());
   for (const Batch& rows : tokens.plan().epoch(0)) {
@@ -346,8 +346,8 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
 /// The mean over all target tokens, without label smoothing.
 double TextToTextLearner::mean_loss(const ParallelText& pairs) {
   const NoGrad no_grad;
-  const TokenizedPairs tokens(*tokenizer_, begin(), all_source_tokens(pairs.source, answered_limit()), pairs.target,
-                              evaluation_batches(32));
+  const TokenizedPairs tokens(*tokenizer_, begin(), all_source_tokens(pairs.source, answered_limit()),
+                              pairs.target, evaluation_batches(32));
   const std::vector<Batch> batches = tokens.plan().epoch(0);
   const auto losses = deal_out_numbers<double>(ranks(), batches.size(), [&](std::size_t batch) {
     Context context = Context::inference();

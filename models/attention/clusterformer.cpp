@@ -60,7 +60,7 @@ class ClusterFormer : public Attention {
   Tensor forward(const AttentionInput& input, Context& context) override {
     const Tensor& x = input.x;
     const std::int64_t length = x.size(1);
-    const Tensor before = centroids(x, context);                             // [B, K, d]
+    const Tensor before = centroids(x, context);                               // [B, K, d]
     const Tensor logits = phi_.of_projected(before, x, similarity_.matrix());  // [B, K, N]
     const std::int64_t clusters = before.size(1);
     const Tensor updated = over_words_ ? matmul(masked_softmax(logits, allowed(input)), x)

@@ -32,7 +32,8 @@ Tensor outputs_of(Module& model, const TensorFile& input, Context& context) {
   };
   const PaddedTokens tokens{at("ids"), at("mask"), at("types")};
   if (auto* one = dynamic_cast<LanguageModel*>(&model)) return one->logits(one->hidden(tokens, context));
-  if (auto* one = dynamic_cast<MaskedLanguageModel*>(&model)) return one->logits(one->hidden(tokens, context));
+  if (auto* one = dynamic_cast<MaskedLanguageModel*>(&model))
+    return one->logits(one->hidden(tokens, context));
   if (auto* one = dynamic_cast<SentenceEncoder*>(&model)) return one->vectors(tokens, context);
   auto* one = dynamic_cast<EncoderDecoder*>(&model);
   check(one != nullptr, "the run's model is of no kind that is published");

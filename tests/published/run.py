@@ -232,6 +232,38 @@ class Published(unittest.TestCase):
         self.near(load_file(self.folder / "output.safetensors")["outputs"], expected.detach().numpy(),
                   "logits of an own translator")
 
+    def test_ctranslate2(self):
+        """Runs of both kinds of norm: CTranslate2 writes what heed writes, greedily and with a beam."""
+        try:
+            import ctranslate2
+        except ImportError as error:
+            self.skipTest(str(error))
+        small = ["--set", "threads=1", "--set", "model.width=32", "--set", "model.feed_forward=64", "--set",
+                 "model.heads=2", "--set", "training.steps=300", "--set", "training.batch_tokens=1024", "--set",
+                 "data.numbers=2000", "--set", "data.held_out_numbers=20", "--set", "tokenizer.vocabulary=300"]
+        kinds = {"post": ["--set", "model.norm=post"],
+                 "pre": ["--set", "model.norm=pre", "--set", "model.tie_embeddings=decoder", "--set",
+                         "model.positions=learned", "--set", "model.activation=gelu_tanh", "--set",
+                         "model.attention_bias=true", "--set", "model.output_bias=true"]}
+        lines = ["forty-two", "three hundred twenty-one", "one thousand", "seven", "ninety-nine thousand twelve"]
+        for kind, more in kinds.items():
+            own, out = self.folder / kind, self.folder / f"ct_{kind}"
+            run("translate", "train", "--out", own, *small, *more)
+            run("heed", "export", own, "--format", "ctranslate2", "--out", out)
+            tokenizer = Tokenizer.from_file(str(own / "tokenizer.json"))
+            translator = ctranslate2.Translator(str(out), compute_type="float32", intra_threads=1)
+            for beam in (1, 4):
+                found = run("translate", "predict", "--run", own, "--set", f"decoding.beam={beam}", "--set",
+                            "decoding.length_penalty=0", "--set", "decoding.length_ratio=0", "--set",
+                            "decoding.length_extra=30", text="\n".join(lines) + "\n").split("\n")[:-1]
+                sources = [tokenizer.encode(line, add_special_tokens=False).tokens for line in lines]
+                results = translator.translate_batch(sources, beam_size=beam, length_penalty=0, max_decoding_length=31,
+                                                     min_decoding_length=0)
+                expected = [tokenizer.decode([tokenizer.token_to_id(t) for t in result.hypotheses[0]])
+                            for result in results]
+                self.assertEqual(found, expected, f"{kind}, beam {beam}")
+                self.assertGreaterEqual(len(set(expected) - {""}), 3, expected)
+
     def test_minilm(self):
         """Real weights: 100 sentences."""
         try:

@@ -11,7 +11,7 @@ namespace {
 
 struct ExchangeFlags {
   std::string from;
-  TextFlag out, dtype;
+  TextFlag out, dtype, format;
 };
 
 StoredFloat stored_float(const std::string& name) {
@@ -23,8 +23,8 @@ StoredFloat stored_float(const std::string& name) {
 
 int print(const ExchangeReport& report, const std::string& out) {
   for (const std::string& text : report.remarks) std::cerr << "heed: " << text << '\n';
-  std::cout << report.architecture << ", " << report.task << " run, " << report.parameters << " parameters: " << out
-            << '\n';
+  std::cout << report.architecture << ", " << report.task << " run, " << report.parameters
+            << " parameters: " << out << '\n';
   flush_output();
   return exit_success;
 }
@@ -39,7 +39,8 @@ const std::string& needed(const TextFlag& out, const char* what, std::string& va
 
 std::function<int()> add_import_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
-      "import", "Makes a run of a published model: GPT-2, BERT (MiniLM) or Marian, as Hugging Face keeps them");
+      "import",
+      "Makes a run of a published model: GPT-2, BERT (MiniLM) or Marian, as Hugging Face keeps them");
   auto flags = std::make_shared<ExchangeFlags>();
   command->add_option("folder", flags->from, "Folder with config.json, model.safetensors and tokenizer.json")
       ->required()
@@ -52,15 +53,23 @@ std::function<int()> add_import_command(CLI::App& app) {
 }
 
 std::function<int()> add_export_command(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("export", "Writes a run as a published model, in the layout of Hugging Face");
+  CLI::App* command = app.add_subcommand(
+      "export", "Writes a run as a published model, for Hugging Face's transformers or for CTranslate2");
   auto flags = std::make_shared<ExchangeFlags>();
   command->add_option("run", flags->from, "Folder of the run")->required()->type_name("RUN");
   flags->out.add(*command, "--out", "FOLDER", "Where to, a new folder");
+  flags->format.add(*command, "--format", "NAME", "hf (the default) or ctranslate2");
   flags->dtype.add(*command, "--dtype", "TYPE", "How weights are stored: f32 (the default), f16 or bf16");
   return [flags] {
     std::string out;
     const StoredFloat stored = stored_float(flags->dtype.value("f32"));
+    const std::string format = flags->format.value("hf");
+    if (format == "ctranslate2") {
+      if (flags->dtype.given())
+        throw SettingsError("--dtype is of --format hf: CTranslate2 converts weights when it loads them");
+      return print(export_ctranslate2(flags->from, needed(flags->out, "export", out)), out);
+    }
+    if (format != "hf") throw SettingsError("--format: \"" + format + "\" is not hf or ctranslate2");
     return print(export_run(flags->from, needed(flags->out, "export", out), stored), out);
   };
 }

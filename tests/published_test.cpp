@@ -1,0 +1,394 @@
+// Published models without any other program: what is exported is imported again, and what is damaged is refused by name.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "heed/data/safetensors.h"
+#include "heed/hub/exchange.h"
+#include "heed/tasks/run.h"
+#include "heed/tests/hostile/small_runs.h"
+#include "heed/tests/temporary_folder.h"
+
+namespace {
+
+using namespace heed;
+using namespace heed::test;
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+fs::path trained(const std::string& task, const fs::path& out, const std::vector<std::string>& more) {
+  const TaskKind& kind = task_kind(task);
+  Settings settings = kind.settings(false);
+  for (const std::string& setting : small_settings(task)) settings.assign(setting);
+  for (const std::string& setting : more) settings.assign(setting);
+  train_run(kind, settings, {out});
+  return out;
+}
+
+const std::vector<std::string> like_bert = {"model.norm=post", "model.positions=learned",
+                                            "model.embedding_norm=true", "model.token_types=2",
+                                            "model.scale_embeddings=false"};
+
+std::vector<std::string> with(std::vector<std::string> settings, const std::vector<std::string>& more) {
+  settings.insert(settings.end(), more.begin(), more.end());
+  return settings;
+}
+
+/// A published GPT-2, made once.
+const fs::path& published_gpt2() {
+  static const TemporaryFolder folder;
+  static const fs::path path = [] {
+    trained("language_model", folder / "run", {});
+    export_run(folder / "run", folder / "gpt2");
+    return folder / "gpt2";
+  }();
+  return path;
+}
+
+std::string refusal(const fs::path& folder, const fs::path& out) {
+  try {
+    import_run(folder, out);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Changes a copy of the published GPT-2; what importing it is answered with. Nothing may be left of the run.
+std::string refused_after(const std::function<void(const fs::path& folder)>& change) {
+  const TemporaryFolder folder;
+  copy_run(published_gpt2(), folder / "model");
+  change(folder / "model");
+  const std::string said = refusal(folder / "model", folder / "run");
+  CHECK_FALSE(fs::exists(folder / "run"));
+  return said;
+}
+
+void change_config(const fs::path& folder, const std::function<void(Json&)>& change) {
+  Json json = Json::parse(content_of(folder / "config.json"));
+  change(json);
+  write_content(folder / "config.json", json.dump());
+}
+
+void change_weights(const fs::path& folder,
+                    const std::function<void(std::map<std::string, Tensor>&)>& change) {
+  TensorFile file = load_safetensors(folder / "model.safetensors");
+  change(file.tensors);
+  save_safetensors(folder / "model.safetensors", file);
+}
+
+std::string answers_of(const fs::path& path, const std::vector<std::string>& lines,
+                       const std::vector<std::string>& more = {}) {
+  std::string text;
+  Run run = Run::open(path, {.settings = more});
+  for (const Prediction& answer : run.predict(lines)) text += answer.text + "\n" + answer.error;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("published: a run comes back from its layout with the same weights and answers") {
+  const TemporaryFolder folder;
+  struct Case {
+    std::string task;
+    std::vector<std::string> settings, lines, more = {};
+  };
+  const std::vector<Case> cases = {
+      {"language_model",
+       {"model.scale_embeddings=false", "model.attention_bias=true"},
+       {"the cat"},
+       {"generation.tokens=20"}},
+      {"language_model",
+       with(like_bert, {"objective=masked", "training.keep_best_by=loss", "model.output_transform=true"}),
+       {"the [MASK]"}},
+      {"embed_text", like_bert, {"forty-two", "", "one"}},
+      {"translate",
+       {"model.positions=sinusoidal_halves", "model.output_bias=true", "model.max_length=64"},
+       {"forty-two"},
+       {"decoding.length_extra=2"}},
+  };
+  for (const Case& one : cases) {
+    CAPTURE(one.task);
+    const fs::path run = trained(one.task, folder / "run", one.settings);
+    const ExchangeReport out = export_run(run, folder / "model");
+    CHECK(out.task == one.task);
+    const ExchangeReport in = import_run(folder / "model", folder / "again");
+    CHECK(in.architecture == out.architecture);
+    Run first = Run::open(run), second = Run::open(folder / "again");
+    CHECK(first.task() == second.task());
+    for (const NamedTensor& tensor : second.learner().model().parameters()) {
+      CAPTURE(tensor.name);
+      const auto all = first.learner().model().parameters();
+      const auto found = std::ranges::find(all, tensor.name, &NamedTensor::name);
+      if (found == all.end()) {  // a bias that the run lacks is 0
+        for (const float value : tensor.tensor->to_vector<float>()) CHECK(value == 0);
+        continue;
+      }
+      CHECK(found->tensor->to_vector<float>() == tensor.tensor->to_vector<float>());
+    }
+    if (one.task == "embed_text")  // marks that begin a text are not known from the layout
+      CHECK(second.settings().get<std::string>("tokenizer.begin") == "[CLS]");
+    else if (one.task == "translate" || one.settings.front() != like_bert.front())
+      CHECK(answers_of(run, one.lines, one.more) == answers_of(folder / "again", one.lines, one.more));
+    for (const char* name : {"run", "model", "again"}) fs::remove_all(folder / name);
+  }
+}
+
+TEST_CASE("published: weights in 16 bits are read, and written as near as they can be") {
+  const TemporaryFolder folder;
+  export_run(published_gpt2().parent_path() / "run", folder / "half", StoredFloat::f16);
+  CHECK(fs::file_size(folder / "half/model.safetensors") <
+        fs::file_size(published_gpt2() / "model.safetensors") * 6 / 10);
+  const auto whole = load_safetensors(published_gpt2() / "model.safetensors").tensors,
+             half = load_safetensors(folder / "half/model.safetensors").tensors;
+  REQUIRE(whole.size() == half.size());
+  for (const auto& [name, tensor] : whole) {
+    CAPTURE(name);
+    const std::vector<float> a = tensor.to_vector<float>(), b = half.at(name).to_vector<float>();
+    for (std::size_t i = 0; i < a.size(); ++i) CHECK(b[i] == doctest::Approx(a[i]).epsilon(0.0006));
+  }
+  import_run(folder / "half", folder / "run");
+  CHECK(Run::open(folder / "run").task() == "language_model");
+}
+
+TEST_CASE("published: what is damaged, missing or unknown is refused by name, and leaves no run") {
+  CHECK(contains(refused_after([](const fs::path& folder) { fs::remove(folder / "config.json"); }),
+                 "no config.json"));
+  CHECK(contains(refused_after([](const fs::path& folder) { write_content(folder / "config.json", "{"); }),
+                 "not valid JSON"));
+  const std::string unknown = refused_after([](const fs::path& folder) {
+    change_config(folder, [](Json& json) { json["model_type"] = "mamba"; });
+  });
+  CHECK(contains(unknown, "\"mamba\", which heed does not know; it knows gpt2, bert, marian"));
+  CHECK(contains(unknown, "transformer.h.0.attn.c_attn.bias"));
+  CHECK(contains(refused_after([](const fs::path& folder) {
+                   change_config(folder, [](Json& json) { json["n_head"] = 5; });
+                 }),
+                 "5 heads do not divide the width 16"));
+  CHECK(contains(refused_after([](const fs::path& folder) {
+                   change_config(folder, [](Json& json) { json["n_layer"] = "two"; });
+                 }),
+                 "\"n_layer\" of a GPT-2 model must be an integer, is \"two\""));
+  CHECK(contains(refused_after([](const fs::path& folder) {
+                   change_config(folder, [](Json& json) { json["activation_function"] = "mish"; });
+                 }),
+                 "\"mish\", an activation that heed does not have"));
+  CHECK(contains(refused_after([](const fs::path& folder) {
+                   change_config(folder, [](Json& json) { json["scale_attn_by_inverse_layer_idx"] = true; });
+                 }),
+                 "scale_attn_by_inverse_layer_idx"));
+  CHECK(contains(refused_after([](const fs::path& folder) { fs::remove(folder / "tokenizer.json"); }),
+                 "has no tokenizer.json. Make one with python3"));
+  CHECK(contains(refused_after([](const fs::path& folder) {
+                   write_content(folder / "tokenizer.json", content_of(published_gpt2() / "config.json"));
+                 }),
+                 "tokenizer.json"));
+}
+
+TEST_CASE("published: weights that are cut, missing, unknown or of another shape are refused by name") {
+  CHECK(contains(refused_after([](const fs::path& folder) {
+                   const std::string bytes = content_of(folder / "model.safetensors");
+                   write_content(folder / "model.safetensors", bytes.substr(0, bytes.size() / 2));
+                 }),
+                 "model.safetensors"));
+  CHECK(contains(refused_after([](const fs::path& folder) {
+                   change_weights(folder, [](auto& tensors) { tensors.erase("transformer.h.0.ln_1.bias"); });
+                 }),
+                 "weights are missing: transformer.h.0.ln_1.bias"));
+  CHECK(contains(refused_after([](const fs::path& folder) {
+                   change_weights(folder, [](auto& tensors) {
+                     tensors["adapter.weight"] = Tensor::zeros({2, 2});
+                   });
+                 }),
+                 "names that heed does not know: adapter.weight"));
+  CHECK(contains(refused_after([](const fs::path& folder) {
+                   change_weights(folder, [](auto& tensors) {
+                     tensors["transformer.ln_f.weight"] = Tensor::zeros({3});
+                   });
+                 }),
+                 "decoder.norm.weight"));
+  CHECK(contains(refused_after([](const fs::path& folder) {
+                   change_weights(folder, [](auto& tensors) {
+                     tensors["transformer.h.0.attn.c_attn.bias"] = Tensor::zeros({47});
+                   });
+                 }),
+                 "does not hold 3 equal parts"));
+  CHECK(contains(refused_after([](const fs::path& folder) {
+                   change_weights(folder, [](auto& tensors) {
+                     tensors["transformer.ln_f.weight"] = Tensor::full({16}, std::nan(""));
+                   });
+                 }),
+                 "decoder.norm.weight"));
+  CHECK(contains(refused_after([](const fs::path& folder) {
+                   fs::rename(folder / "model.safetensors", folder / "pytorch_model.bin");
+                 }),
+                 "torch.load('pytorch_model.bin'"));
+  CHECK(contains(refused_after([](const fs::path& folder) { fs::remove(folder / "model.safetensors"); }),
+                 "neither model.safetensors nor model.safetensors.index.json"));
+}
+
+TEST_CASE("published: weights in several files are read as one") {
+  const auto split = [](const fs::path& folder, const std::function<void(Json & map)>& change = nullptr) {
+    const auto tensors = load_safetensors(folder / "model.safetensors").tensors;
+    TensorFile parts[2];
+    Json map = Json::object();
+    std::size_t i = 0;
+    for (const auto& [name, tensor] : tensors) {
+      const std::size_t part = i++ % 2;
+      parts[part].tensors[name] = tensor;
+      map[name] = concat_text("model-", part, ".safetensors");
+    }
+    for (const std::size_t part : {0, 1})
+      save_safetensors(folder / concat_text("model-", part, ".safetensors"), parts[part]);
+    if (change) change(map);
+    write_content(folder / "model.safetensors.index.json", Json{{"weight_map", map}}.dump());
+    fs::remove(folder / "model.safetensors");
+  };
+  const TemporaryFolder folder;
+  copy_run(published_gpt2(), folder / "model");
+  split(folder / "model");
+  import_run(folder / "model", folder / "run");
+  import_run(published_gpt2(), folder / "whole");
+  CHECK(tensors_of(folder / "run/model.safetensors") == tensors_of(folder / "whole/model.safetensors"));
+
+  CHECK(contains(refused_after([&](const fs::path& model) {
+                   split(model);
+                   fs::remove(model / "model-1.safetensors");
+                 }),
+                 "model-1.safetensors"));
+  CHECK(contains(refused_after([&](const fs::path& model) {
+                   split(model,
+                         [](Json& map) { map["transformer.wte.weight"] = "../elsewhere.safetensors"; });
+                 }),
+                 "is no name of a file in the folder"));
+  CHECK(contains(refused_after([&](const fs::path& model) {
+                   split(model, [](Json& map) { map["nothing.weight"] = "model-0.safetensors"; });
+                 }),
+                 "has no \"nothing.weight\""));
+  CHECK(contains(refused_after([&](const fs::path& model) {
+                   split(model);
+                   write_content(model / "model.safetensors.index.json", "{}");
+                 }),
+                 "weight_map"));
+}
+
+TEST_CASE("published: what a layout does not have is listed, and nothing is overwritten") {
+  const TemporaryFolder folder;
+  const fs::path run =
+      trained("language_model", folder / "run", {"model.norm=post", "model.decoder_attention=fastformer"});
+  CHECK_THROWS_WITH_AS(export_run(run, folder / "out"),
+                       doctest::Contains("model.norm is \"post\" (it has \"pre\"), model.decoder_attention"),
+                       Error);
+  CHECK_FALSE(fs::exists(folder / "out"));
+  trained("classify", folder / "classes", {});
+  CHECK_THROWS_WITH_AS(export_run(folder / "classes", folder / "out"),
+                       doctest::Contains("no published layout for a classify run"), Error);
+  write_content(folder / "full/file", "mine");
+  CHECK_THROWS_WITH_AS(export_run(published_gpt2().parent_path() / "run", folder / "full"),
+                       doctest::Contains("not empty"), Error);
+  CHECK_THROWS_AS(import_run(published_gpt2(), folder / "full"), Error);
+  CHECK(content_of(folder / "full/file") == "mine");
+}
+
+TEST_CASE("published: an imported run starts others, with another attention in a layer, and with low rank") {
+  const TemporaryFolder folder;
+  trained("embed_text", folder / "run", with(like_bert, {"model.encoder_layers=2"}));
+  export_run(folder / "run", folder / "model");
+  import_run(folder / "model", folder / "imported");
+  const Arguments from = {"--from",   (folder / "imported").string(),
+                          "--data",   small_texts().string(),
+                          "--format", "lines",
+                          "--steps",  "10",
+                          "--set",    "threads=1",
+                          "--set",    "training.batch_tokens=256",
+                          "--set",    "data.max_tokens=40",
+                          "--set",    "data.long_texts=cut",
+                          "--set",    "tokenizer.begin=<s>"};
+  const fs::path mixed = folder / "mixed";
+  const ProgramResult result =
+      run_program("classify", joined({"train", "--out", mixed.string(), "--set",
+                                      "model.encoder_attention=[\"dot_product\", \"synthesizer_dense\"]"},
+                                     from));
+  REQUIRE_MESSAGE(result.status == 0, result.errors);
+  CHECK(contains(result.errors, "from the embed_text run"));
+  CHECK(contains(result.errors, "new in this model: encoder.layers.1.attention"));
+  const Run opened = Run::open(mixed);
+  CHECK(opened.settings().get<std::int64_t>("model.width") == 16);
+  CHECK(opened.settings().get<bool>("model.embedding_norm"));
+
+  const fs::path low = folder / "low";
+  const ProgramResult tuned =
+      run_program("classify", joined({"train", "--out", low.string(), "--set", "model.lora_rank=2", "--set",
+                                      "model.lora_maps=query,feed_forward.input"},
+                                     from));
+  REQUIRE_MESSAGE(tuned.status == 0, tuned.errors);
+  const auto before = load_safetensors(folder / "imported/model.safetensors").tensors,
+             after = load_safetensors(low / "model.safetensors").tensors;
+  const std::string map = "encoder.layers.0.attention.query.";
+  for (const char* name : {"embedding.weight", "encoder.layers.0.attention.key.weight", "input.norm.weight"})
+    CHECK(before.at(name).to_vector<float>() == after.at(name).to_vector<float>());
+  CHECK(before.at(map + "weight").to_vector<float>() == after.at(map + "weight").to_vector<float>());
+  CHECK(after.at(map + "lora_a").shape() == Shape{2, 16});
+  bool moved = false;
+  for (const float value : after.at(map + "lora_b").to_vector<float>()) moved = moved || value != 0;
+  CHECK(moved);
+  CHECK_FALSE(after.contains("encoder.layers.0.attention.value.lora_a"));
+  const auto optimizer = load_safetensors(low / "optimizer.safetensors").tensors;
+  for (const auto& [name, tensor] : optimizer) CHECK_FALSE(contains(name, "embedding"));
+
+  const ProgramResult wrong =
+      run_program("classify", joined({"train", "--out", (folder / "no").string(), "--set",
+                                      "model.lora_rank=2", "--set", "model.lora_maps=qeury"},
+                                     from));
+  CHECK(wrong.status == 2);
+  CHECK(contains(wrong.errors, "no map of the model is called 'qeury'"));
+  CHECK(run_program("classify",
+                    joined({"train", "--out", (folder / "no").string(), "--set", "model.lora_rank=17"}, from))
+            .status == 2);
+  CHECK_FALSE(fs::exists(folder / "no"));
+}
+
+TEST_CASE("published: low-rank parts are merged when a run is exported, and answer the same") {
+  const TemporaryFolder folder;
+  trained("embed_text", folder / "run",
+          with(like_bert, {"model.lora_rank=3", "model.lora_maps=query,value,output",
+                           "training.schedule.learning_rate=0.05"}));
+  export_run(folder / "run", folder / "model");
+  import_run(folder / "model", folder / "merged");
+  const auto published = load_safetensors(folder / "model/model.safetensors").tensors;
+  for (const auto& [name, tensor] : published) CHECK_FALSE(contains(name, "lora"));
+  // The imported run puts a mark before each text, so that the vectors are compared without.
+  Run low = Run::open(folder / "run");
+  const TensorFile merged = load_safetensors(folder / "merged/model.safetensors");
+  auto kind_settings = low.settings();
+  kind_settings.assign("model.lora_rank=0");
+  const auto plain = low.learner().kind().make(kind_settings);
+  plain->open_files([&](std::string_view name) { return low.learner().files().at(std::string(name)); });
+  plain->build({});
+  std::vector<std::pair<std::string, Tensor>> targets;
+  for (const NamedTensor& one : plain->model().state()) targets.emplace_back(one.name, one.tensor->detach());
+  std::size_t filled = 0;
+  for (auto& [name, tensor] : targets)
+    if (const auto found = merged.tensors.find(name); found != merged.tensors.end()) {
+      const std::vector<float> values = found->second.to_vector<float>();
+      tensor.assign(std::span<const float>(values));
+      ++filled;
+    }
+  CHECK(filled == targets.size());
+  plain->model().state_changed();
+  const std::vector<std::string> lines = {"forty-two", "one hundred"};
+  const auto a = low.predict(lines), b = plain->predict(lines, {});
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    std::istringstream first(a[i].text), second(b[i].text);
+    double x = 0, y = 0;
+    std::size_t count = 0;
+    while (first >> x && second >> y) {
+      CHECK(x == doctest::Approx(y).epsilon(1e-4).scale(1));
+      ++count;
+    }
+    CHECK(count == 16);
+  }
+}
