@@ -15,9 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* head_bias = "cls.predictions.bias";
+constexpr const char* bert_head_bias = "cls.predictions.bias";
 
-WeightNames names_of(std::int64_t layers, bool has_head, std::string_view prefix) {
+WeightNames bert_names(std::int64_t layers, bool has_head, std::string_view prefix) {
   WeightNames layer;
   for (const char* const map : {"query", "key", "value"})
     layer.add_map(concat_text("encoder.layer.{}.attention.self.", map),
@@ -35,7 +35,7 @@ WeightNames names_of(std::int64_t layers, bool has_head, std::string_view prefix
   names.add_layers(layers, layer);
   names.add_prefix(prefix);
   if (!has_head) return names;
-  names.add(head_bias, "output_bias");
+  names.add(bert_head_bias, "output_bias");
   names.add_map("cls.predictions.transform.dense", "transform");
   names.add_map("cls.predictions.transform.LayerNorm", "transform_norm");
   return names;
@@ -46,7 +46,7 @@ ImportPlan import_bert(const std::string& text, const std::map<std::string, Tens
   config.expect("position_embedding_type", "\"absolute\"");
   config.expect("is_decoder", "false");
   config.expect("add_cross_attention", "false");
-  const bool has_head = tensors.contains(head_bias);
+  const bool has_head = tensors.contains(bert_head_bias);
   if (has_head) config.expect("tie_word_embeddings", "true");
   const std::int64_t width = config.integer("hidden_size", 1, 65536),
                      heads = config.integer("num_attention_heads", 1, 1024),
@@ -82,7 +82,7 @@ ImportPlan import_bert(const std::string& text, const std::map<std::string, Tens
   const bool has_prefix = tensors.contains("bert.embeddings.word_embeddings.weight");
   ImportPlan plan{has_head ? "language_model" : "embed_text",
                   settings.dump(),
-                  names_of(layers, has_head, has_prefix ? "bert." : ""),
+                  bert_names(layers, has_head, has_prefix ? "bert." : ""),
                   {"embeddings.position_ids", "pooler.", "bert.pooler.", "cls.seq_relationship."},
                   {}};
   if (has_head)  // tied, or the same again
@@ -137,7 +137,8 @@ ExportPlan export_bert(RunContent run) {
                        {"tie_word_embeddings", true},
                        {"type_vocab_size", run.weights.at("input.types.weight").size(0)},
                        {"vocab_size", run.vocabulary}};
-  return {config.dump(2) + "\n", names_of(layers, has_head, has_head ? "bert." : ""), std::move(run.weights)};
+  return {config.dump(2) + "\n", bert_names(layers, has_head, has_head ? "bert." : ""),
+          std::move(run.weights)};
 }
 
 }  // namespace

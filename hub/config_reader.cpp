@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::pair<const char*, const char*>, 8> activations = {
+constexpr std::array<std::pair<const char*, const char*>, 8> published_activations = {
     {{"relu", "relu"},
      {"gelu", "gelu"},
      {"gelu_new", "gelu_tanh"},
@@ -82,7 +82,7 @@ void ConfigReader::expect(const char* name, std::string_view json) const {
 std::string ConfigReader::activation(const char* name) const {
   const std::string found = text(name, "gelu");
   std::string known;
-  for (const auto& [theirs, ours] : activations) {
+  for (const auto& [theirs, ours] : published_activations) {
     if (found == theirs) return ours;
     known += concat_text(known.empty() ? "" : ", ", theirs);
   }
@@ -95,7 +95,7 @@ void ConfigReader::check_heads(std::int64_t width, std::int64_t heads) const {
 }
 
 std::string published_activation(const std::string& name) {
-  for (const auto& [theirs, ours] : activations)
+  for (const auto& [theirs, ours] : published_activations)
     if (name == ours) return theirs;
   fail("there is no published name for the activation '", name, "'");
 }

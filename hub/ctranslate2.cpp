@@ -1,6 +1,6 @@
-// CTranslate2's model format, binary version 6, of its "TransformerSpec", revision 7. model.bin holds, little-endian:
+// CTranslate2's model format, binary version 6, of its "TransformerSpec", spec_revision 7. model.bin holds, little-endian:
 //
-//   u32 version, text name, u32 revision, u32 number of variables
+//   u32 version, text name, u32 spec_revision, u32 number of variables
 //   of each in the order of names: text name, u8 axes, u32 extents, u8 type, u32 bytes, the bytes
 //   u32 number of other names (none here)
 //
@@ -28,20 +28,20 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::uint32_t binary_version = 6, revision = 7;
+constexpr std::uint32_t binary_version = 6, spec_revision = 7;
 constexpr std::int64_t positions_written = 1024;  // of sinusoids, which have no end of their own
 
 /// A tensor, or a number of 8 or 16 bits.
-using Variable = std::variant<Tensor, std::int8_t, std::int16_t>;
+using ModelBinVariable = std::variant<Tensor, std::int8_t, std::int16_t>;
 
-void add_norm(WeightNames& names, const std::string& published, const std::string& ours) {
+void add_ctranslate2_norm(WeightNames& names, const std::string& published, const std::string& ours) {
   names.add(published + "/layer_norm/gamma", ours + ".weight");
   names.add(published + "/layer_norm/beta", ours + ".bias");
 }
 
 /// Several of heed's maps as one.
-void add_maps(WeightNames& names, const std::string& published, const std::string& attention,
-              const std::vector<std::string>& maps) {
+void add_joined_maps(WeightNames& names, const std::string& published, const std::string& attention,
+                     const std::vector<std::string>& maps) {
   for (std::size_t i = 0; i < maps.size(); ++i) {
     const WeightLayout layout{.part = static_cast<std::int64_t>(i),
                               .parts = static_cast<std::int64_t>(maps.size())};
@@ -52,24 +52,24 @@ void add_maps(WeightNames& names, const std::string& published, const std::strin
   }
 }
 
-WeightNames layer_of(bool is_decoder) {
+WeightNames ctranslate2_layer(bool is_decoder) {
   const std::string published = is_decoder ? "decoder/layer_{}" : "encoder/layer_{}",
                     ours = is_decoder ? "decoder.layers.{}" : "encoder.layers.{}",
                     self = ours + (is_decoder ? ".self_attention" : ".attention");
   WeightNames names;
-  add_maps(names, published + "/self_attention/linear_0", self, {"query", "key", "value"});
-  add_maps(names, published + "/self_attention/linear_1", self, {"output"});
-  add_norm(names, published + "/self_attention", self + "_norm");
+  add_joined_maps(names, published + "/self_attention/linear_0", self, {"query", "key", "value"});
+  add_joined_maps(names, published + "/self_attention/linear_1", self, {"output"});
+  add_ctranslate2_norm(names, published + "/self_attention", self + "_norm");
   if (is_decoder) {
     const std::string cross = ours + ".cross_attention";
-    add_maps(names, published + "/attention/linear_0", cross, {"query"});
-    add_maps(names, published + "/attention/linear_1", cross, {"key", "value"});
-    add_maps(names, published + "/attention/linear_2", cross, {"output"});
-    add_norm(names, published + "/attention", cross + "_norm");
+    add_joined_maps(names, published + "/attention/linear_0", cross, {"query"});
+    add_joined_maps(names, published + "/attention/linear_1", cross, {"key", "value"});
+    add_joined_maps(names, published + "/attention/linear_2", cross, {"output"});
+    add_ctranslate2_norm(names, published + "/attention", cross + "_norm");
   }
   names.add_map(published + "/ffn/linear_0", ours + ".feed_forward.input");
   names.add_map(published + "/ffn/linear_1", ours + ".feed_forward.output");
-  add_norm(names, published + "/ffn", ours + ".feed_forward_norm");
+  add_ctranslate2_norm(names, published + "/ffn", ours + ".feed_forward_norm");
   return names;
 }
 
@@ -86,8 +86,8 @@ Tensor position_table(const Json& model, std::int64_t width) {
 }
 
 /// Embeddings, positions and output map under names of their own.
-std::map<std::string, Variable> ends_of(std::map<std::string, Tensor>& weights, const RunContent& run,
-                                        const Json& model) {
+std::map<std::string, ModelBinVariable> ends_of_stacks(std::map<std::string, Tensor>& weights,
+                                                       const RunContent& run, const Json& model) {
   const auto take = [&](const std::string& name) {
     const auto found = weights.find(name);
     if (found == weights.end()) return Tensor();
@@ -99,9 +99,10 @@ std::map<std::string, Variable> ends_of(std::map<std::string, Tensor>& weights, 
   const Tensor source = shared.defined() ? shared : take("source_embedding.weight"),
                target = shared.defined() ? shared : take("target_embedding.weight"),
                own = take("output.weight");
-  std::map<std::string, Variable> ends = {{"encoder/embeddings_0/weight", source},
-                                          {"decoder/embeddings/weight", target},
-                                          {"decoder/projection/weight", own.defined() ? own : target}};
+  std::map<std::string, ModelBinVariable> ends = {
+      {"encoder/embeddings_0/weight", source},
+      {"decoder/embeddings/weight", target},
+      {"decoder/projection/weight", own.defined() ? own : target}};
   Tensor bias = take("output.bias");
   if (run.begin == run.pad) {  // padding begins what is written, and is never written itself
     std::vector<float> values = bias.defined()
@@ -122,16 +123,16 @@ std::map<std::string, Variable> ends_of(std::map<std::string, Tensor>& weights, 
   return ends;
 }
 
-std::map<std::string, Variable> variables_of(RunContent& run, const Json& model) {
+std::map<std::string, ModelBinVariable> ctranslate2_variables(RunContent& run, const Json& model) {
   const NoGrad no_grad;
   const bool pre = model.at("norm") == "pre";
-  std::map<std::string, Variable> variables = ends_of(run.weights, run, model);
+  std::map<std::string, ModelBinVariable> variables = ends_of_stacks(run.weights, run, model);
   WeightNames names;
-  names.add_layers(model.at("encoder_layers").get<std::int64_t>(), layer_of(false));
-  names.add_layers(model.at("decoder_layers").get<std::int64_t>(), layer_of(true));
+  names.add_layers(model.at("encoder_layers").get<std::int64_t>(), ctranslate2_layer(false));
+  names.add_layers(model.at("decoder_layers").get<std::int64_t>(), ctranslate2_layer(true));
   if (pre)
     for (const char* const stack : {"encoder", "decoder"})
-      add_norm(names, stack, concat_text(stack, ".norm"));
+      add_ctranslate2_norm(names, stack, concat_text(stack, ".norm"));
   for (auto& [name, tensor] : published_weights(run.weights, names, "CTranslate2"))
     variables[with_slash(name)] = tensor;
   const std::map<std::string, std::int8_t> activations = {
@@ -153,9 +154,9 @@ std::map<std::string, Variable> variables_of(RunContent& run, const Json& model)
   return variables;
 }
 
-class Writer {
+class ModelBinWriter {
  public:
-  explicit Writer(FileWriter& file) : file_(file) {}
+  explicit ModelBinWriter(FileWriter& file) : file_(file) {}
   template <class T>
   void number(T value) {
     file_.write({reinterpret_cast<const char*>(&value), sizeof value});
@@ -165,7 +166,7 @@ class Writer {
     file_.write(value);
     number('\0');
   }
-  void variable(const std::string& name, const Variable& value) {
+  void variable(const std::string& name, const ModelBinVariable& value) {
     text(name);
     if (const auto* tensor = std::get_if<Tensor>(&value)) {
       const std::vector<float> values = tensor->to_vector<float>();
@@ -195,7 +196,7 @@ class Writer {
   FileWriter& file_;
 };
 
-void check_settings(const std::string& settings) {
+void check_ctranslate2_settings(const std::string& settings) {
   Misfits misfits(settings);
   for (const char* const stack :
        {"model.encoder_attention", "model.decoder_attention", "model.cross_attention"})
@@ -211,11 +212,11 @@ void check_settings(const std::string& settings) {
 
 void write_ctranslate2(const fs::path& folder, RunContent run, const std::vector<std::string>& tokens,
                        const std::string& unknown) {
-  check_settings(run.settings);
+  check_ctranslate2_settings(run.settings);
   check(!path_exists(folder) || (fs::is_directory(folder) && fs::is_empty(folder)), folder,
         " exists and is not empty: name a new folder");
   const Json model = Json::parse(run.settings).at("model");
-  const std::map<std::string, Variable> variables = variables_of(run, model);
+  const std::map<std::string, ModelBinVariable> variables = ctranslate2_variables(run, model);
   const auto token = [&](std::int64_t id) { return tokens.at(static_cast<std::size_t>(id)); };
   const Json config = {{"add_source_bos", false},        {"add_source_eos", true},
                        {"bos_token", token(run.begin)},  {"decoder_start_token", token(run.begin)},
@@ -223,10 +224,10 @@ void write_ctranslate2(const fs::path& folder, RunContent run, const std::vector
                        {"multi_query_attention", false}, {"unk_token", unknown}};
   create_folders(folder);
   write_file_atomically(folder / "model.bin", [&](FileWriter& file) {
-    Writer writer(file);
+    ModelBinWriter writer(file);
     writer.number(binary_version);
     writer.text("TransformerSpec");
-    writer.number(revision);
+    writer.number(spec_revision);
     writer.number(static_cast<std::uint32_t>(variables.size()));
     for (const auto& [name, value] : variables) writer.variable(name, value);
     writer.number(std::uint32_t{0});

@@ -64,14 +64,14 @@ void fit_vocabulary(std::map<std::string, Tensor>& weights, std::int64_t tokens,
       concat_text("left out: ", rows - tokens, " rows of the embedding that stand for no token"));
 }
 
-void fill(Module& model, const std::map<std::string, Tensor>& weights, const std::string& what) {
+void fill_model(Module& model, const std::map<std::string, Tensor>& weights, const std::string& what) {
   std::vector<std::pair<std::string, Tensor>> targets;
   for (const auto& [name, tensor] : model_state(model)) targets.emplace_back(name, tensor);
   copy_named_tensors(weights, targets, what);
   model.state_changed();
 }
 
-void save_weights(RunFolder& folder, Module& model) {
+void save_imported_weights(RunFolder& folder, Module& model) {
   TrainerState state;
   state.identity = folder.identity();
   state.platform = platform_name({});
@@ -82,7 +82,7 @@ void save_weights(RunFolder& folder, Module& model) {
   });
 }
 
-RunContent content_of(Run& run, std::map<std::string, Tensor> weights, const Tokenizer& tokenizer) {
+RunContent run_content(Run& run, std::map<std::string, Tensor> weights, const Tokenizer& tokenizer) {
   const auto id = [&](std::string_view mark) {
     try {
       return static_cast<std::int64_t>(tokenizer.id_of(mark));
@@ -101,7 +101,7 @@ RunContent content_of(Run& run, std::map<std::string, Tensor> weights, const Tok
           id("<pad>")};
 }
 
-const Architecture& layout_for(const RunContent& run) {
+const Architecture& layout_for_run(const RunContent& run) {
   for (const Architecture* one : architectures())
     if (one->exports(run)) return *one;
   fail("there is no published layout for a ", run.task,
@@ -109,14 +109,14 @@ const Architecture& layout_for(const RunContent& run) {
        "(BERT) and translate, summarize and converse (Marian)");
 }
 
-std::map<std::string, Tensor> on_host(const std::map<std::string, Tensor>& tensors) {
+std::map<std::string, Tensor> tensors_on_host(const std::map<std::string, Tensor>& tensors) {
   std::map<std::string, Tensor> out;
   for (const auto& [name, tensor] : tensors)
     if (tensor.dtype() == DType::f32) out[name] = Tensor::from(tensor.to_vector<float>(), tensor.shape());
   return out;
 }
 
-Tokenizer tokenizer_of(Run& run) {
+Tokenizer tokenizer_of_exported(Run& run) {
   const auto files = run.learner().files();
   const auto found = files.find("tokenizer.json");
   check(found != files.end(), "this ", run.task(), " run has no tokenizer: it reads no text");
@@ -124,9 +124,9 @@ Tokenizer tokenizer_of(Run& run) {
 }
 
 /// All of a run that is exported, low-rank parts merged.
-RunContent merged_content(Run& run, const Tokenizer& tokenizer) {
-  return content_of(
-      run, merged_low_rank(on_host(model_state(run.learner().model())), model_config(run.settings())),
+RunContent merged_run_content(Run& run, const Tokenizer& tokenizer) {
+  return run_content(
+      run, merged_low_rank(tensors_on_host(model_state(run.learner().model())), model_config(run.settings())),
       tokenizer);
 }
 
@@ -175,20 +175,20 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
   learner->build({});
   std::map<std::string, Tensor> weights = our_weights(model.tensors, plan.names, plan.unused, what);
   fit_vocabulary(weights, tokenizer.vocabulary_size(), report);
-  fill(learner->model(), weights, what);
+  fill_model(learner->model(), weights, what);
   report.parameters = learner->model().parameter_count();
 
   RunFolder run = RunFolder::create(
       out, {std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(), {}, {}});
-  save_weights(run, learner->model());
+  save_imported_weights(run, learner->model());
   return report;
 }
 
 ExchangeReport export_run(const fs::path& path, const fs::path& out, StoredFloat stored) {
   Run run = Run::open(path, {.device = "cpu"});
-  const Tokenizer tokenizer = tokenizer_of(run);
-  RunContent content = merged_content(run, tokenizer);
-  const Architecture& architecture = layout_for(content);
+  const Tokenizer tokenizer = tokenizer_of_exported(run);
+  RunContent content = merged_run_content(run, tokenizer);
+  const Architecture& architecture = layout_for_run(content);
   ExportPlan plan = architecture.export_plan(std::move(content));
   PublishedModel model{
       plan.config, tokenizer.to_json(), published_weights(plan.weights, plan.names, path.string()), {}};
@@ -200,8 +200,8 @@ ExchangeReport export_run(const fs::path& path, const fs::path& out, StoredFloat
 
 ExchangeReport export_ctranslate2(const fs::path& path, const fs::path& out) {
   Run run = Run::open(path, {.device = "cpu"});
-  const Tokenizer tokenizer = tokenizer_of(run);
-  RunContent content = merged_content(run, tokenizer);
+  const Tokenizer tokenizer = tokenizer_of_exported(run);
+  RunContent content = merged_run_content(run, tokenizer);
   check(marian_architecture().exports(content), "CTranslate2 translates: a ", run.task(),
         " run has no encoder and decoder");
   std::vector<std::string> tokens;
@@ -213,8 +213,8 @@ ExchangeReport export_ctranslate2(const fs::path& path, const fs::path& out) {
 }
 
 std::map<std::string, Tensor> published_tensors(Run& run, std::map<std::string, Tensor> ours) {
-  RunContent content = content_of(run, on_host(ours), tokenizer_of(run));
-  const Architecture& architecture = layout_for(content);
+  RunContent content = run_content(run, tensors_on_host(ours), tokenizer_of_exported(run));
+  const Architecture& architecture = layout_for_run(content);
   const ExportPlan plan = architecture.export_plan(std::move(content));
   return published_weights(plan.weights, plan.names, "the run");
 }

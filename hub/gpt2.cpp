@@ -16,9 +16,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t most = 1 << 24;
+constexpr std::int64_t most_positions_of_gpt2 = 1 << 24;
 
-WeightNames names_of(std::int64_t layers) {
+WeightNames gpt2_names(std::int64_t layers) {
   WeightNames layer;
   layer.add_map("h.{}.ln_1", "decoder.layers.{}.self_attention_norm");
   layer.add_map("h.{}.ln_2", "decoder.layers.{}.feed_forward_norm");
@@ -38,8 +38,8 @@ WeightNames names_of(std::int64_t layers) {
 }
 
 /// Published with the head the stack's names begin with "transformer.", but for the head itself.
-WeightNames with_prefix(std::int64_t layers, bool tied, std::string_view prefix) {
-  WeightNames names = names_of(layers);
+WeightNames gpt2_names_with_prefix(std::int64_t layers, bool tied, std::string_view prefix) {
+  WeightNames names = gpt2_names(layers);
   names.add_prefix(prefix);
   if (!tied) names.add("lm_head.weight", "output.weight");
   return names;
@@ -54,7 +54,7 @@ ImportPlan import_gpt2(const std::string& text, const std::map<std::string, Tens
                      layers = config.integer("n_layer", 1, 1024);
   config.check_heads(width, heads);
   const bool tied = config.flag("tie_word_embeddings", true);
-  const std::int64_t length = config.integer("n_positions", 1, most);
+  const std::int64_t length = config.integer("n_positions", 1, most_positions_of_gpt2);
   const Json settings = {
       {"model",
        {{"width", width},
@@ -75,7 +75,7 @@ ImportPlan import_gpt2(const std::string& text, const std::map<std::string, Tens
   const bool has_prefix = tensors.contains("transformer.wte.weight");
   ImportPlan plan{"language_model",
                   settings.dump(),
-                  with_prefix(layers, tied, has_prefix ? "transformer." : ""),
+                  gpt2_names_with_prefix(layers, tied, has_prefix ? "transformer." : ""),
                   {".attn.bias", ".attn.masked_bias"},
                   {}};
   if (tied) plan.unused.emplace_back("lm_head.weight");
@@ -128,7 +128,8 @@ ExportPlan export_gpt2(RunContent run) {
       {"n_positions", model.at("max_length")},
       {"tie_word_embeddings", tied},
       {"vocab_size", run.vocabulary}};
-  return {config.dump(2) + "\n", with_prefix(layers, tied, "transformer."), std::move(run.weights)};
+  return {config.dump(2) + "\n", gpt2_names_with_prefix(layers, tied, "transformer."),
+          std::move(run.weights)};
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void add_attention(WeightNames& names, const std::string& published, const std::string& ours) {
+void add_marian_attention(WeightNames& names, const std::string& published, const std::string& ours) {
   constexpr std::array<std::pair<const char*, const char*>, 4> maps = {
       {{"q_proj", "query"}, {"k_proj", "key"}, {"v_proj", "value"}, {"out_proj", "output"}}};
   for (const auto& [theirs, map] : maps)
@@ -25,23 +25,24 @@ void add_attention(WeightNames& names, const std::string& published, const std::
   names.add_map(published + "_layer_norm", ours + "_norm");
 }
 
-WeightNames layer_of(const std::string& stack) {
+WeightNames marian_layer(const std::string& stack) {
   const std::string published = concat_text("model.", stack, ".layers.{}."), ours = stack + ".layers.{}.";
   WeightNames layer;
-  add_attention(layer, published + "self_attn", ours + (stack == "decoder" ? "self_attention" : "attention"));
-  if (stack == "decoder") add_attention(layer, published + "encoder_attn", ours + "cross_attention");
+  add_marian_attention(layer, published + "self_attn",
+                       ours + (stack == "decoder" ? "self_attention" : "attention"));
+  if (stack == "decoder") add_marian_attention(layer, published + "encoder_attn", ours + "cross_attention");
   layer.add_map(published + "fc1", ours + "feed_forward.input");
   layer.add_map(published + "fc2", ours + "feed_forward.output");
   layer.add_map(published + "final_layer_norm", ours + "feed_forward_norm");
   return layer;
 }
 
-WeightNames names_of(std::int64_t encoder_layers, std::int64_t decoder_layers) {
+WeightNames marian_names(std::int64_t encoder_layers, std::int64_t decoder_layers) {
   WeightNames names;
   names.add("model.shared.weight", "embedding.weight");
   names.add("final_logits_bias", "output.bias", {.is_row = true});
-  names.add_layers(encoder_layers, layer_of("encoder"));
-  names.add_layers(decoder_layers, layer_of("decoder"));
+  names.add_layers(encoder_layers, marian_layer("encoder"));
+  names.add_layers(decoder_layers, marian_layer("decoder"));
   return names;
 }
 
@@ -82,7 +83,7 @@ ImportPlan import_marian(const std::string& text, const std::map<std::string, Te
                            {"epsilon", 1e-5}}}};
   ImportPlan plan{"translate",
                   settings.dump(),
-                  names_of(encoder_layers, decoder_layers),
+                  marian_names(encoder_layers, decoder_layers),
                   {"coder.embed_tokens.weight", "embed_positions.weight", "lm_head.weight"},
                   {}};
   plan.begin = config.integer("decoder_start_token_id", 0, 1 << 30);
@@ -165,8 +166,8 @@ ExportPlan export_marian(RunContent run) {
       {"vocab_size", run.vocabulary},
       {"decoder_vocab_size", run.vocabulary}};
   return {config.dump(2) + "\n",
-          names_of(model.at("encoder_layers").get<std::int64_t>(),
-                   model.at("decoder_layers").get<std::int64_t>()),
+          marian_names(model.at("encoder_layers").get<std::int64_t>(),
+                       model.at("decoder_layers").get<std::int64_t>()),
           std::move(run.weights)};
 }
 

@@ -12,11 +12,11 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t most_text = std::int64_t{1}
-                                   << 28;  // bytes of a text file: a tokenizer takes tens of millions
+constexpr std::int64_t most_text_of_published =
+    std::int64_t{1} << 28;  // bytes of a text file: a tokenizer takes tens of millions
 
 std::map<std::string, Tensor> read_shards(const fs::path& folder, const fs::path& index) {
-  const Json json = parse_json<Json>(read_file(index, most_text), index.string());
+  const Json json = parse_json<Json>(read_file(index, most_text_of_published), index.string());
   const Json map = json.is_object() ? json.value("weight_map", Json()) : Json();
   check(map.is_object() && !map.empty(), index,
         " has no \"weight_map\" that says which file holds which weight");
@@ -41,7 +41,7 @@ std::map<std::string, Tensor> read_shards(const fs::path& folder, const fs::path
   return all;
 }
 
-std::map<std::string, Tensor> read_weights(const fs::path& folder) {
+std::map<std::string, Tensor> read_published_weights(const fs::path& folder) {
   const fs::path whole = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
   if (path_exists(whole)) return load_safetensors(whole).tensors;
   if (path_exists(index)) return read_shards(folder, index);
@@ -63,12 +63,12 @@ PublishedModel read_published(const fs::path& folder) {
         "model.safetensors and tokenizer.json");
   check(path_exists(folder / "config.json"), "there is no model in ", folder, ": it has no config.json");
   PublishedModel model;
-  model.config = read_file(folder / "config.json", most_text);
-  model.tensors = read_weights(folder);
+  model.config = read_file(folder / "config.json", most_text_of_published);
+  model.tensors = read_published_weights(folder);
   check(path_exists(folder / "tokenizer.json"), folder,
         " has no tokenizer.json. Make one with python3 -c \"from transformers import AutoTokenizer; "
         "AutoTokenizer.from_pretrained('.').backend_tokenizer.save('tokenizer.json')\"");
-  model.tokenizer = read_file(folder / "tokenizer.json", most_text);
+  model.tokenizer = read_file(folder / "tokenizer.json", most_text_of_published);
   return model;
 }
 

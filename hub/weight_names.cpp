@@ -9,20 +9,20 @@
 namespace heed {
 namespace {
 
-std::string listed(const std::vector<std::string>& names) {
+std::string listed_weights(const std::vector<std::string>& names) {
   std::string text;
   const std::size_t shown = std::min<std::size_t>(names.size(), 8);
   for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + names[i];
   return shown < names.size() ? concat_text(text, " and ", names.size() - shown, " more") : text;
 }
 
-std::string with_number(std::string name, std::int64_t number) {
+std::string with_layer_number(std::string name, std::int64_t number) {
   const std::size_t at = name.find("{}");
   return at == std::string::npos ? name : name.replace(at, 2, std::to_string(number));
 }
 
 /// One of heed's weights out of a published one.
-Tensor ours_of(Tensor x, const WeightName& name, std::string_view what) {
+Tensor weight_of_published(Tensor x, const WeightName& name, std::string_view what) {
   const WeightLayout& layout = name.layout;
   check(is_floating(x.dtype()), what, ": weight ", name.published, " is of type ", x.dtype());
   if (x.dtype() != DType::f32) x = cast(x, DType::f32);
@@ -55,7 +55,7 @@ void WeightNames::add_map(const std::string& published, const std::string& ours,
 void WeightNames::add_layers(std::int64_t layers, const WeightNames& of_layer) {
   for (std::int64_t i = 0; i < layers; ++i)
     for (const WeightName& name : of_layer.names_)
-      add(with_number(name.published, i), with_number(name.ours, i), name.layout);
+      add(with_layer_number(name.published, i), with_layer_number(name.ours, i), name.layout);
 }
 
 void WeightNames::add_prefix(std::string_view prefix) {
@@ -72,7 +72,7 @@ std::map<std::string, Tensor> our_weights(const std::map<std::string, Tensor>& p
   for (const WeightName& name : names.all()) {
     const auto found = published.find(name.published);
     if (found != published.end())
-      ours[name.ours] = ours_of(found->second, name, what);
+      ours[name.ours] = weight_of_published(found->second, name, what);
     else if (!name.layout.may_lack && known.insert(name.published).second)
       missing.push_back(name.published);
     known.insert(name.published);
@@ -84,9 +84,11 @@ std::map<std::string, Tensor> our_weights(const std::map<std::string, Tensor>& p
     if (!known.contains(name) && !is_unused) unknown.push_back(name);
   }
   check(missing.empty() && unknown.empty(), what, ": ",
-        missing.empty() ? "" : concat_text("weights are missing: ", listed(missing)),
+        missing.empty() ? "" : concat_text("weights are missing: ", listed_weights(missing)),
         missing.empty() || unknown.empty() ? "" : "; ",
-        unknown.empty() ? "" : concat_text("weights have names that heed does not know: ", listed(unknown)));
+        unknown.empty()
+            ? ""
+            : concat_text("weights have names that heed does not know: ", listed_weights(unknown)));
   return ours;
 }
 
@@ -110,7 +112,7 @@ std::map<std::string, Tensor> published_weights(const std::map<std::string, Tens
   std::vector<std::string> unknown;
   for (const auto& [name, tensor] : ours)
     if (!known.contains(name)) unknown.push_back(name);
-  check(unknown.empty(), what, ": the layout has no place for ", listed(unknown));
+  check(unknown.empty(), what, ": the layout has no place for ", listed_weights(unknown));
   std::map<std::string, Tensor> published;
   for (const WeightName& name : names.all()) {
     const auto found = parts.find(name.published);

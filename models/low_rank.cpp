@@ -12,15 +12,15 @@
 namespace heed {
 namespace {
 
-constexpr std::array<std::string_view, 8> frozen_parts = {
+constexpr std::array<std::string_view, 8> parts_of_base = {
     "embedding", "source_embedding", "target_embedding", "input", "source", "target", "encoder", "decoder"};
 
-bool is_frozen(std::string_view path) {
+bool is_of_base(std::string_view path) {
   const std::string_view part = path.substr(0, path.find('.'));
-  return std::find(frozen_parts.begin(), frozen_parts.end(), part) != frozen_parts.end();
+  return std::find(parts_of_base.begin(), parts_of_base.end(), part) != parts_of_base.end();
 }
 
-std::vector<std::string> names_in(const std::string& list) {
+std::vector<std::string> maps_named_in(const std::string& list) {
   std::vector<std::string> names;
   std::istringstream stream(list);
   for (std::string name; std::getline(stream, name, ',');)
@@ -28,12 +28,12 @@ std::vector<std::string> names_in(const std::string& list) {
   return names;
 }
 
-bool ends_in(std::string_view path, std::string_view name) {
+bool path_ends_in(std::string_view path, std::string_view name) {
   return path == name || (path.ends_with(name) && path[path.size() - name.size() - 1] == '.');
 }
 
 /// "encoder.layers.0.attention.query" is known as "query", and as "attention.query".
-std::string short_name(const std::string& path) {
+std::string short_map_name(const std::string& path) {
   const std::size_t last = path.rfind('.');
   const std::size_t before = last == std::string::npos || last == 0 ? last : path.rfind('.', last - 1);
   return before == std::string::npos ? path : path.substr(before + 1);
@@ -43,16 +43,16 @@ std::string short_name(const std::string& path) {
 
 void add_low_rank_parts(Module& model, const TransformerConfig& config) {
   if (config.lora_rank == 0) return;
-  const std::vector<std::string> wanted = names_in(config.lora_maps);
+  const std::vector<std::string> wanted = maps_named_in(config.lora_maps);
   std::vector<Linear*> maps;
   std::set<std::string> found, known;
   model.for_each_part([&](Module& part) {
     const std::string path = part.path();
     auto* map = dynamic_cast<Linear*>(&part);
-    if (!map || !is_frozen(path) || std::ranges::count(maps, map) > 0) return;
-    known.insert(short_name(path));
+    if (!map || !is_of_base(path) || std::ranges::count(maps, map) > 0) return;
+    known.insert(short_map_name(path));
     for (const std::string& name : wanted)
-      if (ends_in(path, name)) {
+      if (path_ends_in(path, name)) {
         if (std::ranges::count(maps, map) == 0) maps.push_back(map);
         found.insert(name);
       }
@@ -63,7 +63,7 @@ void add_low_rank_parts(Module& model, const TransformerConfig& config) {
   for (const std::string& name : wanted)
     check(found.contains(name), "lora_maps: no map of the model is called '", name, "'; there are ", names);
   model.for_each_part([](Module& part) {
-    if (is_frozen(part.path())) part.freeze();
+    if (is_of_base(part.path())) part.freeze();
   });
   Initialiser initialiser(static_cast<std::uint64_t>(config.seed) ^ 0x10f4a);
   for (Linear* map : maps) map->add_low_rank(config.lora_rank, config.lora_alpha, initialiser);

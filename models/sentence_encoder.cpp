@@ -7,7 +7,7 @@
 namespace heed {
 namespace {
 
-const TransformerConfig& checked(const TransformerConfig& config) {
+const TransformerConfig& checked_sentence_encoder(const TransformerConfig& config) {
   check_config(config);
   check(config.source_vocabulary > 0, "an encoder of sentences needs source_vocabulary, got ",
         config.source_vocabulary);
@@ -17,7 +17,8 @@ const TransformerConfig& checked(const TransformerConfig& config) {
 }  // namespace
 
 SentenceEncoder::SentenceEncoder(const TransformerConfig& config)
-    : SentenceEncoder(checked(config), Initialiser(static_cast<std::uint64_t>(config.seed))) {}
+    : SentenceEncoder(checked_sentence_encoder(config),
+                      Initialiser(static_cast<std::uint64_t>(config.seed))) {}
 
 SentenceEncoder::SentenceEncoder(const TransformerConfig& config, Initialiser initialiser)
     : SequenceEncoder(config, initialiser) {

@@ -17,14 +17,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr MetricKind kinds[] = {{"mrr", true}, {"accuracy", true}};
+constexpr MetricKind embed_kinds[] = {{"mrr", true}, {"accuracy", true}};
 
-constexpr const char* for_texts = R"({
+constexpr const char* for_embedded_texts = R"({
   "model": {"width": 128, "feed_forward": 256, "encoder_layers": 2},
   "training": {"steps": 2000, "evaluate_every": 200, "save_every": 200,
     "schedule": {"name": "cosine", "warmup_steps": 200, "learning_rate": 0.001}}})";
 
-constexpr const char* for_number_words = R"({
+constexpr const char* for_embedded_numbers = R"({
   "tokenizer": {"vocabulary": 400},
   "model": {"width": 64, "feed_forward": 128, "encoder_layers": 1, "dropout": 0.0},
   "training": {"steps": 500, "batch_tokens": 2048, "evaluate_every": 100, "save_every": 100,
@@ -39,11 +39,11 @@ Settings embed_text_settings(bool own_data) {
   settings.integer("data.held_out_numbers", 300, 1, 999'999, "Without data: how many to measure with");
   declare_tokenizer(settings, 8000);
   declare_model(settings, {}, Stacks::encoder);
-  declare_training(settings, kinds);
+  declare_training(settings, embed_kinds);
   settings.number("training.scale", 20, 1e-3, 1e4,
                   "What similarities of -1 to 1 are multiplied by before the softmax over a batch");
   settings.integer("prediction.batch_size", 64, 1, 1'000'000, "Texts that are read at a time");
-  settings.change_defaults(own_data ? for_texts : for_number_words);
+  settings.change_defaults(own_data ? for_embedded_texts : for_embedded_numbers);
   return settings;
 }
 
@@ -245,7 +245,7 @@ class EmbedTextLearner : public Learner {
     return reciprocal_ranks(first, second, model_->config().width);
   }
 
-  /// In the order of `kinds`.
+  /// In the order of `embed_kinds`.
   static std::vector<double> values_of(const std::vector<double>& ranks) {
     double sum = 0, right = 0;
     for (const double one : ranks) sum += one, right += one == 1 ? 1 : 0;
@@ -295,7 +295,7 @@ const TaskKind& embed_text_task() {
       "embed_text",
       "Learns vectors of texts from pairs that belong together, measures them, and prints them",
       Stacks::encoder,
-      kinds,
+      embed_kinds,
       embed_text_settings,
       names_pairs,
       make_learner<EmbedTextLearner>};

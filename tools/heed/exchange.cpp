@@ -1,5 +1,6 @@
 // heed import, heed export: published models become runs, and runs published models.
 
+#include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "commands.h"
