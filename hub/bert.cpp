@@ -116,7 +116,7 @@ ExportPlan export_bert(RunContent run) {
   }
   misfits.check_none("BERT");
   const NoGrad no_grad;
-  const Json settings = Json::parse(run.settings), model = settings.at("model");
+  const Json model = Json::parse(run.settings).at("model");
   const auto width = model.at("width").get<std::int64_t>();
   const auto layers = model.at(has_head ? "decoder_layers" : "encoder_layers").get<std::int64_t>();
   if (!run.weights.contains("input.types.weight"))

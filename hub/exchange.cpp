@@ -212,7 +212,7 @@ ExchangeReport export_ctranslate2(const fs::path& path, const fs::path& out) {
   return {"CTranslate2", std::string(run.task()), run.learner().model().parameter_count(), {}};
 }
 
-std::map<std::string, Tensor> published_tensors(Run& run, std::map<std::string, Tensor> ours) {
+std::map<std::string, Tensor> published_tensors(Run& run, const std::map<std::string, Tensor>& ours) {
   RunContent content = run_content(run, tensors_on_host(ours), tokenizer_of_exported(run));
   const Architecture& architecture = layout_for_run(content);
   const ExportPlan plan = architecture.export_plan(std::move(content));

@@ -34,6 +34,6 @@ ExchangeReport export_ctranslate2(const std::filesystem::path& run, const std::f
 
 /// The names that published weights and heed's have for a model in the layout that fits the run, for tests: `ours` may be
 /// the run's weights or their gradients.
-std::map<std::string, Tensor> published_tensors(Run& run, std::map<std::string, Tensor> ours);
+std::map<std::string, Tensor> published_tensors(Run& run, const std::map<std::string, Tensor>& ours);
 
 }  // namespace heed

@@ -80,7 +80,7 @@ ImportPlan import_gpt2(const std::string& text, const std::map<std::string, Tens
                   {}};
   if (tied) plan.unused.emplace_back("lm_head.weight");
   if (config.number("embd_pdrop", 0.1) != config.number("resid_pdrop", 0.1))
-    plan.remarks.push_back("embd_pdrop differs from resid_pdrop, which model.dropout takes for both");
+    plan.remarks.emplace_back("embd_pdrop differs from resid_pdrop, which model.dropout takes for both");
   return plan;
 }
 
@@ -100,7 +100,7 @@ ExportPlan export_gpt2(RunContent run) {
   misfits.expect("model.output_bias", {"false"});
   misfits.check_none("GPT-2");
   const NoGrad no_grad;
-  const Json settings = Json::parse(run.settings), model = settings.at("model");
+  const Json model = Json::parse(run.settings).at("model");
   const auto width = model.at("width").get<std::int64_t>(),
              layers = model.at("decoder_layers").get<std::int64_t>();
   bool tied = model.at("tie_embeddings") != "none";

@@ -132,7 +132,7 @@ ExportPlan export_marian(RunContent run) {
   misfits.expect("model.epsilon", {"1e-5"});
   misfits.check_none("Marian");
   const NoGrad no_grad;
-  const Json settings = Json::parse(run.settings), model = settings.at("model");
+  const Json model = Json::parse(run.settings).at("model");
   const auto width = model.at("width").get<std::int64_t>();
   if (model.at("positions") == "sinusoidal") sort_sinusoids(run.weights, width);
   if (!run.weights.contains("output.bias")) run.weights["output.bias"] = Tensor::zeros({run.vocabulary});

@@ -145,8 +145,9 @@ TEST_CASE("published: weights in 16 bits are read, and written as near as they c
   const auto whole = load_safetensors(published_gpt2() / "model.safetensors").tensors,
              half = load_safetensors(folder / "half/model.safetensors").tensors;
   REQUIRE(whole.size() == half.size());
-  for (const auto& [name, tensor] : whole) {
-    CAPTURE(name);
+  for (const auto& entry : whole) {
+    const auto& [name, tensor] = entry;
+    CAPTURE(entry.first);
     const std::vector<float> a = tensor.to_vector<float>(), b = half.at(name).to_vector<float>();
     for (std::size_t i = 0; i < a.size(); ++i) CHECK(b[i] == doctest::Approx(a[i]).epsilon(0.0006));
   }
