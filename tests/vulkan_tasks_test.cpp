@@ -34,9 +34,12 @@ ProgramResult run_there(const std::string& task, const Arguments& arguments, con
   return result;
 }
 
+/// The loss, or what a task without one measures itself by.
 double loss_in(const std::string& json) {
   const nlohmann::json report = nlohmann::json::parse(json);
-  return (report.contains("loss") ? report["loss"] : report["nats_per_token"]).get<double>();
+  for (const char* const name : {"loss", "nats_per_token", "mrr"})
+    if (report.contains(name)) return report[name].get<double>();
+  throw Error("no figure in " + json);
 }
 
 }  // namespace
