@@ -87,15 +87,22 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
         first.size(), " texts");
   const NoGrad no_grad;
   std::vector<Tokens> texts(first.size());
-  std::vector<std::size_t> open;  // the text of each row
-  std::vector<std::int32_t> tokens, rows;
-  for (std::size_t text = 0; text < first.size(); ++text) {
-    if (max_lengths[text] <= 0) continue;
-    open.push_back(text);
-    tokens.push_back(first[text]);
-    rows.push_back(static_cast<std::int32_t>(text));
-  }
-  keep_rows(model, rows, texts.size());
+  std::vector<std::size_t> open(first.size());  // the text of each row
+  std::iota(open.begin(), open.end(), 0);
+  std::vector<std::int32_t> tokens(first.begin(), first.end());  // that each row is to read
+  std::vector<bool> goes_on;
+  for (const std::int64_t length : max_lengths) goes_on.push_back(length > 0);
+  const auto drop_finished = [&] {
+    const std::vector<std::int32_t> rows = rows_that_go_on(goes_on);
+    keep_rows(model, rows, goes_on.size());
+    for (std::size_t place = 0; place < rows.size(); ++place) {
+      open[place] = open[static_cast<std::size_t>(rows[place])];
+      tokens[place] = tokens[static_cast<std::size_t>(rows[place])];
+    }
+    open.resize(rows.size());
+    tokens.resize(rows.size());
+  };
+  drop_finished();
   for (std::uint32_t drawn = 0; !open.empty(); ++drawn) {
     const auto count = static_cast<std::int64_t>(tokens.size());
     const Tensor logits = model.step(Tensor::from(tokens, {count}, model.device()));
@@ -103,23 +110,17 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
           logits.shape(), " for ", count, " texts");
     const std::vector<double> values = logits.to_doubles();  // on the host: no device needs f64
     const auto vocabulary = static_cast<std::size_t>(logits.size(1));
-    std::vector<std::size_t> going;
-    rows.clear();
-    tokens.clear();
+    goes_on.assign(open.size(), false);
     for (std::size_t row = 0; row < open.size(); ++row) {
       const std::size_t text = open[row];
       const RandomKey key{seed, drawn, streams.empty() ? static_cast<std::uint32_t>(text) : streams[text]};
-      const std::int32_t token = sample_token(std::span(values).subspan(row * vocabulary, vocabulary),
-                                              options, unit_interval(random_word(key, 0)));
-      if (token == end) continue;
-      texts[text].push_back(token);
-      if (static_cast<std::int64_t>(texts[text].size()) == max_lengths[text]) continue;
-      rows.push_back(static_cast<std::int32_t>(row));
-      tokens.push_back(token);
-      going.push_back(text);
+      tokens[row] = sample_token(std::span(values).subspan(row * vocabulary, vocabulary), options,
+                                 unit_interval(random_word(key, 0)));
+      if (tokens[row] == end) continue;
+      texts[text].push_back(tokens[row]);
+      goes_on[row] = static_cast<std::int64_t>(texts[text].size()) < max_lengths[text];
     }
-    keep_rows(model, rows, open.size());
-    open = std::move(going);
+    drop_finished();
   }
   return texts;
 }
