@@ -31,7 +31,9 @@ struct Continuation {
   std::int32_t token;
 };
 
-/// The most probable next tokens of each row and what its end would cost, on the host.
+/// The most probable next tokens of each row and what its end would cost, on the host. Log-probabilities of these few
+/// tokens alone: that of the most probable one is minus its cross entropy, and the others lie below it as their logits
+/// do.
 struct Candidates {
   std::vector<double> log_probabilities;  // [rows, k], falling
   std::vector<std::int32_t> tokens;       // [rows, k]
@@ -47,11 +49,15 @@ Candidates next_candidates(StepModel& model, const std::vector<std::int32_t>& to
         logits.shape(), " for ", rows, " hypotheses");
   check(options.end >= 0 && options.end < logits.size(1), "search: the end token ", options.end,
         " is outside the vocabulary of ", logits.size(1));
-  const Tensor log_probabilities = log_softmax(logits);
-  const auto [values, ids] = top_k(log_probabilities, std::min(k, logits.size(1)));
+  const auto [values, ids] = top_k(logits, std::min(k, logits.size(1)));
   Candidates out{values.to_doubles(), ids.to_vector<std::int32_t>(),
-                 select(log_probabilities, 1, options.end).to_doubles(),
-                 static_cast<std::size_t>(values.size(1))};
+                 select(logits, 1, options.end).to_doubles(), static_cast<std::size_t>(values.size(1))};
+  const std::vector<double> surprise = cross_entropy(logits, contiguous(select(ids, 1, 0))).to_doubles();
+  for (std::size_t row = 0; row < surprise.size(); ++row) {
+    const double shift = out.log_probabilities[row * out.k] + surprise[row];
+    out.end[row] -= shift;
+    for (std::size_t i = 0; i < out.k; ++i) out.log_probabilities[row * out.k + i] -= shift;
+  }
   const auto is_nan = [](double value) { return std::isnan(value); };
   check(std::none_of(out.log_probabilities.begin(), out.log_probabilities.end(), is_nan),
         "search: the model's logits are not finite");
