@@ -56,7 +56,7 @@ struct Plan {
   Plan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k)
       : tile_rows(m), tile_columns(n), part_depth(k) {
     // Products with a vector are bound by memory: a quarter of a megabyte of the matrix is worth a task.
-    const double smallest = std::min(m, n) < 8 ? 2.0 * 64e3 : 6e6;
+    const double smallest = std::min(m, n) < 8 ? 2.0 * 64e3 : 1.2e6;
     while ((batch * rows * columns < wanted_tasks || tile_flops() > largest_tile) &&
            split(m, n, 256, smallest)) {
     }
