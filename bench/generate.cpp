@@ -24,32 +24,42 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// What `threads` threads read in a second, each its own part of half a gigabyte; the best of five.
-double bytes_per_second(int threads) {
-  constexpr std::size_t words = std::size_t{64} << 20;
-  const std::vector<std::uint64_t> memory(words, 1);
-  const std::size_t each = words / static_cast<std::size_t>(threads);
-  double best = 0;
-  for (int round = 0; round < 5; ++round) {
-    std::vector<std::uint64_t> sums(static_cast<std::size_t>(threads));
+/// Half a gigabyte that `threads` threads read, each its own part.
+class Bandwidth {
+ public:
+  explicit Bandwidth(int threads)
+      : memory_(std::size_t{64} << 20, 1), sums_(static_cast<std::size_t>(threads)) {}
+
+  /// The seconds that reading it once takes.
+  double read() {
+    const std::size_t each = memory_.size() / sums_.size();
     const auto start = Clock::now();
     std::vector<std::thread> readers;
-    for (std::size_t t = 0; t < sums.size(); ++t)
+    for (std::size_t t = 0; t < sums_.size(); ++t)
       readers.emplace_back([&, t] {
         // Four sums, so that additions do not wait for each other.
         std::uint64_t a = 0, b = 0, c = 0, d = 0;
-        const std::uint64_t* from = memory.data() + t * each;
+        const std::uint64_t* from = memory_.data() + t * each;
         for (std::size_t i = 0; i + 32 <= each; i += 32)
           for (std::size_t k = 0; k < 8; ++k)
             a += from[i + k], b += from[i + 8 + k], c += from[i + 16 + k], d += from[i + 24 + k];
-        sums[t] = a + b + c + d;
+        sums_[t] = a + b + c + d;
       });
     for (std::thread& reader : readers) reader.join();
     const double seconds = seconds_since(start);
-    for (const std::uint64_t sum : sums) heed::check(sum > 0, "the memory was not read");
-    best = std::max(best, static_cast<double>(words * sizeof(std::uint64_t)) / seconds);
+    for (const std::uint64_t sum : sums_) heed::check(sum > 0, "the memory was not read");
+    return seconds;
   }
-  return best;
+  double bytes() const { return static_cast<double>(memory_.size() * sizeof(std::uint64_t)); }
+
+ private:
+  std::vector<std::uint64_t> memory_;
+  std::vector<std::uint64_t> sums_;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
 heed::TransformerConfig config_of(std::int64_t layers, std::int64_t width, std::int64_t vocabulary) {
@@ -69,6 +79,8 @@ heed::TransformerConfig config_of(std::int64_t layers, std::int64_t width, std::
   return config;
 }
 
+constexpr std::int64_t warm_up = 3;
+
 struct Sizes {
   std::int64_t layers = 12, width = 768, vocabulary = 50'257, prompt = 64, tokens = 64;
 };
@@ -81,29 +93,33 @@ void run(const Sizes& sizes, int threads, bool profile) {
   std::vector<std::int32_t> prompt;
   for (std::int64_t i = 0; i < sizes.prompt; ++i)
     prompt.push_back(static_cast<std::int32_t>(i % sizes.vocabulary));
-  heed::GenerationOptions options;
-  options.sampling.temperature = 0;
-  options.context = 1024;
-  const auto time = [&](std::int64_t tokens) {
-    options.tokens = tokens;
-    const auto start = Clock::now();
-    heed::generate(model, prompt, 1, options);
-    return seconds_since(start);
-  };
-  time(2);  // warms up
-  double first = 1e9, all = 1e9;
-  for (int round = 0; round < 3; ++round) first = std::min(first, time(1));
+  // Reading the memory and writing a token take turns, so that other work on the machine hinders both alike.
+  const heed::NoGrad no_grad;
+  heed::SamplingOptions greedy;
+  greedy.temperature = 0;
+  Bandwidth memory(threads);
+  const auto start = Clock::now();
+  heed::LanguageModelSteps steps(model, prompt, 1, 1024);
+  const double prompt_seconds = seconds_since(start);
+  std::int32_t token = prompt.back();
+  std::vector<double> of_tokens, of_reads;
   if (profile) heed::start_profile();
-  for (int round = 0; round < 3; ++round) all = std::min(all, time(1 + sizes.tokens));
+  for (std::int64_t i = 0; i < sizes.tokens + warm_up; ++i) {
+    const auto begin = Clock::now();
+    const heed::Tensor logits = steps.step(heed::Tensor::from({token}, {1}));
+    token = heed::sample_token(logits.to_doubles(), greedy, 0.5);
+    if (i >= warm_up) of_tokens.push_back(seconds_since(begin));
+    if (i >= warm_up) of_reads.push_back(memory.read());
+  }
   if (profile) std::cerr << heed::profile_table();
-  const double rate = static_cast<double>(sizes.tokens) / (all - first);
-  const double bound = bytes_per_second(threads) / weight_bytes;
+  const double rate = 1 / median(of_tokens);
+  const double bound = memory.bytes() / median(of_reads) / weight_bytes;
   std::printf(
       "{\"parameters\": %lld, \"threads\": %d, \"prompt\": %lld, \"prompt_ms\": %.1f, \"tokens_per_second\": "
       "%.2f, "
       "\"bound\": %.2f, \"share\": %.3f}\n",
       static_cast<long long>(model.parameter_count()), threads, static_cast<long long>(sizes.prompt),
-      1e3 * first, rate, bound, rate / bound);
+      1e3 * prompt_seconds, rate, bound, rate / bound);
 }
 
 }  // namespace

@@ -10,25 +10,57 @@
 namespace heed {
 namespace {
 
-/// Token ids, the most probable first.
-std::vector<std::size_t> ranked(std::span<const double> logits) {
-  std::vector<std::size_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
-  return order;
-}
+/// Token ids that are handed out the most probable first, of equal ones the lower id: a heap, because few are asked for.
+class Ranking {
+ public:
+  /// Orders tokens by rank, the last one first.
+  struct Below {
+    std::span<const double> logits;
+    bool operator()(std::size_t a, std::size_t b) const {
+      return logits[a] != logits[b] ? logits[a] < logits[b] : a > b;
+    }
+  };
 
-/// How many of the ranked tokens stay, their weights being relative to those kept by top_k.
-std::size_t nucleus_size(std::span<const double> weights, std::span<const std::size_t> kept, double top_p) {
-  double sum = 0;
-  for (const std::size_t token : kept) sum += weights[token];
-  double reached = 0;
-  for (std::size_t i = 0; i < kept.size(); ++i) {
-    reached += weights[kept[i]];
-    if (reached >= top_p * sum) return i + 1;
+  explicit Ranking(std::span<const double> logits) : below_{logits}, rest_(logits.size()) {
+    std::iota(rest_.begin(), rest_.end(), 0);
+    std::make_heap(rest_.begin(), rest_.end(), below_);
   }
-  return kept.size();
+  std::size_t next() {
+    std::pop_heap(rest_.begin(), rest_.end(), below_);
+    const std::size_t token = rest_.back();
+    rest_.pop_back();
+    return token;
+  }
+
+ private:
+  Below below_;
+  std::vector<std::size_t> rest_;
+};
+
+/// The tokens that top_k and top_p leave, the most probable first, given weights that are relative to each other.
+std::vector<std::size_t> kept_tokens(std::span<const double> logits, std::span<const double> weights,
+                                     const SamplingOptions& options) {
+  Ranking ranking(logits);
+  const std::size_t most =
+      options.top_k > 0 ? std::min(logits.size(), static_cast<std::size_t>(options.top_k)) : logits.size();
+  std::vector<std::size_t> kept;
+  double sum = 0;
+  if (options.top_k == 0) {
+    sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  } else {
+    for (std::size_t i = 0; i < most; ++i) sum += weights[kept.emplace_back(ranking.next())];
+  }
+  if (options.top_p == 1) return kept;
+  double reached = 0;
+  for (std::size_t i = 0; i < most; ++i) {
+    if (i == kept.size()) kept.push_back(ranking.next());
+    reached += weights[kept[i]];
+    if (reached >= options.top_p * sum) {
+      kept.resize(i + 1);
+      break;
+    }
+  }
+  return kept;
 }
 
 }  // namespace
@@ -44,20 +76,21 @@ std::vector<double> sampling_probabilities(std::span<const double> logits, const
   check_sampling(options);
   check(std::none_of(logits.begin(), logits.end(), [](double logit) { return std::isnan(logit); }),
         "sampling: a logit is not a number");
-  const std::vector<std::size_t> order = ranked(logits);
-  check(!order.empty() && std::isfinite(logits[order.front()]), "sampling: no token has a finite logit");
-  const double largest = logits[order.front()];
+  const auto top = std::max_element(logits.begin(), logits.end());  // the first of equal ones
+  check(top != logits.end() && std::isfinite(*top), "sampling: no token has a finite logit");
   std::vector<double> probabilities(logits.size());
   if (options.temperature == 0) {
-    probabilities[order.front()] = 1;
+    probabilities[static_cast<std::size_t>(top - logits.begin())] = 1;
     return probabilities;
   }
   for (std::size_t i = 0; i < logits.size(); ++i)
-    probabilities[i] = std::exp((logits[i] - largest) / options.temperature);
-  std::size_t kept = order.size();
-  if (options.top_k > 0) kept = std::min(kept, static_cast<std::size_t>(options.top_k));
-  if (options.top_p < 1) kept = nucleus_size(probabilities, std::span(order).first(kept), options.top_p);
-  for (const std::size_t token : std::span(order).subspan(kept)) probabilities[token] = 0;
+    probabilities[i] = std::exp((logits[i] - *top) / options.temperature);
+  if (options.top_k > 0 || options.top_p < 1) {
+    std::vector<double> of_kept(logits.size());
+    for (const std::size_t token : kept_tokens(logits, probabilities, options))
+      of_kept[token] = probabilities[token];
+    probabilities = std::move(of_kept);
+  }
   const double sum = std::accumulate(probabilities.begin(), probabilities.end(), 0.0);
   for (double& probability : probabilities) probability /= sum;
   return probabilities;

@@ -79,7 +79,7 @@ class Forward {
       if (tile.rows <= few_rows) {
         for (std::int64_t r = 0; r < tile.rows; ++r)
           row_times_transposed(query + r * query_.stride(), key, key_.stride(), segment.count, key_.width(),
-                               scale, to + r * tile.stride);
+                               scale, false, to + r * tile.stride);
       } else {
         gemm<T>(false, true, tile.rows, segment.count, key_.width(), scale, query, query_.stride(), key,
                 key_.stride(), T{0}, to, tile.stride);

@@ -12,10 +12,11 @@ namespace heed::cpu::HWY_NAMESPACE {
 /// Four matrix rows at a time, so that their additions overlap.
 template <class T>
 void RowTimesTransposed(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix, std::int64_t stride,
-                        std::int64_t rows, std::int64_t columns, T factor, T* HWY_RESTRICT out) {
+                        std::int64_t rows, std::int64_t columns, T factor, bool add, T* HWY_RESTRICT out) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t whole = columns / lanes * lanes, rest = columns - whole;
+  const auto write = [&](std::int64_t at, T sum) { out[at] = factor * sum + (add ? out[at] : T{0}); };
   std::int64_t j = 0;
   for (; j + 4 <= rows; j += 4) {
     const T *a = matrix + j * stride, *b = a + stride, *c = b + stride, *e = c + stride;
@@ -34,10 +35,10 @@ void RowTimesTransposed(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix,
       sum_c = hn::MulAdd(x, load_n(d, c + whole, rest), sum_c);
       sum_e = hn::MulAdd(x, load_n(d, e + whole, rest), sum_e);
     }
-    out[j] = factor * lane_sum(d, sum_a);
-    out[j + 1] = factor * lane_sum(d, sum_b);
-    out[j + 2] = factor * lane_sum(d, sum_c);
-    out[j + 3] = factor * lane_sum(d, sum_e);
+    write(j, lane_sum(d, sum_a));
+    write(j + 1, lane_sum(d, sum_b));
+    write(j + 2, lane_sum(d, sum_c));
+    write(j + 3, lane_sum(d, sum_e));
   }
   for (; j < rows; ++j) {
     const T* a = matrix + j * stride;
@@ -45,7 +46,7 @@ void RowTimesTransposed(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix,
     for (std::int64_t i = 0; i < whole; i += lanes)
       sum = hn::MulAdd(hn::LoadU(d, row + i), hn::LoadU(d, a + i), sum);
     if (rest > 0) sum = hn::MulAdd(load_n(d, row + whole, rest), load_n(d, a + whole, rest), sum);
-    out[j] = factor * lane_sum(d, sum);
+    write(j, lane_sum(d, sum));
   }
 }
 
@@ -93,12 +94,12 @@ void RowTimesMatrix(const T* HWY_RESTRICT weights, const T* HWY_RESTRICT matrix,
 
 // HWY_EXPORT makes one table per function name, so each instance gets a name.
 void transposed_f32(const float* row, const float* matrix, std::int64_t stride, std::int64_t rows,
-                    std::int64_t columns, float factor, float* out) {
-  RowTimesTransposed(row, matrix, stride, rows, columns, factor, out);
+                    std::int64_t columns, float factor, bool add, float* out) {
+  RowTimesTransposed(row, matrix, stride, rows, columns, factor, add, out);
 }
 void transposed_f64(const double* row, const double* matrix, std::int64_t stride, std::int64_t rows,
-                    std::int64_t columns, double factor, double* out) {
-  RowTimesTransposed(row, matrix, stride, rows, columns, factor, out);
+                    std::int64_t columns, double factor, bool add, double* out) {
+  RowTimesTransposed(row, matrix, stride, rows, columns, factor, add, out);
 }
 void plain_f32(const float* weights, const float* matrix, std::int64_t stride, std::int64_t rows,
                std::int64_t columns, bool add, float* out) {
@@ -122,13 +123,13 @@ HWY_EXPORT(plain_f64);
 
 template <>
 void row_times_transposed(const float* row, const float* matrix, std::int64_t stride, std::int64_t rows,
-                          std::int64_t columns, float factor, float* out) {
-  HWY_DYNAMIC_DISPATCH(transposed_f32)(row, matrix, stride, rows, columns, factor, out);
+                          std::int64_t columns, float factor, bool add, float* out) {
+  HWY_DYNAMIC_DISPATCH(transposed_f32)(row, matrix, stride, rows, columns, factor, add, out);
 }
 template <>
 void row_times_transposed(const double* row, const double* matrix, std::int64_t stride, std::int64_t rows,
-                          std::int64_t columns, double factor, double* out) {
-  HWY_DYNAMIC_DISPATCH(transposed_f64)(row, matrix, stride, rows, columns, factor, out);
+                          std::int64_t columns, double factor, bool add, double* out) {
+  HWY_DYNAMIC_DISPATCH(transposed_f64)(row, matrix, stride, rows, columns, factor, add, out);
 }
 template <>
 void row_times_matrix(const float* weights, const float* matrix, std::int64_t stride, std::int64_t rows,
