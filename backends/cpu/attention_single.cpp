@@ -1,5 +1,7 @@
 #include "heed/backends/cpu/attention_single.h"
 
+#include <hwy/cache_control.h>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/attention_single.cpp"
 #include <hwy/foreach_target.h>
@@ -9,10 +11,37 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
+/// One long matrix row after the other: the memory is read in one stream, which its prefetchers follow.
+template <class T>
+void LongRowsTimesRow(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix, std::int64_t stride,
+                      std::int64_t rows, std::int64_t columns, T factor, bool add, T* HWY_RESTRICT out) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t whole = columns / lanes * lanes, rest = columns - whole;
+  constexpr std::int64_t ahead = 4096 / sizeof(T);
+  for (std::int64_t j = 0; j < rows; ++j) {
+    const T* a = matrix + j * stride;
+    auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+    std::int64_t i = 0;
+    for (; i + 4 * lanes <= whole; i += 4 * lanes) {
+      for (std::int64_t line = 0; line < 4 * lanes; line += 64 / sizeof(T))
+        hwy::Prefetch(a + i + ahead + line);
+      s0 = hn::MulAdd(hn::LoadU(d, row + i), hn::LoadU(d, a + i), s0);
+      s1 = hn::MulAdd(hn::LoadU(d, row + i + lanes), hn::LoadU(d, a + i + lanes), s1);
+      s2 = hn::MulAdd(hn::LoadU(d, row + i + 2 * lanes), hn::LoadU(d, a + i + 2 * lanes), s2);
+      s3 = hn::MulAdd(hn::LoadU(d, row + i + 3 * lanes), hn::LoadU(d, a + i + 3 * lanes), s3);
+    }
+    for (; i < whole; i += lanes) s0 = hn::MulAdd(hn::LoadU(d, row + i), hn::LoadU(d, a + i), s0);
+    if (rest > 0) s1 = hn::MulAdd(load_n(d, row + whole, rest), load_n(d, a + whole, rest), s1);
+    out[j] = factor * lane_sum(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))) + (add ? out[j] : T{0});
+  }
+}
+
 /// Four matrix rows at a time, so that their additions overlap.
 template <class T>
 void RowTimesTransposed(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix, std::int64_t stride,
                         std::int64_t rows, std::int64_t columns, T factor, bool add, T* HWY_RESTRICT out) {
+  if (columns >= 256) return LongRowsTimesRow(row, matrix, stride, rows, columns, factor, add, out);
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t whole = columns / lanes * lanes, rest = columns - whole;
