@@ -5,14 +5,22 @@
 
 Prints a line of JSON per case: `ratio` is the throughput of the ranks over that of one process (1: the same), the median
 over the pairs, and `bytes` what all ranks together have sent in a step, beside what the formula of docs/distributed.md
-says. With --model it also prints, as the tables of that page, the speed-up that follows for more ranks.
+says. With --model it also prints, as the tables of that page, the speed-up that follows for more ranks. With --torch the
+same is measured of PyTorch's DistributedDataParallel over gloo, in turn with heed: `torch_ratio` is its throughput with
+two processes over that of one, and `beside_torch` heed's throughput over its, both with two processes.
 """
 
 import argparse
 import json
+import os
 import pathlib
+import socket
 import statistics
 import subprocess
+import sys
+import time
+
+import compare_torch
 
 CASES = ["encoder", "translation", "language_model"]
 PROGRAM = pathlib.Path(__file__).resolve().parent.parent / "build/bin/bench_steps"
@@ -23,6 +31,63 @@ def measure(case, ranks, threads, batches, steps):
     command = [PROGRAM, "--case", case, "--ranks", ranks, "--threads", threads, "--accumulation", batches,
                "--repeat", steps]
     return json.loads(subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout)
+
+
+def run_torch(case, rank, ranks, threads, batches, steps, port):
+    """One process of PyTorch: steps of `batches` batches, shared by the ranks, of which the last sends the gradients."""
+    import contextlib
+
+    import torch
+
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    torch.manual_seed(1)
+    model, loss_of_batch = compare_torch.build(case, dropout=0.1)
+    loss_of = loss_of_batch
+    wait_for_all = lambda: None
+    if ranks > 1:
+        torch.distributed.init_process_group(
+            "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
+
+        class Step(torch.nn.Module):  # so that the loss is what DistributedDataParallel calls
+            def __init__(self):
+                super().__init__()
+                self.model = model
+
+            def forward(self):
+                return loss_of_batch()
+
+        loss_of = torch.nn.parallel.DistributedDataParallel(Step(), gradient_as_bucket_view=True)
+        wait_for_all = torch.distributed.barrier
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
+    times = []
+    own = batches // ranks
+    for _ in range(2 + steps):
+        wait_for_all()
+        start = time.perf_counter()
+        optimizer.zero_grad(set_to_none=True)
+        for batch in range(own):
+            last = batch == own - 1
+            with contextlib.nullcontext() if last or ranks == 1 else loss_of.no_sync():
+                (loss_of() / batches).backward()
+        optimizer.step()
+        times.append(1000 * (time.perf_counter() - start))
+    if rank == 0:
+        print(json.dumps({"ms": statistics.median(times[2:])}))
+
+
+def measure_torch(case, ranks, threads, batches, steps):
+    with socket.socket() as probe:  # a port that is free
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    command = [sys.executable, __file__, "--run-torch", case, ranks, threads, batches, steps, port]
+    started = [subprocess.Popen(list(map(str, command + [rank])), stdout=subprocess.PIPE, text=True, env=environment)
+               for rank in range(ranks)]
+    outputs = [process.communicate()[0] for process in started]
+    if any(process.returncode for process in started):
+        sys.exit("ranks.py: PyTorch failed")
+    return json.loads(outputs[0].splitlines()[-1])
 
 
 def predicted(batch_seconds, model_bytes, largest, ranks, gigabits):
@@ -41,22 +106,35 @@ def main():
     parser.add_argument("--batches", type=int, default=4, help="of a step (training.accumulation)")
     parser.add_argument("--steps", type=int, default=3, help="timed steps of each run")
     parser.add_argument("--case", action="append", choices=CASES)
+    parser.add_argument("--torch", action="store_true", help="beside DistributedDataParallel (needs PyTorch)")
+    parser.add_argument("--run-torch", nargs=7, help=argparse.SUPPRESS)
     parser.add_argument("--model", action="store_true", help="print the predicted speed-up at 2 to 256 ranks")
     parser.add_argument("--batch-ms", type=float, help="with --model: the time of a batch, where it was measured better")
     options = parser.parse_args()
+    if options.run_torch:
+        ranks, threads, batches, steps, port, rank = map(int, options.run_torch[1:])
+        return run_torch(options.run_torch[0], rank, ranks, threads, batches, steps, port)
     for case in options.case or CASES:
-        ratios, alone, shared = [], [], []
+        ratios, alone, shared, torch_alone, torch_shared = [], [], [], [], []
         for _ in range(options.pairs):
             alone.append(measure(case, 1, 2, options.batches, options.steps))
             shared.append(measure(case, 2, 1, options.batches, options.steps))
             ratios.append(alone[-1]["ms"] / shared[-1]["ms"])
+            if options.torch:
+                torch_alone.append(measure_torch(case, 1, 2, options.batches, options.steps)["ms"])
+                torch_shared.append(measure_torch(case, 2, 1, options.batches, options.steps)["ms"])
         last = shared[-1]
+        torch = {} if not options.torch else {
+            "torch_alone_ms": round(statistics.median(torch_alone), 1),
+            "torch_ranks_ms": round(statistics.median(torch_shared), 1),
+            "torch_ratio": round(statistics.median(a / b for a, b in zip(torch_alone, torch_shared)), 3),
+            "beside_torch": round(statistics.median(b / a["ms"] for a, b in zip(shared, torch_shared)), 3)}
         print(json.dumps({
             "case": case, "batches": options.batches, "ratio": round(statistics.median(ratios), 3),
             "alone_ms": statistics.median(one["ms"] for one in alone),
             "ranks_ms": statistics.median(one["ms"] for one in shared), "model_bytes": last["model_bytes"],
             "bytes": last["bytes"], "formula_bytes": last["formula_bytes"],
-            "beside_formula": round(last["bytes"] / last["formula_bytes"] - 1, 5), "messages": last["messages"]}),
+            "beside_formula": round(last["bytes"] / last["formula_bytes"] - 1, 5), "messages": last["messages"], **torch}),
             flush=True)
         if options.model:
             measured = statistics.median(one["ms"] for one in alone) / options.batches

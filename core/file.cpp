@@ -20,9 +20,6 @@
 #include "heed/core/error.h"
 
 namespace heed {
-namespace {
-
-namespace fs = std::filesystem;
 
 std::string reason_of(int code) {
   std::string reason = std::generic_category().message(code);
@@ -33,6 +30,10 @@ std::string reason_of(int code) {
   return reason + concat_text(": this process may write files of at most ", limit.rlim_cur,
                               " bytes; raise that limit (ulimit -f)");
 }
+
+namespace {
+
+namespace fs = std::filesystem;
 
 [[noreturn]] void fail_with_errno(const char* what, const fs::path& path, int code) {
   fail("cannot ", what, " ", path, ": ", reason_of(code));

@@ -10,6 +10,9 @@
 /// Files: read whole, written so that nothing is lost, and never anything but what was meant.
 namespace heed {
 
+/// What the system says of a value of errno; of a file that is too large also which limit it met.
+std::string reason_of(int code);
+
 inline constexpr std::int64_t no_byte_limit = std::numeric_limits<std::int64_t>::max();
 
 /// The whole content of a regular file of at most `limit` bytes. Throws an Error with the path and the

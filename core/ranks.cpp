@@ -7,7 +7,9 @@
 #include <array>
 #include <cstring>
 #include <random>
+#include <utility>
 
+#include "heed/core/courier.h"
 #include "heed/core/version.h"
 
 namespace heed {
@@ -49,8 +51,87 @@ std::string processors(int& count) {
 
 }  // namespace
 
-Ranks::Ranks(int rank, int count) : rank_(rank), count_(count) {
+Courier::Courier() : thread_([this] { serve(); }) {}
+
+Courier::~Courier() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Courier::serve() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return work_ || ending_; });
+    if (!work_) return;
+    std::function<void()> work = std::exchange(work_, {});
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    work = {};
+    lock.lock();
+    error_ = error;
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+void Courier::wait(std::unique_lock<std::mutex>& lock) {
+  changed_.wait(lock, [&] { return !busy_; });
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void Courier::start(std::function<void()> work) {
+  std::unique_lock lock(mutex_);
+  wait(lock);
+  work_ = std::move(work);
+  busy_ = true;
+  changed_.notify_all();
+}
+
+void Courier::finish() {
+  std::unique_lock lock(mutex_);
+  wait(lock);
+}
+
+void Courier::run(const std::function<void()>& work) {
+  if (is_current()) return work();
+  start(work);
+  finish();
+}
+
+Ranks::Ranks(int rank, int count, std::unique_ptr<Courier> courier)
+    : rank_(rank), count_(count), courier_(std::move(courier)) {
   check(count >= 1 && rank >= 0 && rank < count, "ranks: there is no rank ", rank, " of ", count);
+}
+
+Ranks::~Ranks() = default;
+
+void Ranks::start(std::function<void()> exchanges) {
+  courier_->start(std::move(exchanges));
+}
+
+void Ranks::finish() {
+  if (!courier_->is_current()) courier_->finish();
+}
+
+void Ranks::deliver(std::span<const std::span<const std::byte>> out,
+                    std::span<const std::span<std::byte>> in) {
+  courier_->run([&] { transfer(out, in); });
+}
+
+void Ranks::let_courier_end() noexcept {
+  try {
+    courier_->finish();
+  } catch (...) {  // of exchanges that nobody waits for any more: who destroys this has an error of its own
+  }
 }
 
 void Ranks::meet() {
@@ -97,7 +178,7 @@ std::vector<std::uint64_t> Ranks::announce(std::span<const std::size_t> lengths,
     bytes_sent_ += static_cast<std::int64_t>(sizeof(Header) + lengths[r]);
     ++messages_sent_;
   }
-  transfer(out, in);
+  deliver(out, in);
   got[self] = sent[self];
   std::vector<std::uint64_t> announced;
   for (std::size_t r = 0; r < count; ++r) {
@@ -131,7 +212,7 @@ void Ranks::move(std::span<const std::span<const std::byte>> out, std::span<cons
       part_out[r] = slice(out[r], begin);
       part_in[r] = slice(in[r], begin);
     }
-    transfer(part_out, part_in);
+    deliver(part_out, part_in);
   }
 }
 
@@ -140,6 +221,7 @@ void Ranks::exchange(std::span<const std::span<const std::byte>> out,
   const auto count = static_cast<std::size_t>(count_), self = static_cast<std::size_t>(rank_);
   check(out.size() == count && in.size() == count, "ranks: an exchange among ", count, " has ", out.size(),
         " messages out and ", in.size(), " in");
+  finish();
   std::vector<std::size_t> lengths;
   for (std::size_t r = 0; r < count; ++r) lengths.push_back(r == self ? 0 : out[r].size());
   std::uint64_t largest = 0;
@@ -154,6 +236,7 @@ void Ranks::exchange(std::span<const std::span<const std::byte>> out,
 std::vector<std::string> Ranks::exchange_texts(std::span<const std::string_view> out) {
   const auto count = static_cast<std::size_t>(count_), self = static_cast<std::size_t>(rank_);
   check(out.size() == count, "ranks: an exchange among ", count, " has ", out.size(), " texts");
+  finish();
   std::vector<std::size_t> lengths;
   for (std::size_t r = 0; r < count; ++r) lengths.push_back(r == self ? 0 : out[r].size());
   std::uint64_t largest = 0;

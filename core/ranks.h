@@ -26,9 +26,11 @@ class RankLost : public Error {
   using Error::Error;
 };
 
+class Courier;  // the thread that does the transfers of a Ranks
+
 class Ranks {
  public:
-  virtual ~Ranks() = default;
+  virtual ~Ranks();
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
@@ -55,11 +57,21 @@ class Ranks {
   /// All to all of texts whose lengths the receivers do not know.
   std::vector<std::string> exchange_texts(std::span<const std::string_view> out);
 
+  /// Does `exchanges`, calls of the functions above and no others, while the caller goes on. What they use must live until
+  /// they are done, even when the caller ends with an error. Whatever else is asked of this meanwhile waits for them.
+  void start(std::function<void()> exchanges);
+  /// Waits for what was started, and throws what it threw.
+  void finish();
+
   /// Ends this process with `status`, and with it the job. Nothing is printed.
   [[noreturn]] virtual void abandon(int status) = 0;
 
  protected:
-  Ranks(int rank, int count);
+  /// `courier` does all transfers.
+  Ranks(int rank, int count, std::unique_ptr<Courier> courier);
+  Courier& courier() { return *courier_; }
+  /// Waits for what the courier does; for the destructors of transports, before what it uses is gone.
+  void let_courier_end() noexcept;
   /// To be called when the transport stands: agrees with the others on who they are. Throws an Error when they are of
   /// another version of heed.
   void meet();
@@ -74,7 +86,10 @@ class Ranks {
   void move(std::span<const std::span<const std::byte>> out, std::span<const std::span<std::byte>> in,
             std::uint64_t largest);
 
+  void deliver(std::span<const std::span<const std::byte>> out, std::span<const std::span<std::byte>> in);
+
   int rank_, count_;
+  std::unique_ptr<Courier> courier_;
   int local_rank_ = 0, local_count_ = 1, thread_share_ = 1;
   std::uint64_t job_ = 0;       // a random number that all messages of this job carry
   std::uint64_t sequence_ = 0;  // of the next exchange
@@ -103,8 +118,7 @@ std::vector<std::vector<T>> deal_out_numbers(Ranks* ranks, std::size_t pieces, c
 /// Whether a launcher of MPI (mpirun, mpiexec, srun) started this process as one of several.
 bool started_by_mpi();
 /// The ranks of the job that this process was started in. Opens the launcher's MPI library at run time: libmpi.so.40 of
-/// Open MPI or libmpich.so.12, or the one that the environment variable HEED_MPI names. To be called once, and all use
-/// stays on the thread that called. Throws an Error for a library that cannot be opened or is of another kind.
+/// Open MPI or libmpich.so.12, or the one that the environment variable HEED_MPI names. To be called once. Throws an Error for a library that cannot be opened or is of another kind.
 std::unique_ptr<Ranks> open_mpi();
 
 /// Runs `body` in `count` processes of this machine, which are forked here, and returns the status of rank 0 when all

@@ -11,24 +11,24 @@
 namespace heed {
 namespace {
 
-using Words = std::vector<std::string_view>;
+using WordList = std::vector<std::string_view>;
 
 // No word begins with a vowel, so that "a" is always right; every noun and verb takes a plain "s".
-const Words nouns = {"cat", "dog", "horse", "bird", "goat", "duck", "rabbit", "turtle", "spider", "tiger"};
-const Words verbs = {"sleep", "run", "sing", "jump", "wait", "play"};  // need no object
-const Words seeing_verbs = {"see", "like", "follow", "greet"};         // have one
-const Words adjectives = {"small", "brown", "quiet", "happy", "wild", "young"};
-const Words singular_determiners = {"a", "the", "every", "this"};
-const Words plural_determiners = {"the", "two", "some", "these"};
-const Words numbers = {"zero",     "one",     "two",     "three",     "four",    "five",   "six",
-                       "seven",    "eight",   "nine",    "ten",       "eleven",  "twelve", "thirteen",
-                       "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"};
+const WordList nouns = {"cat", "dog", "horse", "bird", "goat", "duck", "rabbit", "turtle", "spider", "tiger"};
+const WordList verbs = {"sleep", "run", "sing", "jump", "wait", "play"};  // need no object
+const WordList seeing_verbs = {"see", "like", "follow", "greet"};         // have one
+const WordList adjectives = {"small", "brown", "quiet", "happy", "wild", "young"};
+const WordList singular_determiners = {"a", "the", "every", "this"};
+const WordList plural_determiners = {"the", "two", "some", "these"};
+const WordList numbers = {"zero",     "one",     "two",     "three",     "four",    "five",   "six",
+                          "seven",    "eight",   "nine",    "ten",       "eleven",  "twelve", "thirteen",
+                          "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"};
 constexpr std::uint32_t largest_count = 9;
 
 /// Writes one sentence, drawing at each choice.
-class Writer {
+class AgreementWriter {
  public:
-  Writer(std::uint64_t seed, std::uint32_t index) : key_{seed, index, 0} {}
+  AgreementWriter(std::uint64_t seed, std::uint32_t index) : key_{seed, index, 0} {}
 
   std::string sentence() {
     if (below(4) == 0) {
@@ -43,7 +43,9 @@ class Writer {
   std::uint32_t below(std::uint32_t bound) {
     return static_cast<std::uint32_t>((std::uint64_t{random_word(key_, drawn_++)} * bound) >> 32);
   }
-  std::string_view pick(const Words& words) { return words[below(static_cast<std::uint32_t>(words.size()))]; }
+  std::string_view pick(const WordList& words) {
+    return words[below(static_cast<std::uint32_t>(words.size()))];
+  }
 
   void say(std::string_view word, bool with_s = false) {
     if (!text_.empty()) text_ += ' ';
@@ -101,7 +103,7 @@ class Writer {
   std::string text_;
 };
 
-bool holds(const Words& words, std::string_view word) {
+bool holds(const WordList& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
@@ -138,7 +140,7 @@ class Reader {
     ++at_;
     return true;
   }
-  bool word_of(const Words& list, bool with_s = false) {
+  bool word_of(const WordList& list, bool with_s = false) {
     if (at_end()) return false;
     std::string_view word = words_[at_];
     if (with_s) {
@@ -178,14 +180,14 @@ class Reader {
     return false;
   }
 
-  Words words_;
+  WordList words_;
   std::size_t at_ = 0;
 };
 
 }  // namespace
 
 std::string agreement_sentence(std::uint64_t seed, std::uint32_t index) {
-  return Writer(seed, index).sentence();
+  return AgreementWriter(seed, index).sentence();
 }
 
 bool follows_agreement(std::string_view sentence) {

@@ -9,17 +9,17 @@
 namespace heed {
 namespace {
 
-using Words = std::array<std::string_view, 8>;
-constexpr Words people = {"emma", "oscar", "nora", "felix", "clara", "hugo", "greta", "anton"};
+using EightWords = std::array<std::string_view, 8>;
+constexpr EightWords people = {"emma", "oscar", "nora", "felix", "clara", "hugo", "greta", "anton"};
 constexpr std::uint32_t answers = 5;
 
 /// What one can ask of a person, and how it is answered.
-struct Topic {
+struct QuestionKind {
   std::string_view ask, verb;
   std::array<std::string_view, 3> says;  // between the person and the thing
-  Words things;
+  EightWords things;
 };
-constexpr std::array<Topic, 3> topics = {
+constexpr std::array<QuestionKind, 3> question_kinds = {
     {{"where is",
       "?",
       {"waits in the", "sleeps in the", "sings in the"},
@@ -34,20 +34,21 @@ constexpr std::array<Topic, 3> topics = {
       {"three", "seven", "nine", "twelve", "twenty", "thirty", "forty", "sixty"}}}};
 
 /// Draws one question and its answers.
-class Writer {
+class AnswerWriter {
  public:
-  Writer(std::uint64_t seed, std::uint32_t index) : key_{seed, index, 0} {}
+  AnswerWriter(std::uint64_t seed, std::uint32_t index) : key_{seed, index, 0} {}
 
   void write(LabelledText& text) {
-    const std::uint32_t person = below(people.size()), topic = below(topics.size()), right = below(3);
-    const std::string question = concat_text(topics[topic].ask, ' ', people[person], ' ', topics[topic].verb);
+    const std::uint32_t person = below(people.size()), topic = below(question_kinds.size()), right = below(3);
+    const std::string question =
+        concat_text(question_kinds[topic].ask, ' ', people[person], ' ', question_kinds[topic].verb);
     const std::uint32_t first_right = below(answers);
     for (std::uint32_t i = 0; i < answers; ++i) {
       const bool is_right = (i + answers - first_right) % answers < right;
       const bool other_person = !is_right && below(2) == 0;
       const std::uint32_t who = other_person ? other(person, people.size()) : person;
-      const std::uint32_t what = is_right || other_person ? topic : other(topic, topics.size());
-      text.add_pair(question, sentence(people[who], topics[what]), is_right ? "1" : "0",
+      const std::uint32_t what = is_right || other_person ? topic : other(topic, question_kinds.size());
+      text.add_pair(question, sentence(people[who], question_kinds[what]), is_right ? "1" : "0",
                     concat_text("pair ", text.size() + 1));
     }
   }
@@ -59,7 +60,7 @@ class Writer {
   std::uint32_t other(std::uint32_t one, std::size_t count) {
     return static_cast<std::uint32_t>((one + 1 + below(count - 1)) % count);
   }
-  std::string sentence(std::string_view person, const Topic& topic) {
+  std::string sentence(std::string_view person, const QuestionKind& topic) {
     const std::string_view says = topic.says[below(topic.says.size())];
     return concat_text(person, ' ', says, ' ', topic.things[below(topic.things.size())], " .");
   }
@@ -74,7 +75,7 @@ LabelledText draw_answer_pairs(std::uint64_t seed, std::int64_t questions) {
   check(questions >= 1 && questions <= 1'000'000, "draw_answer_pairs: count must be 1 to a million, not ",
         questions);
   LabelledText text;
-  for (std::int64_t i = 0; i < questions; ++i) Writer(seed, static_cast<std::uint32_t>(i)).write(text);
+  for (std::int64_t i = 0; i < questions; ++i) AnswerWriter(seed, static_cast<std::uint32_t>(i)).write(text);
   return text;
 }
 

@@ -29,10 +29,10 @@ struct PairUse {
 };
 
 /// A pair with a count it once had. Counts in the heap may be too high, never too low.
-struct Candidate {
+struct PairCount {
   std::int64_t count;
   Pair pair;
-  bool operator<(const Candidate& other) const {
+  bool operator<(const PairCount& other) const {
     return std::tie(count, other.pair) < std::tie(other.count, pair);
   }
 };
@@ -47,7 +47,7 @@ class Trainer {
   BpeModel run() {
     for (const auto& [pair, use] : pairs_) heap_.push({use.count, pair});
     while (static_cast<std::int64_t>(tokens_.size()) < options_.vocabulary_size && !heap_.empty()) {
-      const Candidate top = heap_.top();
+      const PairCount top = heap_.top();
       heap_.pop();
       const std::int64_t count = pairs_[top.pair].count;
       if (count < std::max<std::int64_t>(options_.min_frequency, 1)) continue;
@@ -154,7 +154,7 @@ class Trainer {
   std::unordered_map<Pair, std::int32_t, SymbolPairHash> merged_;
   std::vector<Pair> merges_;
   std::vector<Pair> grown_;  // pairs that the current merge has made more frequent
-  std::priority_queue<Candidate> heap_;
+  std::priority_queue<PairCount> heap_;
 };
 
 }  // namespace

@@ -10,16 +10,16 @@
 namespace heed {
 namespace {
 
-using Words = std::vector<std::string_view>;
+using WordList = std::vector<std::string_view>;
 
-const Words people = {"baker",  "miller", "tailor", "painter", "farmer", "doctor", "teacher", "sailor",
-                      "hunter", "singer", "dancer", "driver",  "mayor",  "judge",  "pilot",   "nurse"};
-const Words adjectives = {"young", "tired", "famous", "quiet", "tall", "clever"};
-const Words days = {"monday", "tuesday", "wednesday", "thursday", "friday"};
-const Words places = {"near the river", "in the old town", "behind the market", "at the harbour",
-                      "on the bridge"};
-const Words weather = {"it rained", "the sun was out", "a cold wind blew", "nobody expected much"};
-const Words idle = {"slept", "waited", "was away", "had lunch"};
+const WordList people = {"baker",  "miller", "tailor", "painter", "farmer", "doctor", "teacher", "sailor",
+                         "hunter", "singer", "dancer", "driver",  "mayor",  "judge",  "pilot",   "nurse"};
+const WordList adjectives = {"young", "tired", "famous", "quiet", "tall", "clever"};
+const WordList days = {"monday", "tuesday", "wednesday", "thursday", "friday"};
+const WordList places = {"near the river", "in the old town", "behind the market", "at the harbour",
+                         "on the bridge"};
+const WordList weather = {"it rained", "the sun was out", "a cold wind blew", "nobody expected much"};
+const WordList idle = {"slept", "waited", "was away", "had lunch"};
 
 /// In the headline; in the report, where it is the participle, too.
 struct Verb {
@@ -57,7 +57,7 @@ class Reporter {
   std::size_t below(std::size_t bound) {
     return static_cast<std::size_t>((std::uint64_t{random_word(key_, drawn_++)} * bound) >> 32);
   }
-  std::string_view pick(const Words& words) { return words[below(words.size())]; }
+  std::string_view pick(const WordList& words) { return words[below(words.size())]; }
 
   void say(std::string_view word) {
     if (!report_.empty()) report_ += ' ';

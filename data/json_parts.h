@@ -5,7 +5,7 @@
 
 #include "heed/core/error.h"
 
-// Members of a JSON object from outside, with Json = nlohmann::json; `where` is its path in the file, for messages.
+// Members of a JSON object from outside, with Json = nlohmann::json or ordered_json; `where` is its path in the file, for messages.
 
 namespace heed::json_parts {
 
@@ -45,6 +45,17 @@ std::int32_t id_of(const Json& value, const std::string& where) {
   check(value.is_number_integer() && value >= 0 && value <= 0x7FFFFFFF, where, " is ",
         value.dump(-1, ' ', true), ", not a token id");
   return value.template get<std::int32_t>();
+}
+
+/// A member that is a number from 0 to 2^63 - 1.
+template <class Json>
+std::int64_t count_in(const Json& object, const char* name) {
+  const Json& value = object.at(name);
+  check(value.is_number_integer(), "\"", name, "\" is ", value.dump(-1, ' ', true), ", not an integer");
+  const bool is_large = value.is_number_unsigned() && value.template get<std::uint64_t>() > INT64_MAX;
+  check(!is_large, "\"", name, "\" is too large");
+  check(value.template get<std::int64_t>() >= 0, "\"", name, "\" is negative");
+  return value.template get<std::int64_t>();
 }
 
 /// Calls visit(part, type) for a part, or for each one of a "Sequence", whose list is the member `list`.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "heed/core/error.h"
+#include "heed/core/file.h"
 #include "heed/core/unicode.h"
 
 namespace heed {
@@ -25,10 +26,6 @@ std::filesystem::path temporary_folder() {
   const std::filesystem::path folder = std::filesystem::temp_directory_path(none);
   const char* named = std::getenv("TMPDIR");
   return none && named != nullptr ? std::filesystem::path(named) : folder;
-}
-
-std::string reason(int code) {
-  return std::generic_category().message(code);
 }
 
 bool is_space(char c) {
@@ -54,7 +51,7 @@ struct Spool::File {
     std::string name = (temporary_folder() / "heed-text-XXXXXX").string();
     descriptor = ::mkostemp(name.data(), O_CLOEXEC);
     check(descriptor >= 0, name,
-          ": the file for a text that does not fit in memory cannot be made: ", reason(errno),
+          ": the file for a text that does not fit in memory cannot be made: ", reason_of(errno),
           "; TMPDIR names another folder, data.memory_bytes says what stays in memory");
     ::unlink(name.c_str());
   }
@@ -67,7 +64,7 @@ struct Spool::File {
       const ssize_t done = ::pwrite(descriptor, bytes.data(), bytes.size(), size);
       if (done < 0 && errno == EINTR) continue;
       check(done > 0, "the file in ", temporary_folder().string(),
-            " for a text that does not fit in memory cannot be written: ", reason(errno),
+            " for a text that does not fit in memory cannot be written: ", reason_of(errno),
             "; TMPDIR names another folder, data.memory_bytes says what stays in memory");
       size += done;
       bytes.remove_prefix(static_cast<std::size_t>(done));
@@ -79,7 +76,7 @@ struct Spool::File {
       const ssize_t done = ::pread(descriptor, to, count, begin);
       if (done < 0 && errno == EINTR) continue;
       check(done > 0, "a text that does not fit in memory cannot be read back: ",
-            done < 0 ? reason(errno) : "its file is cut off");
+            done < 0 ? reason_of(errno) : "its file is cut off");
       begin += done;
       to += done;
       count -= static_cast<std::size_t>(done);

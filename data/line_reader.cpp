@@ -10,22 +10,14 @@
 #include <deque>
 #include <exception>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "heed/core/error.h"
+#include "heed/core/file.h"
 #include "heed/data/gzip.h"
 #include "heed/data/text_lines.h"
 
 namespace heed {
-namespace {
-
-std::string reason(int code) {
-  return std::generic_category().message(code);
-}
-
-}  // namespace
-
 class LineReader::Source {
  public:
   Source(const std::string& file, const TextOptions& options)
@@ -33,7 +25,7 @@ class LineReader::Source {
         name_(file.empty() ? "standard input" : file),
         splitter_(options.encoding, options.max_line_bytes) {
     if (!file.empty()) descriptor_ = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-    check(descriptor_ >= 0, name_, ": cannot be read: ", reason(errno));
+    check(descriptor_ >= 0, name_, ": cannot be read: ", reason_of(errno));
     struct stat status {};
     const bool is_folder = ::fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode);
     if (is_folder) close();
@@ -80,7 +72,7 @@ class LineReader::Source {
     ssize_t got = -1;
     do got = ::read(descriptor_, buffer_.data(), buffer_.size());
     while (got < 0 && errno == EINTR);
-    check(got >= 0, name_, ": cannot be read: ", reason(errno));
+    check(got >= 0, name_, ": cannot be read: ", reason_of(errno));
     return {buffer_.data(), static_cast<std::size_t>(got)};
   }
 

@@ -13,7 +13,7 @@ namespace heed {
 namespace {
 
 using namespace json_parts;
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 /// The text with each character replaced by what `change(character, its bytes, result)` appends.
 template <class Change>
@@ -77,7 +77,7 @@ std::string cleaned(std::string_view text) {
   });
 }
 
-TextRule bert_rule(const Json& part) {
+TextRule bert_rule(const SortedJson& part) {
   const std::string where = "normalizer";
   const bool clean = flag(part, "clean_text", true, where),
              chinese = flag(part, "handle_chinese_chars", true, where),
@@ -127,8 +127,8 @@ std::string stripped(std::string_view text, bool left, bool right) {
   return std::string(text.substr(begin, (right ? std::max(end, begin) : text.size()) - begin));
 }
 
-TextRule replace_rule(const Json& part) {
-  const Json& pattern = member(part, "pattern", "normalizer");
+TextRule replace_rule(const SortedJson& part) {
+  const SortedJson& pattern = member(part, "pattern", "normalizer");
   const std::string to = text_in(part, "content", "normalizer");
   if (pattern.is_object() && pattern.contains("String")) {
     const std::string from = text_in(pattern, "String", "normalizer.pattern");
@@ -151,7 +151,7 @@ TextRule replace_rule(const Json& part) {
   };
 }
 
-TextRule normalizer_rule(const Json& part, const std::string& type) {
+TextRule normalizer_rule(const SortedJson& part, const std::string& type) {
   static const std::map<std::string, TextStep> steps = {{"NFC", TextStep::nfc},
                                                         {"NFD", TextStep::nfd},
                                                         {"NFKC", TextStep::nfkc},
@@ -215,7 +215,7 @@ std::vector<std::string_view> runs(std::string_view text, const Kind& kind_of) {
 }
 
 /// SentencePiece's spaces: each is a visible character, in front of the word that it stands before.
-WordRule metaspace_rule(const Json& part) {
+WordRule metaspace_rule(const SortedJson& part) {
   const std::string where = "pre_tokenizer", space = text_in(part, "replacement", where);
   const bool adds = flag(part, "add_prefix_space", true, where);
   const std::string scheme =
@@ -238,7 +238,7 @@ WordRule metaspace_rule(const Json& part) {
   };
 }
 
-WordRule word_rule(const Json& part, const std::string& type) {
+WordRule word_rule(const SortedJson& part, const std::string& type) {
   if (type == "BertPreTokenizer") return cutting(split_at_punctuation);
   if (type == "WhitespaceSplit")
     return cutting([](std::string_view text) {
@@ -273,7 +273,7 @@ std::string cleaned_up(std::string text) {
   return text;
 }
 
-TokenRule word_piece_decoder(const Json& part) {
+TokenRule word_piece_decoder(const SortedJson& part) {
   return [prefix = text_in(part, "prefix", "decoder"),
           cleanup = flag(part, "cleanup", true, "decoder")](std::vector<std::string>& tokens) {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -286,7 +286,7 @@ TokenRule word_piece_decoder(const Json& part) {
   };
 }
 
-TokenRule metaspace_decoder(const Json& part) {
+TokenRule metaspace_decoder(const SortedJson& part) {
   const std::string space = text_in(part, "replacement", "decoder");
   const bool adds = flag(part, "add_prefix_space", true, "decoder");
   const bool never = is_null(part, "prepend_scheme") ? !adds : part["prepend_scheme"] == "never";
@@ -338,7 +338,7 @@ void fuse(std::vector<std::string>& tokens) {
 }
 
 /// Takes up to `start` times the content from the front of each token, and `stop` times from its end.
-TokenRule strip_decoder(const Json& part) {
+TokenRule strip_decoder(const SortedJson& part) {
   const std::string content = text_in(part, "content", "decoder");
   check(!content.empty(), "decoder.content is empty");
   const std::int32_t start = id_of(member(part, "start", "decoder"), "decoder.start"),
@@ -352,7 +352,7 @@ TokenRule strip_decoder(const Json& part) {
   };
 }
 
-TokenRule token_rule(const Json& part, const std::string& type) {
+TokenRule token_rule(const SortedJson& part, const std::string& type) {
   if (type == "WordPiece") return word_piece_decoder(part);
   if (type == "Metaspace") return metaspace_decoder(part);
   if (type == "ByteFallback") return join_bytes;
@@ -377,22 +377,24 @@ TokenRule token_rule(const Json& part, const std::string& type) {
 std::vector<TextRule> read_normalizer(std::string_view part) {
   std::vector<TextRule> rules;
   for_each_part(
-      Json::parse(part), "normalizers", "normalizer",
-      [&](const Json& one, const std::string& type) { rules.push_back(normalizer_rule(one, type)); });
+      SortedJson::parse(part), "normalizers", "normalizer",
+      [&](const SortedJson& one, const std::string& type) { rules.push_back(normalizer_rule(one, type)); });
   return rules;
 }
 
 std::vector<WordRule> read_pre_tokenizer(std::string_view part) {
   std::vector<WordRule> rules;
-  for_each_part(Json::parse(part), "pretokenizers", "pre_tokenizer",
-                [&](const Json& one, const std::string& type) { rules.push_back(word_rule(one, type)); });
+  for_each_part(
+      SortedJson::parse(part), "pretokenizers", "pre_tokenizer",
+      [&](const SortedJson& one, const std::string& type) { rules.push_back(word_rule(one, type)); });
   return rules;
 }
 
 std::vector<TokenRule> read_decoder(std::string_view part) {
   std::vector<TokenRule> rules;
-  for_each_part(Json::parse(part), "decoders", "decoder",
-                [&](const Json& one, const std::string& type) { rules.push_back(token_rule(one, type)); });
+  for_each_part(
+      SortedJson::parse(part), "decoders", "decoder",
+      [&](const SortedJson& one, const std::string& type) { rules.push_back(token_rule(one, type)); });
   return rules;
 }
 

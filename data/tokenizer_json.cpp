@@ -11,14 +11,14 @@
 namespace heed {
 
 using namespace json_parts;
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 /// Reads a tokenizer.json. It follows the parts it knows exactly and refuses all others by name, because a
 /// part that is skipped would give other ids without a word.
 class TokenizerFile {
  public:
   static Tokenizer read(std::string_view text) {
-    const Json file = parse(text);
+    const SortedJson file = parse(text);
     check(file.is_object(), "the file is ", file.type_name(), ", not a JSON object");
     for (const char* option : {"truncation", "padding"})
       check(is_null(file, option), option,
@@ -41,19 +41,19 @@ class TokenizerFile {
   static std::string write(const Tokenizer& tokenizer);
 
  private:
-  static Json parse(std::string_view text) {
+  static SortedJson parse(std::string_view text) {
     check_json_text(text, 64, "the JSON");
     try {
-      return Json::parse(text);
-    } catch (const Json::exception& error) {
+      return SortedJson::parse(text);
+    } catch (const SortedJson::exception& error) {
       fail("not a JSON file: ", error.what());
     }
   }
 
-  static void read_words(const Json& file, TokenizerSettings& settings) {
+  static void read_words(const SortedJson& file, TokenizerSettings& settings) {
     settings.byte_level = false;
     if (is_null(file, "pre_tokenizer")) return;  // the whole text is one word
-    const Json& part = file["pre_tokenizer"];
+    const SortedJson& part = file["pre_tokenizer"];
     settings.pre_tokenizer_text = part.dump(2);
     settings.byte_level = text_in(part, "type", "pre_tokenizer") == "ByteLevel";
     if (!settings.byte_level) {
@@ -64,9 +64,9 @@ class TokenizerFile {
     settings.split_words = flag(part, "use_regex", true, "pre_tokenizer");
   }
 
-  static void read_decoder_part(const Json& file, TokenizerSettings& settings) {
+  static void read_decoder_part(const SortedJson& file, TokenizerSettings& settings) {
     if (is_null(file, "decoder")) return;
-    const Json& part = file["decoder"];
+    const SortedJson& part = file["decoder"];
     settings.decoder_text = part.dump(2);
     if (!settings.byte_level) {
       settings.decoder = read_decoder(part.dump());
@@ -77,12 +77,12 @@ class TokenizerFile {
           "\" is not supported (for pre_tokenizer ByteLevel, ByteLevel is)");
   }
 
-  static std::vector<AddedToken> read_added_tokens(const Json& file) {
+  static std::vector<AddedToken> read_added_tokens(const SortedJson& file) {
     std::vector<AddedToken> tokens;
     if (is_null(file, "added_tokens")) return tokens;
     check(file["added_tokens"].is_array(), "added_tokens is ", file["added_tokens"].type_name(),
           ", not a list");
-    for (const Json& entry : file["added_tokens"]) {
+    for (const SortedJson& entry : file["added_tokens"]) {
       const std::string where = concat_text("added_tokens[", tokens.size(), "]");
       AddedToken token;
       token.id = id_of(member(entry, "id", where), where + ".id");
@@ -97,7 +97,7 @@ class TokenizerFile {
     return tokens;
   }
 
-  static TokenModel read_model(const Json& model) {
+  static TokenModel read_model(const SortedJson& model) {
     // Old files name the model by its parts alone, without a type.
     const std::string type = is_null(model, "type") ? "BPE" : text_of(model["type"], "model.type");
     if (type == "WordLevel")
@@ -108,11 +108,11 @@ class TokenizerFile {
     return read_bpe(model);
   }
 
-  static WordPieceModel read_word_piece(const Json& model) {
+  static WordPieceModel read_word_piece(const SortedJson& model) {
     WordPieceOptions options;
     options.unk_token = text_in(model, "unk_token", "model");
     options.continuing_subword_prefix = text_in(model, "continuing_subword_prefix", "model");
-    const Json& most = member(model, "max_input_chars_per_word", "model");
+    const SortedJson& most = member(model, "max_input_chars_per_word", "model");
     check(most.is_number_unsigned(), "model.max_input_chars_per_word is ", most.dump(-1, ' ', true),
           ", not a number of characters");
     options.max_input_chars_per_word =
@@ -120,12 +120,12 @@ class TokenizerFile {
     return {read_tokens(member(model, "vocab", "model")), options};
   }
 
-  static UnigramModel read_unigram(const Json& model) {
-    const Json& vocabulary = member(model, "vocab", "model");
+  static UnigramModel read_unigram(const SortedJson& model) {
+    const SortedJson& vocabulary = member(model, "vocab", "model");
     check(vocabulary.is_array(), "model.vocab is ", vocabulary.type_name(), ", not a list");
     std::vector<std::string> tokens;
     std::vector<double> scores;
-    for (const Json& entry : vocabulary) {
+    for (const SortedJson& entry : vocabulary) {
       const std::string where = concat_text("model.vocab[", tokens.size(), "]");
       check(entry.is_array() && entry.size() == 2 && entry[1].is_number(), where,
             " is not a text with its score");
@@ -138,24 +138,24 @@ class TokenizerFile {
     return {std::move(tokens), std::move(scores), options};
   }
 
-  static BpeModel read_bpe(const Json& model) {
+  static BpeModel read_bpe(const SortedJson& model) {
     refuse_unknown_settings(model);
     BpeOptions options;
     if (!is_null(model, "unk_token")) options.unk_token = text_of(model["unk_token"], "model.unk_token");
     options.fuse_unk = flag(model, "fuse_unk", false, "model");
     options.ignore_merges = flag(model, "ignore_merges", false, "model");
-    const Json& vocabulary = member(model, "vocab", "model");
+    const SortedJson& vocabulary = member(model, "vocab", "model");
     return {read_tokens(vocabulary), read_merges(member(model, "merges", "model"), vocabulary), options};
   }
 
-  static void refuse_unknown_settings(const Json& model) {
+  static void refuse_unknown_settings(const SortedJson& model) {
     check(is_null(model, "dropout") || model["dropout"] == 0.0, "model.dropout is not supported");
     check(!flag(model, "byte_fallback", false, "model"), "model.byte_fallback is not supported");
     for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"})
       check(is_null(model, name) || model[name] == "", "model.", name, " is not supported");
   }
 
-  static std::vector<std::string> read_tokens(const Json& vocabulary) {
+  static std::vector<std::string> read_tokens(const SortedJson& vocabulary) {
     check(vocabulary.is_object(), "model.vocab is ", vocabulary.type_name(), ", not an object");
     std::vector<std::string> tokens(vocabulary.size());
     std::vector<bool> seen(vocabulary.size());
@@ -171,11 +171,11 @@ class TokenizerFile {
     return tokens;
   }
 
-  static std::vector<BpeModel::Pair> read_merges(const Json& merges, const Json& vocabulary) {
+  static std::vector<BpeModel::Pair> read_merges(const SortedJson& merges, const SortedJson& vocabulary) {
     check(merges.is_array(), "model.merges is ", merges.type_name(), ", not a list");
     std::vector<BpeModel::Pair> pairs;
     pairs.reserve(merges.size());
-    for (const Json& merge : merges) {
+    for (const SortedJson& merge : merges) {
       const std::string where = concat_text("model.merges[", pairs.size(), "]");
       const auto [left, right] = merge_parts(merge, where);
       pairs.emplace_back(part_id(left, vocabulary, where), part_id(right, vocabulary, where));
@@ -184,7 +184,7 @@ class TokenizerFile {
   }
 
   /// Both forms: ["a", "b"], and the older "a b".
-  static std::pair<std::string, std::string> merge_parts(const Json& merge, const std::string& where) {
+  static std::pair<std::string, std::string> merge_parts(const SortedJson& merge, const std::string& where) {
     if (merge.is_array() && merge.size() == 2) return {text_of(merge[0], where), text_of(merge[1], where)};
     const std::string text = merge.is_string() ? merge.get<std::string>() : std::string();
     const std::size_t space = text.find(' ');
@@ -193,7 +193,8 @@ class TokenizerFile {
     return {text.substr(0, space), text.substr(space + 1)};
   }
 
-  static std::int32_t part_id(const std::string& token, const Json& vocabulary, const std::string& where) {
+  static std::int32_t part_id(const std::string& token, const SortedJson& vocabulary,
+                              const std::string& where) {
     const auto place = vocabulary.find(token);
     check(place != vocabulary.end(), where, " names \"", token, "\", which is not in the vocabulary");
     return id_of(*place, where);

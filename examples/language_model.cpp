@@ -7,6 +7,7 @@
 //   language_model train --masked --tokenizer bpe --data input.txt --out runs/blanks
 //   echo "the quality of [MASK] is not strained" | language_model predict --run runs/blanks --json
 
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "common/task_program.h"

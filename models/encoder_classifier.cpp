@@ -5,7 +5,7 @@
 namespace heed {
 namespace {
 
-const TransformerConfig& checked(const TransformerConfig& config) {
+const TransformerConfig& checked_classifier(const TransformerConfig& config) {
   check_config(config);
   check(config.source_vocabulary > 0 && config.classes > 0,
         "a classifier needs source_vocabulary and classes, got ", config.source_vocabulary, " and ",
@@ -16,7 +16,7 @@ const TransformerConfig& checked(const TransformerConfig& config) {
 }  // namespace
 
 EncoderClassifier::EncoderClassifier(const TransformerConfig& config)
-    : EncoderClassifier(checked(config), Initialiser(static_cast<std::uint64_t>(config.seed))) {}
+    : EncoderClassifier(checked_classifier(config), Initialiser(static_cast<std::uint64_t>(config.seed))) {}
 
 EncoderClassifier::EncoderClassifier(const TransformerConfig& config, Initialiser initialiser)
     : SequenceEncoder(config, initialiser), output_(config.width, config.classes, true, initialiser) {

@@ -7,7 +7,7 @@
 namespace heed {
 namespace {
 
-const TransformerConfig& checked(const TransformerConfig& config) {
+const TransformerConfig& checked_encoder_decoder(const TransformerConfig& config) {
   check_config(config);
   check(config.source_vocabulary > 0 && config.target_vocabulary > 0,
         "an encoder-decoder needs source_vocabulary and target_vocabulary, got ", config.source_vocabulary,
@@ -36,7 +36,7 @@ bool is_length_limited(const TransformerConfig& config, const AttentionChoices& 
 }
 
 EncoderDecoder::EncoderDecoder(const TransformerConfig& config)
-    : EncoderDecoder(checked(config), Initialiser(static_cast<std::uint64_t>(config.seed))) {}
+    : EncoderDecoder(checked_encoder_decoder(config), Initialiser(static_cast<std::uint64_t>(config.seed))) {}
 
 EncoderDecoder::EncoderDecoder(const TransformerConfig& config, Initialiser initialiser)
     : config_(config),

@@ -5,7 +5,7 @@
 namespace heed {
 namespace {
 
-const TransformerConfig& checked(const TransformerConfig& config) {
+const TransformerConfig& checked_language_model(const TransformerConfig& config) {
   check_config(config);
   check(config.target_vocabulary > 0, "a language model needs target_vocabulary, got ",
         config.target_vocabulary);
@@ -15,7 +15,7 @@ const TransformerConfig& checked(const TransformerConfig& config) {
 }  // namespace
 
 LanguageModel::LanguageModel(const TransformerConfig& config)
-    : LanguageModel(checked(config), Initialiser(static_cast<std::uint64_t>(config.seed))) {}
+    : LanguageModel(checked_language_model(config), Initialiser(static_cast<std::uint64_t>(config.seed))) {}
 
 LanguageModel::LanguageModel(const TransformerConfig& config, Initialiser initialiser)
     : config_(config),

@@ -3,7 +3,7 @@
 namespace heed {
 namespace {
 
-const TransformerConfig& checked(const TransformerConfig& config) {
+const TransformerConfig& checked_masked(const TransformerConfig& config) {
   check_config(config);
   check(config.source_vocabulary > 0, "a masked language model needs source_vocabulary, got ",
         config.source_vocabulary);
@@ -13,7 +13,7 @@ const TransformerConfig& checked(const TransformerConfig& config) {
 }  // namespace
 
 MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config)
-    : MaskedLanguageModel(checked(config), Initialiser(static_cast<std::uint64_t>(config.seed))) {}
+    : MaskedLanguageModel(checked_masked(config), Initialiser(static_cast<std::uint64_t>(config.seed))) {}
 
 MaskedLanguageModel::MaskedLanguageModel(const TransformerConfig& config, Initialiser initialiser)
     : SequenceEncoder(config, initialiser), output_(config, embedding(), initialiser) {

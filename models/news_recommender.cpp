@@ -7,7 +7,8 @@
 namespace heed {
 namespace {
 
-const TransformerConfig& checked(const TransformerConfig& config, const RecommenderConfig& sizes) {
+const TransformerConfig& checked_recommender(const TransformerConfig& config,
+                                             const RecommenderConfig& sizes) {
   check_config(config);
   check(!sizes.titles || config.source_vocabulary > 0,
         "a recommender that reads titles needs source_vocabulary");
@@ -44,7 +45,8 @@ class NewsRecommender::Title : public SequenceEncoder {
 };
 
 NewsRecommender::NewsRecommender(const TransformerConfig& config, const RecommenderConfig& sizes)
-    : NewsRecommender(checked(config, sizes), sizes, Initialiser(static_cast<std::uint64_t>(config.seed))) {}
+    : NewsRecommender(checked_recommender(config, sizes), sizes,
+                      Initialiser(static_cast<std::uint64_t>(config.seed))) {}
 
 NewsRecommender::NewsRecommender(const TransformerConfig& config, const RecommenderConfig& sizes,
                                  Initialiser initialiser)

@@ -8,7 +8,7 @@
 namespace heed {
 namespace {
 
-const TransformerConfig& checked(const TransformerConfig& config) {
+const TransformerConfig& checked_matcher(const TransformerConfig& config) {
   check_config(config);
   check(config.source_vocabulary > 0 && config.classes > 0,
         "a matcher of pairs needs source_vocabulary and classes, got ", config.source_vocabulary, " and ",
@@ -37,7 +37,7 @@ Tokens without_none(const Tokens& matches) {
 }  // namespace
 
 PairMatcher::PairMatcher(const TransformerConfig& config, bool joint)
-    : PairMatcher(checked(config), joint, Initialiser(static_cast<std::uint64_t>(config.seed))) {}
+    : PairMatcher(checked_matcher(config), joint, Initialiser(static_cast<std::uint64_t>(config.seed))) {}
 
 PairMatcher::PairMatcher(const TransformerConfig& config, bool joint, Initialiser initialiser)
     : SequenceEncoder(config, initialiser),

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view style = R"page(
+constexpr std::string_view capture_page_style = R"page(
 .example { margin-bottom: 2.2rem; } .example .text { max-width: none; }
 .layer { display: flex; flex-wrap: wrap; align-items: center; gap: 0.2rem 0.8rem; margin: 0.35rem 0; } .layer .name { flex: 0 0 12rem; font-size: 0.85rem; color: var(--muted); overflow-wrap: anywhere; }
 .heads { display: flex; flex-wrap: wrap; gap: 0.35rem; } .heads button { padding: 2px; border: 1px solid var(--line-soft); background: none; border-radius: 4px; cursor: pointer; line-height: 0; }
@@ -280,7 +280,7 @@ std::string base64(std::string_view bytes) {
 }
 
 std::string_view capture_style() {
-  return style;
+  return capture_page_style;
 }
 
 std::string capture_html(const TensorFile& capture, const DrawingOptions& options) {

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t most_in_matrix = 40;  // classes; of more the pairs that are confused most are listed
 constexpr std::size_t most_bytes = 600;     // of a text
 
-constexpr std::string_view style = R"page(
+constexpr std::string_view class_page_style = R"page(
 .confusion td { text-align: center; padding: 0.3em 0.5em; min-width: 2.6em; background: rgb(var(--accent) / var(--w, 0)); } .confusion th { text-align: center; padding: 0.3em 0.5em; }
 .confusion td:first-child { background: none; text-align: left; } .confusion .right { font-weight: 600; }
 .mistakes { padding: 0; list-style: none; } .mistakes li { padding: 0.55rem 0; border-bottom: 1px solid var(--line-soft); overflow-wrap: anywhere; }
@@ -119,7 +119,7 @@ std::string pairs_html(const std::vector<std::string>& names, const Json& confus
 }  // namespace
 
 std::string_view class_style() {
-  return style;
+  return class_page_style;
 }
 
 std::string line_html(std::string_view line) {

@@ -12,7 +12,7 @@
 namespace heed {
 namespace {
 
-constexpr MetricKind kinds[] = {{"accuracy", true}, {"loss", false}, {"macro_f1", true}};
+constexpr MetricKind class_metrics[] = {{"accuracy", true}, {"loss", false}, {"macro_f1", true}};
 
 // --- settings
 
@@ -67,7 +67,7 @@ Settings classify_settings(bool own_data) {
   model.width = 128;
   model.feed_forward = 256;
   declare_model(settings, model, Stacks::encoder);
-  declare_training(settings, kinds);
+  declare_training(settings, class_metrics);
   declare_classes(settings);
   settings.change_defaults(own_data ? for_texts : for_listops);
   return settings;
@@ -240,7 +240,7 @@ const TaskKind& classify_task() {
   static const TaskKind kind{"classify",
                              "Learns to tell classes of texts, measures it, and labels texts with it",
                              Stacks::encoder,
-                             kinds,
+                             class_metrics,
                              classify_settings,
                              names_labelled_data,
                              make_learner<ClassifyLearner>};

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Dialogues = std::vector<Dialogue>;
 
-constexpr MetricKind kinds[] = {
+constexpr MetricKind dialogue_metrics[] = {
     {"perplexity", false}, {"bleu", true}, {"distinct1", true}, {"distinct2", true}, {"loss", false}};
 
 constexpr const char* for_dialogues = R"({
@@ -55,7 +55,7 @@ Settings converse_settings(bool own_data) {
   TransformerConfig model;
   model.tie_embeddings = "all";
   declare_model(settings, model, Stacks::encoder_decoder);
-  declare_training(settings, kinds);
+  declare_training(settings, dialogue_metrics);
   SearchOptions search;  // how long an answer is does not follow from what it answers
   search.length_ratio = 0;
   search.length_extra = 60;
@@ -140,7 +140,7 @@ class ConverseLearner : public TextToTextLearner {
                                         distinct_share(answers, 2), loss};
     Json json;
     for (std::size_t i = 0; i < values.size(); ++i)
-      json[std::string(kinds[i].name)] = i + 1 < values.size() ? rounded(values[i]) : values[i];
+      json[std::string(dialogue_metrics[i].name)] = i + 1 < values.size() ? rounded(values[i]) : values[i];
     json["answers"] = pairs.size();
     json["human"] = {{"distinct1", rounded(distinct_share(pairs.target, 1))},
                      {"distinct2", rounded(distinct_share(pairs.target, 2))}};
@@ -173,7 +173,7 @@ const TaskKind& converse_task() {
   static const TaskKind kind{"converse",
                              "Learns to answer in dialogues, measures it, and answers",
                              Stacks::encoder_decoder,
-                             kinds,
+                             dialogue_metrics,
                              converse_settings,
                              names_dialogues,
                              make_learner<ConverseLearner>};

@@ -18,13 +18,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// Those of the causal objective, then those of the masked one alone.
-constexpr MetricKind kinds[] = {{"loss", false},
-                                {"perplexity", false},
-                                {"nats_per_character", false},
-                                {"bits_per_character", false},
-                                {"accuracy", true},
-                                {"pseudo_perplexity", false}};
-constexpr std::span causal_kinds = std::span(kinds).first<4>();
+constexpr MetricKind text_metrics[] = {{"loss", false},
+                                       {"perplexity", false},
+                                       {"nats_per_character", false},
+                                       {"bits_per_character", false},
+                                       {"accuracy", true},
+                                       {"pseudo_perplexity", false}};
+constexpr std::span causal_kinds = std::span(text_metrics).first<4>();
 
 /// Windows of model.max_length, evaluation.stride apart.
 TextLossOptions evaluation_windows(const Settings& settings) {
@@ -161,7 +161,7 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
     return config;
   }
 
-  static std::vector<double> values_of(const TextLoss& loss) {  // in the order of `kinds`
+  static std::vector<double> values_of(const TextLoss& loss) {  // in the order of `text_metrics`
     return {loss.nats_per_token(), loss.perplexity(), loss.nats_per_character(), loss.bits_per_character()};
   }
 
@@ -214,7 +214,7 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
 };
 
 Settings language_model_settings(bool own_data) {
-  return text_settings(own_data, kinds);
+  return text_settings(own_data, text_metrics);
 }
 
 std::unique_ptr<Learner> make_text_learner(const TaskKind& kind, Settings settings) {

@@ -14,8 +14,8 @@ namespace heed {
 namespace {
 
 // F1 is of two classes, MAP and MRR are of two classes with groups: elsewhere they are left out.
-constexpr MetricKind kinds[] = {{"accuracy", true}, {"loss", false}, {"macro_f1", true},
-                                {"f1", true},       {"map", true},   {"mrr", true}};
+constexpr MetricKind pair_metrics[] = {{"accuracy", true}, {"loss", false}, {"macro_f1", true},
+                                       {"f1", true},       {"map", true},   {"mrr", true}};
 
 // --- settings
 
@@ -52,7 +52,7 @@ Settings match_settings(bool own_data) {
   declare_model(settings, model, Stacks::encoder);
   settings.choice("model.kind", "joint", {"joint", "towers"},
                   "How a pair is read: both texts at once, or each by itself by one encoder");
-  declare_training(settings, kinds);
+  declare_training(settings, pair_metrics);
   declare_classes(settings);
   settings.change_defaults(own_data ? for_pairs : for_answers);
   return settings;
@@ -253,7 +253,7 @@ const TaskKind& match_task() {
       "match",
       "Learns to tell classes of pairs of texts, measures it, and labels pairs with it",
       Stacks::encoder,
-      kinds,
+      pair_metrics,
       match_settings,
       names_labelled_data,
       make_learner<MatchLearner>};

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr MetricKind kinds[] = {
+constexpr MetricKind click_metrics[] = {
     {"auc", true}, {"mrr", true}, {"ndcg5", true}, {"ndcg10", true}, {"loss", false}};
 
 /// The random stream of the negatives; those of training steps have op numbers from 0.
@@ -67,7 +67,7 @@ Settings recommend_settings(bool own_data) {
   model.feed_forward = 128;
   model.pooling = "attention";
   declare_model(settings, model, Stacks::encoder);
-  declare_training(settings, kinds);
+  declare_training(settings, click_metrics);
   settings.integer("training.negatives", 4, 1, 10'000,
                    "Passed news of the same list that each click is learned beside");
   settings.integer("prediction.batch_size", 64, 1, 1'000'000, "Users that are read at a time");
@@ -348,7 +348,7 @@ class RecommendLearner : public Learner {
     ClickRanking ranking, popularity;
     double loss = 0;
     std::int64_t lists = 0, left_out = 0;
-    std::vector<double> values() const {  // in the order of `kinds`
+    std::vector<double> values() const {  // in the order of `click_metrics`
       return {ranking.auc, ranking.mrr, ranking.ndcg5, ranking.ndcg10, loss};
     }
   };
@@ -630,7 +630,7 @@ const TaskKind& recommend_task() {
   static const TaskKind kind{"recommend",
                              "Learns which news a user will click, measures it, and ranks news with it",
                              Stacks::encoder,
-                             kinds,
+                             click_metrics,
                              recommend_settings,
                              names_data,
                              make_learner<RecommendLearner>};

@@ -15,7 +15,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr MetricKind kinds[] = {{"rouge1", true}, {"rouge2", true}, {"rougeL", true}, {"loss", false}};
+constexpr MetricKind summary_metrics[] = {
+    {"rouge1", true}, {"rouge2", true}, {"rougeL", true}, {"loss", false}};
 constexpr const char* first_words_setting = "evaluation.first_words";
 
 /// Of a few thousand pairs a model learns to copy sooner than to spell: a pointer, and words that are one token each.
@@ -43,7 +44,7 @@ Settings summarize_settings(bool own_data) {
   TransformerConfig model;
   model.tie_embeddings = "all";
   declare_model(settings, model, Stacks::encoder_decoder);
-  declare_training(settings, kinds);
+  declare_training(settings, summary_metrics);
   declare_text_to_text(settings);
   settings.flag("evaluation.stemming", true, "Whether ROUGE compares the stems of words");
   settings.integer(first_words_setting, 0, 0, 1'000'000,
@@ -122,7 +123,7 @@ const TaskKind& summarize_task() {
   static const TaskKind kind{"summarize",
                              "Learns to summarise texts, measures it, and writes summaries and headlines",
                              Stacks::encoder_decoder,
-                             kinds,
+                             summary_metrics,
                              summarize_settings,
                              names_pairs,
                              make_learner<SummarizeLearner>};

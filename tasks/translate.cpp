@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr MetricKind kinds[] = {{"bleu", true}, {"loss", false}, {"exact", true}};
+constexpr MetricKind translation_metrics[] = {{"bleu", true}, {"loss", false}, {"exact", true}};
 
 /// Sentences need a larger vocabulary and model than number words, which a small model learns within a minute.
 constexpr const char* for_sentences = R"({
@@ -35,7 +35,7 @@ Settings translate_settings(bool own_data) {
   TransformerConfig model;
   model.tie_embeddings = "all";
   declare_model(settings, model, Stacks::encoder_decoder);
-  declare_training(settings, kinds);
+  declare_training(settings, translation_metrics);
   declare_text_to_text(settings);
   settings.change_defaults(own_data ? for_sentences : for_number_words);
   return settings;
@@ -75,7 +75,7 @@ const TaskKind& translate_task() {
       "translate",
       "Learns to translate from pairs of sentences, measures it, and translates with it",
       Stacks::encoder_decoder,
-      kinds,
+      translation_metrics,
       translate_settings,
       names_pairs,
       make_learner<TranslateLearner>};

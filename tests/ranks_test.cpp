@@ -16,6 +16,7 @@
 #include <optional>
 #include <sstream>
 
+#include "heed/core/courier.h"
 #include "heed/core/devices.h"
 #include "heed/training/trainer.h"
 #include "run_records.h"
@@ -57,7 +58,8 @@ std::string letter(int a, int b, int i) {
 /// A rank whose peer answers every message with a copy of it, of which some bytes are changed.
 class MirrorRanks : public Ranks {
  public:
-  MirrorRanks() : Ranks(0, 2) {}
+  MirrorRanks() : Ranks(0, 2, std::make_unique<Courier>()) {}
+  ~MirrorRanks() override { let_courier_end(); }
   [[noreturn]] void abandon(int status) override { std::_Exit(status); }
   std::function<void(std::span<std::byte>)> change = [](std::span<std::byte>) {};
 
@@ -144,6 +146,40 @@ TEST_CASE("ranks: everybody gets what was sent to him, whatever its length, in e
     });
     CHECK(status == 0);
   }
+}
+
+TEST_CASE("ranks: exchanges go on while their caller does, and who asks for more waits for them") {
+  int go[2];
+  REQUIRE(pipe(go) == 0);
+  const int status = status_of_ranks(2, [&](Ranks& ranks) {
+    // Rank 1 takes part only when rank 0 has gone on, which it could not if it waited.
+    char byte = 0;
+    if (ranks.rank() == 1 && read(go[0], &byte, 1) != 1) return false;
+    std::vector<std::string> first, second;
+    ranks.start([&] {
+      first = ranks.all_gather(concat_text("one of ", ranks.rank()));
+      second = ranks.all_gather(std::string(2'000'000, static_cast<char>('a' + ranks.rank())));
+    });
+    if (ranks.is_first() && write(go[1], &byte, 1) != 1) return false;
+    const std::vector<std::string> third = ranks.all_gather(concat_text("three of ", ranks.rank()));
+    ranks.finish();
+    return first == std::vector<std::string>{"one of 0", "one of 1"} && second[1][1'999'999] == 'b' &&
+           third == std::vector<std::string>{"three of 0", "three of 1"};
+  });
+  close(go[0]);
+  close(go[1]);
+  CHECK(status == 0);
+}
+
+TEST_CASE("ranks: what goes wrong in the background is thrown to who waits, once") {
+  MirrorRanks ranks;
+  ranks.change = [](std::span<std::byte> bytes) { bytes[0] ^= std::byte{1}; };
+  ranks.start([&] { ranks.all_gather("a"); });
+  CHECK_THROWS_AS(ranks.finish(), RankLost);
+  ranks.change = [](std::span<std::byte>) {};
+  ranks.finish();
+  CHECK(ranks.all_gather("b")[0] == "b");
+  ranks.start([&] { ranks.broadcast("what nobody waits for"); });  // the destructor does
 }
 
 TEST_CASE("ranks: the processors are shared, and each rank has at least one") {

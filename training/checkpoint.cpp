@@ -9,12 +9,13 @@
 #include "heed/core/file.h"
 #include "heed/core/json_text.h"
 #include "heed/core/version.h"
+#include "heed/data/json_parts.h"
 #include "heed/training/model_file.h"
 
 namespace heed {
 namespace {
 
-using json = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;
 
 constexpr const char* format_name = "heed trainer state";
 constexpr int format_version = 2;
@@ -53,32 +54,24 @@ void check_same_step(const std::map<std::string, std::string>& metadata, std::in
 }
 
 /// A finite number; throws for null, which is how JSON writes what is not finite.
-double finite(const json& value) {
+double finite(const Json& value) {
   const double number = value.get<double>();
   check(std::isfinite(number), "a number is not finite");
   return number;
 }
 
-std::int64_t count_of(const json& state, const char* key) {
-  const json& value = state.at(key);
-  check(value.is_number_integer(), "\"", key, "\" is ", value.dump(), ", not an integer");
-  check(!value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX, "\"", key, "\" is too large");
-  check(value.get<std::int64_t>() >= 0, "\"", key, "\" is negative");
-  return value.get<std::int64_t>();
-}
-
-std::map<std::string, SavedFile> files_of(const json& object) {
+std::map<std::string, SavedFile> files_of(const Json& object) {
   check(object.is_object(), "\"files\" is not an object");
   std::map<std::string, SavedFile> files;
   for (const auto& [name, value] : object.items()) {
-    files[name] = {value.at("digest").get<std::string>(), count_of(value, "step")};
+    files[name] = {value.at("digest").get<std::string>(), json_parts::count_in(value, "step")};
     check(is_digest(files[name].digest), "the digest of \"", name, "\" is not 32 hexadecimal digits");
   }
   return files;
 }
 
-TrainerState state_of(json object, bool verify) {
-  check(object.is_object() && object.value("format", json()) == format_name, "it has no \"format\": \"",
+TrainerState state_of(Json object, bool verify) {
+  check(object.is_object() && object.value("format", Json()) == format_name, "it has no \"format\": \"",
         format_name, "\"");
   check(object.at("format_version") != 1,
         "it was made by an older version of heed, without checksums; finish"
@@ -89,29 +82,29 @@ TrainerState state_of(json object, bool verify) {
   TrainerState state;
   state.identity = object.at("run").get<std::string>();
   state.files = files_of(object.at("files"));
-  state.step = count_of(object, "step");
-  state.epoch = count_of(object, "epoch");
-  state.batch = count_of(object, "batch");
-  state.batches_done = count_of(object, "batches_done");
+  state.step = json_parts::count_in(object, "step");
+  state.epoch = json_parts::count_in(object, "epoch");
+  state.batch = json_parts::count_in(object, "batch");
+  state.batches_done = json_parts::count_in(object, "batches_done");
   check(object.at("seed").is_number_unsigned(), "\"seed\" is not an unsigned integer");
   state.seed = object.at("seed").get<std::uint64_t>();
-  state.epoch_batches = count_of(object, "epoch_batches");
+  state.epoch_batches = json_parts::count_in(object, "epoch_batches");
   if (!object.at("first_loss").is_null()) state.first_loss = finite(object.at("first_loss"));
   if (!object.at("best_metric").is_null()) state.best_metric = finite(object.at("best_metric"));
   if (const auto loss = object.find("best_loss"); loss != object.end() && !loss->is_null())
     state.best_loss = finite(*loss);
-  state.best_step = count_of(object, "best_step");
-  state.evaluations_without_improvement = count_of(object, "evaluations_without_improvement");
+  state.best_step = json_parts::count_in(object, "best_step");
+  state.evaluations_without_improvement = json_parts::count_in(object, "evaluations_without_improvement");
   state.elapsed_seconds = finite(object.at("elapsed_seconds"));
-  state.tokens_since_record = count_of(object, "tokens_since_record");
+  state.tokens_since_record = json_parts::count_in(object, "tokens_since_record");
   check(object.at("losses_since_record").is_object(), "\"losses_since_record\" is not an object");
   for (const auto& [name, value] : object.at("losses_since_record").items()) {
     state.losses_since_record[name] = finite(value);
   }
-  state.metrics_bytes = count_of(object, "metrics_bytes");
+  state.metrics_bytes = json_parts::count_in(object, "metrics_bytes");
   if (const auto scale = object.find("loss_scale"); scale != object.end())
-    state.loss_scale = {finite(scale->at("scale")), count_of(*scale, "good_steps"),
-                        count_of(*scale, "skipped")};
+    state.loss_scale = {finite(scale->at("scale")), json_parts::count_in(*scale, "good_steps"),
+                        json_parts::count_in(*scale, "skipped")};
   state.platform = object.at("platform").get<std::string>();
   return state;
 }
@@ -119,9 +112,9 @@ TrainerState state_of(json object, bool verify) {
 }  // namespace
 
 std::string trainer_state_text(const TrainerState& state) {
-  json object{{"format", format_name}, {"format_version", format_version}, {"heed_version", version}};
+  Json object{{"format", format_name}, {"format_version", format_version}, {"heed_version", version}};
   object["run"] = state.identity;
-  object["files"] = json::object();
+  object["files"] = Json::object();
   for (const auto& [name, file] : state.files)
     object["files"][name] = {{"digest", file.digest}, {"step", file.step}};
   object["step"] = state.step;
@@ -130,9 +123,9 @@ std::string trainer_state_text(const TrainerState& state) {
   object["batches_done"] = state.batches_done;
   object["seed"] = state.seed;
   object["epoch_batches"] = state.epoch_batches;
-  object["first_loss"] = state.first_loss ? json(*state.first_loss) : json();
-  object["best_metric"] = state.best_metric ? json(*state.best_metric) : json();
-  object["best_loss"] = state.best_loss ? json(*state.best_loss) : json();
+  object["first_loss"] = state.first_loss ? Json(*state.first_loss) : Json();
+  object["best_metric"] = state.best_metric ? Json(*state.best_metric) : Json();
+  object["best_loss"] = state.best_loss ? Json(*state.best_loss) : Json();
   object["best_step"] = state.best_step;
   object["evaluations_without_improvement"] = state.evaluations_without_improvement;
   object["elapsed_seconds"] = state.elapsed_seconds;
@@ -146,15 +139,15 @@ std::string trainer_state_text(const TrainerState& state) {
   try {
     add_digest(object);
     return object.dump(2) + "\n";
-  } catch (const json::exception&) {
+  } catch (const Json::exception&) {
     fail("cannot write trainer_state.json: the name of a loss is not valid UTF-8");
   }
 }
 
 TrainerState parse_trainer_state(std::string_view text, std::string_view source, bool verify) {
   try {
-    return state_of(parse_json<json>(text, "it", 4), verify);
-  } catch (const json::exception& error) {
+    return state_of(parse_json<Json>(text, "it", 4), verify);
+  } catch (const Json::exception& error) {
     fail(source, " is damaged or of other software: ", error.what());
   } catch (const Error& error) {
     fail(source, " is damaged or of other software: ", error.what());

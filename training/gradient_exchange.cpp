@@ -109,6 +109,11 @@ std::string message_of(const BatchOutcome& outcome, const std::string& present) 
   return safetensors_text(message);
 }
 
+/// Whether the batch of a rank has a gradient of parameter i, by what gather_outcomes() returns.
+bool has_gradient(const std::string& present, std::size_t i) {
+  return !present.empty() && present[i] == '1';
+}
+
 BatchOutcome outcome_of(const TensorFile& message, Module& model) {
   BatchOutcome outcome;
   outcome.count = std::stoll(text_in(message, "count"));
@@ -161,21 +166,58 @@ std::vector<bool> GradientExchange::owned() const {
   return mine;
 }
 
-std::vector<BatchOutcome> GradientExchange::add(std::optional<BatchOutcome> own) {
-  std::vector<Tensor> gradients(parameters_.size());
-  for (std::size_t i = 0; own && i < gradients.size(); ++i) {
-    gradients[i] = gradient(parameter(i));
+/// Parameters that travel together, with what the ranks send each other of them.
+struct GradientExchange::Bucket {
+  std::size_t first, last;
+  Mail mail;
+};
+
+/// The batches of all ranks that are added at once.
+struct GradientExchange::Round {
+  std::vector<Tensor> gradients;     // of this rank's batch
+  std::vector<std::string> present;  // which parameters have a gradient in the batch of each rank
+  std::vector<std::shared_ptr<Bucket>> buckets;
+};
+
+GradientExchange::~GradientExchange() = default;
+
+std::vector<BatchOutcome> GradientExchange::add(std::optional<BatchOutcome> own, bool more) {
+  Round round;
+  round.gradients.resize(parameters_.size());
+  for (std::size_t i = 0; own && i < parameters_.size(); ++i) {
+    round.gradients[i] = gradient(parameter(i));
     zero_gradient(parameter(i));
   }
   std::vector<BatchOutcome> outcomes;
-  if (ranks_) {
-    const std::vector<std::string> present = gather_outcomes(std::move(own), gradients, outcomes);
-    for (const auto& [first, last] : buckets_) add_bucket(first, last, gradients, present);
+  if (!ranks_) {
+    add_to_sums(round.gradients);
+    if (own) outcomes.push_back(*std::move(own));
     return outcomes;
   }
-  add_to_sums(gradients);
-  if (own) outcomes.push_back(*std::move(own));
+  add_arrived();
+  round.present = gather_outcomes(std::move(own), round.gradients, outcomes);
+  if (!more) {  // one bucket at a time takes the least memory
+    for (std::size_t i = 0; i < buckets_.size(); ++i) {
+      const std::shared_ptr<Bucket> bucket = pack(i, round);
+      bucket->mail.deliver(*ranks_);
+      unpack(*bucket, round);
+    }
+    return outcomes;
+  }
+  for (std::size_t i = 0; i < buckets_.size(); ++i) round.buckets.push_back(pack(i, round));
+  travelling_ = std::make_unique<Round>(std::move(round));
+  ranks_->start([ranks = ranks_, buckets = travelling_->buckets] {
+    for (const std::shared_ptr<Bucket>& bucket : buckets) bucket->mail.deliver(*ranks);
+  });
   return outcomes;
+}
+
+/// Adds what travelled while the last batch was computed.
+void GradientExchange::add_arrived() {
+  if (!travelling_) return;
+  ranks_->finish();
+  const std::unique_ptr<Round> round = std::move(travelling_);
+  for (const std::shared_ptr<Bucket>& bucket : round->buckets) unpack(*bucket, *round);
 }
 
 /// All at once where the device can.
@@ -226,31 +268,38 @@ std::vector<std::string> GradientExchange::gather_outcomes(std::optional<BatchOu
   return present;
 }
 
-void GradientExchange::add_bucket(std::size_t first, std::size_t last, std::vector<Tensor>& gradients,
-                                  const std::vector<std::string>& present) {
-  const auto has = [&](std::size_t r, std::size_t i) { return !present[r].empty() && present[r][i] == '1'; };
+/// The gradients of a bucket that belong to others, and room for those of others that belong to this rank.
+std::shared_ptr<GradientExchange::Bucket> GradientExchange::pack(std::size_t bucket, Round& round) {
   const auto self = static_cast<std::size_t>(rank());
-  Mail mail(count());
-  for (std::size_t i = first; i < last; ++i) {
+  const auto packed =
+      std::make_shared<Bucket>(Bucket{buckets_[bucket].first, buckets_[bucket].second, Mail(count())});
+  for (std::size_t i = packed->first; i < packed->last; ++i) {
     const auto owner = static_cast<std::size_t>(owner_[i]);
     if (owner != self) {
-      if (const Tensor gradient = std::exchange(gradients[i], {}); gradient.defined())
-        append(mail.out[owner], gradient);
+      if (const Tensor gradient = std::exchange(round.gradients[i], {}); gradient.defined())
+        append(packed->mail.out[owner], gradient);
       continue;
     }
-    for (std::size_t r = 0; r < mail.in.size(); ++r)
-      if (r != self && has(r, i)) mail.in[r].resize(mail.in[r].size() + bytes_of(parameter(i)));
+    for (std::size_t r = 0; r < packed->mail.in.size(); ++r)
+      if (r != self && has_gradient(round.present[r], i))
+        packed->mail.in[r].resize(packed->mail.in[r].size() + bytes_of(parameter(i)));
   }
-  mail.deliver(*ranks_);
-  std::vector<std::span<const std::byte>> arrived(mail.in.begin(), mail.in.end());
-  for (std::size_t i = first; i < last; ++i)
+  return packed;
+}
+
+/// Adds the gradients of a bucket that this rank owns, in the order of the batches.
+void GradientExchange::unpack(const Bucket& bucket, Round& round) {
+  std::vector<std::span<const std::byte>> arrived(bucket.mail.in.begin(), bucket.mail.in.end());
+  const auto self = static_cast<std::size_t>(rank());
+  for (std::size_t i = bucket.first; i < bucket.last; ++i)
     for (std::size_t r = 0; owns(i) && r < arrived.size(); ++r)
-      if (has(r, i))
-        add_to_sum(i, r == self ? std::exchange(gradients[i], {})
+      if (has_gradient(round.present[r], i))
+        add_to_sum(i, r == self ? std::exchange(round.gradients[i], {})
                                 : tensor_of(take(arrived[r], parameter(i)), parameter(i)));
 }
 
 void GradientExchange::finish() {
+  add_arrived();
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     parameter(i).node()->gradient = std::exchange(sums_[i], {});  // backward() would copy it
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ class GradientExchange {
   /// `ranks` is null for one process, or must outlive this. Parameters are dealt out by size, the largest first, each to
   /// whom has least.
   GradientExchange(Module& model, std::vector<NamedTensor> parameters, Ranks* ranks);
+  ~GradientExchange();
 
   bool is_shared() const { return ranks_ != nullptr; }
   int rank() const { return ranks_ ? ranks_->rank() : 0; }
@@ -47,8 +49,8 @@ class GradientExchange {
 
   /// After backward(): takes the gradients of this rank's batch out of the leaves and adds them. To be called by all
   /// ranks at once, one batch each, in their order; those for whom none is left give nothing. Returns what all these
-  /// batches came to, in their order.
-  std::vector<BatchOutcome> add(std::optional<BatchOutcome> own);
+  /// batches came to, in their order. With `more` of them to come, the gradients travel while the next are computed.
+  std::vector<BatchOutcome> add(std::optional<BatchOutcome> own, bool more = false);
   /// The sums become the gradients of the parameters that this rank owns.
   void finish();
   /// The norm of all gradients of the step, the same on all ranks; after finish().
@@ -73,8 +75,11 @@ class GradientExchange {
   std::vector<std::string> gather_outcomes(std::optional<BatchOutcome> own,
                                            const std::vector<Tensor>& gradients,
                                            std::vector<BatchOutcome>& outcomes);
-  void add_bucket(std::size_t first, std::size_t last, std::vector<Tensor>& gradients,
-                  const std::vector<std::string>& present);
+  struct Bucket;
+  struct Round;
+  std::shared_ptr<Bucket> pack(std::size_t bucket, Round& round);
+  void unpack(const Bucket& bucket, Round& round);
+  void add_arrived();
   void add_to_sum(std::size_t parameter, Tensor gradient);
   void add_to_sums(std::vector<Tensor>& gradients);
   int owner_of(const std::string& name) const;  // -1: of no parameter
@@ -87,6 +92,7 @@ class GradientExchange {
   std::vector<int> owner_;                                    // of each parameter
   std::vector<std::pair<std::size_t, std::size_t>> buckets_;  // parameters [first, last) that travel together
   std::vector<Tensor> sums_;                                  // of this step, undefined where there is none
+  std::unique_ptr<Round> travelling_;                         // null: nothing is on its way
   std::vector<bool> touched_;  // parameters with a gradient in this step, on any rank
 };
 

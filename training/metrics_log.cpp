@@ -9,32 +9,26 @@
 #include "heed/core/error.h"
 #include "heed/core/file.h"
 #include "heed/core/json_text.h"
+#include "heed/data/json_parts.h"
 
 namespace heed {
 namespace {
 
 namespace fs = std::filesystem;
-using json = nlohmann::ordered_json;  // a line reads best in the order it is written in
+using Json = nlohmann::ordered_json;  // a line reads best in the order it is written in
 
-json object_of(const std::vector<std::pair<std::string, double>>& values) {
-  json object = json::object();
+Json object_of(const std::vector<std::pair<std::string, double>>& values) {
+  Json object = Json::object();
   for (const auto& [name, value] : values) object[name] = value;
   return object;
 }
 
 /// JSON has no NaN: it is written as null, and read as NaN again.
-double number_of(const json& value) {
+double number_of(const Json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
-std::int64_t count_of(const json& line, const char* key) {
-  const json& value = line.at(key);
-  check(value.is_number_integer() && value.get<std::int64_t>() >= 0, "\"", key, "\" is ", value.dump(),
-        ", not a count");
-  return value.get<std::int64_t>();
-}
-
-std::vector<std::pair<std::string, double>> values_of(const json& line, const char* key) {
+std::vector<std::pair<std::string, double>> values_of(const Json& line, const char* key) {
   std::vector<std::pair<std::string, double>> values;
   if (!line.contains(key)) return values;
   check(line.at(key).is_object(), "\"", key, "\" is not an object");
@@ -45,7 +39,7 @@ std::vector<std::pair<std::string, double>> values_of(const json& line, const ch
 }  // namespace
 
 std::string metrics_line(const Progress& progress) {
-  json line{{"step", progress.step}, {"steps", progress.steps}, {"epoch", progress.epoch}};
+  Json line{{"step", progress.step}, {"steps", progress.steps}, {"epoch", progress.epoch}};
   if (progress.is_evaluation()) {
     line["evaluation"] = object_of(progress.metrics);
     line["best"] = progress.is_best;
@@ -60,16 +54,16 @@ std::string metrics_line(const Progress& progress) {
   }
   line["elapsed_seconds"] = progress.elapsed_seconds;
   // A name that is not UTF-8 is no reason to lose the line.
-  return line.dump(-1, ' ', false, json::error_handler_t::replace);
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 Progress parse_metrics_line(std::string_view text) {
   try {
-    const json line = parse_json<json>(text, "it", 4);
+    const Json line = parse_json<Json>(text, "it", 4);
     Progress progress;
-    progress.step = count_of(line, "step");
-    progress.steps = count_of(line, "steps");
-    progress.epoch = count_of(line, "epoch");
+    progress.step = json_parts::count_in(line, "step");
+    progress.steps = json_parts::count_in(line, "steps");
+    progress.epoch = json_parts::count_in(line, "epoch");
     progress.elapsed_seconds = number_of(line.at("elapsed_seconds"));
     progress.metrics = values_of(line, "evaluation");
     progress.auxiliary = values_of(line, "auxiliary");
@@ -80,9 +74,9 @@ Progress parse_metrics_line(std::string_view text) {
     progress.gradient_norm = number_of(line.at("gradient_norm"));
     progress.tokens_per_second = number_of(line.at("tokens_per_second"));
     if (line.contains("unit")) progress.unit = line.at("unit").get<std::string>();
-    if (line.contains("memory_bytes")) progress.memory_bytes = count_of(line, "memory_bytes");
+    if (line.contains("memory_bytes")) progress.memory_bytes = json_parts::count_in(line, "memory_bytes");
     return progress;
-  } catch (const json::exception& error) {
+  } catch (const Json::exception& error) {
     fail("not a line of metrics: ", error.what());
   } catch (const Error& error) {
     fail("not a line of metrics: ", error.what());

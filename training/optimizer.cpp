@@ -16,7 +16,7 @@
 namespace heed {
 namespace {
 
-constexpr NameTable<OptimizerKind, 3> kinds{
+constexpr NameTable<OptimizerKind, 3> optimizer_kinds{
     "optimizer",
     {{{"sgd", OptimizerKind::sgd}, {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}}}};
 
@@ -76,15 +76,15 @@ std::vector<ParameterGroup> decay_groups(std::span<const NamedTensor> parameters
 }
 
 std::vector<std::string> optimizer_names() {
-  return kinds.names();
+  return optimizer_kinds.names();
 }
 
 OptimizerKind optimizer_kind(std::string_view name) {
-  return kinds.find(name);
+  return optimizer_kinds.find(name);
 }
 
 std::string_view name_of(OptimizerKind kind) {
-  return kinds.name_of(kind);
+  return optimizer_kinds.name_of(kind);
 }
 
 TrainedParameters trained_parameters(Module& model, std::span<const PartRate> part_rates) {

@@ -9,7 +9,7 @@
 namespace heed {
 
 namespace {
-constexpr NameTable<Precision, 3> kinds{
+constexpr NameTable<Precision, 3> precisions{
     "precision", {{{"f32", Precision::f32}, {"f16", Precision::f16}, {"bf16", Precision::bf16}}}};
 
 /// Of tensors that a device with half types holds.
@@ -25,15 +25,15 @@ Tensor number(double value, DType dtype, Device device) {
 }  // namespace
 
 std::vector<std::string> precision_names() {
-  return kinds.names();
+  return precisions.names();
 }
 
 std::string_view name_of(Precision precision) {
-  return kinds.name_of(precision);
+  return precisions.name_of(precision);
 }
 
 Precision precision_from_name(std::string_view name) {
-  return kinds.find(name);
+  return precisions.find(name);
 }
 
 LowerPrecision::LowerPrecision(Module& model, Precision precision) {

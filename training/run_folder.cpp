@@ -83,7 +83,7 @@ fs::path first_foreign(const fs::path& folder) {
 
 int lock_folder(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  check(descriptor >= 0, "cannot open the run folder ", path, ": ", std::generic_category().message(errno));
+  check(descriptor >= 0, "cannot open the run folder ", path, ": ", reason_of(errno));
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
     return descriptor;  // or cannot be locked
   ::close(descriptor);

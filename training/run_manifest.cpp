@@ -12,7 +12,7 @@
 namespace heed {
 namespace {
 
-using json = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;
 
 constexpr const char* format_name = "heed run";
 constexpr int format_version = 1;
@@ -22,22 +22,22 @@ constexpr std::array<std::string_view, 9> common_names{
     "checkpoint.new", "metrics.jsonl", "report.html",       "trainer_state.json",
 };
 
-std::string digest_in(const json& value, std::string_view what) {
+std::string digest_in(const Json& value, std::string_view what) {
   check(value.is_string() && is_digest(value.get_ref<const std::string&>()), what, " is ", value.dump(),
         ", not 32 hexadecimal digits");
   return value.get<std::string>();
 }
 
-std::map<std::string, std::string> texts_in(const json& object, const char* key) {
-  const json& values = object.at(key);
+std::map<std::string, std::string> texts_in(const Json& object, const char* key) {
+  const Json& values = object.at(key);
   check(values.is_object(), "\"", key, "\" is not an object");
   std::map<std::string, std::string> texts;
   for (const auto& [name, value] : values.items()) texts[name] = value.get<std::string>();
   return texts;
 }
 
-RunManifest manifest_of(json object, bool verify) {
-  check(object.is_object() && object.value("format", json()) == format_name, "it has no \"format\": \"",
+RunManifest manifest_of(Json object, bool verify) {
+  check(object.is_object() && object.value("format", Json()) == format_name, "it has no \"format\": \"",
         format_name, "\"");
   check(object.at("format_version") == format_version, "its format_version is ",
         object.at("format_version").dump(), ", and this version of heed reads ", format_version);
@@ -47,7 +47,7 @@ RunManifest manifest_of(json object, bool verify) {
   manifest.task = object.at("task").get<std::string>();
   manifest.identity = digest_in(object.at("identity"), "the identity");
   check(object.at("config").is_array(), "\"config\" is not a list");
-  for (const json& digest : object.at("config"))
+  for (const Json& digest : object.at("config"))
     manifest.config.push_back(digest_in(digest, "the digest of config.json"));
   check(manifest.config.size() == 1 || manifest.config.size() == 2, "it has ", manifest.config.size(),
         " digests of config.json");
@@ -70,7 +70,7 @@ bool is_name_of_run_file(std::string_view name) {
 }
 
 std::string run_manifest_text(const RunManifest& manifest) {
-  json object{{"format", format_name}, {"format_version", format_version}, {"heed_version", version}};
+  Json object{{"format", format_name}, {"format_version", format_version}, {"heed_version", version}};
   object["task"] = manifest.task;
   object["identity"] = manifest.identity;
   object["config"] = manifest.config;
@@ -80,15 +80,15 @@ std::string run_manifest_text(const RunManifest& manifest) {
   try {
     add_digest(object);
     return object.dump(2) + "\n";
-  } catch (const json::exception&) {
+  } catch (const Json::exception&) {
     fail("cannot write run.json: the name of the task or of a part of the data is not valid UTF-8");
   }
 }
 
 RunManifest parse_run_manifest(std::string_view text, std::string_view source, bool verify) {
   try {
-    return manifest_of(parse_json<json>(text, "it", 4), verify);
-  } catch (const json::exception& error) {
+    return manifest_of(parse_json<Json>(text, "it", 4), verify);
+  } catch (const Json::exception& error) {
     fail(source, " is damaged or of other software: ", error.what());
   } catch (const Error& error) {
     fail(source, " is damaged or of other software: ", error.what());

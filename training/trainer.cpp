@@ -204,7 +204,7 @@ std::int64_t Trainer::accumulate_gradients() {
       if (rank == exchange_.rank()) own = run_batch();
       advance();
     }
-    for (BatchOutcome& batch : exchange_.add(std::move(own))) {
+    for (BatchOutcome& batch : exchange_.add(std::move(own), left > exchange_.count())) {
       for (const BatchOutcome::Term& term : batch.terms) meter_.add(term.name, term.sum);
       meter_.add_tokens(batch.count);
       tokens += batch.count;

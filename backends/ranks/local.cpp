@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "heed/core/courier.h"
 #include "heed/core/ranks.h"
 
 namespace heed {
@@ -42,9 +43,11 @@ using Row = std::vector<Descriptor>;  // to every other rank
 
 class LocalRanks : public Ranks {
  public:
-  LocalRanks(int rank, Row peers) : Ranks(rank, static_cast<int>(peers.size())), peers_(std::move(peers)) {
+  LocalRanks(int rank, Row peers)
+      : Ranks(rank, static_cast<int>(peers.size()), std::make_unique<Courier>()), peers_(std::move(peers)) {
     meet();
   }
+  ~LocalRanks() override { let_courier_end(); }
 
   [[noreturn]] void abandon(int status) override { _exit(status); }
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <thread>
 
+#include "heed/core/courier.h"
 #include "heed/core/ranks.h"
 
 namespace heed {
@@ -51,17 +52,25 @@ class MpiRanks : public Ranks {
  public:
   struct Library {
     int (*abort)(Handle, int);
-    int (*all_to_all)(const void*, const int*, const int*, Handle, void*, const int*, const int*, Handle,
-                      Handle);
+    int (*start_all_to_all)(const void*, const int*, const int*, Handle, void*, const int*, const int*,
+                            Handle, Handle, Handle*);
+    int (*test)(Handle*, int*, void*);
     int (*finalize)();
     Handle world, byte;
   };
 
-  MpiRanks(const Library& library, int rank, int count) : Ranks(rank, count), library_(library) { meet(); }
-  ~MpiRanks() override { library_.finalize(); }
+  MpiRanks(const Library& library, int rank, int count, std::unique_ptr<Courier> courier)
+      : Ranks(rank, count, std::move(courier)), library_(library) {
+    meet();
+  }
+  ~MpiRanks() override {
+    let_courier_end();
+    courier().run([this] { library_.finalize(); });
+  }
 
   [[noreturn]] void abandon(int status) override {
     let_messages_arrive();
+    // From here, although MPI is the courier's: that may be waiting for ranks that never answer.
     library_.abort(library_.world, status);
     std::_Exit(status);
   }
@@ -85,15 +94,30 @@ class MpiRanks : public Ranks {
     packed_in_.resize(got);
     for (std::size_t r = 0; r < size; ++r)
       if (out_bytes[r] > 0) std::memcpy(packed_out_.data() + out_at[r], out[r].data(), out[r].size());
-    const int status =
-        library_.all_to_all(packed_out_.data(), out_bytes.data(), out_at.data(), library_.byte,
-                            packed_in_.data(), in_bytes.data(), in_at.data(), library_.byte, library_.world);
-    if (status != 0) throw RankLost(concat_text("ranks: MPI_Alltoallv failed with status ", status));
+    Handle request{};
+    const int status = library_.start_all_to_all(packed_out_.data(), out_bytes.data(), out_at.data(),
+                                                 library_.byte, packed_in_.data(), in_bytes.data(),
+                                                 in_at.data(), library_.byte, library_.world, &request);
+    if (status != 0) throw RankLost(concat_text("ranks: MPI_Ialltoallv failed with status ", status));
+    wait(request);
     for (std::size_t r = 0; r < size; ++r)
       if (in_bytes[r] > 0) std::memcpy(in[r].data(), packed_in_.data() + in_at[r], in[r].size());
   }
 
  private:
+  /// MPI itself would wait with all of a processor's time, which the next batch can use.
+  void wait(Handle request) {
+    alignas(16) std::array<std::byte, 256> unused{};  // MPI_Status, of 20 to 24 bytes
+    const auto begin = std::chrono::steady_clock::now();
+    for (int done = 0; true;) {
+      if (const int status = library_.test(&request, &done, unused.data()); status != 0)
+        throw RankLost(concat_text("ranks: MPI_Test failed with status ", status));
+      if (done) return;
+      if (std::chrono::steady_clock::now() - begin > std::chrono::microseconds(100))
+        std::this_thread::sleep_for(std::chrono::microseconds(10));
+    }
+  }
+
   Library library_;
   std::vector<std::byte> packed_out_, packed_in_;
 };
@@ -105,12 +129,19 @@ std::unique_ptr<Ranks> joined(void* library, const std::string& path, Handle wor
   const auto ask_rank = symbol<int (*)(Handle, int*)>(library, path, "MPI_Comm_rank");
   const auto ask_size = symbol<int (*)(Handle, int*)>(library, path, "MPI_Comm_size");
   Functions functions{symbol<decltype(Functions::abort)>(library, path, "MPI_Abort"),
-                      symbol<decltype(Functions::all_to_all)>(library, path, "MPI_Alltoallv"),
-                      symbol<decltype(Functions::finalize)>(library, path, "MPI_Finalize"), world, byte};
+                      symbol<decltype(Functions::start_all_to_all)>(library, path, "MPI_Ialltoallv"),
+                      symbol<decltype(Functions::test)>(library, path, "MPI_Test"),
+                      symbol<decltype(Functions::finalize)>(library, path, "MPI_Finalize"),
+                      world,
+                      byte};
   int provided = 0, rank = 0, count = 0;
-  check(init(nullptr, nullptr, funneled, &provided) == 0, "MPI: ", path, " could not be initialised");
-  check(provided >= funneled, "MPI: ", path, " does not serve programs with threads (MPI_THREAD_FUNNELED)");
-  check(ask_rank(world, &rank) == 0 && ask_size(world, &count) == 0, "MPI: ", path, " does not say its rank");
+  auto courier = std::make_unique<Courier>();
+  courier->run([&] {
+    check(init(nullptr, nullptr, funneled, &provided) == 0, "MPI: ", path, " could not be initialised");
+    check(provided >= funneled, "MPI: ", path, " does not serve programs with threads (MPI_THREAD_FUNNELED)");
+    check(ask_rank(world, &rank) == 0 && ask_size(world, &count) == 0, "MPI: ", path,
+          " does not say its rank");
+  });
   // A library that does not speak with its launcher takes itself for the only rank.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     if (!is_set(name)) continue;
@@ -118,7 +149,7 @@ std::unique_ptr<Ranks> joined(void* library, const std::string& path, Handle wor
           " ranks, but ", path, " knows of ", count, ": it belongs to another launcher");
     break;
   }
-  return std::make_unique<MpiRanks<Handle>>(functions, rank, count);
+  return std::make_unique<MpiRanks<Handle>>(functions, rank, count, std::move(courier));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -119,6 +120,10 @@ int report_exception(std::string_view program) {
   } catch (const std::exception& error) {
     return report(program, error.what(), exit_failure);
   }
+}
+
+CLI::App& subcommand(CLI::App& app, const std::string& name, const std::string& help) {
+  return *app.add_subcommand(name, help);
 }
 
 int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::function<int()>>& bodies) {

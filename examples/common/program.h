@@ -1,13 +1,18 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "heed/tasks/settings.h"
 
 // What every program does the same way: errors become one line on standard error and an exit status, signals become a
 // flag that is read between steps.
+
+namespace CLI {
+class App;  // <CLI/CLI.hpp> takes seconds to compile
+}
 
 namespace heed::programs {
 
@@ -20,6 +25,9 @@ inline constexpr int exit_usage = 2;
 /// `bodies` stand in the order in which the commands were added, and return the exit status; a program without commands
 /// has one.
 int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::function<int()>>& bodies);
+
+/// Adds a command to the program.
+CLI::App& subcommand(CLI::App& app, const std::string& name, const std::string& help);
 
 /// To be called where an exception is caught: prints it as run_commands() does, and returns the status to end with.
 int report_exception(std::string_view program);

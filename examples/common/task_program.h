@@ -87,7 +87,7 @@ std::string description_of(const TaskProgram& program);
 template <class Command>
 std::function<int()> add_command(CLI::App& app, const TaskProgram& program, const char* name,
                                  const std::string& help) {
-  auto command = std::make_shared<Command>(*app.add_subcommand(name, help), program);
+  auto command = std::make_shared<Command>(subcommand(app, name, help), program);
   return [command] { return command->run(); };
 }
 

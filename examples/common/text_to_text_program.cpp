@@ -1,5 +1,6 @@
 #include "text_to_text_program.h"
 
+#include <CLI/CLI.hpp>
 #include <iomanip>
 #include <nlohmann/json.hpp>
 

@@ -6,6 +6,7 @@
 // Every cell is a process of its own, so that one that fails stops no other; what was interrupted goes on when the
 // same command is given again.
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iostream>
 #include <thread>

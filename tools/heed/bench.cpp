@@ -1,5 +1,6 @@
 // heed bench attention: what every attention variant costs, and how its cost grows with the length.
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

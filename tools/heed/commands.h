@@ -1,10 +1,13 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 
 // Each command adds itself to the program and returns what to run when it was chosen; that returns the exit
 // status.
+
+namespace CLI {
+class App;
+}
 
 namespace heed::programs {
 

@@ -1,5 +1,6 @@
 // heed devices: what computations can run on.
 
+#include <CLI/CLI.hpp>
 #include <fstream>
 #include <iomanip>
 #include <iostream>

@@ -1,6 +1,7 @@
 // heed gradcheck: every op and model against finite differences in f64; on another device than the CPU
 // against the CPU's gradients.
 
+#include <CLI/CLI.hpp>
 #include <iomanip>
 #include <iostream>
 

@@ -1,5 +1,7 @@
 // heed: looks at the machine and checks the engine on it.
 
+#include <CLI/CLI.hpp>
+
 #include "commands.h"
 #include "heed/core/version.h"
 #include "heed/examples/common/program.h"

@@ -1,5 +1,6 @@
 // heed report: the report of a run again, or one of several runs side by side.
 
+#include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "commands.h"

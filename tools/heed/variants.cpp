@@ -1,5 +1,6 @@
 // heed variants: the attention variants and what they can do.
 
+#include <CLI/CLI.hpp>
 #include <iostream>
 
 #include "commands.h"

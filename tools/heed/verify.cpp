@@ -1,5 +1,6 @@
 // heed verify: holds the attention variants to reference cases made with an independent implementation.
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <iomanip>
