@@ -20,7 +20,7 @@ bool lies_by_steps(const Tensor& x) {
 }
 
 /// The steps of a row from its first one to the end of its place in the block.
-std::int64_t room(const Tensor& x) {
+std::int64_t room_of(const Tensor& x) {
   const std::int64_t row = x.stride(0), from = x.offset() % row;
   const std::int64_t end = x.offset() - from + x.size(0) * row;  // of the last row's place
   const bool whole = static_cast<std::size_t>(end) * size_of(x.dtype()) <= x.storage()->bytes();
@@ -34,7 +34,7 @@ Tensor with_length(const Tensor& x, std::int64_t begin, std::int64_t length) {
   return x.view(shape, x.strides(), x.offset() + begin * x.stride(1));
 }
 
-void write(const Tensor& values, const Tensor& to) {
+void write_into(const Tensor& values, const Tensor& to) {
   require_kernel(backend_of(to).copy, "appended", to.device());
   if (values.count() == 0) return;
   backend_of(to).copy(values.detach(), to);
@@ -53,14 +53,14 @@ Tensor appended(Tensor held, const Tensor& added) {
           "appended: cannot add ", added.dtype(), " of shape ", added.shape(), " to ", held.dtype(),
           " of shape ", held.shape());
   }
-  if (before == 0 || !held.is_sole_owner() || !lies_by_steps(held) || room(held) < after) {
+  if (before == 0 || !held.is_sole_owner() || !lies_by_steps(held) || room_of(held) < after) {
     Shape shape = added.shape();
     shape[1] = after + std::max<std::int64_t>(16, after / 2);
     const Tensor block = Tensor::empty(shape, added.dtype(), added.device());
-    if (before > 0) write(held, with_length(block, 0, before));
+    if (before > 0) write_into(held, with_length(block, 0, before));
     held = with_length(block, 0, before);
   }
-  write(added, with_length(held, before, added.size(1)));
+  write_into(added, with_length(held, before, added.size(1)));
   return with_length(held, 0, after);
 }
 
@@ -84,7 +84,7 @@ Tensor RowOrder::of(Tensor held) const {
       in_place_ && count <= before && held.device() == Device{} && !held.tracked() && held.is_sole_owner();
   if (!moves) return index_select(held, 0, Tensor::from(rows_, {count}, held.device()));
   for (const std::int32_t place : moved_)
-    write(select(held, 0, rows_[static_cast<std::size_t>(place)]), select(held, 0, place));
+    write_into(select(held, 0, rows_[static_cast<std::size_t>(place)]), select(held, 0, place));
   return slice(held, 0, 0, count);
 }
 

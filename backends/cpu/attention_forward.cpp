@@ -26,7 +26,7 @@ namespace {
 constexpr std::int64_t tile_columns = 512;
 // Where a tile has so few rows, as when hypotheses of one sentence look at its source, a general product spends its time
 // on packing.
-constexpr std::int64_t few_rows = 8;
+constexpr std::int64_t few_query_rows = 8;
 
 template <class T>
 class Forward {
@@ -76,7 +76,7 @@ class Forward {
     for (const Segment& segment : keys.segments) {
       const T* key = key_.at(b, h, segment.key);
       T* to = tile.scores + segment.column;
-      if (tile.rows <= few_rows) {
+      if (tile.rows <= few_query_rows) {
         for (std::int64_t r = 0; r < tile.rows; ++r)
           row_times_transposed(query + r * query_.stride(), key, key_.stride(), segment.count, key_.width(),
                                scale, false, to + r * tile.stride);
@@ -95,7 +95,7 @@ class Forward {
     T* out = out_.at(b, h, queries.begin);
     for (const Segment& segment : keys.segments) {
       const T *weights = tile.scores + segment.column, *value = value_.at(b, h, segment.key);
-      if (tile.rows <= few_rows) {
+      if (tile.rows <= few_query_rows) {
         for (std::int64_t r = 0; r < tile.rows; ++r)
           row_times_matrix(weights + r * tile.stride, value, value_.stride(), segment.count, value_.width(),
                            !first, out + r * out_.stride());

@@ -100,7 +100,7 @@ struct Plan {
 };
 
 /// So few rows are multiplied one by one with a matrix that lies by columns, such as the weights of a linear map.
-constexpr std::int64_t few_rows = 6;
+constexpr std::int64_t unpacked_rows = 6;
 
 /// The operands of one call of BLAS.
 template <class T>
@@ -114,7 +114,7 @@ struct Product {
     if (depth == 0) {
       if (beta == 0)
         for (std::int64_t row = 0; row < height; ++row) std::fill_n(c + row * c_leading, width, T(0));
-    } else if (height <= few_rows && b_layout.transposed && a_layout.column_stride() == 1) {
+    } else if (height <= unpacked_rows && b_layout.transposed && a_layout.column_stride() == 1) {
       // Nothing is packed: some rows of the weights at a time are read once and serve all rows of `a` from the cache.
       constexpr std::int64_t at_once = 8;
       for (std::int64_t j = 0; j < width; j += at_once)
