@@ -19,6 +19,7 @@ import pathlib
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 
 SETS = {"subj": ["subj/subj.all"], "mpqa": ["mpqa/mpqa.all"], "cr": ["cr/custrev.all"],
@@ -156,8 +157,11 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--encoding", default="cp1252")
     parser.add_argument("--classify", default="build/bin/classify")
-    parser.add_argument("classify_flags", nargs="*", help="behind --: more flags of train, such as --attention NAME")
-    arguments = parser.parse_args()
+    parser.epilog = "Behind -- stand more flags of classify train, such as --attention NAME."
+    own = sys.argv[1:]
+    cut = own.index("--") if "--" in own else len(own)
+    arguments = parser.parse_args(own[:cut])
+    arguments.classify_flags = own[cut + 1:]
     if not arguments.data and not arguments.set:
         parser.error("name the folder of the data, or sets by --set")
     seeds = range(1, arguments.seeds + 1)

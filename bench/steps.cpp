@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -37,10 +38,11 @@ const std::vector<Case> cases = {
     {"language_model", 4, 8, 8, 256, 8'000, "gelu", 0},
 };
 
-/// A model with the loss of its one batch.
+/// A model with the losses of its batches, and what these consist of, by name.
 struct Work {
   std::unique_ptr<heed::Module> model;
-  std::function<heed::Loss(Context&)> loss;
+  std::vector<std::function<heed::Loss(Context&)>> losses;
+  std::map<std::string, heed::Tensor> content;
 };
 
 /// Sequences of equal length, so that nothing is padded.
@@ -71,31 +73,78 @@ heed::TransformerConfig config_of(const Case& c, double dropout) {
   return config;
 }
 
-Work make_work(const Case& c, double dropout) {
+Work make_work(const Case& c, double dropout, std::uint32_t batches = 1) {
   const heed::TransformerConfig config = config_of(c, dropout);
+  Work work;
+  const auto add = [&]<class Model>(std::unique_ptr<Model> model, auto&& make_batch, double smoothing) {
+    for (std::uint32_t i = 0; i < batches; ++i)
+      work.losses.push_back([m = model.get(), batch = make_batch(i), smoothing](Context& context) {
+        return m->loss(batch, smoothing, context);
+      });
+    work.model = std::move(model);
+  };
+  const auto keep = [&](std::uint32_t batch, const char* name, const heed::Tensor& tensor) {
+    work.content.emplace(heed::concat_text("batch.", batch, '.', name), tensor);
+  };
   if (c.name == "encoder") {
-    auto model = std::make_unique<heed::EncoderClassifier>(config);
-    std::vector<std::int32_t> labels(static_cast<std::size_t>(c.batch));
-    for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % 2);
-    const auto batch = heed::make_classification_batch(random_tokens(c, c.length, 0), labels);
-    auto loss = [m = model.get(), batch](Context& context) { return m->loss(batch, 0, context); };
-    return {std::move(model), loss};
+    add(
+        std::make_unique<heed::EncoderClassifier>(config),
+        [&](std::uint32_t i) {
+          std::vector<std::int32_t> labels(static_cast<std::size_t>(c.batch));
+          for (std::size_t row = 0; row < labels.size(); ++row)
+            labels[row] = static_cast<std::int32_t>(row % 2);
+          auto batch = heed::make_classification_batch(random_tokens(c, c.length, 2 * i), labels);
+          keep(i, "ids", batch.input.ids), keep(i, "targets", batch.labels);
+          return batch;
+        },
+        0);
+  } else if (c.name == "translation") {
+    add(
+        std::make_unique<heed::EncoderDecoder>(config),
+        [&](std::uint32_t i) {
+          // The begin mark makes the decoder's input one longer than the target, and the end mark the target as
+          // long.
+          auto batch = heed::make_translation_batch(random_tokens(c, c.length, 2 * i),
+                                                    random_tokens(c, c.length - 1, 2 * i + 1), 1, 2);
+          keep(i, "ids", batch.source.ids), keep(i, "shifted", batch.target.ids),
+              keep(i, "targets", batch.targets.ids);
+          return batch;
+        },
+        c.smoothing);
+  } else {
+    add(
+        std::make_unique<heed::LanguageModel>(config),
+        [&](std::uint32_t i) {
+          auto batch = heed::make_language_model_batch(random_tokens(c, c.length + 1, 2 * i));
+          keep(i, "ids", batch.input.ids), keep(i, "targets", batch.targets.ids);
+          return batch;
+        },
+        0);
   }
-  if (c.name == "translation") {
-    auto model = std::make_unique<heed::EncoderDecoder>(config);
-    // The begin mark makes the decoder's input one longer than the target, and the end mark the target as
-    // long.
-    const auto batch =
-        heed::make_translation_batch(random_tokens(c, c.length, 0), random_tokens(c, c.length - 1, 1), 1, 2);
-    auto loss = [m = model.get(), batch, c](Context& context) {
-      return m->loss(batch, c.smoothing, context);
-    };
-    return {std::move(model), loss};
+  return work;
+}
+
+/// Trains without dropout, on eight batches in turn, and writes a safetensors file for same_recipe.py: the initial weights,
+/// the batches, and the loss of every step. The learning rate is 1e-4.
+void record(const Case& c, int steps, const std::string& path) {
+  constexpr std::uint32_t batches = 8;
+  const Work work = make_work(c, 0, batches);
+  heed::TensorFile file{work.content, {}};
+  for (const heed::NamedTensor& one : work.model->parameters())
+    file.tensors["initial." + one.name] = heed::contiguous(one.tensor->detach() * 1.0);
+  heed::Optimizer adam(work.model->parameters(), {});
+  std::vector<double> losses;
+  for (int i = 0; i < steps; ++i) {
+    Context context = Context::train(1, static_cast<std::uint32_t>(i + 1));
+    const heed::Tensor objective =
+        heed::objective(work.losses[static_cast<std::size_t>(i) % batches](context), context);
+    heed::backward(objective);
+    adam.step(1e-4);
+    adam.zero_gradients();
+    losses.push_back(objective.item());
   }
-  auto model = std::make_unique<heed::LanguageModel>(config);
-  const auto batch = heed::make_language_model_batch(random_tokens(c, c.length + 1, 0));
-  auto loss = [m = model.get(), batch](Context& context) { return m->loss(batch, 0, context); };
-  return {std::move(model), loss};
+  file.tensors["losses"] = heed::Tensor::from(losses, {steps});
+  heed::save_safetensors(path, file);
 }
 
 /// The most memory this process ever held (VmHWM), in MB of 2^20 bytes.
@@ -114,7 +163,7 @@ void run(const Case& c, double dropout, int repeat, bool profile) {
   double loss = 0;
   const auto step = [&](std::uint32_t number) {
     Context context = Context::train(1, number);
-    const heed::Tensor objective = heed::objective(work.loss(context), context);
+    const heed::Tensor objective = heed::objective(work.losses[0](context), context);
     heed::backward(objective);
     adam.step(1e-4);
     adam.zero_gradients();
@@ -144,7 +193,7 @@ class StepTask : public heed::Task {
   explicit StepTask(Work work) : work_(std::move(work)) {}
   heed::Module& model() override { return *work_.model; }
   std::int64_t batches(std::int64_t) override { return 1; }
-  heed::Loss loss(std::int64_t, std::int64_t, Context& context) override { return work_.loss(context); }
+  heed::Loss loss(std::int64_t, std::int64_t, Context& context) override { return work_.losses[0](context); }
 
  private:
   Work work_;
@@ -220,6 +269,7 @@ int main(int argc, char** argv) {
   bool profile = false;
   int ranks = 1;
   std::int64_t accumulation = 0;
+  std::string record_to;
   app.add_option("--case", name, "encoder, translation or language_model")
       ->check(CLI::IsMember({"encoder", "translation", "language_model"}));
   app.add_option("--dropout", dropout, "on sub-layers, attention weights and activations")
@@ -230,6 +280,7 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 10'000));
   app.add_option("--ranks", ranks, "with --accumulation: processes that share the batches")
       ->check(CLI::Range(1, 1024));
+  app.add_option("--record", record_to, "write what same_recipe.py needs to this file, instead of timing");
   app.add_flag("--profile", profile, "print where the time went, per kernel");
   try {
     app.parse(argc, argv);
@@ -258,6 +309,10 @@ int main(int argc, char** argv) {
       return 0;
     }
     heed::set_cpu_threads(threads);
+    if (!record_to.empty()) {
+      record(*c, repeat, record_to);
+      return 0;
+    }
     run(*c, dropout, repeat, profile);
   } catch (const std::exception& error) {
     std::cerr << "bench_steps: " << error.what() << '\n';

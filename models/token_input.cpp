@@ -43,6 +43,7 @@ Tensor Positions::operator()(std::int64_t begin, std::int64_t count, const Tenso
     }
     return slice(weight, 0, begin, end);
   }
+  const std::lock_guard lock(mutex_);
   const bool reusable = table_.defined() && table_.size(0) >= end && table_.dtype() == like.dtype() &&
                         table_.device() == like.device();
   if (!reusable) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <mutex>
 #include <string_view>
 
 #include "heed/models/layers.h"
@@ -22,7 +23,8 @@ class Positions : public Module {
 
  private:
   std::int64_t width_;
-  Tensor table_;  // the sinusoids computed so far
+  std::mutex mutex_;  // several threads may compute with one model
+  Tensor table_;      // the sinusoids computed so far
 };
 
 /// Turns token ids into the input of a stack: dropout(embedding * sqrt(d) + positions) (Vaswani et al. 2017,

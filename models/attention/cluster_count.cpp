@@ -66,10 +66,10 @@ std::int64_t ClusterCount::of(std::int64_t length, bool training) {
     const std::vector<double> measured = measured_.to_doubles();
     if (measured[0] >= passes_to_measure) {
       known_ = std::min(most_, choose(measured[1] / measured[0], measured[2] / measured[0], width_));
-      chosen_ = Tensor::full({1}, static_cast<double>(known_), DType::i32, chosen_.device());
+      chosen_ = Tensor::full({1}, static_cast<double>(known_.load()), DType::i32, chosen_.device());
     }
   }
-  return known_ > 0 ? known_ : std::min(most_, cheapest(static_cast<double>(length)));
+  return known_ > 0 ? known_.load() : std::min(most_, cheapest(static_cast<double>(length)));
 }
 
 void ClusterCount::observe(const Tensor& x, const Tensor& centroids, const Tensor& assignment,

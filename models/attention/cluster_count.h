@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+
 #include "heed/models/attention/attention.h"
 
 namespace heed {
@@ -52,8 +54,8 @@ class ClusterCount : public Module {
  private:
   std::int64_t width_, most_;
   bool automatic_ = false;
-  std::int64_t known_ = 0;    // K once it is known to be final; 0: look into the buffer
-  Tensor chosen_, measured_;  // i32 [1], [3]
+  std::atomic<std::int64_t> known_ = 0;  // K once it is known to be final; 0: look into the buffer
+  Tensor chosen_, measured_;             // i32 [1], [3]
 };
 
 }  // namespace heed

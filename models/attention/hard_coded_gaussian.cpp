@@ -185,7 +185,7 @@ class HardCodedGaussianAttention : public Attention {
     Tensor weights, keys;
   };
 
-  const Band& band(const Layout& at, const Tensor& like) {
+  Band band(const Layout& at, const Tensor& like) {
     const Device device = like.device();
     return bands_.get({at.first, at.blocks, at.rows, at.keys, static_cast<std::int64_t>(like.dtype()),
                        static_cast<std::int64_t>(device.type), device.index},

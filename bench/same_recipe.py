@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Trains the three models of compare_torch.py in heed and in PyTorch from the same weights on the same batches.
+
+    ninja -C build bench_steps && python3 bench/same_recipe.py
+
+heed trains first, without dropout, and records its initial weights, its batches (eight, in turn) and the loss of every
+step (bench_steps --record); PyTorch begins with these weights and reads these batches, with its own kernels, gradients
+and Adam. Prints a line of JSON per case: the first and the last loss, and the largest difference between the two curves.
+Exit status 1 when that exceeds --tolerance. Needs PyTorch and its package safetensors.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import compare_torch
+
+PROGRAM = pathlib.Path(__file__).resolve().parent.parent / "build/bin/bench_steps"
+ADAM = {"lr": 1e-4, "betas": (0.9, 0.999), "eps": 1e-8}  # as in bench/steps.cpp
+
+
+def copy_weights(model, recorded):
+    """From heed's names to those of compare_torch.build; every recorded weight must find its place."""
+    import torch
+
+    left = {name.removeprefix("initial."): value for name, value in recorded.items() if name.startswith("initial.")}
+
+    def linear(to, name):
+        to.weight.copy_(left.pop(name + ".weight"))
+        if to.bias is not None:
+            to.bias.copy_(left.pop(name + ".bias"))
+
+    def attention(to, name):
+        parts = [left.pop(f"{name}.{part}.weight") for part in ("query", "key", "value")]
+        if to.key_value is None:
+            to.query.weight.copy_(torch.cat(parts))
+        else:
+            to.query.weight.copy_(parts[0])
+            to.key_value.weight.copy_(torch.cat(parts[1:]))
+        linear(to.output, name + ".output")
+
+    def layers(stack, name, own):
+        for i, layer in enumerate(stack):
+            at = f"{name}.layers.{i}."
+            attention(layer.attention, at + own)
+            linear(layer.norm1, at + own + "_norm")
+            if hasattr(layer, "cross"):
+                attention(layer.cross, at + "cross_attention")
+                linear(layer.norm2, at + "cross_attention_norm")
+            linear(layer.input, at + "feed_forward.input")
+            linear(layer.output, at + "feed_forward.output")
+            linear(layer.norm3, at + "feed_forward_norm")
+
+    with torch.no_grad():
+        model.embedding.weight.copy_(left.pop("embedding.weight"))
+        if "encoder.layers.0.attention.query.weight" in left:
+            layers(model.layers, "encoder", "attention")
+            if hasattr(model, "decoder"):
+                layers(model.decoder, "decoder", "self_attention")
+        else:
+            layers(model.layers, "decoder", "self_attention")
+        if hasattr(model, "classifier"):
+            linear(model.classifier, "output")
+    if left:
+        sys.exit(f"same_recipe.py: PyTorch's model has no place for {', '.join(left)}")
+
+
+def losses_of_torch(case, recorded, threads):
+    import torch
+
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    model, _ = compare_torch.build(case, dropout=0.0)
+    copy_weights(model, recorded)
+    model.train()
+    optimizer = torch.optim.Adam(model.parameters(), **ADAM)
+    batches = sum(name.startswith("batch.") and name.endswith(".ids") for name in recorded)
+    losses = []
+    for step in range(len(recorded["losses"])):
+        ids, targets, shifted = (recorded.get(f"batch.{step % batches}.{part}") for part in ("ids", "targets", "shifted"))
+        optimizer.zero_grad(set_to_none=True)
+        loss = model.loss(ids.long(), targets.long(), shifted.long() if shifted is not None else None)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", action="append", choices=compare_torch.CASES)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--tolerance", type=float, default=1e-3)
+    options = parser.parse_args()
+    from safetensors.torch import load_file
+
+    worst = 0.0
+    for case in options.case or compare_torch.CASES:
+        with tempfile.TemporaryDirectory() as folder:
+            file = f"{folder}/recorded.safetensors"
+            subprocess.run([PROGRAM, "--case", case, "--record", file, "--repeat", str(options.steps),
+                            "--threads", str(options.threads)], check=True)
+            recorded = load_file(file)
+        heed = recorded["losses"].tolist()
+        torch = losses_of_torch(case, recorded, options.threads)
+        differences = [abs(a - b) for a, b in zip(heed, torch)]
+        worst = max(worst, *differences)
+        print(json.dumps({"case": case, "steps": len(heed), "first_loss": round(heed[0], 4),
+                          "last_loss": round(heed[-1], 4), "torch_last_loss": round(torch[-1], 4),
+                          "largest_difference": float(f"{max(differences):.2g}")}), flush=True)
+    sys.exit(worst > options.tolerance)
+
+
+if __name__ == "__main__":
+    main()
