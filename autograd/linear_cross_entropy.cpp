@@ -38,7 +38,7 @@ Tensor rows_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
   return x.view(shape, x.strides(), x.offset() + begin * x.strides()[0]);
 }
 
-Tensor transposed(const Tensor& x) {
+Tensor transposed_matrix(const Tensor& x) {
   return x.view({x.size(1), x.size(0)}, {x.stride(1), x.stride(0)}, x.offset());
 }
 
@@ -65,7 +65,7 @@ void add_rows(const Loss& given, const Scratch& scratch, std::int64_t begin, std
   const Tensor x = rows_of(given.x, begin, count), targets = rows_of(given.targets, begin, count);
   const Tensor logits = scratch.logits.view({count, classes}, {pitch, 1}, scratch.logits.offset());
   const Tensor log_sum_exp = rows_of(scratch.log_sum_exp, 0, count);
-  backend.matmul(x, transposed(given.weight), given.bias, 0, logits);
+  backend.matmul(x, transposed_matrix(given.weight), given.bias, 0, logits);
   backend.cross_entropy.forward(logits, targets, given.smoothing, given.ignored, rows_of(loss, begin, count),
                                 log_sum_exp);
   if (!gradients.wanted()) return;
@@ -74,7 +74,7 @@ void add_rows(const Loss& given, const Scratch& scratch, std::int64_t begin, std
                                  given.smoothing, given.ignored, logits);
   const double beta = begin ? 1 : 0;
   if (gradients.x.defined()) backend.matmul(logits, given.weight, {}, 0, rows_of(gradients.x, begin, count));
-  if (gradients.weight.defined()) backend.matmul(transposed(logits), x, {}, beta, gradients.weight);
+  if (gradients.weight.defined()) backend.matmul(transposed_matrix(logits), x, {}, beta, gradients.weight);
   if (gradients.bias.defined() && scratch.ones.defined())
     backend.matmul(scratch.ones.view({1, count}, {count, 1}, scratch.ones.offset()), logits, {}, beta,
                    gradients.bias.view({1, classes}));

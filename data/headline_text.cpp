@@ -12,9 +12,10 @@ namespace {
 
 using WordList = std::vector<std::string_view>;
 
-const WordList people = {"baker",  "miller", "tailor", "painter", "farmer", "doctor", "teacher", "sailor",
-                         "hunter", "singer", "dancer", "driver",  "mayor",  "judge",  "pilot",   "nurse"};
-const WordList adjectives = {"young", "tired", "famous", "quiet", "tall", "clever"};
+const WordList professions = {"baker",   "miller", "tailor", "painter", "farmer", "doctor",
+                              "teacher", "sailor", "hunter", "singer",  "dancer", "driver",
+                              "mayor",   "judge",  "pilot",  "nurse"};
+const WordList traits = {"young", "tired", "famous", "quiet", "tall", "clever"};
 const WordList days = {"monday", "tuesday", "wednesday", "thursday", "friday"};
 const WordList places = {"near the river", "in the old town", "behind the market", "at the harbour",
                          "on the bridge"};
@@ -22,17 +23,17 @@ const WordList weather = {"it rained", "the sun was out", "a cold wind blew", "n
 const WordList idle = {"slept", "waited", "was away", "had lunch"};
 
 /// In the headline; in the report, where it is the participle, too.
-struct Verb {
+struct HeadlineVerb {
   std::string_view present, past;
 };
-constexpr std::array<Verb, 8> verbs = {{{"helps", "helped"},
-                                        {"visits", "visited"},
-                                        {"thanks", "thanked"},
-                                        {"follows", "followed"},
-                                        {"calls", "called"},
-                                        {"pays", "paid"},
-                                        {"warns", "warned"},
-                                        {"invites", "invited"}}};
+constexpr std::array<HeadlineVerb, 8> headline_verbs = {{{"helps", "helped"},
+                                                         {"visits", "visited"},
+                                                         {"thanks", "thanked"},
+                                                         {"follows", "followed"},
+                                                         {"calls", "called"},
+                                                         {"pays", "paid"},
+                                                         {"warns", "warned"},
+                                                         {"invites", "invited"}}};
 
 /// Writes one report and its headline, drawing at each choice.
 class Reporter {
@@ -40,11 +41,11 @@ class Reporter {
   Reporter(std::uint64_t seed, std::uint32_t index) : key_{seed, index, 0} {}
 
   void write(ParallelText& pairs) {
-    const std::string_view who = pick(people);
+    const std::string_view who = pick(professions);
     std::string_view whom = who, other = who;
-    while (whom == who) whom = pick(people);
-    while (other == who || other == whom) other = pick(people);
-    const Verb verb = verbs[below(verbs.size())];
+    while (whom == who) whom = pick(professions);
+    while (other == who || other == whom) other = pick(professions);
+    const HeadlineVerb verb = headline_verbs[below(headline_verbs.size())];
     const std::size_t order = below(3);  // of the event and what does not matter
     if (order != 0) aside(other);
     event(who, verb.past, whom);
@@ -66,7 +67,7 @@ class Reporter {
   /// "the baker", "the famous baker"
   void someone(std::string_view person) {
     say("the");
-    if (below(2) == 0) say(pick(adjectives));
+    if (below(2) == 0) say(pick(traits));
     say(person);
   }
 

@@ -147,9 +147,11 @@ std::pair<LargeText, LargeText> split_large_text(const LargeText& text, std::int
   for (std::size_t i = 0; i < text.size(); ++i) {
     const TextPiece piece = text[i];
     std::size_t at = 0;
-    for (; at < piece.text.size() && characters > 0; --characters)
-      at += static_cast<std::size_t>(unicode::decode(piece.text, at).length);
     const std::string_view whole = piece.text;
+    for (; at < whole.size() && characters > 0; --characters)
+      at += static_cast<unsigned char>(whole[at]) < 0x80
+                ? 1
+                : static_cast<std::size_t>(unicode::decode(whole, at).length);
     if (at > 0) parts.first.add(whole.substr(0, at), piece.begins);
     if (at < whole.size()) parts.second.add(whole.substr(at), piece.begins || parts.second.empty());
   }

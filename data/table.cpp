@@ -116,15 +116,15 @@ Table parse_json_lines(std::string_view bytes, std::string_view origin, const Ta
 
 // --- the formats
 
-struct Format {
+struct TableFormat {
   const char* name;
   const char* ending;  // of the names of such files, ".gz" left out
   Table (*parse)(std::string_view, std::string_view, const TableOptions&, ReadReport*);
 };
 
-constexpr Format formats[] = {{"csv", ".csv", parse_csv_table},
-                              {"tsv", ".tsv", parse_tsv_table},
-                              {"jsonl", ".jsonl", parse_json_lines}};
+constexpr TableFormat table_kinds[] = {{"csv", ".csv", parse_csv_table},
+                                       {"tsv", ".tsv", parse_tsv_table},
+                                       {"jsonl", ".jsonl", parse_json_lines}};
 
 }  // namespace
 
@@ -145,20 +145,20 @@ const std::vector<std::string>& Table::column(std::string_view name) const {
 
 std::vector<std::string> table_formats() {
   std::vector<std::string> names;
-  for (const Format& format : formats) names.emplace_back(format.name);
+  for (const TableFormat& format : table_kinds) names.emplace_back(format.name);
   return names;
 }
 
 std::string table_format(const std::filesystem::path& path) {
   const std::filesystem::path name = path.extension() == ".gz" ? path.stem() : path.filename();
-  for (const Format& format : formats)
+  for (const TableFormat& format : table_kinds)
     if (name.extension() == format.ending) return format.name;
   return "";
 }
 
 Table parse_table(std::string_view bytes, std::string_view origin, const TableOptions& options,
                   ReadReport* report) {
-  for (const Format& format : formats)
+  for (const TableFormat& format : table_kinds)
     if (options.format == format.name) return format.parse(bytes, origin, options, report);
   fail("unknown format of tables, \"", options.format, "\": use one of ", quoted_names(table_formats()));
 }

@@ -101,15 +101,23 @@ struct Character {
   std::size_t length = 0;
 };
 
+Kind kind_of(char32_t value) {
+  if (unicode::is_space(value)) return Kind::space;
+  if (unicode::is_letter(value)) return Kind::letter;
+  return unicode::is_number(value) ? Kind::number : Kind::other;
+}
+
 Character character_at(std::string_view text, std::size_t at) {
+  static const std::array<Kind, 128> ascii = [] {  // of which most texts are made
+    std::array<Kind, 128> kinds{};
+    for (std::size_t value = 0; value < kinds.size(); ++value)
+      kinds[value] = kind_of(static_cast<char32_t>(value));
+    return kinds;
+  }();
   if (at >= text.size()) return {};
+  if (const auto byte = static_cast<unsigned char>(text[at]); byte < ascii.size()) return {ascii[byte], 1};
   const unicode::CodePoint c = unicode::decode(text, at);
-  const auto length = static_cast<std::size_t>(c.length);
-  if (!c.valid) return {Kind::other, length};
-  if (unicode::is_space(c.value)) return {Kind::space, length};
-  if (unicode::is_letter(c.value)) return {Kind::letter, length};
-  if (unicode::is_number(c.value)) return {Kind::number, length};
-  return {Kind::other, length};
+  return {c.valid ? kind_of(c.value) : Kind::other, static_cast<std::size_t>(c.length)};
 }
 
 std::size_t end_of_run(std::string_view text, std::size_t at, Kind kind) {

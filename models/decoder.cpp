@@ -7,20 +7,23 @@
 
 namespace heed {
 
-void DecoderState::reorder(const Tensor& ids, bool same_memory) {
+void DecoderState::reorder(std::span<const std::int32_t> rows, std::span<const std::int32_t> memory_rows) {
+  check(memory_rows.size() > 0 && rows.size() % memory_rows.size() == 0, "reorder: ", rows.size(),
+        " hypotheses cannot share ", memory_rows.size(), " rows of a memory evenly");
+  const RowOrder order(rows), memory_order(memory_rows);
   for (DecoderLayerCache& layer : layers) {
-    layer.self.reorder(ids);
-    if (!same_memory || !layer.cross.of_memory) layer.cross.reorder(ids);
+    layer.self.reorder(order, memory_order);
+    layer.cross.reorder(order, memory_order);
   }
-  if (same_memory) return;
-  if (memory.defined()) memory = index_select(memory, 0, ids);
-  if (memory_mask.defined()) memory_mask = index_select(memory_mask, 0, ids);
-  for (Tensor& kept : of_source) kept = index_select(kept, 0, ids);
+  if (memory.defined()) memory = memory_order.of(std::move(memory));
+  if (memory_mask.defined()) memory_mask = memory_order.of(std::move(memory_mask));
+  for (Tensor& kept : of_source) kept = memory_order.of(std::move(kept));
 }
 
 DecoderLayer::DecoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& self,
                            LayerAttentions* cross, Initialiser& initialiser)
-    : self_attention_(self.make(layer, initialiser)),
+    : one_pass_(self.capabilities(layer).strictly_causal),
+      self_attention_(self.make(layer, initialiser)),
       self_attention_norm_(config),
       feed_forward_(config.width, config.feed_forward, activation_of(config.activation),
                     config.activation_dropout, initialiser),
@@ -57,13 +60,19 @@ Tensor DecoderLayer::operator()(const Tensor& x, const Tensor& mask, const Tenso
       });
 }
 
+/// Where later tokens change what a position sees, decoding means the text so far, and every position is a step.
+Tensor DecoderLayer::attend_to_self(const Tensor& x, AttentionCache& cache, Context& context) {
+  if (one_pass_ || x.size(1) == 1) return self_attention_->step({x, {}, {}, {}}, cache, context);
+  std::vector<Tensor> outputs;
+  for (std::int64_t t = 0; t < x.size(1); ++t)
+    outputs.push_back(self_attention_->step({slice(x, 1, t, t + 1), {}, {}, {}}, cache, context));
+  return concat(outputs, 1);
+}
+
 Tensor DecoderLayer::step(const Tensor& x, DecoderLayerCache& cache, const DecoderState& state,
                           Context& context) {
   return run(
-      x, context,
-      [&](const Tensor& input) {
-        return self_attention_->step({input, {}, {}, {}}, cache.self, context);
-      },
+      x, context, [&](const Tensor& input) { return attend_to_self(input, cache.self, context); },
       [&](const Tensor& input) {
         return cross_attention_->step({input, {}, state.memory, state.memory_mask}, cache.cross, context);
       });
@@ -107,8 +116,9 @@ DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask) con
 
 Tensor Decoder::step(Tensor x, DecoderState& state, Context& context) {
   context.handed_on.clear();
+  const std::int64_t read = x.size(1);
   for (std::size_t i = 0; i < layers_.size(); ++i) x = layers_[i]->step(x, state.layers[i], state, context);
-  ++state.position;
+  state.position += read;
   return norm_ ? (*norm_)(x) : x;
 }
 

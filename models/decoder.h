@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "heed/models/layer_attention.h"
@@ -13,17 +14,20 @@ struct DecoderLayerCache {
   AttentionCache self, cross;
 };
 
-/// What a decoder remembers between decoding steps, one row for each hypothesis.
+/// What a decoder remembers between decoding steps: R rows, one for each hypothesis, and S of the memory, each of which
+/// serves R / S hypotheses that stand one after the other.
 struct DecoderState {
-  Tensor memory;                  ///< [R, M, d]; undefined without an encoder
-  Tensor memory_mask;             ///< i32 [R, M]; undefined: all real
-  std::vector<Tensor> of_source;  ///< what else a model keeps of the source, each [R, ...]
+  Tensor memory;                  ///< [S, M, d]; undefined without an encoder
+  Tensor memory_mask;             ///< i32 [S, M]; undefined: all real
+  std::vector<Tensor> of_source;  ///< what else a model keeps of the source, each [S, ...]
   std::vector<DecoderLayerCache> layers;
   std::int64_t position = 0;  ///< how many tokens each row has seen
 
-  /// Keeps the rows `ids` (i32 [R']). With `same_memory` every row keeps the memory of its place, as when the
-  /// hypotheses of one sentence change places, and only the history moves.
-  void reorder(const Tensor& ids, bool same_memory = false);
+  /// Goes on with the given hypotheses, and with the given rows of the memory. Each memory row has to serve as many
+  /// hypotheses as every other: their number is a multiple of that of the memory's.
+  void reorder(std::span<const std::int32_t> rows, std::span<const std::int32_t> memory_rows);
+  /// The same where every hypothesis has a memory of its own, or none has one.
+  void reorder(std::span<const std::int32_t> rows) { reorder(rows, rows); }
 };
 
 /// Causal self-attention, cross-attention unless the configuration leaves it out, and feed-forward.
@@ -34,13 +38,16 @@ class DecoderLayer : public Module {
                LayerAttentions* cross, Initialiser& initialiser);
   Tensor operator()(const Tensor& x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
                     Context& context);
-  /// x [R, 1, d], the newest position of each hypothesis.
+  /// x [R, n, d], the newest positions of each hypothesis.
   Tensor step(const Tensor& x, DecoderLayerCache& cache, const DecoderState& state, Context& context);
 
  private:
   template <class Self, class Cross>
   Tensor run(const Tensor& x, Context& context, Self&& self, Cross&& cross);
 
+  Tensor attend_to_self(const Tensor& x, AttentionCache& cache, Context& context);
+
+  bool one_pass_;  // several positions may be read at a time
   std::shared_ptr<Attention> self_attention_;
   Residual self_attention_norm_;
   std::shared_ptr<Attention> cross_attention_;  // null: this layer does not look at the memory
@@ -60,7 +67,7 @@ class Decoder : public Module {
                     Context& context);
   /// The state before the first step. A decoder without memory takes undefined tensors.
   DecoderState start(const Tensor& memory = {}, const Tensor& memory_mask = {}) const;
-  /// One more position of every hypothesis: x [R, 1, d] -> [R, 1, d].
+  /// The next positions of every hypothesis: x [R, n, d] -> [R, n, d].
   Tensor step(Tensor x, DecoderState& state, Context& context);
 
  private:

@@ -96,10 +96,12 @@ DecoderState EncoderDecoder::start(const Tensor& memory, const PaddedTokens& sou
 
 Tensor EncoderDecoder::step(const Tensor& tokens, DecoderState& state, Context& context) {
   const Tensor x = target_(unsqueeze(tokens, 1), state.position, context);
-  const Tensor hidden = decoder_.step(x, state, context), logits = output_(hidden);
-  if (!pointer_) return squeeze(logits, 1);
+  const Tensor hidden = decoder_.step(x, state, context);
+  if (!pointer_) return squeeze(output_(hidden), 1);
   const PointerSource source{state.of_source[0], state.of_source[1], state.memory_mask};
-  return squeeze(pointer_->log_probabilities(hidden, logits, source, context), 1);
+  const Tensor by_source = reshape(hidden, {state.memory.size(0), -1, hidden.size(2)});  // [S, R / S, d]
+  return reshape(pointer_->log_probabilities(by_source, output_(by_source), source, context),
+                 {tokens.size(0), -1});
 }
 
 std::int64_t EncoderDecoder::target_limit() const {

@@ -42,8 +42,8 @@ Loss LanguageModel::loss(const LanguageModelBatch& batch, double smoothing, Cont
 }
 
 Tensor LanguageModel::step(const Tensor& tokens, DecoderState& state, Context& context) {
-  const Tensor x = input_(unsqueeze(tokens, 1), state.position, context);
-  return logits(squeeze(decoder_.step(x, state, context), 1));
+  const Tensor x = input_(tokens.rank() == 1 ? unsqueeze(tokens, 1) : tokens, state.position, context);
+  return logits(select(decoder_.step(x, state, context), 1, -1));
 }
 
 }  // namespace heed

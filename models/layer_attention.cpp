@@ -27,4 +27,9 @@ std::shared_ptr<Attention> LayerAttentions::make(std::int64_t layer, Initialiser
   return made;
 }
 
+Capabilities LayerAttentions::capabilities(std::int64_t layer) const {
+  const AttentionChoice& choice = choice_for(choices_, layer);
+  return choice.name == "none" ? Capabilities() : attention_capabilities(choice.name, choice.options);
+}
+
 }  // namespace heed

@@ -20,6 +20,8 @@ class LayerAttentions {
   /// The attention of `layer`, to be called for one layer after the other; null where the choice is "none".
   /// With share_layers "attention" it is that of the first layer.
   std::shared_ptr<Attention> make(std::int64_t layer, Initialiser& initialiser);
+  /// What the choice for `layer` can do; that of "none" is nothing.
+  Capabilities capabilities(std::int64_t layer) const;
 
  private:
   const AttentionChoices& choices_;

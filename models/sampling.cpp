@@ -10,25 +10,57 @@
 namespace heed {
 namespace {
 
-/// Token ids, the most probable first.
-std::vector<std::size_t> ranked(std::span<const double> logits) {
-  std::vector<std::size_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
-  return order;
-}
+/// Token ids that are handed out the most probable first, of equal ones the lower id: a heap, because few are asked for.
+class Ranking {
+ public:
+  /// Orders tokens by rank, the last one first.
+  struct Below {
+    std::span<const double> logits;
+    bool operator()(std::size_t a, std::size_t b) const {
+      return logits[a] != logits[b] ? logits[a] < logits[b] : a > b;
+    }
+  };
 
-/// How many of the ranked tokens stay, their weights being relative to those kept by top_k.
-std::size_t nucleus_size(std::span<const double> weights, std::span<const std::size_t> kept, double top_p) {
-  double sum = 0;
-  for (const std::size_t token : kept) sum += weights[token];
-  double reached = 0;
-  for (std::size_t i = 0; i < kept.size(); ++i) {
-    reached += weights[kept[i]];
-    if (reached >= top_p * sum) return i + 1;
+  explicit Ranking(std::span<const double> logits) : below_{logits}, rest_(logits.size()) {
+    std::iota(rest_.begin(), rest_.end(), 0);
+    std::make_heap(rest_.begin(), rest_.end(), below_);
   }
-  return kept.size();
+  std::size_t next() {
+    std::pop_heap(rest_.begin(), rest_.end(), below_);
+    const std::size_t token = rest_.back();
+    rest_.pop_back();
+    return token;
+  }
+
+ private:
+  Below below_;
+  std::vector<std::size_t> rest_;
+};
+
+/// The tokens that top_k and top_p leave, the most probable first, given weights that are relative to each other.
+std::vector<std::size_t> kept_tokens(std::span<const double> logits, std::span<const double> weights,
+                                     const SamplingOptions& options) {
+  Ranking ranking(logits);
+  const std::size_t most =
+      options.top_k > 0 ? std::min(logits.size(), static_cast<std::size_t>(options.top_k)) : logits.size();
+  std::vector<std::size_t> kept;
+  double sum = 0;
+  if (options.top_k == 0) {
+    sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  } else {
+    for (std::size_t i = 0; i < most; ++i) sum += weights[kept.emplace_back(ranking.next())];
+  }
+  if (options.top_p == 1) return kept;
+  double reached = 0;
+  for (std::size_t i = 0; i < most; ++i) {
+    if (i == kept.size()) kept.push_back(ranking.next());
+    reached += weights[kept[i]];
+    if (reached >= options.top_p * sum) {
+      kept.resize(i + 1);
+      break;
+    }
+  }
+  return kept;
 }
 
 }  // namespace
@@ -44,20 +76,21 @@ std::vector<double> sampling_probabilities(std::span<const double> logits, const
   check_sampling(options);
   check(std::none_of(logits.begin(), logits.end(), [](double logit) { return std::isnan(logit); }),
         "sampling: a logit is not a number");
-  const std::vector<std::size_t> order = ranked(logits);
-  check(!order.empty() && std::isfinite(logits[order.front()]), "sampling: no token has a finite logit");
-  const double largest = logits[order.front()];
+  const auto top = std::max_element(logits.begin(), logits.end());  // the first of equal ones
+  check(top != logits.end() && std::isfinite(*top), "sampling: no token has a finite logit");
   std::vector<double> probabilities(logits.size());
   if (options.temperature == 0) {
-    probabilities[order.front()] = 1;
+    probabilities[static_cast<std::size_t>(top - logits.begin())] = 1;
     return probabilities;
   }
   for (std::size_t i = 0; i < logits.size(); ++i)
-    probabilities[i] = std::exp((logits[i] - largest) / options.temperature);
-  std::size_t kept = order.size();
-  if (options.top_k > 0) kept = std::min(kept, static_cast<std::size_t>(options.top_k));
-  if (options.top_p < 1) kept = nucleus_size(probabilities, std::span(order).first(kept), options.top_p);
-  for (const std::size_t token : std::span(order).subspan(kept)) probabilities[token] = 0;
+    probabilities[i] = std::exp((logits[i] - *top) / options.temperature);
+  if (options.top_k > 0 || options.top_p < 1) {
+    std::vector<double> of_kept(logits.size());
+    for (const std::size_t token : kept_tokens(logits, probabilities, options))
+      of_kept[token] = probabilities[token];
+    probabilities = std::move(of_kept);
+  }
   const double sum = std::accumulate(probabilities.begin(), probabilities.end(), 0.0);
   for (double& probability : probabilities) probability /= sum;
   return probabilities;
@@ -87,15 +120,22 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
         first.size(), " texts");
   const NoGrad no_grad;
   std::vector<Tokens> texts(first.size());
-  std::vector<std::size_t> open;  // the text of each row
-  std::vector<std::int32_t> tokens, rows;
-  for (std::size_t text = 0; text < first.size(); ++text) {
-    if (max_lengths[text] <= 0) continue;
-    open.push_back(text);
-    tokens.push_back(first[text]);
-    rows.push_back(static_cast<std::int32_t>(text));
-  }
-  keep_rows(model, rows, texts.size());
+  std::vector<std::size_t> open(first.size());  // the text of each row
+  std::iota(open.begin(), open.end(), 0);
+  std::vector<std::int32_t> tokens(first.begin(), first.end());  // that each row is to read
+  std::vector<bool> goes_on;
+  for (const std::int64_t length : max_lengths) goes_on.push_back(length > 0);
+  const auto drop_finished = [&] {
+    const std::vector<std::int32_t> rows = rows_that_go_on(goes_on);
+    keep_rows(model, rows, goes_on.size());
+    for (std::size_t place = 0; place < rows.size(); ++place) {
+      open[place] = open[static_cast<std::size_t>(rows[place])];
+      tokens[place] = tokens[static_cast<std::size_t>(rows[place])];
+    }
+    open.resize(rows.size());
+    tokens.resize(rows.size());
+  };
+  drop_finished();
   for (std::uint32_t drawn = 0; !open.empty(); ++drawn) {
     const auto count = static_cast<std::int64_t>(tokens.size());
     const Tensor logits = model.step(Tensor::from(tokens, {count}, model.device()));
@@ -103,23 +143,17 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
           logits.shape(), " for ", count, " texts");
     const std::vector<double> values = logits.to_doubles();  // on the host: no device needs f64
     const auto vocabulary = static_cast<std::size_t>(logits.size(1));
-    std::vector<std::size_t> going;
-    rows.clear();
-    tokens.clear();
+    goes_on.assign(open.size(), false);
     for (std::size_t row = 0; row < open.size(); ++row) {
       const std::size_t text = open[row];
       const RandomKey key{seed, drawn, streams.empty() ? static_cast<std::uint32_t>(text) : streams[text]};
-      const std::int32_t token = sample_token(std::span(values).subspan(row * vocabulary, vocabulary),
-                                              options, unit_interval(random_word(key, 0)));
-      if (token == end) continue;
-      texts[text].push_back(token);
-      if (static_cast<std::int64_t>(texts[text].size()) == max_lengths[text]) continue;
-      rows.push_back(static_cast<std::int32_t>(row));
-      tokens.push_back(token);
-      going.push_back(text);
+      tokens[row] = sample_token(std::span(values).subspan(row * vocabulary, vocabulary), options,
+                                 unit_interval(random_word(key, 0)));
+      if (tokens[row] == end) continue;
+      texts[text].push_back(tokens[row]);
+      goes_on[row] = static_cast<std::int64_t>(texts[text].size()) < max_lengths[text];
     }
-    keep_rows(model, rows, open.size());
-    open = std::move(going);
+    drop_finished();
   }
   return texts;
 }

@@ -31,7 +31,9 @@ struct Continuation {
   std::int32_t token;
 };
 
-/// The most probable next tokens of each row and what its end would cost, on the host.
+/// The most probable next tokens of each row and what its end would cost, on the host. Log-probabilities of these few
+/// tokens alone: that of the most probable one is minus its cross entropy, and the others lie below it as their logits
+/// do.
 struct Candidates {
   std::vector<double> log_probabilities;  // [rows, k], falling
   std::vector<std::int32_t> tokens;       // [rows, k]
@@ -48,11 +50,15 @@ Candidates next_candidates(StepModel& model, const std::vector<std::int32_t>& to
         logits.shape(), " for ", rows, " hypotheses");
   check(options.end >= 0 && options.end < logits.size(1), "search: the end token ", options.end,
         " is outside the vocabulary of ", logits.size(1));
-  const Tensor log_probabilities = log_softmax(logits);
-  const auto [values, ids] = top_k(log_probabilities, std::min(k, logits.size(1)));
+  const auto [values, ids] = top_k(logits, std::min(k, logits.size(1)));
   Candidates out{values.to_doubles(), ids.to_vector<std::int32_t>(),
-                 select(log_probabilities, 1, options.end).to_doubles(),
-                 static_cast<std::size_t>(values.size(1))};
+                 select(logits, 1, options.end).to_doubles(), static_cast<std::size_t>(values.size(1))};
+  const std::vector<double> surprise = cross_entropy(logits, contiguous(select(ids, 1, 0))).to_doubles();
+  for (std::size_t row = 0; row < surprise.size(); ++row) {
+    const double shift = out.log_probabilities[row * out.k] + surprise[row];
+    out.end[row] -= shift;
+    for (std::size_t i = 0; i < out.k; ++i) out.log_probabilities[row * out.k + i] -= shift;
+  }
   const auto is_nan = [](double value) { return std::isnan(value); };
   check(std::none_of(out.log_probabilities.begin(), out.log_probabilities.end(), is_nan),
         "search: the model's logits are not finite");
@@ -133,6 +139,73 @@ void advance(Sentence& sentence, const Candidates& candidates, const SearchOptio
   sentence.open = std::move(next);
 }
 
+/// Which sentence has which rows of the model: those of place p are p width ... (p + 1) width - 1.
+struct Places {
+  std::vector<std::size_t> sentences;  // of each place
+  std::size_t width = 1;               // 0: sentences have different numbers of rows
+};
+
+/// The number of hypotheses of every sentence that goes on; 0 where they differ.
+std::size_t common_width(const std::vector<Sentence>& sentences) {
+  std::size_t width = 0;
+  for (const Sentence& sentence : sentences) {
+    if (sentence.open.empty()) continue;
+    if (width > 0 && sentence.open.size() != width) return 0;
+    width = sentence.open.size();
+  }
+  return width;
+}
+
+/// Rows in the order of the sentences and of their hypotheses.
+std::vector<std::int32_t> rows_in_order(std::vector<Sentence>& sentences, Places& places) {
+  std::vector<std::int32_t> rows;
+  places = {{}, common_width(sentences)};
+  for (std::size_t s = 0; s < sentences.size(); ++s) {
+    if (!sentences[s].open.empty()) places.sentences.push_back(s);
+    for (Open& open : sentences[s].open) {
+      rows.push_back(open.row);
+      open.row = static_cast<std::int32_t>(rows.size()) - 1;
+    }
+  }
+  return rows;
+}
+
+/// Gives every open hypothesis, which stands in its parent's row, a row of its own, and returns which row of the model
+/// each of them continues. Few rows move, and none to a place that is still to be read: sentences stay where they are,
+/// but for the last ones, which take the places of those that have ended; and in its sentence a hypothesis
+/// takes its parent's row, if it is the first to do so.
+std::vector<std::int32_t> rows_of_hypotheses(std::vector<Sentence>& sentences, Places& places) {
+  const std::size_t width = places.width;
+  if (width == 0 || common_width(sentences) != width) return rows_in_order(sentences, places);
+  std::vector<bool> goes_on;
+  for (const std::size_t s : places.sentences) goes_on.push_back(!sentences[s].open.empty());
+  const std::vector<std::int32_t> from = rows_that_go_on(goes_on);
+  std::vector<std::int32_t> rows(from.size() * width, -1);
+  for (std::size_t place = 0; place < from.size(); ++place) {
+    const auto before = static_cast<std::size_t>(from[place]);
+    places.sentences[place] = places.sentences[before];
+    const std::span<std::int32_t> mine = std::span(rows).subspan(place * width, width);
+    const auto first = static_cast<std::int32_t>(place * width);
+    std::vector<Open*> later;
+    for (Open& open : sentences[places.sentences[place]].open) {
+      const std::size_t at = static_cast<std::size_t>(open.row) - before * width;
+      if (mine[at] >= 0) {
+        later.push_back(&open);
+        continue;
+      }
+      mine[at] = open.row;
+      open.row = first + static_cast<std::int32_t>(at);
+    }
+    for (std::size_t at = 0, next = 0; next < later.size(); ++at) {
+      if (mine[at] >= 0) continue;
+      mine[at] = later[next]->row;
+      later[next++]->row = first + static_cast<std::int32_t>(at);
+    }
+  }
+  places.sentences.resize(from.size());
+  return rows;
+}
+
 }  // namespace
 
 void check_search(const SearchOptions& options) {
@@ -160,8 +233,7 @@ std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int
   std::vector<std::int32_t> tokens(sentences.size(), options.begin);
   while (!tokens.empty()) {
     const Candidates candidates = next_candidates(model, tokens, 1, options);
-    std::vector<std::int32_t> rows, next;
-    std::vector<std::size_t> going;
+    std::vector<bool> goes_on(tokens.size(), false);
     for (std::size_t row = 0; row < tokens.size(); ++row) {
       Hypothesis& result = results[sentences[row]];
       const bool full = static_cast<std::int64_t>(result.tokens.size()) == max_lengths[sentences[row]];
@@ -171,13 +243,17 @@ std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int
       }
       result.log_probability += candidates.log_probabilities[row];
       result.tokens.push_back(candidates.tokens[row]);
-      rows.push_back(static_cast<std::int32_t>(row));
-      next.push_back(candidates.tokens[row]);
-      going.push_back(sentences[row]);
+      goes_on[row] = true;
     }
+    const std::vector<std::int32_t> rows = rows_that_go_on(goes_on);
     keep_rows(model, rows, tokens.size());
-    tokens = std::move(next);
-    sentences = std::move(going);
+    tokens.clear();
+    for (std::size_t place = 0; place < rows.size(); ++place) {
+      const auto row = static_cast<std::size_t>(rows[place]);
+      tokens.push_back(candidates.tokens[row]);
+      sentences[place] = sentences[row];
+    }
+    sentences.resize(rows.size());
   }
   return results;
 }
@@ -191,19 +267,17 @@ std::vector<std::vector<Hypothesis>> beam_search(StepModel& model, std::span<con
     sentences.push_back({max_length, {{{}, 0, static_cast<std::int32_t>(sentences.size())}}, {}});
   }
   std::vector<std::int32_t> tokens(sentences.size(), options.begin);
+  Places places;
+  for (std::size_t s = 0; s < sentences.size(); ++s) places.sentences.push_back(s);
   while (!tokens.empty()) {
     const Candidates candidates = next_candidates(model, tokens, 2 * options.beam, options);
-    std::vector<std::int32_t> rows, next;
-    for (Sentence& sentence : sentences) {
+    for (Sentence& sentence : sentences)
       if (!sentence.open.empty()) advance(sentence, candidates, options);
-      for (Open& open : sentence.open) {
-        rows.push_back(open.row);
-        next.push_back(open.tokens.back());
-        open.row = static_cast<std::int32_t>(rows.size()) - 1;
-      }
-    }
+    const std::vector<std::int32_t> rows = rows_of_hypotheses(sentences, places);
     keep_rows(model, rows, tokens.size());
-    tokens = std::move(next);
+    tokens.resize(rows.size());
+    for (const Sentence& sentence : sentences)
+      for (const Open& open : sentence.open) tokens[static_cast<std::size_t>(open.row)] = open.tokens.back();
   }
   std::vector<std::vector<Hypothesis>> results;
   for (Sentence& sentence : sentences) {

@@ -1,7 +1,6 @@
 #include "heed/models/step_model.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
@@ -27,8 +26,6 @@ void keep_rows(StepModel& model, std::span<const std::int32_t> rows, std::size_t
 EncoderDecoderSteps::EncoderDecoderSteps(EncoderDecoder& model, const PaddedTokens& sources) : model_(model) {
   const NoGrad no_grad;
   state_ = model.start(model.encode(sources, context_), sources);
-  source_of_row_.resize(static_cast<std::size_t>(sources.ids.size(0)));
-  std::iota(source_of_row_.begin(), source_of_row_.end(), 0);
 }
 
 Tensor EncoderDecoderSteps::step(const Tensor& tokens) {
@@ -37,11 +34,18 @@ Tensor EncoderDecoderSteps::step(const Tensor& tokens) {
 
 void EncoderDecoderSteps::reorder(std::span<const std::int32_t> rows) {
   std::vector<std::int32_t> sources;
-  for (const std::int32_t row : rows) sources.push_back(source_of_row_[static_cast<std::size_t>(row)]);
-  // Mostly hypotheses of one sentence change places, and what is known of the source need not move.
-  const Tensor ids = Tensor::from(rows, {static_cast<std::int64_t>(rows.size())}, device());
-  state_.reorder(ids, sources == source_of_row_);
-  source_of_row_ = std::move(sources);
+  for (const std::int32_t row : rows) sources.push_back(row / static_cast<std::int32_t>(sharing_));
+  // Mostly every source has as many hypotheses, side by side, and what is known of it is kept once.
+  sharing_ =
+      static_cast<std::size_t>(std::find_if(sources.begin(), sources.end(),
+                                            [&](std::int32_t source) { return source != sources.front(); }) -
+                               sources.begin());
+  bool even = rows.size() % sharing_ == 0;
+  for (std::size_t i = 0; even && i < sources.size(); ++i) even = sources[i] == sources[i - i % sharing_];
+  if (!even) sharing_ = 1;
+  std::vector<std::int32_t> once;
+  for (std::size_t i = 0; i < sources.size(); i += sharing_) once.push_back(sources[i]);
+  state_.reorder(rows, once);
 }
 
 LanguageModelSteps::LanguageModelSteps(LanguageModel& model, std::span<const std::int32_t> prompt,
@@ -53,14 +57,19 @@ LanguageModelSteps::LanguageModelSteps(LanguageModel& model, std::span<const std
   checked_range("generate: the number of texts", rows, 1, 65536);
   const NoGrad no_grad;
   texts_.assign(static_cast<std::size_t>(rows), Tokens(prompt.begin(), prompt.end() - 1));
-  for (std::size_t place = 0; place + 1 < prompt.size(); ++place) read(place);
+  if (prompt.size() == 1) return;
+  read(std::span(texts_).first(1), 0);
+  if (rows > 1) state_.reorder(std::vector<std::int32_t>(texts_.size(), 0));
 }
 
-Tensor LanguageModelSteps::read(std::size_t place) {
+/// Reads the texts from `begin` on, in one pass.
+Tensor LanguageModelSteps::read(std::span<const Tokens> texts, std::size_t begin) {
   Tokens tokens;
-  for (const Tokens& text : texts_) tokens.push_back(text[place]);
-  return model_.step(Tensor::from(tokens, {static_cast<std::int64_t>(tokens.size())}, device()), state_,
-                     context_);
+  for (const Tokens& text : texts)
+    tokens.insert(tokens.end(), text.begin() + static_cast<std::ptrdiff_t>(begin), text.end());
+  const auto rows = static_cast<std::int64_t>(texts.size());
+  return model_.step(Tensor::from(tokens, {rows, static_cast<std::int64_t>(tokens.size()) / rows}, device()),
+                     state_, context_);
 }
 
 Tensor LanguageModelSteps::step(const Tensor& tokens) {
@@ -71,18 +80,14 @@ Tensor LanguageModelSteps::step(const Tensor& tokens) {
   const std::size_t end = texts_.front().size();
   if (state_.position < length_) return model_.step(tokens, state_, context_);
   state_ = model_.start();
-  Tensor logits;
-  for (std::size_t place = end - static_cast<std::size_t>(std::max<std::int64_t>(length_ / 2, 1));
-       place < end; ++place)
-    logits = read(place);
-  return logits;
+  return read(texts_, end - static_cast<std::size_t>(std::max<std::int64_t>(length_ / 2, 1)));
 }
 
 void LanguageModelSteps::reorder(std::span<const std::int32_t> rows) {
   std::vector<Tokens> texts;
   for (const std::int32_t row : rows) texts.push_back(texts_[static_cast<std::size_t>(row)]);
   texts_ = std::move(texts);
-  state_.reorder(Tensor::from(rows, {static_cast<std::int64_t>(rows.size())}, device()));
+  state_.reorder(rows);
 }
 
 }  // namespace heed

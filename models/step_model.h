@@ -32,7 +32,7 @@ class EncoderDecoderSteps : public StepModel {
   EncoderDecoder& model_;
   Context context_ = Context::inference();
   DecoderState state_;
-  std::vector<std::int32_t> source_of_row_;
+  std::size_t sharing_ = 1;  // rows that stand side by side and have one source
 };
 
 /// A language model that goes on with a prompt: `rows` equal rows, which have read all of it but the last
@@ -48,7 +48,7 @@ class LanguageModelSteps : public StepModel {
   Device device() const override { return model_.device(); }
 
  private:
-  Tensor read(std::size_t place);
+  Tensor read(std::span<const Tokens> texts, std::size_t begin);
 
   LanguageModel& model_;
   std::int64_t length_;  // of the context

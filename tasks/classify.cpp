@@ -16,7 +16,7 @@ constexpr MetricKind class_metrics[] = {{"accuracy", true}, {"loss", false}, {"m
 
 // --- settings
 
-void declare_data(Settings& settings) {
+void declare_texts(Settings& settings) {
   std::vector<std::string> formats = labelled_formats();
   formats.emplace_back("idx");
   declare_labelled_files(settings, formats,
@@ -60,7 +60,7 @@ constexpr const char* for_listops = R"({
 Settings classify_settings(bool own_data) {
   Settings settings;
   declare_runtime(settings);
-  declare_data(settings);
+  declare_texts(settings);
   declare_tokenizer(settings, 8000);
   TransformerConfig model;
   model.encoder_layers = 2;

@@ -26,7 +26,7 @@ constexpr std::uint32_t negatives_stream = 1u << 31;
 
 // --- settings
 
-void declare_data(Settings& settings) {
+void declare_clicks(Settings& settings) {
   settings.text("data.file", "", "Impressions to learn from: MIND's behaviors.tsv, plain or gzip");
   settings.text("data.news", "", "What is known of the news: MIND's news.tsv; empty: nothing");
   settings.text("data.valid", "",
@@ -48,7 +48,7 @@ void declare_data(Settings& settings) {
 Settings recommend_settings(bool own_data) {
   Settings settings;
   declare_runtime(settings);
-  declare_data(settings);
+  declare_clicks(settings);
   settings.choice("news.represented_by", "both", {"title", "id", "both"},
                   "title: its words (news without any share one vector); id: a learned vector for each news; "
                   "both: their sum");
@@ -118,7 +118,7 @@ class BatchNews {
 };
 
 /// A click to be learned.
-struct Example {
+struct ClickExample {
   std::size_t impression, click;
 };
 
@@ -250,7 +250,7 @@ class RecommendLearner : public Learner {
     std::vector<Tokens> histories;
     std::vector<Tokens> candidates;
     for (const std::int32_t row : batches_.of(*plan_, epoch)[static_cast<std::size_t>(batch)]) {
-      const Example& example = examples_[static_cast<std::size_t>(row)];
+      const ClickExample& example = examples_[static_cast<std::size_t>(row)];
       const Impression& shown = parts_.train[example.impression];
       histories.push_back(history_rows(shown.history, news));
       candidates.push_back({news.row_of(shown.clicked[example.click])});
@@ -619,7 +619,7 @@ class RecommendLearner : public Learner {
   bool has_titles_ = true, has_more_news_ = false;
   std::set<std::int32_t> shown_;  // titles that a capture holds
 
-  std::vector<Example> examples_;
+  std::vector<ClickExample> examples_;
   std::optional<BatchPlan> plan_;
   EpochBatches<BatchPlan> batches_;
 };

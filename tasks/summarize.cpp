@@ -20,7 +20,7 @@ constexpr MetricKind summary_metrics[] = {
 constexpr const char* first_words_setting = "evaluation.first_words";
 
 /// Of a few thousand pairs a model learns to copy sooner than to spell: a pointer, and words that are one token each.
-constexpr const char* for_texts = R"({
+constexpr const char* for_documents = R"({
   "tokenizer": {"kind": "words", "vocabulary": 20000}, "data": {"long_sources": "cut"},
   "model": {"width": 128, "feed_forward": 256, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.3, "norm": "pre",
     "pointer": true},
@@ -50,7 +50,7 @@ Settings summarize_settings(bool own_data) {
   settings.integer(first_words_setting, 0, 0, 1'000'000,
                    "Words of a text that stand for its summary, to compare with; 0: as many as the mean "
                    "summary that was learned from has, found by train");
-  settings.change_defaults(own_data ? for_texts : for_reports);
+  settings.change_defaults(own_data ? for_documents : for_reports);
   return settings;
 }
 

@@ -213,8 +213,9 @@ TEST_CASE("attention: the base step recomputes from the history, which beam sear
   const Tensor whole = layer({input.x, {}, {}, {}}, context);
   AttentionCache cache;
   layer.step({contiguous(slice(input.x, 1, 0, 1)), {}, {}, {}}, cache, context);
-  const Tensor swap = Tensor::from(std::vector<std::int32_t>{1, 0}, {2});
-  cache.reorder(swap);
+  const std::vector<std::int32_t> swapped{1, 0};
+  cache.reorder(RowOrder(swapped), RowOrder(swapped));
+  const Tensor swap = Tensor::from(swapped, {2});
   const Tensor second = index_select(slice(input.x, 1, 1, 2), 0, swap);
   const Tensor out = layer.step({second, {}, {}, {}}, cache, context);
   CHECK(worst_difference(index_select(out, 0, swap), contiguous(slice(whole, 1, 1, 2))) < 1e-12);

@@ -216,14 +216,15 @@ TEST_CASE("search: decoding with caches gives the logits of full recomputation")
                  full = model.log_probabilities(hidden, memory, source, context);
     DecoderState state = model.start(memory, source);
     // After the second step the rows swap places, as beam search does; then they swap back.
-    const Tensor swapped = Tensor::from(std::vector<std::int32_t>{2, 1, 0, 3}, {4});
+    const std::vector<std::int32_t> swap{2, 1, 0, 3};
+    const Tensor swapped = Tensor::from(swap, {4});
     for (int t = 0; t < 4; ++t) {
       Tensor tokens = contiguous(select(target.ids, 1, t));
       if (t == 2) {
-        state.reorder(swapped);
+        state.reorder(swap);
         tokens = index_select(tokens, 0, swapped);
       }
-      if (t == 3) state.reorder(swapped);
+      if (t == 3) state.reorder(swap);
       Tensor logits = log_softmax(model.step(tokens, state, context));
       if (t == 2) logits = index_select(logits, 0, swapped);
       const auto a = logits.to_vector<float>(), b = contiguous(select(full, 1, t)).to_vector<float>();
@@ -240,8 +241,8 @@ TEST_CASE("search: only what depends on the source alone stays in place when hyp
   state.layers.resize(2);
   state.layers[0].self.key = state.layers[0].cross.key = state.layers[1].cross.key = rows;
   state.layers[0].cross.of_memory = true;
-  const Tensor swapped = Tensor::from(std::vector<std::int32_t>{1, 0}, {2});
-  state.reorder(swapped, true);
+  const std::vector<std::int32_t> swapped{1, 0}, in_place{0, 1};
+  state.reorder(swapped, in_place);
   const std::vector<float> stayed{1, 2}, moved{2, 1};
   CHECK(state.memory.to_vector<float>() == stayed);
   CHECK(state.layers[0].self.key.to_vector<float>() == moved);

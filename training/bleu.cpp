@@ -15,7 +15,7 @@ namespace heed {
 namespace {
 
 constexpr int max_order = 4;
-using Words = std::vector<std::int32_t>;  // word numbers
+using WordIds = std::vector<std::int32_t>;  // word numbers
 
 bool is_digit(char c) {
   return c >= '0' && c <= '9';
@@ -127,8 +127,8 @@ std::string_view strip_right(std::string_view text) {
 /// Gives equal words equal numbers, so that n-grams can be compared as numbers.
 class WordNumbers {
  public:
-  Words number(const std::string& line) {
-    Words words;
+  WordIds number(const std::string& line) {
+    WordIds words;
     for (const std::string_view word : split_at_spaces(line))
       words.push_back(numbers_.emplace(word, static_cast<std::int32_t>(numbers_.size())).first->second);
     return words;
@@ -139,7 +139,7 @@ class WordNumbers {
 };
 
 /// All n-grams of a line in sorted order, repeats included.
-std::vector<std::array<std::int32_t, max_order>> sorted_ngrams(const Words& words, int order) {
+std::vector<std::array<std::int32_t, max_order>> sorted_ngrams(const WordIds& words, int order) {
   std::vector<std::array<std::int32_t, max_order>> ngrams;
   for (std::size_t i = 0; i + static_cast<std::size_t>(order) <= words.size(); ++i) {
     std::array<std::int32_t, max_order> ngram{};
@@ -151,7 +151,7 @@ std::vector<std::array<std::int32_t, max_order>> sorted_ngrams(const Words& word
 }
 
 /// An n-gram counts as often as the reference has it, at most: the size of the intersection of two multisets.
-std::int64_t clipped_matches(const Words& hypothesis, const Words& reference, int order) {
+std::int64_t clipped_matches(const WordIds& hypothesis, const WordIds& reference, int order) {
   const auto a = sorted_ngrams(hypothesis, order), b = sorted_ngrams(reference, order);
   std::int64_t matches = 0;
   for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
@@ -243,7 +243,7 @@ BleuScore corpus_bleu(std::span<const std::string> hypotheses, std::span<const s
         options.lower_case ? unicode::lower_case(line, unicode::FinalSigma::final) : line, options.tokens));
   };
   for (std::size_t i = 0; i < hypotheses.size(); ++i) {
-    const Words hypothesis = words(hypotheses[i]), reference = words(references[i]);
+    const WordIds hypothesis = words(hypotheses[i]), reference = words(references[i]);
     bleu.hypothesis_length += static_cast<std::int64_t>(hypothesis.size());
     bleu.reference_length += static_cast<std::int64_t>(reference.size());
     for (int order = 1; order <= max_order; ++order) {

@@ -23,7 +23,6 @@ constexpr const char* average_prefix = "moving_average.";
 constexpr const char* model_name = "model.safetensors";
 constexpr const char* optimizer_name = "optimizer.safetensors";
 constexpr const char* best_name = "best.safetensors";
-constexpr const char* unverified = " (--unverified uses it all the same)";
 
 std::map<std::string, Tensor> training_tensors(const TrainingParts& parts) {
   std::map<std::string, Tensor> tensors =
@@ -78,7 +77,7 @@ TrainerState state_of(Json object, bool verify) {
         " the run with that version, or start a new one");
   check(object.at("format_version") == format_version, "its format_version is ",
         object.at("format_version").dump(), ", and this version of heed reads ", format_version);
-  check(take_digest(object) || !verify, "it was changed after it was written", unverified);
+  check(take_digest(object) || !verify, "it was changed after it was written", unverified_hint);
   TrainerState state;
   state.identity = object.at("run").get<std::string>();
   state.files = files_of(object.at("files"));
@@ -196,11 +195,11 @@ TensorFile read_saved_file(const std::filesystem::path& path, const TrainerState
   const std::string told = found == file.metadata.end() ? "none" : found->second;
   check(told == std::to_string(expected.step), path, " is of step ", told,
         ", but trainer_state.json knows that of step ", expected.step, ": they do not belong together",
-        unverified);
+        unverified_hint);
   check(digest_of(bytes) == expected.digest, path,
         " was changed after it was written, or belongs to another run: its checksum is not the one in "
         "trainer_state.json",
-        unverified);
+        unverified_hint);
   return file;
 }
 
@@ -216,7 +215,7 @@ void check_best(const RunFolder& folder, TrainerState& state) {
     check(is_there, path, " is missing, but the run has kept its best weights there in step ",
           best->second.step, "; put it back (--unverified goes on, and the next evaluation is the best)");
     check(digest_of_file(path) == best->second.digest, path,
-          " was changed after it was written, or belongs to another run", unverified);
+          " was changed after it was written, or belongs to another run", unverified_hint);
   } else if (is_there) {
     best->second.digest = digest_of_file(path);
   } else {
@@ -233,7 +232,8 @@ TrainerState load_checkpoint(const RunFolder& folder, const TrainingParts& parts
   const std::filesystem::path model_path = folder.file(model_name);
   const std::filesystem::path optimizer_path = folder.file(optimizer_name);
   TrainerState state = parse_trainer_state(read_file(state_path), state_path.string(), verify);
-  check(!verify || state.identity == folder.identity(), state_path, " belongs to another run", unverified);
+  check(!verify || state.identity == folder.identity(), state_path, " belongs to another run",
+        unverified_hint);
   const TensorFile model = read_saved_file(model_path, state, verify);
   TensorFile training = read_saved_file(optimizer_path, state, verify);
   check_same_step(model.metadata, state.step, model_path);

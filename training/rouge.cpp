@@ -10,7 +10,7 @@
 namespace heed {
 namespace {
 
-using Words = std::vector<std::string>;
+using WordList = std::vector<std::string>;
 
 /// 2 p r / (p + r), with p and r relative to the words or pairs of either side.
 double f_measure(std::size_t common, std::size_t in_text, std::size_t in_reference) {
@@ -21,25 +21,25 @@ double f_measure(std::size_t common, std::size_t in_text, std::size_t in_referen
 }
 
 /// How often each run of n words occurs.
-std::map<Words, std::size_t> runs_of(const Words& words, std::size_t n) {
-  std::map<Words, std::size_t> counts;
+std::map<WordList, std::size_t> runs_of(const WordList& words, std::size_t n) {
+  std::map<WordList, std::size_t> counts;
   for (auto at = words.begin(); static_cast<std::size_t>(words.end() - at) >= n; ++at)
-    ++counts[Words(at, at + static_cast<std::ptrdiff_t>(n))];
+    ++counts[WordList(at, at + static_cast<std::ptrdiff_t>(n))];
   return counts;
 }
 
-double rouge_n(const Words& text, const Words& reference, std::size_t n) {
+double rouge_n(const WordList& text, const WordList& reference, std::size_t n) {
   const auto expected = runs_of(reference, n);
   std::size_t common = 0;
   for (const auto& [run, count] : runs_of(text, n))
     if (const auto found = expected.find(run); found != expected.end())
       common += std::min(count, found->second);
-  const auto total = [&](const Words& words) { return words.size() < n ? 0 : words.size() - n + 1; };
+  const auto total = [&](const WordList& words) { return words.size() < n ? 0 : words.size() - n + 1; };
   return f_measure(common, total(text), total(reference));
 }
 
 /// The length of the longest common subsequence.
-std::size_t common_subsequence(const Words& a, const Words& b) {
+std::size_t common_subsequence(const WordList& a, const WordList& b) {
   std::vector<std::size_t> row(b.size() + 1);  // of the words of a so far and the first j of b
   for (const std::string& word : a) {
     std::size_t diagonal = 0;
@@ -55,7 +55,7 @@ std::size_t common_subsequence(const Words& a, const Words& b) {
 }  // namespace
 
 std::vector<std::string> rouge_words(std::string_view text, bool stemming) {
-  Words words;
+  WordList words;
   std::string word;
   const auto end_word = [&] {
     if (!word.empty()) words.push_back(stemming && word.size() > 3 ? porter_stem(word) : word);
@@ -81,7 +81,7 @@ std::vector<std::string> rouge_words(std::string_view text, bool stemming) {
 }
 
 RougeScore rouge(std::string_view text, std::string_view reference, bool stemming) {
-  const Words found = rouge_words(text, stemming), expected = rouge_words(reference, stemming);
+  const WordList found = rouge_words(text, stemming), expected = rouge_words(reference, stemming);
   return {rouge_n(found, expected, 1), rouge_n(found, expected, 2),
           f_measure(common_subsequence(found, expected), found.size(), expected.size())};
 }

@@ -14,8 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* unverified = " (--unverified uses it all the same)";
-
 /// Calls `read` again when it failed and something may have moved meanwhile.
 template <class Read, class Moved>
 auto read_while_training(const Read& read, const Moved& moved) {
@@ -68,7 +66,7 @@ RunFiles RunFiles::open(const fs::path& run, bool verify) {
   files.manifest_ = parse_run_manifest(read_file(run / "run.json"), (run / "run.json").string(), verify);
   const std::vector<std::string>& known = files.manifest_.config;
   check(!verify || std::count(known.begin(), known.end(), digest_of(files.config_)) > 0, run / "config.json",
-        " was changed after it was written", unverified);
+        " was changed after it was written", unverified_hint);
   return files;
 }
 
@@ -77,7 +75,7 @@ std::string RunFiles::text(std::string_view name) const {
   check(known != manifest_.files.end(), "the ", task(), " run in ", path_, " has no ", name);
   std::string content = read_file(path_ / name);
   check(!verify_ || digest_of(content) == known->second, path_ / name, " was changed after it was written",
-        unverified);
+        unverified_hint);
   return content;
 }
 
@@ -89,7 +87,7 @@ std::string RunFiles::data_digest(std::string_view part) const {
 TrainerState RunFiles::state_in(const std::string& text) const {
   const fs::path path = path_ / "trainer_state.json";
   TrainerState state = parse_trainer_state(text, path.string(), verify_);
-  check(!verify_ || state.identity == identity(), path, " belongs to another run", unverified);
+  check(!verify_ || state.identity == identity(), path, " belongs to another run", unverified_hint);
   return state;
 }
 

@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* format_name = "heed run";
-constexpr int format_version = 1;
+constexpr const char* manifest_format = "heed run";
+constexpr int manifest_version = 1;
 
 constexpr std::array<std::string_view, 9> common_names{
     "run.json",       "config.json",   "model.safetensors", "optimizer.safetensors", "best.safetensors",
@@ -37,10 +37,10 @@ std::map<std::string, std::string> texts_in(const Json& object, const char* key)
 }
 
 RunManifest manifest_of(Json object, bool verify) {
-  check(object.is_object() && object.value("format", Json()) == format_name, "it has no \"format\": \"",
-        format_name, "\"");
-  check(object.at("format_version") == format_version, "its format_version is ",
-        object.at("format_version").dump(), ", and this version of heed reads ", format_version);
+  check(object.is_object() && object.value("format", Json()) == manifest_format, "it has no \"format\": \"",
+        manifest_format, "\"");
+  check(object.at("manifest_version") == manifest_version, "its manifest_version is ",
+        object.at("manifest_version").dump(), ", and this version of heed reads ", manifest_version);
   check(take_digest(object) || !verify,
         "it was changed after it was written (--unverified uses it all the same)");
   RunManifest manifest;
@@ -70,7 +70,7 @@ bool is_name_of_run_file(std::string_view name) {
 }
 
 std::string run_manifest_text(const RunManifest& manifest) {
-  Json object{{"format", format_name}, {"format_version", format_version}, {"heed_version", version}};
+  Json object{{"format", manifest_format}, {"manifest_version", manifest_version}, {"heed_version", version}};
   object["task"] = manifest.task;
   object["identity"] = manifest.identity;
   object["config"] = manifest.config;

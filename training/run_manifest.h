@@ -7,6 +7,9 @@
 
 namespace heed {
 
+/// Ends the refusal of a file that was changed or belongs elsewhere.
+inline constexpr const char* unverified_hint = " (--unverified uses it all the same)";
+
 /// What run.json says of a run, so that files of another run and files that were changed are noticed.
 struct RunManifest {
   std::string task;      ///< "classify"

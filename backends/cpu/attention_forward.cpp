@@ -24,6 +24,9 @@ namespace {
 
 // A tile of scores and the keys and values it needs stay in a second-level cache of 512 KiB.
 constexpr std::int64_t tile_columns = 512;
+// Where a tile has so few rows, as when hypotheses of one sentence look at its source, a general product spends its time
+// on packing.
+constexpr std::int64_t few_query_rows = 8;
 
 template <class T>
 class Forward {
@@ -73,8 +76,10 @@ class Forward {
     for (const Segment& segment : keys.segments) {
       const T* key = key_.at(b, h, segment.key);
       T* to = tile.scores + segment.column;
-      if (tile.rows == 1) {
-        row_times_transposed(query, key, key_.stride(), segment.count, key_.width(), scale, to);
+      if (tile.rows <= few_query_rows) {
+        for (std::int64_t r = 0; r < tile.rows; ++r)
+          row_times_transposed(query + r * query_.stride(), key, key_.stride(), segment.count, key_.width(),
+                               scale, false, to + r * tile.stride);
       } else {
         gemm<T>(false, true, tile.rows, segment.count, key_.width(), scale, query, query_.stride(), key,
                 key_.stride(), T{0}, to, tile.stride);
@@ -90,8 +95,10 @@ class Forward {
     T* out = out_.at(b, h, queries.begin);
     for (const Segment& segment : keys.segments) {
       const T *weights = tile.scores + segment.column, *value = value_.at(b, h, segment.key);
-      if (tile.rows == 1) {
-        row_times_matrix(weights, value, value_.stride(), segment.count, value_.width(), !first, out);
+      if (tile.rows <= few_query_rows) {
+        for (std::int64_t r = 0; r < tile.rows; ++r)
+          row_times_matrix(weights + r * tile.stride, value, value_.stride(), segment.count, value_.width(),
+                           !first, out + r * out_.stride());
       } else {
         gemm<T>(false, false, tile.rows, value_.width(), segment.count, T{1}, weights, tile.stride, value,
                 value_.stride(), first ? T{0} : T{1}, out, out_.stride());

@@ -1,5 +1,7 @@
 #include "heed/backends/cpu/attention_single.h"
 
+#include <hwy/cache_control.h>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/attention_single.cpp"
 #include <hwy/foreach_target.h>
@@ -9,13 +11,41 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// Four matrix rows at a time, so that their additions overlap.
+/// One long matrix row after the other: the memory is read in one stream, which its prefetchers follow.
 template <class T>
-void RowTimesTransposed(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix, std::int64_t stride,
-                        std::int64_t rows, std::int64_t columns, T factor, T* HWY_RESTRICT out) {
+void LongRowsTimesRow(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix, std::int64_t stride,
+                      std::int64_t rows, std::int64_t columns, T factor, bool add, T* HWY_RESTRICT out) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   const std::int64_t whole = columns / lanes * lanes, rest = columns - whole;
+  constexpr std::int64_t ahead = 4096 / sizeof(T);
+  for (std::int64_t j = 0; j < rows; ++j) {
+    const T* a = matrix + j * stride;
+    auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+    std::int64_t i = 0;
+    for (; i + 4 * lanes <= whole; i += 4 * lanes) {
+      for (std::int64_t line = 0; line < 4 * lanes; line += 64 / sizeof(T))
+        hwy::Prefetch(a + i + ahead + line);
+      s0 = hn::MulAdd(hn::LoadU(d, row + i), hn::LoadU(d, a + i), s0);
+      s1 = hn::MulAdd(hn::LoadU(d, row + i + lanes), hn::LoadU(d, a + i + lanes), s1);
+      s2 = hn::MulAdd(hn::LoadU(d, row + i + 2 * lanes), hn::LoadU(d, a + i + 2 * lanes), s2);
+      s3 = hn::MulAdd(hn::LoadU(d, row + i + 3 * lanes), hn::LoadU(d, a + i + 3 * lanes), s3);
+    }
+    for (; i < whole; i += lanes) s0 = hn::MulAdd(hn::LoadU(d, row + i), hn::LoadU(d, a + i), s0);
+    if (rest > 0) s1 = hn::MulAdd(load_n(d, row + whole, rest), load_n(d, a + whole, rest), s1);
+    out[j] = factor * lane_sum(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))) + (add ? out[j] : T{0});
+  }
+}
+
+/// Four matrix rows at a time, so that their additions overlap.
+template <class T>
+void RowTimesTransposed(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix, std::int64_t stride,
+                        std::int64_t rows, std::int64_t columns, T factor, bool add, T* HWY_RESTRICT out) {
+  if (columns >= 256) return LongRowsTimesRow(row, matrix, stride, rows, columns, factor, add, out);
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t whole = columns / lanes * lanes, rest = columns - whole;
+  const auto write = [&](std::int64_t at, T sum) { out[at] = factor * sum + (add ? out[at] : T{0}); };
   std::int64_t j = 0;
   for (; j + 4 <= rows; j += 4) {
     const T *a = matrix + j * stride, *b = a + stride, *c = b + stride, *e = c + stride;
@@ -34,10 +64,10 @@ void RowTimesTransposed(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix,
       sum_c = hn::MulAdd(x, load_n(d, c + whole, rest), sum_c);
       sum_e = hn::MulAdd(x, load_n(d, e + whole, rest), sum_e);
     }
-    out[j] = factor * lane_sum(d, sum_a);
-    out[j + 1] = factor * lane_sum(d, sum_b);
-    out[j + 2] = factor * lane_sum(d, sum_c);
-    out[j + 3] = factor * lane_sum(d, sum_e);
+    write(j, lane_sum(d, sum_a));
+    write(j + 1, lane_sum(d, sum_b));
+    write(j + 2, lane_sum(d, sum_c));
+    write(j + 3, lane_sum(d, sum_e));
   }
   for (; j < rows; ++j) {
     const T* a = matrix + j * stride;
@@ -45,7 +75,7 @@ void RowTimesTransposed(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix,
     for (std::int64_t i = 0; i < whole; i += lanes)
       sum = hn::MulAdd(hn::LoadU(d, row + i), hn::LoadU(d, a + i), sum);
     if (rest > 0) sum = hn::MulAdd(load_n(d, row + whole, rest), load_n(d, a + whole, rest), sum);
-    out[j] = factor * lane_sum(d, sum);
+    write(j, lane_sum(d, sum));
   }
 }
 
@@ -93,12 +123,12 @@ void RowTimesMatrix(const T* HWY_RESTRICT weights, const T* HWY_RESTRICT matrix,
 
 // HWY_EXPORT makes one table per function name, so each instance gets a name.
 void transposed_f32(const float* row, const float* matrix, std::int64_t stride, std::int64_t rows,
-                    std::int64_t columns, float factor, float* out) {
-  RowTimesTransposed(row, matrix, stride, rows, columns, factor, out);
+                    std::int64_t columns, float factor, bool add, float* out) {
+  RowTimesTransposed(row, matrix, stride, rows, columns, factor, add, out);
 }
 void transposed_f64(const double* row, const double* matrix, std::int64_t stride, std::int64_t rows,
-                    std::int64_t columns, double factor, double* out) {
-  RowTimesTransposed(row, matrix, stride, rows, columns, factor, out);
+                    std::int64_t columns, double factor, bool add, double* out) {
+  RowTimesTransposed(row, matrix, stride, rows, columns, factor, add, out);
 }
 void plain_f32(const float* weights, const float* matrix, std::int64_t stride, std::int64_t rows,
                std::int64_t columns, bool add, float* out) {
@@ -122,13 +152,13 @@ HWY_EXPORT(plain_f64);
 
 template <>
 void row_times_transposed(const float* row, const float* matrix, std::int64_t stride, std::int64_t rows,
-                          std::int64_t columns, float factor, float* out) {
-  HWY_DYNAMIC_DISPATCH(transposed_f32)(row, matrix, stride, rows, columns, factor, out);
+                          std::int64_t columns, float factor, bool add, float* out) {
+  HWY_DYNAMIC_DISPATCH(transposed_f32)(row, matrix, stride, rows, columns, factor, add, out);
 }
 template <>
 void row_times_transposed(const double* row, const double* matrix, std::int64_t stride, std::int64_t rows,
-                          std::int64_t columns, double factor, double* out) {
-  HWY_DYNAMIC_DISPATCH(transposed_f64)(row, matrix, stride, rows, columns, factor, out);
+                          std::int64_t columns, double factor, bool add, double* out) {
+  HWY_DYNAMIC_DISPATCH(transposed_f64)(row, matrix, stride, rows, columns, factor, add, out);
 }
 template <>
 void row_times_matrix(const float* weights, const float* matrix, std::int64_t stride, std::int64_t rows,

@@ -7,10 +7,10 @@
 
 namespace heed::cpu {
 
-/// out[j] = factor * sum over c of row[c] matrix[j, c].
+/// out[j] = factor * sum over c of row[c] matrix[j, c] + (add ? out[j] : 0).
 template <class T>
 void row_times_transposed(const T* row, const T* matrix, std::int64_t stride, std::int64_t rows,
-                          std::int64_t columns, T factor, T* out);
+                          std::int64_t columns, T factor, bool add, T* out);
 
 /// out[c] = (add ? out[c] : 0) + sum over j of weights[j] matrix[j, c].
 template <class T>

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "heed/backends/cpu/attention_single.h"
 #include "heed/backends/cpu/blas.h"
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
@@ -56,7 +57,7 @@ struct Plan {
   Plan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k)
       : tile_rows(m), tile_columns(n), part_depth(k) {
     // Products with a vector are bound by memory: a quarter of a megabyte of the matrix is worth a task.
-    const double smallest = std::min(m, n) < 8 ? 2.0 * 64e3 : 6e6;
+    const double smallest = std::min(m, n) < 8 ? 2.0 * 64e3 : 1.2e6;
     while ((batch * rows * columns < wanted_tasks || tile_flops() > largest_tile) &&
            split(m, n, 256, smallest)) {
     }
@@ -98,6 +99,9 @@ struct Plan {
   }
 };
 
+/// So few rows are multiplied one by one with a matrix that lies by columns, such as the weights of a linear map.
+constexpr std::int64_t unpacked_rows = 6;
+
 /// The operands of one call of BLAS.
 template <class T>
 struct Product {
@@ -110,6 +114,13 @@ struct Product {
     if (depth == 0) {
       if (beta == 0)
         for (std::int64_t row = 0; row < height; ++row) std::fill_n(c + row * c_leading, width, T(0));
+    } else if (height <= unpacked_rows && b_layout.transposed && a_layout.column_stride() == 1) {
+      // Nothing is packed: some rows of the weights at a time are read once and serve all rows of `a` from the cache.
+      constexpr std::int64_t at_once = 8;
+      for (std::int64_t j = 0; j < width; j += at_once)
+        for (std::int64_t row = 0; row < height; ++row)
+          row_times_transposed(a + row * a_layout.row_stride(), b + j * b_layout.leading, b_layout.leading,
+                               std::min(at_once, width - j), depth, T(1), beta != 0, c + row * c_leading + j);
     } else if (height == 1) {
       gemv<T>(!b_layout.transposed, b_layout.transposed ? width : depth, b_layout.transposed ? depth : width,
               T(1), b, b_layout.leading, a, a_layout.column_stride(), beta, c, 1);

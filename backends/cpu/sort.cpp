@@ -5,6 +5,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "heed/backends/cpu/find_above.h"
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/backends/cpu/thread_scratch.h"
@@ -88,9 +89,8 @@ void top_k_row(const T* x, std::int64_t count, std::int64_t k, std::int32_t* out
   for (std::int64_t i = 0; i < k; ++i) best[i] = {sort_key(x[i], true), static_cast<std::int32_t>(i)};
   std::make_heap(best, best + k);
   T worst = x[best[0].position];
-  for (std::int64_t i = k; i < count; ++i) {
-    // False only when x[i] is surely no better; a tie loses to the lower position.
-    if (x[i] <= worst) continue;
+  // What is not above the worst is surely no better; a tie loses to the lower position.
+  for (std::int64_t i = find_above(x, k, count, worst); i < count; i = find_above(x, i + 1, count, worst)) {
     const E entry{sort_key(x[i], true), static_cast<std::int32_t>(i)};
     if (entry.key >= best[0].key) continue;
     std::pop_heap(best, best + k);

@@ -26,18 +26,22 @@ void check_input(const AttentionConfig& config, const AttentionInput& input) {
   check_mask("memory_mask", input.memory_mask, input.memory);
 }
 
-/// Adds new positions to what a cache holds along `axis`.
-Tensor extended(const Tensor& before, const Tensor& added, int axis) {
-  return before.defined() ? concat({before, added}, axis) : added;
+/// Each row of x [S, ...] `times` times: [S times, ...].
+Tensor repeated(const Tensor& x, std::int64_t times) {
+  if (!x.defined() || times == 1) return x;
+  Shape each = unsqueeze(x, 1).shape(), all = x.shape();
+  each[1] = times;
+  all[0] *= times;
+  return reshape(expand(unsqueeze(x, 1), each), all);
 }
 
 }  // namespace
 
-void AttentionCache::reorder(const Tensor& ids) {
+void AttentionCache::reorder(const RowOrder& rows, const RowOrder& memory_rows) {
   for (Tensor* held : {&key, &value, &mask}) {
-    if (held->defined()) *held = index_select(*held, 0, ids);
+    if (held->defined()) *held = (of_memory ? memory_rows : rows).of(std::move(*held));
   }
-  for (AttentionCache& part : parts) part.reorder(ids);
+  for (AttentionCache& part : parts) part.reorder(rows, memory_rows);
 }
 
 void AttentionCache::extend_mask(const AttentionInput& input, std::int64_t before) {
@@ -49,7 +53,7 @@ void AttentionCache::extend_mask(const AttentionInput& input, std::int64_t befor
   };
   const Tensor added = input.mask.defined() ? input.mask : all_real(input.x.size(1));
   if (!mask.defined() && before > 0) mask = all_real(before);
-  mask = extended(mask, added, 1);
+  mask = appended(std::move(mask), added);
 }
 
 Tensor Attention::operator()(const AttentionInput& input, Context& context) try {
@@ -73,9 +77,26 @@ Tensor Attention::step(const AttentionInput& input, AttentionCache& cache, Conte
         ": when decoding, global tokens are those of the configuration");
   const std::int64_t before = cache.key.defined() ? cache.key.size(1) : 0;
   cache.extend_mask(input, before);
-  cache.key = extended(cache.key, input.x, 1);
-  const Tensor out = (*this)({cache.key, cache.mask, input.memory, input.memory_mask}, context);
+  cache.key = appended(std::move(cache.key), input.x);
+  const std::int64_t sharing = rows_per_memory(input);
+  const Tensor out =
+      (*this)({cache.key, cache.mask, repeated(input.memory, sharing), repeated(input.memory_mask, sharing)},
+              context);
   return slice(out, 1, before, out.size(1));
+}
+
+std::int64_t Attention::rows_per_memory(const AttentionInput& input) const {
+  if (!config_.cross) return 1;
+  check(input.memory.defined() && input.memory.size(0) > 0 && input.x.size(0) % input.memory.size(0) == 0,
+        described("attention"), ": a step of ", input.x.size(0),
+        " rows needs a memory for each, or for each so many, got ",
+        input.memory.defined() ? input.memory.size(0) : 0);
+  return input.x.size(0) / input.memory.size(0);
+}
+
+Tensor Attention::by_memory(const AttentionInput& input) const {
+  return rows_per_memory(input) == 1 ? input.x
+                                     : reshape(input.x, {input.memory.size(0), -1, input.x.size(2)});
 }
 
 void Attention::show(Context& context, std::string_view name, const Tensor& value) const {

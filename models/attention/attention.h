@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "heed/models/context.h"
+#include "heed/models/growing.h"
 #include "heed/models/module.h"
 #include "heed/models/options.h"
 
@@ -68,16 +69,17 @@ struct AttentionInput {
   Tensor global = {};  ///< [B, N], 1 = global token, for variants that have such
 };
 
-/// What an attention layer remembers between decoding steps. The batch axis comes first in every tensor.
+/// What an attention layer remembers between decoding steps. The batch axis comes first in every tensor, and what grows
+/// with the positions grows along axis 1 (growing.h).
 struct AttentionCache {
-  Tensor key;  ///< [B, H, T, dh], or the history of inputs [B, T, d] for variants without keys
+  Tensor key;  ///< [B, T, H dh], or the history of inputs [B, T, d] for variants without keys
   Tensor value;
   Tensor mask;                        ///< [B, T]
-  bool of_memory = false;             ///< key and value depend on the memory alone, not on what was decoded
+  bool of_memory = false;             ///< key and value depend on the memory alone, and have its rows
   std::int64_t position = 0;          ///< of the next query, where a variant needs to know
   std::vector<AttentionCache> parts;  ///< of a layer that is made of several attentions
-  /// Keeps the rows `ids` (i32 [B']) of the batch: how beam search reorders its hypotheses.
-  void reorder(const Tensor& ids);
+  /// Goes on with the given rows of the batch, as when beam search reorders its hypotheses, and of the memory.
+  void reorder(const RowOrder& rows, const RowOrder& memory_rows);
   /// Adds the mask of new positions to that of the `before` held ones; undefined while all are real.
   void extend_mask(const AttentionInput& input, std::int64_t before);
 };
@@ -87,9 +89,10 @@ class Attention : public Module {
  public:
   /// O [B, N, d]; rows at padded query positions are exactly 0. Errors name this layer's path in the model.
   Tensor operator()(const AttentionInput& input, Context& context);
-  /// Decoding: the output [B, 1, d] for one new position x [B, 1, d], given all positions before it, which
-  /// the cache holds. For cross-attention `memory` is the same at every step. The base version keeps the
-  /// inputs and recomputes.
+  /// Decoding: the outputs [B, n, d] for new positions x [B, n, d], given all positions before them, which
+  /// the cache holds; several at a time (n > 1) where no later token changes what a position sees
+  /// (Capabilities::strictly_causal). For cross-attention `memory` [S, M, d] is the same at every step and has a
+  /// row for each B / S consecutive rows of x. The base version keeps the inputs and recomputes.
   virtual Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context);
 
   const AttentionConfig& config() const { return config_; }
@@ -105,6 +108,10 @@ class Attention : public Module {
   /// What the attention kernel is told: the key mask, and dropout on the weights while training. Each call
   /// draws a new dropout.
   AttentionOptions kernel_options(const Tensor& key_mask, Context& context) const;
+  /// How many rows of a step share one row of the memory; throws when they cannot.
+  std::int64_t rows_per_memory(const AttentionInput& input) const;
+  /// The queries of a step, [B, n, d], beside those that look at the same memory: [S, (B / S) n, d].
+  Tensor by_memory(const AttentionInput& input) const;
   /// Leaves a tensor with whoever looks inside this pass.
   void show(Context& context, std::string_view name, const Tensor& value) const;
   /// Leaves "weights" [B, H, N, M], those of attention(query, key, value, options) before dropout; computed

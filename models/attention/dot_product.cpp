@@ -25,34 +25,30 @@ class DotProductAttention : public Attention {
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
     if (config().cross) {
       // The memory is the same at every step, so it is projected once.
-      if (!cache.key.defined()) project(input.memory, cache.key, cache.value);
+      if (!cache.key.defined()) cache.key = w_.key(input.memory), cache.value = w_.value(input.memory);
       cache.of_memory = true;
-      return attend(input.x, cache.key, cache.value, input.memory_mask, context);
+      return reshape(attend(by_memory(input), cache.key, cache.value, input.memory_mask, context),
+                     input.x.shape());
     }
-    Tensor key, value;
-    project(input.x, key, value);
-    const std::int64_t before = cache.key.defined() ? cache.key.size(2) : 0;
+    const std::int64_t before = cache.key.defined() ? cache.key.size(1) : 0;
     cache.extend_mask(input, before);
-    cache.key = before ? concat({cache.key, key}, 2) : key;
-    cache.value = before ? concat({cache.value, value}, 2) : value;
+    cache.key = appended(std::move(cache.key), w_.key(input.x));
+    cache.value = appended(std::move(cache.value), w_.value(input.x));
     return attend(input.x, cache.key, cache.value, cache.mask, context);
   }
 
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
-    Tensor key, value;
-    project(config().cross ? input.memory : input.x, key, value);
+    const Tensor& memory = config().cross ? input.memory : input.x;
+    const Tensor key = w_.key(memory), value = w_.value(memory);
     return attend(input.x, key, value, config().cross ? input.memory_mask : input.mask, context);
   }
 
  private:
-  void project(const Tensor& memory, Tensor& key, Tensor& value) const {
-    key = split_heads(w_.key(memory), config().heads);
-    value = split_heads(w_.value(memory), config().heads);
-  }
-
-  Tensor attend(const Tensor& x, const Tensor& key, const Tensor& value, const Tensor& key_mask,
+  /// Keys and values [B, M, d].
+  Tensor attend(const Tensor& x, const Tensor& keys, const Tensor& values, const Tensor& key_mask,
                 Context& context) {
+    const Tensor key = split_heads(keys, config().heads), value = split_heads(values, config().heads);
     AttentionOptions options = kernel_options(key_mask, context);
     options.causal = config().causal;
     const Tensor query = split_heads(w_.query(x), config().heads);

@@ -52,17 +52,24 @@ class HardCodedGaussianAttention : public Attention {
     if (config().cross) {
       if (!cache.value.defined()) cache.value = value_(input.memory);
       cache.of_memory = true;
-      return attend(cache.value, input.memory_mask, cache.position++, 1, context);
+      // What a position reads does not depend on the query, so that one answer serves all rows of a memory.
+      const std::int64_t sharing = rows_per_memory(input), queries = input.x.size(1);
+      const Tensor out = attend(cache.value, input.memory_mask, cache.position, queries, context);
+      cache.position += queries;
+      if (sharing == 1) return out;
+      return reshape(expand(unsqueeze(out, 1), {out.size(0), sharing, queries, out.size(2)}),
+                     input.x.shape());
     }
     // Only the last positions are within reach, and where they stand in the sequence does not matter.
     const std::int64_t before = cache.value.defined() ? cache.value.size(1) : 0;
     cache.extend_mask(input, before);
-    cache.value = before ? concat({cache.value, value_(input.x)}, 1) : value_(input.x);
-    const std::int64_t held = cache.value.size(1);
-    const std::int64_t kept = std::clamp<std::int64_t>(1 - first_key(0, cache.value.dtype()), 1, held);
+    cache.value = appended(std::move(cache.value), value_(input.x));
+    const std::int64_t held = cache.value.size(1), queries = input.x.size(1);
+    const std::int64_t reach = std::max<std::int64_t>(-first_key(0, cache.value.dtype()), 0);
+    const std::int64_t kept = std::min(held, reach + queries);
     cache.value = slice(cache.value, 1, held - kept, held);
     if (cache.mask.defined()) cache.mask = slice(cache.mask, 1, held - kept, held);
-    return attend(cache.value, cache.mask, kept - 1, 1, context);
+    return attend(cache.value, cache.mask, kept - queries, queries, context);
   }
 
  protected:

@@ -48,7 +48,7 @@ class LinformerAttention : public Attention {
     if (!config().cross) return Attention::step(input, cache, context);
     if (!cache.key.defined()) project(input.memory, input.memory_mask, cache.key, cache.value);
     cache.of_memory = true;
-    return attend(input.x, cache.key, cache.value, context);
+    return reshape(attend(by_memory(input), cache.key, cache.value, context), input.x.shape());
   }
 
  protected:

@@ -35,8 +35,8 @@ class Synthesizer : public Attention {
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
     const std::int64_t before = cache.key.defined() ? cache.key.size(1) : 0;
     cache.extend_mask(input, before);
-    cache.key = before ? concat({cache.key, input.x}, 1) : input.x;  // dot-product logits look at all inputs
-    cache.value = before ? concat({cache.value, value_(input.x)}, 1) : value_(input.x);
+    cache.key = appended(std::move(cache.key), input.x);  // dot-product logits look at all inputs
+    cache.value = appended(std::move(cache.value), value_(input.x));
     return attend(cache.key, cache.value, cache.mask, before, context);
   }
 

@@ -1,0 +1,150 @@
+// Times writing text token by token with a language model of random weights, at batch 1. Every token reads all weights
+// once, so that the memory's bandwidth is the bound where they are larger than the caches. Prints a line of JSON:
+// tokens per second, the bound, and what share of it was reached.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "heed/core/cpu_threads.h"
+#include "heed/heed.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Half a gigabyte that `threads` threads read, each its own part.
+class Bandwidth {
+ public:
+  explicit Bandwidth(int threads)
+      : memory_(std::size_t{64} << 20, 1), sums_(static_cast<std::size_t>(threads)) {}
+
+  /// The seconds that reading it once takes.
+  double read() {
+    const std::size_t each = memory_.size() / sums_.size();
+    const auto start = Clock::now();
+    std::vector<std::thread> readers;
+    for (std::size_t t = 0; t < sums_.size(); ++t)
+      readers.emplace_back([&, t] {
+        // Four sums, so that additions do not wait for each other.
+        std::uint64_t a = 0, b = 0, c = 0, d = 0;
+        const std::uint64_t* from = memory_.data() + t * each;
+        for (std::size_t i = 0; i + 32 <= each; i += 32)
+          for (std::size_t k = 0; k < 8; ++k)
+            a += from[i + k], b += from[i + 8 + k], c += from[i + 16 + k], d += from[i + 24 + k];
+        sums_[t] = a + b + c + d;
+      });
+    for (std::thread& reader : readers) reader.join();
+    const double seconds = seconds_since(start);
+    for (const std::uint64_t sum : sums_) heed::check(sum > 0, "the memory was not read");
+    return seconds;
+  }
+  double bytes() const { return static_cast<double>(memory_.size() * sizeof(std::uint64_t)); }
+
+ private:
+  std::vector<std::uint64_t> memory_;
+  std::vector<std::uint64_t> sums_;
+};
+
+heed::TransformerConfig config_of(std::int64_t layers, std::int64_t width, std::int64_t vocabulary) {
+  heed::TransformerConfig config;  // the shape of GPT-2
+  config.width = width;
+  config.heads = std::max<std::int64_t>(1, width / 64);
+  config.feed_forward = 4 * width;
+  config.decoder_layers = layers;
+  config.target_vocabulary = vocabulary;
+  config.max_length = 1024;
+  config.activation = "gelu_tanh";
+  config.norm = "pre";
+  config.positions = "learned";
+  config.tie_embeddings = "decoder";
+  config.scale_embeddings = false;
+  config.attention_bias = true;
+  return config;
+}
+
+constexpr std::int64_t warm_up = 3;
+
+struct Sizes {
+  std::int64_t layers = 12, width = 768, vocabulary = 50'257, prompt = 64, tokens = 64;
+};
+
+void run(const Sizes& sizes, int threads, bool profile) {
+  heed::set_cpu_threads(threads);
+  heed::LanguageModel model(config_of(sizes.layers, sizes.width, sizes.vocabulary));
+  const std::int64_t positions = 1024 * sizes.width;  // of which a token reads one row
+  const double weight_bytes = 4.0 * static_cast<double>(model.parameter_count() - positions);
+  std::vector<std::int32_t> prompt;
+  for (std::int64_t i = 0; i < sizes.prompt; ++i)
+    prompt.push_back(static_cast<std::int32_t>(i % sizes.vocabulary));
+  // Reading the memory and writing a token take turns, and the best of both counts, when no other
+  // work of the machine was in the way.
+  const heed::NoGrad no_grad;
+  heed::SamplingOptions greedy;
+  greedy.temperature = 0;
+  Bandwidth memory(threads);
+  const auto start = Clock::now();
+  heed::LanguageModelSteps steps(model, prompt, 1, 1024);
+  const double prompt_seconds = seconds_since(start);
+  std::int32_t token = prompt.back();
+  std::vector<double> of_tokens, of_reads;
+  if (profile) heed::start_profile();
+  for (std::int64_t i = 0; i < sizes.tokens + warm_up; ++i) {
+    const auto begin = Clock::now();
+    const heed::Tensor logits = steps.step(heed::Tensor::from({token}, {1}));
+    token = heed::sample_token(logits.to_doubles(), greedy, 0.5);
+    if (i >= warm_up) of_tokens.push_back(seconds_since(begin));
+    if (i >= warm_up) of_reads.push_back(memory.read());
+  }
+  if (profile) std::cerr << heed::profile_table();
+  const auto best = [](const std::vector<double>& times) {
+    return *std::min_element(times.begin(), times.end());
+  };
+  const double rate = 1 / best(of_tokens);
+  const double bound = memory.bytes() / best(of_reads) / weight_bytes;
+  std::printf(
+      "{\"parameters\": %lld, \"threads\": %d, \"prompt\": %lld, \"prompt_ms\": %.1f, \"tokens_per_second\": "
+      "%.2f, "
+      "\"bound\": %.2f, \"share\": %.3f}\n",
+      static_cast<long long>(model.parameter_count()), threads, static_cast<long long>(sizes.prompt),
+      1e3 * prompt_seconds, rate, bound, rate / bound);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Times writing text at batch 1, beside what the memory's bandwidth allows.");
+  Sizes sizes;
+  int threads = 2;
+  bool profile = false;
+  app.add_option("--layers", sizes.layers, "of the decoder")->check(CLI::Range(1, 1000));
+  app.add_option("--width", sizes.width, "of the model")->check(CLI::Range(1, 65536));
+  app.add_option("--vocabulary", sizes.vocabulary, "tokens that the model knows")
+      ->check(CLI::Range(2, 10'000'000));
+  app.add_option("--prompt", sizes.prompt, "tokens that are read first")->check(CLI::Range(1, 512));
+  app.add_option("--tokens", sizes.tokens, "tokens that are written")->check(CLI::Range(1, 511));
+  app.add_option("--threads", threads, "threads of the CPU backend")->check(CLI::Range(1, 1000));
+  app.add_flag("--profile", profile, "print where the time went, per kernel");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
+    run(sizes, threads, profile);
+  } catch (const std::exception& error) {
+    std::cerr << "bench_generate: " << error.what() << '\n';
+    return 1;
+  }
+}
