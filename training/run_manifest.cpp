@@ -39,8 +39,8 @@ std::map<std::string, std::string> texts_in(const Json& object, const char* key)
 RunManifest manifest_of(Json object, bool verify) {
   check(object.is_object() && object.value("format", Json()) == manifest_format, "it has no \"format\": \"",
         manifest_format, "\"");
-  check(object.at("manifest_version") == manifest_version, "its manifest_version is ",
-        object.at("manifest_version").dump(), ", and this version of heed reads ", manifest_version);
+  check(object.at("format_version") == manifest_version, "its format_version is ",
+        object.at("format_version").dump(), ", and this version of heed reads ", manifest_version);
   check(take_digest(object) || !verify,
         "it was changed after it was written (--unverified uses it all the same)");
   RunManifest manifest;
@@ -70,7 +70,7 @@ bool is_name_of_run_file(std::string_view name) {
 }
 
 std::string run_manifest_text(const RunManifest& manifest) {
-  Json object{{"format", manifest_format}, {"manifest_version", manifest_version}, {"heed_version", version}};
+  Json object{{"format", manifest_format}, {"format_version", manifest_version}, {"heed_version", version}};
   object["task"] = manifest.task;
   object["identity"] = manifest.identity;
   object["config"] = manifest.config;
