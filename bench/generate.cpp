@@ -13,6 +13,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "gpt2_config.h"
 #include "heed/core/cpu_threads.h"
 #include "heed/heed.h"
 
@@ -57,23 +58,6 @@ class Bandwidth {
   std::vector<std::uint64_t> sums_;
 };
 
-heed::TransformerConfig config_of(std::int64_t layers, std::int64_t width, std::int64_t vocabulary) {
-  heed::TransformerConfig config;  // the shape of GPT-2
-  config.width = width;
-  config.heads = std::max<std::int64_t>(1, width / 64);
-  config.feed_forward = 4 * width;
-  config.decoder_layers = layers;
-  config.target_vocabulary = vocabulary;
-  config.max_length = 1024;
-  config.activation = "gelu_tanh";
-  config.norm = "pre";
-  config.positions = "learned";
-  config.tie_embeddings = "decoder";
-  config.scale_embeddings = false;
-  config.attention_bias = true;
-  return config;
-}
-
 constexpr std::int64_t warm_up = 3;
 
 struct Sizes {
@@ -82,7 +66,8 @@ struct Sizes {
 
 void run(const Sizes& sizes, int threads, bool profile) {
   heed::set_cpu_threads(threads);
-  heed::LanguageModel model(config_of(sizes.layers, sizes.width, sizes.vocabulary));
+  heed::LanguageModel model(gpt2_config(sizes.layers, sizes.width,
+                                        std::max<std::int64_t>(1, sizes.width / 64), sizes.vocabulary, 1024));
   const std::int64_t positions = 1024 * sizes.width;  // of which a token reads one row
   const double weight_bytes = 4.0 * static_cast<double>(model.parameter_count() - positions);
   std::vector<std::int32_t> prompt;

@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "gpt2_config.h"
 #include "heed/autograd/expected_gradient.h"
 #include "heed/core/backend.h"
 #include "heed/core/devices.h"
@@ -246,21 +247,8 @@ std::vector<StepCase> step_cases(bool quick) {
 }
 
 heed::TransformerConfig config_of(const StepCase& c) {
-  heed::TransformerConfig config;
-  config.width = c.width;
-  config.heads = c.heads;
-  config.feed_forward = 4 * c.width;
-  config.decoder_layers = c.layers;
-  config.target_vocabulary = c.vocabulary;
-  config.max_length = c.length;
-  config.dropout = 0;
+  heed::TransformerConfig config = gpt2_config(c.layers, c.width, c.heads, c.vocabulary, c.length);
   config.activation = "gelu";
-  config.norm = "pre";
-  config.positions = "learned";
-  config.tie_embeddings = "decoder";
-  config.scale_embeddings = false;
-  config.attention_bias = true;
-  config.embedding_deviation = 0.02;
   return config;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 
 namespace heed {
@@ -39,5 +40,31 @@ std::uint32_t random_word(const RandomKey& key, std::uint64_t index);
 inline double unit_interval(std::uint32_t word) {
   return static_cast<double>(word >> 8) * 0x1p-24;
 }
+/// Uniform in [0, bound), for a bound of at most 2^32: the word as a 32-bit fraction of it, with a bias of bound / 2^32.
+inline std::uint64_t below(std::uint32_t word, std::uint64_t bound) {
+  return (std::uint64_t{word} * bound) >> 32;
+}
+
+/// The words of a stream in turn, for what the host draws one choice after the other.
+class Draws {
+ public:
+  explicit Draws(const RandomKey& key) : key_(key) {}
+
+  double unit() { return unit_interval(random_word(key_, drawn_++)); }
+  /// Uniform in [0, bound).
+  template <std::integral T>
+  T below(T bound) {
+    return static_cast<T>(heed::below(random_word(key_, drawn_++), static_cast<std::uint64_t>(bound)));
+  }
+  /// Any element of a list with an index.
+  template <class List>
+  const auto& pick(const List& list) {
+    return list[below(list.size())];
+  }
+
+ private:
+  RandomKey key_;
+  std::uint64_t drawn_ = 0;
+};
 
 }  // namespace heed

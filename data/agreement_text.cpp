@@ -28,10 +28,10 @@ constexpr std::uint32_t largest_count = 9;
 /// Writes one sentence, drawing at each choice.
 class AgreementWriter {
  public:
-  AgreementWriter(std::uint64_t seed, std::uint32_t index) : key_{seed, index, 0} {}
+  AgreementWriter(std::uint64_t seed, std::uint32_t index) : draws_({seed, index, 0}) {}
 
   std::string sentence() {
-    if (below(4) == 0) {
+    if (draws_.below(4) == 0) {
       sum();
     } else {
       agreement();
@@ -40,13 +40,6 @@ class AgreementWriter {
   }
 
  private:
-  std::uint32_t below(std::uint32_t bound) {
-    return static_cast<std::uint32_t>((std::uint64_t{random_word(key_, drawn_++)} * bound) >> 32);
-  }
-  std::string_view pick(const WordList& words) {
-    return words[below(static_cast<std::uint32_t>(words.size()))];
-  }
-
   void say(std::string_view word, bool with_s = false) {
     if (!text_.empty()) text_ += ' ';
     text_ += word;
@@ -55,37 +48,37 @@ class AgreementWriter {
 
   /// "the small cats"
   void noun_phrase(bool plural) {
-    say(pick(plural ? plural_determiners : singular_determiners));
-    if (below(2) == 0) say(pick(adjectives));
-    say(pick(nouns), plural);
+    say(draws_.pick(plural ? plural_determiners : singular_determiners));
+    if (draws_.below(2) == 0) say(draws_.pick(adjectives));
+    say(draws_.pick(nouns), plural);
   }
 
   void agreement() {
-    const bool plural = below(2) == 1, other_plural = below(2) == 1;
+    const bool plural = draws_.below(2) == 1, other_plural = draws_.below(2) == 1;
     noun_phrase(plural);
-    switch (below(4)) {
+    switch (draws_.below(4)) {
       case 0:
         say("near");
         noun_phrase(other_plural);
         break;
       case 1:
         say("that");
-        say(pick(seeing_verbs), !plural);
+        say(draws_.pick(seeing_verbs), !plural);
         noun_phrase(other_plural);
         break;
       case 2:
         say("that");
         noun_phrase(other_plural);
-        say(pick(seeing_verbs), !other_plural);
+        say(draws_.pick(seeing_verbs), !other_plural);
         break;
       default:
         break;
     }
-    say(pick(verbs), !plural);
+    say(draws_.pick(verbs), !plural);
   }
 
   void sum() {
-    const std::uint32_t first = below(largest_count) + 1, second = below(largest_count) + 1;
+    const std::uint32_t first = draws_.below(largest_count) + 1, second = draws_.below(largest_count) + 1;
     counted(first);
     say("and");
     counted(second);
@@ -95,11 +88,10 @@ class AgreementWriter {
   }
   void counted(std::uint32_t count) {
     say(numbers[count]);
-    say(pick(nouns), count > 1);
+    say(draws_.pick(nouns), count > 1);
   }
 
-  RandomKey key_;
-  std::uint64_t drawn_ = 0;
+  Draws draws_;
   std::string text_;
 };
 

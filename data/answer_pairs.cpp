@@ -36,37 +36,34 @@ constexpr std::array<QuestionKind, 3> question_kinds = {
 /// Draws one question and its answers.
 class AnswerWriter {
  public:
-  AnswerWriter(std::uint64_t seed, std::uint32_t index) : key_{seed, index, 0} {}
+  AnswerWriter(std::uint64_t seed, std::uint32_t index) : draws_({seed, index, 0}) {}
 
   void write(LabelledText& text) {
-    const std::uint32_t person = below(people.size()), topic = below(question_kinds.size()), right = below(3);
+    const std::size_t person = draws_.below(people.size()), topic = draws_.below(question_kinds.size()),
+                      right = draws_.below(std::size_t{3});
     const std::string question =
         concat_text(question_kinds[topic].ask, ' ', people[person], ' ', question_kinds[topic].verb);
-    const std::uint32_t first_right = below(answers);
-    for (std::uint32_t i = 0; i < answers; ++i) {
+    const std::size_t first_right = draws_.below(answers);
+    for (std::size_t i = 0; i < answers; ++i) {
       const bool is_right = (i + answers - first_right) % answers < right;
-      const bool other_person = !is_right && below(2) == 0;
-      const std::uint32_t who = other_person ? other(person, people.size()) : person;
-      const std::uint32_t what = is_right || other_person ? topic : other(topic, question_kinds.size());
+      const bool other_person = !is_right && draws_.below(2) == 0;
+      const std::size_t who = other_person ? other(person, people.size()) : person;
+      const std::size_t what = is_right || other_person ? topic : other(topic, question_kinds.size());
       text.add_pair(question, sentence(people[who], question_kinds[what]), is_right ? "1" : "0",
                     concat_text("pair ", text.size() + 1));
     }
   }
 
  private:
-  std::uint32_t below(std::size_t bound) {
-    return static_cast<std::uint32_t>((std::uint64_t{random_word(key_, drawn_++)} * bound) >> 32);
-  }
-  std::uint32_t other(std::uint32_t one, std::size_t count) {
-    return static_cast<std::uint32_t>((one + 1 + below(count - 1)) % count);
+  std::size_t other(std::size_t one, std::size_t count) {
+    return (one + 1 + draws_.below(count - 1)) % count;
   }
   std::string sentence(std::string_view person, const QuestionKind& topic) {
-    const std::string_view says = topic.says[below(topic.says.size())];
-    return concat_text(person, ' ', says, ' ', topic.things[below(topic.things.size())], " .");
+    const std::string_view says = draws_.pick(topic.says);
+    return concat_text(person, ' ', says, ' ', draws_.pick(topic.things), " .");
   }
 
-  RandomKey key_;
-  std::uint32_t drawn_ = 0;
+  Draws draws_;
 };
 
 }  // namespace

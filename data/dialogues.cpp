@@ -55,17 +55,14 @@ const Words things = {"tea",   "bread",   "coffee", "cheese", "fish",  "soup",
 
 /// One dialogue; a pure function of (seed, index).
 Dialogue talk(std::uint64_t seed, std::uint32_t index) {
-  std::uint64_t drawn = 0;
-  const auto below = [&](std::size_t bound) {
-    return (std::uint64_t{random_word({seed, index, 0}, drawn++)} * bound) >> 32;
-  };
-  const auto pick = [&](const Words& words) { return std::string(words[below(words.size())]); };
+  Draws draws({seed, index, 0});
+  const auto pick = [&](const Words& words) { return std::string(draws.pick(words)); };
   const std::string name = pick(names), town = pick(towns), thing = pick(things);
-  const bool found = below(2) == 0;
+  const bool found = draws.below(2) == 0;
   Dialogue turns = {"hello , i am " + name + " from " + town + " .",
                     "hello " + name + " , what do you look for ?", "i look for " + thing + " .",
                     "is there no " + thing + " in " + town + " , " + name + " ?"};
-  if (below(4) == 0) {
+  if (draws.below(4) == 0) {
     turns.push_back("no .");
   } else {
     turns.push_back(found ? "there is , but not like here ." : "there is , but not today .");

@@ -38,15 +38,15 @@ constexpr std::array<HeadlineVerb, 8> headline_verbs = {{{"helps", "helped"},
 /// Writes one report and its headline, drawing at each choice.
 class Reporter {
  public:
-  Reporter(std::uint64_t seed, std::uint32_t index) : key_{seed, index, 0} {}
+  Reporter(std::uint64_t seed, std::uint32_t index) : draws_({seed, index, 0}) {}
 
   void write(ParallelText& pairs) {
-    const std::string_view who = pick(professions);
+    const std::string_view who = draws_.pick(professions);
     std::string_view whom = who, other = who;
-    while (whom == who) whom = pick(professions);
-    while (other == who || other == whom) other = pick(professions);
-    const HeadlineVerb verb = headline_verbs[below(headline_verbs.size())];
-    const std::size_t order = below(3);  // of the event and what does not matter
+    while (whom == who) whom = draws_.pick(professions);
+    while (other == who || other == whom) other = draws_.pick(professions);
+    const HeadlineVerb verb = draws_.pick(headline_verbs);
+    const int order = draws_.below(3);  // of the event and what does not matter
     if (order != 0) aside(other);
     event(who, verb.past, whom);
     if (order != 1) aside(other);
@@ -55,11 +55,6 @@ class Reporter {
   }
 
  private:
-  std::size_t below(std::size_t bound) {
-    return static_cast<std::size_t>((std::uint64_t{random_word(key_, drawn_++)} * bound) >> 32);
-  }
-  std::string_view pick(const WordList& words) { return words[below(words.size())]; }
-
   void say(std::string_view word) {
     if (!report_.empty()) report_ += ' ';
     report_ += word;
@@ -67,18 +62,18 @@ class Reporter {
   /// "the baker", "the famous baker"
   void someone(std::string_view person) {
     say("the");
-    if (below(2) == 0) say(pick(traits));
+    if (draws_.below(2) == 0) say(draws_.pick(traits));
     say(person);
   }
 
   void event(std::string_view who, std::string_view past, std::string_view whom) {
-    if (below(2) == 0) {
-      say(pick(places));
+    if (draws_.below(2) == 0) {
+      say(draws_.pick(places));
     } else {
       say("on");
-      say(pick(days));
+      say(draws_.pick(days));
     }
-    const bool passive = below(3) == 0;
+    const bool passive = draws_.below(3) == 0;
     someone(passive ? whom : who);
     if (passive) say("was");
     say(past);
@@ -88,18 +83,17 @@ class Reporter {
   }
 
   void aside(std::string_view other) {
-    if (below(3) == 0) {
-      say(pick(weather));
+    if (draws_.below(3) == 0) {
+      say(draws_.pick(weather));
     } else {
       someone(other);
-      say(pick(idle));
-      if (below(2) == 0) say(pick(places));
+      say(draws_.pick(idle));
+      if (draws_.below(2) == 0) say(draws_.pick(places));
     }
     report_ += '.';
   }
 
-  RandomKey key_;
-  std::uint64_t drawn_ = 0;
+  Draws draws_;
   std::string report_;
 };
 

@@ -37,7 +37,8 @@ int apply(std::size_t which, std::vector<int> arguments) {
 class Tree {
  public:
   /// Tree number `index` of a seed has its own stream of random words.
-  Tree(std::uint64_t seed, std::uint32_t index, const ListOpsRule& rule) : rule_(rule), key_{seed, index, 0} {
+  Tree(std::uint64_t seed, std::uint32_t index, const ListOpsRule& rule)
+      : rule_(rule), draws_({seed, index, 0}) {
     value_ = grow(1);
   }
   bool fits() const { return length_ > rule_.longer_than && length_ < rule_.shorter_than; }
@@ -55,27 +56,21 @@ class Tree {
   /// Writes a node and all below it; returns its value.
   int grow(std::int64_t depth) {
     if (length_ >= rule_.shorter_than) return 0;  // the tree will not be kept
-    if (depth >= rule_.max_depth || unit_interval(random_word(key_, index_++)) >= rule_.operator_share) {
-      const auto digit = static_cast<int>(below(10));
+    if (depth >= rule_.max_depth || draws_.unit() >= rule_.operator_share) {
+      const int digit = draws_.below(10);
       write(std::to_string(digit));
       return digit;
     }
-    const std::size_t which = below(operators.size());
+    const std::size_t which = draws_.below(operators.size());
     write(operators[which]);
-    std::vector<int> arguments(2 + below(static_cast<std::uint64_t>(rule_.max_arguments - 1)));
+    std::vector<int> arguments(2 + draws_.below(static_cast<std::uint64_t>(rule_.max_arguments - 1)));
     for (int& argument : arguments) argument = grow(depth + 1);
     write("]");
     return apply(which, std::move(arguments));
   }
 
-  /// Uniform in [0, bound): the word as a 32-bit fraction of the bound.
-  std::size_t below(std::uint64_t bound) {
-    return static_cast<std::size_t>((std::uint64_t{random_word(key_, index_++)} * bound) >> 32);
-  }
-
   ListOpsRule rule_;
-  RandomKey key_;
-  std::uint64_t index_ = 0;
+  Draws draws_;
   std::int64_t length_ = 0;
   std::string text_;
   int value_ = 0;

@@ -53,17 +53,16 @@ void check_range(std::int32_t number) {
 /// Draws distinct numbers with 3 to 6 digits, one after the other.
 class NumberDraw {
  public:
-  explicit NumberDraw(std::uint64_t seed) : key_{seed, 0, 0}, taken_(number_words_end, false) {}
+  explicit NumberDraw(std::uint64_t seed) : draws_({seed, 0, 0}), taken_(number_words_end, false) {}
 
   std::int32_t next() {
     while (true) {
-      const std::size_t length = below(left_.size());
+      const std::size_t length = draws_.below(left_.size());
       if (left_[length] == 0) continue;
-      std::int32_t number =
-          first_[length] + static_cast<std::int32_t>(below(static_cast<std::uint64_t>(first_[length]) * 9));
-      if (below(8) == 0) {  // by chance alone, numbers such as 100,000 would hardly ever come
+      std::int32_t number = first_[length] + draws_.below(first_[length] * 9);
+      if (draws_.below(8) == 0) {  // by chance alone, numbers such as 100,000 would hardly ever come
         std::int32_t unit = 10;
-        for (std::uint64_t zeros = below(length + 2); zeros > 0; --zeros) unit *= 10;
+        for (std::size_t zeros = draws_.below(length + 2); zeros > 0; --zeros) unit *= 10;
         number -= number % unit;
       }
       if (taken_[static_cast<std::size_t>(number)]) continue;
@@ -74,13 +73,7 @@ class NumberDraw {
   }
 
  private:
-  /// Uniform in [0, bound): the word as a 32-bit fraction of it, whose bias of bound / 2^32 does not matter.
-  std::uint64_t below(std::uint64_t bound) {
-    return (std::uint64_t{random_word(key_, index_++)} * bound) >> 32;
-  }
-
-  RandomKey key_;
-  std::uint64_t index_ = 0;
+  Draws draws_;
   std::vector<bool> taken_;
   std::array<std::int32_t, 4> first_ = {100, 1000, 10'000, 100'000};  // the smallest number of each length
   std::array<std::int32_t, 4> left_ = {900, 9000, 90'000, 900'000};   // numbers of each length not drawn yet

@@ -13,11 +13,6 @@ namespace {
 // The two random streams of an epoch: where the first window begins, and the order of the windows.
 enum class WindowStream : std::uint32_t { offset, order };
 
-std::int64_t below(const RandomKey& key, std::uint64_t index, std::int64_t bound) {
-  return static_cast<std::int64_t>(
-      (std::uint64_t{random_word(key, index)} * static_cast<std::uint64_t>(bound)) >> 32);
-}
-
 RandomKey window_key(std::uint64_t seed, std::uint32_t epoch, WindowStream stream) {
   return {seed, epoch, static_cast<std::uint32_t>(stream)};
 }
@@ -37,7 +32,7 @@ WindowPlan::Epoch WindowPlan::epoch(std::uint32_t epoch) const {
   // Where the text is shorter than two windows, the first must not begin so late that none fits.
   const std::int64_t places = std::min(options_.length, tokens_ - options_.length);
   Epoch result;
-  result.first_ = below(window_key(options_.seed, epoch, WindowStream::offset), 0, places);
+  result.first_ = Draws(window_key(options_.seed, epoch, WindowStream::offset)).below(places);
   result.length_ = options_.length;
   result.rows_ = static_cast<std::size_t>(options_.rows);
   const std::int64_t windows = (tokens_ - 1 - result.first_) / options_.length;  // each needs one token more
@@ -47,8 +42,7 @@ WindowPlan::Epoch WindowPlan::epoch(std::uint32_t epoch) const {
   std::iota(result.order_.begin(), result.order_.end(), 0U);
   const RandomKey key = window_key(options_.seed, epoch, WindowStream::order);
   for (std::size_t i = result.order_.size(); i > 1; --i)  // Fisher-Yates
-    std::swap(result.order_[i - 1],
-              result.order_[static_cast<std::size_t>(below(key, i, static_cast<std::int64_t>(i)))]);
+    std::swap(result.order_[i - 1], result.order_[below(random_word(key, i), i)]);
   return result;
 }
 

@@ -31,32 +31,18 @@ constexpr std::int64_t topic_count = topics.size(), users = 400, window = 60, sh
                        impressions_per_news = 4, older = 200;
 
 /// Draws of one thing: a news, a user or an impression.
-class Draw {
- public:
-  enum class Of : std::uint32_t { news, user, impression };
-  Draw(std::uint64_t seed, Of what, std::int64_t index)
-      : key_{seed, static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(what)} {}
-  std::int64_t below(std::int64_t bound) {
-    return static_cast<std::int64_t>(
-        (std::uint64_t{random_word(key_, drawn_++)} * static_cast<std::uint64_t>(bound)) >> 32);
-  }
-  template <std::size_t n>
-  const char* pick(const std::array<const char*, n>& words) {
-    return words[static_cast<std::size_t>(below(n))];
-  }
-
- private:
-  RandomKey key_;
-  std::uint64_t drawn_ = 0;
-};
+enum class DrawnFor : std::uint32_t { news, user, impression };
+Draws draws_for(DrawnFor what, std::uint64_t seed, std::int64_t index) {
+  return Draws({seed, static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(what)});
+}
 
 std::int64_t topic_of(std::uint64_t seed, std::int64_t news) {
-  return Draw(seed, Draw::Of::news, news).below(topic_count);
+  return draws_for(DrawnFor::news, seed, news).below(topic_count);
 }
 
 News made_news(std::uint64_t seed, std::int64_t index, NewsNames& names) {
-  Draw draw(seed, Draw::Of::news, index);
-  const Topic& topic = topics[static_cast<std::size_t>(draw.below(topic_count))];
+  Draws draw = draws_for(DrawnFor::news, seed, index);
+  const Topic& topic = draw.pick(topics);
   News news{names.number_of(concat_text("N", index + 1)), topic.category, topic.name, "", ""};
   const std::int64_t length = 5 + draw.below(4), of_topic = 2 + draw.below(2), begin = draw.below(length);
   for (std::int64_t i = 0; i < length; ++i) {
@@ -70,7 +56,7 @@ News made_news(std::uint64_t seed, std::int64_t index, NewsNames& names) {
 
 /// The two topics that a user likes.
 bool likes(std::uint64_t seed, std::int64_t user, std::int64_t topic) {
-  Draw draw(seed, Draw::Of::user, user);
+  Draws draw = draws_for(DrawnFor::user, seed, user);
   const std::int64_t first = draw.below(topic_count);
   const std::int64_t second = (first + 1 + draw.below(topic_count - 1)) % topic_count;
   return topic == first || topic == second;
@@ -78,7 +64,7 @@ bool likes(std::uint64_t seed, std::int64_t user, std::int64_t topic) {
 
 /// What a user is shown when the news up to `newest` are out; by their places in the list of all news.
 Impression made_impression(std::uint64_t seed, std::int64_t index, std::int64_t newest) {
-  Draw draw(seed, Draw::Of::impression, index);
+  Draws draw = draws_for(DrawnFor::impression, seed, index);
   Impression impression;
   impression.time = index * 60;
   const std::int64_t user = draw.below(users);

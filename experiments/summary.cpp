@@ -114,9 +114,7 @@ Difference paired_bootstrap(std::span<const ExampleStatistics> first,
   std::int64_t below = 0, above = 0;
   for (std::uint32_t r = 0; r < resamples; ++r) {
     std::vector<std::uint32_t> times(examples, 0);
-    for (std::size_t i = 0; i < examples; ++i)
-      ++times[static_cast<std::size_t>((static_cast<std::uint64_t>(random_word({1, r, 0}, i)) * examples) >>
-                                       32)];
+    for (std::size_t i = 0; i < examples; ++i) ++times[heed::below(random_word({1, r, 0}, i), examples)];
     drawn.push_back(difference(times));
     below += drawn.back() <= 0 ? 1 : 0;
     above += drawn.back() >= 0 ? 1 : 0;

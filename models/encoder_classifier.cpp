@@ -3,20 +3,12 @@
 #include "heed/autograd/ops.h"
 
 namespace heed {
-namespace {
-
-const TransformerConfig& checked_classifier(const TransformerConfig& config) {
-  check_config(config);
-  check(config.source_vocabulary > 0 && config.classes > 0,
-        "a classifier needs source_vocabulary and classes, got ", config.source_vocabulary, " and ",
-        config.classes);
-  return config;
-}
-
-}  // namespace
 
 EncoderClassifier::EncoderClassifier(const TransformerConfig& config)
-    : EncoderClassifier(checked_classifier(config), Initialiser(static_cast<std::uint64_t>(config.seed))) {}
+    : EncoderClassifier(
+          checked_config(config, "a classifier",
+                         {{"source_vocabulary", config.source_vocabulary}, {"classes", config.classes}}),
+          Initialiser(static_cast<std::uint64_t>(config.seed))) {}
 
 EncoderClassifier::EncoderClassifier(const TransformerConfig& config, Initialiser initialiser)
     : SequenceEncoder(config, initialiser), output_(config.width, config.classes, true, initialiser) {

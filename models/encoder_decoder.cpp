@@ -8,10 +8,9 @@ namespace heed {
 namespace {
 
 const TransformerConfig& checked_encoder_decoder(const TransformerConfig& config) {
-  check_config(config);
-  check(config.source_vocabulary > 0 && config.target_vocabulary > 0,
-        "an encoder-decoder needs source_vocabulary and target_vocabulary, got ", config.source_vocabulary,
-        " and ", config.target_vocabulary);
+  checked_config(
+      config, "an encoder-decoder",
+      {{"source_vocabulary", config.source_vocabulary}, {"target_vocabulary", config.target_vocabulary}});
   check(config.tie_embeddings != "all" || config.source_vocabulary == config.target_vocabulary,
         "tying all embeddings needs one vocabulary, but the source has ", config.source_vocabulary,
         " tokens and the target ", config.target_vocabulary);

@@ -3,19 +3,11 @@
 #include "heed/autograd/ops.h"
 
 namespace heed {
-namespace {
-
-const TransformerConfig& checked_language_model(const TransformerConfig& config) {
-  check_config(config);
-  check(config.target_vocabulary > 0, "a language model needs target_vocabulary, got ",
-        config.target_vocabulary);
-  return config;
-}
-
-}  // namespace
 
 LanguageModel::LanguageModel(const TransformerConfig& config)
-    : LanguageModel(checked_language_model(config), Initialiser(static_cast<std::uint64_t>(config.seed))) {}
+    : LanguageModel(
+          checked_config(config, "a language model", {{"target_vocabulary", config.target_vocabulary}}),
+          Initialiser(static_cast<std::uint64_t>(config.seed))) {}
 
 LanguageModel::LanguageModel(const TransformerConfig& config, Initialiser initialiser)
     : config_(config),

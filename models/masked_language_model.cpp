@@ -4,12 +4,9 @@ namespace heed {
 namespace {
 
 const TransformerConfig& checked_masked(const TransformerConfig& config) {
-  check_config(config);
-  check(config.source_vocabulary > 0, "a masked language model needs source_vocabulary, got ",
-        config.source_vocabulary);
   check(!config.output_bias,
         "the output map of a masked language model has a bias in any case: leave out output_bias");
-  return config;
+  return checked_config(config, "a masked language model", {{"source_vocabulary", config.source_vocabulary}});
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ std::int32_t hidden_token(std::int32_t token, std::size_t place, const MaskingOp
   if (chance < options.mask) return options.mask_token;
   if (chance >= options.mask + options.random) return token;
   const auto ordinary = static_cast<std::uint64_t>(options.vocabulary - options.first_ordinary);
-  const std::uint64_t any = (random_word(key, 3 * place + 2) * ordinary) >> 32;
+  const std::uint64_t any = below(random_word(key, 3 * place + 2), ordinary);
   return options.first_ordinary + static_cast<std::int32_t>(any);
 }
 

@@ -8,14 +8,6 @@
 namespace heed {
 namespace {
 
-const TransformerConfig& checked_matcher(const TransformerConfig& config) {
-  check_config(config);
-  check(config.source_vocabulary > 0 && config.classes > 0,
-        "a matcher of pairs needs source_vocabulary and classes, got ", config.source_vocabulary, " and ",
-        config.classes);
-  return config;
-}
-
 /// The deviation of what is added to embeddings that are scaled.
 double added_deviation(const TransformerConfig& config) {
   return embedding_deviation(config) *
@@ -37,7 +29,10 @@ Tokens without_none(const Tokens& matches) {
 }  // namespace
 
 PairMatcher::PairMatcher(const TransformerConfig& config, bool joint)
-    : PairMatcher(checked_matcher(config), joint, Initialiser(static_cast<std::uint64_t>(config.seed))) {}
+    : PairMatcher(
+          checked_config(config, "a matcher of pairs",
+                         {{"source_vocabulary", config.source_vocabulary}, {"classes", config.classes}}),
+          joint, Initialiser(static_cast<std::uint64_t>(config.seed))) {}
 
 PairMatcher::PairMatcher(const TransformerConfig& config, bool joint, Initialiser initialiser)
     : SequenceEncoder(config, initialiser),

@@ -5,19 +5,10 @@
 #include "heed/autograd/ops.h"
 
 namespace heed {
-namespace {
-
-const TransformerConfig& checked_sentence_encoder(const TransformerConfig& config) {
-  check_config(config);
-  check(config.source_vocabulary > 0, "an encoder of sentences needs source_vocabulary, got ",
-        config.source_vocabulary);
-  return config;
-}
-
-}  // namespace
 
 SentenceEncoder::SentenceEncoder(const TransformerConfig& config)
-    : SentenceEncoder(checked_sentence_encoder(config),
+    : SentenceEncoder(checked_config(config, "an encoder of sentences",
+                                     {{"source_vocabulary", config.source_vocabulary}}),
                       Initialiser(static_cast<std::uint64_t>(config.seed))) {}
 
 SentenceEncoder::SentenceEncoder(const TransformerConfig& config, Initialiser initialiser)

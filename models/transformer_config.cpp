@@ -211,6 +211,13 @@ void check_config(const TransformerConfig& config) {
   check_choices("cross_attention", config.cross_attention, config.decoder_layers, shares);
 }
 
+const TransformerConfig& checked_config(const TransformerConfig& config, std::string_view model,
+                                        std::initializer_list<std::pair<const char*, std::int64_t>> sizes) {
+  check_config(config);
+  for (const auto& [name, size] : sizes) check(size > 0, model, " needs ", name, ", got ", size);
+  return config;
+}
+
 std::string to_json(const TransformerConfig& config) {
   Json json;
   for_each_setting([&](const ConfigSetting& setting,

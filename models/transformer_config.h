@@ -92,6 +92,9 @@ std::span<const std::string> choices_of(std::string_view name);
 
 /// Throws an Error that names the first setting outside its range or choices, with its value.
 void check_config(const TransformerConfig& config);
+/// The configuration, when it passes check_config() and has the sizes, by their names, that the model cannot do without.
+const TransformerConfig& checked_config(const TransformerConfig& config, std::string_view model,
+                                        std::initializer_list<std::pair<const char*, std::int64_t>> sizes);
 /// The choice for one layer of a stack.
 const AttentionChoice& choice_for(const AttentionChoices& choices, std::int64_t layer);
 

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "heed/autograd/autograd.h"
 #include "heed/core/file.h"
 #include "heed/tasks/capture_page.h"
 #include "heed/training/chart.h"
@@ -12,6 +13,15 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 }  // namespace
+
+Capture captured(const std::function<void(Context&)>& pass) {
+  const NoGrad no_grad;
+  Capture capture;
+  Context context = Context::inference();
+  context.capture = &capture;
+  pass(context);
+  return capture;
+}
 
 void CaptureFile::add(const std::string& example, const Capture& capture) {
   for (const Capture::Entry& entry : capture.entries)

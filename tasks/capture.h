@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "heed/models/context.h"
 
 namespace heed {
+
+/// What layers show in a pass that is given a context for inference; without gradients.
+Capture captured(const std::function<void(Context&)>& pass);
 
 /// What a model shows of its inside, example by example: attention weights, cluster assignments, orders. The tensors
 /// are named "<example>.<layer>.<name>", such as "lines.0.encoder.layers.1.attention.weights"; what a layer shows

@@ -162,28 +162,20 @@ class EmbedTextLearner : public Learner {
 
   std::vector<Prediction> predict(std::span<const std::string> lines,
                                   const PredictOptions& options) override {
-    std::vector<Prediction> predictions(lines.size());
-    std::vector<Tokens> texts;
-    std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      if (is_blank(lines[i])) continue;
-      try {
-        texts.push_back((*tokenizer_)(lines[i]));
-        places.push_back(i);
-      } catch (const Error& error) {
-        predictions[i].error = error.what();
-      }
-    }
-    say_what_was_cut();
-    const std::vector<float> all = vectors_of(texts);
-    const auto width = static_cast<std::size_t>(model_->config().width);
-    for (std::size_t i = 0; i < texts.size(); ++i) {
-      predictions[places[i]].text = numbers_text(std::span(all).subspan(i * width, width));
-      predictions[places[i]].probability = 1;  // there is no other answer
-      if (options.capture)
-        show_inside(texts[i], options.first_line + static_cast<std::int64_t>(places[i]), *options.capture);
-    }
-    return predictions;
+    const auto read = [&](const std::string& line) { return (*tokenizer_)(line); };
+    const auto answer = [&](const std::vector<Tokens>& texts) {
+      say_what_was_cut();
+      const std::vector<float> all = vectors_of(texts);
+      const auto width = static_cast<std::size_t>(model_->config().width);
+      std::vector<Prediction> answers;  // surely: there is no other answer
+      for (std::size_t i = 0; i < texts.size(); ++i)
+        answers.push_back({numbers_text(std::span(all).subspan(i * width, width)), 1, {}, {}});
+      return answers;
+    };
+    const auto show = [&](const Tokens& example, std::int64_t line, CaptureFile& file) {
+      show_inside(example, line, file);
+    };
+    return answer_lines(lines, options, read, answer, show);
   }
 
   Measurement measure(std::string_view part) override {
@@ -269,12 +261,8 @@ class EmbedTextLearner : public Learner {
 
   /// One pass over a text in which the model shows its inside.
   void show_inside(const Tokens& tokens, std::int64_t line, CaptureFile& file) {
-    const NoGrad no_grad;
-    Capture capture;
-    Context context = Context::inference();
-    context.capture = &capture;
     const PaddedTokens input = pad_tokens({&tokens, 1}, model_->device());
-    model_->vectors(input, context);
+    const Capture capture = captured([&](Context& context) { model_->vectors(input, context); });
     const std::string name = "lines." + std::to_string(line);
     file.add_tokens(name, "tokens", input.ids, token_texts(tokenizer_->tokenizer(), tokens));
     file.add(name, capture);

@@ -160,26 +160,18 @@ class LabelledLearner : public Learner {
 
   std::vector<Prediction> predict(std::span<const std::string> lines,
                                   const PredictOptions& options) override {
-    std::vector<Prediction> predictions(lines.size());
-    std::vector<Example> examples;
-    std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      if (is_blank(lines[i])) continue;
-      try {
-        examples.push_back(example_of_line(lines[i]));
-        places.push_back(i);
-      } catch (const Error& error) {
-        predictions[i].error = error.what();
-      }
-    }
-    if (std::string cut = take_cut_message(); !cut.empty()) remark(std::move(cut));
-    const std::vector<ClassScores> scores = scores_of(examples);
-    for (std::size_t i = 0; i < examples.size(); ++i) {
-      predictions[places[i]] = prediction_of(scores[i], classes_);
-      if (options.capture)
-        show_inside(examples[i], options.first_line + static_cast<std::int64_t>(places[i]), *options.capture);
-    }
-    return predictions;
+    const auto read = [&](const std::string& line) { return example_of_line(line); };
+    const auto answer = [&](const std::vector<Example>& examples) {
+      if (std::string cut = take_cut_message(); !cut.empty()) remark(std::move(cut));
+      std::vector<Prediction> answers;
+      for (const ClassScores& scores : scores_of(examples))
+        answers.push_back(prediction_of(scores, classes_));
+      return answers;
+    };
+    const auto show = [&](const Example& example, std::int64_t line, CaptureFile& file) {
+      show_inside(example, line, file);
+    };
+    return answer_lines(lines, options, read, answer, show);
   }
 
   Measurement measure(std::string_view part) override {
@@ -254,11 +246,8 @@ class LabelledLearner : public Learner {
 
   /// One pass over an example in which the model shows its inside. What it reads side by side are examples of their own.
   void show_inside(const Example& example, std::int64_t line, CaptureFile& file) {
-    const NoGrad no_grad;
-    Capture capture;
-    Context context = Context::inference();
-    context.capture = &capture;
-    const Device device = logits({example}, context).device();
+    Device device;
+    const Capture capture = captured([&](Context& context) { device = logits({example}, context).device(); });
     const std::string name = "lines." + std::to_string(line);
     const std::vector<Tokens> rows = rows_of(example);
     if (rows.empty()) return file.add(name, capture);

@@ -202,12 +202,8 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
     const auto limit = static_cast<std::size_t>(context_tokens);
     if (tokens.size() > limit)
       tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(limit));
-    const NoGrad no_grad;
-    Capture capture;
-    Context context = Context::inference();
-    context.capture = &capture;
     const PaddedTokens input = pad_tokens({&tokens, 1}, model_->device());
-    model_->hidden(input, context);
+    const Capture capture = captured([&](Context& context) { model_->hidden(input, context); });
     const std::string example = "samples." + std::to_string(sample);
     file.add_tokens(example, "tokens", input.ids, token_texts(*tokenizer_, tokens));
     file.add(example, capture);

@@ -13,6 +13,7 @@
 #include "heed/core/device.h"
 #include "heed/data/text_file.h"
 #include "heed/tasks/capture.h"
+#include "heed/tasks/data.h"
 #include "heed/tasks/settings.h"
 #include "heed/training/task.h"
 
@@ -74,6 +75,33 @@ struct PredictOptions {
       nullptr;                  ///< gets what the model shows of its inside for each line that is not blank
   std::int64_t first_line = 0;  ///< the number of the first line in the capture: "lines.<number>"
 };
+
+/// Answers lines of which each is an example by itself; blank ones get none. `read(line)` makes the example, or throws an
+/// Error that becomes the line's; `answer(examples)` gives a Prediction for each, and `show(example, line, file)` adds
+/// what the model shows of its inside.
+template <class Read, class Answer, class Show>
+std::vector<Prediction> answer_lines(std::span<const std::string> lines, const PredictOptions& options,
+                                     const Read& read, const Answer& answer, const Show& show) {
+  std::vector<Prediction> predictions(lines.size());
+  std::vector<decltype(read(lines.front()))> examples;
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (is_blank(lines[i])) continue;
+    try {
+      examples.push_back(read(lines[i]));
+      places.push_back(i);
+    } catch (const Error& error) {
+      predictions[i].error = error.what();
+    }
+  }
+  std::vector<Prediction> answers = answer(examples);
+  for (std::size_t i = 0; i < examples.size(); ++i) {
+    predictions[places[i]] = std::move(answers[i]);
+    if (options.capture)
+      show(examples[i], options.first_line + static_cast<std::int64_t>(places[i]), *options.capture);
+  }
+  return predictions;
+}
 
 /// An answer that was wrong.
 struct Mistake {

@@ -275,40 +275,29 @@ class RecommendLearner : public Learner {
   std::vector<Prediction> predict(std::span<const std::string> lines,
                                   const PredictOptions& options) override {
     read_more_news();
-    std::vector<Prediction> predictions(lines.size());
-    std::vector<Impression> asked;
-    std::vector<std::size_t> places;
-    std::set<std::int32_t> unknown;
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      if (is_blank(lines[i])) continue;
-      const std::size_t tab = lines[i].find('\t');
+    const auto read = [&](const std::string& line) {
+      const std::size_t tab = line.find('\t');
       Impression one;
       if (tab != std::string::npos) {
-        one.history = parse_news_ids(std::string_view(lines[i]).substr(0, tab), catalogue_.names);
-        one.passed = parse_news_ids(std::string_view(lines[i]).substr(tab + 1), catalogue_.names);
+        one.history = parse_news_ids(std::string_view(line).substr(0, tab), catalogue_.names);
+        one.passed = parse_news_ids(std::string_view(line).substr(tab + 1), catalogue_.names);
       }
-      if (one.passed.empty() || lines[i].find('\t', tab + 1) != std::string::npos) {
-        predictions[i].error =
-            "expected the ids of clicked news, a tab, and the ids of candidates, with spaces between";
-        continue;
-      }
-      for (const auto* list : {&one.history, &one.passed})
-        for (const std::int32_t number : *list)
-          if (!is_known(number)) unknown.insert(number);
-      asked.push_back(std::move(one));
-      places.push_back(i);
-    }
-    if (!unknown.empty())
-      remark(concat_text(unknown.size(), " news are unknown to the run (such as ",
-                         catalogue_.names.name(*unknown.begin()),
-                         "): all of them look the same to it; --news names a file with their titles"));
-    const std::vector<Scores> scores = scores_of(asked);
-    for (std::size_t i = 0; i < asked.size(); ++i) {
-      predictions[places[i]] = prediction_of(asked[i], scores[i].passed);
-      if (options.capture)
-        show_inside(asked[i], options.first_line + static_cast<std::int64_t>(places[i]), *options.capture);
-    }
-    return predictions;
+      check(!one.passed.empty() && line.find('\t', tab + 1) == std::string::npos,
+            "expected the ids of clicked news, a tab, and the ids of candidates, with spaces between");
+      return one;
+    };
+    const auto answer = [&](const std::vector<Impression>& asked) {
+      say_what_is_unknown(asked);
+      const std::vector<Scores> scores = scores_of(asked);
+      std::vector<Prediction> answers;
+      for (std::size_t i = 0; i < asked.size(); ++i)
+        answers.push_back(prediction_of(asked[i], scores[i].passed));
+      return answers;
+    };
+    const auto show = [&](const Impression& example, std::int64_t line, CaptureFile& file) {
+      show_inside(example, line, file);
+    };
+    return answer_lines(lines, options, read, answer, show);
   }
 
   /// Of users with some clicks: what they clicked last, and some of what they were shown.
@@ -579,6 +568,18 @@ class RecommendLearner : public Learner {
     return prediction;
   }
 
+  void say_what_is_unknown(const std::vector<Impression>& asked) {
+    std::set<std::int32_t> unknown;
+    for (const Impression& one : asked)
+      for (const auto* list : {&one.history, &one.passed})
+        for (const std::int32_t number : *list)
+          if (!is_known(number)) unknown.insert(number);
+    if (!unknown.empty())
+      remark(concat_text(unknown.size(), " news are unknown to the run (such as ",
+                         catalogue_.names.name(*unknown.begin()),
+                         "): all of them look the same to it; --news names a file with their titles"));
+  }
+
   /// One pass over each title, and one over the history, in which the model shows its inside.
   void show_inside(const Impression& asked, std::int64_t line, CaptureFile& file) {
     const NoGrad no_grad;
@@ -587,12 +588,8 @@ class RecommendLearner : public Learner {
     news.rows_of(asked.passed);
     const auto show = [&](const std::string& example, const Tensor& ids,
                           const std::vector<std::string>& texts, const auto& pass) {
-      Capture capture;
-      Context context = Context::inference();
-      context.capture = &capture;
-      pass(context);
       file.add_tokens(example, "tokens", ids, texts);
-      file.add(example, capture);
+      file.add(example, captured(pass));
     };
     for (const std::int32_t number : news.numbers()) {
       const Tokens& tokens = catalogue_.of(number).tokens;

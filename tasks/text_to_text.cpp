@@ -380,13 +380,12 @@ Measurement TextToTextLearner::measurement_of(const ParallelText& pairs) {
 /// One pass over a source and its answer in which the model shows its inside.
 void TextToTextLearner::show_inside(std::int64_t line, const Tokens& source, const Tokens& target,
                                     CaptureFile& file) {
-  Capture capture;
-  Context context = Context::inference();
-  context.capture = &capture;
   const TranslationBatch batch = make_translation_batch({&source, 1}, {&target, 1}, begin(),
                                                         tokenizer_->id_of("</s>"), model_->device());
-  const Tensor memory = model_->encode(batch.source, context);
-  model_->decode(batch.target, memory, batch.source.mask, context);
+  const Capture capture = captured([&](Context& context) {
+    const Tensor memory = model_->encode(batch.source, context);
+    model_->decode(batch.target, memory, batch.source.mask, context);
+  });
   const std::string example = "lines." + std::to_string(line);
   Tokens read = target;
   read.insert(read.begin(), begin());

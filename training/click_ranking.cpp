@@ -74,8 +74,7 @@ std::vector<std::int32_t> draw_negatives(std::span<const std::int32_t> passed, s
   std::vector<std::int32_t> drawn;
   for (std::uint64_t i = 0; i < wanted; ++i) {
     const std::uint64_t done = i % all;  // the first ones of `left` are drawn: Fisher-Yates
-    const std::uint64_t other =
-        done + ((random_word(key, example * wanted + i) * std::uint64_t{all - done}) >> 32);
+    const std::uint64_t other = done + below(random_word(key, example * wanted + i), all - done);
     std::swap(left[done], left[other]);
     drawn.push_back(left[done]);
   }
