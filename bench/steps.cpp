@@ -16,6 +16,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "heed/backends/cpu/loop_times.h"
 #include "heed/core/cpu_threads.h"
 #include "heed/heed.h"
 
@@ -157,25 +158,42 @@ double peak_megabytes() {
   return 0;
 }
 
-void run(const Case& c, double dropout, int repeat, bool profile) {
-  const Work work = make_work(c, dropout);
-  heed::Optimizer adam(work.model->parameters(), {});
-  double loss = 0;
-  const auto step = [&](std::uint32_t number) {
-    Context context = Context::train(1, number);
-    const heed::Tensor objective = heed::objective(work.losses[0](context), context);
+constexpr std::uint32_t warm_up = 3;
+
+/// A model and its optimizer, which go on by whole steps.
+class Training {
+ public:
+  Training(const Case& c, double dropout)
+      : work_(make_work(c, dropout)), adam_(work_.model->parameters(), {}) {
+    for (std::uint32_t i = 0; i < warm_up; ++i) step();
+  }
+
+  void step() {
+    Context context = Context::train(1, number_++);
+    const heed::Tensor objective = heed::objective(work_.losses[0](context), context);
     heed::backward(objective);
-    adam.step(1e-4);
-    adam.zero_gradients();
-    loss = objective.item();
-  };
-  constexpr std::uint32_t warm_up = 3;
-  for (std::uint32_t i = 0; i < warm_up; ++i) step(i);
+    adam_.step(1e-4);
+    adam_.zero_gradients();
+    loss_ = objective.item();
+  }
+
+  double loss() const { return loss_; }
+  std::int64_t parameters() const { return work_.model->parameter_count(); }
+
+ private:
+  Work work_;
+  heed::Optimizer adam_;
+  std::uint32_t number_ = 0;
+  double loss_ = 0;
+};
+
+void run(const Case& c, double dropout, int repeat, bool profile) {
+  Training training(c, dropout);
   if (profile) heed::start_profile();
   std::vector<double> times;
   for (int i = 0; i < repeat; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    step(warm_up + static_cast<std::uint32_t>(i));
+    training.step();
     times.push_back(
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
   }
@@ -183,8 +201,69 @@ void run(const Case& c, double dropout, int repeat, bool profile) {
   std::sort(times.begin(), times.end());
   const double median = (times[(times.size() - 1) / 2] + times[times.size() / 2]) / 2;
   std::printf("{\"case\": \"%s\", \"ms\": %.2f, \"peak_mb\": %.1f, \"parameters\": %lld, \"loss\": %.6f}\n",
-              c.name.c_str(), median, peak_megabytes(), static_cast<long long>(work.model->parameter_count()),
-              loss);
+              c.name.c_str(), median, peak_megabytes(), static_cast<long long>(training.parameters()),
+              training.loss());
+}
+
+/// What keeps some threads from being so many times faster, per kernel, as a text table: processor time of a step on one
+/// thread, what of it is serial (one task, or before its loops), and the time predicted on these threads.
+std::string loops_table(const heed::cpu::StepTimes& step, int threads, double start) {
+  struct Row {
+    std::int64_t loops = 0, tasks = 0;
+    double work = 0, serial = 0, predicted = 0;
+  };
+  std::map<std::string, Row> rows;
+  const double all = heed::cpu::schedule(step, 1, 0).total;
+  for (const heed::cpu::LoopTimes& loop : step.loops) {
+    Row& row = rows[loop.kernel];
+    const heed::cpu::StepTimes alone{{loop}, 0};
+    const heed::cpu::Schedule one = heed::cpu::schedule(alone, 1, 0);
+    row.loops += 1;
+    row.tasks += static_cast<std::int64_t>(loop.tasks.size());
+    row.work += one.total;
+    row.serial += one.serial;
+    row.predicted += heed::cpu::schedule(alone, threads, start).total;
+  }
+  std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second.predicted > b.second.predicted; });
+  char line[160];
+  std::snprintf(line, sizeof line, "%-24s %6s %7s %9s %7s %9s %7s\n", "kernel", "loops", "tasks", "ms",
+                "serial", heed::concat_text("ms of ", threads).c_str(), "speedup");
+  std::string table = line;
+  for (const auto& [name, row] : sorted) {
+    std::snprintf(line, sizeof line, "%-24s %6lld %7lld %9.3f %6.2f%% %9.3f %7.1f\n", name.c_str(),
+                  static_cast<long long>(row.loops), static_cast<long long>(row.tasks), row.work * 1e3,
+                  100 * row.serial / all, row.predicted * 1e3, row.work / row.predicted);
+    table += line;
+  }
+  std::snprintf(line, sizeof line, "after the last loop: %.3f ms; a loop starts in %.2f us\n",
+                step.after * 1e3, start * 1e6);
+  return table + line;
+}
+
+/// Times the tasks of all parallel loops of a step on one thread, and prints for each number of threads how much faster it
+/// would be, and which share of its time only one thread would have work.
+void simulate(const Case& c, double dropout, int repeat, const std::vector<int>& threads, bool profile) {
+  heed::set_cpu_threads(std::max(2, std::min(heed::cpu::available_processors(), threads.back())));
+  const double start = heed::cpu::measure_loop_start();
+  heed::set_cpu_threads(1);
+  Training training(c, dropout);
+  if (profile) heed::start_profile();
+  std::vector<heed::cpu::StepTimes> steps;
+  for (int i = 0; i < repeat; ++i) {
+    heed::cpu::LoopRecorder recorder;
+    training.step();
+    steps.push_back(recorder.stop());
+  }
+  const heed::cpu::StepTimes step = heed::cpu::median_of(steps);
+  const double alone = heed::cpu::schedule(step, 1, start).total;
+  for (const int count : threads) {
+    const heed::cpu::Schedule with = heed::cpu::schedule(step, count, start);
+    std::printf("{\"case\": \"%s\", \"threads\": %d, \"speedup\": %.2f, \"serial_share\": %.4f}\n",
+                c.name.c_str(), count, alone / with.total, with.serial / with.total);
+  }
+  if (profile) std::cerr << loops_table(step, threads.back(), start);
 }
 
 /// The work as a task of the Trainer: every batch is the same one.
@@ -270,6 +349,7 @@ int main(int argc, char** argv) {
   int ranks = 1;
   std::int64_t accumulation = 0;
   std::string record_to;
+  std::vector<int> simulated;
   app.add_option("--case", name, "encoder, translation or language_model")
       ->check(CLI::IsMember({"encoder", "translation", "language_model"}));
   app.add_option("--dropout", dropout, "on sub-layers, attention weights and activations")
@@ -281,7 +361,15 @@ int main(int argc, char** argv) {
   app.add_option("--ranks", ranks, "with --accumulation: processes that share the batches")
       ->check(CLI::Range(1, 1024));
   app.add_option("--record", record_to, "write what same_recipe.py needs to this file, instead of timing");
-  app.add_flag("--profile", profile, "print where the time went, per kernel");
+  app.add_option("--simulate", simulated,
+                 "time every task of a step on one thread, and predict how much faster so many threads would "
+                 "be, such as "
+                 "1,2,4,8,16,32,64")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1000));
+  app.add_flag("--profile", profile,
+               "print where the time went, per kernel; with --simulate, where the last number of threads "
+               "would spend it");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -311,6 +399,10 @@ int main(int argc, char** argv) {
     heed::set_cpu_threads(threads);
     if (!record_to.empty()) {
       record(*c, repeat, record_to);
+      return 0;
+    }
+    if (!simulated.empty()) {
+      simulate(*c, dropout, repeat, simulated, profile);
       return 0;
     }
     run(*c, dropout, repeat, profile);

@@ -8,6 +8,8 @@
 #include <new>
 #include <set>
 
+#include "heed/core/profiled_kernel.h"
+
 namespace heed {
 
 namespace {
@@ -19,6 +21,7 @@ struct Recorder {
   std::set<void (*)()> sources;
 };
 std::atomic<bool> active{false};
+thread_local std::vector<const char*> open_scopes;  // of this thread, the innermost last
 
 /// Never destroyed: kernels may run while static objects are.
 Recorder& recorder() {
@@ -103,14 +106,21 @@ std::string profile_table() {
   return table;
 }
 
+const char* profiled_kernel() {
+  return open_scopes.empty() ? nullptr : open_scopes.back();
+}
+
 ProfileScope::ProfileScope(const char* name, double flops, double bytes)
     : name_(profiling() ? name : nullptr), flops_(flops), bytes_(bytes) {
-  if (name_) start_ = std::chrono::steady_clock::now();
+  if (!name_) return;
+  open_scopes.push_back(name_);
+  start_ = std::chrono::steady_clock::now();
 }
 
 ProfileScope::~ProfileScope() {
   if (!name_) return;
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
+  open_scopes.pop_back();
   try {
     add_to_profile(name_, elapsed.count(), flops_, bytes_);
   } catch (const std::bad_alloc&) {  // a destructor must not throw, and a profile is not worth a program

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "heed/backends/cpu/loop_times.h"
 #include "heed/core/error.h"
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -231,6 +232,8 @@ int available_processors() {
 }
 
 void parallel_for(std::int64_t tasks, TaskRef body) {
+  if (LoopRecorder* recorder = LoopRecorder::active_) [[unlikely]]
+    return recorder->run(tasks, body);
   ThreadPool::instance().run(tasks, body);
 }
 
