@@ -73,8 +73,14 @@ void add_rows(const Loss& given, const Scratch& scratch, std::int64_t begin, std
   backend.cross_entropy.backward(logits, targets, log_sum_exp, rows_of(scratch.grad, 0, count),
                                  given.smoothing, given.ignored, logits);
   const double beta = begin ? 1 : 0;
-  if (gradients.x.defined()) backend.matmul(logits, given.weight, {}, 0, rows_of(gradients.x, begin, count));
-  if (gradients.weight.defined()) backend.matmul(transposed_matrix(logits), x, {}, beta, gradients.weight);
+  if (backend.linear_backward && gradients.x.defined() && gradients.weight.defined() && pitch == classes) {
+    backend.linear_backward(logits, x, given.weight, beta, rows_of(gradients.x, begin, count),
+                            gradients.weight);
+  } else {
+    if (gradients.x.defined())
+      backend.matmul(logits, given.weight, {}, 0, rows_of(gradients.x, begin, count));
+    if (gradients.weight.defined()) backend.matmul(transposed_matrix(logits), x, {}, beta, gradients.weight);
+  }
   if (gradients.bias.defined() && scratch.ones.defined())
     backend.matmul(scratch.ones.view({1, count}, {count, 1}, scratch.ones.offset()), logits, {}, beta,
                    gradients.bias.view({1, classes}));

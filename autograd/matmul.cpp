@@ -96,6 +96,14 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
                 [read_rows, read_weight, shape = x.shape(), classes = weight.size(0), want_x, want_weight,
                  want_bias](const Tensor& grad) {
                   const Tensor g = contiguous(grad).view({row_count(grad.shape()), classes});
+                  if (const auto both = backend_of(g).linear_backward;
+                      both && want_x && want_weight && !ComposeOnly::active()) {
+                    const Tensor w = contiguous(read_weight),
+                                 dweight = Tensor::empty(w.shape(), w.dtype(), w.device()),
+                                 dx = Tensor::empty(read_rows.shape(), g.dtype(), g.device());
+                    both(g, read_rows, w, 0, dx, dweight);
+                    return Gradients{dx.view(shape), dweight, want_bias ? sum(g, 0) : Tensor()};
+                  }
                   const Tensor dx = want_x ? product(g, read_weight).view(shape) : Tensor();
                   if (const auto both = backend_of(g).linear_gradients;
                       both && want_weight && want_bias && !ComposeOnly::active()) {

@@ -122,6 +122,11 @@ struct Backend {
   /// of grad; grad [rows, out], x [rows, in], all contiguous. Null: a product and a reduction.
   void (*linear_gradients)(const Tensor& grad, const Tensor& x, const Tensor& dweight,
                            const Tensor& dbias) = nullptr;
+  /// The products of a linear map's backward at once, for threads that one alone would not keep busy: dx [rows, in] = grad
+  /// weight, dweight [out, in] = grad' x + beta dweight. grad [rows, out], x [rows, in], weight [out, in], all contiguous;
+  /// beta as for matmul. Null: one product after the other.
+  void (*linear_backward)(const Tensor& grad, const Tensor& x, const Tensor& weight, double beta,
+                          const Tensor& dx, const Tensor& dweight) = nullptr;
 
   // --- indices ---------------------------------------------------------------------------------------------
   /// out[b, i, :] = x[b, index[b, i], :]; x [batch, n, width], index [batch, m], out [batch, m, width], all

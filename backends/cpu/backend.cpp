@@ -3,7 +3,11 @@
 namespace heed {
 
 const Backend& cpu_backend() {
-  static const Backend backend = cpu::backend_of_kernels("cpu");
+  static const Backend backend = [] {
+    Backend made = cpu::backend_of_kernels("cpu");
+    made.linear_backward = cpu::linear_backward;
+    return made;
+  }();
   return backend;
 }
 

@@ -3,6 +3,7 @@
 #include "heed/backends/cpu/attention_single.h"
 #include "heed/backends/cpu/blas.h"
 #include "heed/backends/cpu/kernels.h"
+#include "heed/backends/cpu/matmul_plan.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/backends/strides.h"
 #include "heed/core/checked.h"
@@ -44,60 +45,6 @@ std::int64_t batch_offset(const Tensor& tensor, std::int64_t index) {
   }
   return offset;
 }
-
-/// How a batch of products is cut into tasks. BLAS is at its best on tiles of 256 x 256 and more (measured:
-/// 190 of at most 210 GFLOP/s a thread, 150 at 128 x 128), and some 8 tasks keep the threads evenly loaded.
-struct Plan {
-  std::int64_t tile_rows, tile_columns;
-  std::int64_t rows = 1, columns = 1;  // tiles of C
-  std::int64_t parts = 1;              // pieces of k, each summed on its own
-  std::int64_t part_depth;
-  std::int64_t tasks_at_once = 1;  // tiles per task of the pool
-
-  Plan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k)
-      : tile_rows(m), tile_columns(n), part_depth(k) {
-    // Products with a vector are bound by memory: a quarter of a megabyte of the matrix is worth a task.
-    const double smallest = std::min(m, n) < 8 ? 2.0 * 64e3 : 1.2e6;
-    while ((batch * rows * columns < wanted_tasks || tile_flops() > largest_tile) &&
-           split(m, n, 256, smallest)) {
-    }
-    // A weight gradient: few outputs, each a long sum.
-    if (batch * rows * columns < few_tasks && k >= 2 * shortest_part) {
-      parts = std::min(wanted_tasks / (batch * rows * columns), k / shortest_part);
-      part_depth = ceil_div(ceil_div(k, parts), 16) * 16;
-      parts = ceil_div(k, part_depth);
-    }
-    while (batch * rows * columns * parts < few_tasks && split(m, n, 64, smallest)) {
-    }
-    tasks_at_once =
-        std::max<std::int64_t>(1, static_cast<std::int64_t>(smallest_task / std::max(tile_flops(), 1.0)));
-  }
-
- private:
-  static constexpr std::int64_t wanted_tasks = 8, few_tasks = 4;
-  static constexpr std::int64_t shortest_part = 1024;
-  static constexpr double largest_tile = 3e8, smallest_task = 1e6;  // flops
-
-  double tile_flops() const {
-    return 2.0 * static_cast<double>(tile_rows) * static_cast<double>(tile_columns) *
-           static_cast<double>(part_depth);
-  }
-
-  /// Cuts the longer side of the tiles into one more piece, if they stay large enough.
-  bool split(std::int64_t m, std::int64_t n, std::int64_t shortest, double smallest) {
-    if (tile_flops() < 2 * smallest) return false;
-    const bool by_rows = tile_rows > tile_columns;
-    std::int64_t& pieces = by_rows ? rows : columns;
-    std::int64_t& side = by_rows ? tile_rows : tile_columns;
-    const std::int64_t extent = by_rows ? m : n;
-    std::int64_t wanted = pieces + 1, next = side;
-    while (next >= side && wanted <= extent) next = ceil_div(ceil_div(extent, wanted++), 16) * 16;
-    if (next < shortest || next >= side) return false;
-    side = next;
-    pieces = ceil_div(extent, side);
-    return true;
-  }
-};
 
 /// So few rows are multiplied one by one with a matrix that lies by columns, such as the weights of a linear map.
 constexpr std::int64_t unpacked_rows = 6;
@@ -147,54 +94,104 @@ void start_with_bias(std::int64_t height, std::int64_t width, const T* bias, T b
   }
 }
 
+/// out = a b + bias + beta out, as the tiles of a plan. Every tile is computed on its own, in any order; then those rows of C
+/// whose sums have several parts are added up.
 template <class T>
-void run(const Tensor& a, const Tensor& b, const Tensor& bias, T beta, const Tensor& out) {
-  const std::int64_t m = out.size(-2), n = out.size(-1), k = a.size(-1), batch = out.count() / (m * n);
-  const Product<T> product{MatrixLayout(a, m, k), MatrixLayout(b, k, n), m > 1 ? out.stride(-2) : n};
-  const T *a_data = a.data<T>(), *b_data = b.data<T>(),
-          *bias_data = bias.defined() ? bias.data<T>() : nullptr;
-  T* c_data = out.data<T>();
-  const Plan plan(batch, m, n, k);
-  // The sums of all parts of k but the first are kept here, [parts - 1, batch, m, n], and added in order.
-  const Tensor rest = plan.parts > 1 ? Tensor::empty({plan.parts - 1, batch, m, n}, out.dtype()) : Tensor();
-  T* rest_data = plan.parts > 1 ? rest.data<T>() : nullptr;
+class TiledProduct {
+ public:
+  TiledProduct(const Tensor& a, const Tensor& b, const Tensor& bias, T beta, const Tensor& out)
+      : a_(a),
+        b_(b),
+        out_(out),
+        m_(out.size(-2)),
+        n_(out.size(-1)),
+        k_(a.size(-1)),
+        batch_(out.count() / (m_ * n_)),
+        product_{MatrixLayout(a, m_, k_), MatrixLayout(b, k_, n_), m_ > 1 ? out.stride(-2) : n_},
+        bias_(bias.defined() ? bias.data<T>() : nullptr),
+        beta_(beta),
+        plan_(batch_, m_, n_, k_) {
+    // The sums of all parts of k but the first are kept here, [parts - 1, batch, m, n], and added in order.
+    if (plan_.parts > 1) rest_ = Tensor::empty({plan_.parts - 1, batch_, m_, n_}, out.dtype());
+  }
 
-  const auto tile = [&](std::int64_t task) {
-    const std::int64_t part = task % plan.parts, column = task / plan.parts % plan.columns,
-                       row = task / (plan.parts * plan.columns) % plan.rows,
-                       item = task / (plan.parts * plan.columns * plan.rows);
-    const std::int64_t i = row * plan.tile_rows, j = column * plan.tile_columns, l = part * plan.part_depth;
-    const std::int64_t height = std::min(plan.tile_rows, m - i), width = std::min(plan.tile_columns, n - j);
-    const T* a_tile = a_data + batch_offset(a, item) + i * product.a_layout.row_stride() +
-                      l * product.a_layout.column_stride();
-    const T* b_tile = b_data + batch_offset(b, item) + l * product.b_layout.row_stride() +
-                      j * product.b_layout.column_stride();
-    const std::int64_t depth = std::min(plan.part_depth, k - l);
-    if (part > 0) {
-      const Product<T> into_rest{product.a_layout, product.b_layout, n};
-      into_rest(height, width, depth, a_tile, b_tile, T(0),
-                rest_data + (((part - 1) * batch + item) * m + i) * n + j);
-      return;
-    }
-    T* c = c_data + batch_offset(out, item) + i * product.c_leading + j;
-    if (bias_data) start_with_bias(height, width, bias_data + j, beta, c, product.c_leading);
-    product(height, width, depth, a_tile, b_tile, bias_data ? T(1) : beta, c);
-  };
+  const MatmulPlan& plan() const { return plan_; }
 
-  parallel_ranges(batch * plan.rows * plan.columns * plan.parts, plan.tasks_at_once,
-                  [&](std::int64_t begin, std::int64_t end) {
-                    for (std::int64_t task = begin; task < end; ++task) tile(task);
-                  });
-  if (plan.parts == 1) return;
-  const std::int64_t rows_at_once = std::max<std::int64_t>(1, (8 << 10) / (n * plan.parts));
-  parallel_ranges(batch * m, rows_at_once, [&](std::int64_t begin, std::int64_t end) {
+  /// Tiles [task, task + 1) * tiles_at_once.
+  void run(std::int64_t task) const {
+    const std::int64_t begin = task * plan_.tiles_at_once;
+    for (std::int64_t i = begin; i < std::min(begin + plan_.tiles_at_once, plan_.tiles()); ++i) tile(i);
+  }
+
+  /// Tasks that add the parts when all tiles are there.
+  std::int64_t adding_tasks() const { return plan_.parts > 1 ? ceil_div(batch_ * m_, rows_at_once()) : 0; }
+
+  void add_parts(std::int64_t task) const {
+    const std::int64_t begin = task * rows_at_once(), end = std::min(begin + rows_at_once(), batch_ * m_);
+    const T* rest = rest_.template data<T>();
     for (std::int64_t row = begin; row < end; ++row) {
-      T* c = c_data + batch_offset(out, row / m) + row % m * product.c_leading;
-      for (std::int64_t part = 1; part < plan.parts; ++part) {
-        const T* sums = rest_data + ((part - 1) * batch * m + row) * n;
-        for (std::int64_t j = 0; j < n; ++j) c[j] += sums[j];
+      T* c = out_.template data<T>() + batch_offset(out_, row / m_) + row % m_ * product_.c_leading;
+      for (std::int64_t part = 1; part < plan_.parts; ++part) {
+        const T* sums = rest + ((part - 1) * batch_ * m_ + row) * n_;
+        for (std::int64_t j = 0; j < n_; ++j) c[j] += sums[j];
       }
     }
+  }
+
+ private:
+  std::int64_t rows_at_once() const { return std::max<std::int64_t>(1, (32 << 10) / (n_ * plan_.parts)); }
+
+  void tile(std::int64_t index) const {
+    const std::int64_t part = index % plan_.parts, column = index / plan_.parts % plan_.columns,
+                       row = index / (plan_.parts * plan_.columns) % plan_.rows,
+                       item = index / (plan_.parts * plan_.columns * plan_.rows);
+    const std::int64_t i = row * plan_.tile_rows, j = column * plan_.tile_columns,
+                       l = part * plan_.part_depth;
+    const std::int64_t height = std::min(plan_.tile_rows, m_ - i),
+                       width = std::min(plan_.tile_columns, n_ - j);
+    const T* a_tile = a_.template data<T>() + batch_offset(a_, item) + i * product_.a_layout.row_stride() +
+                      l * product_.a_layout.column_stride();
+    const T* b_tile = b_.template data<T>() + batch_offset(b_, item) + l * product_.b_layout.row_stride() +
+                      j * product_.b_layout.column_stride();
+    const std::int64_t depth = std::min(plan_.part_depth, k_ - l);
+    if (part > 0) {
+      const Product<T> into_rest{product_.a_layout, product_.b_layout, n_};
+      into_rest(height, width, depth, a_tile, b_tile, T(0),
+                rest_.template data<T>() + (((part - 1) * batch_ + item) * m_ + i) * n_ + j);
+      return;
+    }
+    T* c = out_.template data<T>() + batch_offset(out_, item) + i * product_.c_leading + j;
+    if (bias_) start_with_bias(height, width, bias_ + j, beta_, c, product_.c_leading);
+    product_(height, width, depth, a_tile, b_tile, bias_ ? T(1) : beta_, c);
+  }
+
+  const Tensor &a_, &b_, &out_;
+  const std::int64_t m_, n_, k_, batch_;
+  const Product<T> product_;
+  const T* bias_;
+  const T beta_;
+  const MatmulPlan plan_;
+  Tensor rest_;
+};
+
+template <class T>
+void run(const Tensor& a, const Tensor& b, const Tensor& bias, T beta, const Tensor& out) {
+  const TiledProduct<T> product(a, b, bias, beta, out);
+  parallel_for(product.plan().tasks(), [&](std::int64_t task) { product.run(task); });
+  parallel_for(product.adding_tasks(), [&](std::int64_t task) { product.add_parts(task); });
+}
+
+template <class T>
+void run_pair(const Tensor& grad, const Tensor& x, const Tensor& weight, T beta, const Tensor& dx,
+              const Tensor& dweight) {
+  const Tensor across =
+      grad.view({grad.size(1), grad.size(0)}, {grad.stride(1), grad.stride(0)}, grad.offset());
+  const TiledProduct<T> of_weight(across, x, {}, beta, dweight), of_x(grad, weight, {}, 0, dx);
+  const std::int64_t first = of_weight.plan().tasks(), first_sums = of_weight.adding_tasks();
+  parallel_for(first + of_x.plan().tasks(),
+               [&](std::int64_t task) { task < first ? of_weight.run(task) : of_x.run(task - first); });
+  parallel_for(first_sums + of_x.adding_tasks(), [&](std::int64_t task) {
+    task < first_sums ? of_weight.add_parts(task) : of_x.add_parts(task - first_sums);
   });
 }
 
@@ -230,6 +227,23 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, c
     run<float>(flat_a, flat_b, bias, static_cast<float>(beta), flat_out);
   } else {
     run<double>(flat_a, flat_b, bias, beta, flat_out);
+  }
+}
+
+void linear_backward(const Tensor& grad, const Tensor& x, const Tensor& weight, double beta, const Tensor& dx,
+                     const Tensor& dweight) {
+  if (grad.count() == 0 || weight.count() == 0) {
+    matmul(grad, weight, {}, 0, dx);
+    matmul(grad.view({grad.size(1), grad.size(0)}, {1, grad.size(1)}, grad.offset()), x, {}, beta, dweight);
+    return;
+  }
+  const ProfileScope profile("matmul", 4 * static_cast<double>(grad.count()) * static_cast<double>(x.size(1)),
+                             2 * static_cast<double>(grad.count() + x.count() + weight.count()) *
+                                 static_cast<double>(size_of(grad.dtype())));
+  if (grad.dtype() == DType::f32) {
+    run_pair<float>(grad, x, weight, static_cast<float>(beta), dx, dweight);
+  } else {
+    run_pair<double>(grad, x, weight, beta, dx, dweight);
   }
 }
 
