@@ -45,7 +45,7 @@ void scatter_add(const Tensor& x, const Tensor& index, const Tensor& out) {
   const std::int64_t batch = x.size(0), count = x.size(1), width = x.size(2), rows = out.size(1);
   // Columns are independent sums, and unlike ranges of targets equally much work each:
   // frequent tokens crowd together.
-  constexpr std::int64_t columns = 64;
+  constexpr std::int64_t columns = 16;
   const std::int64_t pieces = std::max<std::int64_t>(1, width / columns);
   // Little work per batch entry: several entries make one task.
   const std::int64_t grain =

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <queue>
@@ -46,6 +47,7 @@ StepTimes LoopRecorder::stop() {
 }
 
 void LoopRecorder::run(std::int64_t tasks, TaskRef body) {
+  if (tasks == 0) return;
   LoopTimes loop;
   double begin = thread_seconds();
   loop.before = begin - last_;
@@ -115,15 +117,22 @@ Schedule schedule(const StepTimes& step, int threads, double start) {
 }
 
 double measure_loop_start() {
-  constexpr int loops = 2000;
+  constexpr int loops = 1000;
   const int threads = cpu_threads();
   std::vector<double> times;
   for (int i = 0; i < loops; ++i) {
+    std::atomic<int> begun{0};
     const auto begin = std::chrono::steady_clock::now();
-    parallel_for(threads, [](std::int64_t) {});
+    const auto end = begin + std::chrono::milliseconds(1);
+    parallel_for(threads, [&](std::int64_t) {
+      ++begun;
+      while (begun < threads && std::chrono::steady_clock::now() < end) {
+      }
+    });
     times.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
-  return median(std::move(times));
+  std::sort(times.begin(), times.end());
+  return times[loops / 10];
 }
 
 }  // namespace heed::cpu

@@ -60,8 +60,8 @@ struct Schedule {
 /// of two tasks or more starts `start` seconds late where there are two threads or more.
 Schedule schedule(const StepTimes& step, int threads, double start);
 
-/// The median time that the pool takes to run a loop of tasks without work, one for each of its threads, in seconds by
-/// the clock.
+/// The seconds by the clock until all threads of the pool have begun a loop and ended it again: the first decile of many
+/// tries, so that other programs do not count.
 double measure_loop_start();
 
 }  // namespace heed::cpu

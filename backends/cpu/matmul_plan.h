@@ -19,10 +19,11 @@ struct MatmulPlan {
   MatmulPlan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k);
 
  private:
-  void cut_matrix(double wanted);
-  void cut_vector(double wanted);
+  void cut_matrix();
+  void cut_vector();
   void set(std::int64_t tile_rows, std::int64_t tile_columns, std::int64_t part_depth);
-  double flops() const;
+  /// Nanoseconds that one thread takes, and what waiting for the last tiles counts.
+  double cost() const;
 
   std::int64_t batch, m, n, k;
 };

@@ -24,7 +24,7 @@ using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_
 constexpr std::int64_t task_size = 32768;   // elements worth a task of their own
 constexpr std::int64_t block_size = 1024;   // elements of a row summed in the tensor's type
 constexpr std::int64_t chunk_size = 65536;  // elements of a long row summed by one task
-constexpr std::int64_t tile_width = 1024;   // columns whose sums stay in the first-level cache
+constexpr std::int64_t tile_width = 256;    // columns whose sums stay in the first-level cache
 
 template <class T>
 T block_sum(const T* x, std::int64_t count) {

@@ -1,0 +1,138 @@
+#include "heed/backends/cpu/loop_times.h"
+
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "heed/backends/cpu/matmul_plan.h"
+#include "kernel_check.h"
+#include "with_threads.h"
+
+// How a step scales: its loops as they are recorded, the schedule of their tasks on some threads, and into how many tasks
+// the kernels cut their work. The number of tasks follows from the shapes alone; how long they take is not tested.
+
+namespace heed {
+
+namespace {
+
+/// The tasks of the loops that `body` runs.
+template <class Body>
+std::vector<std::int64_t> tasks_of(Body&& body) {
+  cpu::LoopRecorder recorder;
+  body();
+  std::vector<std::int64_t> tasks;
+  for (const cpu::LoopTimes& loop : recorder.stop().loops)
+    tasks.push_back(static_cast<std::int64_t>(loop.tasks.size()));
+  return tasks;
+}
+
+using Counts = std::vector<std::int64_t>;
+
+}  // namespace
+
+TEST_CASE("a schedule gives each task, in order, to the thread that is free first") {
+  // Before a loop 1, then the tasks 4, 2, 2, 2; before one task of 3 comes 0.5; 0.25 at the end.
+  const cpu::StepTimes step{{{"", 1, {4, 2, 2, 2}}, {"", 0.5, {3}}}, 0.25};
+  const cpu::Schedule one = cpu::schedule(step, 1, 0.125);
+  CHECK(one.total == 14.75);
+  CHECK(one.serial == 4.75);
+  const cpu::Schedule two = cpu::schedule(step, 2, 0.125);  // 4 and 2 | 2, 2, 2: 6 each at most
+  CHECK(two.total == 1 + 0.125 + 6 + 0.5 + 3 + 0.25);
+  CHECK(two.serial == 4.75);
+  const cpu::Schedule three = cpu::schedule(step, 3, 0.125);  // 4 | 2, 2 | 2
+  CHECK(three.total == 1 + 0.125 + 4 + 0.5 + 3 + 0.25);
+  CHECK(cpu::schedule(step, 64, 0.125).total == three.total);
+  CHECK(cpu::schedule({}, 8, 1).total == 0);
+  CHECK_THROWS_AS(cpu::schedule(step, 0, 0), Error);
+}
+
+TEST_CASE("the median of steps is taken task by task, and only of the same loops") {
+  const cpu::StepTimes steps[] = {{{{"", 1, {4, 2}}}, 7}, {{{"", 3, {1, 5}}}, 5}, {{{"", 2, {9, 3}}}, 6}};
+  const cpu::StepTimes median = cpu::median_of(steps);
+  CHECK(median.after == 6);
+  REQUIRE(median.loops.size() == 1);
+  CHECK(median.loops[0].before == 2);
+  CHECK(median.loops[0].tasks == std::vector<double>{4, 3});
+  const cpu::StepTimes fewer_tasks[] = {{{{"", 1, {4, 2}}}, 7}, {{{"", 1, {4}}}, 7}};
+  CHECK_THROWS_AS(cpu::median_of(fewer_tasks), Error);
+  const cpu::StepTimes fewer_loops[] = {{{{"", 1, {4, 2}}}, 7}, {{}, 7}};
+  CHECK_THROWS_AS(cpu::median_of(fewer_loops), Error);
+  CHECK_THROWS_AS(cpu::median_of({}), Error);
+}
+
+TEST_CASE("a recorder sees the loops of its thread, each task once") {
+  const WithThreads scope(3);
+  const auto self = std::this_thread::get_id();
+  std::vector<int> runs(10);
+  CHECK(tasks_of([&] {
+          cpu::parallel_for(10, [&](std::int64_t task) {
+            CHECK(std::this_thread::get_id() == self);
+            ++runs[static_cast<std::size_t>(task)];
+            cpu::parallel_for(2, [](std::int64_t) {});  // belongs to its task
+          });
+          cpu::parallel_for(0, [](std::int64_t) {});
+          std::thread([] { cpu::parallel_for(5, [](std::int64_t) {}); }).join();
+          CHECK_THROWS_AS(cpu::LoopRecorder(), Error);
+          CHECK_THROWS_AS(cpu::parallel_for(4, [](std::int64_t) { throw Error("task"); }), Error);
+          cpu::parallel_for(1, [](std::int64_t) {});
+        }) == Counts{10, 1});
+  CHECK(runs == std::vector<int>(10, 1));
+  { const cpu::LoopRecorder left_alone; }
+  CHECK(tasks_of([] { cpu::parallel_for(2, [](std::int64_t) {}); }) == Counts{2});
+}
+
+TEST_CASE("products are cut into tasks for many threads, by their shapes") {
+  struct Case {
+    std::int64_t batch, m, n, k, least, most;
+  };
+  // The maps of a layer and their gradients, the logits of a large vocabulary, heads, a vector, and small ones.
+  for (const Case& c :
+       {Case{1, 4096, 256, 256, 16, 64}, Case{1, 4096, 1024, 256, 16, 64}, Case{1, 4096, 256, 1024, 16, 64},
+        Case{1, 1024, 256, 4096, 16, 64}, Case{1, 256, 256, 4096, 16, 64}, Case{1, 524, 8000, 256, 16, 64},
+        Case{1, 524, 256, 8000, 16, 64}, Case{64, 128, 128, 64, 64, 64}, Case{1, 1, 50257, 768, 16, 64},
+        Case{1, 8192, 8192, 8192, 64, 4096}, Case{1, 128, 128, 128, 1, 4}, Case{1, 16, 16, 16, 1, 1},
+        Case{1, 64, 64, 0, 1, 1}}) {
+    CAPTURE(c.m), CAPTURE(c.n), CAPTURE(c.k);
+    const cpu::MatmulPlan plan(c.batch, c.m, c.n, c.k);
+    CHECK(plan.tasks() >= c.least);
+    CHECK(plan.tasks() <= c.most);
+    // The tiles are all of the product, and none is empty.
+    CHECK(plan.rows * plan.tile_rows >= c.m);
+    CHECK((plan.rows - 1) * plan.tile_rows < c.m);
+    CHECK(plan.columns * plan.tile_columns >= c.n);
+    CHECK((plan.columns - 1) * plan.tile_columns < c.n);
+    CHECK(plan.parts * plan.part_depth >= c.k);
+    CHECK((plan.parts - 1) * plan.part_depth <= c.k);
+  }
+}
+
+TEST_CASE("the two products of a linear map's backward share one loop, to the bits of two") {
+  for (const double beta : {0.0, 1.0}) {
+    const Tensor grad = random_tensor<float>({1100, 96}, -1, 1, 1),
+                 x = random_tensor<float>({1100, 160}, -1, 1, 2),
+                 weight = random_tensor<float>({96, 160}, -1, 1, 3);
+    const Tensor dx = Tensor::empty({1100, 160}), dweight = random_tensor<float>({96, 160}, -1, 1, 4);
+    const Tensor other_dx = Tensor::empty({1100, 160}),
+                 other_dweight = random_tensor<float>({96, 160}, -1, 1, 4);
+    const Tensor across = grad.view({96, 1100}, {1, 96}, 0);
+    const Counts together =
+        tasks_of([&] { cpu_backend().linear_backward(grad, x, weight, beta, dx, dweight); });
+    const Counts of_x = tasks_of([&] { cpu_backend().matmul(grad, weight, {}, 0, other_dx); }),
+                 of_weight = tasks_of([&] { cpu_backend().matmul(across, x, {}, beta, other_dweight); });
+    REQUIRE(!together.empty());
+    CHECK(together[0] == of_x[0] + of_weight[0]);
+    CHECK(together[0] > 2);
+    CHECK(same_bits<float>(dx, other_dx));
+    CHECK(same_bits<float>(dweight, other_dweight));
+  }
+}
+
+TEST_CASE("sums and scattered rows are cut into tasks by their shapes") {
+  const Tensor x = random_tensor<float>({1, 4096, 1024}, -1, 1, 1), sums = Tensor::empty({1, 1024});
+  CHECK(tasks_of([&] { cpu_backend().reduce(ReduceOp::sum, x, sums); }) == Counts{64});
+  const Tensor rows = random_tensor<float>({1, 4096, 256}, -1, 1, 2),
+               index = Tensor::zeros({1, 4096}, DType::i32), out = Tensor::zeros({1, 4, 256});
+  CHECK(tasks_of([&] { cpu_backend().scatter_add_rows(rows, index, out); }) == Counts{16});
+}
+
+}  // namespace heed
