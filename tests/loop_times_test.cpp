@@ -28,6 +28,10 @@ std::vector<std::int64_t> tasks_of(Body&& body) {
 
 using Counts = std::vector<std::int64_t>;
 
+Tensor random_floats(const Shape& shape, std::uint32_t stream) {
+  return test::tensor_of<float>(test::numbers(shape.count(), -1, 1, stream), shape);
+}
+
 }  // namespace
 
 TEST_CASE("a schedule gives each task, in order, to the thread that is free first") {
@@ -92,7 +96,9 @@ TEST_CASE("products are cut into tasks for many threads, by their shapes") {
         Case{1, 524, 256, 8000, 16, 64}, Case{64, 128, 128, 64, 64, 64}, Case{1, 1, 50257, 768, 16, 64},
         Case{1, 8192, 8192, 8192, 64, 4096}, Case{1, 128, 128, 128, 1, 4}, Case{1, 16, 16, 16, 1, 1},
         Case{1, 64, 64, 0, 1, 1}}) {
-    CAPTURE(c.m), CAPTURE(c.n), CAPTURE(c.k);
+    CAPTURE(c.m);
+    CAPTURE(c.n);
+    CAPTURE(c.k);
     const cpu::MatmulPlan plan(c.batch, c.m, c.n, c.k);
     CHECK(plan.tasks() >= c.least);
     CHECK(plan.tasks() <= c.most);
@@ -108,12 +114,10 @@ TEST_CASE("products are cut into tasks for many threads, by their shapes") {
 
 TEST_CASE("the two products of a linear map's backward share one loop, to the bits of two") {
   for (const double beta : {0.0, 1.0}) {
-    const Tensor grad = random_tensor<float>({1100, 96}, -1, 1, 1),
-                 x = random_tensor<float>({1100, 160}, -1, 1, 2),
-                 weight = random_tensor<float>({96, 160}, -1, 1, 3);
-    const Tensor dx = Tensor::empty({1100, 160}), dweight = random_tensor<float>({96, 160}, -1, 1, 4);
-    const Tensor other_dx = Tensor::empty({1100, 160}),
-                 other_dweight = random_tensor<float>({96, 160}, -1, 1, 4);
+    const Tensor grad = random_floats({1100, 96}, 1), x = random_floats({1100, 160}, 2),
+                 weight = random_floats({96, 160}, 3);
+    const Tensor dx = Tensor::empty({1100, 160}), dweight = random_floats({96, 160}, 4);
+    const Tensor other_dx = Tensor::empty({1100, 160}), other_dweight = random_floats({96, 160}, 4);
     const Tensor across = grad.view({96, 1100}, {1, 96}, 0);
     const Counts together =
         tasks_of([&] { cpu_backend().linear_backward(grad, x, weight, beta, dx, dweight); });
@@ -122,16 +126,16 @@ TEST_CASE("the two products of a linear map's backward share one loop, to the bi
     REQUIRE(!together.empty());
     CHECK(together[0] == of_x[0] + of_weight[0]);
     CHECK(together[0] > 2);
-    CHECK(same_bits<float>(dx, other_dx));
-    CHECK(same_bits<float>(dweight, other_dweight));
+    CHECK(test::bits_of(dx) == test::bits_of(other_dx));
+    CHECK(test::bits_of(dweight) == test::bits_of(other_dweight));
   }
 }
 
 TEST_CASE("sums and scattered rows are cut into tasks by their shapes") {
-  const Tensor x = random_tensor<float>({1, 4096, 1024}, -1, 1, 1), sums = Tensor::empty({1, 1024});
+  const Tensor x = random_floats({1, 4096, 1024}, 1), sums = Tensor::empty({1, 1024});
   CHECK(tasks_of([&] { cpu_backend().reduce(ReduceOp::sum, x, sums); }) == Counts{64});
-  const Tensor rows = random_tensor<float>({1, 4096, 256}, -1, 1, 2),
-               index = Tensor::zeros({1, 4096}, DType::i32), out = Tensor::zeros({1, 4, 256});
+  const Tensor rows = random_floats({1, 4096, 256}, 2), index = Tensor::zeros({1, 4096}, DType::i32),
+               out = Tensor::zeros({1, 4, 256});
   CHECK(tasks_of([&] { cpu_backend().scatter_add_rows(rows, index, out); }) == Counts{16});
 }
 

@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
 // Elements worth a task of their own; a multiple of every step below.
-constexpr std::int64_t task_size = 32768;
+constexpr std::int64_t task_size = 16384;
 constexpr std::int64_t batch_size = 1024;  // words drawn at once where they pass through memory
 
 /// Words of the stream as numbers in [0, 1): the upper 24 bits times 2^-24.
