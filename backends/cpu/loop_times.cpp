@@ -1,6 +1,6 @@
 #include "heed/backends/cpu/loop_times.h"
 
-#include <time.h>
+#include <ctime>
 
 #include <algorithm>
 #include <atomic>
