@@ -18,10 +18,9 @@ constexpr double per_flop = 0.0105, per_sum = 0.7;  // a sum: an element of C th
 // To pack an element. An operand that fits the second-level cache is cheap to read again, unless its rows lie far apart.
 constexpr double per_cached = 0.1, per_element = 0.5;
 constexpr std::int64_t cached = 1 << 18, short_sum = 1024;
-constexpr double per_tile = 5000;  // to begin with it: what it reads and writes is not in the cache
-// What waiting counts: as if a product took the time of so many tiles longer. More of it would cut smaller tiles, which
-// serves many threads and costs a single one.
-constexpr double tiles_waited = 3;
+// What waiting counts: as if a product took the time of so many tiles longer. With 3 (and 5 us
+// for each tile) 64 threads would be 41 instead of 26 times faster in bench_steps' encoder, but a single one 5 % slower.
+constexpr double tiles_waited = 1;
 
 constexpr double smallest_tile = 2e6;  // flops, some 20 us
 constexpr double flops_at_once = 1e6;  // of a task made of several small products
@@ -60,7 +59,7 @@ void MatmulPlan::set(std::int64_t height, std::int64_t width, std::int64_t depth
 
 double MatmulPlan::cost() const {
   const double one = per_flop * 2 * product(m, n, k) + packing(m, k, columns) + packing(n, k, rows) +
-                     per_sum * product(m, n, parts - 1) + per_tile * product(rows, columns, parts);
+                     per_sum * product(m, n, parts - 1);
   return one * static_cast<double>(batch) + tiles_waited * one / product(rows, columns, parts);
 }
 
