@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "heed/data/tokenizer.h"
-#include "heed/tasks/classify.h"
+#include "heed/tasks/learner.h"
 
 // Text is the names of at least two classes, in order, or gives an Error.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return heed::Tokenizer::train(std::vector<std::string>{"a b"}, options).to_json();
   }();
   const std::string classes(reinterpret_cast<const char*>(data), size);
-  const heed::TaskKind& kind = heed::classify_task();
+  const heed::TaskKind& kind = heed::task_kind("classify");
   try {
     const auto learner = kind.make(kind.settings(true));
     learner->open_files([&](std::string_view name) { return name == "classes.json" ? classes : tokenizer; });
