@@ -13,10 +13,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     options.vocabulary_size = 260;
     return heed::Tokenizer::train(std::vector<std::string>{"a b"}, options).to_json();
   }();
+  static const heed::TaskKind& kind = heed::task_kind("classify");
+  static const heed::Settings settings = kind.settings(true);  // slow to declare
   const std::string classes(reinterpret_cast<const char*>(data), size);
-  const heed::TaskKind& kind = heed::task_kind("classify");
   try {
-    const auto learner = kind.make(kind.settings(true));
+    const auto learner = kind.make(settings);
     learner->open_files([&](std::string_view name) { return name == "classes.json" ? classes : tokenizer; });
     if (learner->files().at("classes.json").empty()) __builtin_trap();
   } catch (const heed::Error&) {
