@@ -14,6 +14,7 @@
 #include "heed/models/image_classifier.h"
 #include "heed/models/language_model.h"
 #include "heed/models/loss.h"
+#include "heed/models/news_recommender.h"
 #include "model_support.h"
 
 using namespace heed;
@@ -248,6 +249,23 @@ TEST_CASE("rotary positions: images have them where they are asked for, and lear
   CHECK(has_name(*std::make_unique<ImageClassifier>(config), "input.positions.weight"));
   config.positions = "rotary";
   CHECK_FALSE(has_name(*std::make_unique<ImageClassifier>(config), "input.positions.weight"));
+}
+
+TEST_CASE(
+    "rotary positions: a recommender tells the order of clicks by them, and without positions not at all") {
+  const Tensor table = normal({6, 8}, 0, 1, {17, 0, 3});
+  const auto user = [&](const char* positions, const std::vector<std::int32_t>& clicks) {
+    TransformerConfig config = tiny_config();
+    config.positions = positions;
+    NewsRecommender model(config, {.titles = false, .identities = 5});
+    Context context = Context::inference();
+    return model.users(table, {Tensor::from(clicks, {1, 4}), {}}, context);
+  };
+  for (const char* positions : {"rotary", "sinusoidal", "none"}) {
+    CAPTURE(positions);
+    const double moved = worst(user(positions, {0, 1, 2, 3}), user(positions, {0, 3, 2, 1}));
+    CHECK((moved < 1e-5) == (positions == std::string("none")));
+  }
 }
 
 TEST_CASE("modern blocks: one pass and steps agree, for every causal variant with rotary positions") {
