@@ -28,7 +28,7 @@ Options::Value made_value(FuzzChoices& choices, const Options::Asked& asked) {
   if (std::holds_alternative<bool>(asked.fallback)) return choices.below(2) == 1;
   if (std::holds_alternative<std::int64_t>(asked.fallback)) {
     const double number = made_number(choices);
-    if (number == std::floor(number)) return static_cast<std::int64_t>(number);
+    if (number == std::floor(number) && std::abs(number) < 0x1p63) return static_cast<std::int64_t>(number);
     return number;
   }
   if (std::holds_alternative<double>(asked.fallback)) return made_number(choices);
