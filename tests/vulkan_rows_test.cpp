@@ -91,6 +91,18 @@ void check_layer_norm(Device device, const Shape& shape, bool centred = true) {
   }
 }
 
+void check_rotary(Device device, const Shape& shape) {
+  CAPTURE(shape);
+  const Shape angles{shape[1], shape[3] / 2};
+  const std::vector<Tensor> inputs = {floats(shape), floats(angles, -1, 1, 1), floats(angles, -1, 1, 2)};
+  check_agreement(device, inputs, [&](const Backend& backend, const std::vector<Tensor>& in) {
+    const Tensor turned = empty_on(in[0].device(), shape), back = empty_on(in[0].device(), shape);
+    backend.rotary.forward(in[0], in[1], in[2], turned);
+    backend.rotary.backward(in[0], in[1], in[2], back);
+    return std::vector<Tensor>{turned, back};
+  });
+}
+
 void check_cross_entropy(Device device, const Shape& shape) {
   CAPTURE(shape);
   const std::int64_t rows = shape[0], classes = shape[1];
@@ -190,6 +202,16 @@ TEST_CASE("vulkan: layer norm, with and without weight and bias") {
   check_layer_norm(*device, {1500, 12});
   const LoweredLimits limits(*device, split_everything);
   for (const Shape& shape : {Shape{70, 17}, Shape{900, 40}, Shape{60, 200}}) check_layer_norm(*device, shape);
+}
+
+TEST_CASE("vulkan: rotary positions, in one launch and in many that begin anywhere in a sequence") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const std::vector<Shape> shapes = {{1, 1, 1, 2}, {2, 5, 3, 8}, {3, 7, 1, 22}, {2, 90, 4, 16}, {0, 4, 2, 4}};
+  for (const Shape& shape : shapes) check_rotary(*device, shape);
+  const LoweredLimits limits(*device, split_everything);
+  for (const Shape& shape : shapes) check_rotary(*device, shape);
+  check_rotary(*device, {5, 33, 3, 70});
 }
 
 TEST_CASE("vulkan: the gradients of a layer norm without rows are zeros") {
