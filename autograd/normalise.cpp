@@ -5,38 +5,39 @@ namespace heed {
 
 namespace {
 
-Tensor layer_norm_composed(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
-  const Tensor centred = x - mean(x, -1, true);
-  Tensor y = centred * rsqrt(mean(square(centred), -1, true) + epsilon);
+Tensor norm_composed(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+                     bool centred) {
+  const Tensor from_mean = centred ? x - mean(x, -1, true) : x;
+  Tensor y = from_mean * rsqrt(mean(square(from_mean), -1, true) + epsilon);
   if (weight.defined()) y = y * weight;
   return bias.defined() ? y + bias : y;
 }
 
-void check_norm_parameter(const char* what, const Tensor& parameter, const Tensor& x) {
+void check_norm_parameter(const char* op, const char* what, const Tensor& parameter, const Tensor& x) {
   if (!parameter.defined()) return;
-  check_same("layer_norm", x, parameter);
-  check(parameter.shape() == Shape{x.size(-1)}, "layer_norm: ", what, " of shape ", parameter.shape(),
+  check_same(op, x, parameter);
+  check(parameter.shape() == Shape{x.size(-1)}, op, ": ", what, " of shape ", parameter.shape(),
         " does not fit input of shape ", x.shape());
 }
 
-}  // namespace
-
-Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
-  check_floating("layer_norm", x);
-  check(x.rank() >= 1 && x.size(-1) > 0, "layer_norm: shape ", x.shape(), " has no elements to normalise");
-  check_norm_parameter("weight", weight, x);
-  check_norm_parameter("bias", bias, x);
+/// Layer normalisation, or, not centred, RMS normalisation: one kernel, which is given no memory for means.
+Tensor norm_of_rows(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+                    bool centred) {
+  check_floating(op, x);
+  check(x.rank() >= 1 && x.size(-1) > 0, op, ": shape ", x.shape(), " has no elements to normalise");
+  check_norm_parameter(op, "weight", weight, x);
+  check_norm_parameter(op, "bias", bias, x);
   const Backend& backend = backend_of(x);
-  if (!usable(backend.layer_norm)) return layer_norm_composed(x, weight, bias, epsilon);
+  if (!usable(backend.layer_norm)) return norm_composed(x, weight, bias, epsilon, centred);
 
   const Tensor rows = contiguous(x.detach()).view({x.count() / x.size(-1), x.size(-1)});
   const Tensor out = empty_like(x);
-  const Tensor row_mean = Tensor::empty({rows.size(0)}, statistics_type(x.dtype()), x.device());
-  const Tensor inverse_deviation = empty_like(row_mean);
+  const Tensor inverse_deviation = Tensor::empty({rows.size(0)}, statistics_type(x.dtype()), x.device());
+  const Tensor row_mean = centred ? empty_like(inverse_deviation) : Tensor();
   const Tensor scale = weight.defined() ? contiguous(weight.detach()) : weight;
   backend.layer_norm.forward(rows, scale, bias.defined() ? contiguous(bias.detach()) : bias, epsilon,
                              out.view(rows.shape()), row_mean, inverse_deviation);
-  return record("layer_norm", out, {x, weight, bias},
+  return record(op, out, {x, weight, bias},
                 [rows, scale, row_mean, inverse_deviation, want_weight = weight.tracked(),
                  want_bias = bias.tracked()](const Tensor& grad) {
                   const auto wanted = [&](bool want) {
@@ -50,6 +51,16 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
                   return Gradients{dx, dweight, dbias};
                 },
                 {&rows, &scale});
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
+  return norm_of_rows("layer_norm", x, weight, bias, epsilon, true);
+}
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
+  return norm_of_rows("rms_norm", x, weight, {}, epsilon, false);
 }
 
 }  // namespace heed

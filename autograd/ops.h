@@ -248,6 +248,13 @@ std::pair<Tensor, Tensor> top_k(const Tensor& x, std::int64_t k);
 /// (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis (arXiv 1607.06450); weight and
 /// bias [n] or undefined.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
+/// x / sqrt(mean(x^2) + epsilon) * weight over the last axis (Zhang and Sennrich 2019, arXiv 1910.07467, eq. 4); weight
+/// [n] or undefined.
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-5);
+/// Rotary positions (Su et al. 2021, arXiv 2104.09864, section 3.4): of x [B, N, H, dh] the pair of elements i and i + dh /
+/// 2 of every head at position n is turned by the angle whose cosine and sine are the entries [n, i] of cosines and sines
+/// [N, dh / 2] (f32, for an f64 x f64). No gradient for these.
+Tensor rotary(const Tensor& x, const Tensor& cosines, const Tensor& sines);
 /// Zeroes elements with probability p and divides the others by 1 - p.
 Tensor dropout(const Tensor& x, double p, const RandomKey& key);
 /// residual + dropout(x): one pass.

@@ -71,6 +71,8 @@ def convert(run, folder):
         sys.exit("model.tie_embeddings must be all")
     if model["activation"] not in ("relu", "gelu", "gelu_tanh", "silu") or model["share_layers"] != "none":
         sys.exit("the activation or the sharing of layers is not one that CTranslate2 has")
+    if model.get("norm_kind", "layer") != "layer":
+        sys.exit(f"model.norm_kind is {model['norm_kind']}; known here: layer")
     if model.get("pointer"):
         sys.exit("CTranslate2 has no pointer")
     tensors = read_safetensors(weights_of(run))

@@ -159,12 +159,19 @@ struct Backend {
         void(const Tensor& y, const Tensor& grad, bool log, const Tensor& dx)>
       softmax;
   /// Over the last axis; x [rows, n], weight and bias [n] (undefined: 1 and 0), mean and inverse deviation
-  /// [rows]. backward writes dx, and dweight and dbias when defined.
+  /// [rows]. backward writes dx, and dweight and dbias when defined. `mean` undefined: the rows are taken as they are,
+  /// not their differences from the mean (RMS normalisation, arXiv 1910.07467).
   Fused<void(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& out,
              const Tensor& mean, const Tensor& inverse_deviation),
         void(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inverse_deviation,
              const Tensor& grad, const Tensor& dx, const Tensor& dweight, const Tensor& dbias)>
       layer_norm;
+  /// Rotary positions: x, out [B, N, H, dh], contiguous, of which the pair of elements i and i + dh / 2 at position n is
+  /// turned by the angle with the entries [n, i] of cosines and sines [N, dh / 2] (contiguous, f32, of an f64 x f64).
+  /// backward turns back. out may be the same memory as x.
+  Fused<void(const Tensor& x, const Tensor& cosines, const Tensor& sines, const Tensor& out),
+        void(const Tensor& grad, const Tensor& cosines, const Tensor& sines, const Tensor& dx)>
+      rotary;
   /// Label-smoothed cross entropy of each row: (1 - e) (-log p_target) + e mean_c(-log p_c); 0 where the
   /// target is `ignored`. logits [rows, classes], targets i32 [rows], loss and log_sum_exp [rows]. A
   /// target outside [0, classes) that is not `ignored` throws. backward: grad [rows]; dlogits may be the

@@ -250,7 +250,7 @@ std::string read_file(const fs::path& path, std::int64_t limit) {
 void read_file_in_parts(const fs::path& path, const std::function<void(std::string_view part)>& take) {
   std::optional<Descriptor> file;
   open_regular(path, file);
-  std::vector<char> part(1 << 20);
+  std::vector<char> part(1 << 16);
   while (const std::size_t got = read_some(*file, part.data(), part.size(), path)) take({part.data(), got});
 }
 

@@ -4,12 +4,12 @@
 //   converse evaluate --run run --part test
 //   echo "Good morning . __eou__ Hello , how are you ?" | converse predict --run run --method sample --temperature 0.7
 
-#include "heed/tasks/converse.h"
 #include "common/text_to_text_program.h"
+#include "heed/tasks/learner.h"
 
 int main(int argc, char** argv) {
   using namespace heed::programs;
-  TaskProgram program{.kind = heed::converse_task(), .by_rule = "small talk"};
+  TaskProgram program{.kind = heed::task_kind("converse"), .by_rule = "small talk"};
   program.train_flags = {{"--data", "data.file", "FILE"},
                          {"--valid", "data.valid", "FILE"},
                          {"--test", "data.test", "FILE"},

@@ -4,12 +4,12 @@
 //   embed_text evaluate --run runs/pairs --data others.tsv
 //   embed_text predict --run runs/pairs < texts > vectors
 
-#include "heed/tasks/embed_text.h"
 #include "common/text_to_text_program.h"
+#include "heed/tasks/learner.h"
 
 int main(int argc, char** argv) {
   using namespace heed::programs;
-  TaskProgram program{.kind = heed::embed_text_task(), .by_rule = "which number words say the same"};
+  TaskProgram program{.kind = heed::task_kind("embed_text"), .by_rule = "which number words say the same"};
   add_pair_flags(program);
   return run_task_program(program, argc, argv);
 }

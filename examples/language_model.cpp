@@ -113,7 +113,7 @@ std::function<int()> add_generate(CLI::App& app, const TaskProgram& program) {
 
 int main(int argc, char** argv) {
   using namespace heed::programs;
-  TaskProgram program{.kind = heed::language_model_task(), .by_rule = "English sentences"};
+  TaskProgram program{.kind = heed::task_kind("language_model"), .by_rule = "English sentences"};
   program.train_flags = {{"--data", "data.file", "PATH"},
                          {"--valid", "data.valid", "PATH"},
                          {"--valid-fraction", "data.valid_fraction", "X"},

@@ -4,12 +4,11 @@
 //   match evaluate --run runs/wikiqa --data WikiQA-test.txt
 //   match predict --run runs/wikiqa < pairs > labels
 
-#include "heed/tasks/match.h"
 #include "common/task_program.h"
 
 int main(int argc, char** argv) {
   using namespace heed::programs;
-  TaskProgram program{.kind = heed::match_task(), .by_rule = "to answer simple questions"};
+  TaskProgram program{.kind = heed::task_kind("match"), .by_rule = "to answer simple questions"};
   add_labelled_flags(program);
   program.files = {{{"Pairs to measure on; default: a part of the run's data"}, "--data"}};
   return run_task_program(program, argc, argv);

@@ -4,14 +4,13 @@
 //   recommend evaluate --run runs/mind --part test
 //   printf 'N138 N64727\tN50329 N11853\n' | recommend predict --run runs/mind --json
 
-#include "heed/tasks/recommend.h"
 #include "common/task_program.h"
 
 int main(int argc, char** argv) {
   using namespace heed::programs;
   const std::vector<SettingFlag> text = {{"--encoding", "data.encoding", "NAME"},
                                          {"--on-bad-bytes", "data.on_bad_bytes", "NAME"}};
-  TaskProgram program{.kind = heed::recommend_task(), .by_rule = "which topics the users like"};
+  TaskProgram program{.kind = heed::task_kind("recommend"), .by_rule = "which topics the users like"};
   program.train_flags = {{"--data", "data.file", "FILE"},
                          {"--news", "data.news", "FILE"},
                          {"--valid", "data.valid", "FILE"},

@@ -4,12 +4,12 @@
 //   summarize evaluate --run run --part test
 //   summarize predict --run run < texts > headlines
 
-#include "heed/tasks/summarize.h"
 #include "common/text_to_text_program.h"
+#include "heed/tasks/learner.h"
 
 int main(int argc, char** argv) {
   using namespace heed::programs;
-  TaskProgram program{.kind = heed::summarize_task(), .by_rule = "headlines of short reports"};
+  TaskProgram program{.kind = heed::task_kind("summarize"), .by_rule = "headlines of short reports"};
   add_pair_flags(program);
   add_decoding_flags(program);
   return run_text_to_text_program(program, argc, argv);

@@ -5,12 +5,12 @@
 //   translate predict --run run < english > german
 //   translate score --run run --source english --target german
 
-#include "heed/tasks/translate.h"
 #include "common/text_to_text_program.h"
+#include "heed/tasks/learner.h"
 
 int main(int argc, char** argv) {
   using namespace heed::programs;
-  TaskProgram program{.kind = heed::translate_task(), .by_rule = "English number words to German ones"};
+  TaskProgram program{.kind = heed::task_kind("translate"), .by_rule = "English number words to German ones"};
   program.has_preset = true;
   add_pair_flags(program);
   add_decoding_flags(program);

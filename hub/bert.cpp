@@ -102,6 +102,7 @@ ExportPlan export_bert(RunContent run) {
   const bool has_head = run.task == "language_model";
   Misfits misfits(run.settings);
   misfits.expect("model.norm", {"\"post\""});
+  misfits.expect_classic_layers();
   misfits.expect("model.positions", {"\"learned\""});
   misfits.expect(has_head ? "model.decoder_attention" : "model.encoder_attention", {"\"dot_product\""});
   misfits.expect("model.share_layers", {"\"none\""});

@@ -121,6 +121,11 @@ void Misfits::expect(const std::string& name, std::initializer_list<std::string_
   found_.push_back(concat_text(name, " is ", value->dump(), " (it has ", wanted, ")"));
 }
 
+void Misfits::expect_classic_layers() {
+  expect("model.norm_kind", {"\"layer\""});
+  expect("model.activation", {"\"relu\"", "\"gelu\"", "\"gelu_tanh\"", "\"silu\""});
+}
+
 void Misfits::check_none(std::string_view layout) const {
   std::string text;
   for (const std::string& one : found_) text += (text.empty() ? "" : ", ") + one;

@@ -47,6 +47,8 @@ class Misfits {
   explicit Misfits(const std::string& settings);
   /// The setting, where there is such, must have one of the values, given as JSON.
   void expect(const std::string& name, std::initializer_list<std::string_view> allowed);
+  /// Layer normalisation, and feed-forward layers without a gate.
+  void expect_classic_layers();
   void add(std::string text) { found_.push_back(std::move(text)); }
   /// Throws an Error with all of them, if any.
   void check_none(std::string_view layout) const;

@@ -201,6 +201,7 @@ void check_ctranslate2_settings(const std::string& settings) {
   for (const char* const stack :
        {"model.encoder_attention", "model.decoder_attention", "model.cross_attention"})
     misfits.expect(stack, {"\"dot_product\""});
+  misfits.expect_classic_layers();
   misfits.expect("model.positions", {"\"sinusoidal\"", "\"sinusoidal_halves\"", "\"learned\""});
   misfits.expect("model.share_layers", {"\"none\""});
   misfits.expect("model.embedding_norm", {"false"});

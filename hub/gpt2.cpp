@@ -92,6 +92,7 @@ bool is_gpt2(const RunContent& run) {
 ExportPlan export_gpt2(RunContent run) {
   Misfits misfits(run.settings);
   misfits.expect("model.norm", {"\"pre\""});
+  misfits.expect_classic_layers();
   misfits.expect("model.positions", {"\"learned\""});
   misfits.expect("model.decoder_attention", {"\"dot_product\""});
   misfits.expect("model.share_layers", {"\"none\""});

@@ -121,6 +121,7 @@ void sort_sinusoids(std::map<std::string, Tensor>& weights, std::int64_t width) 
 ExportPlan export_marian(RunContent run) {
   Misfits misfits(run.settings);
   misfits.expect("model.norm", {"\"post\""});
+  misfits.expect_classic_layers();
   misfits.expect("model.positions", {"\"sinusoidal\"", "\"sinusoidal_halves\""});
   for (const char* const stack :
        {"model.encoder_attention", "model.decoder_attention", "model.cross_attention"})

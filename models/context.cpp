@@ -1,5 +1,7 @@
 #include "heed/models/context.h"
 
+#include <limits>
+
 #include "heed/autograd/ops.h"
 #include "heed/models/module.h"
 
@@ -29,6 +31,11 @@ Tensor Context::auxiliary_loss() const {
     total = total.defined() ? total + term : term;
   }
   return total;
+}
+
+Context Rng::next_step() {
+  check(step_ < std::numeric_limits<std::uint32_t>::max(), "Rng: no step comes after number ", step_);
+  return Context::train(seed_, ++step_);
 }
 
 }  // namespace heed

@@ -64,4 +64,21 @@ struct Context {
   Tensor auxiliary_loss() const;
 };
 
+/// The contexts of a training loop of your own, one step after the other: no step draws the masks of another because its
+/// number was forgotten.
+class Rng {
+ public:
+  /// `step`: how many steps were done before, for a training that goes on.
+  explicit Rng(std::uint64_t seed, std::uint32_t step = 0) : seed_(seed), step_(step) {}
+
+  /// The context of the next step; the first is number 1. Throws an Error after 2^32 - 1 of them.
+  Context next_step();
+  /// Of the step that next_step() gave last.
+  std::uint32_t step() const { return step_; }
+
+ private:
+  std::uint64_t seed_;
+  std::uint32_t step_;
+};
+
 }  // namespace heed

@@ -90,7 +90,7 @@ Decoder::Decoder(const TransformerConfig& config, bool has_memory, Initialiser& 
     add_module("layers." + std::to_string(i), *layers_.back());
   }
   if (config.norm == "pre") {
-    norm_ = std::make_unique<LayerNorm>(config.width, config.epsilon);
+    norm_ = std::make_unique<Norm>(norm_kind_of(config.norm_kind), config.width, config.epsilon);
     add_module("norm", *norm_);
   }
 }

@@ -73,7 +73,7 @@ class Decoder : public Module {
  private:
   bool recompute_;
   std::vector<std::shared_ptr<DecoderLayer>> layers_;  // with share_layers "all" the same one, N times
-  std::unique_ptr<LayerNorm> norm_;
+  std::unique_ptr<Norm> norm_;
 };
 
 }  // namespace heed

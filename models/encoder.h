@@ -32,7 +32,7 @@ class Encoder : public Module {
  private:
   bool recompute_;
   std::vector<std::shared_ptr<EncoderLayer>> layers_;  // with share_layers "all" the same one, N times
-  std::unique_ptr<LayerNorm> norm_;
+  std::unique_ptr<Norm> norm_;
 };
 
 }  // namespace heed

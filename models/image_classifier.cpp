@@ -15,7 +15,7 @@ TransformerConfig of_patches(const ImageClassifierConfig& images) {
   config.source_vocabulary = checked_product("a patch", images.patch, images.patch);
   config.max_length = images.patches();
   config.word_pairs = config.local_width = 0;
-  config.positions = "learned";
+  if (config.positions != "rotary") config.positions = "learned";
   return config;
 }
 

@@ -17,6 +17,7 @@ std::shared_ptr<Attention> LayerAttentions::make(std::int64_t layer, Initialiser
   attention.bias = config_.attention_bias;
   attention.causal = causal_;
   attention.cross = cross_;
+  attention.rotary = config_.positions == "rotary" && !cross_;
   attention.max_length = config_.max_length;
   attention.layer = layer;
   attention.first = first.get();

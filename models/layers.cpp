@@ -1,6 +1,7 @@
 #include "heed/models/layers.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "heed/autograd/ops.h"
@@ -12,6 +13,15 @@ namespace {
 void check_input(const Tensor& x, std::int64_t width, DType dtype) {
   check(x.rank() > 0 && x.size(-1) == width, "expects inputs of width ", width, ", got shape ", x.shape());
   check(x.dtype() == dtype, "holds ", dtype, " parameters, got ", x.dtype(), " inputs");
+}
+
+constexpr std::array<const char*, 2> norm_names = {"LayerNorm", "RMSNorm"};
+
+/// Which of its choices a setting has; throws with the nearest name for another.
+std::int64_t number_of_choice(std::string_view setting, std::string_view name) {
+  const std::span<const std::string> names = choices_of(setting);
+  check_setting(setting, std::string(name), names);
+  return std::find(names.begin(), names.end(), name) - names.begin();
 }
 
 }  // namespace
@@ -58,33 +68,41 @@ Tensor Embedding::operator()(const Tensor& ids) const try {
   throw;
 }
 
-LayerNorm::LayerNorm(std::int64_t width, double epsilon) : epsilon_(epsilon) {
-  check(width > 0, "LayerNorm: the width must be positive, got ", width);
+Norm::Norm(NormKind kind, std::int64_t width, double epsilon) : kind_(kind), epsilon_(epsilon) {
+  check(width > 0, norm_names[static_cast<std::size_t>(kind)], ": the width must be positive, got ", width);
   add_parameter("weight", weight, Initialiser::constant({width}, 1));
-  add_parameter("bias", bias, Initialiser::constant({width}, 0));
+  if (kind == NormKind::layer) add_parameter("bias", bias, Initialiser::constant({width}, 0));
 }
 
-Tensor LayerNorm::operator()(const Tensor& x) const try {
+Tensor Norm::operator()(const Tensor& x) const try {
   check_input(x, weight.size(0), weight.dtype());
-  return layer_norm(x, weight, bias, epsilon_);
+  return kind_ == NormKind::rms ? rms_norm(x, weight, epsilon_) : layer_norm(x, weight, bias, epsilon_);
 } catch (Error& error) {
-  error.add_context(described("LayerNorm") + ": ");
+  error.add_context(described(norm_names[static_cast<std::size_t>(kind_)]) + ": ");
   throw;
 }
 
+NormKind norm_kind_of(std::string_view name) {
+  return static_cast<NormKind>(number_of_choice("norm_kind", name));
+}
+
 Activation activation_of(std::string_view name) {
-  const std::span<const std::string> names = choices_of("activation");
-  check_setting("activation", std::string(name), names);
-  return static_cast<Activation>(std::find(names.begin(), names.end(), name) - names.begin());
+  return static_cast<Activation>(number_of_choice("activation", name));
+}
+
+bool is_gated(Activation activation) {
+  return activation == Activation::swiglu || activation == Activation::geglu;
 }
 
 Tensor apply(Activation activation, const Tensor& x) {
   switch (activation) {
     case Activation::gelu:
+    case Activation::geglu:
       return gelu(x);
     case Activation::gelu_tanh:
       return gelu_tanh(x);
     case Activation::silu:
+    case Activation::swiglu:
       return silu(x);
     default:
       return relu(x);
@@ -95,14 +113,22 @@ FeedForward::FeedForward(std::int64_t width, std::int64_t hidden, Activation act
                          Initialiser& initialiser)
     : input_(width, hidden, true, initialiser),
       output_(hidden, width, true, initialiser),
+      gate_(is_gated(activation) ? std::make_unique<Linear>(width, hidden, true, initialiser) : nullptr),
       activation_(activation),
       dropout_(dropout) {
   add_module("input", input_);
+  if (gate_) add_module("gate", *gate_);
   add_module("output", output_);
 }
 
+Tensor FeedForward::hidden(const Tensor& x) const {
+  if (!gate_) return apply(activation_, input_(x));
+  const Tensor gate = (*gate_)(x), values = input_(x);
+  return activation_ == Activation::swiglu ? swiglu(gate, values) : geglu(gate, values);
+}
+
 Tensor FeedForward::operator()(const Tensor& x, Context& context) const {
-  return output_(maybe_dropout(apply(activation_, input_(x)), dropout_, context));
+  return output_(maybe_dropout(hidden(x), dropout_, context));
 }
 
 Tensor maybe_dropout(const Tensor& x, double p, Context& context) {

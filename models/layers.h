@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -39,25 +40,43 @@ class Embedding : public Module {
   Tensor weight;
 };
 
-/// Layer normalisation over the last axis (arXiv 1607.06450), "weight" (1) and "bias" (0) of [width].
-class LayerNorm : public Module {
+/// How vectors are normalised, in the order of the setting's choices.
+enum class NormKind { layer, rms };
+/// By name; throws with the nearest name when there is none.
+NormKind norm_kind_of(std::string_view name);
+
+/// Normalisation over the last axis: layer normalisation (arXiv 1607.06450) with "weight" (1) and "bias" (0) of [width],
+/// or RMS normalisation (Zhang and Sennrich 2019, arXiv 1910.07467), which has no mean and no bias.
+class Norm : public Module {
  public:
-  explicit LayerNorm(std::int64_t width, double epsilon = 1e-5);
+  Norm(NormKind kind, std::int64_t width, double epsilon);
   Tensor operator()(const Tensor& x) const;
 
-  Tensor weight, bias;
+  Tensor weight, bias;  ///< bias: undefined for RMS normalisation
 
  private:
+  NormKind kind_;
   double epsilon_;
 };
 
+/// Norm(NormKind::layer, ...).
+class LayerNorm : public Norm {
+ public:
+  explicit LayerNorm(std::int64_t width, double epsilon = 1e-5) : Norm(NormKind::layer, width, epsilon) {}
+};
+
 /// The nonlinearity of a feed-forward layer, in the order of the setting's choices.
-enum class Activation { relu, gelu, gelu_tanh, silu };
+enum class Activation { relu, gelu, gelu_tanh, silu, swiglu, geglu };
 /// By name; throws with the nearest name when there is none.
 Activation activation_of(std::string_view name);
+/// True for those that multiply what they activate, the gate, with a second map of the input.
+bool is_gated(Activation activation);
+/// The activation of single elements: of a gated one that of its gate, silu or gelu.
 Tensor apply(Activation activation, const Tensor& x);
 
-/// y = dropout(activation(x W1^T + b1)) W2^T + b2 (Vaswani et al. 2017, eq. 2); parts "input" and "output".
+/// y = dropout(activation(x W1^T + b1)) W2^T + b2 (Vaswani et al. 2017, eq. 2), or with a gated activation y =
+/// dropout(activation(x Wg^T + bg) * (x W1^T + b1)) W2^T + b2 (Shazeer 2020, arXiv 2002.05202, eq. 6); parts "input",
+/// "output" and, if gated, "gate", which is as wide as "input".
 class FeedForward : public Module {
  public:
   FeedForward(std::int64_t width, std::int64_t hidden, Activation activation, double dropout,
@@ -65,7 +84,10 @@ class FeedForward : public Module {
   Tensor operator()(const Tensor& x, Context& context) const;
 
  private:
+  Tensor hidden(const Tensor& x) const;
+
   Linear input_, output_;
+  std::unique_ptr<Linear> gate_;  // null: not gated
   Activation activation_;
   double dropout_;
 };

@@ -27,7 +27,7 @@ class MaskedLanguageModel : public SequenceEncoder {
   VocabularyHead output_;
   Activation activation_;
   std::unique_ptr<Linear> transform_;  // null: none
-  std::unique_ptr<LayerNorm> transform_norm_;
+  std::unique_ptr<Norm> transform_norm_;
 };
 
 }  // namespace heed

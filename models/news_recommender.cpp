@@ -60,6 +60,7 @@ NewsRecommender::NewsRecommender(const TransformerConfig& config, const Recommen
                                      : nullptr),
       user_positions_(config.positions, sizes.max_history + 1, config.width, embedding_deviation(config),
                       initialiser),
+      has_positions_(has_position_vectors(config)),
       user_encoder_(for_users(config, sizes), initialiser),
       user_pooling_(pooling_of(config, initialiser)) {
   if (title_) add_module("title", *title_);
@@ -87,8 +88,8 @@ Tensor NewsRecommender::table(const Tensor& news) const {
 
 Tensor NewsRecommender::users(const Tensor& table, const PaddedTokens& history, Context& context) {
   const Tensor clicked = embedding(table, history.ids) * input_scale_;
-  const Tensor x =
-      maybe_dropout(clicked + user_positions_(0, history.ids.size(1), clicked), dropout_, context);
+  const Tensor placed = has_positions_ ? clicked + user_positions_(0, history.ids.size(1), clicked) : clicked;
+  const Tensor x = maybe_dropout(placed, dropout_, context);
   const Tensor hidden = user_encoder_(x, history.mask, context);
   return user_pooling_ ? (*user_pooling_)(hidden, history.mask) : mean_over_tokens(hidden, history.mask);
 }

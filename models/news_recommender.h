@@ -70,6 +70,7 @@ class NewsRecommender : public Module {
   Embedding identity_;                   // row 0: of all news without a row
   std::unique_ptr<Embedding> category_;  // null: there is none
   Positions user_positions_;
+  bool has_positions_;
   Encoder user_encoder_;
   std::unique_ptr<AttentionPooling> user_pooling_;  // null: the mean
   Tensor anyone_vector_;

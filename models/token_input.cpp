@@ -58,6 +58,10 @@ Tensor Positions::operator()(std::int64_t begin, std::int64_t count, const Tenso
   return slice(table_, 0, begin, end);
 }
 
+bool has_position_vectors(const TransformerConfig& config) {
+  return config.positions != "none" && config.positions != "rotary";
+}
+
 double embedding_deviation(const TransformerConfig& config) {
   return config.embedding_deviation > 0 ? config.embedding_deviation
                                         : 1 / std::sqrt(static_cast<double>(config.width));
@@ -66,7 +70,7 @@ double embedding_deviation(const TransformerConfig& config) {
 TokenInput::TokenInput(const TransformerConfig& config, const Embedding& embedding, Initialiser& initialiser)
     : embedding_(embedding),
       positions_(config.positions, config.max_length, config.width, embedding_deviation(config), initialiser),
-      has_positions_(config.positions != "none"),
+      has_positions_(has_position_vectors(config)),
       scale_(config.scale_embeddings ? std::sqrt(static_cast<double>(config.width)) : 1),
       dropout_(config.dropout) {
   add_module("positions", positions_);
@@ -76,7 +80,7 @@ TokenInput::TokenInput(const TransformerConfig& config, const Embedding& embeddi
     add_module("types", *types_);
   }
   if (config.embedding_norm) {
-    norm_ = std::make_unique<LayerNorm>(config.width, config.epsilon);
+    norm_ = std::make_unique<Norm>(norm_kind_of(config.norm_kind), config.width, config.epsilon);
     add_module("norm", *norm_);
   }
 }

@@ -9,6 +9,10 @@
 
 namespace heed {
 
+/// True where the configuration tells positions apart by vectors, and not by "rotary" turns of queries and keys or not at
+/// all ("none").
+bool has_position_vectors(const TransformerConfig& config);
+
 /// The vectors that tell positions apart, added to the embeddings of tokens.
 class Positions : public Module {
  public:
@@ -49,7 +53,7 @@ class TokenInput : public Module {
   bool has_positions_;
   double scale_, dropout_;
   std::unique_ptr<Embedding> types_;  // null: none
-  std::unique_ptr<LayerNorm> norm_;   // null: none
+  std::unique_ptr<Norm> norm_;        // null: none
 };
 
 /// The deviation of initial embeddings: 1 / sqrt(d) unless the configuration sets one.

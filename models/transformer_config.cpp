@@ -53,10 +53,15 @@ void for_each_setting(Visit&& visit, Config& config) {
   number("word_dropout", 0, below_one, "on whole tokens that an encoder reads", &T::word_dropout);
   number("attention_dropout", 0, below_one, "on attention weights", &T::attention_dropout);
   number("activation_dropout", 0, below_one, "inside the feed-forward layers", &T::activation_dropout);
-  choice("activation", {"relu", "gelu", "gelu_tanh", "silu"}, "of the feed-forward layers", &T::activation);
+  choice("activation", {"relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"},
+         "of the feed-forward layers; swiglu and geglu are gated, with a map more", &T::activation);
   choice("norm", {"post", "pre"}, "LN(x + f(x)), or x + f(LN(x)) with a norm behind each stack", &T::norm);
-  choice("positions", {"sinusoidal", "learned", "none", "sinusoidal_halves"},
-         "what tells positions apart; in halves the sines stand before the cosines", &T::positions);
+  choice("norm_kind", {"layer", "rms"}, "layer normalisation, or by the root mean square alone",
+         &T::norm_kind);
+  choice("positions", {"sinusoidal", "learned", "none", "sinusoidal_halves", "rotary"},
+         "what tells positions apart; in halves the sines stand before the cosines; rotary turns queries and "
+         "keys",
+         &T::positions);
   any("embedding_norm", "embeddings are normalised before the first layer", &T::embedding_norm);
   number("token_types", 0, 65536,
          "vectors for the tokens of the first, second, ... text of an input; 0: none", &T::token_types);
@@ -68,7 +73,7 @@ void for_each_setting(Visit&& visit, Config& config) {
   any("scale_embeddings", "embeddings are multiplied by sqrt(width)", &T::scale_embeddings);
   any("attention_bias", "the projections of attention have biases", &T::attention_bias);
   any("recompute_layers", "backward runs each layer again: memory for time", &T::recompute_layers);
-  number("epsilon", 1e-30, 1, "of layer normalisation", &T::epsilon);
+  number("epsilon", 1e-30, 1, "of normalisation", &T::epsilon);
   number("embedding_deviation", 0, 1e6, "of initial embeddings and learned positions; 0: 1 / sqrt(width)",
          &T::embedding_deviation);
   number("lora_rank", 0, 65536, "of the low-rank maps that alone are trained in the stacks (LoRA); 0: none",

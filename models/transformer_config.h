@@ -40,14 +40,18 @@ struct TransformerConfig {
   std::int64_t local_width = 0;
   /// For learned positions and for variants whose parameters depend on the length.
   std::int64_t max_length = 256;
-  double dropout = 0.1;             ///< on embeddings and on every sub-layer's output
-  double word_dropout = 0;          ///< on whole tokens of an encoder's input
-  double attention_dropout = 0;     ///< on attention weights
-  double activation_dropout = 0;    ///< inside the feed-forward layers
-  std::string activation = "relu";  ///< "relu", "gelu", "gelu_tanh" or "silu"
+  double dropout = 0.1;           ///< on embeddings and on every sub-layer's output
+  double word_dropout = 0;        ///< on whole tokens of an encoder's input
+  double attention_dropout = 0;   ///< on attention weights
+  double activation_dropout = 0;  ///< inside the feed-forward layers
+  /// "relu", "gelu", "gelu_tanh", "silu", or gated: "swiglu", "geglu" (arXiv 2002.05202), which add a map to each
+  /// feed-forward layer; where there is no gate (LocalLayer, output_transform) silu and gelu stand for them.
+  std::string activation = "relu";
   /// "post": LN(x + f(x)); "pre": x + f(LN(x)), and a norm at the end of each stack.
   std::string norm = "post";
-  std::string positions = "sinusoidal";  ///< or "sinusoidal_halves", "learned", "none"
+  std::string norm_kind = "layer";  ///< or "rms" (arXiv 1910.07467), wherever vectors are normalised
+  /// Or "sinusoidal_halves", "learned", "rotary" (rotary.h), "none".
+  std::string positions = "sinusoidal";
   /// LN(embedding + positions + type), before dropout (BERT).
   bool embedding_norm = false;
   /// Vectors that are added to the tokens of the first, second, ... text of an input (BERT); 0: none.
@@ -63,7 +67,7 @@ struct TransformerConfig {
   bool attention_bias = false;
   /// Training keeps each layer's inputs only and runs it again in backward: memory for time.
   bool recompute_layers = false;
-  double epsilon = 1e-5;       ///< of layer normalisation
+  double epsilon = 1e-5;       ///< of normalisation
   std::int64_t lora_rank = 0;  ///< of what fine-tuning adds to maps (low_rank.h); 0: all weights are trained
   double lora_alpha = 16;      ///< its scale is lora_alpha / lora_rank
   std::string lora_maps = "query,value";  ///< names of the maps, with commas between them

@@ -4,10 +4,12 @@
 #include "common.glsl"
 #include "rows.glsl"
 
-// Layer normalisation (arXiv 1607.06450) over the rows of [rows, n]: y = (x - mean) inverse_deviation weight + bias.
+// Layer normalisation (arXiv 1607.06450) over the rows of [rows, n]: y = (x - mean) inverse_deviation weight + bias. RMS
+// normalisation (arXiv 1910.07467) is the same, not centred: with 0 for the mean.
 layout(constant_id = 2) const bool has_weight = true;
 layout(constant_id = 3) const bool has_bias = true;
 layout(constant_id = 4) const uint held = 4;  // elements of a row that a lane keeps: ceil(n / lanes)
+layout(constant_id = 5) const bool centred = true;
 
 layout(binding = 0) readonly buffer X { T x[]; };
 layout(binding = 1) readonly buffer Weight { T weight[]; };
@@ -31,7 +33,8 @@ void main() {
     values[k] = mine && i < n ? to_float(x[skip_x + row * n + i]) : 0.0;
     own += values[k];
   }
-  const float m = row_sum(own) / float(n);
+  float m = 0.0;
+  if (centred) m = row_sum(own) / float(n);
   own = 0.0;
   [[unroll]] for (uint k = 0; k < held; ++k) {
     values[k] -= m;
@@ -48,7 +51,7 @@ void main() {
     result[skip_out + row * n + i] = from_float(v);
   }
   if (lane() == 0) {
-    mean[skip_mean + row] = m;
+    if (centred) mean[skip_mean + row] = m;
     inverse_deviation[skip_inverse + row] = inverse;
   }
 }

@@ -4,12 +4,13 @@
 #include "common.glsl"
 #include "rows.glsl"
 
-// With h = (x - mean) s and u = grad weight: dx = s (u - mean(u) - h mean(u h)).
+// With h = (x - mean) s and u = grad weight: dx = s (u - mean(u) - h mean(u h)); not centred: h = x s, without mean(u).
 // Each row of threads takes rows_per_thread rows one after another and leaves the sums of grad h and of grad over
 // them in sums [threads' rows, 2, n], which layer_norm_sums.comp adds up.
 layout(constant_id = 2) const bool has_weight = true;
 layout(constant_id = 3) const bool with_sums = true;
 layout(constant_id = 4) const uint held = 4;  // elements of a row that a lane keeps: ceil(n / lanes)
+layout(constant_id = 5) const bool centred = true;
 
 layout(binding = 0) readonly buffer X { T x[]; };
 layout(binding = 1) readonly buffer Weight { T weight[]; };
@@ -32,7 +33,7 @@ void main() {
   for (uint r = 0; r < rows_per_thread; ++r) {
     const uint row = block * rows_per_thread + r;
     const bool mine = row < rows;
-    const float m = mine ? mean[skip_mean + row] : 0.0;
+    const float m = centred && mine ? mean[skip_mean + row] : 0.0;
     const float s = mine ? inverse_deviation[skip_inverse + row] : 0.0;
     float total = 0.0, projection = 0.0;
     [[unroll]] for (uint k = 0; k < held; ++k) {
@@ -50,7 +51,9 @@ void main() {
       normalised[k] = h;
       scaled[k] = u;
     }
-    const float mean_u = row_sum(total) / float(n), mean_uh = row_sum(projection) / float(n);
+    float mean_u = 0.0;
+    if (centred) mean_u = row_sum(total) / float(n);
+    const float mean_uh = row_sum(projection) / float(n);
     [[unroll]] for (uint k = 0; k < held; ++k) {
       const uint i = lane() + k * lanes;
       if (mine && i < n) {

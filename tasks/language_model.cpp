@@ -1,3 +1,9 @@
+// Language modelling: a decoder-only Transformer (models/language_model.h) that learns a text, characters or byte-level
+// BPE, and writes on from a prompt. The text is a file or a folder of files; without one it learns English sentences
+// made by rule.
+//
+// Files of a run beside the weights: tokenizer.json. Parts of the data: train, valid.
+
 #include "heed/tasks/language_model.h"
 
 #include <algorithm>
@@ -233,7 +239,7 @@ const TaskKind& language_model_task() {
 }
 
 TextWriter& text_writer(Learner& learner) {
-  check(learner.kind().name == language_model_task().name, "this is a ", learner.kind().name,
+  check(learner.kind().name == "language_model", "this is a ", learner.kind().name,
         " run, which writes no text");
   auto* writer = dynamic_cast<TextWriter*>(&learner);
   check(writer, "this run was trained with objective=masked: it fills in ", mask_token,

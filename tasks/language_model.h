@@ -5,13 +5,6 @@
 
 namespace heed {
 
-/// Language modelling: a decoder-only Transformer (models/language_model.h) that learns a text, characters or byte-level
-/// BPE, and writes on from a prompt. The text is a file or a folder of files; without one it learns English sentences
-/// made by rule.
-///
-/// Files of a run beside the weights: tokenizer.json. Parts of the data: train, valid.
-const TaskKind& language_model_task();
-
 /// How text is written, beside the settings under "generation".
 class TextWriter {
  public:

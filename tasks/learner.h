@@ -52,7 +52,7 @@ std::unique_ptr<Learner> make_learner(const TaskKind& kind, Settings settings) {
   return std::make_unique<L>(kind, std::move(settings));
 }
 
-/// All tasks, in a fixed order. Adding one takes its pair of files and its line in tasks.cpp.
+/// All tasks, in a fixed order. Adding one takes its file and its line in tasks.cpp.
 std::span<const TaskKind* const> task_kinds();
 /// The task of a name; throws an Error with the nearest one when there is none.
 const TaskKind& task_kind(std::string_view name);

@@ -82,13 +82,14 @@ class Names {
 /// "model.norm is post here and pre there": settings that weights do not show by their shapes.
 std::vector<std::string> differences(const Settings& settings, const RunFiles& files) {
   const Json here = Json::parse(settings.json("model")),
-             there = Json::parse(files.config()).value("model", Json());
+             there = Json::parse(files.config()).value("model", Json::object()),
+             defaults = Json::parse(to_json(TransformerConfig()));  // of what came after a run was written
   std::vector<std::string> found;
-  for (const char* name : {"width", "heads", "feed_forward", "norm", "activation", "positions",
+  for (const char* name : {"width", "heads", "feed_forward", "norm", "norm_kind", "activation", "positions",
                            "scale_embeddings", "attention_bias", "embedding_norm"})
-    if (here.contains(name) && there.contains(name) && here[name] != there[name])
+    if (const Json theirs = there.value(name, defaults[name]); here.contains(name) && here[name] != theirs)
       found.push_back(
-          concat_text("model.", name, " is ", here[name].dump(), " here and ", there[name].dump(), " there"));
+          concat_text("model.", name, " is ", here[name].dump(), " here and ", theirs.dump(), " there"));
   return found;
 }
 
@@ -206,6 +207,7 @@ void take_model_of(Settings& settings, const std::string& run) {
                                  "feed_forward",
                                  "activation",
                                  "norm",
+                                 "norm_kind",
                                  "positions",
                                  "embedding_norm",
                                  "token_types",

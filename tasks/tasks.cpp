@@ -1,24 +1,32 @@
 #include <vector>
 
 #include "heed/core/nearest_name.h"
-#include "heed/tasks/classify.h"
-#include "heed/tasks/converse.h"
-#include "heed/tasks/embed_text.h"
-#include "heed/tasks/language_model.h"
-#include "heed/tasks/match.h"
-#include "heed/tasks/recommend.h"
-#include "heed/tasks/summarize.h"
-#include "heed/tasks/translate.h"
+#include "heed/tasks/learner.h"
 
-// The list of tasks. What trains, measures, opens or compares a task finds it here by its name.
+// The list of tasks, a line each: tasks/<name>.cpp defines <name>_task(). What trains, measures, opens or compares a task
+// finds it here by its name.
+// clang-format off
+#define HEED_TASKS(task) \
+  task(translate)        \
+  task(summarize)        \
+  task(converse)         \
+  task(classify)         \
+  task(match)            \
+  task(embed_text)       \
+  task(recommend)        \
+  task(language_model)
+// clang-format on
 
 namespace heed {
 
+#define HEED_DECLARE(name) const TaskKind& name##_task();
+HEED_TASKS(HEED_DECLARE)
+#undef HEED_DECLARE
+
 std::span<const TaskKind* const> task_kinds() {
-  static const std::vector<const TaskKind*> kinds{
-      &translate_task(), &summarize_task(),  &converse_task(),  &classify_task(),
-      &match_task(),     &embed_text_task(), &recommend_task(), &language_model_task(),
-  };
+#define HEED_KIND(name) &name##_task(),
+  static const std::vector<const TaskKind*> kinds{HEED_TASKS(HEED_KIND)};
+#undef HEED_KIND
   return kinds;
 }
 

@@ -164,7 +164,7 @@ TEST_CASE("config: one table says what every setting may be, and reading, checki
     }
     CHECK(contains(checking("-1"), name));
   }
-  CHECK(settings.size() == 38);
+  CHECK(settings.size() == 39);
   CHECK(contains(message_of([] { choices_of("width"); }), "'width'"));
 }
 

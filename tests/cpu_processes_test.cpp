@@ -1,5 +1,6 @@
 // The CPU backend and its process: fork, limits of the address space, memory that runs out.
 
+#include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -8,9 +9,12 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
+#include <iterator>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -87,6 +91,40 @@ TEST_CASE("fork: while other threads of the program compute and allocate") {
   for (int i = 0; i < 10; ++i) CHECK(status_of_fork([&] { return product_of(1) == expected; }) == 0);
   stop = true;
   other.join();
+}
+
+TEST_CASE("child: an application that uses OpenBLAS itself" * doctest::skip()) {
+  const WithThreads scope(1);
+  const auto threads_of_process = [] {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return std::distance(begin(tasks), end(tasks));
+  };
+  if (std::getenv("HEED_IS_FIRST")) {
+    product_of(1);
+    CHECK(threads_of_process() == 1);  // OpenBLAS starts none
+  }
+  void* library = ::dlopen("libopenblas.so.0", RTLD_NOW | RTLD_GLOBAL);
+  REQUIRE(library);
+  const auto set = reinterpret_cast<void (*)(int)>(::dlsym(library, "openblas_set_num_threads"));
+  const auto get = reinterpret_cast<int (*)()>(::dlsym(library, "openblas_get_num_threads"));
+  REQUIRE((set && get));
+  set(2);
+  const std::vector<float> product = product_of(1);
+  CHECK(get() == 2);
+  set(1);
+  CHECK(product_of(1) == product);
+  CHECK(std::getenv("OPENBLAS_NUM_THREADS") == std::string_view("2"));
+}
+
+TEST_CASE("guest: heed's OpenBLAS is not the application's, whoever comes first") {
+  for (const bool heed_is_first : {false, true}) {
+    ChildOptions options{.environment = {{"OPENBLAS_NUM_THREADS", "2"}}};
+    if (heed_is_first) options.environment.emplace_back("HEED_IS_FIRST", "1");
+    const ChildResult result = run_in_child("child: an application that uses OpenBLAS itself", options);
+    INFO("heed first: ", heed_is_first, ", ", result.text());
+    CHECK(result.status == 0);
+    CHECK(result.output.find("1 passed") != std::string::npos);
+  }
 }
 
 TEST_CASE("child: leaves while its threads sleep" * doctest::skip()) {

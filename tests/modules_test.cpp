@@ -3,11 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/models/containers.h"
+#include "heed/models/language_model.h"
 #include "heed/models/layers.h"
+#include "heed/training/model_file.h"
 #include "heed/training/optimizer.h"
 #include "model_support.h"
 
@@ -164,4 +167,42 @@ TEST_CASE("modules: clip scales the gradients of the next step alone") {
   sgd.step(1);
   CHECK(w.detach()[0].item() == doctest::Approx(before - 30));
   CHECK_THROWS_WITH_AS(sgd.clip(0), doctest::Contains("must be positive"), Error);
+}
+
+TEST_CASE("modules: a clone has the same values and shares none of them") {
+  TransformerConfig config;
+  config.width = 8, config.heads = 2, config.feed_forward = 16;
+  config.decoder_layers = 1, config.target_vocabulary = 11, config.seed = 5;
+  LanguageModel model(config);
+  model.to(DType::f64, Device{});
+  const std::unique_ptr<LanguageModel> copy = clone(model);
+  const std::vector<NamedTensor> ours = model.state(), theirs = copy->state();
+  REQUIRE(ours.size() == theirs.size());
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    CHECK(ours[i].name == theirs[i].name);
+    CHECK(theirs[i].tensor->dtype() == ours[i].tensor->dtype());
+    CHECK(theirs[i].tensor->to_doubles() == ours[i].tensor->to_doubles());
+  }
+  const std::vector<double> before = theirs.front().tensor->to_doubles();
+  Tensor& first = *model.parameters().front().tensor;
+  const std::vector<double> ones(static_cast<std::size_t>(first.count()), 1);
+  first.assign<double>(ones);
+  CHECK(theirs.front().tensor->to_doubles() == before);
+}
+
+TEST_CASE("modules: steps count themselves, so that no two have the same masks") {
+  Rng rng(3), late(3, 1);
+  Context first = rng.next_step(), second = rng.next_step(), again = late.next_step();
+  CHECK(first.training);
+  CHECK(rng.step() == 2);
+  const auto mask = [](Context& context) {
+    return dropout(Tensor::full({64}, 1), 0.5, context.random.next()).to_vector<float>();
+  };
+  const Floats one = mask(first), two = mask(second);
+  CHECK(one != two);
+  CHECK(mask(again) == two);
+  Context expected = Context::train(3, 2);
+  CHECK(mask(expected) == two);
+  Rng last(3, std::numeric_limits<std::uint32_t>::max());
+  CHECK_THROWS_WITH_AS(last.next_step(), doctest::Contains("no step comes after number 4294967295"), Error);
 }

@@ -284,6 +284,13 @@ TEST_CASE("published: what a layout does not have is listed, and nothing is over
                        doctest::Contains("model.norm is \"post\" (it has \"pre\"), model.decoder_attention"),
                        Error);
   CHECK_FALSE(fs::exists(folder / "out"));
+  trained("language_model", folder / "modern",
+          {"model.norm_kind=rms", "model.activation=swiglu", "model.positions=rotary",
+           "model.decoder_attention={\"name\":\"dot_product\",\"kv_heads\":1}"});
+  for (const char* misfit : {"model.norm_kind is \"rms\"", "model.activation is \"swiglu\"",
+                             "model.positions is \"rotary\"", "kv_heads"})
+    CHECK_THROWS_WITH_AS(export_run(folder / "modern", folder / "out"), doctest::Contains(misfit), Error);
+  CHECK_FALSE(fs::exists(folder / "out"));
   trained("classify", folder / "classes", {});
   CHECK_THROWS_WITH_AS(export_run(folder / "classes", folder / "out"),
                        doctest::Contains("no published layout for a classify run"), Error);

@@ -8,10 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/core/cpu_threads.h"
-#include "heed/tasks/converse.h"
+#include "heed/tasks/learner.h"
 #include "heed/tasks/run.h"
-#include "heed/tasks/summarize.h"
-#include "heed/tasks/translate.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
 
@@ -67,24 +65,24 @@ TEST_CASE("pairs: a table in any format is what two files of lines are") {
     return write_content(folder / name, content).string();
   };
   const std::string source = file("source", "a b\nc \"d\"\ne\n"), target = file("target", "x\ny\nz\n");
-  const Read expected = read(translate_task(), {"data.source=" + source, "data.target=" + target});
+  const Read expected = read(task_kind("translate"), {"data.source=" + source, "data.target=" + target});
   CHECK(expected.error == "");
   const Lines csv = {"data.file=" + file("t.csv", "1,x,a b\n2,y,\"c \"\"d\"\"\"\n3,z,e\n"),
                      "data.source_column=3"};
-  CHECK(read(translate_task(), csv).digests == expected.digests);
+  CHECK(read(task_kind("translate"), csv).digests == expected.digests);
   const Lines tsv = {"data.file=" + file("t", "from\tto\na b\tx\nc \"d\"\ty\ne\tz\n"), "data.format=tsv",
                      "data.header=true", "data.source_column=from", "data.target_column=to"};
-  CHECK(read(translate_task(), tsv).digests == expected.digests);
+  CHECK(read(task_kind("translate"), tsv).digests == expected.digests);
   const Lines jsonl = {"data.file=" + file("t.jsonl", R"({"source": "a b", "target": "x"})"
                                                       "\n"
                                                       R"({"source": "c \"d\"", "target": "y"})"
                                                       "\n"
                                                       R"({"target": "z", "source": "e"})"
                                                       "\n")};
-  CHECK(read(translate_task(), jsonl).digests == expected.digests);
+  CHECK(read(task_kind("translate"), jsonl).digests == expected.digests);
   // A line end within a cell is a space: an answer is a line.
   const Lines broken = {"data.file=" + file("u.csv", "\"a\nb\",x\n\"c \"\"d\"\"\",y\ne,z\n")};
-  CHECK(read(translate_task(), broken).digests == expected.digests);
+  CHECK(read(task_kind("translate"), broken).digests == expected.digests);
 }
 
 TEST_CASE("pairs: what is wrong with files is said with file and line") {
@@ -92,7 +90,7 @@ TEST_CASE("pairs: what is wrong with files is said with file and line") {
   const auto file = [&](const std::string& name, const std::string& content) {
     return "data.file=" + write_content(folder / name, content).string();
   };
-  const auto error = [&](const Lines& settings) { return read(summarize_task(), settings).error; };
+  const auto error = [&](const Lines& settings) { return read(task_kind("summarize"), settings).error; };
   CHECK(contains(error({file("a.csv", "x,y\nx\n")}), "a.csv:2"));
   CHECK(contains(error({file("b.csv", "x,y\n"), "data.source_column=3"}), "no column 3"));
   CHECK(contains(error({file("c.jsonl", "{\"source\": \"a\"}\n")}), "target"));
@@ -114,7 +112,7 @@ TEST_CASE("pairs: a share is held out by a seed of its own") {
   for (int i = 0; i < 100; ++i) rows += concat_text("text ", i, "\ttitle ", i, "\n");
   const std::string data = "data.file=" + write_content(folder / "t.tsv", rows).string();
   const auto digests = [&](const Lines& more) {
-    return read(summarize_task(), joined({data}, more)).digests;
+    return read(task_kind("summarize"), joined({data}, more)).digests;
   };
   CHECK(digests({}) == digests({"seed=7"}));
   CHECK(digests({}) != digests({"data.split_seed=7"}));
@@ -130,20 +128,20 @@ TEST_CASE("converse: dialogues that are measured with are not learned from, and 
   const std::string train = "data.file=" + file("train", "a __eou__ b __eou__\nc __eou__ d __eou__\n"),
                     test = "data.test=" + file("test", "c __eou__ d __eou__\ne __eou__ f __eou__\n");
   const Lines all = {"data.valid_fraction=0"};
-  const Read shared = read(converse_task(), joined({train, test}, all));
+  const Read shared = read(task_kind("converse"), joined({train, test}, all));
   CHECK(shared.error == "");
   CHECK(any_contains(shared.remarks, "1 dialogues"));
-  CHECK(shared.digests.at("train") == read(converse_task(), joined({alone}, all)).digests.at("train"));
-  const Read kept = read(converse_task(), joined({train, test, "data.overlap=keep"}, all));
+  CHECK(shared.digests.at("train") == read(task_kind("converse"), joined({alone}, all)).digests.at("train"));
+  const Read kept = read(task_kind("converse"), joined({train, test, "data.overlap=keep"}, all));
   CHECK(any_contains(kept.remarks, "kept"));
-  CHECK(kept.digests.at("train") == read(converse_task(), joined({train}, all)).digests.at("train"));
+  CHECK(kept.digests.at("train") == read(task_kind("converse"), joined({train}, all)).digests.at("train"));
 
-  const Read single =
-      read(converse_task(), joined({"data.file=" + file("single", "a __eou__\nb __eou__ c __eou__\n")}, all));
+  const Read single = read(task_kind("converse"),
+                           joined({"data.file=" + file("single", "a __eou__\nb __eou__ c __eou__\n")}, all));
   CHECK(any_contains(single.remarks, "1 dialogues to learn from have one turn"));
-  CHECK(contains(read(converse_task(), joined({"data.file=" + file("none", "a __eou__\n")}, all)).error,
+  CHECK(contains(read(task_kind("converse"), joined({"data.file=" + file("none", "a __eou__\n")}, all)).error,
                  "no dialogue has a second turn"));
-  CHECK(contains(read(converse_task(), {"data.file=" + file("bad", "a __eou__ b\n")}).error, "bad:1"));
+  CHECK(contains(read(task_kind("converse"), {"data.file=" + file("bad", "a __eou__ b\n")}).error, "bad:1"));
 }
 
 TEST_CASE("score: of what a model writes it is the probability that predict gives, and its mean the loss") {

@@ -292,6 +292,22 @@ TEST_CASE("trainer: it learns, and its records are what happened") {
   CHECK(result.best_metric.has_value());
 }
 
+TEST_CASE("trainer: a schedule of one's own") {
+  LineTask task;
+  std::vector<double> rates;
+  TrainerOptions options = options_for(4);
+  options.log_every = 1;
+  options.learning_rate = [](std::int64_t step, std::int64_t steps) {
+    return 0.1 * static_cast<double>(steps - step);
+  };
+  Trainer(task, options, {.progress = [&](const Progress& p) { rates.push_back(p.learning_rate); }}).run();
+  REQUIRE(rates.size() == 4);
+  for (int i = 0; i < 4; ++i) CHECK(rates[static_cast<std::size_t>(i)] == doctest::Approx(0.1 * (3 - i)));
+  options.learning_rate = [](std::int64_t, std::int64_t) { return -1.0; };
+  CHECK_THROWS_WITH_AS(Trainer(task, options).run(), doctest::Contains("the learning rate of step 1 is -1"),
+                       Error);
+}
+
 TEST_CASE("trainer: the recorded loss is the mean over the tokens since the last record") {
   LineTask task({3, 5});
   std::vector<double> losses;

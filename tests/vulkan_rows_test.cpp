@@ -66,8 +66,9 @@ void check_softmax(Device device, const Shape& shape) {
   }
 }
 
-void check_layer_norm(Device device, const Shape& shape) {
+void check_layer_norm(Device device, const Shape& shape, bool centred = true) {
   CAPTURE(shape);
+  CAPTURE(centred);
   const std::int64_t rows = shape[0], n = shape[1];
   const std::vector<Tensor> inputs = {floats(shape), floats({n}, 0.5, 2, 1), floats({n}, -1, 1, 2),
                                       floats(shape, -1, 1, 3)};
@@ -75,17 +76,31 @@ void check_layer_norm(Device device, const Shape& shape) {
     CAPTURE(affine);
     const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
       const auto make = [&](const Shape& of) { return empty_on(in[0].device(), of); };
-      const Tensor y = make(shape), mean = make({rows}), inverse = make({rows}), dx = make(shape);
+      const Tensor y = make(shape), mean = centred ? make({rows}) : Tensor(), inverse = make({rows}),
+                   dx = make(shape);
       const Tensor weight = affine ? in[1] : Tensor(), bias = affine ? in[2] : Tensor();
       const Tensor dweight = affine ? make({n}) : Tensor(), dbias = affine ? make({n}) : Tensor();
       backend.layer_norm.forward(in[0], weight, bias, 1e-5, y, mean, inverse);
       backend.layer_norm.backward(in[0], weight, mean, inverse, in[3], dx, dweight, dbias);
-      std::vector<Tensor> results = {y, mean, inverse, dx};
+      std::vector<Tensor> results = {y, inverse, dx};
+      if (centred) results.push_back(mean);
       if (affine) results.insert(results.end(), {dweight, dbias});
       return results;
     };
     check_agreement(device, inputs, compute, n == 1 ? 1e-4 : 2e-5);
   }
+}
+
+void check_rotary(Device device, const Shape& shape) {
+  CAPTURE(shape);
+  const Shape angles{shape[1], shape[3] / 2};
+  const std::vector<Tensor> inputs = {floats(shape), floats(angles, -1, 1, 1), floats(angles, -1, 1, 2)};
+  check_agreement(device, inputs, [&](const Backend& backend, const std::vector<Tensor>& in) {
+    const Tensor turned = empty_on(in[0].device(), shape), back = empty_on(in[0].device(), shape);
+    backend.rotary.forward(in[0], in[1], in[2], turned);
+    backend.rotary.backward(in[0], in[1], in[2], back);
+    return std::vector<Tensor>{turned, back};
+  });
 }
 
 void check_cross_entropy(Device device, const Shape& shape) {
@@ -180,10 +195,23 @@ TEST_CASE("vulkan: a NaN spoils its row of a softmax and no other") {
 TEST_CASE("vulkan: layer norm, with and without weight and bias") {
   const auto device = vulkan_test_device();
   if (!device) return;
-  for (const Shape& shape : row_shapes) check_layer_norm(*device, shape);
+  for (const Shape& shape : row_shapes) {
+    check_layer_norm(*device, shape);
+    check_layer_norm(*device, shape, /*centred=*/false);
+  }
   check_layer_norm(*device, {1500, 12});
   const LoweredLimits limits(*device, split_everything);
   for (const Shape& shape : {Shape{70, 17}, Shape{900, 40}, Shape{60, 200}}) check_layer_norm(*device, shape);
+}
+
+TEST_CASE("vulkan: rotary positions, in one launch and in many that begin anywhere in a sequence") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const std::vector<Shape> shapes = {{1, 1, 1, 2}, {2, 5, 3, 8}, {3, 7, 1, 22}, {2, 90, 4, 16}, {0, 4, 2, 4}};
+  for (const Shape& shape : shapes) check_rotary(*device, shape);
+  const LoweredLimits limits(*device, split_everything);
+  for (const Shape& shape : shapes) check_rotary(*device, shape);
+  check_rotary(*device, {5, 33, 3, 70});
 }
 
 TEST_CASE("vulkan: the gradients of a layer norm without rows are zeros") {

@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "heed/data/safetensors.h"
 #include "heed/models/module.h"
@@ -23,6 +25,17 @@ std::map<std::string, Tensor> model_state(Module& model);
 /// Fills the parameters and buffers of a model in place. Throws as copy_named_tensors
 /// does; then nothing has changed.
 void load_model_state(Module& model, const std::map<std::string, Tensor>& state, std::string_view source);
+
+/// A second model with the same configuration, dtype, device and values, which shares nothing with the first; of models
+/// that are made from what their config() gives.
+template <class Model>
+std::unique_ptr<Model> clone(Model& model) {
+  auto copy = std::make_unique<Model>(model.config());
+  if (const std::vector<NamedTensor> parameters = model.parameters(); !parameters.empty())
+    copy->to(parameters.front().tensor->dtype(), parameters.front().tensor->device());
+  load_model_state(*copy, model_state(model), "clone");
+  return copy;
+}
 
 /// Writes a model as safetensors that other tools read too. Equal weights give equal bytes.
 void save_model(Module& model, const std::filesystem::path& path,

@@ -181,7 +181,7 @@ Trainer::StepOutcome Trainer::step() {
   if (loss_scale_) loss_scale_->update(norm.norm());
   guard_.watch(state_.step + 1, norm, meter_, loss_scale_ ? loss_scale_->can_shrink() : Tensor());
   if (norm.norm().device().type == DeviceType::cpu) check_finite();
-  const double rate = learning_rate_at(options_.schedule, state_.step + 1, steps_);
+  const double rate = learning_rate();
   optimizer_.step(rate, norm.scale(options_.clip_norm),
                   loss_scale_ ? maximum(guard_.skip(), loss_scale_->skip()) : guard_.skip());
   optimizer_.zero_gradients();
@@ -189,6 +189,15 @@ Trainer::StepOutcome Trainer::step() {
   ++state_.step;
   if (average_) average_->update(state_.step);
   return {rate, norm.norm()};
+}
+
+double Trainer::learning_rate() const {
+  const std::int64_t step = state_.step + 1;
+  if (!options_.learning_rate) return learning_rate_at(options_.schedule, step, steps_);
+  const double rate = options_.learning_rate(step, steps_);
+  check(std::isfinite(rate) && rate >= 0, "trainer: the learning rate of step ", step, " is ", rate,
+        "; it must be a number from 0 on");
+  return rate;
 }
 
 /// Adds up the gradients of the sums over tokens; dividing by all tokens at the end gives the exact mean,

@@ -34,6 +34,9 @@ struct TrainerOptions {
   OptimizerOptions optimizer;
   std::vector<PartRate> part_rates = {};  ///< learning rates of parts of the model; 0: frozen
   ScheduleOptions schedule;
+  /// A schedule of your own, in place of `schedule`: the learning rate of step 1, 2, ... of so many. It is no part of a
+  /// checkpoint: give the same one to go on to the same bits.
+  std::function<double(std::int64_t step, std::int64_t steps)> learning_rate = {};
   std::int64_t log_every = 50;  ///< steps between progress records
   /// Seconds after which the progress callback is called although no record is due; 0: never. What is shown
   /// then changes nothing and stands in no file. It waits for the device.
@@ -111,6 +114,7 @@ class Trainer {
   bool load();
   void check_resumed();
   StepOutcome step();
+  double learning_rate() const;
   std::int64_t accumulate_gradients();
   BatchOutcome run_batch();
   Tensor objective_of(const Loss& batch, const Context& context, BatchOutcome& outcome);

@@ -3,16 +3,15 @@
 #include <cblas.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <vector>
 
@@ -24,26 +23,27 @@
 namespace heed::cpu {
 namespace {
 
-/// Sets an environment variable for a while.
-class ScopedVariable {
+/// Keeps the calling thread on one processor for a while.
+class OneProcessor {
  public:
-  ScopedVariable(const char* name, const char* value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old;
-    setenv(name, value, 1);
+  OneProcessor() {
+    if (sched_getaffinity(0, sizeof all_, &all_) != 0) return;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    int first = 0;
+    while (first < CPU_SETSIZE && !CPU_ISSET(first, &all_)) ++first;
+    CPU_SET(first, &one);
+    is_kept_ = sched_setaffinity(0, sizeof one, &one) == 0;
   }
-  ~ScopedVariable() {
-    if (old_) {
-      setenv(name_, old_->c_str(), 1);
-    } else {
-      unsetenv(name_);
-    }
+  ~OneProcessor() {
+    if (is_kept_) sched_setaffinity(0, sizeof all_, &all_);
   }
-  ScopedVariable(const ScopedVariable&) = delete;
-  ScopedVariable& operator=(const ScopedVariable&) = delete;
+  OneProcessor(const OneProcessor&) = delete;
+  OneProcessor& operator=(const OneProcessor&) = delete;
 
  private:
-  const char* name_;
-  std::optional<std::string> old_;
+  cpu_set_t all_;
+  bool is_kept_ = false;
 };
 
 /// What OpenBLAS maps for each thread that calls it (32 << 22 on x86-64, less elsewhere).
@@ -66,9 +66,10 @@ std::string address_space() {
                      used);
 }
 
-/// OpenBLAS, opened at run time: its constructor reads the number of threads from the environment, and with
-/// one it starts none of its own beside our pool; and a program that only lists devices need not load 40 MB
-/// of kernels. Which kernels it takes is its own choice, or the user's by OPENBLAS_CORETYPE.
+/// OpenBLAS, opened at run time, so that a program that only lists devices need not load 40 MB of kernels, and in a
+/// namespace of its own: an application that uses OpenBLAS, too, keeps its own copy and number of threads. Ours starts no
+/// threads beside our pool, because it is opened by a thread with one processor: it has a thread for each that it sees.
+/// Which kernels it takes is its own choice, or the user's by OPENBLAS_CORETYPE.
 struct OpenBlas {
   decltype(&cblas_sgemm) sgemm = nullptr;
   decltype(&cblas_dgemm) dgemm = nullptr;
@@ -99,8 +100,8 @@ struct OpenBlas {
 
  private:
   static void* open() {
-    const ScopedVariable threads("OPENBLAS_NUM_THREADS", "1");
-    void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+    const OneProcessor one_thread;
+    void* library = dlmopen(LM_ID_NEWLM, "libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     if (library) return library;
     const char* message = dlerror();
     const std::string reason = message ? message : "libopenblas.so.0";

@@ -11,7 +11,8 @@
 #include "heed/backends/cpu/math-inl.h"
 #include "heed/core/checked.h"
 
-// Layer normalisation (arXiv 1607.06450): y = (x - mean) inverse_deviation weight + bias.
+// Layer normalisation (arXiv 1607.06450): y = (x - mean) inverse_deviation weight + bias. RMS normalisation (arXiv
+// 1910.07467) is the same with 0 for the mean, and asked for by `mean` null.
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -28,10 +29,7 @@ struct LayerNormForward {
     const D d;
     const T* from = x + r * n;
     T* to = out + r * n;
-    auto total = hn::Zero(d);
-    for_each_vector(
-        d, n, [&](auto part, std::int64_t i) HWY_ATTR { total = hn::Add(total, part.load(d, from + i)); });
-    const T row_mean = lane_sum(d, total) / static_cast<T>(n);
+    const T row_mean = mean ? mean_of(from) : T(0);
     const auto m = hn::Set(d, row_mean);
     auto squares = hn::Zero(d);
     for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
@@ -47,26 +45,35 @@ struct LayerNormForward {
       if (bias) y = hn::Add(y, part.load(d, bias + i));
       part.store(y, d, to + i);
     });
-    mean[r] = row_mean;
+    if (mean) mean[r] = row_mean;
     inverse_deviation[r] = inverse;
+  }
+
+  T mean_of(const T* from) const {
+    const D d;
+    auto total = hn::Zero(d);
+    for_each_vector(
+        d, n, [&](auto part, std::int64_t i) HWY_ATTR { total = hn::Add(total, part.load(d, from + i)); });
+    return lane_sum(d, total) / static_cast<T>(n);
   }
 };
 
 template <class T>
 struct LayerNormBackward {
   using D = hn::ScalableTag<T>;
-  const T *x, *weight, *mean, *inverse_deviation, *grad;  // weight may be null
+  const T *x, *weight, *mean, *inverse_deviation, *grad;  // weight and mean may be null
   std::int64_t n;
   T* dx;
 
-  /// With h = (x - mean) s and u = grad weight: dx = s (u - mean(u) - h mean(u h)).
+  /// With h = (x - mean) s and u = grad weight: dx = s (u - mean(u) - h mean(u h)); without a mean h = x s, and mean(u)
+  /// falls away.
   /// Adds grad h and grad to the sums of this block of rows, [2, n], unless null.
   void row(std::int64_t r, T* sums) const {
     const D d;
     const T* from = x + r * n;
     const T* g = grad + r * n;
     T* to = dx + r * n;
-    const auto m = hn::Set(d, mean[r]), s = hn::Set(d, inverse_deviation[r]);
+    const auto m = hn::Set(d, mean ? mean[r] : T(0)), s = hn::Set(d, inverse_deviation[r]);
     auto total = hn::Zero(d), projection = hn::Zero(d);
     for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
       const auto gradient = part.load(d, g + i);
@@ -79,7 +86,7 @@ struct LayerNormBackward {
       total = hn::Add(total, u);
       projection = hn::MulAdd(u, h, projection);
     });
-    const auto mean_u = hn::Set(d, lane_sum(d, total) / static_cast<T>(n));
+    const auto mean_u = hn::Set(d, mean ? lane_sum(d, total) / static_cast<T>(n) : T(0));
     const auto mean_uh = hn::Set(d, lane_sum(d, projection) / static_cast<T>(n));
     for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
       const auto h = hn::Mul(hn::Sub(part.load(d, from + i), m), s);
@@ -105,7 +112,7 @@ void layer_norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, 
                                    n,
                                    epsilon,
                                    out.data<T>(),
-                                   mean.data<T>(),
+                                   mean.defined() ? mean.data<T>() : nullptr,
                                    inverse_deviation.data<T>()};
   parallel_ranges(rows, std::max<std::int64_t>(1, 16384 / n),
                   [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
@@ -133,9 +140,12 @@ void layer_norm_backward_rows(const Tensor& x, const Tensor& weight, const Tenso
                               const Tensor& inverse_deviation, const Tensor& grad, const Tensor& dx,
                               const Tensor& dweight, const Tensor& dbias) {
   const std::int64_t n = x.size(-1), rows = x.count() / n;
-  const LayerNormBackward<T> kernel{x.data<T>(),    weight.defined() ? weight.data<T>() : nullptr,
-                                    mean.data<T>(), inverse_deviation.data<T>(),
-                                    grad.data<T>(), n,
+  const LayerNormBackward<T> kernel{x.data<T>(),
+                                    weight.defined() ? weight.data<T>() : nullptr,
+                                    mean.defined() ? mean.data<T>() : nullptr,
+                                    inverse_deviation.data<T>(),
+                                    grad.data<T>(),
+                                    n,
                                     dx.data<T>()};
   const std::int64_t grain = rows_per_block(n), blocks = ceil_div(rows, grain);
   const bool with_sums = dweight.defined() || dbias.defined();

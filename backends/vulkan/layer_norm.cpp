@@ -11,14 +11,15 @@ void layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bia
   const RowShape shape = row_shape(gpu, n);
   const auto element = static_cast<std::int64_t>(size_of(x.dtype()));
   const auto each = [&](std::int64_t begin, std::int64_t end) {
+    const Tensor row_inverse = row_range(inverse_deviation, begin, end);
     Launch(gpu, shader_name("layer_norm", x.dtype()),
-           {shape.workgroup, shape.lanes, weight.defined(), bias.defined(), shape.held(n)})
+           {shape.workgroup, shape.lanes, weight.defined(), bias.defined(), shape.held(n), mean.defined()})
         .read(row_range(as_rows(x), begin, end))
         .read(weight)
         .read(bias)
         .write(row_range(as_rows(out), begin, end))
-        .write(row_range(mean, begin, end))
-        .write(row_range(inverse_deviation, begin, end))
+        .write(either(row_range(mean, begin, end), row_inverse))
+        .write(row_inverse)
         .push(end - begin)
         .push(n)
         .push(epsilon)
@@ -75,7 +76,7 @@ void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& me
     const std::int64_t begin = first * per_thread, end = std::min(rows, last * per_thread);
     const Tensor dx_rows = row_range(as_rows(dx), begin, end);
     Launch(gpu, shader_name("layer_norm_backward", x.dtype()),
-           {shape.workgroup, shape.lanes, weight.defined(), with_sums, shape.held(n)})
+           {shape.workgroup, shape.lanes, weight.defined(), with_sums, shape.held(n), mean.defined()})
         .read(row_range(as_rows(x), begin, end))
         .read(weight)
         .read(row_range(mean, begin, end))

@@ -177,7 +177,7 @@ heed_status heed_gradcheck(heed_function function, void* context, heed_tensor* c
  * have some: leaky_relu and elu (slope), add_scalar, mul_scalar, pow_scalar (the number), clamp (low, high).
  */
 heed_status heed_unary(const char* op, const heed_tensor* x, double p, double q, heed_tensor** out);
-/** "add", "sub", "mul", "div", "pow", "maximum", "minimum". */
+/** "add", "sub", "mul", "div", "pow", "maximum", "minimum", "swiglu" (silu(a) b), "geglu" (gelu(a) b). */
 heed_status heed_binary(const char* op, const heed_tensor* a, const heed_tensor* b, heed_tensor** out);
 /** "equal", "not_equal", "less", "less_equal", "greater", "greater_equal": i32 0 or 1. */
 heed_status heed_compare(const char* op, const heed_tensor* a, const heed_tensor* b, heed_tensor** out);

@@ -4,7 +4,7 @@
 //   own_attention FOLDER
 
 #include <heed/heed.h>
-#include <heed/tasks/classify.h>
+#include <heed/tasks/learner.h>
 
 #include <filesystem>
 #include <iostream>
@@ -32,7 +32,7 @@ bool alibi_is_right() {
 
 /// A classifier of the data that heed makes by rule, in the folder, with this mechanism in its encoder.
 bool trains(const std::filesystem::path& folder) {
-  heed::Settings settings = heed::classify_task().settings(false);
+  heed::Settings settings = heed::task_kind("classify").settings(false);
   settings.assign("model.encoder_attention=alibi");
   settings.assign("model.encoder_attention.slope=4");
   settings.assign("model.width=16");
@@ -40,7 +40,7 @@ bool trains(const std::filesystem::path& folder) {
   settings.assign("training.steps=20");
   heed::TrainRequest request{folder};
   request.callbacks.progress = [](const heed::Progress& at) { std::cout << heed::progress_text(at) << '\n'; };
-  heed::train_run(heed::classify_task(), settings, request);
+  heed::train_run(heed::task_kind("classify"), settings, request);
 
   auto run = heed::Run::open(folder);
   std::cout << "the run says: " << run.settings().json("model.encoder_attention") << '\n';

@@ -33,6 +33,7 @@ struct AttentionConfig {
   bool bias = false;            ///< biases in the projections
   bool causal = false;          ///< position i sees positions <= i only
   bool cross = false;           ///< keys and values come from a memory
+  bool rotary = false;  ///< queries and keys of self-attention are turned by their positions (rotary.h)
   std::int64_t max_length = 0;  ///< L, for variants whose parameters depend on the length (0: not stated)
   std::int64_t layer = 0;       ///< index of the layer in its stack
   /// The first layer of the stack with the same variant, whose parameters and state this one may share; it must
@@ -55,6 +56,7 @@ struct Capabilities {
   bool cross_by_step = true;  ///< as cross-attention, a query's output depends on no other query
   bool any_length = true;     ///< no parameter depends on the length
   bool as_heads = false;      ///< can be some of the heads of a layer (AttentionConfig::head_width)
+  bool rotary = false;        ///< compares queries with keys, and can turn them (AttentionConfig::rotary)
   bool deterministic = true;  ///< draws no random numbers in inference
   bool padding = true;        ///< masked tokens change nothing, and their outputs are 0
   std::string reason = {};    ///< why it cannot do the rest, for error messages
@@ -72,7 +74,8 @@ struct AttentionInput {
 /// What an attention layer remembers between decoding steps. The batch axis comes first in every tensor, and what grows
 /// with the positions grows along axis 1 (growing.h).
 struct AttentionCache {
-  Tensor key;  ///< [B, T, H dh], or the history of inputs [B, T, d] for variants without keys
+  Tensor
+      key;  ///< [B, T, H dh], of fewer heads where they are shared, or the history of inputs [B, T, d] for variants without keys
   Tensor value;
   Tensor mask;                        ///< [B, T]
   bool of_memory = false;             ///< key and value depend on the memory alone, and have its rows

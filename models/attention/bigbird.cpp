@@ -23,6 +23,7 @@
 #include "heed/core/checked.h"
 #include "heed/models/attention/block_patterns.h"
 #include "heed/models/attention/heads.h"
+#include "heed/models/attention/rotary.h"
 
 namespace heed {
 namespace {
@@ -54,6 +55,7 @@ class BigBird : public PatternAttention {
       : PatternAttention(config),
         initialiser_(config.seed),
         w_(config, initialiser_),
+        rotary_(config),
         block_(config.options.take_integer("block", 64, 1, 4096)),
         global_(config.options.take_integer("global_blocks", 1, 0, most_positions)),
         window_(config.options.take_integer("window_blocks", 3, 0, most_positions)),
@@ -72,8 +74,8 @@ class BigBird : public PatternAttention {
     const std::int64_t length = input.x.size(1), heads = config().heads;
     check(length <= config().max_length, "a sequence of ", length,
           " tokens is longer than max_length = ", config().max_length);
-    const Tensor q = split_heads(w_.query(input.x), heads);  // [B, H, N, dh]
-    const Tensor k = split_heads(w_.key(input.x), heads), v = split_heads(w_.value(input.x), heads);
+    const Tensor q = split_heads(rotary_(w_.query(input.x)), heads);  // [B, H, N, dh]
+    const Tensor k = split_heads(rotary_(w_.key(input.x)), heads), v = split_heads(w_.value(input.x), heads);
     AttentionOptions options = kernel_options(input.mask, context);
     options.pattern = pattern(length);
     show_weights(context, q, k, options);
@@ -148,6 +150,7 @@ class BigBird : public PatternAttention {
 
   Initialiser initialiser_;
   Projections w_;
+  Rotary rotary_;
   std::int64_t block_, global_, window_, random_;
   Tensor random_blocks_;
   PatternCache patterns_;
@@ -160,6 +163,7 @@ AttentionVariant bigbird_variant() {
           {.causal = true,
            .any_length = false,
            .as_heads = true,
+           .rotary = true,
            .reason = "BigBird is defined for self-attention only"},
           [](const AttentionConfig& config) {
             return std::unique_ptr<Attention>(std::make_unique<BigBird>(config));

@@ -7,10 +7,17 @@
 //
 // Keys are allowed where they are no padding and, in the causal form, not later than the query.
 // Time N M d + (N + M) d^2, parameters 4 d^2; the fused kernel holds no N x M matrix.
+//
+// Grouped queries (Ainslie et al. 2023, arXiv 2305.13245, section 2.2): with G heads of keys and values, Wk and Wv [d -> G
+// dh], each serves H / G heads of queries that stand one after the other. Parameters 2 d^2 (1 + G / H), and what decoding
+// remembers shrinks to G / H. G = 1 is multi-query attention (Shazeer 2019, arXiv 1911.02150).
+//
+// Settings: "kv_heads" G, a divisor of H (0: H).
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/heads.h"
+#include "heed/models/attention/rotary.h"
 
 namespace heed {
 namespace {
@@ -18,7 +25,11 @@ namespace {
 class DotProductAttention : public Attention {
  public:
   explicit DotProductAttention(const AttentionConfig& config)
-      : Attention(config), initialiser_(config.seed), w_(config, initialiser_) {
+      : Attention(config),
+        initialiser_(config.seed),
+        key_heads_(key_heads_of(config)),
+        w_(config, initialiser_, key_heads_),
+        rotary_(config) {
     add_projections(w_);
   }
 
@@ -27,46 +38,77 @@ class DotProductAttention : public Attention {
       // The memory is the same at every step, so it is projected once.
       if (!cache.key.defined()) cache.key = w_.key(input.memory), cache.value = w_.value(input.memory);
       cache.of_memory = true;
-      return reshape(attend(by_memory(input), cache.key, cache.value, input.memory_mask, context),
+      return reshape(attend(w_.query(by_memory(input)), cache.key, cache.value, input.memory_mask, context),
                      input.x.shape());
     }
     const std::int64_t before = cache.key.defined() ? cache.key.size(1) : 0;
     cache.extend_mask(input, before);
-    cache.key = appended(std::move(cache.key), w_.key(input.x));
+    cache.key = appended(std::move(cache.key), rotary_(w_.key(input.x), before));
     cache.value = appended(std::move(cache.value), w_.value(input.x));
-    return attend(input.x, cache.key, cache.value, cache.mask, context);
+    return attend(rotary_(w_.query(input.x), before), cache.key, cache.value, cache.mask, context);
   }
 
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
     const Tensor& memory = config().cross ? input.memory : input.x;
-    const Tensor key = w_.key(memory), value = w_.value(memory);
-    return attend(input.x, key, value, config().cross ? input.memory_mask : input.mask, context);
+    const Tensor key = rotary_(w_.key(memory)), value = w_.value(memory);
+    return attend(rotary_(w_.query(input.x)), key, value, config().cross ? input.memory_mask : input.mask,
+                  context);
   }
 
  private:
-  /// Keys and values [B, M, d].
-  Tensor attend(const Tensor& x, const Tensor& keys, const Tensor& values, const Tensor& key_mask,
+  static std::int64_t key_heads_of(const AttentionConfig& config) {
+    const std::int64_t heads = config.options.take_integer("kv_heads", 0, 0, most_units);
+    check(heads == 0 || config.heads % heads == 0, "setting 'kv_heads' must divide the ", config.heads,
+          " heads, each of which has one of keys and values, got ", heads);
+    return heads > 0 ? heads : config.heads;
+  }
+
+  /// Queries [B, N, H dh], keys and values [B, M, G dh].
+  Tensor attend(const Tensor& queries, const Tensor& keys, const Tensor& values, const Tensor& key_mask,
                 Context& context) {
-    const Tensor key = split_heads(keys, config().heads), value = split_heads(values, config().heads);
+    const Tensor key = split_heads(keys, key_heads_), value = split_heads(values, key_heads_);
     AttentionOptions options = kernel_options(key_mask, context);
     options.causal = config().causal;
-    const Tensor query = split_heads(w_.query(x), config().heads);
-    show_weights(context, query, key, options);
-    return w_.output(merge_heads(attention(query, key, value, options)));
+    const Tensor query = split_heads(queries, config().heads);
+    if (context.capture) show_weights(context, query, for_all_heads(key), options);
+    return w_.output(merge_heads(grouped(query, key, value, options)));
+  }
+
+  /// query [B, H, N, dh], key and value [B, G, M, dh].
+  Tensor grouped(const Tensor& query, const Tensor& key, const Tensor& value,
+                 AttentionOptions options) const {
+    const std::int64_t batch = query.size(0), length = query.size(2), sharing = config().heads / key_heads_;
+    if (sharing == 1 || (options.causal && length > 1))
+      return attention(query, for_all_heads(key), for_all_heads(value), options);
+    // All queries see the same keys, so that those of a group are queries of one head; no key is copied.
+    options.causal = false;
+    const Tensor group = reshape(query, {batch, key_heads_, sharing * length, query.size(3)});
+    return reshape(attention(group, key, value, options), query.shape());
+  }
+
+  /// Each head of x [B, G, M, dh] for all queries of its group: [B, H, M, dh].
+  Tensor for_all_heads(const Tensor& x) const {
+    const std::int64_t sharing = config().heads / key_heads_;
+    if (sharing == 1) return x;
+    const Shape each{x.size(0), key_heads_, sharing, x.size(2), x.size(3)};
+    return reshape(expand(unsqueeze(x, 2), each), {x.size(0), config().heads, x.size(2), x.size(3)});
   }
 
   Initialiser initialiser_;
+  std::int64_t key_heads_;  // G
   Projections w_;
+  Rotary rotary_;
 };
 
 }  // namespace
 
 AttentionVariant dot_product_variant() {
-  return {
-      "dot_product", {.causal = true, .cross = true, .as_heads = true}, [](const AttentionConfig& config) {
-        return std::unique_ptr<Attention>(std::make_unique<DotProductAttention>(config));
-      }};
+  return {"dot_product",
+          {.causal = true, .cross = true, .as_heads = true, .rotary = true},
+          [](const AttentionConfig& config) {
+            return std::unique_ptr<Attention>(std::make_unique<DotProductAttention>(config));
+          }};
 }
 
 }  // namespace heed

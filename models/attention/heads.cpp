@@ -18,10 +18,18 @@ Tensor merge_heads(const Tensor& x) {
   return reshape(permute(x, {0, 2, 1, 3}), {x.size(0), x.size(2), x.size(1) * x.size(3)});
 }
 
-Projections::Projections(const AttentionConfig& config, Initialiser& initialiser)
+namespace {
+
+std::int64_t key_width(const AttentionConfig& config, std::int64_t key_heads) {
+  return key_heads > 0 ? config.inner_width() / config.heads * key_heads : config.inner_width();
+}
+
+}  // namespace
+
+Projections::Projections(const AttentionConfig& config, Initialiser& initialiser, std::int64_t key_heads)
     : query(config.width, config.inner_width(), config.bias, initialiser),
-      key(config.width, config.inner_width(), config.bias, initialiser),
-      value(config.width, config.inner_width(), config.bias, initialiser),
+      key(config.width, key_width(config, key_heads), config.bias, initialiser),
+      value(config.width, key_width(config, key_heads), config.bias, initialiser),
       output(config.inner_width(), config.width, config.bias, initialiser) {}
 
 void Attention::add_projections(Projections& w) {

@@ -11,9 +11,9 @@ Tensor split_heads(const Tensor& x, std::int64_t heads);
 Tensor merge_heads(const Tensor& x);
 
 /// Wq, Wk and Wv [d -> H dh] and Wo [H dh -> d], drawn in this order: the parts "query", "key", "value" and
-/// "output" of most variants.
+/// "output" of most variants. With `key_heads` Wk and Wv have so many heads; 0: H.
 struct Projections {
-  Projections(const AttentionConfig& config, Initialiser& initialiser);
+  Projections(const AttentionConfig& config, Initialiser& initialiser, std::int64_t key_heads = 0);
   Linear query, key, value, output;
 };
 

@@ -22,6 +22,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/models/attention/block_patterns.h"
 #include "heed/models/attention/heads.h"
+#include "heed/models/attention/rotary.h"
 
 namespace heed {
 namespace {
@@ -40,6 +41,7 @@ class Longformer : public PatternAttention {
         global_key_(config.width, config.inner_width(), config.bias, initialiser_),
         global_value_(config.width, config.inner_width(), config.bias, initialiser_),
         output_(config.inner_width(), config.width, config.bias, initialiser_),
+        rotary_(config),
         window_(config.options.take_integer("window", 512, 0, most_positions)),
         dilation_(config.options.take_integer("dilation", 1, 1, most_positions)),
         global_tokens_(config.options.take_integer("global_tokens", 1, 0, most_positions)) {
@@ -112,7 +114,7 @@ class Longformer : public PatternAttention {
     const std::int64_t heads = config().heads, length = x.size(1);
     AttentionOptions options = kernel_options(mask, context);
     options.pattern = pattern(length, global);
-    const Tensor query = split_heads(query_(x), heads), key = split_heads(key_(x), heads);
+    const Tensor query = split_heads(rotary_(query_(x)), heads), key = split_heads(rotary_(key_(x)), heads);
     const Tensor out = attention(query, key, split_heads(value_(x), heads), options);
     if (global.empty()) {
       show_weights(context, query, key, options);
@@ -130,8 +132,9 @@ class Longformer : public PatternAttention {
     AttentionOptions all = kernel_options(mask, context);
     if (config().causal)
       all.mask = less_equal(unsqueeze(Tensor::arange(length, DType::i32, x.device()), 0), unsqueeze(ids, 1));
-    const Tensor global_query = split_heads(global_query_(index_select(x, 1, ids)), heads);
-    const Tensor global_key = split_heads(global_key_(x), heads);
+    const Tensor global_query =
+        split_heads(rotary_.at(global_query_(index_select(x, 1, ids)), ids, length), heads);
+    const Tensor global_key = split_heads(rotary_(global_key_(x)), heads);
     const Tensor rows = attention(global_query, global_key, split_heads(global_value_(x), heads), all);
     const Tensor is_global = greater_equal(slot, Tensor::zeros({1}, DType::i32, x.device()));
     const auto in_place = [&](const Tensor& of_global, const Tensor& of_all) {
@@ -167,6 +170,7 @@ class Longformer : public PatternAttention {
 
   Initialiser initialiser_;
   Linear query_, key_, value_, global_query_, global_key_, global_value_, output_;
+  Rotary rotary_;
   std::int64_t window_, dilation_, global_tokens_;
   PatternCache patterns_;
 };
@@ -175,7 +179,10 @@ class Longformer : public PatternAttention {
 
 AttentionVariant longformer_variant() {
   return {"longformer",
-          {.causal = true, .as_heads = true, .reason = "Longformer is defined for self-attention only"},
+          {.causal = true,
+           .as_heads = true,
+           .rotary = true,
+           .reason = "Longformer is defined for self-attention only"},
           [](const AttentionConfig& config) {
             return std::unique_ptr<Attention>(std::make_unique<Longformer>(config));
           }};

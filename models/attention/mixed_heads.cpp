@@ -27,7 +27,7 @@ std::vector<std::string> names_of_parts(const Options& options) {
 
 /// What all parts can do, with the reason of the first that cannot.
 Capabilities capabilities_of_parts(const Options& options) {
-  Capabilities all{.causal = true, .cross = true, .as_heads = true};
+  Capabilities all{.causal = true, .cross = true, .as_heads = true, .rotary = true};
   for (const std::string& name : names_of_parts(options)) {
     const Capabilities one = attention_capabilities(name, options.within(name));
     all.causal &= one.causal;
@@ -35,6 +35,7 @@ Capabilities capabilities_of_parts(const Options& options) {
     all.cross &= one.cross;
     all.cross_by_step &= one.cross_by_step;
     all.any_length &= one.any_length;
+    all.rotary &= one.rotary;
     all.deterministic &= one.deterministic;
     if (all.reason.empty()) all.reason = one.reason;
   }

@@ -25,6 +25,7 @@
 #include "heed/models/attention/heads.h"
 #include "heed/models/attention/key_sets.h"
 #include "heed/models/attention/residue_attention.h"
+#include "heed/models/attention/rotary.h"
 
 namespace heed {
 namespace {
@@ -35,6 +36,7 @@ class SparseTransformer : public PatternAttention {
       : PatternAttention(config),
         initialiser_(config.seed),
         w_(config, initialiser_),
+        rotary_(config),
         mode_(config.options.take_choice("mode", {"heads", "interleaved", "merged"})) {
     sets_.strided = config.options.take_choice("pattern", {"strided", "fixed"}) == "strided";
     sets_.causal = config.causal;
@@ -51,8 +53,8 @@ class SparseTransformer : public PatternAttention {
 
   Tensor forward(const AttentionInput& input, Context& context) override {
     const std::int64_t heads = config().heads;
-    const Tensor q = split_heads(w_.query(input.x), heads);  // [B, H, N, dh]
-    const Tensor k = split_heads(w_.key(input.x), heads), v = split_heads(w_.value(input.x), heads);
+    const Tensor q = split_heads(rotary_(w_.query(input.x)), heads);  // [B, H, N, dh]
+    const Tensor k = split_heads(rotary_(w_.key(input.x)), heads), v = split_heads(w_.value(input.x), heads);
     show_visible_weights(context, q, k, input.mask);
     if (mode_ != "heads" || heads == 1)
       return w_.output(merge_heads(attend(set_of(0), q, k, v, input.mask, context)));
@@ -115,6 +117,7 @@ class SparseTransformer : public PatternAttention {
 
   Initialiser initialiser_;
   Projections w_;
+  Rotary rotary_;
   KeySets sets_;
   std::string mode_;
   PatternCache cache_;
@@ -126,6 +129,7 @@ AttentionVariant sparse_transformer_variant() {
   return {"sparse_transformer",
           {.causal = true,
            .as_heads = true,
+           .rotary = true,
            .reason = "the Sparse Transformer is defined for self-attention only"},
           [](const AttentionConfig& config) {
             return std::unique_ptr<Attention>(std::make_unique<SparseTransformer>(config));

@@ -91,6 +91,8 @@ void check_config(std::string_view name, const AttentionConfig& config) {
         config.heads, " heads");
   check(config.dropout >= 0 && config.dropout < 1, owner, "dropout must be in [0, 1), got ", config.dropout);
   check(!(config.causal && config.cross), owner, "cross-attention cannot be causal");
+  check(!(config.rotary && config.cross), owner,
+        "cross-attention has no rotary positions: those of a memory are not the query's");
 }
 
 std::string names_where(bool Capabilities::*can) {
@@ -107,6 +109,13 @@ void check_capability(std::string_view name, const Capabilities& capabilities, b
   const std::string& reason = capabilities.reason;
   fail("attention '", name, "' cannot serve as ", use, reason.empty() ? "" : ": ", reason,
        "; these can: ", names_where(can));
+}
+
+/// Of rotary positions, for which no variant has a reason of its own.
+void check_rotary(std::string_view name, const Capabilities& capabilities, bool asked) {
+  check(!asked || capabilities.rotary, "attention '", name,
+        "' cannot have rotary positions, which turn the queries and keys that are compared; these can: ",
+        names_where(&Capabilities::rotary));
 }
 
 }  // namespace
@@ -139,6 +148,7 @@ std::unique_ptr<Attention> make_attention(std::string_view name, const Attention
   check_config(name, config);
   check_capability(name, can, config.causal, &Capabilities::causal, "causal attention");
   check_capability(name, can, config.cross, &Capabilities::cross, "cross-attention");
+  check_rotary(name, can, config.rotary);
   check_capability(name, can, config.head_width > 0, &Capabilities::as_heads, "some of the heads of a layer");
   check(can.any_length || config.max_length > 0, "attention '", name,
         "' has parameters for every position and needs a max_length, got ", config.max_length);

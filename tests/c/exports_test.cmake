@@ -1,4 +1,5 @@
-# What the C header declares is what the shared library exports under heed_, and nothing else.
+# What the C header declares is what the shared library exports under heed_, and of C++ it exports namespace heed alone,
+# without the backends.
 # Run as: cmake -D HEADER=<heed.h> -D LIBRARY=<libheed.so> -D NM=<nm> -P exports_test.cmake
 
 cmake_minimum_required(VERSION 3.25)
@@ -24,5 +25,10 @@ set(undeclared ${exported})
 list(REMOVE_ITEM undeclared ${declared})
 if(missing OR undeclared)
   message(FATAL_ERROR "declared but not exported: ${missing}\nexported but not declared: ${undeclared}")
+endif()
+string(REGEX MATCHALL "_Z[^\n]*4heed(3cpu|6vulkan)[^\n]*" backends "${symbols}")
+string(REGEX REPLACE "[^\n]* heed_[^\n]*\n|[^\n]* _Z[NTGZ][^\n]*4heed[^\n]*\n" "" others "${symbols}")
+if(others OR backends)
+  message(FATAL_ERROR "exported, but not of the public interface: ${others} ${backends}")
 endif()
 message(STATUS "${count} functions, declared and exported")

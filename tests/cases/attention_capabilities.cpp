@@ -155,6 +155,7 @@ std::vector<Column> columns() {
            }},
           {"padding", [=](const Capabilities& can) { return mark(can.padding); }},
           {"any length", [=](const Capabilities& can) { return mark(can.any_length); }},
+          {"rotary", [=](const Capabilities& can) { return mark(can.rotary); }},
           {"deterministic", [=](const Capabilities& can) { return mark(can.deterministic); }}};
 }
 
@@ -184,6 +185,13 @@ TriedCapabilities try_capabilities(const AttentionVariant& variant) {
     can.padding = can.padding && with(causal, cross, [](const Trial& t) { return t.ignores_padding(); });
     can.deterministic = can.deterministic && with(causal, cross, [](const Trial& t) { return t.repeats(); });
   }
+  can.rotary = attempt([&] {
+    AttentionConfig config = config_of(false, false);
+    const Trial plain(variant, config);
+    config.rotary = true;
+    const Trial turned(variant, config);
+    return !same(turned.run(turned.input()), plain.run(plain.input()));
+  });
   can.any_length = attempt([&] {
     AttentionConfig config = config_of(false, false);
     config.max_length = 0;

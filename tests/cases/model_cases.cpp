@@ -64,9 +64,10 @@ Tensor with_losses(const Tensor& out, const Context& context) {
 }
 
 OpCase self_attention_case(const AttentionVariant& variant, bool causal, const Options& options = {},
-                           const std::string& suffix = "") {
+                           const std::string& suffix = "", bool rotary = false) {
   AttentionConfig config = attention_config(causal, false);
   config.options = options;
+  config.rotary = rotary;
   std::shared_ptr<Attention> layer = make_attention(variant.name, config);
   const Tensor mask = integers({1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, {2, 5});
   return module_case(concat_text("attention/", variant.name, causal ? "/causal" : "/self", suffix), layer,
@@ -118,6 +119,7 @@ const std::vector<OptionCase>& option_cases() {
       {"synthesizer_mixture", {{"components", std::vector<std::string>{"dense", "random", "fact_dense"}}}},
       {"routing_transformer", {{"shared_qk", true}, {"beta", 0.5}}},
       {"hard_coded_gaussian", {{"sigma", 0.5}, {"offsets", std::vector<double>{-2, 0, 1}}}},
+      {"dot_product", {{"kv_heads", std::int64_t{1}}}},
   };
   return list;
 }
@@ -153,6 +155,9 @@ void add_attention(std::vector<OpCase>& cases) {
     cases.push_back(self_attention_case(variant, false));
     if (variant.capabilities.causal) cases.push_back(self_attention_case(variant, true));
     if (variant.capabilities.cross) cases.push_back(cross_attention_case(variant));
+    if (!variant.capabilities.rotary) continue;
+    cases.push_back(self_attention_case(variant, false, {}, "/rotary", true));
+    cases.push_back(self_attention_case(variant, true, {}, "/rotary", true));
   }
 }
 
@@ -195,6 +200,39 @@ OpCase encoder_decoder_case(const std::string& norm, const std::string& tied, bo
         return objective(
             model.loss(make_translation_batch(sources(), targets(), 1, 2, model.device()), 0.1, context),
             context);
+      });
+}
+
+/// The blocks of later models: gated feed-forward layers, RMS normalisation, rotary positions, grouped queries.
+TransformerConfig modern_config(const std::string& activation) {
+  TransformerConfig config = small_config("pre");
+  config.activation = activation;
+  config.norm_kind = "rms";
+  config.positions = "rotary";
+  for (AttentionChoices* choices :
+       {&config.encoder_attention, &config.decoder_attention, &config.cross_attention})
+    choices->front().options.set("kv_heads", std::int64_t{1});
+  return config;
+}
+
+OpCase modern_encoder_decoder_case() {
+  return module_case(
+      "model/encoder_decoder/modern", std::make_shared<EncoderDecoder>(modern_config("swiglu")), {},
+      [](EncoderDecoder& model, Inputs) {
+        Context context = Context::inference();
+        return objective(
+            model.loss(make_translation_batch(sources(), targets(), 1, 2, model.device()), 0.1, context),
+            context);
+      });
+}
+
+OpCase modern_language_model_case(const std::string& activation) {
+  return module_case(
+      "model/language_model/modern/" + activation, std::make_shared<LanguageModel>(modern_config(activation)),
+      {}, [](LanguageModel& model, Inputs) {
+        Context context = Context::inference();
+        return objective(model.loss(make_language_model_batch(sources(), model.device()), 0, context),
+                         context);
       });
 }
 
@@ -298,6 +336,10 @@ std::vector<OpCase> model_cases() {
   cases.push_back(stack_case("clusterformers", {"clusterformer", "dot_product", "clusterformer"}, "none"));
   cases.push_back(language_model_case("sinusoidal"));
   cases.push_back(language_model_case("learned"));
+  cases.push_back(language_model_case("rotary"));
+  cases.push_back(modern_language_model_case("swiglu"));
+  cases.push_back(modern_language_model_case("geglu"));
+  cases.push_back(modern_encoder_decoder_case());
   return cases;
 }
 

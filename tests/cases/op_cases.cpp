@@ -2,6 +2,7 @@
 #include "heed/core/block_pattern.h"
 
 #include <cmath>
+#include <string_view>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
@@ -70,21 +71,19 @@ void add_elementwise(std::vector<OpCase>& cases, Draw& draw) {
                    {draw({3, 5}), ids({1, 0, 0, 1, 1}, {5})}});
 
   // A number on either side.
-#define HEED_BINARY(name, ...)                                                                              \
-  cases.push_back({#name "/number on the right",                                                            \
-                   [](Inputs in) { return binary(BinaryOp::name, in[0], 1.0); },                            \
-                   {draw({4, 9}, 1.1, 2.0)}});                                                              \
-  cases.push_back({#name "/number on the left",                                                             \
-                   [](Inputs in) { return binary(BinaryOp::name, 1.5, in[0]); },                            \
-                   {draw({4, 9}, 1.6, 2.0)}});                                                              \
-  cases.push_back({#name "/integers",                                                                       \
-                   [](Inputs in) {                                                                          \
-                     const bool whole = BinaryOp::name != BinaryOp::div && BinaryOp::name != BinaryOp::pow; \
-                     return whole ? binary(BinaryOp::name, binary(BinaryOp::name, in[0], 3.0), in[1])       \
-                                  : in[0];                                                                  \
-                   },                                                                                       \
-                   {ids({4, -7, 0, 2}, {4}), ids({1, -5, 9, 2}, {4})},                                      \
-                   false});
+#define HEED_BINARY(name, dtypes, ...)                                                                \
+  cases.push_back({#name "/number on the right",                                                      \
+                   [](Inputs in) { return binary(BinaryOp::name, in[0], 1.0); },                      \
+                   {draw({4, 9}, 1.1, 2.0)}});                                                        \
+  cases.push_back({#name "/number on the left",                                                       \
+                   [](Inputs in) { return binary(BinaryOp::name, 1.5, in[0]); },                      \
+                   {draw({4, 9}, 1.6, 2.0)}});                                                        \
+  if (std::string_view(#dtypes) == "ANY")                                                             \
+    cases.push_back(                                                                                  \
+        {#name "/integers",                                                                           \
+         [](Inputs in) { return binary(BinaryOp::name, binary(BinaryOp::name, in[0], 3.0), in[1]); }, \
+         {ids({4, -7, 0, 2}, {4}), ids({1, -5, 9, 2}, {4})},                                          \
+         false});
 #define HEED_COMPARE(name, ...)                                                                              \
   cases.push_back({#name "/numbers",                                                                         \
                    [](Inputs in) {                                                                           \
@@ -292,6 +291,25 @@ void add_layers(std::vector<OpCase>& cases, Draw& draw) {
                    {draw({2, 5, 19}), draw({19}), draw({19})}});
   cases.push_back(
       {"layer_norm/plain", [](Inputs in) { return exp(layer_norm(in[0], {}, {})); }, {draw({5, 19})}});
+  cases.push_back(
+      {"rms_norm", [](Inputs in) { return square(rms_norm(in[0], in[1])); }, {draw({2, 5, 19}), draw({19})}});
+  const auto turned = [](Inputs in) {
+    const Tensor& x = in[0];
+    if (!x.defined()) return rotary(x, x, x);
+    const DType dtype = statistics_type(x.dtype());
+    const Tensor angles =
+        reshape(Tensor::arange(x.size(1) * x.size(3) / 2, dtype, x.device()), {x.size(1), x.size(3) / 2}) *
+        0.37;
+    return square(rotary(x, cos(angles), sin(angles)));
+  };
+  cases.push_back({"rotary", turned, {draw({2, 5, 3, 8})}});
+  cases.push_back({"rotary/ragged", turned, {draw({3, 7, 1, 22})}});
+  cases.push_back({"rotary/transposed",
+                   [=](Inputs in) {
+                     return turned(std::vector<Tensor>{permute(in[0], {0, 2, 1, 3})});
+                   },
+                   {draw({2, 3, 5, 6})}});
+  cases.push_back({"rms_norm/plain", [](Inputs in) { return exp(rms_norm(in[0], {})); }, {draw({5, 19})}});
   cases.push_back({"dropout",
                    [](Inputs in) {
                      return square(dropout(in[0], 0.3, {1, 2, 3}));

@@ -28,7 +28,7 @@ Options::Value made_value(FuzzChoices& choices, const Options::Asked& asked) {
   if (std::holds_alternative<bool>(asked.fallback)) return choices.below(2) == 1;
   if (std::holds_alternative<std::int64_t>(asked.fallback)) {
     const double number = made_number(choices);
-    if (number == std::floor(number)) return static_cast<std::int64_t>(number);
+    if (number == std::floor(number) && std::abs(number) < 0x1p63) return static_cast<std::int64_t>(number);
     return number;
   }
   if (std::holds_alternative<double>(asked.fallback)) return made_number(choices);
@@ -64,6 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::int64_t real = 1 + choices.below(9);
   for (const Options::Asked& asked : heed::attention_settings(name))
     if (choices.below(3) == 0) config.options.set(asked.name, made_value(choices, asked));
+  config.rotary = choices.below(4) == 1;
   heed::AttentionInput input;
   input.x = heed::uniform({2, length, 8}, -1, 1, {1, 0, 1});
   if (config.cross) input.memory = heed::uniform({2, memory_length, 8}, -1, 1, {1, 0, 2});

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "heed/data/tokenizer.h"
-#include "heed/tasks/classify.h"
+#include "heed/tasks/learner.h"
 
 // Text is the names of at least two classes, in order, or gives an Error.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -13,10 +13,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     options.vocabulary_size = 260;
     return heed::Tokenizer::train(std::vector<std::string>{"a b"}, options).to_json();
   }();
+  static const heed::TaskKind& kind = heed::task_kind("classify");
+  static const heed::Settings settings = kind.settings(true);  // slow to declare
   const std::string classes(reinterpret_cast<const char*>(data), size);
-  const heed::TaskKind& kind = heed::classify_task();
   try {
-    const auto learner = kind.make(kind.settings(true));
+    const auto learner = kind.make(settings);
     learner->open_files([&](std::string_view name) { return name == "classes.json" ? classes : tokenizer; });
     if (learner->files().at("classes.json").empty()) __builtin_trap();
   } catch (const heed::Error&) {

@@ -16,7 +16,7 @@
 #include "heed/core/file.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/encoder_classifier.h"
-#include "heed/tasks/classify.h"
+#include "heed/tasks/learner.h"
 #include "heed/tests/cases/attention_capabilities.h"
 #include "heed/tests/cases/model_cases.h"
 
@@ -129,7 +129,7 @@ TEST_CASE("own attention: models, settings and mixed heads take it") {
   EncoderClassifier model(transformer);
   CHECK(model.find("encoder.layers.0.attention") != nullptr);
 
-  Settings settings = classify_task().settings(false);
+  Settings settings = task_kind("classify").settings(false);
   settings.assign("model.encoder_attention=alibi");
   CHECK(settings.json("model.encoder_attention").find("alibi") != std::string::npos);
 

@@ -232,6 +232,45 @@ class Published(unittest.TestCase):
         self.near(load_file(self.folder / "output.safetensors")["outputs"], expected.detach().numpy(),
                   "logits of an own translator")
 
+    def test_blocks_of_llama(self):
+        """Gated layers, RMS normalisation, rotary positions and grouped queries are those of `transformers`' LLaMA."""
+        own = self.folder / "run"
+        run("language_model", "train", "--out", own, "--set", "threads=1", "--set", "model.width=32", "--set",
+            "model.feed_forward=48", "--set", "model.heads=4", "--set", "model.decoder_layers=2", "--set",
+            "model.activation=swiglu", "--set", "model.norm_kind=rms", "--set", "model.positions=rotary", "--set",
+            "model.decoder_attention=dot_product", "--set", "model.decoder_attention.kv_heads=2", "--set",
+            "training.steps=40", "--set", "training.batch_tokens=512", "--set", "data.sentences=500", "--set",
+            "evaluation.sentences=0")
+        settings = json.loads((own / "config.json").read_text())["model"]
+        self.assertEqual([settings[name] for name in ("norm", "scale_embeddings", "attention_bias")], ["pre", True, False])
+        weights = {name: torch.tensor(value) for name, value in load_file(own / "model.safetensors").items()}
+        embedding = weights.pop("embedding.weight")
+        config = transformers.LlamaConfig(
+            vocab_size=len(embedding), hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, hidden_act="silu", rms_norm_eps=settings["epsilon"], mlp_bias=True, tie_word_embeddings=False)
+        names = {"decoder.layers.": "model.layers.", "decoder.norm": "model.norm", "self_attention_norm": "input_layernorm",
+                 "feed_forward_norm": "post_attention_layernorm", "self_attention.query": "self_attn.q_proj",
+                 "self_attention.key": "self_attn.k_proj", "self_attention.value": "self_attn.v_proj",
+                 "self_attention.output": "self_attn.o_proj", "feed_forward.gate": "mlp.gate_proj",
+                 "feed_forward.input": "mlp.up_proj", "feed_forward.output": "mlp.down_proj"}
+        published = {"model.embed_tokens.weight": embedding * 32**0.5, "lm_head.weight": embedding}
+        for name, value in weights.items():
+            for ours, theirs in names.items():
+                name = name.replace(ours, theirs)
+            published[name] = value
+        model = transformers.LlamaForCausalLM(config).eval()
+        model.load_state_dict(published)
+        text = "the old baker sees a green apple ."
+        (self.folder / "text.txt").write_text(text)
+        found = json.loads(run("language_model", "evaluate", "--run", own, "--weights", "last", "--data",
+                               self.folder / "text.txt").strip().split("\n")[-1])
+        ids = Tokenizer.from_file(str(own / "tokenizer.json")).encode(text).ids
+        self.assertEqual(found["tokens"], len(ids))
+        self.assertGreater(found["context"], len(ids))  # one window, which the mark of an end begins
+        ids = torch.tensor([[0] + ids])
+        expected = torch.nn.functional.cross_entropy(model(ids).logits[0, :-1], ids[0, 1:]).item()
+        self.assertLess(abs(found["loss"] - expected), 1e-5)
+
     def test_ctranslate2(self):
         """Runs of both kinds of norm: CTranslate2 writes what heed writes, greedily and with a beam."""
         try:

@@ -1,0 +1,391 @@
+// What later models put in place of the blocks of 2017: gated feed-forward layers, RMS normalisation, rotary positions
+// and grouped queries.
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/rotary.h"
+#include "heed/models/encoder_classifier.h"
+#include "heed/models/encoder_decoder.h"
+#include "heed/models/image_classifier.h"
+#include "heed/models/language_model.h"
+#include "heed/models/loss.h"
+#include "heed/models/news_recommender.h"
+#include "model_support.h"
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+Tensor random(const Shape& shape, std::uint32_t stream) {
+  return normal(shape, 0, 1, {17, 0, stream}, DType::f64);
+}
+
+double worst(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  const std::vector<double> x = a.to_doubles(), y = b.to_doubles();
+  double most = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) most = std::max(most, std::abs(x[i] - y[i]));
+  return most;
+}
+
+AttentionConfig rotary_config(std::int64_t width, std::int64_t heads) {
+  AttentionConfig config;
+  config.width = width;
+  config.heads = heads;
+  config.rotary = true;
+  config.seed = 5;
+  return config;
+}
+
+TransformerConfig modern_config(std::int64_t kv_heads = 2) {
+  TransformerConfig config = tiny_config();
+  config.width = 16;
+  config.heads = 4;
+  config.norm = "pre";
+  config.activation = "swiglu";
+  config.norm_kind = "rms";
+  config.positions = "rotary";
+  config.encoder_layers = config.decoder_layers = 2;
+  for (AttentionChoices* choices :
+       {&config.encoder_attention, &config.decoder_attention, &config.cross_attention})
+    choices->front().options.set("kv_heads", kv_heads);
+  return config;
+}
+
+const Tensor& tokens() {
+  static const Tensor ids = Tensor::from(std::vector<std::int32_t>{1, 4, 7, 2, 9, 3, 8, 8, 5, 6}, {2, 5});
+  return ids;
+}
+
+/// The logits of all tokens() in one pass, and step by step, agree.
+void check_steps(LanguageModel& model) {
+  model.to(DType::f64, {});
+  const NoGrad no_grad;
+  Context context = Context::inference();
+  const Tensor whole = model.logits(model.hidden({tokens(), {}}, context));
+  DecoderState state = model.start();
+  for (std::int64_t t = 0; t < tokens().size(1); ++t) {
+    const Tensor one = model.step(contiguous(select(tokens(), 1, t)), state, context);
+    CHECK(worst(one, contiguous(select(whole, 1, t))) < 1e-12);
+  }
+}
+
+std::int64_t cached_elements(LanguageModel& model) {
+  const NoGrad no_grad;
+  Context context = Context::inference();
+  DecoderState state = model.start();
+  model.step(tokens(), state, context);
+  std::int64_t count = 0;
+  for (const DecoderLayerCache& layer : state.layers)
+    count += layer.self.key.count() + layer.self.value.count();
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("gated feed-forward: the gate multiplies a second map, and is a map more") {
+  for (const char* name : {"swiglu", "geglu"}) {
+    CAPTURE(name);
+    Initialiser initialiser(3);
+    FeedForward layer(6, 10, activation_of(name), 0, initialiser);
+    layer.to(DType::f64, {});
+    CHECK(names_of(layer.parameters()) == std::vector<std::string>{"input.weight", "input.bias",
+                                                                   "gate.weight", "gate.bias",
+                                                                   "output.weight", "output.bias"});
+    CHECK(layer.parameter_count() == 3 * 60 + 10 + 10 + 6);
+    const auto part = [&](const char* which) -> const Linear& {
+      return dynamic_cast<const Linear&>(*layer.find(which));
+    };
+    const Tensor x = random({2, 3, 6}, 1), gate = part("gate")(x);
+    // Shazeer 2020, eq. 6; the activations by their definitions: x sigmoid(x), x Phi(x).
+    const Tensor activated = std::string(name) == "swiglu" ? gate / (exp(-gate) + 1.0)
+                                                           : gate * (erf(gate / std::sqrt(2.0)) + 1.0) * 0.5;
+    Context context = Context::inference();
+    CHECK(worst(layer(x, context), part("output")(activated * part("input")(x))) < 1e-12);
+  }
+  Initialiser initialiser(3);
+  FeedForward plain(6, 10, Activation::gelu, 0, initialiser);
+  CHECK(plain.find("gate") == nullptr);
+}
+
+TEST_CASE("gated feed-forward: far-off gates are closed or linear, and so are their gradients") {
+  const Tensor gate = parameter(Tensor::from(std::vector<float>{-1e4F, 1e4F, -200, 200}, {4})),
+               x = parameter(Tensor::from(std::vector<float>{3, 3, 3, 3}, {4}));
+  for (const BinaryOp op : {BinaryOp::swiglu, BinaryOp::geglu}) {
+    const Tensor y = binary(op, gate, x);
+    CHECK(y.to_vector<float>() == std::vector<float>{0, 3e4F, 0, 600});
+    zero_gradient(gate);
+    zero_gradient(x);
+    backward(sum(y));
+    CHECK(gradient(gate).to_vector<float>() == std::vector<float>{0, 3, 0, 3});
+    CHECK(gradient(x).to_vector<float>() == std::vector<float>{0, 1e4F, 0, 200});
+  }
+}
+
+TEST_CASE("RMS normalisation: each row by its root mean square, with a weight alone") {
+  Norm norm(NormKind::rms, 5, 1e-3);
+  norm.to(DType::f64, {});
+  CHECK(names_of(norm.parameters()) == std::vector<std::string>{"weight"});
+  norm.weight = random({5}, 2);
+  const Tensor x = random({3, 5}, 1) * 4 + 2;
+  const std::vector<double> in = x.to_doubles(), weight = norm.weight.to_doubles(),
+                            out = norm(x).to_doubles();
+  for (std::size_t row = 0; row < 3; ++row) {
+    double squares = 0;
+    for (std::size_t i = 0; i < 5; ++i) squares += in[5 * row + i] * in[5 * row + i];
+    for (std::size_t i = 0; i < 5; ++i)
+      CHECK(out[5 * row + i] ==
+            doctest::Approx(in[5 * row + i] / std::sqrt(squares / 5 + 1e-3) * weight[i]).epsilon(1e-12));
+  }
+  CHECK(contains(message_of([&] { norm(random({3, 4}, 1)); }), "RMSNorm"));
+  CHECK(contains(message_of([&] { rms_norm(x, random({4}, 1)); }), "rms_norm: weight of shape [4]"));
+}
+
+TEST_CASE("RMS normalisation: as a setting it is in every place of a model") {
+  TransformerConfig config = modern_config();
+  config.embedding_norm = true;
+  EncoderDecoder model(config);
+  int norms = 0;
+  for (const NamedTensor& entry : model.parameters()) {
+    if (!contains(entry.name, "norm.")) continue;
+    ++norms;
+    CAPTURE(entry.name);
+    CHECK(entry.name.ends_with("weight"));
+  }
+  CHECK(norms ==
+        2 + 2 * 2 + 2 * 3 + 2);  // embeddings, encoder's and decoder's sub-layers, ends of the stacks
+}
+
+TEST_CASE("rotary positions: pairs are turned as the paper's matrix does") {
+  constexpr std::int64_t heads = 3, half = 2, length = 4;
+  Rotary turn(rotary_config(heads * 2 * half, heads));
+  const Tensor x = random({2, length, heads * 2 * half}, 1);
+  const std::vector<double> in = x.to_doubles(), out = turn(x, 5).to_doubles();
+  for (std::size_t row = 0; row < 2 * length * heads; ++row) {
+    const double position = 5 + static_cast<double>(row / heads % length);
+    for (std::size_t i = 0; i < half; ++i) {
+      const double angle = position * std::pow(10000.0, -2.0 * static_cast<double>(i) / (2 * half));
+      const std::size_t a = row * 2 * half + i, b = a + half;
+      CHECK(out[a] == doctest::Approx(in[a] * std::cos(angle) - in[b] * std::sin(angle)).epsilon(1e-12));
+      CHECK(out[b] == doctest::Approx(in[b] * std::cos(angle) + in[a] * std::sin(angle)).epsilon(1e-12));
+    }
+  }
+  CHECK(worst(slice(turn(x), 1, 0, 1), slice(x, 1, 0, 1)) == 0);  // position 0 is not turned
+  const Tensor chosen = Tensor::from(std::vector<std::int32_t>{3, 0}, {2});
+  CHECK(worst(turn.at(index_select(x, 1, chosen), chosen, length), index_select(turn(x), 1, chosen)) == 0);
+}
+
+TEST_CASE("rotary positions: products depend on distances alone, far beyond any length of training") {
+  Rotary turn(rotary_config(8, 1));
+  const Tensor query = random({1, 6, 8}, 1), key = random({1, 6, 8}, 2);
+  const auto products = [&](std::int64_t begin) {
+    return matmul(turn(query, begin), transpose(turn(key, begin), 1, 2));
+  };
+  CHECK(worst(products(0), products(31)) < 1e-12);
+  CHECK(worst(products(0), products(20000)) < 1e-10);
+  CHECK(worst(products(0), matmul(query, transpose(key, 1, 2))) > 0.1);
+}
+
+TEST_CASE("rotary positions: a model has no vectors of positions and goes beyond max_length") {
+  TransformerConfig config = modern_config();
+  config.max_length = 3;
+  LanguageModel model(config);
+  CHECK_FALSE(has_name(model, "input.positions.weight"));
+  check_steps(model);  // of 5 tokens
+  // Order matters: a model without any positions cannot tell these apart in its last state.
+  config.positions = "none";
+  config.decoder_layers = 1;
+  LanguageModel blind(config);
+  config.positions = "rotary";
+  LanguageModel seeing(config);
+  Context context = Context::inference();
+  const auto last = [&](LanguageModel& of, const std::vector<std::int32_t>& ids) {
+    return contiguous(select(of.hidden({Tensor::from(ids, {1, 4}), {}}, context), 1, 3));
+  };
+  CHECK(worst(last(blind, {1, 2, 3, 4}), last(blind, {2, 1, 3, 4})) < 1e-6);
+  CHECK(worst(last(seeing, {1, 2, 3, 4}), last(seeing, {2, 1, 3, 4})) > 1e-4);
+}
+
+TEST_CASE("rotary positions: what cannot have them says so by name") {
+  const auto building = [](const std::function<void(TransformerConfig&)>& change) {
+    TransformerConfig config = tiny_config();
+    config.positions = "rotary";
+    change(config);
+    return message_of([&] { EncoderDecoder model(config); });
+  };
+  CHECK(building([](TransformerConfig&) {}) == "");
+  const std::string fastformer = building([](TransformerConfig& config) {
+    config.encoder_attention = {{"fastformer", 0, {}}};
+  });
+  CHECK(contains(fastformer, "'fastformer' cannot have rotary positions"));
+  CHECK(contains(fastformer, "dot_product"));
+  const std::string mixed = building([](TransformerConfig& config) {
+    config.decoder_attention = {{"mixed_heads", 0, {}}};
+  });
+  CHECK(contains(mixed, "'mixed_heads' cannot have rotary positions"));
+  Options alike;
+  alike.set("parts", std::vector<std::string>{"dot_product", "longformer"});
+  CHECK(building([&](TransformerConfig& config) {
+          config.encoder_attention = {{"mixed_heads", 0, alike}};
+        }) == "");
+  CHECK(contains(building([](TransformerConfig& config) {
+                   config.width = 6;
+                   config.heads = 2;
+                 }),
+                 "a head has a width of 3"));
+  AttentionConfig cross = rotary_config(8, 2);
+  cross.cross = true;
+  CHECK(contains(message_of([&] { make_attention("dot_product", cross); }), "cross-attention has no rotary"));
+}
+
+TEST_CASE("rotary positions: images have them where they are asked for, and learned ones otherwise") {
+  ImageClassifierConfig config{tiny_config(), 4, 6, 2};
+  CHECK(has_name(*std::make_unique<ImageClassifier>(config), "input.positions.weight"));
+  config.positions = "rotary";
+  CHECK_FALSE(has_name(*std::make_unique<ImageClassifier>(config), "input.positions.weight"));
+}
+
+TEST_CASE(
+    "rotary positions: a recommender tells the order of clicks by them, and without positions not at all") {
+  const Tensor table = normal({6, 8}, 0, 1, {17, 0, 3});
+  const auto user = [&](const char* positions, const std::vector<std::int32_t>& clicks) {
+    TransformerConfig config = tiny_config();
+    config.positions = positions;
+    NewsRecommender model(config, {.titles = false, .identities = 5});
+    Context context = Context::inference();
+    return model.users(table, {Tensor::from(clicks, {1, 4}), {}}, context);
+  };
+  for (const char* positions : {"rotary", "sinusoidal", "none"}) {
+    CAPTURE(positions);
+    const double moved = worst(user(positions, {0, 1, 2, 3}), user(positions, {0, 3, 2, 1}));
+    CHECK((moved < 1e-5) == (positions == std::string("none")));
+  }
+}
+
+TEST_CASE("modern blocks: one pass and steps agree, for every causal variant with rotary positions") {
+  for (const AttentionVariant& variant : attention_variants()) {
+    if (!variant.capabilities.causal || !variant.capabilities.rotary) continue;
+    CAPTURE(variant.name);
+    TransformerConfig config = modern_config();
+    config.decoder_attention = {{variant.name, 0, {}}};
+    LanguageModel model(config);
+    check_steps(model);
+  }
+  for (const std::int64_t kv_heads : {0, 1, 2, 4}) {
+    CAPTURE(kv_heads);
+    LanguageModel model(modern_config(kv_heads));
+    check_steps(model);
+  }
+}
+
+TEST_CASE(
+    "modern blocks: a translator's steps give what one pass gives, with hypotheses that share a source") {
+  EncoderDecoder model(modern_config(1));
+  model.to(DType::f64, {});
+  const NoGrad no_grad;
+  Context context = Context::inference();
+  const PaddedTokens source = pad_tokens(std::vector<Tokens>{{3, 4, 5, 6}});
+  const Tensor memory = model.encode(source, context);
+  const Tensor both = concat({memory, memory}, 0);
+  const Tensor hidden = model.decode({tokens(), {}}, both, {}, context);
+  const PaddedTokens sources = pad_tokens(std::vector<Tokens>{{3, 4, 5, 6}, {3, 4, 5, 6}});
+  const Tensor whole = model.log_probabilities(hidden, both, sources, context);
+  DecoderState state = model.start(memory, source);
+  for (std::int64_t t = 0; t < tokens().size(1); ++t) {  // two rows, one of the memory
+    const Tensor one = log_softmax(model.step(contiguous(select(tokens(), 1, t)), state, context));
+    CHECK(worst(one, contiguous(select(whole, 1, t))) < 1e-12);
+  }
+}
+
+TEST_CASE("grouped queries: they are a dot product whose heads have equal keys and values") {
+  constexpr std::int64_t width = 12, heads = 6, groups = 2, head = width / heads;
+  for (const bool causal : {false, true}) {
+    CAPTURE(causal);
+    AttentionConfig config = rotary_config(width, heads);
+    config.causal = causal;
+    config.bias = true;
+    const auto full = make_attention("dot_product", config);
+    config.options.set("kv_heads", groups);
+    const auto grouped = make_attention("dot_product", config);
+    CHECK(grouped->parameter_count() ==
+          2 * (width * width + width) + 2 * (groups * head * width + groups * head));
+    full->to(DType::f64, {});
+    grouped->to(DType::f64, {});
+    for (const char* map : {"query", "key", "value", "output"}) {
+      auto &from = dynamic_cast<Linear&>(*grouped->find(map)), &to = dynamic_cast<Linear&>(*full->find(map));
+      const auto for_all = [&](const Tensor& held) {  // [G dh, ...] -> [H dh, ...]
+        if (held.size(0) == to.weight.size(0)) return held.detach();
+        std::vector<Tensor> rows;
+        for (std::int64_t h = 0; h < heads; ++h) {
+          const std::int64_t group = h / (heads / groups);
+          rows.push_back(slice(held.detach(), 0, group * head, (group + 1) * head));
+        }
+        return concat(rows, 0);
+      };
+      to.bias = for_all(from.bias + random(from.bias.shape(), 9));
+      from.bias = from.bias + random(from.bias.shape(), 9);
+      to.weight = for_all(from.weight);
+    }
+    const Tensor x = random({2, 7, width}, 1);
+    const Tensor mask =
+        Tensor::from(std::vector<std::int32_t>{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, {2, 7});
+    Context context = Context::inference();
+    const NoGrad no_grad;
+    CHECK(worst((*grouped)({x, mask, {}, {}}, context), (*full)({x, mask, {}, {}}, context)) < 1e-12);
+    Capture few, all;
+    context.capture = &few;
+    (*grouped)({x, {}, {}, {}}, context);
+    context.capture = &all;
+    (*full)({x, {}, {}, {}}, context);
+    CHECK(worst(few.entries.at(0).value, all.entries.at(0).value) < 1e-12);
+  }
+}
+
+TEST_CASE("grouped queries: what decoding remembers shrinks, and other divisions are refused") {
+  LanguageModel whole(modern_config(0)), half(modern_config(2)), one(modern_config(1));
+  CHECK(cached_elements(half) * 2 == cached_elements(whole));
+  CHECK(cached_elements(one) * 4 == cached_elements(whole));
+  CHECK(contains(message_of([] { LanguageModel model(modern_config(3)); }),
+                 "setting 'kv_heads' must divide the 4 heads"));
+  CHECK(contains(message_of([] { LanguageModel model(modern_config(8)); }), "got 8"));
+  CHECK(contains(message_of([] { LanguageModel model(modern_config(-1)); }), "kv_heads"));
+}
+
+TEST_CASE("modern blocks: their parameters are counted, and shapes alone are theirs") {
+  for (const char* activation : {"swiglu", "geglu"}) {
+    TransformerConfig config = modern_config();
+    config.activation = activation;
+    EncoderDecoder real(config);
+    std::unique_ptr<EncoderDecoder> shapes;
+    {
+      const ShapesOnly scope;
+      shapes = std::make_unique<EncoderDecoder>(config);
+    }
+    CHECK(names_of(shapes->parameters()) == names_of(real.parameters()));
+    CHECK(cost_of(*shapes).parameters == real.parameter_count());
+    const std::int64_t d = 16, f = 12, feed_forward = 3 * d * f + 2 * f + d;
+    const std::int64_t attention = 2 * d * d + 2 * d * d / 2, norm = d;
+    const std::int64_t encoder = 2 * (attention + feed_forward + 2 * norm) + norm,
+                       decoder = 2 * (2 * attention + feed_forward + 3 * norm) + norm,
+                       vocabulary = 3 * 11 * d;
+    CHECK(real.parameter_count() == encoder + decoder + vocabulary);
+  }
+}
+
+TEST_CASE("modern blocks: settings survive being written and read") {
+  const TransformerConfig config = modern_config(2);
+  const TransformerConfig again = transformer_config_from_json(to_json(config));
+  CHECK(again.norm_kind == "rms");
+  CHECK(again.activation == "swiglu");
+  CHECK(again.positions == "rotary");
+  CHECK(to_json(again) == to_json(config));
+  TransformerConfig wrong = config;
+  wrong.norm_kind = "rsm";
+  CHECK(contains(message_of([&] { LanguageModel model(wrong); }), "did you mean 'rms'"));
+}
