@@ -136,8 +136,11 @@ std::map<std::string, std::string> digests_of(const std::map<std::string, std::s
 }  // namespace
 
 void compare_configurations(std::string_view saved, std::string_view current,
-                            std::span<const std::string> free_keys, std::string_view source) {
-  const json before = parse_configuration(saved, source).flatten();
+                            std::span<const std::string> free_keys, std::string_view source,
+                            std::string_view defaults) {
+  json all = defaults.empty() ? json::object() : parse_configuration(defaults, "the defaults");
+  all.update(parse_configuration(saved, source), /*merge_objects=*/true);
+  const json before = all.flatten();
   const json now = parse_configuration(current, "the configuration").flatten();
   std::set<std::string> pointers;
   for (const json* flat : {&before, &now}) {
@@ -251,7 +254,8 @@ void RunFolder::check_start(const RunStart& now, std::span<const std::string> fr
   check(!verify_ || std::count(manifest_.config.begin(), manifest_.config.end(), digest) > 0,
         "cannot resume: ", file("config.json"),
         " was changed after it was written; put back the old one (--unverified goes on all the same)");
-  compare_configurations(saved_config_, now.config, free_keys, file("config.json").string());
+  compare_configurations(saved_config_, now.config, free_keys, file("config.json").string(),
+                         now.defaults);
   if (!verify_) return;
   compare_digests(manifest_.files, digests_of(now.files), "file", path_);
   compare_digests(manifest_.data, now.data, "data", path_);

@@ -20,6 +20,9 @@ struct RunStart {
   std::map<std::string, std::string> data = {};  ///< part of the data ("train", "valid", "test") -> digest
   std::map<std::string, std::string> origin =
       {};  ///< as in RunManifest; of a run that goes on, run.json knows it
+  /// A JSON object with what a setting stands for that the config.json of a run lacks, because it came after that run was
+  /// begun; "": a run that lacks one is refused.
+  std::string defaults = {};
 };
 
 /// The folder of one training run, while it trains. (RunFiles reads a run.)
@@ -88,8 +91,9 @@ class RunFolder {
 std::filesystem::path run_file(const std::filesystem::path& run, std::string_view name);
 
 /// Throws an Error that names the first key whose value differs between two JSON
-/// objects, unless it is in `free_keys`.
+/// objects, unless it is in `free_keys`. A key that `saved` lacks has its value in `defaults`, if any.
 void compare_configurations(std::string_view saved, std::string_view current,
-                            std::span<const std::string> free_keys, std::string_view source);
+                            std::span<const std::string> free_keys, std::string_view source,
+                            std::string_view defaults = {});
 
 }  // namespace heed
