@@ -47,6 +47,9 @@
 #define LLVMFuzzerTestOneInput fuzz_mind
 #include "fuzz/mind_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_published_config
+#include "fuzz/published_config_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_text
 #include "fuzz/text_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
@@ -92,6 +95,7 @@ TEST_CASE("What the fuzzers of readers start from and have found holds their pro
   run_corpus("made_tokenizer", fuzz_made_tokenizer);
   run_corpus("made_words", fuzz_made_words);
   run_corpus("mind", fuzz_mind);
+  run_corpus("published_config", fuzz_published_config);
   run_corpus("text", fuzz_text);
   run_corpus("tokenizer", fuzz_tokenizer);
   run_corpus("word_vectors", fuzz_word_vectors);
