@@ -170,9 +170,9 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
 
   Trainer trainer(*learner, options, request.callbacks, ranks);
   if (!is_first) return trainer.run();
-  const RunStart start{std::string(kind.name), learner->settings().json("", 2) + "\n",
-                       learner->files(),       learner->data_digests(),
-                       begun.origin,           kind.settings(kind.names_data(settings)).json()};
+  RunStart start{std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(),
+                 learner->data_digests(), begun.origin};
+  if (before) start.defaults = kind.settings(kind.names_data(settings)).json();
   RunFolder folder = before ? RunFolder::resume(request.folder, start, free_settings(), request.verify)
                             : RunFolder::create(request.folder, start);
   const TrainResult result = trainer.run(&folder);

@@ -43,14 +43,6 @@ Tensor mask_of(const std::vector<std::int32_t>& values, const Shape& shape) {
   return Tensor::from(values, shape);
 }
 
-double worst_difference(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.shape() == b.shape());
-  const auto x = a.detach().to_vector<double>(), y = b.detach().to_vector<double>();
-  double worst = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(x[i] - y[i]));
-  return worst;
-}
-
 Tensor run(Attention& layer, const AttentionInput& input) {
   Context context = Context::inference();
   return layer(input, context);

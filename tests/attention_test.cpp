@@ -61,14 +61,6 @@ std::vector<double> values(const Tensor& x) {
   return x.detach().to_vector<double>();
 }
 
-double worst_difference(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.shape() == b.shape());
-  const auto x = values(a), y = values(b);
-  double worst = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(x[i] - y[i]));
-  return worst;
-}
-
 /// One pass in inference: what a context hands from layer to layer belongs to a single pass.
 Tensor run(Attention& layer, const AttentionInput& input) {
   Context context;

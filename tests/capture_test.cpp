@@ -71,11 +71,6 @@ Tensor output_from(const Tensor& weights, Attention& layer, const AttentionInput
   return where(unsqueeze(input.mask, 2), out, Tensor::zeros({}, DType::f64));
 }
 
-double largest_difference(const Tensor& a, const Tensor& b) {
-  const Tensor difference = abs(a - b);
-  return max(reshape(difference, {difference.count()}), 0).item();
-}
-
 std::vector<Use> uses_of(const AttentionVariant& variant) {
   std::vector<Use> uses{{false, false}};
   if (variant.capabilities.causal) uses.push_back({true, false});
@@ -117,7 +112,7 @@ TEST_CASE("capture: the output follows from the weights that a layer shows") {
       CHECK(weights.rank() == 4);
       CHECK(weights.size(1) == 2);
       CHECK(weights.size(2) == 7);
-      CHECK(largest_difference(output_from(weights, *layer, input), out) < 1e-12);
+      CHECK(test::worst_difference(output_from(weights, *layer, input), out) < 1e-12);
 
       Context unwatched = Context::inference();
       CHECK((*layer)(input, unwatched).to_vector<double>() == out.to_vector<double>());
@@ -166,7 +161,7 @@ TEST_CASE("capture: Fastformer shows how it pools") {
     CHECK(capture.find("key_choice").shape() == Shape{2, 2, 7, 2});
     for (const Capture::Entry& entry : capture.entries) {
       const Tensor total = sum(entry.value, -1);
-      CHECK(largest_difference(total, Tensor::ones(total.shape(), DType::f64)) < 1e-12);
+      CHECK(test::worst_difference(total, Tensor::ones(total.shape(), DType::f64)) < 1e-12);
     }
   }
 }
@@ -201,5 +196,5 @@ TEST_CASE("capture: dot product attention shows its weights while decoding too")
   AttentionCache cache;
   for (std::int64_t t = 0; t < 3; ++t) layer->step({slice(x, 1, t, t + 1), {}, {}, {}}, cache, context);
   const Tensor last = slice(whole.find("weights"), 2, 2, 3);
-  CHECK(largest_difference(stepped.find("weights"), last) < 1e-14);
+  CHECK(test::worst_difference(stepped.find("weights"), last) < 1e-14);
 }

@@ -44,14 +44,6 @@ Kernels kernels_of(Call&& call) {
   return kernels;
 }
 
-double worst(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.shape() == b.shape());
-  const std::vector<double> x = a.to_doubles(), y = b.to_doubles();
-  double most = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) most = std::max(most, std::abs(x[i] - y[i]));
-  return most;
-}
-
 }  // namespace
 
 TEST_CASE("growing: what is appended stands behind what was held, in the same memory while there is room") {
@@ -162,9 +154,10 @@ TEST_CASE(
     for (std::int64_t t = 0; t < 4; ++t)
       single = model.step(contiguous(select(ids, 1, t)), one_by_one, context);
     CHECK(at_once.position == 4);
-    CHECK(worst(together, single) < 1e-12);
+    CHECK(worst_difference(together, single) < 1e-12);
     const Tensor last = contiguous(select(ids, 1, 4));
-    CHECK(worst(model.step(last, at_once, context), model.step(last, one_by_one, context)) < 1e-12);
+    CHECK(worst_difference(model.step(last, at_once, context), model.step(last, one_by_one, context)) <
+          1e-12);
   }
 }
 
@@ -184,7 +177,7 @@ TEST_CASE("decoding: hypotheses that share a row of the memory read what each re
     const Tensor memory = model.encode(source, context);
     DecoderState shared = model.start(memory, source), own = model.start(memory, source);
     const Tensor begin = Tensor::from(std::vector<std::int32_t>{1, 1}, {2});
-    CHECK(worst(model.step(begin, shared, context), model.step(begin, own, context)) == 0);
+    CHECK(worst_difference(model.step(begin, shared, context), model.step(begin, own, context)) == 0);
     const std::vector<std::int32_t> rows{0, 0, 0, 1, 1, 1}, both{0, 1};
     shared.reorder(rows, both);
     own.reorder(rows);
@@ -193,7 +186,7 @@ TEST_CASE("decoding: hypotheses that share a row of the memory read what each re
     const std::vector<std::int32_t> moved{0, 2, 0, 4, 4, 5};
     for (int i = 0; i < 3; ++i) {
       const Tensor tokens = Tensor::from(std::vector<std::int32_t>{4, 5, 6, 7, 8, 9}, {6});
-      CHECK(worst(model.step(tokens, shared, context), model.step(tokens, own, context)) < 1e-12);
+      CHECK(worst_difference(model.step(tokens, shared, context), model.step(tokens, own, context)) < 1e-12);
       shared.reorder(moved, both);
       own.reorder(moved);
     }

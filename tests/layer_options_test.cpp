@@ -36,11 +36,6 @@ void set(Module& module, const std::string& name, const Tensor& value) {
   tensor->assign(std::span<const double>(values));
 }
 
-double largest_difference(const Tensor& a, const Tensor& b) {
-  const Tensor difference = abs(a - b);
-  return max(reshape(difference, {difference.count()}), 0).item();
-}
-
 std::unique_ptr<Attention> make(const char* name, const Options& options, std::int64_t heads = 4,
                                 bool causal = false) {
   AttentionConfig config;
@@ -108,7 +103,7 @@ TEST_CASE("share_layers: a stack with one set of parameters is one with equal la
         }
         return parameter;
       });
-      CHECK(largest_difference(logits(shared), logits(separate)) < 1e-12);
+      CHECK(test::worst_difference(logits(shared), logits(separate)) < 1e-12);
     }
   }
 }
@@ -140,7 +135,7 @@ TEST_CASE("linformer: layerwise sharing has one E for the whole stack") {
   copy_parameters(layerwise, separate, [](const std::string& name) {
     return name == "encoder.layers.1.attention.E" ? "encoder.layers.0.attention.E" : name;
   });
-  CHECK(largest_difference(logits(layerwise), logits(separate)) < 1e-12);
+  CHECK(test::worst_difference(logits(layerwise), logits(separate)) < 1e-12);
   options.set("per_head", true);
   CHECK(test::contains(message_of([&] { make("linformer", options); }), "per_head"));
 }
@@ -156,7 +151,7 @@ TEST_CASE("mixed_heads: parts of one kind are that kind with all heads") {
     set(*whole, name + ".weight", concat({first, second}, name == "output" ? 1 : 0));
   }
   const Tensor x = draw({2, 5, 8}, 1);
-  CHECK(largest_difference(run(*mixed, x), run(*whole, x)) < 1e-14);
+  CHECK(test::worst_difference(run(*mixed, x), run(*whole, x)) < 1e-14);
   CHECK(mixed->parameter_count() == whole->parameter_count());
 }
 
@@ -172,7 +167,7 @@ TEST_CASE("mixed_heads: any variants, which keep their settings and say what the
   Context context = Context::inference();
   for (std::int64_t t = 0; t < 6; ++t) {
     const Tensor one = layer->step({slice(x, 1, t, t + 1), {}, {}, {}}, cache, context);
-    CHECK(largest_difference(one, slice(whole, 1, t, t + 1)) < 1e-12);
+    CHECK(test::worst_difference(one, slice(whole, 1, t, t + 1)) < 1e-12);
   }
   CHECK_FALSE(attention_capabilities("mixed_heads", options).any_length);
   CHECK(attention_capabilities("mixed_heads", {}).any_length);
@@ -203,9 +198,9 @@ TEST_CASE("fastformer: equal global keys are one, and without a key the global q
       set(*three, name + ".weight", find(*one, name + ".weight")->detach());
     const Tensor score = find(*one, "key_score.weight")->detach();
     set(*three, "key_score.weight", concat({score, score, score}, 0));
-    CHECK(largest_difference(run(*one, x), run(*three, x)) < 1e-14);
+    CHECK(test::worst_difference(run(*one, x), run(*three, x)) < 1e-14);
     set(*three, "key_score.weight", concat({score, score * 1e5, score * -1e5}, 0));
-    CHECK(largest_difference(run(*one, x), run(*three, x)) > 1e-9);
+    CHECK(test::worst_difference(run(*one, x), run(*three, x)) > 1e-9);
     CHECK(none->parameter_count() == 2 * 8 * 8 + 2 * 8);
     CHECK_FALSE(has_name(*none, "key.weight"));
   }
@@ -217,7 +212,7 @@ TEST_CASE("fastformer: equal global keys are one, and without a key the global q
       linear(q, find(*layer, "query_score.weight")->detach()) / std::sqrt(8.0);  // [B, N, 1]
   const Tensor global_query = sum(softmax(scores, 1) * q, 1, true);
   const Tensor expected = linear(global_query * q, find(*layer, "output.weight")->detach()) + q;
-  CHECK(largest_difference(run(*layer, x), expected) < 1e-14);
+  CHECK(test::worst_difference(run(*layer, x), expected) < 1e-14);
 }
 
 TEST_CASE("presets: the models of the hard-coded Gaussian paper") {

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -52,6 +56,15 @@ GradcheckResult gradcheck_parameters(Module& model, Loss&& loss, std::int64_t ma
     return loss();
   };
   return gradcheck(function, inputs, 1e-6, 1e-5, max_elements);
+}
+
+/// The largest difference between elements of two tensors of one shape.
+inline double worst_difference(const Tensor& a, const Tensor& b) {
+  REQUIRE(a.shape() == b.shape());
+  const std::vector<double> x = a.to_doubles(), y = b.to_doubles();
+  double worst = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(x[i] - y[i]));
+  return worst;
 }
 
 /// The message of the Error that `call` throws, or "" when it throws none.

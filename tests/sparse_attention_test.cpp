@@ -20,14 +20,6 @@ Tensor random(const Shape& shape, std::uint32_t op) {
   return normal(shape, 0, 1, {21, 0, op}, DType::f64);
 }
 
-double worst_difference(const Tensor& a, const Tensor& b) {
-  REQUIRE(a.shape() == b.shape());
-  const auto x = a.detach().to_vector<double>(), y = b.detach().to_vector<double>();
-  double worst = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) worst = std::max(worst, std::abs(x[i] - y[i]));
-  return worst;
-}
-
 struct Setting {
   const char* variant;
   std::vector<std::pair<std::string, Options::Value>> options;
