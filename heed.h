@@ -35,6 +35,7 @@
 #include "heed/models/search.h"
 #include "heed/tasks/report.h"
 #include "heed/tasks/run.h"
+#include "heed/training/autocast.h"
 #include "heed/training/bleu.h"
 #include "heed/training/model_file.h"
 #include "heed/training/optimizer.h"

@@ -42,7 +42,9 @@ LowerPrecision::LowerPrecision(Module& model, Precision precision) {
   std::vector<Tensor> weights, copies;
   for (const NamedTensor& named : model.parameters()) {
     check(named.tensor->device().type != DeviceType::cpu, "precision ", name_of(precision),
-          " needs a Vulkan device; the CPU computes in f32");
+          " needs a Vulkan device, but \"", named.name,
+          "\" is on the CPU, which computes in f32 and f64 alone: move the"
+          " model there first, or take precision f32");
     if (named.tensor->dtype() != DType::f32) continue;
     const Tensor weight = contiguous(named.tensor->detach());
     replaced_.push_back({named.tensor, *named.tensor});

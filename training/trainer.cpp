@@ -116,8 +116,7 @@ void Trainer::open(RunFolder* folder) {
   saves_ = exchange_.any(folder_ != nullptr);
   if (load()) check_resumed();
   if (folder_) folder_->write_config();
-  if (options_.precision == Precision::f16)
-    loss_scale_ = std::make_unique<LossScale>(optimizer_.parameters()[0].tensor->device(), state_.loss_scale);
+  autocast_ = std::make_unique<Autocast>(task_.model(), options_.precision, state_.loss_scale);
   if (folder_)
     metrics_ = std::make_unique<MetricsLog>(folder_->file("metrics.jsonl"), state_.metrics_bytes,
                                             [this](std::string_view text) { say(text); });
@@ -178,12 +177,13 @@ Trainer::StepOutcome Trainer::step() {
   const std::int64_t tokens = accumulate_gradients();
   if (state_.step == 0) first_loss_ = meter_.on_device().at("loss") / static_cast<double>(tokens);
   const GradientNorm norm = exchange_.norm(static_cast<double>(tokens));
-  if (loss_scale_) loss_scale_->update(norm.norm());
-  guard_.watch(state_.step + 1, norm, meter_, loss_scale_ ? loss_scale_->can_shrink() : Tensor());
+  LossScale* const loss_scale = autocast_->loss_scale();
+  if (loss_scale) loss_scale->update(norm.norm());
+  guard_.watch(state_.step + 1, norm, meter_, loss_scale ? loss_scale->can_shrink() : Tensor());
   if (norm.norm().device().type == DeviceType::cpu) check_finite();
   const double rate = learning_rate();
   optimizer_.step(rate, norm.scale(options_.clip_norm),
-                  loss_scale_ ? maximum(guard_.skip(), loss_scale_->skip()) : guard_.skip());
+                  loss_scale ? maximum(guard_.skip(), loss_scale->skip()) : guard_.skip());
   optimizer_.zero_gradients();
   exchange_.share_weights();
   ++state_.step;
@@ -232,13 +232,11 @@ BatchOutcome Trainer::run_batch() {
   // Streams count from 1: number 0 is left to what is drawn before training, such as initial weights.
   Context context = Context::train(options_.seed, static_cast<std::uint32_t>(state_.batches_done + 1));
   context.observations = &outcome.observations;
-  const LowerPrecision lower(task_.model(), options_.precision);
-  const ExpectedGradient expected(loss_scale_ ? loss_scale_->factor() : Tensor());
-  const Loss batch = task_.loss(state_.epoch, state_.batch, context);
-  const Tensor objective = objective_of(batch, context, outcome);
-  backward(loss_scale_ ? objective * loss_scale_->factor() : objective);
-  lower.collect_gradients(loss_scale_ ? loss_scale_->inverse() : Tensor());
-  outcome.count = batch.count;
+  autocast_->backward([&] {
+    const Loss batch = task_.loss(state_.epoch, state_.batch, context);
+    outcome.count = batch.count;
+    return objective_of(batch, context, outcome);
+  });
   return outcome;
 }
 
@@ -276,8 +274,8 @@ void Trainer::check_finite() {
 }
 
 void Trainer::say_skipped_steps() {
-  if (!loss_scale_) return;
-  const LossScaleState scale = loss_scale_->state();
+  if (!autocast_->loss_scale()) return;
+  const LossScaleState scale = autocast_->loss_scale_state();
   if (scale.skipped == skipped_said_) return;
   say(concat_text(
       scale.skipped - skipped_said_,
@@ -432,7 +430,7 @@ void Trainer::save(bool as_best) {
   check_finite();
   check_weights(optimizer_.parameters(), state_.step);
   read_first_loss();
-  if (loss_scale_) state_.loss_scale = loss_scale_->state();
+  if (autocast_->loss_scale()) state_.loss_scale = autocast_->loss_scale_state();
   state_.losses_since_record = meter_.sums();
   state_.tokens_since_record = meter_.tokens();
   state_.epoch_batches = batches_in(task_, state_.epoch);

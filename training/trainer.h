@@ -8,12 +8,12 @@
 #include <string>
 #include <string_view>
 
+#include "heed/training/autocast.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/gradient_exchange.h"
 #include "heed/training/metrics_log.h"
 #include "heed/training/moving_average.h"
 #include "heed/training/optimizer.h"
-#include "heed/training/precision.h"
 #include "heed/training/progress.h"
 #include "heed/training/run_folder.h"
 #include "heed/training/schedule.h"
@@ -157,7 +157,7 @@ class Trainer {
   Tensor first_loss_;  // of the first step, mean per token, before any weight was changed
   LossMeter meter_;
   FiniteGuard guard_;
-  std::unique_ptr<LossScale> loss_scale_;            // null unless the model computes in f16
+  std::unique_ptr<Autocast> autocast_;               // from open() on
   std::int64_t skipped_said_ = 0;                    // how many skipped steps the user has been told of
   std::map<std::string, double> auxiliary_weights_;  // of auxiliary losses, in the last batch
   Session session_;
