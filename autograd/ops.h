@@ -35,8 +35,8 @@ class Axes {
 
 // --- element by element (made from core/elementwise.def) ---------------------------------------------------
 
-// Unary operations without parameters: neg(x), abs(x), square(x), sqrt(x), ...; with parameters see below. Of i32
-// there are neg, abs, square, relu and clamp.
+/// Unary operations without parameters: neg(x), abs(x), square(x), sqrt(x), ...; with parameters see below. Of i32
+/// there are neg, abs, square, relu and clamp.
 // Either operand of a binary operation or a comparison may be a number, which has the type of the other one: throws
 // when that is i32 and the number is none.
 Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params = {});

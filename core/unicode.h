@@ -25,7 +25,7 @@ std::size_t find_invalid(std::string_view text);
 /// The text with every ill-formed sequence replaced by U+FFFD.
 std::string replace_invalid(std::string_view text);
 /// The text as it may be shown on a terminal: control characters (line ends and tabs too), characters that
-/// change the direction of what follows, and ill-formed bytes are written as \x1b for each of their bytes.
+/// change the direction of what follows, and ill-formed bytes are written as `\x1b` for each of their bytes.
 std::string printable(std::string_view text);
 
 bool is_letter(char32_t value);  ///< General category L*.
@@ -36,7 +36,7 @@ bool is_control(char32_t value);          ///< General category Cc, Cf or Co.
 bool is_mark(char32_t value);             ///< General category M*.
 bool is_nonspacing_mark(char32_t value);  ///< General category Mn.
 bool is_space(char32_t value);            ///< Property White_Space.
-/// \w of UTS #18: letters, marks, decimal and letter numbers, connectors, joiners.
+/// `\w` of UTS 18: letters, marks, decimal and letter numbers, connectors, joiners.
 bool is_word(char32_t value);
 
 /// What becomes of a capital sigma at the end of a word.

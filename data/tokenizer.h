@@ -89,7 +89,7 @@ class Tokenizer {
   /// The id of a token as spelled in the file.
   std::optional<std::int32_t> find(std::string_view token) const;
   /// The same for a token that must be there, such as "<pad>"; throws Error otherwise. Where a mark goes by another
-  /// name, that one serves: [PAD], [UNK], [CLS] or <bos> for <s>, [SEP], <eos> or <|endoftext|> for </s>.
+  /// name, that one serves: [PAD], [UNK], [CLS] or `<bos>` for `<s>`, [SEP], `<eos>` or `<|endoftext|>` for `</s>`.
   std::int32_t id_of(std::string_view token) const;
   const std::vector<AddedToken>& added_tokens() const;
   /// Bytes without a token. Empty for what train() makes; a foreign file may lack some, and a program should

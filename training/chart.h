@@ -40,7 +40,7 @@ std::string chart_legend(std::span<const ChartSeries> series);
 /// A drawing with what it shows above it; `remark` stands behind that, smaller.
 std::string figure(std::string_view caption, std::string_view remark, std::string_view drawing);
 
-/// The beginning of a page, up to <body>; `style`: more CSS. Its colours are --ink, --paper, --muted, --line-soft, --grid
+/// The beginning of a page, up to `<body>`; `style`: more CSS. Its colours are --ink, --paper, --muted, --line-soft, --grid
 /// and --accent, light or dark as the reader has it.
 std::string page_head(std::string_view title, std::string_view style = {});
 inline constexpr std::string_view page_end = "</body></html>\n";
