@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,13 @@ struct OptimizerObject {
   double clip_norm = 0;
 };
 
+/// A run, with which one call works at a time.
+struct RunObject {
+  explicit RunObject(Run opened) : run(std::move(opened)) {}
+  Run run;
+  std::mutex in_use;
+};
+
 /// The types of handles, in the order of their numbers.
 enum class Kind : std::uint8_t { tensor = 1, context, module, optimizer, run };
 
@@ -69,7 +77,7 @@ struct Behind<heed_module> : BehindAll<ModuleObject, Kind::module> {};
 template <>
 struct Behind<heed_optimizer> : BehindAll<OptimizerObject, Kind::optimizer> {};
 template <>
-struct Behind<heed_run> : BehindAll<Run, Kind::run> {};
+struct Behind<heed_run> : BehindAll<RunObject, Kind::run> {};
 
 /// The table of all handles. A handle is a number in the clothes of a pointer: it is looked up, never followed, and
 /// never given out again, so that a freed one is known for what it is.

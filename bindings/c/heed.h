@@ -15,8 +15,9 @@
  * - Settings are JSON objects, or NULL for the defaults. A name that does not exist, or a value out of its
  *   range, is an error that says what is there.
  * - Axes count from the end when negative. Operands broadcast by NumPy's rules. Floating operands share one dtype.
- * - Calls are safe from any thread as long as no two at once use the same module, optimizer, context or run, or
- *   write a tensor that another one reads. Errors and recording belong to the thread.
+ * - Calls are safe from any thread as long as no two at once use the same optimizer or context, train or load a module
+ *   that another one uses, or write a tensor that another one reads. Calls that use the same run wait for each other.
+ *   Errors and recording belong to the thread.
  */
 
 #include <stddef.h>

@@ -43,6 +43,14 @@ std::vector<std::string> lines_of(const char* const* lines, std::size_t count) {
   return texts;
 }
 
+/// What `work` makes of a run that no other call uses meanwhile, as a text for the caller.
+template <class Work>
+char* text_from_run(heed_run* handle, const Work& work) {
+  const std::shared_ptr<RunObject> object = object_of(handle, "run");
+  const std::lock_guard alone(object->in_use);
+  return new_text(work(object->run));
+}
+
 std::string json_of(const std::vector<Prediction>& answers) {
   Json list = Json::array();
   for (const Prediction& answer : answers) {
@@ -117,40 +125,45 @@ heed_status heed_list(const char* what, char** out) {
 heed_status heed_run_open(const char* folder, const char* settings, heed_run** out) {
   return guarded(__func__, out, [&] {
     const std::string path = text_of(folder, "folder");
-    return new_handle<heed_run>(std::make_shared<Run>(Run::open(path, run_options(settings_of(settings)))));
+    return new_handle<heed_run>(
+        std::make_shared<RunObject>(Run::open(path, run_options(settings_of(settings)))));
   });
 }
 
 heed_status heed_run_describe(heed_run* run, char** out) {
   return guarded(__func__, out, [&] {
-    const auto object = object_of(run, "run");
-    return new_text(dumped(Json{{"task", object->task()},
-                                {"settings", Json::parse(object->settings().json())},
-                                {"remarks", object->learner().take_remarks()}}));
+    return text_from_run(run, [](Run& open) {
+      return dumped(Json{{"task", open.task()},
+                         {"settings", Json::parse(open.settings().json())},
+                         {"remarks", open.learner().take_remarks()}});
+    });
   });
 }
 
 heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t count, char** out) {
-  return guarded(__func__, out,
-                 [&] { return new_text(json_of(object_of(run, "run")->predict(lines_of(lines, count)))); });
+  return guarded(__func__, out, [&] {
+    return text_from_run(run, [&](Run& open) { return json_of(open.predict(lines_of(lines, count))); });
+  });
 }
 
 heed_status heed_run_capture(heed_run* run, const char* const* lines, size_t count, const char* path,
                              int32_t overwrite, char** out) {
   return guarded(__func__, out, [&] {
-    const auto object = object_of(run, "run");
-    const std::filesystem::path file = text_of(path, "path");
-    check(overwrite != 0 || !std::filesystem::exists(file), file.string(), " exists already");
-    CaptureFile capture;
-    const std::vector<Prediction> answers = object->predict(lines_of(lines, count), {&capture, 0});
-    capture.save(file, overwrite != 0);
-    return new_text(json_of(answers));
+    return text_from_run(run, [&](Run& open) {
+      const std::filesystem::path file = text_of(path, "path");
+      check(overwrite != 0 || !std::filesystem::exists(file), file.string(), " exists already");
+      CaptureFile capture;
+      const std::vector<Prediction> answers = open.predict(lines_of(lines, count), {&capture, 0});
+      capture.save(file, overwrite != 0);
+      return json_of(answers);
+    });
   });
 }
 
 heed_status heed_run_measure(heed_run* run, const char* part, char** out) {
-  return guarded(__func__, out,
-                 [&] { return new_text(object_of(run, "run")->measure(text_of(part, "part")).json); });
+  return guarded(__func__, out, [&] {
+    return text_from_run(run, [&](Run& open) { return open.measure(text_of(part, "part")).json; });
+  });
 }
 
 void heed_run_free(heed_run* run) {
