@@ -1,0 +1,53 @@
+"""docs/from_pytorch.md: its Python runs, block after block, and PyTorch's beside it where that is installed."""
+
+import pathlib
+import re
+import tempfile
+import unittest
+
+GUIDE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "from_pytorch.md"
+
+
+def blocks(title):
+    """The code under each "title:"."""
+    return re.findall(rf"^{title}[^\n]*:\n\n```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.S | re.M)
+
+
+def names_after(title):
+    """What the blocks leave behind, all in one module."""
+    with tempfile.TemporaryDirectory() as folder:
+        names = {"folder": folder}
+        for number, block in enumerate(blocks(title)):
+            exec(compile(block, f"{GUIDE.name}, {title}, block {number + 1}", "exec"), names)
+    return names
+
+
+@unittest.skipUnless(GUIDE.exists(), "needs the sources")
+class FromPyTorch(unittest.TestCase):
+    def test_every_block_is_of_one_kind(self):
+        python = GUIDE.read_text(encoding="utf-8").count("```python")
+        self.assertEqual(len(blocks("PyTorch")) + len(blocks("heed, Python")), python)
+        self.assertGreater(python, 15)
+
+    def test_heed(self):
+        names = names_after("heed, Python")
+        self.assertEqual(names["slope"], [[3.0, 12.0], [27.0, 48.0]])
+        self.assertEqual(names["total"], 10)
+        self.assertLess(names["last"], 0.3)
+        self.assertEqual(len(names["predicted"]), 96)
+
+    def test_pytorch(self):
+        try:
+            import torch
+        except ImportError:
+            self.skipTest("no PyTorch here")
+        torch.set_num_threads(1)
+        names = names_after("PyTorch")
+        self.assertEqual(names["slope"], [[3.0, 12.0], [27.0, 48.0]])
+        self.assertEqual(names["total"], 10)
+        self.assertLess(names["last"], 0.3)
+        self.assertEqual(len(names["predicted"]), 96)
+
+
+if __name__ == "__main__":
+    unittest.main()

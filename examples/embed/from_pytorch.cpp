@@ -1,0 +1,188 @@
+// The C++ of docs/from_pytorch.md, one function for each of its sections; a test holds both to the same text.
+//
+//   from_pytorch FOLDER      files are written there
+
+#include <heed/autograd/node.h>
+#include <heed/heed.h>
+#include <heed/models/initialise.h>
+
+#include <filesystem>
+#include <iostream>
+
+namespace {
+
+void tensors() {
+  const auto x = heed::Tensor::from<float>({{1, 2}, {3, 4}});
+  const auto noise = heed::normal({2, 2}, 0, 1, {1, 0, 0});  // key: seed, step, stream
+  const heed::Tensor y = heed::transpose(x, 0, 1) + noise * 0.1;
+  const heed::Tensor row = y[0], part = heed::slice(x, 1, 0, 1);
+  const heed::Tensor top = heed::max(x, -1), total = heed::sum(x, {0, 1});
+  std::cout << x << '\n' << total.item() << '\n';
+  heed::check(row.shape() == heed::Shape{2} && part.shape() == heed::Shape{2, 1} && top.count() == 2,
+              "tensors");
+}
+
+void autograd() {
+  const heed::Tensor x = heed::parameter(heed::Tensor::from<float>({{1, 2}, {3, 4}}));
+  heed::backward(heed::sum(x * x * x));
+  std::cout << heed::gradient(x) << '\n';  // 3 x^2
+  heed::zero_gradient(x);
+  {
+    const heed::NoGrad no_grad;
+    heed::check(!(x * 2).tracked(), "autograd");
+  }
+  const heed::Tensor constant = x.detach();
+  heed::check(!constant.tracked(), "autograd");
+}
+
+class Network : public heed::Module {
+ public:
+  explicit Network(heed::Initialiser& initialiser)
+      : hidden_(4, 32, true, initialiser), norm_(32), output_(32, 3, true, initialiser) {
+    add_module("hidden", hidden_);
+    add_module("norm", norm_);
+    add_module("output", output_);
+  }
+  heed::Tensor operator()(const heed::Tensor& x, heed::Context& context) const {
+    return output_(heed::maybe_dropout(heed::gelu(norm_(hidden_(x))), 0.1, context));
+  }
+
+ private:
+  heed::Linear hidden_;
+  heed::LayerNorm norm_;
+  heed::Linear output_;
+};
+
+void modules() {
+  heed::Initialiser initialiser(1);  // the seed of the first weights
+  Network network(initialiser);
+  network.to(heed::DType::f32, heed::find_device("cpu"));
+  for (const heed::NamedTensor& one : network.parameters())
+    std::cout << one.name << ' ' << one.tensor->shape() << '\n';
+}
+
+/// max(x, 0)^2 with a gradient by hand.
+heed::Tensor squared_relu(const heed::Tensor& x) {
+  const heed::Tensor kept = heed::relu(x.detach());
+  return heed::record("squared_relu", heed::square(kept), {x},
+                      [kept](const heed::Tensor& grad) { return heed::Gradients{grad * kept * 2.0}; },
+                      {&kept});
+}
+
+void own_layer() {
+  const heed::Tensor x = heed::uniform({3, 4}, -1, 1, {1, 0, 0}, heed::DType::f64);
+  const auto result = heed::gradcheck([](auto in) { return squared_relu(in[0]); }, {x});
+  heed::check(result.passed, "own_layer: ", result.worst_error);
+}
+
+void optimizers(Network& network) {
+  heed::ParameterGroup weights{{}, 1, 0.01}, others{{}, 1, 0};  // rate, weight decay
+  for (const heed::NamedTensor& one : network.parameters())
+    (one.tensor->rank() >= 2 ? weights : others).parameters.push_back(one);
+  heed::Optimizer adamw(std::vector{weights, others}, {.kind = heed::OptimizerKind::adamw});
+  heed::check(adamw.parameters().size() == 6, "optimizers");
+}
+
+/// What there is to learn: three classes of points.
+heed::Tensor some_points() {
+  return heed::normal({96, 4}, 0, 1, {2, 0, 0});
+}
+heed::Tensor their_classes(const heed::Tensor& x) {
+  return heed::argmax(heed::slice(x, 1, 0, 3), 1);
+}
+
+double train(Network& network) {
+  const heed::Tensor x = some_points(), classes = their_classes(x);
+  heed::Optimizer adam(network.parameters(), {});
+  heed::Rng rng(1);
+  heed::Tensor last;
+  for (int step = 1; step <= 60; ++step) {
+    heed::Context context = rng.next_step();  // training, with the masks of this step
+    const heed::Tensor loss = heed::mean(heed::cross_entropy(network(x, context), classes));
+    heed::backward(loss);
+    adam.clip(1.0);
+    adam.step(1e-2);
+    adam.zero_gradients();
+    last = loss.detach();
+  }
+  return last.item();
+}
+
+void mixed_precision(Network& network, heed::Device device, heed::Precision precision) {
+  network.to(heed::DType::f32, device);
+  const heed::Tensor x = some_points().to(device), classes = their_classes(x);
+  heed::Optimizer adam(network.parameters(), {});
+  heed::Rng rng(1);
+  heed::Autocast autocast(network, precision);  // heed::Precision::bf16, on a GPU
+  for (int step = 1; step <= 3; ++step) {
+    heed::Context context = rng.next_step();
+    autocast.backward([&] {
+      const heed::Tensor logits = network(x.to(autocast.dtype()), context);
+      return heed::sum(heed::cross_entropy(logits, classes).to(heed::DType::f32));
+    });
+    autocast.step(adam, 1e-2);
+  }
+}
+
+void attention() {
+  heed::AttentionConfig config;
+  config.width = 16;
+  config.heads = 2;
+  config.causal = true;
+  const auto layer = heed::make_attention("dot_product", config);  // or any other name
+  heed::Context context = heed::Context::inference();
+  const heed::Tensor x = heed::normal({2, 7, 16}, 0, 1, {1, 0, 0});
+  const heed::Tensor mask = heed::Tensor::ones({2, 7}, heed::DType::i32);
+  const heed::Tensor y = (*layer)({x, mask, {}, {}}, context);
+  heed::check(y.shape() == x.shape(), "attention");
+}
+
+void batches() {
+  const std::vector<std::int32_t> lengths = {3, 9, 4, 5, 8, 2};
+  const heed::BatchPlan plan(lengths, {}, {.max_tokens = 24, .seed = 1});
+  for (std::uint32_t epoch = 0; epoch < 2; ++epoch)
+    for (const heed::Batch& rows : plan.epoch(epoch))  // indices of examples of like length
+      std::cout << "epoch " << epoch << ": " << rows.size() << " rows\n";
+}
+
+void files(Network& network, const std::filesystem::path& folder) {
+  heed::save_model(network, folder / "network.safetensors");
+  heed::Initialiser initialiser(2);
+  Network same(initialiser);
+  heed::load_model(same, folder / "network.safetensors");
+  heed::check(heed::model_state(same).size() == 6, "files");
+}
+
+std::vector<std::int32_t> predict(const Network& network, const heed::Tensor& x) {
+  const heed::NoGrad no_grad;
+  heed::Context context = heed::Context::inference();  // no dropout
+  return heed::argmax(network(x, context), 1).to_vector<std::int32_t>();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::cerr << "usage: from_pytorch FOLDER\n";
+    return 2;
+  }
+  try {
+    tensors();
+    autograd();
+    modules();
+    own_layer();
+    heed::Initialiser initialiser(1);
+    Network network(initialiser);
+    optimizers(network);
+    const double loss = train(network);
+    std::cout << "loss after 60 steps: " << loss << '\n';
+    mixed_precision(network, {}, heed::Precision::f32);  // what the CPU has
+    attention();
+    batches();
+    files(network, argv[1]);
+    return loss < 0.3 && predict(network, some_points()).size() == 96 ? 0 : 1;
+  } catch (const heed::Error& error) {
+    std::cerr << "from_pytorch: " << error.what() << '\n';
+    return 1;
+  }
+}
