@@ -1,5 +1,6 @@
 #include "heed/autograd/ops.h"
 #include "heed/autograd/recording.h"
+#include "heed/core/checked.h"
 
 namespace heed {
 
@@ -14,7 +15,7 @@ Tensor slice_view(const Tensor& x, int axis, std::int64_t begin, std::int64_t co
   Shape shape = x.shape();
   Shape strides = x.strides();
   shape[axis] = count;
-  strides[axis] *= step;
+  if (count > 1) strides[axis] *= step;  // else there is no other element, and the step may be any
   return x.view(shape, strides, x.offset() + begin * x.strides()[axis]);
 }
 
@@ -26,9 +27,10 @@ void copy_into(const Tensor& from, const Tensor& to) {
 Shape infer_extent(const Tensor& x, const Shape& shape) {
   Shape result = shape;
   int unknown = -1;
-  std::int64_t known = 1;
+  std::int64_t known = 1, step = 1;  // the strides beside an extent of 0 must fit, too
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] >= 0) {
+      step = checked_product("reshape", step, std::max<std::int64_t>(shape[i], 1));
       known *= shape[i];
       continue;
     }
@@ -67,6 +69,8 @@ Tensor permute(const Tensor& x, const Shape& order) {
   Shape shape = order, strides = order, inverse = order;
   unsigned seen = 0;
   for (int i = 0; i < order.rank(); ++i) {
+    check(order[i] >= -x.rank() && order[i] < x.rank(), "permute: axis ", order[i],
+          " is out of range for shape ", x.shape());
     const int axis = resolve_axis("permute", x, static_cast<int>(order[i]));
     check(!(seen & 1u << axis), "permute: order ", order, " names axis ", axis, " twice");
     seen |= 1u << axis;
@@ -93,7 +97,7 @@ Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end, st
   const std::int64_t to = end < 0 ? end + extent : end;
   check(step >= 1 && from >= 0 && from <= to && to <= extent, "slice: [", begin, ", ", end, ") with step ",
         step, " does not fit axis ", axis, " of shape ", x.shape());
-  const std::int64_t count = (to - from + step - 1) / step;
+  const std::int64_t count = ceil_div(to - from, step);
   if (count == extent) return x;
   return record("slice", slice_view(x, at, from, count, step), {x},
                 [shape = x.shape(), at, from, count, step](const Tensor& grad) {
@@ -145,8 +149,11 @@ Tensor squeeze(const Tensor& x, int axis) {
 
 Tensor expand(const Tensor& x, const Shape& shape) {
   check_defined("expand", x);
-  for (const std::int64_t extent : shape)
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) {
     check(extent >= 0, "expand: shape ", shape, " has a negative extent");
+    count = checked_product("expand", count, std::max<std::int64_t>(extent, 1));
+  }
   check(broadcast_shapes("expand", x.shape(), shape) == shape, "expand: shape ", x.shape(),
         " does not broadcast to ", shape);
   if (shape == x.shape()) return x;
@@ -245,10 +252,10 @@ std::vector<Tensor> split(const Tensor& x, int axis, std::span<const std::int64_
 Tensor pad(const Tensor& x, int axis, std::int64_t before, std::int64_t after, double value) {
   const int at = resolve_axis("pad", x, axis);
   check(before >= 0 && after >= 0, "pad: ", before, " and ", after, " must not be negative");
-  if (before + after == 0) return x;
+  if (before == 0 && after == 0) return x;
   Shape shape = x.shape();
   const std::int64_t extent = shape[at];
-  shape[at] += before + after;
+  shape[at] = checked_sum("pad", extent, checked_sum("pad", before, after));
   const Tensor out = Tensor::full(shape, value, x.dtype(), x.device());
   copy_into(x, slice_view(out, at, before, extent, 1));
   return record("pad", out, {x}, [at, before, extent](const Tensor& grad) {

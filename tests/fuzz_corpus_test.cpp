@@ -8,6 +8,9 @@
 #define LLVMFuzzerTestOneInput fuzz_attention
 #include "fuzz/attention_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_c_api
+#include "fuzz/c_api_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_classes
 #include "fuzz/classes_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
@@ -82,6 +85,7 @@ void run_corpus(const char* name, int (*fuzz)(const std::uint8_t*, std::size_t))
 
 TEST_CASE("What the fuzzers of readers start from and have found holds their properties") {
   run_corpus("attention", fuzz_attention);
+  run_corpus("c_api", fuzz_c_api);
   run_corpus("classes", fuzz_classes);
   run_corpus("settings", fuzz_settings);
   run_corpus("csv", fuzz_csv);

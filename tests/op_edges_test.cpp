@@ -193,6 +193,17 @@ TEST_CASE("edges: a shape that no memory can hold, and one that only looks small
   CHECK_THROWS_WITH_AS(Tensor::empty({std::int64_t{1} << 50}), doctest::Contains("out of memory"), Error);
   CHECK_THROWS_WITH_AS(Tensor::empty({2, -1}), doctest::Contains("negative"), Error);
   CHECK_THROWS_WITH_AS(expand(reals({1}), {-1}), doctest::Contains("negative"), Error);
+  // Products that wrap around to the right number, numbers that are cut to the right axis, and steps beyond the end.
+  constexpr std::int64_t huge = std::int64_t{1} << 62;
+  CHECK_THROWS_WITH_AS(reshape(Tensor::empty({0}), {huge, 4}), doctest::Contains("reshape"), Error);
+  CHECK_THROWS_WITH_AS(reshape(Tensor::empty({0}), {huge, 0, 4}), doctest::Contains("reshape"), Error);
+  CHECK_THROWS_WITH_AS(reshape(reals({6}), {huge, 3, -1}), doctest::Contains("reshape"), Error);
+  CHECK_THROWS_WITH_AS(expand(reals({1, 1}), {huge, 4}), doctest::Contains("expand"), Error);
+  CHECK_THROWS_WITH_AS(permute(reals({2, 3}), {1, std::int64_t{1} << 32}), doctest::Contains("4294967296"),
+                       Error);
+  CHECK_THROWS_WITH_AS(pad(reals({3}), 0, INT64_MAX, 1), doctest::Contains("pad"), Error);
+  CHECK(slice(reals({3}), 0, 1, 3, INT64_MAX).to_doubles() ==
+        std::vector<double>{reals({3}).to_doubles()[1]});
   const Tensor long_axis = expand(Tensor::ones({1}), {std::int64_t{1} << 31});
   CHECK_THROWS_WITH_AS(argmax(long_axis, 0), doctest::Contains("i32"), Error);
   CHECK_THROWS_WITH_AS(argsort(long_axis), doctest::Contains("i32"), Error);

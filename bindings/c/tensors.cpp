@@ -131,9 +131,11 @@ heed_status heed_tensor_borrow(heed_dtype dtype, int32_t rank, const int64_t* sh
     const Shape extents = shape_of(rank, shape);
     const DType type = dtype_of_number(dtype);
     check_argument(!is_half(type), "the host has no ", type);
-    auto bytes = static_cast<std::int64_t>(size_of(type));
-    for (const std::int64_t extent : extents)
+    auto bytes = static_cast<std::int64_t>(size_of(type)), strides = bytes;
+    for (const std::int64_t extent : extents) {
       bytes = checked_product("the size of the tensor", bytes, extent);
+      strides = checked_product("the size of the tensor", strides, std::max<std::int64_t>(extent, 1));
+    }
     check_argument(data != nullptr || bytes == 0, "data is NULL");
     check_argument(reinterpret_cast<std::uintptr_t>(data) % size_of(type) == 0,
                    "data does not lie on a multiple of ", size_of(type), " bytes");

@@ -314,7 +314,8 @@ static void test_handles(void) {
 /* Arguments that are wrong by themselves. */
 static void test_arguments(void) {
   const float values[] = {1, 2, 3, 4};
-  const int64_t shape[] = {2, 2}, huge[] = {INT64_MAX, 4}, bad_order[] = {0, 0}, far[] = {2, 7};
+  const int64_t shape[] = {2, 2}, huge[] = {INT64_MAX, 4}, bad_order[] = {0, 0}, far[] = {2, 7},
+                far_order[] = {0, INT64_C(1) << 32}, huge_and_none[] = {0, INT64_MAX, 4};
   float little[2];
   double number;
   size_t count;
@@ -347,6 +348,9 @@ static void test_arguments(void) {
   FAILS(heed_reduce("sum", x, HEED_ALL_AXES, 1, &y), HEED_BAD_ARGUMENT, "all axes");
   FAILS(heed_reshape(x, 2, far, &y), HEED_ERROR, "[2, 7]");
   FAILS(heed_permute(x, 2, bad_order, &y), HEED_ERROR, "permute");
+  FAILS(heed_permute(x, 2, far_order, &y), HEED_ERROR, "4294967296");
+  FAILS(heed_reshape(x, 2, huge, &y), HEED_ERROR, "reshape");
+  FAILS(heed_tensor_borrow(HEED_F32, 3, huge_and_none, (void*)little, NULL, NULL, &y), HEED_ERROR, "size");
   FAILS(heed_slice(x, 0, 0, 2, 0, &y), HEED_ERROR, "slice");
   FAILS(heed_concat((const heed_tensor* const*)list, 2, 0, &y), HEED_BAD_ARGUMENT, "parts[1] is NULL");
   FAILS(heed_concat(NULL, 0, 0, &y), HEED_ERROR, "concat");

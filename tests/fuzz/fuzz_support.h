@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
@@ -27,6 +28,9 @@ struct FuzzInput {
   std::string_view bytes;
 };
 
-inline void require(bool condition) {
-  if (!condition) std::abort();
+/// Aborts, which is what a fuzzer looks for, where a property does not hold.
+inline void require(bool condition, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  if (condition) return;
+  std::fprintf(stderr, "%s:%d: a property does not hold\n", file, line);
+  std::abort();
 }
