@@ -279,7 +279,9 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
           static_cast<std::int32_t>(4 + (row * 7919 + i * 104729) % (c.vocabulary - 4)));
   }
   const heed::LanguageModelBatch batch = heed::make_language_model_batch(sequences, settings.device);
-  heed::Optimizer adam(model.parameters(), {.kind = heed::OptimizerKind::adamw, .weight_decay = 0.1});
+  // PyTorch's, beside it, decays every parameter.
+  heed::Optimizer adam(model.parameters(),
+                       {.kind = heed::OptimizerKind::adamw, .weight_decay = 0.1, .decay_vectors = true});
   const Tensor scale = Tensor::from(std::vector<float>{1024}, {1}, settings.device);
   const Tensor inverse = Tensor::from(std::vector<float>{1.0f / 1024}, {1}, settings.device);
   std::uint32_t number = 0;
