@@ -203,6 +203,7 @@ const VulkanDevices& vulkan_devices() {
                               device.kind,
                               device.refusal,
                               {{"driver", device.driver},
+                               {"identifier", device.uuid},
                                {"memory", concat_text(device.memory_bytes >> 20, " MiB")},
                                {"largest binding", concat_text(device.limits.max_range >> 20, " MiB")},
                                {"subgroup size", std::to_string(device.capabilities.subgroup_size)},

@@ -239,6 +239,15 @@ std::string identity_of(const VkPhysicalDeviceProperties& core) {
   return text.str();
 }
 
+std::string uuid_text(const std::uint8_t (&bytes)[VK_UUID_SIZE]) {
+  std::string text;
+  for (std::size_t i = 0; i < VK_UUID_SIZE; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    for (const int digit : {bytes[i] >> 4, bytes[i] & 15}) text += "0123456789abcdef"[digit];
+  }
+  return text;
+}
+
 /// What a device computes as it is asked to, as far as the widths can be told apart.
 FloatControls float_controls_of(const VkPhysicalDeviceVulkan12Properties& given) {
   const bool rounding = given.roundingModeIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE,
@@ -308,6 +317,7 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
   device.timestamp_period = core.limits.timestampPeriod;
   device.driver = concat_text(properties.v12.driverName, " ", properties.v12.driverInfo);
   device.identity = identity_of(core);
+  device.uuid = uuid_text(properties.v11.deviceUUID);
   device.limits = limits_of(properties);
   device.memory_bytes = largest_local_heap(api, device);
   guess_speed(device);

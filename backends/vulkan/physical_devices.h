@@ -49,6 +49,7 @@ struct PhysicalDevice {
   std::string kind;      ///< "discrete GPU", "integrated GPU", "virtual GPU", "software", "other"
   std::string driver;    ///< its name and version
   std::string identity;  ///< vendor, device, driver version and driver id, in hexadecimal
+  std::string uuid;      ///< of the device, the same for other drivers of it (CUDA's): "00112233-4455-..."
   std::string refusal;   ///< why heed cannot use it; empty: it can
   std::uint32_t api_version = 0;
   std::uint32_t queue_family = 0;
