@@ -117,7 +117,8 @@ const PhysicalDevice& usable_device(int index) {
 
 }  // namespace
 
-Gpu::Gpu(int index) : index_(index), chosen_(usable_device(index)), limits_(chosen_.limits) {
+Gpu::Gpu(int index)
+    : index_(index), chosen_(usable_device(index)), limits_(chosen_.limits), tuning_(tuning_of(chosen_)) {
   api_.device = create_device(chosen_);
   load_device_functions(instance(), api_);
   instance().GetPhysicalDeviceMemoryProperties(chosen_.handle, &memory_properties_);
@@ -183,6 +184,12 @@ Gpu& gpu(int index) {
 }  // namespace heed::vulkan
 
 namespace heed {
+
+std::string device_platform(Device device) {
+  const vulkan::Gpu& gpu = vulkan::gpu(device.index);
+  const std::string& tuned = gpu.tuning().digest;
+  return concat_text(gpu.name(), ", ", gpu.driver(), tuned.empty() ? "" : ", tuned ", tuned);
+}
 
 DeviceCounters device_counters(Device device) {
   check(device.type == DeviceType::vulkan, "device_counters: ", device, " counts nothing");

@@ -55,6 +55,7 @@ struct PhysicalDevice {
   std::uint32_t queue_family = 0;
   std::uint32_t timestamp_bits = 0;  ///< how many of a timestamp the queue writes; 0: it has none
   float timestamp_period = 0;        ///< nanoseconds
+  std::int64_t processors = 0;       ///< as its driver says; 0: it does not
   std::uint64_t memory_bytes = 0;    ///< of the largest device-local heap
   double flops_per_second = 1, bytes_per_second = 1;  ///< a low guess for devices of its kind
   Limits limits;
