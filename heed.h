@@ -9,6 +9,7 @@
 #include "heed/core/cpu_threads.h"
 #include "heed/core/devices.h"
 #include "heed/core/error.h"
+#include "heed/core/interrupt.h"
 #include "heed/core/memory_stats.h"
 #include "heed/core/profile.h"
 #include "heed/core/random.h"

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "heed/core/backend.h"
+#include "heed/core/interrupt.h"
 
 namespace heed {
 
@@ -22,6 +23,7 @@ std::size_t bytes_for(const Shape& shape, DType dtype) {
 }  // namespace
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
+  check_stop();
   const std::size_t bytes = bytes_for(shape, dtype);
   const bool on_cpu = device.type == DeviceType::cpu;
   check(on_cpu || dtype != DType::f64, "empty: f64 exists on the CPU only, not on ", device);

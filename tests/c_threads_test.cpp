@@ -143,6 +143,26 @@ TEST_CASE("c threads: many predict with one run, and look at it meanwhile") {
     }
   });
   CHECK(failures == 0);
+
+  // A call that is asked to end says so, and the run answers as before.
+  int asked = 0;
+  const auto never = [](void* count) -> int32_t { return ++*static_cast<int*>(count), 0; };
+  const auto at_once = [](void* count) -> int32_t { return ++*static_cast<int*>(count), 1; };
+  char* text = nullptr;
+  REQUIRE(heed_set_stop(never, &asked) == HEED_OK);
+  CHECK(answers(0) == alone[0]);
+  CHECK(asked > 0);
+  REQUIRE(heed_set_stop(at_once, &asked) == HEED_OK);
+  CHECK(heed_run_predict(run, lines, 2, &text) == HEED_INTERRUPTED);
+  CHECK(text == nullptr);
+  CHECK(std::string(heed_last_error()).find("interrupted") != std::string::npos);
+  CHECK(heed_run_measure(run, "valid", &text) == HEED_INTERRUPTED);
+  in_threads(1, [&](std::size_t) {  // another thread was not asked to stop
+    if (answers(1) != alone[1]) ++failures;
+  });
+  REQUIRE(heed_set_stop(nullptr, nullptr) == HEED_OK);
+  CHECK(answers(0) == alone[0]);
+  CHECK(failures == 0);
   heed_run_free(run);
   CHECK(heed_live_handles() == 0);
 }

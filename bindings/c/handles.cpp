@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "heed/core/cpu_threads.h"
+#include "heed/core/interrupt.h"
 #include "heed/core/json_text.h"
 #include "heed/core/version.h"
 
@@ -135,6 +136,8 @@ heed_status status_of_exception(const char* function) noexcept {
     return failed(HEED_DEVICE_LOST, "", error.what());
   } catch (const Error& error) {
     return failed(HEED_ERROR, "", error.what());
+  } catch (const Interrupted&) {
+    return failed(HEED_INTERRUPTED, function, ": interrupted, as the program asked");
   } catch (const std::bad_alloc&) {
     return failed(HEED_OUT_OF_MEMORY, function, ": out of memory");
   } catch (const std::exception& error) {

@@ -37,12 +37,13 @@ extern "C" {
 typedef int32_t heed_status;
 enum {
   HEED_OK = 0,
-  HEED_ERROR = 1,          /**< shapes, types, names or values that do not fit; files that cannot be read */
-  HEED_BAD_ARGUMENT = 2,   /**< NULL, a freed or foreign handle, a size that is not the tensor's */
-  HEED_BAD_SETTINGS = 3,   /**< a setting that does not exist, or is out of its range */
-  HEED_OUT_OF_MEMORY = 4,  /**< the message says what was asked for */
-  HEED_DEVICE_LOST = 5,    /**< a GPU stopped answering: what is on it is lost */
-  HEED_CALLBACK_FAILED = 6 /**< the caller's own function said so, or threw */
+  HEED_ERROR = 1,           /**< shapes, types, names or values that do not fit; files that cannot be read */
+  HEED_BAD_ARGUMENT = 2,    /**< NULL, a freed or foreign handle, a size that is not the tensor's */
+  HEED_BAD_SETTINGS = 3,    /**< a setting that does not exist, or is out of its range */
+  HEED_OUT_OF_MEMORY = 4,   /**< the message says what was asked for */
+  HEED_DEVICE_LOST = 5,     /**< a GPU stopped answering: what is on it is lost */
+  HEED_CALLBACK_FAILED = 6, /**< the caller's own function said so, or threw */
+  HEED_INTERRUPTED = 7      /**< the function given to heed_set_stop() asked for it */
 };
 
 typedef int32_t heed_dtype;
@@ -71,6 +72,11 @@ const char* heed_last_error(void);
 /** For callbacks that are about to return that they failed: the words for heed_last_error(). */
 void heed_set_last_error(const char* message);
 void heed_text_free(char* text);
+/**
+ * What heed_run_predict(), heed_run_capture() and heed_run_measure() of this thread ask at once and then some 20 times a
+ * second: not 0 ends the call with HEED_INTERRUPTED, and the run can be used again. NULL: nothing is asked, as at first.
+ */
+heed_status heed_set_stop(int32_t (*stop)(void* context), void* context);
 /** How many threads the CPU works with, 1 to 1000; results never depend on it. */
 heed_status heed_set_cpu_threads(int32_t count);
 /** How many handles there are that nobody has freed: what a test for leaks compares. */

@@ -4,6 +4,7 @@
 
 #include "heed/c/handles.h"
 #include "heed/core/devices.h"
+#include "heed/core/interrupt.h"
 #include "heed/core/nearest_name.h"
 #include "heed/tasks/capture.h"
 
@@ -43,11 +44,19 @@ std::vector<std::string> lines_of(const char* const* lines, std::size_t count) {
   return texts;
 }
 
+/// What long calls of this thread ask, and with what; null: nothing.
+thread_local int32_t (*asked_to_stop)(void*) = nullptr;
+thread_local void* stop_context = nullptr;
+
 /// What `work` makes of a run that no other call uses meanwhile, as a text for the caller.
 template <class Work>
 char* text_from_run(heed_run* handle, const Work& work) {
   const std::shared_ptr<RunObject> object = object_of(handle, "run");
   const std::lock_guard alone(object->in_use);
+  std::function<bool()> stop;
+  if (asked_to_stop)
+    stop = [function = asked_to_stop, context = stop_context] { return function(context) != 0; };
+  const StopCheck check_stop(std::move(stop));
   return new_text(work(object->run));
 }
 
@@ -119,6 +128,13 @@ heed_status heed_list(const char* what, char** out) {
     if (name == "devices") return new_text(dumped(device_list()));
     static const std::vector<std::string> names = {"ops", "attention", "optimizers", "tasks", "devices"};
     fail("there is no list of '", name, "'", suggest_name(name, names));
+  });
+}
+
+heed_status heed_set_stop(int32_t (*stop)(void* context), void* context) {
+  return guarded(__func__, [&] {
+    asked_to_stop = stop;
+    stop_context = context;
   });
 }
 

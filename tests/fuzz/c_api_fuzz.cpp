@@ -64,7 +64,7 @@ class CProgram {
 
   /// A failure has words, and is never an exception that heed did not expect.
   static bool ok(heed_status status) {
-    require(status >= HEED_OK && status <= HEED_CALLBACK_FAILED);
+    require(status >= HEED_OK && status <= HEED_INTERRUPTED);
     if (status == HEED_OK) return true;
     const std::string_view words = heed_last_error();
     require(!words.empty() && !words.starts_with("unexpected: "));

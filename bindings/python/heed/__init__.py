@@ -12,6 +12,7 @@ from ._library import (
     CallbackFailed,
     DeviceLost,
     Error,
+    Interrupted,
     OutOfMemory,
     SettingsError,
     call as _call,

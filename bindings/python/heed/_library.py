@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import operator
 import os
 import pathlib
-from typing import Any, Optional
+import signal
+import threading
+from typing import Any, Iterator, List, Optional
 
 ABI_VERSION = 1
 MAX_RANK = 8
@@ -38,9 +41,13 @@ class CallbackFailed(Error):
     """A function that was handed to the library failed without an exception of its own."""
 
 
-for _class in (Error, BadArgument, SettingsError, OutOfMemory, DeviceLost, CallbackFailed):
+class Interrupted(Error):
+    """A long call was asked to end; Ctrl-C comes out as KeyboardInterrupt instead."""
+
+
+for _class in (Interrupted, Error, BadArgument, SettingsError, OutOfMemory, DeviceLost, CallbackFailed):
     _class.__module__ = "heed"  # where users find them
-_EXCEPTIONS = {1: Error, 2: BadArgument, 3: SettingsError, 4: OutOfMemory, 5: DeviceLost, 6: CallbackFailed}
+_EXCEPTIONS = {1: Error, 2: BadArgument, 3: SettingsError, 4: OutOfMemory, 5: DeviceLost, 6: CallbackFailed, 7: Interrupted}
 CALLBACK_FAILED = 6
 
 
@@ -74,6 +81,7 @@ _out, _text, _real = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_double
 _longs = ctypes.POINTER(ctypes.c_int64)
 _handles, _texts = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_char_p)
 
+STOP = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _handles, ctypes.c_size_t, _handles)
 RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -91,6 +99,7 @@ class GradcheckStruct(ctypes.Structure):
 
 # Functions that return a status, which call() turns into an exception.
 _CALLS = {
+    "heed_set_stop": [STOP, ctypes.c_void_p],
     "heed_set_cpu_threads": [_int],
     "heed_list": [_text, _out],
     "heed_tensor_create": [_int, _int, _longs, ctypes.c_void_p, _text, _out],
@@ -207,6 +216,44 @@ def call(name: str, *arguments: Any) -> None:
         raise kind(f"{name}: {error}") from None
     if status != 0:
         raise _EXCEPTIONS.get(status, Error)((library.heed_last_error() or b"").decode("utf-8", "replace"))
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Within it Ctrl-C ends a long call of the library, and then does what it does elsewhere: KeyboardInterrupt.
+
+    Python hands signals to its main thread alone, and to that only between two of its instructions: those of `stop`.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    seen: List[Any] = []
+    raised: List[BaseException] = []
+
+    @STOP
+    def stop(_context: Any) -> int:
+        try:
+            while seen:
+                handler(*seen.pop(0))
+        except BaseException as error:  # noqa: B902 - it is raised again below
+            raised.append(error)
+        return len(raised)
+
+    signal.signal(signal.SIGINT, lambda number, frame: seen.append((number, frame)))
+    try:
+        call("heed_set_stop", stop, None)
+        yield
+    except Interrupted:
+        if not raised:
+            raise
+    finally:
+        call("heed_set_stop", STOP(), None)
+        signal.signal(signal.SIGINT, handler)
+        if raised:
+            raise raised[0]
+        for one in seen:
+            handler(*one)
 
 
 def result(name: str, *arguments: Any, kind: Any = ctypes.c_void_p) -> Any:

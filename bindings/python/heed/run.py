@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 from . import _library as lib
 from .layers import Module, _Handle
 
-_AT_ONCE = 1024  # lines of one call, as the sample programs have it; Ctrl-C waits for these
+_AT_ONCE = 1024  # lines of one call, as the sample programs have it
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,10 @@ class Run(_Handle):
         """One answer for each text."""
         _lines(texts)  # all can be passed on
         answers: List[Prediction] = []
-        for begin in range(0, len(texts), _AT_ONCE):
-            lines = _lines(texts[begin : begin + _AT_ONCE])
-            answers += map(_prediction, lib.result_json("heed_run_predict", self, lines, len(lines)))
+        with lib.interruptible():
+            for begin in range(0, len(texts), _AT_ONCE):
+                lines = _lines(texts[begin : begin + _AT_ONCE])
+                answers += map(_prediction, lib.result_json("heed_run_predict", self, lines, len(lines)))
         self._describe()
         return answers
 
@@ -103,9 +104,11 @@ class Run(_Handle):
     ) -> List[Prediction]:
         """The same, and writes what the model looked at: maps for a name in .html, else safetensors."""
         lines, file = _lines(texts), lib.encoded(os.fspath(path))
-        found = lib.result_json("heed_run_capture", self, lines, len(lines), file, int(overwrite))
+        with lib.interruptible():
+            found = lib.result_json("heed_run_capture", self, lines, len(lines), file, int(overwrite))
         return [_prediction(one) for one in found]
 
     def measure(self, part: str = "valid") -> Dict[str, Any]:
         """The task's metrics on "valid", "test" or "train" of the run's own data."""
-        return lib.result_json("heed_run_measure", self, lib.encoded(part))
+        with lib.interruptible():
+            return lib.result_json("heed_run_measure", self, lib.encoded(part))

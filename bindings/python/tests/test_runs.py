@@ -2,8 +2,10 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
+import threading
 import unittest
 import warnings
 
@@ -56,6 +58,43 @@ class Runs(unittest.TestCase):
         with self.assertRaisesRegex(heed.Error, "exists"):
             self.run_.capture(["a fine film"], path)
         self.run_.capture(["a fine film"], path, overwrite=True)
+
+    def test_a_signal_ends_a_call(self):
+        """Ctrl-C in the middle of a call: the call ends, the exception is Python's, and the run can be used again."""
+        before = self.run_.predict(["a fine film"])
+        handler = signal.getsignal(signal.SIGINT)
+        lines = heed.run._lines(["[ MAX 2 [ MIN 9 4 ] 7 ]"] * 200_000)
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        finished = False
+        with self.assertRaises(KeyboardInterrupt):
+            with heed.run.lib.interruptible():
+                heed.run.lib.result_json("heed_run_predict", self.run_, lines, len(lines))
+                finished = True
+        timer.join()
+        self.assertFalse(finished)
+        self.assertIs(signal.getsignal(signal.SIGINT), handler)
+        self.assertEqual(self.run_.predict(["a fine film"]), before)
+
+    def test_a_signal_with_a_handler_of_ones_own(self):
+        seen = []
+        handler = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+        try:
+            timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            while not seen:
+                self.run_.predict(["a fine film"] * 50)
+            timer.join()
+        finally:
+            signal.signal(signal.SIGINT, handler)
+        self.assertEqual(seen, [signal.SIGINT])
+
+    def test_other_threads_predict_too(self):
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(self.run_.predict(["a fine film"])))
+        thread.start()
+        thread.join()
+        self.assertEqual(answers, [self.run_.predict(["a fine film"])])
 
     def test_training_goes_on(self):
         model = heed.Run.open(self.path, device="cpu").model  # outlives the run
