@@ -215,7 +215,7 @@ void bench_attention(const Settings& settings) {
       const Tensor sums = Tensor::empty({shape[0], heads, length}, DType::f32, settings.device);
       const double ms = time_of(settings, [&] {
         backend.attention.forward(args, out, sums);
-        backend.attention.backward(args, out, sums, grad, {}, dquery, dkey, dvalue);
+        backend.attention.backward(args, out, sums, grad, {}, dquery, dkey, dvalue, {});
         return dquery;
       });
       // Half of 4 N^2 d forward and 10 N^2 d backward per head.
