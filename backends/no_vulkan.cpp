@@ -16,6 +16,14 @@ std::string matrix_hardware_use(Device) {
   fail(vulkan_devices().problem);
 }
 
+std::filesystem::path tune_device(Device) {
+  fail(vulkan_devices().problem);
+}
+
+std::string device_platform(Device) {
+  fail(vulkan_devices().problem);
+}
+
 DeviceCounters device_counters(Device) {
   fail(vulkan_devices().problem);
 }

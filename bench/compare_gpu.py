@@ -2,15 +2,21 @@
 """Times heed on a GPU and PyTorch on the same GPU, one after the other for each kind of work, on the same sizes.
 
 Prints the lines of JSON of bench_gpu, each with `torch_ms` and `speed`, PyTorch's time over heed's (null where PyTorch
-is not there, or has no CUDA device). PyTorch runs in its best form: one product for query, key and value, fused
-attention, fused AdamW, autocast for half precision; f32 products in f32 proper, not in TF32.
+is not there, or has no CUDA device), and for training steps `compiled_ms` and `speed_compiled` with torch.compile. Both
+sides take the median of five rounds, numbers in [-1, 1), and the same GPU, by its identifier. PyTorch runs in its best form:
+one product for query, key and value, fused attention, fused AdamW, autocast for half precision; products of f32 in f32
+proper, not in TF32, those of half precision added up in f32, as heed's. Training begins with heed's weights on heed's
+tokens: `torch_first_loss` is PyTorch's loss then, and `losses_agree` says whether it is heed's.
 """
 
 import argparse
 import json
 import os
+import statistics
+import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 KINDS = ("product", "memory", "attention", "step", "recording")
@@ -27,11 +33,25 @@ def torch_with_cuda():
         return None
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     return torch
 
 
+def same_gpu(torch, line, unmatched):
+    """Makes CUDA's device of the identifier that heed's has the current one."""
+    found = []
+    for number in range(torch.cuda.device_count()):
+        found.append(str(torch.cuda.get_device_properties(number).uuid).lower().removeprefix("gpu-"))
+        if found[-1] == line["identifier"]:
+            return torch.cuda.set_device(number)
+    if not unmatched:
+        sys.exit(f"compare_gpu: heed's device {line['name']} is {line['identifier']}, and CUDA has {', '.join(found)}; "
+                 "choose with --device, or say --unmatched to compare different ones")
+
+
 class Timer:
-    """Milliseconds of one call, as bench_gpu takes them: the best of three rounds of many calls."""
+    """Milliseconds of one call, as bench_gpu takes them: the median of five rounds of many calls."""
 
     def __init__(self, torch, seconds):
         self.torch, self.seconds = torch, seconds
@@ -44,24 +64,28 @@ class Timer:
         work()
         synchronize()
         once = max(time.perf_counter() - start, 1e-7)
-        calls = max(1, min(2000, int(self.seconds / 3 / once)))
-        best = float("inf")
-        for _ in range(3):
+        calls = max(1, min(2000, int(self.seconds / 5 / once)))
+        rounds = []
+        for _ in range(5):
             start = time.perf_counter()
             for _ in range(calls):
                 work()
             synchronize()
-            best = min(best, (time.perf_counter() - start) / calls)
-        return 1000 * best
+            rounds.append((time.perf_counter() - start) / calls)
+        return 1000 * statistics.median(rounds)
 
 
 def type_of(torch, name):
     return {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[name]
 
 
+def numbers(torch, *shape, dtype):
+    return (2 * torch.rand(*shape, device="cuda") - 1).to(dtype)
+
+
 def product(torch, timer, line):
     n, dtype = line["size"], type_of(torch, line["type"])
-    a, b = (torch.rand(n, n, device="cuda", dtype=dtype) for _ in range(2))
+    a, b = (numbers(torch, n, n, dtype=dtype) for _ in range(2))
     a, b = (x.t() if how == "t" else x for x, how in zip((a, b), line["layout"]))
     out = torch.empty(n, n, device="cuda", dtype=dtype)
     return timer(lambda: torch.matmul(a, b, out=out))
@@ -71,8 +95,8 @@ def memory(torch, timer, line):
     import torch.nn.functional as F
 
     rows, width, dtype = line["rows"], line["width"], type_of(torch, line["type"])
-    x, y = (torch.rand(rows, width, device="cuda", dtype=dtype) for _ in range(2))
-    out, weight = torch.empty_like(x), torch.rand(width, device="cuda", dtype=dtype)
+    x, y = (numbers(torch, rows, width, dtype=dtype) for _ in range(2))
+    out, weight = torch.empty_like(x), numbers(torch, width, dtype=dtype)
     if line["op"] == "adam":
         parameter = torch.nn.Parameter(x)
         parameter.grad = y
@@ -93,14 +117,29 @@ def attention(torch, timer, line):
 
     shape = line["batch"], line["heads"], line["length"], line["width"]
     dtype = type_of(torch, line["type"])
-    q, k, v = (torch.rand(shape, device="cuda", dtype=dtype, requires_grad=True) for _ in range(3))
-    gradient = torch.rand(shape, device="cuda", dtype=dtype)
+    q, k, v = (numbers(torch, *shape, dtype=dtype).requires_grad_() for _ in range(3))
+    gradient = numbers(torch, *shape, dtype=dtype)
 
-    def both():
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        torch.autograd.grad(out, (q, k, v), gradient)
+    def forward():
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
-    return timer(both)
+    def backward(out):
+        torch.autograd.grad(out, (q, k, v), gradient, retain_graph=True)
+
+    held = forward()
+    line["torch_forward_ms"], line["torch_backward_ms"] = timer(forward), timer(lambda: backward(held))
+    return timer(lambda: backward(forward()))
+
+
+def read_safetensors(torch, path):
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        data = bytearray(file.read())
+    header.pop("__metadata__", None)
+    return {
+        name: torch.frombuffer(data, dtype=torch.float32)[one["data_offsets"][0] // 4:one["data_offsets"][1] // 4].view(one["shape"])
+        for name, one in header.items()
+    }
 
 
 def language_model(torch, line):
@@ -129,37 +168,78 @@ def language_model(torch, line):
             self.embedding, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
             self.layers = nn.ModuleList(Layer() for _ in range(line["layers"]))
             self.norm = nn.LayerNorm(width)
-            for table in (self.embedding, self.positions):
-                nn.init.normal_(table.weight, std=0.02)
 
         def loss(self, ids, targets):
             x = self.embedding(ids) + self.positions.weight
             for layer in self.layers:
                 x = layer(x)
             logits = F.linear(self.norm(x), self.embedding.weight)
-            return F.cross_entropy(logits.view(-1, vocabulary), targets.view(-1))
+            return F.cross_entropy(logits.view(-1, vocabulary), targets.reshape(-1))
 
-    model = Model().cuda()
-    ids = torch.randint(4, vocabulary, (line["batch"], length + 1), device="cuda")
-    return model, lambda: model.loss(ids[:, :-1], ids[:, 1:])
+    model = Model()
+    take_weights(torch, model, read_safetensors(torch, line["weights"]))
+    rows = torch.arange(line["batch"], device="cuda").unsqueeze(1)
+    columns = torch.arange(length + 1, device="cuda")
+    ids = 4 + (rows * 7919 + columns * 104729) % (vocabulary - 4)  # those of bench/gpu.cpp
+    return model.cuda(), lambda: model.loss(ids[:, :-1], ids[:, 1:])
+
+
+def take_weights(torch, model, heeds):
+    """heed's weights; query, key and value are one map here."""
+    def linear(name):
+        return {"weight": heeds[name + ".weight"], "bias": heeds[name + ".bias"]}
+
+    model.embedding.load_state_dict({"weight": heeds["embedding.weight"]})
+    model.positions.load_state_dict({"weight": heeds["input.positions.weight"]})
+    model.norm.load_state_dict(linear("decoder.norm"))
+    for number, layer in enumerate(model.layers):
+        name = f"decoder.layers.{number}."
+        maps = [linear(name + "self_attention." + one) for one in ("query", "key", "value")]
+        layer.qkv.load_state_dict({part: torch.cat([one[part] for one in maps]) for part in ("weight", "bias")})
+        layer.output.load_state_dict(linear(name + "self_attention.output"))
+        layer.up.load_state_dict(linear(name + "feed_forward.input"))
+        layer.down.load_state_dict(linear(name + "feed_forward.output"))
+        layer.norm1.load_state_dict(linear(name + "self_attention_norm"))
+        layer.norm2.load_state_dict(linear(name + "feed_forward_norm"))
 
 
 def step(torch, timer, line):
-    model, loss_of = language_model(torch, line)
+    model, eager = language_model(torch, line)
     line["torch_parameters"] = sum(p.numel() for p in model.parameters())
-    adam = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
     half = line["precision"] != "f32"
-    scaler = torch.amp.GradScaler("cuda", enabled=line["precision"] == "f16")
+    dtype = type_of(torch, line["precision"]) if half else torch.bfloat16
+
+    def under(loss_of):
+        with torch.autocast("cuda", dtype=dtype, enabled=half):
+            return loss_of()
+
+    with torch.no_grad():
+        line["torch_first_loss"] = under(eager).item()
+    difference = abs(line["torch_first_loss"] - line["first_loss"])
+    line["losses_agree"] = difference < (1e-2 if half else 1e-4) * abs(line["first_loss"])
+    # A fresh optimizer for each form: a step changes the weights, but not what one takes.
+    compiled_ms = None
+    milliseconds = timer(training_step(torch, model, lambda: under(eager), line["precision"] == "f16"))
+    try:
+        compiled = torch.compile(eager)
+        compiled_ms = timer(training_step(torch, model, lambda: under(compiled), line["precision"] == "f16"))
+    except Exception as error:  # it needs a C compiler and Triton
+        print(f"compare_gpu: torch.compile does not work here: {error}"[:300], file=sys.stderr)
+    line["compiled_ms"], line["speed_compiled"] = compiled_ms, compiled_ms and round(compiled_ms / line["ms"], 3)
+    return milliseconds
+
+
+def training_step(torch, model, loss_of, scaled):
+    adam = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
+    scaler = torch.amp.GradScaler("cuda", enabled=scaled)
 
     def one():
-        with torch.autocast("cuda", dtype=type_of(torch, line["precision"]) if half else torch.bfloat16, enabled=half):
-            loss = loss_of()
-        scaler.scale(loss).backward()
+        scaler.scale(loss_of()).backward()
         scaler.step(adam)
         scaler.update()
         adam.zero_grad(set_to_none=True)
 
-    return timer(one)
+    return one
 
 
 def recording(torch, timer, line):
@@ -185,32 +265,40 @@ def torch_time(torch, timer, line):
 
 
 def compare(kind, options, torch):
-    command = [options.heed, "--device", options.device, "--only", kind, "--seconds", str(options.seconds)]
-    if options.quick:
-        command.append("--quick")
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    timer = torch and Timer(torch, options.seconds)
-    for text in done.stdout.splitlines():
-        line = json.loads(text)
-        if line["bench"] == "device":
-            if kind == options.only[0]:
-                line["torch"] = torch and f"{torch.__version__}, {torch.cuda.get_device_name()}"
-                print(json.dumps(line), flush=True)
-            continue
-        milliseconds = torch_time(torch, timer, line) if torch else None
-        line["torch_ms"] = milliseconds
-        line["speed"] = milliseconds and round(milliseconds / line["ms"], 3)
-        print(json.dumps(line), flush=True)
+    with tempfile.TemporaryDirectory() as weights:
+        command = [options.heed, "--device", options.device, "--only", kind, "--seconds", str(options.seconds)]
+        if options.quick:
+            command.append("--quick")
+        if torch and kind == "step":
+            command += ["--weights", weights]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        timer = torch and Timer(torch, options.seconds)
+        for text in done.stdout.splitlines():
+            line = json.loads(text)
+            if line["bench"] == "device":
+                if torch:
+                    same_gpu(torch, line, options.unmatched)
+                    line["torch"] = f"{torch.__version__}, {torch.cuda.get_device_name()}"
+                if kind == options.only[0]:
+                    print(json.dumps(line), flush=True)
+                continue
+            milliseconds = torch_time(torch, timer, line) if torch else None
+            line["torch_ms"] = milliseconds
+            line["speed"] = milliseconds and round(milliseconds / line["ms"], 3)
+            print(json.dumps(line), flush=True)
     if done.returncode != 0:
         sys.exit(f"compare_gpu: {' '.join(command)} ended with status {done.returncode}")
 
 
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
+    beside = os.path.join(here, "bench_gpu")  # in the folder that the target gpu_bundle makes
+    built = os.path.join(here, "..", "build", "bin", "bench_gpu")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--heed", default=os.path.join(here, "..", "build", "bin", "bench_gpu"),
-                        help="the program bench_gpu (default: the one of the release build)")
+    parser.add_argument("--heed", default=beside if os.path.exists(beside) else built,
+                        help="the program bench_gpu (default: the one beside this file, or of the release build)")
     parser.add_argument("--device", default="vulkan", help="as bench_gpu takes it (default: the first GPU)")
+    parser.add_argument("--unmatched", action="store_true", help="PyTorch may run on another GPU than heed")
     parser.add_argument("--only", action="append", choices=KINDS, help="this kind of work only; may be repeated")
     parser.add_argument("--seconds", type=float, default=0.5, help="for one measurement (default 0.5)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, one call each: tests the comparison itself")

@@ -2,8 +2,10 @@
 // recording an op costs. Prints a line of JSON per measurement, for compare_gpu.py.
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <string>
@@ -18,6 +20,7 @@
 #include "heed/core/devices.h"
 #include "heed/core/profile.h"
 #include "heed/heed.h"
+#include "heed/training/model_file.h"
 #include "heed/training/precision.h"
 #ifdef HEED_HAS_VULKAN
 #include "heed/backends/vulkan/gpu.h"
@@ -36,6 +39,7 @@ struct Settings {
   bool count = false;  // steps are recorded, but their kernels do not run
   bool profile = false;
   double seconds = 0.5;  // of one measurement
+  std::string weights;   // the folder that gets those of the trained models; empty: none
 };
 
 void print(const Json& line) {
@@ -52,7 +56,7 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Milliseconds of one call of `work`, whose last result is `result`: the best of three rounds of many calls.
+/// Milliseconds of one call of `work`, whose last result is `result`: the median of five rounds of many calls.
 double time_of(const Settings& settings, const std::function<Tensor()>& work) {
   // The first calls compile shaders, the second step of a training other ones than the first.
   for (int i = 0; i < 3; ++i) wait_for(work());
@@ -60,16 +64,17 @@ double time_of(const Settings& settings, const std::function<Tensor()>& work) {
   wait_for(work());
   const double once = std::max(now() - start, 1e-7);
   if (settings.quick || settings.count) return 1000 * once;
-  const int calls = std::clamp(static_cast<int>(settings.seconds / 3 / once), 1, 2000);
-  double best = 1e300;
-  for (int round = 0; round < 3; ++round) {
+  const int calls = std::clamp(static_cast<int>(settings.seconds / 5 / once), 1, 2000);
+  std::array<double, 5> rounds;
+  for (double& round : rounds) {
     start = now();
     Tensor last;
     for (int i = 0; i < calls; ++i) last = work();
     wait_for(last);
-    best = std::min(best, (now() - start) / calls);
+    round = (now() - start) / calls;
   }
-  return 1000 * best;
+  std::ranges::sort(rounds);
+  return 1000 * rounds[2];
 }
 
 /// Numbers in [-1, 1) of any floating type, made on the host.
@@ -213,11 +218,12 @@ void bench_attention(const Settings& settings) {
       const Tensor out = empty(), dquery = empty(), dkey = empty(), dvalue = empty();
       const Tensor grad = numbers(shape, dtype, settings.device);
       const Tensor sums = Tensor::empty({shape[0], heads, length}, DType::f32, settings.device);
-      const double ms = time_of(settings, [&] {
-        backend.attention.forward(args, out, sums);
-        backend.attention.backward(args, out, sums, grad, {}, dquery, dkey, dvalue, {});
-        return dquery;
-      });
+      const auto forward = [&] { return backend.attention.forward(args, out, sums), out; };
+      const auto backward = [&] {
+        return backend.attention.backward(args, out, sums, grad, {}, dquery, dkey, dvalue, {}), dquery;
+      };
+      const double forward_ms = time_of(settings, forward), backward_ms = time_of(settings, backward);
+      const double ms = time_of(settings, [&] { return forward(), backward(); });
       // Half of 4 N^2 d forward and 10 N^2 d backward per head.
       const double flops = 7.0 * static_cast<double>(tokens * heads * length * width);
       print({{"bench", "attention"},
@@ -226,6 +232,8 @@ void bench_attention(const Settings& settings) {
              {"batch", shape[0]},
              {"heads", heads},
              {"width", width},
+             {"forward_ms", forward_ms},
+             {"backward_ms", backward_ms},
              {"ms", ms},
              {"tflops", flops / ms / 1e9}});
     }
@@ -250,6 +258,10 @@ heed::TransformerConfig config_of(const StepCase& c) {
   heed::TransformerConfig config = gpt2_config(c.layers, c.width, c.heads, c.vocabulary, c.length);
   config.activation = "gelu";
   return config;
+}
+
+std::filesystem::path weights_file(const Settings& settings, const StepCase& c) {
+  return std::filesystem::path(settings.weights) / (c.name + ".safetensors");
 }
 
 /// The kernels of one step, slowest first.
@@ -278,8 +290,11 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
       sequences.back().push_back(
           static_cast<std::int32_t>(4 + (row * 7919 + i * 104729) % (c.vocabulary - 4)));
   }
+  if (!settings.weights.empty()) heed::save_model(model, weights_file(settings, c));
   const heed::LanguageModelBatch batch = heed::make_language_model_batch(sequences, settings.device);
-  heed::Optimizer adam(model.parameters(), {.kind = heed::OptimizerKind::adamw, .weight_decay = 0.1});
+  // PyTorch's, beside it, decays every parameter.
+  heed::Optimizer adam(model.parameters(),
+                       {.kind = heed::OptimizerKind::adamw, .weight_decay = 0.1, .decay_vectors = true});
   const Tensor scale = Tensor::from(std::vector<float>{1024}, {1}, settings.device);
   const Tensor inverse = Tensor::from(std::vector<float>{1.0f / 1024}, {1}, settings.device);
   std::uint32_t number = 0;
@@ -304,6 +319,7 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
     recording = now() - start;
     return loss;
   };
+  const double first_loss = step().item();
   const double ms = time_of(settings, step);
   const std::uint32_t steps = number;
   const heed::DeviceCounters after = counts ? heed::device_counters(settings.device) : heed::DeviceCounters();
@@ -321,8 +337,10 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
                {"vocabulary", c.vocabulary},
                {"batch", c.batch},
                {"length", c.length},
+               {"first_loss", first_loss},
                {"loss", loss.item()},
                {"peak_mb", static_cast<double>(heed::memory_stats(settings.device).peak_bytes) / (1 << 20)}};
+  if (!settings.weights.empty()) line["weights"] = weights_file(settings, c).string();
   if (counts) {  // what a step gives the device to do
     line["dispatches"] = (after.dispatches - before.dispatches) / steps;
     line["barriers"] = (after.barriers - before.barriers) / steps;
@@ -409,6 +427,9 @@ int main(int argc, char** argv) {
                  "cpu, vulkan, vulkan:N or vulkan:NAME (a software device must be named)");
   app.add_option("--only", only, "these measurements only")->delimiter(',')->check(CLI::IsMember(names));
   app.add_option("--seconds", settings.seconds, "for one measurement")->check(CLI::Range(0.01, 100.0));
+  app.add_option("--weights", settings.weights,
+                 "folder that gets the weights with which the training steps begin, as safetensors")
+      ->check(CLI::ExistingDirectory);
   app.add_flag("--profile", settings.profile,
                "after each training step a line for each of its kernels: calls, time and rates");
   app.add_flag(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +31,14 @@ const VulkanDevices& vulkan_devices();
 /// What the matrix hardware of a usable Vulkan device is used for, and why not for the rest. Opens the device
 /// and tests it at the first call.
 std::string matrix_hardware_use(Device device);
+
+/// Times the tiles of products on a Vulkan device and keeps what they reach in a file, which every program reads when it
+/// opens the device: its products are then cut as is fastest on it, so that their last bits may differ from before. Takes
+/// some seconds. Returns the file. Throws an Error for the CPU.
+std::filesystem::path tune_device(Device device);
+
+/// What decides the last bits of a Vulkan device's results: its name, its driver, and the digest of its tuning, if any.
+std::string device_platform(Device device);
 
 /// What a Vulkan device was given to do since it was opened.
 struct DeviceCounters {

@@ -233,6 +233,8 @@ void declare_training(Settings& settings, std::span<const MetricKind> metrics) {
   number("optimizer.beta2", 0.98, 0, 0.9999999, "Of Adam's second moment");
   number("optimizer.epsilon", 1e-9, 1e-30, 1, "Added to the root of Adam's second moment");
   number("optimizer.weight_decay", 0.0, 0, 1e6, "Of adamw: on the weights; of adam: added to the gradient");
+  settings.flag("training.optimizer.decay_vectors", false,
+                "Whether adamw also decays biases and the scales and shifts of norms");
   settings.choice("training.schedule.name", "inverse_sqrt", schedule_names(),
                   "How the learning rate goes on after the warm-up");
   number("schedule.learning_rate", 1e-3, 0, 1e30, "The peak of the learning rate");
@@ -270,9 +272,12 @@ TrainerOptions trainer_options(const Settings& settings) {
   options.accumulation = integer("accumulation");
   options.clip_norm = number("clip_norm");
   options.ema_decay = number("ema_decay");
-  options.optimizer = {optimizer_kind(text("optimizer.name")), number("optimizer.beta1"),
-                       number("optimizer.beta2"), number("optimizer.epsilon"),
-                       number("optimizer.weight_decay")};
+  options.optimizer = {optimizer_kind(text("optimizer.name")),
+                       number("optimizer.beta1"),
+                       number("optimizer.beta2"),
+                       number("optimizer.epsilon"),
+                       number("optimizer.weight_decay"),
+                       settings.get<bool>("training.optimizer.decay_vectors")};
   options.schedule = {schedule_kind(text("schedule.name")), number("schedule.learning_rate"),
                       integer("schedule.warmup_steps"), number("schedule.final_rate")};
   options.part_rates = part_rates(text("freeze"), text("part_rates"));

@@ -132,27 +132,24 @@ TEST_CASE("modules: groups of an optimizer have rates and decays of their own") 
   CHECK_THROWS_WITH_AS(Optimizer(bad, {}), doctest::Contains("rate of a group is -1"), Error);
 }
 
-TEST_CASE("modules: norms and biases do not decay in the groups of AdamW") {
+TEST_CASE("modules: AdamW decays matrices, and vectors only when it is told to") {
   Initialiser initialiser(1);
   Sequential net;
   net.emplace<Linear>(3, 4, true, initialiser);
   net.emplace<LayerNorm>(4);
-  const auto groups = decay_groups(net.parameters(), 0.01);
-  REQUIRE(groups.size() == 2);
-  CHECK(names_of(groups[0].parameters) == std::vector<std::string>{"0.weight"});
-  CHECK(groups[0].weight_decay == 0.01);
-  CHECK(names_of(groups[1].parameters) == std::vector<std::string>{"0.bias", "1.weight", "1.bias"});
-  CHECK(groups[1].weight_decay == 0);
-  // Gradients of 0: what moves moves by decay alone.
-  Optimizer adamw(groups, {.kind = OptimizerKind::adamw});
-  const Floats matrix = values_of(*groups[0].parameters[0].tensor),
-               norm = values_of(*groups[1].parameters[1].tensor);
-  for (const NamedTensor& each : net.parameters()) give_gradient(*each.tensor, 0);
-  adamw.step(0.1);
-  CHECK(values_of(*groups[1].parameters[1].tensor) == norm);
-  const Floats after = values_of(*groups[0].parameters[0].tensor);
-  for (std::size_t i = 0; i < matrix.size(); ++i)
-    CHECK(after[i] == doctest::Approx(matrix[i] * (1 - 0.1 * 0.01)));
+  const std::vector<NamedTensor> parameters = net.parameters();
+  REQUIRE(names_of(parameters) == std::vector<std::string>{"0.weight", "0.bias", "1.weight", "1.bias"});
+  for (const NamedTensor& each : parameters) *each.tensor = parameter(Tensor::ones(each.tensor->shape()));
+  for (const bool all : {false, true}) {
+    Optimizer adamw(parameters, {.kind = OptimizerKind::adamw, .weight_decay = 0.01, .decay_vectors = all});
+    // Gradients of 0: what moves moves by decay alone.
+    for (const NamedTensor& each : parameters) give_gradient(*each.tensor, 0);
+    adamw.step(0.1);
+    const double matrix = all ? 0.999 * 0.999 : 0.999, vector = all ? 0.999 : 1;
+    CHECK(values_of(*parameters[0].tensor)[0] == doctest::Approx(matrix));
+    for (std::size_t i = 1; i < parameters.size(); ++i)
+      CHECK(values_of(*parameters[i].tensor)[0] == doctest::Approx(vector));
+  }
 }
 
 TEST_CASE("modules: clip scales the gradients of the next step alone") {

@@ -85,6 +85,7 @@ TEST_CASE("optimizer: Adam and AdamW follow their papers") {
     options.beta1 = 0.8;
     options.beta2 = 0.95;
     options.weight_decay = 0.1;
+    options.decay_vectors = true;
     const Values expected{adam_by_hand(1, 0.3, options, 7, 0.05), adam_by_hand(2, -2, options, 7, 0.05)};
     check_close(after_steps(options, 7, 0.05), expected);
   }

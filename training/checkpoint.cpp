@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/core/cpu_info.h"
+#include "heed/core/devices.h"
 #include "heed/core/digest.h"
 #include "heed/core/file.h"
 #include "heed/core/json_text.h"
@@ -154,7 +155,7 @@ TrainerState parse_trainer_state(std::string_view text, std::string_view source,
 }
 
 std::string platform_name(Device device) {
-  if (device.type != DeviceType::cpu) return name_of(device);
+  if (device.type != DeviceType::cpu) return device_platform(device);
   return concat_text("OpenBLAS ", blas_core_name(), ", ", cpu_info().simd_target);
 }
 

@@ -66,15 +66,6 @@ std::vector<NamedTensor> parameters_of(std::span<const ParameterGroup> groups) {
 
 }  // namespace
 
-std::vector<ParameterGroup> decay_groups(std::span<const NamedTensor> parameters, double weight_decay) {
-  ParameterGroup matrices{{}, 1, weight_decay}, vectors{{}, 1, 0};
-  for (const NamedTensor& parameter : parameters)
-    (parameter.tensor->rank() >= 2 ? matrices : vectors).parameters.push_back(parameter);
-  std::vector<ParameterGroup> groups{std::move(matrices), std::move(vectors)};
-  std::erase_if(groups, [](const ParameterGroup& group) { return group.parameters.empty(); });
-  return groups;
-}
-
 std::vector<std::string> optimizer_names() {
   return optimizer_kinds.names();
 }
@@ -131,7 +122,7 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
       options_(options) {
   check_options(options_);
   check_distinct(parameters_);
-  decays_.assign(parameters_.size(), options_.weight_decay);
+  const bool spares_vectors = options_.kind == OptimizerKind::adamw && !options_.decay_vectors;
   if (rates_.empty()) rates_.assign(parameters_.size(), 1);
   check(rates_.size() == parameters_.size(), "optimizer: ", rates_.size(), " learning rates for ",
         parameters_.size(), " parameters");
@@ -144,6 +135,7 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
           "\" is not a contiguous tracked leaf; make it with heed::parameter()");
     check(tensor.device() == parameters_[0].tensor->device(), "optimizer: \"", parameter.name, "\" is on ",
           tensor.device(), ", but \"", parameters_[0].name, "\" is on ", parameters_[0].tensor->device());
+    decays_.push_back(spares_vectors && tensor.rank() < 2 ? 0 : options_.weight_decay);
   }
   const bool is_sgd = options_.kind == OptimizerKind::sgd;
   if (!is_sgd || options_.beta1 > 0) first_moment_ = zeros_like(parameters_, owned_);

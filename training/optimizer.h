@@ -29,6 +29,9 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
+  /// Whether adamw also decays parameters of one axis or none: biases, and the scales and shifts of norms. The other
+  /// kinds decay all.
+  bool decay_vectors = false;
 };
 
 /// The learning rate of a part of a model, as a multiple of the schedule's; 0: its weights stay as they are.
@@ -52,12 +55,8 @@ TrainedParameters trained_parameters(Module& model, std::span<const PartRate> pa
 struct ParameterGroup {
   std::vector<NamedTensor> parameters;
   double rate = 1;          ///< by which the learning rate is multiplied
-  double weight_decay = 0;  ///< in place of the options'
+  double weight_decay = 0;  ///< in place of the options', for vectors too
 };
-
-/// Two groups: weights of two axes or more, which decay, and what has one or none (biases, and the scales and shifts
-/// of norms), which does not, as is usual with AdamW. A group without parameters is left out.
-std::vector<ParameterGroup> decay_groups(std::span<const NamedTensor> parameters, double weight_decay);
 
 /// Updates parameters from their gradients: one fused kernel call for all of one learning rate and decay.
 ///

@@ -117,7 +117,8 @@ const PhysicalDevice& usable_device(int index) {
 
 }  // namespace
 
-Gpu::Gpu(int index) : index_(index), chosen_(usable_device(index)), limits_(chosen_.limits) {
+Gpu::Gpu(int index)
+    : index_(index), chosen_(usable_device(index)), limits_(chosen_.limits), tuning_(tuning_of(chosen_)) {
   api_.device = create_device(chosen_);
   load_device_functions(instance(), api_);
   instance().GetPhysicalDeviceMemoryProperties(chosen_.handle, &memory_properties_);
@@ -184,6 +185,12 @@ Gpu& gpu(int index) {
 
 namespace heed {
 
+std::string device_platform(Device device) {
+  const vulkan::Gpu& gpu = vulkan::gpu(device.index);
+  const std::string& tuned = gpu.tuning().digest;
+  return concat_text(gpu.name(), ", ", gpu.driver(), tuned.empty() ? "" : ", tuned ", tuned);
+}
+
 DeviceCounters device_counters(Device device) {
   check(device.type == DeviceType::vulkan, "device_counters: ", device, " counts nothing");
   vulkan::Gpu& gpu = vulkan::gpu(device.index);
@@ -203,6 +210,7 @@ const VulkanDevices& vulkan_devices() {
                               device.kind,
                               device.refusal,
                               {{"driver", device.driver},
+                               {"identifier", device.uuid},
                                {"memory", concat_text(device.memory_bytes >> 20, " MiB")},
                                {"largest binding", concat_text(device.limits.max_range >> 20, " MiB")},
                                {"subgroup size", std::to_string(device.capabilities.subgroup_size)},

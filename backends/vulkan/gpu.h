@@ -12,6 +12,7 @@
 #include "heed/backends/vulkan/pipelines.h"
 #include "heed/backends/vulkan/staging.h"
 #include "heed/backends/vulkan/stream.h"
+#include "heed/backends/vulkan/tuning.h"
 #include "heed/core/backend.h"
 
 namespace heed::vulkan {
@@ -42,6 +43,8 @@ class Gpu {
   const Capabilities& capabilities() const { return chosen_.capabilities; }
   int index() const { return index_; }
   const std::string& name() const { return chosen_.name; }
+  /// The name and version of its driver.
+  const std::string& driver() const { return chosen_.driver; }
   /// Names the device and its driver's version in file names.
   const std::string& identity() const { return chosen_.identity; }
   /// What the driver says of its memory, for messages; "" where it says nothing.
@@ -50,6 +53,7 @@ class Gpu {
   double bytes_per_second() const { return chosen_.bytes_per_second; }
   /// Of the largest heap that is the device's own.
   std::uint64_t memory_bytes() const { return chosen_.memory_bytes; }
+  const Tuning& tuning() const { return tuning_; }
   std::uint32_t queue_family() const { return chosen_.queue_family; }
   std::uint32_t timestamp_bits() const { return chosen_.timestamp_bits; }
   float timestamp_period() const { return chosen_.timestamp_period; }
@@ -69,6 +73,7 @@ class Gpu {
   PhysicalDevice chosen_;
   DeviceApi api_;
   Limits limits_;
+  Tuning tuning_;
   VkPhysicalDeviceMemoryProperties memory_properties_{};
   std::recursive_mutex mutex_;
   std::unique_ptr<Memory> memory_;

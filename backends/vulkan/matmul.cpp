@@ -107,7 +107,7 @@ void multiply(Gpu& gpu, const MatrixProduct& p) {
     variant.wide = variant.wide || plan.parts > 1;
     if (is_trusted(p.out.device(), variant)) kernel = TileKernel::cooperative;
   }
-  if (kernel == TileKernel::scalar) plan = plan_by(scalar_tiles());
+  if (kernel == TileKernel::scalar) plan = plan_by(gpu.tuning().scalar);
   if (plan.tiles(p.m(), p.n()) > most_groups) return multiply_halves(gpu, p, longer);
   const Tensor parts = plan.parts == 1
                            ? Tensor()

@@ -44,9 +44,8 @@ TileShape fragment_tile(std::uint32_t lanes, std::uint32_t rows, std::uint32_t c
           efficiency};
 }
 
-// The model: a GPU of `units` processors, each of which needs `busy` invocations to hide its latencies. Time
+// The model: a GPU of TileSet::units processors, each of which needs `busy` invocations to hide its latencies. Time
 // is counted in multiply-adds of one processor.
-constexpr std::int64_t units = 128;
 constexpr double busy = 256;
 constexpr std::int64_t shortest_part = 256;
 
@@ -57,12 +56,13 @@ std::int64_t part_depth_of(const TileShape& tile, std::int64_t k, std::int64_t p
 double time_of(const TileSet& set, const TileShape& tile, std::int64_t items, std::int64_t m, std::int64_t n,
                std::int64_t k, std::int64_t parts) {
   const std::int64_t groups = items * ceil_div(m, tile.rows) * ceil_div(n, tile.columns) * parts;
-  const auto per_unit = static_cast<double>(ceil_div(groups, units));
+  const auto per_unit = static_cast<double>(ceil_div(groups, set.units));
   const double at_once = std::max(1.0, busy / tile.invocations);
   const auto depth = static_cast<double>(part_depth_of(tile, k, parts));
   double time = std::max(per_unit, at_once) * tile.rows * tile.columns * depth / tile.efficiency;
   if (parts > 1)
-    time += set.per_launch + 8.0 * static_cast<double>(parts * items * m * n) * set.per_byte / units;
+    time += set.per_launch +
+            8.0 * static_cast<double>(parts * items * m * n) * set.per_byte / static_cast<double>(set.units);
   return time;
 }
 

@@ -21,8 +21,9 @@ struct TileShape {
 /// A kernel for tiled products: its tiles, and what the model of its speed needs.
 struct TileSet {
   std::vector<TileShape> tiles;
-  double per_byte;    ///< multiply-adds of the whole GPU in the time in which memory moves a byte
-  double per_launch;  ///< multiply-adds of one processor in the time of one more launch
+  double per_byte;           ///< multiply-adds of the whole GPU in the time in which memory moves a byte
+  double per_launch;         ///< multiply-adds of one processor in the time of one more launch
+  std::int64_t units = 128;  ///< processors of the GPU
 };
 
 /// Of shaders/matmul.glsl.
@@ -40,8 +41,8 @@ struct MatmulPlan {
   std::int64_t tiles(std::int64_t m, std::int64_t n) const;
 };
 
-/// The plan that a simple model of a large GPU finds fastest, within the limits of the device. It depends on
-/// the shape and the limits alone, so that every run adds in the same order. `longest_scratch` bounds the
+/// The plan that a simple model of a GPU finds fastest, within the limits of the device. It depends on
+/// the shape, the set and the limits alone, so that every run adds in the same order. `longest_scratch` bounds the
 /// bytes of [parts, items, m, n] floats.
 MatmulPlan plan_matmul(const TileSet& set, const Limits& limits, std::int64_t items, std::int64_t m,
                        std::int64_t n, std::int64_t k, std::uint64_t longest_scratch);

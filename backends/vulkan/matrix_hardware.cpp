@@ -83,7 +83,7 @@ std::string problem_of(Gpu& gpu, const TileSet& tiles, DType dtype) {
 MatrixHardware test_hardware(Device device) {
   Gpu& gpu = vulkan::gpu(device.index);
   MatrixHardware hardware;
-  hardware.tiles = fragment_tiles(gpu.capabilities().subgroup_size);
+  hardware.tiles = gpu.tuning().fragments;
   hardware.f16_problem = problem_of(gpu, hardware.tiles, DType::f16);
   hardware.bf16_problem = problem_of(gpu, hardware.tiles, DType::bf16);
   hardware.f16 = hardware.f16_problem.empty();

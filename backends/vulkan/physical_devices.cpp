@@ -131,6 +131,11 @@ struct Properties {
   VkPhysicalDevicePushDescriptorPropertiesKHR push_descriptor =
       structure<VkPhysicalDevicePushDescriptorPropertiesKHR>(
           VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PUSH_DESCRIPTOR_PROPERTIES_KHR);
+  VkPhysicalDeviceShaderSMBuiltinsPropertiesNV multiprocessors =
+      structure<VkPhysicalDeviceShaderSMBuiltinsPropertiesNV>(
+          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV);
+  VkPhysicalDeviceShaderCorePropertiesAMD compute_units = structure<VkPhysicalDeviceShaderCorePropertiesAMD>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD);
   VkPhysicalDeviceMaintenance4Properties maintenance4 = structure<VkPhysicalDeviceMaintenance4Properties>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES);
 };
@@ -142,6 +147,14 @@ struct Features {
   VkPhysicalDeviceVulkan12Features v12 =
       structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
 };
+
+/// Of NVIDIA's and AMD's GPUs; 0 for others.
+std::int64_t processors_of(const Properties& properties) {
+  const VkPhysicalDeviceShaderCorePropertiesAMD& amd = properties.compute_units;
+  return std::int64_t{properties.multiprocessors.shaderSMCount} + std::int64_t{amd.shaderEngineCount} *
+                                                                      amd.shaderArraysPerEngineCount *
+                                                                      amd.computeUnitsPerShaderArray;
+}
 
 std::string kind_of(VkPhysicalDeviceType type) {
   switch (type) {
@@ -239,6 +252,15 @@ std::string identity_of(const VkPhysicalDeviceProperties& core) {
   return text.str();
 }
 
+std::string uuid_text(const std::uint8_t (&bytes)[VK_UUID_SIZE]) {
+  std::string text;
+  for (std::size_t i = 0; i < VK_UUID_SIZE; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    for (const int digit : {bytes[i] >> 4, bytes[i] & 15}) text += "0123456789abcdef"[digit];
+  }
+  return text;
+}
+
 /// What a device computes as it is asked to, as far as the widths can be told apart.
 FloatControls float_controls_of(const VkPhysicalDeviceVulkan12Properties& given) {
   const bool rounding = given.roundingModeIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE,
@@ -298,6 +320,14 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
     *last = &properties.push_descriptor;
     last = &properties.push_descriptor.pNext;
   }
+  if (has_extension(extensions, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
+    *last = &properties.multiprocessors;
+    last = &properties.multiprocessors.pNext;
+  }
+  if (has_extension(extensions, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) {
+    *last = &properties.compute_units;
+    last = &properties.compute_units.pNext;
+  }
   if (has_extension(extensions, VK_KHR_MAINTENANCE_4_EXTENSION_NAME)) *last = &properties.maintenance4;
   api.GetPhysicalDeviceProperties2(handle, &properties.core);
   Features features;
@@ -308,8 +338,10 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
   device.timestamp_period = core.limits.timestampPeriod;
   device.driver = concat_text(properties.v12.driverName, " ", properties.v12.driverInfo);
   device.identity = identity_of(core);
+  device.uuid = uuid_text(properties.v11.deviceUUID);
   device.limits = limits_of(properties);
   device.memory_bytes = largest_local_heap(api, device);
+  device.processors = processors_of(properties);
   guess_speed(device);
   device.refusal = missing_from_baseline(core.limits, features.v12);
   if (!choose_queue_family(api, device)) device.refusal = "it has no queue that computes";

@@ -49,11 +49,13 @@ struct PhysicalDevice {
   std::string kind;      ///< "discrete GPU", "integrated GPU", "virtual GPU", "software", "other"
   std::string driver;    ///< its name and version
   std::string identity;  ///< vendor, device, driver version and driver id, in hexadecimal
+  std::string uuid;      ///< of the device, the same for other drivers of it (CUDA's): "00112233-4455-..."
   std::string refusal;   ///< why heed cannot use it; empty: it can
   std::uint32_t api_version = 0;
   std::uint32_t queue_family = 0;
   std::uint32_t timestamp_bits = 0;  ///< how many of a timestamp the queue writes; 0: it has none
   float timestamp_period = 0;        ///< nanoseconds
+  std::int64_t processors = 0;       ///< as its driver says; 0: it does not
   std::uint64_t memory_bytes = 0;    ///< of the largest device-local heap
   double flops_per_second = 1, bytes_per_second = 1;  ///< a low guess for devices of its kind
   Limits limits;

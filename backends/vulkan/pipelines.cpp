@@ -33,17 +33,6 @@ std::uint64_t checksum_of(std::string_view data) {
   return hash;
 }
 
-std::filesystem::path cache_folder() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
-    return std::filesystem::path(value ? value : "");
-  };
-  if (const auto folder = variable("HEED_CACHE_DIR"); !folder.empty()) return folder;
-  if (const auto folder = variable("XDG_CACHE_HOME"); !folder.empty()) return folder / "heed";
-  if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "heed";
-  return {};
-}
-
 /// The driver's data in a cache file; empty when the file is absent, damaged or another device's.
 std::string read_cache(const std::filesystem::path& file, std::uint64_t device) {
   std::error_code problem;  // of a file that cannot be read: it is not there for us
@@ -55,6 +44,17 @@ std::string read_cache(const std::filesystem::path& file, std::uint64_t device) 
 }
 
 }  // namespace
+
+std::filesystem::path cache_folder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::filesystem::path(value ? value : "");
+  };
+  if (const auto folder = variable("HEED_CACHE_DIR"); !folder.empty()) return folder;
+  if (const auto folder = variable("XDG_CACHE_HOME"); !folder.empty()) return folder / "heed";
+  if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "heed";
+  return {};
+}
 
 std::string driver_data(std::string file, std::uint64_t device) {
   CacheHeader header;

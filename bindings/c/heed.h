@@ -267,7 +267,8 @@ void heed_module_free(heed_module* module);
 
 /**
  * "sgd", "adam" or "adamw" over leaves on one device, each given once. `settings`: "beta1" (0.9; of sgd the momentum,
- * 0), "beta2", "epsilon", "weight_decay", and "clip_norm", the limit of the gradients' global norm (0: none).
+ * 0), "beta2", "epsilon", "weight_decay", "decay_vectors" (false: adamw spares parameters of one axis or none, as biases are),
+ * and "clip_norm", the limit of the gradients' global norm (0: none).
  */
 heed_status heed_optimizer_create(const char* name, const char* settings, heed_tensor* const* parameters,
                                   size_t count, heed_optimizer** out);

@@ -81,6 +81,7 @@ std::shared_ptr<OptimizerObject> make_optimizer(const std::string& name, const O
     options.beta2 = settings.take_number("beta2", options.beta2, 0, 0.9999999);
     options.epsilon = settings.take_number("epsilon", options.epsilon, 1e-30, 1);
     options.weight_decay = settings.take_number("weight_decay", options.weight_decay, 0, 1e6);
+    options.decay_vectors = settings.take_bool("decay_vectors", false);
     object->clip_norm = settings.take_number("clip_norm", 0, 0, 1e30);
     settings.check_all_taken("optimizer '" + name + "'");
   });

@@ -10,6 +10,7 @@
 #include "heed/core/cpu_info.h"
 #include "heed/core/devices.h"
 #include "heed/core/error.h"
+#include "heed/examples/common/program.h"
 
 namespace heed::programs {
 namespace {
@@ -70,7 +71,25 @@ int list_devices() {
   return 0;
 }
 
+int tune(const std::string& choice) {
+  const Device device = find_device(choice);
+  std::cout << device_platform(device) << '\n' << std::flush;
+  std::cout << tune_device(device).string() << ": used from the next start on\n";
+  flush_output();
+  return exit_success;
+}
+
 }  // namespace
+
+std::function<int()> add_tune_command(CLI::App& app) {
+  CLI::App& command =
+      subcommand(app, "tune",
+                 "Times the tiles of products on a Vulkan device and keeps what they reach, so "
+                 "that products are cut as is fastest on it");
+  auto device = std::make_shared<TextFlag>();
+  device->add(command, "--device", "DEVICE", "vulkan, vulkan:N or vulkan:NAME (the default: vulkan)");
+  return [device] { return tune(device->value("vulkan")); };
+}
 
 std::function<int()> add_devices_command(CLI::App& app) {
   app.add_subcommand("devices", "Lists the devices that computations can run on");

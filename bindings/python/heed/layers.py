@@ -151,7 +151,8 @@ def _tensors(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Tensor
 class Optimizer(_Handle):
     """ "sgd", "adam" or "adamw" over parameters: tensors, modules, dictionaries, or a list of these.
 
-    ``settings``: beta1 (of sgd the momentum), beta2, epsilon, weight_decay, clip_norm.
+    ``settings``: beta1 (of sgd the momentum), beta2, epsilon, weight_decay, decay_vectors
+    (False: adamw spares parameters of one axis or none, as biases are), clip_norm.
     """
 
     _free_name = "heed_optimizer_free"

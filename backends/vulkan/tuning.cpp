@@ -1,0 +1,193 @@
+#include "heed/backends/vulkan/tuning.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "heed/backends/vulkan/gpu.h"
+#include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/vulkan/matmul_tiles.h"
+#include "heed/backends/vulkan/matrix_hardware.h"
+#include "heed/backends/vulkan/pipelines.h"
+#include "heed/core/checked.h"
+#include "heed/core/devices.h"
+#include "heed/core/error.h"
+#include "heed/core/file.h"
+#include "heed/core/json_text.h"
+
+namespace heed::vulkan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr std::int64_t longest_file = 1 << 16;
+
+std::filesystem::path tuning_file(const std::string& identity) {
+  const std::filesystem::path folder = cache_folder();
+  return folder.empty() ? folder : folder / ("tuning-" + identity + ".json");
+}
+
+/// "128 x 64"
+std::string name_of(const TileShape& tile) {
+  return concat_text(tile.rows, " x ", tile.columns);
+}
+
+double positive(const Json& object, const std::string& name) {
+  const double value = object.at(name).get<double>();
+  check(std::isfinite(value) && value > 0, '"', name, "\" is ", value, "; it must be positive");
+  return value;
+}
+
+Json json_of(const TileSet& set) {
+  Json efficiency;
+  for (const TileShape& tile : set.tiles) efficiency[name_of(tile)] = tile.efficiency;
+  return {{"per_byte", set.per_byte}, {"per_launch", set.per_launch}, {"efficiency", efficiency}};
+}
+
+void read_tiles(const Json& object, TileSet& set) {
+  set.per_byte = positive(object, "per_byte");
+  set.per_launch = positive(object, "per_launch");
+  const Json& efficiency = object.at("efficiency");
+  check(efficiency.size() == set.tiles.size(), "it has ", efficiency.size(), " tiles instead of ",
+        set.tiles.size());
+  for (TileShape& tile : set.tiles) tile.efficiency = positive(efficiency, name_of(tile));
+}
+
+// --- measuring -------------------------------------------------------------------------------------------------
+
+/// Seconds of one call: the median of five rounds of enough calls to last.
+double seconds_of(Gpu& gpu, const std::function<void()>& work) {
+  const auto timed = [&](int calls) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) work();
+    gpu.stream().wait_idle();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / calls;
+  };
+  timed(1);  // compiles
+  const int calls = std::clamp(static_cast<int>(0.02 / timed(1)), 1, 1000);
+  std::array<double, 5> rounds;
+  for (double& round : rounds) round = timed(calls);
+  std::ranges::sort(rounds);
+  return rounds[2];
+}
+
+/// Multiply-adds in a second of square products in one tile, of the size from which a product takes 10 ms.
+class ProductRate {
+ public:
+  ProductRate(Gpu& gpu, TileKernel kernel, DType dtype) : gpu_(gpu), kernel_(kernel), dtype_(dtype) {}
+
+  double of(const TileShape& tile) {
+    while (size_ < 8192 && seconds(tile, size_) < 0.01) size_ *= 2;
+    return static_cast<double>(size_) * static_cast<double>(size_) * static_cast<double>(size_) /
+           seconds(tile, size_);
+  }
+
+ private:
+  double seconds(const TileShape& tile, std::int64_t size) const {
+    const Device device{DeviceType::vulkan, gpu_.index()};
+    const Tensor a = Tensor::zeros({1, 1, size, size}, dtype_, device),
+                 b = Tensor::zeros({1, 1, size, size}, dtype_, device),
+                 out = Tensor::empty({1, 1, size, size}, dtype_, device);
+    const std::uint32_t bytes = tile.stage_bytes + tile.other_bytes;
+    const std::uint32_t stages = bytes + tile.stage_bytes <= gpu_.limits().shared_bytes ? 2 : 1;
+    const MatmulPlan plan{tile, stages, 1, ceil_div(size, tile.depth) * tile.depth};
+    return seconds_of(gpu_, [&] {
+      multiply_tiles(gpu_, kernel_, tiled({a, b, {}, out, false, {}}, kernel_, {}), plan);
+    });
+  }
+
+  Gpu& gpu_;
+  TileKernel kernel_;
+  DType dtype_;
+  std::int64_t size_ = 128;
+};
+
+/// Bytes that a copy of 16 MiB reads and writes in a second.
+double memory_rate(Gpu& gpu) {
+  const Device device{DeviceType::vulkan, gpu.index()};
+  const Tensor from = Tensor::zeros({4 << 20}, DType::f32, device),
+               to = Tensor::empty({4 << 20}, DType::f32, device);
+  return 2 * 4.0 * (4 << 20) / seconds_of(gpu, [&] { copy(from, to); });
+}
+
+double launch_seconds(Gpu& gpu) {
+  const Device device{DeviceType::vulkan, gpu.index()};
+  const Tensor one = Tensor::zeros({1}, DType::f32, device), other = Tensor::zeros({1}, DType::f32, device);
+  return seconds_of(gpu,
+                    [&] {
+                      for (int i = 0; i < 50; ++i) copy(one, other), copy(other, one);
+                    }) /
+         100;
+}
+
+void measure(Gpu& gpu, TileKernel kernel, DType dtype, TileSet& set) {
+  ProductRate rate(gpu, kernel, dtype);
+  double best = 0;
+  for (TileShape& tile : set.tiles) {
+    const bool fits = tile.invocations <= gpu.limits().max_invocations &&
+                      tile.stage_bytes + tile.other_bytes <= gpu.limits().shared_bytes;
+    if (fits) tile.efficiency = rate.of(tile);
+    if (fits) best = std::max(best, tile.efficiency);
+  }
+  for (TileShape& tile : set.tiles) tile.efficiency = std::min(1.0, tile.efficiency / best);
+  set.per_byte = best / memory_rate(gpu);
+  set.per_launch = best / static_cast<double>(set.units) * launch_seconds(gpu);
+}
+
+}  // namespace
+
+Tuning tuning_of(const PhysicalDevice& device) {
+  Tuning tuning{scalar_tiles(), fragment_tiles(device.capabilities.subgroup_size), ""};
+  if (device.processors > 0) tuning.scalar.units = tuning.fragments.units = device.processors;
+  const std::filesystem::path file = tuning_file(device.identity);
+  if (file.empty() || !path_exists(file)) return tuning;
+  try {
+    Json figures = parse_json<Json>(read_file(file, longest_file), "it");
+    const std::string digest = figures.at("digest").get<std::string>();
+    check(take_digest(figures), "its digest is not that of its content");
+    check(figures.at("device") == device.identity, "it was made for another device or driver");
+    read_tiles(figures.at("scalar"), tuning.scalar);
+    read_tiles(figures.at("fragments"), tuning.fragments);
+    tuning.digest = digest;
+  } catch (const std::exception& error) {
+    fail("the tuning of ", device.name, " in ", file, " cannot be used: ", error.what(),
+         "; remove that file (`heed tune` makes a new one)");
+  }
+  return tuning;
+}
+
+std::filesystem::path tune(Gpu& gpu) {
+  const std::filesystem::path file = tuning_file(gpu.identity());
+  check(!file.empty(), "there is no folder to keep the tuning in: set HEED_CACHE_DIR");
+  const std::lock_guard lock(gpu.mutex());
+  TileSet scalar = scalar_tiles(), fragments = fragment_tiles(gpu.capabilities().subgroup_size);
+  scalar.units = fragments.units = gpu.tuning().scalar.units;
+  measure(gpu, TileKernel::scalar, DType::f32, scalar);
+  const MatrixHardware& hardware = matrix_hardware({DeviceType::vulkan, gpu.index()});
+  if (hardware.f16 || hardware.bf16)
+    measure(gpu, TileKernel::cooperative, hardware.f16 ? DType::f16 : DType::bf16, fragments);
+  Json figures = {{"device", gpu.identity()},
+                  {"name", gpu.name()},
+                  {"scalar", json_of(scalar)},
+                  {"fragments", json_of(fragments)}};
+  add_digest(figures);
+  std::filesystem::create_directories(file.parent_path());
+  write_file_atomically(file, figures.dump(2) + "\n");
+  return file;
+}
+
+}  // namespace heed::vulkan
+
+namespace heed {
+
+std::filesystem::path tune_device(Device device) {
+  check(device.type == DeviceType::vulkan, "tune: ", device, " has nothing to tune; name a Vulkan device");
+  return vulkan::tune(vulkan::gpu(device.index));
+}
+
+}  // namespace heed

@@ -1,0 +1,97 @@
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "heed/backends/vulkan/gpu.h"
+#include "heed/backends/vulkan/matmul_plan.h"
+#include "heed/backends/vulkan/tuning.h"
+#include "heed/core/devices.h"
+#include "heed/core/file.h"
+#include "heed/tests/temporary_folder.h"
+#include "heed/tests/vulkan_support.h"
+#include "heed/training/checkpoint.h"
+
+namespace heed {
+namespace {
+
+/// While it lives, what is kept for the next program lies in a folder of its own.
+struct OwnCache {
+  OwnCache() { setenv("HEED_CACHE_DIR", folder.path().c_str(), 1); }
+  ~OwnCache() { unsetenv("HEED_CACHE_DIR"); }
+  TemporaryFolder folder;
+};
+
+const vulkan::PhysicalDevice& found(Device device) {
+  return vulkan::physical_devices().devices[static_cast<std::size_t>(device.index)];
+}
+
+}  // namespace
+
+TEST_CASE("vulkan tuning: what was measured is used by whoever opens the device next") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const OwnCache cache;
+  CHECK(vulkan::tuning_of(found(*device)).digest.empty());
+  const std::filesystem::path file = tune_device(*device);
+  CHECK(file.parent_path() == cache.folder.path());
+  const vulkan::Tuning tuned = vulkan::tuning_of(found(*device));
+  CHECK(tuned.digest.size() == 32);
+  double best = 0;
+  for (std::size_t i = 0; i < tuned.scalar.tiles.size(); ++i) {
+    const vulkan::TileShape &tile = tuned.scalar.tiles[i], &assumed = vulkan::scalar_tiles().tiles[i];
+    CHECK(tile.rows == assumed.rows);
+    CHECK(tile.efficiency > 0);
+    best = std::max(best, tile.efficiency);
+  }
+  CHECK(best == 1);
+  // A device that is opened now has it, and one that was opened before goes on as it was.
+  vulkan::Gpu& next = *new vulkan::Gpu(device->index);  // never closed, as all are
+  CHECK(next.tuning().digest == tuned.digest);
+  CHECK(vulkan::gpu(device->index).tuning().digest.empty());
+  CHECK(platform_name(*device).find(found(*device).driver) != std::string::npos);
+  // It is made anew over an old one.
+  CHECK(tune_device(*device) == file);
+}
+
+TEST_CASE("vulkan tuning: a file that is damaged or another device's is refused by its name") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const OwnCache cache;
+  const std::filesystem::path file = tune_device(*device);
+  const std::string whole = read_file(file);
+  const auto refused = [&](const std::string& content, const char* reason) {
+    write_file_atomically(file, content);
+    CHECK_THROWS_WITH_AS(vulkan::tuning_of(found(*device)), doctest::Contains(reason), Error);
+    CHECK_THROWS_WITH_AS(vulkan::tuning_of(found(*device)), doctest::Contains(file.c_str()), Error);
+  };
+  refused(whole.substr(0, whole.size() / 2), "not valid JSON");
+  std::string changed = whole;
+  changed.replace(changed.find("per_byte") + 11, 1, "9");
+  refused(changed, "digest");
+  refused("{}", "digest");
+  refused(std::string(1 << 17, ' '), "bytes");
+  vulkan::PhysicalDevice other = found(*device);
+  other.identity = "another";
+  write_file_atomically(file.parent_path() / "tuning-another.json", whole);
+  CHECK_THROWS_WITH_AS(vulkan::tuning_of(other), doctest::Contains("another device"), Error);
+}
+
+TEST_CASE("vulkan tuning: plans follow the figures") {
+  const vulkan::Limits gpu{4294967295, 4294967295, 65535, 1024, 49152, 16};
+  vulkan::TileSet set = vulkan::scalar_tiles();
+  const auto plan = [&](std::int64_t m, std::int64_t k) {
+    return vulkan::plan_matmul(set, gpu, 1, m, m, k, 256 << 20);
+  };
+  CHECK(plan(4096, 4096).tile.rows == 128);
+  for (vulkan::TileShape& tile : set.tiles) tile.efficiency = tile.rows == 32 ? 1 : 0.1;
+  CHECK(plan(4096, 4096).tile.rows == 32);
+  // A few processors are busy with fewer pieces of a long sum.
+  set = vulkan::scalar_tiles();
+  const std::int64_t parts_of_many = plan(512, 16384).parts;
+  set.units = 8;
+  CHECK(plan(512, 16384).parts < parts_of_many);
+}
+
+}  // namespace heed
