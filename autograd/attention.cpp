@@ -13,6 +13,24 @@ struct Sizes {
   std::int64_t batch, heads, queries, keys;
 };
 
+void check_bias(const char* op, const Sizes& sizes, const Tensor& query, const AttentionOptions& options) {
+  if (const Tensor& slopes = options.slopes; slopes.defined()) {
+    const DType wanted = statistics_type(query.dtype());
+    check(slopes.shape() == Shape{sizes.heads} && slopes.dtype() == wanted, op, ": slopes must be ", wanted,
+          " of shape [H] = ", Shape{sizes.heads}, ", got ", slopes.dtype(), " of shape ", slopes.shape());
+    check(slopes.device() == query.device(), op, ": the slopes are on another device than the query");
+    check(!slopes.tracked(), op, ": slopes have no gradient; give what is to be learned as a bias");
+  }
+  if (const Tensor& bias = options.bias; bias.defined()) {
+    check_same(op, query, bias);
+    check(bias.rank() == 4 && (bias.size(0) == 1 || bias.size(0) == sizes.batch) &&
+              (bias.size(1) == 1 || bias.size(1) == sizes.heads) && bias.size(2) == sizes.queries &&
+              bias.size(3) == sizes.keys,
+          op, ": bias of shape ", bias.shape(), " must be [1 or B, 1 or H, N, M] for [B, H, N, M] = ",
+          Shape{sizes.batch, sizes.heads, sizes.queries, sizes.keys});
+  }
+}
+
 Sizes check_attention(const char* op, const Tensor& query, const Tensor& key,
                       const AttentionOptions& options) {
   check_same(op, query, key);
@@ -45,6 +63,7 @@ Sizes check_attention(const char* op, const Tensor& query, const Tensor& key,
           pattern->keys, " keys does not fit ", sizes.heads, " heads, ", sizes.queries, " queries and ",
           sizes.keys, " keys");
   }
+  check_bias(op, sizes, query, options);
   check(options.dropout >= 0 && options.dropout < 1, op, ": dropout ", options.dropout, " is outside [0, 1)");
   return sizes;
 }
@@ -60,6 +79,20 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys, Device device) {
                     row + static_cast<double>(keys - queries));
 }
 
+/// q k^T scale, with slopes and bias: [B, H, N, M].
+Tensor logits_of(const Tensor& query, const Tensor& key, const Sizes& sizes,
+                 const AttentionOptions& options) {
+  Tensor logits = matmul(query, transpose(key, -2, -1)) * scale_of(query, options);
+  if (options.slopes.defined()) {
+    const auto places = [&](std::int64_t count) { return Tensor::arange(count, DType::i32, query.device()); };
+    const Tensor ahead = unsqueeze(places(sizes.keys), 0) - (unsqueeze(places(sizes.queries), 1) +
+                                                             static_cast<double>(sizes.keys - sizes.queries));
+    const Tensor distances = cast(abs(ahead), options.slopes.dtype());  // [N, M]
+    logits = logits - cast(reshape(options.slopes, {sizes.heads, 1, 1}) * distances, query.dtype());
+  }
+  return options.bias.defined() ? logits + options.bias : logits;
+}
+
 /// The product of all masks, broadcastable to [B, H, N, M]; undefined when everything is allowed.
 Tensor allowed_entries(const Sizes& sizes, const AttentionOptions& options, Device device) {
   Tensor allowed = options.mask;
@@ -69,12 +102,18 @@ Tensor allowed_entries(const Sizes& sizes, const AttentionOptions& options, Devi
                                       {options.key_mask.stride(0), 0, 0, options.key_mask.stride(1)},
                                       options.key_mask.offset()));
   if (options.causal) restrict_to(causal_mask(sizes.queries, sizes.keys, device));
+  if (options.bias.defined())
+    restrict_to(greater(options.bias.detach(), -std::numeric_limits<double>::infinity()));
   if (options.pattern) {
     const Tensor dense = options.pattern->dense();
     restrict_to(device == Device{} ? dense
                                    : Tensor::from(dense.to_vector<std::int32_t>(), dense.shape(), device));
   }
   return allowed;
+}
+
+bool has_gradient(const Tensor& x) {
+  return x.defined() && x.tracked();
 }
 
 Tensor rows_adjacent(const Tensor& x) {
@@ -97,6 +136,8 @@ AttentionArgs kernel_arguments(const Tensor& query, const Tensor& key, const Ten
   if (options.key_mask.defined()) args.key_mask = contiguous(options.key_mask);
   if (options.mask.defined())
     args.mask = broadcast_view(options.mask, {query.size(0), query.size(1), query.size(2), key.size(2)});
+  if (options.slopes.defined()) args.slopes = contiguous(options.slopes);
+  if (options.bias.defined()) args.bias = rows_adjacent(options.bias.detach());
   args.scale = scale_of(query, options);
   args.causal = options.causal;
   args.pattern = options.pattern.get();
@@ -105,15 +146,27 @@ AttentionArgs kernel_arguments(const Tensor& query, const Tensor& key, const Ten
   return args;
 }
 
-/// The gradients of query, key and value, from those of the output and of log_sum_exp (undefined: 0).
-Gradients kernel_gradients(const AttentionArgs& args, const AttentionPart& part, const Tensor& grad,
-                           const Tensor& log_sum_exp_grad) {
+/// What the gradients are for.
+std::vector<Tensor> inputs_of(const Tensor& query, const Tensor& key, const Tensor& value,
+                              const AttentionOptions& options) {
+  std::vector<Tensor> inputs{query, key, value};
+  if (options.bias.defined()) inputs.push_back(options.bias);
+  return inputs;
+}
+
+/// The gradients of query, key, value and of the bias where it has one, from those of the output and of log_sum_exp
+/// (undefined: 0).
+Gradients kernel_gradients(const AttentionArgs& args, bool of_bias, const AttentionPart& part,
+                           const Tensor& grad, const Tensor& log_sum_exp_grad) {
   const Tensor dquery = empty_heads(args.query, args.query.size(3));
   const Tensor dkey = empty_heads(args.key, args.key.size(3));
   const Tensor dvalue = empty_heads(args.value, args.value.size(3));
+  const Tensor dbias = of_bias ? empty_like(args.bias) : Tensor();
   backend_of(grad).attention.backward(args, part.output, part.log_sum_exp, rows_adjacent(grad),
-                                      log_sum_exp_grad, dquery, dkey, dvalue);
-  return {dquery, dkey, dvalue};
+                                      log_sum_exp_grad, dquery, dkey, dvalue, dbias);
+  Gradients gradients{dquery, dkey, dvalue};
+  if (args.bias.defined()) gradients.push_back(dbias);
+  return gradients;
 }
 
 Tensor attention_fused(const Tensor& query, const Tensor& key, const Tensor& value,
@@ -123,11 +176,14 @@ Tensor attention_fused(const Tensor& query, const Tensor& key, const Tensor& val
                            Tensor::empty({query.size(0), query.size(1), query.size(2)},
                                          statistics_type(query.dtype()), query.device())};
   backend_of(query).attention.forward(args, part.output, part.log_sum_exp);
-  return record("attention", part.output, {query, key, value},
-                [args, part, pattern = options.pattern](const Tensor& grad) {
-                  return kernel_gradients(args, part, grad, {});
-                },
-                {&args.query, &args.key, &args.value, &args.key_mask, &args.mask, &part.output});
+  const Tensor* const reads[] = {&args.query, &args.key,    &args.value, &args.key_mask,
+                                 &args.mask,  &args.slopes, &args.bias,  &part.output};
+  return record(
+      "attention", part.output, inputs_of(query, key, value, options),
+      [args, part, pattern = options.pattern, of_bias = has_gradient(options.bias)](const Tensor& grad) {
+        return kernel_gradients(args, of_bias, part, grad, {});
+      },
+      reads);
 }
 
 /// The places of the two results in one piece of memory, as an op has one output: [B, N, H, dv], [B, H, N].
@@ -146,12 +202,16 @@ AttentionPart attention_part_fused(const Tensor& query, const Tensor& key, const
   const Tensor memory = Tensor::empty({outputs + rows.count()}, query.dtype(), query.device());
   const AttentionPart part = places(memory, rows, width);
   backend_of(query).attention.forward(args, part.output, part.log_sum_exp);
-  const Tensor both = record("attention_part", memory, {query, key, value},
-                             [args, part, rows, width, pattern = options.pattern](const Tensor& grad) {
-                               const AttentionPart grads = places(contiguous(grad), rows, width);
-                               return kernel_gradients(args, part, grads.output, grads.log_sum_exp);
-                             },
-                             {&args.query, &args.key, &args.value, &args.key_mask, &args.mask, &memory});
+  const Tensor* const reads[] = {&args.query, &args.key,    &args.value, &args.key_mask,
+                                 &args.mask,  &args.slopes, &args.bias,  &memory};
+  const Tensor both = record(
+      "attention_part", memory, inputs_of(query, key, value, options),
+      [args, part, rows, width, pattern = options.pattern,
+       of_bias = has_gradient(options.bias)](const Tensor& grad) {
+        const AttentionPart grads = places(contiguous(grad), rows, width);
+        return kernel_gradients(args, of_bias, part, grads.output, grads.log_sum_exp);
+      },
+      reads);
   const Tensor output = reshape(slice(both, 0, 0, outputs), {rows[0], rows[2], rows[1], width});
   return {permute(output, {0, 2, 1, 3}), reshape(slice(both, 0, outputs, both.size(0)), rows)};
 }
@@ -161,7 +221,7 @@ AttentionPart attention_part_composed(const Tensor& query, const Tensor& key, co
                                       const AttentionOptions& options) {
   const Sizes sizes = check_attention("attention_part", query, key, options);
   constexpr double nothing = -std::numeric_limits<double>::infinity();
-  const Tensor scores = matmul(query, transpose(key, -2, -1)) * scale_of(query, options);
+  const Tensor scores = logits_of(query, key, sizes, options);
   const Tensor allowed = allowed_entries(sizes, options, query.device());
   const Tensor logits = allowed.defined() ? where(allowed, scores, nothing) : scores;
   const Tensor largest = max(logits.detach(), -1, true);
@@ -185,7 +245,7 @@ void check_value(const char* op, const Tensor& query, const Tensor& key, const T
 
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
   const Sizes sizes = check_attention("attention_weights", query, key, options);
-  const Tensor scores = matmul(query, transpose(key, -2, -1)) * scale_of(query, options);
+  const Tensor scores = logits_of(query, key, sizes, options);
   const Tensor allowed = allowed_entries(sizes, options, query.device());
   return allowed.defined() ? masked_softmax(scores, allowed) : softmax(scores, -1);
 }
@@ -204,7 +264,9 @@ AttentionPart attention_part(const Tensor& query, const Tensor& key, const Tenso
   check_value("attention_part", query, key, value);
   if (is_half(query.dtype())) {  // whose log-sum-exp is f32, unlike its output
     const auto full = [](const Tensor& x) { return cast(x, DType::f32); };
-    const AttentionPart part = attention_part(full(query), full(key), full(value), options);
+    AttentionOptions precise = options;
+    if (options.bias.defined()) precise.bias = full(options.bias);
+    const AttentionPart part = attention_part(full(query), full(key), full(value), precise);
     return {cast(part.output, query.dtype()), part.log_sum_exp};
   }
   return usable(backend_of(query).attention) ? attention_part_fused(query, key, value, options)

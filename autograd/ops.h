@@ -285,12 +285,16 @@ struct AttentionOptions {
   Tensor key_mask;                              ///< i32 [B, M], 1 = real
   Tensor mask;                                  ///< i32, broadcasts to [B, H, N, M], 1 = allowed
   std::shared_ptr<const BlockPattern> pattern;  ///< null: all blocks
-  double dropout = 0;                           ///< on the weights, after the softmax
-  RandomKey dropout_key;                        ///< which of them
+  Tensor
+      slopes;  ///< f32 [H] (f64 beside f64): logits get -slopes[h] |i + M - N - j|, with no matrix; has no gradient
+  Tensor bias;  ///< [1 or B, 1 or H, N, M], added to the scaled logits; at -infinity there is no such pair
+  double dropout = 0;     ///< on the weights, after the softmax
+  RandomKey dropout_key;  ///< which of them
 };
-/// softmax(q k^T scale) v over the allowed keys (Vaswani et al. 2017, eq. 1): query [B, H, N, dk], key [B, H,
-/// M, dk], value [B, H, M, dv] -> [B, H, N, dv]. Fused, it never holds the N x M matrix. A query with no
-/// allowed key gives 0.
+/// softmax(q k^T scale + bias) v over the allowed keys (Vaswani et al. 2017, eq. 1): query [B, H, N, dk], key [B, H,
+/// M, dk], value [B, H, M, dv] -> [B, H, N, dv]. Fused, it holds no N x M matrix but the bias that it is given and the
+/// gradient of that. A query with no allowed key gives 0. Slopes are ALiBi's (Press, Smith and Lewis 2022, arXiv
+/// 2108.12409, section 3); where there are fewer queries than keys, the last query stands beside the last key.
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
                  const AttentionOptions& options = {});
 /// One attention over some of the keys, and the logarithm of the sum of exponentials that its softmax divided

@@ -220,7 +220,7 @@ void bench_attention(const Settings& settings) {
       const Tensor sums = Tensor::empty({shape[0], heads, length}, DType::f32, settings.device);
       const auto forward = [&] { return backend.attention.forward(args, out, sums), out; };
       const auto backward = [&] {
-        return backend.attention.backward(args, out, sums, grad, {}, dquery, dkey, dvalue), dquery;
+        return backend.attention.backward(args, out, sums, grad, {}, dquery, dkey, dvalue, {}), dquery;
       };
       const double forward_ms = time_of(settings, forward), backward_ms = time_of(settings, backward);
       const double ms = time_of(settings, [&] { return forward(), backward(); });

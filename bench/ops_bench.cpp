@@ -128,6 +128,32 @@ void add_attention() {
   attention("24", {64, 4, 24, 64}, false, 0);
   attention("256_causal", {8, 8, 256, 32}, true, 0);
   attention("2048", {1, 4, 2048, 64}, false, 0);
+  // What is added to the logits, at the size of "256_causal": a slope per head, and a matrix per head with its gradient.
+  const heed::Shape shape{8, 8, 256, 32};
+  const double flops = 2.0 * static_cast<double>(shape.count() * shape[2]);
+  const Tensor slopes = draw({8});
+  add({"size/attention/256_causal_slopes",
+       [slopes](auto in) {
+         heed::AttentionOptions options;
+         options.causal = true;
+         options.slopes = slopes;
+         return heed::attention(in[0], in[1], in[2], options);
+       },
+       {draw(shape), draw(shape), draw(shape)},
+       true,
+       {flops, 0},
+       {2.5 * flops, 0}});
+  add({"size/attention/256_causal_bias",
+       [](auto in) {
+         heed::AttentionOptions options;
+         options.causal = true;
+         options.bias = in[3];
+         return heed::attention(in[0], in[1], in[2], options);
+       },
+       {draw(shape), draw(shape), draw(shape), draw({1, 8, 256, 256})},
+       true,
+       {flops, 0},
+       {2.5 * flops, 0}});
 }
 
 void add_row_by_row() {

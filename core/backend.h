@@ -31,6 +31,9 @@ struct AttentionArgs {
   Tensor value;     ///< [B, H, M, dv], last stride 1
   Tensor key_mask;  ///< i32 [B, M], 1 = real, 0 = padding; undefined = all real
   Tensor mask;      ///< i32, broadcast (stride 0) to [B, H, N, M], 1 = allowed; undefined = all allowed
+  Tensor
+      slopes;  ///< [H], contiguous, of statistics_type(): scores get -slopes[h] |i + M - N - j|; undefined = none
+  Tensor bias;  ///< [1 or B, 1 or H, N, M], last stride 1, is added to the scaled scores; undefined = none
   double scale = 1;
   bool causal = false;                    ///< allow key j for query i only when j <= i + M - N
   const BlockPattern* pattern = nullptr;  ///< which blocks of the N x M matrix exist; null = all
@@ -187,10 +190,13 @@ struct Backend {
   /// Never holds the N x M matrix. out and its gradient [B, H, N, dv] (last stride 1, otherwise any strides),
   /// log_sum_exp [B, H, N] (-infinity for rows with no allowed key, whose output is 0). dquery, dkey, dvalue
   /// have the shapes of query, key, value, last stride 1, otherwise any strides. log_sum_exp_grad [B, H, N],
-  /// contiguous, is the gradient of log_sum_exp; undefined = 0.
+  /// contiguous, is the gradient of log_sum_exp; undefined = 0. dbias, contiguous, has the shape of bias: a sum over
+  /// what shares an entry of it, in a fixed order; undefined = not wanted. An entry of bias that is -infinity does not
+  /// exist.
   Fused<void(const AttentionArgs&, const Tensor& out, const Tensor& log_sum_exp),
         void(const AttentionArgs&, const Tensor& out, const Tensor& log_sum_exp, const Tensor& grad,
-             const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue)>
+             const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue,
+             const Tensor& dbias)>
       attention;
 
   // --- lists of tensors ------------------------------------------------------------------------------------

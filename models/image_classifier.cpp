@@ -2,6 +2,7 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/core/checked.h"
+#include "heed/models/token_input.h"
 
 namespace heed {
 namespace {
@@ -15,7 +16,7 @@ TransformerConfig of_patches(const ImageClassifierConfig& images) {
   config.source_vocabulary = checked_product("a patch", images.patch, images.patch);
   config.max_length = images.patches();
   config.word_pairs = config.local_width = 0;
-  if (config.positions != "rotary") config.positions = "learned";
+  if (has_position_vectors(config) || config.positions == "none") config.positions = "learned";
   return config;
 }
 

@@ -18,6 +18,8 @@ std::shared_ptr<Attention> LayerAttentions::make(std::int64_t layer, Initialiser
   attention.causal = causal_;
   attention.cross = cross_;
   attention.rotary = config_.positions == "rotary" && !cross_;
+  attention.alibi = config_.positions == "alibi" && !cross_;
+  attention.relative = config_.positions == "relative" && !cross_;
   attention.max_length = config_.max_length;
   attention.layer = layer;
   attention.first = first.get();

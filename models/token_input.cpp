@@ -59,7 +59,9 @@ Tensor Positions::operator()(std::int64_t begin, std::int64_t count, const Tenso
 }
 
 bool has_position_vectors(const TransformerConfig& config) {
-  return config.positions != "none" && config.positions != "rotary";
+  for (const char* without : {"none", "rotary", "alibi", "relative"})
+    if (config.positions == without) return false;
+  return true;
 }
 
 double embedding_deviation(const TransformerConfig& config) {

@@ -9,8 +9,8 @@
 
 namespace heed {
 
-/// True where the configuration tells positions apart by vectors, and not by "rotary" turns of queries and keys or not at
-/// all ("none").
+/// True where the configuration tells positions apart by vectors, and not within attention ("rotary", "alibi", "relative")
+/// or not at all ("none").
 bool has_position_vectors(const TransformerConfig& config);
 
 /// The vectors that tell positions apart, added to the embeddings of tokens.

@@ -58,9 +58,9 @@ void for_each_setting(Visit&& visit, Config& config) {
   choice("norm", {"post", "pre"}, "LN(x + f(x)), or x + f(LN(x)) with a norm behind each stack", &T::norm);
   choice("norm_kind", {"layer", "rms"}, "layer normalisation, or by the root mean square alone",
          &T::norm_kind);
-  choice("positions", {"sinusoidal", "learned", "none", "sinusoidal_halves", "rotary"},
+  choice("positions", {"sinusoidal", "learned", "none", "sinusoidal_halves", "rotary", "alibi", "relative"},
          "what tells positions apart; in halves the sines stand before the cosines; rotary turns queries and "
-         "keys",
+         "keys, alibi takes distances from logits, relative adds learned numbers for them",
          &T::positions);
   any("embedding_norm", "embeddings are normalised before the first layer", &T::embedding_norm);
   number("token_types", 0, 65536,

@@ -50,7 +50,7 @@ struct TransformerConfig {
   /// "post": LN(x + f(x)); "pre": x + f(LN(x)), and a norm at the end of each stack.
   std::string norm = "post";
   std::string norm_kind = "layer";  ///< or "rms" (arXiv 1910.07467), wherever vectors are normalised
-  /// Or "sinusoidal_halves", "learned", "rotary" (rotary.h), "none".
+  /// Or "sinusoidal_halves", "learned", "rotary" (rotary.h), "alibi" or "relative" (distance_bias.h), "none".
   std::string positions = "sinusoidal";
   /// LN(embedding + positions + type), before dropout (BERT).
   bool embedding_norm = false;

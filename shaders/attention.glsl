@@ -25,7 +25,11 @@ const bool MASK_HAS_BATCH = (FLAGS & 64u) != 0u;
 const bool MASK_HAS_HEADS = (FLAGS & 128u) != 0u;
 const bool MASK_HAS_QUERIES = (FLAGS & 256u) != 0u;
 const bool MASK_HAS_KEYS = (FLAGS & 512u) != 0u;
-const uint HEADS_OUTSIDE = FLAGS >> 10u;  // bit t: operand t lies as [B, H, L, d]; otherwise as [B, L, H, d]
+const bool HAS_SLOPES = (FLAGS & 1024u) != 0u;
+const bool HAS_BIAS = (FLAGS & 2048u) != 0u;
+const bool BIAS_HAS_BATCH = (FLAGS & 4096u) != 0u;
+const bool BIAS_HAS_HEADS = (FLAGS & 8192u) != 0u;
+const uint HEADS_OUTSIDE = FLAGS >> 14u;  // bit t: operand t lies as [B, H, L, d]; otherwise as [B, L, H, d]
 
 const uint SIDE = 4u * LANES;
 const uint THREADS = LANES * LANES;
@@ -61,9 +65,11 @@ layout(binding = 2) readonly buffer ValueQuads { T4 value_quads[]; };
 layout(binding = 3) readonly buffer KeyMask { int key_mask[]; };
 layout(binding = 4) readonly buffer MaskBits { uint mask_bits[]; };
 layout(binding = 5) readonly buffer Pattern { uint pattern[]; };
+layout(binding = 6) readonly buffer Slopes { float slopes_of_heads[]; };  // [H]
+layout(binding = 7) readonly buffer Bias { T bias[]; };                   // [1 or B, 1 or H, N, M]
 
 layout(push_constant) uniform Push {
-  uint skip_query, skip_key, skip_value, skip_key_mask, skip_mask, skip_pattern;
+  uint skip_query, skip_key, skip_value, skip_key_mask, skip_mask, skip_pattern, skip_slopes, skip_bias;
   SKIPS_OF_RESULTS
   uint queries, keys, heads;
   uint first_head;  // b heads + h of the first workgroup; not 0 where the launch is a part of the whole
@@ -71,7 +77,7 @@ layout(push_constant) uniform Push {
   float scale;
   uint seed_low, seed_high, step, op;  // of dropout
   uint query_row, query_head, key_row, key_head, value_row, value_head;
-  STRIDES_OF_RESULTS
+  OTHER_NUMBERS
 };
 
 shared vec4 stage[SIDE * 2u * STAGE_ROW];
@@ -86,15 +92,30 @@ uint column_of(uint slot) { return slot % LANES * 4u + slot / LANES; }
 
 // --- where things are
 // In the launch, and in the whole call.
+#ifdef HEADS_ARE_WALKED  // a workgroup takes several, one after another
+uint walked_batch, walked_head;
+uint local_batch() { return walked_batch; }
+uint local_head() { return walked_head; }
+#else
 uint local_batch() { return gl_WorkGroupID.z; }
 uint local_head() { return gl_WorkGroupID.y; }
-uint batch() { return first_head / heads + gl_WorkGroupID.z; }
-uint head() { return first_head % heads + gl_WorkGroupID.y; }
+#endif
+uint batch() { return first_head / heads + local_batch(); }
+uint head() { return first_head % heads + local_head(); }
 
 // The first element of this head in operand `operand` with `rows` rows.
 uint head_offset(uint operand, uint rows, uint row_stride, uint head_stride) {
   const bool outside = ((HEADS_OUTSIDE >> operand) & 1u) != 0u;
   return local_batch() * (outside ? heads * head_stride : rows * row_stride) + local_head() * head_stride;
+}
+
+// The same of a result, which has no gaps, and the stride of its rows.
+uint result_offset(uint operand, uint rows, uint width) {
+  const bool outside = ((HEADS_OUTSIDE >> operand) & 1u) != 0u;
+  return local_batch() * heads * rows * width + local_head() * (outside ? rows : 1u) * width;
+}
+uint result_row(uint operand, uint width) {
+  return ((HEADS_OUTSIDE >> operand) & 1u) != 0u ? width : heads * width;
 }
 
 #ifdef COLUMNS_ARE_QUERIES
@@ -255,6 +276,32 @@ uint existing_entries(Rows rows) {
     }
   }
   return HAS_PATTERN || HAS_MASK ? unmasked_entries(bits, first_row) : bits;
+}
+
+// --- what is added to the scores
+// Where the entry of query i and key j lies in a bias, or its gradient, that begins at query `first`.
+uint bias_at(uint i, uint j, uint first) {
+  uint matrix = BIAS_HAS_BATCH ? local_batch() : 0u;
+  if (BIAS_HAS_HEADS) matrix = matrix * heads + local_head();
+  return (matrix * queries + i - first) * keys + j;
+}
+
+// The logit of row r and column c of this invocation, from the product of query and key.
+float logit(Rows rows, uint r, uint c, float product) {
+  float x = scale * product;
+  if (!HAS_SLOPES && !HAS_BIAS) return x;
+  const uint row = rows.begin + 4u * lane_y() + r;
+  const int index = column_index[4u * lane_x() + c];
+  if (row >= rows.end || index < 0) return x;
+#ifdef COLUMNS_ARE_QUERIES
+  const uint i = uint(index), j = row, first = 0u;
+#else
+  const uint i = row, j = uint(index), first = rows.first;
+#endif
+  if (HAS_SLOPES)
+    x -= slopes_of_heads[skip_slopes + head()] * float(abs(int(i) + int(keys) - int(queries) - int(j)));
+  if (HAS_BIAS) x += to_float(bias[skip_bias + bias_at(i, j, first)]);
+  return x;
 }
 
 // 64-bit numbers as (low word, high word).

@@ -8,12 +8,12 @@
 #include "philox.glsl"
 #define COLUMNS_ARE_QUERIES
 #define SKIPS_OF_RESULTS uint skip_grad, skip_statistics, skip_dkey, skip_dvalue;
-#define STRIDES_OF_RESULTS uint grad_row, grad_head, dkey_row, dkey_head, dvalue_row, dvalue_head;
+#define OTHER_NUMBERS uint grad_row, grad_head;
 #include "attention.glsl"
 #include "attention_gradients.glsl"
 
-layout(binding = 8) writeonly buffer DKey { T dkey[]; };
-layout(binding = 9) writeonly buffer DValue { T dvalue[]; };
+layout(binding = 10) writeonly buffer DKey { T dkey[]; };
+layout(binding = 11) writeonly buffer DValue { T dvalue[]; };
 
 HEED_ROWS_TIMES_COLUMNS(key_times_query, load_key, load_query, KEY_WIDTH)
 HEED_ROWS_TIMES_COLUMNS(value_times_grad, load_value, load_grad, VALUE_WIDTH)
@@ -47,7 +47,7 @@ void main() {
     [[unroll]] for (uint c = 0u; c < 4u; ++c) {
       const vec2 of_column = statistics_of(uint(max(column_index[4u * lane_x() + c], 0)));
       [[unroll]] for (uint r = 0u; r < 4u; ++r) {
-        const float w = bit_of(existing, r, c) ? weight(scale * scores[r][c] - of_column.x) : 0.0;
+        const float w = bit_of(existing, r, c) ? weight(logit(rows, r, c, scores[r][c]) - of_column.x) : 0.0;
         const float factor = bit_of(kept, r, c) ? kept_scale() : 0.0;
         scores[r][c] = factor * w;
         slopes[r][c] = bit_of(existing, r, c) ? w * (factor * slopes[r][c] - of_column.y) : 0.0;
@@ -59,7 +59,8 @@ void main() {
     store_tile(slopes);
     add_queries(query_base, query_row, slice, key_sums);
   }
-  store_dkey(rows, skip_dkey + head_offset(4u, keys, dkey_row, dkey_head), dkey_row, slice, vec4(scale), key_sums);
-  store_dvalue(rows, skip_dvalue + head_offset(5u, keys, dvalue_row, dvalue_head), dvalue_row, slice, vec4(1),
+  store_dkey(rows, skip_dkey + result_offset(4u, keys, KEY_WIDTH), result_row(4u, KEY_WIDTH), slice, vec4(scale),
+             key_sums);
+  store_dvalue(rows, skip_dvalue + result_offset(5u, keys, VALUE_WIDTH), result_row(5u, VALUE_WIDTH), slice, vec4(1),
                value_sums);
 }

@@ -7,11 +7,11 @@
 #include "common.glsl"
 #include "philox.glsl"
 #define SKIPS_OF_RESULTS uint skip_grad, skip_statistics, skip_dquery;
-#define STRIDES_OF_RESULTS uint grad_row, grad_head, dquery_row, dquery_head;
+#define OTHER_NUMBERS uint grad_row, grad_head;
 #include "attention.glsl"
 #include "attention_gradients.glsl"
 
-layout(binding = 8) writeonly buffer DQuery { T dquery[]; };
+layout(binding = 10) writeonly buffer DQuery { T dquery[]; };
 
 HEED_ROWS_TIMES_COLUMNS(query_times_key, load_query, load_key, KEY_WIDTH)
 HEED_ROWS_TIMES_COLUMNS(grad_times_value, load_grad, load_value, VALUE_WIDTH)
@@ -44,7 +44,7 @@ void main() {
     const uint existing = existing_entries(rows), kept = kept_entries(rows);
     [[unroll]] for (uint r = 0u; r < 4u; ++r) {
       [[unroll]] for (uint c = 0u; c < 4u; ++c) {
-        const float w = weight(scale * scores[r][c] - of_rows[r].x);
+        const float w = weight(logit(rows, r, c, scores[r][c]) - of_rows[r].x);
         const float dw = bit_of(kept, r, c) ? kept_scale() * slopes[r][c] : 0.0;
         slopes[r][c] = bit_of(existing, r, c) ? w * (dw - of_rows[r].y) : 0.0;
       }
@@ -52,6 +52,6 @@ void main() {
     store_tile(slopes);
     add_keys(key_base, key_row, slice, sums);
   }
-  store_dquery(rows, skip_dquery + head_offset(4u, queries, dquery_row, dquery_head), dquery_row, slice,
+  store_dquery(rows, skip_dquery + result_offset(4u, queries, KEY_WIDTH), result_row(4u, KEY_WIDTH), slice,
                vec4(scale), sums);
 }

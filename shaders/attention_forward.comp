@@ -8,11 +8,11 @@
 #include "math.glsl"
 #include "philox.glsl"
 #define SKIPS_OF_RESULTS uint skip_out, skip_log_sum_exp;
-#define STRIDES_OF_RESULTS uint out_row, out_head;
+#define OTHER_NUMBERS
 #include "attention.glsl"
 
-layout(binding = 6) writeonly buffer Out { T result[]; };
-layout(binding = 7) writeonly buffer LogSumExp { float log_sum_exp[]; };
+layout(binding = 8) writeonly buffer Out { T result[]; };
+layout(binding = 9) writeonly buffer LogSumExp { float log_sum_exp[]; };
 
 HEED_ROWS_TIMES_COLUMNS(query_times_key, load_query, load_key, KEY_WIDTH)
 HEED_ADD_TILE_TIMES_ROWS(add_values, load_value)
@@ -56,7 +56,7 @@ void main() {
     vec4 found = vec4(-INFINITY);
     [[unroll]] for (uint r = 0u; r < 4u; ++r) {
       [[unroll]] for (uint c = 0u; c < 4u; ++c) {
-        scores[r][c] = bit_of(existing, r, c) ? scale * scores[r][c] : -INFINITY;
+        scores[r][c] = bit_of(existing, r, c) ? logit(rows, r, c, scores[r][c]) : -INFINITY;
         found[r] = max(found[r], scores[r][c]);
       }
     }
@@ -83,7 +83,8 @@ void main() {
   total = sum_over_lanes(total);
   vec4 factor;
   [[unroll]] for (uint r = 0u; r < 4u; ++r) factor[r] = total[r] == 0.0 ? 0.0 : kept_scale() / total[r];
-  store_result(rows, skip_out + head_offset(3u, queries, out_row, out_head), out_row, slice, factor, sums);
+  store_result(rows, skip_out + result_offset(3u, queries, VALUE_WIDTH), result_row(3u, VALUE_WIDTH), slice, factor,
+               sums);
   if (slice != 0u || lane_x() != 0u) return;
   const uint line = (local_batch() * heads + local_head()) * queries;
   [[unroll]] for (uint r = 0u; r < 4u; ++r) {

@@ -1,8 +1,8 @@
-// What both gradient passes of attention read: the gradient of the result, and log_sum_exp and D of each query.
+// What the gradient passes of attention read: the gradient of the result, and log_sum_exp and D of each query.
 
-layout(binding = 6) readonly buffer Grad { T grad[]; };
-layout(binding = 6) readonly buffer GradQuads { T4 grad_quads[]; };
-layout(binding = 7) readonly buffer Statistics { float query_statistics[]; };
+layout(binding = 8) readonly buffer Grad { T grad[]; };
+layout(binding = 8) readonly buffer GradQuads { T4 grad_quads[]; };
+layout(binding = 9) readonly buffer Statistics { float query_statistics[]; };
 
 HEED_LOADER(load_grad, grad, grad_quads, VALUE_WIDTH)
 

@@ -31,6 +31,8 @@ TEST_CASE("capabilities: every variant does what it declares, and nothing beyond
     CHECK(seen.padding == declared.padding);
     CHECK(seen.any_length == declared.any_length);
     CHECK(seen.rotary == declared.rotary);
+    CHECK(seen.alibi == declared.alibi);
+    CHECK(seen.relative == declared.relative);
     CHECK(seen.deterministic == declared.deterministic);
     // Whoever asks for more is told why not.
     if (!declared.causal || !declared.cross || !declared.cross_by_step) CHECK(!declared.reason.empty());

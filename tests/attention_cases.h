@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -20,6 +21,9 @@ struct Case {
   bool heads_inside = false;  ///< views of [B, N, H, d] memory
   std::function<Tensor(const Case&)> key_mask = {}, mask = {};
   std::function<BlockPattern(const Case&)> pattern = {};
+  bool slopes = false;
+  std::function<std::vector<double>(const Case&)> bias = {};  ///< [bias_batches, bias_heads, N, M]
+  std::int64_t bias_batches = 1, bias_heads = 1;
 };
 
 inline double random_value(std::uint32_t stream, std::uint64_t i) {
@@ -46,6 +50,18 @@ double element(const Tensor& x, std::int64_t b, std::int64_t h, std::int64_t i, 
   return static_cast<double>(x.data<T>()[b * s[0] + h * s[1] + i * s[2] + j * s[3]]);
 }
 
+/// What a bias that heads or batch entries may share adds to one logit.
+inline double bias_value(const Tensor& x, std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) {
+  const std::int64_t of_batch = x.size(0) > 1 ? b : 0, of_head = x.size(1) > 1 ? h : 0;
+  return x.dtype() == DType::f64 ? element<double>(x, of_batch, of_head, i, j)
+                                 : element<float>(x, of_batch, of_head, i, j);
+}
+
+inline Tensor tensor_of(const std::vector<double>& values, const Shape& shape, DType dtype) {
+  return dtype == DType::f64 ? Tensor::from(values, shape)
+                             : Tensor::from(std::vector<float>(values.begin(), values.end()), shape);
+}
+
 struct Inputs {
   AttentionArgs args;
   Tensor grad, allowed;  // allowed: dense i32 [B, H, N, M]
@@ -66,6 +82,7 @@ inline Tensor dense_mask(const Case& c, const Inputs& in) {
             exists = exists && in.args.key_mask.data<std::int32_t>()[b * s[0] + j * s[1]] != 0;
           }
           if (in.args.mask.defined()) exists = exists && element<std::int32_t>(in.args.mask, b, h, i, j) != 0;
+          if (in.args.bias.defined()) exists = exists && bias_value(in.args.bias, b, h, i, j) > -INFINITY;
           if (in.args.pattern) {
             const std::int64_t head = in.pattern.heads == 1 ? 0 : h;
             exists = exists && blocks[static_cast<std::size_t>((head * c.queries + i) * c.keys + j)] != 0;
@@ -93,7 +110,30 @@ inline void make_inputs(const Case& c, DType dtype, Inputs& in) {
     in.pattern = c.pattern(c);
     in.args.pattern = &in.pattern;
   }
+  if (c.slopes) {
+    std::vector<double> slopes;
+    for (std::int64_t h = 1; h <= c.heads; ++h) slopes.push_back(0.4 / static_cast<double>(h));
+    in.args.slopes = tensor_of(slopes, {c.heads}, dtype);
+  }
+  if (c.bias) in.args.bias = tensor_of(c.bias(c), {c.bias_batches, c.bias_heads, c.queries, c.keys}, dtype);
   in.allowed = dense_mask(c, in);
+}
+
+/// Random numbers.
+inline std::vector<double> some_bias(const Case& c) {
+  std::vector<double> values;
+  const std::int64_t count = c.bias_batches * c.bias_heads * c.queries * c.keys;
+  for (std::int64_t i = 0; i < count; ++i)
+    values.push_back(2 * random_value(8, static_cast<std::uint64_t>(i)));
+  return values;
+}
+
+/// The same where every fifth pair and all of query 1 are ruled out.
+inline std::vector<double> bias_with_holes(const Case& c) {
+  std::vector<double> values = some_bias(c);
+  for (std::size_t n = 0; n < values.size(); ++n)
+    if (n % 5 == 2 || static_cast<std::int64_t>(n) / c.keys % c.queries == 1) values[n] = -INFINITY;
+  return values;
 }
 
 /// The last b + 1 keys of batch entry b are padding.
@@ -172,7 +212,113 @@ inline std::function<BlockPattern(const Case&)> pattern_of(std::int64_t block, b
   return [=](const Case& c) { return random_pattern(c, block, per_head ? c.heads : 1); };
 }
 
-inline std::vector<Case> cases() {
+/// Slopes and biases, with everything else.
+inline std::vector<Case> biased_cases() {
+  return {
+      {.name = "slopes", .queries = 17, .keys = 17, .slopes = true},
+      {.name = "slopes, causal", .queries = 33, .keys = 33, .causal = true, .slopes = true},
+      {.name = "slopes, causal, more keys", .queries = 3, .keys = 21, .causal = true, .slopes = true},
+      {.name = "slopes, causal, more queries", .queries = 21, .keys = 9, .causal = true, .slopes = true},
+      {.name = "slopes, one query", .queries = 1, .keys = 37, .heads_inside = true, .slopes = true},
+      {.name = "slopes, padding, mask, dropout",
+       .queries = 18,
+       .keys = 18,
+       .causal = true,
+       .dropout = 0.25,
+       .key_mask = scattered_padding,
+       .mask = shared_mask,
+       .slopes = true},
+      {.name = "slopes, pattern per head",
+       .queries = 30,
+       .keys = 45,
+       .heads_inside = true,
+       .pattern = pattern_of(7, true),
+       .slopes = true},
+      {.name = "bias for all", .queries = 18, .keys = 35, .bias = some_bias},
+      {.name = "bias per head",
+       .queries = 21,
+       .keys = 21,
+       .causal = true,
+       .heads_inside = true,
+       .bias = some_bias,
+       .bias_heads = 3},
+      {.name = "bias per sample", .queries = 7, .keys = 19, .bias = some_bias, .bias_batches = 2},
+      {.name = "bias per sample and head, holes",
+       .queries = 9,
+       .keys = 14,
+       .bias = bias_with_holes,
+       .bias_batches = 2,
+       .bias_heads = 3},
+      {.name = "bias, one query",
+       .queries = 1,
+       .keys = 21,
+       .causal = true,
+       .bias = some_bias,
+       .bias_heads = 3},
+      {.name = "bias of many heads",
+       .batch = 3,
+       .heads = 9,
+       .queries = 12,
+       .keys = 11,
+       .key_mask = scattered_padding,
+       .bias = some_bias,
+       .bias_heads = 9},
+      {.name = "bias and slopes, padding, mask, dropout",
+       .queries = 18,
+       .keys = 18,
+       .causal = true,
+       .dropout = 0.25,
+       .key_mask = scattered_padding,
+       .mask = shared_mask,
+       .slopes = true,
+       .bias = bias_with_holes,
+       .bias_heads = 3},
+      {.name = "bias per head, pattern, causal",
+       .queries = 29,
+       .keys = 29,
+       .causal = true,
+       .dropout = 0.2,
+       .key_mask = padded_ends,
+       .pattern = pattern_of(4, false),
+       .bias = some_bias,
+       .bias_heads = 3},
+      {.name = "bias for all, pattern per head",
+       .queries = 30,
+       .keys = 45,
+       .pattern = pattern_of(7, true),
+       .slopes = true,
+       .bias = some_bias},
+      {.name = "bias, tiles of the device",
+       .batch = 3,
+       .heads = 2,
+       .queries = 70,
+       .keys = 130,
+       .key_width = 16,
+       .causal = true,
+       .dropout = 0.1,
+       .slopes = true,
+       .bias = some_bias,
+       .bias_heads = 2},
+      {.name = "bias, many tiles",
+       .batch = 2,
+       .heads = 1,
+       .queries = 270,
+       .keys = 1100,
+       .key_mask = padded_ends,
+       .slopes = true,
+       .bias = some_bias},
+      {.name = "bias, long heads that are cut",
+       .batch = 1,
+       .heads = 2,
+       .queries = 300,
+       .keys = 900,
+       .causal = true,
+       .bias = some_bias,
+       .bias_heads = 2},
+  };
+}
+
+inline std::vector<Case> plain_cases() {
   return {
       {.name = "plain"},
       {.name = "one of each",
@@ -270,6 +416,12 @@ inline std::vector<Case> cases() {
        .dropout = 0.1,
        .pattern = pattern_of(100, false)},
   };
+}
+
+inline std::vector<Case> cases() {
+  std::vector<Case> all = plain_cases();
+  for (const Case& c : biased_cases()) all.push_back(c);
+  return all;
 }
 
 }  // namespace heed::test::attention

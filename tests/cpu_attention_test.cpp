@@ -18,9 +18,9 @@ using namespace heed::test::attention;
 
 namespace {
 
-/// Row-major values: out [B, H, N, dv], log_sum_exp [B, H, N], dquery, dkey, dvalue [B, H, ., .].
+/// Row-major values: out [B, H, N, dv], log_sum_exp [B, H, N], dquery, dkey, dvalue [B, H, ., .], dbias as the bias.
 struct Results {
-  std::vector<double> out, log_sum_exp, dquery, dkey, dvalue;
+  std::vector<double> out, log_sum_exp, dquery, dkey, dvalue, dbias;
 };
 
 std::size_t at(const Case& c, std::int64_t rows, std::int64_t width, std::int64_t b, std::int64_t h,
@@ -41,8 +41,14 @@ std::vector<double> naive_weights(const Case& c, const Inputs& in, std::int64_t 
     for (std::int64_t e = 0; e < c.key_width; ++e) {
       score += element<T>(in.args.query, b, h, i, e) * element<T>(in.args.key, b, h, j, e);
     }
-    weights[static_cast<std::size_t>(j)] = score * in.args.scale;
-    maximum = std::max(maximum, score * in.args.scale);
+    score *= in.args.scale;
+    if (in.args.slopes.defined()) {
+      const auto slope = static_cast<double>(in.args.slopes.data<T>()[h]);
+      score -= slope * std::abs(static_cast<double>(i + c.keys - c.queries - j));
+    }
+    if (in.args.bias.defined()) score += bias_value(in.args.bias, b, h, i, j);
+    weights[static_cast<std::size_t>(j)] = score;
+    maximum = std::max(maximum, score);
   }
   for (double& weight : weights) sum += weight = weight == -infinity ? 0 : std::exp(weight - maximum);
   for (double& weight : weights) weight = sum > 0 ? weight / sum : 0;
@@ -60,6 +66,7 @@ Results naive(const Case& c, const Inputs& in) {
   r.dquery.resize(size(c.queries, c.key_width));
   r.dkey.resize(size(c.keys, c.key_width));
   r.dvalue.resize(size(c.keys, c.value_width));
+  if (c.bias) r.dbias.resize(static_cast<std::size_t>(in.args.bias.count()));
   for (std::int64_t b = 0; b < c.batch; ++b) {
     for (std::int64_t h = 0; h < c.heads; ++h) {
       for (std::int64_t i = 0; i < c.queries; ++i) {
@@ -82,7 +89,12 @@ Results naive(const Case& c, const Inputs& in) {
         }
         for (std::int64_t j = 0; j < c.keys; ++j) {
           const auto n = static_cast<std::size_t>(j);
-          const double dscore = weights[n] * (slope[n] - mean) * in.args.scale;
+          const double dlogit = weights[n] * (slope[n] - mean), dscore = dlogit * in.args.scale;
+          if (c.bias) {
+            const std::int64_t matrix =
+                (c.bias_batches > 1 ? b : 0) * c.bias_heads + (c.bias_heads > 1 ? h : 0);
+            r.dbias[static_cast<std::size_t>((matrix * c.queries + i) * c.keys + j)] += dlogit;
+          }
           for (std::int64_t e = 0; e < c.key_width; ++e) {
             r.dquery[at(c, c.queries, c.key_width, b, h, i, e)] +=
                 dscore * element<T>(in.args.key, b, h, j, e);
@@ -120,14 +132,16 @@ Results kernels(const Case& c, const Inputs& in) {
   const Tensor out = output(c.queries, c.value_width), dquery = output(c.queries, c.key_width);
   const Tensor dkey = output(c.keys, c.key_width), dvalue = output(c.keys, c.value_width);
   const Tensor log_sum_exp = Tensor::empty({c.batch, c.heads, c.queries}, dtype_of<T>);
+  Tensor dbias;
+  if (c.bias) {
+    dbias = Tensor::empty(in.args.bias.shape(), dtype_of<T>);
+    std::fill_n(dbias.data<T>(), dbias.count(), std::numeric_limits<T>::quiet_NaN());
+  }
   cpu_backend().attention.forward(in.args, out, log_sum_exp);
-  cpu_backend().attention.backward(in.args, out, log_sum_exp, in.grad, {}, dquery, dkey, dvalue);
+  cpu_backend().attention.backward(in.args, out, log_sum_exp, in.grad, {}, dquery, dkey, dvalue, dbias);
   const std::vector<T> lse = log_sum_exp.to_vector<T>();
-  return {values_of<T>(out),
-          {lse.begin(), lse.end()},
-          values_of<T>(dquery),
-          values_of<T>(dkey),
-          values_of<T>(dvalue)};
+  return {values_of<T>(out),  {lse.begin(), lse.end()}, values_of<T>(dquery),
+          values_of<T>(dkey), values_of<T>(dvalue),     c.bias ? values_of<T>(dbias) : std::vector<double>()};
 }
 
 void check_close(const char* what, const std::vector<double>& actual, const std::vector<double>& expected,
@@ -151,6 +165,7 @@ void check_close(const Results& actual, const Results& expected, double toleranc
   check_close("dquery", actual.dquery, expected.dquery, tolerance);
   check_close("dkey", actual.dkey, expected.dkey, tolerance);
   check_close("dvalue", actual.dvalue, expected.dvalue, tolerance);
+  check_close("dbias", actual.dbias, expected.dbias, tolerance);
 }
 
 }  // namespace
@@ -198,6 +213,7 @@ TEST_CASE("attention: gradients agree with finite differences") {
         }
         double* place = x.data<double>();
         for (int axis = 0; axis < 4; ++axis) place += index[axis] * x.stride(axis);
+        if (std::isinf(*place)) continue;
         const double old = *place, step = 1e-5;
         *place = old + step;
         const double above = loss();
@@ -211,6 +227,7 @@ TEST_CASE("attention: gradients agree with finite differences") {
     compare(in.args.query, analytic.dquery);
     compare(in.args.key, analytic.dkey);
     compare(in.args.value, analytic.dvalue);
+    if (c.bias) compare(in.args.bias, analytic.dbias);
   }
 }
 
@@ -234,6 +251,7 @@ TEST_CASE("attention: the same bits for any number of threads") {
       CHECK(same(one.dquery, more.dquery));
       CHECK(same(one.dkey, more.dkey));
       CHECK(same(one.dvalue, more.dvalue));
+      CHECK(same(one.dbias, more.dbias));
     }
   }
   set_cpu_threads(before);
@@ -271,6 +289,40 @@ TEST_CASE("attention: repeated query rows and keys shared by all heads") {
   in.args.query = in.args.query.view(in.args.query.shape(), {c.heads * 6 * d, 6 * d, 0, 1}, 0);
   in.args.key = in.args.key.view(in.args.key.shape(), {c.heads * 9 * d, 0, d, 1}, 0);
   check_close(kernels<double>(c, in), naive<double>(c, in), 1e-12);
+}
+
+TEST_CASE("attention: a bias whose rows lie apart, or are one row") {
+  Case c{.name = "strided", .queries = 6, .keys = 9, .bias = some_bias, .bias_heads = 3};
+  Inputs in;
+  make_inputs(c, DType::f64, in);
+  const Tensor memory =
+      tensor_of(some_bias({.name = "memory", .queries = 10, .keys = 100}), {1000}, DType::f64);
+  for (const Shape& strides : {Shape{0, 200, 11, 1}, Shape{0, 9, 0, 1}, Shape{0, 0, 13, 1}}) {
+    in.args.bias = memory.view({1, 3, 6, 9}, strides, 7);
+    check_close(kernels<double>(c, in), naive<double>(c, in), 1e-12);
+  }
+}
+
+TEST_CASE("attention: a bias of zeros and slopes of zeros change no bit") {
+  for (const Case& plain : plain_cases()) {
+    if (plain.queries * plain.keys > 2000) continue;
+    CAPTURE(plain.name);
+    Case biased = plain;
+    biased.slopes = true;
+    biased.bias = [](const Case& c) {
+      return std::vector<double>(static_cast<std::size_t>(c.queries * c.keys), 0.0);
+    };
+    Inputs without, with;
+    make_inputs(plain, DType::f32, without);
+    make_inputs(biased, DType::f32, with);
+    std::fill_n(with.args.slopes.data<float>(), plain.heads, 0.0F);
+    const Results a = kernels<float>(plain, without), b = kernels<float>(biased, with);
+    CHECK(a.out == b.out);
+    CHECK(a.log_sum_exp == b.log_sum_exp);
+    CHECK(a.dquery == b.dquery);
+    CHECK(a.dkey == b.dkey);
+    CHECK(a.dvalue == b.dvalue);
+  }
 }
 
 TEST_CASE("attention: no queries, no keys") {

@@ -35,7 +35,7 @@ Tensor unwritten(const Shape& shape, DType dtype, Device device) {
   return x;
 }
 
-/// Everything attention computes: out, log_sum_exp, dquery, dkey, dvalue.
+/// Everything attention computes: out, log_sum_exp, dquery, dkey, dvalue, and dbias where there is a bias.
 std::vector<Tensor> results(const Case& c, const AttentionArgs& args, const Tensor& grad,
                             const Tensor& log_sum_exp_grad = {}) {
   const Device device = grad.device();
@@ -52,11 +52,14 @@ std::vector<Tensor> results(const Case& c, const AttentionArgs& args, const Tens
                dvalue = empty(c.keys, c.value_width);
   const Backend& backend = backend_of(device);
   backend.attention.forward(args, out, log_sum_exp);
-  backend.attention.backward(args, out, log_sum_exp, grad, log_sum_exp_grad, dquery, dkey, dvalue);
-  return {out, log_sum_exp, dquery, dkey, dvalue};
+  const Tensor dbias = args.bias.defined() ? unwritten(args.bias.shape(), grad.dtype(), device) : Tensor();
+  backend.attention.backward(args, out, log_sum_exp, grad, log_sum_exp_grad, dquery, dkey, dvalue, dbias);
+  std::vector<Tensor> all{out, log_sum_exp, dquery, dkey, dvalue};
+  if (dbias.defined()) all.push_back(dbias);
+  return all;
 }
 
-const std::string names[] = {"out", "log_sum_exp", "dquery", "dkey", "dvalue"};
+const std::string names[] = {"out", "log_sum_exp", "dquery", "dkey", "dvalue", "dbias"};
 
 std::vector<Tensor> on_device(const Case& c, const Inputs& in, Device device,
                               const Tensor& log_sum_exp_grad = {}) {
@@ -66,6 +69,8 @@ std::vector<Tensor> on_device(const Case& c, const Inputs& in, Device device,
   args.value = moved(in.args.value, device);
   args.key_mask = moved(in.args.key_mask, device);
   args.mask = moved(in.args.mask, device);
+  args.slopes = moved(in.args.slopes, device);
+  args.bias = moved(in.args.bias, device);
   return results(c, args, moved(in.grad, device), log_sum_exp_grad);
 }
 
@@ -126,6 +131,17 @@ std::vector<Case> wide_cases() {
       {.name = "no keys", .queries = 5, .keys = 0},
       {.name = "no queries", .queries = 0, .keys = 5},
       {.name = "no batch", .batch = 0},
+      {.name = "bias without keys", .queries = 5, .keys = 0, .slopes = true, .bias = some_bias},
+      {.name = "bias without a batch", .batch = 0, .slopes = true, .bias = some_bias, .bias_heads = 3},
+      {.name = "bias, pattern of blocks larger than tiles",
+       .batch = 2,
+       .heads = 2,
+       .queries = 150,
+       .keys = 210,
+       .causal = true,
+       .pattern = pattern_of(70, true),
+       .bias = some_bias,
+       .bias_heads = 2},
   };
 }
 
@@ -143,12 +159,15 @@ TEST_CASE("vulkan attention: agrees with the CPU") {
 TEST_CASE("vulkan attention: the same bits each time") {
   const auto device = vulkan_test_device();
   if (!device) return;
-  const Case c{.name = "twice", .queries = 70, .keys = 70, .causal = true, .dropout = 0.1};
-  Inputs in;
-  make_inputs(c, DType::f32, in);
-  const std::vector<Tensor> first = on_device(c, in, *device), second = on_device(c, in, *device);
-  for (std::size_t i = 0; i < first.size(); ++i)
-    CHECK(first[i].to_vector<float>() == second[i].to_vector<float>());
+  for (const Case& c : {Case{.name = "twice", .queries = 70, .keys = 70, .causal = true, .dropout = 0.1},
+                        Case{.name = "twice with a bias", .queries = 70, .keys = 70, .bias = some_bias}}) {
+    CAPTURE(c.name);
+    Inputs in;
+    make_inputs(c, DType::f32, in);
+    const std::vector<Tensor> first = on_device(c, in, *device), second = on_device(c, in, *device);
+    for (std::size_t i = 0; i < first.size(); ++i)
+      CHECK(first[i].to_vector<float>() == second[i].to_vector<float>());
+  }
 }
 
 TEST_CASE("vulkan attention: odd strides, masks and padding that lie apart") {
@@ -191,34 +210,63 @@ TEST_CASE("vulkan attention: a gradient of log_sum_exp") {
 TEST_CASE("vulkan attention: lowered limits split the work and change no bit") {
   const auto device = vulkan_test_device();
   if (!device) return;
-  const Case c{.name = "split",
-               .batch = 3,
-               .heads = 4,
-               .queries = 50,
-               .keys = 40,
-               .key_width = 16,
-               .value_width = 16,
-               .causal = true,
-               .dropout = 0.1,
-               .heads_inside = true,
-               .key_mask = padded_ends,
-               .mask = shared_mask};
+  Case c{.name = "split",
+         .batch = 3,
+         .heads = 4,
+         .queries = 50,
+         .keys = 40,
+         .key_width = 16,
+         .value_width = 16,
+         .causal = true,
+         .dropout = 0.1,
+         .heads_inside = true,
+         .key_mask = padded_ends,
+         .mask = shared_mask};
+  const auto check_splits = [&](std::uint64_t one_head) {
+    CAPTURE(c.name);
+    Inputs in;
+    make_inputs(c, DType::f32, in);
+    const std::vector<Tensor> whole = on_device(c, in, *device);
+    const auto check_same = [&] {
+      const std::vector<Tensor> parts = on_device(c, in, *device);
+      for (std::size_t i = 0; i < parts.size(); ++i)
+        CHECK_MESSAGE(parts[i].to_vector<float>() == whole[i].to_vector<float>(), names[i]);
+    };
+    {
+      // One batch entry at a time.
+      const test::LoweredLimits limits(*device, [](auto& l) { l.max_range = 16384; });
+      check_same();
+    }
+    {
+      const test::LoweredLimits limits(*device, [&](auto& l) { l.max_range = one_head; });  // after a copy
+      check_same();
+    }
+  };
+  check_splits(6000);
+  c.slopes = true;
+  c.bias = bias_with_holes;
+  c.bias_heads = 4;
+  c.name = "split, bias per head";
+  check_splits(9000);  // a head's bias of 8000 bytes has to fit
+  c.bias_heads = 1;
+  c.bias_batches = 3;
+  c.name = "split, bias per sample";
+  check_splits(9000);
+}
+
+TEST_CASE("vulkan attention: a bias whose rows lie apart, or are one row") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Case c{.name = "strided", .queries = 6, .keys = 9, .bias = some_bias, .bias_heads = 3};
   Inputs in;
   make_inputs(c, DType::f32, in);
-  const std::vector<Tensor> whole = on_device(c, in, *device);
-  const auto check_same = [&] {
-    const std::vector<Tensor> parts = on_device(c, in, *device);
-    for (std::size_t i = 0; i < parts.size(); ++i)
-      CHECK_MESSAGE(parts[i].to_vector<float>() == whole[i].to_vector<float>(), names[i]);
-  };
-  {
-    // One batch entry at a time.
-    const test::LoweredLimits limits(*device, [](auto& l) { l.max_range = 16384; });
-    check_same();
-  }
-  {
-    const test::LoweredLimits limits(*device, [](auto& l) { l.max_range = 6000; });  // one head, after a copy
-    check_same();
+  const Tensor memory = test::tensor_of<float>(test::numbers(1000), {1000});
+  for (const Shape& strides : {Shape{0, 200, 11, 1}, Shape{0, 9, 0, 1}}) {
+    in.args.bias = memory.view({1, 3, 6, 9}, strides, 7);
+    const std::vector<Tensor> expected = results(c, in.args, in.grad);
+    const std::vector<Tensor> found = on_device(c, in, *device);
+    for (std::size_t i = 0; i < found.size(); ++i)
+      CHECK(test::worst_error(test::values_of<float>(found[i]), test::values_of<float>(expected[i])) <= 1e-5);
   }
 }
 
@@ -229,6 +277,9 @@ TEST_CASE("vulkan attention: more workgroups than an axis has") {
   check_case({.name = "tiles", .batch = 1, .heads = 1, .queries = 130, .keys = 200, .dropout = 0.1}, *device);
   check_case({.name = "heads", .batch = 2, .heads = 4, .queries = 17, .keys = 9, .causal = true}, *device);
   check_case({.name = "batch", .batch = 7, .heads = 1, .queries = 5, .keys = 9, .dropout = 0.1}, *device);
+  check_case(
+      {.name = "bias", .batch = 2, .heads = 1, .queries = 70, .keys = 130, .slopes = true, .bias = some_bias},
+      *device);
 }
 
 TEST_CASE("vulkan attention: small workgroups and little shared memory") {
@@ -261,12 +312,17 @@ TEST_CASE("vulkan attention: f16 and bf16 in memory, f32 in between") {
                  .key_width = width,
                  .value_width = width,
                  .causal = true,
-                 .dropout = 0.1};
+                 .dropout = 0.1,
+                 .slopes = true,
+                 .bias = some_bias,
+                 .bias_heads = 3};
     Inputs in;
     make_inputs(c, DType::f32, in);
     AttentionArgs half = in.args, full = in.args;
+    half.slopes = moved(in.args.slopes, *device);  // f32 beside halves
     // Both compute from the same rounded numbers.
-    for (Tensor AttentionArgs::*x : {&AttentionArgs::query, &AttentionArgs::key, &AttentionArgs::value}) {
+    for (Tensor AttentionArgs::*x :
+         {&AttentionArgs::query, &AttentionArgs::key, &AttentionArgs::value, &AttentionArgs::bias}) {
       half.*x = in_type(moved(in.args.*x, *device), dtype);
       full.*x = moved(in_type(half.*x, DType::f32), {});
     }

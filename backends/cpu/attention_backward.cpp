@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "heed/backends/cpu/attention_bias.h"
 #include "heed/backends/cpu/attention_panels.h"
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
@@ -10,7 +11,7 @@
 // The backward pass recomputes the weights tile by tile from log_sum_exp (FlashAttention, arXiv 2205.14135,
 // section 3.1 and appendix B.4). With weights w, dropout factors k, output o and its gradient g:
 //   dV = (w k)^T g,   dw = g V^T k,   ds = w (dw - sum_j w_j dw_j) = w (dw - o . g),
-//   dQ = scale ds K,  dK = scale ds^T Q.
+//   dQ = scale ds K,  dK = scale ds^T Q,  and that of a bias is ds, summed over the heads that share it.
 // A gradient l of log_sum_exp adds w l to ds, so that it is subtracted from the sum: o . g - l.
 
 namespace heed::cpu {
@@ -28,7 +29,7 @@ class Backward {
  public:
   Backward(const AttentionArgs& args, const AttentionPlan& plan, const Tensor& out, const Tensor& log_sum_exp,
            const Tensor& grad, const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey,
-           const Tensor& dvalue)
+           const Tensor& dvalue, const BiasGradient<T>& bias_gradient)
       : args_(args),
         plan_(plan),
         log_sum_exp_(log_sum_exp),
@@ -40,22 +41,29 @@ class Backward {
         grad_(grad),
         dquery_(dquery),
         dkey_(dkey),
-        dvalue_(dvalue) {}
+        dvalue_(dvalue),
+        bias_(args, plan),
+        bias_gradient_(bias_gradient) {}
 
-  /// All gradients of one head.
-  void whole_head(std::int64_t head) const {
-    const Place place{head / plan_.heads, head % plan_.heads};
-    clear_keys(place, 0, plan_.keys);
-    for (std::int64_t t = 0; t < plan_.tile_count(); ++t) {
-      add_tile(place, plan_.query_tile(t), 0, plan_.keys, {.queries = true, .keys = true});
-    }
+  /// All gradients of the heads of one group.
+  void whole_heads(std::int64_t group) const {
+    bias_gradient_.clear(group, 0, plan_.queries);
+    bias_gradient_.for_each_head(group, [&](std::int64_t b, std::int64_t h) {
+      clear_keys({b, h}, 0, plan_.keys);
+      for (std::int64_t t = 0; t < plan_.tile_count(); ++t) {
+        add_tile({b, h}, plan_.query_tile(t), 0, plan_.keys, {.queries = true, .keys = true});
+      }
+    });
   }
 
-  /// dQ of one query tile.
+  /// dQ and the bias' gradient of one query tile of the heads of a group.
   void queries_only(std::int64_t task) const {
-    const std::int64_t head = task / plan_.tile_count();
-    add_tile({head / plan_.heads, head % plan_.heads}, plan_.query_tile(task % plan_.tile_count()), 0,
-             plan_.keys, {.queries = true});
+    const std::int64_t group = task / plan_.tile_count();
+    const QueryTile queries = plan_.query_tile(task % plan_.tile_count());
+    bias_gradient_.clear(group, queries.begin, queries.end);
+    bias_gradient_.for_each_head(group, [&](std::int64_t b, std::int64_t h) {
+      add_tile({b, h}, queries, 0, plan_.keys, {.queries = true});
+    });
   }
 
   /// dK and dV of some keys.
@@ -102,7 +110,10 @@ class Backward {
       T* slopes = weight_gradients(at, queries, keys, tile.stride);
       softmax_tile_backward(tile, tile_dropout(args_, plan_, at.b, at.h, queries.begin, keys), slopes,
                             log_sum_exp, delta);
-      if (wanted.queries) add_to_queries(at, queries, keys, slopes, tile.stride, first);
+      if (wanted.queries) {
+        add_to_queries(at, queries, keys, slopes, tile.stride, first);
+        bias_gradient_.add(at.b, at.h, queries, keys, slopes, tile.stride);
+      }
       if (wanted.keys) add_to_keys(at, queries, keys, tile, slopes);
     }
     if (first && wanted.queries) {
@@ -124,7 +135,7 @@ class Backward {
     for (std::int64_t r = 0; r < queries.rows(); ++r) delta[r] -= slope[r];
   }
 
-  /// scale Q K^T and its mask.
+  /// scale Q K^T with what is added to it, and its mask.
   ScoreTile<T> score_tile(const Place& at, const QueryTile& queries, const KeyTile& keys) const {
     ScoreTile<T> tile;
     tile.rows = queries.rows();
@@ -136,6 +147,7 @@ class Backward {
               query_.at(at.b, at.h, queries.begin), query_.stride(), key_.at(at.b, at.h, segment.key),
               key_.stride(), T{0}, tile.scores + segment.column, tile.stride);
     }
+    bias_.add(at.b, at.h, queries, keys, tile.scores, tile.stride);
     tile.mask = plan_.mask(at.b, at.h, queries, keys);
     return tile;
   }
@@ -178,28 +190,34 @@ class Backward {
   const AttentionPlan& plan_;
   const Tensor &log_sum_exp_, &log_sum_exp_grad_;
   Panels<T> query_, key_, value_, out_, grad_, dquery_, dkey_, dvalue_;
+  ScoreBias<T> bias_;
+  const BiasGradient<T>& bias_gradient_;
 };
 
 template <class T>
 void backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp, const Tensor& grad,
-              const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey,
-              const Tensor& dvalue) {
+              const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue,
+              const Tensor& dbias) {
   const AttentionPlan plan(args, tile_rows(args), tile_columns);
-  const std::int64_t head_count = plan.batch * plan.heads;
-  const bool cut = head_count < few_heads && plan.queries * plan.keys >= scores_of_long_head;
+  const BiasGradient<T> bias_gradient(dbias, plan);
+  const std::int64_t head_count = plan.batch * plan.heads, groups = bias_gradient.groups();
+  const bool long_heads = plan.queries * plan.keys >= scores_of_long_head;
+  // Heads that share a bias are one task, or there is nothing to share.
+  const bool cut = groups < few_heads && (long_heads || bias_gradient.shared());
   const auto key_width = static_cast<double>(args.key.size(3)),
              value_width = static_cast<double>(args.value.size(3));
   const double flops =
       2 * plan.area() * (cut ? 4 * key_width + 3 * value_width : 3 * key_width + 2 * value_width);
   const ProfileScope profile("attention backward", flops, 0);
-  const Backward<T> pass(args, plan, out, log_sum_exp, grad, log_sum_exp_grad, dquery, dkey, dvalue);
+  const Backward<T> pass(args, plan, out, log_sum_exp, grad, log_sum_exp_grad, dquery, dkey, dvalue,
+                         bias_gradient);
   if (cut) {
-    parallel_for(head_count * plan.tile_count(), [&](std::int64_t task) { pass.queries_only(task); });
+    parallel_for(groups * plan.tile_count(), [&](std::int64_t task) { pass.queries_only(task); });
     parallel_for(head_count * pass.key_pieces(), [&](std::int64_t task) { pass.keys_only(task); });
     return;
   }
-  parallel_ranges(head_count, tasks_per_call(flops, head_count), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t head = begin; head < end; ++head) pass.whole_head(head);
+  parallel_ranges(groups, tasks_per_call(flops, groups), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t group = begin; group < end; ++group) pass.whole_heads(group);
   });
 }
 
@@ -207,16 +225,17 @@ void backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_su
 
 void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp,
                         const Tensor& grad, const Tensor& log_sum_exp_grad, const Tensor& dquery,
-                        const Tensor& dkey, const Tensor& dvalue) {
+                        const Tensor& dkey, const Tensor& dvalue, const Tensor& dbias) {
   AttentionArgs separate = args;
   separate.query = with_separate_rows(args.query);
   separate.key = with_separate_rows(args.key);
   separate.value = with_separate_rows(args.value);
   const Tensor separate_grad = with_separate_rows(grad);
   if (args.query.dtype() == DType::f64) {
-    backward<double>(separate, out, log_sum_exp, separate_grad, log_sum_exp_grad, dquery, dkey, dvalue);
+    backward<double>(separate, out, log_sum_exp, separate_grad, log_sum_exp_grad, dquery, dkey, dvalue,
+                     dbias);
   } else {
-    backward<float>(separate, out, log_sum_exp, separate_grad, log_sum_exp_grad, dquery, dkey, dvalue);
+    backward<float>(separate, out, log_sum_exp, separate_grad, log_sum_exp_grad, dquery, dkey, dvalue, dbias);
   }
 }
 

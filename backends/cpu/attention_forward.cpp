@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "heed/backends/cpu/attention_bias.h"
 #include "heed/backends/cpu/attention_panels.h"
 #include "heed/backends/cpu/attention_single.h"
 #include "heed/backends/cpu/kernels.h"
@@ -38,6 +39,7 @@ class Forward {
         key_(args.key),
         value_(args.value),
         out_(out),
+        bias_(args, plan),
         log_sum_exp_(log_sum_exp.data<T>()) {}
 
   /// One query tile of one head.
@@ -63,7 +65,7 @@ class Forward {
   }
 
  private:
-  /// scale Q K^T for one tile, with its mask.
+  /// scale Q K^T and what is added to it for one tile, with its mask.
   ScoreTile<T> scores(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& keys) const {
     ScoreTile<T> tile;
     tile.rows = queries.rows();
@@ -85,6 +87,7 @@ class Forward {
                 key_.stride(), T{0}, to, tile.stride);
       }
     }
+    bias_.add(b, h, queries, keys, tile.scores, tile.stride);
     tile.mask = plan_.mask(b, h, queries, keys);
     return tile;
   }
@@ -121,6 +124,7 @@ class Forward {
   const AttentionArgs& args_;
   const AttentionPlan& plan_;
   Panels<T> query_, key_, value_, out_;
+  ScoreBias<T> bias_;
   T* log_sum_exp_;
 };
 

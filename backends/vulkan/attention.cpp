@@ -81,7 +81,7 @@ void attention_forward(const AttentionArgs& args, const Tensor& out, const Tenso
 
 void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp,
                         const Tensor& grad, const Tensor& log_sum_exp_grad, const Tensor& dquery,
-                        const Tensor& dkey, const Tensor& dvalue) {
+                        const Tensor& dkey, const Tensor& dvalue, const Tensor& dbias) {
   check_pattern(args);
   const AttentionCall call(args);
   const AttentionOperand slope = attention_input(call.gpu, grad);
@@ -106,6 +106,18 @@ void attention_backward(const AttentionArgs& args, const Tensor& out, const Tens
       .output(of_key, false)
       .output(of_value, false)
       .run("attention_dkey", 4 * area * (key_width + value_width));
+  if (dbias.defined()) {
+    const Tensor sums =
+        dbias.dtype() == DType::f32 ? dbias : Tensor::empty(dbias.shape(), DType::f32, dbias.device());
+    backend_of(sums).fill(0, sums);
+    if (sums.count() > 0)
+      AttentionPass(call, true, 4, 1)
+          .input(slope, true)
+          .statistics(statistics, false)
+          .bias_gradient(sums)
+          .run("attention_dbias", 2 * area * (key_width + value_width));
+    if (sums.storage() != dbias.storage()) backend_of(sums).copy(sums, dbias);
+  }
   finish_output(of_query, dquery);
   finish_output(of_key, dkey);
   finish_output(of_value, dvalue);

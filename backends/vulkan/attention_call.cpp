@@ -28,8 +28,29 @@ bool is_usable(const Gpu& gpu, const Tensor& x) {
   return binding_bytes(gpu, one) <= gpu.limits().max_range;
 }
 
+/// [B, H, L, d] in memory without gaps, or as [B, L, H, d].
+bool has_strides(const Tensor& x, const Shape& strides) {
+  for (int axis = 0; axis < 4; ++axis)
+    if (x.size(axis) > 1 && x.stride(axis) != strides[axis]) return false;
+  return true;
+}
+bool is_outside(const Tensor& x) {
+  return has_strides(x, contiguous_strides(x.shape()));
+}
+bool is_inside(const Tensor& x) {
+  const std::int64_t row = x.size(1) * x.size(3);
+  return has_strides(x, {x.size(2) * row, x.size(3), row, 1});
+}
+
 AttentionOperand operand(const Tensor& x) {
   return {x, x.size(0) > 1 && x.stride(0) != x.size(2) * x.stride(2)};
+}
+
+Tensor without_gaps(const Tensor& x) {
+  if (!x.defined() || x.is_contiguous()) return x;
+  const Tensor copy = Tensor::empty(x.shape(), x.dtype(), x.device());
+  backend_of(x).copy(x, copy);
+  return copy;
 }
 
 /// The first element lies at an address that is a multiple of four elements.
@@ -49,7 +70,9 @@ AttentionOperand attention_input(const Gpu& gpu, const Tensor& x) {
 }
 
 AttentionOperand attention_output(const Gpu& gpu, const Tensor& x) {
-  return operand(is_usable(gpu, x) ? x : Tensor::empty(x.shape(), x.dtype(), x.device()));
+  const bool dense = is_outside(x) || is_inside(x);
+  const Tensor to = dense && is_usable(gpu, x) ? x : Tensor::empty(x.shape(), x.dtype(), x.device());
+  return {to, is_outside(to)};
 }
 
 void finish_output(const AttentionOperand& written, const Tensor& x) {
@@ -68,11 +91,8 @@ AttentionCall::AttentionCall(const AttentionArgs& arguments)
       query(attention_input(gpu, args.query)),
       key(attention_input(gpu, args.key)),
       value(attention_input(gpu, args.value)),
-      key_mask(args.key_mask) {
-  if (key_mask.defined() && !key_mask.is_contiguous()) {
-    key_mask = Tensor::empty(args.key_mask.shape(), DType::i32, args.key_mask.device());
-    backend_of(key_mask).copy(args.key_mask, key_mask);
-  }
+      key_mask(without_gaps(args.key_mask)),
+      bias(without_gaps(args.bias)) {
   if (args.mask.defined()) mask = mask_bits();
   if (args.pattern) pattern = pattern_lists();
 }
@@ -114,6 +134,8 @@ AttentionPass::AttentionPass(const AttentionCall& call, bool rows_are_queries, s
   add(call.query, true, false);
   add(call.key, false, false);
   add(call.value, false, false);
+  if (call.bias.defined())
+    bound_.push_back({.operand = {call.bias, true}, .per_row = rows_are_queries, .is_bias = true});
 }
 
 AttentionPass& AttentionPass::add(const AttentionOperand& x, bool per_query, bool written) {
@@ -130,6 +152,30 @@ AttentionPass& AttentionPass::statistics(const Tensor& x, bool written) {
   bound_.push_back({{x, true}, false, written, true});
   return *this;
 }
+AttentionPass& AttentionPass::bias_gradient(const Tensor& x) {
+  bound_.push_back({.operand = {x, true}, .per_row = true, .written = true, .is_bias = true});
+  slices_ = most_column_tiles();
+  return *this;
+}
+
+const AttentionPass::Bound* AttentionPass::written_bias() const {
+  for (const Bound& bound : bound_)
+    if (bound.is_bias && bound.written) return &bound;
+  return nullptr;
+}
+
+/// Of any row of tiles.
+std::int64_t AttentionPass::most_column_tiles() const {
+  std::int64_t columns = call_.keys;
+  if (const BlockPattern* pattern = call_.args.pattern) {
+    const std::vector<std::int32_t> offsets = pattern->offsets.to_vector<std::int32_t>();
+    std::int64_t blocks = 0;
+    for (std::size_t i = 1; i < offsets.size(); ++i)
+      blocks = std::max<std::int64_t>(blocks, offsets[i] - offsets[i - 1]);
+    columns = checked_product("the columns of a block pattern", blocks, pattern->block);
+  }
+  return std::max<std::int64_t>(1, ceil_div(columns, 4 * lanes_));
+}
 
 std::int64_t AttentionPass::first_row_of(std::int64_t tile) const {
   const std::int64_t side = 4 * lanes_;
@@ -142,9 +188,9 @@ Tensor AttentionPass::view_of(const Bound& bound, const AttentionPart& part) con
   const Tensor& x = bound.operand.tensor;
   if (x.count() == 0) return x;
   Shape shape = x.shape();
-  shape[0] = part.batches;
-  shape[1] = part.heads;
-  std::int64_t offset = x.offset() + part.batch * x.stride(0) + part.head * x.stride(1);
+  std::int64_t offset = x.offset();
+  if (!bound.is_bias || shape[0] > 1) shape[0] = part.batches, offset += part.batch * x.stride(0);
+  if (!bound.is_bias || shape[1] > 1) shape[1] = part.heads, offset += part.head * x.stride(1);
   if (bound.per_row) {
     const std::int64_t first = first_row_of(part.tile);
     // A tile may end before its last row, but a later one does not begin before that.
@@ -158,6 +204,11 @@ bool AttentionPass::fits(const AttentionPart& part) const {
   const Limits& limits = call_.gpu.limits();
   if (part.batches > limits.max_groups || part.heads > limits.max_groups ||
       part.tiles * slices_ > limits.max_groups)
+    return false;
+  // Heads that have patterns of their own share no walk over the columns.
+  const Bound* gradient = written_bias();
+  const BlockPattern* pattern = call_.args.pattern;
+  if (gradient && gradient->operand.tensor.size(1) == 1 && pattern && pattern->heads > 1 && part.heads > 1)
     return false;
   return std::ranges::all_of(bound_, [&](const Bound& bound) {
     return binding_bytes(call_.gpu, view_of(bound, part)) <= limits.max_range;
@@ -203,11 +254,15 @@ std::uint32_t AttentionPass::flags() const {
   add(call_.args.pattern != nullptr);
   add(call_.args.pattern && call_.args.pattern->heads > 1);
   add(std::ranges::all_of(bound_, [](const Bound& bound) {
-    return bound.written || bound.is_statistic || AttentionCall::is_aligned(bound.operand);
+    return bound.written || bound.is_statistic || bound.is_bias || AttentionCall::is_aligned(bound.operand);
   }));
   for (int axis = 0; axis < 4; ++axis) add(call_.mask.defined() && call_.args.mask.stride(axis) != 0);
+  add(call_.args.slopes.defined());
+  add(call_.bias.defined());
+  add(call_.bias.defined() && call_.bias.size(0) > 1);
+  add(call_.bias.defined() && call_.bias.size(1) > 1);
   for (const Bound& bound : bound_)
-    if (!bound.is_statistic) add(bound.operand.heads_outside);
+    if (!bound.is_statistic && !bound.is_bias) add(bound.operand.heads_outside);
   return flags;
 }
 
@@ -225,10 +280,17 @@ void AttentionPass::launch(const char* shader, double flops, const AttentionPart
                   ? call_.key_mask.view({part.batches, call_.keys}, call_.key_mask.strides(),
                                         call_.key_mask.offset() + part.batch * call_.keys)
                   : no_keys);
-  launch.read(call_.mask).read(call_.pattern);
-  for (std::size_t i = 3; i < bound_.size(); ++i) {
-    const Tensor view = view_of(bound_[i], part);
-    bound_[i].written ? launch.write(view) : launch.read(view);
+  launch.read(call_.mask).read(call_.pattern).read(args.slopes);
+  std::size_t next = 3;
+  launch.read(call_.bias.defined() ? view_of(bound_[next++], part) : Tensor());
+  for (; next < bound_.size(); ++next) {
+    const Bound& bound = bound_[next];
+    const Tensor view = view_of(bound, part);
+    if (!bound.written) {
+      launch.read(view);
+    } else {
+      bound.is_bias ? launch.update(view) : launch.write(view);
+    }
   }
   launch.push(call_.queries).push(call_.keys).push(call_.heads);
   launch.push(part.batch * call_.heads + part.head).push(part.tile).push(args.scale);
@@ -236,9 +298,18 @@ void AttentionPass::launch(const char* shader, double flops, const AttentionPart
   launch.push(static_cast<std::uint32_t>(key.seed)).push(static_cast<std::uint32_t>(key.seed >> 32));
   launch.push(key.step).push(key.op);
   for (const Bound& bound : bound_)
-    if (!bound.is_statistic) launch.push(bound.operand.row_stride()).push(bound.operand.head_stride());
+    if (!bound.is_statistic && !bound.is_bias && !bound.written)
+      launch.push(bound.operand.row_stride()).push(bound.operand.head_stride());
   launch.work(flops, 0);
-  launch.groups(part.tiles * slices_, part.heads, part.batches);
+  const Bound* gradient = written_bias();
+  if (!gradient) {
+    launch.groups(part.tiles * slices_, part.heads, part.batches);
+    return;
+  }
+  const bool per_batch = gradient->operand.tensor.size(0) > 1,
+             per_head = gradient->operand.tensor.size(1) > 1;
+  launch.push(per_batch ? 1 : part.batches).push(per_head ? 1 : part.heads).push(slices_);
+  launch.groups(part.tiles * slices_, per_head ? part.heads : 1, per_batch ? part.batches : 1);
 }
 
 }  // namespace heed::vulkan

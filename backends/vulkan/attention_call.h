@@ -23,7 +23,7 @@ struct AttentionOperand {
 
 /// The tensor itself where its strides and its size allow, else a contiguous copy.
 AttentionOperand attention_input(const Gpu& gpu, const Tensor& x);
-/// The tensor itself or a contiguous one of its shape, to be copied to it afterwards.
+/// The tensor itself where it has no gaps, or a contiguous one of its shape, to be copied to it afterwards.
 AttentionOperand attention_output(const Gpu& gpu, const Tensor& x);
 /// Copies what was not written in place.
 void finish_output(const AttentionOperand& written, const Tensor& x);
@@ -45,6 +45,7 @@ class AttentionCall {
   const AttentionArgs& args;
   AttentionOperand query, key, value;
   Tensor key_mask;  ///< [B, M] contiguous, or undefined
+  Tensor bias;      ///< [1 or B, 1 or H, N, M] contiguous, or undefined
   Tensor mask;      ///< bits, or undefined
   Tensor pattern;   ///< its lists on the device, or undefined
 
@@ -71,6 +72,9 @@ class AttentionPass {
   AttentionPass& output(const AttentionOperand& x, bool per_query);
   /// A f32 tensor [B, H, N, ...], contiguous.
   AttentionPass& statistics(const Tensor& x, bool written);
+  /// The gradient of the bias, f32, of its shape and contiguous. A workgroup of this pass then takes one tile of columns
+  /// alone, and adds to what is there.
+  AttentionPass& bias_gradient(const Tensor& x);
   void run(const char* shader, double flops) const;
 
  private:
@@ -79,11 +83,14 @@ class AttentionPass {
     bool per_row = false;  // of a tile, not per column
     bool written = false;
     bool is_statistic = false;
+    bool is_bias = false;  // or its gradient
   };
 
   AttentionPass& add(const AttentionOperand& x, bool per_query, bool written);
   std::int64_t first_row_of(std::int64_t tile) const;
   Tensor view_of(const Bound& bound, const AttentionPart& part) const;
+  std::int64_t most_column_tiles() const;
+  const Bound* written_bias() const;
   bool fits(const AttentionPart& part) const;
   void launch(const char* shader, double flops, const AttentionPart& part) const;
   void run_part(const char* shader, double flops, const AttentionPart& part) const;

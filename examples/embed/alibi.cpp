@@ -5,8 +5,8 @@
 //   A = softmax( q k^T / sqrt(dh) - m_h |i - j| )  over the allowed keys,   m_h = 2^(-slope h / H), h = 1, ..., H
 //   O = merge(A v) Wo
 //
-// Composed from heed's operations, so that the gradient follows, on every device. Time and memory N^2.
-// Setting: slope (8, as in the paper).
+// The kernel takes the slopes m_h, so that no N x N matrix is held and the gradient follows, on every device.
+// Setting: slope (8, as in the paper). (heed has the same for every model: model.positions=alibi.)
 //
 // Whatever program is linked with this file finds the mechanism by its name, "alibi".
 
@@ -35,29 +35,23 @@ class AlibiAttention : public heed::Attention {
     const heed::Tensor query = heed::split_heads(w_.query(input.x), config().heads);  // [B, H, N, dh]
     const heed::Tensor key = heed::split_heads(w_.key(input.x), config().heads);
     const heed::Tensor value = heed::split_heads(w_.value(input.x), config().heads);
-    const double scale = 1 / std::sqrt(static_cast<double>(query.size(3)));
-
-    const heed::Tensor places = heed::Tensor::arange(input.x.size(1), heed::DType::i32, input.x.device());
-    const heed::Tensor ahead = heed::unsqueeze(places, 0) - heed::unsqueeze(places, 1);  // j - i, [N, N]
-    const heed::Tensor logits = heed::matmul(query, heed::transpose(key, -2, -1)) * scale -
-                                slopes(query) * heed::abs(ahead).to(query.dtype());
-    heed::Tensor allowed = ahead <= static_cast<double>(config().causal ? 0 : input.x.size(1));
-    if (input.mask.defined()) allowed = allowed * heed::reshape(input.mask, {input.mask.size(0), 1, 1, -1});
-    const heed::Tensor weights = heed::masked_softmax(logits, allowed);
-    show(context, "weights", weights);
-    return w_.output(
-        heed::merge_heads(heed::matmul(heed::maybe_dropout(weights, config().dropout, context), value)));
+    heed::AttentionOptions options = kernel_options(input.mask, context);  // padding, dropout in training
+    options.causal = config().causal;
+    options.slopes = slopes(query);
+    show_weights(context, query, key, options);
+    return w_.output(heed::merge_heads(heed::attention(query, key, value, options)));
   }
 
  private:
-  /// m_h, [H, 1, 1].
+  /// m_h, [H]: f32, or f64 beside queries of f64.
   heed::Tensor slopes(const heed::Tensor& like) const {
     const std::int64_t heads = config().heads;
     std::vector<float> m;
     for (std::int64_t h = 1; h <= heads; ++h)
       m.push_back(
           static_cast<float>(std::exp2(-slope_ * static_cast<double>(h) / static_cast<double>(heads))));
-    return heed::Tensor::from(m, {heads, 1, 1}, like.device()).to(like.dtype());
+    const heed::Tensor all = heed::Tensor::from(m, {heads}, like.device());
+    return like.dtype() == heed::DType::f64 ? all.to(heed::DType::f64) : all;
   }
 
   double slope_;

@@ -33,7 +33,9 @@ struct AttentionConfig {
   bool bias = false;            ///< biases in the projections
   bool causal = false;          ///< position i sees positions <= i only
   bool cross = false;           ///< keys and values come from a memory
-  bool rotary = false;  ///< queries and keys of self-attention are turned by their positions (rotary.h)
+  bool rotary = false;    ///< queries and keys of self-attention are turned by their positions (rotary.h)
+  bool alibi = false;     ///< distances are taken from the logits of self-attention (distance_bias.h)
+  bool relative = false;  ///< distances have learned biases in self-attention (distance_bias.h)
   std::int64_t max_length = 0;  ///< L, for variants whose parameters depend on the length (0: not stated)
   std::int64_t layer = 0;       ///< index of the layer in its stack
   /// The first layer of the stack with the same variant, whose parameters and state this one may share; it must
@@ -57,6 +59,8 @@ struct Capabilities {
   bool any_length = true;     ///< no parameter depends on the length
   bool as_heads = false;      ///< can be some of the heads of a layer (AttentionConfig::head_width)
   bool rotary = false;        ///< compares queries with keys, and can turn them (AttentionConfig::rotary)
+  bool alibi = false;         ///< has logits from which distances can be taken (AttentionConfig::alibi)
+  bool relative = false;      ///< has logits to which learned biases can be added (AttentionConfig::relative)
   bool deterministic = true;  ///< draws no random numbers in inference
   bool padding = true;        ///< masked tokens change nothing, and their outputs are 0
   std::string reason = {};    ///< why it cannot do the rest, for error messages

@@ -22,6 +22,7 @@
 
 #include "heed/core/checked.h"
 #include "heed/models/attention/block_patterns.h"
+#include "heed/models/attention/distance_bias.h"
 #include "heed/models/attention/heads.h"
 #include "heed/models/attention/rotary.h"
 
@@ -56,6 +57,7 @@ class BigBird : public PatternAttention {
         initialiser_(config.seed),
         w_(config, initialiser_),
         rotary_(config),
+        distances_(config, initialiser_),
         block_(config.options.take_integer("block", 64, 1, 4096)),
         global_(config.options.take_integer("global_blocks", 1, 0, most_positions)),
         window_(config.options.take_integer("window_blocks", 3, 0, most_positions)),
@@ -78,6 +80,7 @@ class BigBird : public PatternAttention {
     const Tensor k = split_heads(rotary_(w_.key(input.x)), heads), v = split_heads(w_.value(input.x), heads);
     AttentionOptions options = kernel_options(input.mask, context);
     options.pattern = pattern(length);
+    distances_.add_to(options, length, length, q);
     show_weights(context, q, k, options);
     return w_.output(merge_heads(attention(q, k, v, options)));
   }
@@ -151,6 +154,7 @@ class BigBird : public PatternAttention {
   Initialiser initialiser_;
   Projections w_;
   Rotary rotary_;
+  DistanceBias distances_;
   std::int64_t block_, global_, window_, random_;
   Tensor random_blocks_;
   PatternCache patterns_;
@@ -164,6 +168,7 @@ AttentionVariant bigbird_variant() {
            .any_length = false,
            .as_heads = true,
            .rotary = true,
+           .alibi = true,
            .reason = "BigBird is defined for self-attention only"},
           [](const AttentionConfig& config) {
             return std::unique_ptr<Attention>(std::make_unique<BigBird>(config));

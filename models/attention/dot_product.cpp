@@ -12,10 +12,13 @@
 // dh], each serves H / G heads of queries that stand one after the other. Parameters 2 d^2 (1 + G / H), and what decoding
 // remembers shrinks to G / H. G = 1 is multi-query attention (Shazeer 2019, arXiv 1911.02150).
 //
+// Positions may be turns of queries and keys (rotary.h), or what is added to the logits (distance_bias.h).
+//
 // Settings: "kv_heads" G, a divisor of H (0: H).
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
+#include "heed/models/attention/distance_bias.h"
 #include "heed/models/attention/heads.h"
 #include "heed/models/attention/rotary.h"
 
@@ -29,8 +32,10 @@ class DotProductAttention : public Attention {
         initialiser_(config.seed),
         key_heads_(key_heads_of(config)),
         w_(config, initialiser_, key_heads_),
-        rotary_(config) {
+        rotary_(config),
+        distances_(config, initialiser_) {
     add_projections(w_);
+    if (distances_.has_parameters()) add_module("relative", distances_);
   }
 
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
@@ -71,18 +76,22 @@ class DotProductAttention : public Attention {
     AttentionOptions options = kernel_options(key_mask, context);
     options.causal = config().causal;
     const Tensor query = split_heads(queries, config().heads);
+    distances_.add_to(options, query.size(2), key.size(2), query);
     if (context.capture) show_weights(context, query, for_all_heads(key), options);
     return w_.output(merge_heads(grouped(query, key, value, options)));
   }
 
   /// query [B, H, N, dh], key and value [B, G, M, dh].
-  Tensor grouped(const Tensor& query, const Tensor& key, const Tensor& value,
-                 AttentionOptions options) const {
+  Tensor grouped(const Tensor& query, const Tensor& key, const Tensor& value, AttentionOptions options) {
     const std::int64_t batch = query.size(0), length = query.size(2), sharing = config().heads / key_heads_;
-    if (sharing == 1 || (options.causal && length > 1))
+    if (sharing == 1 || (length > 1 && (options.causal || distances_.active())))
       return attention(query, for_all_heads(key), for_all_heads(value), options);
     // All queries see the same keys, so that those of a group are queries of one head; no key is copied.
     options.causal = false;
+    if (distances_.active()) {  // of the one query: each head's row is a row of the group's
+      options.bias = reshape(distances_.matrix(1, key.size(2), query), {1, key_heads_, sharing, key.size(2)});
+      options.slopes = {};
+    }
     const Tensor group = reshape(query, {batch, key_heads_, sharing * length, query.size(3)});
     return reshape(attention(group, key, value, options), query.shape());
   }
@@ -99,13 +108,14 @@ class DotProductAttention : public Attention {
   std::int64_t key_heads_;  // G
   Projections w_;
   Rotary rotary_;
+  DistanceBias distances_;
 };
 
 }  // namespace
 
 AttentionVariant dot_product_variant() {
   return {"dot_product",
-          {.causal = true, .cross = true, .as_heads = true, .rotary = true},
+          {.causal = true, .cross = true, .as_heads = true, .rotary = true, .alibi = true, .relative = true},
           [](const AttentionConfig& config) {
             return std::unique_ptr<Attention>(std::make_unique<DotProductAttention>(config));
           }};

@@ -21,6 +21,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/models/attention/block_patterns.h"
+#include "heed/models/attention/distance_bias.h"
 #include "heed/models/attention/heads.h"
 #include "heed/models/attention/rotary.h"
 
@@ -42,6 +43,7 @@ class Longformer : public PatternAttention {
         global_value_(config.width, config.inner_width(), config.bias, initialiser_),
         output_(config.inner_width(), config.width, config.bias, initialiser_),
         rotary_(config),
+        distances_(config, initialiser_),
         window_(config.options.take_integer("window", 512, 0, most_positions)),
         dilation_(config.options.take_integer("dilation", 1, 1, most_positions)),
         global_tokens_(config.options.take_integer("global_tokens", 1, 0, most_positions)) {
@@ -115,6 +117,7 @@ class Longformer : public PatternAttention {
     AttentionOptions options = kernel_options(mask, context);
     options.pattern = pattern(length, global);
     const Tensor query = split_heads(rotary_(query_(x)), heads), key = split_heads(rotary_(key_(x)), heads);
+    distances_.add_to(options, length, length, query);
     const Tensor out = attention(query, key, split_heads(value_(x), heads), options);
     if (global.empty()) {
       show_weights(context, query, key, options);
@@ -134,6 +137,7 @@ class Longformer : public PatternAttention {
       all.mask = less_equal(unsqueeze(Tensor::arange(length, DType::i32, x.device()), 0), unsqueeze(ids, 1));
     const Tensor global_query =
         split_heads(rotary_.at(global_query_(index_select(x, 1, ids)), ids, length), heads);
+    if (distances_.active()) all.bias = distances_.matrix_at(ids, length, global_query);
     const Tensor global_key = split_heads(rotary_(global_key_(x)), heads);
     const Tensor rows = attention(global_query, global_key, split_heads(global_value_(x), heads), all);
     const Tensor is_global = greater_equal(slot, Tensor::zeros({1}, DType::i32, x.device()));
@@ -171,6 +175,7 @@ class Longformer : public PatternAttention {
   Initialiser initialiser_;
   Linear query_, key_, value_, global_query_, global_key_, global_value_, output_;
   Rotary rotary_;
+  DistanceBias distances_;
   std::int64_t window_, dilation_, global_tokens_;
   PatternCache patterns_;
 };
@@ -182,6 +187,7 @@ AttentionVariant longformer_variant() {
           {.causal = true,
            .as_heads = true,
            .rotary = true,
+           .alibi = true,
            .reason = "Longformer is defined for self-attention only"},
           [](const AttentionConfig& config) {
             return std::unique_ptr<Attention>(std::make_unique<Longformer>(config));

@@ -5,7 +5,7 @@
 //   O = sum_p O_p,    O_p = merge(heads of p) Wo_p          Wo_p: the rows of Wo that belong to these heads
 //
 // which is merge(all heads) Wo, because a product with stacked rows is a sum. Time and parameters are those
-// of the heads. A layer can do what all of its parts can; a part that cannot says so at construction.
+// of the heads. Slopes of distances (distance_bias.h) are those of a part's own heads. A layer can do what all of its parts can; a part that cannot says so at construction.
 //
 // Settings: "parts", the variants (default dot_product, hard_coded_gaussian); "part_heads", how many heads
 // each has (default: as even as can be, the first ones have more); and "<variant>.<setting>" for those of the
@@ -27,7 +27,8 @@ std::vector<std::string> names_of_parts(const Options& options) {
 
 /// What all parts can do, with the reason of the first that cannot.
 Capabilities capabilities_of_parts(const Options& options) {
-  Capabilities all{.causal = true, .cross = true, .as_heads = true, .rotary = true};
+  Capabilities all{
+      .causal = true, .cross = true, .as_heads = true, .rotary = true, .alibi = true, .relative = true};
   for (const std::string& name : names_of_parts(options)) {
     const Capabilities one = attention_capabilities(name, options.within(name));
     all.causal &= one.causal;
@@ -36,6 +37,8 @@ Capabilities capabilities_of_parts(const Options& options) {
     all.cross_by_step &= one.cross_by_step;
     all.any_length &= one.any_length;
     all.rotary &= one.rotary;
+    all.alibi &= one.alibi;
+    all.relative &= one.relative;
     all.deterministic &= one.deterministic;
     if (all.reason.empty()) all.reason = one.reason;
   }

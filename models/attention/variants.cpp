@@ -93,6 +93,8 @@ void check_config(std::string_view name, const AttentionConfig& config) {
   check(!(config.causal && config.cross), owner, "cross-attention cannot be causal");
   check(!(config.rotary && config.cross), owner,
         "cross-attention has no rotary positions: those of a memory are not the query's");
+  check(!((config.alibi || config.relative) && config.cross), owner,
+        "cross-attention has no distances: the positions of a memory are not the query's");
 }
 
 std::string names_where(bool Capabilities::*can) {
@@ -116,6 +118,16 @@ void check_rotary(std::string_view name, const Capabilities& capabilities, bool 
   check(!asked || capabilities.rotary, "attention '", name,
         "' cannot have rotary positions, which turn the queries and keys that are compared; these can: ",
         names_where(&Capabilities::rotary));
+}
+
+/// The same of what is added to logits.
+void check_distances(std::string_view name, const AttentionConfig& config, const Capabilities& capabilities) {
+  check(!config.alibi || capabilities.alibi, "attention '", name,
+        "' cannot have alibi positions, which take distances from the logits of all pairs; these can: ",
+        names_where(&Capabilities::alibi));
+  check(!config.relative || capabilities.relative, "attention '", name,
+        "' cannot have relative positions, which add learned numbers to the logits of all pairs; these can: ",
+        names_where(&Capabilities::relative));
 }
 
 }  // namespace
@@ -149,6 +161,7 @@ std::unique_ptr<Attention> make_attention(std::string_view name, const Attention
   check_capability(name, can, config.causal, &Capabilities::causal, "causal attention");
   check_capability(name, can, config.cross, &Capabilities::cross, "cross-attention");
   check_rotary(name, can, config.rotary);
+  check_distances(name, config, can);
   check_capability(name, can, config.head_width > 0, &Capabilities::as_heads, "some of the heads of a layer");
   check(can.any_length || config.max_length > 0, "attention '", name,
         "' has parameters for every position and needs a max_length, got ", config.max_length);

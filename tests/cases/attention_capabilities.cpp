@@ -156,6 +156,8 @@ std::vector<Column> columns() {
           {"padding", [=](const Capabilities& can) { return mark(can.padding); }},
           {"any length", [=](const Capabilities& can) { return mark(can.any_length); }},
           {"rotary", [=](const Capabilities& can) { return mark(can.rotary); }},
+          {"alibi", [=](const Capabilities& can) { return mark(can.alibi); }},
+          {"relative", [=](const Capabilities& can) { return mark(can.relative); }},
           {"deterministic", [=](const Capabilities& can) { return mark(can.deterministic); }}};
 }
 
@@ -185,13 +187,18 @@ TriedCapabilities try_capabilities(const AttentionVariant& variant) {
     can.padding = can.padding && with(causal, cross, [](const Trial& t) { return t.ignores_padding(); });
     can.deterministic = can.deterministic && with(causal, cross, [](const Trial& t) { return t.repeats(); });
   }
-  can.rotary = attempt([&] {
-    AttentionConfig config = config_of(false, false);
-    const Trial plain(variant, config);
-    config.rotary = true;
-    const Trial turned(variant, config);
-    return !same(turned.run(turned.input()), plain.run(plain.input()));
-  });
+  const auto tells_positions_by = [&](bool AttentionConfig::*kind) {
+    return attempt([&] {
+      AttentionConfig config = config_of(false, false);
+      const Trial plain(variant, config);
+      config.*kind = true;
+      const Trial placed(variant, config);
+      return !same(placed.run(placed.input()), plain.run(plain.input()));
+    });
+  };
+  can.rotary = tells_positions_by(&AttentionConfig::rotary);
+  can.alibi = tells_positions_by(&AttentionConfig::alibi);
+  can.relative = tells_positions_by(&AttentionConfig::relative);
   can.any_length = attempt([&] {
     AttentionConfig config = config_of(false, false);
     config.max_length = 0;

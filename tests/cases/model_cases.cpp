@@ -64,10 +64,10 @@ Tensor with_losses(const Tensor& out, const Context& context) {
 }
 
 OpCase self_attention_case(const AttentionVariant& variant, bool causal, const Options& options = {},
-                           const std::string& suffix = "", bool rotary = false) {
+                           const std::string& suffix = "", bool AttentionConfig::*positions = nullptr) {
   AttentionConfig config = attention_config(causal, false);
   config.options = options;
-  config.rotary = rotary;
+  if (positions) config.*positions = true;
   std::shared_ptr<Attention> layer = make_attention(variant.name, config);
   const Tensor mask = integers({1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, {2, 5});
   return module_case(concat_text("attention/", variant.name, causal ? "/causal" : "/self", suffix), layer,
@@ -155,9 +155,15 @@ void add_attention(std::vector<OpCase>& cases) {
     cases.push_back(self_attention_case(variant, false));
     if (variant.capabilities.causal) cases.push_back(self_attention_case(variant, true));
     if (variant.capabilities.cross) cases.push_back(cross_attention_case(variant));
-    if (!variant.capabilities.rotary) continue;
-    cases.push_back(self_attention_case(variant, false, {}, "/rotary", true));
-    cases.push_back(self_attention_case(variant, true, {}, "/rotary", true));
+    const Capabilities& can = variant.capabilities;
+    const auto with_positions = [&](bool able, const char* suffix, bool AttentionConfig::*positions) {
+      if (!able) return;
+      cases.push_back(self_attention_case(variant, false, {}, suffix, positions));
+      cases.push_back(self_attention_case(variant, true, {}, suffix, positions));
+    };
+    with_positions(can.rotary, "/rotary", &AttentionConfig::rotary);
+    with_positions(can.alibi, "/alibi", &AttentionConfig::alibi);
+    with_positions(can.relative, "/relative", &AttentionConfig::relative);
   }
 }
 
@@ -337,6 +343,8 @@ std::vector<OpCase> model_cases() {
   cases.push_back(language_model_case("sinusoidal"));
   cases.push_back(language_model_case("learned"));
   cases.push_back(language_model_case("rotary"));
+  cases.push_back(language_model_case("alibi"));
+  cases.push_back(language_model_case("relative"));
   cases.push_back(modern_language_model_case("swiglu"));
   cases.push_back(modern_language_model_case("geglu"));
   cases.push_back(modern_encoder_decoder_case());

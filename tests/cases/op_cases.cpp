@@ -344,6 +344,12 @@ Tensor beside(const Tensor& like, const Tensor& integers) {
 AttentionOptions options_beside(const Tensor& query, AttentionOptions options) {
   options.key_mask = beside(query, options.key_mask);
   options.mask = beside(query, options.mask);
+  if (options.slopes.defined()) {
+    const std::vector<double> slopes = options.slopes.to_doubles();
+    options.slopes = cast(Tensor::from(std::vector<float>(slopes.begin(), slopes.end()),
+                                       options.slopes.shape(), query.device()),
+                          statistics_type(query.dtype()));
+  }
   return options;
 }
 
@@ -421,6 +427,63 @@ void add_attention(std::vector<OpCase>& cases, Draw& draw) {
                    {draw({1, 2, 3, 4}), draw({1, 2, 5, 4})}});
 }
 
+/// Slopes, and biases of all shapes as a fourth input.
+void add_attention_bias(std::vector<OpCase>& cases, Draw& draw) {
+  const auto with = [](AttentionOptions options) {
+    return [options](Inputs in) {
+      AttentionOptions all = options_beside(in[0], options);
+      if (in.size() > 3) all.bias = in[3];
+      return square(attention(in[0], in[1], in[2], all));
+    };
+  };
+  const auto inputs = [&](std::int64_t n, std::int64_t m, std::int64_t batches = 0, std::int64_t heads = 0) {
+    std::vector<Tensor> all{draw({2, 2, n, 4}), draw({2, 2, m, 4}), draw({2, 2, m, 3})};
+    if (batches > 0) all.push_back(draw({batches, heads, n, m}));
+    return all;
+  };
+  AttentionOptions options;
+  options.slopes = Tensor::from(std::vector<double>{0.5, 0.125}, {2});
+  cases.push_back({"attention/slopes", with(options), inputs(5, 7)});
+  options.causal = true;
+  cases.push_back({"attention/slopes, causal", with(options), inputs(7, 7)});
+  cases.push_back({"attention/slopes, causal, fewer queries", with(options), inputs(3, 7)});
+  cases.push_back({"attention/slopes and bias, causal", with(options), inputs(6, 7, 1, 2)});
+  options = {};
+  cases.push_back({"attention/bias", with(options), inputs(5, 7, 1, 2)});
+  cases.push_back({"attention/bias of samples and heads", with(options), inputs(5, 7, 2, 2)});
+  cases.push_back({"attention/bias, transposed",
+                   [](Inputs in) {
+                     AttentionOptions turned;
+                     turned.bias = transpose(in[3], 2, 3);
+                     return square(attention(in[0], in[1], in[2], turned));
+                   },
+                   {draw({2, 2, 5, 4}), draw({2, 2, 7, 4}), draw({2, 2, 7, 3}), draw({1, 2, 7, 5})}});
+  options.causal = true;
+  cases.push_back({"attention/bias for all, causal", with(options), inputs(7, 7, 1, 1)});
+  options = {};
+  options.key_mask = ids({1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {2, 7});
+  options.dropout = 0.3;
+  options.dropout_key = {1, 2, 3};
+  cases.push_back({"attention/bias of samples, padding, dropout", with(options), inputs(5, 7, 2, 1)});
+  // log_sum_exp is -infinity where a query has no key: here each has one.
+  options.key_mask = ids({1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0}, {2, 7});
+  cases.push_back({"attention_part/bias, padding, dropout",
+                   [options](Inputs in) {
+                     AttentionOptions all = options_beside(in[0], options);
+                     all.bias = in[3];
+                     const AttentionPart part = attention_part(in[0], in[1], in[2], all);
+                     return concat({square(part.output), sin(unsqueeze(part.log_sum_exp, 3))}, 3);
+                   },
+                   inputs(5, 7, 1, 2)});
+  cases.push_back({"attention_weights/bias",
+                   [](Inputs in) {
+                     AttentionOptions biased;
+                     biased.bias = in[2];
+                     return square(attention_weights(in[0], in[1], biased));
+                   },
+                   {draw({1, 2, 3, 4}), draw({1, 2, 5, 4}), draw({1, 2, 3, 5})}});
+}
+
 void add_recompute(std::vector<OpCase>& cases, Draw& draw) {
   cases.push_back({"recompute_in_backward",
                    [](Inputs in) {
@@ -446,6 +509,7 @@ std::vector<OpCase> op_cases() {
   add_layers(cases, draw);
   add_attention(cases, draw);
   add_recompute(cases, draw);
+  add_attention_bias(cases, draw);
   return cases;
 }
 

@@ -64,7 +64,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::int64_t real = 1 + choices.below(9);
   for (const Options::Asked& asked : heed::attention_settings(name))
     if (choices.below(3) == 0) config.options.set(asked.name, made_value(choices, asked));
-  config.rotary = choices.below(4) == 1;
+  const unsigned positions = choices.below(8);
+  config.rotary = positions % 4 == 1;
+  config.alibi = positions == 2 || positions == 5;
+  config.relative = positions == 3 || positions == 5;
   heed::AttentionInput input;
   input.x = heed::uniform({2, length, 8}, -1, 1, {1, 0, 1});
   if (config.cross) input.memory = heed::uniform({2, memory_length, 8}, -1, 1, {1, 0, 2});

@@ -59,7 +59,7 @@ TEST_CASE("own attention: the heed tool lists, checks and measures it") {
       run_program("own_heed", {"bench", "attention", "--variants", "alibi", "--lengths", "16", "--json"});
   REQUIRE_MESSAGE(measured.status == 0, measured.errors);
   CHECK(contains(measured.output, "\"alibi\""));
-  const ProgramResult checked = run_program("own_heed", {"gradcheck", "--filter", "alibi"});
+  const ProgramResult checked = run_program("own_heed", {"gradcheck", "--filter", "attention/alibi/"});
   REQUIRE_MESSAGE(checked.status == 0, checked.errors);
   CHECK(contains(checked.output, "attention/alibi/causal"));
   CHECK(contains(checked.output, "2 passed, 0 failed"));
