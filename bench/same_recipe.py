@@ -6,7 +6,9 @@
 heed trains first, without dropout, and records its initial weights, its batches (eight, in turn) and the loss of every
 step (bench_steps --record); PyTorch begins with these weights and reads these batches, with its own kernels, gradients
 and Adam. Prints a line of JSON per case: the first and the last loss, and the largest difference between the two curves.
-Exit status 1 when that exceeds --tolerance. Needs PyTorch and its package safetensors.
+With --double PyTorch trains in float64 as well, and both largest differences from that are printed: a training in float32
+leaves its own path in float64, and two of them cannot be nearer to each other than to that. Exit status 1 when the
+difference of the two exceeds --tolerance. Needs PyTorch and its package safetensors.
 """
 
 import argparse
@@ -89,11 +91,27 @@ def losses_of_torch(case, recorded, threads):
     return losses
 
 
+def losses_in_double(case, recorded, threads):
+    import torch
+
+    torch.set_default_dtype(torch.float64)
+    try:
+        return losses_of_torch(case, {name: value.double() if value.is_floating_point() else value
+                                      for name, value in recorded.items()}, threads)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def largest_difference(a, b):
+    return float(f"{max(abs(x - y) for x, y in zip(a, b)):.2g}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", action="append", choices=compare_torch.CASES)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--double", action="store_true", help="PyTorch in float64, too")
     parser.add_argument("--tolerance", type=float, default=1e-3)
     options = parser.parse_args()
     from safetensors.torch import load_file
@@ -107,11 +125,15 @@ def main():
             recorded = load_file(file)
         heed = recorded["losses"].tolist()
         torch = losses_of_torch(case, recorded, options.threads)
-        differences = [abs(a - b) for a, b in zip(heed, torch)]
-        worst = max(worst, *differences)
-        print(json.dumps({"case": case, "steps": len(heed), "first_loss": round(heed[0], 4),
-                          "last_loss": round(heed[-1], 4), "torch_last_loss": round(torch[-1], 4),
-                          "largest_difference": float(f"{max(differences):.2g}")}), flush=True)
+        difference = largest_difference(heed, torch)
+        worst = max(worst, difference)
+        line = {"case": case, "steps": len(heed), "first_loss": round(heed[0], 4), "last_loss": round(heed[-1], 4),
+                "torch_last_loss": round(torch[-1], 4), "largest_difference": difference}
+        if options.double:
+            exact = losses_in_double(case, recorded, options.threads)
+            line["heed_from_double"] = largest_difference(heed, exact)
+            line["torch_from_double"] = largest_difference(torch, exact)
+        print(json.dumps(line), flush=True)
     sys.exit(worst > options.tolerance)
 
 
