@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 
+#include "decoding_support.h"
 #include "heed/autograd/ops.h"
 #include "heed/autograd/recording.h"
 #include "heed/models/attention/distance_bias.h"
@@ -53,24 +54,6 @@ TransformerConfig model_config(const std::string& positions) {
   config.decoder_layers = 2;
   config.positions = positions;
   return config;
-}
-
-const Tensor& tokens() {
-  static const Tensor ids = Tensor::from(std::vector<std::int32_t>{1, 4, 7, 2, 9, 3, 8, 8, 5, 6}, {2, 5});
-  return ids;
-}
-
-/// The logits of all tokens() in one pass, and step by step, agree.
-void check_steps(LanguageModel& model) {
-  model.to(DType::f64, {});
-  const NoGrad no_grad;
-  Context context = Context::inference();
-  const Tensor whole = model.logits(model.hidden({tokens(), {}}, context));
-  DecoderState state = model.start();
-  for (std::int64_t t = 0; t < tokens().size(1); ++t) {
-    const Tensor one = model.step(contiguous(select(tokens(), 1, t)), state, context);
-    CHECK(worst_difference(one, contiguous(select(whole, 1, t))) < 1e-12);
-  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 
+#include "decoding_support.h"
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/rotary.h"
 #include "heed/models/encoder_classifier.h"
@@ -48,24 +49,6 @@ TransformerConfig modern_config(std::int64_t kv_heads = 2) {
        {&config.encoder_attention, &config.decoder_attention, &config.cross_attention})
     choices->front().options.set("kv_heads", kv_heads);
   return config;
-}
-
-const Tensor& tokens() {
-  static const Tensor ids = Tensor::from(std::vector<std::int32_t>{1, 4, 7, 2, 9, 3, 8, 8, 5, 6}, {2, 5});
-  return ids;
-}
-
-/// The logits of all tokens() in one pass, and step by step, agree.
-void check_steps(LanguageModel& model) {
-  model.to(DType::f64, {});
-  const NoGrad no_grad;
-  Context context = Context::inference();
-  const Tensor whole = model.logits(model.hidden({tokens(), {}}, context));
-  DecoderState state = model.start();
-  for (std::int64_t t = 0; t < tokens().size(1); ++t) {
-    const Tensor one = model.step(contiguous(select(tokens(), 1, t)), state, context);
-    CHECK(worst_difference(one, contiguous(select(whole, 1, t))) < 1e-12);
-  }
 }
 
 std::int64_t cached_elements(LanguageModel& model) {

@@ -9,6 +9,7 @@
 #include "heed/models/initialise.h"
 #include "heed/models/layers.h"
 #include "heed/training/autocast.h"
+#include "model_support.h"
 #include "vulkan_support.h"
 
 using namespace heed;
@@ -30,14 +31,6 @@ struct Loop {
   Device device;
 };
 
-double largest_difference(const Tensor& a, const Tensor& b) {
-  const std::vector<double> x = a.to_doubles(), y = b.to_doubles();
-  REQUIRE(x.size() == y.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) largest = std::max(largest, std::abs(x[i] - y[i]));
-  return largest;
-}
-
 }  // namespace
 
 TEST_CASE("vulkan autocast: gradients of both halves are near those of f32, and add up") {
@@ -56,10 +49,10 @@ TEST_CASE("vulkan autocast: gradients of both halves are near those of f32, and 
     CHECK(loop.layer.weight.dtype() == DType::f32);
     const Tensor once = gradient(loop.layer.weight) * 1.0;
     CHECK(once.dtype() == DType::f32);
-    CHECK(largest_difference(once, gradient(exact.layer.weight)) < tolerance);
-    CHECK(largest_difference(once, gradient(exact.layer.weight)) > 0);  // it was computed in halves
+    CHECK(test::worst_difference(once, gradient(exact.layer.weight)) < tolerance);
+    CHECK(test::worst_difference(once, gradient(exact.layer.weight)) > 0);  // it was computed in halves
     autocast.backward([&] { return loop.loss(autocast.dtype()); });
-    CHECK(largest_difference(gradient(loop.layer.weight), once * 2) < 1e-6);
+    CHECK(test::worst_difference(gradient(loop.layer.weight), once * 2) < 1e-6);
   }
 }
 

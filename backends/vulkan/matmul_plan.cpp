@@ -85,14 +85,22 @@ std::int64_t MatmulPlan::tiles(std::int64_t m, std::int64_t n) const {
   return ceil_div(m, tile.rows) * ceil_div(n, tile.columns);
 }
 
+bool fits(const TileShape& tile, const Limits& limits) {
+  return tile.invocations <= limits.max_invocations &&
+         tile.stage_bytes + tile.other_bytes <= limits.shared_bytes;
+}
+
+std::uint32_t stages_of(const TileShape& tile, const Limits& limits) {
+  return 2 * tile.stage_bytes + tile.other_bytes <= limits.shared_bytes ? 2 : 1;
+}
+
 MatmulPlan plan_matmul(const TileSet& set, const Limits& limits, std::int64_t items, std::int64_t m,
                        std::int64_t n, std::int64_t k, std::uint64_t longest_scratch) {
   std::optional<MatmulPlan> best;
   double best_time = std::numeric_limits<double>::infinity();
   for (const TileShape& tile : set.tiles) {
-    const std::uint32_t bytes = tile.stage_bytes + tile.other_bytes;
-    if (tile.invocations > limits.max_invocations || bytes > limits.shared_bytes) continue;
-    const std::uint32_t stages = bytes + tile.stage_bytes <= limits.shared_bytes ? 2 : 1;
+    if (!fits(tile, limits)) continue;
+    const std::uint32_t stages = stages_of(tile, limits);
     for (const std::int64_t wanted : {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}) {
       if (wanted > 1 && (k < wanted * shortest_part || wanted > limits.max_groups)) break;
       const std::int64_t depth = part_depth_of(tile, k, wanted);

@@ -31,6 +31,11 @@ const TileSet& scalar_tiles();
 /// Of shaders/matmul_cooperative.glsl on a device whose subgroups have so many lanes.
 TileSet fragment_tiles(std::uint32_t lanes);
 
+/// Whether a workgroup of a device holds a tile.
+bool fits(const TileShape& tile, const Limits& limits);
+/// Tiles in shared memory that alternate: two where there is room.
+std::uint32_t stages_of(const TileShape& tile, const Limits& limits);
+
 /// How a batch of products is cut into workgroups.
 struct MatmulPlan {
   TileShape tile;

@@ -32,8 +32,8 @@ struct Pipeline {
 };
 
 /// Compiles pipelines when they are first needed and keeps them. What the driver compiled is kept on disk
-/// too, one file per device and driver in cache_folder(). A file that is damaged or another device's is ignored and written anew; one that cannot
-/// be written is done without.
+/// too, one file per device and driver in cache_folder(). A file that is damaged or another device's is ignored and
+/// written anew; one that cannot be written is done without.
 class Pipelines {
  public:
   explicit Pipelines(Gpu& gpu);

@@ -93,9 +93,7 @@ class ProductRate {
     const Tensor a = Tensor::zeros({1, 1, size, size}, dtype_, device),
                  b = Tensor::zeros({1, 1, size, size}, dtype_, device),
                  out = Tensor::empty({1, 1, size, size}, dtype_, device);
-    const std::uint32_t bytes = tile.stage_bytes + tile.other_bytes;
-    const std::uint32_t stages = bytes + tile.stage_bytes <= gpu_.limits().shared_bytes ? 2 : 1;
-    const MatmulPlan plan{tile, stages, 1, ceil_div(size, tile.depth) * tile.depth};
+    const MatmulPlan plan{tile, stages_of(tile, gpu_.limits()), 1, ceil_div(size, tile.depth) * tile.depth};
     return seconds_of(gpu_, [&] {
       multiply_tiles(gpu_, kernel_, tiled({a, b, {}, out, false, {}}, kernel_, {}), plan);
     });
@@ -129,12 +127,12 @@ void measure(Gpu& gpu, TileKernel kernel, DType dtype, TileSet& set) {
   ProductRate rate(gpu, kernel, dtype);
   double best = 0;
   for (TileShape& tile : set.tiles) {
-    const bool fits = tile.invocations <= gpu.limits().max_invocations &&
-                      tile.stage_bytes + tile.other_bytes <= gpu.limits().shared_bytes;
-    if (fits) tile.efficiency = rate.of(tile);
-    if (fits) best = std::max(best, tile.efficiency);
+    if (!fits(tile, gpu.limits())) continue;  // it is never chosen
+    tile.efficiency = rate.of(tile);
+    best = std::max(best, tile.efficiency);
   }
-  for (TileShape& tile : set.tiles) tile.efficiency = std::min(1.0, tile.efficiency / best);
+  for (TileShape& tile : set.tiles)
+    if (fits(tile, gpu.limits())) tile.efficiency /= best;
   set.per_byte = best / memory_rate(gpu);
   set.per_launch = best / static_cast<double>(set.units) * launch_seconds(gpu);
 }
