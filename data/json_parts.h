@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "heed/core/error.h"
 
@@ -45,6 +46,24 @@ std::int32_t id_of(const Json& value, const std::string& where) {
   check(value.is_number_integer() && value >= 0 && value <= 0x7FFFFFFF, where, " is ",
         value.dump(-1, ' ', true), ", not a token id");
   return value.template get<std::int32_t>();
+}
+
+/// The tokens of an object token -> id, whose ids are 0 to its size - 1, each once.
+template <class Json>
+std::vector<std::string> tokens_by_id(const Json& vocabulary, const std::string& where) {
+  check(vocabulary.is_object(), where, " is ", vocabulary.type_name(), ", not an object");
+  std::vector<std::string> tokens(vocabulary.size());
+  std::vector<bool> seen(vocabulary.size());
+  for (const auto& [token, value] : vocabulary.items()) {
+    const std::int32_t id = id_of(value, where + "[\"" + token + "\"]");
+    const auto index = static_cast<std::size_t>(id);
+    check(index < tokens.size(), where, ": token \"", token, "\" has id ", id, ", but a vocabulary of ",
+          tokens.size(), " must use the ids 0 to ", tokens.size() - 1, ", each once");
+    check(!seen[index], where, ": tokens \"", tokens[index], "\" and \"", token, "\" share the id ", id);
+    seen[index] = true;
+    tokens[index] = token;
+  }
+  return tokens;
 }
 
 /// A member that is a number from 0 to 2^63 - 1.

@@ -101,7 +101,8 @@ class TokenizerFile {
     // Old files name the model by its parts alone, without a type.
     const std::string type = is_null(model, "type") ? "BPE" : text_of(model["type"], "model.type");
     if (type == "WordLevel")
-      return WordModel(read_tokens(member(model, "vocab", "model")), text_in(model, "unk_token", "model"));
+      return WordModel(tokens_by_id(member(model, "vocab", "model"), "model.vocab"),
+                       text_in(model, "unk_token", "model"));
     if (type == "WordPiece") return read_word_piece(model);
     if (type == "Unigram") return read_unigram(model);
     check(type == "BPE", "model \"", type, "\" is not supported (BPE, WordLevel, WordPiece and Unigram are)");
@@ -117,7 +118,7 @@ class TokenizerFile {
           ", not a number of characters");
     options.max_input_chars_per_word =
         static_cast<std::int64_t>(std::min<std::uint64_t>(most.get<std::uint64_t>(), INT64_MAX));
-    return {read_tokens(member(model, "vocab", "model")), options};
+    return {tokens_by_id(member(model, "vocab", "model"), "model.vocab"), options};
   }
 
   static UnigramModel read_unigram(const SortedJson& model) {
@@ -145,7 +146,8 @@ class TokenizerFile {
     options.fuse_unk = flag(model, "fuse_unk", false, "model");
     options.ignore_merges = flag(model, "ignore_merges", false, "model");
     const SortedJson& vocabulary = member(model, "vocab", "model");
-    return {read_tokens(vocabulary), read_merges(member(model, "merges", "model"), vocabulary), options};
+    return {tokens_by_id(vocabulary, "model.vocab"),
+            read_merges(member(model, "merges", "model"), vocabulary), options};
   }
 
   static void refuse_unknown_settings(const SortedJson& model) {
@@ -153,22 +155,6 @@ class TokenizerFile {
     check(!flag(model, "byte_fallback", false, "model"), "model.byte_fallback is not supported");
     for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"})
       check(is_null(model, name) || model[name] == "", "model.", name, " is not supported");
-  }
-
-  static std::vector<std::string> read_tokens(const SortedJson& vocabulary) {
-    check(vocabulary.is_object(), "model.vocab is ", vocabulary.type_name(), ", not an object");
-    std::vector<std::string> tokens(vocabulary.size());
-    std::vector<bool> seen(vocabulary.size());
-    for (const auto& [token, value] : vocabulary.items()) {
-      const std::int32_t id = id_of(value, "model.vocab[\"" + token + "\"]");
-      const auto index = static_cast<std::size_t>(id);
-      check(index < tokens.size(), "token \"", token, "\" has id ", id, ", but a vocabulary of ",
-            tokens.size(), " must use the ids 0 to ", tokens.size() - 1, ", each once");
-      check(!seen[index], "tokens \"", tokens[index], "\" and \"", token, "\" share the id ", id);
-      seen[index] = true;
-      tokens[index] = token;
-    }
-    return tokens;
   }
 
   static std::vector<BpeModel::Pair> read_merges(const SortedJson& merges, const SortedJson& vocabulary) {

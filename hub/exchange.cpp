@@ -116,11 +116,25 @@ std::map<std::string, Tensor> tensors_on_host(const std::map<std::string, Tensor
   return out;
 }
 
-Tokenizer tokenizer_of_exported(Run& run) {
+/// The tokenizers of what a run reads and of what it writes, the same where it has one.
+struct Tokenizers {
+  Tokenizer source, target;
+  bool are_two = false;
+};
+
+Tokenizers tokenizers_of_exported(Run& run) {
   const auto files = run.learner().files();
-  const auto found = files.find("tokenizer.json");
+  const auto found = files.find("tokenizer.json"), own = files.find("target_tokenizer.json");
   check(found != files.end(), "this ", run.task(), " run has no tokenizer: it reads no text");
-  return Tokenizer::from_json(found->second, "tokenizer.json");
+  const Tokenizer source = Tokenizer::from_json(found->second, found->first);
+  if (own == files.end()) return {source, source};
+  return {source, Tokenizer::from_json(own->second, own->first), true};
+}
+
+std::vector<std::string> tokens_of(const Tokenizer& tokenizer) {
+  std::vector<std::string> tokens;
+  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) tokens.push_back(tokenizer.token(id));
+  return tokens;
 }
 
 /// All of a run that is exported, low-rank parts merged.
@@ -154,7 +168,8 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
   const std::string what = folder.string();
   ImportPlan plan = architecture.import_plan(model.config, model.tensors);
   if (plan.task == "embed_text") check_pooling(folder);
-  ExchangeReport report{std::string(architecture.name), plan.task, 0, std::move(plan.remarks)};
+  ExchangeReport report{std::string(architecture.name), plan.task, 0, std::move(model.remarks)};
+  for (std::string& remark : plan.remarks) report.remarks.push_back(std::move(remark));
   model.tokenizer = without_lengths(model.tokenizer, report);
 
   const TaskKind& kind = task_kind(plan.task);
@@ -166,11 +181,12 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
           " begins what is written, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
     settings.set("tokenizer.begin", tokenizer.token(static_cast<std::int32_t>(plan.begin)), "config.json");
   }
+  if (!model.target_tokenizer.empty()) settings.set("tokenizer.separate", "true", "target_tokenizer.json");
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
   learner->check_settings();
   learner->open_files([&](std::string_view name) {
-    check(name == "tokenizer.json", "a published model has no ", name);
-    return model.tokenizer;
+    check(name == "tokenizer.json" || name == "target_tokenizer.json", "a published model has no ", name);
+    return name == "tokenizer.json" ? model.tokenizer : model.target_tokenizer;
   });
   learner->build({});
   std::map<std::string, Tensor> weights = our_weights(model.tensors, plan.names, plan.unused, what);
@@ -186,13 +202,14 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
 
 ExchangeReport export_run(const fs::path& path, const fs::path& out, StoredFloat stored) {
   Run run = Run::open(path, {.device = "cpu"});
-  const Tokenizer tokenizer = tokenizer_of_exported(run);
-  RunContent content = merged_run_content(run, tokenizer);
+  const Tokenizers tokenizers = tokenizers_of_exported(run);
+  RunContent content = merged_run_content(run, tokenizers.target);
   const Architecture& architecture = layout_for_run(content);
   ExportPlan plan = architecture.export_plan(std::move(content));
-  PublishedModel model{
-      plan.config, tokenizer.to_json(), published_weights(plan.weights, plan.names, path.string()), {}};
-  model.more_files["tokenizer_config.json"] = tokenizer_config(tokenizer);
+  PublishedModel model{plan.config, tokenizers.source.to_json(),
+                       tokenizers.are_two ? tokenizers.target.to_json() : "",
+                       published_weights(plan.weights, plan.names, path.string())};
+  model.more_files["tokenizer_config.json"] = tokenizer_config(tokenizers.source);
   write_published(out, model, stored);
   return {
       std::string(architecture.name), std::string(run.task()), run.learner().model().parameter_count(), {}};
@@ -200,20 +217,19 @@ ExchangeReport export_run(const fs::path& path, const fs::path& out, StoredFloat
 
 ExchangeReport export_ctranslate2(const fs::path& path, const fs::path& out) {
   Run run = Run::open(path, {.device = "cpu"});
-  const Tokenizer tokenizer = tokenizer_of_exported(run);
-  RunContent content = merged_run_content(run, tokenizer);
+  const Tokenizers tokenizers = tokenizers_of_exported(run);
+  RunContent content = merged_run_content(run, tokenizers.target);
   check(marian_architecture().exports(content), "CTranslate2 translates: a ", run.task(),
         " run has no encoder and decoder");
-  std::vector<std::string> tokens;
-  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) tokens.push_back(tokenizer.token(id));
+  const std::vector<std::string> source = tokens_of(tokenizers.source), target = tokens_of(tokenizers.target);
   const std::string unknown =
-      tokenizer.find("<unk>") ? "<unk>" : tokenizer.token(static_cast<std::int32_t>(content.end));
-  write_ctranslate2(out, std::move(content), tokens, unknown);
+      tokenizers.target.find("<unk>") ? "<unk>" : target.at(static_cast<std::size_t>(content.end));
+  write_ctranslate2(out, std::move(content), source, target, unknown);
   return {"CTranslate2", std::string(run.task()), run.learner().model().parameter_count(), {}};
 }
 
 std::map<std::string, Tensor> published_tensors(Run& run, const std::map<std::string, Tensor>& ours) {
-  RunContent content = run_content(run, tensors_on_host(ours), tokenizer_of_exported(run));
+  RunContent content = run_content(run, tensors_on_host(ours), tokenizers_of_exported(run).target);
   const Architecture& architecture = layout_for_run(content);
   const ExportPlan plan = architecture.export_plan(std::move(content));
   return published_weights(plan.weights, plan.names, "the run");

@@ -5,6 +5,8 @@
 
 #include "heed/core/file.h"
 #include "heed/core/json_text.h"
+#include "heed/data/json_parts.h"
+#include "heed/data/sentencepiece.h"
 
 namespace heed {
 namespace {
@@ -55,6 +57,43 @@ std::map<std::string, Tensor> read_published_weights(const fs::path& folder) {
        ": it has neither model.safetensors nor model.safetensors.index.json");
 }
 
+std::string sentencepiece_json(const fs::path& file, const std::vector<std::string>& tokens,
+                               PublishedModel& model) {
+  const std::string origin = file.string();
+  SentencePieceTokenizer made =
+      sentencepiece_tokenizer(read_sentencepiece(read_file(file, most_text_of_published), origin), tokens);
+  if (!made.without_id.empty())
+    model.remarks.push_back(concat_text(
+        "left out: ", made.without_id.size(), " pieces of ", file.filename().string(),
+        " that have no number in vocab.json, the first of them \"", made.without_id.front(), '"'));
+  return std::move(made.json);
+}
+
+/// A model of SentencePiece for each language, and one list of numbers for both.
+void read_sentencepieces(const fs::path& folder, PublishedModel& model) {
+  const fs::path vocabulary = folder / "vocab.json";
+  const auto json = parse_json<Json>(read_file(vocabulary, most_text_of_published), vocabulary.string());
+  const std::vector<std::string> tokens = json_parts::tokens_by_id(json, vocabulary.string());
+  model.tokenizer = sentencepiece_json(folder / "source.spm", tokens, model);
+  model.target_tokenizer = sentencepiece_json(folder / "target.spm", tokens, model);
+}
+
+void read_tokenizers(const fs::path& folder, PublishedModel& model) {
+  if (path_exists(folder / "tokenizer.json")) {
+    model.tokenizer = read_file(folder / "tokenizer.json", most_text_of_published);
+    if (path_exists(folder / "target_tokenizer.json"))
+      model.target_tokenizer = read_file(folder / "target_tokenizer.json", most_text_of_published);
+    return;
+  }
+  if (path_exists(folder / "source.spm") && path_exists(folder / "target.spm") &&
+      path_exists(folder / "vocab.json"))
+    return read_sentencepieces(folder, model);
+  fail(folder,
+       " has no tokenizer.json, nor source.spm, target.spm and vocab.json. Make one with python3 -c \"from "
+       "transformers import AutoTokenizer; "
+       "AutoTokenizer.from_pretrained('.').backend_tokenizer.save('tokenizer.json')\"");
+}
+
 }  // namespace
 
 PublishedModel read_published(const fs::path& folder) {
@@ -65,10 +104,7 @@ PublishedModel read_published(const fs::path& folder) {
   PublishedModel model;
   model.config = read_file(folder / "config.json", most_text_of_published);
   model.tensors = read_published_weights(folder);
-  check(path_exists(folder / "tokenizer.json"), folder,
-        " has no tokenizer.json. Make one with python3 -c \"from transformers import AutoTokenizer; "
-        "AutoTokenizer.from_pretrained('.').backend_tokenizer.save('tokenizer.json')\"");
-  model.tokenizer = read_file(folder / "tokenizer.json", most_text_of_published);
+  read_tokenizers(folder, model);
   return model;
 }
 
@@ -78,6 +114,8 @@ void write_published(const fs::path& folder, const PublishedModel& model, Stored
   create_folders(folder);
   for (const auto& [name, text] : model.more_files) write_file_atomically(folder / name, text);
   write_file_atomically(folder / "tokenizer.json", model.tokenizer);
+  if (!model.target_tokenizer.empty())
+    write_file_atomically(folder / "target_tokenizer.json", model.target_tokenizer);
   save_safetensors(folder / "model.safetensors", {model.tensors, {{"format", "pt"}}}, stored);
   write_file_atomically(folder / "config.json", model.config);
 }

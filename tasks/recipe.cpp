@@ -165,10 +165,11 @@ void declare_tokenizer(Settings& settings, std::int64_t vocabulary, const std::s
 }
 
 Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string> texts,
-                          std::vector<std::string> marks, bool keep_line_breaks) {
-  if (std::optional<Tokenizer> given = given_tokenizer(settings)) {
+                          std::vector<std::string> marks, const LearnTokenizerOptions& how) {
+  if (std::optional<Tokenizer> given = given_tokenizer(settings, how.file)) {
     for (const std::string& mark : marks)
-      if (mark != "<pad>" && mark != "<unk>") given->id_of(mark);  // throws where there is none
+      if (mark != "<pad>" && mark != "<unk>" && mark != "<s>")
+        given->id_of(mark);  // throws where there is none
     return *std::move(given);
   }
   const auto kind = settings.get<std::string>("tokenizer.kind");
@@ -182,7 +183,7 @@ Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string>
   options.special_tokens = std::move(marks);
   if (kind == "bpe") return Tokenizer::train(texts, options);
   return Tokenizer::train_words(
-      texts, options, keep_line_breaks ? std::vector<std::string>{"\n"} : std::vector<std::string>{});
+      texts, options, how.keep_line_breaks ? std::vector<std::string>{"\n"} : std::vector<std::string>{});
 }
 
 void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks stacks) {

@@ -32,11 +32,16 @@ TextOptions text_options(const Settings& settings);
 
 /// "tokenizer": what a token is, and how the vocabulary is learned. `kind`: bpe, words or characters.
 void declare_tokenizer(Settings& settings, std::int64_t vocabulary, const std::string& kind = "bpe");
-/// Learns the tokenizer of the settings. `marks` take the first ids; "<unk>" joins them for words. With
-/// `keep_line_breaks` a line break is a token of its own for words, too, which leave out white space otherwise.
+struct LearnTokenizerOptions {
+  bool keep_line_breaks =
+      false;  ///< a line break is a token for words, too, which leave out white space otherwise
+  std::string file = "tokenizer.json";  ///< where a run keeps it that others start from
+};
+/// Learns the tokenizer of the settings, or takes the one that they name. `marks` take the first ids; "<unk>" joins them
+/// for words.
 Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string> texts,
                           std::vector<std::string> marks = {"<pad>", "<s>", "</s>", "<unk>"},
-                          bool keep_line_breaks = false);
+                          const LearnTokenizerOptions& how = {});
 
 /// "model": all of TransformerConfig but what follows from the data, and what a model of these stacks does not
 /// read. An encoder alone has no "model.max_length": data.max_tokens is the one limit.

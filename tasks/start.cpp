@@ -153,27 +153,40 @@ bool is_embedding(const std::string& name) {
   return name == "embedding.weight" || name == "source_embedding.weight" || name == "target_embedding.weight";
 }
 
-void take_embeddings(Learner& learner, const std::string& path, Start& start) {
-  const Tokenizer tokenizer = Tokenizer::from_json(learner.files().at("tokenizer.json"), "tokenizer.json");
-  const auto width = learner.settings().get<std::int64_t>("model.width");
-  const double scale =
-      learner.settings().get<bool>("model.scale_embeddings") ? std::sqrt(static_cast<double>(width)) : 1;
-  std::map<std::int32_t, std::vector<float>> found;  // of a word that comes twice the first
+/// The vectors of a file by the ids of their words; of a word that comes twice the first.
+std::map<std::int32_t, std::vector<float>> vectors_by_id(const std::string& path, std::int64_t width,
+                                                         const Tokenizer& tokenizer) {
+  std::map<std::int32_t, std::vector<float>> found;
   read_word_vectors(path, width, [&](std::string_view word, std::span<const float> values) {
     if (const auto id = tokenizer.find(word)) found.emplace(*id, std::vector(values.begin(), values.end()));
   });
-  check(!found.empty(), path, ": none of its words is in the vocabulary");
+  return found;
+}
+
+void take_embeddings(Learner& learner, const std::string& path, Start& start) {
+  const std::map<std::string, std::string> files = learner.files();
+  const auto width = learner.settings().get<std::int64_t>("model.width");
+  const double scale =
+      learner.settings().get<bool>("model.scale_embeddings") ? std::sqrt(static_cast<double>(width)) : 1;
+  bool any = false;
   for (const NamedTensor& named : learner.model().parameters()) {
     if (!is_embedding(named.name)) continue;
+    const bool own = named.name.starts_with("target_") && files.contains("target_tokenizer.json");
+    const std::string file = own ? "target_tokenizer.json" : "tokenizer.json";
+    const Tokenizer tokenizer = Tokenizer::from_json(files.at(file), file);
+    const auto found = vectors_by_id(path, width, tokenizer);
+    any = any || !found.empty();
     std::vector<float> rows = named.tensor->detach().to_vector<float>();
     for (const auto& [id, values] : found)
       for (std::size_t i = 0; i < values.size(); ++i)
         rows[static_cast<std::size_t>(id) * values.size() + i] = static_cast<float>(values[i] / scale);
     named.tensor->detach().assign(std::span<const float>(rows));
+    start.remarks.push_back(concat_text(path, " has vectors for ", found.size(), " of the ",
+                                        tokenizer.vocabulary_size(), " tokens of ", named.name,
+                                        "; the others start by chance"));
   }
+  check(any, path, ": none of its words is in the vocabulary");
   learner.model().state_changed();
-  start.remarks.push_back(concat_text(path, " has vectors for ", found.size(), " of the ",
-                                      tokenizer.vocabulary_size(), " tokens; the others start by chance"));
 }
 
 }  // namespace
@@ -225,23 +238,29 @@ void take_model_of(Settings& settings, const std::string& run) {
                                  "decoder_attention",
                                  "cross_attention"})
     take(name, name);
+  const auto has_both_stacks = [](const Json& model) {
+    return model.contains("encoder_layers") && model.contains("decoder_layers");
+  };
+  if (has_both_stacks(here) && has_both_stacks(there))
+    for (const char* const name : {"tie_embeddings", "output_bias"}) take(name, name);
   take("encoder_layers", "decoder_layers");
   take("decoder_layers", "encoder_layers");
   take("encoder_attention", "decoder_attention");
   if (here.contains("local_width") && !there.contains("local_width")) taken["local_width"] = 0;
   if (here.contains("word_dropout") && !there.contains("word_dropout")) taken["word_dropout"] = 0.0;
   Json all = {{"model", taken}};
-  const auto begin = config.value("tokenizer", Json::object()).value("begin", Json());
+  const Json tokenizer = config.value("tokenizer", Json::object());
   const auto declared = settings.declared();
-  const bool has_begin =
-      std::ranges::any_of(declared, [](const Setting& one) { return one.name == "tokenizer.begin"; });
-  if (has_begin && begin.is_string()) all["tokenizer"] = {{"begin", begin}};
+  for (const std::string name : {"begin", "separate"})
+    if (tokenizer.contains(name) &&
+        std::ranges::any_of(declared, [&](const Setting& one) { return one.name == "tokenizer." + name; }))
+      all["tokenizer"][name] = tokenizer[name];
   settings.merge(all.dump(), concat_text("the run ", run));
 }
 
-std::optional<Tokenizer> given_tokenizer(const Settings& settings) {
+std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::string& name) {
   if (const auto from = settings.get<std::string>("training.from"); !from.empty())
-    return Tokenizer::from_json(RunFiles::open(from).text("tokenizer.json"), from + "/tokenizer.json");
+    return Tokenizer::from_json(RunFiles::open(from).text(name), concat_text(from, '/', name));
   if (const auto file = settings.get<std::string>("tokenizer.file"); !file.empty())
     return Tokenizer::load(file);
   return std::nullopt;

@@ -17,11 +17,13 @@ void declare_start(Settings& settings);
 /// Throws a SettingsError for settings of the start that do not fit together. Reads nothing.
 void check_start(const Settings& settings);
 /// Lays the shape of the model of a run over the defaults, so that its weights fit a model of another task: width, heads,
-/// layers with their attention, norms, positions, dropout and what else both have; and the mark that begins its texts.
+/// layers with their attention, norms, positions, dropout and what else both have; the mark that begins its texts, and
+/// whether targets have a tokenizer of their own.
 /// An encoder may take it from a decoder and the other way round, but for the attention of a decoder.
 void take_model_of(Settings& settings, const std::string& run);
-/// The tokenizer of the run that training.from names, or of tokenizer.file; nothing where neither is set.
-std::optional<Tokenizer> given_tokenizer(const Settings& settings);
+/// The tokenizer that the run that training.from names keeps in `file`, or that of tokenizer.file; nothing where neither is
+/// set.
+std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::string& file);
 
 /// What weights were taken from where.
 struct Start {

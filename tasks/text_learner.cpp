@@ -208,7 +208,7 @@ void TextLearner::learn_vocabulary() {
       remark(concat_text("the tokenizer is learned from the first ", texts.size(), " of ", train_text_.size(),
                          " pieces of the text (tokenizer.training_bytes)"));
   }
-  tokenizer_ = learn_tokenizer(settings_, texts, marks, /*keep_line_breaks=*/true);
+  tokenizer_ = learn_tokenizer(settings_, texts, marks, {.keep_line_breaks = true});
 }
 
 std::map<std::string, std::string> TextLearner::files() const {

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* cross_setting = "model.cross_attention";
+constexpr const char *cross_setting = "model.cross_attention", *target_file = "target_tokenizer.json";
 
 // --- hard-coded cross-attention needs to know how long sources are beside their targets
 
@@ -24,13 +24,17 @@ bool lacks_gamma(const Json& choice) {
 }
 
 /// Mean source over mean target length, each with its mark.
-double length_ratio(const Tokenizer& tokenizer, const ParallelText& text) {
-  const auto tokens_in = [&](const std::vector<std::string>& lines) {
+double length_ratio(const Tokenizer& source, const Tokenizer& target, const ParallelText& text) {
+  const auto tokens_in = [](const Tokenizer& tokenizer, const std::vector<std::string>& lines) {
     std::size_t count = lines.size();
     for (const std::string& line : lines) count += tokenizer.encode(line).size();
     return static_cast<double>(count);
   };
-  return tokens_in(text.source) / tokens_in(text.target);
+  return tokens_in(source, text.source) / tokens_in(target, text.target);
+}
+
+bool has_two_vocabularies(const Settings& settings) {
+  return settings.get<bool>("tokenizer.separate");
 }
 
 /// `most` of the pairs, evenly spread; 0: all.
@@ -57,6 +61,8 @@ void declare_text_to_text(Settings& settings, const SearchOptions& search) {
       "evaluation.pairs", 0, 0, 1'000'000'000,
       "Pairs that are answered to measure progress while training; 0: all. The loss is that of all pairs");
   settings.text("tokenizer.begin", "<s>", "The mark that begins what is written");
+  settings.flag("tokenizer.separate", false,
+                "Whether targets have a vocabulary of their own, in target_tokenizer.json");
   declare_decoding(settings, search);
 }
 
@@ -76,7 +82,13 @@ double TargetScore::perplexity() const {
 void TextToTextLearner::check_settings() const {
   kind().names_data(settings_);
   decoding_options(settings_);
-  check_model<EncoderDecoder>(config(300), settings_.get<std::int64_t>("training.batch_tokens"));
+  if (has_two_vocabularies(settings_)) {
+    check(settings_.get<std::string>("tokenizer.file").empty(),
+          "tokenizer.file is one vocabulary, but tokenizer.separate asks for two");
+    check(!settings_.get<bool>("model.pointer"),
+          "tokenizer.separate: model.pointer copies tokens of the source, which needs one vocabulary");
+  }
+  check_model<EncoderDecoder>(config(300, 300), settings_.get<std::int64_t>("training.batch_tokens"));
 }
 
 void TextToTextLearner::read_data() {
@@ -110,30 +122,45 @@ std::map<std::string, std::string> TextToTextLearner::data_digests() const {
 }
 
 void TextToTextLearner::learn_vocabulary() {
-  std::vector<std::string> lines = parts_.train.source;  // one vocabulary for both sides
-  lines.insert(lines.end(), parts_.train.target.begin(), parts_.train.target.end());
+  std::vector<std::string> lines = parts_.train.source;
   std::vector<std::string> all_marks = TokenizerTraining().special_tokens;
   for (const std::string& mark : marks()) all_marks.push_back(mark);
+  if (has_two_vocabularies(settings_)) {
+    check(settings_.get<std::string>("model.tie_embeddings") != "all" ||
+              !settings_.get<std::string>("training.from").empty(),
+          "tokenizer.separate with model.tie_embeddings=all would give the words of two vocabularies that "
+          "have one "
+          "number one vector: set model.tie_embeddings=decoder");
+    target_tokenizer_ = learn_tokenizer(settings_, parts_.train.target, all_marks, {.file = target_file});
+  } else {
+    lines.insert(lines.end(), parts_.train.target.begin(), parts_.train.target.end());
+  }
   tokenizer_ = learn_tokenizer(settings_, lines, all_marks);
   set_gamma();
 }
 
 std::map<std::string, std::string> TextToTextLearner::files() const {
-  return {{"tokenizer.json", tokenizer_->to_json()}};
+  std::map<std::string, std::string> files{{"tokenizer.json", tokenizer_->to_json()}};
+  if (target_tokenizer_) files[target_file] = target_tokenizer_->to_json();
+  return files;
 }
 
 void TextToTextLearner::open_files(const std::function<std::string(std::string_view)>& read) {
   tokenizer_ = Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json");
+  if (has_two_vocabularies(settings_))
+    target_tokenizer_ = Tokenizer::from_json(read(target_file), target_file);
 }
 
 void TextToTextLearner::build(Device device) {
-  model_ = make_model<EncoderDecoder>(config(tokenizer_->vocabulary_size()),
-                                      settings_.get<std::int64_t>("training.batch_tokens"), device);
+  model_ =
+      make_model<EncoderDecoder>(config(tokenizer_->vocabulary_size(), target_tokenizer().vocabulary_size()),
+                                 settings_.get<std::int64_t>("training.batch_tokens"), device);
 }
 
 void TextToTextLearner::prepare_training() {
   remark(concat_text(parts_.train.size(), " pairs to learn from, ", parts_.valid.size(),
-                     " to measure with; vocabulary ", tokenizer_->vocabulary_size()));
+                     " to measure with; vocabulary ", tokenizer_->vocabulary_size(),
+                     target_tokenizer_ ? concat_text(" and ", target_tokenizer_->vocabulary_size()) : ""));
   std::int64_t blank = 0;
   for (std::size_t i = 0; i < parts_.train.size(); ++i)
     blank += is_blank(parts_.train.source[i]) || is_blank(parts_.train.target[i]) ? 1 : 0;
@@ -141,15 +168,17 @@ void TextToTextLearner::prepare_training() {
   const bool cut = settings_.get<std::string>("data.long_sources") == "cut";
   const std::int64_t limit =
       cut ? settings_.get<std::int64_t>("data.max_tokens") : std::numeric_limits<std::int64_t>::max();
-  pairs_.emplace(*tokenizer_, begin(), all_source_tokens(parts_.train.source, limit), parts_.train.target,
-                 training_batches(settings_));
+  pairs_.emplace(target_tokenizer(), begin(), all_source_tokens(parts_.train.source, limit),
+                 parts_.train.target, training_batches(settings_));
   say_what_was_cut("data.max_tokens");
   if (const std::string left_out = pairs_->plan().left_out_message(); !left_out.empty()) remark(left_out);
 }
 
-TransformerConfig TextToTextLearner::config(std::int64_t vocabulary) const {
+TransformerConfig TextToTextLearner::config(std::int64_t source_vocabulary,
+                                            std::int64_t target_vocabulary) const {
   TransformerConfig config = model_config(settings_);
-  config.source_vocabulary = config.target_vocabulary = vocabulary;
+  config.source_vocabulary = source_vocabulary;
+  config.target_vocabulary = target_vocabulary;
   return config;
 }
 
@@ -162,7 +191,7 @@ void TextToTextLearner::set_gamma() {
   for (Json& choice : choices) {
     if (!lacks_gamma(choice)) continue;
     if (choice.is_string()) choice = Json{{"name", choice}};
-    choice["gamma"] = length_ratio(*tokenizer_, parts_.train);
+    choice["gamma"] = length_ratio(*tokenizer_, target_tokenizer(), parts_.train);
     changed = true;
   }
   if (!changed) return;
@@ -226,7 +255,7 @@ ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
 }
 
 std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
-  const TokenizedPairs tokens(*tokenizer_, begin(), all_source_tokens(pairs.source, answered_limit()),
+  const TokenizedPairs tokens(target_tokenizer(), begin(), all_source_tokens(pairs.source, answered_limit()),
                               pairs.target, evaluation_batches(32));
   say_what_was_cut("decoding.max_source_tokens");
   std::vector<TargetScore> scores(pairs.size());
@@ -242,13 +271,13 @@ Decoding TextToTextLearner::decoding() const {
   Decoding decoding = decoding_options(settings_);
   decoding.search.begin = begin();
   // A model that begins with padding gives it a probability, too.
-  if (const auto pad = tokenizer_->find("<pad>"); pad == begin()) decoding.search.never = begin();
-  decoding.search.end = tokenizer_->id_of("</s>");
+  if (const auto pad = target_tokenizer().find("<pad>"); pad == begin()) decoding.search.never = begin();
+  decoding.search.end = target_tokenizer().id_of("</s>");
   return decoding;
 }
 
 std::int32_t TextToTextLearner::begin() const {
-  return tokenizer_->id_of(settings_.get<std::string>("tokenizer.begin"));
+  return target_tokenizer().id_of(settings_.get<std::string>("tokenizer.begin"));
 }
 
 /// At most `limit` tokens, the end mark included.
@@ -285,7 +314,7 @@ void TextToTextLearner::say_what_was_cut(const std::string& limit) {
 }
 
 std::string TextToTextLearner::text_of(const Hypothesis& hypothesis) const {
-  std::string text = tokenizer_->decode(hypothesis.tokens);
+  std::string text = target_tokenizer().decode(hypothesis.tokens);
   // A model may produce any byte, but a line stays a line.
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
@@ -346,7 +375,7 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
 /// The mean over all target tokens, without label smoothing.
 double TextToTextLearner::mean_loss(const ParallelText& pairs) {
   const NoGrad no_grad;
-  const TokenizedPairs tokens(*tokenizer_, begin(), all_source_tokens(pairs.source, answered_limit()),
+  const TokenizedPairs tokens(target_tokenizer(), begin(), all_source_tokens(pairs.source, answered_limit()),
                               pairs.target, evaluation_batches(32));
   const std::vector<Batch> batches = tokens.plan().epoch(0);
   const auto losses = deal_out_numbers<double>(ranks(), batches.size(), [&](std::size_t batch) {
@@ -381,7 +410,7 @@ Measurement TextToTextLearner::measurement_of(const ParallelText& pairs) {
 void TextToTextLearner::show_inside(std::int64_t line, const Tokens& source, const Tokens& target,
                                     CaptureFile& file) {
   const TranslationBatch batch = make_translation_batch({&source, 1}, {&target, 1}, begin(),
-                                                        tokenizer_->id_of("</s>"), model_->device());
+                                                        target_tokenizer().id_of("</s>"), model_->device());
   const Capture capture = captured([&](Context& context) {
     const Tensor memory = model_->encode(batch.source, context);
     model_->decode(batch.target, memory, batch.source.mask, context);
@@ -390,7 +419,7 @@ void TextToTextLearner::show_inside(std::int64_t line, const Tokens& source, con
   Tokens read = target;
   read.insert(read.begin(), begin());
   file.add_tokens(example, "source", batch.source.ids, token_texts(*tokenizer_, source));
-  file.add_tokens(example, "target", batch.target.ids, token_texts(*tokenizer_, read));
+  file.add_tokens(example, "target", batch.target.ids, token_texts(target_tokenizer(), read));
   file.add(example, capture);
 }
 

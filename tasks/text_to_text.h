@@ -26,7 +26,7 @@ void declare_text_to_text(Settings& settings, const SearchOptions& search = {});
 /// Pairs as tokens, in batches of like length.
 class TokenizedPairs {
  public:
-  /// `begin`: the mark that begins targets.
+  /// `tokenizer`: of the targets; `begin`: the mark that begins them.
   TokenizedPairs(const Tokenizer& tokenizer, std::int32_t begin, std::vector<Tokens> sources,
                  std::span<const std::string> targets, const BatchOptions& options);
   const BatchPlan& plan() const { return *plan_; }
@@ -110,7 +110,8 @@ class TextToTextLearner : public Learner {
   PairParts parts_;
 
  private:
-  TransformerConfig config(std::int64_t vocabulary) const;
+  TransformerConfig config(std::int64_t source_vocabulary, std::int64_t target_vocabulary) const;
+  const Tokenizer& target_tokenizer() const { return target_tokenizer_ ? *target_tokenizer_ : *tokenizer_; }
   Decoding decoding() const;
   std::int32_t begin() const;
   void set_gamma();
@@ -126,7 +127,7 @@ class TextToTextLearner : public Learner {
   Measurement measurement_of(const ParallelText& pairs);
   void show_inside(std::int64_t line, const Tokens& source, const Tokens& target, CaptureFile& file);
 
-  std::optional<Tokenizer> tokenizer_;
+  std::optional<Tokenizer> tokenizer_, target_tokenizer_;  // the second where targets have one of their own
   std::unique_ptr<EncoderDecoder> model_;
   std::optional<TokenizedPairs> pairs_;
   EpochBatches<BatchPlan> batches_;

@@ -53,6 +53,9 @@
 #define LLVMFuzzerTestOneInput fuzz_published_config
 #include "fuzz/published_config_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_sentencepiece
+#include "fuzz/sentencepiece_fuzz.cpp"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_text
 #include "fuzz/text_fuzz.cpp"
 #undef LLVMFuzzerTestOneInput
@@ -100,6 +103,7 @@ TEST_CASE("What the fuzzers of readers start from and have found holds their pro
   run_corpus("made_words", fuzz_made_words);
   run_corpus("mind", fuzz_mind);
   run_corpus("published_config", fuzz_published_config);
+  run_corpus("sentencepiece", fuzz_sentencepiece);
   run_corpus("text", fuzz_text);
   run_corpus("tokenizer", fuzz_tokenizer);
   run_corpus("word_vectors", fuzz_word_vectors);

@@ -155,6 +155,41 @@ TEST_CASE("published: weights in 16 bits are read, and written as near as they c
   CHECK(Run::open(folder / "run").task() == "language_model");
 }
 
+TEST_CASE("published: Marian's models of SentencePiece become a tokenizer for each language") {
+  const TemporaryFolder folder;
+  trained("translate", folder / "run", {"model.output_bias=true"});
+  export_run(folder / "run", folder / "marian");
+  const Json config = Json::parse(content_of(folder / "marian/config.json"));
+  Json vocabulary = Json::object();
+  for (const char* const token : {"</s>", "<unk>", "\u2581the", "tree", "t", "\u2581"})
+    vocabulary[token] = vocabulary.size();
+  while (vocabulary.size() < config.at("vocab_size").get<std::size_t>())
+    vocabulary[concat_text("word", vocabulary.size())] = vocabulary.size();
+  fs::remove(folder / "marian/tokenizer.json");
+  write_content(folder / "marian/vocab.json", vocabulary.dump());
+  const fs::path model = fs::path(HEED_SOURCE_DIR) / "tests/fuzz/corpus/sentencepiece/two_words";
+  fs::copy_file(model, folder / "marian/source.spm");
+  CHECK(contains(refusal(folder / "marian", folder / "imported"), "nor source.spm, target.spm"));
+  fs::copy_file(model, folder / "marian/target.spm");
+  const ExchangeReport report = import_run(folder / "marian", folder / "imported");
+  REQUIRE(report.remarks.size() == 2);
+  CHECK(
+      contains(report.remarks[0],
+               "2 pieces of source.spm that have no number in vocab.json, the first of them \"\u2581old\""));
+  const std::string answers = answers_of(folder / "imported", {"the tree"});
+  export_run(folder / "imported", folder / "again");
+  import_run(folder / "again", folder / "twice");
+  CHECK(answers_of(folder / "twice", {"the tree"}) == answers);
+  export_ctranslate2(folder / "imported", folder / "ct2");
+  CHECK(fs::exists(folder / "ct2/shared_vocabulary.json"));  // both are the same model here
+
+  write_content(folder / "marian/vocab.json", "{\"</s>\": 0, \"<unk>\": 2}");
+  CHECK(contains(refusal(folder / "marian", folder / "refused"), "must use the ids 0 to 1"));
+  write_content(folder / "marian/vocab.json", vocabulary.dump());
+  write_content(folder / "marian/source.spm", "no model");
+  CHECK(contains(refusal(folder / "marian", folder / "refused"), "source.spm is no model of SentencePiece"));
+}
+
 TEST_CASE("published: what is damaged, missing or unknown is refused by name, and leaves no run") {
   CHECK(contains(refused_after([](const fs::path& folder) { fs::remove(folder / "config.json"); }),
                  "no config.json"));
@@ -182,7 +217,7 @@ TEST_CASE("published: what is damaged, missing or unknown is refused by name, an
                  }),
                  "scale_attn_by_inverse_layer_idx"));
   CHECK(contains(refused_after([](const fs::path& folder) { fs::remove(folder / "tokenizer.json"); }),
-                 "has no tokenizer.json. Make one with python3"));
+                 "has no tokenizer.json, nor source.spm, target.spm and vocab.json. Make one with python3"));
   CHECK(contains(refused_after([](const fs::path& folder) {
                    write_content(folder / "tokenizer.json", content_of(published_gpt2() / "config.json"));
                  }),

@@ -10,6 +10,7 @@
 #include "heed/core/cpu_threads.h"
 #include "heed/tasks/learner.h"
 #include "heed/tasks/run.h"
+#include "heed/tasks/start.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
 
@@ -142,6 +143,42 @@ TEST_CASE("converse: dialogues that are measured with are not learned from, and 
   CHECK(contains(read(task_kind("converse"), joined({"data.file=" + file("none", "a __eou__\n")}, all)).error,
                  "no dialogue has a second turn"));
   CHECK(contains(read(task_kind("converse"), {"data.file=" + file("bad", "a __eou__ b\n")}).error, "bad:1"));
+}
+
+TEST_CASE("tokenizer.separate: targets have a vocabulary of their own") {
+  const TaskKind& kind = task_kind("translate");
+  const Lines two = {"tokenizer.separate=true", "model.tie_embeddings=decoder"};
+  const TemporaryFolder folder;
+  train_run(kind, small(kind, two, false), {folder / "run"});
+  const Tokenizer source = Tokenizer::load(folder / "run" / "tokenizer.json"),
+                  target = Tokenizer::load(folder / "run" / "target_tokenizer.json");
+  CHECK(source.to_json() != target.to_json());
+  Run run = Run::open(folder / "run");
+  const ParallelText pairs{{"forty-two"}, {"zweiundvierzig"}};
+  auto& learner = dynamic_cast<TextToTextLearner&>(run.learner());
+  CHECK(learner.score(pairs)[0].tokens ==
+        static_cast<std::int64_t>(target.encode("zweiundvierzig").size()) + 1);
+  const std::vector<Prediction> answers = run.predict(pairs.source);
+  CHECK(answers[0].error.empty());
+  // What starts from it has both.
+  Settings started = small(kind, {"training.from=" + (folder / "run").string()}, false);
+  take_model_of(started, (folder / "run").string());
+  train_run(kind, started, {folder / "started"});
+  CHECK(content_of(folder / "started" / "target_tokenizer.json") ==
+        content_of(folder / "run" / "target_tokenizer.json"));
+
+  const auto refusal = [&](const Lines& more) {
+    try {
+      train_run(kind, small(kind, more, false), {folder / "refused"});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(contains(refusal({"tokenizer.separate=true", "model.tie_embeddings=all"}),
+                 "set model.tie_embeddings=decoder"));
+  CHECK(contains(refusal({"tokenizer.separate=true", "model.pointer=true"}), "which needs one vocabulary"));
+  CHECK(contains(refusal({"tokenizer.separate=true", "tokenizer.file=a.json"}), "asks for two"));
 }
 
 TEST_CASE("score: of what a model writes it is the probability that predict gives, and its mean the loss") {

@@ -255,10 +255,11 @@ TEST_CASE("Damaged files are refused with the path and what is wrong") {
   CHECK(error_of(file) == "t.json: model is missing");
   file = small_file();
   file["model"]["vocab"]["a"] = 7;
-  CHECK(error_of(file) ==
-        "t.json: token \"a\" has id 7, but a vocabulary of 4 must use the ids 0 to 3, each once");
+  CHECK(
+      error_of(file) ==
+      "t.json: model.vocab: token \"a\" has id 7, but a vocabulary of 4 must use the ids 0 to 3, each once");
   file["model"]["vocab"]["a"] = 2;
-  CHECK(error_of(file) == "t.json: tokens \"a\" and \"b\" share the id 2");
+  CHECK(error_of(file) == "t.json: model.vocab: tokens \"a\" and \"b\" share the id 2");
   for (const Json& bad : {Json(-1), Json(1.5), Json("1"), Json(nullptr), Json(std::uint64_t{1} << 63)}) {
     file["model"]["vocab"]["a"] = bad;
     CHECK(error_of(file).find("not a token id") != std::string::npos);

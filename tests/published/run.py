@@ -164,30 +164,71 @@ class Published(unittest.TestCase):
         self.compare(self.folder / "run", model, say(model), {"ids": IDS, "mask": MASK, "types": TYPES})
         self.exported(model, transformers.BertModel, say)
 
-    def marian(self, **more):
+    def marian(self, vocabulary):
+        """Writes config.json and the weights of a random model, whose last token is that of padding."""
+        pad = vocabulary - 1
         config = transformers.MarianConfig(
-            vocab_size=VOCABULARY, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+            vocab_size=vocabulary, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
             decoder_attention_heads=4, encoder_ffn_dim=24, decoder_ffn_dim=24, max_position_embeddings=32,
-            pad_token_id=39, decoder_start_token_id=39, eos_token_id=0, forced_eos_token_id=0,
-            activation_function="swish", scale_embedding=True, **more)
+            pad_token_id=pad, decoder_start_token_id=pad, eos_token_id=0, forced_eos_token_id=0,
+            activation_function="swish", scale_embedding=True)
         model = scatter(transformers.MarianMTModel(config))
-        model.final_logits_bias += torch.linspace(-1, 1, VOCABULARY)
+        model.final_logits_bias += torch.linspace(-1, 1, vocabulary)
         model.save_pretrained(self.model_folder)
+        return model
+
+    def test_marian(self):
+        model = self.marian(VOCABULARY)
         pieces = [("</s>", 0.0), ("<unk>", 0.0)] + [(f"▁w{i}", -float(i) - 1) for i in range(VOCABULARY - 3)]
         tokenizer = Tokenizer(models.Unigram(pieces + [("<pad>", 0.0)], unk_id=1, byte_fallback=False))
         tokenizer.add_special_tokens(["</s>", "<unk>", "<pad>"])
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
         tokenizer.decoder = decoders.Metaspace()
         tokenizer.save(str(self.model_folder / "tokenizer.json"))
-        return model, tokenizer
-
-    def test_marian(self):
-        model, tokenizer = self.marian()
         run("heed", "import", self.model_folder, "--out", self.folder / "run")
         say = lambda m: m(tensor(IDS), attention_mask=tensor(MASK), decoder_input_ids=tensor(TARGET)).logits
         self.compare(self.folder / "run", model, say(model), {"ids": IDS, "mask": MASK, "target": TARGET}, padding=39)
         self.exported(model, transformers.MarianMTModel, say)
         self.translations(model, tokenizer)
+
+    def test_marian_with_sentencepiece(self):
+        """A model of SentencePiece for each language and one list of ids, as Marian's translators are published."""
+        try:
+            import sentencepiece
+        except ImportError as error:
+            self.skipTest(str(error))
+        texts = {"source": ["a man sees the old tree", "the women see two green trees ﬁve times", "Is it 12,345?"],
+                 "target": ["ein Mann sieht den alten Baum", "die Frauen sehen zwei grüne Bäume", "Ist es 12.345?"]}
+        spm, pieces = {}, ["</s>", "<unk>"]
+        for side, lines in texts.items():
+            prefix = self.model_folder / side
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines * 20), model_prefix=str(prefix), vocab_size=60, model_type="unigram",
+                hard_vocab_limit=False, minloglevel=2)
+            prefix.with_suffix(".model").rename(prefix.with_suffix(".spm"))
+            spm[side] = sentencepiece.SentencePieceProcessor(model_file=str(prefix.with_suffix(".spm")))
+            more = [spm[side].id_to_piece(i) for i in range(spm[side].get_piece_size())]
+            pieces += [piece for piece in more if piece not in pieces and piece != "<s>"]
+        pieces += [">>deu<<", "<pad>"]
+        (self.model_folder / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}))
+        self.marian(len(pieces))
+        run("heed", "import", self.model_folder, "--out", self.folder / "run")
+        theirs = transformers.MarianTokenizer(*[str(self.model_folder / name) for name in
+                                                ("source.spm", "target.spm", "vocab.json")])
+        odd = [">>deu<< the  tree !", " two\u00a0men ", "木 é e\u0301 K", "", "ﬁve ½"]
+        for side, file in (("source", "tokenizer.json"), ("target", "target_tokenizer.json")):
+            ours = Tokenizer.from_file(str(self.folder / "run" / file))
+            for line in texts[side] + odd:
+                expected = theirs(**{"text" if side == "source" else "text_target": line})["input_ids"]
+                self.assertEqual(ours.encode(line, add_special_tokens=False).ids + [0], expected, (side, line))
+            self.assertEqual(ours.decode(list(range(2, len(pieces) - 2))).replace(" ", ""),
+                             "".join(pieces[2:-2]).replace("▁", ""))
+        (self.folder / "run.en").write_text("\n".join(texts["source"]) + "\n")
+        (self.folder / "run.de").write_text("\n".join(texts["target"]) + "\n")
+        started = self.folder / "started"
+        run("translate", "train", "--from", self.folder / "run", "--source", self.folder / "run.en", "--target",
+            self.folder / "run.de", "--out", started, "--steps", "1", "--set", "threads=1")
+        self.assertEqual(set(load_file(started / "model.safetensors")), set(load_file(self.folder / "run" / "model.safetensors")))
 
     def translations(self, model, tokenizer):
         lines = ["w1 w2 w3", "w9", "w4 w30 w2 w2 w17 w8", "w35 w0 w1"]
