@@ -233,6 +233,14 @@ heed_status heed_cross_entropy(const heed_tensor* logits, const heed_tensor* tar
  */
 heed_status heed_attention(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
                            const heed_tensor* mask, int32_t causal, heed_tensor** out);
+/**
+ * The same with numbers added to the scaled products before the softmax. `bias`: [1 or B, 1 or H, N, M] of query's type,
+ * with a gradient, or NULL; where it is -infinity there is no such pair. `slopes`: [H], f32 (f64 beside f64): pairs lose
+ * slopes[h] |i + M - N - j| (ALiBi, arXiv 2108.12409), without a gradient, or NULL.
+ */
+heed_status heed_biased_attention(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
+                                  const heed_tensor* mask, int32_t causal, const heed_tensor* bias,
+                                  const heed_tensor* slopes, heed_tensor** out);
 
 /* --- attention layers and other modules -------------------------------------------------------------------- */
 

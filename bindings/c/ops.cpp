@@ -52,6 +52,17 @@ Tensor reduced(const std::string& op, const Tensor& x, int32_t axis, bool keep) 
   return keep ? unsqueeze(first, axis) : first;
 }
 
+Tensor attention_of(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
+                    const heed_tensor* mask, int32_t causal, const heed_tensor* bias,
+                    const heed_tensor* slopes) {
+  AttentionOptions options;
+  options.mask = optional_tensor(mask, "mask");
+  options.causal = causal != 0;
+  options.bias = optional_tensor(bias, "bias");
+  options.slopes = optional_tensor(slopes, "slopes");
+  return attention(tensor_of(query, "query"), tensor_of(key, "key"), tensor_of(value, "value"), options);
+}
+
 }  // namespace
 
 std::string op_names_json() {
@@ -176,10 +187,13 @@ heed_status heed_cross_entropy(const heed_tensor* logits, const heed_tensor* tar
 
 heed_status heed_attention(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
                            const heed_tensor* mask, int32_t causal, heed_tensor** out) {
-  return guarded_tensor(__func__, out, [&] {
-    AttentionOptions options;
-    options.mask = optional_tensor(mask, "mask");
-    options.causal = causal != 0;
-    return attention(tensor_of(query, "query"), tensor_of(key, "key"), tensor_of(value, "value"), options);
-  });
+  return guarded_tensor(__func__, out,
+                        [&] { return attention_of(query, key, value, mask, causal, nullptr, nullptr); });
+}
+
+heed_status heed_biased_attention(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
+                                  const heed_tensor* mask, int32_t causal, const heed_tensor* bias,
+                                  const heed_tensor* slopes, heed_tensor** out) {
+  return guarded_tensor(__func__, out,
+                        [&] { return attention_of(query, key, value, mask, causal, bias, slopes); });
 }

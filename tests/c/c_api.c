@@ -359,6 +359,7 @@ static void test_arguments(void) {
   FAILS(heed_cast(x, 77, &y), HEED_BAD_ARGUMENT, "dtype is 77");
   FAILS(heed_dropout(x, 2, 0, 0, 0, &y), HEED_ERROR, "dropout");
   FAILS(heed_attention(x, x, x, NULL, 0, &y), HEED_ERROR, "attention");
+  FAILS(heed_biased_attention(x, x, x, NULL, 0, x, x, &y), HEED_ERROR, "attention");
   FAILS(heed_list("operations", &text), HEED_ERROR, "operations");
   FAILS(heed_set_cpu_threads(0), HEED_ERROR, "0");
   FAILS(heed_run_open("/nowhere/at/all", NULL, &run), HEED_ERROR, "/nowhere/at/all");

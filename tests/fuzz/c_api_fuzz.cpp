@@ -363,9 +363,12 @@ class CProgram {
       }
       case 41: {
         heed_tensor *const query = some_tensor(), *const key = some_tensor(), *const value = some_tensor();
-        heed_tensor* const mask = tensor_or_null();
-        return result(tensor, heed_attention(query, key, value, mask, choices_.below(2) ? 1 : 0, &made),
-                      made);
+        heed_tensor *const mask = tensor_or_null(), *const bias = tensor_or_null(),
+                           *const slopes = tensor_or_null();
+        return result(
+            tensor,
+            heed_biased_attention(query, key, value, mask, choices_.below(2) ? 1 : 0, bias, slopes, &made),
+            made);
       }
       case 42:
         return create_layer();

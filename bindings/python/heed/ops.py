@@ -132,18 +132,27 @@ def cross_entropy(logits: Tensor, targets: Like, smoothing: float = 0.0) -> Tens
 
 
 def dot_product_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Optional[Like] = None, causal: bool = False
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Optional[Like] = None,
+    causal: bool = False,
+    bias: Optional[Like] = None,
+    slopes: Optional[Like] = None,
 ) -> Tensor:
-    """softmax(q k^T / sqrt(dk)) v of [batch, heads, length, width]; mask: 1 = allowed."""
-    allowed = None if mask is None else _t(mask)
+    """softmax(q k^T / sqrt(dk) + bias) v of [batch, heads, length, width]; mask: 1 = allowed; bias: [1 or batch, 1 or
+    heads, length, keys]; slopes: a number per head that each step of distance takes from a product (ALiBi)."""
+    mask, bias, slopes = (None if given is None else _t(given) for given in (mask, bias, slopes))
     return Tensor._of(
         lib.result(
-            "heed_attention",
+            "heed_biased_attention",
             _t(query),
             _t(key),
             _t(value),
-            allowed,
+            mask,
             int(causal),
+            bias,
+            slopes,
         )
     )
 

@@ -75,6 +75,16 @@ class Outputs(unittest.TestCase):
         expected = softmax(q @ k.transpose(0, 1, 3, 2) / 2) @ v
         self.same(heed.dot_product_attention(heed.Tensor(q), heed.Tensor(k), heed.Tensor(v)), expected)
 
+    def test_dot_product_with_a_bias_and_slopes(self):
+        q, k, v, bias = draw(2, 3, 5, 4), draw(2, 3, 6, 4), draw(2, 3, 6, 2), draw(1, 3, 5, 6)
+        slopes = np.array([0.5, 0.25, 0.0])
+        distance = np.abs(np.arange(5)[:, None] + 1 - np.arange(6))  # i + M - N - j
+        logits = q @ k.transpose(0, 1, 3, 2) / 2 + bias - slopes[:, None, None] * distance
+        found = heed.dot_product_attention(*map(heed.Tensor, (q, k, v)), bias=heed.Tensor(bias), slopes=slopes)
+        self.same(found, softmax(logits) @ v)
+        biased = lambda b: heed.dot_product_attention(*map(heed.Tensor, (q, k, v)), bias=b, causal=True)
+        self.assertTrue(heed.gradcheck(biased, [bias], tolerance=1e-5))
+
     def test_hard_coded_gaussian(self):
         x, module = draw(BATCH, LENGTH, WIDTH), layer("hard_coded_gaussian")
         np.testing.assert_allclose(module(x).numpy(), gaussian(weights(module), x), rtol=1e-9, atol=1e-9)
