@@ -9,7 +9,7 @@
 #define COLUMNS_ARE_QUERIES
 #define SKIPS_OF_RESULTS uint skip_grad, skip_statistics, skip_dkey, skip_dvalue;
 #define OTHER_NUMBERS uint grad_row, grad_head;
-#include "attention.glsl"
+#include "attention_products.glsl"
 #include "attention_gradients.glsl"
 
 layout(binding = 10) writeonly buffer DKey { T dkey[]; };

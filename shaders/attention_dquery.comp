@@ -8,7 +8,7 @@
 #include "philox.glsl"
 #define SKIPS_OF_RESULTS uint skip_grad, skip_statistics, skip_dquery;
 #define OTHER_NUMBERS uint grad_row, grad_head;
-#include "attention.glsl"
+#include "attention_products.glsl"
 #include "attention_gradients.glsl"
 
 layout(binding = 10) writeonly buffer DQuery { T dquery[]; };

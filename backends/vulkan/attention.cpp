@@ -1,12 +1,15 @@
-// Scaled dot-product attention that never holds the N x M matrix; shaders/attention.glsl has the tiles.
+// Scaled dot-product attention that never holds the N x M matrix; shaders/attention.glsl has the tiles,
+// attention_fragments.h says what matrix hardware takes of it.
 //
 // Widths of any size work: scores are summed over dk in pieces, and a result that is wider than a workgroup's
 // registers is computed in slices, each of which computes the scores anew.
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "heed/backends/vulkan/attention_call.h"
+#include "heed/backends/vulkan/attention_fragments.h"
 #include "heed/backends/vulkan/kernels.h"
 #include "heed/core/error.h"
 
@@ -64,6 +67,18 @@ void row_statistics(Gpu& gpu, const Tensor& out, const Tensor& grad, const Tenso
   launch.folded_groups(ceil_div(count, threads / 16));
 }
 
+void forward(const AttentionCall& call, const AttentionOperand& result, const Tensor& log_sum_exp,
+             TileKernel kernel, const AttentionGroup& group) {
+  const double flops = 2 * call.area() * static_cast<double>(call.key_width + call.value_width);
+  AttentionPass(call, true, group)
+      .output(result, true)
+      .statistics(log_sum_exp, true)
+      .run(kernel == TileKernel::scalar        ? "attention_forward"
+           : kernel == TileKernel::cooperative ? "attention_forward_cooperative"
+                                               : "attention_forward_emulated",
+           flops);
+}
+
 }  // namespace
 
 void attention_forward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp) {
@@ -71,11 +86,20 @@ void attention_forward(const AttentionArgs& args, const Tensor& out, const Tenso
   check_pattern(args);
   const AttentionCall call(args);
   const AttentionOperand result = attention_output(call.gpu, out);
-  const double flops = 2 * call.area() * static_cast<double>(call.key_width + call.value_width);
-  AttentionPass(call, true, call.value_width, most_quads)
-      .output(result, true)
-      .statistics(log_sum_exp, true)
-      .run("attention_forward", flops);
+  const std::optional<AttentionGroup> fragments = trusted_fragments(call, result);
+  forward(call, result, log_sum_exp, fragments ? TileKernel::cooperative : TileKernel::scalar,
+          fragments ? *fragments : square_group(call, true, call.value_width, most_quads));
+  finish_output(result, out);
+}
+
+void attention_forward_by(TileKernel kernel, FragmentShape fragment, const AttentionArgs& args,
+                          const Tensor& out, const Tensor& log_sum_exp) {
+  const AttentionCall call(args);
+  const AttentionOperand result = attention_output(call.gpu, out);
+  std::optional<AttentionGroup> group = square_group(call, true, call.value_width, most_quads);
+  if (kernel != TileKernel::scalar) group = fragment_group(call, result, fragment);
+  check(group.has_value(), "attention: fragments do not take a call of this shape");
+  forward(call, result, log_sum_exp, kernel, *group);
   finish_output(result, out);
 }
 
@@ -95,12 +119,13 @@ void attention_backward(const AttentionArgs& args, const Tensor& out, const Tens
                          of_value = attention_output(call.gpu, dvalue);
   const double area = call.area(), key_width = static_cast<double>(call.key_width),
                value_width = static_cast<double>(call.value_width);
-  AttentionPass(call, true, call.key_width, most_quads)
+  AttentionPass(call, true, square_group(call, true, call.key_width, most_quads))
       .input(slope, true)
       .statistics(statistics, false)
       .output(of_query, true)
       .run("attention_dquery", 2 * area * (2 * key_width + value_width));
-  AttentionPass(call, false, std::max(call.key_width, call.value_width), most_quads_of_two)
+  AttentionPass(call, false,
+                square_group(call, false, std::max(call.key_width, call.value_width), most_quads_of_two))
       .input(slope, true)
       .statistics(statistics, false)
       .output(of_key, false)
@@ -111,7 +136,7 @@ void attention_backward(const AttentionArgs& args, const Tensor& out, const Tens
         dbias.dtype() == DType::f32 ? dbias : Tensor::empty(dbias.shape(), DType::f32, dbias.device());
     backend_of(sums).fill(0, sums);
     if (sums.count() > 0)
-      AttentionPass(call, true, 4, 1)
+      AttentionPass(call, true, square_group(call, true, 4, 1))
           .input(slope, true)
           .statistics(statistics, false)
           .bias_gradient(sums)
