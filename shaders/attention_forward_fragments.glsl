@@ -16,12 +16,16 @@
 #define LINES_END (SCORES_AT + TILE_ROWS * SCORE_PITCH)
 #include "attention_fragments.glsl"
 
+shared vec4 partial[THREADS / LANES * (LANES + 1u)];
+shared float row_scales[TILE_ROWS];
+
 layout(binding = 8) writeonly buffer OutFours { HALF_FOUR result_fours[]; };
 layout(binding = 9) writeonly buffer LogSumExp { float log_sum_exp[]; };
 
 HEED_KEPT_ROWS(keep_queries, query_eights, KEY_STEPS, KEY_WIDTH, QUERIES_AT)
 HEED_FETCHED_TILE(fetch_keys, keep_keys, key_eights, key_held, KEY_STEPS, KEY_WIDTH, KEYS_AT)
 HEED_FETCHED_TILE(fetch_values, keep_values, value_eights, value_held, VALUE_STEPS, VALUE_WIDTH, VALUES_AT)
+HEED_ADD_HALVES_TIMES_LINES(add_values, VALUE_STEPS, VALUES_AT, VALUE_PITCH)
 HEED_STORE_SUMS(store_result, result_fours, VALUE_STEPS, VALUE_WIDTH)
 #include "attention_softmax.glsl"
 
@@ -77,15 +81,7 @@ void main() {
     FRAGMENT_SUMS scales;
     load_row_scales(scales, own_row);
     UNROLL for (uint j = 0u; j < VALUE_STEPS; ++j) scale_sums(sums[j], scales);
-    UNROLL for (uint l = 0u; l < COLUMN_STEPS; ++l) {
-      FRAGMENT_LEFT x;
-      load_left(x, own_scores + 2u * l, SCORE_PITCH);
-      UNROLL for (uint j = 0u; j < VALUE_STEPS; ++j) {
-        FRAGMENT_RIGHT y;
-        load_right(y, VALUES_AT + 16u * l * VALUE_PITCH + 2u * j, VALUE_PITCH);
-        multiply_add(sums[j], x, y);
-      }
-    }
+    add_values(own_scores, sums);
   }
 
   const vec4 factor = normalize(softmax);

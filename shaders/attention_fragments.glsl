@@ -30,8 +30,6 @@ const uint KEY_STEPS = (KEY_WIDTH + 15u) / 16u, VALUE_STEPS = (VALUE_WIDTH + 15u
 const uint KEY_PITCH = 2u * KEY_STEPS + 1u, VALUE_PITCH = 2u * VALUE_STEPS + 1u, SCORE_PITCH = LANES + 1u;
 
 shared uvec4 memory[LINES_END];
-shared vec4 partial[THREADS / LANES * (LANES + 1u)];
-shared float row_scales[TILE_ROWS];
 
 #ifdef TYPE_f16
 #define HALF_FOUR f16vec4
@@ -179,6 +177,37 @@ void write_halves(uint begin, vec4 entries[4]) {
     }
   }
 }
+
+// Stores the products of the tile's rows, whose lines begin at `left_lines`, and of its columns.
+#define HEED_FRAGMENT_SCORES(name, steps, left_lines, right_lines, pitch)                                      \
+  void name(uint own_row, uint own_scores) {                                                                   \
+    FRAGMENT_SUMS products[COLUMN_STEPS];                                                                      \
+    UNROLL for (uint j = 0u; j < COLUMN_STEPS; ++j) clear_sums(products[j]);                                   \
+    UNROLL for (uint l = 0u; l < steps; ++l) {                                                                 \
+      FRAGMENT_LEFT x;                                                                                         \
+      load_left(x, left_lines + own_row * pitch + 2u * l, pitch);                                              \
+      UNROLL for (uint j = 0u; j < COLUMN_STEPS; ++j) {                                                        \
+        FRAGMENT_RIGHT y;                                                                                      \
+        load_right_columns(y, right_lines + 16u * j * pitch + 2u * l, pitch);                                  \
+        multiply_add(products[j], x, y);                                                                       \
+      }                                                                                                        \
+    }                                                                                                          \
+    UNROLL for (uint j = 0u; j < COLUMN_STEPS; ++j) store_sums(products[j], own_scores + 4u * j);              \
+  }
+
+// sums += the halves that took the place of scores, times the lines of the tile's columns.
+#define HEED_ADD_HALVES_TIMES_LINES(name, steps, right_lines, pitch)                                           \
+  void name(uint own_scores, inout FRAGMENT_SUMS sums[steps]) {                                                \
+    UNROLL for (uint l = 0u; l < COLUMN_STEPS; ++l) {                                                          \
+      FRAGMENT_LEFT x;                                                                                         \
+      load_left(x, own_scores + 2u * l, SCORE_PITCH);                                                          \
+      UNROLL for (uint j = 0u; j < steps; ++j) {                                                               \
+        FRAGMENT_RIGHT y;                                                                                      \
+        load_right(y, right_lines + 16u * l * pitch + 2u * j, pitch);                                          \
+        multiply_add(sums[j], x, y);                                                                           \
+      }                                                                                                        \
+    }                                                                                                          \
+  }
 
 // Stores the sums, fragments side by side, times `factor` per row. Scores are overwritten.
 #define HEED_STORE_SUMS(name, target, steps, width)                                                            \

@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +32,7 @@ Tensor converted(const Tensor& x, DType dtype) {
 struct HalfInputs {
   Inputs in;
   AttentionArgs half, full;
+  Tensor grad, full_grad;  ///< undefined without keys
 
   HalfInputs(const Case& c, DType dtype, Device device) {
     make_inputs(c, DType::f32, in);
@@ -57,44 +60,76 @@ struct HalfInputs {
       half.*x = words ? Tensor::from(from.to_vector<std::int32_t>(), from.shape(), device)
                       : Tensor::from(from.to_vector<float>(), from.shape(), device);
     }
+    if (c.keys == 0) return;
+    const Tensor values = Tensor::from(in.grad.to_vector<float>(), in.grad.shape(), device);
+    grad = converted(values, dtype);
+    full_grad = Tensor::from(converted(grad, DType::f32).to_vector<float>(), in.grad.shape());
   }
 };
 
-struct Results {
-  Tensor out, log_sum_exp;
-  std::vector<double> outs() const { return out.to_doubles(); }
-  std::vector<double> logs() const { return log_sum_exp.to_doubles(); }
-};
-
 /// NaN stays where a kernel forgets to write.
-Results unwritten_results(const Case& c, DType dtype, Device device) {
-  const Results found{Tensor::empty({c.batch, c.heads, c.queries, c.value_width}, dtype, device),
-                      Tensor::empty({c.batch, c.heads, c.queries}, DType::f32, device)};
-  for (const Tensor& x : {found.out, found.log_sum_exp}) backend_of(x).fill(NAN, x);
-  return found;
+Tensor unwritten(const Shape& shape, DType dtype, Device device) {
+  const Tensor x = Tensor::empty(shape, dtype, device);
+  backend_of(x).fill(NAN, x);
+  return x;
 }
 
-Results forward_by(vulkan::TileKernel kernel, vulkan::FragmentShape fragment, const Case& c,
-                   const AttentionArgs& args) {
-  const Results found = unwritten_results(c, args.query.dtype(), args.query.device());
-  vulkan::attention_forward_by(kernel, fragment, args, found.out, found.log_sum_exp);
-  return found;
+using Numbers = std::vector<std::vector<double>>;
+
+/// out, log_sum_exp, and with a gradient of out dquery, dkey, dvalue, and dbias where there is a bias.
+Numbers results_of(const Case& c, const AttentionArgs& args, const Tensor& grad, const auto& forward,
+                   const auto& backward) {
+  const DType dtype = args.query.dtype();
+  const Device device = args.query.device();
+  const Tensor out = unwritten({c.batch, c.heads, c.queries, c.value_width}, dtype, device),
+               log_sum_exp = unwritten({c.batch, c.heads, c.queries}, DType::f32, device);
+  forward(args, out, log_sum_exp);
+  std::vector<Tensor> all{out, log_sum_exp};
+  if (grad.defined()) {
+    for (const Tensor* x : {&args.query, &args.key, &args.value})
+      all.push_back(unwritten(x->shape(), dtype, device));
+    const Tensor dbias = args.bias.defined() ? unwritten(args.bias.shape(), dtype, device) : Tensor();
+    backward(args, out, log_sum_exp, grad, Tensor(), all[2], all[3], all[4], dbias);
+    if (dbias.defined()) all.push_back(dbias);
+  }
+  Numbers numbers;
+  for (const Tensor& x : all) numbers.push_back(x.to_doubles());
+  return numbers;
 }
 
-/// Against the CPU in f32. Weights and results are rounded to the half type, statistics are not.
-void check_forward(const Case& c, DType dtype, Device device, vulkan::FragmentShape fragment = {}) {
+Numbers results_by(const vulkan::FragmentChoice& choose, const Case& c, const AttentionArgs& args,
+                   const Tensor& grad) {
+  return results_of(
+      c, args, grad, [&](const auto&... x) { vulkan::attention_forward_by(choose, x...); },
+      [&](const auto&... x) { vulkan::attention_backward_by(choose, x...); });
+}
+
+std::optional<vulkan::FragmentKernel> no_fragments(const vulkan::AttentionCall&, vulkan::FragmentPass,
+                                                   std::initializer_list<vulkan::AttentionOperand>) {
+  return {};
+}
+
+const std::string result_names[] = {"out", "log_sum_exp", "dquery", "dkey", "dvalue", "dbias"};
+
+/// Against the CPU in f32, and against ordinary arithmetic. Weights, their gradients and results are rounded to the half
+/// type, statistics are not.
+void check_fragments(const Case& c, DType dtype, Device device, vulkan::FragmentShape fragment = {}) {
   CAPTURE(c.name);
   CAPTURE(dtype);
   const HalfInputs inputs(c, dtype, device);
-  const Results expected = unwritten_results(c, DType::f32, {});
-  cpu_backend().attention.forward(inputs.full, expected.out, expected.log_sum_exp);
-  const Results found = forward_by(emulated, fragment, c, inputs.half);
+  const Backend& cpu = cpu_backend();
+  const Numbers expected =
+      results_of(c, inputs.full, inputs.full_grad, cpu.attention.forward, cpu.attention.backward);
+  const Numbers ordinary = results_by(no_fragments, c, inputs.half, inputs.grad);
+  const Numbers found = results_by(vulkan::always(emulated, fragment), c, inputs.half, inputs.grad);
   const double rounding = dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
-  CHECK(test::worst_error(found.outs(), expected.outs()) <= 4 * rounding);
-  CHECK(test::worst_error(found.logs(), expected.logs()) <= 1e-5);
-  // The kernel for ordinary arithmetic has the same statistics but for the order of sums.
-  const Results scalar_results = forward_by(scalar, fragment, c, inputs.half);
-  CHECK(test::worst_error(found.outs(), scalar_results.outs()) <= 4 * rounding);
+  REQUIRE(found.size() == expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CAPTURE(result_names[i]);
+    const double allowed = result_names[i] == "log_sum_exp" ? 1e-5 : 4 * rounding;
+    CHECK(test::worst_error(found[i], expected[i]) <= allowed);
+    CHECK(test::worst_error(found[i], ordinary[i]) <= allowed);
+  }
 }
 
 /// Every mask, bias and layout.
@@ -149,7 +184,7 @@ TEST_CASE("vulkan attention by fragments: agrees with ordinary arithmetic and wi
   if (!device) return;
   DType dtype = DType::f16;
   for (const Case& c : fragment_cases()) {
-    check_forward(c, dtype, *device);
+    check_fragments(c, dtype, *device);
     dtype = dtype == DType::f16 ? DType::bf16 : DType::f16;
   }
   const Case wide{.name = "width 128",
@@ -160,8 +195,8 @@ TEST_CASE("vulkan attention by fragments: agrees with ordinary arithmetic and wi
                   .key_width = 128,
                   .value_width = 128,
                   .causal = true};
-  check_forward(wide, DType::f16, *device);
-  check_forward(wide, DType::bf16, *device);
+  check_fragments(wide, DType::f16, *device);
+  check_fragments(wide, DType::bf16, *device);
 }
 
 TEST_CASE("vulkan attention by fragments: subgroups and fragments of other sizes") {
@@ -178,7 +213,7 @@ TEST_CASE("vulkan attention by fragments: subgroups and fragments of other sizes
        {vulkan::FragmentShape{16, 16}, vulkan::FragmentShape{64, 16}, vulkan::FragmentShape{16, 8}}) {
     CAPTURE(fragment.lanes);
     CAPTURE(fragment.rows);
-    check_forward(c, DType::f16, *device, fragment);
+    check_fragments(c, DType::f16, *device, fragment);
   }
 }
 
@@ -197,10 +232,7 @@ TEST_CASE("vulkan attention by fragments: the same bits each time, whatever the 
          .heads_inside = true,
          .key_mask = padded_ends};
   const HalfInputs inputs(c, DType::bf16, *device);
-  const auto bits = [&] {
-    const Results found = forward_by(emulated, {}, c, inputs.half);
-    return std::pair(found.outs(), found.logs());
-  };
+  const auto bits = [&] { return results_by(vulkan::always(emulated, {}), c, inputs.half, inputs.grad); };
   const auto whole = bits();
   CHECK(whole == bits());
   {
@@ -210,7 +242,7 @@ TEST_CASE("vulkan attention by fragments: the same bits each time, whatever the 
   }
   {
     const test::LoweredLimits limits(*device, [](auto& l) { l.max_groups = 3; });
-    CHECK(whole == bits());
+    CHECK(whole[0] == results_by(vulkan::always(emulated, {}), c, inputs.half, Tensor())[0]);
   }
   // Fewer subgroups to a workgroup: rows do not know of each other.
   const test::LoweredLimits limits(*device, [](auto& l) { l.max_invocations = 64; });
@@ -233,7 +265,7 @@ TEST_CASE("vulkan attention by fragments: the calls that they take") {
     in.args.value = operand(c.keys, c.value_width);
     const vulkan::AttentionCall call(in.args);
     const auto result = vulkan::attention_output(call.gpu, operand(c.queries, c.value_width));
-    return vulkan::fragment_group(call, result, {32, 16}).has_value();
+    return vulkan::fragment_group(call, vulkan::FragmentPass::forward, {result}, {}).has_value();
   };
   const Case c{.name = "taken", .queries = 20, .keys = 20, .key_width = 32, .value_width = 32};
   const auto with = [&](const auto& change) {
@@ -265,8 +297,13 @@ TEST_CASE("vulkan attention by fragments: variants are tested before they are us
   const auto problem = [&](const vulkan::AttentionVariant& variant) {
     return vulkan::problem_of_attention(gpu, emulated, variant);
   };
-  CHECK(problem({DType::f16, 32, 64, 16, {32, 16}}) == "");
-  CHECK(problem({DType::bf16, 64, 24, 32, {64, 16}}) == "");
+  using enum vulkan::FragmentPass;
+  CHECK(problem({forward, DType::f16, 32, 64, {32, 16, 1}}) == "");
+  CHECK(problem({forward, DType::bf16, 64, 24, {64, 16, 2}}) == "");
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    CHECK(problem({dquery, dtype, 32, 40, {32, 16, 2}}) == "");
+    CHECK(problem({dkey, dtype, 40, 32, {32, 16, 2}}) == "");
+  }
   // A driver that only pretends to compute.
   static PFN_vkCmdDispatch real;
   real = gpu.api().CmdDispatch;
@@ -276,8 +313,11 @@ TEST_CASE("vulkan attention by fragments: variants are tested before they are us
                                          std::uint32_t z) {
     if (--left != 0) real(buffer, x, y, z);
   };
-  const std::string said = problem({DType::f16, 32, 64, 16, {32, 16}});
-  gpu.replaceable_api().CmdDispatch = real;
+  std::string said = problem({forward, DType::f16, 32, 64, {32, 16, 1}});
   CHECK(said.find(gpu.name()) != said.npos);
-  CHECK(said.find("attention f16, widths 32 and 64, 16 queries in subgroups of 32") != said.npos);
+  CHECK(said.find("attention forward f16, widths 32 and 64, 1 subgroups of 32") != said.npos);
+  left = 8;  // after what came before, three outputs and the statistics
+  said = problem({dquery, DType::bf16, 32, 40, {32, 16, 2}});
+  gpu.replaceable_api().CmdDispatch = real;
+  CHECK(said.find("attention dquery bf16, widths 32 and 40, 2 subgroups of 32") != said.npos);
 }

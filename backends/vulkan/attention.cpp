@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "heed/backends/vulkan/attention_call.h"
@@ -67,45 +68,44 @@ void row_statistics(Gpu& gpu, const Tensor& out, const Tensor& grad, const Tenso
   launch.folded_groups(ceil_div(count, threads / 16));
 }
 
-void forward(const AttentionCall& call, const AttentionOperand& result, const Tensor& log_sum_exp,
-             TileKernel kernel, const AttentionGroup& group) {
-  const double flops = 2 * call.area() * static_cast<double>(call.key_width + call.value_width);
-  AttentionPass(call, true, group)
-      .output(result, true)
-      .statistics(log_sum_exp, true)
-      .run(kernel == TileKernel::scalar        ? "attention_forward"
-           : kernel == TileKernel::cooperative ? "attention_forward_cooperative"
-                                               : "attention_forward_emulated",
-           flops);
+std::string shader_by(const std::optional<FragmentKernel>& fragments, const char* shader) {
+  if (!fragments) return shader;
+  return concat_text(shader, fragments->kernel == TileKernel::cooperative ? "_cooperative" : "_emulated");
 }
 
 }  // namespace
 
 void attention_forward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp) {
+  attention_forward_by(trusted_fragments, args, out, log_sum_exp);
+}
+
+void attention_forward_by(const FragmentChoice& choose, const AttentionArgs& args, const Tensor& out,
+                          const Tensor& log_sum_exp) {
   if (log_sum_exp.count() == 0) return;
   check_pattern(args);
   const AttentionCall call(args);
   const AttentionOperand result = attention_output(call.gpu, out);
-  const std::optional<AttentionGroup> fragments = trusted_fragments(call, result);
-  forward(call, result, log_sum_exp, fragments ? TileKernel::cooperative : TileKernel::scalar,
-          fragments ? *fragments : square_group(call, true, call.value_width, most_quads));
-  finish_output(result, out);
-}
-
-void attention_forward_by(TileKernel kernel, FragmentShape fragment, const AttentionArgs& args,
-                          const Tensor& out, const Tensor& log_sum_exp) {
-  const AttentionCall call(args);
-  const AttentionOperand result = attention_output(call.gpu, out);
-  std::optional<AttentionGroup> group = square_group(call, true, call.value_width, most_quads);
-  if (kernel != TileKernel::scalar) group = fragment_group(call, result, fragment);
-  check(group.has_value(), "attention: fragments do not take a call of this shape");
-  forward(call, result, log_sum_exp, kernel, *group);
+  const double flops = 2 * call.area() * static_cast<double>(call.key_width + call.value_width);
+  const auto fragments = choose(call, FragmentPass::forward, {result});
+  AttentionPass(call, true,
+                fragments ? fragments->group : square_group(call, true, call.value_width, most_quads))
+      .output(result, true)
+      .statistics(log_sum_exp, true)
+      .run(shader_by(fragments, "attention_forward").c_str(), flops);
   finish_output(result, out);
 }
 
 void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp,
                         const Tensor& grad, const Tensor& log_sum_exp_grad, const Tensor& dquery,
                         const Tensor& dkey, const Tensor& dvalue, const Tensor& dbias) {
+  attention_backward_by(trusted_fragments, args, out, log_sum_exp, grad, log_sum_exp_grad, dquery, dkey,
+                        dvalue, dbias);
+}
+
+void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& args, const Tensor& out,
+                           const Tensor& log_sum_exp, const Tensor& grad, const Tensor& log_sum_exp_grad,
+                           const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue,
+                           const Tensor& dbias) {
   check_pattern(args);
   const AttentionCall call(args);
   const AttentionOperand slope = attention_input(call.gpu, grad);
@@ -119,18 +119,23 @@ void attention_backward(const AttentionArgs& args, const Tensor& out, const Tens
                          of_value = attention_output(call.gpu, dvalue);
   const double area = call.area(), key_width = static_cast<double>(call.key_width),
                value_width = static_cast<double>(call.value_width);
-  AttentionPass(call, true, square_group(call, true, call.key_width, most_quads))
+  const auto of_queries = choose(call, FragmentPass::dquery, {slope, of_query});
+  AttentionPass(call, true,
+                of_queries ? of_queries->group : square_group(call, true, call.key_width, most_quads))
       .input(slope, true)
       .statistics(statistics, false)
       .output(of_query, true)
-      .run("attention_dquery", 2 * area * (2 * key_width + value_width));
-  AttentionPass(call, false,
-                square_group(call, false, std::max(call.key_width, call.value_width), most_quads_of_two))
+      .run(shader_by(of_queries, "attention_dquery").c_str(), 2 * area * (2 * key_width + value_width));
+  const auto of_keys = choose(call, FragmentPass::dkey, {slope, of_key, of_value});
+  AttentionPass(
+      call, false,
+      of_keys ? of_keys->group
+              : square_group(call, false, std::max(call.key_width, call.value_width), most_quads_of_two))
       .input(slope, true)
       .statistics(statistics, false)
       .output(of_key, false)
       .output(of_value, false)
-      .run("attention_dkey", 4 * area * (key_width + value_width));
+      .run(shader_by(of_keys, "attention_dkey").c_str(), 4 * area * (key_width + value_width));
   if (dbias.defined()) {
     const Tensor sums =
         dbias.dtype() == DType::f32 ? dbias : Tensor::empty(dbias.shape(), DType::f32, dbias.device());
