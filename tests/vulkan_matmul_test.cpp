@@ -10,6 +10,7 @@
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/matmul_tiles.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
+#include "heed/backends/vulkan/shader_code.h"
 #include "heed/core/backend.h"
 #include "heed/core/devices.h"
 #include "heed/tests/kernel_check.h"
@@ -430,6 +431,41 @@ TEST_CASE("vulkan: the variants of the kernel of matrix hardware are tested befo
   CHECK(said.find(gpu.name()) != said.npos);
   CHECK(said.find("f16 -> f32, tile 64 x 64, 1 stages, a by rows in vectors, b by rows in vectors") !=
         said.npos);
+}
+
+TEST_CASE("vulkan: kernels of matrix hardware ask for full subgroups of the device's size, and no others") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+  static std::optional<std::uint32_t> asked;  // subgroup size
+  const auto asked_by = [&](const char* shader) {
+    vulkan::DeviceApi& api = gpu.replaceable_api();
+    const vulkan::DeviceApi real = api;
+    // The software device knows no such module: nothing reaches it.
+    api.CreateShaderModule = [](auto, auto, auto, VkShaderModule*) { return VK_SUCCESS; };
+    api.DestroyShaderModule = [](auto...) {};
+    api.CreateComputePipelines = [](VkDevice, VkPipelineCache, std::uint32_t,
+                                    const VkComputePipelineCreateInfo* info, const VkAllocationCallbacks*,
+                                    VkPipeline*) {
+      using Size = VkPipelineShaderStageRequiredSubgroupSizeCreateInfo;
+      asked.reset();
+      if (info->stage.pNext &&
+          info->stage.flags == VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT)
+        asked = static_cast<const Size*>(info->stage.pNext)->requiredSubgroupSize;
+      return VK_ERROR_INITIALIZATION_FAILED;
+    };
+    const std::uint32_t unused_elsewhere[] = {1, 2, 3};
+    CHECK_THROWS_AS(gpu.pipelines().get(shader, unused_elsewhere, 3), Error);
+    api = real;
+    return asked;
+  };
+  const bool can = gpu.capabilities().subgroup_size_control;
+  const auto expected = can ? std::optional(gpu.capabilities().subgroup_size) : std::nullopt;
+  for (const char* shader : {"matmul_cooperative_f16", "attention_dkey_cooperative_bf16"}) {
+    CAPTURE(shader);
+    if (vulkan::find_shader(shader)) CHECK(asked_by(shader) == expected);
+  }
+  CHECK(!asked_by("matmul_emulated_f16"));
 }
 
 TEST_CASE("vulkan: matrix hardware is used after a test, or a reason is given") {

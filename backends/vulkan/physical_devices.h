@@ -39,6 +39,7 @@ struct Capabilities {
   bool cooperative_bfloat16 = false;  ///< the same of bf16
   std::string no_cooperative_matrix;  ///< why there are none
   std::uint32_t subgroup_size = 1;
+  bool subgroup_size_control = false;  ///< a shader may ask for full subgroups of that size
   FloatControls float_controls;
 };
 
