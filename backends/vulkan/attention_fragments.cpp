@@ -155,10 +155,17 @@ std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, Fragm
                                                 std::initializer_list<AttentionOperand> others) {
   const DType dtype = call.args.query.dtype();
   const Device device = call.args.query.device();
+  const Capabilities& can = call.gpu.capabilities();
   FragmentShape fragment;
-  fragment.lanes = call.gpu.capabilities().subgroup_size;
+  fragment.lanes = can.subgroup_size;
+  fragment.rows = dtype == DType::f16    ? can.fragment_rows
+                  : dtype == DType::bf16 ? can.bfloat16_fragment_rows
+                                         : 0;
+  if (fragment.rows == 0) return {};
   const std::optional<AttentionGroup> group = fragment_group(call, pass, others, fragment);
-  if (!group || !matrix_hardware(device).multiplies(dtype)) return {};
+  if (!group) return {};
+  // Where products could use the hardware and it failed their test, attention does not try it.
+  if (fragment.rows == 16 && !matrix_hardware(device).multiplies(dtype)) return {};
   fragment.subgroups = group->invocations / fragment.lanes;
   const AttentionVariant variant{pass, dtype, call.key_width, call.value_width, fragment};
   if (!is_trusted(device, text_of_attention(variant), [&] { return tested_problem(call.gpu, variant); }))

@@ -376,8 +376,10 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
       (properties.subgroups.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
   const CooperativeMatrices cooperative = cooperative_matrices(api, handle, extensions);
   const bool forbidden = is_disabled("cooperative_matrix");
-  can.cooperative_matrix = cooperative.f16 && !forbidden;
-  can.cooperative_bfloat16 = cooperative.bf16 && !forbidden;
+  can.fragment_rows = forbidden ? 0 : cooperative.f16_rows;
+  can.bfloat16_fragment_rows = forbidden ? 0 : cooperative.bf16_rows;
+  can.cooperative_matrix = can.fragment_rows > 0;
+  can.cooperative_bfloat16 = can.bfloat16_fragment_rows > 0;
   can.no_cooperative_matrix = forbidden ? "HEED_VULKAN_DISABLE names it" : cooperative.missing;
   return device;
 }
