@@ -304,6 +304,10 @@ TEST_CASE("vulkan attention by fragments: variants are tested before they are us
     CHECK(problem({dquery, dtype, 32, 40, {32, 16, 2}}) == "");
     CHECK(problem({dkey, dtype, 40, 32, {32, 16, 2}}) == "");
   }
+  CHECK(problem({forward, DType::f16, 32, 64, {16, 8, 2}}) == "");
+  CHECK(problem({dkey, DType::f16, 32, 64, {16, 8, 2}}) == "");
+  CHECK(problem({forward, DType::f16, 128, 128, {}}) == "");
+  CHECK(problem({dquery, DType::bf16, 128, 128, {}}) == "");
   // A driver that only pretends to compute.
   static PFN_vkCmdDispatch real;
   real = gpu.api().CmdDispatch;
