@@ -1,6 +1,6 @@
-// attention_dquery.comp and, with COLUMNS_ARE_QUERIES, attention_dkey.comp for halves, by matrix hardware: the tile's rows stay in shared memory, columns of the
-// next tile are on their way to registers while those of this one are multiplied, and a subgroup's scores are its own. ds
-// and weights are rounded to halves before they multiply; sums are f32.
+// attention_dquery.comp and, with COLUMNS_ARE_QUERIES, attention_dkey.comp for halves, by matrix hardware: the tile's rows
+// stay in shared memory, columns of the next tile are on their way to registers while those of this one are multiplied,
+// and a subgroup's scores are its own. ds and weights are rounded to halves before they multiply; sums are f32.
 //
 // Beside the rows of queries lie those of the result's gradients, beside those of keys the values.
 #extension GL_GOOGLE_include_directive : require
@@ -44,7 +44,8 @@ HEED_STORE_SUMS(store_dquery, dquery_fours, KEY_STEPS, KEY_WIDTH)
 HEED_KEPT_ROWS(keep_rows, ROW_EIGHTS, KEY_STEPS, KEY_WIDTH, ROWS_AT)
 HEED_KEPT_ROWS(keep_rows_of_values, ROW_VALUE_EIGHTS, VALUE_STEPS, VALUE_WIDTH, ROWS_OF_VALUES_AT)
 HEED_FETCHED_TILE(fetch_columns, keep_columns, COLUMN_EIGHTS, held, KEY_STEPS, KEY_WIDTH, COLUMNS_AT)
-HEED_FETCHED_TILE(fetch_values, keep_values, COLUMN_VALUE_EIGHTS, held_values, VALUE_STEPS, VALUE_WIDTH, COLUMNS_OF_VALUES_AT)
+HEED_FETCHED_TILE(fetch_values, keep_values, COLUMN_VALUE_EIGHTS, held_values, VALUE_STEPS, VALUE_WIDTH,
+                  COLUMNS_OF_VALUES_AT)
 HEED_FRAGMENT_SCORES(store_scores, KEY_STEPS, ROWS_AT, COLUMNS_AT, KEY_PITCH)
 HEED_FRAGMENT_SCORES(store_slopes, VALUE_STEPS, ROWS_OF_VALUES_AT, COLUMNS_OF_VALUES_AT, VALUE_PITCH)
 HEED_ADD_HALVES_TIMES_LINES(add_columns, KEY_STEPS, COLUMNS_AT, KEY_PITCH)
