@@ -1,5 +1,5 @@
 # Compiles the shaders that Debian 12's glslang cannot, and keeps their modules in shaders/kept, with checksums of what they
-# were made from. To be run with a glslang that knows all extensions (16.6, in Debian's unstable, does) whenever a test
+# were made from. To be run with a glslang that knows all extensions (16.5 does) whenever a test
 # says that they are out of date:
 #
 #   cmake -D GLSLANG=/path/to/glslang -P cmake/keep_shaders.cmake

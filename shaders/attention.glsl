@@ -1,16 +1,14 @@
-// What the attention shaders share. Scores are computed in square tiles of SIDE x SIDE: the rows are queries
+// What the attention shaders share. Scores are computed in tiles of TILE_ROWS x TILE_COLUMNS: the rows are queries
 // and the columns keys, or, for the gradients of keys and values (COLUMNS_ARE_QUERIES), the other way round.
 // A workgroup owns the rows of one tile and walks over the columns. Invocation (lane_x, lane_y) holds the
 // scores of rows 4 lane_y .. + 3 and columns 4 lane_x .. + 3.
 //
-// In shared memory a column stands in a slot of its own: column 4 x + j in slot j LANES + x. Neighbouring
-// invocations then read neighbouring slots, which no two banks of shared memory have to serve in turn.
+// attention_products.glsl multiplies by ordinary arithmetic, attention_fragments.glsl by matrix hardware.
 
 layout(local_size_x_id = 0) in;
-layout(constant_id = 1) const uint LANES = 16;        // LANES x LANES invocations
+layout(constant_id = 1) const uint LANES = 16;        // invocations side by side
 layout(constant_id = 2) const uint KEY_WIDTH = 64;    // dk
 layout(constant_id = 3) const uint VALUE_WIDTH = 64;  // dv
-layout(constant_id = 4) const uint QUADS = 1;         // vec4s of a row of the result that an invocation holds
 layout(constant_id = 5) const uint FLAGS = 0;
 layout(constant_id = 6) const uint DROPPED = 0;  // a weight is dropped when its random word >> 8 is below
 layout(constant_id = 7) const uint BLOCK = 1;    // side of the pattern's blocks
@@ -31,37 +29,14 @@ const bool BIAS_HAS_BATCH = (FLAGS & 4096u) != 0u;
 const bool BIAS_HAS_HEADS = (FLAGS & 8192u) != 0u;
 const uint HEADS_OUTSIDE = FLAGS >> 14u;  // bit t: operand t lies as [B, H, L, d]; otherwise as [B, L, H, d]
 
-const uint SIDE = 4u * LANES;
-const uint THREADS = LANES * LANES;
-const uint SLICE = LANES * QUADS;  // vec4s of a row of the result that the workgroup holds
-// Staged rows hold 4 vec4s; the fifth keeps the reads of neighbouring invocations on different banks.
-const uint STAGE_ROW = 5u;
-const uint TILE_ROW = LANES + 1u;
+const uint THREADS = gl_WorkGroupSize.x;
+const uint TILE_ROWS = 4u * (THREADS / LANES), TILE_COLUMNS = 4u * LANES;
 // What is kept is divided by 1 - p, with p as the words see it.
 float kept_scale() { return DROPPED >= 16777216u ? 0.0 : 1.0 / (1.0 - float(DROPPED) / 16777216.0); }
-// Slots that fit the stage when it holds rows of the second product.
-const uint STAGE_SLOTS = 40u / QUADS;
-
-// Four elements as they lie in memory.
-#if defined(TYPE_f32)
-#define T4 vec4
-vec4 unpack(vec4 x) { return x; }
-#elif defined(TYPE_f16)
-#define T4 uvec2
-vec4 unpack(uvec2 x) { return vec4(unpackHalf2x16(x.x), unpackHalf2x16(x.y)); }
-#elif defined(TYPE_bf16)
-#define T4 uvec2
-vec4 unpack(uvec2 x) {
-  return uintBitsToFloat(uvec4(x.x << 16, x.x & 0xffff0000u, x.y << 16, x.y & 0xffff0000u));
-}
-#endif
 
 layout(binding = 0) readonly buffer Query { T query[]; };
-layout(binding = 0) readonly buffer QueryQuads { T4 query_quads[]; };
 layout(binding = 1) readonly buffer Key { T key[]; };
-layout(binding = 1) readonly buffer KeyQuads { T4 key_quads[]; };
 layout(binding = 2) readonly buffer Value { T value[]; };
-layout(binding = 2) readonly buffer ValueQuads { T4 value_quads[]; };
 layout(binding = 3) readonly buffer KeyMask { int key_mask[]; };
 layout(binding = 4) readonly buffer MaskBits { uint mask_bits[]; };
 layout(binding = 5) readonly buffer Pattern { uint pattern[]; };
@@ -80,15 +55,11 @@ layout(push_constant) uniform Push {
   OTHER_NUMBERS
 };
 
-shared vec4 stage[SIDE * 2u * STAGE_ROW];
-shared vec4 tile[SIDE * TILE_ROW];   // weights or their gradients: [slot][row / 4], 4 rows in a vec4
-shared int column_index[SIDE];       // which query or key stands in a column; -1: none
-shared int column_mask[SIDE];        // which of the pattern's masks holds for the column; -1: none
+shared int column_index[TILE_COLUMNS];  // which query or key stands in a column; -1: none
+shared int column_mask[TILE_COLUMNS];   // which of the pattern's masks holds for the column; -1: none
 
-uint lane_x() { return gl_LocalInvocationIndex % LANES; }
-uint lane_y() { return gl_LocalInvocationIndex / LANES; }
-uint slot_of(uint column) { return column % 4u * LANES + column / 4u; }
-uint column_of(uint slot) { return slot % LANES * 4u + slot / LANES; }
+uint lane_x() { return invocation() % LANES; }
+uint lane_y() { return invocation() / LANES; }
 
 // --- where things are
 // In the launch, and in the whole call.
@@ -135,19 +106,19 @@ struct Rows {
 };
 
 uint first_row_of(uint tile_index) {
-  if (!HAS_PATTERN) return tile_index * SIDE;
-  const uint tiles = (BLOCK + SIDE - 1u) / SIDE;
-  return tile_index / tiles * BLOCK + tile_index % tiles * SIDE;
+  if (!HAS_PATTERN) return tile_index * TILE_ROWS;
+  const uint tiles = (BLOCK + TILE_ROWS - 1u) / TILE_ROWS;
+  return tile_index / tiles * BLOCK + tile_index % tiles * TILE_ROWS;
 }
 
 Rows rows_of_tile(uint tile_index) {
   Rows rows;
   rows.begin = min(first_row_of(tile_index), ROW_COUNT);
-  rows.end = min(rows.begin + SIDE, ROW_COUNT);
+  rows.end = min(rows.begin + TILE_ROWS, ROW_COUNT);
   rows.first = first_row_of(first_tile);
   rows.band = 0u;
   if (HAS_PATTERN) {
-    rows.band = tile_index / ((BLOCK + SIDE - 1u) / SIDE);
+    rows.band = tile_index / ((BLOCK + TILE_ROWS - 1u) / TILE_ROWS);
     rows.end = min(rows.end, (rows.band + 1u) * BLOCK);
   }
   return rows;
@@ -174,7 +145,7 @@ Columns columns_of(Rows rows) {
   } else if (CAUSAL) {
 #ifdef COLUMNS_ARE_QUERIES
     // Query i sees key j when i >= j - (M - N).
-    columns.begin = uint(max(int(rows.begin) - int(keys) + int(queries), 0)) / SIDE * SIDE;
+    columns.begin = uint(max(int(rows.begin) - int(keys) + int(queries), 0)) / TILE_COLUMNS * TILE_COLUMNS;
 #else
     columns.end = uint(clamp(int(rows.end) + int(keys) - int(queries), 0, int(keys)));
 #endif
@@ -192,7 +163,7 @@ uint index_of(Columns columns, uint at) {
 bool all_in_the_future(Rows rows, Columns columns, uint at) {
   if (!CAUSAL || !HAS_PATTERN) return false;
 #ifdef COLUMNS_ARE_QUERIES
-  const uint last = index_of(columns, min(at + SIDE, columns.end) - 1u);
+  const uint last = index_of(columns, min(at + TILE_COLUMNS, columns.end) - 1u);
   return int(last) < int(rows.begin) - int(keys) + int(queries);
 #else
   return int(index_of(columns, at)) >= int(rows.end) + int(keys) - int(queries);
@@ -203,20 +174,22 @@ bool key_is_real(uint j) {
   return !HAS_KEY_MASK || key_mask[skip_key_mask + local_batch() * keys + j] != 0;
 }
 
+// The query or key of a column, counted as in Columns, or -1: there is none, or the key is padding.
+int named_column(Columns columns, uint at) {
+  if (at >= columns.end) return -1;
+  const uint found = index_of(columns, at);
+  if (found >= COLUMN_COUNT) return -1;
+#ifndef COLUMNS_ARE_QUERIES
+  if (!key_is_real(found)) return -1;
+#endif
+  return int(found);
+}
+
 // Fills column_index and column_mask for the tile of columns that begins at `at`.
 void name_columns(Columns columns, uint at) {
-  for (uint c = gl_LocalInvocationIndex; c < SIDE; c += THREADS) {
-    int index = -1, mask = -1;
-    if (at + c < columns.end) {
-      const uint found = index_of(columns, at + c);
-      if (found < COLUMN_COUNT) index = int(found);
-      if (HAS_PATTERN) mask = int(list(2u, columns.entry + (at + c) / BLOCK));
-#ifndef COLUMNS_ARE_QUERIES
-      if (index >= 0 && !key_is_real(found)) index = -1;
-#endif
-    }
-    column_index[c] = index;
-    column_mask[c] = mask;
+  for (uint c = invocation(); c < TILE_COLUMNS; c += THREADS) {
+    column_index[c] = named_column(columns, at + c);
+    column_mask[c] = HAS_PATTERN && at + c < columns.end ? int(list(2u, columns.entry + (at + c) / BLOCK)) : -1;
   }
 }
 
@@ -347,107 +320,7 @@ uint kept_entries(Rows rows) {
   return bits;
 }
 
-// --- products
-// Elements column .. column + 3 of the row of `width` elements that begins at `at`; 0 beyond its end.
-#define HEED_LOADER(name, scalars, quads, width)                                  \
-  vec4 name(uint at, uint column) {                                               \
-    if (column >= width) return vec4(0);                                          \
-    if (ALIGNED) return unpack(quads[(at + column) / 4u]);                        \
-    vec4 x = vec4(0);                                                             \
-    x.x = to_float(scalars[at + column]);                                         \
-    if (column + 1u < width) x.y = to_float(scalars[at + column + 1u]);           \
-    if (column + 2u < width) x.z = to_float(scalars[at + column + 2u]);           \
-    if (column + 3u < width) x.w = to_float(scalars[at + column + 3u]);           \
-    return x;                                                                     \
-  }
-
-HEED_LOADER(load_query, query, query_quads, KEY_WIDTH)
-HEED_LOADER(load_key, key, key_quads, KEY_WIDTH)
-HEED_LOADER(load_value, value, value_quads, VALUE_WIDTH)
-
-// The products of the rows of one operand with the columns of another: scores[r][c] = row_r . column_c.
-// Leaves the stage in use: a barrier has to come before it is written again.
-#define HEED_ROWS_TIMES_COLUMNS(name, load_row, load_column, width)                                            \
-  void name(Rows rows, uint row_base, uint row_stride, uint column_base, uint column_stride,                   \
-            out vec4 scores[4]) {                                                                              \
-    scores = vec4[4](vec4(0), vec4(0), vec4(0), vec4(0));                                                      \
-    for (uint from = 0u; from < width; from += 16u) {                                                          \
-      barrier();                                                                                               \
-      [[unroll]] for (uint n = gl_LocalInvocationIndex; n < 4u * SIDE; n += THREADS) {                         \
-        const uint line = n / 4u, quad = n % 4u, row = rows.begin + line;                                      \
-        const int index = column_index[line];                                                                  \
-        vec4 left = vec4(0), right = vec4(0);                                                                  \
-        if (row < rows.end) left = load_row(row_base + (row - rows.first) * row_stride, from + 4u * quad);     \
-        if (index >= 0) right = load_column(column_base + uint(index) * column_stride, from + 4u * quad);      \
-        stage[line * STAGE_ROW + quad] = left;                                                                 \
-        stage[(SIDE + slot_of(line)) * STAGE_ROW + quad] = right;                                              \
-      }                                                                                                        \
-      barrier();                                                                                               \
-      [[unroll]] for (uint quad = 0u; quad < 4u; ++quad) {                                                     \
-        vec4 left[4], right[4];                                                                                \
-        [[unroll]] for (uint r = 0u; r < 4u; ++r) {                                                            \
-          left[r] = stage[(4u * lane_y() + r) * STAGE_ROW + quad];                                             \
-          right[r] = stage[(SIDE + r * LANES + lane_x()) * STAGE_ROW + quad];                                  \
-        }                                                                                                      \
-        [[unroll]] for (uint r = 0u; r < 4u; ++r)                                                              \
-          [[unroll]] for (uint c = 0u; c < 4u; ++c) scores[r][c] += dot(left[r], right[c]);                    \
-      }                                                                                                        \
-    }                                                                                                          \
-  }
-
-// Writes the 4 x 4 entries of this invocation to the tile.
-void store_tile(vec4 entries[4]) {
-  [[unroll]] for (uint c = 0u; c < 4u; ++c)
-    tile[(c * LANES + lane_x()) * TILE_ROW + lane_y()] =
-        vec4(entries[0][c], entries[1][c], entries[2][c], entries[3][c]);
-}
-
-// sums[r][q] += tile x rows of one operand that stand in the columns; `slice` says which part of their width.
-#define HEED_ADD_TILE_TIMES_ROWS(name, load)                                                                   \
-  void name(uint base, uint stride, uint slice, inout vec4 sums[4][QUADS]) {                                   \
-    for (uint from = 0u; from < SIDE; from += STAGE_SLOTS) {                                                   \
-      const uint slots = min(STAGE_SLOTS, SIDE - from);                                                        \
-      barrier();                                                                                               \
-      for (uint n = gl_LocalInvocationIndex; n < slots * SLICE; n += THREADS) {                                \
-        const int index = column_index[column_of(from + n / SLICE)];                                           \
-        stage[n] = index < 0 ? vec4(0)                                                                         \
-                             : load(base + uint(index) * stride, 4u * (slice * SLICE + n % SLICE));            \
-      }                                                                                                        \
-      barrier();                                                                                               \
-      for (uint s = 0u; s < slots; ++s) {                                                                      \
-        const vec4 entries = tile[(from + s) * TILE_ROW + lane_y()];                                           \
-        [[unroll]] for (uint q = 0u; q < QUADS; ++q) {                                                         \
-          const vec4 x = stage[s * SLICE + q * LANES + lane_x()];                                              \
-          [[unroll]] for (uint r = 0u; r < 4u; ++r) sums[r][q] += entries[r] * x;                              \
-        }                                                                                                      \
-      }                                                                                                        \
-    }                                                                                                          \
-  }
-
-// Stores this invocation's part of the result, times `factor` per row.
-#define HEED_STORE(name, target, width)                                                                        \
-  void name(Rows rows, uint base, uint stride, uint slice, vec4 factor, vec4 sums[4][QUADS]) {                 \
-    [[unroll]] for (uint r = 0u; r < 4u; ++r) {                                                                \
-      const uint row = rows.begin + 4u * lane_y() + r;                                                         \
-      if (row >= rows.end) continue;                                                                           \
-      [[unroll]] for (uint q = 0u; q < QUADS; ++q) {                                                           \
-        const uint column = 4u * (slice * SLICE + q * LANES + lane_x());                                       \
-        [[unroll]] for (uint c = 0u; c < 4u; ++c)                                                              \
-          if (column + c < width)                                                                              \
-            target[base + (row - rows.first) * stride + column + c] = from_float(factor[r] * sums[r][q][c]);   \
-      }                                                                                                        \
-    }                                                                                                          \
-  }
-
-void clear(out vec4 sums[4][QUADS]) {
-  [[unroll]] for (uint r = 0u; r < 4u; ++r)
-    [[unroll]] for (uint q = 0u; q < QUADS; ++q) sums[r][q] = vec4(0);
-}
-
 bool bit_of(uint bits, uint r, uint c) { return ((bits >> (4u * r + c)) & 1u) != 0u; }
-
-// Workgroups lie tile by tile, and for each tile slice by slice of the result's width.
-uint slices_of(uint width) { return ((width + 3u) / 4u + SLICE - 1u) / SLICE; }
 
 // exp, exactly 0 at -infinity.
 float weight(float x) { return x == -INFINITY ? 0.0 : exp(x); }

@@ -9,8 +9,7 @@
 #define HEADS_ARE_WALKED
 #define SKIPS_OF_RESULTS uint skip_grad, skip_statistics, skip_dbias;
 #define OTHER_NUMBERS uint grad_row, grad_head, batches_in_turn, heads_in_turn, column_tiles;
-#include "attention.glsl"
-#include "attention_gradients.glsl"
+#include "attention_gradient_products.glsl"
 
 layout(binding = 10) buffer DBias { float dbias[]; };
 

@@ -9,8 +9,7 @@
 #define COLUMNS_ARE_QUERIES
 #define SKIPS_OF_RESULTS uint skip_grad, skip_statistics, skip_dkey, skip_dvalue;
 #define OTHER_NUMBERS uint grad_row, grad_head;
-#include "attention.glsl"
-#include "attention_gradients.glsl"
+#include "attention_gradient_products.glsl"
 
 layout(binding = 10) writeonly buffer DKey { T dkey[]; };
 layout(binding = 11) writeonly buffer DValue { T dvalue[]; };
@@ -43,16 +42,7 @@ void main() {
     vec4 scores[4], slopes[4];
     key_times_query(rows, key_base, key_row, query_base, query_row, scores);
     value_times_grad(rows, value_base, value_row, grad_base, grad_row, slopes);
-    const uint existing = existing_entries(rows), kept = kept_entries(rows);
-    [[unroll]] for (uint c = 0u; c < 4u; ++c) {
-      const vec2 of_column = statistics_of(uint(max(column_index[4u * lane_x() + c], 0)));
-      [[unroll]] for (uint r = 0u; r < 4u; ++r) {
-        const float w = bit_of(existing, r, c) ? weight(logit(rows, r, c, scores[r][c]) - of_column.x) : 0.0;
-        const float factor = bit_of(kept, r, c) ? kept_scale() : 0.0;
-        scores[r][c] = factor * w;
-        slopes[r][c] = bit_of(existing, r, c) ? w * (factor * slopes[r][c] - of_column.y) : 0.0;
-      }
-    }
+    weigh_slopes(rows, scores, slopes);
     store_tile(scores);
     add_grads(grad_base, grad_row, slice, value_sums);
     barrier();

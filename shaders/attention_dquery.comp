@@ -8,8 +8,7 @@
 #include "philox.glsl"
 #define SKIPS_OF_RESULTS uint skip_grad, skip_statistics, skip_dquery;
 #define OTHER_NUMBERS uint grad_row, grad_head;
-#include "attention.glsl"
-#include "attention_gradients.glsl"
+#include "attention_gradient_products.glsl"
 
 layout(binding = 10) writeonly buffer DQuery { T dquery[]; };
 
@@ -28,9 +27,6 @@ void main() {
   const uint value_base = skip_value + head_offset(2u, keys, value_row, value_head);
   const uint grad_base = skip_grad + head_offset(3u, queries, grad_row, grad_head);
 
-  vec2 of_rows[4];
-  [[unroll]] for (uint r = 0u; r < 4u; ++r)
-    of_rows[r] = statistics_of(min(rows.begin + 4u * lane_y() + r, rows.end - 1u));
   vec4 sums[4][QUADS];
   clear(sums);
 
@@ -41,14 +37,7 @@ void main() {
     vec4 scores[4], slopes[4];
     query_times_key(rows, query_base, query_row, key_base, key_row, scores);
     grad_times_value(rows, grad_base, grad_row, value_base, value_row, slopes);
-    const uint existing = existing_entries(rows), kept = kept_entries(rows);
-    [[unroll]] for (uint r = 0u; r < 4u; ++r) {
-      [[unroll]] for (uint c = 0u; c < 4u; ++c) {
-        const float w = weight(logit(rows, r, c, scores[r][c]) - of_rows[r].x);
-        const float dw = bit_of(kept, r, c) ? kept_scale() * slopes[r][c] : 0.0;
-        slopes[r][c] = bit_of(existing, r, c) ? w * (dw - of_rows[r].y) : 0.0;
-      }
-    }
+    weigh_slopes(rows, scores, slopes);
     store_tile(slopes);
     add_keys(key_base, key_row, slice, sums);
   }

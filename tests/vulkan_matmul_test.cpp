@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "heed/backends/vulkan/cooperative_matrix.h"
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/matmul_tiles.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
+#include "heed/backends/vulkan/shader_code.h"
 #include "heed/core/backend.h"
 #include "heed/core/devices.h"
 #include "heed/tests/kernel_check.h"
@@ -430,6 +432,88 @@ TEST_CASE("vulkan: the variants of the kernel of matrix hardware are tested befo
   CHECK(said.find(gpu.name()) != said.npos);
   CHECK(said.find("f16 -> f32, tile 64 x 64, 1 stages, a by rows in vectors, b by rows in vectors") !=
         said.npos);
+}
+
+TEST_CASE("vulkan: the shape of fragments comes from the device's list") {
+  // A driver that lists one shape of f16, and perhaps a second one.
+  struct Shape {  // VkCooperativeMatrixPropertiesKHR
+    VkStructureType type;
+    void* next;
+    std::uint32_t m, n, k;
+    std::int32_t a, b, c, result;
+    VkBool32 saturating;
+    std::int32_t scope;
+  };
+  static std::vector<std::array<std::uint32_t, 3>> listed;
+  static constexpr auto list = [](VkPhysicalDevice, std::uint32_t* count, Shape* shapes) {
+    if (!shapes) *count = static_cast<std::uint32_t>(listed.size());
+    for (std::uint32_t i = 0; shapes && i < *count; ++i) {
+      shapes[i].m = listed[i][0];
+      shapes[i].n = listed[i][1];
+      shapes[i].k = listed[i][2];
+      shapes[i].a = shapes[i].b = 0;
+      shapes[i].c = shapes[i].result = 1;
+      shapes[i].scope = 3;
+    }
+    return VK_SUCCESS;
+  };
+  vulkan::InstanceApi api;
+  api.GetInstanceProcAddr = [](VkInstance, const char*) {
+    return reinterpret_cast<PFN_vkVoidFunction>(+list);
+  };
+  api.GetPhysicalDeviceFeatures2 = [](VkPhysicalDevice, VkPhysicalDeviceFeatures2* features) {
+    auto* cooperative = static_cast<vulkan::CooperativeMatrixFeatures*>(features->pNext);
+    cooperative->cooperativeMatrix = VK_TRUE;
+    auto* v12 = static_cast<VkPhysicalDeviceVulkan12Features*>(cooperative->pNext);
+    v12->vulkanMemoryModel = v12->shaderFloat16 = VK_TRUE;
+  };
+  VkExtensionProperties extension{};
+  std::strcpy(extension.extensionName, vulkan::cooperative_matrix_extension);
+  const auto found = [&](std::vector<std::array<std::uint32_t, 3>> shapes) {
+    listed = std::move(shapes);
+    return vulkan::cooperative_matrices(api, VK_NULL_HANDLE, {extension});
+  };
+  CHECK(found({{16, 8, 16}, {8, 16, 16}, {16, 16, 16}}).f16_rows == 16);
+  CHECK(found({{16, 8, 8}, {8, 16, 16}}).f16_rows == 8);
+  CHECK(found({{8, 16, 16}}).bf16_rows == 0);
+  const vulkan::CooperativeMatrices none = found({{16, 8, 16}});
+  CHECK(none.f16_rows == 0);
+  CHECK(none.missing.find("16 x 16 x 16 or 8 x 16 x 16") != none.missing.npos);
+}
+
+TEST_CASE("vulkan: kernels of matrix hardware ask for full subgroups of the device's size, and no others") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+  static std::optional<std::uint32_t> asked;  // subgroup size
+  const auto asked_by = [&](const char* shader) {
+    vulkan::DeviceApi& api = gpu.replaceable_api();
+    const vulkan::DeviceApi real = api;
+    // The software device knows no such module: nothing reaches it.
+    api.CreateShaderModule = [](auto, auto, auto, VkShaderModule*) { return VK_SUCCESS; };
+    api.DestroyShaderModule = [](auto...) {};
+    api.CreateComputePipelines = [](VkDevice, VkPipelineCache, std::uint32_t,
+                                    const VkComputePipelineCreateInfo* info, const VkAllocationCallbacks*,
+                                    VkPipeline*) {
+      using Size = VkPipelineShaderStageRequiredSubgroupSizeCreateInfo;
+      asked.reset();
+      if (info->stage.pNext &&
+          info->stage.flags == VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT)
+        asked = static_cast<const Size*>(info->stage.pNext)->requiredSubgroupSize;
+      return VK_ERROR_INITIALIZATION_FAILED;
+    };
+    const std::uint32_t unused_elsewhere[] = {1, 2, 3};
+    CHECK_THROWS_AS(gpu.pipelines().get(shader, unused_elsewhere, 3), Error);
+    api = real;
+    return asked;
+  };
+  const bool can = gpu.capabilities().subgroup_size_control;
+  const auto expected = can ? std::optional(gpu.capabilities().subgroup_size) : std::nullopt;
+  for (const char* shader : {"matmul_cooperative_f16", "attention_dkey_cooperative_bf16"}) {
+    CAPTURE(shader);
+    if (vulkan::find_shader(shader)) CHECK(asked_by(shader) == expected);
+  }
+  CHECK(!asked_by("matmul_emulated_f16"));
 }
 
 TEST_CASE("vulkan: matrix hardware is used after a test, or a reason is given") {

@@ -1,12 +1,16 @@
-// Scaled dot-product attention that never holds the N x M matrix; shaders/attention.glsl has the tiles.
+// Scaled dot-product attention that never holds the N x M matrix; shaders/attention.glsl has the tiles,
+// attention_fragments.h says what matrix hardware takes of it.
 //
 // Widths of any size work: scores are summed over dk in pieces, and a result that is wider than a workgroup's
 // registers is computed in slices, each of which computes the scores anew.
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "heed/backends/vulkan/attention_call.h"
+#include "heed/backends/vulkan/attention_fragments.h"
 #include "heed/backends/vulkan/kernels.h"
 #include "heed/core/error.h"
 
@@ -64,24 +68,44 @@ void row_statistics(Gpu& gpu, const Tensor& out, const Tensor& grad, const Tenso
   launch.folded_groups(ceil_div(count, threads / 16));
 }
 
+std::string shader_by(const std::optional<FragmentKernel>& fragments, const char* shader) {
+  if (!fragments) return shader;
+  return concat_text(shader, fragments->kernel == TileKernel::cooperative ? "_cooperative" : "_emulated");
+}
+
 }  // namespace
 
 void attention_forward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp) {
+  attention_forward_by(trusted_fragments, args, out, log_sum_exp);
+}
+
+void attention_forward_by(const FragmentChoice& choose, const AttentionArgs& args, const Tensor& out,
+                          const Tensor& log_sum_exp) {
   if (log_sum_exp.count() == 0) return;
   check_pattern(args);
   const AttentionCall call(args);
   const AttentionOperand result = attention_output(call.gpu, out);
   const double flops = 2 * call.area() * static_cast<double>(call.key_width + call.value_width);
-  AttentionPass(call, true, call.value_width, most_quads)
+  const auto fragments = choose(call, FragmentPass::forward, {result});
+  AttentionPass(call, true,
+                fragments ? fragments->group : square_group(call, true, call.value_width, most_quads))
       .output(result, true)
       .statistics(log_sum_exp, true)
-      .run("attention_forward", flops);
+      .run(shader_by(fragments, "attention_forward").c_str(), flops);
   finish_output(result, out);
 }
 
 void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp,
                         const Tensor& grad, const Tensor& log_sum_exp_grad, const Tensor& dquery,
                         const Tensor& dkey, const Tensor& dvalue, const Tensor& dbias) {
+  attention_backward_by(trusted_fragments, args, out, log_sum_exp, grad, log_sum_exp_grad, dquery, dkey,
+                        dvalue, dbias);
+}
+
+void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& args, const Tensor& out,
+                           const Tensor& log_sum_exp, const Tensor& grad, const Tensor& log_sum_exp_grad,
+                           const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue,
+                           const Tensor& dbias) {
   check_pattern(args);
   const AttentionCall call(args);
   const AttentionOperand slope = attention_input(call.gpu, grad);
@@ -95,23 +119,29 @@ void attention_backward(const AttentionArgs& args, const Tensor& out, const Tens
                          of_value = attention_output(call.gpu, dvalue);
   const double area = call.area(), key_width = static_cast<double>(call.key_width),
                value_width = static_cast<double>(call.value_width);
-  AttentionPass(call, true, call.key_width, most_quads)
+  const auto of_queries = choose(call, FragmentPass::dquery, {slope, of_query});
+  AttentionPass(call, true,
+                of_queries ? of_queries->group : square_group(call, true, call.key_width, most_quads))
       .input(slope, true)
       .statistics(statistics, false)
       .output(of_query, true)
-      .run("attention_dquery", 2 * area * (2 * key_width + value_width));
-  AttentionPass(call, false, std::max(call.key_width, call.value_width), most_quads_of_two)
+      .run(shader_by(of_queries, "attention_dquery").c_str(), 2 * area * (2 * key_width + value_width));
+  const auto of_keys = choose(call, FragmentPass::dkey, {slope, of_key, of_value});
+  AttentionPass(
+      call, false,
+      of_keys ? of_keys->group
+              : square_group(call, false, std::max(call.key_width, call.value_width), most_quads_of_two))
       .input(slope, true)
       .statistics(statistics, false)
       .output(of_key, false)
       .output(of_value, false)
-      .run("attention_dkey", 4 * area * (key_width + value_width));
+      .run(shader_by(of_keys, "attention_dkey").c_str(), 4 * area * (key_width + value_width));
   if (dbias.defined()) {
     const Tensor sums =
         dbias.dtype() == DType::f32 ? dbias : Tensor::empty(dbias.shape(), DType::f32, dbias.device());
     backend_of(sums).fill(0, sums);
     if (sums.count() > 0)
-      AttentionPass(call, true, 4, 1)
+      AttentionPass(call, true, square_group(call, true, 4, 1))
           .input(slope, true)
           .statistics(statistics, false)
           .bias_gradient(sums)

@@ -53,11 +53,13 @@ Tensor without_gaps(const Tensor& x) {
   return copy;
 }
 
-/// The first element lies at an address that is a multiple of four elements.
-bool begins_aligned(const Tensor& x) {
+/// The first element lies at an address that is a multiple of so many elements.
+bool begins_aligned(const Tensor& x, std::int64_t elements) {
   const auto& block = static_cast<const Block&>(*x.storage());
   const std::uint64_t element = size_of(x.dtype());
-  return (block.offset() + static_cast<std::uint64_t>(x.offset()) * element) % (4 * element) == 0;
+  return (block.offset() + static_cast<std::uint64_t>(x.offset()) * element) %
+             (static_cast<std::uint64_t>(elements) * element) ==
+         0;
 }
 
 }  // namespace
@@ -105,32 +107,46 @@ double AttentionCall::area() const {
          static_cast<double>(blocks.columns.count() * blocks.block * blocks.block);
 }
 
-bool AttentionCall::is_aligned(const AttentionOperand& x) {
+bool AttentionCall::is_aligned(const AttentionOperand& x, std::int64_t elements) {
   if (x.tensor.count() == 0) return true;
-  return x.tensor.size(3) % 4 == 0 && x.row_stride() % 4 == 0 && x.head_stride() % 4 == 0 &&
-         x.tensor.stride(0) % 4 == 0 && begins_aligned(x.tensor);
+  return x.tensor.size(3) % elements == 0 && x.row_stride() % elements == 0 &&
+         x.head_stride() % elements == 0 && x.tensor.stride(0) % elements == 0 &&
+         begins_aligned(x.tensor, elements);
 }
 
-AttentionPass::AttentionPass(const AttentionCall& call, bool rows_are_queries, std::int64_t result_width,
-                             std::int64_t most_quads)
-    : call_(call), rows_are_queries_(rows_are_queries), rows_(rows_are_queries ? call.queries : call.keys) {
+std::int64_t longest_tile(const AttentionCall& call, bool rows_are_queries) {
+  const std::int64_t rows = rows_are_queries ? call.queries : call.keys;
+  return call.args.pattern ? std::min(call.args.pattern->block, rows) : rows;
+}
+
+AttentionGroup square_group(const AttentionCall& call, bool rows_are_queries, std::int64_t result_width,
+                            std::int64_t most_quads) {
   const std::int64_t columns = rows_are_queries ? call.keys : call.queries;
-  const std::int64_t band = call.args.pattern ? std::min(call.args.pattern->block, rows_) : rows_;
-  lanes_ = band <= 16 && columns <= 128 ? 4 : band <= 32 ? 8 : 16;
-  // What shaders/attention.glsl declares as shared.
+  const std::int64_t band = longest_tile(call, rows_are_queries);
+  AttentionGroup group;
+  group.lanes = band <= 16 && columns <= 128 ? 4 : band <= 32 ? 8 : 16;
+  // What shaders/attention_products.glsl declares as shared.
   const auto shared_bytes = [](std::int64_t lanes) { return 16 * 4 * lanes * (10 + lanes + 1) + 32 * lanes; };
   const Limits& limits = call.gpu.limits();
-  while (lanes_ > 4 &&
-         (lanes_ * lanes_ > limits.max_invocations || shared_bytes(lanes_) > limits.shared_bytes))
-    lanes_ /= 2;
+  while (group.lanes > 4 && (group.lanes * group.lanes > limits.max_invocations ||
+                             shared_bytes(group.lanes) > limits.shared_bytes))
+    group.lanes /= 2;
+  group.invocations = group.lanes * group.lanes;
   const std::int64_t width = ceil_div(result_width, 4);
-  slices_ = ceil_div(width, lanes_ * most_quads);
-  quads_ = ceil_div(width, lanes_ * slices_);
-  slices_ = ceil_div(width, lanes_ * quads_);
-  const std::int64_t side = 4 * lanes_;
-  tiles_ = call.args.pattern
-               ? ceil_div(rows_, call.args.pattern->block) * ceil_div(call.args.pattern->block, side)
-               : ceil_div(rows_, side);
+  group.slices = ceil_div(width, group.lanes * most_quads);
+  group.own = ceil_div(width, group.lanes * group.slices);
+  group.slices = ceil_div(width, group.lanes * group.own);
+  return group;
+}
+
+AttentionPass::AttentionPass(const AttentionCall& call, bool rows_are_queries, const AttentionGroup& group)
+    : call_(call),
+      rows_are_queries_(rows_are_queries),
+      rows_(rows_are_queries ? call.queries : call.keys),
+      group_(group),
+      tiles_(call.args.pattern ? ceil_div(rows_, call.args.pattern->block) *
+                                     ceil_div(call.args.pattern->block, group.rows())
+                               : ceil_div(rows_, group.rows())) {
   add(call.query, true, false);
   add(call.key, false, false);
   add(call.value, false, false);
@@ -154,7 +170,7 @@ AttentionPass& AttentionPass::statistics(const Tensor& x, bool written) {
 }
 AttentionPass& AttentionPass::bias_gradient(const Tensor& x) {
   bound_.push_back({.operand = {x, true}, .per_row = true, .written = true, .is_bias = true});
-  slices_ = most_column_tiles();
+  group_.slices = most_column_tiles();
   return *this;
 }
 
@@ -174,11 +190,11 @@ std::int64_t AttentionPass::most_column_tiles() const {
       blocks = std::max<std::int64_t>(blocks, offsets[i] - offsets[i - 1]);
     columns = checked_product("the columns of a block pattern", blocks, pattern->block);
   }
-  return std::max<std::int64_t>(1, ceil_div(columns, 4 * lanes_));
+  return std::max<std::int64_t>(1, ceil_div(columns, group_.columns()));
 }
 
 std::int64_t AttentionPass::first_row_of(std::int64_t tile) const {
-  const std::int64_t side = 4 * lanes_;
+  const std::int64_t side = group_.rows();
   if (!call_.args.pattern) return std::min(tile * side, rows_);
   const std::int64_t block = call_.args.pattern->block, tiles = ceil_div(block, side);
   return std::min(tile / tiles * block + tile % tiles * side, rows_);
@@ -203,7 +219,7 @@ Tensor AttentionPass::view_of(const Bound& bound, const AttentionPart& part) con
 bool AttentionPass::fits(const AttentionPart& part) const {
   const Limits& limits = call_.gpu.limits();
   if (part.batches > limits.max_groups || part.heads > limits.max_groups ||
-      part.tiles * slices_ > limits.max_groups)
+      part.tiles * group_.slices > limits.max_groups)
     return false;
   // Heads that have patterns of their own share no walk over the columns.
   const Bound* gradient = written_bias();
@@ -272,8 +288,8 @@ void AttentionPass::launch(const char* shader, double flops, const AttentionPart
   // Dropped is what has unit_interval(word) < p, which is (word >> 8) < 2^24 p.
   const auto dropped = static_cast<std::uint32_t>(std::ceil(std::clamp(args.dropout, 0.0, 1.0) * 0x1p24));
   Launch launch(call_.gpu, shader_name(shader, args.query.dtype()),
-                {word(lanes_ * lanes_), word(lanes_), word(call_.key_width), word(call_.value_width),
-                 word(quads_), flags(), dropped, args.pattern ? word(args.pattern->block) : 1});
+                {word(group_.invocations), word(group_.lanes), word(call_.key_width), word(call_.value_width),
+                 word(group_.own), flags(), dropped, args.pattern ? word(args.pattern->block) : 1});
   const Tensor no_keys;
   for (std::size_t i = 0; i < 3; ++i) launch.read(view_of(bound_[i], part));
   launch.read(call_.key_mask.defined() && call_.keys > 0
@@ -303,13 +319,13 @@ void AttentionPass::launch(const char* shader, double flops, const AttentionPart
   launch.work(flops, 0);
   const Bound* gradient = written_bias();
   if (!gradient) {
-    launch.groups(part.tiles * slices_, part.heads, part.batches);
+    launch.groups(part.tiles * group_.slices, part.heads, part.batches);
     return;
   }
   const bool per_batch = gradient->operand.tensor.size(0) > 1,
              per_head = gradient->operand.tensor.size(1) > 1;
-  launch.push(per_batch ? 1 : part.batches).push(per_head ? 1 : part.heads).push(slices_);
-  launch.groups(part.tiles * slices_, per_head ? part.heads : 1, per_batch ? part.batches : 1);
+  launch.push(per_batch ? 1 : part.batches).push(per_head ? 1 : part.heads).push(group_.slices);
+  launch.groups(part.tiles * group_.slices, per_head ? part.heads : 1, per_batch ? part.batches : 1);
 }
 
 }  // namespace heed::vulkan

@@ -51,21 +51,36 @@ class AttentionCall {
 
   /// Score entries that are computed, padding not subtracted.
   double area() const;
-  /// Whether what each part binds of x begins and goes on in steps of four elements.
-  static bool is_aligned(const AttentionOperand& x);
+  /// Whether what each part binds of x begins and goes on in steps of so many elements.
+  static bool is_aligned(const AttentionOperand& x, std::int64_t elements = 4);
 
  private:
   Tensor mask_bits() const;
   Tensor pattern_lists() const;
 };
 
+/// How a workgroup of a pass takes a tile: the first constants of shaders/attention.glsl.
+struct AttentionGroup {
+  std::int64_t invocations = 16;
+  std::int64_t lanes = 4;  ///< invocations side by side, of four columns each
+  std::int64_t own = 1;  ///< vec4s of a row of the result in an invocation; of fragments: lanes of a subgroup
+  std::int64_t slices = 1;  ///< of the result's width, each a workgroup's
+
+  std::int64_t rows() const { return 4 * invocations / lanes; }
+  std::int64_t columns() const { return 4 * lanes; }
+};
+
+/// Rows that a tile of a pass holds at most: of one block of the pattern, if there is one.
+std::int64_t longest_tile(const AttentionCall& call, bool rows_are_queries);
+/// For ordinary arithmetic: square tiles. `result_width` is the width of the widest result, of which an invocation holds
+/// at most `most_quads` times four columns.
+AttentionGroup square_group(const AttentionCall& call, bool rows_are_queries, std::int64_t result_width,
+                            std::int64_t most_quads);
+
 /// One of the passes: how its tiles are cut, and what it binds beside query, key and value.
 class AttentionPass {
  public:
-  /// `result_width` is the width of the widest result, of which an invocation holds at most
-  /// `most_quads` times four columns.
-  AttentionPass(const AttentionCall& call, bool rows_are_queries, std::int64_t result_width,
-                std::int64_t most_quads);
+  AttentionPass(const AttentionCall& call, bool rows_are_queries, const AttentionGroup& group);
 
   /// An operand after query, key and value.
   AttentionPass& input(const AttentionOperand& x, bool per_query);
@@ -98,7 +113,9 @@ class AttentionPass {
 
   const AttentionCall& call_;
   bool rows_are_queries_;
-  std::int64_t rows_, lanes_, quads_, slices_, tiles_;
+  std::int64_t rows_;
+  AttentionGroup group_;
+  std::int64_t tiles_;
   std::vector<Bound> bound_;
 };
 

@@ -32,11 +32,15 @@ std::vector<FragmentProperties> fragments_of(const InstanceApi& api, VkPhysicalD
   return all;
 }
 
-bool multiplies(const std::vector<FragmentProperties>& all, std::int32_t factor) {
-  return std::ranges::any_of(all, [&](const FragmentProperties& p) {
-    return p.m == 16 && p.n == 16 && p.k == 16 && p.a == factor && p.b == factor &&
-           p.c == float32_component && p.result == float32_component && p.scope == subgroup_scope;
-  });
+/// Rows of the fragments that a device's list has for a type of factors.
+std::uint32_t rows_of(const std::vector<FragmentProperties>& all, std::int32_t factor) {
+  for (const std::uint32_t rows : {16u, 8u})
+    if (std::ranges::any_of(all, [&](const FragmentProperties& p) {
+          return p.m == rows && p.n == 16 && p.k == 16 && p.a == factor && p.b == factor &&
+                 p.c == float32_component && p.result == float32_component && p.scope == subgroup_scope;
+        }))
+      return rows;
+  return 0;
 }
 
 }  // namespace
@@ -68,10 +72,11 @@ CooperativeMatrices cooperative_matrices(const InstanceApi& api, VkPhysicalDevic
     return found;
   }
   const std::vector<FragmentProperties> fragments = fragments_of(api, device);
-  found.f16 = multiplies(fragments, float16_component);
-  found.bf16 = asks_bfloat16 && bfloat16.shaderBFloat16Type && bfloat16.shaderBFloat16CooperativeMatrix &&
-               multiplies(fragments, bfloat16_component);
-  if (!found.f16) found.missing = "it has no fragments of 16 x 16 x 16 in f16 with sums in f32";
+  found.f16_rows = rows_of(fragments, float16_component);
+  if (asks_bfloat16 && bfloat16.shaderBFloat16Type && bfloat16.shaderBFloat16CooperativeMatrix)
+    found.bf16_rows = rows_of(fragments, bfloat16_component);
+  if (found.f16_rows == 0)
+    found.missing = "it has no fragments of 16 x 16 x 16 or 8 x 16 x 16 in f16 with sums in f32";
   return found;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -28,10 +29,10 @@ struct Bfloat16Features {
   VkBool32 shaderBFloat16CooperativeMatrix = VK_FALSE;
 };
 
-/// Whether a device multiplies fragments of 16 x 16 x 16 halves into f32 within a subgroup.
+/// The fragments of halves that a device multiplies into f32 within a subgroup: rows x 16 times 16 x 16.
 struct CooperativeMatrices {
-  bool f16 = false, bf16 = false;
-  std::string missing;  ///< why not f16
+  std::uint32_t f16_rows = 0, bf16_rows = 0;  ///< 16 where the device's list has it, else 8; 0: neither
+  std::string missing;                        ///< why not f16
 };
 CooperativeMatrices cooperative_matrices(const InstanceApi& api, VkPhysicalDevice device,
                                          const std::vector<VkExtensionProperties>& extensions);

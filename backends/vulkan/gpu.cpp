@@ -42,7 +42,11 @@ VkDevice create_device(const PhysicalDevice& chosen) {
   queue.queueFamilyIndex = chosen.queue_family;
   queue.queueCount = 1;
   queue.pQueuePriorities = &priority;
-  const char* extensions[4];
+  auto subgroups = structure<VkPhysicalDeviceSubgroupSizeControlFeatures>(
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES, v12.pNext);
+  subgroups.subgroupSizeControl = subgroups.computeFullSubgroups = VK_TRUE;
+  if (chosen.capabilities.subgroup_size_control) v12.pNext = &subgroups;
+  const char* extensions[5];
   auto info = structure<VkDeviceCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &v11);
   info.queueCreateInfoCount = 1;
   info.pQueueCreateInfos = &queue;
@@ -50,6 +54,8 @@ VkDevice create_device(const PhysicalDevice& chosen) {
     extensions[info.enabledExtensionCount++] = VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME;
   if (chosen.capabilities.portability_subset)
     extensions[info.enabledExtensionCount++] = portability_subset_extension;
+  if (chosen.capabilities.subgroup_size_control)
+    extensions[info.enabledExtensionCount++] = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
   if (matrices) extensions[info.enabledExtensionCount++] = cooperative_matrix_extension;
   if (matrices && bfloat16) extensions[info.enabledExtensionCount++] = bfloat16_extension;
   info.ppEnabledExtensionNames = extensions;

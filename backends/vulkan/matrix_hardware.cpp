@@ -25,16 +25,6 @@ std::uint16_t half_bits(float x, DType dtype) {
   return static_cast<std::uint16_t>((bits >> 16 & 0x8000u) | ((bits & 0x7fffffffu) - bias) >> 13);
 }
 
-/// Multiples of 1/8 between -1 and 1: exact in half precision, and so are sums of their products in f32.
-Tensor exact_halves(const Shape& shape, DType dtype, Device device) {
-  std::vector<std::uint16_t> bits(static_cast<std::size_t>(shape.count()));
-  for (std::size_t i = 0; i < bits.size(); ++i)
-    bits[i] = half_bits(static_cast<float>(i * 7 % 17) / 8 - 1, dtype);
-  const Tensor halves = Tensor::empty(shape, dtype, device);
-  upload(bits.data(), halves);
-  return halves;
-}
-
 /// A matrix [1, 1, rows, columns] whose lines begin at multiples of eight elements, or do not.
 Tensor exact_matrix(std::int64_t rows, std::int64_t columns, bool by_rows, bool in_vectors, DType dtype,
                     Device device) {
@@ -59,6 +49,10 @@ std::string problem_of(Gpu& gpu, const TileSet& tiles, DType dtype) {
   const bool there = dtype == DType::f16 ? can.cooperative_matrix : can.cooperative_bfloat16;
   if (!there)
     return can.no_cooperative_matrix.empty() ? "the driver does not offer it" : can.no_cooperative_matrix;
+  const std::uint32_t rows = dtype == DType::f16 ? can.fragment_rows : can.bfloat16_fragment_rows;
+  if (rows != 16)
+    return concat_text("its fragments have ", rows,
+                       " rows, which attention takes and the kernel of products does not");
   if (!find_shader(concat_text("matmul_cooperative_", dtype)))
     return concat_text("heed was built with a glslang that does not know ",
                        dtype == DType::f16 ? "GL_KHR_cooperative_matrix" : "GL_EXT_bfloat16");
@@ -99,6 +93,15 @@ TestedVariants& tested_variants(Device device) {
 }
 
 }  // namespace
+
+Tensor exact_halves(const Shape& shape, DType dtype, Device device) {
+  std::vector<std::uint16_t> bits(static_cast<std::size_t>(shape.count()));
+  for (std::size_t i = 0; i < bits.size(); ++i)
+    bits[i] = half_bits(static_cast<float>(i * 7 % 17) / 8 - 1, dtype);
+  const Tensor halves = Tensor::empty(shape, dtype, device);
+  upload(bits.data(), halves);
+  return halves;
+}
 
 const MatrixHardware& matrix_hardware(Device device) {
   const std::lock_guard gpu_lock(gpu(device.index).mutex());  // first, as callers may hold it
@@ -142,15 +145,18 @@ std::string problem_of_variant(Gpu& gpu, TileKernel kernel, const FragmentVarian
                      text_of(v), ")");
 }
 
-bool is_trusted(Device device, const FragmentVariant& variant) {
-  Gpu& gpu = vulkan::gpu(device.index);
-  const std::lock_guard lock(gpu.mutex());
+bool is_trusted(Device device, const std::string& name, const std::function<std::string()>& problem) {
+  const std::lock_guard lock(vulkan::gpu(device.index).mutex());
   TestedVariants& tested = tested_variants(device);
-  const std::string name = text_of(variant);
   auto found = tested.find(name);
-  if (found == tested.end())
-    found = tested.emplace(name, problem_of_variant(gpu, TileKernel::cooperative, variant)).first;
+  if (found == tested.end()) found = tested.emplace(name, problem()).first;
   return found->second.empty();
+}
+
+bool is_trusted(Device device, const FragmentVariant& variant) {
+  return is_trusted(device, text_of(variant), [&] {
+    return problem_of_variant(vulkan::gpu(device.index), TileKernel::cooperative, variant);
+  });
 }
 
 }  // namespace heed::vulkan

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "heed/backends/vulkan/gpu.h"
@@ -41,8 +42,13 @@ FragmentVariant variant_of(const TiledProduct& product, const MatmulPlan& plan);
 /// not in a single bit. `kernel` is the cooperative one, or its emulation for tests.
 std::string problem_of_variant(Gpu& gpu, TileKernel kernel, const FragmentVariant& variant);
 
-/// Whether a variant may be used: tested like this before it first is, which waits for the device. One that fails is not
-/// used again, and matrix_hardware_use() names it.
+/// Whether a kernel of matrix hardware may be used: `problem` tests it before it first is, which waits for the device.
+/// One that fails is not used again, and matrix_hardware_use() says why.
+bool is_trusted(Device device, const std::string& name, const std::function<std::string()>& problem);
+/// The same of a product.
 bool is_trusted(Device device, const FragmentVariant& variant);
+
+/// Multiples of 1/8 between -1 and 1: exact in half precision, and so are sums of their products in f32.
+Tensor exact_halves(const Shape& shape, DType dtype, Device device);
 
 }  // namespace heed::vulkan

@@ -138,6 +138,9 @@ struct Properties {
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_CORE_PROPERTIES_AMD);
   VkPhysicalDeviceMaintenance4Properties maintenance4 = structure<VkPhysicalDeviceMaintenance4Properties>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES);
+  VkPhysicalDeviceSubgroupSizeControlProperties subgroups =
+      structure<VkPhysicalDeviceSubgroupSizeControlProperties>(
+          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES);
 };
 struct Features {
   VkPhysicalDeviceFeatures2 core =
@@ -146,6 +149,9 @@ struct Features {
       structure<VkPhysicalDeviceVulkan11Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES);
   VkPhysicalDeviceVulkan12Features v12 =
       structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
+  VkPhysicalDeviceSubgroupSizeControlFeatures subgroups =  // of an extension
+      structure<VkPhysicalDeviceSubgroupSizeControlFeatures>(
+          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES);
 };
 
 /// Of NVIDIA's and AMD's GPUs; 0 for others.
@@ -328,11 +334,17 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
     *last = &properties.compute_units;
     last = &properties.compute_units.pNext;
   }
-  if (has_extension(extensions, VK_KHR_MAINTENANCE_4_EXTENSION_NAME)) *last = &properties.maintenance4;
+  if (has_extension(extensions, VK_KHR_MAINTENANCE_4_EXTENSION_NAME)) {
+    *last = &properties.maintenance4;
+    last = &properties.maintenance4.pNext;
+  }
+  const bool sizes_subgroups = has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+  if (sizes_subgroups) *last = &properties.subgroups;
   api.GetPhysicalDeviceProperties2(handle, &properties.core);
   Features features;
   features.core.pNext = &features.v11;
   features.v11.pNext = &features.v12;
+  if (sizes_subgroups) features.v12.pNext = &features.subgroups;
   api.GetPhysicalDeviceFeatures2(handle, &features.core);
 
   device.timestamp_period = core.limits.timestampPeriod;
@@ -359,10 +371,15 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
                        !is_disabled("unified_memory");
   can.float16 = features.v12.shaderFloat16 && !is_disabled("float16");
   can.subgroup_size = properties.v11.subgroupSize;
+  can.subgroup_size_control =
+      features.subgroups.subgroupSizeControl && features.subgroups.computeFullSubgroups &&
+      (properties.subgroups.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
   const CooperativeMatrices cooperative = cooperative_matrices(api, handle, extensions);
   const bool forbidden = is_disabled("cooperative_matrix");
-  can.cooperative_matrix = cooperative.f16 && !forbidden;
-  can.cooperative_bfloat16 = cooperative.bf16 && !forbidden;
+  can.fragment_rows = forbidden ? 0 : cooperative.f16_rows;
+  can.bfloat16_fragment_rows = forbidden ? 0 : cooperative.bf16_rows;
+  can.cooperative_matrix = can.fragment_rows > 0;
+  can.cooperative_bfloat16 = can.bfloat16_fragment_rows > 0;
   can.no_cooperative_matrix = forbidden ? "HEED_VULKAN_DISABLE names it" : cooperative.missing;
   return device;
 }

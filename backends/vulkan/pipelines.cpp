@@ -135,6 +135,13 @@ Pipeline Pipelines::compile(std::string_view shader, std::span<const std::uint32
   info.stage.module = module;
   info.stage.pName = "main";
   info.stage.pSpecializationInfo = &specialisation;
+  auto subgroups = structure<VkPipelineShaderStageRequiredSubgroupSizeCreateInfo>(
+      VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
+  subgroups.requiredSubgroupSize = gpu_.capabilities().subgroup_size;
+  if (gpu_.capabilities().subgroup_size_control && uses_cooperative_matrices(code->words)) {
+    info.stage.pNext = &subgroups;
+    info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
+  }
   info.layout = used.pipeline;
   Pipeline made{VK_NULL_HANDLE, used.pipeline, used.set};
   const VkResult result = api.CreateComputePipelines(api.device, cache_, 1, &info, nullptr, &made.pipeline);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t header_words = 5;
 constexpr std::uint32_t op_entry_point = 15, op_execution_mode = 16, op_capability = 17;
-constexpr std::uint32_t storage_buffer_16_bit = 4433;  // a capability
+constexpr std::uint32_t storage_buffer_16_bit = 4433, cooperative_matrix = 6022;  // capabilities
 
 /// A behaviour as a capability, which a module declares, and as an execution mode of its entry point.
 struct Behaviour {
@@ -29,14 +29,23 @@ void for_each_instruction(std::span<const std::uint32_t> module, const Visit& vi
   }
 }
 
+/// Whether a module declares a capability.
+bool declares(std::span<const std::uint32_t> module, std::uint32_t capability) {
+  bool found = false;
+  for_each_instruction(module, [&](std::size_t, std::uint32_t number, std::span<const std::uint32_t> words) {
+    if (number == op_capability && words[1] == capability) found = true;
+  });
+  return found;
+}
+
 }  // namespace
 
 bool uses_16_bit_storage(std::span<const std::uint32_t> module) {
-  bool uses = false;
-  for_each_instruction(module, [&](std::size_t, std::uint32_t number, std::span<const std::uint32_t> words) {
-    if (number == op_capability && words[1] == storage_buffer_16_bit) uses = true;
-  });
-  return uses;
+  return declares(module, storage_buffer_16_bit);
+}
+
+bool uses_cooperative_matrices(std::span<const std::uint32_t> module) {
+  return declares(module, cooperative_matrix);
 }
 
 std::vector<std::uint32_t> with_float_controls(std::span<const std::uint32_t> module,

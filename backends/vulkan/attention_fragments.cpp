@@ -1,0 +1,198 @@
+#include "heed/backends/vulkan/attention_fragments.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "heed/backends/vulkan/matrix_hardware.h"
+#include "heed/backends/vulkan/shader_code.h"
+#include "heed/core/error.h"
+
+namespace heed::vulkan {
+namespace {
+
+constexpr std::int64_t narrowest = 16, widest = 128;
+
+/// What shaders/attention_forward_fragments.glsl and attention_gradient_fragments.glsl declare as shared.
+std::int64_t fragment_shared_bytes(FragmentPass pass, const AttentionGroup& group, std::int64_t key_width,
+                                   std::int64_t value_width) {
+  const std::int64_t key_pitch = 2 * ceil_div(key_width, 16) + 1,
+                     value_pitch = 2 * ceil_div(value_width, 16) + 1, score_pitch = group.lanes + 1;
+  const std::int64_t rows = group.rows(), columns = group.columns();
+  const bool forward = pass == FragmentPass::forward;
+  const std::int64_t lines =
+      rows * (key_pitch + (forward ? 0 : value_pitch) + score_pitch) + columns * (key_pitch + value_pitch);
+  const std::int64_t softmax = forward ? 16 * (rows / 4 * score_pitch) + 4 * rows : 0;
+  return 16 * lines + softmax + 8 * columns;
+}
+
+std::string text_of_attention(const AttentionVariant& v) {
+  constexpr const char* names[] = {"forward", "dquery", "dkey"};
+  return concat_text("attention ", names[static_cast<int>(v.pass)], ' ', v.dtype, ", widths ", v.key_width,
+                     " and ", v.value_width, ", ", v.fragment.subgroups, " subgroups of ", v.fragment.lanes);
+}
+
+/// Why the hardware does not serve a variant; empty: it does.
+std::string tested_problem(Gpu& gpu, const AttentionVariant& variant) {
+  if (!find_shader(concat_text("attention_forward_cooperative_", variant.dtype)))
+    return "this build has no attention for matrix hardware";
+  try {
+    return problem_of_attention(gpu, TileKernel::cooperative, variant);
+  } catch (const OutOfMemory&) {  // says nothing about the hardware
+    throw;
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::optional<FragmentKernel> ordinary_arithmetic(const AttentionCall&, FragmentPass,
+                                                  std::initializer_list<AttentionOperand>) {
+  return {};
+}
+
+/// Whether no element differs by more than `allowed` times the largest one.
+bool nearly_equal(const Tensor& found, const Tensor& expected, double allowed) {
+  const std::vector<double> a = found.to_doubles(), b = expected.to_doubles();
+  double largest = 0, error = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (!std::isfinite(a[i])) return false;
+    largest = std::max(largest, std::abs(b[i]));
+    error = std::max(error, std::abs(a[i] - b[i]));
+  }
+  return error <= allowed * largest;
+}
+
+/// An attention call for a test: no whole tiles, and more than two of either kind.
+struct TrialCall {
+  AttentionArgs args;
+  Tensor grad;
+  DType dtype;
+
+  TrialCall(const AttentionVariant& v, Device device) : dtype(v.dtype) {
+    const std::int64_t rows = v.fragment.rows * v.fragment.subgroups,
+                       columns = 16 * v.fragment.lanes / v.fragment.rows;
+    const std::int64_t longer = 4 * columns + 7, shorter = 2 * rows + 3;
+    const bool by_query = v.pass != FragmentPass::dkey;
+    const std::int64_t queries = by_query ? shorter : longer, keys = by_query ? longer : shorter;
+    args.query = exact_halves({1, 2, queries, v.key_width}, dtype, device);
+    args.key = exact_halves({1, 2, keys, v.key_width}, dtype, device);
+    args.value = exact_halves({1, 2, keys, v.value_width}, dtype, device);
+    grad = exact_halves({1, 2, queries, v.value_width}, dtype, device);
+    args.causal = true;
+  }
+
+  Tensor zeros_like(const Tensor& x) const { return Tensor::zeros(x.shape(), x.dtype(), x.device()); }
+  std::pair<Tensor, Tensor> forward(const FragmentChoice& choose) const {
+    const Shape& shape = args.query.shape();
+    const Tensor out = zeros_like(grad);
+    const Tensor log_sum_exp = Tensor::zeros({shape[0], shape[1], shape[2]}, DType::f32, grad.device());
+    attention_forward_by(choose, args, out, log_sum_exp);
+    return {out, log_sum_exp};
+  }
+};
+
+/// Products are multiples of 1/64, logits of 128: e^-128 is 0 in f32. One head shares its weight among the keys that are
+/// alike, the other also prefers near keys, so that its largest score rises from tile to tile.
+bool forward_is_exact(const FragmentChoice& choose, const AttentionVariant& v, Device device) {
+  TrialCall call(v, device);
+  call.args.scale = 8192;
+  call.args.slopes = Tensor::from(std::vector<float>{0, 65536}, {2}, device);
+  const auto bits = [](const std::pair<Tensor, Tensor>& x) {
+    return std::pair(x.first.to_doubles(), x.second.to_doubles());
+  };
+  return bits(call.forward(choose)) == bits(call.forward(ordinary_arithmetic));
+}
+
+bool gradients_agree(const FragmentChoice& choose, const AttentionVariant& v, Device device) {
+  TrialCall call(v, device);
+  call.args.scale = 0.125;
+  const auto [out, log_sum_exp] = call.forward(ordinary_arithmetic);
+  const auto gradients = [&](const FragmentChoice& by) {
+    const std::vector<Tensor> all{call.zeros_like(call.args.query), call.zeros_like(call.args.key),
+                                  call.zeros_like(call.args.value)};
+    attention_backward_by(by, call.args, out, log_sum_exp, call.grad, {}, all[0], all[1], all[2], {});
+    return all;
+  };
+  const std::vector<Tensor> found = gradients(choose), expected = gradients(ordinary_arithmetic);
+  const double rounding = v.dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+  for (std::size_t i = 0; i < found.size(); ++i)
+    if (!nearly_equal(found[i], expected[i], 8 * rounding)) return false;
+  return true;
+}
+
+}  // namespace
+
+std::optional<AttentionGroup> fragment_group(const AttentionCall& call, FragmentPass pass,
+                                             std::initializer_list<AttentionOperand> others,
+                                             FragmentShape fragment) {
+  const std::int64_t band = longest_tile(call, pass != FragmentPass::dkey);
+  const auto fits_width = [](std::int64_t width) { return width >= narrowest && width <= widest; };
+  if (!is_half(call.args.query.dtype()) || band < 16 || !fits_width(call.key_width) ||
+      !fits_width(call.value_width))
+    return {};
+  const auto begins_in_eights = [](const AttentionOperand& x) { return AttentionCall::is_aligned(x, 8); };
+  if (!begins_in_eights(call.query) || !begins_in_eights(call.key) || !begins_in_eights(call.value) ||
+      !std::ranges::all_of(others, begins_in_eights))
+    return {};
+  AttentionGroup group;
+  group.lanes = 4 * fragment.lanes / fragment.rows;
+  group.own = fragment.lanes;
+  if (group.lanes % 4 != 0) return {};  // a subgroup's scores are whole fragments
+  const Limits& limits = call.gpu.limits();
+  for (std::int64_t n = std::min(fragment.subgroups, ceil_div(band, fragment.rows)); n > 0; --n) {
+    group.invocations = n * fragment.lanes;
+    if (group.invocations <= limits.max_invocations &&
+        fragment_shared_bytes(pass, group, call.key_width, call.value_width) <= limits.shared_bytes)
+      return group;
+  }
+  return {};
+}
+
+std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, FragmentPass pass,
+                                                std::initializer_list<AttentionOperand> others) {
+  const DType dtype = call.args.query.dtype();
+  const Device device = call.args.query.device();
+  const Capabilities& can = call.gpu.capabilities();
+  FragmentShape fragment;
+  fragment.lanes = can.subgroup_size;
+  fragment.rows = dtype == DType::f16    ? can.fragment_rows
+                  : dtype == DType::bf16 ? can.bfloat16_fragment_rows
+                                         : 0;
+  if (fragment.rows == 0) return {};
+  const std::optional<AttentionGroup> group = fragment_group(call, pass, others, fragment);
+  if (!group) return {};
+  // Where products could use the hardware and it failed their test, attention does not try it.
+  if (fragment.rows == 16 && !matrix_hardware(device).multiplies(dtype)) return {};
+  fragment.subgroups = group->invocations / fragment.lanes;
+  const AttentionVariant variant{pass, dtype, call.key_width, call.value_width, fragment};
+  if (!is_trusted(device, text_of_attention(variant), [&] { return tested_problem(call.gpu, variant); }))
+    return {};
+  return FragmentKernel{TileKernel::cooperative, *group};
+}
+
+FragmentChoice always(TileKernel kernel, FragmentShape fragment) {
+  return [=](const AttentionCall& call, FragmentPass pass, std::initializer_list<AttentionOperand> others) {
+    const std::optional<AttentionGroup> group = fragment_group(call, pass, others, fragment);
+    check(group.has_value(), "attention: fragments do not take a call of ", call.queries, " queries, ",
+          call.keys, " keys, widths ", call.key_width, " and ", call.value_width);
+    return std::optional(FragmentKernel{kernel, *group});
+  };
+}
+
+std::string problem_of_attention(Gpu& gpu, TileKernel kernel, const AttentionVariant& v) {
+  const Device device{DeviceType::vulkan, gpu.index()};
+  const FragmentChoice choose = [&](const AttentionCall& call, FragmentPass pass,
+                                    std::initializer_list<AttentionOperand> others) {
+    return pass == v.pass ? always(kernel, v.fragment)(call, pass, others) : std::nullopt;
+  };
+  const bool agrees = v.pass == FragmentPass::forward ? forward_is_exact(choose, v, device)
+                                                      : gradients_agree(choose, v, device);
+  if (agrees) return "";
+  return concat_text("the results of ", gpu.name(), " differ from those of ordinary arithmetic (",
+                     text_of_attention(v), ")");
+}
+
+}  // namespace heed::vulkan

@@ -1,0 +1,7 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+//! types f16 bf16
+//! variant attention_dkey_emulated COLUMNS_ARE_QUERIES=1
+// shaders/attention_gradient_fragments.glsl on devices without matrix hardware: for tests.
+#define EMULATED
+#include "attention_gradient_fragments.glsl"

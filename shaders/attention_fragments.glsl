@@ -1,0 +1,230 @@
+// Attention's products by matrix hardware: cooperative matrices, or with EMULATED the same by ordinary arithmetic on
+// shared memory, which runs anywhere and tests what is built on them.
+//
+// A subgroup owns FRAGMENT_ROWS rows of its workgroup's tile. A fragment of the left factor is FRAGMENT_ROWS x 16, one of
+// the right factor 16 x 16. Which element a lane holds only the driver knows, so that scores go through shared memory
+// to where invocation (lane_x, lane_y) expects them. All that is shared lies in `memory`, in lines of eights: eight
+// halves or four floats. Widths are multiples of eight, and lines of operands begin at such.
+layout(local_size_x_id = 0) in;
+layout(constant_id = 4) const uint SUBGROUP = 64;  // its lanes
+#ifdef EMULATED
+uint subgroup_number() { return gl_LocalInvocationIndex / SUBGROUP; }
+uint lane_number() { return gl_LocalInvocationIndex % SUBGROUP; }
+#else
+#extension GL_KHR_shader_subgroup_basic : require
+uint subgroup_number() { return gl_SubgroupID; }
+uint lane_number() { return gl_SubgroupInvocationID; }
+#endif
+uint invocation() { return subgroup_number() * SUBGROUP + lane_number(); }
+#include "attention.glsl"
+
+layout(binding = 0) readonly buffer QueryEights { uvec4 query_eights[]; };
+layout(binding = 1) readonly buffer KeyEights { uvec4 key_eights[]; };
+layout(binding = 2) readonly buffer ValueEights { uvec4 value_eights[]; };
+
+const uint FRAGMENT_ROWS = 4u * SUBGROUP / LANES;
+const uint SUBGROUPS = THREADS / SUBGROUP;
+const uint COLUMN_STEPS = TILE_COLUMNS / 16u;
+const uint KEY_STEPS = (KEY_WIDTH + 15u) / 16u, VALUE_STEPS = (VALUE_WIDTH + 15u) / 16u;
+// One eight more than needed, so that the lines that a fragment reads at once lie in different banks.
+const uint KEY_PITCH = 2u * KEY_STEPS + 1u, VALUE_PITCH = 2u * VALUE_STEPS + 1u, SCORE_PITCH = LANES + 1u;
+
+shared uvec4 memory[LINES_END];
+
+#ifdef TYPE_f16
+#define HALF_FOUR f16vec4
+#define pack_four(x) f16vec4(x)
+uvec2 words_of(vec4 x) { return uvec2(packHalf2x16(x.xy), packHalf2x16(x.zw)); }
+#else
+#define HALF_FOUR u16vec4
+#define pack_four(v) u16vec4(uvec4(bf16_bits(v.x), bf16_bits(v.y), bf16_bits(v.z), bf16_bits(v.w)))
+uvec2 words_of(vec4 x) {
+  return uvec2(bf16_bits(x.x) | bf16_bits(x.y) << 16, bf16_bits(x.z) | bf16_bits(x.w) << 16);
+}
+#endif
+
+// --- fragments: load_left, load_right and load_right_columns of the lines that begin at the eight `at`
+#ifdef EMULATED
+
+#define UNROLL [[dont_unroll]]  // unrolled, the emulation takes drivers minutes to compile
+#define row_barrier() barrier()
+
+struct Place {
+  uint at, pitch;
+  bool by_columns;
+};
+// A lane holds sums of four neighbouring columns.
+const uint OWN = FRAGMENT_ROWS * 4u / SUBGROUP;
+struct Sums {
+  vec4 x[OWN];
+};
+#define FRAGMENT_LEFT Place
+#define FRAGMENT_RIGHT Place
+#define FRAGMENT_SUMS Sums
+
+#ifdef TYPE_f16
+float half_of(uint word, uint place) { return unpackHalf2x16(word)[place]; }
+#else
+float half_of(uint word, uint place) { return uintBitsToFloat(place == 0u ? word << 16 : word & 0xffff0000u); }
+#endif
+float element(Place fragment, uint line, uint place) {
+  if (fragment.by_columns) {
+    const uint swapped = line;
+    line = place;
+    place = swapped;
+  }
+  return half_of(memory[fragment.at + line * fragment.pitch + place / 8u][place % 8u / 2u], place % 2u);
+}
+vec4 four_elements(Place fragment, uint line, uint place) {
+  return vec4(element(fragment, line, place), element(fragment, line, place + 1u), element(fragment, line, place + 2u),
+              element(fragment, line, place + 3u));
+}
+#define load_left(fragment, from, lines_pitch) fragment = Place(from, lines_pitch, false)
+#define load_right(fragment, from, lines_pitch) fragment = Place(from, lines_pitch, false)
+#define load_right_columns(fragment, from, lines_pitch) fragment = Place(from, lines_pitch, true)
+#define HEED_OWN(e) UNROLL for (uint e = 0u; e < OWN; ++e)
+#define row_of(e) ((lane_number() + (e) * SUBGROUP) / 4u)
+#define four_of(e) ((lane_number() + (e) * SUBGROUP) % 4u)
+#define clear_sums(sums) HEED_OWN(e) (sums).x[e] = vec4(0)
+#define multiply_add(sums, left, right)                                                    \
+  HEED_OWN(e) UNROLL for (uint term = 0u; term < 16u; ++term)                              \
+    (sums).x[e] += element(left, row_of(e), term) * four_elements(right, term, 4u * four_of(e))
+#define store_sums(sums, from) \
+  HEED_OWN(e) memory[(from) + row_of(e) * SCORE_PITCH + four_of(e)] = floatBitsToUint((sums).x[e])
+#define load_row_scales(scales, from) HEED_OWN(e) (scales).x[e] = vec4(row_scales[(from) + row_of(e)])
+#define scale_sums(sums, scales) HEED_OWN(e) (sums).x[e] *= (scales).x[e]
+
+#else
+
+#define UNROLL [[unroll]]
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#define row_barrier() subgroupBarrier()
+
+#ifdef TYPE_f16
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#define FACTOR float16_t
+#else
+#extension GL_EXT_bfloat16 : require
+#define FACTOR bfloat16_t
+#endif
+#define FRAGMENT_LEFT coopmat<FACTOR, gl_ScopeSubgroup, FRAGMENT_ROWS, 16, gl_MatrixUseA>
+#define FRAGMENT_RIGHT coopmat<FACTOR, gl_ScopeSubgroup, 16, 16, gl_MatrixUseB>
+#define FRAGMENT_SUMS coopmat<float, gl_ScopeSubgroup, FRAGMENT_ROWS, 16, gl_MatrixUseAccumulator>
+
+#define load_left(fragment, from, pitch) coopMatLoad(fragment, memory, from, pitch, gl_CooperativeMatrixLayoutRowMajor)
+#define load_right(fragment, from, pitch) coopMatLoad(fragment, memory, from, pitch, gl_CooperativeMatrixLayoutRowMajor)
+#define load_right_columns(fragment, from, pitch) \
+  coopMatLoad(fragment, memory, from, pitch, gl_CooperativeMatrixLayoutColumnMajor)
+#define clear_sums(sums) sums = FRAGMENT_SUMS(0.0)
+#define multiply_add(sums, left, right) sums = coopMatMulAdd(left, right, sums)
+#define store_sums(sums, from) coopMatStore(sums, memory, from, SCORE_PITCH, gl_CooperativeMatrixLayoutRowMajor)
+// Columns that lie upon each other: each element is the scale of its row.
+#define load_row_scales(scales, from) coopMatLoad(scales, row_scales, from, 0, gl_CooperativeMatrixLayoutColumnMajor)
+#define scale_sums(sums, scales) sums = sums * scales
+
+#endif
+
+// --- between registers and shared memory
+// fetch() takes a tile of columns to registers, so that it is under way while another is multiplied; keep() puts it into
+// the lines that begin at `lines`.
+#define HEED_FETCHED_TILE(fetch, keep, eights, held, steps, width, lines)                                      \
+  uvec4 held[(TILE_COLUMNS * 2u * steps + THREADS - 1u) / THREADS];                                            \
+  void fetch(Columns columns, uint at, uint base, uint stride) {                                               \
+    [[unroll]] for (uint n = 0u; n < (TILE_COLUMNS * 2u * steps + THREADS - 1u) / THREADS; ++n) {              \
+      const uint line = (n * THREADS + invocation()) / (2u * steps);                                           \
+      const uint eight = (n * THREADS + invocation()) % (2u * steps);                                          \
+      const int index = line < TILE_COLUMNS && 8u * eight < width ? named_column(columns, at + line) : -1;     \
+      held[n] = index < 0 ? uvec4(0) : eights[(base + uint(index) * stride) / 8u + eight];                     \
+    }                                                                                                          \
+  }                                                                                                            \
+  void keep() {                                                                                                \
+    [[unroll]] for (uint n = 0u; n < (TILE_COLUMNS * 2u * steps + THREADS - 1u) / THREADS; ++n) {              \
+      const uint line = (n * THREADS + invocation()) / (2u * steps);                                           \
+      const uint eight = (n * THREADS + invocation()) % (2u * steps);                                          \
+      if (line < TILE_COLUMNS) memory[lines + line * (2u * steps + 1u) + eight] = held[n];                     \
+    }                                                                                                          \
+  }
+
+// Puts the tile's rows into the lines that begin at `lines`.
+#define HEED_KEPT_ROWS(keep, eights, steps, width, lines)                                                      \
+  void keep(Rows rows, uint base, uint stride) {                                                               \
+    for (uint n = invocation(); n < TILE_ROWS * 2u * steps; n += THREADS) {                                    \
+      const uint line = n / (2u * steps), eight = n % (2u * steps), row = rows.begin + line;                   \
+      const bool there = row < rows.end && 8u * eight < width;                                                 \
+      memory[lines + line * (2u * steps + 1u) + eight] =                                                       \
+          there ? eights[(base + (row - rows.first) * stride) / 8u + eight] : uvec4(0);                        \
+    }                                                                                                          \
+  }
+
+// The tile's scores lie in lines of SCORE_PITCH, a subgroup's own after one another: as floats, four columns to an eight,
+// and then as halves, from the beginning of the same lines.
+uint line_of_row(uint r) { return (4u * lane_y() + r) * SCORE_PITCH; }
+void read_floats(uint begin, out vec4 entries[4]) {
+  [[unroll]] for (uint r = 0u; r < 4u; ++r) entries[r] = uintBitsToFloat(memory[begin + line_of_row(r) + lane_x()]);
+}
+void write_halves(uint begin, vec4 entries[4]) {
+  [[unroll]] for (uint r = 0u; r < 4u; ++r) {
+    const uvec2 words = words_of(entries[r]);
+    const uint at = begin + line_of_row(r) + lane_x() / 2u;
+    // Component by component, with numbers known here: compilers may write the whole eight otherwise.
+    if (lane_x() % 2u == 0u) {
+      memory[at].x = words.x;
+      memory[at].y = words.y;
+    } else {
+      memory[at].z = words.x;
+      memory[at].w = words.y;
+    }
+  }
+}
+
+// Stores the products of the tile's rows, whose lines begin at `left_lines`, and of its columns.
+#define HEED_FRAGMENT_SCORES(name, steps, left_lines, right_lines, pitch)                                      \
+  void name(uint own_row, uint own_scores) {                                                                   \
+    FRAGMENT_SUMS products[COLUMN_STEPS];                                                                      \
+    UNROLL for (uint j = 0u; j < COLUMN_STEPS; ++j) clear_sums(products[j]);                                   \
+    UNROLL for (uint l = 0u; l < steps; ++l) {                                                                 \
+      FRAGMENT_LEFT x;                                                                                         \
+      load_left(x, left_lines + own_row * pitch + 2u * l, pitch);                                              \
+      UNROLL for (uint j = 0u; j < COLUMN_STEPS; ++j) {                                                        \
+        FRAGMENT_RIGHT y;                                                                                      \
+        load_right_columns(y, right_lines + 16u * j * pitch + 2u * l, pitch);                                  \
+        multiply_add(products[j], x, y);                                                                       \
+      }                                                                                                        \
+    }                                                                                                          \
+    UNROLL for (uint j = 0u; j < COLUMN_STEPS; ++j) store_sums(products[j], own_scores + 4u * j);              \
+  }
+
+// sums += the halves that took the place of scores, times the lines of the tile's columns.
+#define HEED_ADD_HALVES_TIMES_LINES(name, steps, right_lines, pitch)                                           \
+  void name(uint own_scores, inout FRAGMENT_SUMS sums[steps]) {                                                \
+    UNROLL for (uint l = 0u; l < COLUMN_STEPS; ++l) {                                                          \
+      FRAGMENT_LEFT x;                                                                                         \
+      load_left(x, own_scores + 2u * l, SCORE_PITCH);                                                          \
+      UNROLL for (uint j = 0u; j < steps; ++j) {                                                               \
+        FRAGMENT_RIGHT y;                                                                                      \
+        load_right(y, right_lines + 16u * l * pitch + 2u * j, pitch);                                          \
+        multiply_add(sums[j], x, y);                                                                           \
+      }                                                                                                        \
+    }                                                                                                          \
+  }
+
+// Stores the sums, fragments side by side, times `factor` per row. Scores are overwritten.
+#define HEED_STORE_SUMS(name, target, steps, width)                                                            \
+  void name(Rows rows, uint base, uint stride, vec4 factor, FRAGMENT_SUMS sums[steps], uint scores) {           \
+    UNROLL for (uint step = 0u; step < steps; step += COLUMN_STEPS) {                                          \
+      row_barrier();                                                                                           \
+      UNROLL for (uint n = 0u; n < COLUMN_STEPS; ++n)                                                          \
+        if (step + n < steps)                                                                                  \
+          store_sums(sums[step + n], scores + subgroup_number() * FRAGMENT_ROWS * SCORE_PITCH + 4u * n);        \
+      row_barrier();                                                                                           \
+      vec4 entries[4];                                                                                         \
+      read_floats(scores, entries);                                                                             \
+      const uint column = 16u * step + 4u * lane_x();                                                          \
+      [[unroll]] for (uint r = 0u; r < 4u; ++r) {                                                              \
+        const uint row = rows.begin + 4u * lane_y() + r;                                                       \
+        if (row < rows.end && column < width)                                                                  \
+          target[(base + (row - rows.first) * stride + column) / 4u] = pack_four((factor[r] * entries[r]));    \
+      }                                                                                                        \
+    }                                                                                                          \
+  }

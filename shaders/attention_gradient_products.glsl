@@ -1,0 +1,8 @@
+// attention_gradients.glsl by ordinary arithmetic: reads the gradient of the result.
+#include "attention_products.glsl"
+#include "attention_gradients.glsl"
+
+layout(binding = 8) readonly buffer Grad { T grad[]; };
+layout(binding = 8) readonly buffer GradQuads { T4 grad_quads[]; };
+
+HEED_LOADER(load_grad, grad, grad_quads, VALUE_WIDTH)

@@ -1,0 +1,74 @@
+// The online softmax of attention's forward pass. Needs `partial`, a shared array of (LANES + 1) vec4s for every four rows,
+// and row_barrier(), at which the invocations of a row wait for each other.
+
+// Combines what the invocations of each row of the tile hold, in a fixed order.
+#define HEED_COMBINE(name, operation)                                                              \
+  vec4 name(vec4 x) {                                                                              \
+    row_barrier();                                                                                 \
+    partial[lane_y() * (LANES + 1u) + lane_x()] = x;                                               \
+    row_barrier();                                                                                 \
+    vec4 all = partial[lane_y() * (LANES + 1u)];                                                   \
+    for (uint n = 1u; n < LANES; ++n) all = operation(all, partial[lane_y() * (LANES + 1u) + n]);  \
+    return all;                                                                                    \
+  }
+vec4 add(vec4 a, vec4 b) { return a + b; }
+HEED_COMBINE(maximum_over_lanes, max)
+HEED_COMBINE(sum_over_lanes, add)
+
+// Of four rows: the largest score so far, and the sum of the weights that are relative to it, of this invocation's
+// columns.
+struct Softmax {
+  vec4 largest, total;
+};
+Softmax no_softmax() { return Softmax(vec4(-INFINITY), vec4(0)); }
+
+// Replaces the products of queries and keys by weights, 0 where dropout takes them; returns by what all sums
+// so far are to be multiplied.
+vec4 weigh(Rows rows, inout vec4 scores[4], inout Softmax softmax) {
+  const uint existing = existing_entries(rows), kept = kept_entries(rows);
+  vec4 found = vec4(-INFINITY);
+  [[unroll]] for (uint r = 0u; r < 4u; ++r) {
+    [[unroll]] for (uint c = 0u; c < 4u; ++c) {
+      scores[r][c] = bit_of(existing, r, c) ? logit(rows, r, c, scores[r][c]) : -INFINITY;
+      found[r] = max(found[r], scores[r][c]);
+    }
+  }
+  const vec4 now = max(softmax.largest, maximum_over_lanes(found));
+  vec4 rescale;
+  [[unroll]] for (uint r = 0u; r < 4u; ++r) {
+    // With nothing allowed so far, exp(-infinity - 0) = 0 is what is wanted.
+    const float shift = now[r] == -INFINITY ? 0.0 : now[r];
+    rescale[r] = now[r] == softmax.largest[r] ? 1.0 : weight(softmax.largest[r] - shift);
+    float sum = 0.0;
+    [[unroll]] for (uint c = 0u; c < 4u; ++c) {
+      const float w = weight(scores[r][c] - shift);
+      sum += w;
+      scores[r][c] = bit_of(kept, r, c) ? w : 0.0;
+    }
+    softmax.total[r] = rescale[r] * softmax.total[r] + sum;
+  }
+  softmax.largest = now;
+  return rescale;
+}
+
+// After the last tile: adds up the weights, and returns by what the sums are to be multiplied.
+vec4 normalize(inout Softmax softmax) {
+  softmax.total = sum_over_lanes(softmax.total);
+  vec4 factor;
+  [[unroll]] for (uint r = 0u; r < 4u; ++r)
+    factor[r] = softmax.total[r] == 0.0 ? 0.0 : kept_scale() / softmax.total[r];
+  return factor;
+}
+
+// Writes log_sum_exp of the rows, once normalize() has added up.
+void store_log_sum_exp(Rows rows, Softmax softmax) {
+  if (lane_x() != 0u) return;
+  const uint line = (local_batch() * heads + local_head()) * queries;
+  [[unroll]] for (uint r = 0u; r < 4u; ++r) {
+    const uint row = rows.begin + 4u * lane_y() + r;
+    if (row >= rows.end) continue;
+    const float total = softmax.total[r];
+    log_sum_exp[skip_log_sum_exp + line + row] =
+        total == 0.0 ? -INFINITY : softmax.largest[r] + exact_log(total);
+  }
+}
