@@ -74,8 +74,8 @@ void add_rows(const Loss& given, const Scratch& scratch, std::int64_t begin, std
                                  given.smoothing, given.ignored, logits);
   const double beta = begin ? 1 : 0;
   if (backend.linear_backward && gradients.x.defined() && gradients.weight.defined() && pitch == classes) {
-    backend.linear_backward(logits, x, given.weight, beta, rows_of(gradients.x, begin, count),
-                            gradients.weight);
+    backend.linear_backward(std::span(&logits, 1), x, std::span(&given.weight, 1), beta,
+                            rows_of(gradients.x, begin, count), std::span(&gradients.weight, 1));
   } else {
     if (gradients.x.defined())
       backend.matmul(logits, given.weight, {}, 0, rows_of(gradients.x, begin, count));

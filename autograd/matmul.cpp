@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <vector>
+
 #include "heed/autograd/ops.h"
 #include "heed/autograd/recording.h"
 
@@ -46,6 +49,112 @@ Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias = {}) {
   return out;
 }
 
+Shape with_width(Shape shape, std::int64_t width) {
+  shape[shape.rank() - 1] = width;
+  return shape;
+}
+
+void check_linear(const char* op, const Tensor& x, const LinearMap& map) {
+  const auto& [weight, bias] = map;
+  check_same(op, x, weight);
+  check_floating(op, x);
+  check(weight.rank() == 2 && x.rank() >= 1 && x.size(-1) == weight.size(1), op, ": input of shape ",
+        x.shape(), " does not fit weight of shape ", weight.shape(), " ([out, in])");
+  if (!bias.defined()) return;
+  check_same(op, x, bias);
+  check(bias.shape() == Shape{weight.size(0)}, op, ": bias of shape ", bias.shape(),
+        " does not fit weight of shape ", weight.shape());
+}
+
+Tensor linear_composed(const Tensor& x, const LinearMap& map) {
+  const Tensor product = matmul(x.rank() == 1 ? unsqueeze(x, 0) : x, transposed(map.weight));
+  const Tensor y = reshape(product, with_width(x.shape(), map.weight.size(0)));
+  return map.bias.defined() ? y + map.bias : y;
+}
+
+/// rows [rows, in] through every map: [rows, out].
+std::vector<Tensor> rows_through(const Tensor& rows, std::span<const LinearMap> maps) {
+  std::vector<Tensor> weights, biases, outs;
+  const auto together = backend_of(rows).linear_maps;
+  for (const auto& [weight, bias] : maps) {
+    if (maps.size() == 1 || !together) {
+      outs.push_back(product(rows, transposed(weight.detach()), bias));
+      continue;
+    }
+    weights.push_back(contiguous(weight.detach()));
+    biases.push_back(bias.defined() ? contiguous(bias.detach()) : bias);
+    outs.push_back(Tensor::empty({rows.size(0), weight.size(0)}, rows.dtype(), rows.device()));
+  }
+  if (!weights.empty()) together(rows, weights, biases, outs);
+  return outs;
+}
+
+/// The backward of linear maps of the same rows, with what it reads; the rest is undefined.
+struct LinearBackward {
+  struct Map {
+    Tensor weight;  // where x has a gradient
+    bool want_weight, want_bias;
+  };
+  Shape shape;  // of x
+  bool want_x;
+  Tensor rows;  // x as [rows, in], where a weight has a gradient
+  std::vector<Map> maps;
+
+  /// The gradients of x and of every weight and bias in turn. A map whose output has none adds nothing to x's.
+  Gradients operator()(std::span<const Tensor> grads) const {
+    Gradients gradients(1 + 2 * maps.size());
+    std::vector<Tensor> arrived;  // [rows, out]
+    std::vector<std::size_t> from;
+    for (std::size_t i = 0; i < maps.size(); ++i) {
+      if (!grads[i].defined()) continue;
+      arrived.push_back(contiguous(grads[i]).view({row_count(grads[i].shape()), grads[i].size(-1)}));
+      from.push_back(i);
+    }
+    const Tensor dx =
+        want_x ? empty_gradient(arrived[0], {arrived[0].size(0), shape[shape.rank() - 1]}) : Tensor();
+    const bool done = products_at_once(arrived, from, dx, gradients);
+    for (std::size_t n = 0; n < from.size(); ++n) {
+      const Map& map = maps[from[n]];
+      Tensor& dweight = gradients[1 + 2 * from[n]];
+      if (!done && want_x) backend_of(dx).matmul(arrived[n], readable(map.weight), {}, n > 0 ? 1 : 0, dx);
+      if (!done && map.want_weight && map.want_bias)
+        if (const auto both = backend_of(arrived[n]).linear_gradients; both && !ComposeOnly::active()) {
+          dweight = empty_gradient(arrived[n], {arrived[n].size(1), rows.size(1)});
+          const Tensor dbias = empty_gradient(arrived[n], {arrived[n].size(1)});
+          both(arrived[n], rows, dweight, dbias);
+          gradients[2 + 2 * from[n]] = dbias;
+          continue;
+        }
+      if (!done && map.want_weight) dweight = product(transposed(arrived[n]), rows);
+      if (map.want_bias) gradients[2 + 2 * from[n]] = sum(arrived[n], 0);
+    }
+    if (want_x) gradients[0] = dx.view(shape);
+    return gradients;
+  }
+
+ private:
+  static Tensor empty_gradient(const Tensor& grad, const Shape& shape) {
+    return Tensor::empty(shape, grad.dtype(), grad.device());
+  }
+
+  /// dx and all dweights by one kernel; false where there is none, or some are not wanted.
+  bool products_at_once(std::span<const Tensor> arrived, std::span<const std::size_t> from, const Tensor& dx,
+                        Gradients& gradients) const {
+    const auto at_once = backend_of(arrived[0]).linear_backward;
+    const auto wanted = [&](std::size_t i) { return maps[i].want_weight; };
+    if (!at_once || !want_x || !std::all_of(from.begin(), from.end(), wanted) || ComposeOnly::active())
+      return false;
+    std::vector<Tensor> weights, dweights;
+    for (const std::size_t i : from) {
+      weights.push_back(contiguous(maps[i].weight));
+      dweights.push_back(empty_gradient(dx, weights.back().shape()));
+      gradients[1 + 2 * i] = dweights.back();
+    }
+    at_once(arrived, rows, weights, 0, dx, dweights);
+    return true;
+  }
+};
+
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
@@ -69,53 +178,34 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  check_same("linear", x, weight);
-  check_floating("linear", x);
-  check(weight.rank() == 2 && x.rank() >= 1 && x.size(-1) == weight.size(1), "linear: input of shape ",
-        x.shape(), " does not fit weight of shape ", weight.shape(), " ([out, in])");
-  if (bias.defined()) {
-    check_same("linear", x, bias);
-    check(bias.shape() == Shape{weight.size(0)}, "linear: bias of shape ", bias.shape(),
-          " does not fit weight of shape ", weight.shape());
-  }
+  const LinearMap map{weight, bias};
+  return linear_maps(x, std::span(&map, 1))[0];
+}
+
+std::vector<Tensor> linear_maps(const Tensor& x, std::span<const LinearMap> maps) {
+  check(!maps.empty(), "linear_maps: there is no map");
+  for (const LinearMap& map : maps) check_linear(maps.size() > 1 ? "linear_maps" : "linear", x, map);
+  std::vector<Tensor> outs;
   if (ComposeOnly::active()) {
-    const Tensor y = reshape(matmul(x.rank() == 1 ? unsqueeze(x, 0) : x, transposed(weight)), [&] {
-      Shape shape = x.shape();
-      shape[x.rank() - 1] = weight.size(0);
-      return shape;
-    }());
-    return bias.defined() ? y + bias : y;
+    for (const LinearMap& map : maps) outs.push_back(linear_composed(x, map));
+    return outs;
   }
-  Shape shape = x.shape();
-  shape[x.rank() - 1] = weight.size(0);
   const Tensor rows = contiguous(x.detach()).view({row_count(x.shape()), x.size(-1)});
-  const Tensor out = product(rows, transposed(weight.detach()), bias).view(shape);
-  const bool want_x = x.tracked(), want_weight = weight.tracked(), want_bias = bias.tracked();
-  const Tensor read_rows = want_weight ? rows : Tensor(), read_weight = want_x ? weight.detach() : Tensor();
-  return record("linear", out, {x, weight, bias},
-                [read_rows, read_weight, shape = x.shape(), classes = weight.size(0), want_x, want_weight,
-                 want_bias](const Tensor& grad) {
-                  const Tensor g = contiguous(grad).view({row_count(grad.shape()), classes});
-                  if (const auto both = backend_of(g).linear_backward;
-                      both && want_x && want_weight && !ComposeOnly::active()) {
-                    const Tensor w = contiguous(read_weight),
-                                 dweight = Tensor::empty(w.shape(), w.dtype(), w.device()),
-                                 dx = Tensor::empty(read_rows.shape(), g.dtype(), g.device());
-                    both(g, read_rows, w, 0, dx, dweight);
-                    return Gradients{dx.view(shape), dweight, want_bias ? sum(g, 0) : Tensor()};
-                  }
-                  const Tensor dx = want_x ? product(g, read_weight).view(shape) : Tensor();
-                  if (const auto both = backend_of(g).linear_gradients;
-                      both && want_weight && want_bias && !ComposeOnly::active()) {
-                    const Tensor dweight = Tensor::empty({classes, read_rows.size(1)}, g.dtype(), g.device()),
-                                 dbias = Tensor::empty({classes}, g.dtype(), g.device());
-                    both(g, read_rows, dweight, dbias);
-                    return Gradients{dx, dweight, dbias};
-                  }
-                  return Gradients{dx, want_weight ? product(transposed(g), read_rows) : Tensor(),
-                                   want_bias ? sum(g, 0) : Tensor()};
-                },
-                {&read_rows, &read_weight});
+  for (const Tensor& out : rows_through(rows, maps))
+    outs.push_back(out.view(with_width(x.shape(), out.size(1))));
+  LinearBackward backward{x.shape(), x.tracked(), {}, {}};
+  std::vector<Tensor> inputs{x};
+  for (const auto& [weight, bias] : maps) {
+    inputs.insert(inputs.end(), {weight, bias});
+    backward.maps.push_back({x.tracked() ? weight.detach() : Tensor(), weight.tracked(), bias.tracked()});
+    if (weight.tracked()) backward.rows = rows;
+  }
+  std::vector<const Tensor*> reads{&backward.rows};
+  for (const LinearBackward::Map& map : backward.maps) reads.push_back(&map.weight);
+  if (maps.size() > 1) return record_joint("linear_maps", outs, inputs, backward, reads);
+  return {record(
+      "linear", outs[0], inputs, [backward](const Tensor& grad) { return backward(std::span(&grad, 1)); },
+      reads)};
 }
 
 }  // namespace heed

@@ -135,6 +135,36 @@ Tensor record(const char* op, const Tensor& out, std::initializer_list<Tensor> i
                 std::span(reads.begin(), reads.size()));
 }
 
+std::vector<Tensor> record_joint(const char* op, std::span<const Tensor> outs, std::span<const Tensor> inputs,
+                                 JointBackward backward, std::span<const Tensor* const> reads) {
+  const auto tracked = [](const Tensor& x) { return x.tracked(); };
+  std::vector<Tensor> results;
+  if (!recording_enabled || std::none_of(inputs.begin(), inputs.end(), tracked)) {
+    for (const Tensor& out : outs) results.push_back(out.detach());
+    return results;
+  }
+  const auto arrived = std::make_shared<std::vector<Tensor>>(outs.size());
+  // The gradient of the op's own node only says that one of its outputs' has arrived.
+  const Tensor sign = Tensor::empty({0}, DType::f32);
+  const Tensor joint = record_always(
+      op, sign, inputs,
+      [arrived, backward = std::move(backward)](const Tensor&) {
+        return backward(std::exchange(*arrived, {}));
+      },
+      reads);
+  // An output's node owns the op's as its input; the plain pointer leaves it to ~Node to unlink them.
+  for (std::size_t i = 0; i < outs.size(); ++i)
+    results.push_back(
+        record_always(op, outs[i], std::span(&joint, 1),
+                      [arrived, sign, i, count = outs.size(), node = joint.node().get()](const Tensor& grad) {
+                        const bool first = !node->gradient.defined();
+                        if (first) arrived->assign(count, Tensor());  // also what a walk that failed has left
+                        (*arrived)[i] = grad;
+                        return Gradients{first ? sign : Tensor()};
+                      }));
+  return results;
+}
+
 Tensor parameter(const Tensor& tensor) {
   check(tensor.defined() && is_floating(tensor.dtype()), "parameter: a tensor of f32 or f64 is needed");
   return tensor.with_node(make_node("leaf", tensor));

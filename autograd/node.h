@@ -4,6 +4,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "heed/core/tensor.h"
@@ -15,6 +16,9 @@ using Gradients = std::vector<Tensor>;
 /// Computes the gradients of the inputs from the gradient of the output. Runs with recording off and captures
 /// detached tensors only: a closure that held its own output would never be freed.
 using BackwardFunction = std::function<Gradients(const Tensor& grad)>;
+
+/// The same for an op with several outputs: one gradient for each, undefined where none has come.
+using JointBackward = std::function<Gradients(std::span<const Tensor> grads)>;
 
 /// The record of how a tensor was made. Ids grow with creation, so that falling ids are
 /// a reverse topological order.
@@ -42,6 +46,11 @@ Tensor record(const char* op, const Tensor& out, std::initializer_list<Tensor> i
               BackwardFunction backward, std::initializer_list<const Tensor*> reads = {});
 Tensor record(const char* op, const Tensor& out, std::span<const Tensor> inputs, BackwardFunction backward,
               std::span<const Tensor* const> reads = {});
+
+/// record() for an op with several outputs, whose gradients `backward` gets at once: every output has a node that leaves
+/// its gradient with the op's, which is older and therefore walked when all that come have come.
+std::vector<Tensor> record_joint(const char* op, std::span<const Tensor> outs, std::span<const Tensor> inputs,
+                                 JointBackward backward, std::span<const Tensor* const> reads = {});
 
 /// True when ops on these inputs would be recorded.
 bool recording();

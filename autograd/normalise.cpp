@@ -1,3 +1,5 @@
+#include <vector>
+
 #include "heed/autograd/ops.h"
 #include "heed/autograd/recording.h"
 
@@ -20,13 +22,17 @@ void check_norm_parameter(const char* op, const char* what, const Tensor& parame
         " does not fit input of shape ", x.shape());
 }
 
-/// Layer normalisation, or, not centred, RMS normalisation: one kernel, which is given no memory for means.
-Tensor norm_of_rows(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
-                    bool centred) {
+void check_norm_arguments(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_floating(op, x);
   check(x.rank() >= 1 && x.size(-1) > 0, op, ": shape ", x.shape(), " has no elements to normalise");
   check_norm_parameter(op, "weight", weight, x);
   check_norm_parameter(op, "bias", bias, x);
+}
+
+/// Layer normalisation, or, not centred, RMS normalisation: one kernel, which is given no memory for means.
+Tensor norm_of_rows(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+                    bool centred) {
+  check_norm_arguments(op, x, weight, bias);
   const Backend& backend = backend_of(x);
   if (!usable(backend.layer_norm)) return norm_composed(x, weight, bias, epsilon, centred);
 
@@ -53,6 +59,51 @@ Tensor norm_of_rows(const char* op, const Tensor& x, const Tensor& weight, const
                 {&rows, &scale});
 }
 
+NormedSum add_norm(const char* op, const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
+                   const Tensor& weight, const Tensor& bias, double epsilon, bool centred) {
+  check_same(op, x, residual);
+  check_norm_arguments(op, x, weight, bias);
+  check(x.shape() == residual.shape(), op, ": shapes ", x.shape(), " and ", residual.shape(), " differ");
+  check(p >= 0 && p < 1, op, ": probability ", p, " is outside [0, 1)");
+  const Backend& backend = backend_of(x);
+  if (!usable(backend.add_norm)) {
+    const Tensor sum = dropout_add(x, residual, p, key);
+    return {sum, norm_of_rows(op, sum, weight, bias, epsilon, centred)};
+  }
+  const Shape rows{x.count() / x.size(-1), x.size(-1)};
+  const Tensor sum = Tensor::empty(rows, x.dtype(), x.device()), out = empty_like(x);
+  const Tensor inverse_deviation = Tensor::empty({rows[0]}, statistics_type(x.dtype()), x.device());
+  const Tensor row_mean = centred ? empty_like(inverse_deviation) : Tensor();
+  const Tensor scale = weight.defined() ? contiguous(weight.detach()) : weight;
+  backend.add_norm.forward(contiguous(x.detach()).view(rows), contiguous(residual.detach()).view(rows), p,
+                           key, scale, bias.defined() ? contiguous(bias.detach()) : bias, epsilon, sum,
+                           out.view(rows), row_mean, inverse_deviation);
+  const Tensor outs[] = {sum.view(x.shape()), out}, inputs[] = {x, residual, weight, bias};
+  const Tensor* const reads[] = {&sum, &scale};
+  const std::vector<Tensor> results = record_joint(
+      op, outs, inputs,
+      [sum, scale, row_mean, inverse_deviation, p, key, shape = x.shape(), want_x = x.tracked(),
+       want_weight = weight.tracked(), want_bias = bias.tracked()](std::span<const Tensor> grads) {
+        const Tensor &sum_grad = grads[0], &grad = grads[1];
+        if (!grad.defined())  // only the sum was used
+          return Gradients{want_x ? dropout(sum_grad, p, key) : Tensor(), sum_grad, Tensor(), Tensor()};
+        const auto as_rows = [&](const Tensor& g) {
+          return g.defined() ? contiguous(g).view(sum.shape()) : g;
+        };
+        const auto wanted = [&](bool want) {
+          return want ? Tensor::empty({sum.size(1)}, grad.dtype(), grad.device()) : Tensor();
+        };
+        const Tensor dsum = empty_like(grad), dx = p > 0 ? empty_like(grad) : Tensor(),
+                     dweight = wanted(want_weight), dbias = wanted(want_bias);
+        backend_of(grad).add_norm.backward(sum, scale, row_mean, inverse_deviation, as_rows(grad),
+                                           as_rows(sum_grad), p, key, as_rows(dsum), as_rows(dx), dweight,
+                                           dbias);
+        return Gradients{dx.defined() ? dx : dsum, dsum, dweight, dbias};
+      },
+      reads);
+  return {results[0], results[1]};
+}
+
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
@@ -61,6 +112,16 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
   return norm_of_rows("rms_norm", x, weight, {}, epsilon, false);
+}
+
+NormedSum add_layer_norm(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
+                         const Tensor& weight, const Tensor& bias, double epsilon) {
+  return add_norm("add_layer_norm", x, residual, p, key, weight, bias, epsilon, true);
+}
+
+NormedSum add_rms_norm(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
+                       const Tensor& weight, double epsilon) {
+  return add_norm("add_rms_norm", x, residual, p, key, weight, {}, epsilon, false);
 }
 
 }  // namespace heed

@@ -215,6 +215,14 @@ Tensor masked_softmax(const Tensor& x, const Tensor& allowed);
 Tensor matmul(const Tensor& a, const Tensor& b);
 /// x [..., in] W^T + b with W [out, in] and b [out] (may be undefined).
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+/// The parameters of a linear map: weight [out, in], bias [out] or undefined.
+struct LinearMap {
+  Tensor weight, bias;
+};
+/// linear(x, map.weight, map.bias) for each of some maps, of which there is at least one: their gradients of x are added
+/// up by the products themselves. backward() walks through all results at once, so that a second walk, through another
+/// of them, is the error that a second walk through one is.
+std::vector<Tensor> linear_maps(const Tensor& x, std::span<const LinearMap> maps);
 /// Einstein's summation as NumPy writes it: einsum("bhid,bhjd->bhij", {q, k}). A letter for each axis; what two
 /// operands share is multiplied, what the result does not name is summed, and a letter twice in one operand takes its
 /// diagonal. Without "->" the result has the letters that occur once, in the order of the alphabet. Operands are
@@ -259,6 +267,17 @@ Tensor rotary(const Tensor& x, const Tensor& cosines, const Tensor& sines);
 Tensor dropout(const Tensor& x, double p, const RandomKey& key);
 /// residual + dropout(x): one pass.
 Tensor dropout_add(const Tensor& x, const Tensor& residual, double p, const RandomKey& key);
+/// A sum and what it is when normalised.
+struct NormedSum {
+  Tensor sum, normalised;
+};
+/// sum = dropout_add(x, residual, p, key) (p may be 0) and layer_norm(sum, weight, bias, epsilon), in one pass each way.
+/// Like those of linear_maps, the results have one backward.
+NormedSum add_layer_norm(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
+                         const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
+/// The same with rms_norm(sum, weight, epsilon).
+NormedSum add_rms_norm(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
+                       const Tensor& weight, double epsilon = 1e-5);
 /// Label-smoothed cross entropy per row: logits [..., classes], targets i32 [...] -> [...]:
 /// (1 - e) (-log p_target) + e mean_c(-log p_c), 0 where the target is `ignored`.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing = 0,

@@ -125,11 +125,16 @@ struct Backend {
   /// of grad; grad [rows, out], x [rows, in], all contiguous. Null: a product and a reduction.
   void (*linear_gradients)(const Tensor& grad, const Tensor& x, const Tensor& dweight,
                            const Tensor& dbias) = nullptr;
-  /// The products of a linear map's backward at once, for threads that one alone would not keep busy: dx [rows, in] = grad
-  /// weight, dweight [out, in] = grad' x + beta dweight. grad [rows, out], x [rows, in], weight [out, in], all contiguous;
-  /// beta as for matmul. Null: one product after the other.
-  void (*linear_backward)(const Tensor& grad, const Tensor& x, const Tensor& weight, double beta,
-                          const Tensor& dx, const Tensor& dweight) = nullptr;
+  /// Linear maps of the same rows at once, for threads that one alone would not keep busy: outs[i] [rows, out_i] = x
+  /// weights[i]' + biases[i]. x [rows, in], weights[i] [out_i, in], biases[i] [out_i] or undefined, all contiguous; as
+  /// many of each. Null: one product after the other.
+  void (*linear_maps)(const Tensor& x, std::span<const Tensor> weights, std::span<const Tensor> biases,
+                      std::span<const Tensor> outs) = nullptr;
+  /// The products of their backward at once: dx [rows, in] = the sum over i of grads[i] weights[i], in the order of i;
+  /// dweights[i] [out_i, in] = grads[i]' x + beta dweights[i]. grads[i] [rows, out_i], the others as above; beta as for
+  /// matmul. Null: one product after the other.
+  void (*linear_backward)(std::span<const Tensor> grads, const Tensor& x, std::span<const Tensor> weights,
+                          double beta, const Tensor& dx, std::span<const Tensor> dweights) = nullptr;
 
   // --- indices ---------------------------------------------------------------------------------------------
   /// out[b, i, :] = x[b, index[b, i], :]; x [batch, n, width], index [batch, m], out [batch, m, width], all
@@ -169,6 +174,16 @@ struct Backend {
         void(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inverse_deviation,
              const Tensor& grad, const Tensor& dx, const Tensor& dweight, const Tensor& dbias)>
       layer_norm;
+  /// The same of sum = residual + x keep / (1 - p), which is written, too; x, residual and sum [rows, n], keep as for
+  /// dropout (p may be 0: nothing is drawn). backward: dsum = the gradient of sum through the normalisation, whose is
+  /// grad, plus sum_grad (undefined: 0), and dx = dsum keep / (1 - p); dx is undefined where p is 0.
+  Fused<void(const Tensor& x, const Tensor& residual, double p, const RandomKey& key, const Tensor& weight,
+             const Tensor& bias, double epsilon, const Tensor& sum, const Tensor& out, const Tensor& mean,
+             const Tensor& inverse_deviation),
+        void(const Tensor& sum, const Tensor& weight, const Tensor& mean, const Tensor& inverse_deviation,
+             const Tensor& grad, const Tensor& sum_grad, double p, const RandomKey& key, const Tensor& dsum,
+             const Tensor& dx, const Tensor& dweight, const Tensor& dbias)>
+      add_norm;
   /// Rotary positions: x, out [B, N, H, dh], contiguous, of which the pair of elements i and i + dh / 2 at position n is
   /// turned by the angle with the entries [n, i] of cosines and sines [N, dh / 2] (contiguous, f32, of an f64 x f64).
   /// backward turns back. out may be the same memory as x.

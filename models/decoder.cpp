@@ -41,14 +41,14 @@ DecoderLayer::DecoderLayer(const TransformerConfig& config, std::int64_t layer, 
 }
 
 template <class Self, class Cross>
-Tensor DecoderLayer::run(const Tensor& x, Context& context, Self&& self, Cross&& cross) {
-  Tensor attended = self_attention_norm_.around(x, context, self);
+Stream DecoderLayer::run(const Stream& x, Context& context, Self&& self, Cross&& cross) {
+  Stream attended = self_attention_norm_.around(x, context, self);
   if (cross_attention_) attended = cross_attention_norm_->around(attended, context, cross);
   return feed_forward_norm_.around(attended, context,
                                    [&](const Tensor& input) { return feed_forward_(input, context); });
 }
 
-Tensor DecoderLayer::operator()(const Tensor& x, const Tensor& mask, const Tensor& memory,
+Stream DecoderLayer::operator()(const Stream& x, const Tensor& mask, const Tensor& memory,
                                 const Tensor& memory_mask, Context& context) {
   return run(
       x, context,
@@ -69,7 +69,7 @@ Tensor DecoderLayer::attend_to_self(const Tensor& x, AttentionCache& cache, Cont
   return concat(outputs, 1);
 }
 
-Tensor DecoderLayer::step(const Tensor& x, DecoderLayerCache& cache, const DecoderState& state,
+Stream DecoderLayer::step(const Stream& x, DecoderLayerCache& cache, const DecoderState& state,
                           Context& context) {
   return run(
       x, context, [&](const Tensor& input) { return attend_to_self(input, cache.self, context); },
@@ -98,14 +98,16 @@ Decoder::Decoder(const TransformerConfig& config, bool has_memory, Initialiser& 
 Tensor Decoder::operator()(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
                            Context& context) {
   context.handed_on.clear();
+  Stream stream(std::move(x));
   for (const auto& layer : layers_) {
     const auto run = [&layer = *layer, mask, memory_mask](const Tensor& input, const Tensor& seen,
                                                           Context& inner) {
-      return layer(input, mask, seen, memory_mask, inner);
+      return layer(input, mask, seen, memory_mask, inner).sum();
     };
-    x = run_layer(run, recompute_, x, memory, context);
+    stream = recompute_ ? recomputed_layer(run, stream.sum(), memory, context)
+                        : (*layer)(stream, mask, memory, memory_mask, context);
   }
-  return norm_ ? (*norm_)(x) : x;
+  return norm_ ? stream.normed_by(*norm_).normalised : stream.sum();
 }
 
 DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask) const {
@@ -117,9 +119,11 @@ DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask) con
 Tensor Decoder::step(Tensor x, DecoderState& state, Context& context) {
   context.handed_on.clear();
   const std::int64_t read = x.size(1);
-  for (std::size_t i = 0; i < layers_.size(); ++i) x = layers_[i]->step(x, state.layers[i], state, context);
+  Stream stream(std::move(x));
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    stream = layers_[i]->step(stream, state.layers[i], state, context);
   state.position += read;
-  return norm_ ? (*norm_)(x) : x;
+  return norm_ ? stream.normed_by(*norm_).normalised : stream.sum();
 }
 
 }  // namespace heed

@@ -36,14 +36,14 @@ class DecoderLayer : public Module {
   /// `cross` is null without an encoder.
   DecoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& self,
                LayerAttentions* cross, Initialiser& initialiser);
-  Tensor operator()(const Tensor& x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
+  Stream operator()(const Stream& x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
                     Context& context);
   /// x [R, n, d], the newest positions of each hypothesis.
-  Tensor step(const Tensor& x, DecoderLayerCache& cache, const DecoderState& state, Context& context);
+  Stream step(const Stream& x, DecoderLayerCache& cache, const DecoderState& state, Context& context);
 
  private:
   template <class Self, class Cross>
-  Tensor run(const Tensor& x, Context& context, Self&& self, Cross&& cross);
+  Stream run(const Stream& x, Context& context, Self&& self, Cross&& cross);
 
   Tensor attend_to_self(const Tensor& x, AttentionCache& cache, Context& context);
 

@@ -19,8 +19,8 @@ EncoderLayer::EncoderLayer(const TransformerConfig& config, std::int64_t layer, 
   add_module("feed_forward_norm", feed_forward_norm_);
 }
 
-Tensor EncoderLayer::operator()(const Tensor& x, const Tensor& mask, Context& context) {
-  const Tensor attended = attention_norm_.around(x, context, [&](const Tensor& input) {
+Stream EncoderLayer::operator()(const Stream& x, const Tensor& mask, Context& context) {
+  const Stream attended = attention_norm_.around(x, context, [&](const Tensor& input) {
     return (*attention_)({input, mask, {}, {}}, context);
   });
   return feed_forward_norm_.around(attended, context,
@@ -44,13 +44,14 @@ Encoder::Encoder(const TransformerConfig& config, Initialiser& initialiser)
 
 Tensor Encoder::operator()(Tensor x, const Tensor& mask, Context& context) {
   context.handed_on.clear();
+  Stream stream(std::move(x));
   for (const auto& layer : layers_) {
     const auto run = [&layer = *layer, mask](const Tensor& input, const Tensor&, Context& inner) {
-      return layer(input, mask, inner);
+      return layer(input, mask, inner).sum();
     };
-    x = run_layer(run, recompute_, x, {}, context);
+    stream = recompute_ ? recomputed_layer(run, stream.sum(), {}, context) : (*layer)(stream, mask, context);
   }
-  return norm_ ? (*norm_)(x) : x;
+  return norm_ ? stream.normed_by(*norm_).normalised : stream.sum();
 }
 
 }  // namespace heed

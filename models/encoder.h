@@ -13,7 +13,7 @@ class EncoderLayer : public Module {
  public:
   EncoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& attentions,
                Initialiser& initialiser);
-  Tensor operator()(const Tensor& x, const Tensor& mask, Context& context);
+  Stream operator()(const Stream& x, const Tensor& mask, Context& context);
 
  private:
   std::shared_ptr<Attention> attention_;

@@ -32,13 +32,31 @@ Linear::Linear(std::int64_t in, std::int64_t out, bool with_bias, Initialiser& i
   if (with_bias) add_parameter("bias", bias, Initialiser::constant({out}, 0));
 }
 
-Tensor Linear::operator()(const Tensor& x) const try {
-  check_input(x, weight.size(1), weight.dtype());
-  const Tensor y = linear(x, weight, bias);
+Tensor Linear::with_low_rank(const Tensor& x, const Tensor& y) const {
   return lora_a_.defined() ? y + linear(linear(x, lora_a_), lora_b_) * lora_scale_ : y;
-} catch (Error& error) {
-  error.add_context(described("Linear") + ": ");
-  throw;
+}
+
+Tensor Linear::operator()(const Tensor& x) const {
+  return each({this}, x)[0];
+}
+
+std::vector<Tensor> Linear::each(std::initializer_list<const Linear*> maps, const Tensor& x) {
+  const Linear* checked = nullptr;  // whom an error names
+  try {
+    std::vector<LinearMap> parameters;
+    for (const Linear* map : maps) {
+      checked = map;
+      check_input(x, map->weight.size(1), map->weight.dtype());
+      parameters.push_back({map->weight, map->bias});
+    }
+    std::vector<Tensor> outs = linear_maps(x, parameters);
+    std::size_t i = 0;
+    for (const Linear* map : maps) outs[i] = map->with_low_rank(x, outs[i]), ++i;
+    return outs;
+  } catch (Error& error) {
+    if (checked) error.add_context(checked->described("Linear") + ": ");
+    throw;
+  }
 }
 
 void Linear::add_low_rank(std::int64_t rank, double alpha, Initialiser& initialiser) {
@@ -77,6 +95,16 @@ Norm::Norm(NormKind kind, std::int64_t width, double epsilon) : kind_(kind), eps
 Tensor Norm::operator()(const Tensor& x) const try {
   check_input(x, weight.size(0), weight.dtype());
   return kind_ == NormKind::rms ? rms_norm(x, weight, epsilon_) : layer_norm(x, weight, bias, epsilon_);
+} catch (Error& error) {
+  error.add_context(described(norm_names[static_cast<std::size_t>(kind_)]) + ": ");
+  throw;
+}
+
+NormedSum Norm::operator()(const Tensor& x, const Tensor& residual, double p, const RandomKey& key) const
+    try {
+  check_input(x, weight.size(0), weight.dtype());
+  return kind_ == NormKind::rms ? add_rms_norm(x, residual, p, key, weight, epsilon_)
+                                : add_layer_norm(x, residual, p, key, weight, bias, epsilon_);
 } catch (Error& error) {
   error.add_context(described(norm_names[static_cast<std::size_t>(kind_)]) + ": ");
   throw;
@@ -123,8 +151,8 @@ FeedForward::FeedForward(std::int64_t width, std::int64_t hidden, Activation act
 
 Tensor FeedForward::hidden(const Tensor& x) const {
   if (!gate_) return apply(activation_, input_(x));
-  const Tensor gate = (*gate_)(x), values = input_(x);
-  return activation_ == Activation::swiglu ? swiglu(gate, values) : geglu(gate, values);
+  const std::vector<Tensor> both = Linear::each({gate_.get(), &input_}, x);
+  return activation_ == Activation::swiglu ? swiglu(both[0], both[1]) : geglu(both[0], both[1]);
 }
 
 Tensor FeedForward::operator()(const Tensor& x, Context& context) const {
@@ -133,10 +161,6 @@ Tensor FeedForward::operator()(const Tensor& x, Context& context) const {
 
 Tensor maybe_dropout(const Tensor& x, double p, Context& context) {
   return context.training && p > 0 ? dropout(x, p, context.random.next()) : x;
-}
-
-Tensor add_residual(const Tensor& x, const Tensor& residual, double p, Context& context) {
-  return context.training && p > 0 ? dropout_add(x, residual, p, context.random.next()) : residual + x;
 }
 
 }  // namespace heed

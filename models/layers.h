@@ -1,9 +1,12 @@
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "heed/autograd/ops.h"
 #include "heed/models/context.h"
 #include "heed/models/initialise.h"
 #include "heed/models/module.h"
@@ -16,6 +19,8 @@ class Linear : public Module {
   Linear(std::int64_t in, std::int64_t out, bool bias, Initialiser& initialiser, double gain = 1);
   /// [..., in] -> [..., out]; any other width throws an Error that names this layer.
   Tensor operator()(const Tensor& x) const;
+  /// What each of some maps makes of the same x: one op (linear_maps).
+  static std::vector<Tensor> each(std::initializer_list<const Linear*> maps, const Tensor& x);
 
   /// LoRA (Hu et al., arXiv 2106.09685, eq. 3): y = x W^T + b + (alpha / rank) x A^T B^T, with "lora_a" A [rank, in]
   /// (N(0, 1 / rank)) and "lora_b" B [out, rank] (0), which alone are trained: W and b become buffers.
@@ -26,6 +31,9 @@ class Linear : public Module {
   Tensor weight, bias;
 
  private:
+  /// y, or y + (alpha / rank) x A^T B^T.
+  Tensor with_low_rank(const Tensor& x, const Tensor& y) const;
+
   Tensor lora_a_, lora_b_;  // undefined: none
   double lora_scale_ = 0;
 };
@@ -51,6 +59,8 @@ class Norm : public Module {
  public:
   Norm(NormKind kind, std::int64_t width, double epsilon);
   Tensor operator()(const Tensor& x) const;
+  /// residual + dropout(x) with probability p (it may be 0), and that normalised.
+  NormedSum operator()(const Tensor& x, const Tensor& residual, double p, const RandomKey& key) const;
 
   Tensor weight, bias;  ///< bias: undefined for RMS normalisation
 
@@ -94,7 +104,5 @@ class FeedForward : public Module {
 
 /// dropout(x) while training, x otherwise.
 Tensor maybe_dropout(const Tensor& x, double p, Context& context);
-/// residual + dropout(x) while training, residual + x otherwise.
-Tensor add_residual(const Tensor& x, const Tensor& residual, double p, Context& context);
 
 }  // namespace heed

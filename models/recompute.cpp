@@ -6,9 +6,7 @@
 
 namespace heed {
 
-Tensor run_layer(const LayerFunction& layer, bool recompute, const Tensor& x, const Tensor& memory,
-                 Context& context) {
-  if (!recompute) return layer(x, memory, context);
+Tensor recomputed_layer(const LayerFunction& layer, const Tensor& x, const Tensor& memory, Context& context) {
   const auto segment = [layer, &context, training = context.training](std::span<const Tensor> inputs,
                                                                       Random& random) {
     // The first pass, which nothing records, is the one that counts; the second, in backward, may outlive the context.

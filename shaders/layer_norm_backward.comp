@@ -1,12 +1,18 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 //! types f32 f16 bf16
+//! variant add_norm_backward OF_SUM=1
 #include "common.glsl"
 #include "rows.glsl"
+#ifdef OF_SUM
+#include "philox.glsl"
+#define DROPOUT_PUSH uint first_word, first_block_low, first_block_high, seed_low, seed_high, step, op, first_kept; float scale;
+#endif
 
 // With h = (x - mean) s and u = grad weight: dx = s (u - mean(u) - h mean(u h)); not centred: h = x s, without mean(u).
 // Each row of threads takes rows_per_thread rows one after another and leaves the sums of grad h and of grad over
 // them in sums [threads' rows, 2, n], which layer_norm_sums.comp adds up.
+// With OF_SUM x is residual + added keep / (1 - p): its own gradient, other, is added to dx, and dadded = dx keep / (1 - p).
 layout(constant_id = 2) const bool has_weight = true;
 layout(constant_id = 3) const bool with_sums = true;
 layout(constant_id = 4) const uint held = 4;  // elements of a row that a lane keeps: ceil(n / lanes)
@@ -19,11 +25,25 @@ layout(binding = 3) readonly buffer InverseDeviation { float inverse_deviation[]
 layout(binding = 4) readonly buffer Grad { T grad[]; };
 layout(binding = 5) writeonly buffer Dx { T dx[]; };
 layout(binding = 6) writeonly buffer Sums { float sums[]; };
+#ifdef OF_SUM
+layout(constant_id = 6) const bool has_other = true;
+layout(binding = 7) readonly buffer Other { T other[]; };
+layout(binding = 8) writeonly buffer Dadded { T dadded[]; };
+#endif
 layout(push_constant) uniform Push {
   uint skip_x, skip_weight, skip_mean, skip_inverse, skip_grad, skip_dx, skip_sums;
+#ifdef OF_SUM
+  uint skip_other, skip_dadded;
+#endif
   uint rows, n;
   uint rows_per_thread;
+#ifdef OF_SUM
+  DROPOUT_PUSH
+#endif
 };
+#ifdef OF_SUM
+#include "dropout_rows.glsl"
+#endif
 
 void main() {
   const uint block = row_index();
@@ -56,10 +76,21 @@ void main() {
     const float mean_uh = row_sum(projection) / float(n);
     [[unroll]] for (uint k = 0; k < held; ++k) {
       const uint i = lane() + k * lanes;
+#ifdef OF_SUM
+      if (k % 4 == 0) draw_words(row * n, k);
+      if (mine && i < n) {
+        const uint at = row * n + i;
+        float d = s * (scaled[k] - mean_u - normalised[k] * mean_uh);
+        if (has_other) d += to_float(other[skip_other + at]);
+        dx[skip_dx + at] = from_float(d);
+        if (drops) dadded[skip_dadded + at] = from_float(dropped(k, d, 0.0));
+      }
+#else
       if (mine && i < n) {
         const float d = s * (scaled[k] - mean_u - normalised[k] * mean_uh);
         dx[skip_dx + row * n + i] = from_float(d);
       }
+#endif
     }
   }
   if (!with_sums || block * rows_per_thread >= rows) return;

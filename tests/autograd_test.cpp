@@ -53,6 +53,28 @@ TEST_CASE("autograd: nothing is recorded without a parameter or under NoGrad") {
   CHECK((x * 2).tracked());
 }
 
+TEST_CASE("autograd: the results of an op with several have one backward") {
+  const Tensor x = leaf({1, 2}), weight = parameter(Tensor::ones({1, 2}, DType::f64));
+  const auto through_two = [&] {
+    const LinearMap maps[] = {{weight, {}}, {weight * 3.0, {}}};
+    return linear_maps(reshape(x, {1, 2}), maps);
+  };
+  const auto loss = [](const Tensor& y) { return sum(square(y)); };
+  const std::vector<Tensor> both = through_two();  // 3 and 9
+  backward(loss(both[0]) + loss(both[1]) * 0.5);
+  CHECK(gradient(x).to_doubles() == std::vector<double>{6 + 27, 6 + 27});
+  CHECK(gradient(weight).to_doubles() == std::vector<double>{1 * (6 + 27), 2 * (6 + 27)});
+
+  zero_gradient(x), zero_gradient(weight);
+  const std::vector<Tensor> one = through_two();
+  backward(loss(one[1]));
+  CHECK(gradient(x).to_doubles() == std::vector<double>{54, 54});
+  CHECK_THROWS_WITH_AS(backward(loss(one[0])), doctest::Contains("linear_maps was already walked"), Error);
+
+  const NoGrad no_grad;
+  for (const Tensor& result : through_two()) CHECK_FALSE(result.tracked());
+}
+
 TEST_CASE("autograd: errors name what is wrong") {
   const Tensor x = leaf({1, 2});
   CHECK_THROWS_WITH_AS(backward(x * 2), doctest::Contains("[2]"), Error);

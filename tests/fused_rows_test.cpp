@@ -1,5 +1,7 @@
 #include <limits>
 
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
 #include "heed/core/error.h"
 #include "kernel_check.h"
 
@@ -349,7 +351,59 @@ TEST_CASE("cross entropy refuses a target that is no class") {
   }
 }
 
+namespace {
+
+/// The sum, what it is normalised, and all gradients; in one kernel each way, or one after the other.
+template <class T>
+std::vector<Tensor> added_and_normalised(std::int64_t rows, std::int64_t n, double p, bool centred,
+                                         bool at_once) {
+  const auto drawn = [&](const Shape& shape, double low, std::uint32_t stream) {
+    return parameter(tensor_of<T>(numbers(shape.count(), low, 2, stream), shape));
+  };
+  const Tensor x = drawn({rows, n}, -2, 1), residual = drawn({rows, n}, -2, 2), weight = drawn({n}, 0.5, 3),
+               bias = centred ? drawn({n}, -1, 4) : Tensor();
+  const RandomKey key{5, 6, 7};
+  NormedSum y;
+  if (at_once) {
+    y = centred ? add_layer_norm(x, residual, p, key, weight, bias)
+                : add_rms_norm(x, residual, p, key, weight);
+  } else {
+    y.sum = dropout_add(x, residual, p, key);
+    y.normalised = centred ? layer_norm(y.sum, weight, bias) : rms_norm(y.sum, weight);
+  }
+  backward(sum(square(y.sum)) + sum(square(y.normalised) * 0.5));
+  std::vector<Tensor> results{y.sum.detach(), y.normalised.detach(), gradient(x), gradient(residual),
+                              gradient(weight)};
+  if (centred) results.push_back(gradient(bias));
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE(
+    "a sum with dropout that is normalised on its way has the bits of one step after the other", T, float,
+    double) {
+  for (const auto& [rows, n] : extents)
+    for (const double p : {0.0, 0.3})
+      for (const bool centred : {false, true}) {
+        CAPTURE(rows);
+        CAPTURE(n);
+        CAPTURE(p);
+        CAPTURE(centred);
+        const auto at_once = added_and_normalised<T>(rows, n, p, centred, true),
+                   in_turn = added_and_normalised<T>(rows, n, p, centred, false);
+        for (std::size_t i = 0; i < at_once.size(); ++i) {
+          CAPTURE(i);
+          CHECK(bits_of(at_once[i]) == bits_of(in_turn[i]));
+        }
+      }
+}
+
 TEST_CASE("fused rows have the same bits for any number of threads") {
+  for (const auto& [rows, n] : {Extent{1000, 256}, Extent{64, 3001}, Extent{5000, 23}})
+    check_thread_identity(
+        [&, rows = rows, n = n] { return added_and_normalised<float>(rows, n, 0.3, true, true); });
+
   for (const auto& [rows, n] : {Extent{1000, 256}, Extent{64, 3001}, Extent{5000, 24}}) {
     const Tensor x = tensor_of<float>(numbers(rows * n, -4, 4), {rows, n});
     const Tensor g = tensor_of<float>(numbers(rows * n, -1, 1, 1), {rows, n});

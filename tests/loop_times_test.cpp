@@ -119,8 +119,10 @@ TEST_CASE("the two products of a linear map's backward share one loop, to the bi
     const Tensor dx = Tensor::empty({1100, 160}), dweight = random_floats({96, 160}, 4);
     const Tensor other_dx = Tensor::empty({1100, 160}), other_dweight = random_floats({96, 160}, 4);
     const Tensor across = grad.view({96, 1100}, {1, 96}, 0);
-    const Counts together =
-        tasks_of([&] { cpu_backend().linear_backward(grad, x, weight, beta, dx, dweight); });
+    const Counts together = tasks_of([&] {
+      cpu_backend().linear_backward(std::span(&grad, 1), x, std::span(&weight, 1), beta, dx,
+                                    std::span(&dweight, 1));
+    });
     const Counts of_x = tasks_of([&] { cpu_backend().matmul(grad, weight, {}, 0, other_dx); }),
                  of_weight = tasks_of([&] { cpu_backend().matmul(across, x, {}, beta, other_dweight); });
     REQUIRE(!together.empty());
@@ -128,6 +130,54 @@ TEST_CASE("the two products of a linear map's backward share one loop, to the bi
     CHECK(together[0] > 2);
     CHECK(test::bits_of(dx) == test::bits_of(other_dx));
     CHECK(test::bits_of(dweight) == test::bits_of(other_dweight));
+  }
+}
+
+TEST_CASE("linear maps of the same rows share one loop each way, to the bits of one after the other") {
+  struct Widths {
+    std::int64_t rows;
+    std::vector<std::int64_t> outs;
+    bool one_chain, in_parts;  // of dx: in parts, which are added when all products are there
+  };
+  for (const Widths& c : {Widths{1100, {96, 96, 96}, true, false}, Widths{37, {2100, 2100}, true, true},
+                          Widths{300, {256, 64, 64}, false, false}, Widths{1, {64, 64, 64}, true, false}}) {
+    const std::int64_t in = 160;
+    const Tensor x = random_floats({c.rows, in}, 1);
+    std::vector<Tensor> weights, biases, outs, grads, dweights, other_outs, other_dweights;
+    for (const std::int64_t out : c.outs) {
+      const auto stream = static_cast<std::uint32_t>(weights.size());
+      weights.push_back(random_floats({out, in}, 10 + stream));
+      biases.push_back(stream == 1 ? Tensor() : random_floats({out}, 20 + stream));
+      grads.push_back(random_floats({c.rows, out}, 30 + stream));
+      for (std::vector<Tensor>* list : {&outs, &other_outs}) list->push_back(Tensor::empty({c.rows, out}));
+      for (std::vector<Tensor>* list : {&dweights, &other_dweights})
+        list->push_back(random_floats({out, in}, 40 + stream));
+    }
+    const Tensor dx = Tensor::empty({c.rows, in}), other_dx = Tensor::empty({c.rows, in});
+    const Counts forward = tasks_of([&] { cpu_backend().linear_maps(x, weights, biases, outs); });
+    const Counts back = tasks_of([&] { cpu_backend().linear_backward(grads, x, weights, 1, dx, dweights); });
+    std::int64_t forward_tasks = 0, back_tasks = 0;
+    for (std::size_t i = 0; i < c.outs.size(); ++i) {
+      const auto turned = [](const Tensor& m) {
+        return m.view({m.size(1), m.size(0)}, {1, m.size(1)}, m.offset());
+      };
+      forward_tasks +=
+          tasks_of([&] { cpu_backend().matmul(x, turned(weights[i]), biases[i], 0, other_outs[i]); })[0];
+      const Counts of_x =
+          tasks_of([&] { cpu_backend().matmul(grads[i], weights[i], {}, i > 0 ? 1 : 0, other_dx); });
+      back_tasks += i == 0 ? of_x[0] : 0;
+      back_tasks += tasks_of([&] { cpu_backend().matmul(turned(grads[i]), x, {}, 1, other_dweights[i]); })[0];
+    }
+    CHECK(forward[0] == forward_tasks);
+    CHECK(back[0] == back_tasks);
+    if (!c.one_chain) CHECK(back.size() > 1);
+    CHECK((cpu::MatmulPlan(1, c.rows, in, c.outs[0]).parts > 1) == c.in_parts);
+    if (!c.in_parts) CHECK(test::bits_of(dx) == test::bits_of(other_dx));
+    CHECK(test::worst_error(dx.to_doubles(), other_dx.to_doubles()) <= 1e-3);
+    for (std::size_t i = 0; i < c.outs.size(); ++i) {
+      CHECK(test::bits_of(outs[i]) == test::bits_of(other_outs[i]));
+      CHECK(test::bits_of(dweights[i]) == test::bits_of(other_dweights[i]));
+    }
   }
 }
 

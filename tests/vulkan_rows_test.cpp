@@ -91,6 +91,40 @@ void check_layer_norm(Device device, const Shape& shape, bool centred = true) {
   }
 }
 
+/// Of a sum: with dropout or without, with a gradient of the sum itself or without.
+void check_add_norm(Device device, const Shape& shape, bool centred) {
+  CAPTURE(shape);
+  CAPTURE(centred);
+  const std::int64_t rows = shape[0], n = shape[1];
+  const std::vector<Tensor> inputs = {floats(shape),           floats(shape, -2, 2, 1),
+                                      floats({n}, 0.5, 2, 2),  floats({n}, -1, 1, 3),
+                                      floats(shape, -1, 1, 4), floats(shape, -1, 1, 5)};
+  const RandomKey key{0x123456789abcdefull, 4, 5};
+  for (const double p : {0.0, 0.3}) {
+    CAPTURE(p);
+    const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
+      const auto make = [&](const Shape& of) { return empty_on(in[0].device(), of); };
+      const Tensor sum = make(shape), y = make(shape), mean = centred ? make({rows}) : Tensor(),
+                   inverse = make({rows});
+      const Tensor bias = centred ? in[3] : Tensor();
+      backend.add_norm.forward(in[0], in[1], p, key, in[2], bias, 1e-5, sum, y, mean, inverse);
+      std::vector<Tensor> results = {sum, y, inverse};
+      if (centred) results.push_back(mean);
+      for (const Tensor& sum_grad : {Tensor(), in[5]}) {
+        const Tensor dsum = make(shape), dx = p > 0 ? make(shape) : Tensor(), dweight = make({n}),
+                     dbias = centred ? make({n}) : Tensor();
+        backend.add_norm.backward(sum, in[2], mean, inverse, in[4], sum_grad, p, key, dsum, dx, dweight,
+                                  dbias);
+        results.insert(results.end(), {dsum, dweight});
+        if (p > 0) results.push_back(dx);
+        if (centred) results.push_back(dbias);
+      }
+      return results;
+    };
+    check_agreement(device, inputs, compute, n == 1 ? 1e-4 : 2e-5);
+  }
+}
+
 void check_rotary(Device device, const Shape& shape) {
   CAPTURE(shape);
   const Shape angles{shape[1], shape[3] / 2};
@@ -202,6 +236,18 @@ TEST_CASE("vulkan: layer norm, with and without weight and bias") {
   check_layer_norm(*device, {1500, 12});
   const LoweredLimits limits(*device, split_everything);
   for (const Shape& shape : {Shape{70, 17}, Shape{900, 40}, Shape{60, 200}}) check_layer_norm(*device, shape);
+}
+
+TEST_CASE("vulkan: a sum with dropout that is normalised on its way") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const bool centred : {false, true}) {
+    for (const Shape& shape : row_shapes) check_add_norm(*device, shape, centred);
+    check_add_norm(*device, {1500, 12}, centred);
+  }
+  const LoweredLimits limits(*device, split_everything);
+  for (const Shape& shape : {Shape{70, 17}, Shape{900, 41}, Shape{60, 202}})
+    check_add_norm(*device, shape, true);
 }
 
 TEST_CASE("vulkan: rotary positions, in one launch and in many that begin anywhere in a sequence") {
@@ -404,7 +450,7 @@ void check_half_agreement(Device device, DType dtype, const std::vector<Tensor>&
   }
 }
 
-/// Softmax, layer norm, cross entropy, gather, scatter and sort of x [30, 77].
+/// Softmax, layer norm, that of a sum, cross entropy, gather, scatter and sort of x [30, 77].
 std::vector<Tensor> rows_of_every_kind(const Backend& backend, const std::vector<Tensor>& in) {
   const Tensor &x = in[0], &weight = in[1], &bias = in[2], &grad = in[3];
   const Device device = x.device();
@@ -421,6 +467,11 @@ std::vector<Tensor> rows_of_every_kind(const Backend& backend, const std::vector
   backend.layer_norm.forward(x, weight, bias, 1e-5, out(make(x.shape())), mean, inverse);
   const Tensor dx = out(make(x.shape())), dweight = out(make({n})), dbias = out(make({n}));
   backend.layer_norm.backward(x, weight, mean, inverse, grad, dx, dweight, dbias);
+  const Tensor sum = out(make(x.shape())), normed = out(make(x.shape())), dsum = out(make(x.shape())),
+               dropped = out(make(x.shape()));
+  const Tensor of_sum = out(make_f32()), dscale = out(make({n}));
+  backend.add_norm.forward(x, grad, 0.3, {1, 2, 3}, weight, {}, 1e-5, sum, normed, {}, of_sum);
+  backend.add_norm.backward(sum, weight, {}, of_sum, grad, y, 0.3, {1, 2, 3}, dsum, dropped, dscale, {});
   const Tensor targets = copy_on(device, integers({rows}, 0, static_cast<double>(n), 9));
   const Tensor loss = out(make_f32()), logs = out(make_f32());
   backend.cross_entropy.forward(x, targets, 0.1, -1, loss, logs);

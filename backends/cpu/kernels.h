@@ -7,7 +7,9 @@ namespace heed::cpu {
 #include "heed/backends/kernels.inc"
 
 // What this backend alone provides.
-void linear_backward(const Tensor& grad, const Tensor& x, const Tensor& weight, double beta, const Tensor& dx,
-                     const Tensor& dweight);
+void linear_maps(const Tensor& x, std::span<const Tensor> weights, std::span<const Tensor> biases,
+                 std::span<const Tensor> outs);
+void linear_backward(std::span<const Tensor> grads, const Tensor& x, std::span<const Tensor> weights,
+                     double beta, const Tensor& dx, std::span<const Tensor> dweights);
 
 }  // namespace heed::cpu

@@ -8,11 +8,12 @@
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/layer_norm.cpp"
 #include <hwy/foreach_target.h>
 //
-#include "heed/backends/cpu/math-inl.h"
+#include "heed/backends/cpu/dropout-inl.h"
 #include "heed/core/checked.h"
 
 // Layer normalisation (arXiv 1607.06450): y = (x - mean) inverse_deviation weight + bias. RMS normalisation (arXiv
-// 1910.07467) is the same with 0 for the mean, and asked for by `mean` null.
+// 1910.07467) is the same with 0 for the mean, and asked for by `mean` null. Of a sum with dropout, some rows at a time are
+// added while they are in the cache.
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -62,6 +63,7 @@ template <class T>
 struct LayerNormBackward {
   using D = hn::ScalableTag<T>;
   const T *x, *weight, *mean, *inverse_deviation, *grad;  // weight and mean may be null
+  const T* also;                                          // added to dx; may be null
   std::int64_t n;
   T* dx;
 
@@ -92,31 +94,55 @@ struct LayerNormBackward {
       const auto h = hn::Mul(hn::Sub(part.load(d, from + i), m), s);
       auto u = part.load(d, g + i);
       if (weight) u = hn::Mul(u, part.load(d, weight + i));
-      part.store(hn::Mul(s, hn::NegMulAdd(h, mean_uh, hn::Sub(u, mean_u))), d, to + i);
+      auto gradient = hn::Mul(s, hn::NegMulAdd(h, mean_uh, hn::Sub(u, mean_u)));
+      if (also) gradient = hn::Add(part.load(d, also + r * n + i), gradient);
+      part.store(gradient, d, to + i);
     });
   }
 };
 
-/// Rows whose contributions to dweight and dbias are added in one go: set by the shape, not by the threads.
+/// to = from keep / (1 - p) + added for elements [begin, end), begin a multiple of four.
+template <class T>
+void add_dropped(const PhiloxStream& stream, double p, std::int64_t begin, std::int64_t end, const T* from,
+                 const T* added, T* to) {
+  if (p > 0) return dropout_range(stream, p, begin, end, from, added, to);
+  const hn::ScalableTag<T> d;
+  for_each_vector(d, end - begin, [&](auto part, std::int64_t i) HWY_ATTR {
+    part.store(hn::Add(part.load(d, added + begin + i), part.load(d, from + begin + i)), d, to + begin + i);
+  });
+}
+
+/// Rows whose contributions to dweight and dbias are added in one go: set by the shape, not by the threads. A multiple of
+/// four, so that a block begins with a block of random words.
 inline std::int64_t rows_per_block(std::int64_t n) {
-  return std::max<std::int64_t>(32, 32768 / n);
+  return std::max<std::int64_t>(32, 32768 / n / 4 * 4);
+}
+
+/// Rows that are added and normalised while they are in the first cache.
+inline std::int64_t rows_in_cache(std::int64_t n) {
+  return std::max<std::int64_t>(4, 4096 / n / 4 * 4);
 }
 
 template <class T>
+T* data_or_null(const Tensor& x) {
+  return x.defined() ? x.data<T>() : nullptr;
+}
+
+/// `before(begin, end)` prepares some rows, begin a multiple of four.
+template <class T, class Before>
 void layer_norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
-                     const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
-  const std::int64_t n = x.size(-1), rows = x.count() / n;
-  const LayerNormForward<T> kernel{x.data<T>(),
-                                   weight.defined() ? weight.data<T>() : nullptr,
-                                   bias.defined() ? bias.data<T>() : nullptr,
-                                   n,
-                                   epsilon,
-                                   out.data<T>(),
-                                   mean.defined() ? mean.data<T>() : nullptr,
-                                   inverse_deviation.data<T>()};
-  parallel_ranges(rows, std::max<std::int64_t>(1, 16384 / n),
+                     const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation,
+                     const Before& before) {
+  const std::int64_t n = x.size(-1), rows = x.count() / n, piece = rows_in_cache(n);
+  const LayerNormForward<T> kernel{
+      x.data<T>(), data_or_null<T>(weight), data_or_null<T>(bias), n,
+      epsilon,     out.data<T>(),           data_or_null<T>(mean), inverse_deviation.data<T>()};
+  parallel_ranges(rows, std::max<std::int64_t>(4, 16384 / n / 4 * 4),
                   [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
-                    for (std::int64_t r = begin; r < end; ++r) kernel.row(r);
+                    for (std::int64_t i = begin; i < end; i += piece) {
+                      before(i, std::min(end, i + piece));
+                      for (std::int64_t r = i; r < std::min(end, i + piece); ++r) kernel.row(r);
+                    }
                   });
 }
 
@@ -135,16 +161,19 @@ void combine_blocks(const T* partial, std::int64_t blocks, std::int64_t n, T* to
   }
 }
 
-template <class T>
+/// `after(begin, end)` goes on with the dx of some rows, begin a multiple of four.
+template <class T, class After>
 void layer_norm_backward_rows(const Tensor& x, const Tensor& weight, const Tensor& mean,
-                              const Tensor& inverse_deviation, const Tensor& grad, const Tensor& dx,
-                              const Tensor& dweight, const Tensor& dbias) {
-  const std::int64_t n = x.size(-1), rows = x.count() / n;
+                              const Tensor& inverse_deviation, const Tensor& grad, const Tensor& also,
+                              const Tensor& dx, const Tensor& dweight, const Tensor& dbias,
+                              const After& after) {
+  const std::int64_t n = x.size(-1), rows = x.count() / n, piece = rows_in_cache(n);
   const LayerNormBackward<T> kernel{x.data<T>(),
-                                    weight.defined() ? weight.data<T>() : nullptr,
-                                    mean.defined() ? mean.data<T>() : nullptr,
+                                    data_or_null<T>(weight),
+                                    data_or_null<T>(mean),
                                     inverse_deviation.data<T>(),
                                     grad.data<T>(),
+                                    data_or_null<T>(also),
                                     n,
                                     dx.data<T>()};
   const std::int64_t grain = rows_per_block(n), blocks = ceil_div(rows, grain);
@@ -152,24 +181,76 @@ void layer_norm_backward_rows(const Tensor& x, const Tensor& weight, const Tenso
   std::vector<T> partial(static_cast<std::size_t>(with_sums ? blocks * 2 * n : 0));  // [blocks, 2, n]
   parallel_for(blocks, [&](std::int64_t block) HWY_ATTR {
     T* sums = with_sums ? partial.data() + block * 2 * n : nullptr;
-    for (std::int64_t r = block * grain; r < std::min(rows, (block + 1) * grain); ++r) kernel.row(r, sums);
+    const std::int64_t end = std::min(rows, (block + 1) * grain);
+    for (std::int64_t i = block * grain; i < end; i += piece) {
+      for (std::int64_t r = i; r < std::min(end, i + piece); ++r) kernel.row(r, sums);
+      after(i, std::min(end, i + piece));
+    }
   });
   if (dweight.defined()) combine_blocks(partial.data(), blocks, n, dweight.data<T>());
   if (dbias.defined()) combine_blocks(partial.data() + n, blocks, n, dbias.data<T>());
 }
 
+template <class T>
+void add_norm_rows(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
+                   const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& sum,
+                   const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
+  const PhiloxStream stream(key);
+  const std::int64_t n = x.size(-1);
+  layer_norm_rows<T>(sum, weight, bias, epsilon, out, mean, inverse_deviation,
+                     [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+                       add_dropped(stream, p, begin * n, end * n, x.data<T>(), residual.data<T>(),
+                                   sum.data<T>());
+                     });
+}
+
+template <class T>
+void add_norm_backward_rows(const Tensor& sum, const Tensor& weight, const Tensor& mean,
+                            const Tensor& inverse_deviation, const Tensor& grad, const Tensor& sum_grad,
+                            double p, const RandomKey& key, const Tensor& dsum, const Tensor& dx,
+                            const Tensor& dweight, const Tensor& dbias) {
+  const PhiloxStream stream(key);
+  const std::int64_t n = sum.size(-1);
+  layer_norm_backward_rows<T>(sum, weight, mean, inverse_deviation, grad, sum_grad, dsum, dweight, dbias,
+                              [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+                                if (p > 0)
+                                  dropout_range(stream, p, begin * n, end * n, dsum.data<T>(), nullptr,
+                                                dx.data<T>());
+                              });
+}
+
 void layer_norm_tensor(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
                        const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
-  x.dtype() == DType::f64 ? layer_norm_rows<double>(x, weight, bias, epsilon, out, mean, inverse_deviation)
-                          : layer_norm_rows<float>(x, weight, bias, epsilon, out, mean, inverse_deviation);
+  const auto as_they_are = [](std::int64_t, std::int64_t) {};
+  x.dtype() == DType::f64
+      ? layer_norm_rows<double>(x, weight, bias, epsilon, out, mean, inverse_deviation, as_they_are)
+      : layer_norm_rows<float>(x, weight, bias, epsilon, out, mean, inverse_deviation, as_they_are);
 }
 
 void layer_norm_backward_tensor(const Tensor& x, const Tensor& weight, const Tensor& mean,
                                 const Tensor& inverse_deviation, const Tensor& grad, const Tensor& dx,
                                 const Tensor& dweight, const Tensor& dbias) {
-  x.dtype() == DType::f64
-      ? layer_norm_backward_rows<double>(x, weight, mean, inverse_deviation, grad, dx, dweight, dbias)
-      : layer_norm_backward_rows<float>(x, weight, mean, inverse_deviation, grad, dx, dweight, dbias);
+  const auto done = [](std::int64_t, std::int64_t) {};
+  x.dtype() == DType::f64 ? layer_norm_backward_rows<double>(x, weight, mean, inverse_deviation, grad, {}, dx,
+                                                             dweight, dbias, done)
+                          : layer_norm_backward_rows<float>(x, weight, mean, inverse_deviation, grad, {}, dx,
+                                                            dweight, dbias, done);
+}
+
+void add_norm_tensor(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
+                     const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& sum,
+                     const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
+  const auto rows = x.dtype() == DType::f64 ? add_norm_rows<double> : add_norm_rows<float>;
+  rows(x, residual, p, key, weight, bias, epsilon, sum, out, mean, inverse_deviation);
+}
+
+void add_norm_backward_tensor(const Tensor& sum, const Tensor& weight, const Tensor& mean,
+                              const Tensor& inverse_deviation, const Tensor& grad, const Tensor& sum_grad,
+                              double p, const RandomKey& key, const Tensor& dsum, const Tensor& dx,
+                              const Tensor& dweight, const Tensor& dbias) {
+  const auto rows =
+      sum.dtype() == DType::f64 ? add_norm_backward_rows<double> : add_norm_backward_rows<float>;
+  rows(sum, weight, mean, inverse_deviation, grad, sum_grad, p, key, dsum, dx, dweight, dbias);
 }
 
 }  // namespace heed::cpu::HWY_NAMESPACE
@@ -180,6 +261,17 @@ namespace heed::cpu {
 
 HWY_EXPORT(layer_norm_tensor);
 HWY_EXPORT(layer_norm_backward_tensor);
+HWY_EXPORT(add_norm_tensor);
+HWY_EXPORT(add_norm_backward_tensor);
+
+namespace {
+
+void no_rows(const Tensor& dweight, const Tensor& dbias) {
+  for (const Tensor& sum : {dweight, dbias})
+    if (sum.defined()) fill(0, sum);
+}
+
+}  // namespace
 
 void layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
                         const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
@@ -191,16 +283,32 @@ void layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bia
 void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
                          const Tensor& inverse_deviation, const Tensor& grad, const Tensor& dx,
                          const Tensor& dweight, const Tensor& dbias) {
-  if (x.count() == 0) {
-    for (const Tensor& sum : {dweight, dbias}) {
-      if (sum.defined()) fill(0, sum);
-    }
-    return;
-  }
+  if (x.count() == 0) return no_rows(dweight, dbias);
   const ProfileScope profile("layer_norm backward", 0,
                              3.0 * static_cast<double>(x.count()) * size_of(x.dtype()));
   HWY_DYNAMIC_DISPATCH(layer_norm_backward_tensor)
   (x, weight, mean, inverse_deviation, grad, dx, dweight, dbias);
+}
+
+void add_norm_forward(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
+                      const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& sum,
+                      const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
+  if (x.count() == 0) return;
+  const ProfileScope profile("add_norm", 0, 4.0 * static_cast<double>(x.count()) * size_of(x.dtype()));
+  HWY_DYNAMIC_DISPATCH(add_norm_tensor)
+  (x, residual, p, key, weight, bias, epsilon, sum, out, mean, inverse_deviation);
+}
+
+void add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& mean,
+                       const Tensor& inverse_deviation, const Tensor& grad, const Tensor& sum_grad, double p,
+                       const RandomKey& key, const Tensor& dsum, const Tensor& dx, const Tensor& dweight,
+                       const Tensor& dbias) {
+  if (sum.count() == 0) return no_rows(dweight, dbias);
+  const double tensors = 3.0 + sum_grad.defined() + dx.defined();
+  const ProfileScope profile("add_norm backward", 0,
+                             tensors * static_cast<double>(sum.count()) * size_of(sum.dtype()));
+  HWY_DYNAMIC_DISPATCH(add_norm_backward_tensor)
+  (sum, weight, mean, inverse_deviation, grad, sum_grad, p, key, dsum, dx, dweight, dbias);
 }
 
 }  // namespace heed::cpu

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <span>
+#include <vector>
 
 #include "heed/backends/cpu/attention_single.h"
 #include "heed/backends/cpu/blas.h"
@@ -181,18 +183,92 @@ void run(const Tensor& a, const Tensor& b, const Tensor& bias, T beta, const Ten
   parallel_for(product.adding_tasks(), [&](std::int64_t task) { product.add_parts(task); });
 }
 
+Tensor turned(const Tensor& matrix) {
+  return matrix.view({matrix.size(1), matrix.size(0)}, {matrix.stride(1), matrix.stride(0)}, matrix.offset());
+}
+
+/// The tasks of several products, one after the other.
 template <class T>
-void run_pair(const Tensor& grad, const Tensor& x, const Tensor& weight, T beta, const Tensor& dx,
-              const Tensor& dweight) {
-  const Tensor across =
-      grad.view({grad.size(1), grad.size(0)}, {grad.stride(1), grad.stride(0)}, grad.offset());
-  const TiledProduct<T> of_weight(across, x, {}, beta, dweight), of_x(grad, weight, {}, 0, dx);
-  const std::int64_t first = of_weight.plan().tasks(), first_sums = of_weight.adding_tasks();
-  parallel_for(first + of_x.plan().tasks(),
-               [&](std::int64_t task) { task < first ? of_weight.run(task) : of_x.run(task - first); });
-  parallel_for(first_sums + of_x.adding_tasks(), [&](std::int64_t task) {
-    task < first_sums ? of_weight.add_parts(task) : of_x.add_parts(task - first_sums);
-  });
+class TaskList {
+ public:
+  /// Products that run one after the other in a task: they have the same plan, and each but the first adds to what the one
+  /// before it wrote.
+  void add(std::span<const TiledProduct<T>> chain) {
+    tasks_ += chain[0].plan().tasks();
+    sums_ += chain[0].adding_tasks();
+    chains_.push_back({chain, tasks_, sums_});
+  }
+
+  void run() const {
+    parallel_for(tasks_, [&](std::int64_t task) {
+      std::size_t i = 0;
+      for (; task >= chains_[i].tasks_end; ++i) {
+      }
+      const std::int64_t own = task - (i > 0 ? chains_[i - 1].tasks_end : 0);
+      for (const TiledProduct<T>& product : chains_[i].products) product.run(own);
+    });
+    parallel_for(sums_, [&](std::int64_t task) {
+      std::size_t i = 0;
+      for (; task >= chains_[i].sums_end; ++i) {
+      }
+      const std::int64_t own = task - (i > 0 ? chains_[i - 1].sums_end : 0);
+      for (const TiledProduct<T>& product : chains_[i].products) product.add_parts(own);
+    });
+  }
+
+ private:
+  struct Chain {
+    std::span<const TiledProduct<T>> products;
+    std::int64_t tasks_end, sums_end;  // of the list
+  };
+  std::vector<Chain> chains_;
+  std::int64_t tasks_ = 0, sums_ = 0;
+};
+
+template <class T>
+void run_maps(const Tensor& x, std::span<const Tensor> weights, std::span<const Tensor> biases,
+              std::span<const Tensor> outs) {
+  std::vector<Tensor> across;
+  std::vector<TiledProduct<T>> products;
+  across.reserve(weights.size()), products.reserve(weights.size());  // products refer to their operands
+  for (const Tensor& weight : weights) across.push_back(turned(weight));
+  TaskList<T> tasks;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (outs[i].count() == 0) continue;
+    products.emplace_back(x, across[i], biases[i], T(0), outs[i]);
+    tasks.add(std::span(&products.back(), 1));
+  }
+  tasks.run();
+}
+
+template <class T>
+void run_backward(std::span<const Tensor> grads, const Tensor& x, std::span<const Tensor> weights, T beta,
+                  const Tensor& dx, std::span<const Tensor> dweights) {
+  const std::size_t count = grads.size();
+  static const Tensor no_bias;
+  std::vector<Tensor> across;
+  std::vector<TiledProduct<T>> of_weights, of_x;
+  across.reserve(count), of_weights.reserve(count), of_x.reserve(count);
+  TaskList<T> tasks;
+  for (std::size_t i = 0; i < count; ++i) {
+    across.push_back(turned(grads[i]));
+    of_weights.emplace_back(across[i], x, no_bias, beta, dweights[i]);
+    tasks.add(std::span(&of_weights.back(), 1));
+    of_x.emplace_back(grads[i], weights[i], no_bias, T(i > 0), dx);
+  }
+  // Maps of one width are one chain. Others are cut each in its own way and wait for what they add to.
+  const auto same = [&](const Tensor& grad) { return grad.size(1) == grads[0].size(1); };
+  if (std::all_of(grads.begin(), grads.end(), same)) {
+    tasks.add(of_x);
+    return tasks.run();
+  }
+  tasks.add(std::span(of_x).first(1));
+  tasks.run();
+  for (std::size_t i = 1; i < count; ++i) {
+    TaskList<T> next;
+    next.add(std::span(of_x).subspan(i, 1));
+    next.run();
+  }
 }
 
 /// [..., m, k] x [k, n] with the second operand broadcast over the leading axes is one product with more
@@ -230,21 +306,37 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, c
   }
 }
 
-void linear_backward(const Tensor& grad, const Tensor& x, const Tensor& weight, double beta, const Tensor& dx,
-                     const Tensor& dweight) {
-  if (grad.count() == 0 || weight.count() == 0) {
-    matmul(grad, weight, {}, 0, dx);
-    matmul(grad.view({grad.size(1), grad.size(0)}, {1, grad.size(1)}, grad.offset()), x, {}, beta, dweight);
+void linear_maps(const Tensor& x, std::span<const Tensor> weights, std::span<const Tensor> biases,
+                 std::span<const Tensor> outs) {
+  double flops = 0, elements = 0;
+  for (std::size_t i = 0; i < outs.size(); ++i) {
+    flops += 2 * static_cast<double>(outs[i].count()) * static_cast<double>(x.size(1));
+    elements += static_cast<double>(x.count() + weights[i].count() + outs[i].count());
+  }
+  const ProfileScope profile("matmul", flops, elements * static_cast<double>(size_of(x.dtype())));
+  x.dtype() == DType::f32 ? run_maps<float>(x, weights, biases, outs)
+                          : run_maps<double>(x, weights, biases, outs);
+}
+
+void linear_backward(std::span<const Tensor> grads, const Tensor& x, std::span<const Tensor> weights,
+                     double beta, const Tensor& dx, std::span<const Tensor> dweights) {
+  double flops = 0, elements = 0;
+  bool empty = false;
+  for (std::size_t i = 0; i < grads.size(); ++i) {
+    flops += 4 * static_cast<double>(grads[i].count()) * static_cast<double>(x.size(1));
+    elements += 2 * static_cast<double>(grads[i].count() + x.count() + weights[i].count());
+    empty = empty || grads[i].count() == 0 || weights[i].count() == 0;
+  }
+  if (empty) {
+    for (std::size_t i = 0; i < grads.size(); ++i) {
+      matmul(grads[i], weights[i], {}, i > 0 ? 1 : 0, dx);
+      matmul(turned(grads[i]), x, {}, beta, dweights[i]);
+    }
     return;
   }
-  const ProfileScope profile("matmul", 4 * static_cast<double>(grad.count()) * static_cast<double>(x.size(1)),
-                             2 * static_cast<double>(grad.count() + x.count() + weight.count()) *
-                                 static_cast<double>(size_of(grad.dtype())));
-  if (grad.dtype() == DType::f32) {
-    run_pair<float>(grad, x, weight, static_cast<float>(beta), dx, dweight);
-  } else {
-    run_pair<double>(grad, x, weight, beta, dx, dweight);
-  }
+  const ProfileScope profile("matmul", flops, elements * static_cast<double>(size_of(x.dtype())));
+  x.dtype() == DType::f32 ? run_backward<float>(grads, x, weights, static_cast<float>(beta), dx, dweights)
+                          : run_backward<double>(grads, x, weights, beta, dx, dweights);
 }
 
 }  // namespace heed::cpu

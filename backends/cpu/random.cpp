@@ -13,8 +13,7 @@
 //
 #include <hwy/contrib/math/math-inl.h>
 
-#include "heed/backends/cpu/math-inl.h"
-#include "heed/backends/cpu/philox-inl.h"
+#include "heed/backends/cpu/dropout-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -28,24 +27,6 @@ template <class D>
 HWY_INLINE hn::Vec<D> unit_intervals(D d, PhiloxStream::Words words) {
   const hn::Repartition<std::int32_t, D> di;
   return hn::Mul(hn::ConvertTo(d, hn::BitCast(di, hn::ShiftRight<8>(words))), hn::Set(d, 0x1p-24f));
-}
-
-/// Calls body(part, words, i) for vectors of words that cover [begin, end); begin is a multiple of the pair.
-template <class Body>
-HWY_INLINE void for_each_words(const PhiloxStream& stream, std::int64_t begin, std::int64_t end, Body body) {
-  const std::int64_t lanes = PhiloxStream::step() / 2;
-  std::int64_t i = begin;
-  PhiloxStream::Words first, second;
-  for (; i + 2 * lanes <= end; i += 2 * lanes) {
-    stream.words(static_cast<std::uint64_t>(i) / 4, first, second);
-    body(Whole(), first, i);
-    body(Whole(), second, i + lanes);
-  }
-  if (i == end) return;
-  stream.words(static_cast<std::uint64_t>(i) / 4, first, second);
-  if (end - i < lanes) return body(Rest{end - i}, first, i);
-  body(Whole(), first, i);
-  if (end - i > lanes) body(Rest{end - i - lanes}, second, i + lanes);
 }
 
 void uniform_range(const PhiloxStream& stream, double low, double high, std::int64_t begin, std::int64_t end,
@@ -104,38 +85,6 @@ void normal_range(const PhiloxStream& stream, double mean, double deviation, std
     box_muller(words, batch_size, values);
     for (std::int64_t k = 0; k < count; ++k) {
       out[i + k] = static_cast<T>(mean) + static_cast<T>(deviation) * values[k];
-    }
-  }
-}
-
-/// residual may be null.
-void dropout_range(const PhiloxStream& stream, double p, std::int64_t begin, std::int64_t end, const float* x,
-                   const float* residual, float* out) {
-  const hn::ScalableTag<float> d;
-  const hn::ScalableTag<std::int32_t> di;
-  // Kept iff (word >> 8) >= ceil(2^24 p), which is DropoutRule in 24 bits and thus free of overflow
-  // at p near 1.
-  const auto limit = hn::Set(di, static_cast<std::int32_t>(std::ceil(p * 0x1p24)) - 1);
-  const auto scale = hn::Set(d, static_cast<float>(1 / (1 - p)));
-  for_each_words(stream, begin, end, [&](auto part, auto words, std::int64_t i) HWY_ATTR {
-    const auto keep = hn::RebindMask(d, hn::Gt(hn::BitCast(di, hn::ShiftRight<8>(words)), limit));
-    const auto kept = hn::IfThenElseZero(keep, part.load(d, x + i));
-    const auto value = residual ? hn::MulAdd(kept, scale, part.load(d, residual + i)) : hn::Mul(kept, scale);
-    part.store(value, d, out + i);
-  });
-}
-
-void dropout_range(const PhiloxStream& stream, double p, std::int64_t begin, std::int64_t end,
-                   const double* x, const double* residual, double* out) {
-  const DropoutRule rule(p);
-  const double scale = 1 / (1 - p);
-  std::uint32_t words[batch_size];
-  for (std::int64_t i = begin; i < end; i += batch_size) {
-    const std::int64_t count = std::min(batch_size, end - i);
-    stream.fill(static_cast<std::uint64_t>(i), count, words);
-    for (std::int64_t k = 0; k < count; ++k) {
-      const double kept = rule.keeps(words[k]) ? x[i + k] * scale : 0;
-      out[i + k] = residual ? residual[i + k] + kept : kept;
     }
   }
 }

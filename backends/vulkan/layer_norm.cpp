@@ -1,32 +1,71 @@
+#include <cmath>
+
 #include "heed/backends/vulkan/kernels.h"
 #include "heed/backends/vulkan/rows.h"
 
 namespace heed::vulkan {
 
-void layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
-                        const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
+namespace {
+
+/// What layer_norm and add_norm share; `added` is undefined for the former.
+struct AddedRows {
+  Tensor added, residual;
+  double p = 0;
+  RandomKey key;
+};
+
+/// What shaders/dropout_rows.glsl wants to know, for rows that begin at an element of the stream.
+void push_dropout(Launch& launch, double p, const RandomKey& key, std::int64_t first) {
+  const auto block = static_cast<std::uint64_t>(first / 4);
+  launch.push(first % 4)
+      .push(static_cast<std::uint32_t>(block))
+      .push(static_cast<std::uint32_t>(block >> 32));
+  launch.push(static_cast<std::uint32_t>(key.seed)).push(static_cast<std::uint32_t>(key.seed >> 32));
+  launch.push(key.step).push(key.op);
+  launch.push(static_cast<std::uint32_t>(std::ceil(p * 0x1p24))).push(1 / (1 - p));
+}
+
+void normalise(const AddedRows& of, const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+               const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
   if (x.count() == 0) return;
   Gpu& gpu = gpu_of(x);
   const std::int64_t n = x.size(-1), rows = x.count() / n;
   const RowShape shape = row_shape(gpu, n);
   const auto element = static_cast<std::int64_t>(size_of(x.dtype()));
+  const bool adds = of.added.defined();
   const auto each = [&](std::int64_t begin, std::int64_t end) {
-    const Tensor row_inverse = row_range(inverse_deviation, begin, end);
-    Launch(gpu, shader_name("layer_norm", x.dtype()),
-           {shape.workgroup, shape.lanes, weight.defined(), bias.defined(), shape.held(n), mean.defined()})
-        .read(row_range(as_rows(x), begin, end))
-        .read(weight)
+    const Tensor row_inverse = row_range(inverse_deviation, begin, end),
+                 x_rows = row_range(as_rows(x), begin, end);
+    Launch launch(gpu, shader_name(adds ? "add_norm" : "layer_norm", x.dtype()),
+                  {shape.workgroup, shape.lanes, weight.defined(), bias.defined(), shape.held(n),
+                   mean.defined(), 0, of.p > 0});
+    adds ? launch.write(x_rows) : launch.read(x_rows);
+    launch.read(weight)
         .read(bias)
         .write(row_range(as_rows(out), begin, end))
         .write(either(row_range(mean, begin, end), row_inverse))
-        .write(row_inverse)
-        .push(end - begin)
-        .push(n)
-        .push(epsilon)
-        .work(0, 2.0 * static_cast<double>((end - begin) * n * element))
-        .folded_groups(ceil_div(end - begin, shape.rows_per_group()));
+        .write(row_inverse);
+    if (adds)
+      launch.read(row_range(as_rows(of.added), begin, end)).read(row_range(as_rows(of.residual), begin, end));
+    launch.push(end - begin).push(n).push(epsilon);
+    if (adds) push_dropout(launch, of.p, of.key, begin * n);
+    launch.work(0, (adds ? 4.0 : 2.0) * static_cast<double>((end - begin) * n * element));
+    launch.folded_groups(ceil_div(end - begin, shape.rows_per_group()));
   };
   for_row_ranges(gpu, rows, n * element, 1, shape.rows_per_group(), each);
+}
+
+}  // namespace
+
+void layer_norm_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+                        const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
+  normalise({}, x, weight, bias, epsilon, out, mean, inverse_deviation);
+}
+
+void add_norm_forward(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
+                      const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& sum,
+                      const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation) {
+  normalise({x, residual, p, key}, sum, weight, bias, epsilon, out, mean, inverse_deviation);
 }
 
 namespace {
@@ -53,11 +92,17 @@ void add_blocks(Gpu& gpu, const Tensor& sums, const Tensor& dweight, const Tenso
       .folded_groups(2 * ceil_div(n, columns_per_group));
 }
 
-}  // namespace
+/// The way back of what was added; `sum` says whether something was.
+struct AddedGradients {
+  bool sum = false;
+  Tensor sum_grad, dadded;
+  double p = 0;
+  RandomKey key;
+};
 
-void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
-                         const Tensor& inverse_deviation, const Tensor& grad, const Tensor& dx,
-                         const Tensor& dweight, const Tensor& dbias) {
+void normalise_backward(const AddedGradients& of, const Tensor& x, const Tensor& weight, const Tensor& mean,
+                        const Tensor& inverse_deviation, const Tensor& grad, const Tensor& dx,
+                        const Tensor& dweight, const Tensor& dbias) {
   Gpu& gpu = gpu_of(x);
   const std::int64_t n = x.size(-1);
   const bool with_sums = dweight.defined() || dbias.defined();
@@ -70,28 +115,49 @@ void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& me
   const RowShape shape = row_shape(gpu, n);
   const std::int64_t per_thread = rows_per_thread(gpu, rows, n, shape);
   const auto element = static_cast<std::int64_t>(size_of(x.dtype()));
+  const double tensors = 3.0 + of.sum_grad.defined() + of.dadded.defined();
   const Tensor sums =
       with_sums ? Tensor::empty({ceil_div(rows, per_thread), 2, n}, DType::f32, x.device()) : Tensor();
   const auto each = [&](std::int64_t first, std::int64_t last) {  // blocks of rows
     const std::int64_t begin = first * per_thread, end = std::min(rows, last * per_thread);
-    const Tensor dx_rows = row_range(as_rows(dx), begin, end);
-    Launch(gpu, shader_name("layer_norm_backward", x.dtype()),
-           {shape.workgroup, shape.lanes, weight.defined(), with_sums, shape.held(n), mean.defined()})
-        .read(row_range(as_rows(x), begin, end))
+    const auto part = [&](const Tensor& of_all) {
+      return of_all.defined() ? row_range(as_rows(of_all), begin, end) : of_all;
+    };
+    const Tensor dx_rows = part(dx);
+    Launch launch(gpu, shader_name(of.sum ? "add_norm_backward" : "layer_norm_backward", x.dtype()),
+                  {shape.workgroup, shape.lanes, weight.defined(), with_sums, shape.held(n), mean.defined(),
+                   of.sum_grad.defined(), of.p > 0});
+    launch.read(part(x))
         .read(weight)
         .read(row_range(mean, begin, end))
         .read(row_range(inverse_deviation, begin, end))
-        .read(row_range(as_rows(grad), begin, end))
+        .read(part(grad))
         .write(dx_rows)
-        .write(either(row_range(sums, first, last), dx_rows))
-        .push(end - begin)
-        .push(n)
-        .push(per_thread)
-        .work(0, 3.0 * static_cast<double>((end - begin) * n * element))
-        .folded_groups(ceil_div(last - first, shape.rows_per_group()));
+        .write(either(row_range(sums, first, last), dx_rows));
+    if (of.sum) launch.read(part(of.sum_grad)).write(either(part(of.dadded), dx_rows));
+    launch.push(end - begin).push(n).push(per_thread);
+    if (of.sum) push_dropout(launch, of.p, of.key, begin * n);
+    launch.work(0, tensors * static_cast<double>((end - begin) * n * element));
+    launch.folded_groups(ceil_div(last - first, shape.rows_per_group()));
   };
   for_row_ranges(gpu, ceil_div(rows, per_thread), per_thread * n * element, 1, shape.rows_per_group(), each);
   if (with_sums) add_blocks(gpu, sums, dweight, dbias, x.dtype());
+}
+
+}  // namespace
+
+void layer_norm_backward(const Tensor& x, const Tensor& weight, const Tensor& mean,
+                         const Tensor& inverse_deviation, const Tensor& grad, const Tensor& dx,
+                         const Tensor& dweight, const Tensor& dbias) {
+  normalise_backward({}, x, weight, mean, inverse_deviation, grad, dx, dweight, dbias);
+}
+
+void add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& mean,
+                       const Tensor& inverse_deviation, const Tensor& grad, const Tensor& sum_grad, double p,
+                       const RandomKey& key, const Tensor& dsum, const Tensor& dx, const Tensor& dweight,
+                       const Tensor& dbias) {
+  normalise_backward({true, sum_grad, dx, p, key}, sum, weight, mean, inverse_deviation, grad, dsum, dweight,
+                     dbias);
 }
 
 }  // namespace heed::vulkan

@@ -76,8 +76,9 @@ class BigBird : public PatternAttention {
     const std::int64_t length = input.x.size(1), heads = config().heads;
     check(length <= config().max_length, "a sequence of ", length,
           " tokens is longer than max_length = ", config().max_length);
-    const Tensor q = split_heads(rotary_(w_.query(input.x)), heads);  // [B, H, N, dh]
-    const Tensor k = split_heads(rotary_(w_.key(input.x)), heads), v = split_heads(w_.value(input.x), heads);
+    const Projections::Projected x = w_.of(input.x);
+    const Tensor q = split_heads(rotary_(x.query), heads);  // [B, H, N, dh]
+    const Tensor k = split_heads(rotary_(x.key), heads), v = split_heads(x.value, heads);
     AttentionOptions options = kernel_options(input.mask, context);
     options.pattern = pattern(length);
     distances_.add_to(options, length, length, q);

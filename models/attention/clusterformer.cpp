@@ -72,9 +72,10 @@ class ClusterFormer : public Attention {
 
     const Tensor order = argsort(assignment);  // [B, N], padding last
     const Tensor sorted = gather_rows(x, order);
-    const Tensor query = split_heads(w_.query(sorted), config().heads);  // [B, H, N, dh]
-    const Tensor key = split_heads(w_.key(sorted), config().heads);
-    const Tensor value = split_heads(w_.value(sorted), config().heads);
+    const Projections::Projected projected = w_.of(sorted);
+    const Tensor query = split_heads(projected.query, config().heads);  // [B, H, N, dh]
+    const Tensor key = split_heads(projected.key, config().heads);
+    const Tensor value = split_heads(projected.value, config().heads);
     const Tensor sorted_mask = input.mask.defined() ? gather(input.mask, 1, order) : Tensor();
     AttentionOptions options = kernel_options(sorted_mask, context);
     const std::int64_t width = ceil_div(length, clusters);

@@ -63,9 +63,10 @@ class CausalClusterFormer : public Attention {
       return split_heads(reshape(blocks, {batch * blocks.size(1), blocks.size(2), x.size(2)}),
                          config().heads);
     };
-    const Tensor query = heads_of(into_blocks(w_.query(sorted), width));
-    const Tensor key = heads_of(with_block_before(into_blocks(w_.key(sorted), width)));
-    const Tensor value = heads_of(with_block_before(into_blocks(w_.value(sorted), width)));
+    const Projections::Projected projected = w_.of(sorted);
+    const Tensor query = heads_of(into_blocks(projected.query, width));
+    const Tensor key = heads_of(with_block_before(into_blocks(projected.key, width)));
+    const Tensor value = heads_of(with_block_before(into_blocks(projected.value, width)));
     AttentionOptions options = kernel_options({}, context);
     options.mask = allowed(gather(assignment, 1, order), clusters, width, block);
     const Tensor attended = merge_heads(attention(query, key, value, options));  // [B blocks, w, d]

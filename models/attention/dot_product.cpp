@@ -41,24 +41,31 @@ class DotProductAttention : public Attention {
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
     if (config().cross) {
       // The memory is the same at every step, so it is projected once.
-      if (!cache.key.defined()) cache.key = w_.key(input.memory), cache.value = w_.value(input.memory);
+      if (!cache.key.defined()) {
+        const Projections::Projected memory = w_.of_memory(input.memory);
+        cache.key = memory.key, cache.value = memory.value;
+      }
       cache.of_memory = true;
       return reshape(attend(w_.query(by_memory(input)), cache.key, cache.value, input.memory_mask, context),
                      input.x.shape());
     }
     const std::int64_t before = cache.key.defined() ? cache.key.size(1) : 0;
     cache.extend_mask(input, before);
-    cache.key = appended(std::move(cache.key), rotary_(w_.key(input.x), before));
-    cache.value = appended(std::move(cache.value), w_.value(input.x));
-    return attend(rotary_(w_.query(input.x), before), cache.key, cache.value, cache.mask, context);
+    const Projections::Projected x = w_.of(input.x);
+    cache.key = appended(std::move(cache.key), rotary_(x.key, before));
+    cache.value = appended(std::move(cache.value), x.value);
+    return attend(rotary_(x.query, before), cache.key, cache.value, cache.mask, context);
   }
 
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
-    const Tensor& memory = config().cross ? input.memory : input.x;
-    const Tensor key = rotary_(w_.key(memory)), value = w_.value(memory);
-    return attend(rotary_(w_.query(input.x)), key, value, config().cross ? input.memory_mask : input.mask,
-                  context);
+    if (config().cross) {
+      const Projections::Projected memory = w_.of_memory(input.memory);
+      return attend(rotary_(w_.query(input.x)), rotary_(memory.key), memory.value, input.memory_mask,
+                    context);
+    }
+    const Projections::Projected x = w_.of(input.x);
+    return attend(rotary_(x.query), rotary_(x.key), x.value, input.mask, context);
   }
 
  private:

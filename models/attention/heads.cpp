@@ -32,6 +32,16 @@ Projections::Projections(const AttentionConfig& config, Initialiser& initialiser
       value(config.width, key_width(config, key_heads), config.bias, initialiser),
       output(config.inner_width(), config.width, config.bias, initialiser) {}
 
+Projections::Projected Projections::of(const Tensor& x) const {
+  std::vector<Tensor> each = Linear::each({&query, &key, &value}, x);
+  return {std::move(each[0]), std::move(each[1]), std::move(each[2])};
+}
+
+Projections::Projected Projections::of_memory(const Tensor& memory) const {
+  std::vector<Tensor> each = Linear::each({&key, &value}, memory);
+  return {{}, std::move(each[0]), std::move(each[1])};
+}
+
 void Attention::add_projections(Projections& w) {
   add_module("query", w.query);
   add_module("key", w.key);

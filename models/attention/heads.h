@@ -14,6 +14,15 @@ Tensor merge_heads(const Tensor& x);
 /// "output" of most variants. With `key_heads` Wk and Wv have so many heads; 0: H.
 struct Projections {
   Projections(const AttentionConfig& config, Initialiser& initialiser, std::int64_t key_heads = 0);
+
+  /// What the first three make of the same x, in one op.
+  struct Projected {
+    Tensor query, key, value;
+  };
+  Projected of(const Tensor& x) const;
+  /// The keys and values of a memory, in one op; no query.
+  Projected of_memory(const Tensor& memory) const;
+
   Linear query, key, value, output;
 };
 

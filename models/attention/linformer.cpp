@@ -64,8 +64,9 @@ class LinformerAttention : public Attention {
     check(length <= config().max_length, "attention 'linformer' was built for at most ", config().max_length,
           " positions (max_length), got ", length);
     const Tensor& e = first_ ? first_->e_ : e_;
-    kb = shorten(e, w_.key(memory), mask);
-    vb = shorten(f_.defined() ? f_ : e, w_.value(memory), mask);
+    const Projections::Projected projected = w_.of_memory(memory);
+    kb = shorten(e, projected.key, mask);
+    vb = shorten(f_.defined() ? f_ : e, projected.value, mask);
   }
 
   /// E[:, 0:M] x with the rows of padding 0: x [B, M, d] -> [B, H, k, dh].

@@ -53,8 +53,9 @@ class SparseTransformer : public PatternAttention {
 
   Tensor forward(const AttentionInput& input, Context& context) override {
     const std::int64_t heads = config().heads;
-    const Tensor q = split_heads(rotary_(w_.query(input.x)), heads);  // [B, H, N, dh]
-    const Tensor k = split_heads(rotary_(w_.key(input.x)), heads), v = split_heads(w_.value(input.x), heads);
+    const Projections::Projected x = w_.of(input.x);
+    const Tensor q = split_heads(rotary_(x.query), heads);  // [B, H, N, dh]
+    const Tensor k = split_heads(rotary_(x.key), heads), v = split_heads(x.value, heads);
     show_visible_weights(context, q, k, input.mask);
     if (mode_ != "heads" || heads == 1)
       return w_.output(merge_heads(attend(set_of(0), q, k, v, input.mask, context)));

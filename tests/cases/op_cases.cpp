@@ -241,6 +241,22 @@ void add_products(std::vector<OpCase>& cases, Draw& draw) {
   cases.push_back({"linear/no bias",
                    [](Inputs in) { return square(linear(in[0], in[1])); },
                    {draw({5, 7}), draw({3, 7})}});
+  const auto maps = [](Inputs in) {
+    const LinearMap of[] = {{in[1], in[2]}, {in[3], {}}, {in[4], {}}};
+    return linear_maps(in[0], of);
+  };
+  cases.push_back({"linear_maps",
+                   [=](Inputs in) { return square(concat(maps(in), -1)); },
+                   {draw({2, 5, 7}), draw({3, 7}), draw({3}), draw({3, 7}), draw({3, 7})}});
+  cases.push_back({"linear_maps/of several widths",
+                   [=](Inputs in) { return square(concat(maps(in), -1)); },
+                   {draw({9, 7}), draw({3, 7}), draw({3}), draw({5, 7}), draw({1, 7})}});
+  cases.push_back({"linear_maps/one is not used",
+                   [=](Inputs in) {
+                     const std::vector<Tensor> all = maps(in);
+                     return square(all[0]) * all[2] + sum(in[3]);
+                   },
+                   {draw({5, 7}), draw({3, 7}), draw({3}), draw({4, 7}), draw({3, 7})}});
 }
 
 void add_einsum(std::vector<OpCase>& cases, Draw& draw) {
@@ -320,6 +336,33 @@ void add_layers(std::vector<OpCase>& cases, Draw& draw) {
                      return square(dropout_add(in[0], in[1], 0.3, {1, 2, 3}));
                    },
                    {draw({5, 19}), draw({5, 19})}});
+  // Both results, one of them, or with the other parameters: ragged widths meet blocks of random words anywhere.
+  const auto both = [](const NormedSum& of) { return square(of.sum) * 0.3 + exp(of.normalised * 0.2); };
+  cases.push_back({"add_layer_norm",
+                   [=](Inputs in) {
+                     return both(add_layer_norm(in[0], in[1], 0.3, {1, 2, 3}, in[2], in[3]));
+                   },
+                   {draw({2, 5, 19}), draw({2, 5, 19}), draw({19}), draw({19})}});
+  cases.push_back({"add_layer_norm/post-norm, no dropout",
+                   [](Inputs in) {
+                     return square(add_layer_norm(in[0], in[1], 0, {1, 2, 3}, in[2], in[3]).normalised);
+                   },
+                   {draw({7, 31}), draw({7, 31}), draw({31}), draw({31})}});
+  cases.push_back({"add_layer_norm/only the sum",
+                   [](Inputs in) {
+                     return square(add_layer_norm(in[0], in[1], 0.3, {1, 2, 3}, {}, {}).sum);
+                   },
+                   {draw({3, 6}), draw({3, 6})}});
+  cases.push_back({"add_rms_norm",
+                   [=](Inputs in) {
+                     return both(add_rms_norm(in[0], in[1], 0.3, {1, 2, 3}, in[2]));
+                   },
+                   {draw({9, 20}), draw({9, 20}), draw({20})}});
+  cases.push_back({"add_rms_norm/plain, no dropout",
+                   [=](Inputs in) {
+                     return both(add_rms_norm(in[0], in[1], 0, {1, 2, 3}, {}));
+                   },
+                   {draw({5, 3}), draw({5, 3})}});
   cases.push_back({"cross_entropy",
                    [](Inputs in) { return cross_entropy(in[0], in[1]); },
                    {draw({4, 23}, -3, 3), ids({0, 22, 7, 7}, {4})}});
