@@ -168,8 +168,8 @@ def main():
     rivals = {"TF-IDF": have("sklearn"), "CNN": have("torch")}
     for name, there in rivals.items():
         if not there:
-            print(f"{name}: left out, its Python package is not installed")
-    print("| set | train | test | heed | TF-IDF | CNN |\n|---|---|---|---|---|---|")
+            print(f"{name}: left out, its Python package is not installed", flush=True)
+    print("| set | train | test | heed | TF-IDF | CNN |\n|---|---|---|---|---|---|", flush=True)
     for name, train, test in read_sets(arguments):
         if arguments.only and name not in arguments.only:
             continue
