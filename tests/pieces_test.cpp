@@ -111,8 +111,9 @@ TEST_CASE("A WordPiece file is read, written and read again") {
 }
 
 TEST_CASE("A file that cannot be followed is refused by the name of what is wrong") {
-  CHECK(with("/model/vocab/u", 9) ==
-        "t.json: model.vocab: token \"u\" has id 9, but a vocabulary of 6 must use the ids 0 to 5, each once");
+  CHECK(
+      with("/model/vocab/u", 9) ==
+      "t.json: model.vocab: token \"u\" has id 9, but a vocabulary of 6 must use the ids 0 to 5, each once");
   CHECK(with("/model/vocab/u", 1).find("share the id 1") != std::string::npos);
   CHECK(with("/model/unk_token", "x") == "t.json: unk_token \"x\" is not in the vocabulary");
   CHECK(with("/model/max_input_chars_per_word", -1).find("max_input_chars_per_word is -1") !=
