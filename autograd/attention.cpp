@@ -154,14 +154,23 @@ std::vector<Tensor> inputs_of(const Tensor& query, const Tensor& key, const Tens
   return inputs;
 }
 
-/// The gradients of query, key, value and of the bias where it has one, from those of the output and of log_sum_exp
+/// Which of the operands of the logits have a gradient.
+struct WantedGradients {
+  bool of_product, of_bias;
+};
+
+WantedGradients wanted(const Tensor& query, const Tensor& key, const AttentionOptions& options) {
+  return {has_gradient(query) || has_gradient(key), has_gradient(options.bias)};
+}
+
+/// The gradients of value, and of query, key and the bias where they have one, from those of the output and of log_sum_exp
 /// (undefined: 0).
-Gradients kernel_gradients(const AttentionArgs& args, bool of_bias, const AttentionPart& part,
+Gradients kernel_gradients(const AttentionArgs& args, WantedGradients wanted, const AttentionPart& part,
                            const Tensor& grad, const Tensor& log_sum_exp_grad) {
-  const Tensor dquery = empty_heads(args.query, args.query.size(3));
-  const Tensor dkey = empty_heads(args.key, args.key.size(3));
+  const Tensor dquery = wanted.of_product ? empty_heads(args.query, args.query.size(3)) : Tensor();
+  const Tensor dkey = wanted.of_product ? empty_heads(args.key, args.key.size(3)) : Tensor();
   const Tensor dvalue = empty_heads(args.value, args.value.size(3));
-  const Tensor dbias = of_bias ? empty_like(args.bias) : Tensor();
+  const Tensor dbias = wanted.of_bias ? empty_like(args.bias) : Tensor();
   backend_of(grad).attention.backward(args, part.output, part.log_sum_exp, rows_adjacent(grad),
                                       log_sum_exp_grad, dquery, dkey, dvalue, dbias);
   Gradients gradients{dquery, dkey, dvalue};
@@ -180,8 +189,8 @@ Tensor attention_fused(const Tensor& query, const Tensor& key, const Tensor& val
                                  &args.mask,  &args.slopes, &args.bias,  &part.output};
   return record(
       "attention", part.output, inputs_of(query, key, value, options),
-      [args, part, pattern = options.pattern, of_bias = has_gradient(options.bias)](const Tensor& grad) {
-        return kernel_gradients(args, of_bias, part, grad, {});
+      [args, part, pattern = options.pattern, gradients = wanted(query, key, options)](const Tensor& grad) {
+        return kernel_gradients(args, gradients, part, grad, {});
       },
       reads);
 }
@@ -207,9 +216,9 @@ AttentionPart attention_part_fused(const Tensor& query, const Tensor& key, const
   const Tensor both = record(
       "attention_part", memory, inputs_of(query, key, value, options),
       [args, part, rows, width, pattern = options.pattern,
-       of_bias = has_gradient(options.bias)](const Tensor& grad) {
+       gradients = wanted(query, key, options)](const Tensor& grad) {
         const AttentionPart grads = places(contiguous(grad), rows, width);
-        return kernel_gradients(args, of_bias, part, grads.output, grads.log_sum_exp);
+        return kernel_gradients(args, gradients, part, grads.output, grads.log_sum_exp);
       },
       reads);
   const Tensor output = reshape(slice(both, 0, 0, outputs), {rows[0], rows[2], rows[1], width});

@@ -204,7 +204,8 @@ struct Backend {
   LogitChunks (*logit_chunks)(Device device, DType dtype, std::int64_t rows, std::int64_t classes) = nullptr;
   /// Never holds the N x M matrix. out and its gradient [B, H, N, dv] (last stride 1, otherwise any strides),
   /// log_sum_exp [B, H, N] (-infinity for rows with no allowed key, whose output is 0). dquery, dkey, dvalue
-  /// have the shapes of query, key, value, last stride 1, otherwise any strides. log_sum_exp_grad [B, H, N],
+  /// have the shapes of query, key, value, last stride 1, otherwise any strides; dquery and dkey are both undefined where
+  /// neither is wanted. log_sum_exp_grad [B, H, N],
   /// contiguous, is the gradient of log_sum_exp; undefined = 0. dbias, contiguous, has the shape of bias: a sum over
   /// what shares an entry of it, in a fixed order; undefined = not wanted. An entry of bias that is -infinity does not
   /// exist.

@@ -1,10 +1,12 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
 #include <numbers>
 
+#include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/heads.h"
@@ -256,6 +258,49 @@ TEST_CASE("mixture of synthesizers: the softmax of alpha weighs the logits of it
   const Tensor v = split_heads(linear(x, values["value.weight"]), 2);
   const Tensor expected = linear(merge_heads(matmul(softmax(s), v)), values["output.weight"]);
   CHECK(worst_difference(run(*layer, {x, {}, {}, {}}), expected) < 1e-12);
+}
+
+TEST_CASE("synthesizers: a matrix of logits that is made for some rows at a time") {
+  constexpr std::int64_t length = 3000;  // with 2 heads 18 million logits, of which 16.8 are made at once
+  for (const bool causal : {false, true}) {
+    CAPTURE(causal);
+    AttentionConfig config = config_for("synthesizer_factorized_dense");
+    config.width = 4;
+    config.max_length = length;
+    config.causal = causal;
+    config.dropout = 0.25;
+    const auto layer = layer_of("synthesizer_factorized_dense", config);
+    const Tensor x = random({1, length, 4}, 30);
+    std::vector<std::int32_t> real(length, 1);
+    std::fill(real.end() - 7, real.end(), 0);
+    const AttentionInput input{x, mask_of(real, {1, length}), {}, {}};
+
+    // The last rows beside the same asked by themselves, as a decoder does.
+    if (causal) {
+      const Tensor whole = run(*layer, input);
+      AttentionCache cache;
+      Context context = Context::inference();
+      const auto ask = [&](std::int64_t begin, std::int64_t end) {
+        return layer->step({slice(x, 1, begin, end), slice(input.mask, 1, begin, end), {}, {}}, cache,
+                           context);
+      };
+      ask(0, length - 30);
+      const Tensor last = ask(length - 30, length);
+      CHECK(worst_difference(slice(whole, 1, length - 30, length - 7), slice(last, 1, 0, 23)) < 1e-12);
+    }
+    // The slope along a direction, with the same dropout each time.
+    const Tensor direction = random({1, length, 4}, 31), weights = random({1, length, 4}, 32);
+    const auto value = [&](const Tensor& at) {
+      Context context = Context::train(5, 1);
+      return sum((*layer)({at, input.mask, {}, {}}, context) * weights);
+    };
+    const Tensor tracked = parameter(x);
+    backward(value(tracked));
+    const double slope = sum(gradient(tracked) * direction).item(), step = 1e-7;
+    const double measured =
+        (value(x + direction * step).item() - value(x - direction * step).item()) / (2 * step);
+    CHECK(std::abs(slope - measured) < 1e-5 * std::max(1.0, std::abs(measured)));
+  }
 }
 
 TEST_CASE("synthesizers: settings that make no sense are explained") {

@@ -54,6 +54,12 @@ std::vector<Tensor> results(const Case& c, const AttentionArgs& args, const Tens
   backend.attention.forward(args, out, log_sum_exp);
   const Tensor dbias = args.bias.defined() ? unwritten(args.bias.shape(), grad.dtype(), device) : Tensor();
   backend.attention.backward(args, out, log_sum_exp, grad, log_sum_exp_grad, dquery, dkey, dvalue, dbias);
+  // What is not wanted changes no bit of the rest.
+  const Tensor value_alone = empty(c.keys, c.value_width);
+  const Tensor bias_alone = dbias.defined() ? unwritten(dbias.shape(), grad.dtype(), device) : Tensor();
+  backend.attention.backward(args, out, log_sum_exp, grad, log_sum_exp_grad, {}, {}, value_alone, bias_alone);
+  CHECK(value_alone.to_doubles() == dvalue.to_doubles());
+  if (dbias.defined()) CHECK(bias_alone.to_doubles() == dbias.to_doubles());
   std::vector<Tensor> all{out, log_sum_exp, dquery, dkey, dvalue};
   if (dbias.defined()) all.push_back(dbias);
   return all;

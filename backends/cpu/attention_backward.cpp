@@ -86,9 +86,12 @@ class Backward {
   struct Wanted {
     bool queries = false, keys = false;
   };
+  /// Whether anybody wants the gradients of the logits; else what remains is dV.
+  bool of_logits() const { return dquery_.defined() || bias_gradient_.wanted(); }
 
   void clear_keys(const Place& at, std::int64_t begin, std::int64_t end) const {
     for (const Panels<T>* panels : {&dkey_, &dvalue_}) {
+      if (!panels->defined()) continue;
       for (std::int64_t j = begin; j < end; ++j)
         std::fill_n(panels->at(at.b, at.h, j), panels->width(), T{0});
     }
@@ -107,16 +110,16 @@ class Backward {
     for (; walk.next(keys); first = false) {
       if (first) row_values(at, queries, delta, log_sum_exp);
       const ScoreTile<T> tile = score_tile(at, queries, keys);
-      T* slopes = weight_gradients(at, queries, keys, tile.stride);
+      T* slopes = of_logits() ? weight_gradients(at, queries, keys, tile.stride) : nullptr;
       softmax_tile_backward(tile, tile_dropout(args_, plan_, at.b, at.h, queries.begin, keys), slopes,
                             log_sum_exp, delta);
       if (wanted.queries) {
-        add_to_queries(at, queries, keys, slopes, tile.stride, first);
+        if (dquery_.defined()) add_to_queries(at, queries, keys, slopes, tile.stride, first);
         bias_gradient_.add(at.b, at.h, queries, keys, slopes, tile.stride);
       }
       if (wanted.keys) add_to_keys(at, queries, keys, tile, slopes);
     }
-    if (first && wanted.queries) {
+    if (first && wanted.queries && dquery_.defined()) {
       for (std::int64_t i = queries.begin; i < queries.end; ++i) {
         std::fill_n(dquery_.at(at.b, at.h, i), dquery_.width(), T{0});
       }
@@ -124,12 +127,13 @@ class Backward {
   }
 
   void row_values(const Place& at, const QueryTile& queries, T* delta, T* log_sum_exp) const {
-    row_dots(out_.at(at.b, at.h, queries.begin), out_.stride(), grad_.at(at.b, at.h, queries.begin),
-             grad_.stride(), queries.rows(), out_.width(), delta);
+    if (of_logits())
+      row_dots(out_.at(at.b, at.h, queries.begin), out_.stride(), grad_.at(at.b, at.h, queries.begin),
+               grad_.stride(), queries.rows(), out_.width(), delta);
     const Shape& stride = log_sum_exp_.strides();
     const T* from = log_sum_exp_.data<T>() + at.b * stride[0] + at.h * stride[1] + queries.begin * stride[2];
     for (std::int64_t r = 0; r < queries.rows(); ++r) log_sum_exp[r] = from[r * stride[2]];
-    if (!log_sum_exp_grad_.defined()) return;
+    if (!log_sum_exp_grad_.defined() || !of_logits()) return;
     const T* slope =
         log_sum_exp_grad_.data<T>() + (at.b * plan_.heads + at.h) * plan_.queries + queries.begin;
     for (std::int64_t r = 0; r < queries.rows(); ++r) delta[r] -= slope[r];
@@ -180,6 +184,7 @@ class Backward {
       gemm<T>(true, false, segment.count, value_.width(), queries.rows(), T{1},
               weights.scores + segment.column, weights.stride, grad_.at(at.b, at.h, queries.begin),
               grad_.stride(), T{1}, dvalue_.at(at.b, at.h, segment.key), dvalue_.stride());
+      if (!dkey_.defined()) continue;
       gemm<T>(true, false, segment.count, key_.width(), queries.rows(), static_cast<T>(args_.scale),
               slopes + segment.column, weights.stride, query_.at(at.b, at.h, queries.begin), query_.stride(),
               T{1}, dkey_.at(at.b, at.h, segment.key), dkey_.stride());
@@ -206,13 +211,18 @@ void backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_su
   const bool cut = groups < few_heads && (long_heads || bias_gradient.shared());
   const auto key_width = static_cast<double>(args.key.size(3)),
              value_width = static_cast<double>(args.value.size(3));
+  // S for each pass, g V^T for each where gradients of the logits are wanted, dV, dQ and dK.
+  const bool of_logits = dquery.defined() || bias_gradient.wanted();
+  const double passes = cut && of_logits ? 2 : 1;
   const double flops =
-      2 * plan.area() * (cut ? 4 * key_width + 3 * value_width : 3 * key_width + 2 * value_width);
+      2 * plan.area() *
+      (key_width * (passes + (dquery.defined() ? 2 : 0)) + value_width * (1 + (of_logits ? passes : 0)));
   const ProfileScope profile("attention backward", flops, 0);
   const Backward<T> pass(args, plan, out, log_sum_exp, grad, log_sum_exp_grad, dquery, dkey, dvalue,
                          bias_gradient);
   if (cut) {
-    parallel_for(groups * plan.tile_count(), [&](std::int64_t task) { pass.queries_only(task); });
+    if (of_logits)
+      parallel_for(groups * plan.tile_count(), [&](std::int64_t task) { pass.queries_only(task); });
     parallel_for(head_count * pass.key_pieces(), [&](std::int64_t task) { pass.keys_only(task); });
     return;
   }

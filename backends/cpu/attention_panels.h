@@ -11,17 +11,21 @@
 
 namespace heed::cpu {
 
-/// The matrices [rows, width] of a tensor [B, H, rows, width], addressed where they lie.
+/// The matrices [rows, width] of a tensor [B, H, rows, width], addressed where they lie; of an undefined one there are none.
 template <class T>
 class Panels {
  public:
-  explicit Panels(const Tensor& tensor)
-      : data_(tensor.data<T>()),
-        batch_stride_(tensor.stride(0)),
-        head_stride_(tensor.stride(1)),
-        width_(tensor.size(3)),
-        // BLAS wants a row stride of at least the width even where there is one row.
-        row_stride_(std::max(tensor.stride(2), width_)) {}
+  explicit Panels(const Tensor& tensor) {
+    if (!tensor.defined()) return;
+    data_ = tensor.data<T>();
+    batch_stride_ = tensor.stride(0);
+    head_stride_ = tensor.stride(1);
+    width_ = tensor.size(3);
+    // BLAS wants a row stride of at least the width even where there is one row.
+    row_stride_ = std::max(tensor.stride(2), width_);
+  }
+
+  bool defined() const { return data_ != nullptr; }
 
   T* at(std::int64_t b, std::int64_t h, std::int64_t row = 0) const {
     return data_ + b * batch_stride_ + h * head_stride_ + row * row_stride_;
@@ -30,8 +34,8 @@ class Panels {
   std::int64_t stride() const { return row_stride_; }
 
  private:
-  T* data_;
-  std::int64_t batch_stride_, head_stride_, width_, row_stride_;
+  T* data_ = nullptr;
+  std::int64_t batch_stride_ = 0, head_stride_ = 0, width_ = 0, row_stride_ = 0;
 };
 
 /// Repeated rows (a row stride below the width) cannot be given to BLAS and are copied; anything else

@@ -176,15 +176,15 @@ void SoftmaxTileBackward(const ScoreTile<T>& tile, const TileDropout& dropout, T
   KeptLanes kept(d, dropout, tile.stride);
   for (std::int64_t r = 0; r < tile.rows; ++r) {
     T* HWY_RESTRICT row = tile.scores + r * tile.stride;
-    T* HWY_RESTRICT slopes = gradients + r * tile.stride;
+    T* HWY_RESTRICT slopes = gradients ? gradients + r * tile.stride : nullptr;
     const std::int64_t count = log_sum_exp[r] == -infinity ? 0 : columns_of_row(tile, r);
     const std::int64_t padded = round_up(count, lanes);
     const std::int32_t* allowed = tile.mask.allowed ? tile.mask.allowed + r * tile.mask.stride : nullptr;
-    const auto shift = hn::Set(d, log_sum_exp[r]), mean = hn::Set(d, delta[r]);
+    const auto shift = hn::Set(d, log_sum_exp[r]), mean = hn::Set(d, slopes ? delta[r] : T{0});
     if (kept.active()) kept.draw(r, count);
     for (std::int64_t c = 0; c < padded; c += lanes) {
       auto weights = exp(d, hn::Sub(hn::Load(d, row + c), shift));
-      auto dropped = weights, slope = hn::Load(d, slopes + c);
+      auto dropped = weights, slope = slopes ? hn::Load(d, slopes + c) : hn::Zero(d);
       if (kept.active()) {
         const auto factor = hn::IfThenElseZero(kept(d, c), scale);
         dropped = hn::Mul(weights, factor);
@@ -197,10 +197,10 @@ void SoftmaxTileBackward(const ScoreTile<T>& tile, const TileDropout& dropout, T
         slope = hn::IfThenElseZero(exists, slope);
       }
       hn::Store(dropped, d, row + c);
-      hn::Store(slope, d, slopes + c);
+      if (slopes) hn::Store(slope, d, slopes + c);
     }
     std::fill(row + count, row + tile.columns, T{0});
-    std::fill(slopes + count, slopes + tile.columns, T{0});
+    if (slopes) std::fill(slopes + count, slopes + tile.columns, T{0});
   }
 }
 

@@ -37,7 +37,7 @@ void softmax_tile(const ScoreTile<T>& tile, const TileDropout& dropout, T* maxim
 /// From scores s and the gradients g of the dropped-out weights (same stride) to, in place,
 ///   scores:    w k        with w = exp(s - log_sum_exp), k = 1 / (1 - p) where kept, 0 where dropped
 ///   gradients: w (g k - delta)
-/// A row whose log_sum_exp is -infinity gives zeros.
+/// A row whose log_sum_exp is -infinity gives zeros. gradients and delta may be null: then it is the scores alone.
 template <class T>
 void softmax_tile_backward(const ScoreTile<T>& tile, const TileDropout& dropout, T* gradients,
                            const T* log_sum_exp, const T* delta);

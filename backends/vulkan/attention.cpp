@@ -114,18 +114,25 @@ void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& ar
   if (statistics.count() > 0)
     row_statistics(call.gpu, attention_input(call.gpu, out).tensor, slope.tensor, log_sum_exp,
                    log_sum_exp_grad, statistics);
-  const AttentionOperand of_query = attention_output(call.gpu, dquery),
-                         of_key = attention_output(call.gpu, dkey),
+  // One kernel makes dkey and dvalue, so that there is a place for the first, also where it is not wanted.
+  const AttentionOperand of_key = attention_output(
+                             call.gpu, dkey.defined() ? dkey
+                                                      : Tensor::empty(args.key.shape(), args.key.dtype(),
+                                                                      args.key.device())),
                          of_value = attention_output(call.gpu, dvalue);
   const double area = call.area(), key_width = static_cast<double>(call.key_width),
                value_width = static_cast<double>(call.value_width);
-  const auto of_queries = choose(call, FragmentPass::dquery, {slope, of_query});
-  AttentionPass(call, true,
-                of_queries ? of_queries->group : square_group(call, true, call.key_width, most_quads))
-      .input(slope, true)
-      .statistics(statistics, false)
-      .output(of_query, true)
-      .run(shader_by(of_queries, "attention_dquery").c_str(), 2 * area * (2 * key_width + value_width));
+  if (dquery.defined()) {
+    const AttentionOperand of_query = attention_output(call.gpu, dquery);
+    const auto of_queries = choose(call, FragmentPass::dquery, {slope, of_query});
+    AttentionPass(call, true,
+                  of_queries ? of_queries->group : square_group(call, true, call.key_width, most_quads))
+        .input(slope, true)
+        .statistics(statistics, false)
+        .output(of_query, true)
+        .run(shader_by(of_queries, "attention_dquery").c_str(), 2 * area * (2 * key_width + value_width));
+    finish_output(of_query, dquery);
+  }
   const auto of_keys = choose(call, FragmentPass::dkey, {slope, of_key, of_value});
   AttentionPass(
       call, false,
@@ -148,8 +155,7 @@ void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& ar
           .run("attention_dbias", 2 * area * (key_width + value_width));
     if (sums.storage() != dbias.storage()) backend_of(sums).copy(sums, dbias);
   }
-  finish_output(of_query, dquery);
-  finish_output(of_key, dkey);
+  if (dkey.defined()) finish_output(of_key, dkey);
   finish_output(of_value, dvalue);
 }
 

@@ -32,7 +32,6 @@ class DenseLogits : public SynthesizerLogits {
     add_parameter("b2", b2_, Initialiser::constant({sets, length}, 0));
   }
 
-  bool is_product() const override { return true; }
   LogitFactors factors(const Tensor& x, std::int64_t first) const override {
     const std::int64_t batch = x.size(0), length = x.size(1);
     Tensor hid = relu(linear_per_head(slice(x, 1, first, length), w1_, b1_));  // [B, H, n, df]

@@ -10,7 +10,7 @@
 //
 // "tile" repeats itself after lcm(a, b) positions: with a common divisor of a and b, such as a = b = 16, some
 // positions always get the same logit. It is allowed; the default b has none with a.
-// Time N d H df + N H df (a + b) + N^2 d + N d^2, memory H N^2. Parameters 2 d^2 + H df (d + a + b).
+// Time N d H df + N H df (a + b) + N^2 d + N d^2; S is made for some rows at a time, and again backward. Parameters 2 d^2 + H df (d + a + b).
 //
 // Settings: tiling ("tile"), a (default about sqrt(L)), b (about L / a), hidden (df, default d / H),
 // logit_bias (b1, bA and bB; default as the projections). Longer inputs than L are an error.
@@ -61,20 +61,30 @@ class FactorizedDenseLogits : public SynthesizerLogits {
     add_parameter("bB", bb_, Initialiser::constant({heads, b}, 0));
   }
 
-  Tensor logits(const Tensor& x, std::int64_t first) const override {
-    const std::int64_t length = x.size(1);
-    const Tensor hid = relu(linear_per_head(slice(x, 1, first, length), w1_, b1_));  // [B, H, n, df]
+  std::size_t matrix_parts() const override { return 2; }
+  std::vector<Tensor> matrix_rows(const Tensor& x, std::int64_t first) const override {
+    const Tensor hid = relu(linear_per_head(slice(x, 1, first, x.size(1)), w1_, b1_));  // [B, H, n, df]
     Tensor a = matmul(hid, wa_), b = matmul(hid, wb_);
     if (ba_.defined()) {
       a = a + unsqueeze(ba_, 1);
       b = b + unsqueeze(bb_, 1);
     }
-    if (!outer_) return tiled(a, length) * tiled(b, length);
-    a = slice(a, 3, 0, ceil_div(length, b.size(3)));  // the others meet no position
-    if (a.size(3) == 1) b = slice(b, 3, 0, length);
+    return {a, b};
+  }
+
+  Tensor matrix(std::span<const Tensor> rows, std::int64_t keys) const override {
+    Tensor a = rows[0], b = rows[1];
+    if (!outer_) {
+      const std::int64_t each = a.size(3), times = ceil_div(keys, each);
+      const Tensor pieces = reshape(tiled(b, times * each), {b.size(0), b.size(1), b.size(2), times, each});
+      const Shape flat{b.size(0), b.size(1), b.size(2), times * each};
+      return slice(reshape(pieces * unsqueeze(a, 3), flat), 3, 0, keys);
+    }
+    a = slice(a, 3, 0, ceil_div(keys, b.size(3)));  // the others meet no position
+    if (a.size(3) == 1) b = slice(b, 3, 0, keys);
     const Tensor products = unsqueeze(a, 4) * unsqueeze(b, 3);  // [B, H, n, a, b]
     const Shape flat{a.size(0), a.size(1), a.size(2), a.size(3) * b.size(3)};
-    return slice(reshape(products, flat), 3, 0, length);
+    return slice(reshape(products, flat), 3, 0, keys);
   }
 
  private:

@@ -31,7 +31,6 @@ class FactorizedRandomLogits : public SynthesizerLogits {
     add_parameter("R2", r2_, initialiser.normal(shape, deviation));
   }
 
-  bool is_product() const override { return true; }
   LogitFactors factors(const Tensor& x, std::int64_t first) const override {
     return {unsqueeze(slice(r1_, 1, first, x.size(1)), 0),  // [1, H, n, k]
             unsqueeze(slice(r2_, 1, 0, x.size(1)), 0)};     // [1, H, N, k]

@@ -1,7 +1,9 @@
 #include "heed/models/attention/synthesizer_logits.h"
 
+#include <algorithm>
 #include <string>
 
+#include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/heads.h"
 
@@ -51,44 +53,96 @@ class Synthesizer : public Attention {
                 Context& context) const {
     check(x.size(1) <= config().max_length, "attention '", name_, "' was built for at most ",
           config().max_length, " positions (max_length), got ", x.size(1));
-    if (logits_->is_product()) {
-      const Tensor by_head = split_heads(value, config().heads);
-      return output_(merge_heads(fused(logits_->factors(x, first), by_head, mask, context)));
-    }
-    const Tensor weights = masked_weights(logits_->logits(x, first), mask, first, x.size(0), context);
-    return output_(weights.size(0) == 1 ? shared_product(weights, value)
-                                        : merge_heads(matmul(weights, split_heads(value, config().heads))));
+    const LogitFactors product = logits_->factors(x, first);
+    const std::vector<Tensor> rows = logits_->matrix_rows(x, first);
+    const bool same_for_all =
+        std::all_of(rows.begin(), rows.end(), [](const Tensor& r) { return r.size(0) == 1; });
+    const bool drops = context.training && config().dropout > 0;
+    if (!product.rows.defined() && same_for_all && x.size(0) > 1 && !mask.defined() && !drops)
+      return output_(shared_product(shared_weights(rows, first, x.size(1), context), value));
+    return output_(merge_heads(fused(product, rows, split_heads(value, config().heads), mask, context)));
   }
 
-  /// The fused kernel makes S = rows columns^T tile by tile, so that it needs no N x N matrix.
-  Tensor fused(const LogitFactors& factors, const Tensor& value, const Tensor& mask, Context& context) const {
-    AttentionOptions options = kernel_options(mask, context);
+  /// The fused kernel makes the product tile by tile and adds the matrix, so that it needs no other N x N matrix. One that
+  /// has to be made is there for some rows at a time.
+  Tensor fused(const LogitFactors& product, const std::vector<Tensor>& rows, const Tensor& value,
+               const Tensor& mask, Context& context) const {
+    // What is asked by some positions: first their rows, then what all of them look at.
+    std::vector<Tensor> inputs = rows;
+    if (product.rows.defined()) inputs.insert(inputs.end(), {product.rows, product.columns});
+    inputs.push_back(value);
+    const std::size_t by_row = rows.size() + (product.rows.defined() ? 1 : 0);
+    const std::int64_t keys = value.size(2), queries = inputs[0].size(2), at_once = rows_at_once(rows, keys);
+    if (at_once >= queries || context.capture) return part(inputs, keys, mask, context);
+
+    std::vector<Tensor> outputs;
+    for (std::int64_t begin = 0; begin < queries; begin += at_once) {
+      const std::int64_t end = std::min(begin + at_once, queries);
+      const std::int64_t seen = config().causal ? keys - queries + end : keys;
+      std::vector<Tensor> own;
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        own.push_back(i < by_row ? slice(inputs[i], 2, begin, end) : slice(inputs[i], 2, 0, seen));
+      const auto segment = [this, seen, mask, training = context.training](std::span<const Tensor> parts,
+                                                                           Random& random) {
+        Context inner;
+        inner.training = training;
+        inner.random = random;
+        const Tensor out = part(parts, seen, mask, inner);
+        random = inner.random;
+        return out;
+      };
+      outputs.push_back(recompute_in_backward(segment, std::move(own), context.random));
+    }
+    return concat(outputs, 2);
+  }
+
+  /// How many rows of the matrix are there at once: all where it is no larger than what it is made of, or small; else as
+  /// many as have 64 MB of f32, but enough to keep the kernel busy.
+  std::int64_t rows_at_once(const std::vector<Tensor>& rows, std::int64_t keys) const {
+    constexpr std::int64_t most_numbers = std::int64_t{1} << 24, fewest_rows = 64;
+    if (rows.empty()) return keys;
+    std::int64_t batch = 1, given = 0;
+    for (const Tensor& one : rows) {
+      batch = std::max(batch, one.size(0));
+      given += one.count();
+    }
+    const std::int64_t of_a_row = batch * config().heads * keys;
+    if (of_a_row * rows[0].size(2) <= given) return keys;
+    return std::max(most_numbers / of_a_row, fewest_rows);
+  }
+
+  /// softmax(rows columns^T + matrix) v [B, H, n, dh] of the inputs that fused() puts together.
+  Tensor part(std::span<const Tensor> inputs, std::int64_t keys, const Tensor& mask, Context& context) const {
+    const std::size_t matrix_parts = logits_->matrix_parts();
+    const Tensor& value = inputs.back();
+    AttentionOptions options = kernel_options(mask.defined() ? slice(mask, 1, 0, keys) : mask, context);
     options.scale = 1;
     options.causal = config().causal;
+    if (matrix_parts > 0) options.bias = logits_->matrix(inputs.first(matrix_parts), keys);
     const auto for_all = [&](const Tensor& x) {
       return expand(contiguous(x), {value.size(0), value.size(1), x.size(2), x.size(3)});
     };
-    const Tensor rows = for_all(factors.rows), columns = for_all(factors.columns);
+    Tensor rows, columns;
+    if (matrix_parts + 1 == inputs.size()) {  // no product: scores are 0 before the matrix is added
+      const Tensor zero = Tensor::zeros({1, 1, 1, 1}, value.dtype(), value.device());
+      rows = expand(zero, {value.size(0), value.size(1), inputs[0].size(2), 1});
+      columns = expand(zero, {value.size(0), value.size(1), keys, 1});
+    } else {
+      rows = for_all(inputs[matrix_parts]);
+      columns = for_all(inputs[matrix_parts + 1]);
+    }
     show_weights(context, rows, columns, options);
     return attention(rows, columns, value, options);
   }
 
-  /// softmax(S) over the allowed keys, with dropout. One matrix serves the whole batch, unless the samples
-  /// are padded differently or drop different weights.
-  Tensor masked_weights(Tensor s, const Tensor& mask, std::int64_t first, std::int64_t batch,
+  /// softmax(S) [1, H, n, N] over the allowed keys, where S is a matrix that is the same for all samples.
+  Tensor shared_weights(const std::vector<Tensor>& rows, std::int64_t first, std::int64_t keys,
                         Context& context) const {
-    Tensor allowed;
-    if (config().causal) allowed = causal_mask(first, s.size(2), s.size(3), s.device());
-    if (mask.defined()) {
-      const Tensor keys = unsqueeze(unsqueeze(mask, 1), 1);  // [B, 1, 1, N]
-      allowed = allowed.defined() ? allowed * keys : keys;
-    }
-    const bool drops = context.training && config().dropout > 0;
-    const Shape one_each{batch, s.size(1), s.size(2), s.size(3)};
-    if (mask.defined()) s = expand(s, one_each);
-    const Tensor weights = allowed.defined() ? masked_softmax(s, allowed) : softmax(s);
+    const Tensor s = logits_->matrix(rows, keys);
+    const Tensor weights =
+        config().causal ? masked_softmax(s, causal_mask(first, s.size(2), keys, s.device())) : softmax(s);
     show(context, "weights", weights);
-    return drops ? maybe_dropout(expand(weights, one_each), config().dropout, context) : weights;
+    return weights;
   }
 
   /// A [1, H, n, N] times the values of all samples side by side, [B, N, d] -> [B, n, d].
@@ -108,15 +162,6 @@ class Synthesizer : public Attention {
 };
 
 }  // namespace
-
-Tensor SynthesizerLogits::logits(const Tensor& x, std::int64_t first) const {
-  const LogitFactors s = factors(x, first);
-  return matmul(s.rows, transpose(s.columns, -2, -1));
-}
-
-LogitFactors SynthesizerLogits::factors(const Tensor&, std::int64_t) const {
-  fail("these logits of the Synthesizer are no product");
-}
 
 std::unique_ptr<Attention> make_synthesizer(std::string_view name, const AttentionConfig& config,
                                             LogitsPtr (*make)(const AttentionConfig&, Initialiser&)) {

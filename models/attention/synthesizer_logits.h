@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "heed/models/attention/attention.h"
 #include "heed/models/layers.h"
@@ -11,21 +13,23 @@
 
 namespace heed {
 
-/// Logits S = rows columns^T as a product, which need never be made: [B or 1, H, queries, f] and
-/// [B or 1, H, N, f].
+/// The part of S that is a product rows columns^T and need never be made: [B or 1, H, n, f] and [B or 1, H, N, f].
+/// Undefined where there is none.
 struct LogitFactors {
   Tensor rows, columns;
 };
 
-/// S(X) of one kind of Synthesizer, with its parameters. Positions from `first` on ask; all N positions of
-/// x [B, N, d] may be looked at. A batch extent of 1 means that all samples have the same logits.
+/// S(X) = rows columns^T + matrix of one kind of Synthesizer, with its parameters. The positions from `first` on
+/// ask, n = N - first of them; all N positions of x [B, N, d] may be looked at. A batch extent of 1 means that all
+/// samples have the same. A kind gives one of the two parts, or both.
 class SynthesizerLogits : public Module {
  public:
-  /// S [B or 1, H, N - first, N]. The base version multiplies factors().
-  virtual Tensor logits(const Tensor& x, std::int64_t first) const;
-  /// Whether S is a product, so that factors() gives it.
-  virtual bool is_product() const { return false; }
-  virtual LogitFactors factors(const Tensor& x, std::int64_t first) const;
+  virtual LogitFactors factors(const Tensor& /*x*/, std::int64_t /*first*/) const { return {}; }
+  /// What the matrix is made of, with a row for each position that asks: so many tensors [B or 1, H, n, ...].
+  virtual std::size_t matrix_parts() const { return 0; }
+  virtual std::vector<Tensor> matrix_rows(const Tensor& /*x*/, std::int64_t /*first*/) const { return {}; }
+  /// The first `keys` columns of the matrix, [B or 1, H, rows, keys], for some of these rows.
+  virtual Tensor matrix(std::span<const Tensor> /*rows*/, std::int64_t /*keys*/) const { return {}; }
 };
 
 using LogitsPtr = std::unique_ptr<SynthesizerLogits>;

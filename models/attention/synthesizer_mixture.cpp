@@ -6,8 +6,9 @@
 //   S_dot = Q K^T / sqrt(dh),   Q = split(X Wq),  K = split(X Wk)                        [B, H, N, N]
 //   Y_h   = softmax( S_h(X) ) v_h,   O = merge(Y) Wo           (eq. 2, in synthesizer_logits.cpp)
 //
-// Time and parameters are those of the parts and M H for the M weights per head; memory H N^2, or N d where
-// all components are products (dense, fact_random, dot), whose sum is again one product for the fused kernel.
+// Time and parameters are those of the parts and M H for the M weights per head. The sum of components that are products
+// (dense, fact_random, dot) is again one product for the fused kernel; the others add a matrix to its scores, made for
+// some rows at a time, and again backward.
 //
 // Settings: components (of dense, random, random_fixed, fact_dense, fact_random, dot; default random, dot),
 // and those of the components, each setting serving every component that has it: hidden, share_w2,
@@ -37,7 +38,6 @@ class DotProductLogits : public SynthesizerLogits {
     add_module("key", key_);
   }
 
-  bool is_product() const override { return true; }
   LogitFactors factors(const Tensor& x, std::int64_t first) const override {
     const Tensor query = split_heads(query_(slice(x, 1, first, x.size(1))), heads_);  // [B, H, n, dh]
     return {query / std::sqrt(static_cast<double>(query.size(3))), split_heads(key_(x), heads_)};
@@ -86,32 +86,46 @@ class MixtureLogits : public SynthesizerLogits {
                   Initialiser::constant({static_cast<std::int64_t>(names.size()), heads_}, 0));
   }
 
-  Tensor logits(const Tensor& x, std::int64_t first) const override {
-    Tensor s;  // [B or 1, H, n, N]
-    for (std::size_t m = 0; m < components_.size(); ++m) {
-      const Tensor part = components_[m]->logits(x, first) * weight(m);
-      s = s.defined() ? s + part : part;
-    }
-    return s;
-  }
-
-  bool is_product() const override {
-    return std::all_of(components_.begin(), components_.end(),
-                       [](const LogitsPtr& c) { return c->is_product(); });
-  }
-
   /// sum_m alpha_m Q_m K_m^T = [alpha_1 Q_1, alpha_2 Q_2, ...] [K_1, K_2, ...]^T.
   LogitFactors factors(const Tensor& x, std::int64_t first) const override {
     std::vector<Tensor> rows, columns;
     for (std::size_t m = 0; m < components_.size(); ++m) {
       const LogitFactors part = components_[m]->factors(x, first);
+      if (!part.rows.defined()) continue;
       const auto for_all = [&](const Tensor& y) {
         return expand(y, {x.size(0), heads_, y.size(2), y.size(3)});
       };
       rows.push_back(for_all(part.rows * weight(m)));
       columns.push_back(for_all(part.columns));
     }
+    if (rows.empty()) return {};
     return {concat(rows, 3), concat(columns, 3)};
+  }
+
+  std::size_t matrix_parts() const override {
+    std::size_t count = 0;
+    for (const LogitsPtr& component : components_) count += component->matrix_parts();
+    return count;
+  }
+
+  std::vector<Tensor> matrix_rows(const Tensor& x, std::int64_t first) const override {
+    std::vector<Tensor> all;
+    for (const LogitsPtr& component : components_) {
+      for (Tensor& rows : component->matrix_rows(x, first)) all.push_back(std::move(rows));
+    }
+    return all;
+  }
+
+  Tensor matrix(std::span<const Tensor> rows, std::int64_t keys) const override {
+    Tensor s;  // [B or 1, H, n, keys]
+    for (std::size_t m = 0; m < components_.size(); ++m) {
+      const std::size_t own = components_[m]->matrix_parts();
+      if (own == 0) continue;
+      const Tensor part = components_[m]->matrix(rows.first(own), keys) * weight(m);
+      s = s.defined() ? s + part : part;
+      rows = rows.subspan(own);
+    }
+    return s;
   }
 
  private:

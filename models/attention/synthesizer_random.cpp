@@ -5,9 +5,9 @@
 //   S_h = R_h[0:N, 0:N]                                   [1, H, N, N]   (eq. 4)
 //   Y_h = softmax( S_h ) v_h,   O = merge(Y) Wo           (eq. 2, in synthesizer_logits.cpp)
 //
-// One weight matrix per head serves the whole batch where no sample is padded and nothing is dropped; the
-// values of all samples are then one product per head. Time N^2 d + N d^2, memory H N^2. Parameters 2 d^2 + H
-// L^2, L = max_length.
+// The fused attention kernel adds S to scores of 0. Where no sample is padded and nothing is dropped, one weight
+// matrix per head serves the whole batch, and the values of all samples are one product per head. Time N^2 d + N d^2,
+// memory H L^2 of the parameters and their gradient. Parameters 2 d^2 + H L^2, L = max_length.
 //
 // Setting: deviation (of normal initial logits; default 0: Xavier uniform on [L, L], since the paper says
 // only "random"). Longer inputs than L are an error, shorter ones use the leading square of R.
@@ -31,10 +31,13 @@ class RandomLogits : public SynthesizerLogits {
       add_buffer("R", r_, initial);
   }
 
-  Tensor logits(const Tensor& x, std::int64_t first) const override {
-    const std::int64_t length = x.size(1);
+  std::size_t matrix_parts() const override { return 1; }
+  std::vector<Tensor> matrix_rows(const Tensor& x, std::int64_t first) const override {
     // Fixed logits are a buffer, which keeps its type where words are f16 or bf16.
-    return cast(unsqueeze(slice(slice(r_, 1, first, length), 2, 0, length), 0), x.dtype());
+    return {cast(unsqueeze(slice(r_, 1, first, x.size(1)), 0), x.dtype())};
+  }
+  Tensor matrix(std::span<const Tensor> rows, std::int64_t keys) const override {
+    return slice(rows[0], 3, 0, keys);
   }
 
  private:

@@ -5,7 +5,7 @@
 //   S_h = R_h[0:N, 0:N],  R fixed                         [1, H, N, N]   (eq. 4)
 //   Y_h = softmax( S_h ) v_h,   O = merge(Y) Wo           (eq. 2, in synthesizer_logits.cpp)
 //
-// R is saved with the model and has no gradient. Time N^2 d + N d^2, memory H N^2; parameters 2 d^2 trained,
+// R is saved with the model and has no gradient. Time N^2 d + N d^2, memory H L^2; parameters 2 d^2 trained,
 // and H L^2 numbers that are not, L = max_length.
 //
 // Setting: deviation (of normal logits; default 0: Xavier uniform on [L, L]). A large one makes each row
