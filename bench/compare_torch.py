@@ -32,6 +32,7 @@ class Case:
     activation: str
     classes: int = 0
     smoothing: float = 0.0
+    padded: bool = False  # sequences may end in tokens 0, which nothing attends to and no loss counts
 
 
 CASES = {
@@ -50,13 +51,13 @@ def peak_megabytes():
     raise RuntimeError("no VmHWM in /proc/self/status")
 
 
-def build(case_name, dropout):
-    """The model and a function that gives its loss, in PyTorch."""
+def build(case_name, dropout, case=None):
+    """The model of that name and a function that gives its loss, in PyTorch; `case`: with other sizes."""
     import torch
     import torch.nn.functional as F
     from torch import nn
 
-    case = CASES[case_name]
+    case = case or CASES[case_name]
     d = case.width
 
     def dropped(x, module):
@@ -69,7 +70,7 @@ def build(case_name, dropout):
             self.key_value = nn.Linear(d, 2 * d, bias=False) if cross else None
             self.output = nn.Linear(d, d, bias=False)
 
-        def forward(self, x, memory=None, causal=False):
+        def forward(self, x, memory=None, causal=False, mask=None):
             def heads(t):
                 return t.view(t.shape[0], t.shape[1], case.heads, -1).transpose(1, 2)
 
@@ -79,7 +80,7 @@ def build(case_name, dropout):
                 q = self.query(x)
                 k, v = self.key_value(memory).chunk(2, dim=-1)
             p = dropout if self.training else 0.0
-            y = F.scaled_dot_product_attention(heads(q), heads(k), heads(v), dropout_p=p, is_causal=causal)
+            y = F.scaled_dot_product_attention(heads(q), heads(k), heads(v), mask, dropout_p=p, is_causal=causal)
             return self.output(y.transpose(1, 2).reshape(x.shape))
 
     class Layer(nn.Module):
@@ -94,10 +95,12 @@ def build(case_name, dropout):
             self.input, self.output = nn.Linear(d, case.hidden), nn.Linear(case.hidden, d)
             self.norm3 = nn.LayerNorm(d)
 
-        def forward(self, x, memory=None):
-            x = self.norm1(x + dropped(self.attention(x, causal=self.causal), self))
+        def forward(self, x, memory=None, mask=None):
+            """`mask`: the keys of the encoder's positions that are not padding, which follows what a causal layer sees."""
+            own_mask = None if self.causal else mask
+            x = self.norm1(x + dropped(self.attention(x, causal=self.causal, mask=own_mask), self))
             if memory is not None:
-                x = self.norm2(x + dropped(self.cross(x, memory), self))
+                x = self.norm2(x + dropped(self.cross(x, memory, mask=mask), self))
             hidden = getattr(F, case.activation)(self.input(x))
             return self.norm3(x + dropped(self.output(dropped(hidden, self)), self))
 
@@ -118,20 +121,28 @@ def build(case_name, dropout):
                 self.classifier = nn.Linear(d, case.classes)
 
         def embed(self, ids):
-            return dropped(self.embedding(ids) * d**0.5 + self.positions, self)
+            return dropped(self.embedding(ids) * d**0.5 + self.positions[: ids.shape[1]], self)
 
-        def loss(self, ids, targets, shifted):
+        def logits(self, ids, shifted):
+            real = ids != 0 if case.padded else None
+            mask = real[:, None, None, :] if case.padded else None
             x = self.embed(ids)
             for layer in self.layers:
-                x = layer(x)
+                x = layer(x, mask=mask)
             if case.classes:
-                return F.cross_entropy(self.classifier(x.mean(dim=1)), targets)
+                mean = (x * real[..., None]).sum(1) / real.sum(1, keepdim=True) if case.padded else x.mean(dim=1)
+                return self.classifier(mean)
             if case_name == "translation":
                 memory, x = x, self.embed(shifted)
                 for layer in self.decoder:
-                    x = layer(x, memory)
-            logits = F.linear(x, self.embedding.weight)
-            return F.cross_entropy(logits.view(-1, case.vocabulary), targets.view(-1), label_smoothing=case.smoothing)
+                    x = layer(x, memory, mask)
+            return F.linear(x, self.embedding.weight)
+
+        def loss(self, ids, targets, shifted):
+            logits = self.logits(ids, shifted)
+            ignored = 0 if case.padded and not case.classes else -100
+            return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1), ignore_index=ignored,
+                                   label_smoothing=case.smoothing)
 
     model = Model()
     ids, shifted = torch.randint(4, case.vocabulary, (2, case.batch, case.length))

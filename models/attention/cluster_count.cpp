@@ -12,8 +12,8 @@
 namespace heed {
 namespace {
 
-constexpr double passes_to_measure = 50;
-constexpr double most_relative_cost = 1.2;
+constexpr double passes_to_measure = 10;
+constexpr double most_relative_cost = 1.4;
 constexpr std::int64_t words_of_a_block = 256;
 
 /// f(K): multiplications of a word.

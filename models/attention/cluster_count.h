@@ -16,7 +16,7 @@ namespace heed {
 ///
 ///   f(K) = 2 d (K + 2 N / K) + 5 d^2              multiplications per word, least near K0 = sqrt(2 N)
 ///
-/// In the first 50 training passes K = K0 for the length N of each batch, and every pass measures the largest
+/// In the first 10 training passes K = K0 for the length N of each batch, and every pass measures the largest
 /// group of words that belong together: with p_k the share of words in cluster k, and u_k the unit vector
 /// from the mean of the words to centroid k (the diversity of order infinity of Leinster and Cobbold 2012,
 /// which counts alike clusters as one),
@@ -24,8 +24,8 @@ namespace heed {
 ///   1 / D = max_k sum_l z_{k,l} p_l  over p_k > 0,   z_{k,k} = 1,  z_{k,l} = max(0, u_k . u_l),  D <= K
 ///
 /// Then K becomes the largest number whose blocks of N / K words are twice as large as that group, floor(D/2)
-/// of the mean D, within the limits that it costs at most 20 % more than K0 would for the mean length,
-/// f(K) <= 1.2 f(K0), and K <= K0, and stays. A group may begin anywhere in a block; in blocks of twice its
+/// of the mean D, within the limits that it costs at most 40 % more than K0 would for the mean length,
+/// f(K) <= 1.4 f(K0), and K <= K0, and stays. A group may begin anywhere in a block; in blocks of twice its
 /// size at most every second place cuts it apart. The buffers "chosen" (0 while measuring) and "measured"
 /// (passes, sum of N, sum of D) are saved with the model, so that the same seed gives the same K, also when a
 /// run is killed and resumed. Only while measuring does a training step wait for the device.

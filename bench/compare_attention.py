@@ -1,0 +1,460 @@
+#!/usr/bin/env python3
+"""Times one layer of attention, forward and backward, in heed and in PyTorch on the same work, in turn.
+
+    python3 bench/compare_attention.py --lengths 1024 4096      # any python3 that has torch
+
+Width 512, 8 heads, batch 1, float32, no dropout, no biases, gradients of the input and of all parameters. heed is `heed bench
+attention`; PyTorch's side is written here as well as its operations allow: fused attention (scaled_dot_product_attention)
+wherever scores are a product, blocks and windows as batches of small attentions, one product for query, key and value. Both
+must have the same number of parameters. Each side runs in a process of its own, the two alternate, and the best of their
+passes counts, because other work on a machine only ever adds time. A line of JSON for each mechanism and length: `speedup`
+is PyTorch's time over heed's, `memory_ratio` the peak of heed's tensors over what PyTorch's process grew by, parameters
+and gradients in both.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import time
+
+import compare_torch
+
+HEED = pathlib.Path(__file__).resolve().parent.parent / "build/bin/heed"
+
+# The mechanism of heed, and its settings; what stands behind a colon only tells two cases apart.
+CASES = {
+    "dot_product": [],
+    "dot_product:causal": ["--causal"],
+    "synthesizer_dense": [],
+    "synthesizer_random": [],
+    "synthesizer_random_fixed": [],
+    "synthesizer_factorized_dense": [],
+    "synthesizer_factorized_random": [],
+    "synthesizer_mixture": [],
+    "hard_coded_gaussian": [],
+    "fastformer": [],
+    "linformer": [],
+    "longformer": ["--set", "longformer.window=128", "--set", "longformer.global_tokens=1"],
+    "bigbird": [],
+    "clusterformer": ["--set", "clusterformer.clusters=16"],
+    "routing_transformer": [],
+    "reformer": ["--set", "reformer.rounds=2"],
+}
+
+
+def layers(width, heads, length):
+    """The mechanisms as modules, by name."""
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+
+    dh = width // heads
+    attend = F.scaled_dot_product_attention
+
+    def split(x):  # [B, N, d] -> [B, H, N, dh]
+        return x.view(x.shape[0], x.shape[1], -1, dh).transpose(1, 2)
+
+    def merge(x):
+        return x.transpose(1, 2).reshape(x.shape[0], x.shape[2], -1)
+
+    def linear(to=width):
+        return nn.Linear(width, to, bias=False)
+
+    def weight(*shape):
+        return nn.Parameter(torch.randn(shape) / math.sqrt(shape[-2]))
+
+    class Projected(nn.Module):
+        def __init__(self, maps=3):
+            super().__init__()
+            self.input, self.output = linear(maps * width), linear()
+
+        def parts(self, x):
+            return [split(part) for part in self.input(x).split(width, -1)]
+
+    class DotProduct(Projected):
+        def __init__(self, causal=False):
+            super().__init__()
+            self.causal = causal
+
+        def forward(self, x):
+            return self.output(merge(attend(*self.parts(x), is_causal=self.causal)))
+
+    class Synthesizer(Projected):
+        """softmax(logits) v; the logits are what kinds differ in."""
+
+        def __init__(self):
+            super().__init__(1)
+
+        def forward(self, x):
+            (v,) = self.parts(x)
+            return self.output(merge(torch.softmax(self.logits(x), -1) @ v))
+
+        def hidden(self, x):  # [B, H, N, dh]
+            return torch.relu(split(x @ self.w1.transpose(0, 1).reshape(width, -1)))
+
+    class SynthesizerDense(Synthesizer):
+        def __init__(self):
+            super().__init__()
+            self.w1, self.w2 = weight(heads, width, dh), weight(heads, dh, length)
+
+        def forward(self, x):
+            (v,) = self.parts(x)
+            columns = self.w2.transpose(1, 2).expand(x.shape[0], -1, -1, -1)
+            return self.output(merge(attend(self.hidden(x), columns, v, scale=1.0)))
+
+    class SynthesizerRandom(Synthesizer):
+        def __init__(self, trained=True):
+            super().__init__()
+            self.r = nn.Parameter(torch.randn(1, heads, length, length), requires_grad=trained)
+
+        def logits(self, x):
+            return self.r
+
+    class SynthesizerFactorizedDense(Synthesizer):
+        def __init__(self):
+            super().__init__()
+            a = math.ceil(math.sqrt(length))
+            b = math.ceil(length / a)
+            while math.gcd(a, b) > 1:
+                b += 1
+            self.w1, self.wa, self.wb = weight(heads, width, dh), weight(heads, dh, a), weight(heads, dh, b)
+
+        def logits(self, x):
+            hidden = self.hidden(x)
+
+            def tiled(rows):
+                return rows.repeat(1, 1, 1, math.ceil(length / rows.shape[-1]))[..., :length]
+
+            return tiled(hidden @ self.wa) * tiled(hidden @ self.wb)
+
+    class SynthesizerFactorizedRandom(Synthesizer):
+        def __init__(self):
+            super().__init__()
+            self.r1, self.r2 = weight(heads, length, 8), weight(heads, length, 8)
+
+        def forward(self, x):
+            (v,) = self.parts(x)
+            rows, columns = (r.expand(x.shape[0], -1, -1, -1) for r in (self.r1, self.r2))
+            return self.output(merge(attend(rows, columns, v, scale=1.0)))
+
+    class SynthesizerMixture(Projected):
+        def __init__(self):
+            super().__init__()
+            self.r, self.alpha = nn.Parameter(torch.randn(1, heads, length, length)), nn.Parameter(torch.zeros(2, heads))
+
+        def forward(self, x):
+            q, k, v = self.parts(x)
+            random, dot = torch.softmax(self.alpha, 0).view(2, 1, heads, 1, 1)
+            scores = (q * (dot / math.sqrt(dh))) @ k.transpose(2, 3) + random * self.r
+            return self.output(merge(torch.softmax(scores, -1) @ v))
+
+    class HardCodedGaussian(Projected):
+        """A convolution of every channel with the density of its head, which is no longer than seven deviations."""
+
+        reach = 7
+
+        def __init__(self):
+            super().__init__(1)
+            steps = torch.arange(-self.reach, self.reach + 1, dtype=torch.float32)
+            rows = [torch.exp(-(steps - (-1, 1)[head % 2]) ** 2 / 2) / math.sqrt(2 * math.pi) for head in range(heads)]
+            self.register_buffer("kernel", torch.stack(rows).repeat_interleave(dh, 0)[:, None])
+
+        def forward(self, x):
+            y = F.conv1d(self.input(x).transpose(1, 2), self.kernel, padding=self.reach, groups=width)
+            return self.output(y.transpose(1, 2))
+
+    class Fastformer(Projected):
+        def __init__(self):
+            super().__init__(2)
+            self.query_score, self.key_score = linear(heads), linear(heads)
+
+        def forward(self, x):
+            flat, key = self.input(x).split(width, -1)
+
+            def pooled(rows, score):  # [B, N, d] -> [B, H, 1, dh]
+                weights = torch.softmax(score(rows) / math.sqrt(dh), 1).transpose(1, 2)
+                return weights[:, :, None] @ split(rows)
+
+            p = pooled(flat, self.query_score) * split(key)
+            u = pooled(merge(p), self.key_score) * split(flat)
+            return self.output(merge(u)) + flat
+
+    class Linformer(Projected):
+        def __init__(self):
+            super().__init__()
+            k = min(256, length)
+            self.e, self.f = weight(k, length), weight(k, length)
+
+        def forward(self, x):
+            q, k, v = self.parts(x)
+            return self.output(merge(attend(q, self.e @ k, self.f @ v)))
+
+    class Longformer(nn.Module):
+        """Blocks of half a window see their neighbours; the first token sees all and is seen by all."""
+
+        half = 64
+
+        def __init__(self):
+            super().__init__()
+            self.input, self.output = linear(3 * width), linear()
+            self.of_global = linear(3 * width)
+            self.globals = 1
+            blocks = -(-length // self.half)
+            rows = torch.arange(blocks * self.half).view(blocks, self.half, 1)
+            near = (torch.arange(blocks)[:, None] - 1) * self.half + torch.arange(3 * self.half)
+            seen = ((rows - near[:, None]).abs() <= self.half) & (near[:, None] >= self.globals) & (near[:, None] < length)
+            first = torch.ones(blocks, self.half, self.globals, dtype=torch.bool)
+            self.register_buffer("seen", torch.cat([first, seen], -1), persistent=False)
+
+        def forward(self, x):
+            q, k, v = (split(part) for part in self.input(x).split(width, -1))
+            blocks, half = self.seen.shape[0], self.half
+            room = blocks * half - length
+
+            def around(t):  # [B, H, N, dh] -> [B, H, blocks, g + 3 half, dh]
+                padded = F.pad(t, (0, 0, half, half + room))
+                near = padded.unfold(2, 3 * half, half).transpose(3, 4)
+                first = t[:, :, None, : self.globals].expand(-1, -1, blocks, -1, -1)
+                return torch.cat([first, near], 3)
+
+            rows = F.pad(q, (0, 0, 0, room)).unflatten(2, (blocks, half))
+            y = attend(rows, around(k), around(v), attn_mask=self.seen).flatten(2, 3)[:, :, :length]
+            wq, wk, wv = self.of_global.weight.split(width)
+            gq = split(F.linear(x[:, : self.globals], wq))
+            gk, gv = split(F.linear(x, wk)), split(F.linear(x, wv))
+            y = torch.cat([attend(gq, gk, gv), y[:, :, self.globals:]], 2)
+            return self.output(merge(y))
+
+    class BigBird(Projected):
+        """Blocks of 64: the first and the last see all and are seen by all, the others three around them and three at random."""
+
+        block = 64
+
+        def __init__(self):
+            super().__init__()
+            count = length // self.block
+            middle = torch.arange(1, count - 1)
+            near = [middle - 1, middle, middle + 1]
+            drawn = torch.stack([torch.stack([
+                torch.tensor([j for j in torch.randperm(count).tolist() if 0 < j < count - 1 and abs(j - i) > 1][:3])
+                for i in middle.tolist()]) for _ in range(heads)])  # [H, blocks, 3]
+            own = torch.stack([torch.zeros_like(middle), *near, torch.full_like(middle, count - 1)], 1)
+            columns = torch.cat([own.expand(heads, -1, -1), drawn], 2)
+            # a neighbour that is a global block is there once
+            twice = (own[:, 1:4] == 0) | (own[:, 1:4] == count - 1)
+            allowed = torch.ones(columns.shape, dtype=torch.bool)
+            allowed[:, :, 1:4] &= ~twice
+            self.register_buffer("columns", columns)
+            self.register_buffer("allowed", allowed.repeat_interleave(self.block, 2)[None, :, :, None])
+
+        def forward(self, x):
+            q, k, v = self.parts(x)
+            count = length // self.block
+            rows = q.unflatten(2, (count, self.block))[:, :, 1:-1]
+            head = torch.arange(heads)[:, None, None]
+
+            def seen(t):  # [B, H, blocks, 8 block, dh]
+                return t.unflatten(2, (count, self.block))[:, head, self.columns].flatten(3, 4)
+
+            middle = attend(rows, seen(k), seen(v), attn_mask=self.allowed).flatten(2, 3)
+            b = self.block
+            ends = attend(torch.cat([q[:, :, :b], q[:, :, -b:]], 2), k, v)
+            return self.output(merge(torch.cat([ends[:, :, :b], middle, ends[:, :, b:]], 2)))
+
+    def sorted_blocks(q, k, v, order, blocks):
+        """Rows in `order` [B, H or 1, N], cut into blocks that see themselves and the next, back at their places."""
+        at = order[..., None].expand(q.shape)
+        q, k, v = (t.gather(2, at).unflatten(2, (blocks, -1)) for t in (q, k, v))
+
+        def with_next(t):
+            return torch.cat([t, F.pad(t[:, :, 1:], (0, 0, 0, 0, 0, 1))], 3)
+
+        size = q.shape[3]
+        mask = torch.ones(blocks, 1, 2 * size, dtype=torch.bool)
+        mask[-1, :, size:] = False
+        y = attend(q, with_next(k), with_next(v), attn_mask=mask).flatten(2, 3)
+        return torch.zeros_like(y).scatter(2, at, y)
+
+    class ClusterFormer(Projected):
+        clusters = 16
+
+        def __init__(self):
+            super().__init__()
+            self.similarity, self.centroids = linear(), weight(self.clusters, width)
+
+        def forward(self, x):
+            units = F.normalize(self.similarity(x), dim=-1) @ F.normalize(self.centroids, dim=-1).T  # [B, N, K]
+            new = torch.softmax(units, 1).transpose(1, 2) @ x
+            order = units.argmax(-1).argsort(dim=-1, stable=True)[:, None]
+            q, k, v = self.parts(x)
+            y = sorted_blocks(q, k, v, order, self.clusters)
+            # the two losses: words at their centroid, centroids in order
+            own = units.gather(2, units.argmax(-1, keepdim=True)).mean()
+            apart = (F.normalize(new[:, 1:], dim=-1) * F.normalize(new[:, :-1], dim=-1)).sum(-1).mean()
+            return self.output(merge(y)) - 0.01 * (own + apart)
+
+    class Routing(Projected):
+        def __init__(self):
+            super().__init__()
+            self.clusters = math.ceil(math.sqrt(length))
+            self.window = -(-length // self.clusters)
+            self.register_buffer("centroids", torch.randn(heads, self.clusters, dh))
+
+        def forward(self, x):
+            q, k, v = self.parts(x)
+            q, k = F.layer_norm(q, (dh,)), F.layer_norm(k, (dh,))
+
+            def of_clusters(t):  # [B, H, C w]
+                with torch.no_grad():
+                    return (self.centroids @ t.transpose(2, 3)).topk(self.window, -1).indices.sort(-1).values.flatten(2)
+
+            def rows(t, places):
+                return t.gather(2, places[..., None].expand(-1, -1, -1, dh)).unflatten(2, (self.clusters, self.window))
+
+            of_q, of_k = of_clusters(q), of_clusters(k)
+            y = attend(rows(q, of_q), rows(k, of_k), rows(v, of_k)).flatten(2, 3)
+            at = of_q[..., None].expand(-1, -1, -1, dh)
+            total = torch.zeros_like(q).scatter_add(2, at, y)
+            count = torch.zeros_like(q).scatter_add(2, at, torch.ones_like(y))
+            with torch.no_grad():
+                nearest = [(t @ self.centroids.transpose(1, 2)).argmax(-1) for t in (q, k)]
+            commitment = sum(((t - self.centroids[torch.arange(heads)[:, None], at]) ** 2).mean()
+                             for t, at in zip((q, k), nearest))
+            return self.output(merge(total / count.clamp(min=1))) + 5e-5 * commitment
+
+    class Reformer(Projected):
+        rounds, chunk = 2, 64
+
+        def __init__(self):
+            super().__init__(2)
+
+        def forward(self, x):
+            q, v = self.parts(x)
+            k = F.normalize(q, dim=-1) * math.sqrt(dh)  # heed divides by sqrt(dh) once more
+            buckets = 2 * -(-length // self.chunk)
+            outputs, sums = [], []
+            for _ in range(self.rounds):
+                with torch.no_grad():
+                    turned = q @ torch.randn(heads, dh, buckets // 2)
+                    bucket = torch.cat([turned, -turned], -1).argmax(-1)
+                    order = bucket.argsort(dim=-1, stable=True)
+                at = order[..., None].expand(q.shape)
+                blocks = length // self.chunk
+
+                def with_previous(t):
+                    return torch.cat([F.pad(t[:, :, :-1], (0, 0) * (t.dim() - 3) + (1, 0)), t], 3)
+
+                sq, sk, sv = (t.gather(2, at).unflatten(2, (blocks, -1)) for t in (q, k, v))
+                sb, place = bucket.gather(2, order).unflatten(2, (blocks, -1)), order.unflatten(2, (blocks, -1))
+                own, own_place = with_previous(sb[..., None])[..., 0], with_previous(place[..., None])[..., 0]
+                scores = sq @ with_previous(sk).transpose(3, 4) / math.sqrt(dh)
+                scores = scores.masked_fill(sb[..., None] != own[..., None, :], -math.inf)
+                scores = scores - 1e5 * (place[..., None] == own_place[..., None, :])
+                lse = torch.logsumexp(scores, -1, keepdim=True)
+                y = (torch.exp(scores - lse) @ with_previous(sv)).flatten(2, 3)
+                outputs.append(torch.zeros_like(y).scatter(2, at, y))
+                flat = lse.flatten(2, 3)
+                sums.append(torch.zeros_like(flat).scatter(2, order[..., None], flat))
+            weights = torch.softmax(torch.stack(sums), 0)
+            return self.output(merge((torch.stack(outputs) * weights).sum(0)))
+
+    return {
+        "dot_product": DotProduct,
+        "dot_product:causal": lambda: DotProduct(causal=True),
+        "synthesizer_dense": SynthesizerDense,
+        "synthesizer_random": SynthesizerRandom,
+        "synthesizer_random_fixed": lambda: SynthesizerRandom(trained=False),
+        "synthesizer_factorized_dense": SynthesizerFactorizedDense,
+        "synthesizer_factorized_random": SynthesizerFactorizedRandom,
+        "synthesizer_mixture": SynthesizerMixture,
+        "hard_coded_gaussian": HardCodedGaussian,
+        "fastformer": Fastformer,
+        "linformer": Linformer,
+        "longformer": Longformer,
+        "bigbird": BigBird,
+        "clusterformer": ClusterFormer,
+        "routing_transformer": Routing,
+        "reformer": Reformer,
+    }
+
+
+def resident_megabytes(name):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) / 1024 for line in status if line.startswith(name + ":"))
+
+
+def run_torch(case, length, options):
+    """One process of PyTorch: prints the best time of a pass, the growth of the process, and the number of parameters."""
+    import torch
+
+    torch.set_num_threads(options.threads)
+    torch.set_flush_denormal(True)
+    torch.manual_seed(1)
+
+    def once(module, x, slope):
+        module.zero_grad(set_to_none=True)
+        x.grad = None
+        (module(x) * slope).sum().backward()
+
+    def inputs(n):
+        return torch.randn(1, n, options.width, requires_grad=True), torch.randn(1, n, options.width)
+
+    once(layers(options.width, options.heads, 256)["dot_product"](), *inputs(256))  # libraries and threads are there
+    before = resident_megabytes("VmRSS")
+    pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    module = layers(options.width, options.heads, length)[case]()
+    x, slope = inputs(length)
+    times = []
+    once(module, x, slope)
+    while len(times) < 3 or sum(times) < 0.1:
+        start = time.perf_counter()
+        once(module, x, slope)
+        times.append(time.perf_counter() - start)
+    print(json.dumps({"ms": 1000 * min(times), "peak_mb": resident_megabytes("VmHWM") - before,
+                      "parameters": sum(p.numel() for p in module.parameters() if p.requires_grad)}))
+
+
+def compare(case, length, options):
+    common = ["--width", str(options.width), "--heads", str(options.heads), "--threads", str(options.threads)]
+    heed_command = [options.heed, "bench", "attention", "--variants", case.partition(":")[0], "--lengths", str(length), *common,
+                    "--json", *CASES[case]]
+    torch_command = [sys.executable, __file__, "--run-torch", case, "--lengths", str(length), *common]
+    heed, torch = [], []
+    for _ in range(options.pairs):
+        output = subprocess.run(heed_command, stdout=subprocess.PIPE, text=True, check=True).stdout
+        heed.append(json.loads(output.splitlines()[0]))
+        torch.append(compare_torch.run(torch_command))
+    if heed[0]["parameters"] != torch[0]["parameters"]:
+        sys.exit(f"{case}: {heed[0]['parameters']} parameters in heed, {torch[0]['parameters']} in PyTorch: not the same layer")
+    best = {name: min(run["ms"] for run in runs) for name, runs in (("heed", heed), ("torch", torch))}
+    peak = {name: min(run["peak_mb"] for run in runs) for name, runs in (("heed", heed), ("torch", torch))}
+    print(json.dumps({"case": case, "length": length, "heed_ms": round(best["heed"], 1), "torch_ms": round(best["torch"], 1),
+                      "speedup": round(best["torch"] / best["heed"], 2), "heed_mb": round(peak["heed"], 1),
+                      "torch_mb": round(peak["torch"], 1), "memory_ratio": round(peak["heed"] / peak["torch"], 2)}),
+          flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--heed", default=HEED, help="the program heed (default: the one of the release build)")
+    parser.add_argument("--case", action="append", choices=CASES, help="only this one; may be repeated")
+    parser.add_argument("--lengths", nargs="+", type=int, default=[1024, 4096], help="multiples of 64 from 1024 on")
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--heads", type=int, default=8)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--pairs", type=int, default=3, help="alternating runs of each side (default 3)")
+    parser.add_argument("--run-torch", choices=CASES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run_torch:
+        run_torch(options.run_torch, options.lengths[0], options)
+        return
+    for length in options.lengths:
+        for case in options.case or CASES:
+            compare(case, length, options)
+
+
+if __name__ == "__main__":
+    main()
