@@ -1,5 +1,6 @@
 #include "heed/data/bpe_model.h"
 
+#include <bit>
 #include <limits>
 #include <queue>
 #include <tuple>
@@ -92,6 +93,7 @@ std::optional<std::string> unspell_bytes(std::string_view spelling) {
 BpeModel::BpeModel(std::vector<std::string> tokens, std::vector<Pair> merges, BpeOptions options)
     : TokenVocabulary(std::move(tokens)), merges_(std::move(merges)), options_(std::move(options)) {
   const auto count = static_cast<std::int32_t>(this->tokens().size());
+  merge_places_.resize(std::bit_ceil(2 * merges_.size() + 1));
   for (int byte = 0; byte < 256; ++byte) {
     const char text = static_cast<char>(byte);
     byte_ids_[static_cast<std::size_t>(byte)] = find(spell_bytes({&text, 1})).value_or(-1);
@@ -104,14 +106,21 @@ BpeModel::BpeModel(std::vector<std::string> tokens, std::vector<Pair> merges, Bp
         this->tokens()[static_cast<std::size_t>(left)] + this->tokens()[static_cast<std::size_t>(right)];
     const auto result = find(joined);
     check(result.has_value(), "merge ", rank, " gives \"", joined, "\", which is not in the vocabulary");
-    merge_of_pair_[merges_[rank]] = {static_cast<std::int32_t>(rank), *result};
+    merge_places_[place_of(merges_[rank])] = {merges_[rank], {static_cast<std::int32_t>(rank), *result}};
   }
   if (options_.unk_token) unknown_ = id_of(*options_.unk_token, "unk_token");
 }
 
+std::size_t BpeModel::place_of(const Pair& pair) const {
+  const std::size_t last = merge_places_.size() - 1;
+  std::size_t at = SymbolPairHash{}(pair)&last;
+  while (merge_places_[at].pair != pair && merge_places_[at].pair.first >= 0) at = (at + 1) & last;
+  return at;
+}
+
 const BpeModel::Merge* BpeModel::find_merge(std::int32_t left, std::int32_t right) const {
-  const auto place = merge_of_pair_.find(Pair{left, right});
-  return place == merge_of_pair_.end() ? nullptr : &place->second;
+  const MergePlace& place = merge_places_[place_of({left, right})];
+  return place.pair.first < 0 ? nullptr : &place.merge;
 }
 
 std::vector<std::int32_t> BpeModel::initial_symbols(std::string_view word) const {
@@ -146,7 +155,9 @@ void BpeModel::encode_word(std::string_view word, std::vector<std::int32_t>& ids
     symbols.push_back({start[static_cast<std::size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1});
   const auto at = [&](int position) -> Symbol& { return symbols[static_cast<std::size_t>(position)]; };
 
-  std::priority_queue<Candidate> queue;
+  std::vector<Candidate> room;
+  room.reserve(start.size());
+  std::priority_queue<Candidate> queue({}, std::move(room));
   const auto propose = [&](int position) {
     if (position < 0 || at(position).next < 0) return;
     if (const Merge* merge = find_merge(at(position).id, at(at(position).next).id))
@@ -158,9 +169,9 @@ void BpeModel::encode_word(std::string_view word, std::vector<std::int32_t>& ids
     queue.pop();
     Symbol& left = at(best.position);
     if (left.id < 0 || left.next < 0) continue;  // merged away since it was proposed
-    const Merge* merge = find_merge(left.id, at(left.next).id);
-    if (merge == nullptr || merge->rank != best.rank) continue;  // its neighbour has changed since
     Symbol& right = at(left.next);
+    if (Pair{left.id, right.id} != merges_[static_cast<std::size_t>(best.rank)])
+      continue;  // its neighbour has changed since
     left.id = best.result;
     left.next = right.next;
     right.id = -1;

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -71,12 +70,18 @@ class BpeModel : public TokenVocabulary {
     std::int32_t rank = 0;
     std::int32_t result = 0;
   };
+  struct MergePlace {
+    Pair pair{-1, -1};  // -1: free
+    Merge merge;
+  };
+  /// The place of a pair, or the free one where it would stand.
+  std::size_t place_of(const Pair& pair) const;
   const Merge* find_merge(std::int32_t left, std::int32_t right) const;
   std::vector<std::int32_t> initial_symbols(std::string_view word) const;
 
   std::vector<Pair> merges_;
   BpeOptions options_;
-  std::unordered_map<Pair, Merge, SymbolPairHash> merge_of_pair_;
+  std::vector<MergePlace> merge_places_;      // open addressing: a power of two, half of them free
   std::array<std::int32_t, 256> byte_ids_{};  // -1: the byte has no token
   std::int32_t unknown_ = -1;
 };

@@ -4,7 +4,9 @@
 #include <array>
 #include <queue>
 #include <set>
+#include <span>
 #include <tuple>
+#include <unordered_map>
 
 #include "heed/core/error.h"
 #include "heed/core/unicode.h"
@@ -17,8 +19,9 @@ namespace {
 
 using Pair = BpeModel::Pair;
 
-struct Word {
-  std::vector<std::int32_t> symbols;
+/// A word under way: a stretch of all symbols.
+struct SymbolRun {
+  std::size_t begin, size;
   std::int64_t count;
 };
 
@@ -87,12 +90,14 @@ class Trainer {
 
   void add_words(const WordCounts& counts) {
     for (const auto& [text, count] : counts) {
-      Word word{{}, count};
-      for (const char byte : text) word.symbols.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
       const auto index = static_cast<std::int32_t>(words_.size());
-      for (std::size_t i = 1; i < word.symbols.size(); ++i)
-        count_pair({word.symbols[i - 1], word.symbols[i]}, count, index);
-      words_.push_back(std::move(word));
+      const std::size_t begin = symbols_.size();
+      for (const char byte : text) {
+        symbols_.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
+        if (const std::size_t last = symbols_.size() - 1; last > begin)
+          count_pair({symbols_[last - 1], symbols_[last]}, count, index);
+      }
+      words_.push_back({begin, text.size(), count});
     }
   }
 
@@ -118,8 +123,8 @@ class Trainer {
   }
 
   void merge_in_word(const Pair& pair, std::int32_t token, std::int32_t index) {
-    Word& word = words_[static_cast<std::size_t>(index)];
-    std::vector<std::int32_t>& symbols = word.symbols;
+    SymbolRun& word = words_[static_cast<std::size_t>(index)];
+    const std::span symbols(symbols_.data() + word.begin, word.size);
     std::size_t out = 0;
     for (std::size_t in = 0; in < symbols.size(); ++in) {
       if (in + 1 == symbols.size() || symbols[in] != pair.first || symbols[in + 1] != pair.second) {
@@ -137,7 +142,7 @@ class Trainer {
       symbols[out++] = token;
       ++in;
     }
-    symbols.resize(out);
+    word.size = out;
   }
 
   void grow(const Pair& pair, std::int64_t count, std::int32_t word) {
@@ -149,7 +154,8 @@ class Trainer {
   std::vector<std::string> tokens_;
   std::unordered_map<std::string, std::int32_t> ids_;
   std::array<std::int32_t, 256> byte_ids_{};
-  std::vector<Word> words_;
+  std::vector<std::int32_t> symbols_;  // of all words, one behind the other
+  std::vector<SymbolRun> words_;
   std::unordered_map<Pair, PairUse, SymbolPairHash> pairs_;
   std::unordered_map<Pair, std::int32_t, SymbolPairHash> merged_;
   std::vector<Pair> merges_;

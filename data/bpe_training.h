@@ -3,15 +3,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "heed/data/bpe_model.h"
+#include "heed/data/word_counts.h"
 
 namespace heed {
-
-/// Words (raw bytes) with the number of times that each occurs.
-using WordCounts = std::unordered_map<std::string, std::int64_t>;
 
 struct BpeTraining {
   std::int64_t vocabulary_size = 8000;

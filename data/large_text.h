@@ -58,6 +58,7 @@ class LargeText {
   bool empty() const { return pieces_.empty(); }
   TextPiece operator[](std::size_t piece) const;
   std::int64_t bytes() const { return spool_.size(); }
+  std::int64_t bytes(std::size_t piece) const { return pieces_.at(piece).bytes; }
   std::int64_t characters() const { return characters_; }  ///< Unicode code points
 
  private:

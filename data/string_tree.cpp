@@ -35,12 +35,9 @@ std::int32_t StringTree::child(std::int32_t node, unsigned char byte) const {
 }
 
 std::int32_t StringTree::step(std::int32_t node, unsigned char byte) const {
-  for (;;) {
-    const std::int32_t next = child(node, byte);
-    if (next >= 0) return next;
-    if (node == 0) return 0;
-    node = nodes_[static_cast<std::size_t>(node)].shorter;
-  }
+  for (; node != 0; node = nodes_[static_cast<std::size_t>(node)].shorter)
+    if (const std::int32_t next = child(node, byte); next >= 0) return next;
+  return ends_[byte];
 }
 
 std::int32_t StringTree::child_or_new(std::int32_t node, unsigned char byte) {
@@ -49,6 +46,7 @@ std::int32_t StringTree::child_or_new(std::int32_t node, unsigned char byte) {
   const std::int32_t shorter = node == 0 ? 0 : step(nodes_[static_cast<std::size_t>(node)].shorter, byte);
   const auto made = static_cast<std::int32_t>(nodes_.size());
   nodes_.push_back({shorter, nodes_[static_cast<std::size_t>(shorter)].found});
+  if (node == 0) ends_[byte] = made;
   children_.emplace(std::uint64_t{256} * static_cast<std::uint64_t>(node) + byte, made);
   return made;
 }

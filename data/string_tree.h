@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -41,6 +42,7 @@ class StringTree {
   std::vector<std::size_t> lengths_;
   std::vector<std::int32_t> beginnings_;
   std::vector<Node> nodes_ = {Node{}};
+  std::array<std::int32_t, 256> ends_{};  // the root's child for each byte that ends a string, else the root
   std::unordered_map<std::uint64_t, std::int32_t> children_;  // of 256 * node + byte
   std::size_t longest_ = 0;
 };

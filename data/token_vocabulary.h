@@ -9,6 +9,12 @@
 
 namespace heed {
 
+/// A hash of strings that finds a view in a table of strings without making a string of it.
+struct TextHash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+};
+
 /// The tokens of a model by id, and the ids of tokens.
 class TokenVocabulary {
  public:
@@ -22,12 +28,8 @@ class TokenVocabulary {
   std::int32_t id_of(std::string_view spelling, std::string_view what) const;
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
-  };
   std::vector<std::string> tokens_;
-  std::unordered_map<std::string, std::int32_t, Hash, std::equal_to<>> ids_;
+  std::unordered_map<std::string, std::int32_t, TextHash, std::equal_to<>> ids_;
 };
 
 }  // namespace heed

@@ -38,15 +38,28 @@ std::vector<AddedToken> special_tokens(const std::vector<std::string>& contents)
 
 }  // namespace
 
+TextSource source_of(std::span<const std::string> texts) {
+  return [texts](const std::function<void(std::string_view)>& take) {
+    for (const std::string& text : texts) take(text);
+  };
+}
+
 Tokenizer Tokenizer::train(std::span<const std::string> lines, const TokenizerTraining& options) {
+  return train(source_of(lines), options);
+}
+
+Tokenizer Tokenizer::train(const TextSource& lines, const TokenizerTraining& options) {
   TokenizerSettings settings = settings_to_learn(options.normalizer, /*byte_level=*/true,
                                                  options.add_prefix_space, options.split_words);
   settings.added_tokens = special_tokens(options.special_tokens);
   WordCounts counts;
-  for (const std::string& line : lines)
-    for_each_word(normalize_text(line, settings.normalizer), settings, true,
-                  [&](std::string_view word) { ++counts[std::string(word)]; });
-  check(!counts.empty(), "there is no text to train a tokenizer on: ", lines.size(), " lines, all empty");
+  std::int64_t count = 0;
+  lines([&](std::string_view line) {
+    ++count;
+    for_each_word(NormalizedText(line, settings.normalizer), settings, true,
+                  [&](std::string_view word) { counts.add(word); });
+  });
+  check(!counts.empty(), "there is no text to train a tokenizer on: ", count, " lines, all empty");
   BpeModel model =
       train_bpe(counts, {options.vocabulary_size, options.min_frequency, options.special_tokens});
   return Tokenizer(std::make_shared<Parts>(std::move(model), std::move(settings)));
@@ -66,6 +79,11 @@ Tokenizer Tokenizer::train_characters(std::span<const std::string> texts,
 
 Tokenizer Tokenizer::train_words(std::span<const std::string> lines, const TokenizerTraining& options,
                                  const std::vector<std::string>& kept_tokens) {
+  return train_words(source_of(lines), options, kept_tokens);
+}
+
+Tokenizer Tokenizer::train_words(const TextSource& lines, const TokenizerTraining& options,
+                                 const std::vector<std::string>& kept_tokens) {
   WordTraining training{options.vocabulary_size, options.min_frequency, options.special_tokens};
   training.first_tokens.insert(training.first_tokens.end(), kept_tokens.begin(), kept_tokens.end());
   TokenizerSettings settings = settings_to_learn(options.normalizer, /*byte_level=*/false);
@@ -75,12 +93,15 @@ Tokenizer Tokenizer::train_words(std::span<const std::string> lines, const Token
   // A tokenizer without words cuts the texts as the result will: special tokens that stand in them are no words.
   const Parts parts(WordModel(training.first_tokens, training.unknown), settings);
   WordCounts counts;
-  for (const std::string& line : lines)
+  std::int64_t count = 0;
+  lines([&](std::string_view line) {
+    ++count;
     for (const Segment& segment : parts.raw_matcher.split(line))
       if (!segment.id)
-        for_each_word(normalize_text(segment.text, settings.normalizer), settings, true,
-                      [&](std::string_view word) { ++counts[std::string(word)]; });
-  check(!counts.empty(), "there is no text to take words from: ", lines.size(), " lines, all without a word");
+        for_each_word(NormalizedText(segment.text, settings.normalizer), settings, true,
+                      [&](std::string_view word) { counts.add(word); });
+  });
+  check(!counts.empty(), "there is no text to take words from: ", count, " lines, all without a word");
   return Tokenizer(std::make_shared<Parts>(frequent_words(counts, training), std::move(settings)));
 }
 
@@ -105,12 +126,13 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
     const bool at_start =
         raw.text.data() == text.data() &&
         (normalizer.empty() || !normalize_text(raw.text.substr(0, first), normalizer).empty());
-    const std::string normalized = normalize_text(raw.text, normalizer);
+    const NormalizedText normalized(raw.text, normalizer);
     for (const Segment& segment : parts_->normalized_matcher.split(normalized)) {
       if (segment.id)
         ids.push_back(*segment.id);
       else
-        for_each_word(segment.text, parts_->settings, at_start && segment.text.data() == normalized.data(),
+        for_each_word(segment.text, parts_->settings,
+                      at_start && segment.text.data() == normalized.text().data(),
                       [&](std::string_view word) { parts_->encode_word(word, ids); });
     }
   }

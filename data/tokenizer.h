@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -40,6 +41,11 @@ struct TokenizerTraining {
   std::vector<TextStep> normalizer;
 };
 
+/// Texts that need not be in memory together: calls take(text) for each.
+using TextSource = std::function<void(const std::function<void(std::string_view text)>& take)>;
+/// Those of a list, which must outlive it.
+TextSource source_of(std::span<const std::string> texts);
+
 /// A tokenizer in the `tokenizer.json` format of Hugging Face tokenizers: byte-level BPE, or whole words. Any text can
 /// be encoded. With byte-level BPE and without a normaliser decode_bytes(encode(text)) is the text, byte for byte
 /// (ill-formed UTF-8 included), but for special tokens that stand in it; words come back joined by a space. Copies
@@ -48,6 +54,7 @@ class Tokenizer {
  public:
   /// Learns a vocabulary; the result depends on the lines (not on their order) and the options alone.
   static Tokenizer train(std::span<const std::string> lines, const TokenizerTraining& options = {});
+  static Tokenizer train(const TextSource& lines, const TokenizerTraining& options = {});
   /// A tokenizer whose tokens are the characters of the texts, after the special tokens: byte-level BPE that
   /// merges the bytes of one character and nothing else, so that its file is read by other tools too. A run of bytes
   /// that no text has is "<unk>" where that is among the special tokens. Throws Error when a text is not UTF-8 or all
@@ -60,6 +67,8 @@ class Tokenizer {
   /// these: they are found in the text as they stand, and decode() keeps them. The result depends on the lines (not on
   /// their order) and the options alone, of which add_prefix_space and split_words say nothing here.
   static Tokenizer train_words(std::span<const std::string> lines, const TokenizerTraining& options = {},
+                               const std::vector<std::string>& kept_tokens = {});
+  static Tokenizer train_words(const TextSource& lines, const TokenizerTraining& options = {},
                                const std::vector<std::string>& kept_tokens = {});
   /// Reads a file. Throws Error with the path and what is wrong: not there, damaged, or of a kind that
   /// encode() could not follow exactly (it then names the part).

@@ -1,6 +1,7 @@
 #include "heed/data/tokenizer_parts.h"
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "heed/core/error.h"
@@ -94,7 +95,7 @@ std::vector<Segment> TokenMatcher::split(std::string_view text) const {
 
 namespace {
 
-enum class Kind { end, space, letter, number, other };
+enum class Kind : unsigned char { end, space, letter, number, other };
 
 struct Character {
   Kind kind = Kind::end;
@@ -107,15 +108,25 @@ Kind kind_of(char32_t value) {
   return unicode::is_number(value) ? Kind::number : Kind::other;
 }
 
+/// The kinds of ASCII, of which most texts are made.
+constexpr std::array<Kind, 128> ascii_kinds = [] {
+  std::array<Kind, 128> kinds{};
+  for (std::size_t value = 0; value < kinds.size(); ++value) {
+    const auto within = [&](char first, char last) {
+      return value >= static_cast<std::size_t>(first) && value <= static_cast<std::size_t>(last);
+    };
+    kinds[value] = within('\t', '\r') || value == ' '     ? Kind::space
+                   : within('A', 'Z') || within('a', 'z') ? Kind::letter
+                   : within('0', '9')                     ? Kind::number
+                                                          : Kind::other;
+  }
+  return kinds;
+}();
+
 Character character_at(std::string_view text, std::size_t at) {
-  static const std::array<Kind, 128> ascii = [] {  // of which most texts are made
-    std::array<Kind, 128> kinds{};
-    for (std::size_t value = 0; value < kinds.size(); ++value)
-      kinds[value] = kind_of(static_cast<char32_t>(value));
-    return kinds;
-  }();
   if (at >= text.size()) return {};
-  if (const auto byte = static_cast<unsigned char>(text[at]); byte < ascii.size()) return {ascii[byte], 1};
+  if (const auto byte = static_cast<unsigned char>(text[at]); byte < ascii_kinds.size())
+    return {ascii_kinds[byte], 1};
   const unicode::CodePoint c = unicode::decode(text, at);
   return {c.valid ? kind_of(c.value) : Kind::other, static_cast<std::size_t>(c.length)};
 }
@@ -125,8 +136,9 @@ std::size_t end_of_run(std::string_view text, std::size_t at, Kind kind) {
   return at;
 }
 
-/// Length of an English contraction at the start of the text, or 0.
+/// Length of an English contraction at the start of the text, which is not empty, or 0.
 std::size_t contraction_length(std::string_view text) {
+  if (text.front() != '\'') return 0;
   static constexpr std::array<std::string_view, 7> contractions = {"'s", "'t",  "'re", "'ve",
                                                                    "'m", "'ll", "'d"};
   for (const std::string_view contraction : contractions)
@@ -145,6 +157,8 @@ std::size_t end_of_space(std::string_view text, std::size_t at) {
   return end < text.size() && last > at ? last : end;
 }
 
+}  // namespace
+
 std::size_t end_of_word(std::string_view text, std::size_t at) {
   if (const std::size_t length = contraction_length(text.substr(at))) return at + length;
   const std::size_t body = text[at] == ' ' ? at + 1 : at;
@@ -152,8 +166,6 @@ std::size_t end_of_word(std::string_view text, std::size_t at) {
   if (kind == Kind::space || kind == Kind::end) return end_of_space(text, at);
   return end_of_run(text, body, kind);
 }
-
-}  // namespace
 
 std::vector<std::string_view> split_words(std::string_view text) {
   std::vector<std::string_view> words;
@@ -221,23 +233,49 @@ std::string normalize_text(std::string_view text, std::span<const TextRule> rule
 namespace {
 
 constexpr std::size_t largest_cached_word = 64;  // bytes; longer ones hardly repeat
-constexpr std::size_t cache_capacity = 1 << 16;  // words
+constexpr std::size_t cache_places = 1 << 17;
+constexpr std::size_t places_of_word = 8;
+
+std::size_t first_place(std::string_view word) {
+  return TextHash{}(word) % cache_places;
+}
 
 }  // namespace
 
 bool WordCache::append(std::string_view word, std::vector<std::int32_t>& ids) const {
   if (word.size() > largest_cached_word) return false;
-  const std::lock_guard lock(mutex_);
-  const auto place = words_.find(word);
-  if (place == words_.end()) return false;
-  ids.insert(ids.end(), place->second.begin(), place->second.end());
-  return true;
+  const Place* const places = places_.load(std::memory_order_acquire);
+  if (places == nullptr) return false;
+  for (const Place& place : std::span(places + first_place(word), places_of_word)) {
+    const std::int32_t* const entry = place.load(std::memory_order_acquire);
+    if (entry == nullptr) return false;
+    const auto bytes = static_cast<std::size_t>(entry[0]), count = static_cast<std::size_t>(entry[1]);
+    const std::int32_t* const first = entry + 2;
+    if (bytes != word.size() || std::memcmp(first + count, word.data(), bytes) != 0) continue;
+    for (const std::int32_t id : std::span(first, count)) ids.push_back(id);
+    return true;
+  }
+  return false;
 }
 
 void WordCache::insert(std::string_view word, std::span<const std::int32_t> ids) {
   if (word.size() > largest_cached_word) return;
   const std::lock_guard lock(mutex_);
-  if (words_.size() < cache_capacity) words_.try_emplace(std::string(word), ids.begin(), ids.end());
+  if (!owned_places_) {
+    owned_places_ = std::make_unique<Place[]>(cache_places + places_of_word);
+    places_.store(owned_places_.get(), std::memory_order_release);
+  }
+  const std::span places(owned_places_.get() + first_place(word), places_of_word);
+  const auto free = std::find(places.begin(), places.end(), nullptr);
+  if (free == places.end()) return;
+  constexpr std::size_t of_one = sizeof(std::int32_t);
+  Entry entry = std::make_unique<std::int32_t[]>(2 + ids.size() + (word.size() + of_one - 1) / of_one);
+  entry[0] = static_cast<std::int32_t>(word.size());
+  entry[1] = static_cast<std::int32_t>(ids.size());
+  std::copy(ids.begin(), ids.end(), entry.get() + 2);
+  std::memcpy(entry.get() + 2 + ids.size(), word.data(), word.size());
+  entries_.push_back(std::move(entry));
+  free->store(entries_.back().get(), std::memory_order_release);
 }
 
 const TokenVocabulary& vocabulary_of(const TokenModel& model) {

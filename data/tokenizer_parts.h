@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <atomic>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -50,10 +52,14 @@ class TokenMatcher {
 /// where " ?" is one optional U+0020. The pieces follow each other without gaps; ill-formed bytes count as
 /// "other".
 std::vector<std::string_view> split_words(std::string_view text);
+/// The end of the word that begins at byte `at`, which must lie inside the text.
+std::size_t end_of_word(std::string_view text, std::size_t at);
 /// Cuts a text into words and single punctuation marks, as BERT does ("BertPreTokenizer"): white space is left out.
 std::vector<std::string_view> split_at_punctuation(std::string_view text);
 
-/// The ids of words met before: most words of a text are repeats. It stops growing when full.
+/// The ids of words met before: most words of a text are repeats. A word has few places where it may stand, so that no
+/// text makes looking one up slow; where these are taken it is not kept. Words stay where they are, so that looking one
+/// up takes no lock.
 class WordCache {
  public:
   /// Appends the ids of the word if it is known.
@@ -61,12 +67,14 @@ class WordCache {
   void insert(std::string_view word, std::span<const std::int32_t> ids);
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
-  };
-  mutable std::mutex mutex_;
-  std::unordered_map<std::string, std::vector<std::int32_t>, Hash, std::equal_to<>> words_;
+  /// The numbers of bytes and of ids, the ids, and the bytes of a word.
+  using Entry = std::unique_ptr<std::int32_t[]>;
+  using Place = std::atomic<const std::int32_t*>;  // null: free
+
+  std::atomic<Place*> places_ = nullptr;  // none before the first word: many a tokenizer never meets one
+  std::mutex mutex_;                      // of what follows, and of writing
+  std::unique_ptr<Place[]> owned_places_;
+  std::vector<Entry> entries_;
 };
 
 /// What cuts a word into tokens.
@@ -115,6 +123,22 @@ struct Tokenizer::Parts {
 std::string normalize_text(std::string_view text, std::span<const TextStep> steps);
 std::string normalize_text(std::string_view text, std::span<const TextRule> rules);
 
+/// A text after all steps: without any it is the text itself, which must outlive this.
+class NormalizedText {
+ public:
+  NormalizedText(std::string_view text, std::span<const TextRule> rules)
+      : changed_(rules.empty() ? std::string() : normalize_text(text, rules)),
+        text_(rules.empty() ? text : changed_) {}
+  NormalizedText(const NormalizedText&) = delete;
+  NormalizedText& operator=(const NormalizedText&) = delete;
+  std::string_view text() const { return text_; }
+  operator std::string_view() const { return text_; }
+
+ private:
+  std::string changed_;
+  std::string_view text_;
+};
+
 /// Calls visit(word) for the words of a text as the model sees them. `at_start`: the whole text begins here.
 template <class Visit>
 void for_each_word(std::string_view text, const TokenizerSettings& settings, bool at_start,
@@ -126,7 +150,10 @@ void for_each_word(std::string_view text, const TokenizerSettings& settings, boo
     if (lacks_space) spaced.append(" ").append(text);
     if (lacks_space) text = spaced;
     if (!settings.split_words) return visit(text);
-    for (const std::string_view word : split_words(text)) visit(word);
+    for (std::size_t at = 0, end = 0; at < text.size(); at = end) {
+      end = end_of_word(text, at);
+      visit(text.substr(at, end - at));
+    }
     return;
   }
   std::vector<Piece> pieces{{std::string(text), at_start}};

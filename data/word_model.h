@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/data/bpe_training.h"
 #include "heed/data/token_vocabulary.h"
+#include "heed/data/word_counts.h"
 
 namespace heed {
 

@@ -166,6 +166,11 @@ void declare_tokenizer(Settings& settings, std::int64_t vocabulary, const std::s
 
 Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string> texts,
                           std::vector<std::string> marks, const LearnTokenizerOptions& how) {
+  return learn_tokenizer(settings, source_of(texts), std::move(marks), how);
+}
+
+Tokenizer learn_tokenizer(const Settings& settings, const TextSource& texts, std::vector<std::string> marks,
+                          const LearnTokenizerOptions& how) {
   if (std::optional<Tokenizer> given = given_tokenizer(settings, how.file)) {
     for (const std::string& mark : marks)
       if (mark != "<pad>" && mark != "<unk>" && mark != "<s>")
@@ -177,7 +182,11 @@ Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string>
   options.vocabulary_size = settings.get<std::int64_t>("tokenizer.vocabulary");
   options.min_frequency = settings.get<std::int64_t>("tokenizer.min_frequency");
   if (settings.get<bool>("tokenizer.lower_case")) options.normalizer = {TextStep::lower_case};
-  if (kind == "characters") return Tokenizer::train_characters(texts, marks, options.normalizer);
+  if (kind == "characters") {
+    std::vector<std::string> all;
+    texts([&](std::string_view text) { all.emplace_back(text); });
+    return Tokenizer::train_characters(all, marks, options.normalizer);
+  }
   if (kind == "words" && std::find(marks.begin(), marks.end(), "<unk>") == marks.end())
     marks.emplace_back("<unk>");
   options.special_tokens = std::move(marks);

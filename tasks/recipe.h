@@ -42,6 +42,9 @@ struct LearnTokenizerOptions {
 Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string> texts,
                           std::vector<std::string> marks = {"<pad>", "<s>", "</s>", "<unk>"},
                           const LearnTokenizerOptions& how = {});
+/// The same from texts that need not be in memory together; for characters they are brought there.
+Tokenizer learn_tokenizer(const Settings& settings, const TextSource& texts, std::vector<std::string> marks,
+                          const LearnTokenizerOptions& how = {});
 
 /// "model": all of TransformerConfig but what follows from the data, and what a model of these stacks does not
 /// read. An encoder alone has no "model.max_length": data.max_tokens is the one limit.

@@ -195,19 +195,21 @@ std::map<std::string, std::string> TextLearner::data_digests() const {
 void TextLearner::learn_vocabulary() {
   std::vector<std::string> marks = {text_mark};
   if (is_masked(settings_)) marks.push_back(mask_token);
-  std::vector<std::string> texts;
   if (settings_.get<std::string>("tokenizer.kind") == "characters") {
-    texts.push_back(characters_of({&train_text_, &valid_text_}));
-  } else {
-    std::int64_t left = settings_.get<std::int64_t>("tokenizer.training_bytes");
-    for (std::size_t i = 0; i < train_text_.size() && left > 0; ++i) {
-      texts.push_back(train_text_[i].text);
-      left -= static_cast<std::int64_t>(texts.back().size());
-    }
-    if (texts.size() < train_text_.size())
-      remark(concat_text("the tokenizer is learned from the first ", texts.size(), " of ", train_text_.size(),
-                         " pieces of the text (tokenizer.training_bytes)"));
+    const std::string characters = characters_of({&train_text_, &valid_text_});
+    tokenizer_ = learn_tokenizer(settings_, {&characters, 1}, marks);
+    return;
   }
+  std::size_t pieces = 0;
+  for (std::int64_t left = settings_.get<std::int64_t>("tokenizer.training_bytes");
+       pieces < train_text_.size() && left > 0; ++pieces)
+    left -= train_text_.bytes(pieces);
+  if (pieces < train_text_.size())
+    remark(concat_text("the tokenizer is learned from the first ", pieces, " of ", train_text_.size(),
+                       " pieces of the text (tokenizer.training_bytes)"));
+  const TextSource texts = [&](const std::function<void(std::string_view)>& take) {
+    for (std::size_t i = 0; i < pieces; ++i) take(train_text_[i].text);
+  };
   tokenizer_ = learn_tokenizer(settings_, texts, marks, {.keep_line_breaks = true});
 }
 

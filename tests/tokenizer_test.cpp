@@ -12,6 +12,7 @@
 #include "cpu_seconds.h"
 #include "heed/core/error.h"
 #include "heed/core/file.h"
+#include "heed/core/unicode.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer_parts.h"
 
@@ -209,6 +210,17 @@ TEST_CASE("Long words take no more than n log n steps") {
   const Tokenizer tokenizer = Tokenizer::load(folder / "whole_lines.json");
   const std::string longest(400'000, 'e');
   CHECK(tokenizer.decode_bytes(tokenizer.encode(longest)) == longest);
+}
+
+TEST_CASE("A character of ASCII joins the words that its Unicode category says") {
+  for (char c = 0; c < 0x7F; ++c) {
+    CAPTURE(static_cast<int>(c));
+    const auto value = static_cast<char32_t>(c);
+    const auto joins = [&](char before) { return words_of(std::string{before, c}).size() == 1; };
+    CHECK(joins('a') == unicode::is_letter(value));
+    CHECK(joins('0') == unicode::is_number(value));
+    CHECK(joins('\t') == unicode::is_space(value));
+  }
 }
 
 TEST_CASE("A tokenizer may be used by several threads") {
