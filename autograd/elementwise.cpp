@@ -127,6 +127,10 @@ Tensor broadcast_view(const Tensor& x, const Shape& shape) {
   return x.view(shape, strides, x.offset());
 }
 
+bool derivative_of_operand(UnaryOp op) {
+  return unary_info[static_cast<int>(op)].saves_input;
+}
+
 Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params) {
   check(x.defined(), name_of(op), ": the operand is undefined");
   if (x.dtype() == DType::i32) return integer_unary(op, x, params);

@@ -54,12 +54,13 @@ Shape with_width(Shape shape, std::int64_t width) {
   return shape;
 }
 
-void check_linear(const char* op, const Tensor& x, const LinearMap& map) {
+/// Throws unless the map takes inputs of a shape, of x's type and device.
+void check_linear(const char* op, const Tensor& x, const Shape& shape, const LinearMap& map) {
   const auto& [weight, bias] = map;
   check_same(op, x, weight);
   check_floating(op, x);
-  check(weight.rank() == 2 && x.rank() >= 1 && x.size(-1) == weight.size(1), op, ": input of shape ",
-        x.shape(), " does not fit weight of shape ", weight.shape(), " ([out, in])");
+  check(weight.rank() == 2 && shape.rank() >= 1 && shape[shape.rank() - 1] == weight.size(1), op,
+        ": input of shape ", shape, " does not fit weight of shape ", weight.shape(), " ([out, in])");
   if (!bias.defined()) return;
   check_same(op, x, bias);
   check(bias.shape() == Shape{weight.size(0)}, op, ": bias of shape ", bias.shape(),
@@ -155,6 +156,27 @@ struct LinearBackward {
   }
 };
 
+/// The backward of feed_forward, with what it reads.
+struct FeedForwardBackward {
+  UnaryOp activation;
+  Tensor weight;                 // of the second map, where the first one or x has a gradient
+  Tensor saved;                  // what the activation's derivative is of, where weight is there
+  LinearBackward first, second;  // second: without x
+
+  Gradients operator()(const Tensor& grad) const {
+    const Gradients after = second(std::span(&grad, 1));
+    Gradients gradients(3);
+    if (weight.defined()) {
+      const Tensor rows = contiguous(grad).view({row_count(grad.shape()), grad.size(-1)});
+      const Tensor dsums = empty_like(saved);
+      backend_of(rows).activated_linear.backward(rows, contiguous(weight), activation, saved, dsums);
+      gradients = first(std::span(&dsums, 1));
+    }
+    gradients.insert(gradients.end(), after.begin() + 1, after.end());
+    return gradients;
+  }
+};
+
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
@@ -184,7 +206,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 std::vector<Tensor> linear_maps(const Tensor& x, std::span<const LinearMap> maps) {
   check(!maps.empty(), "linear_maps: there is no map");
-  for (const LinearMap& map : maps) check_linear(maps.size() > 1 ? "linear_maps" : "linear", x, map);
+  const char* op = maps.size() > 1 ? "linear_maps" : "linear";
+  check(x.defined(), op, ": an operand is undefined");
+  for (const LinearMap& map : maps) check_linear(op, x, x.shape(), map);
   std::vector<Tensor> outs;
   if (ComposeOnly::active()) {
     for (const LinearMap& map : maps) outs.push_back(linear_composed(x, map));
@@ -206,6 +230,40 @@ std::vector<Tensor> linear_maps(const Tensor& x, std::span<const LinearMap> maps
   return {record(
       "linear", outs[0], inputs, [backward](const Tensor& grad) { return backward(std::span(&grad, 1)); },
       reads)};
+}
+
+Tensor feed_forward(const Tensor& x, const LinearMap& first, UnaryOp activation, const LinearMap& second) {
+  check(x.defined(), "feed_forward: an operand is undefined");
+  check_linear("feed_forward", x, x.shape(), first);
+  check_linear("feed_forward", x, with_width(x.shape(), first.weight.size(0)), second);
+  const Backend& backend = backend_of(x);
+  if (!usable(backend.activated_linear) ||
+      std::ranges::find(activation_ops, activation) == std::end(activation_ops))
+    return linear(unary(activation, linear(x, first.weight, first.bias)), second.weight, second.bias);
+  const Tensor rows = contiguous(x.detach()).view({row_count(x.shape()), x.size(-1)});
+  const auto tracked = [](const LinearMap& map) { return map.weight.tracked() || map.bias.tracked(); };
+  const bool behind = recording() && (x.tracked() || tracked(first));
+  const Tensor hidden = Tensor::empty({rows.size(0), first.weight.size(0)}, x.dtype(), x.device());
+  const Tensor sums = behind && derivative_of_operand(activation) ? empty_like(hidden) : Tensor();
+  backend.activated_linear.forward(rows, contiguous(first.weight.detach()),
+                                   first.bias.defined() ? contiguous(first.bias.detach()) : first.bias,
+                                   activation, sums, hidden);
+  const Tensor out = product(hidden, transposed(second.weight.detach()), second.bias)
+                         .view(with_width(x.shape(), second.weight.size(0)));
+  const auto backward_of = [](const Shape& shape, bool want_x, const Tensor& in, const LinearMap& map) {
+    return LinearBackward{
+        shape,
+        want_x,
+        map.weight.tracked() ? in : Tensor(),
+        {{want_x ? map.weight.detach() : Tensor(), map.weight.tracked(), map.bias.tracked()}}};
+  };
+  const Tensor saved = sums.defined() ? sums : hidden;
+  const FeedForwardBackward backward{
+      activation, behind ? second.weight.detach() : Tensor(), behind ? saved : Tensor(),
+      backward_of(x.shape(), x.tracked(), rows, first), backward_of(hidden.shape(), false, hidden, second)};
+  return record("feed_forward", out, {x, first.weight, first.bias, second.weight, second.bias}, backward,
+                {&backward.weight, &backward.saved, &backward.first.rows, &backward.first.maps[0].weight,
+                 &backward.second.rows});
 }
 
 }  // namespace heed

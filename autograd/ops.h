@@ -223,6 +223,9 @@ struct LinearMap {
 /// up by the products themselves. backward() walks through all results at once, so that a second walk, through another
 /// of them, is the error that a second walk through one is.
 std::vector<Tensor> linear_maps(const Tensor& x, std::span<const LinearMap> maps);
+/// linear(unary(activation, linear(x, first)), second), activation without parameters: a position-wise feed-forward
+/// layer (Vaswani et al. 2017, eq. 2). Where the device's products can, they apply the activation and its derivative.
+Tensor feed_forward(const Tensor& x, const LinearMap& first, UnaryOp activation, const LinearMap& second);
 /// Einstein's summation as NumPy writes it: einsum("bhid,bhjd->bhij", {q, k}). A letter for each axis; what two
 /// operands share is multiplied, what the result does not name is summed, and a letter twice in one operand takes its
 /// diagonal. Without "->" the result has the letters that occur once, in the order of the alphabet. Operands are

@@ -64,6 +64,8 @@ inline void check_positions(const char* op, std::int64_t extent) {
         " elements is too long for indices of type i32");
 }
 
+/// Whether the derivative of a unary op is of its operand; else it is of its result.
+bool derivative_of_operand(UnaryOp op);
 /// x seen as [outer, n, inner] around `axis`, contiguous.
 Tensor around_axis(const Tensor& x, int axis);
 /// The strides of x seen in the shape it broadcasts to (0 where repeated). Untracked.

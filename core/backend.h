@@ -125,6 +125,15 @@ struct Backend {
   /// of grad; grad [rows, out], x [rows, in], all contiguous. Null: a product and a reduction.
   void (*linear_gradients)(const Tensor& grad, const Tensor& x, const Tensor& dweight,
                            const Tensor& dbias) = nullptr;
+  /// A linear map whose product applies an activation, one of activation_ops: out = activation(sums), sums = x weight' +
+  /// bias, which is written too unless it is undefined; x [rows, in], weight [out, in], bias [out] or undefined, sums and
+  /// out [rows, out]. backward, through the map after it: dsums = (grad weight) activation'(saved), grad [rows, out],
+  /// weight [out, in], saved (sums or activation(sums), as the table says) and dsums [rows, in]. All contiguous.
+  Fused<void(const Tensor& x, const Tensor& weight, const Tensor& bias, UnaryOp activation,
+             const Tensor& sums, const Tensor& out),
+        void(const Tensor& grad, const Tensor& weight, UnaryOp activation, const Tensor& saved,
+             const Tensor& dsums)>
+      activated_linear = {};
   /// Linear maps of the same rows at once, for threads that one alone would not keep busy: outs[i] [rows, out_i] = x
   /// weights[i]' + biases[i]. x [rows, in], weights[i] [out_i, in], biases[i] [out_i] or undefined, all contiguous; as
   /// many of each. Null: one product after the other.

@@ -9,6 +9,11 @@ enum class UnaryOp : std::uint8_t {
 #define HEED_UNARY(name, ...) name,
 #include "heed/core/elementwise.def"
 };
+/// Those that a matrix product can apply to its own sums (autograd/ops.h, feed_forward).
+inline constexpr UnaryOp activation_ops[] = {
+#define HEED_ACTIVATION(name, ...) UnaryOp::name,
+#include "heed/core/elementwise.def"
+};
 enum class BinaryOp : std::uint8_t {
 #define HEED_BINARY(name, ...) name,
 #include "heed/core/elementwise.def"

@@ -59,6 +59,17 @@ std::vector<Tensor> Linear::each(std::initializer_list<const Linear*> maps, cons
   }
 }
 
+Tensor Linear::through(const Linear& first, UnaryOp activation, const Linear& second, const Tensor& x) {
+  if (first.lora_a_.defined() || second.lora_a_.defined()) return second(unary(activation, first(x)));
+  try {
+    check_input(x, first.weight.size(1), first.weight.dtype());
+    return feed_forward(x, {first.weight, first.bias}, activation, {second.weight, second.bias});
+  } catch (Error& error) {
+    error.add_context(first.described("Linear") + ": ");
+    throw;
+  }
+}
+
 void Linear::add_low_rank(std::int64_t rank, double alpha, Initialiser& initialiser) {
   check(rank > 0 && rank <= std::min(weight.size(0), weight.size(1)), described("Linear"),
         ": lora_rank must be 1 to ", std::min(weight.size(0), weight.size(1)), " for a map of ",
@@ -122,19 +133,23 @@ bool is_gated(Activation activation) {
   return activation == Activation::swiglu || activation == Activation::geglu;
 }
 
-Tensor apply(Activation activation, const Tensor& x) {
+UnaryOp op_of(Activation activation) {
   switch (activation) {
     case Activation::gelu:
     case Activation::geglu:
-      return gelu(x);
+      return UnaryOp::gelu;
     case Activation::gelu_tanh:
-      return gelu_tanh(x);
+      return UnaryOp::gelu_tanh;
     case Activation::silu:
     case Activation::swiglu:
-      return silu(x);
+      return UnaryOp::silu;
     default:
-      return relu(x);
+      return UnaryOp::relu;
   }
+}
+
+Tensor apply(Activation activation, const Tensor& x) {
+  return unary(op_of(activation), x);
 }
 
 FeedForward::FeedForward(std::int64_t width, std::int64_t hidden, Activation activation, double dropout,
@@ -156,6 +171,8 @@ Tensor FeedForward::hidden(const Tensor& x) const {
 }
 
 Tensor FeedForward::operator()(const Tensor& x, Context& context) const {
+  const bool drops = context.training && dropout_ > 0;
+  if (!gate_ && !drops) return Linear::through(input_, op_of(activation_), output_, x);
   return output_(maybe_dropout(hidden(x), dropout_, context));
 }
 

@@ -21,6 +21,8 @@ class Linear : public Module {
   Tensor operator()(const Tensor& x) const;
   /// What each of some maps makes of the same x: one op (linear_maps).
   static std::vector<Tensor> each(std::initializer_list<const Linear*> maps, const Tensor& x);
+  /// second(activation(first(x))): one op (feed_forward).
+  static Tensor through(const Linear& first, UnaryOp activation, const Linear& second, const Tensor& x);
 
   /// LoRA (Hu et al., arXiv 2106.09685, eq. 3): y = x W^T + b + (alpha / rank) x A^T B^T, with "lora_a" A [rank, in]
   /// (N(0, 1 / rank)) and "lora_b" B [out, rank] (0), which alone are trained: W and b become buffers.
@@ -82,6 +84,8 @@ Activation activation_of(std::string_view name);
 /// True for those that multiply what they activate, the gate, with a second map of the input.
 bool is_gated(Activation activation);
 /// The activation of single elements: of a gated one that of its gate, silu or gelu.
+UnaryOp op_of(Activation activation);
+/// unary(op_of(activation), x).
 Tensor apply(Activation activation, const Tensor& x);
 
 /// y = dropout(activation(x W1^T + b1)) W2^T + b2 (Vaswani et al. 2017, eq. 2), or with a gated activation y =

@@ -1,9 +1,9 @@
-// out = a b + beta out + bias: a workgroup computes a tile of BM x BN outputs, an invocation TM x TN of them.
+// out = a b + beta out + bias, or what activation.glsl makes of it: a workgroup computes a tile of BM x BN outputs, an
+// invocation TM x TN of them.
 //
 // While a tile of the operands in shared memory, BK deep, is multiplied, the next one is on its way to registers. With
 // two stages the tiles in shared memory alternate, which saves one of two barriers per tile.
 #include "matmul_elements.glsl"
-#include "matmul_push.glsl"
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint BM = 32;
@@ -14,6 +14,8 @@ layout(constant_id = 5) const uint TN = 4;
 layout(constant_id = 6) const uint STAGES = 1;
 layout(constant_id = 7) const uint FLAGS = 0;
 
+#include "matmul_push.glsl"
+
 layout(binding = 0) readonly buffer A { ELEMENT a_elements[]; };
 layout(binding = 0) readonly buffer AFours { FOUR a_fours[]; };
 layout(binding = 1) readonly buffer B { ELEMENT b_elements[]; };
@@ -22,6 +24,10 @@ layout(binding = 2) readonly buffer Bias { OUT bias[]; };
 layout(binding = 3) buffer Out { OUT out_elements[]; };
 layout(binding = 3) buffer OutFours { OUT_FOUR out_fours[]; };
 layout(binding = 4) writeonly buffer RowSums { OUT row_sums[]; };
+layout(binding = 5) writeonly buffer KeptSums { OUT kept_sums[]; };
+layout(binding = 5) writeonly buffer KeptSumsFours { OUT_FOUR kept_sums_fours[]; };
+layout(binding = 6) readonly buffer Saved { OUT saved[]; };
+layout(binding = 6) readonly buffer SavedFours { OUT_FOUR saved_fours[]; };
 
 const bool a_along_k = (FLAGS & a_along_k_bit) != 0, b_along_k = (FLAGS & b_along_k_bit) != 0;
 const bool a_in_fours = (FLAGS & a_vectors_bit) != 0, b_in_fours = (FLAGS & b_vectors_bit) != 0;
@@ -120,7 +126,8 @@ void main() {
     [[unroll]] for (uint j = 0; j < TN / 4; ++j) {
       const uint at_column = place.column + (column + j * block_columns) * 4;
       if (at_column < n)
-        finish(sums[i * (TN / 4) + j], place.result + at_row * out_leading + at_column, at_column);
+        finish(sums[i * (TN / 4) + j], place.result + at_row * out_leading + at_column, at_column,
+               place.bias + at_column);
     }
   }
 }

@@ -1,9 +1,9 @@
-// out = a b + beta out + bias with factors of half precision, by matrix hardware: a workgroup computes a tile of BM x BN
-// outputs, a subgroup WM x WN of them, in fragments of 16 x 16. Products and sums are f32.
+// out = a b + beta out + bias, or what activation.glsl makes of it, with factors of half precision, by matrix hardware: a
+// workgroup computes a tile of BM x BN outputs, a subgroup WM x WN of them, in fragments of 16 x 16. Products and sums are
+// f32.
 //
 // The tiles lie in shared memory as they lie in memory, and the fragments are loaded by rows or by columns accordingly.
 #include "matmul_elements.glsl"
-#include "matmul_push.glsl"
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint BM = 64;
@@ -14,6 +14,8 @@ layout(constant_id = 5) const uint WN = 32;
 layout(constant_id = 6) const uint STAGES = 1;
 layout(constant_id = 7) const uint FLAGS = 0;
 
+#include "matmul_push.glsl"
+
 layout(binding = 0) readonly buffer A { uint16_t a_elements[]; };
 layout(binding = 0) readonly buffer AEights { uvec4 a_eights[]; };
 layout(binding = 1) readonly buffer B { uint16_t b_elements[]; };
@@ -22,6 +24,10 @@ layout(binding = 2) readonly buffer Bias { OUT bias[]; };
 layout(binding = 3) buffer Out { OUT out_elements[]; };
 layout(binding = 3) buffer OutFours { OUT_FOUR out_fours[]; };
 layout(binding = 4) writeonly buffer RowSums { OUT row_sums[]; };
+layout(binding = 5) writeonly buffer KeptSums { OUT kept_sums[]; };
+layout(binding = 5) writeonly buffer KeptSumsFours { OUT_FOUR kept_sums_fours[]; };
+layout(binding = 6) readonly buffer Saved { OUT saved[]; };
+layout(binding = 6) readonly buffer SavedFours { OUT_FOUR saved_fours[]; };
 
 const bool a_along_k = (FLAGS & a_along_k_bit) != 0, b_along_k = (FLAGS & b_along_k_bit) != 0;
 const bool a_in_eights = (FLAGS & a_vectors_bit) != 0, b_in_eights = (FLAGS & b_vectors_bit) != 0;
@@ -127,7 +133,7 @@ void main() {
         if (at_row < m && at_column < n) {
           const uint from = subgroup * 256 + four * 4;
           finish(vec4(staging[from], staging[from + 1], staging[from + 2], staging[from + 3]),
-                 place.result + at_row * out_leading + at_column, at_column);
+                 place.result + at_row * out_leading + at_column, at_column, place.bias + at_column);
         }
       }
       barrier();

@@ -1,22 +1,25 @@
-// The push constants and the grid that the tiled matrix products share.
+// The push constants and the grid that the tiled matrix products share. Needs FLAGS.
 layout(push_constant) uniform Push {
-  uint a_skip, b_skip, bias_skip, out_skip, row_sums_skip;
+  uint a_skip, b_skip, bias_skip, out_skip, row_sums_skip, kept_sums_skip, saved_skip;
   uint m, n, k;
   uint depth;                               // of one part of k; a multiple of BK where there are several
   uint a_leading, b_leading, out_leading;   // elements between lines
   uint inner;                               // extent of the inner of two batch axes
   uint a_outer, a_inner, b_outer, b_inner, out_outer, out_inner, out_part;  // elements between items and parts
   uint finish_bits;
+  uint map_b[3], map_bias[3], map_out[3];  // where the operands of each of some maps begin, see maps_bit
 };
 
 // Specialised for: how the operands lie in memory, whether they are read several elements at a time, and whether the
-// rows of a are added up, too, which is a bias' gradient beside a weight's.
-const uint a_along_k_bit = 1, b_along_k_bit = 2, a_vectors_bit = 4, b_vectors_bit = 8, row_sums_bit = 16;
+// rows of a are added up, too, which is a bias' gradient beside a weight's. activation.glsl has further ones.
+// With maps_bit the third dimension of the grid is no batch: linear maps of the same a, each with its b, bias and out.
+const uint a_along_k_bit = 1, b_along_k_bit = 2, a_vectors_bit = 4, b_vectors_bit = 8, row_sums_bit = 16,
+           maps_bit = 128;
 
 // A workgroup's tile of the output, and where its operands begin.
 struct Place {
   uint row, column;    // the first
-  uint a, b, result;   // elements
+  uint a, b, bias, result;   // elements
   uint k_begin, k_end;
   uint part;
 };
@@ -33,7 +36,14 @@ Place place_of_group(uint tile_rows, uint tile_columns) {
   place.column = within / height * tile_columns;
   place.a = a_skip + outer * a_outer + item * a_inner;
   place.b = b_skip + outer * b_outer + item * b_inner;
+  place.bias = bias_skip;
   place.result = out_skip + outer * out_outer + item * out_inner + part * out_part;
+  if ((FLAGS & maps_bit) != 0) {
+    place.a = a_skip;
+    place.b = map_b[gl_WorkGroupID.z];
+    place.bias = map_bias[gl_WorkGroupID.z];
+    place.result = map_out[gl_WorkGroupID.z];
+  }
   place.part = part;
   place.k_begin = part * depth;
   place.k_end = min(k, place.k_begin + depth);

@@ -1,19 +1,22 @@
-// out = x M + beta out + bias, x a vector of k, M a k x n matrix: a workgroup computes COLUMNS outputs, and as many
-// invocations as there are share each of the sums, which are added in a fixed order.
+// out = x M + beta out + bias, or what activation.glsl makes of it, x a vector of k, M a k x n matrix: a workgroup computes
+// COLUMNS outputs, and as many invocations as there are share each of the sums, which are added in a fixed order.
 #include "matmul_elements.glsl"
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint COLUMNS = 8;
 // Whether elements with neighbouring k are neighbours in memory (else: neighbouring columns).
 layout(constant_id = 2) const bool ALONG_K = false;
+layout(constant_id = 3) const uint FLAGS = 0;
 
 layout(binding = 0) readonly buffer X { ELEMENT x[]; };
 layout(binding = 1) readonly buffer Matrix { ELEMENT matrix[]; };
 layout(binding = 2) readonly buffer Bias { OUT bias[]; };
 layout(binding = 3) buffer Out { OUT result[]; };
+layout(binding = 4) writeonly buffer KeptSums { OUT kept_sums[]; };
+layout(binding = 5) readonly buffer Saved { OUT saved[]; };
 
 layout(push_constant) uniform Push {
-  uint x_skip, matrix_skip, bias_skip, out_skip;
+  uint x_skip, matrix_skip, bias_skip, out_skip, kept_sums_skip, saved_skip;
   uint n, k;
   uint x_step, leading, out_step, bias_step;  // elements between neighbours; between lines of the matrix
   uint inner;                                 // extent of the inner of two batch axes
@@ -31,6 +34,8 @@ shared float sums[gl_WorkGroupSize.x];
 #else
 #define element(data, at) uintBitsToFloat(uint(data[at]) << 16)
 #endif
+
+#include "activation.glsl"
 
 void main() {
   // Neighbouring invocations read neighbouring elements.
@@ -62,6 +67,6 @@ void main() {
     const uint at = out_skip + outer * out_outer + item * out_inner + column * out_step;
     if ((finish_bits & bias_bit) != 0) value += out_to_float(bias[bias_skip + column * bias_step]);
     if ((finish_bits & accumulate_bit) != 0) value += out_to_float(result[at]);
-    result[at] = float_to_out(value);
+    result[at] = float_to_out(activated(value, at - out_skip));
   }
 }

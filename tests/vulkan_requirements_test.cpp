@@ -53,6 +53,20 @@ TEST_CASE("vulkan baseline: what a device lacks is named") {
   CHECK(contains(vulkan::missing_from_baseline(limits, features), "128 invocations"));
 }
 
+TEST_CASE("vulkan queues: the first that computes, or by choice the first that draws nothing") {
+  const auto family = [](VkQueueFlags flags) { return VkQueueFamilyProperties{flags, 1, 64, {1, 1, 1}}; };
+  constexpr VkQueueFlags draws = VK_QUEUE_GRAPHICS_BIT, computes = VK_QUEUE_COMPUTE_BIT,
+                         copies = VK_QUEUE_TRANSFER_BIT;
+  const std::vector discrete{family(copies), family(draws | computes | copies), family(computes | copies)};
+  CHECK(vulkan::choose_queue_family(discrete, "").family == 1u);
+  CHECK(vulkan::choose_queue_family(discrete, "main").family == 1u);
+  CHECK(vulkan::choose_queue_family(discrete, "compute").family == 2u);
+  const std::span only_main = std::span(discrete).first(2), none = std::span(discrete).first(1);
+  CHECK(!vulkan::choose_queue_family(only_main, "compute").family);
+  CHECK(contains(vulkan::choose_queue_family(only_main, "compute").problem, "HEED_VULKAN_QUEUE"));
+  CHECK(vulkan::choose_queue_family(none, "").problem == "it has no queue that computes");
+}
+
 TEST_CASE("vulkan modules: only those of half precision use 16-bit storage") {
   std::size_t halves = 0;
   for (const vulkan::ShaderCode& code : vulkan::shader_codes()) {

@@ -178,6 +178,20 @@ int check_lost_training(const std::string& task, double growth) {
 
 }  // namespace
 
+TEST_CASE("vulkan tasks: HEED_VULKAN_QUEUE is obeyed, or an error") {
+  if (!vulkan_test_device()) return;
+  const auto devices = [](const char* queue) {
+    const Variable wanted("HEED_VULKAN_QUEUE", queue);
+    const ProgramResult result = run_program("heed", {"devices"}, "", ".", limits);
+    return result.output + result.errors;
+  };
+  CHECK(!contains(devices("main"), "HEED_VULKAN_QUEUE"));
+  CHECK(contains(devices("draw"), "HEED_VULKAN_QUEUE is \"draw\"; it knows main and compute"));
+  // Mesa's software device has one family, which draws, too.
+  if (!std::getenv("HEED_TEST_VULKAN"))
+    CHECK(contains(devices("compute"), "it has no queue that computes and does not draw"));
+}
+
 TEST_CASE("vulkan tasks: a device lost in the middle of train ends it, and it resumes to the same bits") {
   if (!vulkan_test_device()) return;
   int behind_checkpoint = 0;

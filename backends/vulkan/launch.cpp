@@ -18,6 +18,14 @@ std::int64_t extent_of(const Tensor& tensor) {
   return last + 1;
 }
 
+/// Where the bytes of a view begin and end in its buffer.
+std::pair<std::uint64_t, std::uint64_t> bytes_of(const Tensor& tensor) {
+  const std::uint64_t element = size_of(tensor.dtype());
+  const std::uint64_t begin = static_cast<const Block&>(*tensor.storage()).offset() +
+                              static_cast<std::uint64_t>(tensor.offset()) * element;
+  return {begin, begin + static_cast<std::uint64_t>(extent_of(tensor)) * element};
+}
+
 std::string_view module_name(std::string_view base, std::string_view type) {
   std::string name(base);
   name += '_';
@@ -77,15 +85,27 @@ Launch& Launch::read_own(Tensor tensor) {
   return read(own_);
 }
 
+bool fits_window(const Gpu& gpu, std::span<const Tensor> tensors) {
+  std::uint64_t first = std::numeric_limits<std::uint64_t>::max(), last = 0;
+  for (const Tensor& tensor : tensors) {
+    const auto buffer_of = [](const Tensor& x) { return static_cast<const Block&>(*x.storage()).buffer(); };
+    if (buffer_of(tensor) != buffer_of(tensors[0])) return false;
+    const auto [begin, end] = bytes_of(tensor);
+    first = std::min(first, begin / gpu.limits().offset_alignment * gpu.limits().offset_alignment);
+    last = std::max(last, end);
+  }
+  return tensors.empty() || last - first <= gpu.limits().max_range;
+}
+
 Window Launch::window_of(std::span<const Tensor> tensors) const {
   Window window;
   std::uint64_t end = 0;
   std::vector<std::uint64_t> begins;  // bytes
   for (const Tensor& tensor : tensors) {
     auto& block = static_cast<Block&>(*tensor.storage());
-    const std::uint64_t element = size_of(tensor.dtype());
-    begins.push_back(block.offset() + static_cast<std::uint64_t>(tensor.offset()) * element);
-    end = std::max(end, begins.back() + static_cast<std::uint64_t>(extent_of(tensor)) * element);
+    const auto [first, last] = bytes_of(tensor);
+    begins.push_back(first);
+    end = std::max(end, last);
     window.buffer = block.buffer();
     window.blocks.push_back(&block);
   }

@@ -100,6 +100,9 @@ class Launch {
   Work work_;
 };
 
+/// Whether some views of one dtype lie in one buffer, and near enough to each other for one binding.
+bool fits_window(const Gpu& gpu, std::span<const Tensor> tensors);
+
 /// "softmax", f32 -> "softmax_f32": the module of a shader that is compiled once per element type.
 /// The returned view lives as long as the program. Throws for f64, which exists on the CPU only.
 std::string_view shader_name(std::string_view base, DType dtype);

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <bit>
+#include <span>
+#include <vector>
 
 #include "heed/backends/vulkan/kernels.h"
 #include "heed/backends/vulkan/launch.h"
@@ -26,15 +28,16 @@ std::uint32_t finish_bits(const MatrixProduct& p) {
 /// out = the sum of parts [parts, outer, inner, m, n] + bias + beta out, and likewise the row sums from [parts, m].
 void add_parts(Gpu& gpu, const MatrixProduct& p, const Tensor& parts, const Tensor& row_parts) {
   constexpr std::uint32_t invocations = 128;
-  Launch launch(gpu, shader_name("matmul_sum", p.out.dtype()), {invocations});
+  Launch launch(gpu, shader_name("matmul_sum", p.out.dtype()), {invocations, p.activated.flags()});
   launch.read(parts).read(p.bias);
   bind_out(launch, p);
   launch.read(row_parts).write(row_parts.defined() ? p.row_sums : p.out);
+  bind_activated(launch, p.activated, p.out);
   launch.push(parts.size(0)).push(p.out.count()).push(p.m()).push(p.n()).push(p.out.size(1));
   launch.push(MatrixLayout(p.out).leading).push(p.out.stride(0)).push(p.out.stride(1)).push(finish_bits(p));
   launch.push(row_parts.defined() ? p.m() : 0);
-  const std::int64_t bytes =
-      parts.count() * 4 + p.out.count() * static_cast<std::int64_t>(size_of(p.out.dtype()));
+  const std::int64_t written = p.out.count() * (1 + p.activated.beside());
+  const std::int64_t bytes = parts.count() * 4 + written * static_cast<std::int64_t>(size_of(p.out.dtype()));
   launch.work(0, static_cast<double>(bytes));
   launch.groups(std::min<std::int64_t>(ceil_div(p.out.count(), invocations), gpu.limits().max_groups));
 }
@@ -64,9 +67,10 @@ void multiply_vector(Gpu& gpu, const MatrixProduct& p) {
   // With f32 outputs of factors of half precision: the wide module.
   const std::string_view base = p.a.dtype() == p.out.dtype() ? "matmul_vector" : "matmul_vector_wide";
   Launch launch(gpu, shader_name(base, p.a.dtype()),
-                {invocations, std::min(v.columns, invocations), v.along_k ? 1u : 0u});
+                {invocations, std::min(v.columns, invocations), v.along_k ? 1u : 0u, p.activated.flags()});
   launch.read(v.x).read(v.matrix).read(p.bias);
   bind_out(launch, p);
+  bind_activated(launch, p.activated, p.out);
   launch.push(v.outputs).push(p.k());
   launch.push(v.by_row ? p.a.stride(3) : p.b.stride(2)).push(v.layout.leading);
   launch.push(v.by_row ? std::int64_t{1} : p.out.stride(2)).push(v.by_row ? 1u : 0u).push(p.out.size(1));
@@ -82,6 +86,29 @@ constexpr std::uint64_t longest_scratch = 256u << 20;
 
 void multiply_halves(Gpu& gpu, const MatrixProduct& p, ProductAxis axis);
 
+struct TilePlan {
+  TileKernel kernel;
+  MatmulPlan plan;
+};
+
+/// The kernel for so many products like this one, and how it cuts them.
+TilePlan tile_plan(Gpu& gpu, const MatrixProduct& p, std::int64_t items) {
+  const Limits& limits = gpu.limits();
+  const std::uint64_t scratch = std::min({longest_scratch, limits.max_range, limits.max_allocation});
+  const auto plan_by = [&](const TileSet& tiles) {
+    return plan_matmul(tiles, limits, items, p.m(), p.n(), p.k(), scratch);
+  };
+  // f32 is never computed in less: matrix hardware multiplies what is stored in half precision.
+  const MatrixHardware* hardware = is_half(p.a.dtype()) ? &matrix_hardware(p.out.device()) : nullptr;
+  if (hardware && hardware->multiplies(p.a.dtype())) {
+    const MatmulPlan plan = plan_by(hardware->tiles);
+    FragmentVariant variant = variant_of(tiled(p, TileKernel::cooperative, {}), plan);
+    variant.wide = variant.wide || plan.parts > 1;
+    if (is_trusted(p.out.device(), variant)) return {TileKernel::cooperative, plan};
+  }
+  return {TileKernel::scalar, plan_by(gpu.tuning().scalar)};
+}
+
 /// A product whose operands each fit a binding.
 void multiply(Gpu& gpu, const MatrixProduct& p) {
   const Limits& limits = gpu.limits();
@@ -93,21 +120,7 @@ void multiply(Gpu& gpu, const MatrixProduct& p) {
     if (VectorProduct{p}.groups() > most_groups) return multiply_halves(gpu, p, longer);
     return multiply_vector(gpu, p);
   }
-  const std::uint64_t scratch = std::min({longest_scratch, limits.max_range, limits.max_allocation});
-  // f32 is never computed in less: matrix hardware multiplies what is stored in half precision.
-  const MatrixHardware* hardware = is_half(p.a.dtype()) ? &matrix_hardware(p.out.device()) : nullptr;
-  const auto plan_by = [&](const TileSet& tiles) {
-    return plan_matmul(tiles, limits, p.items(), p.m(), p.n(), p.k(), scratch);
-  };
-  TileKernel kernel = TileKernel::scalar;
-  MatmulPlan plan;
-  if (hardware && hardware->multiplies(p.a.dtype())) {
-    plan = plan_by(hardware->tiles);
-    FragmentVariant variant = variant_of(tiled(p, TileKernel::cooperative, {}), plan);
-    variant.wide = variant.wide || plan.parts > 1;
-    if (is_trusted(p.out.device(), variant)) kernel = TileKernel::cooperative;
-  }
-  if (kernel == TileKernel::scalar) plan = plan_by(gpu.tuning().scalar);
+  const auto [kernel, plan] = tile_plan(gpu, p, p.items());
   if (plan.tiles(p.m(), p.n()) > most_groups) return multiply_halves(gpu, p, longer);
   const Tensor parts = plan.parts == 1
                            ? Tensor()
@@ -137,6 +150,43 @@ void multiply_halves(Gpu& gpu, const MatrixProduct& p, ProductAxis axis) {
   multiply_within_limits(gpu, halves.second);
 }
 
+/// Linear maps of the same rows and widths by one dispatch, or, where the device's bindings do not hold them as they
+/// lie, by several that add up in the same order. False, and nothing is done, where they are no such maps, or sums are
+/// added up in parts.
+bool multiply_maps(Gpu& gpu, std::span<const MatrixProduct> maps) {
+  const MatrixProduct& first = maps[0];
+  const auto begins_alike = [](const Tensor& one, const Tensor& other) {  // to be read in vectors, or not
+    return one.offset() % 8 == other.offset() % 8;
+  };
+  const auto alike = [&](const MatrixProduct& map) {
+    return map.n() == first.n() && map.bias.defined() == first.bias.defined() &&
+           begins_alike(map.b, first.b) && begins_alike(map.out, first.out) &&
+           !axis_to_halve(map, most_operand_bytes(gpu.limits()));
+  };
+  const auto count = static_cast<std::int64_t>(maps.size());
+  const std::int64_t most_groups = gpu.limits().max_groups;
+  if (count == 1 || count > most_groups || first.out.count() == 0 || has_vector(first) ||
+      !std::ranges::all_of(maps, alike))
+    return false;
+  const auto [kernel, plan] = tile_plan(gpu, first, count);
+  if (plan.parts > 1 || plan.tiles(first.m(), first.n()) > most_groups) return false;
+  const TiledProduct all = tiled_maps(maps, kernel);
+  if (fit_bindings(gpu, all)) {
+    multiply_tiles(gpu, kernel, all, plan);
+  } else {
+    for (std::size_t i = 0; i < maps.size(); ++i) multiply_tiles(gpu, kernel, one_of(all, i), plan);
+  }
+  return true;
+}
+
+/// A contiguous matrix with two batch axes of one item in front.
+Tensor whole(const Tensor& m) {
+  return m.view({1, 1, m.size(0), m.size(1)}, {0, 0, m.size(1), 1}, m.offset());
+}
+Tensor whole_transposed(const Tensor& m) {
+  return m.view({1, 1, m.size(1), m.size(0)}, {0, 0, 1, m.size(1)}, m.offset());
+}
+
 }  // namespace
 
 void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, const Tensor& out) {
@@ -152,22 +202,44 @@ void linear_gradients(const Tensor& grad, const Tensor& x, const Tensor& dweight
   if (dbias.count() == 0) return;
   Gpu& gpu = gpu_of(dweight);
   const std::int64_t rows = grad.size(0), outputs = grad.size(1), inputs = x.size(1);
-  const auto whole = [](const Tensor& m, std::int64_t height, std::int64_t width, std::int64_t row_stride,
-                        std::int64_t column_stride) {
-    return m.view({1, 1, height, width}, {0, 0, row_stride, column_stride}, m.offset());
-  };
-  const MatrixProduct p{whole(grad, outputs, rows, 1, outputs),
-                        whole(x, rows, inputs, inputs, 1),
-                        {},
-                        whole(dweight, outputs, inputs, inputs, 1),
-                        false,
-                        dbias};
+  const MatrixProduct p{whole_transposed(grad), whole(x), {}, whole(dweight), false, dbias};
   const auto most_groups = static_cast<std::int64_t>(gpu.limits().max_groups);
   const bool fits = !axis_to_halve(p, most_operand_bytes(gpu.limits())) &&
                     ceil_div(outputs, 32) * ceil_div(inputs, 32) <= most_groups;
   if (inputs > 0 && rows > 0 && !has_vector(p) && fits) return multiply(gpu, p);
   matmul(grad.view({outputs, rows}, {1, outputs}, grad.offset()), x, {}, 0, dweight);
   reduce(ReduceOp::sum, grad.view({1, rows, outputs}), dbias.view({1, outputs}));
+}
+
+void linear_maps(const Tensor& x, std::span<const Tensor> weights, std::span<const Tensor> biases,
+                 std::span<const Tensor> outs) {
+  Gpu& gpu = gpu_of(x);
+  std::vector<MatrixProduct> products;
+  for (std::size_t i = 0; i < outs.size(); ++i)
+    products.push_back({whole(x), whole_transposed(weights[i]), biases[i], whole(outs[i])});
+  for (std::span<const MatrixProduct> rest = products; !rest.empty();) {
+    const auto some = rest.first(std::min(rest.size(), most_maps));
+    rest = rest.subspan(some.size());
+    if (multiply_maps(gpu, some)) continue;
+    for (const MatrixProduct& each : some)
+      if (each.out.count() > 0) multiply_within_limits(gpu, each);
+  }
+}
+
+void activated_linear_forward(const Tensor& x, const Tensor& weight, const Tensor& bias, UnaryOp activation,
+                              const Tensor& sums, const Tensor& out) {
+  if (out.count() == 0) return;
+  MatrixProduct p{whole(x), whole_transposed(weight), bias, whole(out)};
+  p.activated = {activation, sums.defined() ? whole(sums) : sums};
+  multiply_within_limits(gpu_of(out), p);
+}
+
+void activated_linear_backward(const Tensor& grad, const Tensor& weight, UnaryOp activation,
+                               const Tensor& saved, const Tensor& dsums) {
+  if (dsums.count() == 0) return;
+  MatrixProduct p{whole(grad), whole(weight), {}, whole(dsums)};
+  p.activated = {activation, {}, whole(saved)};
+  multiply_within_limits(gpu_of(dsums), p);
 }
 
 }  // namespace heed::vulkan

@@ -152,6 +152,17 @@ int longest_axis(const Tensor& tensor) {
 
 }  // namespace
 
+std::uint32_t Activated::flags() const {
+  if (!op) return 0;
+  const auto line = std::ranges::find(activation_ops, *op) - std::begin(activation_ops);
+  const std::uint32_t use = saved.defined() ? 64u : sums.defined() ? 32u : 0u;
+  return use | static_cast<std::uint32_t>(line + 1) << 8;
+}
+
+int Activated::beside() const {
+  return (sums.defined() ? 1 : 0) + (saved.defined() ? 1 : 0);
+}
+
 double MatrixProduct::flops() const {
   return 2.0 * static_cast<double>(out.count()) * static_cast<double>(k());
 }
@@ -159,7 +170,8 @@ double MatrixProduct::flops() const {
 double MatrixProduct::bytes() const {
   const auto inputs = static_cast<double>(a.count() + b.count()) * static_cast<double>(size_of(a.dtype()));
   const auto outputs = static_cast<double>(out.count()) * static_cast<double>(size_of(out.dtype()));
-  return inputs + outputs * (accumulate ? 2 : 1);
+  const int times = 1 + (accumulate ? 1 : 0) + activated.beside();
+  return inputs + outputs * times;
 }
 
 MatrixLayout::MatrixLayout(const Tensor& matrix) {
@@ -200,11 +212,14 @@ Halves halve(const MatrixProduct& product, ProductAxis axis) {
     if (at.a >= 0) p.a = narrow(p.a, at.a, begin, count);
     if (at.b >= 0) p.b = narrow(p.b, at.b, begin, count);
     if (at.out >= 0) p.out = narrow(p.out, at.out, begin, count);
+    for (Tensor* beside : {&p.activated.sums, &p.activated.saved})
+      if (at.out >= 0 && beside->defined()) *beside = narrow(*beside, at.out, begin, count);
     if (axis == ProductAxis::n && p.bias.defined()) p.bias = narrow(p.bias, 0, begin, count);
     return p;
   };
   Halves halves{part(0, middle), part(middle, extent - middle)};
   if (axis == ProductAxis::k) {
+    halves.first.activated = {};
     halves.second.bias = Tensor();
     halves.second.accumulate = true;
   }

@@ -4,9 +4,22 @@
 #include <functional>
 #include <optional>
 
+#include "heed/core/elementwise.h"
 #include "heed/core/tensor.h"
 
 namespace heed::vulkan {
+
+/// What becomes of the sums of a product, shaders/activation.glsl: `op` of them, or with `saved` them times its derivative.
+struct Activated {
+  std::optional<UnaryOp> op;  ///< none: they are the outputs
+  Tensor sums = {};           ///< lies as out and gets the sums; undefined: not wanted
+  Tensor saved = {};          ///< lies as out: what the derivative is of
+
+  /// The bits for the specialisation constant FLAGS.
+  std::uint32_t flags() const;
+  /// How many tensors of out's size it reads or writes.
+  int beside() const;
+};
 
 /// A batch of matrix products, out = a b + beta out + bias, whose operands all have two batch axes:
 /// a [outer, inner, m, k], b [outer, inner, k, n], out [outer, inner, m, n] (stride 0 where broadcast).
@@ -14,6 +27,7 @@ struct MatrixProduct {
   Tensor a, b, bias, out;
   bool accumulate = false;  ///< beta is 1
   Tensor row_sums = {};     ///< [m], of out's type: gets the sums of the rows of a; undefined: not wanted
+  Activated activated = {};
 
   std::int64_t items() const { return out.size(0) * out.size(1); }
   std::int64_t m() const { return out.size(2); }

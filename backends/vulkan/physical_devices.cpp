@@ -213,25 +213,38 @@ std::string problem_of_disabled() {
   return "";
 }
 
+/// What HEED_VULKAN_QUEUE says.
+std::string_view wanted_queue() {
+  const char* name = std::getenv("HEED_VULKAN_QUEUE");
+  return name ? name : "";
+}
+
+/// What is wrong with HEED_VULKAN_QUEUE; empty: nothing.
+std::string problem_of_queue() {
+  const std::string_view name = wanted_queue();
+  if (name.empty() || name == "main" || name == "compute") return "";
+  return concat_text("HEED_VULKAN_QUEUE is \"", name, "\"; it knows main and compute");
+}
+
 bool has_extension(const std::vector<VkExtensionProperties>& extensions, const char* name) {
   return std::ranges::any_of(extensions, [&](const VkExtensionProperties& extension) {
     return std::strcmp(extension.extensionName, name) == 0;
   });
 }
 
-/// A family that computes; one that also draws is the driver's main one. Returns false when there is none.
-bool choose_queue_family(const InstanceApi& api, PhysicalDevice& device) {
+/// Takes a family of queues, or says why the device is refused.
+void take_queue_family(const InstanceApi& api, PhysicalDevice& device) {
   std::uint32_t count = 0;
   api.GetPhysicalDeviceQueueFamilyProperties(device.handle, &count, nullptr);
   std::vector<VkQueueFamilyProperties> families(count);
   api.GetPhysicalDeviceQueueFamilyProperties(device.handle, &count, families.data());
-  for (std::uint32_t i = 0; i < count; ++i) {
-    if (!(families[i].queueFlags & VK_QUEUE_COMPUTE_BIT)) continue;
-    device.queue_family = i;
-    device.timestamp_bits = families[i].timestampValidBits;
-    return true;
+  const QueueChoice choice = choose_queue_family(families, wanted_queue());
+  if (!choice.family) {
+    device.refusal = choice.problem;
+    return;
   }
-  return false;
+  device.queue_family = *choice.family;
+  device.timestamp_bits = families[device.queue_family].timestampValidBits;
 }
 
 Limits limits_of(const Properties& properties) {
@@ -356,7 +369,7 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
   device.processors = processors_of(properties);
   guess_speed(device);
   device.refusal = missing_from_baseline(core.limits, features.v12);
-  if (!choose_queue_family(api, device)) device.refusal = "it has no queue that computes";
+  take_queue_family(api, device);
 
   Capabilities& can = device.capabilities;
   can.push_descriptor =
@@ -395,6 +408,7 @@ Driver* ask_driver() {
   pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
   auto* driver = new Driver;  // kept until the program ends: drivers do not like to be unloaded at exit
   driver->found.problem = problem_of_disabled();
+  if (driver->found.problem.empty()) driver->found.problem = problem_of_queue();
   if (driver->found.problem.empty()) driver->found.problem = open_loader(driver->api);
   if (driver->found.problem.empty()) driver->found.problem = create_instance(driver->api);
   if (!driver->found.problem.empty()) return driver;
@@ -419,6 +433,17 @@ const Driver& driver() {
 }
 
 }  // namespace
+
+QueueChoice choose_queue_family(std::span<const VkQueueFamilyProperties> families, std::string_view wanted) {
+  for (std::uint32_t i = 0; i < families.size(); ++i) {
+    const VkQueueFlags flags = families[i].queueFlags;
+    const bool draws = (flags & VK_QUEUE_GRAPHICS_BIT) != 0;
+    if ((flags & VK_QUEUE_COMPUTE_BIT) != 0 && (wanted != "compute" || !draws)) return {i};
+  }
+  return {std::nullopt, wanted == "compute"
+                            ? "it has no queue that computes and does not draw, as HEED_VULKAN_QUEUE asks for"
+                            : "it has no queue that computes"};
+}
 
 std::string missing_from_baseline(const VkPhysicalDeviceLimits& limits,
                                   const VkPhysicalDeviceVulkan12Features& features) {

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "heed/backends/vulkan/api.h"
@@ -73,6 +76,15 @@ struct PhysicalDevices {
 /// What heed needs and a device of version 1.2 lacks; empty: nothing.
 std::string missing_from_baseline(const VkPhysicalDeviceLimits& limits,
                                   const VkPhysicalDeviceVulkan12Features& features);
+
+/// The family of a device's queues that heed takes, or why it has none.
+struct QueueChoice {
+  std::optional<std::uint32_t> family;
+  std::string problem = {};
+};
+/// By the value of HEED_VULKAN_QUEUE: "main" (or nothing), the first family that computes, which mostly draws too;
+/// "compute", the first that computes and does not draw, whose work runs beside that of the screen.
+QueueChoice choose_queue_family(std::span<const VkQueueFamilyProperties> families, std::string_view wanted);
 
 /// Bytes of device memory that this process may have in all, and has, as the driver says now.
 struct MemoryBudget {

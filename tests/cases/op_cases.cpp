@@ -257,6 +257,25 @@ void add_products(std::vector<OpCase>& cases, Draw& draw) {
                      return square(all[0]) * all[2] + sum(in[3]);
                    },
                    {draw({5, 7}), draw({3, 7}), draw({3}), draw({4, 7}), draw({3, 7})}});
+  const auto layer = [](UnaryOp activation) {
+    return [activation](Inputs in) {
+      return square(feed_forward(in[0], {in[1], in[2]}, activation, {in[3], in[4]}));
+    };
+  };
+  const auto inputs = [&](const Shape& x, std::int64_t hidden) {
+    const std::int64_t width = x[x.rank() - 1];
+    return std::vector{draw(x), draw({hidden, width}), draw({hidden}), draw({3, hidden}), draw({3})};
+  };
+  cases.push_back({"feed_forward", layer(UnaryOp::gelu), inputs({2, 5, 7}, 11)});
+  cases.push_back({"feed_forward/gelu_tanh", layer(UnaryOp::gelu_tanh), inputs({9, 8}, 12)});
+  cases.push_back({"feed_forward/silu", layer(UnaryOp::silu), inputs({3, 7}, 1)});
+  cases.push_back({"feed_forward/one row", layer(UnaryOp::gelu), inputs({7}, 10)});
+  cases.push_back({"feed_forward/of no product's activations", layer(UnaryOp::tanh), inputs({4, 5}, 6)});
+  cases.push_back({"feed_forward/no bias",
+                   [](Inputs in) {
+                     return square(feed_forward(in[0], {in[1], {}}, UnaryOp::silu, {in[2], {}}));
+                   },
+                   {draw({5, 7}), draw({6, 7}), draw({2, 6})}});
 }
 
 void add_einsum(std::vector<OpCase>& cases, Draw& draw) {
