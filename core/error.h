@@ -1,7 +1,8 @@
 #pragma once
 
+#include <initializer_list>
 #include <memory>
-#include <sstream>
+#include <ostream>
 #include <stdexcept>
 #include <string>
 
@@ -39,18 +40,31 @@ class DeviceLost : public Error {
   using Error::Error;
 };
 
+/// A value and how it is written: what keeps the templates below small, for they stand wherever a value is checked.
+struct TextPart {
+  const void* value;
+  void (*write)(std::ostream& out, const void* value);
+};
+template <class T>
+TextPart text_part(const T& value) {
+  return {&value, [](std::ostream& out, const void* one) { out << *static_cast<const T*>(one); }};
+}
+inline TextPart text_part(const char* value) {
+  return {value, [](std::ostream& out, const void* one) { out << static_cast<const char*>(one); }};
+}
+std::string concat_parts(std::initializer_list<TextPart> parts);
+[[noreturn]] void fail_with(std::initializer_list<TextPart> parts);
+
 /// Concatenates anything that has an operator<< into a string.
 template <class... Parts>
 std::string concat_text(const Parts&... parts) {
-  std::ostringstream text;
-  (text << ... << parts);
-  return text.str();
+  return concat_parts({text_part(parts)...});
 }
 
 /// Throws an Error whose message is the concatenation of `parts`.
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
-  throw Error(concat_text(parts...));
+  fail_with({text_part(parts)...});
 }
 
 /// Throws an Error built from `parts` unless `condition` holds. The parts are formatted only on failure.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "heed/autograd/ops.h"
 #include "heed/data/safetensors.h"

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "heed/core/cpu_threads.h"
 #include "heed/tasks/learner.h"

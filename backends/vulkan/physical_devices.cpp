@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <sstream>
 #include <string_view>
 
 #include "heed/backends/vulkan/cooperative_matrix.h"

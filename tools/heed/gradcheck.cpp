@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <iomanip>
 #include <iostream>
+#include <sstream>
 
 #include "commands.h"
 #include "heed/autograd/autograd.h"
