@@ -75,7 +75,7 @@ class Tokenizer {
   static Tokenizer load(const std::filesystem::path& path);
   /// Reads the text of such a file; `origin` says in errors where it came from.
   static Tokenizer from_json(std::string_view text, std::string_view origin);
-  /// The file's text.
+  /// The file's text. Throws Error for tokens that are not valid UTF-8, which JSON cannot hold.
   std::string to_json() const;
   /// Writes the file; never leaves half of one. Throws Error when that fails.
   void save(const std::filesystem::path& path) const;

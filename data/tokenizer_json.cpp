@@ -269,7 +269,12 @@ std::string TokenizerFile::write(const Tokenizer& tokenizer) {
       {"post_processor", nullptr},
       {"decoder", nullptr},
       {"model", std::visit([](const auto& model) { return model_part(model); }, tokenizer.parts_->model)}};
-  std::string text = file.dump(2) + "\n";
+  std::string text;
+  try {
+    text = file.dump(2) + "\n";
+  } catch (const OrderedJson::exception&) {
+    fail("a tokenizer with a token that is not valid UTF-8 has no JSON; learn it from text that is UTF-8");
+  }
   // Put in as text, since an object that keeps its order takes the square of its size to read. No text inside the
   // file has a line end as it stands.
   const auto put = [&](const char* name, const std::string& part) {

@@ -70,6 +70,13 @@ TEST_CASE("A vocabulary of words that cannot be is refused") {
   CHECK_THROWS_AS(Tokenizer::train_words(lines, without_unknown), Error);
 }
 
+TEST_CASE("Words that are not UTF-8 have no JSON") {
+  TokenizerTraining options;
+  options.special_tokens = {"<unk>"};
+  const std::vector<std::string> lines(3, "caf\xe9 caf\xe9");
+  CHECK_THROWS_AS(Tokenizer::train_words(lines, options).to_json(), Error);
+}
+
 TEST_CASE("tokenizer.kind says what a token is") {
   CHECK(learn_tokenizer(tokenizer_settings("words"), lines).encode("the cat") == Ids{4, 5});
   CHECK(learn_tokenizer(tokenizer_settings("words"), lines, {"<|end|>"}).id_of("<unk>") == 1);
