@@ -142,12 +142,15 @@ def read_safetensors(torch, path):
     }
 
 
-def language_model(torch, line):
-    """A GPT-2-shaped model with the sizes that bench/gpu.cpp gives it, and the function that gives its loss."""
+def gpt2(torch, sizes, dropout=0.0):
+    """A model of GPT-2's shape; `sizes` has its width, heads, layers, length and vocabulary. Its loss takes ids and targets."""
     import torch.nn.functional as F
     from torch import nn
 
-    width, heads, length, vocabulary = line["width"], line["heads"], line["length"], line["vocabulary"]
+    width, heads, length, vocabulary = sizes["width"], sizes["heads"], sizes["length"], sizes["vocabulary"]
+
+    def dropped(x, module):
+        return F.dropout(x, dropout, module.training) if dropout else x
 
     class Layer(nn.Module):
         def __init__(self):
@@ -158,29 +161,36 @@ def language_model(torch, line):
 
         def forward(self, x):
             q, k, v = (t.view(*t.shape[:2], heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, dim=-1))
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.output(y.transpose(1, 2).reshape(x.shape))
-            return x + self.down(F.gelu(self.up(self.norm2(x))))
+            y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout if self.training else 0.0, is_causal=True)
+            x = x + dropped(self.output(y.transpose(1, 2).reshape(x.shape)), self)
+            hidden = dropped(F.gelu(self.up(self.norm2(x))), self)
+            return x + dropped(self.down(hidden), self)
 
     class Model(nn.Module):
         def __init__(self):
             super().__init__()
             self.embedding, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-            self.layers = nn.ModuleList(Layer() for _ in range(line["layers"]))
+            nn.init.normal_(self.embedding.weight, std=0.02)
+            self.layers = nn.ModuleList(Layer() for _ in range(sizes["layers"]))
             self.norm = nn.LayerNorm(width)
 
         def loss(self, ids, targets):
-            x = self.embedding(ids) + self.positions.weight
+            x = dropped(self.embedding(ids) + self.positions.weight, self)
             for layer in self.layers:
                 x = layer(x)
             logits = F.linear(self.norm(x), self.embedding.weight)
             return F.cross_entropy(logits.view(-1, vocabulary), targets.reshape(-1))
 
-    model = Model()
+    return Model()
+
+
+def language_model(torch, line):
+    """A GPT-2-shaped model with the sizes that bench/gpu.cpp gives it, and the function that gives its loss."""
+    model = gpt2(torch, line)
     take_weights(torch, model, read_safetensors(torch, line["weights"]))
     rows = torch.arange(line["batch"], device="cuda").unsqueeze(1)
-    columns = torch.arange(length + 1, device="cuda")
-    ids = 4 + (rows * 7919 + columns * 104729) % (vocabulary - 4)  # those of bench/gpu.cpp
+    columns = torch.arange(line["length"] + 1, device="cuda")
+    ids = 4 + (rows * 7919 + columns * 104729) % (line["vocabulary"] - 4)  # those of bench/gpu.cpp
     return model.cuda(), lambda: model.loss(ids[:, :-1], ids[:, 1:])
 
 

@@ -17,6 +17,8 @@ import subprocess
 import sys
 import time
 
+import compare_gpu
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:
@@ -39,6 +41,8 @@ CASES = {
     "encoder": Case(2, 256, 4, 1024, 32, 128, 10_000, "gelu", classes=2),
     "translation": Case(3, 256, 4, 1024, 64, 24, 8_000, "relu", smoothing=0.1),
     "language_model": Case(4, 256, 8, 1024, 8, 256, 8_000, "gelu"),
+    "long_text": Case(2, 256, 4, 1024, 2, 2048, 10_000, "gelu", classes=2),
+    "gpt2": Case(12, 768, 12, 3072, 4, 64, 50_257, "gelu"),
 }
 
 
@@ -144,11 +148,12 @@ def build(case_name, dropout, case=None):
             return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1), ignore_index=ignored,
                                    label_smoothing=case.smoothing)
 
-    model = Model()
+    model = compare_gpu.gpt2(torch, dataclasses.asdict(case), dropout) if case_name == "gpt2" else Model()
     ids, shifted = torch.randint(4, case.vocabulary, (2, case.batch, case.length))
     targets = torch.randint(0, case.classes, (case.batch,)) if case.classes else torch.randint(
         4, case.vocabulary, (case.batch, case.length))
-    return model, lambda: model.loss(ids, targets, shifted)
+    inputs = (ids, targets) if case_name == "gpt2" else (ids, targets, shifted)
+    return model, lambda: model.loss(*inputs)
 
 
 def run_torch(case_name, dropout, threads, repeat, compile_model):

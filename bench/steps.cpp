@@ -20,6 +20,8 @@
 #include "heed/core/cpu_threads.h"
 #include "heed/heed.h"
 
+#include "gpt2_config.h"
+
 namespace {
 
 using heed::Context;
@@ -28,16 +30,25 @@ using heed::Tokens;
 /// The sizes of one model and its batch; compare_torch.py has the same numbers.
 struct Case {
   std::string name;
+  enum Model { ENCODER, TRANSLATION, LANGUAGE_MODEL } model;
   std::int64_t layers, heads, batch, length, vocabulary;
   std::string activation;
   double smoothing;
 };
 
 const std::vector<Case> cases = {
-    {"encoder", 2, 4, 32, 128, 10'000, "gelu", 0},
-    {"translation", 3, 4, 64, 24, 8'000, "relu", 0.1},
-    {"language_model", 4, 8, 8, 256, 8'000, "gelu", 0},
+    {"encoder", Case::ENCODER, 2, 4, 32, 128, 10'000, "gelu", 0},
+    {"translation", Case::TRANSLATION, 3, 4, 64, 24, 8'000, "relu", 0.1},
+    {"language_model", Case::LANGUAGE_MODEL, 4, 8, 8, 256, 8'000, "gelu", 0},
+    {"long_text", Case::ENCODER, 2, 4, 2, 2048, 10'000, "gelu", 0},
+    {"gpt2", Case::LANGUAGE_MODEL, 12, 12, 4, 64, 50'257, "gelu", 0},
 };
+
+std::vector<std::string> case_names() {
+  std::vector<std::string> names;
+  for (const Case& each : cases) names.push_back(each.name);
+  return names;
+}
 
 /// A model with the losses of its batches, and what these consist of, by name.
 struct Work {
@@ -63,14 +74,18 @@ std::vector<Tokens> random_tokens(const Case& c, std::int64_t length, std::uint3
 
 heed::TransformerConfig config_of(const Case& c, double dropout) {
   heed::TransformerConfig config;
-  config.heads = c.heads;
-  config.encoder_layers = config.decoder_layers = c.layers;
-  config.source_vocabulary = config.target_vocabulary = c.vocabulary;
-  config.classes = 2;
-  config.max_length = c.length;
-  config.dropout = config.attention_dropout = config.activation_dropout = dropout;
+  if (c.name == "gpt2") {
+    config = gpt2_config(c.layers, 64 * c.heads, c.heads, c.vocabulary, c.length);
+  } else {
+    config.heads = c.heads;
+    config.encoder_layers = config.decoder_layers = c.layers;
+    config.source_vocabulary = config.target_vocabulary = c.vocabulary;
+    config.classes = 2;
+    config.max_length = c.length;
+    config.tie_embeddings = "all";
+  }
   config.activation = c.activation;
-  config.tie_embeddings = "all";
+  config.dropout = config.attention_dropout = config.activation_dropout = dropout;
   return config;
 }
 
@@ -87,7 +102,7 @@ Work make_work(const Case& c, double dropout, std::uint32_t batches = 1) {
   const auto keep = [&](std::uint32_t batch, const char* name, const heed::Tensor& tensor) {
     work.content.emplace(heed::concat_text("batch.", batch, '.', name), tensor);
   };
-  if (c.name == "encoder") {
+  if (c.model == Case::ENCODER) {
     add(
         std::make_unique<heed::EncoderClassifier>(config),
         [&](std::uint32_t i) {
@@ -99,7 +114,7 @@ Work make_work(const Case& c, double dropout, std::uint32_t batches = 1) {
           return batch;
         },
         0);
-  } else if (c.name == "translation") {
+  } else if (c.model == Case::TRANSLATION) {
     add(
         std::make_unique<heed::EncoderDecoder>(config),
         [&](std::uint32_t i) {
@@ -187,22 +202,51 @@ class Training {
   double loss_ = 0;
 };
 
+template <class Work>
+double seconds_of(Work&& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Floating-point operations of the products of one step.
+double step_flops(Training& training) {
+  heed::start_profile();
+  training.step();
+  heed::stop_profile();
+  double flops = 0;
+  for (const heed::ProfileRow& row : heed::profile_rows()) flops += row.flops;
+  return flops;
+}
+
+/// What one product of two large square matrices reaches: operations per second, the best of some.
+double best_product() {
+  constexpr std::int64_t size = 2048;
+  const heed::NoGrad no_grad;
+  const heed::Tensor a = heed::uniform({size, size}, -1, 1, {1, 0, 0}),
+                     b = heed::uniform({size, size}, -1, 1, {1, 0, 1});
+  double best = 1e30;
+  for (int i = 0; i < 8; ++i) best = std::min(best, seconds_of([&] { heed::matmul(a, b); }));
+  return 2.0 * size * size * size / best;
+}
+
+/// `gflops`: the products' operations over the time of the whole step; `share`: of the best product's.
 void run(const Case& c, double dropout, int repeat, bool profile) {
   Training training(c, dropout);
   if (profile) heed::start_profile();
   std::vector<double> times;
-  for (int i = 0; i < repeat; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    training.step();
-    times.push_back(
-        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
-  }
+  for (int i = 0; i < repeat; ++i) times.push_back(1e3 * seconds_of([&] { training.step(); }));
   if (profile) std::cerr << heed::profile_table();
+  const double peak = peak_megabytes(), loss = training.loss();  // before anything else takes part in them
   std::sort(times.begin(), times.end());
   const double median = (times[(times.size() - 1) / 2] + times[times.size() / 2]) / 2;
-  std::printf("{\"case\": \"%s\", \"ms\": %.2f, \"peak_mb\": %.1f, \"parameters\": %lld, \"loss\": %.6f}\n",
-              c.name.c_str(), median, peak_megabytes(), static_cast<long long>(training.parameters()),
-              training.loss());
+  const double reached = step_flops(training) / median * 1e3, best = best_product();
+  std::printf(
+      "{\"case\": \"%s\", \"ms\": %.2f, \"peak_mb\": %.1f, \"parameters\": %lld, \"loss\": %.6f, \"gflops\": "
+      "%.1f, "
+      "\"best_product\": %.1f, \"share\": %.3f}\n",
+      c.name.c_str(), median, peak, static_cast<long long>(training.parameters()), loss, reached / 1e9,
+      best / 1e9, reached / best);
 }
 
 /// What keeps some threads from being so many times faster, per kernel, as a text table: processor time of a step on one
@@ -350,8 +394,7 @@ int main(int argc, char** argv) {
   std::int64_t accumulation = 0;
   std::string record_to;
   std::vector<int> simulated;
-  app.add_option("--case", name, "encoder, translation or language_model")
-      ->check(CLI::IsMember({"encoder", "translation", "language_model"}));
+  app.add_option("--case", name, "which model and sizes")->check(CLI::IsMember(case_names()));
   app.add_option("--dropout", dropout, "on sub-layers, attention weights and activations")
       ->check(CLI::Range(0.0, 0.9));
   app.add_option("--threads", threads, "threads of the CPU backend")->check(CLI::Range(1, 1000));
