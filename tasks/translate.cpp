@@ -60,16 +60,22 @@ class TranslateLearner : public TextToTextLearner {
 
   Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
                   double loss) const override {
-    const auto [bleu, examples] = bleu_of_answers(answers, pairs.target);
-    std::size_t right = 0;
-    for (std::size_t i = 0; i < answers.size(); ++i) right += answers[i] == pairs.target[i] ? 1 : 0;
-    const double exact = static_cast<double>(right) / static_cast<double>(pairs.size());
+    const auto [bleu, of_bleu] = bleu_of_answers(answers, pairs.target);
+    double right = 0;
+    ExampleStatistics of_exact{"exact", "mean", {}};
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      of_exact.rows.push_back({answers[i] == pairs.target[i] ? 1.0 : 0.0, 1});
+      right += of_exact.rows.back()[0];
+    }
+    const double exact = right / static_cast<double>(pairs.size());
+    // Number words are one word a line, of which BLEU has no pairs to count.
+    const bool by_exact = settings_.get<std::string>("training.keep_best_by") == "exact";
     const Json json = {{"bleu", rounded(bleu.score)},
                        {"loss", loss},
                        {"exact", exact},
                        {"sentences", pairs.size()},
                        {"signature", bleu.signature}};
-    return {{bleu.score, loss, exact}, json.dump(), examples};
+    return {{bleu.score, loss, exact}, json.dump(), by_exact ? of_exact : of_bleu};
   }
 };
 

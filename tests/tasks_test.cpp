@@ -74,6 +74,7 @@ TEST_CASE(
     }
     CHECK(measurement.count > 0);
     const ExampleStatistics& examples = measurement.examples;
+    if (kind->name == "translate") CHECK(examples.metric == "exact");  // of number words
     REQUIRE_FALSE(examples.rows.empty());
     std::vector<double> sums(examples.rows.front().size(), 0);
     for (const std::vector<double>& row : examples.rows)
