@@ -58,12 +58,26 @@ BatchPlan::BatchPlan(std::span<const std::int32_t> source_lengths,
 
 std::string BatchPlan::left_out_message() const {
   if (left_out_.empty()) return "";
-  std::string text = concat_text(left_out_.size(), " of ", source_lengths_.size(), " examples are left out:");
-  if (options_.max_length > 0) text += concat_text(" a side is longer than ", options_.max_length, " tokens");
-  if (options_.max_length > 0 && options_.max_tokens > 0) text += ", or";
-  if (options_.max_tokens > 0)
-    text += concat_text(" source and target together exceed the budget of ", options_.max_tokens,
-                        " tokens a batch");
+  std::int64_t sides = 0, longest_side = 0, sums = 0, largest_sum = 0;
+  for (const std::int32_t index : left_out_) {
+    const auto i = static_cast<std::size_t>(index);
+    const std::int64_t side = std::max(source_lengths_[i], target_lengths_[i]),
+                       sum = std::int64_t{source_lengths_[i]} + target_lengths_[i];
+    if (options_.max_length > 0 && side > options_.max_length) {
+      ++sides, longest_side = std::max(longest_side, side);
+    } else {
+      ++sums, largest_sum = std::max(largest_sum, sum);
+    }
+  }
+  std::string text =
+      concat_text(left_out_.size(), " of ", source_lengths_.size(), " examples are left out: ");
+  if (sides > 0)
+    text += concat_text(sides, " with a side longer than ", options_.max_length, " tokens (the longest has ",
+                        longest_side, ")");
+  if (sums > 0)
+    text +=
+        concat_text(sides > 0 ? ", " : "", sums, " whose source and target together exceed the budget of ",
+                    options_.max_tokens, " tokens a batch (the largest has ", largest_sum, ")");
   return text;
 }
 

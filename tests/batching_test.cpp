@@ -109,9 +109,9 @@ TEST_CASE("Examples that fit nowhere are named, not dropped in silence") {
   CHECK(plan.left_out() == std::vector<std::int32_t>{1, 2, 4});
   CHECK(plan.kept() == 2);
   CHECK(plan.left_out_message() ==
-        "3 of 5 examples are left out: a side is longer than 50 tokens, or source and target together exceed "
-        "the "
-        "budget of 90 tokens a batch");
+        "3 of 5 examples are left out: 2 with a side longer than 50 tokens (the longest has 60), 1 whose "
+        "source "
+        "and target together exceed the budget of 90 tokens a batch (the largest has 100)");
   auto all = flatten(plan.epoch(0));
   std::sort(all.begin(), all.end());
   CHECK(all == std::vector<std::int32_t>{0, 3});
