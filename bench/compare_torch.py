@@ -5,7 +5,8 @@ Each side runs in its own process, so that its peak memory is its own, and the t
 machine moves figures by 10 to 15 %. Prints one line of JSON per case; `speedup` is PyTorch's time over heed's, and
 `memory_ratio` heed's peak memory over PyTorch's.
 
-PyTorch runs in its best form: one product for query, key and value, fused attention, fused Adam.
+PyTorch runs in its best form: one product for query, key and value, fused attention, fused Adam. With `--precision bf16`
+both multiply in bf16 (heed with Bf16Products, PyTorch under autocast).
 """
 
 import argparse
@@ -156,7 +157,7 @@ def build(case_name, dropout, case=None):
     return model, lambda: model.loss(*inputs)
 
 
-def run_torch(case_name, dropout, threads, repeat, compile_model):
+def run_torch(case_name, dropout, threads, repeat, compile_model, precision):
     """One process of PyTorch: prints the median time of a step, peak memory and the number of parameters."""
     import torch
 
@@ -173,7 +174,8 @@ def run_torch(case_name, dropout, threads, repeat, compile_model):
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+            loss = loss_of()
         loss.backward()
         optimizer.step()
         return loss
@@ -200,7 +202,8 @@ def run(command):
 
 def compare(name, options):
     case_name, without = name.removesuffix("_no_dropout"), name.endswith("_no_dropout")
-    shared = ["--threads", str(options.threads), "--repeat", str(options.repeat), "--dropout", "0" if without else "0.1"]
+    shared = ["--threads", str(options.threads), "--repeat", str(options.repeat), "--dropout", "0" if without else "0.1",
+              "--precision", options.precision]
     heed_command = [options.heed, "--case", case_name, *shared]
     torch_command = [sys.executable, os.path.abspath(__file__), "--run-torch", case_name, *shared]
     if options.compile:
@@ -237,12 +240,14 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--pairs", type=int, default=3, help="alternating runs of each side (default 3)")
     parser.add_argument("--repeat", type=int, default=10, help="timed steps in a run (default 10)")
+    parser.add_argument("--precision", choices=("f32", "bf16"), default="f32", help="of what is multiplied (default f32)")
     parser.add_argument("--compile", action="store_true", help="let torch.compile translate the model (needs a C++ compiler)")
     parser.add_argument("--run-torch", choices=CASES, help=argparse.SUPPRESS)
     parser.add_argument("--dropout", type=float, default=0.1, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run_torch:
-        run_torch(options.run_torch, options.dropout, options.threads, options.repeat, options.compile)
+        run_torch(options.run_torch, options.dropout, options.threads, options.repeat, options.compile,
+                  options.precision)
         return
     for name in options.case or names:
         compare(name, options)

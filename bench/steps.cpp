@@ -17,6 +17,7 @@
 #include <CLI/CLI.hpp>
 
 #include "heed/backends/cpu/loop_times.h"
+#include "heed/core/bf16_products.h"
 #include "heed/core/cpu_threads.h"
 #include "heed/heed.h"
 
@@ -385,7 +386,7 @@ void run_trainer(const Case& c, double dropout, int repeat, std::int64_t accumul
 
 int main(int argc, char** argv) {
   CLI::App app("Times one training step (forward, backward, Adam) and prints a line of JSON.");
-  std::string name = "encoder";
+  std::string name = "encoder", precision = "f32";
   double dropout = 0.1;
   int threads = 2;
   int repeat = 10;
@@ -397,6 +398,7 @@ int main(int argc, char** argv) {
   app.add_option("--case", name, "which model and sizes")->check(CLI::IsMember(case_names()));
   app.add_option("--dropout", dropout, "on sub-layers, attention weights and activations")
       ->check(CLI::Range(0.0, 0.9));
+  app.add_option("--precision", precision, "of what is multiplied")->check(CLI::IsMember({"f32", "bf16"}));
   app.add_option("--threads", threads, "threads of the CPU backend")->check(CLI::Range(1, 1000));
   app.add_option("--repeat", repeat, "timed steps, after three to warm up")->check(CLI::Range(1, 100'000));
   app.add_option("--accumulation", accumulation, "time whole steps of the Trainer, of so many batches")
@@ -423,6 +425,7 @@ int main(int argc, char** argv) {
         std::find_if(cases.begin(), cases.end(), [&](const Case& each) { return each.name == name; });
     const auto time_trainer = [&](heed::Ranks* of) {
       heed::set_cpu_threads(threads);
+      const heed::Bf16Products products(precision == "bf16");
       run_trainer(*c, dropout, repeat, accumulation, of);
     };
     const auto as_rank = [&](heed::Ranks& of) {
@@ -440,6 +443,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     heed::set_cpu_threads(threads);
+    const heed::Bf16Products products(precision == "bf16");
     if (!record_to.empty()) {
       record(*c, repeat, record_to);
       return 0;

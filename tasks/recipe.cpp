@@ -109,10 +109,10 @@ void declare_runtime(Settings& settings) {
   settings.text(
       "device", "",
       "Where to compute: auto, cpu, vulkan, vulkan:N or vulkan:NAME; empty: $HEED_DEVICE, else cpu");
-  settings.choice(
-      "precision", "f32", precision_names(),
-      "In which type the model computes while it trains; f16 and bf16 need a Vulkan device. The weights "
-      "stay f32");
+  settings.choice("precision", "f32", precision_names(),
+                  "In which type the model computes while it trains. The weights stay f32. f16 needs a "
+                  "Vulkan device; on the CPU "
+                  "bf16 is for what is multiplied, and needs a processor with AVX-512 BF16");
 }
 
 Device device_of(const std::string& name, const Ranks* ranks) {

@@ -155,9 +155,11 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
   const TrainerOptions options = trainer_options(settings);
   if (ranks) check_same_settings(*ranks, kind, settings);
   const Device device = apply_runtime(settings, ranks);
-  if (options.precision != Precision::f32 && device.type == DeviceType::cpu)
-    throw SettingsError(concat_text("precision ", settings.get<std::string>("precision"),
-                                    " needs a Vulkan device; the CPU computes in f32"));
+  try {
+    check_precision(options.precision, device);
+  } catch (const Error& error) {
+    throw SettingsError(error.what());
+  }
   if (ranks) say(platform_remark(*ranks, device));
   std::optional<RunFiles> before;
   if (is_first && request.resume)

@@ -56,8 +56,7 @@ TEST_CASE("autocast: what cannot be is an error, and the model stays as it was")
   Initialiser initialiser(3);
   Linear layer(4, 2, true, initialiser);
   Optimizer adam(layer.parameters(), {});
-  for (const Precision half : {Precision::f16, Precision::bf16})
-    CHECK_THROWS_WITH_AS(Autocast(layer, half), doctest::Contains("\"weight\" is on the CPU"), Error);
+  CHECK_THROWS_WITH_AS(Autocast(layer, Precision::f16), doctest::Contains("needs a Vulkan device"), Error);
   Autocast autocast(layer, Precision::f32);
   CHECK_THROWS_WITH_AS(autocast.loss_scale_state(), doctest::Contains("f16 alone"), Error);
   CHECK_THROWS_WITH_AS(autocast.backward([&] { return layer(inputs()); }), doctest::Contains("[6, 2]"),

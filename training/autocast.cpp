@@ -9,19 +9,17 @@ namespace heed {
 
 Autocast::Autocast(Module& model, Precision precision, const LossScaleState& loss_scale)
     : model_(model), precision_(precision) {
-  const LowerPrecision possible(model, precision);  // throws where it is not
+  if (precision == Precision::f32) return;
+  const std::vector<NamedTensor> parameters = model.parameters();
+  check(!parameters.empty(), "Autocast: the model has no parameters");
+  const Device device = parameters[0].tensor->device();
+  check_precision(precision, device);
+  if (device.type != DeviceType::cpu) dtype_ = precision == Precision::f16 ? DType::f16 : DType::bf16;
   if (precision != Precision::f16) return;
   check(loss_scale.scale >= LossScale::lowest && loss_scale.scale <= LossScale::highest,
         "Autocast: the loss scale is ", loss_scale.scale, "; it must be ", LossScale::lowest, " to ",
         LossScale::highest);
-  const std::vector<NamedTensor> parameters = model.parameters();
-  check(!parameters.empty(), "Autocast: the model has no parameters");
-  loss_scale_.emplace(parameters[0].tensor->device(), loss_scale);
-}
-
-DType Autocast::dtype() const {
-  if (precision_ == Precision::f32) return DType::f32;
-  return precision_ == Precision::f16 ? DType::f16 : DType::bf16;
+  loss_scale_.emplace(device, loss_scale);
 }
 
 Tensor Autocast::backward(const std::function<Tensor()>& loss) {

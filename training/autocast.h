@@ -22,14 +22,14 @@ namespace heed {
 /// which cross_entropy and the models' own losses turn by themselves: `x.to(heed::DType::f32)`.
 class Autocast {
  public:
-  /// Throws an Error for f16 or bf16 where the model is on the CPU, which computes in f32 and f64 alone: give
-  /// Precision::f32 there, with which this does nothing but call backward() and step().
+  /// Throws an Error for f16 where the model is on the CPU, and for bf16 where that has no products in it (see
+  /// Bf16Products): give Precision::f32 there, with which this does nothing but call backward() and step().
   /// `loss_scale`: of f16, where to begin. The default is for a loss that is a sum over tokens; a mean over many
   /// may begin with more, such as {.scale = 1024}.
   Autocast(Module& model, Precision precision, const LossScaleState& loss_scale = {});
 
-  /// The type in which the model computes within backward().
-  DType dtype() const;
+  /// The type of the model's tensors within backward(): f32 on the CPU, where bf16 is a matter of products alone.
+  DType dtype() const { return dtype_; }
   /// Calls `loss`, which computes a loss of one element, with the model's parameters in the lower type, and adds the
   /// gradients of its result to those of the f32 weights. Gives that result, f32 and detached. Several calls before a
   /// step() accumulate. Throws an Error when the loss has not one element.
@@ -47,6 +47,7 @@ class Autocast {
  private:
   Module& model_;
   Precision precision_;
+  DType dtype_ = DType::f32;
   std::optional<LossScale> loss_scale_;
   bool computing_ = false;  // within backward(), where parameters are copies
 };

@@ -36,16 +36,24 @@ Precision precision_from_name(std::string_view name) {
   return precisions.find(name);
 }
 
+void check_precision(Precision precision, Device device) {
+  if (precision == Precision::f32 || device.type != DeviceType::cpu) return;
+  check(precision == Precision::bf16, "precision ", name_of(precision),
+        " needs a Vulkan device: the CPU computes in f32, and some processors multiply in bf16");
+  check(
+      Bf16Products::available(),
+      "precision bf16 needs a Vulkan device or a processor with AVX-512 BF16 (AMD since Zen 4, Intel's Cooper"
+      " Lake and since Sapphire Rapids), and this one has none: take precision f32");
+}
+
 LowerPrecision::LowerPrecision(Module& model, Precision precision) {
   if (precision == Precision::f32) return;
   const DType half = precision == Precision::f16 ? DType::f16 : DType::bf16;
   std::vector<Tensor> weights, copies;
   for (const NamedTensor& named : model.parameters()) {
-    check(named.tensor->device().type != DeviceType::cpu, "precision ", name_of(precision),
-          " needs a Vulkan device, but \"", named.name,
-          "\" is on the CPU, which computes in f32 and f64 alone: move the"
-          " model there first, or take precision f32");
-    if (named.tensor->dtype() != DType::f32) continue;
+    check_precision(precision, named.tensor->device());
+    if (named.tensor->device().type == DeviceType::cpu && !products_) products_.emplace();
+    if (products_ || named.tensor->dtype() != DType::f32) continue;
     const Tensor weight = contiguous(named.tensor->detach());
     replaced_.push_back({named.tensor, *named.tensor});
     weights.push_back(weight);

@@ -1,15 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "heed/core/bf16_products.h"
 #include "heed/models/module.h"
 
 namespace heed {
 
-/// In which type a model computes while it trains; its weights stay f32.
+/// In which type a model computes while it trains; its weights stay f32. On the CPU bf16 is a matter of products alone
+/// (Bf16Products), for processors that have them, and there is no f16.
 enum class Precision { f32, f16, bf16 };
 
 /// "f32", "f16", "bf16".
@@ -18,12 +21,16 @@ std::string_view name_of(Precision precision);
 /// Throws an Error that lists the names for one that is not among them.
 Precision precision_from_name(std::string_view name);
 
+/// Throws an Error that says what to do where a device, or this processor, does not compute in that type.
+void check_precision(Precision precision, Device device);
+
 /// While it lives, the parameters of a model are copies in a half type, so that all its ops compute with half
 /// the memory and traffic; the f32 weights come back at the end (Micikevicius et al., "Mixed Precision
-/// Training", arXiv 1710.03740, section 3.1).
+/// Training", arXiv 1710.03740, section 3.1). On the CPU they stay what they are, and what this thread multiplies is
+/// rounded to bf16.
 class LowerPrecision {
  public:
-  /// Throws an Error for a device without half types. With Precision::f32 it does nothing.
+  /// Throws an Error for a device without half types (see check_precision). With Precision::f32 it does nothing.
   LowerPrecision(Module& model, Precision precision);
   ~LowerPrecision();
   LowerPrecision(const LowerPrecision&) = delete;
@@ -39,6 +46,7 @@ class LowerPrecision {
     Tensor weight;  // f32
   };
   std::vector<Replaced> replaced_;
+  std::optional<Bf16Products> products_;  // on the CPU
 };
 
 /// What a checkpoint keeps of a LossScale.

@@ -70,8 +70,7 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks cal
       steps_(options.steps),
       evaluates_(options.evaluate_every > 0) {
   const Device device = optimizer_.parameters()[0].tensor->device();
-  check(options_.precision == Precision::f32 || device.type != DeviceType::cpu, "trainer: precision ",
-        name_of(options_.precision), " needs a Vulkan device; the CPU computes in f32");
+  check_precision(options_.precision, device);
   if (!exchange_.is_first()) callbacks_.progress = {}, callbacks_.message = {};
   if (options_.ema_decay > 0)
     average_ = std::make_unique<MovingAverage>(trained_.parameters, options_.ema_decay);

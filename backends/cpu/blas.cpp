@@ -15,7 +15,9 @@
 #include <set>
 #include <vector>
 
+#include "heed/backends/cpu/bf16_gemm.h"
 #include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/bf16_products.h"
 #include "heed/core/cpu_info.h"
 #include "heed/core/cpu_threads.h"
 #include "heed/core/error.h"
@@ -222,6 +224,9 @@ blasint blas_int(std::int64_t extent) {
 template <class T>
 void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* a,
           std::int64_t lda, const T* b, std::int64_t ldb, T beta, T* c, std::int64_t ldc) {
+  if constexpr (std::is_same_v<T, float>)
+    if (Bf16Products::active())
+      return bf16_gemm(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta != 0, c, ldc);
   const OpenBlas& blas = openblas();
   const CBLAS_TRANSPOSE op_a = trans_a ? CblasTrans : CblasNoTrans,
                         op_b = trans_b ? CblasTrans : CblasNoTrans;

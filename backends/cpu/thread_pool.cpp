@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "heed/backends/cpu/loop_times.h"
+#include "heed/core/bf16_products.h"
 #include "heed/core/error.h"
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -39,6 +40,7 @@ class Job {
   Job(std::int64_t tasks, TaskRef body) : tasks_(tasks), body_(body) {}
 
   void run() {
+    const Bf16Products products(bf16_products_);  // the caller's, on every thread
     inside_task = true;
     try {
       for (;;) {
@@ -61,6 +63,7 @@ class Job {
  private:
   const std::int64_t tasks_;
   const TaskRef body_;
+  const bool bf16_products_ = Bf16Products::active();
   std::atomic<std::int64_t> next_{0};
   std::mutex mutex_;
   std::exception_ptr error_;

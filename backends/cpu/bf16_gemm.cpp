@@ -1,0 +1,252 @@
+#include "heed/backends/cpu/bf16_gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "heed/backends/cpu/thread_scratch.h"
+#include "heed/core/bf16_products.h"
+#include "heed/core/checked.h"
+#include "heed/core/error.h"
+
+#if defined(__x86_64__)
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12's own header: bug 105593
+#endif
+#include <immintrin.h>
+#endif
+
+// One instruction of AVX-512 BF16 multiplies 16 pairs of bf16 and adds both products to 16 sums, twice the work of a fused
+// multiply-add. So operands are kept as pairs, two neighbours along k in 32 bits:
+//   a: rows of pairs; each is broadcast to a vector;
+//   b: panels of 32 columns; for each pair along k two vectors, a pair per column.
+// 14 x 32 sums stay in registers. Intrinsics, as Highway 1.0.3 does not reach the instruction.
+
+namespace heed {
+namespace {
+thread_local bool rounds_products = false;
+}
+
+Bf16Products::Bf16Products(bool on) : before_(rounds_products) {
+  check(!on || available(),
+        "products in bf16 need a processor with AVX-512 BF16 (AMD since Zen 4, Intel's Cooper Lake and since"
+        " Sapphire Rapids); this one has none: take precision f32");
+  rounds_products = on;
+}
+
+Bf16Products::~Bf16Products() {
+  rounds_products = before_;
+}
+
+bool Bf16Products::active() {
+  return rounds_products;
+}
+
+#if defined(__x86_64__)
+
+bool Bf16Products::available() {
+  static const bool has = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw");
+  return has;
+}
+
+namespace cpu {
+namespace {
+
+// Functions for these instructions are called where available() is true alone.
+#define HEED_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+
+constexpr int lanes = 16, tile_rows = 14, panel_columns = 2 * lanes,
+              chunk = 2 * lanes;                       // a chunk of k: a vector of pairs
+constexpr std::int64_t depth_at_once = 512;  // of k: a panel is as large as the first-level cache
+constexpr std::int64_t rows_at_once = 18 * tile_rows;  // of a, packed: a quarter of the second-level cache
+constexpr std::int64_t row_pairs =
+    depth_at_once / 2 + lanes;  // between rows of a; no power of 2, for the cache's sake
+
+using Pairs = std::uint32_t;
+
+enum : int {
+  row_slot = 6,
+  panel_slot = 7
+};  // of thread_scratch; attention, whose tiles are multiplied here, has those before
+
+__mmask16 first(std::int64_t count) {
+  return static_cast<__mmask16>((1u << std::clamp<std::int64_t>(count, 0, lanes)) - 1);
+}
+
+/// `count` floats, as far as there are so many, rounded: lane i is the pair (x[2 i], x[2 i + 1]).
+HEED_BF16 inline __m512i pairs_along(const float* x, std::int64_t count) {
+  const __mmask16 low = first(count), high = first(count - lanes);
+  const __m512 more = high ? _mm512_maskz_loadu_ps(high, x + lanes) : _mm512_setzero_ps();
+  return (__m512i)_mm512_cvtne2ps_pbh(more, _mm512_maskz_loadu_ps(low, x));
+}
+
+/// Lane i is the pair (x[i], x[stride + i]), of `rows` rows and `columns` columns as far as there are so many.
+HEED_BF16 inline __m512i pairs_across(const float* x, std::int64_t stride, std::int64_t rows,
+                                      std::int64_t columns) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
+                                         22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __mmask16 mask = first(columns);
+  const __m512 one = rows > 0 && mask ? _mm512_maskz_loadu_ps(mask, x) : _mm512_setzero_ps();
+  const __m512 other = rows > 1 && mask ? _mm512_maskz_loadu_ps(mask, x + stride) : _mm512_setzero_ps();
+  return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(other, one));
+}
+
+/// 16 x 16 elements of 32 bits: first 2 x 2 blocks of elements, then of pairs, then of vectors' quarters, twice.
+HEED_BF16 inline void transpose(__m512i (&x)[lanes]) {
+  __m512i y[lanes];
+  for (int i = 0; i < lanes; i += 2) {
+    y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+    y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+  }
+  for (int i = 0; i < lanes; i += 4) {
+    for (int j = 0; j < 2; ++j) {
+      x[i + 2 * j] = _mm512_unpacklo_epi64(y[i + j], y[i + 2 + j]);
+      x[i + 2 * j + 1] = _mm512_unpackhi_epi64(y[i + j], y[i + 2 + j]);
+    }
+  }
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < lanes; j += 8) {
+      y[i + j] = _mm512_shuffle_i32x4(x[i + j], x[i + j + 4], 0x88);
+      y[i + j + 4] = _mm512_shuffle_i32x4(x[i + j], x[i + j + 4], 0xdd);
+    }
+  }
+  for (int i = 0; i < 8; ++i) {
+    x[i] = _mm512_shuffle_i32x4(y[i], y[i + 8], 0x88);
+    x[i + 8] = _mm512_shuffle_i32x4(y[i], y[i + 8], 0xdd);
+  }
+}
+
+/// Rows of pairs from `rows` x `depth` floats that lie by rows.
+HEED_BF16 void pack_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth,
+                         Pairs* out) {
+  for (std::int64_t r = 0; r < rows; ++r, x += stride, out += row_pairs)
+    for (std::int64_t k = 0; k < depth; k += chunk)
+      _mm512_storeu_si512(out + k / 2, pairs_along(x + k, depth - k));
+}
+
+/// Rows of pairs from `rows` x `depth` floats that lie by columns.
+HEED_BF16 void pack_turned_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth,
+                                Pairs* out) {
+  for (std::int64_t r = 0; r < rows; r += lanes) {
+    for (std::int64_t k = 0; k < depth; k += chunk) {
+      __m512i block[lanes];
+      for (int i = 0; i < lanes; ++i)
+        block[i] = pairs_across(x + (k + 2 * i) * stride + r, stride, depth - k - 2 * i, rows - r);
+      transpose(block);
+      const std::int64_t count = std::min<std::int64_t>(lanes, rows - r);
+      for (std::int64_t i = 0; i < count; ++i)
+        _mm512_storeu_si512(out + (r + i) * row_pairs + k / 2, block[i]);
+    }
+  }
+}
+
+/// A panel from `depth` x `columns` floats that lie by rows.
+HEED_BF16 void pack_panel(const float* x, std::int64_t stride, std::int64_t depth, std::int64_t columns,
+                          Pairs* out) {
+  for (std::int64_t k = 0; k < depth; k += 2, x += 2 * stride, out += panel_columns) {
+    _mm512_store_si512(out, pairs_across(x, stride, depth - k, columns));
+    _mm512_store_si512(out + lanes, pairs_across(x + lanes, stride, depth - k, columns - lanes));
+  }
+}
+
+/// A panel from `depth` x `columns` floats that lie by columns.
+HEED_BF16 void pack_turned_panel(const float* x, std::int64_t stride, std::int64_t depth,
+                                 std::int64_t columns, Pairs* out) {
+  for (std::int64_t c = 0; c < panel_columns; c += lanes) {
+    for (std::int64_t k = 0; k < depth; k += chunk) {
+      __m512i block[lanes];
+      for (int i = 0; i < lanes; ++i)
+        block[i] =
+            c + i < columns ? pairs_along(x + (c + i) * stride + k, depth - k) : _mm512_setzero_si512();
+      transpose(block);
+      const std::int64_t count = std::min<std::int64_t>(lanes, ceil_div(depth - k, 2));
+      for (std::int64_t i = 0; i < count; ++i)
+        _mm512_store_si512(out + (k / 2 + i) * panel_columns + c, block[i]);
+    }
+  }
+}
+
+/// c = alpha a b + (add ? c : 0) for Rows rows and Vectors vectors of columns, the last with a mask.
+template <int Rows, int Vectors>
+HEED_BF16 void multiply_tile(const Pairs* a, const Pairs* b, std::int64_t pairs, float alpha, bool add,
+                             float* c, std::int64_t stride, __mmask16 last) {
+  __m512 sums[Rows][Vectors];
+  for (int r = 0; r < Rows; ++r)
+    for (int v = 0; v < Vectors; ++v) sums[r][v] = _mm512_setzero_ps();
+  for (std::int64_t p = 0; p < pairs; ++p, b += panel_columns) {
+    __m512i columns[Vectors];
+    for (int v = 0; v < Vectors; ++v) columns[v] = _mm512_load_si512(b + v * lanes);
+    for (int r = 0; r < Rows; ++r) {
+      const __m512i row = _mm512_set1_epi32(static_cast<int>(a[r * row_pairs + p]));
+      for (int v = 0; v < Vectors; ++v)
+        sums[r][v] = _mm512_dpbf16_ps(sums[r][v], (__m512bh)row, (__m512bh)columns[v]);
+    }
+  }
+  for (int r = 0; r < Rows; ++r, c += stride) {
+    for (int v = 0; v < Vectors; ++v) {
+      const __mmask16 mask = v + 1 == Vectors ? last : first(lanes);
+      __m512 sum = _mm512_mul_ps(sums[r][v], _mm512_set1_ps(alpha));
+      if (add) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, c + v * lanes));
+      _mm512_mask_storeu_ps(c + v * lanes, mask, sum);
+    }
+  }
+}
+
+using TileFunction = decltype(&multiply_tile<1, 1>);
+
+template <int Vectors, int... Rows>
+constexpr std::array<TileFunction, tile_rows> tile_functions(std::integer_sequence<int, Rows...>) {
+  return {multiply_tile<Rows + 1, Vectors>...};
+}
+
+/// Of 1 to 14 rows and one or two vectors.
+constexpr std::array<std::array<TileFunction, tile_rows>, 2> tiles{
+    tile_functions<1>(std::make_integer_sequence<int, tile_rows>()),
+    tile_functions<2>(std::make_integer_sequence<int, tile_rows>())};
+
+}  // namespace
+
+void bf16_gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
+               const float* a, std::int64_t lda, const float* b, std::int64_t ldb, bool add, float* c,
+               std::int64_t ldc) {
+  Pairs* const rows =
+      thread_scratch<Pairs>(row_slot, static_cast<std::size_t>(std::min(m, rows_at_once) * row_pairs));
+  Pairs* const panel = thread_scratch<Pairs>(panel_slot, depth_at_once / 2 * panel_columns);
+  for (std::int64_t l = 0; l < k; l += depth_at_once) {
+    const std::int64_t depth = std::min(depth_at_once, k - l);
+    for (std::int64_t i = 0; i < m; i += rows_at_once) {
+      const std::int64_t height = std::min(rows_at_once, m - i);
+      trans_a ? pack_turned_rows(a + l * lda + i, lda, height, depth, rows)
+              : pack_rows(a + i * lda + l, lda, height, depth, rows);
+      for (std::int64_t j = 0; j < n; j += panel_columns) {
+        const std::int64_t width = std::min<std::int64_t>(panel_columns, n - j);
+        trans_b ? pack_turned_panel(b + j * ldb + l, ldb, depth, width, panel)
+                : pack_panel(b + l * ldb + j, ldb, depth, width, panel);
+        const auto& of_width = tiles[width > lanes];
+        const __mmask16 last = first(width > lanes ? width - lanes : width);
+        for (std::int64_t r = 0; r < height; r += tile_rows) {
+          const auto count = static_cast<std::size_t>(std::min<std::int64_t>(tile_rows, height - r));
+          of_width[count - 1](rows + r * row_pairs, panel, ceil_div(depth, 2), alpha, add || l > 0,
+                              c + (i + r) * ldc + j, ldc, last);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace cpu
+
+#else
+
+bool Bf16Products::available() {
+  return false;
+}
+
+void cpu::bf16_gemm(bool, bool, std::int64_t, std::int64_t, std::int64_t, float, const float*, std::int64_t,
+                    const float*, std::int64_t, bool, float*, std::int64_t) {
+  throw Error("matmul: there are no products in bf16 for this architecture");
+}
+
+#endif
+
+}  // namespace heed
