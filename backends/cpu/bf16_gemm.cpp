@@ -55,19 +55,17 @@ namespace {
 // Functions for these instructions are called where available() is true alone.
 #define HEED_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 
-constexpr int lanes = 16, tile_rows = 14, panel_columns = 2 * lanes,
-              chunk = 2 * lanes;                       // a chunk of k: a vector of pairs
-constexpr std::int64_t depth_at_once = 512;  // of k: a panel is as large as the first-level cache
-constexpr std::int64_t rows_at_once = 18 * tile_rows;  // of a, packed: a quarter of the second-level cache
-constexpr std::int64_t row_pairs =
-    depth_at_once / 2 + lanes;  // between rows of a; no power of 2, for the cache's sake
+constexpr int lanes = 16, tile_rows = 14, panel_columns = 2 * lanes;
+constexpr int chunk = 2 * lanes;  // of k: a vector of pairs
+// A panel is as large as the first-level cache, the packed rows of a take a quarter of the second.
+constexpr std::int64_t depth_at_once = 512, rows_at_once = 18 * tile_rows;
+// From row to row of a; no power of 2, for the sake of the cache.
+constexpr std::int64_t row_pairs = depth_at_once / 2 + lanes;
 
 using Pairs = std::uint32_t;
 
-enum : int {
-  row_slot = 6,
-  panel_slot = 7
-};  // of thread_scratch; attention, whose tiles are multiplied here, has those before
+// Of thread_scratch. Attention, whose tiles are multiplied here, has those before.
+enum : int { row_slot = 6, panel_slot = 7 };
 
 __mmask16 first(std::int64_t count) {
   return static_cast<__mmask16>((1u << std::clamp<std::int64_t>(count, 0, lanes)) - 1);
