@@ -10,6 +10,7 @@
 
 #include "heed/core/error.h"
 #include "heed/core/unicode.h"
+#include "heed/data/unigram_model.h"
 
 namespace heed {
 namespace {
@@ -148,9 +149,6 @@ std::string to_base64(std::string_view bytes) {
 }
 
 constexpr const char* other_language = "\x01";
-constexpr double unknown_penalty =
-    10;  // of SentencePiece: how much an unknown character is behind the rarest piece
-
 bool is_character(const std::string& token) {
   return static_cast<std::size_t>(unicode::decode(token, 0).length) == token.size();
 }
@@ -222,7 +220,7 @@ SentencePieceTokenizer sentencepiece_tokenizer(const SentencePieceModel& model,
     else if (found_in_text)
       vocabulary.push_back(Json::array({token, 0.0}));
     else if (is_character(token))
-      vocabulary.push_back(Json::array({token, least - unknown_penalty}));
+      vocabulary.push_back(Json::array({token, least - UnigramModel::unknown_penalty}));
     else
       vocabulary.push_back(Json::array({other_language + token, 0.0}));
     if (piece != scores.end()) scores.erase(piece);

@@ -9,8 +9,6 @@
 namespace heed {
 namespace {
 
-constexpr double unknown_penalty = 10;
-
 /// The best way to a place of the word: by which token, from where.
 struct Step {
   double score = 0;

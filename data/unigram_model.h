@@ -21,6 +21,9 @@ struct UnigramOptions {
 /// Linear in the text, times the tokens that begin at a place.
 class UnigramModel : public TokenVocabulary {
  public:
+  /// How much an unknown character is behind the rarest token; SentencePiece's.
+  static constexpr double unknown_penalty = 10;
+
   /// `scores` are logarithms of probabilities by id. Throws Error when they do not fit the tokens, when one is not
   /// finite, and for an unknown token outside the vocabulary.
   UnigramModel(std::vector<std::string> tokens, std::vector<double> scores, UnigramOptions options);
