@@ -62,6 +62,7 @@ constexpr std::int64_t warm_up = 3;
 
 struct Sizes {
   std::int64_t layers = 12, width = 768, vocabulary = 50'257, prompt = 64, tokens = 64;
+  bool int8 = false;
 };
 
 void run(const Sizes& sizes, int threads, bool profile) {
@@ -70,6 +71,7 @@ void run(const Sizes& sizes, int threads, bool profile) {
                                         std::max<std::int64_t>(1, sizes.width / 64), sizes.vocabulary, 1024));
   const std::int64_t positions = 1024 * sizes.width;  // of which a token reads one row
   const double weight_bytes = 4.0 * static_cast<double>(model.parameter_count() - positions);
+  if (sizes.int8) model.round_to_int8();
   std::vector<std::int32_t> prompt;
   for (std::int64_t i = 0; i < sizes.prompt; ++i)
     prompt.push_back(static_cast<std::int32_t>(i % sizes.vocabulary));
@@ -120,6 +122,7 @@ int main(int argc, char** argv) {
   app.add_option("--prompt", sizes.prompt, "tokens that are read first")->check(CLI::Range(1, 512));
   app.add_option("--tokens", sizes.tokens, "tokens that are written")->check(CLI::Range(1, 511));
   app.add_option("--threads", threads, "threads of the CPU backend")->check(CLI::Range(1, 1000));
+  app.add_flag("--int8", sizes.int8, "weights in 8 bits; the bound is that of f32");
   app.add_flag("--profile", profile, "print where the time went, per kernel");
   try {
     app.parse(argc, argv);

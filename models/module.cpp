@@ -5,6 +5,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/int8_rows.h"
 
 namespace heed {
 namespace {
@@ -86,6 +87,22 @@ void Module::freeze() {
     }
     part.parameters_.clear();
   });
+}
+
+void Module::round_to_int8() {
+  for (const NamedTensor& named : parameters()) {
+    Tensor& member = *named.tensor;
+    if (member.rank() != 2) continue;
+    check(member.device().type == DeviceType::cpu && member.dtype() == DType::f32, "\"", named.name, "\" is ",
+          member.dtype(), " on ", member.device(), "; weights in 8 bits are for f32 on the CPU");
+    try {
+      heed::round_to_int8(member);
+    } catch (Error& error) {
+      error.add_context(concat_text("\"", named.name, "\": "));
+      throw;
+    }
+  }
+  state_changed();
 }
 
 void Module::for_each_part(const std::function<void(Module&)>& visit) {

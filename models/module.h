@@ -40,6 +40,9 @@ class Module {
   void state_changed();
   /// Makes buffers of the parameters of this module and its parts: they are saved with the model and no longer trained.
   void freeze();
+  /// round_to_int8() of every matrix among the parameters: for computing with a model token by token, when reading the
+  /// weights takes the time. Throws an Error unless they are f32 and on the CPU.
+  void round_to_int8();
   /// Calls visit for this module and all parts, those that are shared once for each owner.
   void for_each_part(const std::function<void(Module&)>& visit);
   /// Moves buffers by what a pass has seen (Context::observe). Throws an Error for a module that has none to move.

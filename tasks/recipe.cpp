@@ -109,6 +109,11 @@ void declare_runtime(Settings& settings) {
   settings.text(
       "device", "",
       "Where to compute: auto, cpu, vulkan, vulkan:N or vulkan:NAME; empty: $HEED_DEVICE, else cpu");
+  settings.flag(
+      "int8_weights", false,
+      "When the run is used: matrices of weights are rounded to 8 bits, a scale for each row, and writing "
+      "one "
+      "token after the other reads a quarter of the bytes. On the CPU; training knows nothing of it");
   settings.choice("precision", "f32", precision_names(),
                   "In which type the model computes while it trains. The weights stay f32. f16 needs a "
                   "Vulkan device; on the CPU "

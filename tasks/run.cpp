@@ -68,6 +68,7 @@ void receive_vocabulary(Learner& learner, Ranks& ranks) {
 std::span<const std::string> free_settings() {
   static const std::vector<std::string> names = {"threads",
                                                  "device",
+                                                 "int8_weights",
                                                  "decoding",
                                                  "prediction",
                                                  "generation",
@@ -113,6 +114,11 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
     files.load_weights(learner->model(), !options.weights.empty() ? options.weights
                                          : files.has_best()       ? "best"
                                                                   : "last");
+  if (learner->settings().get<bool>("int8_weights")) {
+    if (device.type != DeviceType::cpu)
+      throw SettingsError(concat_text("int8_weights is for the CPU, and the device is ", device));
+    learner->model().round_to_int8();
+  }
   return Run(std::move(learner), std::move(files));
 }
 

@@ -103,12 +103,14 @@ TEST_CASE("tasks: with every attention that can serve, and a reason where one ca
         continue;
       }
       CHECK(train_run(*kind, settings, {folder / "run"}).step == 3);
-      Run run = Run::open(folder / "run");
-      const std::string line = small_line(std::string(kind->name));
-      const std::vector<Prediction> answers =
-          run.predict(std::vector<std::string>{line.substr(0, line.size() - 1)});
-      REQUIRE(answers.size() == 1);
-      CHECK(answers[0].error == "");
+      for (const char* const rounded : {"false", "true"}) {
+        Run run = Run::open(folder / "run", {.settings = {std::string("int8_weights=") + rounded}});
+        const std::string line = small_line(std::string(kind->name));
+        const std::vector<Prediction> answers =
+            run.predict(std::vector<std::string>{line.substr(0, line.size() - 1)});
+        REQUIRE(answers.size() == 1);
+        CHECK(answers[0].error == "");
+      }
     }
 }
 

@@ -67,6 +67,12 @@ TEST_CASE("vulkan tasks: every command of every program, and an exit in order") 
               joined(predict_command(task), {"--run", run, "--capture", (folder / "inside.html").string()}),
               small_line(task));
     CHECK(fs::file_size(folder / "inside.html") > 1000);
+    const ProgramResult rounded = run_program(
+        task,
+        joined(joined(predict_command(task), on_device()), {"--run", run, "--set", "int8_weights=true"}),
+        small_line(task), ".", limits);
+    CHECK(rounded.status == 2);
+    CHECK(rounded.errors.find("int8_weights is for the CPU") != std::string::npos);
   }
 }
 

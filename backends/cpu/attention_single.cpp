@@ -79,6 +79,37 @@ void RowTimesTransposed(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix,
   }
 }
 
+/// One row after the other, as LongRowsTimesRow. Reads up to a vector beyond the last row (Int8Rows::slack): what is there
+/// is multiplied by zeros.
+void Int8RowsTimesRow(const float* HWY_RESTRICT row, const std::int8_t* HWY_RESTRICT values,
+                      const float* HWY_RESTRICT scales, std::int64_t stride, std::int64_t rows,
+                      std::int64_t columns, bool add, float* HWY_RESTRICT out) {
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<std::int32_t, decltype(d)> words;
+  const hn::Rebind<std::int8_t, decltype(d)> bytes;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::int64_t whole = columns / lanes * lanes, rest = columns - whole;
+  const auto weights = [&](const std::int8_t* from) HWY_ATTR {
+    return hn::ConvertTo(d, hn::PromoteTo(words, hn::LoadU(bytes, from)));
+  };
+  constexpr std::int64_t ahead = 4096;
+  for (std::int64_t j = 0; j < rows; ++j) {
+    const std::int8_t* a = values + j * stride;
+    auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+    std::int64_t i = 0;
+    for (; i + 4 * lanes <= whole; i += 4 * lanes) {
+      hwy::Prefetch(a + i + ahead);
+      s0 = hn::MulAdd(hn::LoadU(d, row + i), weights(a + i), s0);
+      s1 = hn::MulAdd(hn::LoadU(d, row + i + lanes), weights(a + i + lanes), s1);
+      s2 = hn::MulAdd(hn::LoadU(d, row + i + 2 * lanes), weights(a + i + 2 * lanes), s2);
+      s3 = hn::MulAdd(hn::LoadU(d, row + i + 3 * lanes), weights(a + i + 3 * lanes), s3);
+    }
+    for (; i < whole; i += lanes) s0 = hn::MulAdd(hn::LoadU(d, row + i), weights(a + i), s0);
+    if (rest > 0) s1 = hn::MulAdd(load_n(d, row + whole, rest), weights(a + whole), s1);
+    out[j] = scales[j] * lane_sum(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))) + (add ? out[j] : 0.0F);
+  }
+}
+
 /// Four vectors of columns at a time stay in registers over all rows.
 template <class T>
 void RowTimesMatrix(const T* HWY_RESTRICT weights, const T* HWY_RESTRICT matrix, std::int64_t stride,
@@ -149,6 +180,7 @@ HWY_EXPORT(transposed_f32);
 HWY_EXPORT(transposed_f64);
 HWY_EXPORT(plain_f32);
 HWY_EXPORT(plain_f64);
+HWY_EXPORT(Int8RowsTimesRow);
 
 template <>
 void row_times_transposed(const float* row, const float* matrix, std::int64_t stride, std::int64_t rows,
@@ -159,6 +191,10 @@ template <>
 void row_times_transposed(const double* row, const double* matrix, std::int64_t stride, std::int64_t rows,
                           std::int64_t columns, double factor, bool add, double* out) {
   HWY_DYNAMIC_DISPATCH(transposed_f64)(row, matrix, stride, rows, columns, factor, add, out);
+}
+void row_times_int8(const float* row, const std::int8_t* values, const float* scales, std::int64_t stride,
+                    std::int64_t rows, std::int64_t columns, bool add, float* out) {
+  HWY_DYNAMIC_DISPATCH(Int8RowsTimesRow)(row, values, scales, stride, rows, columns, add, out);
 }
 template <>
 void row_times_matrix(const float* weights, const float* matrix, std::int64_t stride, std::int64_t rows,

@@ -9,6 +9,7 @@
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/backends/strides.h"
 #include "heed/core/checked.h"
+#include "heed/core/int8_rows.h"
 #include "heed/core/profile.h"
 
 // Matrix products. C is cut into a grid of tiles that depends on the shape alone, and each tile is one
@@ -56,6 +57,8 @@ template <class T>
 struct Product {
   MatrixLayout a_layout, b_layout;
   std::int64_t c_leading;
+  const Int8Rows* int8_rows = nullptr;  // of b, which is their transpose
+  const T* b_begin = nullptr;           // where they begin in f32
 
   /// c = a b + beta c for a height x width tile and sums of `depth` terms.
   void operator()(std::int64_t height, std::int64_t width, std::int64_t depth, const T* a, const T* b, T beta,
@@ -67,9 +70,19 @@ struct Product {
       // Nothing is packed: some rows of the weights at a time are read once and serve all rows of `a` from the cache.
       constexpr std::int64_t at_once = 8;
       for (std::int64_t j = 0; j < width; j += at_once)
-        for (std::int64_t row = 0; row < height; ++row)
+        for (std::int64_t row = 0; row < height; ++row) {
+          if constexpr (std::is_same_v<T, float>) {
+            if (int8_rows) {
+              const std::int64_t at = b - b_begin + j * b_layout.leading;
+              row_times_int8(a + row * a_layout.row_stride(), int8_rows->values() + at,
+                             int8_rows->scales.data() + at / b_layout.leading, b_layout.leading,
+                             std::min(at_once, width - j), depth, beta != 0, c + row * c_leading + j);
+              continue;
+            }
+          }
           row_times_transposed(a + row * a_layout.row_stride(), b + j * b_layout.leading, b_layout.leading,
                                std::min(at_once, width - j), depth, T(1), beta != 0, c + row * c_leading + j);
+        }
     } else if (height == 1) {
       gemv<T>(!b_layout.transposed, b_layout.transposed ? width : depth, b_layout.transposed ? depth : width,
               T(1), b, b_layout.leading, a, a_layout.column_stride(), beta, c, 1);
@@ -109,7 +122,7 @@ class TiledProduct {
         n_(out.size(-1)),
         k_(a.size(-1)),
         batch_(out.count() / (m_ * n_)),
-        product_{MatrixLayout(a, m_, k_), MatrixLayout(b, k_, n_), m_ > 1 ? out.stride(-2) : n_},
+        product_(operands(a, b, out)),
         bias_(bias.defined() ? bias.data<T>() : nullptr),
         beta_(beta),
         plan_(batch_, m_, n_, k_) {
@@ -141,6 +154,14 @@ class TiledProduct {
   }
 
  private:
+  static Product<T> operands(const Tensor& a, const Tensor& b, const Tensor& out) {
+    const std::int64_t m = out.size(-2), n = out.size(-1), k = a.size(-1);
+    Product<T> product{MatrixLayout(a, m, k), MatrixLayout(b, k, n), m > 1 ? out.stride(-2) : n};
+    const Int8Rows* rows = b.storage()->int8_rows();
+    if (rows && product.b_layout.transposed && product.b_layout.leading == rows->columns)
+      product.int8_rows = rows, product.b_begin = b.data<T>() - b.offset();
+    return product;
+  }
   std::int64_t rows_at_once() const { return std::max<std::int64_t>(1, (32 << 10) / (n_ * plan_.parts)); }
 
   void tile(std::int64_t index) const {
@@ -157,7 +178,8 @@ class TiledProduct {
                       j * product_.b_layout.column_stride();
     const std::int64_t depth = std::min(plan_.part_depth, k_ - l);
     if (part > 0) {
-      const Product<T> into_rest{product_.a_layout, product_.b_layout, n_};
+      Product<T> into_rest = product_;
+      into_rest.c_leading = n_;
       into_rest(height, width, depth, a_tile, b_tile, T(0),
                 rest_.template data<T>() + (((part - 1) * batch_ + item) * m_ + i) * n_ + j);
       return;
