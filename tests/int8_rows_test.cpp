@@ -43,12 +43,9 @@ TEST_CASE("int8 rows: each row is rounded to 127 steps of its largest element") 
 TEST_CASE("int8 rows: linear maps of few rows give what the rounded weights give") {
   const int before = cpu_threads();
   for (const std::int64_t rows : {1, 2, 5, 6, 7})
-    for (const auto& [in, out] : {std::pair<std::int64_t, std::int64_t>{1, 7},
-                                  {16, 16},
-                                  {33, 8},
-                                  {100, 300},
-                                  {768, 600},
-                                  {5000, 40}}) {
+    for (const Shape& sizes :
+         {Shape{1, 7}, Shape{16, 16}, Shape{33, 8}, Shape{100, 300}, Shape{768, 600}, Shape{5000, 40}}) {
+      const std::int64_t in = sizes[0], out = sizes[1];
       CAPTURE(rows);
       CAPTURE(in);
       CAPTURE(out);
