@@ -1,6 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 //! types f32 f16 bf16
+//! subgroups
 #include "common.glsl"
 #include "rows.glsl"
 

@@ -10,7 +10,7 @@ uint first_of_row;  // where its words begin within the blocks drawn
 void draw_words(uint begin, uint k) {
   if (!drops) return;
   const uint word = first_word + begin;
-  const uint blocks = lanes + (word % 4 == 0 ? 0 : 1), own = gl_LocalInvocationID.x / lanes * (lanes + 1);
+  const uint blocks = lanes + (word % 4 == 0 ? 0 : 1), own = thread() / lanes * (lanes + 1);
   first_of_row = own * 4 + word % 4;
   barrier();  // everybody has read the last words
   for (uint b = lane(); b < blocks; b += lanes) {

@@ -2,6 +2,7 @@
 #extension GL_GOOGLE_include_directive : require
 //! types f32 f16 bf16
 //! variant add_norm_backward OF_SUM=1
+//! subgroups
 #include "common.glsl"
 #include "rows.glsl"
 #ifdef OF_SUM

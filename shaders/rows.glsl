@@ -1,38 +1,58 @@
 // `lanes` threads work on a row, a workgroup (constant 0) on as many rows as it has room for; both are powers of two.
-// Sums and maxima over the lanes of a row are trees whose order depends on `lanes` alone.
+// Sums and maxima over the lanes of a row are trees whose order depends on `lanes` alone: the modules that exchange values
+// within subgroups (SUBGROUPS) take the same order, and give the same bits.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint lanes = 256;
 
 shared float partial[gl_WorkGroupSize.x];
 
-uint lane() { return gl_LocalInvocationID.x & (lanes - 1); }
+#ifdef SUBGROUPS
+#extension GL_KHR_shader_subgroup_shuffle : require
+layout(constant_id = 8) const uint subgroup = 32;  // threads of one, a power of two; a workgroup has no part of one
+uint thread() { return gl_SubgroupID * subgroup + gl_SubgroupInvocationID; }
+#else
+uint thread() { return gl_LocalInvocationID.x; }
+#endif
+
+uint lane() { return thread() & (lanes - 1); }
 // The row of this thread, counted over the whole launch.
-uint row_index() { return group_index() * (gl_WorkGroupSize.x / lanes) + gl_LocalInvocationID.x / lanes; }
+uint row_index() { return group_index() * (gl_WorkGroupSize.x / lanes) + thread() / lanes; }
 
+// The tree: a step combines neighbours that are 1, 2, 4, ... lanes apart.
+#ifdef SUBGROUPS
+#define HEED_OVER_LANES(name, combine)                                                       \
+  float name(float value) {                                                                  \
+    [[unroll]] for (uint step = 1; step < min(lanes, subgroup); step <<= 1)                  \
+      value = combine(value, subgroupShuffleXor(value, step));                               \
+    if (lanes > subgroup) {                                                                  \
+      const uint of_row = lanes / subgroup; /* subgroups; no more than one has threads */    \
+      barrier();                            /* everybody has read the last results */        \
+      if (gl_SubgroupInvocationID == 0) partial[gl_SubgroupID] = value;                      \
+      barrier();                                                                             \
+      value = partial[gl_SubgroupID / of_row * of_row + gl_SubgroupInvocationID % of_row];   \
+      [[unroll]] for (uint step = 1; step < of_row; step <<= 1)                              \
+        value = combine(value, subgroupShuffleXor(value, step));                             \
+    }                                                                                        \
+    return value;                                                                            \
+  }
+#else
+#define HEED_OVER_LANES(name, combine)                                                                     \
+  float name(float value) {                                                                                \
+    const uint t = thread();                                                                               \
+    barrier(); /* everybody has read the last result */                                                    \
+    partial[t] = value;                                                                                    \
+    barrier();                                                                                             \
+    for (uint step = 1; step < lanes; step <<= 1) {                                                        \
+      if ((lane() & (2 * step - 1)) == 0) partial[t] = combine(partial[t], partial[t + step]);             \
+      barrier();                                                                                           \
+    }                                                                                                      \
+    return partial[t - lane()];                                                                            \
+  }
+#endif
+float plus(float a, float b) { return a + b; }
 // All threads of a workgroup call these together, those without a row too.
-float row_sum(float value) {
-  const uint t = gl_LocalInvocationID.x;
-  barrier();  // everybody has read the last result
-  partial[t] = value;
-  barrier();
-  for (uint step = lanes / 2; step > 0; step >>= 1) {
-    if (lane() < step) partial[t] += partial[t + step];
-    barrier();
-  }
-  return partial[t - lane()];
-}
-
-float row_max(float value) {
-  const uint t = gl_LocalInvocationID.x;
-  barrier();
-  partial[t] = value;
-  barrier();
-  for (uint step = lanes / 2; step > 0; step >>= 1) {
-    if (lane() < step) partial[t] = max(partial[t], partial[t + step]);
-    barrier();
-  }
-  return partial[t - lane()];
-}
+HEED_OVER_LANES(row_sum, plus)
+HEED_OVER_LANES(row_max, max)
 
 // A maximum and a sum of exponentials relative to it, built up value by value (arXiv 1805.02867).
 struct Exponentials {

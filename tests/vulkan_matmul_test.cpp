@@ -509,11 +509,13 @@ TEST_CASE("vulkan: kernels of matrix hardware ask for full subgroups of the devi
   };
   const bool can = gpu.capabilities().subgroup_size_control;
   const auto expected = can ? std::optional(gpu.capabilities().subgroup_size) : std::nullopt;
-  for (const char* shader : {"matmul_cooperative_f16", "attention_dkey_cooperative_bf16"}) {
+  for (const char* shader :
+       {"matmul_cooperative_f16", "attention_dkey_cooperative_bf16", "softmax_subgroups_f32"}) {
     CAPTURE(shader);
     if (vulkan::find_shader(shader)) CHECK(asked_by(shader) == expected);
   }
   CHECK(!asked_by("matmul_emulated_f16"));
+  CHECK(!asked_by("softmax_f32"));
 }
 
 TEST_CASE("vulkan: matrix hardware is used after a test, or a reason is given") {

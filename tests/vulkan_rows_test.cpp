@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "heed/backends/vulkan/rows.h"
 #include "vulkan_compare.h"
 
 // The kernels of the Vulkan backend that work on rows, and its optimizers, against those of the CPU: ragged
@@ -38,7 +39,29 @@ void split_everything(vulkan::Limits& limits) {
   limits.max_invocations = 64;
 }
 
-void check_softmax(Device device, const Shape& shape) {
+/// What a computation is held to; `allowed` is an error relative to the CPU's results.
+using Check = void (*)(Device, const std::vector<Tensor>& inputs, const Computation&, double allowed);
+
+/// With values exchanged within subgroups, where the device can, a computation gives the bits that it gives without.
+void check_exchange(Device device, const std::vector<Tensor>& inputs, const Computation& compute, double) {
+  const auto results = [&] {
+    std::vector<Tensor> copies;
+    for (const Tensor& input : inputs) copies.push_back(copy_on(device, input));
+    std::vector<std::vector<double>> all;
+    for (const Tensor& result : compute(backend_of(device), copies)) all.push_back(result.to_doubles());
+    return all;
+  };
+  const auto found = results();
+  const LoweredLimits without(device, [](vulkan::Limits& limits) { limits.exchanging = 1; });
+  const auto expected = results();
+  REQUIRE(expected.size() == found.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    CAPTURE(i);
+    CHECK(worst_error(found[i], expected[i]) == 0);
+  }
+}
+
+void check_softmax(Device device, const Shape& shape, Check check = check_agreement) {
   CAPTURE(shape);
   const std::int64_t rows = shape[0], n = shape[1];
   Tensor x = floats(shape, -5, 5);
@@ -62,11 +85,11 @@ void check_softmax(Device device, const Shape& shape) {
       }
       return results;
     };
-    check_agreement(device, {x, mask, row_mask, column_mask, grad}, compute);
+    check(device, {x, mask, row_mask, column_mask, grad}, compute, 1e-5);
   }
 }
 
-void check_layer_norm(Device device, const Shape& shape, bool centred = true) {
+void check_layer_norm(Device device, const Shape& shape, bool centred = true, Check check = check_agreement) {
   CAPTURE(shape);
   CAPTURE(centred);
   const std::int64_t rows = shape[0], n = shape[1];
@@ -87,12 +110,12 @@ void check_layer_norm(Device device, const Shape& shape, bool centred = true) {
       if (affine) results.insert(results.end(), {dweight, dbias});
       return results;
     };
-    check_agreement(device, inputs, compute, n == 1 ? 1e-4 : 2e-5);
+    check(device, inputs, compute, n == 1 ? 1e-4 : 2e-5);
   }
 }
 
 /// Of a sum: with dropout or without, with a gradient of the sum itself or without.
-void check_add_norm(Device device, const Shape& shape, bool centred) {
+void check_add_norm(Device device, const Shape& shape, bool centred, Check check = check_agreement) {
   CAPTURE(shape);
   CAPTURE(centred);
   const std::int64_t rows = shape[0], n = shape[1];
@@ -121,7 +144,7 @@ void check_add_norm(Device device, const Shape& shape, bool centred) {
       }
       return results;
     };
-    check_agreement(device, inputs, compute, n == 1 ? 1e-4 : 2e-5);
+    check(device, inputs, compute, n == 1 ? 1e-4 : 2e-5);
   }
 }
 
@@ -137,7 +160,7 @@ void check_rotary(Device device, const Shape& shape) {
   });
 }
 
-void check_cross_entropy(Device device, const Shape& shape) {
+void check_cross_entropy(Device device, const Shape& shape, Check check = check_agreement) {
   CAPTURE(shape);
   const std::int64_t rows = shape[0], classes = shape[1];
   const std::int32_t ignored = -7;
@@ -152,7 +175,7 @@ void check_cross_entropy(Device device, const Shape& shape) {
       backend.cross_entropy.backward(in[0], in[1], logs, in[2], smoothing, ignored, in[0]);  // in place
       return std::vector<Tensor>{loss, logs, dlogits, in[0]};
     };
-    check_agreement(device, {floats(shape, -6, 6), targets, floats({rows}, -1, 1, 2)}, compute);
+    check(device, {floats(shape, -6, 6), targets, floats({rows}, -1, 1, 2)}, compute, 1e-5);
   }
 }
 
@@ -248,6 +271,26 @@ TEST_CASE("vulkan: a sum with dropout that is normalised on its way") {
   const LoweredLimits limits(*device, split_everything);
   for (const Shape& shape : {Shape{70, 17}, Shape{900, 41}, Shape{60, 202}})
     check_add_norm(*device, shape, true);
+}
+
+TEST_CASE("vulkan: values exchanged within subgroups give the same bits") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const Shape& shape : {Shape{70, 17}, Shape{37, 64}, Shape{5, 250}}) {
+    check_softmax(*device, shape, check_exchange);
+    check_layer_norm(*device, shape, true, check_exchange);
+    check_add_norm(*device, shape, true, check_exchange);
+    check_cross_entropy(*device, shape, check_exchange);
+  }
+  using vulkan::row_shader;
+  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+  const std::uint32_t can = gpu.limits().exchanging;
+  const auto chosen = [&](std::uint32_t workgroup, std::uint32_t lanes) {
+    return row_shader(gpu, "softmax", DType::f32, {workgroup, lanes});
+  };
+  CHECK(chosen(256, 2) == (can > 1 ? "softmax_subgroups_f32" : "softmax_f32"));
+  CHECK(chosen(2, 2) == "softmax_f32");  // no whole subgroup
+  CHECK(chosen(256, 256) == (can >= 16 ? "softmax_subgroups_f32" : "softmax_f32"));
 }
 
 TEST_CASE("vulkan: rotary positions, in one launch and in many that begin anywhere in a sequence") {

@@ -25,7 +25,7 @@ void cross_entropy_forward(const Tensor& logits, const Tensor& targets, double s
   const RowShape shape = row_shape(gpu, classes);
   const auto element = static_cast<std::int64_t>(size_of(logits.dtype()));
   const auto each = [&](std::int64_t begin, std::int64_t end) {
-    Launch(gpu, shader_name("cross_entropy", logits.dtype()), {shape.workgroup, shape.lanes})
+    Launch(gpu, row_shader(gpu, "cross_entropy", logits.dtype(), shape), {shape.workgroup, shape.lanes})
         .read(row_range(logits, begin, end))
         .read(row_range(targets, begin, end))
         .write(row_range(loss, begin, end))

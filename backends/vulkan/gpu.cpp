@@ -165,6 +165,7 @@ void Gpu::lower_limits(const Limits& limits) {
   limits_.max_groups = std::min(own.max_groups, limits.max_groups);
   limits_.max_invocations = std::min(own.max_invocations, limits.max_invocations);
   limits_.shared_bytes = std::min(own.shared_bytes, limits.shared_bytes);
+  limits_.exchanging = std::min(own.exchanging, limits.exchanging);
   limits_.batch_seconds = std::min(own.batch_seconds, limits.batch_seconds);
 }
 
@@ -220,6 +221,7 @@ const VulkanDevices& vulkan_devices() {
                                {"memory", concat_text(device.memory_bytes >> 20, " MiB")},
                                {"largest binding", concat_text(device.limits.max_range >> 20, " MiB")},
                                {"subgroup size", std::to_string(device.capabilities.subgroup_size)},
+                               {"subgroup exchange", yes_no(device.limits.exchanging > 1)},
                                {"half precision", yes_no(device.capabilities.storage16)},
                                {"f16 arithmetic", yes_no(device.capabilities.float16)}}});
     }

@@ -92,7 +92,7 @@ class Launch {
   static constexpr std::size_t max_words = 32;  // 128 bytes: what every Vulkan device offers
   Tensor own_;
   std::vector<std::pair<Block*, bool>> in_windows_;  // what windows hold, and whether it is written
-  std::array<std::uint32_t, 8> constants_{};
+  std::array<std::uint32_t, most_constants> constants_{};
   std::array<Binding, max_bindings> bindings_{};
   std::array<std::uint32_t, max_bindings> skips_{};
   std::array<std::uint32_t, max_words> pushed_{};

@@ -36,7 +36,7 @@ void normalise(const AddedRows& of, const Tensor& x, const Tensor& weight, const
   const auto each = [&](std::int64_t begin, std::int64_t end) {
     const Tensor row_inverse = row_range(inverse_deviation, begin, end),
                  x_rows = row_range(as_rows(x), begin, end);
-    Launch launch(gpu, shader_name(adds ? "add_norm" : "layer_norm", x.dtype()),
+    Launch launch(gpu, row_shader(gpu, adds ? "add_norm" : "layer_norm", x.dtype(), shape),
                   {shape.workgroup, shape.lanes, weight.defined(), bias.defined(), shape.held(n),
                    mean.defined(), 0, of.p > 0});
     adds ? launch.write(x_rows) : launch.read(x_rows);
@@ -124,7 +124,8 @@ void normalise_backward(const AddedGradients& of, const Tensor& x, const Tensor&
       return of_all.defined() ? row_range(as_rows(of_all), begin, end) : of_all;
     };
     const Tensor dx_rows = part(dx);
-    Launch launch(gpu, shader_name(of.sum ? "add_norm_backward" : "layer_norm_backward", x.dtype()),
+    Launch launch(gpu,
+                  row_shader(gpu, of.sum ? "add_norm_backward" : "layer_norm_backward", x.dtype(), shape),
                   {shape.workgroup, shape.lanes, weight.defined(), with_sums, shape.held(n), mean.defined(),
                    of.sum_grad.defined(), of.p > 0});
     launch.read(part(x))

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -202,15 +203,15 @@ bool is_disabled(std::string_view capability) {
 
 /// What is wrong with HEED_VULKAN_DISABLE; empty: nothing.
 std::string problem_of_disabled() {
-  constexpr std::string_view known[] = {"push_descriptor",    "unified_memory", "float16",
-                                        "cooperative_matrix", "storage16",      "memory_budget",
-                                        "float_controls"};
+  constexpr std::string_view known[] = {"push_descriptor",    "unified_memory",  "float16",
+                                        "cooperative_matrix", "storage16",       "memory_budget",
+                                        "float_controls",     "subgroup_shuffle"};
   for (const std::string_view name : disabled_capabilities())
     if (std::ranges::find(known, name) == std::end(known))
       return concat_text(
           "HEED_VULKAN_DISABLE names \"", name,
           "\"; it knows push_descriptor, unified_memory, float16, cooperative_matrix, storage16, "
-          "memory_budget and float_controls");
+          "memory_budget, float_controls and subgroup_shuffle");
   return "";
 }
 
@@ -388,6 +389,14 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
   can.subgroup_size_control =
       features.subgroups.subgroupSizeControl && features.subgroups.computeFullSubgroups &&
       (properties.subgroups.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  const VkPhysicalDeviceVulkan11Properties& subgroups = properties.v11;
+  const bool exchange =
+      can.subgroup_size_control && std::has_single_bit(can.subgroup_size) &&
+      (subgroups.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+      (subgroups.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0 &&
+      256 <= can.subgroup_size * std::uint64_t{properties.subgroups.maxComputeWorkgroupSubgroups} &&
+      !is_disabled("subgroup_shuffle");
+  if (exchange) device.limits.exchanging = can.subgroup_size;
   const CooperativeMatrices cooperative = cooperative_matrices(api, handle, extensions);
   const bool forbidden = is_disabled("cooperative_matrix");
   can.fragment_rows = forbidden ? 0 : cooperative.f16_rows;

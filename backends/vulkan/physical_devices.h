@@ -25,6 +25,8 @@ struct Limits {
   std::uint32_t max_invocations = 0;   ///< per workgroup
   std::uint32_t shared_bytes = 0;      ///< per workgroup
   std::uint32_t offset_alignment = 1;  ///< bytes, of a binding's offset
+  /// Invocations of a subgroup, where they exchange values and workgroups of up to 256 may be made of whole ones; 1: none.
+  std::uint32_t exchanging = 1;
   /// Of what is submitted at once, as estimated: drivers end what keeps a device busy for seconds.
   double batch_seconds = 1e9;
 };

@@ -124,10 +124,15 @@ Pipeline Pipelines::compile(std::string_view shader, std::span<const std::uint32
   VkShaderModule module = VK_NULL_HANDLE;
   check_result(api.CreateShaderModule(api.device, &module_info, nullptr, &module), "vkCreateShaderModule");
 
-  VkSpecializationMapEntry entries[8];
-  for (std::uint32_t i = 0; i < constants.size(); ++i) entries[i] = {i, i * 4, 4};
-  const VkSpecializationInfo specialisation{static_cast<std::uint32_t>(constants.size()), entries,
-                                            constants.size_bytes(), constants.data()};
+  std::array<std::uint32_t, most_constants + 1>
+      values{};  // the launch's and, after the last of them, the device's own
+  std::ranges::copy(constants, values.begin());
+  values[most_constants] = gpu_.capabilities().subgroup_size;
+  std::array<VkSpecializationMapEntry, most_constants + 1> entries;
+  std::uint32_t given = 0;
+  for (std::uint32_t i = 0; i < constants.size(); ++i) entries[given++] = {i, i * 4, 4};
+  entries[given++] = {most_constants, most_constants * 4, 4};
+  const VkSpecializationInfo specialisation{given, entries.data(), sizeof values, values.data()};
   const Layout& used = layout(bindings);
   auto info = structure<VkComputePipelineCreateInfo>(VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO);
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
@@ -138,7 +143,7 @@ Pipeline Pipelines::compile(std::string_view shader, std::span<const std::uint32
   auto subgroups = structure<VkPipelineShaderStageRequiredSubgroupSizeCreateInfo>(
       VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
   subgroups.requiredSubgroupSize = gpu_.capabilities().subgroup_size;
-  if (gpu_.capabilities().subgroup_size_control && uses_cooperative_matrices(code->words)) {
+  if (gpu_.capabilities().subgroup_size_control && uses_subgroups(code->words)) {
     info.stage.pNext = &subgroups;
     info.stage.flags = VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   }

@@ -24,6 +24,9 @@ std::string driver_data(std::string file, std::uint64_t device);
 
 class Gpu;
 
+/// Specialisation constants that a launch may give, numbered from 0. The next one is the size of a subgroup.
+inline constexpr std::uint32_t most_constants = 8;
+
 /// A shader specialised by constants, ready to run.
 struct Pipeline {
   VkPipeline pipeline = VK_NULL_HANDLE;
@@ -50,7 +53,7 @@ class Pipelines {
  private:
   struct Key {
     std::string_view shader;
-    std::array<std::uint32_t, 8> constants;
+    std::array<std::uint32_t, most_constants> constants;
     friend auto operator<=>(const Key&, const Key&) = default;
   };
   struct Layout {

@@ -16,7 +16,7 @@ void softmax_forward(const Tensor& x, const Tensor& mask, bool log, const Tensor
   const auto element = static_cast<std::int64_t>(size_of(x.dtype()));
   const auto each = [&](std::int64_t begin, std::int64_t end) {
     const Tensor from = row_range(as_rows(x), begin, end);
-    Launch(gpu, shader_name("softmax", x.dtype()), {shape.workgroup, shape.lanes, log, mask_kind})
+    Launch(gpu, row_shader(gpu, "softmax", x.dtype(), shape), {shape.workgroup, shape.lanes, log, mask_kind})
         .read(from)
         .read(row_range(mask, begin, end))
         .write(row_range(as_rows(out), begin, end))
@@ -36,7 +36,7 @@ void softmax_backward(const Tensor& y, const Tensor& grad, bool log, const Tenso
   const RowShape shape = row_shape(gpu, n);
   const auto element = static_cast<std::int64_t>(size_of(y.dtype()));
   const auto each = [&](std::int64_t begin, std::int64_t end) {
-    Launch(gpu, shader_name("softmax_backward", y.dtype()), {shape.workgroup, shape.lanes, log})
+    Launch(gpu, row_shader(gpu, "softmax_backward", y.dtype(), shape), {shape.workgroup, shape.lanes, log})
         .read(row_range(as_rows(y), begin, end))
         .read(row_range(as_rows(grad), begin, end))
         .write(row_range(as_rows(dx), begin, end))

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t header_words = 5;
 constexpr std::uint32_t op_entry_point = 15, op_execution_mode = 16, op_capability = 17;
-constexpr std::uint32_t storage_buffer_16_bit = 4433, cooperative_matrix = 6022;  // capabilities
+constexpr std::uint32_t group_non_uniform = 61, storage_buffer_16_bit = 4433;  // capabilities
 
 /// A behaviour as a capability, which a module declares, and as an execution mode of its entry point.
 struct Behaviour {
@@ -44,8 +44,8 @@ bool uses_16_bit_storage(std::span<const std::uint32_t> module) {
   return declares(module, storage_buffer_16_bit);
 }
 
-bool uses_cooperative_matrices(std::span<const std::uint32_t> module) {
-  return declares(module, cooperative_matrix);
+bool uses_subgroups(std::span<const std::uint32_t> module) {
+  return declares(module, group_non_uniform);
 }
 
 std::vector<std::uint32_t> with_float_controls(std::span<const std::uint32_t> module,

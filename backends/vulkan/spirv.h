@@ -19,8 +19,8 @@ struct FloatControls {
 /// Whether a module uses 16-bit elements in memory.
 bool uses_16_bit_storage(std::span<const std::uint32_t> module);
 
-/// Whether a module multiplies by matrix hardware, and so relies on the size of a subgroup.
-bool uses_cooperative_matrices(std::span<const std::uint32_t> module);
+/// Whether a module relies on the size of a subgroup: it multiplies by matrix hardware, or exchanges values.
+bool uses_subgroups(std::span<const std::uint32_t> module);
 
 /// The module with the execution modes that ask for them: those of 16 bits where it uses such elements.
 std::vector<std::uint32_t> with_float_controls(std::span<const std::uint32_t> module,
