@@ -3,12 +3,15 @@
 #include <string>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
+#include "heed/backends/vulkan/attention_call.h"
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/matmul_plan.h"
 #include "heed/backends/vulkan/tuning.h"
 #include "heed/core/devices.h"
 #include "heed/core/file.h"
+#include "heed/core/json_text.h"
 #include "heed/tests/temporary_folder.h"
 #include "heed/tests/vulkan_support.h"
 #include "heed/training/checkpoint.h"
@@ -46,6 +49,8 @@ TEST_CASE("vulkan tuning: what was measured is used by whoever opens the device 
     best = std::max(best, tile.efficiency);
   }
   CHECK(best == 1);
+  CHECK(read_file(file).find(concat_text("\"lanes\": ", tuned.attention.lanes)) != std::string::npos);
+  CHECK(vulkan::gpu(device->index).tuning().attention.lanes == 16);  // what was tried is not what is used
   // A device that is opened now has it, and one that was opened before goes on as it was.
   vulkan::Gpu& next = *new vulkan::Gpu(device->index);  // never closed, as all are
   CHECK(next.tuning().digest == tuned.digest);
@@ -71,11 +76,34 @@ TEST_CASE("vulkan tuning: a file that is damaged or another device's is refused 
   changed.replace(changed.find("per_byte") + 11, 1, "9");
   refused(changed, "digest");
   refused("{}", "digest");
+  auto figures = nlohmann::ordered_json::parse(whole);
+  figures.erase("digest");
+  figures["attention"]["lanes"] = 5;
+  add_digest(figures);
+  refused(figures.dump(), "\"lanes\" is 5");
   refused(std::string(1 << 17, ' '), "bytes");
   vulkan::PhysicalDevice other = found(*device);
   other.identity = "another";
   write_file_atomically(file.parent_path() / "tuning-another.json", whole);
   CHECK_THROWS_WITH_AS(vulkan::tuning_of(other), doctest::Contains("another device"), Error);
+}
+
+TEST_CASE(
+    "vulkan tuning: attention's workgroups are as large as the tuning says, and no larger than its rows") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+  const auto lanes = [&](std::int64_t length) {
+    AttentionArgs args;
+    args.query = args.key = args.value = Tensor::zeros({1, 1, length, 64}, DType::f32, *device);
+    return vulkan::square_group(vulkan::AttentionCall(args), true, 64, 4).lanes;
+  };
+  CHECK(lanes(300) == 16);
+  CHECK(lanes(12) == 4);
+  gpu.use(vulkan::AttentionTuning{.lanes = 8});
+  CHECK(lanes(300) == 8);
+  CHECK(lanes(12) == 4);
+  gpu.use(vulkan::AttentionTuning{});
 }
 
 TEST_CASE("vulkan tuning: plans follow the figures") {

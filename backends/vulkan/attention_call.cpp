@@ -125,6 +125,7 @@ AttentionGroup square_group(const AttentionCall& call, bool rows_are_queries, st
   const std::int64_t band = longest_tile(call, rows_are_queries);
   AttentionGroup group;
   group.lanes = band <= 16 && columns <= 128 ? 4 : band <= 32 ? 8 : 16;
+  group.lanes = std::min(group.lanes, call.gpu.tuning().attention.lanes);
   // What shaders/attention_products.glsl declares as shared.
   const auto shared_bytes = [](std::int64_t lanes) { return 16 * 4 * lanes * (10 + lanes + 1) + 32 * lanes; };
   const Limits& limits = call.gpu.limits();

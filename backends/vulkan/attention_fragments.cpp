@@ -158,6 +158,7 @@ std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, Fragm
   const Capabilities& can = call.gpu.capabilities();
   FragmentShape fragment;
   fragment.lanes = can.subgroup_size;
+  fragment.subgroups = call.gpu.tuning().attention.subgroups;
   fragment.rows = dtype == DType::f16    ? can.fragment_rows
                   : dtype == DType::bf16 ? can.bfloat16_fragment_rows
                                          : 0;

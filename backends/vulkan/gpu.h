@@ -54,6 +54,8 @@ class Gpu {
   /// Of the largest heap that is the device's own.
   std::uint64_t memory_bytes() const { return chosen_.memory_bytes; }
   const Tuning& tuning() const { return tuning_; }
+  /// From now on, until the device is opened again: for tune() and tests.
+  void use(const AttentionTuning& attention) { tuning_.attention = attention; }
   std::uint32_t queue_family() const { return chosen_.queue_family; }
   std::uint32_t timestamp_bits() const { return chosen_.timestamp_bits; }
   float timestamp_period() const { return chosen_.timestamp_period; }

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -56,6 +58,15 @@ void read_tiles(const Json& object, TileSet& set) {
   check(efficiency.size() == set.tiles.size(), "it has ", efficiency.size(), " tiles instead of ",
         set.tiles.size());
   for (TileShape& tile : set.tiles) tile.efficiency = positive(efficiency, name_of(tile));
+}
+
+constexpr std::array<std::int64_t, 3> lanes_tried{4, 8, 16}, subgroups_tried{1, 2, 4};
+
+std::int64_t one_of(std::span<const std::int64_t> allowed, const Json& object, const std::string& name) {
+  const auto value = object.at(name).get<std::int64_t>();
+  check(std::ranges::find(allowed, value) != allowed.end(), '"', name, "\" is ", value,
+        ", no size of attention's workgroups");
+  return value;
 }
 
 // --- measuring -------------------------------------------------------------------------------------------------
@@ -137,10 +148,58 @@ void measure(Gpu& gpu, TileKernel kernel, DType dtype, TileSet& set) {
   set.per_launch = best / static_cast<double>(set.units) * launch_seconds(gpu);
 }
 
+/// Seconds of attention, forward and backward, with a device's attention as it is set, from a length on at which it takes
+/// 10 ms.
+class AttentionTime {
+ public:
+  AttentionTime(Gpu& gpu, DType dtype) : gpu_(gpu), dtype_(dtype) {
+    while (length_ < 4096 && of(gpu.tuning().attention) < 0.01) length_ *= 2;
+  }
+
+  double of(const AttentionTuning& tried) const {
+    struct Restored {
+      Gpu& gpu;
+      AttentionTuning before = gpu.tuning().attention;
+      ~Restored() { gpu.use(before); }
+    } const restored{gpu_};
+    gpu_.use(tried);
+    const Device device{DeviceType::vulkan, gpu_.index()};
+    const Shape shape{1, 8, length_, 64};
+    const Tensor x = Tensor::zeros(shape, dtype_, device), out = Tensor::empty(shape, dtype_, device),
+                 log_sum_exp = Tensor::empty({1, 8, length_}, DType::f32, device);
+    AttentionArgs args;
+    args.query = args.key = args.value = x;
+    const std::array gradients{Tensor::empty(shape, dtype_, device), Tensor::empty(shape, dtype_, device),
+                               Tensor::empty(shape, dtype_, device)};
+    return seconds_of(gpu_, [&] {
+      attention_forward(args, out, log_sum_exp);
+      attention_backward(args, out, log_sum_exp, x, {}, gradients[0], gradients[1], gradients[2], {});
+    });
+  }
+
+ private:
+  Gpu& gpu_;
+  DType dtype_;
+  std::int64_t length_ = 128;
+};
+
+/// Sets `size`, a member of `best`, to the one of `tried` with which attention takes the least time.
+void measure(Gpu& gpu, DType dtype, std::span<const std::int64_t> tried, AttentionTuning& best,
+             std::int64_t AttentionTuning::*size) {
+  const AttentionTime time(gpu, dtype);
+  double least = std::numeric_limits<double>::infinity();
+  for (const std::int64_t candidate : tried) {
+    AttentionTuning with = best;
+    with.*size = candidate;
+    const double seconds = time.of(with);
+    if (seconds < least) best = with, least = seconds;
+  }
+}
+
 }  // namespace
 
 Tuning tuning_of(const PhysicalDevice& device) {
-  Tuning tuning{scalar_tiles(), fragment_tiles(device.capabilities.subgroup_size), ""};
+  Tuning tuning{scalar_tiles(), fragment_tiles(device.capabilities.subgroup_size), {}, ""};
   if (device.processors > 0) tuning.scalar.units = tuning.fragments.units = device.processors;
   const std::filesystem::path file = tuning_file(device.identity);
   if (file.empty() || !path_exists(file)) return tuning;
@@ -151,6 +210,9 @@ Tuning tuning_of(const PhysicalDevice& device) {
     check(figures.at("device") == device.identity, "it was made for another device or driver");
     read_tiles(figures.at("scalar"), tuning.scalar);
     read_tiles(figures.at("fragments"), tuning.fragments);
+    const Json& attention = figures.at("attention");
+    tuning.attention = {one_of(lanes_tried, attention, "lanes"),
+                        one_of(subgroups_tried, attention, "subgroups")};
     tuning.digest = digest;
   } catch (const std::exception& error) {
     fail("the tuning of ", device.name, " in ", file, " cannot be used: ", error.what(),
@@ -167,12 +229,18 @@ std::filesystem::path tune(Gpu& gpu) {
   scalar.units = fragments.units = gpu.tuning().scalar.units;
   measure(gpu, TileKernel::scalar, DType::f32, scalar);
   const MatrixHardware& hardware = matrix_hardware({DeviceType::vulkan, gpu.index()});
-  if (hardware.f16 || hardware.bf16)
-    measure(gpu, TileKernel::cooperative, hardware.f16 ? DType::f16 : DType::bf16, fragments);
+  AttentionTuning attention;
+  measure(gpu, DType::f32, lanes_tried, attention, &AttentionTuning::lanes);
+  if (hardware.f16 || hardware.bf16) {
+    const DType half = hardware.f16 ? DType::f16 : DType::bf16;
+    measure(gpu, TileKernel::cooperative, half, fragments);
+    measure(gpu, half, subgroups_tried, attention, &AttentionTuning::subgroups);
+  }
   Json figures = {{"device", gpu.identity()},
                   {"name", gpu.name()},
                   {"scalar", json_of(scalar)},
-                  {"fragments", json_of(fragments)}};
+                  {"fragments", json_of(fragments)},
+                  {"attention", {{"lanes", attention.lanes}, {"subgroups", attention.subgroups}}}};
   add_digest(figures);
   std::filesystem::create_directories(file.parent_path());
   write_file_atomically(file, figures.dump(2) + "\n");

@@ -10,9 +10,19 @@ namespace heed::vulkan {
 
 class Gpu;
 
-/// The tiles of products, with what they reach on a device: measured, or as assumed for a large GPU.
+/// How large attention's workgroups are, where rows and limits allow it.
+struct AttentionTuning {
+  std::int64_t lanes =
+      16;  ///< of shaders/attention_products.glsl, 4, 8 or 16: tiles of 4 lanes x 4 lanes scores
+  std::int64_t subgroups =
+      4;  ///< of shaders/attention_fragments.glsl, 1, 2 or 4: each takes the rows of a fragment
+};
+
+/// The tiles of products, with what they reach on a device, and attention's workgroups: measured, or as assumed for a
+/// large GPU.
 struct Tuning {
   TileSet scalar, fragments;
+  AttentionTuning attention;
   std::string digest;  ///< of the measured figures; "" when they are assumed
 };
 
@@ -20,8 +30,8 @@ struct Tuning {
 /// damaged or was written for other kernels: a choice that changes results is not dropped silently.
 Tuning tuning_of(const PhysicalDevice& device);
 
-/// Times every tile of products, a copy, and a launch on a device, and writes what they reach to the file that
-/// tuning_of() reads. Plans follow from it when a device is opened the next time. Returns the file.
+/// Times every tile of products, a copy, a launch, and attention with workgroups of each size on a device, and writes what
+/// they reach to the file that tuning_of() reads. Plans follow from it when a device is opened the next time. Returns the file.
 std::filesystem::path tune(Gpu& gpu);
 
 }  // namespace heed::vulkan
