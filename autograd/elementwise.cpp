@@ -161,7 +161,7 @@ Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b) {
   const Tensor out =
       Tensor::empty(broadcast_shapes(name_of(op), a.shape(), b.shape()), a.dtype(), a.device());
   backend.binary(op, broadcast_view(a, out.shape()), broadcast_view(b, out.shape()), out);
-  if (!recording() || !(a.tracked() || b.tracked())) return out;
+  if (!is_recorded({a, b})) return out;
 
   const bool wanted[2] = {a.tracked(), b.tracked()};
   const bool keep_a = (wanted[0] && info.needs_a[0]) || (wanted[1] && info.needs_a[1]);

@@ -117,10 +117,10 @@ Gradients given_gradients(const EarlyGradients& early, const Tensor& grad, DType
 
 }  // namespace
 
-ExpectedGradient::ExpectedGradient(const Tensor& expected)
-    : previous_(std::exchange(expected_gradient, expected)) {
+ExpectedGradient::ExpectedGradient(const Tensor& expected) {
   check(!expected.defined() || (expected.count() == 1 && !expected.tracked()),
         "ExpectedGradient: one untracked element is needed");
+  previous_ = std::exchange(expected_gradient, expected);
 }
 ExpectedGradient::~ExpectedGradient() {
   expected_gradient = previous_;

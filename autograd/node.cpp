@@ -14,6 +14,7 @@ namespace {
 
 std::atomic<std::uint64_t> next_id{1};
 thread_local bool recording_enabled = true;
+thread_local NotedLeaves* noted = nullptr;
 
 struct SmallerId {
   bool operator()(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) const {
@@ -111,6 +112,21 @@ RecordingScope::~RecordingScope() {
   recording_enabled = previous_;
 }
 
+NotedLeaves::NotedLeaves() : previous_(std::exchange(noted, this)) {}
+NotedLeaves::~NotedLeaves() {
+  noted = previous_;
+}
+
+bool is_recorded(std::span<const Tensor> inputs) {
+  if (recording_enabled) return std::ranges::any_of(inputs, &Tensor::tracked);
+  if (noted)
+    for (const Tensor& input : inputs)
+      if (input.tracked() && is_leaf(*input.node()) &&
+          std::ranges::find(noted->leaves, input.storage(), &Tensor::storage) == noted->leaves.end())
+        noted->leaves.push_back(input.detach());
+  return false;
+}
+
 Tensor record_always(const char* op, const Tensor& out, std::span<const Tensor> inputs,
                      BackwardFunction backward, std::span<const Tensor* const> reads) {
   std::shared_ptr<Node> node = make_node(op, out);
@@ -124,9 +140,7 @@ Tensor record_always(const char* op, const Tensor& out, std::span<const Tensor> 
 
 Tensor record(const char* op, const Tensor& out, std::span<const Tensor> inputs, BackwardFunction backward,
               std::span<const Tensor* const> reads) {
-  const bool tracked = std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.tracked(); });
-  return recording_enabled && tracked ? record_always(op, out, inputs, std::move(backward), reads)
-                                      : out.detach();
+  return is_recorded(inputs) ? record_always(op, out, inputs, std::move(backward), reads) : out.detach();
 }
 
 Tensor record(const char* op, const Tensor& out, std::initializer_list<Tensor> inputs,
@@ -137,9 +151,8 @@ Tensor record(const char* op, const Tensor& out, std::initializer_list<Tensor> i
 
 std::vector<Tensor> record_joint(const char* op, std::span<const Tensor> outs, std::span<const Tensor> inputs,
                                  JointBackward backward, std::span<const Tensor* const> reads) {
-  const auto tracked = [](const Tensor& x) { return x.tracked(); };
   std::vector<Tensor> results;
-  if (!recording_enabled || std::none_of(inputs.begin(), inputs.end(), tracked)) {
+  if (!is_recorded(inputs)) {
     for (const Tensor& out : outs) results.push_back(out.detach());
     return results;
   }

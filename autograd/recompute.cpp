@@ -8,9 +8,12 @@ Tensor recompute_in_backward(std::function<Tensor(std::span<const Tensor>, Rando
   if (!recording()) return segment(inputs, random);
   const Random at_start = random;
   Tensor out;
+  std::vector<Tensor> captured;  // parameters that the segment reads
   {
     const NoGrad forget;
+    NotedLeaves read;
     out = segment(inputs, random).detach();
+    captured = std::move(read.leaves);
   }
   std::vector<Tensor> saved;
   std::vector<bool> wanted;
@@ -19,7 +22,8 @@ Tensor recompute_in_backward(std::function<Tensor(std::span<const Tensor>, Rando
     wanted.push_back(input.tracked());
   }
   std::vector<const Tensor*> reads;
-  for (const Tensor& input : saved) reads.push_back(&input);
+  for (const std::vector<Tensor>* all : {&saved, &captured})
+    for (const Tensor& read : *all) reads.push_back(&read);
   return record_always(
       "recompute_in_backward", out, inputs,
       [segment = std::move(segment), saved, wanted, at_start](const Tensor& grad) {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <initializer_list>
 #include <limits>
 #include <span>
+#include <vector>
 
 #include "heed/autograd/node.h"
 #include "heed/core/backend.h"
@@ -13,6 +15,25 @@ namespace heed {
 /// Like record(), but also when no input is tracked: for segments whose parameters are hidden inside.
 Tensor record_always(const char* op, const Tensor& out, std::span<const Tensor> inputs,
                      BackwardFunction backward, std::span<const Tensor* const> reads = {});
+
+/// Whether ops on these inputs would be recorded. Where recording is off, leaves among them are noted for NotedLeaves.
+bool is_recorded(std::span<const Tensor> inputs);
+inline bool is_recorded(std::initializer_list<Tensor> inputs) {
+  return is_recorded(std::span(inputs.begin(), inputs.size()));
+}
+
+/// While one lives, what ops on this thread that are not recorded read of leaves.
+class NotedLeaves {
+ public:
+  NotedLeaves();
+  ~NotedLeaves();
+  NotedLeaves(const NotedLeaves&) = delete;
+  NotedLeaves& operator=(const NotedLeaves&) = delete;
+  std::vector<Tensor> leaves;  ///< untracked, one of each storage
+
+ private:
+  NotedLeaves* previous_;
+};
 
 inline Tensor empty_like(const Tensor& x) {
   return Tensor::empty(x.shape(), x.dtype(), x.device());

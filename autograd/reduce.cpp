@@ -57,7 +57,7 @@ Tensor extreme_axis(const char* op, const Tensor& x, int axis, bool keep) {
   const Axis at = split_at(op, x, axis);
   check(at.extent > 0, op, ": axis ", axis, " of shape ", x.shape(), " is empty");
   const Tensor out = reduce(reduction, x, at, without_axis(x.shape(), at.at, keep));
-  if (!recording() || !x.tracked()) return out;
+  if (!is_recorded({x})) return out;
   const Tensor first = argmax(reduction == ReduceOp::max ? x.detach() : neg(x.detach()), at.at);
   return record(op, out, {x}, [first, at = at.at, extent = at.extent, keep](const Tensor& grad) {
     return Gradients{scatter_add(keep ? grad : unsqueeze(grad, at), at, unsqueeze(first, at), extent)};

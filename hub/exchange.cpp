@@ -201,7 +201,7 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
 }
 
 ExchangeReport export_run(const fs::path& path, const fs::path& out, StoredFloat stored) {
-  Run run = Run::open(path, {.device = "cpu"});
+  Run run = Run::open(path, {.device = "cpu", .settings = {"int8_weights=false"}});
   const Tokenizers tokenizers = tokenizers_of_exported(run);
   RunContent content = merged_run_content(run, tokenizers.target);
   const Architecture& architecture = layout_for_run(content);
@@ -216,7 +216,7 @@ ExchangeReport export_run(const fs::path& path, const fs::path& out, StoredFloat
 }
 
 ExchangeReport export_ctranslate2(const fs::path& path, const fs::path& out) {
-  Run run = Run::open(path, {.device = "cpu"});
+  Run run = Run::open(path, {.device = "cpu", .settings = {"int8_weights=false"}});
   const Tokenizers tokenizers = tokenizers_of_exported(run);
   RunContent content = merged_run_content(run, tokenizers.target);
   check(marian_architecture().exports(content), "CTranslate2 translates: a ", run.task(),

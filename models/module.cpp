@@ -90,15 +90,20 @@ void Module::freeze() {
 }
 
 void Module::round_to_int8() {
+  std::vector<NamedTensor> matrices;
   for (const NamedTensor& named : parameters()) {
-    Tensor& member = *named.tensor;
+    const Tensor& member = *named.tensor;
     if (member.rank() != 2) continue;
     check(member.device().type == DeviceType::cpu && member.dtype() == DType::f32, "\"", named.name, "\" is ",
           member.dtype(), " on ", member.device(), "; weights in 8 bits are for f32 on the CPU");
+    matrices.push_back(named);
+  }
+  for (const NamedTensor& named : matrices) {
     try {
-      heed::round_to_int8(member);
+      heed::round_to_int8(*named.tensor);
     } catch (Error& error) {
       error.add_context(concat_text("\"", named.name, "\": "));
+      state_changed();  // those before it are rounded
       throw;
     }
   }

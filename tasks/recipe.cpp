@@ -133,7 +133,10 @@ Device apply_runtime(const Settings& settings, const Ranks* ranks) {
     set_cpu_threads(static_cast<int>(threads));
   else if (ranks)
     set_cpu_threads(ranks->thread_share());
-  return device_of(settings.get<std::string>("device"), ranks);
+  const Device device = device_of(settings.get<std::string>("device"), ranks);
+  if (settings.get<bool>("int8_weights") && device.type != DeviceType::cpu)
+    throw SettingsError(concat_text("int8_weights is for the CPU, and the device is ", device));
+  return device;
 }
 
 void declare_text(Settings& settings) {

@@ -114,11 +114,7 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
     files.load_weights(learner->model(), !options.weights.empty() ? options.weights
                                          : files.has_best()       ? "best"
                                                                   : "last");
-  if (learner->settings().get<bool>("int8_weights")) {
-    if (device.type != DeviceType::cpu)
-      throw SettingsError(concat_text("int8_weights is for the CPU, and the device is ", device));
-    learner->model().round_to_int8();
-  }
+  if (learner->settings().get<bool>("int8_weights")) learner->model().round_to_int8();
   return Run(std::move(learner), std::move(files));
 }
 

@@ -155,6 +155,32 @@ TEST_CASE("bf16 products: attention and linear maps, forward and backward, besid
   }
 }
 
+TEST_CASE("bf16 products: the gradients of few queries are as near the exact ones as those of many") {
+  if (!available()) return;
+  // Large scores: weights that backward computes from other scores than forward would not add up to 1.
+  const auto error_of = [](std::int64_t queries) {
+    const auto gradients = [&](bool rounds) {
+      const Bf16Products products(rounds);
+      const Tensor query = parameter(random({1, 1, queries, 64}, 1) * 4),
+                   key = parameter(random({1, 1, 200, 64}, 2) * 4), value = random({1, 1, 200, 64}, 3);
+      backward(sum(attention(query, key, value) * random({1, 1, queries, 64}, 4)));
+      return std::vector<Tensor>{gradient(query), gradient(key)};
+    };
+    const std::vector<Tensor> exact = gradients(false), rounded = gradients(true);
+    double worst = 0;
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      const Tensor off = rounded[i] - exact[i];
+      worst = std::max(worst, std::sqrt(sum(off * off).item() / sum(exact[i] * exact[i]).item()));
+    }
+    return worst;
+  };
+  const double of_many = error_of(16);
+  for (const std::int64_t queries : {1, 3, 8}) {
+    CAPTURE(queries);
+    CHECK(error_of(queries) < 2 * of_many);
+  }
+}
+
 TEST_CASE(
     "bf16 products: Autocast on the CPU has tensors of f32, and gradients near the exact ones that add up") {
   if (!available()) return;

@@ -95,14 +95,38 @@ TEST_CASE("int8 rows: a model that writes token by token agrees with itself read
   CHECK(test::worst_difference(last, whole.step(Tensor::from({text.back()}, {1}))) < 1e-4);
 }
 
+TEST_CASE("int8 rows: a view of other rows than the matrix' own is computed in f32") {
+  const Tensor weight = random({6, 8}, 1), x = random({1, 8}, 2);
+  round_to_int8(weight);
+  const Tensor copy = weight + 0;
+  // Rows of the same length that begin within those of the matrix.
+  const auto shifted = [](const Tensor& w) { return reshape(slice(reshape(w, {48}), 0, 4, 44), {5, 8}); };
+  CHECK(test::worst_difference(linear(x, shifted(weight)), linear(x, shifted(copy))) < 1e-6);
+  // Pieces of rows, and every second row.
+  const Tensor part = slice(x, 1, 0, 5);
+  CHECK(test::worst_difference(linear(part, slice(weight, 1, 2, 7)), linear(part, slice(copy, 1, 2, 7))) <
+        1e-6);
+  const auto second = [](const Tensor& w) { return w.view({3, 8}, {16, 1}, 8); };
+  CHECK(test::worst_difference(linear(x, second(weight)), linear(x, second(copy))) < 1e-6);
+}
+
+TEST_CASE("int8 rows: the largest numbers there are stay finite") {
+  const float largest = std::numeric_limits<float>::max();
+  const Tensor x = Tensor::from<float>({{largest, -largest, 1}});
+  round_to_int8(x);
+  for (const double value : x.to_doubles()) CHECK(std::isfinite(value));
+}
+
 TEST_CASE("int8 rows: what cannot be rounded is an error") {
   const Tensor x = random({4, 6}, 1);
   CHECK_THROWS_WITH_AS(round_to_int8(transpose(x, 0, 1)), doctest::Contains("contiguous"), Error);
   CHECK_THROWS_WITH_AS(round_to_int8(x.to(DType::f64)), doctest::Contains("f32"), Error);
   CHECK_THROWS_WITH_AS(round_to_int8(x.view({2, 6}, {6, 1}, 12)), doctest::Contains("whole"), Error);
+  CHECK_THROWS_WITH_AS(round_to_int8(slice(x, 0, 0, 2)), doctest::Contains("whole"), Error);
   CHECK_THROWS_WITH_AS(round_to_int8({}), doctest::Contains("contiguous"), Error);
   x.data<float>()[7] = std::numeric_limits<float>::infinity();
   CHECK_THROWS_WITH_AS(round_to_int8(x), doctest::Contains("(1, 1) is inf"), Error);
+  CHECK(max(abs(slice(x, 0, 0, 1) - slice(random({4, 6}, 1), 0, 0, 1))).item() == 0);  // as it was
   LanguageModel model(test::tiny_config());
   model.to(DType::f64, {});
   CHECK_THROWS_WITH_AS(model.round_to_int8(), doctest::Contains("f64"), Error);

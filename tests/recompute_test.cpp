@@ -54,6 +54,24 @@ TEST_CASE("recompute: the same loss, the same gradients, less memory") {
   CHECK(recomputed.peak_bytes * 2 < kept.peak_bytes);
 }
 
+TEST_CASE(
+    "recompute: a parameter that is overwritten before backward is an error, one that is not read is not") {
+  const Tensor x = parameter(Tensor::ones({2, 3})), weight = parameter(Tensor::ones({4, 3})),
+               factor = parameter(Tensor::ones({4})), other = parameter(Tensor::ones({4}));
+  for (const Tensor* changed : {&weight, &factor, &other}) {
+    Random random(1, 0);
+    const Tensor out = recompute_in_backward(
+        [&](std::span<const Tensor> inputs, Random&) { return linear(inputs[0], weight) * factor; }, {x},
+        random);
+    const std::vector<float> twos(static_cast<std::size_t>(changed->count()), 2);
+    Tensor(*changed).assign(std::span<const float>(twos));
+    if (changed == &other)
+      backward(sum(out));
+    else
+      CHECK_THROWS_WITH_AS(backward(sum(out)), doctest::Contains("overwritten"), Error);
+  }
+}
+
 TEST_CASE("recompute: a layer that leaves something in the context is refused") {
   const auto layer = [](const Tensor& x, const Tensor&, Context& context) {
     context.losses.push_back({"clusters", 1, x});

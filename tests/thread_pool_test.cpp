@@ -4,12 +4,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <new>
 #include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "heed/backends/cpu/thread_scratch.h"
 #include "heed/core/cpu_threads.h"
 #include "heed/core/error.h"
 #include "with_threads.h"
@@ -121,6 +123,17 @@ TEST_CASE("parallel_ranges cuts where the grain says, whatever the number of thr
     CHECK(ends == std::vector<std::int64_t>{10, 20, 25});
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which end the program at such a size
+TEST_CASE("working memory of a thread is there again after an allocation that failed") {
+  const auto* const first = cpu::thread_scratch<float>(0, 100);
+  REQUIRE(first);
+  CHECK_THROWS_AS(cpu::thread_scratch<float>(0, std::size_t{1} << 60), std::bad_alloc);
+  float* const again = cpu::thread_scratch<float>(0, 50);
+  REQUIRE(again);
+  again[49] = 1;
+}
+#endif
 
 TEST_CASE("set_cpu_threads refuses nonsense") {
   CHECK_THROWS_AS(set_cpu_threads(0), Error);

@@ -240,6 +240,15 @@ TEST_CASE("schedule: the four shapes, with warm-up") {
   CHECK_THROWS_WITH_AS(learning_rate_at(options, 1, 100), doctest::Contains("positive"), Error);
 }
 
+TEST_CASE("moving average: weights that are exchanged are weights that are overwritten") {
+  const Tensor weight = parameter(Tensor::ones({3}));
+  Tensor member = weight;
+  MovingAverage average({{"weight", &member}}, 0.9);
+  const Tensor loss = sum(member * member);
+  { const AveragedWeights averaged(&average); }
+  CHECK_THROWS_WITH_AS(backward(loss), doctest::Contains("overwritten"), Error);
+}
+
 TEST_CASE("moving average: its values, and the weights come back bit for bit") {
   Tensor w = parameter(Tensor::full({2}, 1, DType::f64));
   MovingAverage average({{"w", &w}}, 0.9);

@@ -73,6 +73,11 @@ TEST_CASE("vulkan tasks: every command of every program, and an exit in order") 
         small_line(task), ".", limits);
     CHECK(rounded.status == 2);
     CHECK(rounded.errors.find("int8_weights is for the CPU") != std::string::npos);
+    const std::string other = (folder / "other").string();  // before anything is trained
+    CHECK(run_program(task, joined(small_train(task, other, {"--set", "int8_weights=true"}), on_device()), {},
+                      ".", limits)
+              .status == 2);
+    CHECK_FALSE(fs::exists(other));
   }
 }
 

@@ -52,6 +52,7 @@ AveragedWeights::AveragedWeights(const MovingAverage* average) : average_(averag
     const Tensor weight = average_->parameters_[i].tensor->detach();
     saved_.push_back(copy_of(weight));
     backend_of(weight).copy(average_->averages_[i], weight);
+    weight.storage()->overwritten();
   }
 }
 
@@ -59,6 +60,7 @@ AveragedWeights::~AveragedWeights() {
   for (std::size_t i = 0; i < saved_.size(); ++i) {
     const Tensor weight = average_->parameters_[i].tensor->detach();
     backend_of(weight).copy(saved_[i], weight);
+    weight.storage()->overwritten();
   }
 }
 

@@ -7,6 +7,7 @@
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/backends/cpu/thread_scratch.h"
+#include "heed/core/bf16_products.h"
 #include "heed/core/profile.h"
 
 // Attention without the N x M matrix: the scores of some queries and some keys at a time, joined by the
@@ -65,6 +66,9 @@ class Forward {
   }
 
  private:
+  /// Whether a tile is multiplied row by row. Not under Bf16Products: backward's scores are rounded, and so these.
+  static bool takes_rows(std::int64_t rows) { return rows <= few_query_rows && !Bf16Products::active(); }
+
   /// scale Q K^T and what is added to it for one tile, with its mask.
   ScoreTile<T> scores(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& keys) const {
     ScoreTile<T> tile;
@@ -78,7 +82,7 @@ class Forward {
     for (const Segment& segment : keys.segments) {
       const T* key = key_.at(b, h, segment.key);
       T* to = tile.scores + segment.column;
-      if (tile.rows <= few_query_rows) {
+      if (takes_rows(tile.rows)) {
         for (std::int64_t r = 0; r < tile.rows; ++r)
           row_times_transposed(query + r * query_.stride(), key, key_.stride(), segment.count, key_.width(),
                                scale, false, to + r * tile.stride);
@@ -98,7 +102,7 @@ class Forward {
     T* out = out_.at(b, h, queries.begin);
     for (const Segment& segment : keys.segments) {
       const T *weights = tile.scores + segment.column, *value = value_.at(b, h, segment.key);
-      if (tile.rows <= few_query_rows) {
+      if (takes_rows(tile.rows)) {
         for (std::int64_t r = 0; r < tile.rows; ++r)
           row_times_matrix(weights + r * tile.stride, value, value_.stride(), segment.count, value_.width(),
                            !first, out + r * out_.stride());

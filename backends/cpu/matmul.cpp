@@ -158,7 +158,8 @@ class TiledProduct {
     const std::int64_t m = out.size(-2), n = out.size(-1), k = a.size(-1);
     Product<T> product{MatrixLayout(a, m, k), MatrixLayout(b, k, n), m > 1 ? out.stride(-2) : n};
     const Int8Rows* rows = b.storage()->int8_rows();
-    if (rows && product.b_layout.transposed && product.b_layout.leading == rows->columns)
+    if (rows && product.b_layout.transposed && product.b_layout.leading == rows->columns &&
+        rows->hold_columns(b))
       product.int8_rows = rows, product.b_begin = b.data<T>() - b.offset();
     return product;
   }

@@ -23,6 +23,7 @@ T* thread_scratch(int slot, std::size_t count) {
   Buffer& buffer = buffers[slot];
   if (const std::size_t needed = count * sizeof(T); buffer.size < needed) {
     buffer.bytes.reset();
+    buffer.size = 0;  // also where the next line throws
     buffer.bytes.reset(static_cast<std::byte*>(::operator new[](needed, alignment)));
     buffer.size = needed;
   }

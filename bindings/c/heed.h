@@ -123,7 +123,7 @@ heed_status heed_tensor_device(const heed_tensor* tensor, char** out);
 /**
  * The address of the first element, which lives as long as any tensor that shares it; the elements lie by the
  * strides. An error on devices whose memory the host cannot see. What is written there must not be in use by a
- * backward pass that is still to come.
+ * backward pass that is still to come, nor be a weight in 8 bits (the setting int8_weights).
  */
 heed_status heed_tensor_data(const heed_tensor* tensor, void** out);
 /**
