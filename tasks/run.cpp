@@ -46,9 +46,13 @@ void read_vocabulary(Learner& learner, const RunFiles& files) {
 }
 
 /// The weights that a run began with: those of its seed, and what it took from elsewhere, which must still be the same.
-void begin_anew(Learner& learner, const RunFiles& files) {
-  check(start_weights(learner).origin == files.origin(),
-        "the run that this one started from is no longer what it was");
+Start begin_anew(Learner& learner, const RunFiles& files) {
+  Start start = start_weights(learner);
+  check(start.origin == files.origin(),
+        "what this run started from (training.from, training.embeddings) is no longer what it was: put it "
+        "back, or train "
+        "anew");
+  return start;
 }
 
 /// What rank 0 has learned or opened; it keeps its own.
@@ -179,6 +183,7 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
   learner->build(device);
   Start begun;
   if (is_first && !before) begun = start_weights(*learner);
+  if (is_first && before && !before->has_checkpoint()) begun = begin_anew(*learner, *before);
   learner->prepare_training();
   for (const std::string& text : learner->take_remarks()) say(text);
   for (const std::string& text : begun.remarks) say(text);

@@ -8,6 +8,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/digest.h"
 #include "heed/data/word_vectors.h"
 #include "heed/models/low_rank.h"
 #include "heed/tasks/settings.h"
@@ -79,17 +80,38 @@ class Names {
   std::set<std::string, std::less<>> parts_;
 };
 
+/// Settings of a tokenizer that another run brings along.
+constexpr const char* taken_of_tokenizers[] = {"kind",       "vocabulary", "min_frequency",
+                                               "lower_case", "begin",      "separate"};
+
+/// "tokenizer.kind is bpe here and words there": settings that the other run's tokenizer overrules.
+std::vector<std::string> overruled(const Settings& settings, const RunFiles& files) {
+  const Json here = Json::parse(settings.json("tokenizer")),
+             there = Json::parse(files.config()).value("tokenizer", Json::object());
+  std::vector<std::string> found;
+  for (const char* const name : taken_of_tokenizers)
+    if (here.contains(name) && there.contains(name) && here[name] != there[name])
+      found.push_back(concat_text("tokenizer.", name, " is ", here[name].dump(), " here and ",
+                                  there[name].dump(), " there"));
+  return found;
+}
+
 /// "model.norm is post here and pre there": settings that weights do not show by their shapes.
 std::vector<std::string> differences(const Settings& settings, const RunFiles& files) {
   const Json here = Json::parse(settings.json("model")),
              there = Json::parse(files.config()).value("model", Json::object()),
              defaults = Json::parse(to_json(TransformerConfig()));  // of what came after a run was written
   std::vector<std::string> found;
-  for (const char* name : {"width", "heads", "feed_forward", "norm", "norm_kind", "activation", "positions",
-                           "scale_embeddings", "attention_bias", "embedding_norm"})
+  for (const char* name :
+       {"width", "heads", "feed_forward", "norm", "norm_kind", "activation", "positions", "scale_embeddings",
+        "attention_bias", "embedding_norm", "pooling", "tie_embeddings", "output_bias", "output_transform"})
     if (const Json theirs = there.value(name, defaults[name]); here.contains(name) && here[name] != theirs)
       found.push_back(
           concat_text("model.", name, " is ", here[name].dump(), " here and ", theirs.dump(), " there"));
+  const Json all = Json::parse(settings.json()), config = Json::parse(files.config());
+  if (all.contains("objective") && config.contains("objective") && all["objective"] != config["objective"])
+    found.push_back(concat_text("objective is ", all["objective"].dump(), " here and ",
+                                config["objective"].dump(), " there"));
   return found;
 }
 
@@ -119,10 +141,12 @@ void take_weights(Learner& learner, const std::string& from, Start& start) {
   const Names names(saved.tensors, files.task() == learner.kind().name);
   std::map<std::string, Tensor> fitting;
   std::vector<std::pair<std::string, Tensor>> targets;
-  std::vector<std::string> misfits, fresh;
+  std::vector<std::string> misfits, fresh, left;
+  std::set<std::string> met;  // of the run's weights
   const std::map<std::string, Tensor> own = model_state(learner.model());
   for (const auto& [name, tensor] : own) {
     const auto found = saved.tensors.find(names.of(name));
+    if (found != saved.tensors.end()) met.insert(found->first);
     const Tensor there = found == saved.tensors.end() ? Tensor() : fitted(name, found->second, tensor);
     if (!there.defined()) {
       fresh.push_back(name);
@@ -133,18 +157,23 @@ void take_weights(Learner& learner, const std::string& from, Start& start) {
       targets.emplace_back(name, tensor);
     }
   }
+  for (const auto& [name, tensor] : saved.tensors)
+    if (!met.contains(name)) left.push_back(name);
   const std::vector<std::string> others = differences(learner.settings(), files);
   check(!fitting.empty(), "--from ", from, ": no weight of the run fits the model",
         others.empty() ? "" : ": ", listed(others));
   copy_named_tensors(fitting, targets, "--from " + from);
   learner.model().state_changed();
-  start.origin = {{"task", files.task()}, {"identity", files.identity()}, {"weights", saved.digest}};
+  start.origin.insert({{"task", files.task()}, {"identity", files.identity()}, {"weights", saved.digest}});
   start.remarks.push_back(concat_text("from the ", files.task(), " run ", from, ": its tokenizer and ",
                                       fitting.size(), " of ", own.size(), " weights"));
   if (!misfits.empty())
     start.remarks.push_back("not from there, for their shapes differ: " + listed(misfits));
   if (!fresh.empty()) start.remarks.push_back("new in this model: " + listed(fresh));
+  if (!left.empty()) start.remarks.push_back("without a place in this model: " + listed(left));
   if (!others.empty()) start.remarks.push_back("the models differ: " + listed(others));
+  if (const auto settings = overruled(learner.settings(), files); !settings.empty())
+    start.remarks.push_back("the tokenizer is that of the run: " + listed(settings));
 }
 
 // --- vectors of words
@@ -169,6 +198,8 @@ void take_embeddings(Learner& learner, const std::string& path, Start& start) {
   const double scale =
       learner.settings().get<bool>("model.scale_embeddings") ? std::sqrt(static_cast<double>(width)) : 1;
   bool any = false;
+  check(files.contains("tokenizer.json"), "--embeddings ", path,
+        ": vectors of words, but the data are images");
   for (const NamedTensor& named : learner.model().parameters()) {
     if (!is_embedding(named.name)) continue;
     const bool own = named.name.starts_with("target_") && files.contains("target_tokenizer.json");
@@ -186,6 +217,7 @@ void take_embeddings(Learner& learner, const std::string& path, Start& start) {
                                         "; the others start by chance"));
   }
   check(any, path, ": none of its words is in the vocabulary");
+  start.origin["embeddings"] = digest_of_file(path);
   learner.model().state_changed();
 }
 
@@ -229,6 +261,8 @@ void take_model_of(Settings& settings, const std::string& run) {
                                  "epsilon",
                                  "share_layers",
                                  "local_width",
+                                 "pooling",
+                                 "output_transform",
                                  "dropout",
                                  "word_dropout",
                                  "attention_dropout",
@@ -241,7 +275,7 @@ void take_model_of(Settings& settings, const std::string& run) {
   const auto has_both_stacks = [](const Json& model) {
     return model.contains("encoder_layers") && model.contains("decoder_layers");
   };
-  if (has_both_stacks(here) && has_both_stacks(there))
+  if (has_both_stacks(here) == has_both_stacks(there))  // else the names of what is tied mean other tensors
     for (const char* const name : {"tie_embeddings", "output_bias"}) take(name, name);
   take("encoder_layers", "decoder_layers");
   take("decoder_layers", "encoder_layers");
@@ -251,9 +285,10 @@ void take_model_of(Settings& settings, const std::string& run) {
   Json all = {{"model", taken}};
   const Json tokenizer = config.value("tokenizer", Json::object());
   const auto declared = settings.declared();
-  for (const std::string name : {"begin", "separate"})
-    if (tokenizer.contains(name) &&
-        std::ranges::any_of(declared, [&](const Setting& one) { return one.name == "tokenizer." + name; }))
+  for (const char* const name : taken_of_tokenizers)
+    if (tokenizer.contains(name) && std::ranges::any_of(declared, [&](const Setting& one) {
+          return one.name == concat_text("tokenizer.", name);
+        }))
       all["tokenizer"][name] = tokenizer[name];
   settings.merge(all.dump(), concat_text("the run ", run));
 }

@@ -8,6 +8,7 @@
 #include "heed/data/safetensors.h"
 #include "heed/data/tokenizer.h"
 #include "heed/tasks/run.h"
+#include "heed/tasks/start.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
 
@@ -103,6 +104,63 @@ TEST_CASE("--from: what does not fit is said, and what cannot be is refused") {
   CHECK(contains(refusal("classify", folder / "frozen", {"training.freeze=encodr"}), "encodr"));
   CHECK_FALSE(fs::exists(folder / "other"));
   CHECK_FALSE(fs::exists(folder / "frozen"));
+}
+
+TEST_CASE("--from: a run that was ended before its first checkpoint begins again from there") {
+  const TemporaryFolder folder;
+  const fs::path source = folder / "source", ended = folder / "ended";
+  trained("classify", source, {});
+  const std::vector<std::string> from = {"training.from=\"" + source.string() + "\"",
+                                         "training.freeze=embedding"};
+  trained("classify", folder / "whole", from);
+  trained("classify", ended, from);
+  for (const char* file : {"trainer_state.json", "model.safetensors", "optimizer.safetensors",
+                           "best.safetensors", "metrics.jsonl"})
+    fs::remove(ended / file);
+  CHECK(contains(trained("classify", ended, from, /*resume=*/true), "from the classify run"));
+  CHECK(tensors_of(ended / "model.safetensors") == tensors_of(folder / "whole" / "model.safetensors"));
+
+  for (const char* file :
+       {"trainer_state.json", "model.safetensors", "optimizer.safetensors", "best.safetensors"})
+    fs::remove(ended / file);
+  fs::remove_all(source);
+  trained("classify", source, {"seed=5"});
+  CHECK_THROWS_WITH_AS(trained("classify", ended, from, /*resume=*/true),
+                       doctest::Contains("no longer what it was"), Error);
+}
+
+TEST_CASE("--from: the model is the other run's, and what has no place in it is named") {
+  const TemporaryFolder folder;
+  const std::vector<std::string> settings = {"objective=masked", "training.keep_best_by=loss",
+                                             "model.output_transform=true", "model.tie_embeddings=none"};
+  const fs::path run = folder / "run";
+  trained("language_model", run, settings);
+  Settings taken = task_kind("language_model").settings(false);
+  take_model_of(taken, run.string());
+  CHECK(taken.get<bool>("model.output_transform"));
+  CHECK(taken.get<std::string>("model.tie_embeddings") == "none");
+  const std::string said =
+      trained("language_model", folder / "tied",
+              {"objective=masked", "training.keep_best_by=loss", "training.from=\"" + run.string() + "\""});
+  CHECK(contains(said, "model.output_transform is false here and true there"));
+  CHECK(contains(said, "without a place in this model: "));
+
+  trained("classify", folder / "pooled", {"model.pooling=max"});
+  Settings pooled = task_kind("match").settings(false);
+  take_model_of(pooled, (folder / "pooled").string());
+  CHECK(pooled.get<std::string>("model.pooling") == "max");
+}
+
+TEST_CASE("--from: settings of the tokenizer are those of the run, and others are said to be overruled") {
+  const TemporaryFolder folder;
+  trained("classify", folder / "first", {"tokenizer.kind=words", "tokenizer.min_frequency=1"});
+  Settings taken = task_kind("match").settings(false);
+  take_model_of(taken, (folder / "first").string());
+  CHECK(taken.get<std::string>("tokenizer.kind") == "words");
+  CHECK(taken.get<std::int64_t>("tokenizer.min_frequency") == 1);
+  CHECK(contains(trained("classify", folder / "other",
+                         {"training.from=\"" + (folder / "first").string() + "\"", "tokenizer.kind=bpe"}),
+                 "the tokenizer is that of the run: tokenizer.kind is \"bpe\" here and \"words\" there"));
 }
 
 TEST_CASE("part rates and frozen parts: broken off and resumed, the same bits") {

@@ -54,7 +54,10 @@ RunFiles RunFiles::open(const fs::path& run, bool verify) {
   check(!path_exists(run) || fs::is_directory(run, unreadable), "there is no run in ", run,
         ": it is a file, and a run is a folder");
   check(path_exists(run / "config.json"), "there is no run in ", run,
-        path_exists(run) ? ": it has no config.json" : ": there is no such folder");
+        !path_exists(run) ? ": there is no such folder"
+        : path_exists(run / "run.json")
+            ? ": it ended before its config.json was written; train it without --resume"
+            : ": it has no config.json");
   check(path_exists(run / "run.json"), "the run in ", run,
         " was made by an older version of heed, which kept no run.json, or has lost it; use that version, or"
         " train it again");
@@ -91,8 +94,12 @@ TrainerState RunFiles::state_in(const std::string& text) const {
   return state;
 }
 
+bool RunFiles::has_checkpoint() const {
+  return path_exists(path_ / "trainer_state.json") || path_exists(path_ / "checkpoint.new");
+}
+
 bool RunFiles::has_best() const {
-  if (!path_exists(path_ / "trainer_state.json") && !path_exists(path_ / "checkpoint.new")) return false;
+  if (!has_checkpoint()) return false;
   const TrainerState state = state_in(place_of(path_, "trainer_state.json").state);
   return state.files.contains("best.safetensors");
 }

@@ -31,6 +31,8 @@ class RunFiles {
   std::string text(std::string_view name) const;
   /// "" where none was recorded.
   std::string data_digest(std::string_view part) const;
+  /// False until the first checkpoint is written: training goes on from its start.
+  bool has_checkpoint() const;
   /// An evaluation chose best weights (or, where nothing was evaluated, weights were averaged).
   bool has_best() const;
   /// Fills a model with the "best" or the "last" weights. Throws an Error, with what to do, when the run has

@@ -368,8 +368,10 @@ bool Trainer::evaluate() {
   session_.last_record += duration;
   session_.last_shown += duration;
   if (evaluation.metrics.empty()) {
-    check(options_.patience == 0, "trainer: patience is ", options_.patience,
-          ", but the task has nothing to evaluate; set patience to 0 or give validation data");
+    if (options_.patience > 0)
+      say_once("patience",
+               concat_text("patience is ", options_.patience,
+                           ", but there is nothing to evaluate: training stops at its last step"));
     evaluates_ = false;
     return false;
   }

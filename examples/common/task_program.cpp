@@ -202,15 +202,18 @@ class TrainCommand {
     const TrainResult result = train_run(program_.kind, settings, request);
     if (!is_first) return exit_success;  // rank 0 says what came of it
     printer_.finish();
-    if (profile_) {
-      stop_profile();
-      std::cerr << profile_table();
-    }
+    print_profile();
     if (!result.finished) return interrupted(concat_text("at step ", result.step));
     write_report();
     printer_.message(concat_text("done after ", result.step, " steps in ", duration_text(result.seconds),
                                  ": ", out_.value()));
     return exit_success;
+  }
+
+  void print_profile() const {
+    if (!profile_) return;
+    stop_profile();
+    std::cerr << profile_table();
   }
 
   /// The trainer's report knows no examples. A report is for looking at: that it cannot be made fails no training.
@@ -241,6 +244,7 @@ class TrainCommand {
     const FoldsResult result = train_folds(program_.kind, settings, request);
     if (!is_first) return exit_success;
     printer_.finish();
+    print_profile();
     if (!result.finished) return interrupted("in one of the folds");
     std::cout << result.json << std::endl;
     return exit_success;
@@ -312,12 +316,15 @@ class EvaluateCommand {
   EvaluateCommand(CLI::App& command, const TaskProgram& program)
       : run_(command, program, program.evaluate_flags), files_(command, program) {
     part_.add(command, "--part", "NAME", "Part of the run's data: valid (the default), test or train");
+    if (!program.has_labels) return;
     errors_.add(command, "--errors", "FILE",
-                "Writes the wrong answers as lines of JSON, the most confident first (of tasks with labels)");
+                "Writes the wrong answers as lines of JSON, the most confident first");
     command.add_flag("--overwrite", overwrite_, "Replaces the file of --errors when it exists");
   }
 
   int run() {
+    if (overwrite_ && !errors_.given())
+      throw SettingsError("--overwrite is of the file of --errors: name one");
     if (errors_.given()) check_output(errors_.value(), overwrite_);
     const std::vector<std::string> files = files_.given();
     if (!files.empty() && part_.given())
@@ -363,6 +370,8 @@ class PredictCommand {
 
   int run() {
     capture_.check();
+    if (json_ && probability_)
+      throw SettingsError("--json has the probabilities in it: leave out --probability");
     Run run = run_.open();
     TextOptions text = text_options(run.settings());
     LineReader reader(source_.value(), text);
@@ -386,6 +395,9 @@ class PredictCommand {
       flush_output();
     }
     capture_.save();
+    if (reader.replaced() > 0)
+      std::cerr << run_.program() << ": " << origin << ": " << reader.replaced()
+                << " bad bytes were replaced by U+FFFD\n";
     print_remarks(run_.program(), run.learner());
     return status;
   }
@@ -402,7 +414,7 @@ class PredictCommand {
       std::cout << json_text(line) << '\n';
       return;
     }
-    std::cout << answer.text;
+    std::cout << (on_terminal_ ? unicode::printable(answer.text) : answer.text);
     if (probability_ && !answer.text.empty())
       std::cout << '\t' << std::fixed << std::setprecision(4) << answer.probability;
     std::cout << '\n';
@@ -412,6 +424,7 @@ class PredictCommand {
   CaptureFlags capture_;
   TextFlag source_;
   bool probability_ = false, json_ = false;
+  const bool on_terminal_ = isatty(STDOUT_FILENO) != 0;  // which obeys control characters
 };
 
 }  // namespace
@@ -420,6 +433,7 @@ void add_labelled_flags(TaskProgram& program) {
   const std::vector<SettingFlag> format = {{"--format", "data.format", "NAME"},
                                            {"--encoding", "data.encoding", "NAME"},
                                            {"--on-bad-bytes", "data.on_bad_bytes", "NAME"}};
+  program.has_labels = true;
   program.train_flags = {{"--data", "data.file", "PATH"},
                          {"--valid", "data.valid", "PATH"},
                          {"--test", "data.test", "PATH"},
@@ -506,6 +520,8 @@ CaptureFlags::CaptureFlags(CLI::App& command) {
 }
 
 void CaptureFlags::check() const {
+  if (overwrite_ && !capture_.given())
+    throw SettingsError("--overwrite is of the file of --capture: name one");
   if (capture_.given()) check_output(capture_.value(), overwrite_);
 }
 

@@ -28,6 +28,7 @@ struct TaskProgram {
   std::vector<TextFlag> files = {};           ///< of evaluate: other data than the run's, with name and help
   std::vector<TextFlag> parallel_files = {};  ///< two files that may stand in place of these
   bool has_preset = false;                    ///< of a model with two stacks
+  bool has_labels = false;                    ///< its answers are right or wrong
 };
 
 /// The flags of a task that learns from labelled texts (tasks/labelled.h).
