@@ -167,9 +167,10 @@ void declare_tokenizer(Settings& settings, std::int64_t vocabulary, const std::s
   settings.integer("tokenizer.min_frequency", 2, 1, most_steps,
                    "bpe: pairs that are rarer are never merged; words: those that are rarer are <unk>");
   settings.flag("tokenizer.lower_case", false, "Whether texts are read in small letters");
-  settings.text(
-      "tokenizer.file", "",
-      "A tokenizer.json to use instead of learning one: BPE, words, WordPiece or Unigram; empty: none");
+  settings.text("tokenizer.file", "",
+                "A tokenizer.json to use instead of learning one by kind, vocabulary, min_frequency and "
+                "lower_case: BPE, "
+                "words, WordPiece or Unigram; empty: none");
 }
 
 Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string> texts,

@@ -43,7 +43,7 @@ std::string_view part_of(std::string_view name) {
 /// The names of another run's weights that serve for those of a model.
 class Names {
  public:
-  Names(const std::map<std::string, Tensor>& saved, bool same_task) : same_task_(same_task) {
+  Names(const std::map<std::string, Tensor>& saved, bool same_answers) : same_answers_(same_answers) {
     for (const auto& [name, tensor] : saved) {
       parts_.emplace(part_of(name));
       has_cross_attention_ = has_cross_attention_ || name.find(".cross_attention.") != name.npos;
@@ -53,7 +53,7 @@ class Names {
   /// "" when there is none.
   std::string of(const std::string& name) const {
     const std::string_view part = part_of(name);
-    if (part == "output" && !same_task_) return "";
+    if (part == "output" && !same_answers_) return "";
     const std::string other(other_part(part));
     std::string result = other + name.substr(part.size());
     // The layers of an encoder have one attention, those of a decoder may have two.
@@ -76,7 +76,7 @@ class Names {
     if (const std::size_t at = name.find(from); at != name.npos) name.replace(at, from.size(), to);
   }
 
-  bool same_task_, has_cross_attention_ = false;
+  bool same_answers_, has_cross_attention_ = false;
   std::set<std::string, std::less<>> parts_;
 };
 
@@ -135,10 +135,18 @@ Tensor fitted(const std::string& name, const Tensor& saved, const Tensor& own) {
   return contiguous(slice(saved, 0, 0, own.size(0)));
 }
 
+/// Whether what a model answers means the same in the run: its task, and its classes in their order.
+bool answers_alike(const Learner& learner, const RunFiles& files) {
+  if (files.task() != learner.kind().name) return false;
+  const std::map<std::string, std::string> own = learner.files();
+  const auto classes = own.find("classes.json");
+  return classes == own.end() || classes->second == files.text("classes.json");
+}
+
 void take_weights(Learner& learner, const std::string& from, Start& start) {
   const RunFiles files = RunFiles::open(from);
   const RunFiles::Weights saved = weights_of(files);
-  const Names names(saved.tensors, files.task() == learner.kind().name);
+  const Names names(saved.tensors, answers_alike(learner, files));
   std::map<std::string, Tensor> fitting;
   std::vector<std::pair<std::string, Tensor>> targets;
   std::vector<std::string> misfits, fresh, left;

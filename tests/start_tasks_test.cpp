@@ -151,6 +151,27 @@ TEST_CASE("--from: the model is the other run's, and what has no place in it is 
   CHECK(pooled.get<std::string>("model.pooling") == "max");
 }
 
+TEST_CASE("--from: a classifier of other classes gets none of those that the run tells apart") {
+  const TemporaryFolder folder;
+  const auto texts = [&](const char* name, const std::string& first, const std::string& second) {
+    std::string lines;
+    for (int i = 0; i < 8; ++i) lines += first + " the cat runs\n" + second + " the dogs run\n";
+    return "data.file=\"" + write_content(folder / name, lines).string() + "\"";
+  };
+  const std::vector<std::string> format = {"data.format=lines", "data.valid_fraction=0",
+                                           "training.ema_decay=0"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.end(), format.begin(), format.end());
+    return more;
+  };
+  trained("classify", folder / "run", with({texts("one", "a", "b")}));
+  const std::string from = "training.from=\"" + (folder / "run").string() + "\"";
+  CHECK(contains(trained("classify", folder / "other", with({texts("two", "c", "d"), from})),
+                 "new in this model: output."));
+  CHECK_FALSE(contains(trained("classify", folder / "same", with({texts("three", "b", "a"), from})),
+                       "new in this model"));
+}
+
 TEST_CASE("--from: settings of the tokenizer are those of the run, and others are said to be overruled") {
   const TemporaryFolder folder;
   trained("classify", folder / "first", {"tokenizer.kind=words", "tokenizer.min_frequency=1"});
