@@ -118,8 +118,14 @@ class ConverseLearner : public TextToTextLearner {
     const auto alone = std::ranges::count_if(train, [](const Dialogue& turns) { return turns.size() < 2; });
     if (alone > 0) remark(concat_text(alone, " dialogues to learn from have one turn, and so no answer"));
     PairParts parts{answers_in(train, context()), answers_in(valid, context()), answers_in(test, context())};
-    check(parts.train.size() > 0, settings_.get<std::string>("data.file"),
-          ": no dialogue has a second turn: there is no answer to learn from");
+    const auto has_answers = [&](const ParallelText& pairs, const char* setting, const char* use) {
+      const auto file = settings_.get<std::string>(setting);
+      check(file.empty() || pairs.size() > 0, file, ": no dialogue has a second turn: there is no answer to ",
+            use);
+    };
+    has_answers(parts.train, "data.file", "learn from");
+    has_answers(parts.valid, "data.valid", "measure with");
+    has_answers(parts.test, "data.test", "test with");
     return parts;
   }
 

@@ -143,6 +143,9 @@ TEST_CASE("converse: dialogues that are measured with are not learned from, and 
   CHECK(any_contains(single.remarks, "1 dialogues to learn from have one turn"));
   CHECK(contains(read(task_kind("converse"), joined({"data.file=" + file("none", "a __eou__\n")}, all)).error,
                  "no dialogue has a second turn"));
+  const std::string single_turns = file("turns", "x __eou__\ny __eou__\n");
+  CHECK(contains(read(task_kind("converse"), joined({train, "data.test=" + single_turns}, all)).error,
+                 "turns: no dialogue has a second turn: there is no answer to test with"));
   CHECK(contains(read(task_kind("converse"), {"data.file=" + file("bad", "a __eou__ b\n")}).error, "bad:1"));
 }
 

@@ -158,7 +158,8 @@ void Trainer::check_resumed() {
   check(state_.seed == options_.seed, "cannot resume: the seed is ", options_.seed,
         ", but the run was started with ", state_.seed);
   check(state_.step <= steps_, "cannot resume: the run has made ", state_.step,
-        " steps, and this training is to end after ", steps_, ": give as many (training.steps), or train anew");
+        " steps, and this training is to end after ", steps_,
+        ": give as many (training.steps), or train anew");
   const std::int64_t batches = batches_in(task_, state_.epoch);
   check(batches == state_.epoch_batches, "cannot resume: epoch ", state_.epoch, " has ", batches,
         " batches, but had ", state_.epoch_batches,
