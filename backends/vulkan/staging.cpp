@@ -27,8 +27,10 @@ Staging::Piece Staging::for_upload(std::uint64_t bytes) {
 }
 
 HostBuffer& Staging::for_download() {
-  if (!download_) download_ = std::make_unique<HostBuffer>(gpu_, largest_piece, true);
-  return *download_;
+  std::unique_ptr<HostBuffer>& buffer = downloads_[next_download_];
+  if (!buffer) buffer = std::make_unique<HostBuffer>(gpu_, largest_piece, true);
+  next_download_ = 1 - next_download_;
+  return *buffer;
 }
 
 }  // namespace heed::vulkan

@@ -24,7 +24,7 @@ class Staging {
   /// Room for up to largest_piece bytes that a command recorded next reads. Waits for the device only when it
   /// is many pieces behind.
   Piece for_upload(std::uint64_t bytes);
-  /// A buffer of largest_piece bytes that the host reads after waiting; the same one each time.
+  /// One of two buffers of largest_piece bytes that the host reads after waiting, by turns.
   HostBuffer& for_download();
 
  private:
@@ -37,7 +37,8 @@ class Staging {
 
   Gpu& gpu_;
   std::deque<Chunk> chunks_;  // the last one is being filled; the first is the oldest
-  std::unique_ptr<HostBuffer> download_;
+  std::unique_ptr<HostBuffer> downloads_[2];
+  int next_download_ = 0;
 };
 
 }  // namespace heed::vulkan

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "heed/backends/vulkan/kernels.h"
 #include "heed/backends/vulkan/launch.h"
@@ -62,16 +63,27 @@ void download(const Tensor& from, void* host) {
     return;
   }
   auto* to = static_cast<std::byte*>(host);
-  for (std::uint64_t done = 0; done < bytes; done += Staging::largest_piece) {
-    const std::uint64_t part = std::min(bytes - done, Staging::largest_piece);
-    HostBuffer& buffer = gpu.staging().for_download();
-    block.used(gpu.stream().recording(), false);
-    const std::uint64_t value = gpu.stream().recording();
-    gpu.stream().copy(block.buffer(), block.offset() + skip + done, buffer.buffer(), 0, part);
-    gpu.stream().wait(value);
+  struct Piece {
+    std::byte *from, *to;
+    std::uint64_t bytes, value;
+  };
+  const auto take = [&gpu = gpu](const Piece& piece) {
+    gpu.stream().wait(piece.value);
     gpu.device_errors().check();
-    std::memcpy(to + done, buffer.data(), part);
+    std::memcpy(piece.to, piece.from, piece.bytes);
+  };
+  std::optional<Piece> before;  // taken by the host while the device copies the next
+  for (std::uint64_t done = 0; done < bytes; done += Staging::largest_piece) {
+    HostBuffer& buffer = gpu.staging().for_download();
+    const Piece piece{buffer.data(), to + done, std::min(bytes - done, Staging::largest_piece),
+                      gpu.stream().recording()};
+    block.used(piece.value, false);
+    gpu.stream().copy(block.buffer(), block.offset() + skip + done, buffer.buffer(), 0, piece.bytes);
+    gpu.stream().submit();
+    if (before) take(*before);
+    before = piece;
   }
+  if (before) take(*before);
 }
 
 MemoryStats memory_stats(Device device) {
