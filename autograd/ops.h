@@ -174,7 +174,7 @@ Tensor one_hot(const Tensor& ids, std::int64_t classes, DType dtype = DType::f32
 
 // --- reductions --------------------------------------------------------------------------------------------
 // Along one axis, several, as in sum(x, {0, 1}), or all elements, to rank 0. A kept axis has extent 1.
-/// Of i32, too, where the sum has to fit 32 bits.
+/// Of i32, too, modulo 2^32.
 Tensor sum(const Tensor& x, const Axes& axes, bool keep_axes = false);
 Tensor sum(const Tensor& x);
 Tensor mean(const Tensor& x, const Axes& axes, bool keep_axes = false);
@@ -184,7 +184,7 @@ Tensor max(const Tensor& x, const Axes& axes, bool keep_axes = false);
 Tensor max(const Tensor& x);
 Tensor min(const Tensor& x, const Axes& axes, bool keep_axes = false);
 Tensor min(const Tensor& x);
-/// The product; its gradient is right where elements are 0, too. Of i32, too, where it has to fit 32 bits.
+/// The product; its gradient is right where elements are 0, too. Of i32, too, modulo 2^32.
 Tensor prod(const Tensor& x, const Axes& axes, bool keep_axes = false);
 Tensor prod(const Tensor& x);
 /// sum((x - mean)^2) / (n - correction): correction 0 gives the mean square deviation (NumPy's default), 1 the unbiased
@@ -288,7 +288,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
 
 /// sum(cross_entropy(linear(x, weight, bias), targets)), to rank 0, without ever holding all logits: x [...,
 /// in], weight [classes, in], bias [classes] or undefined, targets i32 [...]. Gradients are taken along with
-/// the loss, `rows_at_once` rows at a time (0: about 16 MB of logits).
+/// the loss, `rows_at_once` rows at a time (0: as many as the backend says, on the CPU 16 MB of logits).
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                             double smoothing = 0, std::int32_t ignored = -1, std::int64_t rows_at_once = 0);
 

@@ -46,8 +46,8 @@ using TextSource = std::function<void(const std::function<void(std::string_view 
 /// Those of a list, which must outlive it.
 TextSource source_of(std::span<const std::string> texts);
 
-/// A tokenizer in the `tokenizer.json` format of Hugging Face tokenizers: byte-level BPE, or whole words. Any text can
-/// be encoded. With byte-level BPE and without a normaliser decode_bytes(encode(text)) is the text, byte for byte
+/// A tokenizer in the `tokenizer.json` format of Hugging Face tokenizers: byte-level BPE, whole words, WordPiece or Unigram.
+/// Any text can be encoded. With byte-level BPE and without a normaliser decode_bytes(encode(text)) is the text, byte for byte
 /// (ill-formed UTF-8 included), but for special tokens that stand in it; words come back joined by a space. Copies
 /// share the vocabulary; all functions may be called from several threads.
 class Tokenizer {

@@ -44,7 +44,8 @@ class Linear : public Module {
 class Embedding : public Module {
  public:
   Embedding(std::int64_t count, std::int64_t width, double deviation, Initialiser& initialiser);
-  /// i32 ids of any shape -> [..., width]; an id outside [0, count) throws an Error that names this layer.
+  /// i32 ids of any shape -> [..., width]; -1 gives zeros, any other id outside [0, count) throws an Error that names this
+  /// layer.
   Tensor operator()(const Tensor& ids) const;
 
   Tensor weight;

@@ -169,8 +169,7 @@ TEST_CASE("every task checks its settings without building the model") {
 TEST_CASE("settings: the table in docs/settings.md is that of the tasks") {
   std::string expected =
       "# All settings\n\nWhat `train --help-settings` prints, for your own data; the data made by rule has "
-      "smaller models "
-      "and fewer steps. `./dev docs` makes this page.\n";
+      "other models and numbers of steps. `./dev docs` makes this page.\n";
   for (const TaskKind* kind : task_kinds()) {
     expected += concat_text("\n## ", kind->name,
                             "\n\n| setting | default | allowed | what it is |\n|---|---|---|---|\n");
