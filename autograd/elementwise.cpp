@@ -187,7 +187,7 @@ Tensor binary(BinaryOp op, const Tensor& a, double b) {
       case BinaryOp::mul:
         return unary(UnaryOp::mul_scalar, a, {b});
       case BinaryOp::div:
-        return unary(UnaryOp::mul_scalar, a, {1.0 / b});
+        return unary(UnaryOp::div_scalar, a, {b});
       case BinaryOp::pow:
         return unary(UnaryOp::pow_scalar, a, {b});
       default:
@@ -246,6 +246,10 @@ Tensor where(const Tensor& condition, double a, const Tensor& b) {
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+  check(
+      x.defined() && mask.defined() && broadcast_shapes("masked_fill", x.shape(), mask.shape()) == x.shape(),
+      "masked_fill: a mask ", mask.defined() ? concat_text("of shape ", mask.shape()) : "that is undefined",
+      " does not broadcast to ", x.defined() ? concat_text(x.shape()) : "an undefined tensor");
   return choose("masked_fill", mask, number_beside("masked_fill", x, value), x);
 }
 

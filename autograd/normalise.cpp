@@ -1,3 +1,4 @@
+#include <cmath>
 #include <vector>
 
 #include "heed/autograd/ops.h"
@@ -34,6 +35,7 @@ Tensor norm_of_rows(const char* op, const Tensor& x, const Tensor& weight, const
                     bool centred) {
   check_norm_arguments(op, x, weight, bias);
   const Backend& backend = backend_of(x);
+  check(std::isfinite(epsilon) && epsilon >= 0, op, ": epsilon is ", epsilon, "; it must not be negative");
   if (!usable(backend.layer_norm)) return norm_composed(x, weight, bias, epsilon, centred);
 
   const Tensor rows = contiguous(x.detach()).view({x.count() / x.size(-1), x.size(-1)});

@@ -5,6 +5,7 @@ namespace heed {
 
 Tensor recompute_in_backward(std::function<Tensor(std::span<const Tensor>, Random&)> segment,
                              std::vector<Tensor> inputs, Random& random) {
+  check(segment != nullptr, "recompute_in_backward: there is no segment");
   if (!recording()) return segment(inputs, random);
   const Random at_start = random;
   Tensor out;

@@ -158,6 +158,13 @@ Tensor finite_maximum(const Tensor& x) {
   return masked_fill(largest, equal(largest, -std::numeric_limits<double>::infinity()), 0);
 }
 
+/// log(sum(exp(x))) along the last axis, untracked.
+Tensor log_sum_exp_of(const Tensor& x) {
+  const Tensor largest = max(x, -1, true);
+  const Tensor shift = masked_fill(largest, equal(abs(largest), std::numeric_limits<double>::infinity()), 0);
+  return log(sum(exp(x - shift), -1, true)) + shift;
+}
+
 /// 1 where x is 0: a row that allows nothing is divided by 1.
 Tensor one_if_zero(const Tensor& x) {
   return masked_fill(x, equal(x.detach(), 0), 1);
@@ -333,8 +340,14 @@ Tensor log_sum_exp(const Tensor& x, int axis, bool keep_axis) {
   check_floating("log_sum_exp", x);
   const Tensor last = swap_with_last("log_sum_exp", x, axis);
   check(last.size(-1) > 0, "log_sum_exp: axis ", axis, " of shape ", x.shape(), " is empty");
-  const Tensor shift = finite_maximum(last);
-  const Tensor result = swap_with_last("log_sum_exp", log(sum(exp(last - shift), -1, true)) + shift, axis);
+  const Tensor saved = last.detach(), sums = log_sum_exp_of(saved);
+  const auto backward = [saved, sums](const Tensor& grad) {
+    // Where there is nothing but -infinity, nothing follows from an element.
+    const Tensor nothing = equal(sums, -std::numeric_limits<double>::infinity());
+    return Gradients{grad * where(nothing, 0, exp(saved - sums))};
+  };
+  const Tensor result =
+      swap_with_last("log_sum_exp", record("log_sum_exp", sums, {last}, backward, {&saved}), axis);
   return keep_axis ? result : squeeze(result, axis);
 }
 

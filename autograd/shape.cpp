@@ -237,7 +237,10 @@ Tensor flip(const Tensor& x, const Axes& axes) {
 std::vector<Tensor> split(const Tensor& x, int axis, std::span<const std::int64_t> sizes) {
   const std::int64_t extent = x.size(resolve_axis("split", x, axis));
   std::int64_t total = 0;
-  for (std::int64_t size : sizes) total += size;
+  for (std::int64_t size : sizes) {
+    check(size >= 0, "split: size ", size, " is negative");
+    total += size;
+  }
   check(total == extent, "split: sizes add up to ", total, ", axis ", axis, " of shape ", x.shape(), " has ",
         extent);
   std::vector<Tensor> pieces;

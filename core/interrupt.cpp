@@ -1,6 +1,7 @@
 #include "heed/core/interrupt.h"
 
 #include <chrono>
+#include <limits>
 #include <utility>
 
 namespace heed {
@@ -24,8 +25,11 @@ void check_stop() {
   if (!innermost || !innermost->stop_) return;
   const double now = seconds_now();
   if (now < innermost->next_) return;
-  if (innermost->stop_()) throw Interrupted();
-  innermost->next_ = now + 0.05;
+  StopCheck& asked = *innermost;
+  asked.next_ = std::numeric_limits<double>::infinity();  // it may use heed itself
+  const bool stops = asked.stop_();
+  asked.next_ = now + 0.05;
+  if (stops) throw Interrupted();
 }
 
 }  // namespace heed

@@ -1,6 +1,9 @@
 #include "heed/core/tensor.h"
 
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <vector>
 
 #include "heed/core/backend.h"
 #include "heed/core/interrupt.h"
@@ -9,13 +12,13 @@ namespace heed {
 
 namespace {
 /// Throws where the product does not fit, before anybody relies on a shape that has wrapped around.
-std::size_t bytes_for(const Shape& shape, DType dtype) {
+std::size_t bytes_for(const char* op, const Shape& shape, DType dtype) {
   auto bytes = static_cast<std::int64_t>(size_of(dtype));
   bool nothing = false;
   for (const std::int64_t extent : shape) {
-    check(extent >= 0, "empty: shape ", shape, " has a negative extent");
+    check(extent >= 0, op, ": shape ", shape, " has a negative extent");
     nothing = nothing || extent == 0;  // beside which the strides must fit too
-    check(!__builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes), "empty: shape ", shape,
+    check(!__builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes), op, ": shape ", shape,
           " has more elements than memory can hold");
   }
   return nothing ? 0 : static_cast<std::size_t>(bytes);
@@ -24,7 +27,7 @@ std::size_t bytes_for(const Shape& shape, DType dtype) {
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   check_stop();
-  const std::size_t bytes = bytes_for(shape, dtype);
+  const std::size_t bytes = bytes_for("empty", shape, dtype);
   const bool on_cpu = device.type == DeviceType::cpu;
   check(on_cpu || dtype != DType::f64, "empty: f64 exists on the CPU only, not on ", device);
   check(!on_cpu || !is_half(dtype), "empty: ", dtype,
@@ -33,6 +36,10 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
 }
 
 Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device) {
+  check(dtype != DType::i32 ||
+            (value == std::floor(value) && value >= std::numeric_limits<std::int32_t>::min() &&
+             value <= std::numeric_limits<std::int32_t>::max()),
+        "full: ", value, " is no number of type i32");
   Tensor result = empty(shape, dtype, device);
   const Backend& backend = backend_of(device);
   require_kernel(backend.fill, "full", device);
@@ -50,9 +57,11 @@ Tensor Tensor::ones(const Shape& shape, DType dtype, Device device) {
 namespace {
 template <class T>
 Tensor arange_of(std::int64_t count, Device device) {
+  const Tensor result = Tensor::empty({count}, DTypeOf<T>::value, device);  // first: it says what has no room
   std::vector<T> values(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = static_cast<T>(i);
-  return Tensor::from(values, {count}, device);
+  result.assign(std::span<const T>(values));
+  return result;
 }
 }  // namespace
 
@@ -167,6 +176,7 @@ Tensor Tensor::view(const Shape& shape) const {
   check(defined(), "view: the tensor is undefined");
   check(is_contiguous(), "view: the tensor of shape ", shape_, " with strides ", strides_,
         " is not contiguous");
+  bytes_for("view", shape, dtype_);  // throws for extents that are negative or overflow
   check(shape.count() == count(), "view: shape ", shape_, " cannot be seen as ", shape);
   return {storage_, offset_, shape, contiguous_strides(shape), dtype_};
 }

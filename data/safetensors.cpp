@@ -299,14 +299,15 @@ void write_elements(const Sink& write, const Tensor& tensor) {
   write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
 }
 
-/// Throws for a finite number that f16 does not hold.
+/// Throws for a finite number that the half type does not hold.
 void write_half(const Sink& write, const std::string& name, const Tensor& tensor, StoredFloat stored) {
   std::vector<std::uint16_t> halves;
   for (const float value : tensor.to_vector<float>()) {
     halves.push_back(stored == StoredFloat::f16 ? f16_of_float(value) : bf16_of_float(value));
-    const bool is_lost =
-        stored == StoredFloat::f16 && std::isfinite(value) && !std::isfinite(float_of_f16(halves.back()));
-    check(!is_lost, "cannot save tensor \"", name, "\" as f16: it holds ", value, "; bf16 has room for it");
+    const bool is_f16 = stored == StoredFloat::f16;
+    const float held = is_f16 ? float_of_f16(halves.back()) : float_of_bf16(halves.back());
+    check(std::isfinite(held) || !std::isfinite(value), "cannot save tensor \"", name, "\" as ",
+          is_f16 ? "f16" : "bf16", ": it holds ", value, "; ", is_f16 ? "bf16" : "f32", " has room for it");
   }
   write({reinterpret_cast<const char*>(halves.data()), halves.size() * sizeof(std::uint16_t)});
 }

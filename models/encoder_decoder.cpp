@@ -94,6 +94,7 @@ DecoderState EncoderDecoder::start(const Tensor& memory, const PaddedTokens& sou
 }
 
 Tensor EncoderDecoder::step(const Tensor& tokens, DecoderState& state, Context& context) {
+  check(tokens.defined() && tokens.count() > 0, "decoder: a step needs a token for each row, got none");
   const Tensor x = target_(unsqueeze(tokens, 1), state.position, context);
   const Tensor hidden = decoder_.step(x, state, context);
   if (!pointer_) return squeeze(output_(hidden), 1);

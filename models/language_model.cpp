@@ -34,6 +34,8 @@ Loss LanguageModel::loss(const LanguageModelBatch& batch, double smoothing, Cont
 }
 
 Tensor LanguageModel::step(const Tensor& tokens, DecoderState& state, Context& context) {
+  check(tokens.defined() && tokens.count() > 0,
+        "language model: a step needs a token for each text, got none");
   const Tensor x = input_(tokens.rank() == 1 ? unsqueeze(tokens, 1) : tokens, state.position, context);
   return logits(select(decoder_.step(x, state, context), 1, -1));
 }

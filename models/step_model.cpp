@@ -33,6 +33,7 @@ Tensor EncoderDecoderSteps::step(const Tensor& tokens) {
 }
 
 void EncoderDecoderSteps::reorder(std::span<const std::int32_t> rows) {
+  check(!rows.empty(), "reorder: there is no row to go on with");
   std::vector<std::int32_t> sources;
   for (const std::int32_t row : rows) sources.push_back(row / static_cast<std::int32_t>(sharing_));
   // Mostly every source has as many hypotheses, side by side, and what is known of it is kept once.
@@ -85,7 +86,10 @@ Tensor LanguageModelSteps::step(const Tensor& tokens) {
 
 void LanguageModelSteps::reorder(std::span<const std::int32_t> rows) {
   std::vector<Tokens> texts;
-  for (const std::int32_t row : rows) texts.push_back(texts_[static_cast<std::size_t>(row)]);
+  for (const std::int32_t row : rows) {
+    check(row >= 0 && row < std::ssize(texts_), "reorder: row ", row, " is not one of ", texts_.size());
+    texts.push_back(texts_[static_cast<std::size_t>(row)]);
+  }
   texts_ = std::move(texts);
   state_.reorder(rows);
 }

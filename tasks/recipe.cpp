@@ -236,7 +236,8 @@ void declare_training(Settings& settings, std::span<const MetricKind> metrics) {
   const auto number = [&](const char* name, double initial, double low, double high, std::string help) {
     settings.number(std::string("training.") + name, initial, low, high, std::move(help));
   };
-  settings.integer("training.steps", 1000, 0, std::numeric_limits<std::int32_t>::max(), "Steps of the optimizer");
+  settings.integer("training.steps", 1000, 0, std::numeric_limits<std::int32_t>::max(),
+                   "Steps of the optimizer");
   settings.integer("training.epochs", 0, 0, 1'000'000,
                    "Passes over the data, instead of steps; 0: as many as the steps take");
   settings.integer("training.batch_tokens", 4096, 1, 1'000'000'000,

@@ -167,6 +167,21 @@ TEST_CASE("attention: padded queries give zero, padded keys and the future give 
   }
 }
 
+TEST_CASE("attention: nobody to attend gives nothing, for every variant") {
+  for (const AttentionVariant& variant : attention_variants()) {
+    for_each_use(variant, [&](AttentionConfig config) {
+      const auto layer = make_attention(variant.name, config);
+      for (const Shape& shape : {Shape{0, 3, config.width}, Shape{2, 0, config.width}}) {
+        AttentionInput input;
+        input.x = Tensor::zeros(shape);
+        if (config.cross) input.memory = Tensor::zeros({shape[0], 4, config.width});
+        Context context = Context::inference();
+        CHECK((*layer)(input, context).shape() == shape);
+      }
+    });
+  }
+}
+
 TEST_CASE("attention: decoding step by step gives what the whole sequence gives, for every variant") {
   for (const AttentionVariant& variant : attention_variants()) {
     for_each_use(variant, [&](const AttentionConfig& config) {

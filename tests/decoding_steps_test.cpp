@@ -161,6 +161,20 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("decoding: rows that are not there are refused") {
+  LanguageModel text_model(tiny_config());
+  LanguageModelSteps texts(text_model, Tokens{1}, 2, 4);
+  texts.step(Tensor::zeros({2}, DType::i32));
+  for (const std::int32_t row : {5, -1})
+    CHECK_THROWS_WITH_AS(texts.reorder(std::vector<std::int32_t>{0, row}),
+                         doctest::Contains("is not one of 2"), Error);
+  EncoderDecoder model(tiny_config());
+  EncoderDecoderSteps steps(model, pad_tokens(std::vector<Tokens>{{3, 4}, {5}}));
+  steps.step(Tensor::zeros({2}, DType::i32));
+  CHECK_THROWS_WITH_AS(steps.reorder({}), doctest::Contains("no row"), Error);
+  CHECK_THROWS_WITH_AS(steps.step(Tensor::zeros({0}, DType::i32)), doctest::Contains("needs a token"), Error);
+}
+
 TEST_CASE("decoding: hypotheses that share a row of the memory read what each reads from one of its own") {
   for (const char* name : {"dot_product", "linformer", "hard_coded_gaussian", "mixed_heads"}) {
     CAPTURE(name);

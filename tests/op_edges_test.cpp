@@ -12,6 +12,7 @@
 #include "heed/autograd/node.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
+#include "heed/core/interrupt.h"
 #include "heed/tests/model_support.h"
 
 using namespace heed;
@@ -53,6 +54,62 @@ void check_shapes(const char* what, const std::function<Tensor(std::span<const T
 using In = std::span<const Tensor>;
 
 }  // namespace
+
+TEST_CASE("ops: gradients at corners are those that the limit has, not NaN") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto slope = [](const std::function<Tensor(const Tensor&)>& op, double at) {
+    const Tensor x = parameter(Tensor::from<double>({at}, {1}));
+    backward(sum(op(x)));
+    return gradient(x).item();
+  };
+  CHECK(slope([](const Tensor& x) { return abs(x); }, 0) == 0);
+  CHECK(slope([](const Tensor& x) { return pow(x, 0.0); }, 0) == 0);
+  CHECK(slope([](const Tensor& x) { return pow(x, Tensor::from<double>({0}, {1})); }, 0) == 0);
+  CHECK(slope([](const Tensor& x) { return pow(Tensor::from<double>({0}, {1}), x); }, 2) == 0);
+  CHECK(slope([](const Tensor& x) { return x / 49.0; }, 49) == 1 / 49.0);
+
+  CHECK(log_sum_exp(Tensor::from<double>({infinity, 1}, {2}), 0).item() == infinity);
+  CHECK(log_sum_exp(Tensor::from<double>({-infinity, -infinity}, {2}), 0).item() == -infinity);
+  const Tensor rows = parameter(Tensor::from<double>({-infinity, -infinity, 1, 2}, {2, 2}));
+  backward(sum(where(Tensor::from<std::int32_t>({0, 1}, {2}), log_sum_exp(rows, 1), 0.0)));
+  const std::vector<double> found = gradient(rows).to_doubles();
+  CHECK(found[0] == 0);
+  CHECK(found[1] == 0);
+  CHECK(std::abs(found[2] - 1 / (1 + std::exp(1.0))) < 1e-12);
+}
+
+TEST_CASE("ops: what says whether to stop may compute by itself") {
+  int asked = 0;
+  const StopCheck check([&] {
+    ++asked;
+    return sum(Tensor::ones({2})).item() < 0;
+  });
+  CHECK(sum(Tensor::ones({2})).item() == 2);
+  CHECK(asked == 1);
+}
+
+TEST_CASE("ops: a number divided by itself is 1") {
+  for (int n = 1; n < 200; ++n) {
+    CHECK((Tensor::full({1}, n) / static_cast<double>(n)).item() == 1);
+    CHECK((Tensor::full({1}, n, DType::f64) / static_cast<double>(n)).item() == 1);
+  }
+}
+
+TEST_CASE("ops: sizes and values that cannot be are errors, not other tensors") {
+  const Tensor none = Tensor::zeros({0}), four = Tensor::zeros({4});
+  CHECK_THROWS_WITH_AS(none.view({std::int64_t{1} << 32, std::int64_t{1} << 32}),
+                       doctest::Contains("view: shape"), Error);
+  CHECK_THROWS_WITH_AS(four.view({-2, -2}), doctest::Contains("negative extent"), Error);
+  CHECK_THROWS_WITH_AS(split(four, 0, std::vector<std::int64_t>{-1, 5}), doctest::Contains("size -1"), Error);
+  CHECK_THROWS_WITH_AS(Tensor::full({2}, 0.5, DType::i32), doctest::Contains("0.5"), Error);
+  CHECK_THROWS_WITH_AS(Tensor::full({2}, 1e30, DType::i32), doctest::Contains("i32"), Error);
+  CHECK_THROWS_AS(Tensor::arange(std::int64_t{1} << 61), Error);
+  CHECK_THROWS_WITH_AS(masked_fill(Tensor::zeros({3}), ids({2, 3}), 1), doctest::Contains("masked_fill"),
+                       Error);
+  CHECK_THROWS_WITH_AS(layer_norm(Tensor::zeros({2, 3}), {}, {}, -1), doctest::Contains("epsilon"), Error);
+  Random random(1);
+  CHECK_THROWS_AS(recompute_in_backward({}, {four}, random), Error);
+}
 
 TEST_CASE("edges: ops on tensors without elements") {
   const Tensor none = reals({0, 3});

@@ -112,6 +112,25 @@ TEST_CASE("optimizer: SGD with momentum, decay and a gradient scale") {
   check_close(after_steps(options, 3, 0.1), expected);
 }
 
+TEST_CASE("optimizer: a parameter that was exchanged, and rates that are none, are refused") {
+  Tensor weight = parameter(Tensor::ones({2, 3}));
+  for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adamw}) {
+    OptimizerOptions options;
+    options.kind = kind;
+    weight = parameter(Tensor::ones({2, 3}));
+    Optimizer optimizer({{"weight", &weight}}, options);
+    for (const Tensor& other :
+         {Tensor::ones({64}), transpose(Tensor::ones({3, 2}), 0, 1), Tensor::ones({2, 3}, DType::f64)}) {
+      weight = parameter(other);
+      backward(sum(weight));
+      CHECK_THROWS_WITH_AS(optimizer.step(0.1), doctest::Contains("\"weight\""), Error);
+    }
+    CHECK_THROWS_WITH_AS(optimizer.step(std::numeric_limits<double>::quiet_NaN()), doctest::Contains("nan"),
+                         Error);
+    CHECK_THROWS_WITH_AS(optimizer.step(-1), doctest::Contains("-1"), Error);
+  }
+}
+
 TEST_CASE("optimizer: a parameter without a gradient is left alone") {
   Tensor with = leaf_with_gradient({1}, {1}), without = parameter(Tensor::ones({1}, DType::f64));
   Optimizer optimizer({{"with", &with}, {"without", &without}}, {.weight_decay = 0.5});

@@ -129,12 +129,16 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
   check(owned_.empty() || owned_.size() == parameters_.size(), "optimizer: ", owned_.size(), " owners for ",
         parameters_.size(), " parameters");
   check(!parameters_.empty(), "optimizer: there are no parameters to train");
+  for (const double rate : rates_)
+    check(std::isfinite(rate) && rate >= 0, "optimizer: the rate of a parameter is ", rate,
+          "; it must not be negative");
   for (const NamedTensor& parameter : parameters_) {
     const Tensor& tensor = *parameter.tensor;
     check(tensor.defined() && tensor.tracked() && tensor.is_contiguous(), "optimizer: \"", parameter.name,
           "\" is not a contiguous tracked leaf; make it with heed::parameter()");
     check(tensor.device() == parameters_[0].tensor->device(), "optimizer: \"", parameter.name, "\" is on ",
           tensor.device(), ", but \"", parameters_[0].name, "\" is on ", parameters_[0].tensor->device());
+    shapes_.push_back(tensor.shape());
     decays_.push_back(spares_vectors && tensor.rank() < 2 ? 0 : options_.weight_decay);
   }
   const bool is_sgd = options_.kind == OptimizerKind::sgd;
@@ -162,7 +166,27 @@ void Optimizer::clip(double limit) {
   clip_ = GradientNorm(parameters_).scale(limit);
 }
 
+/// A member may have been given another tensor since; the moments are still those of the old one.
+void Optimizer::check_parameters() const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& tensor = *parameters_[i].tensor;
+    check(tensor.defined() && tensor.tracked() && tensor.is_contiguous() && tensor.shape() == shapes_[i],
+          "optimizer: \"", parameters_[i].name,
+          "\" was exchanged for another tensor than the contiguous leaf of shape ", shapes_[i],
+          " that it was; make a new optimizer");
+    if (first_moment_.empty() || !first_moment_[i].defined()) continue;
+    const Tensor& moment = first_moment_[i];
+    check(moment.device() == tensor.device() && moment.dtype() == tensor.dtype(), "optimizer: \"",
+          parameters_[i].name, "\" is ", tensor.dtype(), " on ", tensor.device(),
+          ", and what the optimizer keeps of it ", moment.dtype(), " on ", moment.device(),
+          "; make a new optimizer");
+  }
+}
+
 void Optimizer::step(double learning_rate, const Tensor& gradient_scale, const Tensor& skip) {
+  check(std::isfinite(learning_rate) && learning_rate >= 0, "optimizer: the learning rate is ", learning_rate,
+        "; it must not be negative");
+  check_parameters();
   const auto has_gradient = [](const NamedTensor& one) { return gradient(*one.tensor).defined(); };
   check(!owned_.empty() || std::ranges::any_of(parameters_, has_gradient),
         "optimizer: no parameter has a gradient; call backward() before step()");

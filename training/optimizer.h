@@ -92,12 +92,14 @@ class Optimizer {
   void load_state(const std::map<std::string, Tensor>& state);
 
  private:
+  void check_parameters() const;
   void step_group(double rate, double decay, OptimizerStep& update);
 
   std::vector<NamedTensor> parameters_;
   std::vector<double> rates_;   // of each parameter
   std::vector<double> decays_;  // likewise
   std::vector<bool> owned_;     // empty: all
+  std::vector<Shape> shapes_;   // of each parameter when the optimizer was made, as of the moments
   OptimizerOptions options_;
   std::vector<Tensor>
       first_moment_;  // empty when the kind has none; undefined where others own the parameter

@@ -116,6 +116,7 @@ struct Lanes {
   friend HWY_INLINE Condition operator>(Lanes a, Lanes b) { return {hn::Lt(b.v, a.v)}; }
   friend HWY_INLINE Condition operator<=(Lanes a, Lanes b) { return {hn::Le(a.v, b.v)}; }
   friend HWY_INLINE Condition operator>=(Lanes a, Lanes b) { return {hn::Le(b.v, a.v)}; }
+  friend HWY_INLINE Condition operator==(Lanes a, Lanes b) { return {hn::Eq(a.v, b.v)}; }
 
   friend HWY_INLINE Lanes where(Condition c, Lanes a, Lanes b) { return hn::IfThenElse(c.mask, a.v, b.v); }
   /// A NaN in either operand is kept.

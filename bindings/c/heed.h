@@ -181,7 +181,7 @@ heed_status heed_gradcheck(heed_function function, void* context, heed_tensor* c
 
 /**
  * "neg", "abs", "exp", "relu", "gelu", ...: heed_list("ops") has them all. `p` and `q` are the numbers of those that
- * have some: leaky_relu and elu (slope), add_scalar, mul_scalar, pow_scalar (the number), clamp (low, high).
+ * have some: leaky_relu and elu (slope), add_scalar, mul_scalar, div_scalar, pow_scalar (the number), clamp (low, high).
  */
 heed_status heed_unary(const char* op, const heed_tensor* x, double p, double q, heed_tensor** out);
 /** "add", "sub", "mul", "div", "pow", "maximum", "minimum", "swiglu" (silu(a) b), "geglu" (gelu(a) b). */

@@ -59,6 +59,7 @@ void AttentionCache::extend_mask(const AttentionInput& input, std::int64_t befor
 Tensor Attention::operator()(const AttentionInput& input, Context& context) try {
   check_input(config_, input);
   check(!input.global.defined() || takes_global_tokens(), "this variant has no global tokens");
+  if (input.x.count() == 0) return input.x;  // nobody attends
   const Tensor out = forward(input, context);
   if (!input.mask.defined()) return out;
   // A selection and not a product: it keeps no copy of `out` for backward.

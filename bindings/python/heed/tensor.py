@@ -416,6 +416,8 @@ def from_numpy(array: np.ndarray) -> Tensor:
     """
     if array.dtype not in _OF_NUMPY or not array.flags.c_contiguous or not array.flags.aligned:
         raise TypeError("from_numpy() shares float32, float64 and int32 in row-major order; heed.Tensor(array) copies")
+    if not array.flags.writeable:
+        raise TypeError("from_numpy() shares memory that may be written to, and this array is read-only; heed.Tensor(array) copies")
     key = id(array)
     while key in _lent:  # the same array, lent once more
         key += 1
@@ -438,6 +440,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
 
 
 def from_dlpack(other: Any) -> Tensor:
-    """A tensor in the memory of another library's CPU tensor, without a copy where it is row-major."""
+    """A tensor in the memory of another library's CPU tensor, without a copy where it is row-major and may be written to."""
     array = np.from_dlpack(other)
-    return from_numpy(array if array.flags.c_contiguous else np.ascontiguousarray(array))
+    shared = array.flags.c_contiguous and array.flags.writeable
+    return from_numpy(array if shared else np.array(array, order="C"))

@@ -173,6 +173,10 @@ class Memory(unittest.TestCase):
         self.assertEqual(len(heed.tensor._lent), before + 1)  # the view sees it still
         del view
         self.assertEqual(len(heed.tensor._lent), before)
+        locked = draw(3)
+        locked.flags.writeable = False
+        with self.assertRaisesRegex(TypeError, "read-only"):
+            heed.from_numpy(locked)
         for refused in (a.T, a.astype(np.float16), a[:, ::2], a.astype(">f4")):
             with self.assertRaises(TypeError):
                 heed.from_numpy(refused)
