@@ -126,7 +126,8 @@ std::unique_ptr<Ranks> open_mpi();
 /// Runs `body` in `count` processes of this machine, which are forked here, and returns the status of rank 0 when all
 /// have ended well. To be called before a device is opened. The ranks ignore SIGINT, SIGTERM, SIGHUP and SIGUSR1, which
 /// are for the caller; when `stop_requested` becomes true, so does Ranks::asked_to_stop(). When one fails the others are
-/// killed: the status of the one that failed first is returned, and where a signal ended it, an Error says which.
+/// killed: the status of the one that failed first is returned, and where a signal ended it, a RankLost says which. Throws
+/// an Error when the ranks cannot begin.
 int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
                     const std::function<bool()>& stop_requested = {});
 

@@ -263,6 +263,15 @@ TEST_CASE("ranks: whatever goes wrong is said once") {
   refused({"--ranks", "2", "--set", "training.schedule.learning_rate=1e30"}, 1, "training");
   // A file system that is full, for rank 0 alone: only it writes.
   refused({"--ranks", "3"}, 1, "File too large", {.file_size = 20'000, .seconds = 60});
+  const Arguments words =
+      joined({"-c", "ulimit -n 6; exec \"$0\" \"$@\"", classify},
+             small_train("classify", folder / "few", joined(four_batches, with_ranks(4))));
+  const ProgramResult few = run_program("/bin/sh", words);
+  CHECK(few.status == 1);
+  CHECK_MESSAGE(
+      contains(few.errors, "cannot be connected: Too many open files; use fewer, or raise ulimit -n"),
+      few.errors);
+  CHECK_FALSE(contains(few.errors, "--resume"));
   const ProgramResult idle = run_program(
       "classify",
       small_train("classify", folder / "idle", {"--ranks", "3", "--set", "training.accumulation=2"}));

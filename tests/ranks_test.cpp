@@ -4,6 +4,7 @@
 #include "heed/core/ranks.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,10 +13,12 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <sstream>
 
+#include "child_process.h"
 #include "heed/core/courier.h"
 #include "heed/core/devices.h"
 #include "heed/training/trainer.h"
@@ -280,6 +283,22 @@ TEST_CASE("ranks: signals that ask for an end are for the starting process") {
           ranks.all_gather("");
           return 0;
         }) == 0);
+}
+
+TEST_CASE("child: ranks without room for their threads" * doctest::skip()) {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlimit limit{pages * 4096 + (rlim_t{4} << 20), RLIM_INFINITY};
+  REQUIRE(::setrlimit(RLIMIT_AS, &limit) == 0);
+  std::cout << "message: " << message_of([] { run_local_ranks(3, [](Ranks&) { return 0; }); }) << '\n';
+}
+
+TEST_CASE("ranks: those that cannot begin say why") {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which leave nothing to limit
+  const ChildResult result = run_in_child("child: ranks without room for their threads");
+  INFO(result.text());
+  CHECK(contains(result.output, "cannot begin: a thread cannot be started"));
+#endif
 }
 
 TEST_CASE("ranks: where there are fewer GPUs than ranks that want one each, they are told") {

@@ -6,12 +6,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <memory>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -126,6 +130,26 @@ std::vector<Row> connected(int count) {
   return rows;
 }
 
+/// What is in the way of a rank that cannot begin is for the process that forked it to say.
+std::unique_ptr<LocalRanks> join(int rank, Row peers, const Descriptor& parent) {
+  const auto tell = [&](const std::exception& error) {
+    const std::string text = concat_text("rank ", rank, " cannot begin: ", error.what());
+    (void)!send(parent.number(), text.data(), text.size(), MSG_NOSIGNAL);
+  };
+  try {
+    return std::make_unique<LocalRanks>(rank, std::move(peers), parent);
+  } catch (const RankLost& error) {
+    std::this_thread::sleep_for(std::chrono::seconds(2));  // the lost one knows more
+    tell(error);
+  } catch (const std::system_error& error) {
+    tell(Error(
+        concat_text("a thread cannot be started: ", error.what(), "; use fewer ranks, or raise ulimit -u")));
+  } catch (const std::exception& error) {
+    tell(error);
+  }
+  _exit(1);
+}
+
 [[noreturn]] void be_rank(int rank, std::vector<Row> rows, const Descriptor& parent, pid_t parent_id,
                           const std::function<int(Ranks&)>& body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody is left behind
@@ -135,13 +159,20 @@ std::vector<Row> connected(int count) {
   rows.clear();  // so that a rank that ends is seen to end
   int status = 1;
   try {
-    LocalRanks ranks(rank, std::move(own), parent);
-    status = body(ranks);
+    status = body(*join(rank, std::move(own), parent));
   } catch (const std::exception&) {  // the body says what it has to say
   }
   std::cout.flush();
   std::fflush(nullptr);
   _exit(status);
+}
+
+/// What a rank that could not begin has sent; empty when none has.
+std::string text_from(const Descriptor& ranks) {
+  std::string text(4096, '\0');
+  const ssize_t bytes = recv(ranks.number(), text.data(), text.size(), MSG_DONTWAIT);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
+  return text;
 }
 
 /// The processes of the ranks; killed when the one that started them has had enough.
@@ -162,7 +193,7 @@ int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
                     const std::function<bool()>& stop_requested) {
   check(count >= 1 && count <= 1024, "ranks: the number of ranks is ", count, "; it must be 1 to 1024");
   std::vector<Row> rows = connected(count);
-  // All ranks share an end. Nothing comes out of it, but for its end, which asks them to stop.
+  // All ranks share an end: into it goes why one cannot begin, and that nothing more will come out asks them to stop.
   auto [to_ranks, to_parent] = socket_pair(SOCK_SEQPACKET, count);
   std::cout.flush();
   std::fflush(nullptr);
@@ -170,7 +201,8 @@ int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
   Processes processes;
   for (int rank = 0; rank < count; ++rank) {
     const pid_t id = fork();
-    check(id >= 0, "ranks: rank ", rank, " cannot be started: ", std::strerror(errno));
+    check(id >= 0, "ranks: rank ", rank, " of ", count, " cannot be started: ", std::strerror(errno),
+          "; use fewer ranks, or raise ulimit -u");
     if (id == 0) {
       to_ranks = Descriptor();
       be_rank(rank, std::move(rows), to_parent, parent, body);
@@ -188,8 +220,11 @@ int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
       id = -1;
       --left;
       changed = true;
-      check(!WIFSIGNALED(status), "rank ", rank, " of ", count, " was ended by signal ", WTERMSIG(status),
-            " (", strsignal(WTERMSIG(status)), "), and the others with it");
+      if (WIFSIGNALED(status))
+        throw RankLost(concat_text("rank ", rank, " of ", count, " was ended by signal ", WTERMSIG(status),
+                                   " (", strsignal(WTERMSIG(status)), "), and the others with it"));
+      if (WEXITSTATUS(status) != 0)
+        if (const std::string text = text_from(to_ranks); !text.empty()) fail("ranks: ", text);
       if (rank == 0) of_first = WEXITSTATUS(status);
       if (rank > 0 && WEXITSTATUS(status) != 0) return WEXITSTATUS(status);
       if (rank == 0 && of_first != 0) return of_first;

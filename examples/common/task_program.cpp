@@ -178,7 +178,8 @@ class TrainCommand {
     try {
       const int status = run_local_ranks(count, body, InterruptGuard::interrupted);
       return status > 128 && InterruptGuard::interrupted() ? InterruptGuard::exit_status() : status;
-    } catch (const Error& error) {
+    } catch (const RankLost& error) {
+      if (!path_exists(folder_of_settings(out_.value()) / "config.json")) throw;
       throw Error(concat_text(error.what(), "; --resume goes on from the last checkpoint"));
     }
   }
