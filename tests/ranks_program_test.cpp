@@ -7,6 +7,7 @@
 #include <csignal>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
@@ -214,10 +215,11 @@ TEST_CASE("ranks: SIGINT and SIGUSR1 save and stop; the run goes on with another
     CHECK(program.wait() == (signal == SIGINT ? 130 : 143));
     CHECK(fs::exists(run / "model.safetensors"));
     const std::string before = tensors_of(run / "model.safetensors");
+    const auto reached = nlohmann::json::parse(content_of(run / "trainer_state.json")).at("step").dump();
     const ProgramResult done = run_program(  // all that was asked for is done
         "classify",
         small_train("classify", run,
-                    {"--set", "training.accumulation=4", "--resume", "--ranks", "2", "--steps", "1"}));
+                    {"--set", "training.accumulation=4", "--resume", "--ranks", "2", "--steps", reached}));
     CHECK_MESSAGE(done.status == 0, done.errors);
     CHECK(tensors_of(run / "model.safetensors") == before);
   }
