@@ -42,6 +42,8 @@ class Ranks {
   int local_count() const { return local_count_; }
   /// How many threads are this rank's share of the processors that it may run on; at least 1.
   int thread_share() const { return thread_share_; }
+  /// Whether the process that forked the ranks wants them to stop. They do not get to know at the same time.
+  virtual bool asked_to_stop() const { return false; }
   /// Bytes that this rank has sent to others, headers included, and how many messages.
   std::int64_t bytes_sent() const { return bytes_sent_; }
   std::int64_t messages_sent() const { return messages_sent_; }
@@ -122,9 +124,10 @@ bool started_by_mpi();
 std::unique_ptr<Ranks> open_mpi();
 
 /// Runs `body` in `count` processes of this machine, which are forked here, and returns the status of rank 0 when all
-/// have ended well. To be called before a device is opened. The ranks ignore SIGINT, SIGTERM and SIGHUP; when
-/// `stop_requested` becomes true, rank 0 gets SIGUSR1. When one fails the others are killed: the status of the one that
-/// failed first is returned, and where a signal ended it, an Error says which.
+/// have ended well. To be called before a device is opened. The ranks ignore SIGINT, SIGTERM, SIGHUP and SIGUSR1, which
+/// are for the caller; when `stop_requested` becomes true, so does Ranks::asked_to_stop(). When one fails the others are
+/// killed: the status of the one that failed first is returned, and where a signal ended it, a RankLost says which. Throws
+/// an Error when the ranks cannot begin.
 int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
                     const std::function<bool()>& stop_requested = {});
 

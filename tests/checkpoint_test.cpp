@@ -588,6 +588,24 @@ TEST_CASE("run folder: what somebody else puts into a run stays as it is") {
   CHECK(fs::exists(run / ".heed-plots-1-0123456789abcdef.tmp"));
 }
 
+TEST_CASE("run folder: a link in place of a folder of checkpoints is refused, and not followed") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run", other = folder / "other";
+  for (const fs::path& one : {run, other}) train_in(one, stop_after(4));
+  const std::set<std::string> before = names_in(other);
+  for (const char* name : {".heed-checkpoint.tmp", "checkpoint.new"})
+    for (const char* target : {"../other", "nowhere"}) {
+      CAPTURE(name);
+      CAPTURE(target);
+      fs::create_symlink(target, run / name);
+      CHECK_THROWS_WITH_AS(train_in(run), doctest::Contains("is a link"), Error);
+      CHECK(fs::is_symlink(run / name));
+      CHECK(names_in(other) == before);
+      fs::remove(run / name);
+    }
+  CHECK(train_in(run).finished);
+}
+
 TEST_CASE("run folder: killed while it was started, a run can be started again") {
   const TemporaryFolder folder;
   const fs::path run = folder / "run";

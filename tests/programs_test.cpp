@@ -144,6 +144,27 @@ TEST_CASE("an interrupted run saves, says so and resumes with nothing but the fo
   CHECK(nlohmann::json::parse(content_of(run / "trainer_state.json"))["step"] == reached + 2);
 }
 
+TEST_CASE("a second signal, of whichever kind, ends a program in the middle of a step") {
+  const TemporaryFolder folder;
+  for (const std::string ranks : {"1", "2"}) {
+    CAPTURE(ranks);
+    const fs::path run = folder / ranks;
+    BackgroundProgram program("translate", train_arguments(run, {"--ranks", ranks, "--steps", "1", "--set",
+                                                                 "training.accumulation=1000000"}));
+    while (program.running() && !fs::exists(run / "config.json"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    program.send(SIGUSR1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    REQUIRE(program.running());
+    program.send(SIGINT);
+    for (int i = 0; i < 1000 && program.running(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    REQUIRE_FALSE(program.running());
+    CHECK(program.wait() == 130);
+    CHECK_FALSE(fs::exists(run / "trainer_state.json"));
+  }
+}
+
 TEST_CASE("a run is not overwritten, and is not continued with other settings") {
   const std::string before = content_of(finished_run() / "model.safetensors");
   check_error(run_program("translate", train_arguments(finished_run(), {"--steps", "30"})), 1, "--resume");

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
 
@@ -20,6 +21,7 @@ using namespace heed;
 using namespace heed::test;
 namespace fs = std::filesystem;
 
+const std::string classify = std::string(HEED_PROGRAM_DIR) + "/classify";
 const Arguments four_batches = {"--set", "training.accumulation=4", "--save-every", "3"};
 
 Arguments with_ranks(int count) {
@@ -52,6 +54,13 @@ std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> children;
   for (pid_t child = 0; file >> child;) children.push_back(child);
   return children;
+}
+
+/// For setsid: a classifier with three ranks in a process group of its own, which trains until it is told to stop.
+Arguments endless_of_three(const fs::path& run) {
+  const Arguments endless = {
+      "--set", "training.accumulation=4", "--steps", "100000", "--save-every", "100000", "--ranks", "3"};
+  return joined({classify}, small_train("classify", run, endless));
 }
 
 struct Launcher {
@@ -194,24 +203,41 @@ TEST_CASE("ranks: killed at random, any of them, and resumed with another number
 
 TEST_CASE("ranks: SIGINT and SIGUSR1 save and stop; the run goes on with another number") {
   const TemporaryFolder folder;
-  for (const int signal : {SIGINT, SIGUSR1}) {
+  for (const auto& [signal, group] :
+       {std::pair{SIGINT, false}, {SIGINT, true}, {SIGUSR1, false}, {SIGUSR1, true}}) {
     CAPTURE(signal);
-    const fs::path run = folder / std::to_string(signal);
-    const Arguments endless = {
-        "--set", "training.accumulation=4", "--steps", "100000", "--save-every", "100000", "--ranks", "3"};
-    BackgroundProgram program("classify", small_train("classify", run, endless));
+    CAPTURE(group);
+    const fs::path run = folder / concat_text(signal, group);
+    BackgroundProgram program("/usr/bin/setsid", endless_of_three(run));
     while (program.running() && !fs::exists(run / "trainer_state.json") && !fs::exists(run / "metrics.jsonl"))
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    program.send(signal);
+    kill(group ? -program.id() : program.id(), signal);
     CHECK(program.wait() == (signal == SIGINT ? 130 : 143));
     CHECK(fs::exists(run / "model.safetensors"));
     const std::string before = tensors_of(run / "model.safetensors");
+    const auto reached = nlohmann::json::parse(content_of(run / "trainer_state.json")).at("step").dump();
     const ProgramResult done = run_program(  // all that was asked for is done
         "classify",
         small_train("classify", run,
-                    {"--set", "training.accumulation=4", "--resume", "--ranks", "2", "--steps", "1"}));
+                    {"--set", "training.accumulation=4", "--resume", "--ranks", "2", "--steps", reached}));
     CHECK_MESSAGE(done.status == 0, done.errors);
     CHECK(tensors_of(run / "model.safetensors") == before);
+  }
+}
+
+TEST_CASE("ranks: a signal in the first moments of the ranks is not lost") {
+  for (int milliseconds = 0; milliseconds < 5; ++milliseconds) {
+    CAPTURE(milliseconds);
+    const TemporaryFolder folder;
+    BackgroundProgram program("/usr/bin/setsid", endless_of_three(folder / "run"));
+    while (program.running() && children_of(program.id()).empty()) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+    program.send(SIGTERM);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (program.running() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    REQUIRE_FALSE(program.running());
+    CHECK(program.wait() == 143);
   }
 }
 
@@ -239,6 +265,15 @@ TEST_CASE("ranks: whatever goes wrong is said once") {
   refused({"--ranks", "2", "--set", "training.schedule.learning_rate=1e30"}, 1, "training");
   // A file system that is full, for rank 0 alone: only it writes.
   refused({"--ranks", "3"}, 1, "File too large", {.file_size = 20'000, .seconds = 60});
+  const Arguments words =
+      joined({"-c", "ulimit -n 6; exec \"$0\" \"$@\"", classify},
+             small_train("classify", folder / "few", joined(four_batches, with_ranks(4))));
+  const ProgramResult few = run_program("/bin/sh", words);
+  CHECK(few.status == 1);
+  CHECK_MESSAGE(
+      contains(few.errors, "cannot be connected: Too many open files; use fewer, or raise ulimit -n"),
+      few.errors);
+  CHECK_FALSE(contains(few.errors, "--resume"));
   const ProgramResult idle = run_program(
       "classify",
       small_train("classify", folder / "idle", {"--ranks", "3", "--set", "training.accumulation=2"}));
@@ -269,9 +304,8 @@ TEST_CASE("ranks: under MPI other settings are found at the start, and what ends
   for (const Launcher& launcher : launchers()) {
     CAPTURE(launcher.name);
     const TemporaryFolder folder;
-    const std::string program = std::string(HEED_PROGRAM_DIR) + "/classify";
     const auto with_seed = [&](const char* seed) {
-      return joined({"-n", "1", program}, small_train("classify", folder / "run", {"--seed", seed}));
+      return joined({"-n", "1", classify}, small_train("classify", folder / "run", {"--seed", seed}));
     };
     const Arguments mixed = joined(joined(with_seed("1"), {":"}), with_seed("2"));
     const ProgramResult differ = launch(launcher, mixed, 30);
@@ -287,7 +321,7 @@ TEST_CASE("ranks: under MPI other settings are found at the start, and what ends
     CHECK(contains(both.errors, "--ranks"));
 
     const ProgramResult lost =
-        launch(launcher, joined({"-n", "2", program}, small_train("classify", folder / "lost")), 30,
+        launch(launcher, joined({"-n", "2", classify}, small_train("classify", folder / "lost")), 30,
                {"HEED_MPI=/no/such/library.so"});
     CHECK(lost.status != 0);
     CHECK_MESSAGE(contains(lost.errors, "/no/such/library.so cannot be opened"), lost.errors);

@@ -4,6 +4,7 @@
 #include "heed/core/ranks.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,10 +13,12 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <sstream>
 
+#include "child_process.h"
 #include "heed/core/courier.h"
 #include "heed/core/devices.h"
 #include "heed/training/trainer.h"
@@ -260,17 +263,42 @@ TEST_CASE("ranks: the status of the first that fails is that of all, and a signa
   CHECK_THROWS_AS(run_local_ranks(0, [](Ranks&) { return 0; }), Error);
 }
 
-TEST_CASE("ranks: a stop that is asked of the starting process reaches rank 0 as SIGUSR1") {
+TEST_CASE("ranks: a stop that is asked of the starting process reaches all, whenever they look") {
   const int status = run_local_ranks(
       2,
       [](Ranks& ranks) {
-        static volatile std::sig_atomic_t told = 0;
-        std::signal(SIGUSR1, [](int) { told = 1; });
-        while (ranks.all_gather(told ? "stop" : "")[0].empty()) ::usleep(1000);
-        return ranks.is_first() == (told == 1) ? 0 : 5;
+        if (ranks.asked_to_stop()) return 4;
+        while (!ranks.asked_to_stop()) ::usleep(1000);
+        ::usleep(20'000 * static_cast<unsigned>(ranks.rank()));
+        return ranks.asked_to_stop() ? 0 : 5;
       },
-      [asked = 0]() mutable { return ++asked > 20; });
+      [asked = 0]() mutable { return ++asked > 50; });
   CHECK(status == 0);
+  CHECK(run_local_ranks(2, [](Ranks& ranks) { return ranks.asked_to_stop() ? 4 : 0; }) == 0);
+}
+
+TEST_CASE("ranks: signals that ask for an end are for the starting process") {
+  CHECK(run_local_ranks(2, [](Ranks& ranks) {
+          for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) std::raise(signal);
+          ranks.all_gather("");
+          return 0;
+        }) == 0);
+}
+
+TEST_CASE("child: ranks without room for their threads" * doctest::skip()) {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlimit limit{pages * 4096 + (rlim_t{4} << 20), RLIM_INFINITY};
+  REQUIRE(::setrlimit(RLIMIT_AS, &limit) == 0);
+  std::cout << "message: " << message_of([] { run_local_ranks(3, [](Ranks&) { return 0; }); }) << '\n';
+}
+
+TEST_CASE("ranks: those that cannot begin say why") {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which leave nothing to limit
+  const ChildResult result = run_in_child("child: ranks without room for their threads");
+  INFO(result.text());
+  CHECK(contains(result.output, "cannot begin: a thread cannot be started"));
+#endif
 }
 
 TEST_CASE("ranks: where there are fewer GPUs than ranks that want one each, they are told") {

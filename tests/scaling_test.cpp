@@ -150,4 +150,7 @@ TEST_CASE("heed bench attention explains what it cannot do") {
   refused({"--repetitions", "-1"}, "repetitions must be positive");
   refused({"--set", "refromer.rounds=3"}, "did you mean 'reformer'?");
   refused({"--device", "gpu"}, "device");
+  for (const char* limit : {"-1", "nan"})
+    refused({"--memory-limit", limit}, "memory-limit must be 0 or more");
+  refused({"--variants", "dot_product,reformer", "--set", "reformer.rounds=0"}, "'rounds' must be 1 to 128");
 }

@@ -58,6 +58,16 @@ void remove_file(const fs::path& path) {
   check(!error, "cannot remove ", path, ": ", error.message());
 }
 
+/// Whether there is such a folder of a run. A link is refused: what is behind it may be another run's.
+bool has_own_folder(const fs::path& path) {
+  std::error_code unreadable;
+  const fs::file_status status = fs::symlink_status(path, unreadable);
+  check(!fs::exists(status) || fs::is_directory(status), path, " is ",
+        fs::is_symlink(status) ? "a link" : "no folder",
+        ", but a run keeps its checkpoint there in a folder of its own; move it away");
+  return fs::exists(status);
+}
+
 bool holds_run(const fs::path& path) {
   return std::any_of(marks.begin(), marks.end(),
                      [&](std::string_view mark) { return path_exists(path / mark); });
@@ -295,7 +305,7 @@ void RunFolder::remove_temporaries() {
 
 void RunFolder::remove_staging() {
   const fs::path folder = file(staging);
-  if (!path_exists(folder)) return;
+  if (!has_own_folder(folder)) return;
   for (const fs::path& path : entries_of(folder)) {
     if (is_checkpoint_file(path) || is_temporary(path)) remove_file(path);
   }
@@ -324,7 +334,7 @@ void RunFolder::commit(const std::function<void(const std::filesystem::path& fol
 
 void RunFolder::move_committed_files() {
   const fs::path folder = file(committed);
-  if (!path_exists(folder)) return;
+  if (!has_own_folder(folder)) return;
   for (const fs::path& path : entries_of(folder)) {
     check(is_checkpoint_file(path), "the folder ", folder, " holds ", path.filename(),
           ", which is not part of a checkpoint; move it away");

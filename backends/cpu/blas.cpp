@@ -5,16 +5,15 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
+#include "heed/backends/cpu/address_space.h"
 #include "heed/backends/cpu/bf16_gemm.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/core/bf16_products.h"
@@ -51,21 +50,12 @@ class OneProcessor {
 /// What OpenBLAS maps for each thread that calls it (32 << 22 on x86-64, less elsewhere).
 constexpr std::size_t buffer_bytes = std::size_t{128} << 20;
 
-bool is_limited() {
-  rlimit limit{};
-  return getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-}
-
 /// What the process may use of its address space, and does, in words.
 std::string address_space() {
-  std::size_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  const std::size_t used = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) >> 20;
-  rlimit limit{};
-  if (!is_limited() || getrlimit(RLIMIT_AS, &limit) != 0)
-    return concat_text("the process uses ", used, " MiB of addresses");
-  return concat_text("the process may use ", limit.rlim_cur >> 20, " MiB of addresses (ulimit -v) and uses ",
-                     used);
+  const std::size_t used = addresses_used() >> 20;
+  const std::optional<std::size_t> limit = address_limit();
+  if (!limit) return concat_text("the process uses ", used, " MiB of addresses");
+  return concat_text("the process may use ", *limit >> 20, " MiB of addresses (ulimit -v) and uses ", used);
 }
 
 /// OpenBLAS, opened at run time, so that a program that only lists devices need not load 40 MB of kernels, and in a
@@ -110,7 +100,7 @@ struct OpenBlas {
     if (reason.find("No such file") != std::string::npos)
       fail("OpenBLAS could not be loaded: ", reason,
            "; install it (Debian: apt install libopenblas0-pthread)");
-    if (is_limited())
+    if (address_limit())
       throw OutOfMemory(concat_text("OpenBLAS could not be loaded: ", reason, "; ", address_space(),
                                     "; its code takes some 40 MiB, and each thread that calls it ",
                                     buffer_bytes >> 20));

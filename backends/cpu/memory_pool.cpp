@@ -8,7 +8,9 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
+#include "heed/backends/cpu/address_space.h"
 #include "heed/backends/cpu/kernels.h"
 
 #if defined(__SANITIZE_ADDRESS__) && __has_include(<sanitizer/asan_interface.h>)
@@ -166,6 +168,9 @@ MemoryPool::Block MemoryPool::extend(std::size_t bytes) {
 void MemoryPool::add_segment(std::size_t bytes) {
   std::size_t size = first_segment;
   for (const Segment& segment : segments_) size += segment.size;  // doubles the whole
+  if (const std::optional<std::size_t> limit =
+          address_limit())  // of which others need a part, OpenBLAS most of all
+    size = std::min(size, (*limit - std::min(*limit, addresses_used())) / 16 / huge_page * huge_page);
   size = std::max(std::min(size, largest_segment), round_up(bytes, huge_page));
   void* address = map_pages(size + huge_page);
   if (!address) {  // the address space is limited: settle for what is needed now

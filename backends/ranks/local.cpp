@@ -6,14 +6,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
+#include <memory>
+#include <string>
+#include <system_error>
 #include <thread>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "heed/core/courier.h"
 #include "heed/core/ranks.h"
@@ -43,11 +49,19 @@ using Row = std::vector<Descriptor>;  // to every other rank
 
 class LocalRanks : public Ranks {
  public:
-  LocalRanks(int rank, Row peers)
-      : Ranks(rank, static_cast<int>(peers.size()), std::make_unique<Courier>()), peers_(std::move(peers)) {
+  /// `parent`: a socket to the process that forked this one, see run_local_ranks().
+  LocalRanks(int rank, Row peers, const Descriptor& parent)
+      : Ranks(rank, static_cast<int>(peers.size()), std::make_unique<Courier>()),
+        peers_(std::move(peers)),
+        parent_(parent) {
     meet();
   }
   ~LocalRanks() override { let_courier_end(); }
+
+  bool asked_to_stop() const override {
+    pollfd waiting{parent_.number(), POLLIN, 0};
+    return poll(&waiting, 1, 0) > 0;
+  }
 
   [[noreturn]] void abandon(int status) override { _exit(status); }
 
@@ -93,7 +107,17 @@ class LocalRanks : public Ranks {
   }
 
   Row peers_;
+  const Descriptor& parent_;
 };
+
+/// Two sockets that are connected; `count` is of the ranks, for the error.
+std::pair<Descriptor, Descriptor> socket_pair(int type, int count) {
+  int ends[2];
+  const int failed = socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends);
+  check(failed == 0, "ranks: ", count, " ranks cannot be connected: ", std::strerror(errno),
+        "; use fewer, or raise ulimit -n");
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
 
 /// A socket pair between any two of `count` ranks.
 std::vector<Row> connected(int count) {
@@ -101,32 +125,54 @@ std::vector<Row> connected(int count) {
   std::vector<Row> rows(size);
   for (Row& row : rows) row.resize(size);
   for (std::size_t a = 0; a < size; ++a)
-    for (std::size_t b = a + 1; b < size; ++b) {
-      int ends[2];
-      check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0, "ranks: ", count,
-            " ranks cannot be connected: ", std::strerror(errno), "; use fewer, or raise ulimit -n");
-      rows[a][b] = Descriptor(ends[0]);
-      rows[b][a] = Descriptor(ends[1]);
-    }
+    for (std::size_t b = a + 1; b < size; ++b)
+      std::tie(rows[a][b], rows[b][a]) = socket_pair(SOCK_STREAM, count);
   return rows;
 }
 
-[[noreturn]] void be_rank(int rank, std::vector<Row> rows, pid_t parent,
+/// What is in the way of a rank that cannot begin is for the process that forked it to say.
+std::unique_ptr<LocalRanks> join(int rank, Row peers, const Descriptor& parent) {
+  const auto tell = [&](const std::exception& error) {
+    const std::string text = concat_text("rank ", rank, " cannot begin: ", error.what());
+    (void)!send(parent.number(), text.data(), text.size(), MSG_NOSIGNAL);
+  };
+  try {
+    return std::make_unique<LocalRanks>(rank, std::move(peers), parent);
+  } catch (const RankLost& error) {
+    std::this_thread::sleep_for(std::chrono::seconds(2));  // the lost one knows more
+    tell(error);
+  } catch (const std::system_error& error) {
+    tell(Error(
+        concat_text("a thread cannot be started: ", error.what(), "; use fewer ranks, or raise ulimit -u")));
+  } catch (const std::exception& error) {
+    tell(error);
+  }
+  _exit(1);
+}
+
+[[noreturn]] void be_rank(int rank, std::vector<Row> rows, const Descriptor& parent, pid_t parent_id,
                           const std::function<int(Ranks&)>& body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody is left behind
-  if (getppid() != parent) _exit(1);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
+  if (getppid() != parent_id) _exit(1);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) std::signal(signal, SIG_IGN);
   Row own = std::move(rows[static_cast<std::size_t>(rank)]);
   rows.clear();  // so that a rank that ends is seen to end
   int status = 1;
   try {
-    LocalRanks ranks(rank, std::move(own));
-    status = body(ranks);
+    status = body(*join(rank, std::move(own), parent));
   } catch (const std::exception&) {  // the body says what it has to say
   }
   std::cout.flush();
   std::fflush(nullptr);
   _exit(status);
+}
+
+/// What a rank that could not begin has sent; empty when none has.
+std::string text_from(const Descriptor& ranks) {
+  std::string text(4096, '\0');
+  const ssize_t bytes = recv(ranks.number(), text.data(), text.size(), MSG_DONTWAIT);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
+  return text;
 }
 
 /// The processes of the ranks; killed when the one that started them has had enough.
@@ -147,19 +193,24 @@ int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
                     const std::function<bool()>& stop_requested) {
   check(count >= 1 && count <= 1024, "ranks: the number of ranks is ", count, "; it must be 1 to 1024");
   std::vector<Row> rows = connected(count);
+  // All ranks share an end: into it goes why one cannot begin, and that nothing more will come out asks them to stop.
+  auto [to_ranks, to_parent] = socket_pair(SOCK_SEQPACKET, count);
   std::cout.flush();
   std::fflush(nullptr);
   const pid_t parent = getpid();
   Processes processes;
   for (int rank = 0; rank < count; ++rank) {
     const pid_t id = fork();
-    check(id >= 0, "ranks: rank ", rank, " cannot be started: ", std::strerror(errno));
-    if (id == 0) be_rank(rank, std::move(rows), parent, body);
+    check(id >= 0, "ranks: rank ", rank, " of ", count, " cannot be started: ", std::strerror(errno),
+          "; use fewer ranks, or raise ulimit -u");
+    if (id == 0) {
+      to_ranks = Descriptor();
+      be_rank(rank, std::move(rows), to_parent, parent, body);
+    }
     processes.ids.push_back(id);
   }
   rows.clear();
   int of_first = 1;
-  bool told = false;
   for (int left = count; left > 0;) {
     bool changed = false;
     for (int rank = 0; rank < count; ++rank) {
@@ -169,17 +220,17 @@ int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
       id = -1;
       --left;
       changed = true;
-      check(!WIFSIGNALED(status), "rank ", rank, " of ", count, " was ended by signal ", WTERMSIG(status),
-            " (", strsignal(WTERMSIG(status)), "), and the others with it");
+      if (WIFSIGNALED(status))
+        throw RankLost(concat_text("rank ", rank, " of ", count, " was ended by signal ", WTERMSIG(status),
+                                   " (", strsignal(WTERMSIG(status)), "), and the others with it"));
+      if (WEXITSTATUS(status) != 0)
+        if (const std::string text = text_from(to_ranks); !text.empty()) fail("ranks: ", text);
       if (rank == 0) of_first = WEXITSTATUS(status);
       if (rank > 0 && WEXITSTATUS(status) != 0) return WEXITSTATUS(status);
       if (rank == 0 && of_first != 0) return of_first;
     }
     if (changed) continue;
-    if (!told && stop_requested && stop_requested()) {
-      told = true;
-      if (processes.ids.front() > 0) kill(processes.ids.front(), SIGUSR1);
-    }
+    if (stop_requested && stop_requested()) shutdown(to_ranks.number(), SHUT_WR);
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return of_first;

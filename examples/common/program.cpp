@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <iostream>
@@ -22,10 +23,16 @@ namespace {
 
 constexpr std::array<int, 4> ending_signals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 volatile std::sig_atomic_t signal_received = 0;
+std::atomic<bool> asked = false;  // by a signal that was not passed on
+volatile pid_t guarded = 0;       // whose InterruptGuard lives: this process, or the one that forked it
 
-extern "C" void on_signal(int signal) {
-  signal_received = signal;
+extern "C" void on_signal(int signal, siginfo_t* info, void*) {
+  if (signal_received == 0) signal_received = signal;
+  // What the process that forked this one passes on came to the whole group, as often as not.
+  const bool passed_on = info->si_pid == guarded && getpid() != guarded;
+  if (passed_on || !asked.exchange(true)) return;
   std::signal(signal, SIG_DFL);  // the second one ends the program
+  raise(signal);
 }
 
 int report(std::string_view program, std::string message, int status) {
@@ -140,14 +147,24 @@ int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::fu
   }
 }
 
-InterruptGuard::InterruptGuard() {
+InterruptGuard::InterruptGuard() : is_first_(guarded == 0) {
+  if (!is_first_) return;  // what came since the first one lives is not forgotten
+  guarded = getpid();
   signal_received = 0;
-  for (const int signal : ending_signals)
-    if (std::signal(signal, on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);
+  asked = false;
+  struct sigaction action = {}, before = {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  for (const int signal : ending_signals) {
+    sigaction(signal, &action, &before);
+    if (before.sa_handler == SIG_IGN) sigaction(signal, &before, nullptr);
+  }
   std::signal(SIGPIPE, SIG_IGN);  // standard error that nobody reads: see interrupted()
 }
 
 InterruptGuard::~InterruptGuard() {
+  if (!is_first_) return;
+  guarded = 0;
   std::signal(SIGPIPE, SIG_DFL);
   for (const int signal : ending_signals)
     if (std::signal(signal, SIG_DFL) == SIG_IGN) std::signal(signal, SIG_IGN);

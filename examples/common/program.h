@@ -33,7 +33,9 @@ CLI::App& subcommand(CLI::App& app, const std::string& name, const std::string& 
 int report_exception(std::string_view program);
 
 /// While it lives, SIGINT, SIGTERM, SIGHUP, SIGUSR1 and a standard error that nobody reads any more ask for an end instead
-/// of ending the program; a second signal ends it at once. A signal that the parent ignores (nohup) stays ignored.
+/// of ending the program; a second signal ends it at once, whichever of them. A signal that the parent ignores (nohup)
+/// stays ignored. It holds in a process that is forked while it lives, too, where another one changes nothing; there, a
+/// signal that the process with the guard passes on asks for an end and is no second one.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -43,6 +45,9 @@ class InterruptGuard {
   static bool interrupted();
   /// 130 after SIGINT, 143 after anything else, as shells report it.
   static int exit_status();
+
+ private:
+  bool is_first_;
 };
 
 /// Flushes standard output; throws an Error when it could not be written (a full disk).

@@ -178,7 +178,8 @@ class TrainCommand {
     try {
       const int status = run_local_ranks(count, body, InterruptGuard::interrupted);
       return status > 128 && InterruptGuard::interrupted() ? InterruptGuard::exit_status() : status;
-    } catch (const Error& error) {
+    } catch (const RankLost& error) {
+      if (!path_exists(folder_of_settings(out_.value()) / "config.json")) throw;
       throw Error(concat_text(error.what(), "; --resume goes on from the last checkpoint"));
     }
   }
@@ -196,7 +197,9 @@ class TrainCommand {
     const bool is_first = !ranks || ranks->is_first();
     request.callbacks.progress = [&](const Progress& progress) { printer_.show(progress); };
     request.callbacks.message = [&](std::string_view text) { printer_.message(text); };
-    request.callbacks.stop_requested = [] { return InterruptGuard::interrupted(); };
+    request.callbacks.stop_requested = [ranks] {
+      return InterruptGuard::interrupted() || (ranks && ranks->asked_to_stop());
+    };
     if (profile_) start_profile();
     if (crosses(settings)) return train_in_folds(settings, request, is_first);
     const TrainResult result = train_run(program_.kind, settings, request);

@@ -10,7 +10,9 @@
 #include "heed/core/profile.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/heads.h"
+#include "heed/models/initialise.h"
 #include "heed/models/layers.h"
+#include "heed/tasks/settings.h"
 
 namespace heed::programs {
 namespace {
@@ -58,11 +60,8 @@ std::unique_ptr<Attention> make_layer(const AttentionChoice& choice, std::int64_
   if (choice.name == "clusterformer" && !config.options.values().contains("clusters"))
     config.options.set("clusters", std::max<std::int64_t>(1, std::llround(std::sqrt(length))));
   config.seed = 1;
-  std::unique_ptr<Attention> layer = choice.name == composed_name
-                                         ? std::make_unique<ComposedDotProduct>(config)
-                                         : make_attention(choice.name, config);
-  layer->to(DType::f32, settings.device);
-  return layer;
+  if (choice.name == composed_name) return std::make_unique<ComposedDotProduct>(config);
+  return make_attention(choice.name, config);
 }
 
 /// A layer, its input, and a gradient for its output.
@@ -70,6 +69,7 @@ class Pass {
  public:
   Pass(const AttentionChoice& choice, std::int64_t length, const CostSettings& settings)
       : layer_(make_layer(choice, length, settings)) {
+    layer_->to(DType::f32, settings.device);
     const Shape shape{settings.batch, length, settings.width};
     x_ = parameter(normal(shape, 0, 1, {1, 0, 0}, DType::f32, settings.device));
     weights_ = normal(shape, 0, 1, {1, 0, 1}, DType::f32, settings.device);
@@ -119,6 +119,15 @@ std::vector<std::string> measurable_attentions() {
     if (variant.name == "dot_product") names.emplace_back(composed_name);
   }
   return names;
+}
+
+void check_attention(const AttentionChoice& choice, std::int64_t length, const CostSettings& settings) {
+  try {
+    const ShapesOnly shapes;
+    make_layer(choice, length, settings);
+  } catch (const Error& error) {
+    throw SettingsError(error.what());
+  }
 }
 
 AttentionCost measure_attention(const AttentionChoice& choice, std::int64_t length,

@@ -174,12 +174,19 @@ int run(BenchOptions options) {
   if (options.threads < 0 || options.threads > 1000)
     throw SettingsError(concat_text("threads must be 0 to 1000, not ", options.threads));
   if (options.threads > 0) set_cpu_threads(static_cast<int>(options.threads));
-  if (options.memory_limit_mb <= 0) options.memory_limit_mb = half_of_free_memory();
+  if (!(options.memory_limit_mb >= 0))  // nan, too
+    throw SettingsError(
+        concat_text("memory-limit must be 0 or more megabytes, not ", options.memory_limit_mb));
+  if (options.memory_limit_mb == 0) options.memory_limit_mb = half_of_free_memory();
   options.cost.device = device_of(options.device);
   std::sort(options.lengths.begin(), options.lengths.end());
 
   const std::vector<std::string> variants = chosen_variants(options.variants);
   const Settings settings = variant_settings(options);
+  for (const std::string& variant : variants)  // all of them, before the first is timed
+    if (obstacle(variant, options).empty())
+      for (const std::int64_t length : options.lengths)
+        check_attention(choice_of(variant, settings), length, options.cost);
 
   const Printer printer(options.json);
   for (const std::string& variant : variants) {
