@@ -13,6 +13,8 @@
 #include "heed/core/memory_stats.h"
 #include "heed/core/profile.h"
 #include "heed/tasks/recipe.h"
+#include "heed/training/metrics_log.h"
+#include "heed/training/run_files.h"
 
 namespace heed {
 namespace {
@@ -22,6 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t most_cells = 10'000;
 constexpr const char* run_name = "run";
+constexpr const char* log_name = "log.txt";
 constexpr const char* result_name = "result.json";
 
 /// A name for a folder: letters, digits and a few signs stay, what else there is becomes "_".
@@ -99,15 +102,18 @@ Json json_of(const CellResult& result) {
             {"rows", result.examples.rows}}}};
 }
 
+/// A number; what is not finite stands as null in JSON.
+double number_in(const Json& json) {
+  return json.is_null() ? std::nan("") : json.get<double>();
+}
+
 CellResult result_of(const Json& json) {
   CellResult result;
   result.settings = json.at("settings").dump();
   result.failure = json.at("failure");
   result.part = json.at("part");
   for (const Json& one : json.at("metrics"))
-    result.metrics.push_back({one.at("name"),
-                              one.at("value").is_null() ? std::nan("") : one.at("value").get<double>(),
-                              one.at("larger_is_better")});
+    result.metrics.push_back({one.at("name"), number_in(one.at("value")), one.at("larger_is_better")});
   result.parameters = json.at("parameters");
   result.steps = json.at("steps");
   result.step_gflops = json.at("step_gflops");
@@ -115,19 +121,42 @@ CellResult result_of(const Json& json) {
   result.seconds_per_example = json.at("seconds_per_example");
   result.peak_bytes = json.at("peak_bytes");
   const Json& examples = json.at("examples");
-  result.examples = {examples.at("metric"), examples.at("combine"),
-                     examples.at("rows").get<std::vector<std::vector<double>>>()};
+  result.examples = {examples.at("metric"), examples.at("combine"), {}};
+  for (const Json& row : examples.at("rows")) {
+    std::vector<double>& read = result.examples.rows.emplace_back();
+    for (const Json& one : row) read.push_back(number_in(one));
+  }
   return result;
 }
 
+/// Nothing where there is none, or one that cannot be read: the cell's run is then measured again.
 std::optional<CellResult> result_in(const fs::path& folder) {
   const fs::path path = folder / result_name;
   if (!path_exists(path)) return std::nullopt;
   try {
     return result_of(parse_json<Json>(read_file(path), path.string()));
-  } catch (const Json::exception& error) {
-    fail(path.string(), ": is no result of a comparison: ", error.what(), "; remove it to train again");
+  } catch (const std::exception&) {
+    return std::nullopt;
   }
+}
+
+/// Throws where the run in a cell's folder was to end elsewhere than the cell: it would go on from the end of another
+/// schedule.
+void check_schedule(const ComparisonCell& cell, const RunFiles& run) {
+  const Json there = Json::parse(run.config()).value("training", Json::object()),
+             here = Json::parse(cell.settings.json("training"));
+  for (const char* const name : {"steps", "epochs", "patience"})
+    check(there.value(name, here[name]) == here[name], "its run in ", run.path(), " was made with training.",
+          name, '=', there[name].dump(), ", and now it is ", here[name].dump(),
+          ": remove the cell's folder, or compare in another one");
+}
+
+/// The most that tensors took in any process that trained a run.
+std::int64_t peak_bytes_of(const fs::path& run) {
+  std::int64_t peak = 0;
+  for (const Progress& record : read_metrics(run / "metrics.jsonl"))
+    peak = std::max(peak, record.memory_bytes);
+  return peak;
 }
 
 }  // namespace
@@ -140,6 +169,11 @@ std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan) {
     check_distinct(setting.name.c_str(), setting.values);
   }
   check_distinct("settings", names);
+  const std::string chosen = attention_settings(plan.kind.stacks).front();
+  if (!attentions.empty() && std::ranges::count(names, chosen) > 0)
+    throw SettingsError(concat_text("--set ", chosen, " and --attention name the same: give one"));
+  if (std::ranges::count(names, "seed") > 0)
+    throw SettingsError("seeds are no choice to compare: give them by --seeds");
   for (const std::int64_t seed : plan.seeds) seeds.push_back(std::to_string(seed));
   check_distinct("seeds", seeds);
   if (attentions.empty()) attentions.emplace_back();
@@ -186,12 +220,14 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
   result.settings = cell.settings.json();
   const Device device = apply_runtime(cell.settings);
   reset_peak_memory(device);
-  const TrainResult trained =
-      train_run(kind, cell.settings, {run_folder, path_exists(run_folder / "config.json"), true, callbacks});
+  const bool goes_on = path_exists(run_folder / "config.json");
+  if (goes_on) check_schedule(cell, RunFiles::open(run_folder));
+  const TrainResult trained = train_run(kind, cell.settings, {run_folder, goes_on, true, callbacks});
   if (!trained.finished) return std::nullopt;
   result.steps = trained.step;
   result.training_seconds = trained.seconds;
-  result.peak_bytes = static_cast<std::int64_t>(memory_stats(device).peak_bytes);
+  result.peak_bytes =
+      std::max(static_cast<std::int64_t>(memory_stats(device).peak_bytes), peak_bytes_of(run_folder));
 
   Run run = Run::open(run_folder, {.kind = &kind});
   result.parameters = run.learner().model().parameter_count();
@@ -214,6 +250,46 @@ std::optional<CellResult> read_result(const ComparisonCell& cell, const fs::path
   compare_configurations(result->settings, now, free_settings(), folder.string());
   if (without_runtime(result->settings) != without_runtime(now)) return std::nullopt;
   return result;
+}
+
+std::map<std::string, std::string> ComparedData::digests(const ComparisonCell& cell) {
+  Json key = Json::parse(cell.settings.json());
+  for (const char* const name : {"model", "training", "tokenizer", "threads", "device", "precision"})
+    key.erase(name);
+  const auto [known, is_new] = known_.try_emplace(key.dump());
+  if (is_new) {
+    const std::unique_ptr<Learner> learner = kind_.make(cell.settings);
+    learner->read_data();
+    known->second = learner->data_digests();
+  }
+  return known->second;
+}
+
+void ComparedData::check_same(const ComparisonCell& cell, const fs::path& folder) {
+  const RunFiles run = RunFiles::open(folder / run_name);
+  for (const auto& [part, digest] : digests(cell))
+    check(run.data_digest(part) == digest, folder, ": its data has changed since (", part,
+          "), so that it cannot stand beside the others: remove that folder, or compare in another one");
+}
+
+void check_comparison_folder(const fs::path& folder) {
+  static const std::set<std::string> tables = {"table.txt", "table.md", "table.jsonl", "report.html"};
+  if (!path_exists(folder)) return;
+  check(fs::is_directory(folder), "--out ", folder, " is a file, and a comparison is a folder");
+  bool has_cells = false, has_tables = false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_table = tables.contains(name), is_temporary = name.starts_with(".heed-");
+    const bool is_cell = fs::is_directory(entry.symlink_status()) &&
+                         (fs::is_empty(entry.path()) || path_exists(entry.path() / log_name) ||
+                          path_exists(entry.path() / run_name) || path_exists(entry.path() / result_name));
+    check(is_table || is_temporary || is_cell, "--out ", folder, " has ", entry.path().filename(),
+          " in it, which is of no comparison: name a folder that is new or empty");
+    has_cells = has_cells || is_cell;
+    has_tables = has_tables || is_table;
+  }
+  check(has_cells || !has_tables, "--out ", folder,
+        " has tables but none of a comparison's cells: name a folder that is new or empty");
 }
 
 CellResult read_failure(const fs::path& folder) {

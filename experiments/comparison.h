@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,7 +39,8 @@ struct ComparisonCell {
 };
 
 /// All cells, choice by choice, in the order of the plan. Throws a SettingsError for what no setting allows, for a name
-/// or value that stands twice, and for a grid of more than 10,000 cells.
+/// or value that stands twice, for seeds among the settings, for an attention beside those of the plan that takes their
+/// place, and for a grid of more than 10,000 cells.
 std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan);
 
 /// What a cell came to.
@@ -63,6 +65,23 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
 /// The result in a cell's folder; nothing when there is none yet, when it failed, and when the cell is to be trained on
 /// or measured in another way. Throws an Error when it belongs to another model: that of an earlier comparison.
 std::optional<CellResult> read_result(const ComparisonCell& cell, const std::filesystem::path& folder);
+/// What data cells are of, read once for all that share it.
+class ComparedData {
+ public:
+  explicit ComparedData(const TaskKind& kind) : kind_(kind) {}
+  /// Throws an Error that names what has changed where the run of a cell that is done was made from other data.
+  void check_same(const ComparisonCell& cell, const std::filesystem::path& folder);
+
+ private:
+  std::map<std::string, std::string> digests(const ComparisonCell& cell);
+
+  const TaskKind& kind_;
+  std::map<std::string, std::map<std::string, std::string>>
+      known_;  // by the settings that say what the data is
+};
+
+/// Throws an Error for a folder that has anything in it but cells and tables of a comparison.
+void check_comparison_folder(const std::filesystem::path& folder);
 /// The result that a failed cell has left, or one that says that it has left none.
 CellResult read_failure(const std::filesystem::path& folder);
 void write_result(const CellResult& result, const std::filesystem::path& folder);

@@ -140,10 +140,15 @@ std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells
     else
       row.failures.push_back(concat_text("seed ", cells[i].seed, ": ", results[i]->failure));
   }
+  // Nothing where a training diverged: no draw of examples says anything then.
   const auto statistics = [](const ComparisonRow& row) {
     std::vector<ExampleStatistics> all;
-    for (const CellResult& result : row.results)
+    for (const CellResult& result : row.results) {
+      for (const std::vector<double>& example : result.examples.rows)
+        if (!std::ranges::all_of(example, [](double x) { return std::isfinite(x); }))
+          return std::vector<ExampleStatistics>();
       if (!result.examples.rows.empty()) all.push_back(result.examples);
+    }
     return all;
   };
   if (rows.empty()) return rows;

@@ -236,5 +236,66 @@ TEST_CASE("compare: what makes no sense is refused before anything is trained") 
   refused({"--task", "classify", "--out", "x", "--table", "pdf"}, "--table");
   refused({"--task", "classify", "--out", "x", "--set", "model.width=16,-1"}, "model.width");
   refused({"--task", "classify", "--out", "x", "stray"}, "stray");
+  refused({"--task", "classify", "--out", "x", "--attention", "dot_product,longformer", "--set",
+           "model.encoder_attention=fastformer"},
+          "name the same");
+  refused({"--task", "classify", "--out", "x", "--set", "seed=5,6"}, "--seeds");
+  refused({"--task", "classify", "--out", "x", "--seeds", "1", "--set", "seed=5"}, "name the same");
+  refused({"--task", "classify", "--out", "x", "--steps", "2", "--set", "training.steps=5,10"},
+          "name the same");
+  refused({"--task", "classify", "--out", "x", "--steps", "0"}, "training.steps");
   CHECK(fs::is_empty(folder.path()));
+}
+
+TEST_CASE(
+    "compare: a cell is not taken for one of other data or another schedule, and what is damaged is measured "
+    "anew") {
+  const TemporaryFolder folder;
+  std::string lines;
+  for (int i = 0; i < 60; ++i) lines += i % 2 == 0 ? "a the cat runs\n" : "b the dogs run\n";
+  const std::string data = write_content(folder / "data", lines).string();
+  const auto compare = [&](const std::string& steps, const char* seeds) {
+    return run_program(
+        "compare", {"--task", "classify", "--data", data, "--format", "lines", "--out",
+                    (folder / "out").string(), "--steps", steps, "--seeds", seeds, "--set", "model.width=16",
+                    "--set", "model.heads=2", "--set", "training.schedule.warmup_steps=1"});
+  };
+  REQUIRE(compare("4", "1").status == 0);
+  const fs::path result = folder / "out" / "as_set-seed1" / "result.json";
+  REQUIRE(fs::exists(result));
+  const std::string whole = content_of(result);
+
+  write_content(result, "{");
+  CHECK(compare("4", "1").status == 0);
+  CHECK(Json::parse(content_of(result))["metrics"] == Json::parse(whole)["metrics"]);
+
+  Json diverged = Json::parse(whole);
+  diverged["examples"]["rows"][0][0] = nullptr;
+  write_content(result, diverged.dump());
+  CHECK(compare("4", "1").status == 0);
+  write_content(result, whole);
+
+  const ProgramResult fewer = compare("2", "1"), more = compare("6", "1");
+  for (const ProgramResult* other : {&fewer, &more}) {
+    CAPTURE(other->errors);
+    CHECK(other->status == 1);
+    CHECK(contains(other->errors, "was made with training.steps=4"));
+  }
+  write_content(result, whole);
+  write_content(folder / "data", lines + "a the cat runs\n");
+  const ProgramResult changed = compare("4", "1,2");
+  CAPTURE(changed.errors);
+  CHECK(changed.status == 1);
+  CHECK(contains(changed.errors, "its data has changed since"));
+}
+
+TEST_CASE("compare: a folder with files of others is refused") {
+  const TemporaryFolder folder;
+  write_content(folder / "table.txt", "thesis");
+  const ProgramResult refused = run_program("compare", comparison_of(folder.path(), {"--seeds", "1"}));
+  CHECK(refused.status == 1);
+  CHECK(contains(refused.errors, "none of a comparison's cells"));
+  CHECK(content_of(folder / "table.txt") == "thesis");
+  write_content(folder / "notes", "mine");
+  CHECK(contains(run_program("compare", comparison_of(folder.path(), {"--seeds", "1"})).errors, "\"notes\""));
 }

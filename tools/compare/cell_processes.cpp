@@ -75,9 +75,13 @@ class CellProcesses {
  public:
   CellProcesses(const TaskKind& kind, std::span<const ComparisonCell> cells, const fs::path& folder)
       : kind_(kind), cells_(cells), folder_(folder), results_(cells.size()) {
+    ComparedData data(kind);
     for (std::size_t i = 0; i < cells.size(); ++i) {
       results_[i] = read_result(cells[i], folder_of(i));
-      if (!results_[i]) waiting_.push_back(i);
+      if (results_[i])
+        data.check_same(cells[i], folder_of(i));
+      else
+        waiting_.push_back(i);
     }
     if (waiting_.size() < cells.size())
       std::cerr << "compare: " << cells.size() - waiting_.size() << " of " << cells.size()

@@ -67,7 +67,8 @@ class CompareCommand {
     task_.add(app, "--task", "NAME", "Which task: classify, translate, ...");
     out_.add(app, "--out", "DIR", "Folder of the comparison: a run for each cell, and the tables");
     attention_.add(app, "--attention", "NAMES", "Attentions to compare, with commas between them");
-    seeds_.add(app, "--seeds", "NUMBERS", "Seeds of the trainings of each choice; default 1");
+    seeds_.add(app, "--seeds", "NUMBERS",
+               "Seeds of the trainings of each choice; default: the one of the settings");
     steps_.add(app, "--steps", "N", "Steps of each training; default as the task's settings say");
     config_.add(app, "--config", "FILE", "Settings from a JSON file, laid over the defaults");
     jobs_.add(app, "--jobs", "N", "How many trainings at a time; default 1");
@@ -92,7 +93,8 @@ class CompareCommand {
     const std::vector<ComparisonCell> cells = cells_of(plan);
     const fs::path folder = out_.value();
     for (const ComparisonCell& cell : cells)  // what cannot be trained is said before anything is
-      plan.kind.make(cell.settings)->check_settings();
+      check_cell(plan.kind, cell);
+    check_comparison_folder(folder);
     create_folders(folder);
     const InterruptGuard interrupt;
     const std::vector<std::optional<CellResult>> results =
@@ -113,6 +115,19 @@ class CompareCommand {
   }
 
  private:
+  static void check_cell(const TaskKind& kind, const ComparisonCell& cell) {
+    kind.make(cell.settings)->check_settings();
+    const auto is_folds = [](const Setting& one) { return one.name == "data.folds"; };
+    if (std::ranges::any_of(cell.settings.declared(), is_folds) &&
+        cell.settings.get<std::int64_t>("data.folds") > 0 &&
+        cell.settings.get<std::int64_t>("data.fold") == 0)
+      throw SettingsError(
+          "a cell is one training: of the folds (data.folds) name one by --set data.fold=1,2,...");
+    if (cell.settings.get<std::int64_t>("training.steps") == 0 &&
+        cell.settings.get<std::int64_t>("training.epochs") == 0)
+      throw SettingsError("training.steps is 0: there is nothing to compare");
+  }
+
   static std::string page(const ComparisonPlan& plan, const std::vector<ComparisonRow>& rows,
                           const std::vector<ComparisonCell>& cells, const fs::path& folder) {
     std::vector<std::vector<Progress>> progress;
@@ -151,9 +166,15 @@ class CompareCommand {
         const std::string name = assigned_name(assignment);
         plan.settings.push_back({name, parts_of(assignment.substr(name.size() + 1))});
       }
+    for (const ComparedSetting& setting : plan.settings)
+      if (steps_.given() && setting.name == "training.steps")
+        throw SettingsError("--steps and --set training.steps name the same: give one");
+    const auto sets_seed = [](const std::string& assignment) { return assigned_name(assignment) == "seed"; };
+    if (seeds_.given() && std::ranges::any_of(assignments_, sets_seed))
+      throw SettingsError("--seeds and --set seed name the same: give one");
     plan.seeds.clear();
     const std::vector<std::string> seeds =
-        seeds_.given() ? parts_of_flag(seeds_) : std::vector<std::string>{"1"};
+        seeds_.given() ? parts_of_flag(seeds_) : std::vector<std::string>{settings.json("seed")};
     for (const std::string& seed : seeds) {
       Settings checked = settings;
       checked.set("seed", seed, "--seeds");
