@@ -11,6 +11,7 @@
 
 #include "heed/core/error.h"
 #include "heed/core/random.h"
+#include "heed/core/unicode.h"
 #include "heed/data/table.h"
 
 namespace heed {
@@ -23,6 +24,14 @@ fs::file_type type_of(const fs::path& path) {
   const fs::file_type type = fs::status(path, error).type();
   check(type != fs::file_type::none, path.string(), ": cannot be looked at: ", error.message());
   return type;
+}
+
+/// Answers are a line each, and labels stand in JSON: what would break either is refused.
+void check_label(const std::string& label, const std::string& place) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\t'; };
+  const bool has_control = std::ranges::any_of(label, is_control);
+  check(!has_control && unicode::find_invalid(label) == std::string::npos, place, ": the label \"",
+        unicode::printable(label), "\" has line ends or other control characters in it, or is no UTF-8");
 }
 
 // --- formats that are one file -----------------------------------------------------------------------------
@@ -41,6 +50,7 @@ LabelledText parse_labelled_lines(const Input& input) {
     const std::size_t space = std::min(line.find(' '), line.size());
     check(space > 0, place, ": the line ", line.empty() ? "is empty" : "begins with a space",
           "; expected a label, a space and a text");
+    check_label(line.substr(0, space), place);
     text.add(line.substr(std::min(space + 1, line.size())), line.substr(0, space), place);
   }
   return text;
@@ -66,6 +76,7 @@ LabelledText parse_labelled_table(const Input& input) {
   LabelledText text;
   for (std::size_t i = 0; i < table.size(); ++i) {
     check(!table.columns[0][i].empty(), table.places[i], ": the label in column ", label, " is empty");
+    check_label(table.columns[0][i], table.places[i]);
     std::string words = table.columns[before][i];
     for (std::size_t c = before + 1; c < table.columns.size(); ++c)
       words.append(" ").append(table.columns[c][i]);
@@ -108,6 +119,7 @@ LabelledText read_class_files(std::span<const fs::path> files, const LabelledOpt
   for (const fs::path& file : files) {
     check(type_of(file) == fs::file_type::regular, file.string(),
           ": expected the texts of a class, for which a regular file is needed");
+    check_label(file.filename().string(), file.string());
     std::size_t number = 0;
     for (std::string& line : read_lines(file, options.text, report)) {
       const std::string place = concat_text(file.string(), ":", ++number);
@@ -128,6 +140,7 @@ LabelledText read_class_folder(const fs::path& path, const LabelledOptions& opti
   for (const fs::path& folder : classes) {
     check(type_of(folder) == fs::file_type::directory, folder.string(),
           ": expected one folder for each class, but this is a file");
+    check_label(folder.filename().string(), folder.string());
     const std::vector<fs::path> documents = sorted_entries(folder);
     check(!documents.empty(), folder.string(), ": the class has no documents");
     for (const fs::path& document : documents)

@@ -44,13 +44,10 @@ Settings rate_settings(bool own_data) {
 }
 
 double number_in(const std::string& text, const std::string& place) {
-  std::size_t end = 0;
-  double number = 0;
-  try {
-    number = std::stod(text, &end);
-  } catch (const std::exception&) {
-  }
-  check(end == text.size() && !text.empty() && std::isfinite(number), place, ": \"", text, "\" is no number");
+  char* end = nullptr;
+  const float number = std::strtof(text.c_str(), &end);
+  check(end == text.c_str() + text.size() && !text.empty() && std::isfinite(number), place, ": \"", text,
+        "\" is no number, or too large for f32");
   return number;
 }
 
@@ -116,17 +113,25 @@ class RateLearner : public Learner {
     return {sum(square(outputs - targets)), count};
   }
 
-  Evaluation evaluate() override { return evaluation(errors_of(valid_)); }
+  Evaluation evaluate() override {
+    return valid_.texts.empty() ? Evaluation() : evaluation(errors_of(valid_));
+  }
 
-  std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions&) override {
-    std::vector<Prediction> predictions;
-    for (const std::string& line : lines) {
-      Prediction& prediction = predictions.emplace_back();
-      if (is_blank(line)) continue;
-      prediction.text = std::to_string(outputs_of({(*tokenizer_)(line)}).front());
-      prediction.probability = 1;
-    }
-    return predictions;
+  std::vector<Prediction> predict(std::span<const std::string> lines,
+                                  const PredictOptions& options) override {
+    const auto read = [&](const std::string& line) { return (*tokenizer_)(line); };
+    const auto answer = [&](const std::vector<Tokens>& texts) {
+      std::vector<Prediction> predictions;
+      for (const float output : outputs_of(texts)) predictions.push_back({std::to_string(output), 1, {}, ""});
+      return predictions;
+    };
+    const auto show = [&](const Tokens& text, std::int64_t line, CaptureFile& file) {
+      const std::string name = "lines." + std::to_string(line);
+      const PaddedTokens batch = pad_tokens(std::vector<Tokens>{text}, model_->device());
+      file.add_tokens(name, "tokens", batch.ids, token_texts(tokenizer_->tokenizer(), text));
+      file.add(name, captured([&](Context& context) { model_->logits(batch, context); }));
+    };
+    return answer_lines(lines, options, read, answer, show);
   }
 
   Measurement measure(std::string_view part) override {
@@ -160,6 +165,7 @@ class RateLearner : public Learner {
   std::vector<float> outputs_of(const std::vector<Tokens>& texts) {
     const NoGrad no_grad;
     std::vector<float> outputs(texts.size());
+    if (texts.empty()) return outputs;
     for (const Batch& rows : BatchPlan(lengths_of(texts), {}, evaluation_batches(64)).epoch(0)) {
       Context context = Context::inference();
       const Tensor found = model_->logits(pad_tokens(pick(texts, rows), model_->device()), context);
@@ -181,6 +187,7 @@ class RateLearner : public Learner {
   }
 
   Measurement measurement_of(const LabelledText& text) {
+    check(text.size() > 0, "there are no texts to measure on");
     nlohmann::ordered_json json;
     Measurement measurement{metrics(errors_of(examples_of(text))), "", {}};
     for (const Metric& metric : measurement.metrics) json[metric.name] = metric.value;

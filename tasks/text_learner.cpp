@@ -17,8 +17,13 @@ namespace fs = std::filesystem;
 void read_documents(const fs::path& path, LargeText& text, const TextOptions& options, ReadReport& report) {
   if (!fs::is_directory(path)) return read_large_text(path, text, options, &report);
   std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path))
-    if (entry.is_regular_file()) files.push_back(entry.path());
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path)) {
+    std::error_code unreadable;
+    const bool is_folder = fs::is_directory(entry.symlink_status());
+    check(is_folder || fs::is_regular_file(entry.path(), unreadable), entry.path().string(),
+          ": expected a text or a folder of texts, and this is neither (a link to a folder is not followed)");
+    if (!is_folder) files.push_back(entry.path());
+  }
   check(!files.empty(), path.string(), ": the folder holds no files");
   std::sort(files.begin(), files.end());
   for (const fs::path& file : files) read_large_text(file, text, options, &report);

@@ -112,6 +112,19 @@ TEST_CASE("Labelled lines: a label, a space and a text, which may be empty") {
   CHECK(contains(error_of([&] { read_labelled_text(folder / "none", lines); }), "none"));
 }
 
+TEST_CASE("Labels that would break a line of answers, or JSON, are refused with their place") {
+  const auto refused = [](const std::string& bytes, const char* format, const char* place) {
+    CHECK_THROWS_WITH_AS(parse_labelled_text(bytes, "x", {.format = format}), doctest::Contains(place),
+                         Error);
+  };
+  refused("a,one\n\"b\nc\",two\n", "csv", "x:2: the label \"b\\x0ac\"");
+  refused("{\"label\":\"a\\rb\",\"text\":\"one\"}\n", "jsonl", "x:1: the label");
+  refused("a\x1b one\n", "lines", "x:1: the label");
+  const TemporaryFolder folder;
+  write(folder / "all" / "caf\xe9" / "1", "one");
+  CHECK_THROWS_WITH_AS(read_labelled_text(folder / "all", {}), doctest::Contains("is no UTF-8"), Error);
+}
+
 TEST_CASE("CSV: quotes as RFC 4180 has them, and a backslash is no escape") {
   CHECK(fields_of("3,a b,\n") == Names{"3", "a b", ""});
   CHECK(fields_of("\"3\",\"a, b\",\"he said \"\"no\"\"\"\r\n") == Names{"3", "a, b", "he said \"no\""});
