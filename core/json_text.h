@@ -20,6 +20,17 @@ Json parse_json(std::string_view text, std::string_view source, int depth = 64) 
   }
 }
 
+/// The same for what people write, in which no member may stand twice in an object (see written_json).
+template <class Json>
+Json parse_written_json(std::string_view text, std::string_view source, int depth = 64) {
+  check_json_text(text, depth, source);
+  try {
+    return Json::parse(text, written_json<Json>(depth, std::string(source)));
+  } catch (const typename Json::exception& error) {
+    fail(source, " is not valid JSON: ", error.what());
+  }
+}
+
 /// Gives a JSON object a last member "digest", of all the others.
 template <class Json>
 void add_digest(Json& object) {

@@ -99,7 +99,7 @@ Table parse_json_lines(std::string_view bytes, std::string_view origin, const Ta
   table.names = options.columns;
   for (const std::string& line : parse_lines(bytes, origin, options.text, report)) {
     const std::string place = concat_text(origin, ":", table.places.size() + 1);
-    const Json object = parse_json<Json>(line, place);
+    const Json object = parse_written_json<Json>(line, place);
     check(object.is_object(), place, ": expected a JSON object, not ", object.type_name());
     if (table.places.empty()) {
       if (options.others || options.columns.empty())

@@ -158,7 +158,7 @@ void Options::check_all_taken(std::string_view owner) const {
 
 Options::Value option_from_json(std::string_view key, std::string_view text) {
   using Json = nlohmann::json;
-  const Json value = Json::parse(text, nesting_limit(64, std::string(key)), /*allow_exceptions=*/false);
+  const Json value = Json::parse(text, written_json<Json>(64, std::string(key)), /*allow_exceptions=*/false);
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number_integer()) {
     // What only an unsigned number can hold would turn negative.

@@ -94,6 +94,9 @@ TEST_CASE("JSON lines: members are columns; texts, numbers, true and false are t
   check_error([] { jsonl("{\"a\": 1}\n\n{\"a\": 1}\n"); }, "f:2 is not valid JSON");
   check_error([] { jsonl("{\"a\": 1}\n{\"a\": \n"); }, "f:2 is not valid JSON");
   check_error([] { jsonl("{\"a\": \"caf\xe9\"}\n"); }, "f:1: byte");
+  check_error([] { jsonl("{\"a\": 1}\n{\"a\": 1, \"b\": {\"a\": 2}, \"a\": 3}\n"); },
+              "f:2: the member \"a\" stands twice");
+  CHECK_NOTHROW(jsonl("{\"a\": 1, \"b\": 2}\n"));
   check_error([] { jsonl("{}\n" + std::string(100'000, '[')); }, "f:2 is nested too deeply");
   check_error([] { parse_table("{}", "f", {.format = "jsonl", .header = true}); }, "header");
 }
