@@ -73,7 +73,11 @@ Tensor index_select(const Tensor& x, int axis, const Tensor& ids) {
   check(ids.rank() == 1, "index_select: indices of shape ", ids.shape(), " must have rank 1");
   const int at = resolve_axis("index_select", x, axis);
   if (at != 0) return transpose(index_select(transpose(x, 0, at), 0, ids), 0, at);
-  return squeeze(gather_rows(unsqueeze(x, 0), unsqueeze(ids, 0)), 0);
+  Shape shape = x.shape();
+  const Tensor rows =
+      reshape(x, {1, shape[0], tail_count(shape, 1)});  // no axis more: a shape may have all there are
+  shape[0] = ids.size(0);
+  return reshape(gather_rows(rows, unsqueeze(ids, 0)), shape);
 }
 
 Tensor gather_rows(const Tensor& x, const Tensor& ids) {

@@ -67,8 +67,8 @@ Tensor extreme_axis(const char* op, const Tensor& x, int axis, bool keep) {
 /// The product by halves, so that no element is divided by.
 Tensor product_axis(const char* op, const Tensor& x, int axis, bool keep) {
   const int at = resolve_axis(op, x, axis);
-  Tensor rest = x, odd;  // odd: what has no partner
-  if (x.size(at) == 0) rest = Tensor::ones(without_axis(x.shape(), at, true), x.dtype(), x.device());
+  Tensor rest = x, odd;                              // odd: what has no partner
+  if (x.size(at) == 0) rest = sum(x, at, true) + 1;  // tracked as x is
   while (rest.size(at) > 1) {
     const std::int64_t half = rest.size(at) / 2;
     if (rest.size(at) % 2 != 0) {

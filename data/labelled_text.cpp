@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 #include <system_error>
 #include <unordered_map>
 #include <utility>
@@ -68,6 +69,7 @@ LabelledText parse_labelled_table(const Input& input) {
                                   {.format = options.format,
                                    .header = options.header,
                                    .columns = std::move(columns),
+                                   .distinct = true,
                                    .others = options.text_columns.empty(),
                                    .text = options.text},
                                   input.report);
@@ -244,6 +246,16 @@ void check_split(const SplitOptions& options, std::size_t groups) {
         options.folds, " folds");
 }
 
+/// Each class can be tested in one fold and learned in another.
+void check_classes_of_folds(const LabelledText& text, const std::vector<std::size_t>& group_of) {
+  std::map<std::string_view, std::set<std::size_t>> groups;
+  for (std::size_t i = 0; i < text.size(); ++i) groups[text.labels[i]].insert(group_of[i]);
+  for (const auto& [label, its_groups] : groups)
+    check(its_groups.size() >= 2, "the class \"", label, "\" has ",
+          text.seconds.empty() ? "one text" : "one first text",
+          ": the fold that tests it has none to learn it from; leave the class out, or train without folds");
+}
+
 }  // namespace
 
 void LabelledText::add(std::string text, std::string label, std::string place) {
@@ -325,6 +337,7 @@ TextParts split_text(const LabelledText& text, const SplitOptions& options) {
   const std::vector<std::size_t> group_of = inseparable(text);
   const std::size_t groups = group_of.empty() ? 0 : *std::ranges::max_element(group_of) + 1;
   check_split(options, groups);
+  if (options.folds > 0) check_classes_of_folds(text, group_of);
   const std::vector<std::size_t> order = drawn_order(groups, options.seed);
   std::vector<Part> part_of(groups, &TextParts::train);
   if (options.stratified && groups > 0) {

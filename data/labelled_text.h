@@ -90,7 +90,7 @@ struct SplitOptions {
 /// n k / K in that order, and of the r others the round(r * valid_fraction) behind them, in a circle, are validation
 /// texts. Stratified, all this holds for the groups of each class by themselves, of which the first text tells the
 /// class. Throws Error for fractions that leave nothing to train on, of a class where it is stratified, and for
-/// more folds than groups.
+/// more folds than groups, or a class that has but one.
 TextParts split_text(const LabelledText& text, const SplitOptions& options);
 
 }  // namespace heed

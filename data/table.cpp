@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "heed/core/error.h"
@@ -37,6 +38,13 @@ std::size_t column_index(const std::string& column, const TableRow& first, bool 
   return static_cast<std::size_t>(found - fields.begin());
 }
 
+void check_distinct(const auto& found, const TableOptions& options, std::string_view origin) {
+  for (std::size_t i = 0; options.distinct && i < found.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      check(found[i] != found[j], origin, ": the columns \"", options.columns[j], "\" and \"",
+            options.columns[i], "\" are one; name each once");
+}
+
 Table from_rows(const std::vector<TableRow>& rows, std::string_view origin, const TableOptions& options) {
   const TableRow& first = rows.front();
   const std::size_t begin = options.header ? 1 : 0;
@@ -46,6 +54,7 @@ Table from_rows(const std::vector<TableRow>& rows, std::string_view origin, cons
   std::vector<std::size_t> indices;
   for (const std::string& column : options.columns)
     indices.push_back(column_index(column, first, options.header, origin));
+  check_distinct(indices, options, origin);
   const std::vector<std::size_t> named = indices;
   for (std::size_t i = 0; (options.others || named.empty()) && i < first.fields.size(); ++i) {
     if (std::find(named.begin(), named.end(), i) != named.end()) continue;
@@ -89,12 +98,15 @@ std::string member_text(const Json& object, const std::string& name, const std::
   if (found->is_string()) return found->get<std::string>();
   check(found->is_number() || found->is_boolean(), place, ": \"", name,
         "\" must be a text, a number, true or false, not ", found->type_name());
+  check(!found->is_number_float() || std::abs(found->get<double>()) < 0x1p53, place, ": the number \"", name,
+        "\" has more digits than are kept; write it as a text, in quotes");
   return found->dump();
 }
 
 Table parse_json_lines(std::string_view bytes, std::string_view origin, const TableOptions& options,
                        ReadReport* report) {
   check(!options.header, origin, ": a header is for csv and tsv; each line of jsonl names its columns");
+  check_distinct(options.columns, options, origin);
   Table table;
   table.names = options.columns;
   for (const std::string& line : parse_lines(bytes, origin, options.text, report)) {

@@ -18,7 +18,8 @@ struct TableOptions {
   bool header = false;      ///< of csv and tsv: the first row holds names and is left out
   /// The columns, in this order: a number from 1 or a name of the header; of jsonl a name. Empty: all.
   std::vector<std::string> columns = {};
-  bool others = false;  ///< behind these all others; of jsonl those of the first line
+  bool distinct = false;  ///< none of these may be one with another: no label stands among its texts
+  bool others = false;    ///< behind these all others; of jsonl those of the first line
   TextOptions text = {};
 };
 

@@ -43,7 +43,8 @@ class GenerateCommand {
                 "How the text begins; default: a line break, which is not printed");
     command.add_flag("--prompts", prompts_,
                      "Reads prompts from standard input, one a line, in which \\n, \\t and \\\\ are escapes");
-    command.add_flag("--json", json_, "Prints each sample as a line of JSON: sample, prompt, text");
+    command.add_flag("--json", json_,
+                     "Prints each sample as a line of JSON: sample, prompt, text, log_probability");
   }
 
   int run() {
@@ -70,7 +71,10 @@ class GenerateCommand {
     for (const Prediction& text : write_texts(run, prompt)) {
       ++written_;
       if (json_) {
-        const Json line = {{"sample", written_}, {"prompt", prompt}, {"text", text.text}};
+        const Json line = {{"sample", written_},
+                           {"prompt", prompt},
+                           {"text", text.text},
+                           {"log_probability", text.alternatives.front().score.value()}};
         std::cout << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
       } else {
         if (samples_ > 1) std::cout << (written_ > 1 ? "\n" : "") << "=== " << written_ << " ===\n";

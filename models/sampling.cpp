@@ -63,6 +63,14 @@ std::vector<std::size_t> kept_tokens(std::span<const double> logits, std::span<c
   return kept;
 }
 
+/// The logarithm of softmax(logits)[token]; some logit is finite.
+double log_probability(std::span<const double> logits, std::int32_t token) {
+  const double top = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit - top);
+  return logits[static_cast<std::size_t>(token)] - top - std::log(sum);
+}
+
 }  // namespace
 
 void check_sampling(const SamplingOptions& options) {
@@ -112,7 +120,7 @@ std::int32_t sample_token(std::span<const double> logits, const SamplingOptions&
 std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first,
                            std::span<const std::int64_t> max_lengths, const SamplingOptions& options,
                            std::optional<std::int32_t> end, std::uint64_t seed,
-                           std::span<const std::uint32_t> streams) {
+                           std::span<const std::uint32_t> streams, std::vector<double>* log_probabilities) {
   check_sampling(options);
   check(first.size() == max_lengths.size(), "sample: needs a first token and a length for each text, got ",
         first.size(), " and ", max_lengths.size());
@@ -120,6 +128,7 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
         first.size(), " texts");
   const NoGrad no_grad;
   std::vector<Tokens> texts(first.size());
+  if (log_probabilities) log_probabilities->assign(first.size(), 0);
   std::vector<std::size_t> open(first.size());  // the text of each row
   std::iota(open.begin(), open.end(), 0);
   std::vector<std::int32_t> tokens(first.begin(), first.end());  // that each row is to read
@@ -147,8 +156,9 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
     for (std::size_t row = 0; row < open.size(); ++row) {
       const std::size_t text = open[row];
       const RandomKey key{seed, drawn, streams.empty() ? static_cast<std::uint32_t>(text) : streams[text]};
-      tokens[row] = sample_token(std::span(values).subspan(row * vocabulary, vocabulary), options,
-                                 unit_interval(random_word(key, 0)));
+      const auto of_row = std::span(values).subspan(row * vocabulary, vocabulary);
+      tokens[row] = sample_token(of_row, options, unit_interval(random_word(key, 0)));
+      if (log_probabilities) (*log_probabilities)[text] += log_probability(of_row, tokens[row]);
       if (tokens[row] == end) continue;
       texts[text].push_back(tokens[row]);
       goes_on[row] = static_cast<std::int64_t>(texts[text].size()) < max_lengths[text];
@@ -159,7 +169,7 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
 }
 
 std::vector<Tokens> generate(LanguageModel& model, std::span<const std::int32_t> prompt, std::int64_t samples,
-                             const GenerationOptions& options) {
+                             const GenerationOptions& options, std::vector<double>* log_probabilities) {
   check_sampling(options.sampling);
   checked_range("generate: the context", options.context, 2, std::int64_t{1} << 24);
   checked_range("generate: the number of texts", samples, 1, 65536);
@@ -167,7 +177,7 @@ std::vector<Tokens> generate(LanguageModel& model, std::span<const std::int32_t>
   LanguageModelSteps steps(model, prompt, samples, options.context);
   const std::vector<std::int32_t> first(static_cast<std::size_t>(samples), prompt.back());
   const std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples), options.tokens);
-  return sample(steps, first, lengths, options.sampling, options.end, options.seed);
+  return sample(steps, first, lengths, options.sampling, options.end, options.seed, {}, log_probabilities);
 }
 
 }  // namespace heed

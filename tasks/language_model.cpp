@@ -7,6 +7,7 @@
 #include "heed/tasks/language_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "heed/autograd/autograd.h"
@@ -127,14 +128,19 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
     const GenerationOptions generation = generation_options(settings_, *tokenizer_);
     const Tokens start = prompt_tokens(prompt, generation.context);
     std::vector<Prediction> texts;
-    for (const Tokens& tokens : generate(*model_, start, samples, generation)) {
+    std::vector<double> scores;
+    for (const Tokens& tokens : generate(*model_, start, samples, generation, &scores)) {
       if (options.capture) {
         Tokens whole = start;
         whole.insert(whole.end(), tokens.begin(), tokens.end());
         show_inside(std::move(whole), generation.context,
                     options.first_line + static_cast<std::int64_t>(texts.size()), *options.capture);
       }
-      texts.emplace_back().text = continuation(start, tokens);
+      const double score = scores[texts.size()];
+      Prediction& text = texts.emplace_back();
+      text.text = continuation(start, tokens);
+      text.probability = std::exp(score);
+      text.alternatives = {{text.text, text.probability, score}};
     }
     return texts;
   }

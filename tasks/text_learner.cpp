@@ -162,14 +162,22 @@ void check_known(const Tokenizer& tokenizer, std::string_view text, std::string_
         "; a model of characters reads those of its own text alone, one of BPE any");
 }
 
-TokenStream TextLearner::stream_of(const LargeText& documents, std::string_view what) const {
+TokenStream TextLearner::stream_of(const LargeText& documents, std::string_view what) {
   TokenStream stream(tokenizer_->vocabulary_size(), memory_bytes());
+  const auto unknown_token = tokenizer_->find("<unk>");
+  std::int64_t unknown = 0, all = 0;
   for (std::size_t i = 0; i < documents.size(); ++i) {
     const TextPiece piece = documents[i];
     check_known(*tokenizer_, piece.text, what);
     if (piece.begins) stream.add(Tokens{tokenizer_->id_of(text_mark)});
-    stream.add(tokenizer_->encode(piece.text));
+    const Tokens tokens = tokenizer_->encode(piece.text);
+    if (unknown_token) unknown += std::ranges::count(tokens, *unknown_token);
+    all += static_cast<std::int64_t>(tokens.size());
+    stream.add(tokens);
   }
+  if (unknown > 0)
+    remark(concat_text(what, ": ", unknown, " of ", all,
+                       " tokens are <unk>; losses, those per character too, count no word behind them"));
   return stream;
 }
 

@@ -426,6 +426,10 @@ TEST_CASE("Folds: every text is a test text once, and all parts follow the seed"
   CHECK(std::count(one.test.labels.begin(), one.test.labels.end(), "rare") == 2);
   for (const auto& [folds, fold] : {std::pair{5, 6}, {5, 0}, {1, 1}, {104, 1}})
     CHECK_THROWS_AS(split_text(text, {.folds = folds, .fold = fold}), Error);
+  rare.labels[50] = "once";
+  CHECK(contains(error_of([&] { split_text(rare, {.folds = 5, .fold = 1}); }),
+                 "the class \"once\" has one text"));
+  CHECK_NOTHROW(split_text(rare, {}));
 }
 
 TEST_CASE("Pairs: columns of a table, and those with the same first text stay in one part") {

@@ -126,6 +126,8 @@ TEST_CASE("edges: ops on tensors without elements") {
   check_shapes("pad", [](In in) { return pad(in[0], 0, 1, 1); }, {none}, {2, 3});
   check_shapes("sum", [](In in) { return sum(in[0], 0); }, {none}, {3});
   check_shapes("sum of all", [](In in) { return sum(in[0]); }, {none}, {});
+  check_shapes("prod", [](In in) { return prod(in[0], 0); }, {none}, {3});
+  CHECK(prod(parameter(none), 0).tracked());
   check_shapes("max", [](In in) { return max(in[0], 1); }, {none}, {0});
   check_shapes("mean", [](In in) { return mean(in[0], 1, true); }, {none}, {0, 1});
   check_shapes("cumulative_sum", [](In in) { return cumulative_sum(in[0], 0); }, {none}, {0, 3});
@@ -145,6 +147,11 @@ TEST_CASE("edges: ops on tensors without elements") {
                {none}, {0, 3});
   check_shapes("embedding", [](In in) { return embedding(in[0], in[1]); }, {reals({4, 3}), ids({2, 0})},
                {2, 0, 3});
+  check_shapes("index_select of 8 axes",
+               [](In in) {
+                 return reshape(index_select(reshape(in[0], {1, 1, 2, 1, 1, 1, 3, 1}), 6, in[1]), {2, 2});
+               },
+               {reals({2, 3}), ids({2})}, {2, 2});
   check_shapes("index_select", [](In in) { return index_select(in[0], 1, in[1]); }, {none, ids({2})}, {0, 2});
   check_shapes("gather", [](In in) { return gather(in[0], 1, in[1]); }, {reals({2, 3}), ids({2, 0})}, {2, 0});
   check_shapes("scatter_add", [](In in) { return scatter_add(in[0], 1, in[1], 4); },

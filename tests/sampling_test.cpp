@@ -69,13 +69,17 @@ GenerationOptions generation(double temperature, std::int64_t tokens, std::int64
   return options;
 }
 
-/// The most probable token after each position, from the whole text at once.
-std::int32_t most_probable_next(LanguageModel& model, const Tokens& text) {
+/// Of the token after a text, from the whole text at once.
+std::vector<double> next_logits(LanguageModel& model, const Tokens& text) {
   const NoGrad no_grad;
   Context context = Context::inference();
   const Tensor hidden = model.hidden(pad_tokens(std::vector<Tokens>{text}), context);
-  const Tensor last = model.logits(slice(hidden, 1, hidden.size(1) - 1, hidden.size(1)));
-  return argmax(reshape(last, {1, -1}), 1).to_vector<std::int32_t>()[0];
+  return model.logits(slice(hidden, 1, hidden.size(1) - 1, hidden.size(1))).to_doubles();
+}
+
+std::int32_t most_probable_next(LanguageModel& model, const Tokens& text) {
+  const std::vector<double> logits = next_logits(model, text);
+  return static_cast<std::int32_t>(std::ranges::max_element(logits) - logits.begin());
 }
 
 }  // namespace
@@ -179,6 +183,33 @@ TEST_CASE("generate: a text depends on its number and the seed, not on the other
   set_cpu_threads(3);
   CHECK(generate(model, prompt, 5, generation(1.5, 8)) == many);
   set_cpu_threads(threads);
+}
+
+TEST_CASE(
+    "generate: the probability of a text is the model's own, whatever the options, and has the end's where "
+    "it was drawn") {
+  LanguageModel model(generating_config());
+  const auto of_text = [&](Tokens tokens) {
+    Tokens text = prompt;
+    double sum = 0;
+    for (const std::int32_t token : tokens) {
+      sum += std::log(softmax_of(next_logits(model, text)).at(static_cast<std::size_t>(token)));
+      text.push_back(token);
+    }
+    return sum;
+  };
+  std::vector<double> found;
+  GenerationOptions options = generation(1.5, 9);
+  options.sampling.top_k = 4;
+  auto texts = generate(model, prompt, 6, options, &found);
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    CHECK(found.at(i) == doctest::Approx(of_text(texts[i])).epsilon(1e-5));
+  options.end = texts[2][3];
+  texts = generate(model, prompt, 6, options, &found);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].size() < 9) texts[i].push_back(*options.end);
+    CHECK(found.at(i) == doctest::Approx(of_text(texts[i])).epsilon(1e-5));
+  }
 }
 
 TEST_CASE("generate: texts end by themselves, and the others go on as if alone") {

@@ -69,6 +69,21 @@ TEST_CASE("A column that a table lacks is named with file and line") {
   check_error([] { csv("a,b\n1,2\n", {"b"}); }, "no header names the columns");
   check_error([] { csv("a,b\n1,2\n", {"c"}, true); }, "f:1: there is no column \"c\" among \"a\", \"b\"");
   check_error([] { csv("a,a\n1,2\n", {"a"}, true); }, "f:1: the column \"a\" stands twice");
+  const auto distinct = [](const char* bytes, const char* format, bool header, Names columns) {
+    parse_table(bytes, "f",
+                {.format = format, .header = header, .columns = std::move(columns), .distinct = true});
+  };
+  check_error(
+      [&] {
+        distinct("a,b\n1,2\n", "csv", true, {"2", "b"});
+      },
+      "f: the columns \"2\" and \"b\" are one");
+  check_error(
+      [&] {
+        distinct("{\"a\": 1}\n", "jsonl", false, {"a", "a"});
+      },
+      "f: the columns \"a\" and \"a\" are one");
+  CHECK_NOTHROW(distinct("a,b\n1,2\n", "csv", true, {"2", "a"}));
   check_error([] { csv("a,b\n", {"a"}, true); }, "f: there is nothing but a header");
   check_error([] { csv("a,b\n1\n", {"a"}, true); }, "f:2: the row has 1 fields");
   check_error([] { csv(""); }, "f");
@@ -97,6 +112,8 @@ TEST_CASE("JSON lines: members are columns; texts, numbers, true and false are t
   check_error([] { jsonl("{\"a\": 1}\n{\"a\": 1, \"b\": {\"a\": 2}, \"a\": 3}\n"); },
               "f:2: the member \"a\" stands twice");
   CHECK_NOTHROW(jsonl("{\"a\": 1, \"b\": 2}\n"));
+  check_error([] { jsonl("{\"a\": 123456789012345678901}\n"); }, "f:1: the number \"a\" has more digits");
+  CHECK(jsonl("{\"a\": 18446744073709551615}\n").columns[0][0] == "18446744073709551615");
   check_error([] { jsonl("{}\n" + std::string(100'000, '[')); }, "f:2 is nested too deeply");
   check_error([] { parse_table("{}", "f", {.format = "jsonl", .header = true}); }, "header");
 }

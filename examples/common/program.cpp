@@ -41,11 +41,12 @@ int report(std::string_view program, std::string message, int status) {
   return status;
 }
 
-/// A file that is opened must never become standard output or standard error by chance.
+/// A file that is opened must never become standard output or standard error by chance. What is written to a standard output
+/// that was closed fails.
 void open_standard_streams() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor)
     if (fcntl(descriptor, F_GETFD) < 0)
-      (void)!open("/dev/null", descriptor == STDIN_FILENO ? O_RDONLY : O_WRONLY);
+      (void)!open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
 }
 
 /// The first constructor to run: what the library sets up before main needs the instructions already.
@@ -180,7 +181,7 @@ int InterruptGuard::exit_status() {
 
 void flush_output() {
   std::cout.flush();
-  check(std::cout.good(), "standard output could not be written: is the disk full?");
+  check(std::cout.good(), "standard output could not be written: is it closed, or the disk full?");
 }
 
 void TextFlag::add(CLI::App& command, const std::string& flag, const std::string& value_name,
