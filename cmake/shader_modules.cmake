@@ -83,12 +83,19 @@ function(heed_shader_files folder source result)
   set(${result} ${found} PARENT_SCOPE)
 endfunction()
 
-# Sets `result` to a checksum of all that a module is made from but the compiler.
+# Sets `result` to a checksum of all that a module is made from but the compiler: no comments, and of the table of elementwise
+# ops only what a module that is kept makes use of, its activations.
 function(heed_module_hash folder source defines result)
   heed_shader_files(${folder} ${source} files)
   set(all "${defines}")
   foreach(file ${files})
-    file(SHA256 ${file} one)
+    file(READ ${file} text)
+    string(REGEX REPLACE "//[^\n]*" "" text "${text}")
+    if(file MATCHES "/elementwise\\.def$")
+      string(REGEX REPLACE "HEED_(UNARY|BINARY|COMPARE)\\([a-z_]+, [^\n]*" "" text "${text}")
+    endif()
+    string(REGEX REPLACE "[ \n]+" " " text "${text}")
+    string(SHA256 one "${text}")
     string(APPEND all " ${one}")
   endforeach()
   string(SHA256 hash "${all}")

@@ -54,7 +54,7 @@ class TextLearner : public Learner {
   /// `has_rule`: the text is the embedded one.
   virtual Measurement measurement_of(const LargeText& documents, bool has_rule) = 0;
 
-  /// The stream of the documents: the mark and the text of each. `what` names them in errors, and in a remark on <unk>.
+  /// The stream of the documents: the mark and the text of each. `what` names them in errors, and in a remark on `<unk>`.
   TokenStream stream_of(const LargeText& documents, std::string_view what);
   std::vector<Window> windows_of(std::int64_t epoch, std::int64_t batch);
 

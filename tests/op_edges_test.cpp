@@ -95,6 +95,23 @@ TEST_CASE("ops: a number divided by itself is 1") {
   }
 }
 
+TEST_CASE("ops: elu and softplus keep their digits where they are small") {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const double error = dtype == DType::f32 ? 1e-6 : 1e-13;
+    for (const double x : {-1e-30, -1e-12, -3e-8, -1e-4, -0.01, -0.3, -1.0, -20.0, -60.0, 2.0, 30.0}) {
+      CAPTURE(x);
+      const Tensor at = Tensor::full({5}, x, dtype);  // a whole vector of it and less
+      const double given = at.to_doubles()[0];
+      const auto is_near = [&](const Tensor& found, double expected) {
+        for (const double value : found.to_doubles())
+          CHECK(std::abs(value - expected) <= error * std::abs(expected));
+      };
+      if (given < 0) is_near(elu(at, 0.5), 0.5 * std::expm1(given));
+      is_near(softplus(at), std::max(given, 0.0) + std::log1p(std::exp(-std::abs(given))));
+    }
+  }
+}
+
 TEST_CASE("ops: sizes and values that cannot be are errors, not other tensors") {
   const Tensor none = Tensor::zeros({0}), four = Tensor::zeros({4});
   CHECK_THROWS_WITH_AS(none.view({std::int64_t{1} << 32, std::int64_t{1} << 32}),
