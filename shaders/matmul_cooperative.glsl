@@ -1,6 +1,6 @@
 // out = a b + beta out + bias, or what activation.glsl makes of it, with factors of half precision, by matrix hardware: a
-// workgroup computes a tile of BM x BN outputs, a subgroup WM x WN of them, in fragments of 16 x 16. Products and sums are
-// f32.
+// workgroup computes a tile of BM x BN outputs, a subgroup WM x WN of them, in fragments of FM x FN that are products of FM x FK and
+// FK x FN, as the device has them (8 or 16 each). Products and sums are f32.
 //
 // The tiles lie in shared memory as they lie in memory, and the fragments are loaded by rows or by columns accordingly.
 #include "matmul_elements.glsl"
@@ -13,6 +13,9 @@ layout(constant_id = 4) const uint WM = 32;
 layout(constant_id = 5) const uint WN = 32;
 layout(constant_id = 6) const uint STAGES = 1;
 layout(constant_id = 7) const uint FLAGS = 0;
+layout(constant_id = 8) const uint FM = 16;
+layout(constant_id = 9) const uint FN = 16;
+layout(constant_id = 10) const uint FK = 16;
 
 #include "matmul_push.glsl"
 
@@ -38,7 +41,8 @@ const uint b_lines = b_along_k ? BN : BK, b_pitch = (b_along_k ? BK : BN) / 8 + 
 shared uvec4 a_tile[STAGES * a_lines * a_pitch];
 shared uvec4 b_tile[STAGES * b_lines * b_pitch];
 const uint subgroups = (BM / WM) * (BN / WN);
-shared float staging[subgroups * 256];
+const uint FRAGMENT = FM * FN;
+shared float staging[subgroups * FRAGMENT];
 
 #include "matmul_fragments.glsl"
 
@@ -90,8 +94,8 @@ void main() {
   const Place place = place_of_group(BM, BN);
   const uint subgroup = subgroup_number();
   const uint row = subgroup / (BN / WN) * WM, column = subgroup % (BN / WN) * WN;  // within the tile
-  FRAGMENT_SUMS sums[(WM / 16) * (WN / 16)];
-  UNROLL for (uint i = 0; i < (WM / 16) * (WN / 16); ++i) clear_sums(sums[i]);
+  FRAGMENT_SUMS sums[(WM / FM) * (WN / FN)];
+  UNROLL for (uint i = 0; i < (WM / FM) * (WN / FN); ++i) clear_sums(sums[i]);
 
   fetch_a(place.a, a_leading, place.row, m, place.k_begin, place.k_end);
   fetch_b(place.b, b_leading, place.column, n, place.k_begin, place.k_end);
@@ -105,13 +109,13 @@ void main() {
       fetch_a(place.a, a_leading, place.row, m, l + BK, place.k_end);
       fetch_b(place.b, b_leading, place.column, n, l + BK, place.k_end);
     }
-    UNROLL for (uint c = 0; c < BK; c += 16) {
-      FRAGMENT_A x[WM / 16];
-      UNROLL for (uint i = 0; i < WM / 16; ++i) load_a(x[i], a_at(stage, row + i * 16, c));
-      UNROLL for (uint j = 0; j < WN / 16; ++j) {
+    UNROLL for (uint c = 0; c < BK; c += FK) {
+      FRAGMENT_A x[WM / FM];
+      UNROLL for (uint i = 0; i < WM / FM; ++i) load_a(x[i], a_at(stage, row + i * FM, c));
+      UNROLL for (uint j = 0; j < WN / FN; ++j) {
         FRAGMENT_B y;
-        load_b(y, b_at(stage, c, column + j * 16));
-        UNROLL for (uint i = 0; i < WM / 16; ++i) multiply_add(sums[i * (WN / 16) + j], x[i], y);
+        load_b(y, b_at(stage, c, column + j * FN));
+        UNROLL for (uint i = 0; i < WM / FM; ++i) multiply_add(sums[i * (WN / FN) + j], x[i], y);
       }
     }
     add_row_sums(stage, place);
@@ -124,14 +128,15 @@ void main() {
 
   write_row_sums(place);
   // Fragment by fragment through shared memory, since only that tells which element a lane holds.
-  UNROLL for (uint i = 0; i < WM / 16; ++i) {
-    UNROLL for (uint j = 0; j < WN / 16; ++j) {
-      stage_sums(sums[i * (WN / 16) + j], subgroup * 256);
+  UNROLL for (uint i = 0; i < WM / FM; ++i) {
+    UNROLL for (uint j = 0; j < WN / FN; ++j) {
+      stage_sums(sums[i * (WN / FN) + j], subgroup * FRAGMENT);
       barrier();
-      for (uint four = lane_number(); four < 64; four += lane_count()) {
-        const uint at_row = place.row + row + i * 16 + four / 4, at_column = place.column + column + j * 16 + four % 4 * 4;
+      for (uint four = lane_number(); four < FRAGMENT / 4; four += lane_count()) {
+        const uint at_row = place.row + row + i * FM + four / (FN / 4);
+        const uint at_column = place.column + column + j * FN + four % (FN / 4) * 4;
         if (at_row < m && at_column < n) {
-          const uint from = subgroup * 256 + four * 4;
+          const uint from = subgroup * FRAGMENT + four * 4;
           finish(vec4(staging[from], staging[from + 1], staging[from + 2], staging[from + 3]),
                  place.result + at_row * out_leading + at_column, at_column, place.bias + at_column);
         }

@@ -1,4 +1,4 @@
-// Fragments of 16 x 16 elements that a subgroup multiplies: cooperative matrices, or with EMULATED the same by ordinary
+// Fragments that a subgroup multiplies, FM x FK and FK x FN: cooperative matrices, or with EMULATED the same by ordinary
 // arithmetic on shared memory, which runs anywhere and tests what is built on the fragments.
 //
 // Needs a_tile and b_tile, shared arrays of uvec4, each eight elements, in lines of a_pitch and b_pitch; a_along_k and
@@ -15,7 +15,7 @@ uint lane_count() { return lanes; }
 
 #define FRAGMENT_A uint
 #define FRAGMENT_B uint
-struct Sums { float x[256 / lanes]; };
+struct Sums { float x[FM * FN / lanes]; };
 #define FRAGMENT_SUMS Sums
 
 #ifdef TYPE_f16
@@ -33,16 +33,16 @@ float b_element(uint at, uint l, uint j) {
   return b_along_k ? tile_element(b_tile, at, b_pitch, j, l) : tile_element(b_tile, at, b_pitch, l, j);
 }
 
-#define clear_sums(sums) UNROLL for (uint e = 0; e < 256 / lanes; ++e) (sums).x[e] = 0
+#define clear_sums(sums) UNROLL for (uint e = 0; e < FM * FN / lanes; ++e) (sums).x[e] = 0
 #define load_a(fragment, at) fragment = (at)
 #define load_b(fragment, at) fragment = (at)
 #define multiply_add(sums, a, b)                                                             \
-  UNROLL for (uint e = 0; e < 256 / lanes; ++e) {                                                   \
+  UNROLL for (uint e = 0; e < FM * FN / lanes; ++e) {                                                   \
     const uint place = lane_number() + e * lanes;                                            \
-    UNROLL for (uint c = 0; c < 16; ++c) (sums).x[e] += a_element(a, place / 16, c) * b_element(b, c, place % 16); \
+    UNROLL for (uint c = 0; c < FK; ++c) (sums).x[e] += a_element(a, place / FN, c) * b_element(b, c, place % FN); \
   }
 #define stage_sums(sums, at) \
-  UNROLL for (uint e = 0; e < 256 / lanes; ++e) staging[(at) + lane_number() + e * lanes] = (sums).x[e]
+  UNROLL for (uint e = 0; e < FM * FN / lanes; ++e) staging[(at) + lane_number() + e * lanes] = (sums).x[e]
 
 #else
 
@@ -61,9 +61,9 @@ uint lane_count() { return gl_SubgroupSize; }
 #extension GL_EXT_bfloat16 : require
 #define FACTOR bfloat16_t
 #endif
-#define FRAGMENT_A coopmat<FACTOR, gl_ScopeSubgroup, 16, 16, gl_MatrixUseA>
-#define FRAGMENT_B coopmat<FACTOR, gl_ScopeSubgroup, 16, 16, gl_MatrixUseB>
-#define FRAGMENT_SUMS coopmat<float, gl_ScopeSubgroup, 16, 16, gl_MatrixUseAccumulator>
+#define FRAGMENT_A coopmat<FACTOR, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA>
+#define FRAGMENT_B coopmat<FACTOR, gl_ScopeSubgroup, FK, FN, gl_MatrixUseB>
+#define FRAGMENT_SUMS coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>
 
 #define clear_sums(sums) sums = FRAGMENT_SUMS(0.0)
 #define load_a(fragment, at)                                                            \
@@ -77,6 +77,6 @@ uint lane_count() { return gl_SubgroupSize; }
   else                                                                                  \
     coopMatLoad(fragment, b_tile, at, b_pitch, gl_CooperativeMatrixLayoutRowMajor)
 #define multiply_add(sums, a, b) sums = coopMatMulAdd(a, b, sums)
-#define stage_sums(sums, at) coopMatStore(sums, staging, at, 16, gl_CooperativeMatrixLayoutRowMajor)
+#define stage_sums(sums, at) coopMatStore(sums, staging, at, FN, gl_CooperativeMatrixLayoutRowMajor)
 
 #endif

@@ -8,7 +8,7 @@ shared float partial[gl_WorkGroupSize.x];
 
 #ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_shuffle : require
-layout(constant_id = 8) const uint subgroup = 32;  // threads of one, a power of two; a workgroup has no part of one
+layout(constant_id = 12) const uint subgroup = 32;  // threads of one, a power of two; a workgroup has no part of one
 uint thread() { return gl_SubgroupID * subgroup + gl_SubgroupInvocationID; }
 #else
 uint thread() { return gl_LocalInvocationID.x; }

@@ -418,6 +418,10 @@ TEST_CASE("vulkan: the variants of the kernel of matrix hardware are tested befo
   CHECK(problem({DType::f16, false, true, false, false, true, false, 2, small}) == "");
   CHECK(problem({DType::bf16, true, false, true, true, false, true, 2, small}) == "");
   CHECK(problem({DType::bf16, false, false, false, true, true, true, 1, small}) == "");
+  for (const vulkan::Fragment fragment : {vulkan::Fragment{8, 16, 16}, {16, 8, 16}, {8, 8, 8}}) {
+    CHECK(problem({DType::f16, true, false, true, true, true, true, 1, small, fragment}) == "");
+    CHECK(problem({DType::bf16, false, true, false, true, false, false, 2, small, fragment}) == "");
+  }
   // A driver that only pretends to compute.
   static PFN_vkCmdDispatch real;
   real = gpu.api().CmdDispatch;
@@ -473,12 +477,14 @@ TEST_CASE("vulkan: the shape of fragments comes from the device's list") {
     listed = std::move(shapes);
     return vulkan::cooperative_matrices(api, VK_NULL_HANDLE, {extension});
   };
-  CHECK(found({{16, 8, 16}, {8, 16, 16}, {16, 16, 16}}).f16_rows == 16);
-  CHECK(found({{16, 8, 8}, {8, 16, 16}}).f16_rows == 8);
-  CHECK(found({{8, 16, 16}}).bf16_rows == 0);
-  const vulkan::CooperativeMatrices none = found({{16, 8, 16}});
-  CHECK(none.f16_rows == 0);
-  CHECK(none.missing.find("16 x 16 x 16 or 8 x 16 x 16") != none.missing.npos);
+  using vulkan::Fragment;
+  CHECK(found({{16, 8, 16}, {8, 16, 16}, {16, 16, 16}}).f16 == Fragment{16, 16, 16});
+  CHECK(found({{16, 8, 16}, {8, 16, 16}, {16, 8, 8}}).f16 == Fragment{8, 16, 16});
+  CHECK(found({{8, 8, 8}, {64, 64, 16}}).f16 == Fragment{8, 8, 8});
+  CHECK(found({{8, 16, 16}}).bf16 == Fragment());
+  const vulkan::CooperativeMatrices none = found({{8, 8, 4}});
+  CHECK(none.f16 == Fragment());
+  CHECK(none.missing.find("8 or 16") != none.missing.npos);
 }
 
 TEST_CASE("vulkan: kernels of matrix hardware ask for full subgroups of the device's size, and no others") {

@@ -156,17 +156,18 @@ std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, Fragm
   const DType dtype = call.args.query.dtype();
   const Device device = call.args.query.device();
   const Capabilities& can = call.gpu.capabilities();
+  const Fragment of_device = dtype == DType::f16    ? can.fragment
+                             : dtype == DType::bf16 ? can.bfloat16_fragment
+                                                    : Fragment();
+  if (of_device.columns != 16 || of_device.depth != 16) return {};
   FragmentShape fragment;
   fragment.lanes = can.subgroup_size;
   fragment.subgroups = call.gpu.tuning().attention.subgroups;
-  fragment.rows = dtype == DType::f16    ? can.fragment_rows
-                  : dtype == DType::bf16 ? can.bfloat16_fragment_rows
-                                         : 0;
-  if (fragment.rows == 0) return {};
+  fragment.rows = of_device.rows;
   const std::optional<AttentionGroup> group = fragment_group(call, pass, others, fragment);
   if (!group) return {};
-  // Where products could use the hardware and it failed their test, attention does not try it.
-  if (fragment.rows == 16 && !matrix_hardware(device).multiplies(dtype)) return {};
+  // Where the hardware failed the test of products, attention does not try it.
+  if (!matrix_hardware(device).multiplies(dtype)) return {};
   fragment.subgroups = group->invocations / fragment.lanes;
   const AttentionVariant variant{pass, dtype, call.key_width, call.value_width, fragment};
   if (!is_trusted(device, text_of_attention(variant), [&] { return tested_problem(call.gpu, variant); }))

@@ -32,15 +32,21 @@ std::vector<FragmentProperties> fragments_of(const InstanceApi& api, VkPhysicalD
   return all;
 }
 
-/// Rows of the fragments that a device's list has for a type of factors.
-std::uint32_t rows_of(const std::vector<FragmentProperties>& all, std::int32_t factor) {
-  for (const std::uint32_t rows : {16u, 8u})
-    if (std::ranges::any_of(all, [&](const FragmentProperties& p) {
-          return p.m == rows && p.n == 16 && p.k == 16 && p.a == factor && p.b == factor &&
-                 p.c == float32_component && p.result == float32_component && p.scope == subgroup_scope;
-        }))
-      return rows;
-  return 0;
+/// The fragment of a device's list that serves best for a type of factors.
+Fragment best_of(const std::vector<FragmentProperties>& all, std::int32_t factor) {
+  const auto worth = [](const Fragment& f) {  // attention's rows are 16 wide and deep
+    return f.rows * f.columns * f.depth + (f.columns == 16 && f.depth == 16 ? 1 : 0);
+  };
+  const auto is_served = [](std::uint32_t extent) { return extent == 8 || extent == 16; };
+  Fragment best;
+  for (const FragmentProperties& p : all) {
+    const Fragment one{p.m, p.n, p.k};
+    if (p.a == factor && p.b == factor && p.c == float32_component && p.result == float32_component &&
+        p.scope == subgroup_scope && is_served(p.m) && is_served(p.n) && is_served(p.k) &&
+        worth(one) > worth(best))
+      best = one;
+  }
+  return best;
 }
 
 }  // namespace
@@ -72,11 +78,11 @@ CooperativeMatrices cooperative_matrices(const InstanceApi& api, VkPhysicalDevic
     return found;
   }
   const std::vector<FragmentProperties> fragments = fragments_of(api, device);
-  found.f16_rows = rows_of(fragments, float16_component);
+  found.f16 = best_of(fragments, float16_component);
   if (asks_bfloat16 && bfloat16.shaderBFloat16Type && bfloat16.shaderBFloat16CooperativeMatrix)
-    found.bf16_rows = rows_of(fragments, bfloat16_component);
-  if (found.f16_rows == 0)
-    found.missing = "it has no fragments of 16 x 16 x 16 or 8 x 16 x 16 in f16 with sums in f32";
+    found.bf16 = best_of(fragments, bfloat16_component);
+  if (found.f16 == Fragment())
+    found.missing = "it has no fragments of 8 or 16 rows, columns and depth with sums in f32";
   return found;
 }
 

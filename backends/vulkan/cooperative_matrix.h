@@ -29,10 +29,18 @@ struct Bfloat16Features {
   VkBool32 shaderBFloat16CooperativeMatrix = VK_FALSE;
 };
 
-/// The fragments of halves that a device multiplies into f32 within a subgroup: rows x 16 times 16 x 16.
+/// What a subgroup multiplies at once: rows x depth by depth x columns, each 8 or 16.
+struct Fragment {
+  std::uint32_t rows = 0, columns = 0, depth = 0;  ///< 0: nothing
+
+  bool operator==(const Fragment&) const = default;
+};
+
+/// The fragments of halves that a device multiplies into f32: of those in its list 16 x 16 x 16, or else 8 x 16 x 16 (rows,
+/// columns, depth), or else the largest.
 struct CooperativeMatrices {
-  std::uint32_t f16_rows = 0, bf16_rows = 0;  ///< 16 where the device's list has it, else 8; 0: neither
-  std::string missing;                        ///< why not f16
+  Fragment f16, bf16;
+  std::string missing;  ///< why not f16
 };
 CooperativeMatrices cooperative_matrices(const InstanceApi& api, VkPhysicalDevice device,
                                          const std::vector<VkExtensionProperties>& extensions);

@@ -121,9 +121,13 @@ void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& p, const Ma
                               bit(p.row_sums.defined(), 4) | p.activated.flags() | bit(!p.map_b.empty(), 7);
   const std::uint32_t finish =
       bit(p.bias.defined(), 0) | bit(p.accumulate, 1) | bit(p.out_place.in_vectors, 2);
+  const Capabilities& can = gpu.capabilities();
+  const Fragment fragment = kernel == TileKernel::emulated ? p.emulated
+                            : p.type == "f16"              ? can.fragment
+                                                           : can.bfloat16_fragment;
   Launch launch(gpu, module_of(kernel, p),
                 {tile.invocations, tile.rows, tile.columns, tile.depth, tile.own_rows, tile.own_columns,
-                 plan.stages, flags});
+                 plan.stages, flags, fragment.rows, fragment.columns, fragment.depth});
   std::array<std::uint64_t, 3 * most_maps> begins{};
   if (p.map_b.empty()) {
     launch.read(p.a).read(p.b).read(p.bias);

@@ -36,6 +36,7 @@ struct TiledProduct {
   Activated activated;
   /// b, bias (none, or all) and out of linear maps of the same a, which differ in nothing else; empty: one product.
   std::vector<Tensor> map_b, map_bias, map_out;
+  Fragment emulated{16, 16, 16};  ///< by the emulated kernel; the cooperative one takes the device's
   double flops, bytes;
 };
 

@@ -49,10 +49,6 @@ std::string problem_of(Gpu& gpu, const TileSet& tiles, DType dtype) {
   const bool there = dtype == DType::f16 ? can.cooperative_matrix : can.cooperative_bfloat16;
   if (!there)
     return can.no_cooperative_matrix.empty() ? "the driver does not offer it" : can.no_cooperative_matrix;
-  const std::uint32_t rows = dtype == DType::f16 ? can.fragment_rows : can.bfloat16_fragment_rows;
-  if (rows != 16)
-    return concat_text("its fragments have ", rows,
-                       " rows, which attention takes and the kernel of products does not");
   if (!find_shader(concat_text("matmul_cooperative_", dtype)))
     return concat_text("heed was built with a glslang that does not know ",
                        dtype == DType::f16 ? "GL_KHR_cooperative_matrix" : "GL_EXT_bfloat16");
@@ -136,7 +132,9 @@ std::string problem_of_variant(Gpu& gpu, TileKernel kernel, const FragmentVarian
     const Tensor out = Tensor::zeros({1, 1, m, n}, out_type, device),
                  sums = Tensor::zeros({m}, out_type, device);
     const MatrixProduct p{a, b, {}, out, false, v.row_sums ? sums : Tensor()};
-    multiply_tiles(gpu, by, tiled(p, by, {}), {tile, stages, 1, ceil_div(k, tile.depth) * tile.depth});
+    TiledProduct product = tiled(p, by, {});
+    product.emulated = v.emulated;
+    multiply_tiles(gpu, by, product, {tile, stages, 1, ceil_div(k, tile.depth) * tile.depth});
     return std::pair(out.to_doubles(), sums.to_doubles());
   };
   const auto found = result(kernel, v.tile, v.stages);

@@ -34,6 +34,7 @@ struct FragmentVariant {
   bool row_sums = false;
   std::uint32_t stages = 1;
   TileShape tile{};
+  Fragment emulated{16, 16, 16};  ///< see TiledProduct
 };
 /// Of a product as multiply_tiles takes it.
 FragmentVariant variant_of(const TiledProduct& product, const MatmulPlan& plan);

@@ -399,10 +399,10 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
   if (exchange) device.limits.exchanging = can.subgroup_size;
   const CooperativeMatrices cooperative = cooperative_matrices(api, handle, extensions);
   const bool forbidden = is_disabled("cooperative_matrix");
-  can.fragment_rows = forbidden ? 0 : cooperative.f16_rows;
-  can.bfloat16_fragment_rows = forbidden ? 0 : cooperative.bf16_rows;
-  can.cooperative_matrix = can.fragment_rows > 0;
-  can.cooperative_bfloat16 = can.bfloat16_fragment_rows > 0;
+  can.fragment = forbidden ? Fragment() : cooperative.f16;
+  can.bfloat16_fragment = forbidden ? Fragment() : cooperative.bf16;
+  can.cooperative_matrix = can.fragment.rows > 0;
+  can.cooperative_bfloat16 = can.bfloat16_fragment.rows > 0;
   can.no_cooperative_matrix = forbidden ? "HEED_VULKAN_DISABLE names it" : cooperative.missing;
   return device;
 }

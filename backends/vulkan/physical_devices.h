@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "heed/backends/vulkan/api.h"
+#include "heed/backends/vulkan/cooperative_matrix.h"
 #include "heed/backends/vulkan/spirv.h"
 
 namespace heed::vulkan {
@@ -43,7 +44,7 @@ struct Capabilities {
   bool cooperative_matrix = false;    ///< fragments of f16 with sums in f32 (matrix hardware)
   bool cooperative_bfloat16 = false;  ///< the same of bf16
   std::string no_cooperative_matrix;  ///< why there are none
-  std::uint32_t fragment_rows = 0, bfloat16_fragment_rows = 0;  ///< of those fragments: 16 or 8
+  Fragment fragment, bfloat16_fragment;  ///< what these are
   std::uint32_t subgroup_size = 1;
   bool subgroup_size_control = false;  ///< a shader may ask for full subgroups of that size
   FloatControls float_controls;

@@ -25,7 +25,7 @@ std::string driver_data(std::string file, std::uint64_t device);
 class Gpu;
 
 /// Specialisation constants that a launch may give, numbered from 0. The next one is the size of a subgroup.
-inline constexpr std::uint32_t most_constants = 8;
+inline constexpr std::uint32_t most_constants = 12;
 
 /// A shader specialised by constants, ready to run.
 struct Pipeline {
