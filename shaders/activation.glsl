@@ -15,7 +15,7 @@ const bool keeps_sums = (FLAGS & keeps_sums_bit) != 0, takes_derivative = (FLAGS
 float activation(float x) {
   uint line = 1;
 #define HEED_ACTIVATION(name, y, saved, dydx, low, high) \
-  if (ACTIVATION == line++) return y;
+  if (ACTIVATION == line++) give(y)
 #include "core/elementwise.def"
   return x;
 }
@@ -24,12 +24,13 @@ float activation(float x) {
 float activation_derivative(float x, float y) {
   uint line = 1;
 #define HEED_ACTIVATION(name, y_of_x, saved, dydx, low, high) \
-  if (ACTIVATION == line++) return dydx;
+  if (ACTIVATION == line++) give(dydx)
 #include "core/elementwise.def"
   return 0.0;
 }
 
-// An output from its sum, rounded first as if it had been written; `at`: its place from the beginning of out.
+// An output from its sum, rounded first as if it had been written (of f16 drivers may leave that out); `at`: its place from the
+// beginning of out.
 float activated(float sum, uint at) {
   if (ACTIVATION == 0) return sum;
   const float rounded = out_to_float(float_to_out(sum));

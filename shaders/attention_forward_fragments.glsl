@@ -22,11 +22,11 @@ shared float row_scales[TILE_ROWS];
 layout(binding = 8) writeonly buffer OutFours { HALF_FOUR result_fours[]; };
 layout(binding = 9) writeonly buffer LogSumExp { float log_sum_exp[]; };
 
-HEED_KEPT_ROWS(keep_queries, query_eights, KEY_STEPS, KEY_WIDTH, QUERIES_AT)
-HEED_FETCHED_TILE(fetch_keys, keep_keys, key_eights, key_held, KEY_STEPS, KEY_WIDTH, KEYS_AT)
-HEED_FETCHED_TILE(fetch_values, keep_values, value_eights, value_held, VALUE_STEPS, VALUE_WIDTH, VALUES_AT)
-HEED_ADD_HALVES_TIMES_LINES(add_values, VALUE_STEPS, VALUES_AT, VALUE_PITCH)
-HEED_STORE_SUMS(store_result, result_fours, VALUE_STEPS, VALUE_WIDTH)
+HEED_KEPT_ROWS(keep_queries, query_eights, KEY_EIGHTS, KEY_WIDTH, QUERIES_AT)
+HEED_FETCHED_TILE(fetch_keys, keep_keys, key_eights, key_held, KEY_EIGHTS, KEY_WIDTH, KEYS_AT)
+HEED_FETCHED_TILE(fetch_values, keep_values, value_eights, value_held, VALUE_EIGHTS, VALUE_WIDTH, VALUES_AT)
+HEED_ADD_HALVES_TIMES_LINES(add_values, VALUE_FRAGMENTS, VALUES_AT, VALUE_PITCH)
+HEED_STORE_SUMS(store_result, result_fours, VALUE_FRAGMENTS, VALUE_WIDTH)
 #include "attention_softmax.glsl"
 
 void main() {
@@ -44,9 +44,9 @@ void main() {
   barrier();
   FRAGMENT_LEFT own_queries[KEY_STEPS];
   UNROLL for (uint l = 0u; l < KEY_STEPS; ++l)
-    load_left(own_queries[l], QUERIES_AT + own_row * KEY_PITCH + 2u * l, KEY_PITCH);
-  FRAGMENT_SUMS sums[VALUE_STEPS];
-  UNROLL for (uint j = 0u; j < VALUE_STEPS; ++j) clear_sums(sums[j]);
+    load_left(own_queries[l], QUERIES_AT + own_row * KEY_PITCH + DEPTH / 8u * l, KEY_PITCH);
+  FRAGMENT_SUMS sums[VALUE_FRAGMENTS];
+  UNROLL for (uint j = 0u; j < VALUE_FRAGMENTS; ++j) clear_sums(sums[j]);
   Softmax softmax = no_softmax();
 
   for (uint at = columns.begin; at < columns.end; at += TILE_COLUMNS) {
@@ -60,15 +60,15 @@ void main() {
       fetch_keys(columns, at + TILE_COLUMNS, key_base, key_row);
       fetch_values(columns, at + TILE_COLUMNS, value_base, value_row);
     }
-    UNROLL for (uint j = 0u; j < COLUMN_STEPS; ++j) {
+    UNROLL for (uint j = 0u; j < TILE_FRAGMENTS; ++j) {
       FRAGMENT_SUMS products;
       clear_sums(products);
       UNROLL for (uint l = 0u; l < KEY_STEPS; ++l) {
         FRAGMENT_RIGHT y;
-        load_right_columns(y, KEYS_AT + 16u * j * KEY_PITCH + 2u * l, KEY_PITCH);
+        load_right_columns(y, KEYS_AT + COLUMNS * j * KEY_PITCH + DEPTH / 8u * l, KEY_PITCH);
         multiply_add(products, own_queries[l], y);
       }
-      store_sums(products, own_scores + 4u * j);
+      store_sums(products, own_scores + COLUMNS / 4u * j);
     }
     row_barrier();
     vec4 scores[4];
@@ -80,7 +80,7 @@ void main() {
     row_barrier();
     FRAGMENT_SUMS scales;
     load_row_scales(scales, own_row);
-    UNROLL for (uint j = 0u; j < VALUE_STEPS; ++j) scale_sums(sums[j], scales);
+    UNROLL for (uint j = 0u; j < VALUE_FRAGMENTS; ++j) scale_sums(sums[j], scales);
     add_values(own_scores, sums);
   }
 

@@ -1,12 +1,15 @@
 // Attention's products by matrix hardware: cooperative matrices, or with EMULATED the same by ordinary arithmetic on
 // shared memory, which runs anywhere and tests what is built on them.
 //
-// A subgroup owns FRAGMENT_ROWS rows of its workgroup's tile. A fragment of the left factor is FRAGMENT_ROWS x 16, one of
-// the right factor 16 x 16. Which element a lane holds only the driver knows, so that scores go through shared memory
-// to where invocation (lane_x, lane_y) expects them. All that is shared lies in `memory`, in lines of eights: eight
-// halves or four floats. Widths are multiples of eight, and lines of operands begin at such.
+// A subgroup owns FRAGMENT_ROWS rows of its workgroup's tile. A fragment of the left factor is FRAGMENT_ROWS x DEPTH, one of
+// the right factor DEPTH x COLUMNS, as the device has them (8 or 16 each). Which element a lane holds only the driver
+// knows, so that scores go through shared memory to where invocation (lane_x, lane_y) expects them. All that is shared lies
+// in `memory`, in lines of eights: eight halves or four floats. Widths are multiples of eight, and lines of operands begin
+// at such.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 4) const uint SUBGROUP = 64;  // its lanes
+layout(constant_id = 8) const uint COLUMNS = 16;
+layout(constant_id = 9) const uint DEPTH = 16;
 #ifdef EMULATED
 uint subgroup_number() { return gl_LocalInvocationIndex / SUBGROUP; }
 uint lane_number() { return gl_LocalInvocationIndex % SUBGROUP; }
@@ -24,10 +27,14 @@ layout(binding = 2) readonly buffer ValueEights { uvec4 value_eights[]; };
 
 const uint FRAGMENT_ROWS = 4u * SUBGROUP / LANES;
 const uint SUBGROUPS = THREADS / SUBGROUP;
-const uint COLUMN_STEPS = TILE_COLUMNS / 16u;
-const uint KEY_STEPS = (KEY_WIDTH + 15u) / 16u, VALUE_STEPS = (VALUE_WIDTH + 15u) / 16u;
+// Widths of keys and values that are multiples of 16, in eights; the same in fragments of a right factor, and in steps along
+// a left one.
+const uint KEY_EIGHTS = (KEY_WIDTH + 15u) / 16u * 2u, VALUE_EIGHTS = (VALUE_WIDTH + 15u) / 16u * 2u;
+const uint KEY_FRAGMENTS = KEY_EIGHTS * 8u / COLUMNS, VALUE_FRAGMENTS = VALUE_EIGHTS * 8u / COLUMNS;
+const uint KEY_STEPS = KEY_EIGHTS * 8u / DEPTH, VALUE_STEPS = VALUE_EIGHTS * 8u / DEPTH;
+const uint TILE_FRAGMENTS = TILE_COLUMNS / COLUMNS, TILE_STEPS = TILE_COLUMNS / DEPTH;
 // One eight more than needed, so that the lines that a fragment reads at once lie in different banks.
-const uint KEY_PITCH = 2u * KEY_STEPS + 1u, VALUE_PITCH = 2u * VALUE_STEPS + 1u, SCORE_PITCH = LANES + 1u;
+const uint KEY_PITCH = KEY_EIGHTS + 1u, VALUE_PITCH = VALUE_EIGHTS + 1u, SCORE_PITCH = LANES + 1u;
 
 shared uvec4 memory[LINES_END];
 
@@ -54,7 +61,7 @@ struct Place {
   bool by_columns;
 };
 // A lane holds sums of four neighbouring columns.
-const uint OWN = FRAGMENT_ROWS * 4u / SUBGROUP;
+const uint OWN = FRAGMENT_ROWS * (COLUMNS / 4u) / SUBGROUP;
 struct Sums {
   vec4 x[OWN];
 };
@@ -83,11 +90,11 @@ vec4 four_elements(Place fragment, uint line, uint place) {
 #define load_right(fragment, from, lines_pitch) fragment = Place(from, lines_pitch, false)
 #define load_right_columns(fragment, from, lines_pitch) fragment = Place(from, lines_pitch, true)
 #define HEED_OWN(e) UNROLL for (uint e = 0u; e < OWN; ++e)
-#define row_of(e) ((lane_number() + (e) * SUBGROUP) / 4u)
-#define four_of(e) ((lane_number() + (e) * SUBGROUP) % 4u)
+#define row_of(e) ((lane_number() + (e) * SUBGROUP) / (COLUMNS / 4u))
+#define four_of(e) ((lane_number() + (e) * SUBGROUP) % (COLUMNS / 4u))
 #define clear_sums(sums) HEED_OWN(e) (sums).x[e] = vec4(0)
-#define multiply_add(sums, left, right)                                                    \
-  HEED_OWN(e) UNROLL for (uint term = 0u; term < 16u; ++term)                              \
+#define multiply_add(sums, left, right)                         \
+  HEED_OWN(e) UNROLL for (uint term = 0u; term < DEPTH; ++term) \
     (sums).x[e] += element(left, row_of(e), term) * four_elements(right, term, 4u * four_of(e))
 #define store_sums(sums, from) \
   HEED_OWN(e) memory[(from) + row_of(e) * SCORE_PITCH + four_of(e)] = floatBitsToUint((sums).x[e])
@@ -108,9 +115,9 @@ vec4 four_elements(Place fragment, uint line, uint place) {
 #extension GL_EXT_bfloat16 : require
 #define FACTOR bfloat16_t
 #endif
-#define FRAGMENT_LEFT coopmat<FACTOR, gl_ScopeSubgroup, FRAGMENT_ROWS, 16, gl_MatrixUseA>
-#define FRAGMENT_RIGHT coopmat<FACTOR, gl_ScopeSubgroup, 16, 16, gl_MatrixUseB>
-#define FRAGMENT_SUMS coopmat<float, gl_ScopeSubgroup, FRAGMENT_ROWS, 16, gl_MatrixUseAccumulator>
+#define FRAGMENT_LEFT coopmat<FACTOR, gl_ScopeSubgroup, FRAGMENT_ROWS, DEPTH, gl_MatrixUseA>
+#define FRAGMENT_RIGHT coopmat<FACTOR, gl_ScopeSubgroup, DEPTH, COLUMNS, gl_MatrixUseB>
+#define FRAGMENT_SUMS coopmat<float, gl_ScopeSubgroup, FRAGMENT_ROWS, COLUMNS, gl_MatrixUseAccumulator>
 
 #define load_left(fragment, from, pitch) coopMatLoad(fragment, memory, from, pitch, gl_CooperativeMatrixLayoutRowMajor)
 #define load_right(fragment, from, pitch) coopMatLoad(fragment, memory, from, pitch, gl_CooperativeMatrixLayoutRowMajor)
@@ -128,33 +135,33 @@ vec4 four_elements(Place fragment, uint line, uint place) {
 // --- between registers and shared memory
 // fetch() takes a tile of columns to registers, so that it is under way while another is multiplied; keep() puts it into
 // the lines that begin at `lines`.
-#define HEED_FETCHED_TILE(fetch, keep, eights, held, steps, width, lines)                                      \
-  uvec4 held[(TILE_COLUMNS * 2u * steps + THREADS - 1u) / THREADS];                                            \
-  void fetch(Columns columns, uint at, uint base, uint stride) {                                               \
-    [[unroll]] for (uint n = 0u; n < (TILE_COLUMNS * 2u * steps + THREADS - 1u) / THREADS; ++n) {              \
-      const uint line = (n * THREADS + invocation()) / (2u * steps);                                           \
-      const uint eight = (n * THREADS + invocation()) % (2u * steps);                                          \
-      const int index = line < TILE_COLUMNS && 8u * eight < width ? named_column(columns, at + line) : -1;     \
-      held[n] = index < 0 ? uvec4(0) : eights[(base + uint(index) * stride) / 8u + eight];                     \
-    }                                                                                                          \
-  }                                                                                                            \
-  void keep() {                                                                                                \
-    [[unroll]] for (uint n = 0u; n < (TILE_COLUMNS * 2u * steps + THREADS - 1u) / THREADS; ++n) {              \
-      const uint line = (n * THREADS + invocation()) / (2u * steps);                                           \
-      const uint eight = (n * THREADS + invocation()) % (2u * steps);                                          \
-      if (line < TILE_COLUMNS) memory[lines + line * (2u * steps + 1u) + eight] = held[n];                     \
-    }                                                                                                          \
+#define HEED_FETCHED_TILE(fetch, keep, eights, held, of_line, width, lines)                                \
+  uvec4 held[(TILE_COLUMNS * of_line + THREADS - 1u) / THREADS];                                           \
+  void fetch(Columns columns, uint at, uint base, uint stride) {                                           \
+    [[unroll]] for (uint n = 0u; n < (TILE_COLUMNS * of_line + THREADS - 1u) / THREADS; ++n) {             \
+      const uint line = (n * THREADS + invocation()) / of_line;                                            \
+      const uint eight = (n * THREADS + invocation()) % of_line;                                           \
+      const int index = line < TILE_COLUMNS && 8u * eight < width ? named_column(columns, at + line) : -1; \
+      held[n] = index < 0 ? uvec4(0) : eights[(base + uint(index) * stride) / 8u + eight];                 \
+    }                                                                                                      \
+  }                                                                                                        \
+  void keep() {                                                                                            \
+    [[unroll]] for (uint n = 0u; n < (TILE_COLUMNS * of_line + THREADS - 1u) / THREADS; ++n) {             \
+      const uint line = (n * THREADS + invocation()) / of_line;                                            \
+      const uint eight = (n * THREADS + invocation()) % of_line;                                           \
+      if (line < TILE_COLUMNS) memory[lines + line * (of_line + 1u) + eight] = held[n];                    \
+    }                                                                                                      \
   }
 
 // Puts the tile's rows into the lines that begin at `lines`.
-#define HEED_KEPT_ROWS(keep, eights, steps, width, lines)                                                      \
-  void keep(Rows rows, uint base, uint stride) {                                                               \
-    for (uint n = invocation(); n < TILE_ROWS * 2u * steps; n += THREADS) {                                    \
-      const uint line = n / (2u * steps), eight = n % (2u * steps), row = rows.begin + line;                   \
-      const bool there = row < rows.end && 8u * eight < width;                                                 \
-      memory[lines + line * (2u * steps + 1u) + eight] =                                                       \
-          there ? eights[(base + (row - rows.first) * stride) / 8u + eight] : uvec4(0);                        \
-    }                                                                                                          \
+#define HEED_KEPT_ROWS(keep, eights, of_line, width, lines)                             \
+  void keep(Rows rows, uint base, uint stride) {                                        \
+    for (uint n = invocation(); n < TILE_ROWS * of_line; n += THREADS) {                \
+      const uint line = n / of_line, eight = n % of_line, row = rows.begin + line;      \
+      const bool there = row < rows.end && 8u * eight < width;                          \
+      memory[lines + line * (of_line + 1u) + eight] =                                   \
+          there ? eights[(base + (row - rows.first) * stride) / 8u + eight] : uvec4(0); \
+    }                                                                                   \
   }
 
 // The tile's scores lie in lines of SCORE_PITCH, a subgroup's own after one another: as floats, four columns to an eight,
@@ -179,52 +186,52 @@ void write_halves(uint begin, vec4 entries[4]) {
 }
 
 // Stores the products of the tile's rows, whose lines begin at `left_lines`, and of its columns.
-#define HEED_FRAGMENT_SCORES(name, steps, left_lines, right_lines, pitch)                                      \
-  void name(uint own_row, uint own_scores) {                                                                   \
-    FRAGMENT_SUMS products[COLUMN_STEPS];                                                                      \
-    UNROLL for (uint j = 0u; j < COLUMN_STEPS; ++j) clear_sums(products[j]);                                   \
-    UNROLL for (uint l = 0u; l < steps; ++l) {                                                                 \
-      FRAGMENT_LEFT x;                                                                                         \
-      load_left(x, left_lines + own_row * pitch + 2u * l, pitch);                                              \
-      UNROLL for (uint j = 0u; j < COLUMN_STEPS; ++j) {                                                        \
-        FRAGMENT_RIGHT y;                                                                                      \
-        load_right_columns(y, right_lines + 16u * j * pitch + 2u * l, pitch);                                  \
-        multiply_add(products[j], x, y);                                                                       \
-      }                                                                                                        \
-    }                                                                                                          \
-    UNROLL for (uint j = 0u; j < COLUMN_STEPS; ++j) store_sums(products[j], own_scores + 4u * j);              \
+#define HEED_FRAGMENT_SCORES(name, steps, left_lines, right_lines, pitch)                                     \
+  void name(uint own_row, uint own_scores) {                                                                  \
+    FRAGMENT_SUMS products[TILE_FRAGMENTS];                                                                   \
+    UNROLL for (uint j = 0u; j < TILE_FRAGMENTS; ++j) clear_sums(products[j]);                                \
+    UNROLL for (uint l = 0u; l < steps; ++l) {                                                                \
+      FRAGMENT_LEFT x;                                                                                        \
+      load_left(x, left_lines + own_row * pitch + DEPTH / 8u * l, pitch);                                     \
+      UNROLL for (uint j = 0u; j < TILE_FRAGMENTS; ++j) {                                                     \
+        FRAGMENT_RIGHT y;                                                                                     \
+        load_right_columns(y, right_lines + COLUMNS * j * pitch + DEPTH / 8u * l, pitch);                     \
+        multiply_add(products[j], x, y);                                                                      \
+      }                                                                                                       \
+    }                                                                                                         \
+    UNROLL for (uint j = 0u; j < TILE_FRAGMENTS; ++j) store_sums(products[j], own_scores + COLUMNS / 4u * j); \
   }
 
 // sums += the halves that took the place of scores, times the lines of the tile's columns.
-#define HEED_ADD_HALVES_TIMES_LINES(name, steps, right_lines, pitch)                                           \
-  void name(uint own_scores, inout FRAGMENT_SUMS sums[steps]) {                                                \
-    UNROLL for (uint l = 0u; l < COLUMN_STEPS; ++l) {                                                          \
-      FRAGMENT_LEFT x;                                                                                         \
-      load_left(x, own_scores + 2u * l, SCORE_PITCH);                                                          \
-      UNROLL for (uint j = 0u; j < steps; ++j) {                                                               \
-        FRAGMENT_RIGHT y;                                                                                      \
-        load_right(y, right_lines + 16u * l * pitch + 2u * j, pitch);                                          \
-        multiply_add(sums[j], x, y);                                                                           \
-      }                                                                                                        \
-    }                                                                                                          \
+#define HEED_ADD_HALVES_TIMES_LINES(name, fragments, right_lines, pitch)          \
+  void name(uint own_scores, inout FRAGMENT_SUMS sums[fragments]) {               \
+    UNROLL for (uint l = 0u; l < TILE_STEPS; ++l) {                               \
+      FRAGMENT_LEFT x;                                                            \
+      load_left(x, own_scores + DEPTH / 8u * l, SCORE_PITCH);                     \
+      UNROLL for (uint j = 0u; j < fragments; ++j) {                              \
+        FRAGMENT_RIGHT y;                                                         \
+        load_right(y, right_lines + DEPTH * l * pitch + COLUMNS / 8u * j, pitch); \
+        multiply_add(sums[j], x, y);                                              \
+      }                                                                           \
+    }                                                                             \
   }
 
 // Stores the sums, fragments side by side, times `factor` per row. Scores are overwritten.
-#define HEED_STORE_SUMS(name, target, steps, width)                                                            \
-  void name(Rows rows, uint base, uint stride, vec4 factor, FRAGMENT_SUMS sums[steps], uint scores) {           \
-    UNROLL for (uint step = 0u; step < steps; step += COLUMN_STEPS) {                                          \
-      row_barrier();                                                                                           \
-      UNROLL for (uint n = 0u; n < COLUMN_STEPS; ++n)                                                          \
-        if (step + n < steps)                                                                                  \
-          store_sums(sums[step + n], scores + subgroup_number() * FRAGMENT_ROWS * SCORE_PITCH + 4u * n);        \
-      row_barrier();                                                                                           \
-      vec4 entries[4];                                                                                         \
-      read_floats(scores, entries);                                                                             \
-      const uint column = 16u * step + 4u * lane_x();                                                          \
-      [[unroll]] for (uint r = 0u; r < 4u; ++r) {                                                              \
-        const uint row = rows.begin + 4u * lane_y() + r;                                                       \
-        if (row < rows.end && column < width)                                                                  \
-          target[(base + (row - rows.first) * stride + column) / 4u] = pack_four((factor[r] * entries[r]));    \
-      }                                                                                                        \
-    }                                                                                                          \
+#define HEED_STORE_SUMS(name, target, fragments, width)                                                            \
+  void name(Rows rows, uint base, uint stride, vec4 factor, FRAGMENT_SUMS sums[fragments], uint scores) {          \
+    UNROLL for (uint step = 0u; step < fragments; step += TILE_FRAGMENTS) {                                        \
+      row_barrier();                                                                                               \
+      UNROLL for (uint n = 0u; n < TILE_FRAGMENTS; ++n)                                                            \
+        if (step + n < fragments)                                                                                  \
+          store_sums(sums[step + n], scores + subgroup_number() * FRAGMENT_ROWS * SCORE_PITCH + COLUMNS / 4u * n); \
+      row_barrier();                                                                                               \
+      vec4 entries[4];                                                                                             \
+      read_floats(scores, entries);                                                                                \
+      const uint column = COLUMNS * step + 4u * lane_x();                                                          \
+      [[unroll]] for (uint r = 0u; r < 4u; ++r) {                                                                  \
+        const uint row = rows.begin + 4u * lane_y() + r;                                                           \
+        if (row < rows.end && column < width)                                                                      \
+          target[(base + (row - rows.first) * stride + column) / 4u] = pack_four((factor[r] * entries[r]));        \
+      }                                                                                                            \
+    }                                                                                                              \
   }

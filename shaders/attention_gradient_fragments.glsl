@@ -31,25 +31,25 @@ layout(binding = 8) readonly buffer GradEights { uvec4 grad_eights[]; };
 #define COLUMN_VALUE_EIGHTS grad_eights
 layout(binding = 10) writeonly buffer DKey { HALF_FOUR dkey_fours[]; };
 layout(binding = 11) writeonly buffer DValue { HALF_FOUR dvalue_fours[]; };
-HEED_STORE_SUMS(store_dkey, dkey_fours, KEY_STEPS, KEY_WIDTH)
-HEED_STORE_SUMS(store_dvalue, dvalue_fours, VALUE_STEPS, VALUE_WIDTH)
+HEED_STORE_SUMS(store_dkey, dkey_fours, KEY_FRAGMENTS, KEY_WIDTH)
+HEED_STORE_SUMS(store_dvalue, dvalue_fours, VALUE_FRAGMENTS, VALUE_WIDTH)
 #else
 #define ROW_EIGHTS query_eights
 #define ROW_VALUE_EIGHTS grad_eights
 #define COLUMN_EIGHTS key_eights
 #define COLUMN_VALUE_EIGHTS value_eights
 layout(binding = 10) writeonly buffer DQuery { HALF_FOUR dquery_fours[]; };
-HEED_STORE_SUMS(store_dquery, dquery_fours, KEY_STEPS, KEY_WIDTH)
+HEED_STORE_SUMS(store_dquery, dquery_fours, KEY_FRAGMENTS, KEY_WIDTH)
 #endif
-HEED_KEPT_ROWS(keep_rows, ROW_EIGHTS, KEY_STEPS, KEY_WIDTH, ROWS_AT)
-HEED_KEPT_ROWS(keep_rows_of_values, ROW_VALUE_EIGHTS, VALUE_STEPS, VALUE_WIDTH, ROWS_OF_VALUES_AT)
-HEED_FETCHED_TILE(fetch_columns, keep_columns, COLUMN_EIGHTS, held, KEY_STEPS, KEY_WIDTH, COLUMNS_AT)
-HEED_FETCHED_TILE(fetch_values, keep_values, COLUMN_VALUE_EIGHTS, held_values, VALUE_STEPS, VALUE_WIDTH,
+HEED_KEPT_ROWS(keep_rows, ROW_EIGHTS, KEY_EIGHTS, KEY_WIDTH, ROWS_AT)
+HEED_KEPT_ROWS(keep_rows_of_values, ROW_VALUE_EIGHTS, VALUE_EIGHTS, VALUE_WIDTH, ROWS_OF_VALUES_AT)
+HEED_FETCHED_TILE(fetch_columns, keep_columns, COLUMN_EIGHTS, held, KEY_EIGHTS, KEY_WIDTH, COLUMNS_AT)
+HEED_FETCHED_TILE(fetch_values, keep_values, COLUMN_VALUE_EIGHTS, held_values, VALUE_EIGHTS, VALUE_WIDTH,
                   COLUMNS_OF_VALUES_AT)
 HEED_FRAGMENT_SCORES(store_scores, KEY_STEPS, ROWS_AT, COLUMNS_AT, KEY_PITCH)
 HEED_FRAGMENT_SCORES(store_slopes, VALUE_STEPS, ROWS_OF_VALUES_AT, COLUMNS_OF_VALUES_AT, VALUE_PITCH)
-HEED_ADD_HALVES_TIMES_LINES(add_columns, KEY_STEPS, COLUMNS_AT, KEY_PITCH)
-HEED_ADD_HALVES_TIMES_LINES(add_values, VALUE_STEPS, COLUMNS_OF_VALUES_AT, VALUE_PITCH)
+HEED_ADD_HALVES_TIMES_LINES(add_columns, KEY_FRAGMENTS, COLUMNS_AT, KEY_PITCH)
+HEED_ADD_HALVES_TIMES_LINES(add_values, VALUE_FRAGMENTS, COLUMNS_OF_VALUES_AT, VALUE_PITCH)
 
 // The first tile of columns from `at` on that is not wholly in the future.
 uint next_tile(Rows rows, Columns columns, uint at) {
@@ -72,8 +72,8 @@ void main() {
 #define FETCH(at)                                      \
   fetch_columns(columns, at, query_base, query_row); \
   fetch_values(columns, at, grad_base, grad_row)
-  FRAGMENT_SUMS value_sums[VALUE_STEPS];
-  UNROLL for (uint j = 0u; j < VALUE_STEPS; ++j) clear_sums(value_sums[j]);
+  FRAGMENT_SUMS value_sums[VALUE_FRAGMENTS];
+  UNROLL for (uint j = 0u; j < VALUE_FRAGMENTS; ++j) clear_sums(value_sums[j]);
 #else
   keep_rows(rows, query_base, query_row);
   keep_rows_of_values(rows, grad_base, grad_row);
@@ -81,8 +81,8 @@ void main() {
   fetch_columns(columns, at, key_base, key_row); \
   fetch_values(columns, at, value_base, value_row)
 #endif
-  FRAGMENT_SUMS sums[KEY_STEPS];
-  UNROLL for (uint j = 0u; j < KEY_STEPS; ++j) clear_sums(sums[j]);
+  FRAGMENT_SUMS sums[KEY_FRAGMENTS];
+  UNROLL for (uint j = 0u; j < KEY_FRAGMENTS; ++j) clear_sums(sums[j]);
 
   uint at = next_tile(rows, columns, columns.begin);
   if (at < columns.end) {

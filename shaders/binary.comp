@@ -23,7 +23,7 @@ layout(binding = 2) readonly buffer Fours2 { FOUR b_fours[]; };
 
 // What a line's dtypes stand for: whether its expression is there for integers.
 #define ANY(y) \
-  if (OP == line) return y;
+  if (OP == line) give(y)
 #if defined(TYPE_i32)
 #define FLOAT(y)
 #else

@@ -22,8 +22,8 @@ layout(binding = 3) readonly buffer Fours3 { FOUR grad_fours[]; };
 float derivative(float a, float b) {
   uint line = 0;
 #define HEED_BINARY(name, dtypes, y, dyda, dydb) \
-  if (OP == line && OPERAND == 0) return dyda;   \
-  if (OP == line++ && OPERAND == 1) return dydb;
+  if (OP == line && OPERAND == 0) give(dyda)   \
+  if (OP == line++ && OPERAND == 1) give(dydb)
 #include "core/elementwise.def"
   return 0.0;
 }

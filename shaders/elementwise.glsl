@@ -12,6 +12,14 @@
 #define from_value(x) from_float(x)
 #endif
 
+// Returns what a line gives. `precise`: no driver takes (1 + u) - 1 for u, or joins products and sums in one shader and not in
+// another.
+#define give(y)         \
+  {                     \
+    precise V result = y; \
+    return result;      \
+  }
+
 #define where(condition, a, b) ((condition) ? (a) : (b))
 #define exp(x) exact_exp(x)
 #define log(x) exact_log(x)

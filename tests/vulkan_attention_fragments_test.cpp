@@ -210,8 +210,10 @@ TEST_CASE("vulkan attention by fragments: subgroups and fragments of other sizes
                .value_width = 48,
                .causal = true};
   for (const vulkan::FragmentShape fragment :
-       {vulkan::FragmentShape{16, 16}, vulkan::FragmentShape{64, 16}, vulkan::FragmentShape{16, 8}}) {
+       {vulkan::FragmentShape{16, 16}, vulkan::FragmentShape{64, 16}, vulkan::FragmentShape{16, 8},
+        vulkan::FragmentShape{16, 16, 2, 8, 16}, vulkan::FragmentShape{8, 8, 3, 8, 8}}) {
     CAPTURE(fragment.lanes);
+    CAPTURE(fragment.columns);
     CAPTURE(fragment.rows);
     check_fragments(c, DType::f16, *device, fragment);
   }

@@ -290,7 +290,8 @@ void AttentionPass::launch(const char* shader, double flops, const AttentionPart
   const auto dropped = static_cast<std::uint32_t>(std::ceil(std::clamp(args.dropout, 0.0, 1.0) * 0x1p24));
   Launch launch(call_.gpu, shader_name(shader, args.query.dtype()),
                 {word(group_.invocations), word(group_.lanes), word(call_.key_width), word(call_.value_width),
-                 word(group_.own), flags(), dropped, args.pattern ? word(args.pattern->block) : 1});
+                 word(group_.own), flags(), dropped, args.pattern ? word(args.pattern->block) : 1,
+                 word(group_.fragment_columns), word(group_.fragment_depth)});
   const Tensor no_keys;
   for (std::size_t i = 0; i < 3; ++i) launch.read(view_of(bound_[i], part));
   launch.read(call_.key_mask.defined() && call_.keys > 0

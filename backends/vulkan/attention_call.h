@@ -64,7 +64,8 @@ struct AttentionGroup {
   std::int64_t invocations = 16;
   std::int64_t lanes = 4;  ///< invocations side by side, of four columns each
   std::int64_t own = 1;  ///< vec4s of a row of the result in an invocation; of fragments: lanes of a subgroup
-  std::int64_t slices = 1;  ///< of the result's width, each a workgroup's
+  std::int64_t slices = 1;                                ///< of the result's width, each a workgroup's
+  std::int64_t fragment_columns = 0, fragment_depth = 0;  ///< 0: ordinary arithmetic
 
   std::int64_t rows() const { return 4 * invocations / lanes; }
   std::int64_t columns() const { return 4 * lanes; }

@@ -140,6 +140,8 @@ std::optional<AttentionGroup> fragment_group(const AttentionCall& call, Fragment
   AttentionGroup group;
   group.lanes = 4 * fragment.lanes / fragment.rows;
   group.own = fragment.lanes;
+  group.fragment_columns = fragment.columns;
+  group.fragment_depth = fragment.depth;
   if (group.lanes % 4 != 0) return {};  // a subgroup's scores are whole fragments
   const Limits& limits = call.gpu.limits();
   for (std::int64_t n = std::min(fragment.subgroups, ceil_div(band, fragment.rows)); n > 0; --n) {
@@ -159,11 +161,9 @@ std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, Fragm
   const Fragment of_device = dtype == DType::f16    ? can.fragment
                              : dtype == DType::bf16 ? can.bfloat16_fragment
                                                     : Fragment();
-  if (of_device.columns != 16 || of_device.depth != 16) return {};
-  FragmentShape fragment;
-  fragment.lanes = can.subgroup_size;
-  fragment.subgroups = call.gpu.tuning().attention.subgroups;
-  fragment.rows = of_device.rows;
+  if (of_device == Fragment()) return {};
+  FragmentShape fragment{can.subgroup_size, of_device.rows, call.gpu.tuning().attention.subgroups,
+                         of_device.columns, of_device.depth};
   const std::optional<AttentionGroup> group = fragment_group(call, pass, others, fragment);
   if (!group) return {};
   // Where the hardware failed the test of products, attention does not try it.

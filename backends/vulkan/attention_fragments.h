@@ -13,10 +13,10 @@
 
 namespace heed::vulkan {
 
-/// The fragments of a device: lanes of a subgroup, rows of what it adds up at once, and how many subgroups a workgroup
-/// has at most.
+/// The fragments of a device: lanes of a subgroup, rows of what it adds up at once, how many subgroups a workgroup has at
+/// most, and the columns and the depth of a fragment.
 struct FragmentShape {
-  std::int64_t lanes = 32, rows = 16, subgroups = 4;
+  std::int64_t lanes = 32, rows = 16, subgroups = 4, columns = 16, depth = 16;
 };
 
 /// What fragments compute: the result, the gradient of the queries, or those of keys and values.

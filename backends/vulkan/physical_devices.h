@@ -36,14 +36,14 @@ struct Limits {
 /// separated), so that the other path is testable.
 struct Capabilities {
   bool push_descriptor = false;
-  bool storage16 = false;             ///< 16-bit elements in memory, which half precision needs
-  bool memory_budget = false;         ///< the driver says how much memory is left
-  bool portability_subset = false;    ///< has to be switched on where it is offered (MoltenVK)
-  bool unified_memory = false;        ///< device memory that the host sees
-  bool float16 = false;               ///< arithmetic in f16 (storing it takes storage16)
-  bool cooperative_matrix = false;    ///< fragments of f16 with sums in f32 (matrix hardware)
-  bool cooperative_bfloat16 = false;  ///< the same of bf16
-  std::string no_cooperative_matrix;  ///< why there are none
+  bool storage16 = false;                ///< 16-bit elements in memory, which half precision needs
+  bool memory_budget = false;            ///< the driver says how much memory is left
+  bool portability_subset = false;       ///< has to be switched on where it is offered (MoltenVK)
+  bool unified_memory = false;           ///< device memory that the host sees
+  bool float16 = false;                  ///< arithmetic in f16 (storing it takes storage16)
+  bool cooperative_matrix = false;       ///< fragments of f16 with sums in f32 (matrix hardware)
+  bool cooperative_bfloat16 = false;     ///< the same of bf16
+  std::string no_cooperative_matrix;     ///< why there are none
   Fragment fragment, bfloat16_fragment;  ///< what these are
   std::uint32_t subgroup_size = 1;
   bool subgroup_size_control = false;  ///< a shader may ask for full subgroups of that size
