@@ -29,9 +29,16 @@ constexpr const char* pooling_file = "1_Pooling/config.json";
 /// sentence-transformers says beside the model how the vectors of tokens become one. heed takes their mean.
 void check_pooling(const fs::path& folder) {
   if (!path_exists(folder / pooling_file)) return;
-  const Json json = Json::parse(read_file(folder / pooling_file, 1 << 20), nullptr, false);
-  check(json.is_object(), folder / pooling_file, " is not valid JSON");
-  check(json.value("pooling_mode_mean_tokens", false) && !json.value("pooling_mode_cls_token", false), folder,
+  const fs::path file = folder / pooling_file;
+  const Json json = parse_json<Json>(read_file(file, 1 << 20), file.string());
+  check(json.is_object(), file, " is no JSON object");
+  bool by_mean = false, otherwise = false;
+  for (const auto& [name, value] : json.items()) {
+    if (!name.starts_with("pooling_mode_")) continue;
+    check(value.is_boolean(), file, ": \"", name, "\" must be true or false, is ", value.dump());
+    (name == "pooling_mode_mean_tokens" ? by_mean : otherwise) |= value.get<bool>();
+  }
+  check(by_mean && !otherwise, folder,
         " pools its tokens otherwise than by their mean, which heed's model does not do: ", json.dump());
 }
 
@@ -194,9 +201,11 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
   fill_model(learner->model(), weights, what);
   report.parameters = learner->model().parameter_count();
 
-  RunFolder run = RunFolder::create(
-      out, {std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(), {}, {}});
-  save_imported_weights(run, learner->model());
+  fill_new_folder(out, [&](const fs::path& staged) {
+    RunFolder run = RunFolder::create(
+        staged, {std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(), {}, {}});
+    save_imported_weights(run, learner->model());
+  });
   return report;
 }
 
