@@ -57,6 +57,17 @@ std::string without_lengths(const std::string& text, ExchangeReport& report) {
   return changed ? json.dump() : text;
 }
 
+/// Texts end in a mark, and a masked model fills in another: a run without them would answer nothing.
+void check_marks(const Tokenizer& tokenizer, const std::string& file, bool is_masked) {
+  try {
+    tokenizer.id_of("</s>");
+    if (is_masked) tokenizer.id_of("<mask>");
+  } catch (Error& error) {
+    error.add_context(file + ": ");
+    throw;
+  }
+}
+
 /// A published vocabulary is often rounded up: rows that no token has are left out of everything that has a row for each.
 void fit_vocabulary(std::map<std::string, Tensor>& weights, std::int64_t tokens, ExchangeReport& report) {
   const std::int64_t rows = weights.at("embedding.weight").size(0);
@@ -104,7 +115,7 @@ RunContent run_content(Run& run, std::map<std::string, Tensor> weights, const To
           std::move(weights),
           tokenizer.vocabulary_size(),
           id(begin.empty() ? "<s>" : begin),
-          id("</s>"),
+          tokenizer.id_of("</s>"),
           id("<pad>")};
 }
 
@@ -183,12 +194,17 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
   Settings settings = kind.settings(true);
   settings.merge(plan.settings, "config.json");
   const Tokenizer tokenizer = Tokenizer::from_json(model.tokenizer, "tokenizer.json");
+  check_marks(tokenizer, "tokenizer.json", Json::parse(plan.settings).value("objective", "") == "masked");
   if (plan.begin >= 0) {
     check(plan.begin < tokenizer.vocabulary_size(), "config.json: token ", plan.begin,
           " begins what is written, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
     settings.set("tokenizer.begin", tokenizer.token(static_cast<std::int32_t>(plan.begin)), "config.json");
   }
-  if (!model.target_tokenizer.empty()) settings.set("tokenizer.separate", "true", "target_tokenizer.json");
+  if (!model.target_tokenizer.empty()) {
+    check_marks(Tokenizer::from_json(model.target_tokenizer, "target_tokenizer.json"),
+                "target_tokenizer.json", false);
+    settings.set("tokenizer.separate", "true", "target_tokenizer.json");
+  }
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
   learner->check_settings();
   learner->open_files([&](std::string_view name) {

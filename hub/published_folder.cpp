@@ -28,7 +28,7 @@ std::map<std::string, Tensor> read_shards(const fs::path& folder, const fs::path
     const auto text = file.get<std::string>();
     check(!text.empty() && text != "." && text != ".." &&
               text.find_first_of(std::string_view("/\0", 2)) == std::string::npos,
-          index, ": \"", text, "\" is no name of a file in the folder");
+          index, ": ", file.dump(), " is no name of a file in the folder");
     files[text].insert(name);
   }
   std::map<std::string, Tensor> all;

@@ -242,6 +242,29 @@ TEST_CASE("published: what is damaged, missing or unknown is refused by name, an
                  "tokenizer.json"));
 }
 
+TEST_CASE("published: a tokenizer without the marks that every answer needs is refused when it is imported") {
+  const auto renamed = [](const fs::path& model, const std::string& mark) {
+    Json json = Json::parse(content_of(model / "tokenizer.json"));
+    Json& vocabulary = json["model"]["vocab"];
+    vocabulary["other"] = vocabulary[mark];
+    vocabulary.erase(mark);
+    for (Json& token : json["added_tokens"])
+      if (token["content"] == mark) token["content"] = "other";
+    write_content(model / "tokenizer.json", json.dump());
+  };
+  CHECK(contains(refused_after([&](const fs::path& model) { renamed(model, "<|endoftext|>"); }),
+                 "tokenizer.json: the tokenizer has no token \"</s>\""));
+  const TemporaryFolder folder;
+  export_run(trained("language_model", folder / "run",
+                     with(like_bert,
+                          {"objective=masked", "training.keep_best_by=loss", "model.output_transform=true"})),
+             folder / "model");
+  renamed(folder / "model", "<mask>");
+  CHECK(contains(refusal(folder / "model", folder / "again"),
+                 "tokenizer.json: the tokenizer has no token \"<mask>\""));
+  CHECK_FALSE(fs::exists(folder / "again"));
+}
+
 TEST_CASE("published: weights that are cut, missing, unknown or of another shape are refused by name") {
   CHECK(contains(refused_after([](const fs::path& folder) {
                    const std::string bytes = content_of(folder / "model.safetensors");
