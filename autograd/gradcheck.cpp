@@ -20,6 +20,7 @@ double weighted_output(const std::function<Tensor(std::span<const Tensor>)>& fun
 GradcheckResult gradcheck(const std::function<Tensor(std::span<const Tensor>)>& function,
                           std::vector<Tensor> inputs, double tolerance, double step,
                           std::int64_t max_elements) {
+  check(static_cast<bool>(function), "gradcheck: the function is empty");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     check(inputs[i].dtype() != DType::f32, "gradcheck: input ", i,
           " has type f32; finite differences need f64");

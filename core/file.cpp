@@ -189,12 +189,20 @@ bool is_hex(std::string_view text) {
   return text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
+/// A name beside the target that nothing has.
+fs::path temporary_for(const fs::path& target) {
+  const std::string name = target.filename().native().substr(0, 180);  // names have at most 255 bytes
+  return folder_of(target) / concat_text(temporary_prefix, name, "-", ::getpid(), "-",
+                                         random_hex(random_digits), temporary_suffix);
+}
+
 }  // namespace
 
 /// A new file beside the one that it is to become; removed unless it became it.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const fs::path& target) : path_(name_for(target)), writer_(path_, create(path_)) {}
+  explicit TemporaryFile(const fs::path& target)
+      : path_(temporary_for(target)), writer_(path_, create(path_)) {}
   ~TemporaryFile() {
     if (!is_moved_) ::unlink(path_.c_str());
   }
@@ -206,11 +214,6 @@ class TemporaryFile {
   void set_moved() { is_moved_ = true; }
 
  private:
-  static fs::path name_for(const fs::path& target) {
-    const std::string name = target.filename().native().substr(0, 180);  // names have at most 255 bytes
-    return folder_of(target) / concat_text(temporary_prefix, name, "-", ::getpid(), "-",
-                                           random_hex(random_digits), temporary_suffix);
-  }
   /// Fails rather than open anything that is there, a link included.
   static int create(const fs::path& path) {
     return open_or_throw("create", path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
@@ -353,6 +356,27 @@ void create_folders(const fs::path& path) {
   if (::mkdir(clean.c_str(), 0777) == 0) return sync_path(parent);
   const int code = errno == EEXIST ? ENOTDIR : errno;
   if (!S_ISDIR(mode_of(clean))) fail_with_errno("create the folder", clean, code);
+}
+
+void fill_new_folder(const fs::path& folder, const std::function<void(const fs::path& folder)>& fill) {
+  const bool is_new = !path_exists(folder);
+  std::error_code unreadable;
+  check(is_new || fs::is_empty(folder, unreadable), folder, " exists and is not empty: name a new folder");
+  create_folders(folder);
+  const fs::path temporary = temporary_for(folder / "new");
+  try {
+    create_folders(temporary);
+    fill(temporary);
+    for (const fs::directory_entry& entry : fs::directory_iterator(temporary))
+      rename_to_new(entry.path(), folder / entry.path().filename(), folder / entry.path().filename());
+    fs::remove(temporary);
+    sync_path(folder);
+  } catch (...) {
+    std::error_code ignored;  // the first failure says more
+    fs::remove_all(temporary, ignored);
+    if (is_new) fs::remove(folder, ignored);
+    throw;
+  }
 }
 
 void rename_path(const fs::path& from, const fs::path& to) {

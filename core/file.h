@@ -78,6 +78,10 @@ void append_to_file(const std::filesystem::path& path, std::string_view bytes);
 void sync_path(const std::filesystem::path& path);
 /// Makes a folder and those above it that are missing, and waits until their names are on the disk.
 void create_folders(const std::filesystem::path& path);
+/// Fills a folder that is new or empty, whole or not at all: `fill` gets a temporary one in it (see is_temporary_name), what
+/// it writes is moved up when it is done, and all of it is removed when it throws. Throws an Error where there is something.
+void fill_new_folder(const std::filesystem::path& folder,
+                     const std::function<void(const std::filesystem::path& folder)>& fill);
 /// Renames within one file system, replacing the target. The folder is not synced.
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 

@@ -113,7 +113,7 @@ ExportPlan export_bert(RunContent run) {
     misfits.expect("model.tie_embeddings", {"\"decoder\"", "\"all\""});
   } else {
     misfits.expect("model.local_width", {"0"});
-    misfits.expect("model.pooling", {"\"mean\"", "\"max\""});
+    misfits.expect("model.pooling", {"\"mean\""});
   }
   misfits.check_none("BERT");
   const NoGrad no_grad;

@@ -211,11 +211,9 @@ void check_ctranslate2_settings(const std::string& settings) {
 
 }  // namespace
 
-void write_ctranslate2(const fs::path& folder, RunContent run, const std::vector<std::string>& source,
+void write_ctranslate2(const fs::path& path, RunContent run, const std::vector<std::string>& source,
                        const std::vector<std::string>& target, const std::string& unknown) {
   check_ctranslate2_settings(run.settings);
-  check(!path_exists(folder) || (fs::is_directory(folder) && fs::is_empty(folder)), folder,
-        " exists and is not empty: name a new folder");
   const Json model = Json::parse(run.settings).at("model");
   const std::map<std::string, ModelBinVariable> variables = ctranslate2_variables(run, model);
   const auto token = [&](std::int64_t id) { return target.at(static_cast<std::size_t>(id)); };
@@ -223,26 +221,27 @@ void write_ctranslate2(const fs::path& folder, RunContent run, const std::vector
                        {"bos_token", token(run.begin)},  {"decoder_start_token", token(run.begin)},
                        {"eos_token", token(run.end)},    {"layer_norm_epsilon", model.at("epsilon")},
                        {"multi_query_attention", false}, {"unk_token", unknown}};
-  create_folders(folder);
-  write_file_atomically(folder / "model.bin", [&](FileWriter& file) {
-    ModelBinWriter writer(file);
-    writer.number(binary_version);
-    writer.text("TransformerSpec");
-    writer.number(spec_revision);
-    writer.number(static_cast<std::uint32_t>(variables.size()));
-    for (const auto& [name, value] : variables) writer.variable(name, value);
-    writer.number(std::uint32_t{0});
+  fill_new_folder(path, [&](const fs::path& folder) {
+    write_file_atomically(folder / "model.bin", [&](FileWriter& file) {
+      ModelBinWriter writer(file);
+      writer.number(binary_version);
+      writer.text("TransformerSpec");
+      writer.number(spec_revision);
+      writer.number(static_cast<std::uint32_t>(variables.size()));
+      for (const auto& [name, value] : variables) writer.variable(name, value);
+      writer.number(std::uint32_t{0});
+    });
+    const auto write_vocabulary = [&](const char* name, const std::vector<std::string>& tokens) {
+      write_file_atomically(folder / name, Json(tokens).dump(2) + "\n");
+    };
+    if (source == target) {
+      write_vocabulary("shared_vocabulary.json", target);
+    } else {
+      write_vocabulary("source_vocabulary.json", source);
+      write_vocabulary("target_vocabulary.json", target);
+    }
+    write_file_atomically(folder / "config.json", config.dump(2) + "\n");
   });
-  const auto write_vocabulary = [&](const char* name, const std::vector<std::string>& tokens) {
-    write_file_atomically(folder / name, Json(tokens).dump(2) + "\n");
-  };
-  if (source == target) {
-    write_vocabulary("shared_vocabulary.json", target);
-  } else {
-    write_vocabulary("source_vocabulary.json", source);
-    write_vocabulary("target_vocabulary.json", target);
-  }
-  write_file_atomically(folder / "config.json", config.dump(2) + "\n");
 }
 
 }  // namespace heed

@@ -29,9 +29,16 @@ constexpr const char* pooling_file = "1_Pooling/config.json";
 /// sentence-transformers says beside the model how the vectors of tokens become one. heed takes their mean.
 void check_pooling(const fs::path& folder) {
   if (!path_exists(folder / pooling_file)) return;
-  const Json json = Json::parse(read_file(folder / pooling_file, 1 << 20), nullptr, false);
-  check(json.is_object(), folder / pooling_file, " is not valid JSON");
-  check(json.value("pooling_mode_mean_tokens", false) && !json.value("pooling_mode_cls_token", false), folder,
+  const fs::path file = folder / pooling_file;
+  const Json json = parse_json<Json>(read_file(file, 1 << 20), file.string());
+  check(json.is_object(), file, " is no JSON object");
+  bool by_mean = false, otherwise = false;
+  for (const auto& [name, value] : json.items()) {
+    if (!name.starts_with("pooling_mode_")) continue;
+    check(value.is_boolean(), file, ": \"", name, "\" must be true or false, is ", value.dump());
+    (name == "pooling_mode_mean_tokens" ? by_mean : otherwise) |= value.get<bool>();
+  }
+  check(by_mean && !otherwise, folder,
         " pools its tokens otherwise than by their mean, which heed's model does not do: ", json.dump());
 }
 
@@ -48,6 +55,17 @@ std::string without_lengths(const std::string& text, ExchangeReport& report) {
     changed = true;
   }
   return changed ? json.dump() : text;
+}
+
+/// Texts end in a mark, and a masked model fills in another: a run without them would answer nothing.
+void check_marks(const Tokenizer& tokenizer, const std::string& file, bool is_masked) {
+  try {
+    tokenizer.id_of("</s>");
+    if (is_masked) tokenizer.id_of("<mask>");
+  } catch (Error& error) {
+    error.add_context(file + ": ");
+    throw;
+  }
 }
 
 /// A published vocabulary is often rounded up: rows that no token has are left out of everything that has a row for each.
@@ -97,7 +115,7 @@ RunContent run_content(Run& run, std::map<std::string, Tensor> weights, const To
           std::move(weights),
           tokenizer.vocabulary_size(),
           id(begin.empty() ? "<s>" : begin),
-          id("</s>"),
+          tokenizer.id_of("</s>"),
           id("<pad>")};
 }
 
@@ -176,12 +194,17 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
   Settings settings = kind.settings(true);
   settings.merge(plan.settings, "config.json");
   const Tokenizer tokenizer = Tokenizer::from_json(model.tokenizer, "tokenizer.json");
+  check_marks(tokenizer, "tokenizer.json", Json::parse(plan.settings).value("objective", "") == "masked");
   if (plan.begin >= 0) {
     check(plan.begin < tokenizer.vocabulary_size(), "config.json: token ", plan.begin,
           " begins what is written, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");
     settings.set("tokenizer.begin", tokenizer.token(static_cast<std::int32_t>(plan.begin)), "config.json");
   }
-  if (!model.target_tokenizer.empty()) settings.set("tokenizer.separate", "true", "target_tokenizer.json");
+  if (!model.target_tokenizer.empty()) {
+    check_marks(Tokenizer::from_json(model.target_tokenizer, "target_tokenizer.json"),
+                "target_tokenizer.json", false);
+    settings.set("tokenizer.separate", "true", "target_tokenizer.json");
+  }
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
   learner->check_settings();
   learner->open_files([&](std::string_view name) {
@@ -194,9 +217,11 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
   fill_model(learner->model(), weights, what);
   report.parameters = learner->model().parameter_count();
 
-  RunFolder run = RunFolder::create(
-      out, {std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(), {}, {}});
-  save_imported_weights(run, learner->model());
+  fill_new_folder(out, [&](const fs::path& staged) {
+    RunFolder run = RunFolder::create(
+        staged, {std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(), {}, {}});
+    save_imported_weights(run, learner->model());
+  });
   return report;
 }
 

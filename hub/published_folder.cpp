@@ -26,8 +26,9 @@ std::map<std::string, Tensor> read_shards(const fs::path& folder, const fs::path
   for (const auto& [name, file] : map.items()) {
     check(file.is_string(), index, ": the file of \"", name, "\" is no text");
     const auto text = file.get<std::string>();
-    check(!text.empty() && text != "." && text != ".." && text.find('/') == std::string::npos, index, ": \"",
-          text, "\" is no name of a file in the folder");
+    check(!text.empty() && text != "." && text != ".." &&
+              text.find_first_of(std::string_view("/\0", 2)) == std::string::npos,
+          index, ": ", file.dump(), " is no name of a file in the folder");
     files[text].insert(name);
   }
   std::map<std::string, Tensor> all;
@@ -97,7 +98,8 @@ void read_tokenizers(const fs::path& folder, PublishedModel& model) {
 }  // namespace
 
 PublishedModel read_published(const fs::path& folder) {
-  check(fs::is_directory(folder), folder,
+  std::error_code unreadable;
+  check(fs::is_directory(folder, unreadable), folder,
         " is no folder: a published model is one, with config.json, "
         "model.safetensors and tokenizer.json");
   check(path_exists(folder / "config.json"), "there is no model in ", folder, ": it has no config.json");
@@ -108,16 +110,15 @@ PublishedModel read_published(const fs::path& folder) {
   return model;
 }
 
-void write_published(const fs::path& folder, const PublishedModel& model, StoredFloat stored) {
-  check(!path_exists(folder) || (fs::is_directory(folder) && fs::is_empty(folder)), folder,
-        " exists and is not empty: name a new folder");
-  create_folders(folder);
-  for (const auto& [name, text] : model.more_files) write_file_atomically(folder / name, text);
-  write_file_atomically(folder / "tokenizer.json", model.tokenizer);
-  if (!model.target_tokenizer.empty())
-    write_file_atomically(folder / "target_tokenizer.json", model.target_tokenizer);
-  save_safetensors(folder / "model.safetensors", {model.tensors, {{"format", "pt"}}}, stored);
-  write_file_atomically(folder / "config.json", model.config);
+void write_published(const fs::path& path, const PublishedModel& model, StoredFloat stored) {
+  fill_new_folder(path, [&](const fs::path& folder) {
+    for (const auto& [name, text] : model.more_files) write_file_atomically(folder / name, text);
+    write_file_atomically(folder / "tokenizer.json", model.tokenizer);
+    if (!model.target_tokenizer.empty())
+      write_file_atomically(folder / "target_tokenizer.json", model.target_tokenizer);
+    save_safetensors(folder / "model.safetensors", {model.tensors, {{"format", "pt"}}}, stored);
+    write_file_atomically(folder / "config.json", model.config);
+  });
 }
 
 }  // namespace heed

@@ -158,6 +158,10 @@ void Module::add_buffer(std::string name, Tensor& member, const Tensor& initial)
 void Module::add_module(std::string name, Module& part) {
   check_new_name(described("module"), "part", name, parameters_, buffers_, parts_);
   check(&part != this, described("module"), ": \"", name, "\" is the module itself, no part of it");
+  part.for_each_part([&](const Module& below) {
+    check(&below != this, described("module"), ": \"", name,
+          "\" holds the module that it is to be a part of");
+  });
   if (!part.parent_) {
     part.parent_ = this;
     part.name_ = name;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "heed/core/unicode.h"
 #include "heed/tasks/rank_agreement.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/start.h"
@@ -120,6 +121,14 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
                                                                   : "last");
   if (learner->settings().get<bool>("int8_weights")) learner->model().round_to_int8();
   return Run(std::move(learner), std::move(files));
+}
+
+std::vector<Prediction> Run::predict(std::span<const std::string> lines, const PredictOptions& options) {
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::size_t at = unicode::find_invalid(lines[i]);
+    check(at == std::string::npos, "predict: lines[", i, "] is not UTF-8 at byte ", at + 1);
+  }
+  return learner_->predict(lines, options);
 }
 
 Measurement Run::measure(std::string_view part) {

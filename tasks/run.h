@@ -40,12 +40,10 @@ class Run {
   /// The task at work, for what is its own.
   Learner& learner() { return *learner_; }
 
-  /// One answer for each line.
-  std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options = {}) {
-    return learner_->predict(lines, options);
-  }
+  /// One answer for each line. Throws an Error for one that is not UTF-8.
+  std::vector<Prediction> predict(std::span<const std::string> lines, const PredictOptions& options = {});
   std::vector<Prediction> predict(const std::vector<std::string>& lines, const PredictOptions& options = {}) {
-    return learner_->predict(lines, options);
+    return predict(std::span(lines), options);
   }
   /// Whether the run's own data has a "valid", "test" or "train" part.
   bool has_part(std::string_view part) const { return !files_.data_digest(part).empty(); }

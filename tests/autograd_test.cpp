@@ -126,6 +126,11 @@ TEST_CASE("autograd: a recomputed segment gives the same gradients and draws the
   CHECK(run(true) == run(false));
 }
 
+TEST_CASE("gradcheck refuses a function that is none") {
+  CHECK_THROWS_WITH_AS(gradcheck({}, {Tensor::from(std::vector<double>{1, 2}, {2})}),
+                       "gradcheck: the function is empty", Error);
+}
+
 TEST_CASE("gradcheck finds a wrong derivative") {
   const auto wrong = [](std::span<const Tensor> in) { return square(in[0]) + in[0].detach() * 0.01; };
   const GradcheckResult result = gradcheck(wrong, {Tensor::from(std::vector<double>{1, 2}, {2})});

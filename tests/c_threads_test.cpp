@@ -160,6 +160,25 @@ TEST_CASE("c threads: many predict with one run, and look at it meanwhile") {
   in_threads(1, [&](std::size_t) {  // another thread was not asked to stop
     if (answers(1) != alone[1]) ++failures;
   });
+
+  // A stop function that uses the run that waits for it is told so, and does not wait for ever.
+  struct Asked {
+    heed_run* run;
+    heed_status status;
+    std::string words;
+  } by_itself{run, HEED_OK, ""};
+  const auto describe = [](void* context) -> int32_t {
+    auto* const asked_here = static_cast<Asked*>(context);
+    char* found = nullptr;
+    asked_here->status = heed_run_describe(asked_here->run, &found);
+    asked_here->words = heed_last_error();
+    heed_text_free(found);
+    return 0;
+  };
+  REQUIRE(heed_set_stop(describe, &by_itself) == HEED_OK);
+  CHECK(answers(0) == alone[0]);
+  CHECK(by_itself.status == HEED_ERROR);
+  CHECK(by_itself.words.find("in use by the call that asks whether to stop") != std::string::npos);
   REQUIRE(heed_set_stop(nullptr, nullptr) == HEED_OK);
   CHECK(answers(0) == alone[0]);
   CHECK(failures == 0);

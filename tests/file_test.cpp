@@ -253,6 +253,30 @@ TEST_CASE("file: beyond the limit on file sizes the error says which limit that 
                        Error);
 }
 
+TEST_CASE("file: a folder is filled whole or not at all, and only where there is nothing") {
+  const TemporaryFolder folder;
+  const auto two_files = [](const fs::path& path) {
+    write_file_atomically(path / "a", "x");
+    write_file_atomically(path / "b", std::string(2000, 'n'));
+  };
+  fs::create_directory(folder / "empty");
+  {
+    const FullDisk full(1000);
+    for (const char* const name : {"new", "empty"})
+      CHECK_THROWS_WITH_AS(fill_new_folder(folder / name, two_files), doctest::Contains("at most 1000 bytes"),
+                           Error);
+  }
+  CHECK_FALSE(fs::exists(folder / "new"));
+  CHECK(fs::is_empty(folder / "empty"));
+  for (const char* const name : {"new", "empty"}) {
+    fill_new_folder(folder / name, two_files);
+    CHECK(read_file(folder / name / "b").size() == 2000);
+    CHECK(entries_in(folder / name) == 2);
+    CHECK_THROWS_WITH_AS(fill_new_folder(folder / name, two_files), doctest::Contains("is not empty"), Error);
+    CHECK(entries_in(folder / name) == 2);
+  }
+}
+
 TEST_CASE("file: folders are made with those above them") {
   const TemporaryFolder folder;
   create_folders(folder / "a/b/c/");

@@ -61,8 +61,22 @@ TEST_CASE("modules: two of one name are refused when the second is added, of wha
   CHECK_FALSE(module.second.defined());
 }
 
+TEST_CASE("modules: no module is a part of itself, by whatever way") {
+  Loose module, part, shared, other;
+  CHECK_THROWS_WITH_AS(module.add_module("me", module), doctest::Contains("is the module itself"), Error);
+  module.add_module("part", part);
+  module.add_module("shared", shared);
+  other.add_module("shared", shared);
+  const char* circle = "\"top\" holds the module that it is to be a part of";
+  CHECK_THROWS_WITH_AS(part.add_module("top", module), doctest::Contains(circle), Error);
+  CHECK_THROWS_WITH_AS(shared.add_module("top", other), doctest::Contains(circle), Error);
+  CHECK(module.parameters().empty());
+}
+
 TEST_CASE("modules: an optimizer refuses what would lose moments") {
   Tensor a = parameter_of({1}), b = parameter_of({2});
+  CHECK_THROWS_WITH_AS(Optimizer({{"a", &a}, {"b", nullptr}}, {}),
+                       doctest::Contains("\"b\" is no tensor: its address is null"), Error);
   CHECK_THROWS_WITH_AS(Optimizer({{"a", &a}, {"a", &b}}, {}),
                        doctest::Contains("two parameters are called \"a\""), Error);
   CHECK_THROWS_WITH_AS(Optimizer({{"a", &a}, {"b", &a}}, {}), doctest::Contains("given twice"), Error);

@@ -9,6 +9,7 @@
 #include "heed/data/safetensors.h"
 #include "heed/hub/exchange.h"
 #include "heed/tasks/run.h"
+#include "heed/tests/full_disk.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
 
@@ -241,6 +242,29 @@ TEST_CASE("published: what is damaged, missing or unknown is refused by name, an
                  "tokenizer.json"));
 }
 
+TEST_CASE("published: a tokenizer without the marks that every answer needs is refused when it is imported") {
+  const auto renamed = [](const fs::path& model, const std::string& mark) {
+    Json json = Json::parse(content_of(model / "tokenizer.json"));
+    Json& vocabulary = json["model"]["vocab"];
+    vocabulary["other"] = vocabulary[mark];
+    vocabulary.erase(mark);
+    for (Json& token : json["added_tokens"])
+      if (token["content"] == mark) token["content"] = "other";
+    write_content(model / "tokenizer.json", json.dump());
+  };
+  CHECK(contains(refused_after([&](const fs::path& model) { renamed(model, "<|endoftext|>"); }),
+                 "tokenizer.json: the tokenizer has no token \"</s>\""));
+  const TemporaryFolder folder;
+  export_run(trained("language_model", folder / "run",
+                     with(like_bert,
+                          {"objective=masked", "training.keep_best_by=loss", "model.output_transform=true"})),
+             folder / "model");
+  renamed(folder / "model", "<mask>");
+  CHECK(contains(refusal(folder / "model", folder / "again"),
+                 "tokenizer.json: the tokenizer has no token \"<mask>\""));
+  CHECK_FALSE(fs::exists(folder / "again"));
+}
+
 TEST_CASE("published: weights that are cut, missing, unknown or of another shape are refused by name") {
   CHECK(contains(refused_after([](const fs::path& folder) {
                    const std::string bytes = content_of(folder / "model.safetensors");
@@ -318,6 +342,12 @@ TEST_CASE("published: weights in several files are read as one") {
                  }),
                  "is no name of a file in the folder"));
   CHECK(contains(refused_after([&](const fs::path& model) {
+                   split(model, [](Json& map) {
+                     map["transformer.wte.weight"] = std::string("model-0.safetensors\0.", 21);
+                   });
+                 }),
+                 "is no name of a file in the folder"));
+  CHECK(contains(refused_after([&](const fs::path& model) {
                    split(model, [](Json& map) { map["nothing.weight"] = "model-0.safetensors"; });
                  }),
                  "has no \"nothing.weight\""));
@@ -351,6 +381,57 @@ TEST_CASE("published: what a layout does not have is listed, and nothing is over
                        doctest::Contains("not empty"), Error);
   CHECK_THROWS_AS(import_run(published_gpt2(), folder / "full"), Error);
   CHECK(content_of(folder / "full/file") == "mine");
+}
+
+TEST_CASE(
+    "published: on a full disk nothing is left of what was begun, and the same name can be tried again") {
+  const TemporaryFolder folder;
+  const fs::path run = published_gpt2().parent_path() / "run";
+  const fs::path pair =
+      trained("translate", folder / "pair", {"model.norm=post", "model.tie_embeddings=all"});
+  const std::vector<std::function<void()>> works = {
+      [&] { import_run(published_gpt2(), folder / "out"); },
+      [&] { export_run(run, folder / "out"); },
+      [&] { export_ctranslate2(pair, folder / "out"); },
+  };
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    CAPTURE(i);
+    {
+      const FullDisk full(4000);  // enough for the small files
+      CHECK_THROWS_WITH_AS(works[i](), doctest::Contains("cannot write"), Error);
+    }
+    CHECK_FALSE(fs::exists(folder / "out"));
+    CHECK_NOTHROW(works[i]());
+    fs::remove_all(folder / "out");
+  }
+}
+
+TEST_CASE("published: only vectors that are the mean of their tokens are imported and exported") {
+  const TemporaryFolder folder;
+  const fs::path model = folder / "model";
+  export_run(trained("embed_text", folder / "run", like_bert), model);
+  const std::string deep = "{\"pooling_mode_mean_tokens\":false,\"deep\":" + std::string(200000, '[') +
+                           std::string(200000, ']') + "}";
+  const std::vector<std::pair<std::string, std::string>> refused = {
+      {"{\"pooling_mode_mean_tokens\":1}", "must be true or false, is 1"},
+      {"{\"pooling_mode_mean_tokens\":true,\"pooling_mode_max_tokens\":true}",
+       "otherwise than by their mean"},
+      {"{\"pooling_mode_cls_token\":true}", "otherwise than by their mean"},
+      {deep, "nested too deeply"},
+      {"[]", "is no JSON object"},
+  };
+  for (const auto& [pooling, words] : refused) {
+    write_content(model / "1_Pooling/config.json", pooling);
+    CHECK(contains(refusal(model, folder / "again"), words));
+    CHECK_FALSE(fs::exists(folder / "again"));
+  }
+  write_content(model / "1_Pooling/config.json",
+                "{\"pooling_mode_mean_tokens\":true,\"pooling_mode_max_tokens\":false}");
+  CHECK(refusal(model, folder / "again").empty());
+
+  trained("embed_text", folder / "largest", with(like_bert, {"model.pooling=max"}));
+  CHECK_THROWS_WITH_AS(export_run(folder / "largest", folder / "out"),
+                       doctest::Contains("model.pooling is \"max\""), Error);
 }
 
 TEST_CASE("published: an imported run starts others, with another attention in a layer, and with low rank") {

@@ -61,6 +61,8 @@ TEST_CASE(
     const std::string line = small_line(std::string(kind->name));
     const std::vector<std::string> lines = {line.substr(0, line.size() - 1), "",
                                             line.substr(0, line.size() - 1)};
+    CHECK_THROWS_WITH_AS(run.predict(std::vector<std::string>{lines.front(), "a\xff"}),
+                         "predict: lines[1] is not UTF-8 at byte 2", Error);
     const std::vector<Prediction> answers = run.predict(lines);
     REQUIRE(answers.size() == 3);
     CHECK(answers[0].error == "");

@@ -133,6 +133,8 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
     check(std::isfinite(rate) && rate >= 0, "optimizer: the rate of a parameter is ", rate,
           "; it must not be negative");
   for (const NamedTensor& parameter : parameters_) {
+    check(parameter.tensor != nullptr, "optimizer: \"", parameter.name,
+          "\" is no tensor: its address is null");
     const Tensor& tensor = *parameter.tensor;
     check(tensor.defined() && tensor.tracked() && tensor.is_contiguous(), "optimizer: \"", parameter.name,
           "\" is not a contiguous tracked leaf; make it with heed::parameter()");

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -55,6 +57,7 @@ struct RunObject {
   explicit RunObject(Run opened) : run(std::move(opened)) {}
   Run run;
   std::mutex in_use;
+  std::atomic<std::thread::id> user;  // of that call
 };
 
 /// The types of handles, in the order of their numbers.

@@ -48,11 +48,32 @@ std::vector<std::string> lines_of(const char* const* lines, std::size_t count) {
 thread_local int32_t (*asked_to_stop)(void*) = nullptr;
 thread_local void* stop_context = nullptr;
 
+/// While it lives, no other call works with the run. One of the same thread, from the function given to heed_set_stop(), would
+/// wait for ever.
+class RunUse {
+ public:
+  explicit RunUse(RunObject& object) : object_(object) {
+    const std::thread::id here = std::this_thread::get_id();
+    check(object.user != here, "the run is in use by the call that asks whether to stop: wait for its end");
+    object.in_use.lock();
+    object.user = here;
+  }
+  ~RunUse() {
+    object_.user = std::thread::id();
+    object_.in_use.unlock();
+  }
+  RunUse(const RunUse&) = delete;
+  RunUse& operator=(const RunUse&) = delete;
+
+ private:
+  RunObject& object_;
+};
+
 /// What `work` makes of a run that no other call uses meanwhile, as a text for the caller.
 template <class Work>
 char* text_from_run(heed_run* handle, const Work& work) {
   const std::shared_ptr<RunObject> object = object_of(handle, "run");
-  const std::lock_guard alone(object->in_use);
+  const RunUse alone(*object);
   std::function<bool()> stop;
   if (asked_to_stop)
     stop = [function = asked_to_stop, context = stop_context] { return function(context) != 0; };

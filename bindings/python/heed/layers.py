@@ -144,7 +144,9 @@ def _tensors(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Tensor
     if isinstance(parameters, Module):
         return list(parameters.parameters().values())
     if isinstance(parameters, dict):
-        return list(parameters.values())
+        return [tensor for part in parameters.values() for tensor in _tensors(part)]
+    if isinstance(parameters, str):
+        raise TypeError("an optimizer takes tensors, modules, dictionaries of them or a list of these, not a text")
     return [tensor for part in parameters for tensor in _tensors(part)]
 
 

@@ -88,7 +88,10 @@ def stack(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
     parts = [_t(part) for part in parts]
     if not parts:
         raise ValueError("there is nothing to stack")
-    at = axis if axis >= 0 else axis + parts[0].ndim + 1
+    rank = parts[0].ndim + 1
+    if not -rank <= axis < rank:
+        raise IndexError(f"stack: axis {axis} is out of range for a result of {rank} axes")
+    at = axis % rank
     return concat([part.reshape(part.shape[:at] + (1,) + part.shape[at:]) for part in parts], at)
 
 
@@ -161,7 +164,7 @@ def dot_product_attention(
 
 
 def _shape(shape: Any) -> Any:
-    return (shape,) if isinstance(shape, int) else tuple(shape)
+    return (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
 
 
 def zeros(shape: Any, dtype: str = "f32", device: Optional[str] = None) -> Tensor:

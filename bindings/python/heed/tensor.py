@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import itertools
 from typing import Any, Iterator, Optional, Sequence, Tuple, Union
 
 import numpy as np
@@ -217,7 +218,7 @@ class Tensor:
     def _operand(self, other: Like) -> "Tensor":
         if isinstance(other, Tensor):
             return other
-        if isinstance(other, (int, float, np.number)) and not isinstance(other, np.ndarray):
+        if isinstance(other, (int, float, np.integer, np.floating)):
             return Tensor._of(lib.result("heed_scalar_like", self, float(other)))
         return Tensor(_as_array(other, self.dtype), device=self.device)
 
@@ -304,11 +305,11 @@ class Tensor:
 
     def reshape(self, *shape: Any) -> "Tensor":
         """One extent may be -1."""
-        extents = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        extents = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
         return Tensor._of(lib.result("heed_reshape", self, len(extents), lib.longs(extents)))
 
     def permute(self, *order: Any) -> "Tensor":
-        axes = order[0] if len(order) == 1 and not isinstance(order[0], int) else order
+        axes = order[0] if len(order) == 1 and not isinstance(order[0], (int, np.integer)) else order
         return Tensor._of(lib.result("heed_permute", self, len(axes), lib.longs(axes)))
 
     def transpose(self, axis_a: int = -1, axis_b: int = -2) -> "Tensor":
@@ -401,6 +402,7 @@ class _Elements:
 
 
 _lent: dict = {}
+_keys = itertools.count(1)  # next() of it is one step also where several threads lend
 
 
 @lib.RELEASE
@@ -418,9 +420,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
         raise TypeError("from_numpy() shares float32, float64 and int32 in row-major order; heed.Tensor(array) copies")
     if not array.flags.writeable:
         raise TypeError("from_numpy() shares memory that may be written to, and this array is read-only; heed.Tensor(array) copies")
-    key = id(array)
-    while key in _lent:  # the same array, lent once more
-        key += 1
+    key = next(_keys)
     _lent[key] = array
     try:
         return Tensor._of(

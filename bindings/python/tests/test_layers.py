@@ -194,6 +194,8 @@ class Training(unittest.TestCase):
             with self.subTest(words):
                 self.assertRaisesRegex(heed.Error, words, call)
 
+        self.assertRaisesRegex(TypeError, "not a text", lambda: heed.Optimizer("sgd", ["weights"]))
+
     def test_save_and_load(self):
         a = heed.attention("dot_product", WIDTH, seed=1)
         b = heed.attention("dot_product", WIDTH, seed=2)
