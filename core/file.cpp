@@ -361,7 +361,12 @@ void create_folders(const fs::path& path) {
 void fill_new_folder(const fs::path& folder, const std::function<void(const fs::path& folder)>& fill) {
   const bool is_new = !path_exists(folder);
   std::error_code unreadable;
-  check(is_new || fs::is_empty(folder, unreadable), folder, " exists and is not empty: name a new folder");
+  const auto is_leftover = [](const fs::directory_entry& entry) {  // of a program that was killed
+    return is_temporary_name(entry.path().filename().string());
+  };
+  check(is_new || (fs::is_directory(folder, unreadable) &&
+                   std::ranges::all_of(fs::directory_iterator(folder, unreadable), is_leftover)),
+        folder, " exists and is not empty: name a new folder");
   create_folders(folder);
   const fs::path temporary = temporary_for(folder / "new");
   try {

@@ -275,6 +275,11 @@ TEST_CASE("file: a folder is filled whole or not at all, and only where there is
     CHECK_THROWS_WITH_AS(fill_new_folder(folder / name, two_files), doctest::Contains("is not empty"), Error);
     CHECK(entries_in(folder / name) == 2);
   }
+  fs::path left;  // by a program that was killed
+  fill_new_folder(folder / "other", [&](const fs::path& temporary) { left = temporary.filename(); });
+  create_folders(folder / "killed" / left);
+  fill_new_folder(folder / "killed", two_files);
+  CHECK(read_file(folder / "killed" / "b").size() == 2000);
 }
 
 TEST_CASE("file: folders are made with those above them") {
