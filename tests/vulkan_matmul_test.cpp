@@ -469,7 +469,7 @@ TEST_CASE("vulkan: the shape of fragments comes from the device's list") {
     auto* cooperative = static_cast<vulkan::CooperativeMatrixFeatures*>(features->pNext);
     cooperative->cooperativeMatrix = VK_TRUE;
     auto* v12 = static_cast<VkPhysicalDeviceVulkan12Features*>(cooperative->pNext);
-    v12->vulkanMemoryModel = v12->shaderFloat16 = VK_TRUE;
+    v12->vulkanMemoryModel = v12->vulkanMemoryModelDeviceScope = v12->shaderFloat16 = VK_TRUE;
   };
   VkExtensionProperties extension{};
   std::strcpy(extension.extensionName, vulkan::cooperative_matrix_extension);

@@ -73,8 +73,10 @@ CooperativeMatrices cooperative_matrices(const InstanceApi& api, VkPhysicalDevic
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
       asks_bfloat16 ? static_cast<void*>(&bfloat16) : static_cast<void*>(&cooperative));
   api.GetPhysicalDeviceFeatures2(device, &features);
-  if (!cooperative.cooperativeMatrix || !v12.vulkanMemoryModel || !v12.shaderFloat16) {
-    found.missing = "the driver lacks cooperativeMatrix, vulkanMemoryModel or shaderFloat16";
+  if (!cooperative.cooperativeMatrix || !v12.vulkanMemoryModel || !v12.vulkanMemoryModelDeviceScope ||
+      !v12.shaderFloat16) {
+    found.missing =
+        "the driver lacks cooperativeMatrix, vulkanMemoryModel, its device scope or shaderFloat16";
     return found;
   }
   const std::vector<FragmentProperties> fragments = fragments_of(api, device);

@@ -29,7 +29,7 @@ VkDevice create_device(const PhysicalDevice& chosen) {
   // SPIR-V with cooperative matrices is written in Vulkan's memory model.
   const bool matrices = chosen.capabilities.cooperative_matrix,
              bfloat16 = chosen.capabilities.cooperative_bfloat16;
-  v12.vulkanMemoryModel = matrices;
+  v12.vulkanMemoryModel = v12.vulkanMemoryModelDeviceScope = matrices;  // with it atomics name their scope
   CooperativeMatrixFeatures cooperative;
   cooperative.cooperativeMatrix = VK_TRUE;
   Bfloat16Features bfloat16_types;
