@@ -87,14 +87,16 @@ float exact_erf(float x) {
 // r in [-pi/4, pi/4] and the quadrant n mod 4 of x = n pi/2 + r, for |x| >= 2^13: x is an integer times a power of
 // two, and of its product with 2/pi only the bits that matter modulo 4 are formed (Payne and Hanek, 1983).
 float reduce_large_angle(float x, out uint quadrant) {
+  // One word more than is read, and a vector below: glslang 12 gives an array as long as one among the push constants their
+  // layout, which newer validation refuses of a variable.
   const uint two_over_pi[] = uint[](0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u,
-                                    0xfe5163abu);
+                                    0xfe5163abu, 0xdebbc561u);
   uint bits = floatBitsToUint(x);
   uint mantissa = (bits & 0x7fffffu) | 0x800000u;
   // Bit 0 of the table weighs 2^31; those of weight 4 and more (after the scaling by 2^e) count for nothing.
   uint start = ((bits >> 23) & 255u) - 150u + 30u;
   uint word = start / 32, shift = start % 32;
-  uint window[3];
+  uvec3 window;
   [[unroll]] for (uint i = 0; i < 3; ++i) {
     uint next = shift == 0 ? 0u : two_over_pi[word + i + 1] >> (32 - shift);
     window[i] = (two_over_pi[word + i] << shift) | next;
