@@ -32,7 +32,7 @@ std::vector<FragmentProperties> fragments_of(const InstanceApi& api, VkPhysicalD
   return all;
 }
 
-/// The fragment of a device's list that serves best for a type of factors.
+/// The fragment of a device's list for a type of factors.
 Fragment best_of(const std::vector<FragmentProperties>& all, std::int32_t factor) {
   const auto worth = [](const Fragment& f) {  // of equal ones the wider and deeper
     return f.rows * f.columns * f.depth + (f.columns == 16 && f.depth == 16 ? 1 : 0);
