@@ -131,7 +131,7 @@ void main() {
   UNROLL for (uint i = 0; i < WM / FM; ++i) {
     UNROLL for (uint j = 0; j < WN / FN; ++j) {
       stage_sums(sums[i * (WN / FN) + j], subgroup * FRAGMENT);
-      barrier();
+      staging_barrier();
       for (uint four = lane_number(); four < FRAGMENT / 4; four += lane_count()) {
         const uint at_row = place.row + row + i * FM + four / (FN / 4);
         const uint at_column = place.column + column + j * FN + four % (FN / 4) * 4;
@@ -141,7 +141,7 @@ void main() {
                  place.result + at_row * out_leading + at_column, at_column, place.bias + at_column);
         }
       }
-      barrier();
+      staging_barrier();
     }
   }
 }

@@ -2,7 +2,8 @@
 // arithmetic on shared memory, which runs anywhere and tests what is built on the fragments.
 //
 // Needs a_tile and b_tile, shared arrays of uvec4, each eight elements, in lines of a_pitch and b_pitch; a_along_k and
-// b_along_k, whether a line holds one row of a or one column of b; and `staging`, a shared array of floats.
+// b_along_k, whether a line holds one row of a or one column of b; and `staging`, a shared array of floats, of which each
+// subgroup has its own part: staging_barrier() is where its lanes wait for each other.
 #ifdef EMULATED
 
 // Unrolled, the emulation takes drivers minutes to compile.
@@ -41,6 +42,7 @@ float b_element(uint at, uint l, uint j) {
     const uint place = lane_number() + e * lanes;                                            \
     UNROLL for (uint c = 0; c < FK; ++c) (sums).x[e] += a_element(a, place / FN, c) * b_element(b, c, place % FN); \
   }
+#define staging_barrier() barrier()
 #define stage_sums(sums, at) \
   UNROLL for (uint e = 0; e < FM * FN / lanes; ++e) staging[(at) + lane_number() + e * lanes] = (sums).x[e]
 
@@ -77,6 +79,7 @@ uint lane_count() { return gl_SubgroupSize; }
   else                                                                                  \
     coopMatLoad(fragment, b_tile, at, b_pitch, gl_CooperativeMatrixLayoutRowMajor)
 #define multiply_add(sums, a, b) sums = coopMatMulAdd(a, b, sums)
+#define staging_barrier() subgroupBarrier()
 #define stage_sums(sums, at) coopMatStore(sums, staging, at, FN, gl_CooperativeMatrixLayoutRowMajor)
 
 #endif

@@ -277,6 +277,19 @@ TEST_CASE("vulkan matmul plan: what the shapes of training get") {
   CHECK((gradient.parts - 1) * gradient.part_depth < 8192);
   // Small ones: the smallest tile.
   CHECK(plan(1, 30, 30, 30).tile.rows == 32);
+  // On matrix hardware the tile of a device that nobody has tuned; others once they were measured, where they fit.
+  vulkan::TileSet fragments = vulkan::fragment_tiles(32);
+  const auto fragment_plan = [&](std::uint32_t shared_bytes) {
+    vulkan::Limits limits = gpu;
+    limits.shared_bytes = shared_bytes;
+    return vulkan::plan_matmul(fragments, limits, 1, 8192, 8192, 8192, 256 << 20);
+  };
+  CHECK(name_of(fragment_plan(65536).tile) == "128 x 128 x 32, 64 x 32 each");
+  for (vulkan::TileShape& tile : fragments.tiles)
+    if (tile.columns == 256) tile.efficiency = tile.depth == 64 ? 3 : 2;
+  CHECK(name_of(fragment_plan(65536).tile) == "128 x 256 x 64, 64 x 64 each");
+  CHECK(name_of(fragment_plan(49152).tile) == "128 x 256 x 32, 64 x 64 each");
+  CHECK(name_of(fragment_plan(32768).tile) == "128 x 128 x 32, 64 x 32 each");
   // The scratch memory bounds the parts.
   CHECK(vulkan::plan_matmul(vulkan::scalar_tiles(), gpu, 1, 768, 768, 8192, 768 * 768 * 4).parts == 1);
   vulkan::Limits none = gpu;
@@ -399,6 +412,10 @@ TEST_CASE("vulkan matmul: the kernel for matrix hardware, emulated") {
   check({70, 72, 40, true, true, true}, DType::bf16, small);
   check({130, 136, 48, false, true, true}, DType::f16, large);
   check({20, 24, 150, true, true}, DType::bf16, small, 3);
+  for (const vulkan::TileShape& tile :
+       tiles.tiles)  // one has a depth of 64, which this device's limits may not hold
+    if (vulkan::fits(tile, vulkan::gpu(device->index).limits()))
+      check({131, 140, 77, true, false, true}, DType::f16, tile);
   const Product narrow{20, 24, 18, true, true, true, true};
   CHECK(
       exact_product(narrow, DType::bf16, DType::bf16, *device, emulated, small) ==
@@ -434,8 +451,8 @@ TEST_CASE("vulkan: the variants of the kernel of matrix hardware are tested befo
   const std::string said = problem({DType::f16, true, true, true, true, true, false, 1, small});
   gpu.replaceable_api().CmdDispatch = real;
   CHECK(said.find(gpu.name()) != said.npos);
-  CHECK(said.find("f16 -> f32, tile 64 x 64, 1 stages, a by rows in vectors, b by rows in vectors") !=
-        said.npos);
+  CHECK(said.find("f16 -> f32, tile 64 x 64 x 32, 32 x 32 each, 1 stages, a by rows in vectors, b by rows in "
+                  "vectors") != said.npos);
 }
 
 TEST_CASE("vulkan: the shape of fragments comes from the device's list") {

@@ -29,9 +29,8 @@ std::uint32_t half_tile_bytes(std::uint32_t extent, std::uint32_t depth) {
   return 16 * std::max(extent * (depth / 8 + 1), depth * (extent / 8 + 1));
 }
 
-TileShape fragment_tile(std::uint32_t lanes, std::uint32_t rows, std::uint32_t columns,
+TileShape fragment_tile(std::uint32_t lanes, std::uint32_t rows, std::uint32_t columns, std::uint32_t depth,
                         std::uint32_t own_rows, std::uint32_t own_columns, double efficiency) {
-  constexpr std::uint32_t depth = 32;
   const std::uint32_t subgroups = rows / own_rows * (columns / own_columns);
   return {rows,
           columns,
@@ -78,11 +77,22 @@ const TileSet& scalar_tiles() {
 }
 
 TileSet fragment_tiles(std::uint32_t lanes) {
-  return {{fragment_tile(lanes, 128, 128, 64, 32, 1.0), fragment_tile(lanes, 64, 64, 32, 32, 0.6)}, 80, 9e6};
+  // Subgroups of 64 x 64 outputs read shared memory least and need the most registers: which is fastest, a device says when
+  // it is tuned. The deepest tile takes more than 48 KiB.
+  return {{fragment_tile(lanes, 128, 128, 32, 64, 32, 1.0), fragment_tile(lanes, 128, 128, 32, 64, 64, 0.9),
+           fragment_tile(lanes, 128, 256, 32, 64, 64, 0.9), fragment_tile(lanes, 128, 256, 64, 64, 64, 0.9),
+           fragment_tile(lanes, 64, 64, 32, 32, 32, 0.6)},
+          80,
+          9e6};
 }
 
 std::int64_t MatmulPlan::tiles(std::int64_t m, std::int64_t n) const {
   return ceil_div(m, tile.rows) * ceil_div(n, tile.columns);
+}
+
+std::string name_of(const TileShape& tile) {
+  return concat_text(tile.rows, " x ", tile.columns, " x ", tile.depth, ", ", tile.own_rows, " x ",
+                     tile.own_columns, " each");
 }
 
 bool fits(const TileShape& tile, const Limits& limits) {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <string>
 #include <vector>
 
 #include "heed/backends/vulkan/physical_devices.h"
@@ -31,6 +31,8 @@ const TileSet& scalar_tiles();
 /// Of shaders/matmul_cooperative.glsl on a device whose subgroups have so many lanes.
 TileSet fragment_tiles(std::uint32_t lanes);
 
+/// "128 x 64 x 32, 64 x 32 each"
+std::string name_of(const TileShape& tile);
 /// Whether a workgroup of a device holds a tile.
 bool fits(const TileShape& tile, const Limits& limits);
 /// Tiles in shared memory that alternate: two where there is room.

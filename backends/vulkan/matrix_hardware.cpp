@@ -33,13 +33,13 @@ Tensor exact_matrix(std::int64_t rows, std::int64_t columns, bool by_rows, bool 
   return x.view({1, 1, rows, columns}, {0, 0, by_rows ? leading : 1, by_rows ? 1 : leading}, 0);
 }
 
-/// "f16 -> f32, tile 128 x 128, 2 stages, a by rows in vectors, b by columns, row sums"
+/// "f16 -> f32, tile 128 x 128 x 32, 64 x 32 each, 2 stages, a by rows in vectors, b by columns, row sums"
 std::string text_of(const FragmentVariant& v) {
   const auto layout = [](bool by_rows, bool in_vectors) {
     return std::string(by_rows ? "by rows" : "by columns") + (in_vectors ? " in vectors" : "");
   };
-  return concat_text(v.dtype, v.wide ? " -> f32" : "", ", tile ", v.tile.rows, " x ", v.tile.columns, ", ",
-                     v.stages, " stages, a ", layout(v.a_by_rows, v.a_in_vectors), ", b ",
+  return concat_text(v.dtype, v.wide ? " -> f32" : "", ", tile ", name_of(v.tile), ", ", v.stages,
+                     " stages, a ", layout(v.a_by_rows, v.a_in_vectors), ", b ",
                      layout(v.b_by_rows, v.b_in_vectors), v.row_sums ? ", row sums" : "");
 }
 
@@ -52,14 +52,18 @@ std::string problem_of(Gpu& gpu, const TileSet& tiles, DType dtype) {
   if (!find_shader(concat_text("matmul_cooperative_", dtype)))
     return concat_text("heed was built with a glslang that does not know ",
                        dtype == DType::f16 ? "GL_KHR_cooperative_matrix" : "GL_EXT_bfloat16");
+  const TileShape* best =
+      nullptr;  // what large products take; the others are tested before their first use, too
+  for (const TileShape& tile : tiles.tiles)
+    if (fits(tile, gpu.limits()) && (!best || tile.efficiency > best->efficiency)) best = &tile;
+  if (!best) return "the device's workgroups hold none of its tiles";
   try {
-    for (const TileShape& tile : tiles.tiles)
-      for (const bool a_by_rows : {false, true})
-        for (const bool b_by_rows : {false, true}) {
-          const FragmentVariant variant{dtype, true, a_by_rows, b_by_rows, true, true, false, 1, tile};
-          const std::string problem = problem_of_variant(gpu, TileKernel::cooperative, variant);
-          if (!problem.empty()) return problem;
-        }
+    for (const bool a_by_rows : {false, true})
+      for (const bool b_by_rows : {false, true}) {
+        const FragmentVariant variant{dtype, true, a_by_rows, b_by_rows, true, true, false, 1, *best};
+        const std::string problem = problem_of_variant(gpu, TileKernel::cooperative, variant);
+        if (!problem.empty()) return problem;
+      }
   } catch (const OutOfMemory&) {  // says nothing about the hardware
     throw;
   } catch (const DeviceLost&) {

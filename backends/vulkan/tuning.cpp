@@ -34,11 +34,6 @@ std::filesystem::path tuning_file(const std::string& identity) {
   return folder.empty() ? folder : folder / ("tuning-" + identity + ".json");
 }
 
-/// "128 x 64"
-std::string name_of(const TileShape& tile) {
-  return concat_text(tile.rows, " x ", tile.columns);
-}
-
 double positive(const Json& object, const std::string& name) {
   const double value = object.at(name).get<double>();
   check(std::isfinite(value) && value > 0, '"', name, "\" is ", value, "; it must be positive");
