@@ -166,6 +166,10 @@ int open_special(const fs::path& path) {
   return descriptor;
 }
 
+void check_names_file(const fs::path& path) {
+  check(path.has_filename(), "cannot write ", path, ": give the name of a file");
+}
+
 [[noreturn]] void refuse_existing(const fs::path& path) {
   fail(path, " exists already; give another name, or --overwrite");
 }
@@ -291,6 +295,7 @@ void write_output(const fs::path& path, std::string_view content, bool overwrite
 }
 
 void write_output(const fs::path& path, const std::function<void(FileWriter&)>& write, bool overwrite) {
+  check_names_file(path);
   const Target target = target_of(path);
   if (target.is_special) {
     FileWriter file(path, open_special(path));
@@ -309,7 +314,7 @@ void write_output(const fs::path& path, const std::function<void(FileWriter&)>& 
 }
 
 void check_output(const fs::path& path, bool overwrite) {
-  check(path.has_filename(), "cannot write ", path, ": give the name of a file");
+  check_names_file(path);
   const Target target = target_of(path);
   if (target.is_special) return;
   if (!overwrite && mode_of(target.path) != 0) refuse_existing(path);

@@ -53,6 +53,9 @@ ImportPlan import_bert(const std::string& text, const std::map<std::string, Tens
                      layers = config.integer("num_hidden_layers", 1, 1024),
                      length = config.integer("max_position_embeddings", 1, 1 << 24);
   config.check_heads(width, heads);
+  const std::string prefix = tensors.contains("bert.embeddings.word_embeddings.weight") ? "bert." : "";
+  config.check_rows("max_position_embeddings", tensors, prefix + "embeddings.position_embeddings.weight");
+  config.check_rows("vocab_size", tensors, prefix + "embeddings.word_embeddings.weight");
   Json model = {{"width", width},
                 {"heads", heads},
                 {"feed_forward", config.integer("intermediate_size", 1, 1 << 20)},
@@ -79,10 +82,9 @@ ImportPlan import_bert(const std::string& text, const std::map<std::string, Tens
     settings["data"] = {{"max_tokens", length}, {"long_texts", "cut"}};
   }
   settings["model"] = std::move(model);
-  const bool has_prefix = tensors.contains("bert.embeddings.word_embeddings.weight");
   ImportPlan plan{has_head ? "language_model" : "embed_text",
                   settings.dump(),
-                  bert_names(layers, has_head, has_prefix ? "bert." : ""),
+                  bert_names(layers, has_head, prefix),
                   {"embeddings.position_ids", "pooler.", "bert.pooler.", "cls.seq_relationship."},
                   {}};
   if (has_head)  // tied, or the same again

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "heed/core/json_text.h"
@@ -88,6 +89,15 @@ std::string ConfigReader::activation(const char* name) const {
   }
   fail("config.json: \"", name, "\" is \"", found, "\", an activation that heed does not have; it knows ",
        known);
+}
+
+void ConfigReader::check_rows(const char* name, const std::map<std::string, Tensor>& tensors,
+                              const std::string& weight) const {
+  const auto found = tensors.find(weight);
+  if (!has(name) || found == tensors.end() || found->second.rank() == 0) return;
+  const std::int64_t said = integer(name, 1, std::numeric_limits<std::int64_t>::max());
+  check(found->second.size(0) == said, "config.json: \"", name, "\" is ", said, ", but the weight ", weight,
+        " has ", found->second.size(0), " rows: they do not belong together");
 }
 
 void ConfigReader::check_heads(std::int64_t width, std::int64_t heads) const {

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "heed/core/error.h"
+#include "heed/core/tensor.h"
 
 // Reading the config.json of published models, and comparing settings with what a layout can say.
 
@@ -28,6 +30,9 @@ class ConfigReader {
   void expect(const char* name, std::string_view json) const;
   /// heed's name of an activation as `transformers` calls it.
   std::string activation(const char* name) const;
+  /// Throws unless the integer is the number of rows of a weight, where both are there.
+  void check_rows(const char* name, const std::map<std::string, Tensor>& tensors,
+                  const std::string& weight) const;
   /// Throws for a number of heads that does not divide the width.
   void check_heads(std::int64_t width, std::int64_t heads) const;
 

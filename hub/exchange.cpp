@@ -211,8 +211,8 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
     check(name == "tokenizer.json" || name == "target_tokenizer.json", "a published model has no ", name);
     return name == "tokenizer.json" ? model.tokenizer : model.target_tokenizer;
   });
-  learner->build({});
   std::map<std::string, Tensor> weights = our_weights(model.tensors, plan.names, plan.unused, what);
+  learner->build({});
   fit_vocabulary(weights, tokenizer.vocabulary_size(), report);
   fill_model(learner->model(), weights, what);
   report.parameters = learner->model().parameter_count();

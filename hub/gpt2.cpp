@@ -53,6 +53,9 @@ ImportPlan import_gpt2(const std::string& text, const std::map<std::string, Tens
   const std::int64_t width = config.integer("n_embd", 1, 65536), heads = config.integer("n_head", 1, 1024),
                      layers = config.integer("n_layer", 1, 1024);
   config.check_heads(width, heads);
+  const std::string prefix = tensors.contains("transformer.wte.weight") ? "transformer." : "";
+  config.check_rows("n_positions", tensors, prefix + "wpe.weight");
+  config.check_rows("vocab_size", tensors, prefix + "wte.weight");
   const bool tied = config.flag("tie_word_embeddings", true);
   const std::int64_t length = config.integer("n_positions", 1, most_positions_of_gpt2);
   const Json settings = {
@@ -72,10 +75,9 @@ ImportPlan import_gpt2(const std::string& text, const std::map<std::string, Tens
         {"attention_bias", true},
         {"epsilon", config.number("layer_norm_epsilon", 1e-5)}}},
       {"training", {{"batch_tokens", std::max<std::int64_t>(4096, length)}}}};
-  const bool has_prefix = tensors.contains("transformer.wte.weight");
   ImportPlan plan{"language_model",
                   settings.dump(),
-                  gpt2_names_with_prefix(layers, tied, has_prefix ? "transformer." : ""),
+                  gpt2_names_with_prefix(layers, tied, prefix),
                   {".attn.bias", ".attn.masked_bias"},
                   {}};
   if (tied) plan.unused.emplace_back("lm_head.weight");

@@ -46,8 +46,9 @@ WeightNames marian_names(std::int64_t encoder_layers, std::int64_t decoder_layer
   return names;
 }
 
-ImportPlan import_marian(const std::string& text, const std::map<std::string, Tensor>&) {
+ImportPlan import_marian(const std::string& text, const std::map<std::string, Tensor>& tensors) {
   const ConfigReader config(text, "Marian");
+  config.check_rows("vocab_size", tensors, "model.shared.weight");
   config.expect("share_encoder_decoder_embeddings", "true");
   config.expect("tie_word_embeddings", "true");
   config.expect("normalize_before", "false");

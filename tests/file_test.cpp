@@ -218,6 +218,7 @@ TEST_CASE("file: an output that cannot be made is named before any work") {
   const TemporaryFolder folder;
   write_file_atomically(folder / "file", "x");
   CHECK_THROWS_WITH_AS(check_output(folder.path(), true), doctest::Contains("it is a folder"), Error);
+  CHECK_THROWS_WITH_AS(write_file_atomically("", "x"), doctest::Contains("give the name of a file"), Error);
   CHECK_THROWS_WITH_AS(check_output(folder / "no/x", false), doctest::Contains("there is no folder"), Error);
   CHECK_THROWS_WITH_AS(check_output(folder / "file/x", false), doctest::Contains("there is no folder"),
                        Error);

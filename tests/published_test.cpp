@@ -223,6 +223,14 @@ TEST_CASE("published: what is damaged, missing or unknown is refused by name, an
                  }),
                  "5 heads do not divide the width 16"));
   CHECK(contains(refused_after([](const fs::path& folder) {
+                   change_config(folder, [](Json& json) { json["n_positions"] = 1 << 24; });
+                 }),
+                 "\"n_positions\" is 16777216, but the weight transformer.wpe.weight has "));
+  CHECK(contains(refused_after([](const fs::path& folder) {
+                   change_config(folder, [](Json& json) { json["vocab_size"] = 50257; });
+                 }),
+                 "\"vocab_size\" is 50257, but the weight transformer.wte.weight has "));
+  CHECK(contains(refused_after([](const fs::path& folder) {
                    change_config(folder, [](Json& json) { json["n_layer"] = "two"; });
                  }),
                  "\"n_layer\" of a GPT-2 model must be an integer, is \"two\""));

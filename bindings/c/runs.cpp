@@ -4,6 +4,7 @@
 
 #include "heed/c/handles.h"
 #include "heed/core/devices.h"
+#include "heed/core/file.h"
 #include "heed/core/interrupt.h"
 #include "heed/core/nearest_name.h"
 #include "heed/tasks/capture.h"
@@ -188,7 +189,7 @@ heed_status heed_run_capture(heed_run* run, const char* const* lines, size_t cou
   return guarded(__func__, out, [&] {
     return text_from_run(run, [&](Run& open) {
       const std::filesystem::path file = text_of(path, "path");
-      check(overwrite != 0 || !std::filesystem::exists(file), file.string(), " exists already");
+      check_output(file, overwrite != 0);
       CaptureFile capture;
       const std::vector<Prediction> answers = open.predict(lines_of(lines, count), {&capture, 0});
       capture.save(file, overwrite != 0);

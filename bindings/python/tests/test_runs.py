@@ -58,6 +58,8 @@ class Runs(unittest.TestCase):
         with self.assertRaisesRegex(heed.Error, "exists"):
             self.run_.capture(["a fine film"], path)
         self.run_.capture(["a fine film"], path, overwrite=True)
+        with self.assertRaisesRegex(heed.Error, "there is no folder"):
+            self.run_.capture(["a fine film"], pathlib.Path(path).parent / "missing" / "answers")
 
     def test_a_signal_ends_a_call(self):
         """Ctrl-C in the middle of a call: the call ends, the exception is Python's, and the run can be used again."""
