@@ -213,6 +213,21 @@ bool is_number(char32_t value) {
   return kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO;
 }
 
+std::string_view beginning(std::string_view text, std::size_t most_bytes) {
+  std::size_t end = 0;
+  while (end < text.size()) {
+    const std::size_t next = end + static_cast<std::size_t>(decode(text, end).length);
+    if (next > most_bytes) break;
+    end = next;
+  }
+  return text.substr(0, end);
+}
+
+std::string shortened(std::string_view text, std::size_t most_bytes) {
+  const std::string_view first = beginning(text, most_bytes);
+  return std::string(first) + (first.size() < text.size() ? "…" : "");
+}
+
 bool is_punctuation(char32_t value) {
   const auto kind = category(value);
   return (kind >= UTF8PROC_CATEGORY_PC && kind <= UTF8PROC_CATEGORY_PO) ||

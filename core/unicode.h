@@ -28,6 +28,11 @@ std::string replace_invalid(std::string_view text);
 /// change the direction of what follows, and ill-formed bytes are written as `\x1b` for each of their bytes.
 std::string printable(std::string_view text);
 
+/// The first characters of a text that have at most so many bytes together.
+std::string_view beginning(std::string_view text, std::size_t most_bytes);
+/// The same for messages, with an ellipsis where something was left out.
+std::string shortened(std::string_view text, std::size_t most_bytes);
+
 bool is_letter(char32_t value);  ///< General category L*.
 bool is_number(char32_t value);  ///< General category N*.
 bool is_punctuation(

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "heed/core/error.h"
+#include "heed/core/unicode.h"
 
 namespace heed {
 namespace {
@@ -47,7 +48,7 @@ class CsvParser {
     const std::size_t end = std::min(text().find(',', at_), text().size());
     const std::string field = text().substr(at_, end - at_);
     check(field.find('"') == std::string::npos, origin_, ":", line_ + 1,
-          ": a quote stands inside a field that is not quoted: ", field.substr(0, 40));
+          ": a quote stands inside a field that is not quoted: ", unicode::shortened(field, 40));
     at_ = end;
     return field;
   }

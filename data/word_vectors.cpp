@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "heed/core/error.h"
+#include "heed/core/unicode.h"
 #include "heed/data/line_reader.h"
 
 namespace heed {
@@ -43,7 +44,7 @@ std::string_view read_vector(const std::string& place, std::string_view line,
   const std::size_t first = fields.size() - values.size();
   for (std::size_t i = 0; i < values.size(); ++i)
     check(read_number(fields[first + i], values[i]) && std::isfinite(values[i]), place, "number ", i + 1,
-          " is \"", fields[first + i].substr(0, 40), "\"; finite numbers are expected");
+          " is \"", unicode::shortened(fields[first + i], 40), "\"; finite numbers are expected");
   const std::string_view last = fields[first - 1];
   return line.substr(0, static_cast<std::size_t>(last.data() + last.size() - line.data()));
 }

@@ -265,6 +265,15 @@ std::map<std::string, std::string> ComparedData::digests(const ComparisonCell& c
   return known->second;
 }
 
+void ComparedData::check_measurable(const ComparisonCell& cell) {
+  const auto parts = digests(cell);
+  if (!parts.contains("test") && !parts.contains("valid"))
+    throw SettingsError(
+        "the data has no test part and no valid part, so that nothing can be compared: name a file for one, "
+        "or hold out a "
+        "share of data.file (data.test, data.valid, data.test_fraction, data.valid_fraction)");
+}
+
 void ComparedData::check_same(const ComparisonCell& cell, const fs::path& folder) {
   const RunFiles run = RunFiles::open(folder / run_name);
   for (const auto& [part, digest] : digests(cell))

@@ -69,6 +69,8 @@ std::optional<CellResult> read_result(const ComparisonCell& cell, const std::fil
 class ComparedData {
  public:
   explicit ComparedData(const TaskKind& kind) : kind_(kind) {}
+  /// Throws a SettingsError where the data of a cell has nothing to measure on, and what reading it throws.
+  void check_measurable(const ComparisonCell& cell);
   /// Throws an Error that names what has changed where the run of a cell that is done was made from other data.
   void check_same(const ComparisonCell& cell, const std::filesystem::path& folder);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "heed/core/error.h"
+#include "heed/core/unicode.h"
 #include "heed/data/idx.h"
 #include "heed/tasks/capture_page.h"
 #include "heed/training/chart.h"
@@ -126,15 +127,13 @@ std::string line_html(std::string_view line) {
   if (const std::optional<Images> image = image_in(line))
     return concat_text("<img class=\"image\" alt=\"image of ", image->rows, " x ", image->columns,
                        "\" src=\"data:image/bmp;base64,", base64(bitmap(*image)), "\">");
-  std::size_t end = std::min(line.size(), most_bytes);
-  while (end < line.size() && (static_cast<unsigned char>(line[end]) & 0xC0U) == 0x80U)
-    --end;  // inside a character
-  std::string text(line.substr(0, end));
+  const std::string text(unicode::beginning(line, most_bytes));
   if (const std::size_t tab = text.find('\t'); tab != text.npos)
     return concat_text(html_text(text.substr(0, tab)), " <span class=\"muted\">|</span> ",
-                       html_text(text.substr(tab + 1)), end < line.size() ? " …" : "");
-  return concat_text(html_text(text),
-                     end < line.size() ? concat_text(" … <small>(", line.size(), " bytes)</small>") : "");
+                       html_text(text.substr(tab + 1)), text.size() < line.size() ? " …" : "");
+  return concat_text(html_text(text), text.size() < line.size()
+                                          ? concat_text(" … <small>(", line.size(), " bytes)</small>")
+                                          : "");
 }
 
 std::string classes_html(const Measurement& measurement) {

@@ -156,11 +156,20 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
 
  protected:
   LabelledText read_file(const std::string& path, ReadReport& report) const override {
+    const auto labels = settings_.get<std::string>("data.labels");
     if (reads_images(settings_)) {
+      if (!settings_.get<std::string>("data.label_column").empty() ||
+          !settings_.get<std::vector<std::string>>("data.text_columns").empty() ||
+          settings_.get<bool>("data.header"))
+        throw SettingsError(
+            "data.label_column, data.text_columns and data.header are for tables, not for images");
       const bool given = path == settings_.get<std::string>("data.file");
-      return read_labelled_images(path, given ? settings_.get<std::string>("data.labels") : "",
-                                  text_options(settings_));
+      return read_labelled_images(path, given ? labels : "", text_options(settings_));
     }
+    if (!labels.empty())
+      throw SettingsError(
+          concat_text("data.labels (\"", labels,
+                      "\") is for images, --format idx; the labels of texts stand beside them"));
     LabelledOptions options = labelled_options(
         settings_, path,
         "--format lines (a label, a space and a text on each line), --format csv, tsv or jsonl");

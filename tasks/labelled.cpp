@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/core/json_text.h"
+#include "heed/core/unicode.h"
 #include "heed/tasks/data.h"
 #include "heed/tasks/recipe.h"
 
@@ -29,7 +30,8 @@ std::string class_counts(const LabelledText& text, const std::vector<std::string
   std::string result;
   const std::size_t shown = std::min<std::size_t>(counts.size(), 10);
   for (std::size_t i = 0; i < shown; ++i)
-    result += concat_text(i == 0 ? "" : ", ", '"', counts[i].second.substr(0, 40), "\" ", counts[i].first);
+    result += concat_text(i == 0 ? "" : ", ", '"', unicode::shortened(counts[i].second, 40), "\" ",
+                          counts[i].first);
   if (shown < counts.size()) result += concat_text(" and ", counts.size() - shown, " more");
   return result;
 }
@@ -152,7 +154,7 @@ std::vector<std::string> remarks_on_classes(const LabelledText& train,
   if (rare.empty()) return remarks;
   std::string names;
   for (std::size_t i = 0; i < std::min<std::size_t>(rare.size(), 5); ++i)
-    names += (i == 0 ? "\"" : ", \"") + rare[i].substr(0, 40) + "\"";
+    names += (i == 0 ? "\"" : ", \"") + unicode::shortened(rare[i], 40) + "\"";
   remarks.push_back(concat_text(rare.size(), rare.size() == 1 ? " class has" : " classes have",
                                 " fewer than 5 texts (", names, rare.size() > 5 ? ", ..." : "",
                                 "): is the label where data.format, data.label_column and data.header say?"));

@@ -756,6 +756,10 @@ TEST_CASE("progress: what would steer the terminal is shown, not obeyed") {
   ProgressPrinter(out, {.overwrite = true, .color = true}).show(progress);
   CHECK(out.str() == "\x1b[32mstep 1/2  evaluation  accuracy of \\x1b]0;x 1  (best)\x1b[0m\n");
   CHECK(unicode::printable("Grüße, 世界 🙂") == "Grüße, 世界 🙂");
+  CHECK(unicode::beginning("世界", 5) == "世");
+  CHECK(unicode::beginning("世\xe7\x95", 4) == "世");  // a character that is cut already
+  CHECK(unicode::shortened("世界", 5) == "世…");
+  CHECK(unicode::shortened("世界", 6) == "世界");
   CHECK(unicode::printable(std::string_view("a\tb\0c", 5)) == "a\\x09b\\x00c");
 }
 

@@ -44,7 +44,8 @@ void check_maps(Device device, const MapsCase& c) {
     biases.push_back(c.biased ? values_on(device, {width}, c.dtype, stream++) : Tensor());
     outs.push_back(empty_on(device, {c.rows, width}, c.dtype));
   }
-  backend.linear_maps(x, weights, biases, outs);  // kernels of matrix hardware are tested before their first use
+  backend.linear_maps(x, weights, biases,
+                      outs);  // kernels of matrix hardware are tested before their first use
   const std::int64_t before = device_counters(device).dispatches;
   backend.linear_maps(x, weights, biases, outs);
   const std::int64_t taken = device_counters(device).dispatches - before;

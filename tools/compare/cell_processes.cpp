@@ -83,6 +83,8 @@ class CellProcesses {
       else
         waiting_.push_back(i);
     }
+    if (!waiting_.empty()) data.check_measurable(cells[waiting_.front()]);
+    create_folders(folder);
     if (waiting_.size() < cells.size())
       std::cerr << "compare: " << cells.size() - waiting_.size() << " of " << cells.size()
                 << " cells are done\n";

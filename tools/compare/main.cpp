@@ -95,7 +95,6 @@ class CompareCommand {
     for (const ComparisonCell& cell : cells)  // what cannot be trained is said before anything is
       check_cell(plan.kind, cell);
     check_comparison_folder(folder);
-    create_folders(folder);
     const InterruptGuard interrupt;
     const std::vector<std::optional<CellResult>> results =
         run_cells(plan.kind, cells, folder, jobs, [] { return InterruptGuard::interrupted(); });
