@@ -211,8 +211,8 @@ TEST_CASE("classify reads CSV and folders, and says what it cannot know") {
   check_error(train({"--data", csv, "--valid", write(folder / "d.csv", "1,x\n3,y\n")}), 1, "d.csv:2: ");
   check_error(train({"--data", csv, "--test-fraction", "0.9"}), 1, "fractions");
   check_error(train({"--data", csv, "--labels", csv}), 2, "data.labels");
-  check_error(train({"--data", write(folder / "a-images-idx3-ubyte", "x"), "--set", "data.label_column=2"}), 2,
-              "not for images");
+  check_error(train({"--data", write(folder / "a-images-idx3-ubyte", "x"), "--set", "data.label_column=2"}),
+              2, "not for images");
 }
 
 TEST_CASE("texts that are too long are an error, or are cut and counted") {
