@@ -77,6 +77,8 @@ Launch& Launch::bind(const Tensor& tensor, bool read, bool written) {
       read,           written, &block};
   check(binding.bytes <= gpu_.limits().max_range, "vulkan: ", shader_, " binds ", binding.bytes,
         " bytes at once, ", gpu_.name(), " allows ", gpu_.limits().max_range);
+  if (const std::uint64_t end = block.end_of_guards(); end > 0)
+    binding.bytes = std::max(binding.bytes, std::min(gpu_.limits().max_range, end - aligned));
   return *this;
 }
 

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::uint64_t granule = 256;  // every block begins and ends at a multiple
 constexpr std::uint64_t first_slab = 256u << 20, largest_slab = 1u << 30;
-constexpr std::uint32_t guard_word = 0xf00dface;
+/// A NaN in every floating type, and no index of anything.
+constexpr std::uint32_t guard_word = 0xfff1fff1;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -262,11 +263,16 @@ std::string Memory::report() const {
                      "; use a smaller batch, or recompute layers (model.recompute_layers)");
 }
 
+std::uint64_t Block::end_of_guards() const {
+  const std::uint64_t guard = gpu_.memory().guard_bytes_;
+  return slab_ && guard > 0 ? offset_ - guard + room_ : 0;
+}
+
 void Memory::write_guards(const Block& block) {
-  const std::uint64_t begin = block.offset_ - guard_bytes_,
-                      end = block.offset_ + block.room_ - 2 * guard_bytes_;
+  const std::uint64_t begin = block.offset_ - guard_bytes_;
+  if (!block.mapped()) return gpu_.stream().fill(block.buffer(), begin, block.room_, guard_word);
   gpu_.stream().fill(block.buffer(), begin, guard_bytes_, guard_word);
-  gpu_.stream().fill(block.buffer(), end, guard_bytes_, guard_word);
+  gpu_.stream().fill(block.buffer(), begin + block.room_ - guard_bytes_, guard_bytes_, guard_word);
 }
 
 void Memory::check_guards(const Block& block) noexcept {

@@ -58,6 +58,7 @@ class Block final : public Storage {
   VkBuffer buffer() const;
   std::byte* mapped() const;  ///< where the host sees it; null when it does not
   std::uint64_t offset() const { return offset_; }
+  std::uint64_t end_of_guards() const;                  ///< the byte behind its guard bytes; 0: it has none
   std::uint64_t last_use() const { return last_use_; }  ///< timeline value of the last command that used it
   std::uint64_t last_write() const { return last_write_; }  ///< ... that wrote it
   void used(std::uint64_t value, bool written) {
@@ -80,8 +81,10 @@ class Block final : public Storage {
 
 /// Device memory, taken from the driver in slabs and handed out best fit.
 ///
-/// With HEED_VULKAN_GUARDS=1 every block lies between guard bytes that are checked when it is freed (which
-/// waits for the device): how tests find writes out of bounds, which the validation layers do not see.
+/// With HEED_VULKAN_GUARDS=1 every block lies between guard bytes, NaN in any floating type, that are checked when it is freed
+/// (which waits for the device), and bindings reach over those behind: how tests find accesses out of bounds, which the
+/// validation layers do not see and which the software device drops where a binding ends. Unless the host writes into device
+/// memory itself (unified_memory), what is in a block begins as NaN, too.
 class Memory {
  public:
   explicit Memory(Gpu& gpu);
