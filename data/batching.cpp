@@ -84,8 +84,10 @@ std::string BatchPlan::left_out_message() const {
 std::int64_t BatchPlan::padded_tokens(const Batch& batch) const {
   std::int64_t source = 0, target = 0;
   for (const std::int32_t index : batch) {
-    source = std::max<std::int64_t>(source, source_lengths_.at(static_cast<std::size_t>(index)));
-    target = std::max<std::int64_t>(target, target_lengths_.at(static_cast<std::size_t>(index)));
+    check(index >= 0 && index < std::ssize(source_lengths_), "batch: there is no example ", index, " among ",
+          source_lengths_.size());
+    source = std::max<std::int64_t>(source, source_lengths_[static_cast<std::size_t>(index)]);
+    target = std::max<std::int64_t>(target, target_lengths_[static_cast<std::size_t>(index)]);
   }
   return static_cast<std::int64_t>(batch.size()) * (source + target);
 }

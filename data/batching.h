@@ -39,7 +39,7 @@ class BatchPlan {
   const std::vector<std::int32_t>& left_out() const { return left_out_; }
   /// "3 of 100 examples are left out: 2 with a side longer than 50 tokens (the longest has 70), 1 ...", or "" when none is.
   std::string left_out_message() const;
-  /// Padded tokens of a batch: rows * (longest source + longest target).
+  /// Padded tokens of a batch: rows * (longest source + longest target). Throws an Error for an example that is not there.
   std::int64_t padded_tokens(const Batch& batch) const;
 
  private:

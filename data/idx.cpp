@@ -58,8 +58,10 @@ std::vector<std::uint8_t> parse_idx_labels(std::string_view bytes, std::string_v
 }
 
 std::string image_line(const Images& images, std::size_t index) {
+  check(index < images.pixels.size(), "image_line: there is no image ", index, " among ",
+        images.pixels.size());
   std::string line = concat_text(images.rows, ' ', images.columns);
-  for (const char value : images.pixels.at(index))
+  for (const char value : images.pixels[index])
     line.append(" ").append(std::to_string(static_cast<unsigned char>(value)));
   return line;
 }

@@ -26,8 +26,8 @@ Images parse_idx_images(std::string_view bytes, std::string_view origin, std::ui
 std::vector<std::uint8_t> parse_idx_labels(std::string_view bytes, std::string_view origin,
                                            std::uint64_t max_bytes);
 
-/// An image as a line of text: "rows columns" and the values, all in decimal, with a space between. And back: throws
-/// Error for a line that is no such image.
+/// An image as a line of text: "rows columns" and the values, all in decimal, with a space between; throws Error for
+/// an index beyond the images. And back: throws Error for a line that is no such image.
 std::string image_line(const Images& images, std::size_t index);
 Images image_of_line(std::string_view line);
 
