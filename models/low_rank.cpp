@@ -15,7 +15,10 @@ namespace {
 constexpr std::array<std::string_view, 8> parts_of_base = {
     "embedding", "source_embedding", "target_embedding", "input", "source", "target", "encoder", "decoder"};
 
+/// A recommender has its base below "title".
 bool is_of_base(std::string_view path) {
+  constexpr std::string_view title = "title.";
+  if (path.starts_with(title)) path.remove_prefix(title.size());
   const std::string_view part = path.substr(0, path.find('.'));
   return std::find(parts_of_base.begin(), parts_of_base.end(), part) != parts_of_base.end();
 }

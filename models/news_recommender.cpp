@@ -53,6 +53,7 @@ NewsRecommender::NewsRecommender(const TransformerConfig& config, const Recommen
     : dropout_(config.dropout),
       input_scale_(config.scale_embeddings ? std::sqrt(static_cast<double>(config.width)) : 1),
       score_scale_(1 / std::sqrt(static_cast<double>(config.width))),
+      pooling_(config.pooling),
       title_(sizes.titles ? std::make_unique<Title>(config, initialiser) : nullptr),
       identity_(sizes.identities + 1, config.width, embedding_deviation(config), initialiser),
       category_(sizes.categories > 0 ? std::make_unique<Embedding>(sizes.categories, config.width,
@@ -91,7 +92,7 @@ Tensor NewsRecommender::users(const Tensor& table, const PaddedTokens& history, 
   const Tensor placed = has_positions_ ? clicked + user_positions_(0, history.ids.size(1), clicked) : clicked;
   const Tensor x = maybe_dropout(placed, dropout_, context);
   const Tensor hidden = user_encoder_(x, history.mask, context);
-  return user_pooling_ ? (*user_pooling_)(hidden, history.mask) : mean_over_tokens(hidden, history.mask);
+  return pooled(pooling_, user_pooling_.get(), hidden, history.mask);
 }
 
 Tensor NewsRecommender::scores(const Tensor& users, const Tensor& table, const Tensor& candidates) const {

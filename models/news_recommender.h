@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "heed/models/attention_pooling.h"
 #include "heed/models/loss.h"
@@ -66,13 +67,14 @@ class NewsRecommender : public Module {
   NewsRecommender(const TransformerConfig& config, const RecommenderConfig& sizes, Initialiser initialiser);
 
   double dropout_, input_scale_, score_scale_;
+  std::string pooling_;
   std::unique_ptr<Title> title_;         // null: titles are not read
   Embedding identity_;                   // row 0: of all news without a row
   std::unique_ptr<Embedding> category_;  // null: there is none
   Positions user_positions_;
   bool has_positions_;
   Encoder user_encoder_;
-  std::unique_ptr<AttentionPooling> user_pooling_;  // null: the mean
+  std::unique_ptr<AttentionPooling> user_pooling_;  // null: the mean or the largest
   Tensor anyone_vector_;
 };
 

@@ -5,6 +5,7 @@
 
 #include "heed/models/loss.h"
 #include "heed/models/sequence_encoder.h"
+#include "heed/models/word_pairs.h"
 
 namespace heed {
 
@@ -24,6 +25,8 @@ struct PairBatch {
   Tensor matches;       ///< i32 [B or 2B, N]; -1: no match, and padding
   Tensor segments;      ///< i32 [B, N]: 0 in the first text, 1 in the second, -1 padding; undefined in towers
   Tensor in_first, in_second;  ///< i32 [B, N]: 1 where segments is 0, or 1; undefined in towers
+  Tensor
+      marks;  ///< i32 [B or 2B, N]: which text, and its kind of match, as the part "pairs" is to know a token
 };
 
 /// Tells the class of a pair of texts. Their vectors u and v [B, d] are compared by their difference and product
@@ -35,7 +38,9 @@ struct PairBatch {
 /// with an embedding of the segment, and u and v are pooled over the positions of each text. To every token an
 /// embedding of its kind of match is added: that a word stands in the other text, too, is what a model trained from
 /// scratch on a few thousand pairs could hardly learn. Parts beside those of SequenceEncoder: "matches", "segments"
-/// (joint, unless token_types serve for them), "compare" (W1), "output" (W2).
+/// (joint, unless token_types serve for them), "compare" (W1), "output" (W2). Where the configuration has `word_pairs`,
+/// the logits of the part "pairs" (WordPairs) are added: words and pairs of words, each marked by the text it stands in and
+/// by its kind of match; in towers the sum over both texts.
 class PairMatcher : public SequenceEncoder {
  public:
   /// Kinds of match: 0, none, to 4; a higher one is of a rarer word.
@@ -55,6 +60,7 @@ class PairMatcher : public SequenceEncoder {
   bool has_types_;  // the segments are types of tokens
   Embedding matches_, segments_;
   Linear compare_, output_;
+  std::unique_ptr<WordPairs> pairs_;  // null: none
 };
 
 }  // namespace heed

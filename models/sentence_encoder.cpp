@@ -21,7 +21,7 @@ Tensor SentenceEncoder::vectors(const PaddedTokens& tokens, Context& context) {
   return pool * rsqrt(sum(square(pool), -1, true) + 1e-12);
 }
 
-Loss SentenceEncoder::loss(const PaddedTokens& tokens, double scale, Context& context) {
+Loss SentenceEncoder::loss(const PaddedTokens& tokens, double scale, double smoothing, Context& context) {
   const Tensor both = vectors(tokens, context);
   const std::int64_t count = both.size(0) / 2;
   check(count > 0 && both.size(0) == 2 * count, "pairs of texts are an even number of rows, got ",
@@ -30,7 +30,7 @@ Loss SentenceEncoder::loss(const PaddedTokens& tokens, double scale, Context& co
   std::vector<std::int32_t> own(static_cast<std::size_t>(count));
   std::iota(own.begin(), own.end(), 0);
   const Tensor scores = matmul(u, transpose(v, 0, 1)) * scale;
-  return {sum(cross_entropy(scores, Tensor::from(own, {count}, device()))), count};
+  return {sum(cross_entropy(scores, Tensor::from(own, {count}, device()), smoothing)), count};
 }
 
 }  // namespace heed

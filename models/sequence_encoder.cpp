@@ -38,8 +38,13 @@ Tensor SequenceEncoder::encode(const Tensor& x, const Tensor& mask, Context& con
 }
 
 Tensor SequenceEncoder::pooled(const Tensor& hidden, const Tensor& mask) const {
-  if (config_.pooling == "max") return max_over_tokens(hidden, mask);
-  return pooling_ ? (*pooling_)(hidden, mask) : mean_over_tokens(hidden, mask);
+  return heed::pooled(config_.pooling, pooling_.get(), hidden, mask);
+}
+
+Tensor pooled(std::string_view pooling, const AttentionPooling* attention, const Tensor& x,
+              const Tensor& mask) {
+  if (pooling == "max") return max_over_tokens(x, mask);
+  return attention ? (*attention)(x, mask) : mean_over_tokens(x, mask);
 }
 
 Tensor max_over_tokens(const Tensor& x, const Tensor& mask) {

@@ -25,8 +25,8 @@ class SequenceEncoder : public Module {
   /// Hidden states of vectors [B, N, d] that were made elsewhere, and their mask (i32 [B, N], undefined: all
   /// real).
   Tensor encode(const Tensor& x, const Tensor& mask, Context& context);
-  /// One vector [B, d] for the real positions of each sequence: their mean, or with `pooling` "attention" a
-  /// weighted one (AttentionPooling).
+  /// One vector [B, d] for the real positions of each sequence: their mean, with `pooling` "max" the largest of each
+  /// element, with "attention" a weighted mean (AttentionPooling).
   Tensor pooled(const Tensor& hidden, const Tensor& mask) const;
 
   const TransformerConfig& config() const { return config_; }
@@ -47,9 +47,13 @@ class SequenceEncoder : public Module {
   TokenInput input_;
   std::unique_ptr<LocalLayer> local_;  // null: none
   Encoder encoder_;
-  std::unique_ptr<AttentionPooling> pooling_;  // null: the mean
+  std::unique_ptr<AttentionPooling> pooling_;  // null: the mean or the largest
 };
 
+/// One vector [B, d] for the real positions of x [B, N, d], by the configuration's `pooling`: "mean", "max" or, where there
+/// is an `attention`, by that.
+Tensor pooled(std::string_view pooling, const AttentionPooling* attention, const Tensor& x,
+              const Tensor& mask);
 /// The mean of x [B, N, d] over the positions where mask (i32 [B, N], undefined: all) is 1: [B, d]. A sample
 /// that has none gives 0.
 Tensor mean_over_tokens(const Tensor& x, const Tensor& mask);

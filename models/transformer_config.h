@@ -33,8 +33,8 @@ struct TransformerConfig {
   std::int64_t classes = 0;  ///< of a classifier
   /// Of a classifier: "mean" over the tokens, "max" or "attention".
   std::string pooling = "mean";
-  /// Of a classifier: rows of a table for words and pairs of words, which are classified linearly beside the encoder;
-  /// 0: none.
+  /// Of a classifier or a matcher: rows of a table for words and pairs of words, which are classified linearly beside the
+  /// encoder; 0: none.
   std::int64_t word_pairs = 0;
   /// Of an encoder: neighbouring tokens that a convolution joins before the first layer; 0: none.
   std::int64_t local_width = 0;

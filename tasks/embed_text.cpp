@@ -27,13 +27,13 @@ constexpr MetricKind embed_kinds[] = {{"mrr", true}, {"accuracy", true}};
 
 constexpr const char* for_embedded_texts = R"({
   "model": {"width": 128, "feed_forward": 256, "encoder_layers": 2},
-  "training": {"steps": 2000, "evaluate_every": 200, "save_every": 200,
+  "training": {"steps": 2000, "evaluate_every": 200, "save_every": 200, "label_smoothing": 0.0,
     "schedule": {"name": "cosine", "warmup_steps": 200, "learning_rate": 0.001}}})";
 
 constexpr const char* for_embedded_numbers = R"({
   "tokenizer": {"vocabulary": 400},
   "model": {"width": 64, "feed_forward": 128, "encoder_layers": 1, "dropout": 0.0},
-  "training": {"steps": 500, "batch_tokens": 2048, "evaluate_every": 100, "save_every": 100,
+  "training": {"steps": 500, "batch_tokens": 2048, "evaluate_every": 100, "save_every": 100, "label_smoothing": 0.0,
     "schedule": {"name": "cosine", "warmup_steps": 50, "learning_rate": 0.003}}})";
 
 Settings embed_text_settings(bool own_data) {
@@ -44,7 +44,7 @@ Settings embed_text_settings(bool own_data) {
   settings.integer("data.numbers", 5000, 1, 999'999, "Without data: how many number words to learn from");
   settings.integer("data.held_out_numbers", 300, 1, 999'999, "Without data: how many to measure with");
   declare_tokenizer(settings, 8000);
-  declare_model(settings, {}, Stacks::encoder);
+  declare_model(settings, {}, Stacks::encoder, {"word_pairs"});  // which tell classes
   declare_training(settings, embed_kinds);
   settings.number("training.scale", 20, 1e-3, 1e4,
                   "What similarities of -1 to 1 are multiplied by before the softmax over a batch");
@@ -154,7 +154,7 @@ class EmbedTextLearner : public Learner {
     std::vector<Tokens> texts = pick(first_, rows), seconds = pick(second_, rows);
     texts.insert(texts.end(), seconds.begin(), seconds.end());
     return model_->loss(pad_tokens(texts, model_->device()), settings_.get<double>("training.scale"),
-                        context);
+                        settings_.get<double>("training.label_smoothing"), context);
   }
 
   Evaluation evaluate() override {

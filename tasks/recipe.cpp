@@ -204,9 +204,11 @@ Tokenizer learn_tokenizer(const Settings& settings, const TextSource& texts, std
       texts, options, how.keep_line_breaks ? std::vector<std::string>{"\n"} : std::vector<std::string>{});
 }
 
-void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks stacks) {
+void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks stacks,
+                   const std::vector<std::string>& without) {
   const Json initial = Json::parse(to_json(defaults));
-  const std::vector<std::string> left_out = settings_left_out(stacks);
+  std::vector<std::string> left_out = settings_left_out(stacks);
+  left_out.insert(left_out.end(), without.begin(), without.end());
   for (const ConfigSetting& setting : transformer_settings())
     if (std::find(left_out.begin(), left_out.end(), setting.name) == left_out.end())
       declare_one(settings, setting, initial.at(std::string(setting.name)));

@@ -46,9 +46,10 @@ Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string>
 Tokenizer learn_tokenizer(const Settings& settings, const TextSource& texts, std::vector<std::string> marks,
                           const LearnTokenizerOptions& how = {});
 
-/// "model": all of TransformerConfig but what follows from the data, and what a model of these stacks does not
-/// read. An encoder alone has no "model.max_length": data.max_tokens is the one limit.
-void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks stacks);
+/// "model": all of TransformerConfig but what follows from the data, what a model of these stacks does not read, and what
+/// this task's does not, `without`. An encoder alone has no "model.max_length": data.max_tokens is the one limit.
+void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks stacks,
+                   const std::vector<std::string>& without = {});
 /// What the settings say of the model; sizes of vocabularies and classes are left to the caller, and what a task has
 /// declared below "model" besides. Without "model.max_length" it is data.max_tokens.
 TransformerConfig model_config(const Settings& settings);

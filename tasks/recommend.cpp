@@ -72,7 +72,7 @@ Settings recommend_settings(bool own_data) {
   model.width = 64;
   model.feed_forward = 128;
   model.pooling = "attention";
-  declare_model(settings, model, Stacks::encoder);
+  declare_model(settings, model, Stacks::encoder, {"word_pairs"});  // which tell classes
   declare_training(settings, click_metrics);
   settings.integer("training.negatives", 4, 1, 10'000,
                    "Passed news of the same list that each click is learned beside");

@@ -50,8 +50,10 @@ class Names {
     }
   }
 
-  /// "" when there is none.
+  /// "" when there is none. What reads the titles of a recommender has the parts of an encoder below "title".
   std::string of(const std::string& name) const {
+    constexpr std::string_view title = "title.";
+    if (name.starts_with(title) && !parts_.contains("title")) return of(name.substr(title.size()));
     const std::string_view part = part_of(name);
     if (part == "output" && !same_answers_) return "";
     const std::string other(other_part(part));

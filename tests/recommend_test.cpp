@@ -215,6 +215,26 @@ TEST_CASE("recommender: gradients of all parameters; padding changes nothing") {
   CHECK(alone[3] == 0);
 }
 
+TEST_CASE("recommender: users are pooled as the configuration says") {
+  std::set<std::vector<double>> scores;
+  for (const char* pooling : {"mean", "max", "attention"}) {
+    TransformerConfig config = test::tiny_config();
+    config.pooling = pooling;
+    RecommenderConfig sizes;
+    sizes.titles = false;
+    sizes.identities = 3;
+    NewsRecommender model(config, sizes);
+    Context context = Context::inference();
+    NewsInput input;
+    input.identities = Tensor::from(Numbers{1, 2, 3}, {3});
+    const Tensor table = model.table(model.news(input, context)),
+                 users = model.users(table, pad_tokens(std::vector<Tokens>{{NewsRecommender::anyone, 1, 3}}),
+                                     context);
+    scores.insert(model.scores(users, table, Tensor::from(Numbers{1, 2, 3}, {1, 3})).to_doubles());
+  }
+  CHECK(scores.size() == 3);
+}
+
 TEST_CASE("recommend: learns what users like, which popularity does not know") {
   const TemporaryFolder folder;
   const std::string run = (folder / "run").string();

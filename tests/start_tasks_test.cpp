@@ -86,6 +86,29 @@ TEST_CASE("--from: a language model serves a classifier, causal or masked") {
   }
 }
 
+TEST_CASE("--from: a language model reads the titles of a recommender, all of it or with low-rank parts") {
+  const TemporaryFolder folder;
+  const fs::path pretrained = folder / "text";
+  const std::vector<std::string> shape = {"model.norm=pre", "model.positions=learned",
+                                          "model.activation=gelu", "tokenizer.kind=bpe"};
+  trained("language_model", pretrained, joined(shape, {"objective=masked", "training.keep_best_by=loss"}));
+  const std::vector<std::string> from =
+      joined(shape, {"training.from=\"" + pretrained.string() + "\"", "training.ema_decay=0"});
+  const auto there = load_safetensors(pretrained / "best.safetensors").tensors;
+  const auto same = [&](const fs::path& run, const std::string& name) {
+    return tensor_of(run, "title." + name) == there.at(name).to_vector<float>();
+  };
+  const std::string query = "encoder.layers.0.attention.query.weight";
+  trained("recommend", folder / "frozen", joined(from, {"training.freeze=title"}));
+  for (const std::string name : {"embedding.weight", query.c_str()}) CHECK(same(folder / "frozen", name));
+  trained("recommend", folder / "all", from);
+  CHECK_FALSE(same(folder / "all", query));
+  trained("recommend", folder / "low", joined(from, {"model.lora_rank=2"}));
+  for (const std::string name : {"embedding.weight", query.c_str()}) CHECK(same(folder / "low", name));
+  for (const float value : tensor_of(folder / "low", "title.encoder.layers.0.attention.query.lora_b"))
+    CHECK(value != 0);
+}
+
 TEST_CASE("--from: what does not fit is said, and what cannot be is refused") {
   const TemporaryFolder folder;
   const fs::path first = folder / "first";

@@ -9,6 +9,8 @@
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/image_classifier.h"
 #include "heed/models/language_model.h"
+#include "heed/models/pair_matcher.h"
+#include "heed/models/sentence_encoder.h"
 
 namespace heed {
 
@@ -272,6 +274,29 @@ OpCase small_data_case() {
       });
 }
 
+OpCase pair_case(bool joint) {
+  TransformerConfig config = small_config("pre");
+  config.word_pairs = 5;
+  return module_case(
+      concat_text("model/pair_matcher/", joint ? "joint" : "towers"),
+      std::make_shared<PairMatcher>(config, joint), {}, [](PairMatcher& model, Inputs) {
+        const std::vector<TokenPair> pairs = {{{{5, 6, 2}, {0, 1, 0}}, {{6, 2}, {1, 0}}},
+                                              {{{4, 2}, {0, 0}}, {{3, 5, 4, 6, 2}, {0, 4, 3, 0, 0}}}};
+        Context context = Context::inference();
+        const Tensor logits = model.logits(model.batch(pairs), context);
+        return sum(cross_entropy(logits, Tensor::from(std::vector<std::int32_t>{2, 0}, {2}, model.device())));
+      });
+}
+
+OpCase sentence_case() {
+  return module_case("model/sentence_encoder", std::make_shared<SentenceEncoder>(small_config("pre")), {},
+                     [](SentenceEncoder& model, Inputs) {
+                       const std::vector<Tokens> texts = {{5, 6, 2}, {4, 2}, {6, 3}, {3}};
+                       Context context = Context::inference();
+                       return model.loss(pad_tokens(texts, model.device()), 3, 0.1, context).sum;
+                     });
+}
+
 OpCase image_case() {
   const ImageClassifierConfig config{small_config("pre"), 4, 6, 2};
   return module_case("model/image_classifier", std::make_shared<ImageClassifier>(config), {},
@@ -336,6 +361,9 @@ std::vector<OpCase> model_cases() {
   cases.push_back(classifier_case("pre", "attention"));
   cases.push_back(small_data_case());
   cases.push_back(image_case());
+  cases.push_back(pair_case(/*joint=*/true));
+  cases.push_back(pair_case(/*joint=*/false));
+  cases.push_back(sentence_case());
   cases.push_back(stack_case("shared_attention", {"fastformer"}, "attention"));
   cases.push_back(stack_case("shared_layers", {"fastformer"}, "all"));
   cases.push_back(stack_case("linformer_layerwise", {"linformer"}, "none"));

@@ -1,0 +1,122 @@
+// No setting does nothing: each one of a model or of training changes what is trained, for every task that has it.
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "heed/tasks/run.h"
+#include "heed/tests/hostile/small_runs.h"
+#include "heed/tests/temporary_folder.h"
+
+namespace {
+
+using namespace heed;
+using namespace heed::test;
+using Json = nlohmann::json;
+
+/// Those that say when something is written, measured or ended, or where it comes from; tests of their own hold them.
+const std::set<std::string> not_of_the_weights = {
+    "model.recompute_layers",  "training.steps",      "training.epochs",      "training.ema_decay",
+    "training.part_rates",     "training.freeze",     "training.from",        "training.embeddings",
+    "training.log_every",      "training.patience",   "training.log_seconds", "training.tensorboard",
+    "training.evaluate_every", "training.save_every", "training.keep_best_by"};
+
+/// What must be set for a setting to matter.
+const std::map<std::string, std::vector<std::string>> reasons = {
+    {"model.lora_alpha", {"model.lora_rank=2"}},
+    {"model.lora_maps", {"model.lora_rank=2"}},
+    {"model.max_length", {"model.positions=learned"}},
+    {"model.output_transform", {"objective=masked", "training.keep_best_by=loss"}},
+    {"training.clip_norm", {"training.clip_norm=1e-3"}},
+    {"training.mask_share", {"objective=masked", "training.keep_best_by=loss"}},
+    {"training.optimizer.decay_vectors",
+     {"training.optimizer.name=adamw", "training.optimizer.weight_decay=0.5"}},
+    {"training.optimizer.weight_decay", {"training.optimizer.name=adamw"}},
+    {"training.schedule.final_rate", {"training.schedule.name=linear"}},
+    {"training.schedule.name", {"training.schedule.warmup_steps=1"}},
+};
+
+/// Values, as JSON, that are not `value`; the first of them that is accepted will do.
+std::vector<std::string> others(const Setting& setting, const Json& value) {
+  const std::map<std::string, std::string> texts = {{"model.lora_maps", "\"value\""}};
+  switch (setting.kind) {
+    case Setting::Kind::flag:
+      return {value.get<bool>() ? "false" : "true"};
+    case Setting::Kind::integer: {
+      const auto number = value.get<std::int64_t>();
+      return {std::to_string(2 * number + 2), std::to_string(number / 2)};
+    }
+    case Setting::Kind::number: {
+      const auto number = value.get<double>();
+      return {Json(number * 0.5 + 0.25).dump(), Json(number / 2).dump(), Json(number / 2 + 1e-4).dump()};
+    }
+    case Setting::Kind::attention:
+      return {"\"fastformer\"", "\"none\"", "\"synthesizer_random\""};
+    default:
+      break;
+  }
+  std::vector<std::string> values;
+  for (const std::string& choice : setting.choices)
+    if (Json(choice) != value) values.push_back(Json(choice).dump());
+  if (const auto text = texts.find(setting.name); text != texts.end()) values.push_back(text->second);
+  return values;
+}
+
+Settings small(const TaskKind& kind, const std::vector<std::string>& more) {
+  Settings settings = kind.settings(false);
+  for (const std::string& one : small_settings(std::string(kind.name))) settings.assign(one);
+  for (const char* one :
+       {"training.steps=3", "training.evaluate_every=0", "training.schedule.warmup_steps=2"})
+    settings.assign(one);
+  const auto has = [&](const char* name) {
+    return std::ranges::any_of(settings.declared(), [&](const Setting& one) { return one.name == name; });
+  };
+  for (const char* layers : {"model.encoder_layers", "model.decoder_layers"})  // so that they can share
+    if (has(layers)) settings.assign(std::string(layers) + "=2");
+  for (const std::string& one : more) settings.assign(one);
+  return settings;
+}
+
+std::string weights(const TaskKind& kind, const Settings& settings) {
+  const TemporaryFolder folder;
+  train_run(kind, settings, {.folder = folder / "run"});
+  return tensors_of(folder / "run" / "model.safetensors");
+}
+
+}  // namespace
+
+TEST_CASE("every setting of a model and of training changes the weights") {
+  for (const TaskKind* kind : task_kinds()) {
+    CAPTURE(kind->name);
+    std::map<std::vector<std::string>, std::string> trained;  // what is trained with each list of settings
+    const Settings all = small(*kind, {});
+    for (const Setting& setting : all.declared()) {
+      if (!setting.name.starts_with("model.") && !setting.name.starts_with("training.")) continue;
+      if (not_of_the_weights.contains(setting.name)) continue;
+      CAPTURE(setting.name);
+      const auto reason = reasons.find(setting.name);
+      const std::vector<std::string> base =
+          reason == reasons.end() ? std::vector<std::string>() : reason->second;
+      const Settings before = small(*kind, base);
+      std::string& expected = trained[base];
+      if (expected.empty()) expected = weights(*kind, before);
+      std::string refusals;
+      bool changed = false;
+      for (const std::string& value : others(setting, Json::parse(before.json(setting.name)))) {
+        Settings settings = small(*kind, base);
+        try {
+          settings.set_json(setting.name, value, "the test");
+          changed = weights(*kind, settings) != expected;
+        } catch (const Error& error) {
+          refusals += std::string(error.what()) + "\n";
+          continue;
+        }
+        if (changed) break;
+      }
+      CHECK_MESSAGE(changed, refusals);
+    }
+  }
+}
