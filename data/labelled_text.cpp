@@ -294,7 +294,7 @@ std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const s
   result.reserve(text.size());
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto found = class_of.find(text.labels[i]);
-    check(found != class_of.end(), text.places[i], ": the label \"", text.labels[i],
+    check(found != class_of.end(), text.places[i], ": the label \"", unicode::shortened(text.labels[i], 80),
           "\" is none of the classes ", quoted_names(classes));
     result.push_back(found->second);
   }

@@ -7,6 +7,7 @@
 
 #include "heed/core/error.h"
 #include "heed/core/json_text.h"
+#include "heed/core/unicode.h"
 #include "heed/data/csv.h"
 
 namespace heed {
@@ -144,7 +145,7 @@ std::string quoted_names(std::span<const std::string> names) {
   constexpr std::size_t shown = 20;
   std::string text;
   for (std::size_t i = 0; i < std::min(names.size(), shown); ++i)
-    text += (text.empty() ? "\"" : ", \"") + names[i] + "\"";
+    text += (text.empty() ? "\"" : ", \"") + unicode::shortened(names[i], 80) + "\"";
   if (names.size() > shown) text += concat_text(" and ", names.size() - shown, " more");
   return text;
 }

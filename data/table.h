@@ -47,7 +47,7 @@ Table read_table(const std::filesystem::path& path, const TableOptions& options 
 Table parse_table(std::string_view bytes, std::string_view origin, const TableOptions& options,
                   ReadReport* report = nullptr);
 
-/// Names in quotes, for messages; of very many the first.
+/// Names in quotes, for messages; of very many the first, of long ones the beginning.
 std::string quoted_names(std::span<const std::string> names);
 
 }  // namespace heed

@@ -25,8 +25,7 @@ struct PairBatch {
   Tensor matches;       ///< i32 [B or 2B, N]; -1: no match, and padding
   Tensor segments;      ///< i32 [B, N]: 0 in the first text, 1 in the second, -1 padding; undefined in towers
   Tensor in_first, in_second;  ///< i32 [B, N]: 1 where segments is 0, or 1; undefined in towers
-  Tensor
-      marks;  ///< i32 [B or 2B, N]: which text, and its kind of match, as the part "pairs" is to know a token
+  Tensor marks;  ///< i32 [B or 2B, N]: the text and kind of match of a token, for the part "pairs"
 };
 
 /// Tells the class of a pair of texts. Their vectors u and v [B, d] are compared by their difference and product

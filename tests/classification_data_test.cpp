@@ -218,6 +218,7 @@ TEST_CASE("Classes have a fixed order, and an unknown label is named with its pl
   CHECK(class_names(text) == Names{"neg", "pos"});
   CHECK(classes_of(text, class_names(text)) == std::vector<std::int32_t>{1, 0, 1});
   CHECK(contains(error_of([&] { classes_of(text, Names{"a", "pos"}); }), "file:2: the label \"neg\""));
+  CHECK(error_of([&] { classes_of(text, Names(20, std::string(10'000, 'x'))); }).size() < 2500);
   text.labels = {"pos", "pos", "pos"};
   CHECK(contains(error_of([&] { class_names(text); }), "two classes"));
 }
