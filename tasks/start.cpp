@@ -43,7 +43,9 @@ std::string_view part_of(std::string_view name) {
 /// The names of another run's weights that serve for those of a model.
 class Names {
  public:
-  Names(const std::map<std::string, Tensor>& saved, bool same_answers) : same_answers_(same_answers) {
+  /// `foreign`: parts that mean something else there.
+  Names(const std::map<std::string, Tensor>& saved, std::set<std::string_view> foreign)
+      : foreign_(std::move(foreign)) {
     for (const auto& [name, tensor] : saved) {
       parts_.emplace(part_of(name));
       has_cross_attention_ = has_cross_attention_ || name.find(".cross_attention.") != name.npos;
@@ -55,7 +57,7 @@ class Names {
     constexpr std::string_view title = "title.";
     if (name.starts_with(title) && !parts_.contains("title")) return of(name.substr(title.size()));
     const std::string_view part = part_of(name);
-    if (part == "output" && !same_answers_) return "";
+    if (foreign_.contains(part)) return "";
     const std::string other(other_part(part));
     std::string result = other + name.substr(part.size());
     // The layers of an encoder have one attention, those of a decoder may have two.
@@ -78,7 +80,8 @@ class Names {
     if (const std::size_t at = name.find(from); at != name.npos) name.replace(at, from.size(), to);
   }
 
-  bool same_answers_, has_cross_attention_ = false;
+  std::set<std::string_view> foreign_;
+  bool has_cross_attention_ = false;
   std::set<std::string, std::less<>> parts_;
 };
 
@@ -145,10 +148,27 @@ bool answers_alike(const Learner& learner, const RunFiles& files) {
   return classes == own.end() || classes->second == files.text("classes.json");
 }
 
+/// The parts of a model that mean something else in the run: what tells the classes of other data, and vectors of the
+/// categories and the single news of another catalogue (news_catalogue.h).
+std::set<std::string_view> foreign_parts(const Learner& learner, const RunFiles& files) {
+  if (!answers_alike(learner, files)) return {"output", "pairs", "category", "identity"};
+  const std::map<std::string, std::string> own = learner.files();
+  const auto news = own.find("news.json");
+  if (news == own.end()) return {};
+  const Json here = Json::parse(news->second), there = Json::parse(files.text("news.json"));
+  std::set<std::string_view> foreign;
+  const auto differs = [&](const char* list) {
+    return here.value(list, Json()) != there.value(list, Json());
+  };
+  if (differs("categories")) foreign.insert("category");
+  if (differs("identities")) foreign.insert("identity");
+  return foreign;
+}
+
 void take_weights(Learner& learner, const std::string& from, Start& start) {
   const RunFiles files = RunFiles::open(from);
   const RunFiles::Weights saved = weights_of(files);
-  const Names names(saved.tensors, answers_alike(learner, files));
+  const Names names(saved.tensors, foreign_parts(learner, files));
   std::map<std::string, Tensor> fitting;
   std::vector<std::pair<std::string, Tensor>> targets;
   std::vector<std::string> misfits, fresh, left;

@@ -109,6 +109,49 @@ TEST_CASE("--from: a language model reads the titles of a recommender, all of it
     CHECK(value != 0);
 }
 
+TEST_CASE("--from: what tells classes is taken from a run of the same classes alone") {
+  const TemporaryFolder folder;
+  const fs::path first = folder / "first";
+  const auto texts = [&](const char* name, const std::string& one, const std::string& other) {
+    std::string lines;
+    for (int i = 0; i < 10; ++i) lines += one + " a cat runs\n" + other + " a dog runs\n";
+    return "data.file=\"" + write_content(folder / name, lines).string() + "\"";
+  };
+  const auto train = [&](const fs::path& run, const std::string& data, const std::vector<std::string>& more) {
+    return trained("classify", run,
+                   joined({data, "data.format=lines", "data.valid_fraction=0", "tokenizer.kind=words",
+                           "model.word_pairs=97", "training.ema_decay=0"},
+                          more));
+  };
+  const std::string mine = texts("mine.txt", "a", "b"), others = texts("others.txt", "c", "d"),
+                    from = "training.from=\"" + first.string() + "\"";
+  train(first, mine, {});
+  CHECK(contains(train(folder / "others", others, {from}), "pairs.weight"));  // among what is new
+  train(folder / "mine", mine, {from, "training.freeze=pairs,output"});
+  CHECK(tensor_of(folder / "mine", "pairs.weight") == tensor_of(first, "pairs.weight"));
+}
+
+TEST_CASE("--from: vectors of categories are taken from a run that numbers them alike alone") {
+  const TemporaryFolder folder;
+  const std::string sport = "N1\tsport\ta\tthe game\t\t\t\t\n", money = "N2\tmoney\tb\tthe bank\t\t\t\t\n";
+  std::string clicks;
+  for (int i = 0; i < 20; ++i)
+    clicks += std::to_string(i) + "\tU1\t11/1" + std::to_string(i % 10) + "/2019 9:05:58 AM\tN1\tN1-1 N2-0\n";
+  const auto train = [&](const char* run, const std::string& news, std::vector<std::string> more) {
+    const fs::path data = write_content(folder / "clicks.tsv", clicks),
+                   titles = write_content(folder / (run + std::string(".tsv")), news);
+    return trained("recommend", folder / run,
+                   joined({"data.file=\"" + data.string() + "\"", "data.news=\"" + titles.string() + "\"",
+                           "data.valid_fraction=0", "data.test_fraction=0", "training.ema_decay=0"},
+                          std::move(more)));
+  };
+  const std::string from = "training.from=\"" + (folder / "first").string() + "\"";
+  train("first", sport + money, {});
+  CHECK(contains(train("other", money + sport, {from}), "category.weight"));  // among what is new
+  train("same", sport + money, {from, "training.freeze=category"});
+  CHECK(tensor_of(folder / "same", "category.weight") == tensor_of(folder / "first", "category.weight"));
+}
+
 TEST_CASE("--from: what does not fit is said, and what cannot be is refused") {
   const TemporaryFolder folder;
   const fs::path first = folder / "first";
