@@ -259,11 +259,21 @@ class LabelledLearner : public Learner {
       texts.resize(static_cast<std::size_t>(ids.size(1)), "<pad>");
       file.add_tokens(name_of_row, "tokens", slice(ids, 0, at, at + 1), texts);
       Capture of_row;
-      for (const Capture::Entry& entry : capture.entries)
-        if (entry.value.rank() > 0 && entry.value.size(0) == count)
-          of_row.entries.push_back({entry.layer, entry.name, slice(entry.value, 0, at, at + 1)});
+      for (const Capture::Entry& entry : capture.entries) {
+        const int axis = batch_axis(entry);
+        const std::int64_t samples = entry.value.rank() > axis ? entry.value.size(axis) : 0;
+        if (samples == count)
+          of_row.entries.push_back({entry.layer, entry.name, slice(entry.value, axis, at, at + 1)});
+        else if (samples == 1)  // the same for all
+          of_row.entries.push_back(entry);
+      }
       file.add(name_of_row, count == 1 ? capture : of_row);
     }
+  }
+
+  /// Where the samples are told apart: behind the rounds of Reformer's buckets and orders [R, B, H, N].
+  static int batch_axis(const Capture::Entry& entry) {
+    return entry.name == "buckets" || (entry.name == "order" && entry.value.rank() == 4) ? 1 : 0;
   }
 
   std::vector<Example> examples_, valid_examples_;

@@ -7,6 +7,11 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "heed/data/safetensors.h"
+#include "heed/tasks/run.h"
+#include "heed/tests/hostile/small_runs.h"
+#include "heed/tests/temporary_folder.h"
+
 using namespace heed;
 using Json = nlohmann::json;
 
@@ -47,4 +52,34 @@ TEST_CASE("Balanced weights: a rare class counts more, and the mean over the tex
   const std::vector<float> weights = balanced_weights({0, 0, 0, 1}, 2);
   CHECK(weights[0] == doctest::Approx(4.0 / (2 * 3)));
   CHECK(weights[1] == doctest::Approx(4.0 / (2 * 1)));
+}
+
+TEST_CASE("Texts that are read by themselves show each its own inside, of every kind of mechanism") {
+  const TaskKind& kind = task_kind("match");
+  for (const std::string name : {"dot_product", "reformer", "clusterformer", "synthesizer_random"}) {
+    CAPTURE(name);
+    const TemporaryFolder folder;
+    Settings settings = kind.settings(false);
+    for (const std::string& setting : test::small_settings("match")) settings.assign(setting);
+    for (const std::string& setting : {std::string("model.kind=towers"), std::string("training.steps=1"),
+                                       "model.encoder_attention=\"" + name + "\""})
+      settings.assign(setting);
+    if (name == "reformer") settings.assign("model.encoder_attention.rounds=2");
+    train_run(kind, settings, {.folder = folder / "run"});
+    CaptureFile file;
+    Run::open(folder / "run")
+        .predict(std::vector<std::string>{"where is emma ?\temma waits here ?"},
+                 {&file, 0});  // of equal length
+    std::size_t first = 0, second = 0;
+    for (const auto& [entry, value] : file.content().tensors) {
+      CAPTURE(entry);
+      first += entry.starts_with("lines.0-first.encoder.") ? 1 : 0;
+      second += entry.starts_with("lines.0-second.encoder.") ? 1 : 0;
+      const bool in_rounds = value.rank() == 4 && (entry.ends_with("buckets") || entry.ends_with("order"));
+      CHECK(value.size(in_rounds ? 1 : 0) == 1);
+      if (in_rounds) CHECK(value.size(0) == 2);
+    }
+    CHECK(first == (name == "dot_product" || name == "synthesizer_random" ? 1 : name == "reformer" ? 3 : 4));
+    CHECK(second == first);
+  }
 }
