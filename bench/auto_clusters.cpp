@@ -8,8 +8,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <numeric>

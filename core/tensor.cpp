@@ -1,7 +1,6 @@
 #include "heed/core/tensor.h"
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 

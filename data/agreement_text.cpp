@@ -1,8 +1,6 @@
 #include "heed/data/agreement_text.h"
 
 #include <algorithm>
-#include <array>
-#include <sstream>
 #include <unordered_set>
 
 #include "heed/core/error.h"

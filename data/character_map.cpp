@@ -1,6 +1,5 @@
 #include "heed/data/character_map.h"
 
-#include <bit>
 #include <cstring>
 
 #include "heed/core/error.h"

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdio>
 #include <limits>
-#include <span>
 #include <system_error>
 #include <utility>
 

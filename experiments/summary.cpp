@@ -1,7 +1,6 @@
 #include "heed/experiments/summary.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdio>
 #include <functional>

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 
 namespace heed {

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "heed/autograd/autograd.h"
 #include "heed/core/unicode.h"
 #include "heed/data/agreement_text.h"
 #include "heed/models/language_model.h"

@@ -28,7 +28,6 @@ class NewsCatalogue {
   const NewsFacts& of(std::int32_t number) const;
   std::int64_t identities() const { return static_cast<std::int64_t>(identities_.size()); }
   std::int64_t categories() const { return static_cast<std::int64_t>(categories_.size()); }
-  const std::string& category_name(const NewsFacts& facts) const;
 
   /// Takes titles, and categories: all, or those that are known already.
   void add(std::span<const News> news, bool with_abstract, bool new_categories);

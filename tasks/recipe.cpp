@@ -11,7 +11,6 @@
 #include "heed/core/checked.h"
 #include "heed/core/cpu_threads.h"
 #include "heed/core/devices.h"
-#include "heed/core/nearest_name.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/presets.h"
 #include "heed/tasks/start.h"

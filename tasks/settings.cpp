@@ -1,8 +1,6 @@
 #include "heed/tasks/settings.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <iomanip>
 #include <nlohmann/json.hpp>
 #include <sstream>

@@ -1,7 +1,5 @@
 #include <doctest/doctest.h>
 
-#include <cmath>
-
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/memory_stats.h"

@@ -2,8 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
-
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/attention/heads.h"

@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "full_disk.h"
-#include "heed/core/cpu_threads.h"
 #include "heed/core/digest.h"
 #include "heed/core/file.h"
 #include "heed/data/safetensors.h"

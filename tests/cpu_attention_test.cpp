@@ -4,9 +4,7 @@
 
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <limits>
-#include <string>
 
 #include "heed/core/backend.h"
 #include "heed/core/cpu_threads.h"

@@ -1,7 +1,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "heed/autograd/ops.h"
 #include "heed/core/profile.h"

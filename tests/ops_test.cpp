@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"

@@ -5,7 +5,6 @@
 #include <doctest/doctest.h>
 #include <zlib.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "heed/core/error.h"

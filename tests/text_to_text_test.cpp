@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "heed/core/cpu_threads.h"
 #include "heed/tasks/learner.h"
 #include "heed/tasks/run.h"
 #include "heed/tasks/start.h"

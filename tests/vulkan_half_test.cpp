@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <map>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"

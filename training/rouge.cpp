@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include "heed/core/error.h"
 #include "heed/training/porter_stemmer.h"

@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "heed/autograd/autograd.h"
-#include "heed/autograd/expected_gradient.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/checked.h"
 #include "heed/core/file.h"

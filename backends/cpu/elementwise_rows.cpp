@@ -1,7 +1,5 @@
 #include "heed/backends/cpu/elementwise_rows.h"
 
-#include <utility>
-
 #include "heed/core/error.h"
 
 #undef HWY_TARGET_INCLUDE

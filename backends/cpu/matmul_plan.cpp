@@ -1,7 +1,6 @@
 #include "heed/backends/cpu/matmul_plan.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "heed/core/checked.h"
 

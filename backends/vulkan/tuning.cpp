@@ -7,8 +7,6 @@
 #include <functional>
 #include <limits>
 #include <span>
-#include <utility>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 

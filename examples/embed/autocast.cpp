@@ -8,7 +8,6 @@
 #include <heed/models/initialise.h>
 
 #include <iostream>
-#include <string>
 
 namespace {
 

@@ -4,7 +4,6 @@
 #include <heed/heed.h>
 
 #include <cstdio>
-#include <string>
 
 namespace {
 

@@ -61,8 +61,7 @@ class DotProductAttention : public Attention {
   Tensor forward(const AttentionInput& input, Context& context) override {
     if (config().cross) {
       const Projections::Projected memory = w_.of_memory(input.memory);
-      return attend(rotary_(w_.query(input.x)), rotary_(memory.key), memory.value, input.memory_mask,
-                    context);
+      return attend(w_.query(input.x), memory.key, memory.value, input.memory_mask, context);
     }
     const Projections::Projected x = w_.of(input.x);
     return attend(rotary_(x.query), rotary_(x.key), x.value, input.mask, context);

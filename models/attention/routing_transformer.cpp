@@ -20,7 +20,6 @@
 
 #include <algorithm>
 
-#include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/checked.h"
 #include "heed/models/attention/heads.h"

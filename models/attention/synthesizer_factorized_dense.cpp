@@ -18,7 +18,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <string>
 
 #include "heed/autograd/ops.h"
 #include "heed/core/checked.h"

@@ -1,7 +1,6 @@
 #include "heed/tests/cases/op_cases.h"
 #include "heed/core/block_pattern.h"
 
-#include <cmath>
 #include <string_view>
 
 #include "heed/autograd/autograd.h"
