@@ -74,8 +74,8 @@ Tensor index_select(const Tensor& x, int axis, const Tensor& ids) {
   const int at = resolve_axis("index_select", x, axis);
   if (at != 0) return transpose(index_select(transpose(x, 0, at), 0, ids), 0, at);
   Shape shape = x.shape();
-  const Tensor rows =
-      reshape(x, {1, shape[0], tail_count(shape, 1)});  // no axis more: a shape may have all there are
+  // No axis more: a shape may have all there are.
+  const Tensor rows = reshape(x, {1, shape[0], tail_count(shape, 1)});
   shape[0] = ids.size(0);
   return reshape(gather_rows(rows, unsqueeze(ids, 0)), shape);
 }

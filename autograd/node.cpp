@@ -216,9 +216,8 @@ void backward(const Tensor& output, const Tensor& start) {
     if (was_overwritten(*node)) {
       node->gradient = {};
       fail("backward: what ", node->op,
-           " was computed from has been overwritten since (by Tensor::assign, or a step of an optimizer), so "
-           "that its "
-           "gradient would be wrong; compute the output again");
+           " was computed from has been overwritten since (by Tensor::assign, or a step of an optimizer), "
+           "so that its gradient would be wrong; compute the output again");
     }
     Gradients gradients;
     {

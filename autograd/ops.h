@@ -307,8 +307,8 @@ struct AttentionOptions {
   Tensor key_mask;                              ///< i32 [B, M], 1 = real
   Tensor mask;                                  ///< i32, broadcasts to [B, H, N, M], 1 = allowed
   std::shared_ptr<const BlockPattern> pattern;  ///< null: all blocks
-  Tensor
-      slopes;  ///< f32 [H] (f64 beside f64): logits get -slopes[h] |i + M - N - j|, with no matrix; has no gradient
+  /// f32 [H] (f64 beside f64): logits get -slopes[h] |i + M - N - j|, with no matrix. Has no gradient.
+  Tensor slopes;
   Tensor bias;  ///< [1 or B, 1 or H, N, M], added to the scaled logits; at -infinity there is no such pair
   double dropout = 0;     ///< on the weights, after the softmax
   RandomKey dropout_key;  ///< which of them

@@ -31,8 +31,8 @@ struct AttentionArgs {
   Tensor value;     ///< [B, H, M, dv], last stride 1
   Tensor key_mask;  ///< i32 [B, M], 1 = real, 0 = padding; undefined = all real
   Tensor mask;      ///< i32, broadcast (stride 0) to [B, H, N, M], 1 = allowed; undefined = all allowed
-  Tensor
-      slopes;  ///< [H], contiguous, of statistics_type(): scores get -slopes[h] |i + M - N - j|; undefined = none
+  /// [H], contiguous, of statistics_type(): scores get -slopes[h] |i + M - N - j|; undefined = none.
+  Tensor slopes;
   Tensor bias;  ///< [1 or B, 1 or H, N, M], last stride 1, is added to the scaled scores; undefined = none
   double scale = 1;
   bool causal = false;                    ///< allow key j for query i only when j <= i + M - N

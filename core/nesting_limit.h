@@ -35,8 +35,8 @@ inline void check_json_text(std::string_view text, int limit, std::string_view s
   }
 }
 
-/// What people write, as a callback for the parser of `Json`, for short texts: nested less than `limit` levels deep, and with no member
-/// twice in an object, of which a parser would keep the last.
+/// What people write, as a callback for the parser of `Json`, for short texts: nested less than `limit` levels deep,
+/// and with no member twice in an object, of which a parser would keep the last.
 template <class Json>
 auto written_json(int limit, std::string source) {
   return [limit, source = std::move(source), open = std::vector<std::set<std::string>>()](

@@ -120,7 +120,8 @@ std::vector<std::vector<T>> deal_out_numbers(Ranks* ranks, std::size_t pieces, c
 /// Whether a launcher of MPI (mpirun, mpiexec, srun) started this process as one of several.
 bool started_by_mpi();
 /// The ranks of the job that this process was started in. Opens the launcher's MPI library at run time: libmpi.so.40 of
-/// Open MPI or libmpich.so.12, or the one that the environment variable HEED_MPI names. To be called once. Throws an Error for a library that cannot be opened or is of another kind.
+/// Open MPI or libmpich.so.12, or the one that the environment variable HEED_MPI names. To be called once. Throws an
+/// Error for a library that cannot be opened or is of another kind.
 std::unique_ptr<Ranks> open_mpi();
 
 /// Runs `body` in `count` processes of this machine, which are forked here, and returns the status of rank 0 when all

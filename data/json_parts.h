@@ -6,7 +6,8 @@
 
 #include "heed/core/error.h"
 
-// Members of a JSON object from outside, with Json = nlohmann::json or ordered_json; `where` is its path in the file, for messages.
+// Members of a JSON object from outside, with Json = nlohmann::json or ordered_json; `where` is its path in the file,
+// for messages.
 
 namespace heed::json_parts {
 

@@ -13,8 +13,8 @@ namespace heed {
 /// A line of input as UTF-8 without its line end, or what is wrong with it.
 struct InputLine {
   std::string text;
-  std::string
-      error;  ///< "byte 3 of the line (0xEF) is not UTF-8; ...", or longer than max_line_bytes; else ""
+  /// "byte 3 of the line (0xEF) is not UTF-8; ...", or longer than max_line_bytes; else "".
+  std::string error;
 };
 
 /// Lines of standard input or a file as they come, plain or gzip, under the rules of read_lines. Those that

@@ -16,9 +16,9 @@ struct TensorFile {
 };
 
 /// Reads a safetensors file (8 bytes header length, JSON header, raw little-endian data). F32, F64 and I32
-/// keep their type; F16 and BF16 become f32, exactly; I64 becomes i32 when every value fits. Throws an Error that names the file, the tensor
-/// and what is wrong for anything else: other types, more than 8 axes, a damaged header, holes, overlaps,
-/// duplicate names.
+/// keep their type; F16 and BF16 become f32, exactly; I64 becomes i32 when every value fits. Throws an Error that names
+/// the file, the tensor and what is wrong for anything else: other types, more than 8 axes, a damaged header, holes,
+/// overlaps, duplicate names.
 TensorFile load_safetensors(const std::filesystem::path& path, Device device = {});
 /// The same from memory; `source` names the bytes in errors.
 TensorFile parse_safetensors(std::string_view bytes, std::string_view source, Device device = {});

@@ -25,16 +25,16 @@ SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string&
 
 struct SentencePieceTokenizer {
   std::string json;  ///< the text of a tokenizer.json
-  std::vector<std::string>
-      without_id;  ///< pieces of the model that are not among the tokens, and were left out
+  /// Pieces of the model that are not among the tokens, and were left out.
+  std::vector<std::string> without_id;
 };
 
 /// The tokenizer of a model that gives its pieces the ids of `tokens`, which may hold those of another model, too: Marian's
 /// published translators have a model for each language, and one list of ids, vocab.json. What the other language
 /// alone has is spelled behind U+0001, which no text has once it is normalised: it is decoded, and never encoded; but for
-/// its characters, which stand for themselves where the model knows none, as what Marian reads is looked up in the list (of a run
-/// of such characters, which it takes for one unknown, each does here). Tokens
-/// like ">>deu<<" are found in the text as they stand. Throws Error when `tokens` lack "</s>" or "<unk>".
+/// its characters, which stand for themselves where the model knows none, as what Marian reads is looked up in the list
+/// (of a run of such characters, which it takes for one unknown, each does here). Tokens like ">>deu<<" are found in
+/// the text as they stand. Throws Error when `tokens` lack "</s>" or "<unk>".
 SentencePieceTokenizer sentencepiece_tokenizer(const SentencePieceModel& model,
                                                const std::vector<std::string>& tokens);
 

@@ -31,9 +31,8 @@ class StringTree {
  private:
   /// The end of a string, of which it is the node's path from the root, read backwards.
   struct Node {
-    std::int32_t shorter =
-        0;                    // the node of the longest beginning of this one that is an end of a string, too
-    std::int32_t found = -1;  // the longest string that is a beginning of this one
+    std::int32_t shorter = 0;  // the node of the longest beginning of this one that ends a string, too
+    std::int32_t found = -1;   // the longest string that is a beginning of this one
   };
   std::int32_t child(std::int32_t node, unsigned char byte) const;  // -1: there is none
   std::int32_t child_or_new(std::int32_t node, unsigned char byte);

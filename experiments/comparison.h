@@ -47,8 +47,8 @@ std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan);
 struct CellResult {
   std::string settings;  ///< the cell's, as JSON
   std::string failure;   ///< why there is no result; "": there is one
-  std::string
-      part;  ///< of the data, on which it was measured: "test", or "valid" where there is no test part
+  /// Of the data, on which it was measured: "test", or "valid" where there is no test part.
+  std::string part;
   std::vector<Metric> metrics;
   ExampleStatistics examples;
   std::int64_t parameters = 0, steps = 0;
@@ -78,8 +78,8 @@ class ComparedData {
   std::map<std::string, std::string> digests(const ComparisonCell& cell);
 
   const TaskKind& kind_;
-  std::map<std::string, std::map<std::string, std::string>>
-      known_;  // by the settings that say what the data is
+  // By the settings that say what the data is.
+  std::map<std::string, std::map<std::string, std::string>> known_;
 };
 
 /// Throws an Error for a folder that has anything in it but cells and tables of a comparison.

@@ -30,8 +30,8 @@ struct ComparisonRow {
   std::vector<CellResult> results;    ///< of the seeds that were measured
   std::vector<std::string> failures;  ///< "seed 2: out of memory"
   std::int64_t missing = 0;           ///< cells that were not trained to their end yet
-  std::optional<Difference>
-      difference;  ///< from the first row; none for itself and where there is nothing to compare
+  /// From the first row; none for itself and where there is nothing to compare.
+  std::optional<Difference> difference;
 };
 
 /// Mean and standard deviation (of a sample; 0 for one value).

@@ -43,8 +43,8 @@ PointerSource Pointer::source(const Tensor& memory, const PaddedTokens& tokens,
 Tensor Pointer::weights(const Tensor& hidden, const PointerSource& source, Context& context) const {
   AttentionOptions options;
   options.key_mask = source.mask;
-  const Tensor found =
-      attention_weights(unsqueeze(query_(hidden), 1), unsqueeze(source.keys, 1), options);  // [B, 1, T, M]
+  const Tensor query = unsqueeze(query_(hidden), 1), key = unsqueeze(source.keys, 1);
+  const Tensor found = attention_weights(query, key, options);  // [B, 1, T, M]
   if (context.capture) context.capture->entries.push_back({path() + ".cross", "weights", found.detach()});
   return precise(squeeze(found, 1));
 }

@@ -12,8 +12,8 @@ namespace heed {
 /// adds, in the pass that it takes anyway.
 class Stream {
  public:
-  Stream(Tensor x)
-      : x_(std::move(x)) {}  // NOLINT(google-explicit-constructor): a stream to which nothing is added
+  // NOLINTNEXTLINE(google-explicit-constructor): a stream to which nothing is added
+  Stream(Tensor x) : x_(std::move(x)) {}
   Stream(Tensor x, Tensor added, double p, const RandomKey& key)
       : x_(std::move(x)), added_(std::move(added)), p_(p), key_(key) {}
 
@@ -30,8 +30,8 @@ class Stream {
 };
 
 /// What surrounds every sub-layer of a Transformer: dropout, the residual connection and a layer
-/// normalisation (or the one that norm_kind names), whose parameters "weight" and "bias" this is. Post-norm: LN(x + dropout(f(x))) (Vaswani et
-/// al. 2017, section 3.1); pre-norm: x + dropout(f(LN(x))) (arXiv 2002.04745).
+/// normalisation (or the one that norm_kind names), whose parameters "weight" and "bias" this is. Post-norm:
+/// LN(x + dropout(f(x))) (Vaswani et al. 2017, section 3.1); pre-norm: x + dropout(f(LN(x))) (arXiv 2002.04745).
 class Residual : public Norm {
  public:
   explicit Residual(const TransformerConfig& config)

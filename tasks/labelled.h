@@ -68,8 +68,8 @@ struct ClassQuality {
     double f1() const;
   };
   std::vector<One> classes;
-  std::vector<std::vector<std::int64_t>>
-      confusion;  ///< [expected][predicted]; of more than 200 classes empty
+  /// [expected][predicted]; of more than 200 classes empty.
+  std::vector<std::vector<std::int64_t>> confusion;
 };
 ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vector<std::int32_t>& labels,
                         std::size_t classes);

@@ -35,8 +35,8 @@ struct TaskKind {
   std::string_view name;     ///< "classify": of its program, and in a run's files
   std::string_view summary;  ///< what it learns, in a line
   Stacks stacks;
-  std::span<const MetricKind>
-      metrics;  ///< the first is what the best weights are kept by, unless set otherwise
+  /// The first is what the best weights are kept by, unless set otherwise.
+  std::span<const MetricKind> metrics;
   /// Every setting with its default; those for the user's data differ from those for the data that it brings along.
   Settings (*settings)(bool own_data);
   /// True when the settings name data; throws a SettingsError when they name half of it.
@@ -71,8 +71,8 @@ struct Prediction {
 };
 
 struct PredictOptions {
-  CaptureFile* capture =
-      nullptr;                  ///< gets what the model shows of its inside for each line that is not blank
+  /// Gets what the model shows of its inside for each line that is not blank; null: nobody looks.
+  CaptureFile* capture = nullptr;
   std::int64_t first_line = 0;  ///< the number of the first line in the capture: "lines.<number>"
 };
 

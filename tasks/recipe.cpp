@@ -111,12 +111,11 @@ void declare_runtime(Settings& settings) {
   settings.flag(
       "int8_weights", false,
       "When the run is used: matrices of weights are rounded to 8 bits, a scale for each row, and writing "
-      "one "
-      "token after the other reads a quarter of the bytes. On the CPU; training knows nothing of it");
+      "one token after the other reads a quarter of the bytes. On the CPU; training knows nothing of it");
   settings.choice("precision", "f32", precision_names(),
                   "In which type the model computes while it trains. The weights stay f32. f16 needs a "
-                  "Vulkan device; on the CPU "
-                  "bf16 is for what is multiplied, and needs a processor with AVX-512 BF16");
+                  "Vulkan device; on the CPU bf16 is for what is multiplied, and needs a processor with "
+                  "AVX-512 BF16");
 }
 
 Device device_of(const std::string& name, const Ranks* ranks) {
@@ -168,8 +167,7 @@ void declare_tokenizer(Settings& settings, std::int64_t vocabulary, const std::s
   settings.flag("tokenizer.lower_case", false, "Whether texts are read in small letters");
   settings.text("tokenizer.file", "",
                 "A tokenizer.json to use instead of learning one by kind, vocabulary, min_frequency and "
-                "lower_case: BPE, "
-                "words, WordPiece or Unigram; empty: none");
+                "lower_case: BPE, words, WordPiece or Unigram; empty: none");
 }
 
 Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string> texts,

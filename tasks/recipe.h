@@ -17,7 +17,7 @@
 
 namespace heed {
 
-/// "seed", "threads", "device", "precision".
+/// "seed", "threads", "device", "int8_weights", "precision".
 void declare_runtime(Settings& settings);
 /// The device of a name as find_device() knows it; throws a SettingsError for one that is not there. `ranks` are the
 /// processes that train together, or null: each gets a GPU of its own.
@@ -33,8 +33,8 @@ TextOptions text_options(const Settings& settings);
 /// "tokenizer": what a token is, and how the vocabulary is learned. `kind`: bpe, words or characters.
 void declare_tokenizer(Settings& settings, std::int64_t vocabulary, const std::string& kind = "bpe");
 struct LearnTokenizerOptions {
-  bool keep_line_breaks =
-      false;  ///< a line break is a token for words, too, which leave out white space otherwise
+  /// A line break is a token for words, too, which leave out white space otherwise.
+  bool keep_line_breaks = false;
   std::string file = "tokenizer.json";  ///< where a run keeps it that others start from
 };
 /// Learns the tokenizer of the settings, or takes the one that they name. `marks` take the first ids; "<unk>" joins them

@@ -130,9 +130,8 @@ class ModelSections {
         weight_histograms_html(before.content(), capture_.content(), layers_in_histograms);
     if (html.empty()) return "";
     return "<p>How often a weight between two tokens of the examples above has which size, in the model that "
-           "training began "
-           "with and in this one. Weights of zero are not counted; the last bar holds all larger "
-           "ones.</p>\n" +
+           "training began with and in this one. Weights of zero are not counted; the last bar holds all "
+           "larger ones.</p>\n" +
            html;
   }
 

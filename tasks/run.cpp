@@ -50,9 +50,8 @@ void read_vocabulary(Learner& learner, const RunFiles& files) {
 Start begin_anew(Learner& learner, const RunFiles& files) {
   Start start = start_weights(learner);
   check(start.origin == files.origin(),
-        "what this run started from (training.from, training.embeddings) is no longer what it was: put it "
-        "back, or train "
-        "anew");
+        "what this run started from (training.from, training.embeddings) is no longer what it was: "
+        "put it back, or train anew");
   return start;
 }
 
@@ -140,9 +139,8 @@ Measurement Run::measure(std::string_view part) {
   if (found == now.end())
     throw SettingsError(concat_text("a ", task(), " run has no ", part, " part: name a file to measure on"));
   check(found->second == files_.data_digest(part), "the ", part,
-        " part of the data is not what the run was made with: the files or their order changed, so that what "
-        "was"
-        " trained on may be among it; name a file to measure on");
+        " part of the data is not what the run was made with: the files or their order changed, so that "
+        "what was trained on may be among it; name a file to measure on");
   return learner_->measure(part);
 }
 

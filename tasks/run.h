@@ -16,9 +16,9 @@ namespace heed {
 /// How a trained run is opened.
 struct RunOptions {
   std::string device = {};  ///< as find_device() has it; "": the one that the run names
-  std::string weights =
-      {};  ///< "best": of the best evaluation; "last": of the last checkpoint; "initial": as training
-           ///< began; "": best where the run has measured itself, else last
+  /// "best": of the best evaluation; "last": of the last checkpoint; "initial": as training began; "": best where the
+  /// run has measured itself, else last.
+  std::string weights = {};
   std::string config = {};                 ///< a JSON file of settings, laid over the run's; "": none
   std::vector<std::string> settings = {};  ///< "decoding.beam=1", over that. None may change the model
   bool verify = true;              ///< false: files that were changed after they were written are used anyway
@@ -64,8 +64,8 @@ class Run {
 /// Where and how a run is trained.
 struct TrainRequest {
   std::filesystem::path folder;
-  bool resume =
-      false;  ///< goes on from the last checkpoint of the folder, to the same bits as without the break
+  /// Goes on from the last checkpoint of the folder, to the same bits as without the break.
+  bool resume = false;
   bool verify = true;  ///< false: goes on although files or data are not those that the run was made with
   TrainerCallbacks callbacks = {};
   /// The processes that train together, this being one of them; null: one alone. Only rank 0 touches the folder and

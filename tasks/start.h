@@ -27,20 +27,20 @@ std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::st
 
 /// What weights were taken from where.
 struct Start {
-  std::map<std::string, std::string>
-      origin;  ///< "task", "identity" and "weights" (a digest) of the other run
+  /// "task", "identity" and "weights" (a digest) of the other run; "embeddings", the digest of the file of vectors.
+  std::map<std::string, std::string> origin;
   std::vector<std::string> remarks;
 };
 
 /// Fills a new model with what the settings name. From another run come the weights whose names and shapes fit; its
-/// best ones, where it has measured itself, with low-rank parts merged. Of learned positions it takes as many as it has. A part that the run does not have is taken from the one of its kind: one
-/// embedding from another, the input of one stack from that of the other, and the layers of an encoder from a decoder
-/// that has no cross-attention, or the other way round. "output" and "pairs" (WordPairs) are taken
-/// from runs of the same task with the same classes alone, the vectors of categories and single news from those that
-/// number them alike.
-/// The rows of the embedding are then set to the vectors of training.embeddings, divided by sqrt(width) where the
-/// model multiplies by that, so that the layers read the vectors as they stand. Throws Error when no weight fits, and
-/// for a file of vectors that is damaged (with file and line) or of another width.
+/// best ones, where it has measured itself, with low-rank parts merged. Of learned positions it takes as many as it
+/// has. A part that the run does not have is taken from the one of its kind: one embedding from another, the input of
+/// one stack from that of the other, and the layers of an encoder from a decoder that has no cross-attention, or the
+/// other way round. "output" and "pairs" (WordPairs) are taken from runs of the same task with the same classes alone,
+/// the vectors of categories and single news from those that number them alike. The rows of the embedding are then set
+/// to the vectors of training.embeddings, divided by sqrt(width) where the model multiplies by that, so that the layers
+/// read the vectors as they stand. Throws Error when no weight fits, and for a file of vectors that is damaged (with
+/// file and line) or of another width.
 Start start_weights(Learner& learner);
 
 }  // namespace heed

@@ -129,8 +129,7 @@ void TextToTextLearner::learn_vocabulary() {
     check(settings_.get<std::string>("model.tie_embeddings") != "all" ||
               !settings_.get<std::string>("training.from").empty(),
           "tokenizer.separate with model.tie_embeddings=all would give the words of two vocabularies that "
-          "have one "
-          "number one vector: set model.tie_embeddings=decoder");
+          "have one number one vector: set model.tie_embeddings=decoder");
     target_tokenizer_ = learn_tokenizer(settings_, parts_.train.target, all_marks, {.file = target_file});
   } else {
     lines.insert(lines.end(), parts_.train.target.begin(), parts_.train.target.end());

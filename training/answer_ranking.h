@@ -7,8 +7,8 @@
 
 namespace heed {
 
-/// How well right answers are ranked before wrong ones, as answer selection is measured (Yang, Yih and Meek 2015, "WikiQA"): means over
-/// the groups of answers, one group for each question, that have a right answer.
+/// How well right answers are ranked before wrong ones, as answer selection is measured (Yang, Yih and Meek 2015,
+/// "WikiQA"): means over the groups of answers, one group for each question, that have a right answer.
 struct AnswerRanking {
   /// Mean average precision: of a group the mean, over its right answers, of (right answers among the first r) / r,
   /// r being the rank of the right answer.

@@ -14,9 +14,8 @@ namespace heed {
 struct ClickRanking {
   double auc = 0;  ///< share of pairs (clicked, passed) in which the clicked one has the larger score
   double mrr = 0;  ///< sum of 1 / rank over the clicked ones, divided by their number
-  double ndcg5 =
-      0;  ///< sum over the first 5 of (2^click - 1) / log2(1 + rank), divided by the largest possible
-  double ndcg10 = 0;
+  /// Sum over the first 5 (10) of (2^click - 1) / log2(1 + rank), divided by the largest possible.
+  double ndcg5 = 0, ndcg10 = 0;
 };
 
 /// Of one list. Throws Error when one side is empty or a score is no number.

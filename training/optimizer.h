@@ -101,9 +101,8 @@ class Optimizer {
   std::vector<bool> owned_;     // empty: all
   std::vector<Shape> shapes_;   // of each parameter when the optimizer was made, as of the moments
   OptimizerOptions options_;
-  std::vector<Tensor>
-      first_moment_;  // empty when the kind has none; undefined where others own the parameter
-  std::vector<Tensor> second_moment_;  // likewise
+  // Empty when the kind has none; undefined where others own the parameter.
+  std::vector<Tensor> first_moment_, second_moment_;
   std::int64_t steps_ = 0;
   Tensor clip_;  // of the next step; undefined: none
 };

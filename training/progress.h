@@ -19,8 +19,8 @@ struct Progress {
   double tokens_per_second = 0;
   double elapsed_seconds = 0;  ///< of all sessions of the run
   double seconds_left = 0;
-  std::int64_t memory_bytes =
-      0;  ///< the most that tensors took so far on the device of the model; 0: not known
+  /// The most that tensors took so far on the device of the model; 0: not known.
+  std::int64_t memory_bytes = 0;
   /// Auxiliary losses, mean since the last record.
   std::vector<std::pair<std::string, double>> auxiliary = {};
   std::vector<std::pair<std::string, double>> metrics = {};  ///< of an evaluation

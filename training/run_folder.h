@@ -18,8 +18,8 @@ struct RunStart {
   /// What belongs to the model beside its weights: "tokenizer.json", "classes.json" ... -> content.
   std::map<std::string, std::string> files = {};
   std::map<std::string, std::string> data = {};  ///< part of the data ("train", "valid", "test") -> digest
-  std::map<std::string, std::string> origin =
-      {};  ///< as in RunManifest; of a run that goes on, run.json knows it
+  /// As in RunManifest; of a run that goes on, run.json knows it.
+  std::map<std::string, std::string> origin = {};
   /// A JSON object with what a setting stands for that the config.json of a run lacks, because it came after that run was
   /// begun; "": a run that lacks one is refused.
   std::string defaults = {};

@@ -41,14 +41,15 @@ struct TiledProduct {
 };
 
 /// A product as the kernel takes it. `parts`, if defined, is f32 [parts, outer, inner, m, n] and takes the
-/// sums over the parts of k instead of the product's output; bias, old content and activation are left out then. `row_parts`, f32
-/// [parts, m], does so for the row sums.
+/// sums over the parts of k instead of the product's output; bias, old content and activation are left out then.
+/// `row_parts`, f32 [parts, m], does so for the row sums.
 TiledProduct tiled(const MatrixProduct& product, TileKernel kernel, const Tensor& parts,
                    const Tensor& row_parts = {});
 
 /// Maps of the same a that one dispatch takes.
 inline constexpr std::size_t most_maps = 3;
-/// Such maps, at most so many, as one product of the kernel. All have the same sizes and lie alike, apart from where they begin.
+/// Such maps, at most so many, as one product of the kernel. All have the same sizes and lie alike, apart from where
+/// they begin.
 TiledProduct tiled_maps(std::span<const MatrixProduct> maps, TileKernel kernel);
 /// Whether what they read and write can be bound at once: it has to lie near each other.
 bool fit_bindings(const Gpu& gpu, const TiledProduct& maps);

@@ -78,9 +78,9 @@ struct AttentionInput {
 /// What an attention layer remembers between decoding steps. The batch axis comes first in every tensor, and what grows
 /// with the positions grows along axis 1 (growing.h).
 struct AttentionCache {
-  Tensor
-      key;  ///< [B, T, H dh], of fewer heads where they are shared, or the history of inputs [B, T, d] for variants without keys
-  Tensor value;
+  /// [B, T, H dh], of fewer heads where they are shared; of variants without keys the history of inputs [B, T, d].
+  Tensor key;
+  Tensor value;                       ///< as the key
   Tensor mask;                        ///< [B, T]
   bool of_memory = false;             ///< key and value depend on the memory alone, and have its rows
   std::int64_t position = 0;          ///< of the next query, where a variant needs to know
@@ -141,9 +141,9 @@ struct AttentionVariant {
 
 /// Adds an application's own variant to the list, so that models, settings, runs and programs find it by its name, as
 /// if it were one of heed's. `make` builds a layer and may throw; make_attention() checks before it what the
-/// capabilities rule out, and after it that no setting is left over. Throws for a name that is empty, taken, "none", or not of
-/// lower-case letters, digits and '_', for no `make`, and for more than 1000 variants. What it returns, and what was
-/// found before, stays valid for as long as the program runs. May be called from any thread at any time; a program
+/// capabilities rule out, and after it that no setting is left over. Throws for a name that is empty, taken, "none", or
+/// not of lower-case letters, digits and '_', for no `make`, and for more than 1000 variants. What it returns, and what
+/// was found before, stays valid for as long as the program runs. May be called from any thread at any time; a program
 /// registers its variants before it reads settings, opens a run or builds a model that names them, for example while
 /// its global variables are initialised.
 const AttentionVariant& register_attention(AttentionVariant variant);

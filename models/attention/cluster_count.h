@@ -36,7 +36,7 @@ class ClusterCount : public Module {
   bool is_automatic() const { return automatic_; }
   /// The largest K that may be asked for: how many centroids there are to be.
   std::int64_t most() const { return most_; }
-  /// K for sequences of `words` words; with `training`, K may be chosen now.
+  /// K for sequences of `length` words; with `training`, K may be chosen now.
   std::int64_t of(std::int64_t length, bool training);
   /// What a training pass found, while K is not chosen: words x [B, N, d], centroids [B or 1, K, d],
   /// assignment i32 [B, N] with K at padding, mask i32 [B, N] or undefined. It goes to absorb().

@@ -11,12 +11,12 @@
 // Time N (K + 2 N / K) d + N d^2, memory N d + K N, parameters 5 d^2, and K d once.
 //
 // Options: "clusters" K (blocks of 256 words; the paper's sqrt(max_length) sees too little on documents; "auto":
-// cluster_count.h says how either is chosen, and the first layer chooses for all that follow); "window": a block sees itself and the "next" one (default)
-// or the one before, "prev"; "assoc": the softmax runs over "words" (default) or over "clusters", C' then
-// being a mean; "phi_scale" (1), "cosine" (true), "lambda1", "lambda2" (0.01). The paper leaves the window, the
-// normaliser and the weights of the losses open; its similarity phi is the plain product, "cosine" false. Ours are the
-// cosine and the small weights, because plain products grow without bound: with weights of 1 the losses of the clusters
-// take the whole clipped gradient. C0 is normal with variance 1 / d.
+// cluster_count.h says how either is chosen, and the first layer chooses for all that follow); "window": a block sees
+// itself and the "next" one (default) or the one before, "prev"; "assoc": the softmax runs over "words" (default) or
+// over "clusters", C' then being a mean; "phi_scale" (1), "cosine" (true), "lambda1", "lambda2" (0.01). The paper
+// leaves the window, the normaliser and the weights of the losses open; its similarity phi is the plain product,
+// "cosine" false. Ours are the cosine and the small weights, because plain products grow without bound: with weights of
+// 1 the losses of the clusters take the whole clipped gradient. C0 is normal with variance 1 / d.
 
 #include "heed/models/attention/clusterformer.h"
 

@@ -10,7 +10,8 @@
 //
 // "tile" repeats itself after lcm(a, b) positions: with a common divisor of a and b, such as a = b = 16, some
 // positions always get the same logit. It is allowed; the default b has none with a.
-// Time N d H df + N H df (a + b) + N^2 d + N d^2; S is made for some rows at a time, and again backward. Parameters 2 d^2 + H df (d + a + b).
+// Time N d H df + N H df (a + b) + N^2 d + N d^2; S is made for some rows at a time, and again backward.
+// Parameters 2 d^2 + H df (d + a + b).
 //
 // Settings: tiling ("tile"), a (default about sqrt(L)), b (about L / a), hidden (df, default d / H),
 // logit_bias (b1, bA and bB; default as the projections). Longer inputs than L are an error.

@@ -7,8 +7,8 @@
 #include "heed/models/attention/attention.h"
 #include "heed/models/initialise.h"
 
-// The list of names: one line per variant of heed's own; applications add theirs by register_attention(). The file models/attention/<name>.cpp defines <name>_variant(),
-// which says what the variant can do and how it is made.
+// The list of names: one line per variant of heed's own; applications add theirs by register_attention(). The file
+// models/attention/<name>.cpp defines <name>_variant(), which says what the variant can do and how it is made.
 // clang-format off
 #define HEED_ATTENTION_VARIANTS(variant) \
   variant(dot_product)                   \
