@@ -38,7 +38,7 @@ class Axes {
 /// Unary operations without parameters: neg(x), abs(x), square(x), sqrt(x), ...; with parameters see below. Of i32
 /// there are neg, abs, square, relu and clamp.
 // Either operand of a binary operation or a comparison may be a number, which has the type of the other one: throws
-// when that is i32 and the number is none.
+// where that is i32 and the number is no whole one that i32 holds.
 Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params = {});
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
 Tensor binary(BinaryOp op, const Tensor& a, double b);
@@ -262,9 +262,9 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 /// x / sqrt(mean(x^2) + epsilon) * weight over the last axis (Zhang and Sennrich 2019, arXiv 1910.07467, eq. 4); weight
 /// [n] or undefined.
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-5);
-/// Rotary positions (Su et al. 2021, arXiv 2104.09864, section 3.4): of x [B, N, H, dh] the pair of elements i and i + dh /
-/// 2 of every head at position n is turned by the angle whose cosine and sine are the entries [n, i] of cosines and sines
-/// [N, dh / 2] (f32, for an f64 x f64). No gradient for these.
+/// Rotary positions (Su et al. 2021, arXiv 2104.09864, section 3.4): of x [B, N, H, dh] the pair of elements i and
+/// i + dh / 2 of every head at position n is turned by the angle whose cosine and sine are the entries [n, i] of cosines
+/// and sines [N, dh / 2] (f32, for an f64 x f64). No gradient for these.
 Tensor rotary(const Tensor& x, const Tensor& cosines, const Tensor& sines);
 /// Zeroes elements with probability p and divides the others by 1 - p.
 Tensor dropout(const Tensor& x, double p, const RandomKey& key);
@@ -282,12 +282,12 @@ NormedSum add_layer_norm(const Tensor& x, const Tensor& residual, double p, cons
 NormedSum add_rms_norm(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
                        const Tensor& weight, double epsilon = 1e-5);
 /// Label-smoothed cross entropy per row: logits [..., classes], targets i32 [...] -> [...]:
-/// (1 - e) (-log p_target) + e mean_c(-log p_c), 0 where the target is `ignored`.
+/// (1 - e) (-log p_target) + e mean_c(-log p_c), 0 where the target is `ignored`; in f32 where the logits are f16 or bf16.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing = 0,
                      std::int32_t ignored = -1);
 
-/// sum(cross_entropy(linear(x, weight, bias), targets)), to rank 0, without ever holding all logits: x [...,
-/// in], weight [classes, in], bias [classes] or undefined, targets i32 [...]. Gradients are taken along with
+/// sum(cross_entropy(linear(x, weight, bias), targets)), to rank 0, in f32 likewise, without ever holding all logits:
+/// x [..., in], weight [classes, in], bias [classes] or undefined, targets i32 [...]. Gradients are taken along with
 /// the loss, `rows_at_once` rows at a time (0: as many as the backend says, on the CPU 16 MB of logits).
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                             double smoothing = 0, std::int32_t ignored = -1, std::int64_t rows_at_once = 0);
@@ -323,7 +323,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
 /// by: what is needed to join it with attention over other keys.
 struct AttentionPart {
   Tensor output;       ///< [B, H, N, dv]
-  Tensor log_sum_exp;  ///< [B, H, N], -infinity where a query has no key
+  Tensor log_sum_exp;  ///< [B, H, N], -infinity where a query has no key; f32 where the output is f16 or bf16
 };
 /// attention() with its log_sum_exp; both are differentiable.
 AttentionPart attention_part(const Tensor& query, const Tensor& key, const Tensor& value,

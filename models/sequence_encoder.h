@@ -11,9 +11,9 @@
 namespace heed {
 
 /// What every model that reads whole sequences has: an input for tokens, an encoder, and the pooling to one
-/// vector for each sequence. Models derive from it and add their head. Parts "embedding", "input"
-/// (positions), "encoder", and "pooling" where a model pools by attention. Reads `source_vocabulary`,
-/// `encoder_layers`, `encoder_attention` and `pooling` of the configuration.
+/// vector for each sequence. Models derive from it and add their head. Parts "embedding", "input" (positions), "local"
+/// where there is a `local_width`, "encoder", and "pooling" where a model pools by attention. Reads `source_vocabulary`,
+/// `local_width`, `encoder_layers`, `encoder_attention` and `pooling` of the configuration.
 class SequenceEncoder : public Module {
  public:
   /// Hidden states [B, N, d] of tokens i32 [B, N].

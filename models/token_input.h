@@ -16,9 +16,9 @@ bool has_position_vectors(const TransformerConfig& config);
 /// The vectors that tell positions apart, added to the embeddings of tokens.
 class Positions : public Module {
  public:
-  /// "sinusoidal_halves": the same columns, all sines before all cosines, as in Marian.
   /// "sinusoidal": PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos of the same (Vaswani et al. 2017,
-  /// section 3.5), for any length. "learned": a parameter "weight" [max_length, width], N(0, deviation^2).
+  /// section 3.5), for any length. "sinusoidal_halves": the same columns, all sines before all cosines, as in Marian.
+  /// "learned": a parameter "weight" [max_length, width], N(0, deviation^2).
   Positions(std::string_view kind, std::int64_t max_length, std::int64_t width, double deviation,
             Initialiser& initialiser);
   /// Positions begin ... begin + count - 1: [count, width], of the dtype and on the device of `like`.

@@ -40,8 +40,7 @@ void for_each_setting(Visit&& visit, Config& config) {
   number("source_vocabulary", 0, most_vocabulary, "tokens that an encoder knows", &T::source_vocabulary);
   number("target_vocabulary", 0, most_vocabulary, "tokens that a decoder knows", &T::target_vocabulary);
   number("classes", 0, most_vocabulary, "classes of a classifier", &T::classes);
-  choice("pooling", {"mean", "attention", "max"}, "how a classifier makes one vector of a sequence",
-         &T::pooling);
+  choice("pooling", {"mean", "attention", "max"}, "how an encoder's outputs become one vector", &T::pooling);
   number(
       "word_pairs", 0, 1 << 28,
       "rows of a table of hashed words and pairs of words, classified linearly beside the encoder; 0: none",

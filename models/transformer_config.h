@@ -30,8 +30,8 @@ struct TransformerConfig {
   std::int64_t decoder_layers = 3;
   std::int64_t source_vocabulary = 0;
   std::int64_t target_vocabulary = 0;
-  std::int64_t classes = 0;  ///< of a classifier
-  /// Of a classifier: "mean" over the tokens, "max" or "attention".
+  std::int64_t classes = 0;  ///< of a classifier or a matcher
+  /// Of an encoder whose outputs become one vector: their "mean", "max" (of each element) or "attention".
   std::string pooling = "mean";
   /// Of a classifier or a matcher: rows of a table for words and pairs of words, which are classified linearly beside the
   /// encoder; 0: none.
