@@ -257,7 +257,7 @@ void declare_training(Settings& settings, std::span<const MetricKind> metrics) {
                 "Whether adamw also decays biases and the scales and shifts of norms");
   settings.choice("training.schedule.name", "inverse_sqrt", schedule_names(),
                   "How the learning rate goes on after the warm-up");
-  number("schedule.learning_rate", 1e-3, 0, 1e30, "The peak of the learning rate");
+  number("schedule.learning_rate", 1e-3, 1e-30, 1e30, "The peak of the learning rate");
   steps("schedule.warmup_steps", 400, "Steps in which the rate rises to its peak");
   number("schedule.final_rate", options.schedule.final_rate, 0, 1e30,
          "The rate at the end of linear and cosine");

@@ -339,7 +339,10 @@ std::string allowed_text(const Setting& setting) {
   if (!setting.choices.empty()) {
     std::string text;
     for (std::size_t i = 0; i < setting.choices.size(); ++i)
-      text += (i == 0 ? "" : i + 1 == setting.choices.size() ? " or " : ", ") + setting.choices[i];
+      text.append(i == 0                            ? ""
+                  : i + 1 == setting.choices.size() ? " or "
+                                                    : ", ")
+          .append(setting.choices[i].empty() ? "\"\"" : setting.choices[i]);
     return text;
   }
   if (setting.kind == Kind::integer || setting.kind == Kind::number)

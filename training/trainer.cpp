@@ -55,7 +55,7 @@ void check_options(const TrainerOptions& options) {
   check(options.ema_decay >= 0 && options.ema_decay < 1, "trainer: ema_decay is ", options.ema_decay,
         "; it must be in [0, 1)");
   check(options.patience == 0 || options.evaluate_every > 0,
-        "trainer: patience needs evaluations; set evaluate_every");
+        "trainer: patience needs evaluations; set evaluate_every, or patience=0");
   learning_rate_at(options.schedule, 1, 1);  // throws for a schedule out of range
 }
 
