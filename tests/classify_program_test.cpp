@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "heed/models/attention/attention.h"
+#include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/temporary_folder.h"
 
@@ -16,6 +16,8 @@ namespace {
 
 using heed::ProgramResult;
 using heed::run_program;
+using heed::test::contains;
+using heed::test::content_of;
 namespace fs = std::filesystem;
 using Arguments = std::vector<std::string>;
 
@@ -48,21 +50,8 @@ Arguments train_arguments(const fs::path& run, const Arguments& more) {
   return arguments;
 }
 
-std::string content_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 std::string write(const fs::path& path, const std::string& content) {
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << content;
-  return path.string();
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
+  return heed::test::write_content(path, content).string();
 }
 
 void check_error(const ProgramResult& result, int status, const std::string& part) {

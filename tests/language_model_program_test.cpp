@@ -4,11 +4,11 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "heed/data/safetensors.h"
+#include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/temporary_folder.h"
 
@@ -16,6 +16,10 @@ namespace {
 
 using heed::ProgramResult;
 using heed::run_program;
+using heed::test::contains;
+using heed::test::content_of;
+using heed::test::joined;
+using heed::test::write_content;
 namespace fs = std::filesystem;
 using Arguments = std::vector<std::string>;
 using Json = nlohmann::json;
@@ -37,28 +41,8 @@ ProgramResult run(const Arguments& arguments) {
   return run_program("language_model", arguments);
 }
 
-Arguments joined(Arguments arguments, const Arguments& more) {
-  arguments.insert(arguments.end(), more.begin(), more.end());
-  return arguments;
-}
-
 Arguments train_arguments(const fs::path& folder, const Arguments& more) {
   return joined(joined({"train", "--out", folder.string(), "--set", "threads=1"}, tiny), more);
-}
-
-std::string content_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-void write(const fs::path& path, const std::string& content) {
-  std::ofstream(path, std::ios::binary) << content;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 /// One line, "program: error: ...", with the part that matters, and the status.
@@ -129,8 +113,8 @@ TEST_CASE("language_model evaluate ends with a line of JSON") {
 
 TEST_CASE("language_model evaluate measures another text, and says what it cannot read") {
   const TemporaryFolder folder;
-  write(folder / "text", "the cat sleeps.\n");
-  write(folder / "unknown", "the cat sleeps!\n");
+  write_content(folder / "text", "the cat sleeps.\n");
+  write_content(folder / "unknown", "the cat sleeps!\n");
   const auto evaluate = [&](const std::string& file, const Arguments& more = {}) {
     return run(joined({"evaluate", "--run", finished_run().string(), "--sentences", "0", "--data",
                        (folder / file).string()},
@@ -211,11 +195,11 @@ TEST_CASE("language_model: text that cannot be used is named, and ends with 1") 
     return run(
         train_arguments(folder / "run", joined({"--data", (folder / file).string(), "--steps", "2"}, more)));
   };
-  write(folder / "empty", "");
-  write(folder / "short", "too short for a window");
-  write(folder / "latin", "caf\xe9, and more than enough text to fill a window of 32 tokens\n");
-  write(folder / "text",
-        "more than enough text to fill a window of 32 tokens, and a little more than that\n");
+  write_content(folder / "empty", "");
+  write_content(folder / "short", "too short for a window");
+  write_content(folder / "latin", "caf\xe9, and more than enough text to fill a window of 32 tokens\n");
+  write_content(folder / "text",
+                "more than enough text to fill a window of 32 tokens, and a little more than that\n");
   fs::create_directory(folder / "none");
   check_error(train("missing"), 1, "missing");
   check_error(train("empty"), 1, "empty");
@@ -230,8 +214,8 @@ TEST_CASE("language_model: text that cannot be used is named, and ends with 1") 
 TEST_CASE("language_model learns from a folder of files, with characters or BPE") {
   const TemporaryFolder folder;
   fs::create_directories(folder / "texts/more");
-  write(folder / "texts/a", "über den Fluß und in die Wälder, wo die Vögel singen\n");
-  write(folder / "texts/more/b", "and back again, over the hills and far away\n");
+  write_content(folder / "texts/a", "über den Fluß und in die Wälder, wo die Vögel singen\n");
+  write_content(folder / "texts/more/b", "and back again, over the hills and far away\n");
   for (const char* kind : {"characters", "bpe"}) {
     CAPTURE(kind);
     const fs::path out = folder / kind;
@@ -253,7 +237,7 @@ TEST_CASE("language_model: a text that does not stay in memory is learned to the
   std::string text;
   for (int i = 0; text.size() < 3'000'000; ++i)
     text += "line " + std::to_string(std::int64_t{i} * i) + " of a long text\n";
-  write(folder / "text", text);
+  write_content(folder / "text", text);
   const auto train = [&](const std::string& name, const Arguments& more) {
     return run(train_arguments(folder / name,
                                joined({"--data", (folder / "text").string(), "--steps", "4", "--set",

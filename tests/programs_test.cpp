@@ -7,14 +7,13 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <thread>
 
 #include "heed/core/error.h"
 #include "heed/data/safetensors.h"
 #include "heed/examples/common/processor.h"
+#include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/temporary_folder.h"
 
@@ -23,6 +22,9 @@ namespace {
 using heed::BackgroundProgram;
 using heed::ProgramResult;
 using heed::run_program;
+using heed::test::contains;
+using heed::test::content_of;
+using heed::test::write_content;
 namespace fs = std::filesystem;
 using Arguments = std::vector<std::string>;
 
@@ -45,21 +47,6 @@ Arguments train_arguments(const fs::path& run, const Arguments& more) {
   arguments.insert(arguments.end(), tiny.begin(), tiny.end());
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
-}
-
-std::string content_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-void write(const fs::path& path, const std::string& content) {
-  std::ofstream(path, std::ios::binary) << content;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 std::size_t line_count(const std::string& text) {
@@ -217,7 +204,7 @@ TEST_CASE("usage errors are named with the nearest name, and end with 2") {
   check_error(run_program("translate", train_arguments(run, {"--seed", "-1"})), 2, "seed");
   check_error(run_program("translate", {"train", "--out", run, "--config", run + "/none.json"}), 2,
               "none.json");
-  write(folder / "bad.json", "{\"trainig\": {}}");
+  write_content(folder / "bad.json", "{\"trainig\": {}}");
   check_error(run_program("translate", {"train", "--out", run, "--config", (folder / "bad.json").string()}),
               2, "training");
   CHECK(!fs::exists(run));  // nothing was left behind
@@ -278,10 +265,10 @@ TEST_CASE("data that cannot be used is named, and ends with 1") {
                        train_arguments(folder / "run", {"--source", (folder / source).string(), "--target",
                                                         (folder / target).string(), "--steps", "1"}));
   };
-  write(folder / "two", "a b\nc d\n");
-  write(folder / "three", "a\nb\nc\n");
-  write(folder / "empty", "");
-  write(folder / "latin", "caf\xe9\nx\n");
+  write_content(folder / "two", "a b\nc d\n");
+  write_content(folder / "three", "a\nb\nc\n");
+  write_content(folder / "empty", "");
+  write_content(folder / "latin", "caf\xe9\nx\n");
   check_error(train("missing", "two"), 1, "missing");
   check_error(train("two", "three"), 1, "3");
   check_error(train("empty", "empty"), 1, "empty");
@@ -302,11 +289,11 @@ TEST_CASE("a damaged run is named, and ends with 1") {
   CHECK(unreadable.output.starts_with("\n"));
 
   const std::string weights = content_of(folder / "run/best.safetensors");
-  write(folder / "run/best.safetensors", weights.substr(0, weights.size() / 2));
+  write_content(folder / "run/best.safetensors", weights.substr(0, weights.size() / 2));
   check_error(run_program("translate", {"predict", "--run", run}, "one\n"), 1, "best.safetensors");
-  write(folder / "run/tokenizer.json", "{");
+  write_content(folder / "run/tokenizer.json", "{");
   check_error(run_program("translate", {"evaluate", "--run", run}), 1, "tokenizer.json");
-  write(folder / "run/config.json", "{\"model\": 3}");
+  write_content(folder / "run/config.json", "{\"model\": 3}");
   check_error(run_program("translate", {"evaluate", "--run", run}), 1, "config.json");
 }
 
@@ -323,7 +310,7 @@ TEST_CASE("heed devices, gradcheck and verify") {
   const TemporaryFolder folder;
   CHECK(run_program("heed", {"verify", folder.path().string()}).status == 2);
   CHECK(run_program("heed", {"verify", (folder / "none").string()}).status == 2);
-  write(folder / "mha__broken.safetensors", "not a safetensors file");
+  write_content(folder / "mha__broken.safetensors", "not a safetensors file");
   const ProgramResult broken = run_program("heed", {"verify", folder.path().string()});
   CHECK(broken.status == 1);
   CHECK(contains(broken.output, "mha__broken"));

@@ -2,7 +2,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "heed/core/backend.h"
 #include "heed/core/devices.h"
 #include "heed/tests/kernel_check.h"
+#include "vulkan_compare.h"
 #include "vulkan_support.h"
 
 // Matrix products of the Vulkan backend against those of the CPU: all layouts, ragged sizes, batches, sums in
@@ -23,6 +23,7 @@
 namespace heed {
 namespace {
 
+using test::LoweredLimits;
 using test::numbers;
 using test::tensor_of;
 
@@ -95,21 +96,6 @@ void check_product(const Product& p, Device device) {
   const double error = test::worst_error({got.begin(), got.end()}, {expected.begin(), expected.end()});
   CHECK_MESSAGE(error <= allowed, p, ": error ", error);
 }
-
-/// Lowers the limits of a device until the end of the scope.
-class LoweredLimits {
- public:
-  LoweredLimits(Device device, const std::function<void(vulkan::Limits&)>& change)
-      : gpu_(vulkan::gpu(device.index)) {
-    vulkan::Limits limits = gpu_.limits();
-    change(limits);
-    gpu_.lower_limits(limits);
-  }
-  ~LoweredLimits() { gpu_.restore_limits(); }
-
- private:
-  vulkan::Gpu& gpu_;
-};
 
 }  // namespace
 
