@@ -14,10 +14,10 @@ namespace {
 
 class TwoLayers : public Module {
  public:
-  explicit TwoLayers(Initialiser initialiser = Initialiser(1))
+  explicit TwoLayers(const char* name_of_second = "second", Initialiser initialiser = Initialiser(1))
       : first(3, 3, true, initialiser), second(3, 2, true, initialiser) {
     add_module("first", first);
-    add_module("second", second);
+    add_module(name_of_second, second);
   }
   Linear first, second;
 };
@@ -51,6 +51,9 @@ TEST_CASE("Parts that do not exist, stand twice or leave nothing to train are re
     CHECK_THROWS_WITH_AS(trained_parameters(model, part_rates), doctest::Contains(why), Error);
   };
   refused({{"sec", 0}}, "no part \"sec\"");
+  TwoLayers alike("fir");  // the beginning of another's name
+  CHECK_THROWS_WITH_AS(trained_parameters(alike, std::vector<PartRate>{{"sec", 0}}),
+                       doctest::Contains("it has first, fir"), Error);
   refused({{"first", 0}, {"first", 1}}, "two learning rates");
   refused({{"first", -1}}, "must not be negative");
   refused({{"first", 0}, {"second", 0}}, "nothing is left to train");

@@ -90,11 +90,11 @@ TrainedParameters trained_parameters(Module& model, std::span<const PartRate> pa
           "\" of the model is given two learning rates");
     if (std::ranges::any_of(all, [&](const NamedTensor& each) { return lies_in(each.name, one.part); }))
       continue;
+    std::set<std::string> met;
     std::string known;
-    for (const NamedTensor& each : all) {
-      const std::string part = each.name.substr(0, each.name.find('.'));
-      if (known.find(part) == known.npos) known += (known.empty() ? "" : ", ") + part;
-    }
+    for (const NamedTensor& each : all)
+      if (const std::string part = each.name.substr(0, each.name.find('.')); met.insert(part).second)
+        known += (known.empty() ? "" : ", ") + part;
     fail("the model has no part \"", one.part, "\" to freeze or to give a learning rate; it has ", known);
   }
   TrainedParameters trained;
