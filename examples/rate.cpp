@@ -56,6 +56,9 @@ class RateLearner : public Learner {
   using Learner::Learner;
 
   void check_settings() const override {
+    if (settings_.get<double>("training.label_smoothing") > 0)
+      throw SettingsError(
+          "training.label_smoothing spreads probability over classes, which a number has not");
     check_model<EncoderClassifier>(config(300), settings_.get<std::int64_t>("training.batch_tokens"));
   }
 
