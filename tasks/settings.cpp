@@ -338,11 +338,10 @@ void Settings::merge_file(const std::filesystem::path& path) {
 std::string allowed_text(const Setting& setting) {
   if (!setting.choices.empty()) {
     std::string text;
-    for (std::size_t i = 0; i < setting.choices.size(); ++i)
-      text.append(i == 0                            ? ""
-                  : i + 1 == setting.choices.size() ? " or "
-                                                    : ", ")
-          .append(setting.choices[i].empty() ? "\"\"" : setting.choices[i]);
+    for (std::size_t i = 0; i < setting.choices.size(); ++i) {
+      if (i > 0) text += i + 1 == setting.choices.size() ? " or " : ", ";
+      text += setting.choices[i].empty() ? "\"\"" : setting.choices[i];
+    }
     return text;
   }
   if (setting.kind == Kind::integer || setting.kind == Kind::number)
