@@ -23,6 +23,8 @@ class Storage {
   std::size_t bytes() const { return bytes_; }
   /// Address of the first byte when the host can read and write the memory directly; null otherwise.
   void* host_data() const { return host_data_; }
+  /// Whether the memory is somebody else's, who sees it too: no op overwrites it, whoever holds it.
+  bool is_lent() const { return is_lent_; }
 
   /// How often elements were overwritten in place: backward() refuses what was computed from older ones. Writes
   /// through host_data() do not count.
@@ -37,13 +39,14 @@ class Storage {
   }
 
  protected:
-  Storage(Device device, std::size_t bytes, void* host_data)
-      : device_(device), bytes_(bytes), host_data_(host_data) {}
+  Storage(Device device, std::size_t bytes, void* host_data, bool is_lent = false)
+      : device_(device), bytes_(bytes), host_data_(host_data), is_lent_(is_lent) {}
 
  private:
   Device device_;
   std::size_t bytes_;
   void* host_data_;
+  bool is_lent_;
   std::atomic<std::uint64_t> version_{0};
   std::shared_ptr<const Int8Rows> int8_rows_;
   std::uint64_t int8_version_ = 0;

@@ -84,8 +84,8 @@ class Tensor {
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   /// True when the elements lie row-major without gaps.
   bool is_contiguous() const;
-  /// True when no other handle shares the storage, so that an op may overwrite it.
-  bool is_sole_owner() const { return storage_.use_count() == 1; }
+  /// True when nobody else sees the storage, neither another handle nor who lent it, so that an op may overwrite it.
+  bool is_sole_owner() const { return storage_.use_count() == 1 && !storage_->is_lent(); }
 
   /// Address of the first element; throws unless T matches the dtype and the host can see the memory.
   template <TensorElement T>

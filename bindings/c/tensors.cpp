@@ -57,7 +57,7 @@ void read(const Tensor& x, void* destination) {
 /// Memory of the caller.
 class LentStorage : public Storage {
  public:
-  LentStorage(void* data, std::size_t bytes) : Storage(Device{}, bytes, data) {}
+  LentStorage(void* data, std::size_t bytes) : Storage(Device{}, bytes, data, true) {}
   ~LentStorage() override {
     if (!release_) return;
     try {

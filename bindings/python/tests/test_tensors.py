@@ -184,6 +184,13 @@ class Memory(unittest.TestCase):
             with self.assertRaises(TypeError):
                 heed.from_numpy(refused)
 
+    def test_lent_memory_is_not_overwritten(self):
+        array = np.arange(6, dtype=np.float32).reshape(2, 3)
+        before = array.copy()
+        # The graph alone holds the logits.
+        heed.cross_entropy(heed.parameter(heed.from_numpy(array)), [0, 2]).sum().backward()
+        np.testing.assert_array_equal(array, before)
+
     def test_a_copy_is_a_copy(self):
         a = draw(3)
         x = heed.Tensor(a)
