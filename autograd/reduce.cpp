@@ -347,7 +347,7 @@ Tensor log_sum_exp(const Tensor& x, int axis, bool keep_axis) {
     return Gradients{grad * where(nothing, 0, exp(saved - sums))};
   };
   const Tensor result =
-      swap_with_last("log_sum_exp", record("log_sum_exp", sums, {last}, backward, {&saved}), axis);
+      swap_with_last("log_sum_exp", record("log_sum_exp", sums, {last}, backward, {&saved, &sums}), axis);
   return keep_axis ? result : squeeze(result, axis);
 }
 

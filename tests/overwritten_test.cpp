@@ -67,6 +67,16 @@ TEST_CASE("a view of a tensor shares its fate, a copy does not") {
   CHECK_NOTHROW(backward(sum(copied)));
 }
 
+TEST_CASE("a result that its own gradient is computed from is not to be overwritten either") {
+  const Tensor x = parameter(Tensor::from<double>({{1, 2}}));
+  for (const Tensor& y : {exp(x), softmax(x), log_softmax(x), log_sum_exp(x, 1), log_sum_exp(x, 1, true)}) {
+    CAPTURE(y.shape());
+    const Tensor total = sum(y);
+    overwrite(y);
+    CHECK_THROWS_AS(backward(total), Error);
+  }
+}
+
 TEST_CASE("an optimizer's step overwrites its weights") {
   Tensor w = parameter(Tensor::from<double>({1}, {1}));
   Optimizer sgd({{"w", &w}}, {.kind = OptimizerKind::sgd});
