@@ -1,3 +1,5 @@
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -50,6 +52,11 @@ Tensor uniform(const Shape& shape, double low, double high, const RandomKey& key
                Device device) {
   check(is_floating(dtype), "uniform: needs f32 or f64, got ", dtype);
   const Tensor out = Tensor::empty(shape, dtype, device);
+  const double widest =
+      dtype == DType::f64 ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max();
+  check(
+      out.count() == 0 || (std::isfinite(low) && std::isfinite(high) && low <= high && high - low <= widest),
+      "uniform: [", low, ", ", high, ") is no interval of ", dtype);
   require_kernel(backend_of(device).uniform, "uniform", device);
   backend_of(device).uniform(key, low, high, out);
   return out;
@@ -70,6 +77,9 @@ Tensor normal(const Shape& shape, double mean, double deviation, const RandomKey
               Device device) {
   check(is_floating(dtype), "normal: needs f32 or f64, got ", dtype);
   const Tensor out = Tensor::empty(shape, dtype, device);
+  check(out.count() == 0 || (std::isfinite(mean) && std::isfinite(deviation) && deviation >= 0),
+        "normal: mean ", mean, " and deviation ", deviation,
+        " must be finite, and the deviation not negative");
   require_kernel(backend_of(device).normal, "normal", device);
   backend_of(device).normal(key, mean, deviation, out);
   return out;

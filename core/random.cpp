@@ -1,5 +1,8 @@
 #include "heed/core/random.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace heed {
 
 std::array<std::uint32_t, 4> philox(const RandomKey& key, std::uint64_t block) {
@@ -22,6 +25,14 @@ std::array<std::uint32_t, 4> philox(const RandomKey& key, std::uint64_t block) {
 
 std::uint32_t random_word(const RandomKey& key, std::uint64_t index) {
   return philox(key, index / 4)[index % 4];
+}
+
+double last_below(double low, double high, DType dtype) {
+  const int digits = dtype == DType::f64 ? 53 : dtype == DType::f32 ? 24 : dtype == DType::f16 ? 11 : 8;
+  int exponent = 0;
+  std::frexp(std::nextafter(high, -HUGE_VAL), &exponent);  // of the numbers just below
+  const double step = std::ldexp(1.0, exponent - digits);
+  return std::max(low, (std::ceil(high / step) - 1) * step);
 }
 
 }  // namespace heed

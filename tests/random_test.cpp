@@ -1,5 +1,6 @@
 #include <array>
 
+#include "heed/autograd/ops.h"
 #include "heed/backends/cpu/philox.h"
 #include "kernel_check.h"
 
@@ -96,6 +97,32 @@ TEST_CASE_TEMPLATE("uniform numbers are the words of the stream", T, float, doub
     }
     CHECK(worst <= tolerance<T>);
   }
+}
+
+TEST_CASE("uniform numbers stay below the upper bound when they are rounded") {
+  const auto largest = [](double low, double high) {
+    const std::vector<double> values = values_of<float>(uniform<float>(key, low, high, 1 << 22));
+    return *std::max_element(values.begin(), values.end());
+  };
+  CHECK(largest(16, 17) == std::nextafter(17.0F, 0.0F));
+  CHECK(largest(-17, -16) == std::nextafter(-16.0F, -17.0F));
+  CHECK(largest(1, 1) == 1);
+  CHECK(last_below(0, 1, DType::f32) == std::nextafter(1.0F, 0.0F));
+  CHECK(last_below(0, 1, DType::f64) == std::nextafter(1.0, 0.0));
+  CHECK(last_below(0, 1, DType::f16) == 1 - 0x1p-11);
+  CHECK(last_below(-2, -1, DType::f32) == std::nextafter(-1.0F, -2.0F));
+  CHECK(last_below(0, 1.5, DType::bf16) == 1.5 - 0x1p-7);
+  CHECK(last_below(0, 0.1, DType::f32) == std::nextafter(0.1F, 0.0F));  // 0.1F lies above 0.1
+}
+
+TEST_CASE("uniform and normal refuse what is no interval and no deviation") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  CHECK_THROWS_WITH_AS(heed::uniform({3}, 2, 1, key), "uniform: [2, 1) is no interval of f32", Error);
+  CHECK_THROWS_AS(heed::uniform({3}, 0, std::nan(""), key), Error);
+  CHECK_THROWS_AS(heed::uniform({3}, -infinity, 0, key), Error);
+  CHECK_THROWS_AS(heed::uniform({3}, -3e38, 3e38, key), Error);
+  CHECK_THROWS_AS(heed::normal({3}, 0, -1, key), Error);
+  CHECK_THROWS_AS(heed::normal({3}, 0, infinity, key), Error);
 }
 
 TEST_CASE_TEMPLATE("normal numbers follow Box and Muller on pairs", T, float, double) {

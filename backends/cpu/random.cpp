@@ -33,18 +33,21 @@ void uniform_range(const PhiloxStream& stream, double low, double high, std::int
                    float* out) {
   const hn::ScalableTag<float> d;
   const auto base = hn::Set(d, static_cast<float>(low)), width = hn::Set(d, static_cast<float>(high - low));
+  const auto last = hn::Set(d, static_cast<float>(last_below(low, high, DType::f32)));
   for_each_words(stream, begin, end, [&](auto part, auto words, std::int64_t i) HWY_ATTR {
-    part.store(hn::MulAdd(unit_intervals(d, words), width, base), d, out + i);
+    part.store(hn::Min(hn::MulAdd(unit_intervals(d, words), width, base), last), d, out + i);
   });
 }
 
 void uniform_range(const PhiloxStream& stream, double low, double high, std::int64_t begin, std::int64_t end,
                    double* out) {
   std::uint32_t words[batch_size];
+  const double last = last_below(low, high, DType::f64);
   for (std::int64_t i = begin; i < end; i += batch_size) {
     const std::int64_t count = std::min(batch_size, end - i);
     stream.fill(static_cast<std::uint64_t>(i), count, words);
-    for (std::int64_t k = 0; k < count; ++k) out[i + k] = low + (high - low) * unit_interval(words[k]);
+    for (std::int64_t k = 0; k < count; ++k)
+      out[i + k] = std::min(low + (high - low) * unit_interval(words[k]), last);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "heed/core/random.h"
 
 #include <cmath>
+#include <initializer_list>
 
 #include "heed/backends/vulkan/dispatch_limits.h"
 #include "heed/backends/vulkan/kernels.h"
@@ -33,15 +34,16 @@ void push_stream(Launch& launch, const RandomKey& key, std::int64_t begin, std::
   launch.push(key.step).push(key.op);
 }
 
-/// Fills `out` with a shader of two numbers.
-void draw(std::string_view shader, const RandomKey& key, double first, double second, const Tensor& out) {
+/// Fills `out` with a shader of some numbers.
+void draw(std::string_view shader, const RandomKey& key, std::initializer_list<double> numbers,
+          const Tensor& out) {
   Gpu& gpu = gpu_of(out);
   const std::uint32_t workgroup = group_size(gpu, 128);
   for_each_piece(gpu, workgroup, out, [&](std::int64_t begin, std::int64_t count) {
     Launch launch(gpu, shader_name(shader, out.dtype()), {workgroup});
     launch.write(piece_of(out, begin, count));
     push_stream(launch, key, begin, count);
-    launch.push(first).push(second);
+    for (const double number : numbers) launch.push(number);
     launch.work(0, static_cast<double>(count) * static_cast<double>(size_of(out.dtype())));
     launch.folded_groups(ceil_div(count, workgroup * block_words));
   });
@@ -50,11 +52,11 @@ void draw(std::string_view shader, const RandomKey& key, double first, double se
 }  // namespace
 
 void uniform(const RandomKey& key, double low, double high, const Tensor& out) {
-  draw("uniform", key, low, high - low, out);
+  draw("uniform", key, {low, high - low, last_below(low, high, out.dtype())}, out);
 }
 
 void normal(const RandomKey& key, double mean, double deviation, const Tensor& out) {
-  draw("normal", key, mean, deviation, out);
+  draw("normal", key, {mean, deviation}, out);
 }
 
 void dropout(const Tensor& x, const Tensor& residual, double p, const RandomKey& key, const Tensor& out) {
