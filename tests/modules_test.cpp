@@ -79,6 +79,8 @@ TEST_CASE("modules: an optimizer refuses what would lose moments") {
   CHECK_THROWS_WITH_AS(Optimizer({{"a", &a}, {"a", &b}}, {}),
                        doctest::Contains("two parameters are called \"a\""), Error);
   CHECK_THROWS_WITH_AS(Optimizer({{"a", &a}, {"b", &a}}, {}), doctest::Contains("given twice"), Error);
+  Tensor tied = a;  // another handle of one leaf, which would be stepped twice
+  CHECK_THROWS_WITH_AS(Optimizer({{"a", &a}, {"tied", &tied}}, {}), doctest::Contains("given twice"), Error);
 }
 
 TEST_CASE("modules: a sequence calls its layers in order, and numbers them by their place") {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/node.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
 #include "heed/core/name_table.h"
@@ -49,11 +50,14 @@ void append(std::vector<std::pair<std::string, Tensor>>& list, const char* prefi
 void check_distinct(const std::vector<NamedTensor>& parameters) {
   std::set<std::string_view> names;
   std::set<const Tensor*> tensors;
+  std::set<const Node*> leaves;  // of which several handles may be given, as where weights are tied
   for (const NamedTensor& parameter : parameters) {
     check(names.insert(parameter.name).second, "optimizer: two parameters are called \"", parameter.name,
           "\", so that the moments of one would be lost");
-    check(tensors.insert(parameter.tensor).second, "optimizer: parameter \"", parameter.name,
-          "\" is given twice");
+    const Node* leaf =
+        parameter.tensor && parameter.tensor->tracked() ? parameter.tensor->node().get() : nullptr;
+    check(tensors.insert(parameter.tensor).second && (!leaf || leaves.insert(leaf).second),
+          "optimizer: parameter \"", parameter.name, "\" is given twice");
   }
 }
 
