@@ -26,8 +26,9 @@ def _as_array(data: Any, dtype: Optional[str]) -> np.ndarray:
     if array.dtype.kind not in "biuf":
         raise TypeError(f"heed has no tensors of {array.dtype}")
     if dtype is None:
-        if array.dtype in _OF_NUMPY and isinstance(data, (np.ndarray, np.generic)):
-            dtype = _OF_NUMPY[array.dtype]
+        native = array.dtype.newbyteorder("=")
+        if native in _OF_NUMPY and isinstance(data, (np.ndarray, np.generic)):
+            dtype = _OF_NUMPY[native]
         elif array.dtype.kind in "biu":
             dtype = "i32"
         else:

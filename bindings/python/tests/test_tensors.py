@@ -218,6 +218,12 @@ class Memory(unittest.TestCase):
         gc.collect()
         self.assertEqual(_library.library.heed_live_handles(), before)
 
+    def test_bytes_in_another_order(self):
+        array = np.array([1 / 3, -2.0], dtype=np.dtype(np.float64).newbyteorder())
+        tensor = heed.Tensor(array)
+        self.assertEqual(tensor.dtype, "f64")
+        np.testing.assert_array_equal(tensor.numpy(), array)
+
     def test_dtypes(self):
         for data, dtype in [
             ([1, 2], "i32"),
