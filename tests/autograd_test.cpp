@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/node.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/memory_stats.h"
 
@@ -127,6 +128,21 @@ TEST_CASE("autograd: a recomputed segment gives the same gradients and draws the
 TEST_CASE("gradcheck refuses a function that is none") {
   CHECK_THROWS_WITH_AS(gradcheck({}, {Tensor::from(std::vector<double>{1, 2}, {2})}),
                        "gradcheck: the function is empty", Error);
+}
+
+TEST_CASE("gradcheck records by itself: where the caller does not, and within a function that is checked") {
+  const std::vector<Tensor> inputs{Tensor::from<double>({1, 2}, {2})};
+  const auto squares = [](std::span<const Tensor> in) { return square(in[0]); };
+  {
+    const NoGrad no_grad;
+    CHECK(gradcheck(squares, inputs).passed);
+    CHECK_FALSE(recording());
+  }
+  const auto nested = [&](std::span<const Tensor> in) {
+    CHECK(gradcheck(squares, inputs).passed);
+    return squares(in);
+  };
+  CHECK(gradcheck(nested, inputs).passed);
 }
 
 TEST_CASE("gradcheck finds a wrong derivative") {
