@@ -52,7 +52,7 @@ struct EarlyGradients {
 /// What linear_cross_entropy needs for a chunk of rows, made once for all.
 struct Scratch {
   Tensor logits;       // [rows, pitch]
-  Tensor log_sum_exp;  // [rows]
+  Tensor log_sum_exp;  // [rows, 2]
   Tensor grad;         // [rows]: the gradient of each loss
   Tensor ones;         // [1, rows], where the bias' gradient is a product
 };
@@ -178,7 +178,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
                            wanted(bias, rows > most ? statistics : x.dtype())};
   if (gradients.x.defined()) gradients.x = gradients.x.view(given.x.shape());
   Scratch scratch{Tensor::empty({most, chunks.pitch}, x.dtype(), device),
-                  Tensor::empty({most}, statistics, device),
+                  Tensor::empty({most, 2}, statistics, device),
                   {},
                   {}};
   if (gradients.wanted())

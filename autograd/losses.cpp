@@ -34,7 +34,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
   const Tensor classes = contiguous(targets).view({targets.count()});
   const DType precise = statistics_type(logits.dtype());
   const Tensor loss = Tensor::empty(targets.shape(), precise, logits.device());
-  const Tensor log_sum_exp = Tensor::empty({targets.count()}, precise, logits.device());
+  const Tensor log_sum_exp = Tensor::empty({targets.count(), 2}, precise, logits.device());
   backend.cross_entropy.forward(rows, classes, smoothing, ignored, loss.view({targets.count()}), log_sum_exp);
   return record(
       "cross_entropy", loss, {logits},

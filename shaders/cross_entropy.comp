@@ -6,7 +6,8 @@
 #include "rows.glsl"
 
 // Cross entropy with label smoothing (arXiv 1512.00567, section 7) straight from the logits [rows, classes]:
-// loss = log_sum_exp - (1 - e) x_target - e mean(x).
+// loss = log_sum_exp - (1 - e) x_target - e mean(x). What is subtracted from logits is one of them, so that logits far from 0
+// lose no digits.
 layout(binding = 0) readonly buffer Logits { T logits[]; };
 layout(binding = 1) readonly buffer Targets { int targets[]; };
 layout(binding = 2) writeonly buffer Loss { float loss[]; };
@@ -30,12 +31,13 @@ void main() {
 
   const uint first = skip_logits + row * pitch;
   Exponentials own = Exponentials(-INFINITY, 0.0);
-  float own_values = 0.0;
+  float own_values = 0.0, origin = counts ? to_float(logits[first]) : 0.0;
+  if (isnan(origin) || isinf(origin)) origin = 0.0;
   if (counts) {
     for (uint i = lane(); i < classes; i += lanes) {
       const float v = to_float(logits[first + i]);
       add_exponential(own, v);
-      own_values += v;
+      own_values += v - origin;
     }
   }
   const Exponentials all = row_exponentials(own);
@@ -45,10 +47,10 @@ void main() {
   const float log_sum = log(all.sum);
   float value = 0.0;
   if (counts) {
-    // The largest logit is taken off first, so that logits far from 0 do not swallow the loss.
     value = (1.0 - smoothing) * ((all.largest - to_float(logits[first + target])) + log_sum);
-    if (smoothing != 0.0) value += smoothing * ((all.largest - values / float(classes)) + log_sum);
+    if (smoothing != 0.0) value += smoothing * (((all.largest - origin) - values / float(classes)) + log_sum);
   }
   loss[skip_loss + row] = value;
-  log_sum_exp[skip_log_sum_exp + row] = counts ? all.largest + log_sum : 0.0;
+  log_sum_exp[skip_log_sum_exp + 2 * row] = counts ? all.largest : 0.0;
+  log_sum_exp[skip_log_sum_exp + 2 * row + 1] = counts ? log_sum : 0.0;
 }

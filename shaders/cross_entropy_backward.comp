@@ -29,13 +29,14 @@ void main() {
   const bool counts = target != ignored;
   if (counts && first == 0 && gl_LocalInvocationID.x == 0 && (target < 0 || uint(target) >= classes))
     atomicMin(errors[error_word], first_row + row);
-  const float log_sum = log_sum_exp[skip_log_sum_exp + row], g = grad[skip_grad + row];
+  const float largest = log_sum_exp[skip_log_sum_exp + 2 * row],
+              log_sum = log_sum_exp[skip_log_sum_exp + 2 * row + 1], g = grad[skip_grad + row];
   [[unroll]] for (uint k = 0; k < 4; ++k) {
     const uint i = first + k * gl_WorkGroupSize.x + gl_LocalInvocationID.x;
     if (i >= classes) return;
     float d = 0.0;
     if (counts) {
-      d = (exp(to_float(logits[skip_logits + row * pitch + i]) - log_sum) - on_every) * g;
+      d = (exp((to_float(logits[skip_logits + row * pitch + i]) - largest) - log_sum) - on_every) * g;
       if (i == uint(target)) d -= g * on_target;
     }
     dlogits[skip_dlogits + row * pitch_dlogits + i] = from_float(d);

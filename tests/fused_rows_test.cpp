@@ -313,7 +313,7 @@ TEST_CASE_TEMPLATE("cross entropy and its gradient agree with plain loops", T, f
         }
       }
       const Tensor loss = Tensor::empty({rows}, dtype_of<T>),
-                   log_sum_exp = Tensor::empty({rows}, dtype_of<T>);
+                   log_sum_exp = Tensor::empty({rows, 2}, dtype_of<T>);
       cpu_backend().cross_entropy.forward(logits, targets, smoothing, ignored, loss, log_sum_exp);
       CHECK(worst_error(values_of<T>(loss), losses) <= tolerance<T>);
       // In place.
@@ -333,7 +333,7 @@ TEST_CASE("cross entropy of logits far apart, infinite and NaN") {
     x[static_cast<std::size_t>(3 * n + i)] = -infinity;  // excluded classes
   const Tensor logits = tensor_of<float>(x, {4, n});
   const Tensor targets = tensor_of<std::int32_t>({5, 5, 5, 2999}, {4});
-  const Tensor loss = Tensor::empty({4}), log_sum_exp = Tensor::empty({4});
+  const Tensor loss = Tensor::empty({4}), log_sum_exp = Tensor::empty({4, 2});
   cpu_backend().cross_entropy.forward(logits, targets, 0, ignored, loss, log_sum_exp);
   const std::vector<double> losses = values_of<float>(loss);
   CHECK(losses[0] == 0);
@@ -342,12 +342,31 @@ TEST_CASE("cross entropy of logits far apart, infinite and NaN") {
   CHECK(losses[3] == doctest::Approx(std::log(1000.0)));
 }
 
+TEST_CASE("cross entropy of logits far from 0 is that of logits around it, and so is its gradient") {
+  const auto results = [](double far, double smoothing) {
+    std::vector<double> x;  // multiples of 1 / 8, which f32 adds to 1e5 exactly
+    for (double value : numbers(3 * 40, -4, 4)) x.push_back(std::round(8 * value) / 8 + far);
+    const Tensor logits = parameter(tensor_of<float>(x, {3, 40}));
+    const Tensor loss = cross_entropy(logits, tensor_of<std::int32_t>({0, 7, 39}, {3}), smoothing);
+    backward(sum(loss));
+    std::vector<double> all = loss.to_doubles();
+    for (double value : gradient(logits).to_doubles()) all.push_back(value);
+    return all;
+  };
+  for (const double smoothing : {0.0, 0.1})
+    for (const double far : {1e5, -1e5}) {
+      const std::vector<double> near = results(0, smoothing), found = results(far, smoothing);
+      for (std::size_t i = 0; i < near.size(); ++i)
+        CHECK(found[i] == doctest::Approx(near[i]).epsilon(1e-5).scale(0.1));
+    }
+}
+
 TEST_CASE("cross entropy refuses a target that is no class") {
   const Tensor logits = tensor_of<float>(numbers(6), {2, 3}), loss = Tensor::empty({2});
   for (std::int32_t wrong : {3, -1, -101}) {
     const Tensor targets = tensor_of<std::int32_t>({0, static_cast<double>(wrong)}, {2});
     CHECK_THROWS_AS(
-        cpu_backend().cross_entropy.forward(logits, targets, 0, ignored, loss, Tensor::empty({2})), Error);
+        cpu_backend().cross_entropy.forward(logits, targets, 0, ignored, loss, Tensor::empty({2, 2})), Error);
   }
 }
 
@@ -412,7 +431,7 @@ TEST_CASE("fused rows have the same bits for any number of threads") {
     check_thread_identity([&]() -> std::vector<Tensor> {
       const LayerNorm t = run_layer_norm<float>(rows, n, true);
       const Tensor y = softmax<float>(x, {}, false), logs = softmax<float>(x, {}, true);
-      const Tensor loss = Tensor::empty({rows}), log_sum_exp = Tensor::empty({rows}),
+      const Tensor loss = Tensor::empty({rows}), log_sum_exp = Tensor::empty({rows, 2}),
                    dlogits = Tensor::empty({rows, n});
       cpu_backend().cross_entropy.forward(x, targets, 0.1, ignored, loss, log_sum_exp);
       cpu_backend().cross_entropy.backward(x, targets, log_sum_exp, row_grad, 0.1, ignored, dlogits);

@@ -169,7 +169,7 @@ void check_cross_entropy(Device device, const Shape& shape, Check check = check_
   for (double smoothing : {0.0, 0.1}) {
     const auto compute = [&](const Backend& backend, const std::vector<Tensor>& in) {
       const auto make = [&](const Shape& of) { return empty_on(in[0].device(), of); };
-      const Tensor loss = make({rows}), logs = make({rows}), dlogits = make(shape);
+      const Tensor loss = make({rows}), logs = make({rows, 2}), dlogits = make(shape);
       backend.cross_entropy.forward(in[0], in[1], smoothing, ignored, loss, logs);
       backend.cross_entropy.backward(in[0], in[1], logs, in[2], smoothing, ignored, dlogits);
       backend.cross_entropy.backward(in[0], in[1], logs, in[2], smoothing, ignored, in[0]);  // in place
@@ -328,7 +328,7 @@ TEST_CASE("vulkan: a target that is no class is an error at the next wait, with 
   const Backend& backend = backend_of(*device);
   const Tensor logits = copy_on(*device, floats({5, 3}));
   const Tensor targets = Tensor::from(std::vector<std::int32_t>{0, 1, 3, -2, -1}, {5}, *device);
-  const Tensor loss = empty_on(*device, {5}), logs = empty_on(*device, {5});
+  const Tensor loss = empty_on(*device, {5}), logs = empty_on(*device, {5, 2});
   backend.cross_entropy.forward(logits, targets, 0, -1, loss, logs);
   CHECK_THROWS_WITH_AS(loss.to_doubles(),
                        doctest::Contains("cross_entropy: a target is not a class in [0, 3)"), Error);
@@ -516,7 +516,7 @@ std::vector<Tensor> rows_of_every_kind(const Backend& backend, const std::vector
   backend.add_norm.forward(x, grad, 0.3, {1, 2, 3}, weight, {}, 1e-5, sum, normed, {}, of_sum);
   backend.add_norm.backward(sum, weight, {}, of_sum, grad, y, 0.3, {1, 2, 3}, dsum, dropped, dscale, {});
   const Tensor targets = copy_on(device, integers({rows}, 0, static_cast<double>(n), 9));
-  const Tensor loss = out(make_f32()), logs = out(make_f32());
+  const Tensor loss = out(make_f32()), logs = out(empty_on(device, {rows, 2}));
   backend.cross_entropy.forward(x, targets, 0.1, -1, loss, logs);
   backend.cross_entropy.backward(x, targets, logs, loss, 0.1, -1, out(make(x.shape())));
   const Tensor index = copy_on(device, integers({1, 100}, 0, static_cast<double>(rows), 8));

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 
 #include "heed/backends/cpu/kernels.h"
@@ -11,7 +12,8 @@
 #include "heed/backends/cpu/math-inl.h"
 
 // Cross entropy with label smoothing (arXiv 1512.00567, section 7) straight from the logits:
-// loss = log_sum_exp - (1 - e) x_target - e mean(x).
+// loss = log_sum_exp - (1 - e) x_target - e mean(x). What is subtracted from logits is one of them, so that logits far from 0
+// lose no digits.
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -25,17 +27,19 @@ template <class T>
 struct RowSums {
   T largest = -std::numeric_limits<T>::infinity();
   T exponentials = 0;  // sum of exp(x - largest)
-  T values = 0;        // sum of x
+  T origin = 0;        // a logit of the row
+  T values = 0;        // sum of x - origin
 
   void add(const T* x, std::int64_t n) {
     const hn::ScalableTag<T> d;
     const T lowest = -std::numeric_limits<T>::infinity();
+    const auto zero_at = hn::Set(d, origin);
     auto best = hn::Set(d, largest);
     auto sum = hn::Zero(d);
     for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
       const auto v = part.load(d, x + i);
       best = hn::Max(best, part.or_beyond(d, v, lowest));
-      sum = hn::Add(sum, v);
+      sum = hn::Add(sum, hn::Sub(part.or_beyond(d, v, origin), zero_at));
     });
     values += lane_sum(d, sum);
     const T bound = lane_max(d, best);
@@ -65,18 +69,20 @@ void cross_entropy_rows(const Tensor& logits, const Tensor& targets, double smoo
   parallel_ranges(rows, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
     for (std::int64_t r = begin; r < end; ++r) {
       if (target[r] == ignored) {
-        losses[r] = logs[r] = 0;
+        losses[r] = logs[2 * r] = logs[2 * r + 1] = 0;
         continue;
       }
       const T* row = from + r * classes;
       RowSums<T> sums;
+      if (std::isfinite(row[0])) sums.origin = row[0];
       for (std::int64_t i = 0; i < classes; i += block_size)
         sums.add(row + i, std::min(block_size, classes - i));
       const T log_sum = std::log(sums.exponentials);
-      logs[r] = sums.largest + log_sum;
-      // The largest logit is taken off first, so that logits far from 0 do not swallow the loss.
+      logs[2 * r] = sums.largest;
+      logs[2 * r + 1] = log_sum;
       T value = on_target * ((sums.largest - row[target[r]]) + log_sum);
-      if (on_mean != 0) value += on_mean * ((sums.largest - sums.values / static_cast<T>(classes)) + log_sum);
+      if (on_mean != 0)
+        value += on_mean * (((sums.largest - sums.origin) - sums.values / static_cast<T>(classes)) + log_sum);
       losses[r] = value;
     }
   });
@@ -105,9 +111,10 @@ void cross_entropy_backward_rows(const Tensor& logits, const Tensor& targets, co
         std::fill_n(out, classes, T(0));
         continue;
       }
-      const auto shift = hn::Set(d, logs[r]), g = hn::Set(d, gradient[r]), share = hn::Set(d, on_every);
+      const auto largest = hn::Set(d, logs[2 * r]), log_sum = hn::Set(d, logs[2 * r + 1]);
+      const auto g = hn::Set(d, gradient[r]), share = hn::Set(d, on_every);
       for_each_vector(d, classes, [&](auto part, std::int64_t i) HWY_ATTR {
-        const auto p = exp(d, hn::Sub(part.load(d, row + i), shift));
+        const auto p = exp(d, hn::Sub(hn::Sub(part.load(d, row + i), largest), log_sum));
         part.store(hn::Mul(hn::Sub(p, share), g), d, out + i);
       });
       out[target[r]] -= gradient[r] * on_target;
