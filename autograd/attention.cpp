@@ -231,6 +231,9 @@ AttentionPart attention_part_composed(const Tensor& query, const Tensor& key, co
   const Sizes sizes = check_attention("attention_part", query, key, options);
   constexpr double nothing = -std::numeric_limits<double>::infinity();
   const Tensor scores = logits_of(query, key, sizes, options);
+  if (sizes.keys == 0)
+    return {matmul(scores, value),
+            Tensor::full({sizes.batch, sizes.heads, sizes.queries}, nothing, query.dtype(), query.device())};
   const Tensor allowed = allowed_entries(sizes, options, query.device());
   const Tensor logits = allowed.defined() ? where(allowed, scores, nothing) : scores;
   const Tensor largest = max(logits.detach(), -1, true);

@@ -55,6 +55,20 @@ using In = std::span<const Tensor>;
 
 }  // namespace
 
+TEST_CASE("attention over no keys gives 0 and a log-sum-exp of -infinity, fused and composed") {
+  const Tensor query = parameter(Tensor::ones({1, 2, 3, 4}, DType::f64)),
+               key = Tensor::ones({1, 2, 0, 4}, DType::f64), value = Tensor::ones({1, 2, 0, 5}, DType::f64);
+  for (const bool composed : {false, true}) {
+    const std::unique_ptr<ComposeOnly> scope = composed ? std::make_unique<ComposeOnly>() : nullptr;
+    const AttentionPart part = attention_part(query, key, value);
+    CHECK(part.output.shape() == Shape{1, 2, 3, 5});
+    CHECK(max(abs(part.output.detach())).item() == 0);
+    CHECK(max(part.log_sum_exp.detach()).item() == -std::numeric_limits<double>::infinity());
+    backward(sum(part.output));
+    CHECK(max(abs(gradient(query))).item() == 0);
+  }
+}
+
 TEST_CASE("ops: gradients at corners are those that the limit has, not NaN") {
   const double infinity = std::numeric_limits<double>::infinity();
   const auto slope = [](const std::function<Tensor(const Tensor&)>& op, double at) {
