@@ -151,8 +151,11 @@ class Tensor:
         return array
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
+        converts = dtype is not None and np.dtype(dtype) != _NUMPY.get(self.dtype, np.float32)
+        if copy is False and (converts or self.device != "cpu"):
+            raise ValueError(f"a tensor of {self.dtype} on {self.device} does not become this array without a copy")
         array = self.numpy(copy=bool(copy))
-        return array if dtype is None else array.astype(dtype, copy=False)
+        return array.astype(dtype) if converts else array
 
     def __dlpack_device__(self) -> Tuple[int, int]:
         if self.device != "cpu":

@@ -197,6 +197,13 @@ class Memory(unittest.TestCase):
         a[0] = 9
         self.assertNotEqual(x[0].item(), 9)
 
+    def test_array_without_a_copy_or_not_at_all(self):
+        x = heed.Tensor(draw(3))
+        self.assertTrue(np.shares_memory(x.__array__(copy=False), x.numpy()))
+        with self.assertRaises(ValueError):
+            x.__array__(np.dtype(np.int16), copy=False)
+        self.assertEqual(np.asarray(x, np.int16).dtype, np.int16)
+
     def test_dlpack(self):
         x = heed.Tensor(draw(2, 3))
         other = np.from_dlpack(x)
