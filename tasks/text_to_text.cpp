@@ -135,7 +135,6 @@ void TextToTextLearner::learn_vocabulary() {
     lines.insert(lines.end(), parts_.train.target.begin(), parts_.train.target.end());
   }
   tokenizer_ = learn_tokenizer(settings_, lines, all_marks);
-  set_gamma();
 }
 
 std::map<std::string, std::string> TextToTextLearner::files() const {
@@ -151,6 +150,7 @@ void TextToTextLearner::open_files(const std::function<std::string(std::string_v
 }
 
 void TextToTextLearner::build(Device device) {
+  set_gamma();
   model_ =
       make_model<EncoderDecoder>(config(tokenizer_->vocabulary_size(), target_tokenizer().vocabulary_size()),
                                  settings_.get<std::int64_t>("training.batch_tokens"), device);
@@ -182,8 +182,10 @@ TransformerConfig TextToTextLearner::config(std::int64_t source_vocabulary,
 }
 
 /// Where hard-coded Gaussian attention looks from the decoder to the encoder and no gamma is set: sets it to the
-/// mean length of a source over that of its target, as the paper has it (arXiv 2005.00742, section 3.2).
+/// mean length of a source over that of its target, as the paper has it (arXiv 2005.00742, section 3.2). Every rank
+/// measures it, since settings do not travel; a run that is used has the one that it was trained with.
 void TextToTextLearner::set_gamma() {
+  if (parts_.train.size() == 0) return;
   Json choices = Json::parse(settings_.json(cross_setting));
   if (!choices.is_array()) choices = Json::array({choices});
   bool changed = false;

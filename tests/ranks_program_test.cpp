@@ -141,6 +141,8 @@ TEST_CASE("ranks: every attention, those whose forward pass moves buffers among 
   CHECK(trained("classify", folder / "three", joined(automatic, with_ranks(3))) == chosen);
   same("language_model", {"--attention", "clusterformer", "--set", "model.decoder_attention.clusters=auto"});
   same("language_model", {"--attention", "routing_transformer"});
+  same("translate", {"--preset", "hc-all"});  // gamma is measured on the data
+  same("summarize", {"--cross-attention", "hard_coded_gaussian"});
 }
 
 TEST_CASE("ranks: averages, frozen parts, folds, another run to start from and masked words") {
