@@ -85,16 +85,25 @@ class Names {
   std::set<std::string, std::less<>> parts_;
 };
 
-/// Settings of a tokenizer that another run brings along.
-constexpr const char* taken_of_tokenizers[] = {"kind",       "vocabulary", "min_frequency",
-                                               "lower_case", "begin",      "separate"};
+bool has_both_stacks(const Json& model) {
+  return model.contains("encoder_layers") && model.contains("decoder_layers");
+}
+
+/// Settings of a tokenizer that another run brings along: of models with both stacks "begin" stands before what is
+/// written, of others before what is read.
+std::vector<const char*> taken_of_tokenizer(const Json& here, const Json& there) {
+  std::vector<const char*> names = {"kind", "vocabulary", "min_frequency", "lower_case", "separate"};
+  if (has_both_stacks(here) == has_both_stacks(there)) names.push_back("begin");
+  return names;
+}
 
 /// "tokenizer.kind is bpe here and words there": settings that the other run's tokenizer overrules.
 std::vector<std::string> overruled(const Settings& settings, const RunFiles& files) {
-  const Json here = Json::parse(settings.json("tokenizer")),
-             there = Json::parse(files.config()).value("tokenizer", Json::object());
+  const Json config = Json::parse(files.config()), here = Json::parse(settings.json("tokenizer")),
+             there = config.value("tokenizer", Json::object());
   std::vector<std::string> found;
-  for (const char* const name : taken_of_tokenizers)
+  for (const char* const name :
+       taken_of_tokenizer(Json::parse(settings.json("model")), config.value("model", Json::object())))
     if (here.contains(name) && there.contains(name) && here[name] != there[name])
       found.push_back(concat_text("tokenizer.", name, " is ", here[name].dump(), " here and ",
                                   there[name].dump(), " there"));
@@ -302,9 +311,6 @@ void take_model_of(Settings& settings, const std::string& run) {
                                  "decoder_attention",
                                  "cross_attention"})
     take(name, name);
-  const auto has_both_stacks = [](const Json& model) {
-    return model.contains("encoder_layers") && model.contains("decoder_layers");
-  };
   if (has_both_stacks(here) == has_both_stacks(there))  // else the names of what is tied mean other tensors
     for (const char* const name : {"tie_embeddings", "output_bias"}) take(name, name);
   take("encoder_layers", "decoder_layers");
@@ -315,7 +321,7 @@ void take_model_of(Settings& settings, const std::string& run) {
   Json all = {{"model", taken}};
   const Json tokenizer = config.value("tokenizer", Json::object());
   const auto declared = settings.declared();
-  for (const char* const name : taken_of_tokenizers)
+  for (const char* const name : taken_of_tokenizer(here, there))
     if (tokenizer.contains(name) && std::ranges::any_of(declared, [&](const Setting& one) {
           return one.name == concat_text("tokenizer.", name);
         }))

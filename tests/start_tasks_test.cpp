@@ -250,6 +250,24 @@ TEST_CASE("--from: settings of the tokenizer are those of the run, and others ar
                  "the tokenizer is that of the run: tokenizer.kind is \"bpe\" here and \"words\" there"));
 }
 
+TEST_CASE("--from: the mark before what is read is not that before what is written") {
+  const TemporaryFolder folder;
+  const std::map<std::string, std::string> marks = {
+      {"translate", "<s>"}, {"classify", ""}, {"language_model", ""}};
+  for (const auto& [task, mark] : marks) trained(task, folder / task, {});
+  for (const auto& [task, mark] : marks)
+    for (const auto& [other, its_mark] : marks) {
+      CAPTURE(task);
+      CAPTURE(other);
+      Settings taken = task_kind(task).settings(false);
+      take_model_of(taken, (folder / other).string());
+      CHECK(taken.get<std::string>("tokenizer.begin") == mark);
+      const fs::path out = folder / (task + "-" + other);
+      CHECK_FALSE(contains(trained(task, out, {"training.from=\"" + (folder / other).string() + "\""}),
+                           "tokenizer.begin"));
+    }
+}
+
 TEST_CASE("part rates and frozen parts: broken off and resumed, the same bits") {
   const TemporaryFolder folder;
   const std::vector<std::string> rates = {"training.part_rates=embedding=0.1,encoder=0.5",
