@@ -167,7 +167,7 @@ std::int32_t Tokenizer::id_of(std::string_view token) const {
   if (const auto id = find(token)) return *id;
   std::string tried;
   for (const auto& names : names_of_marks) {
-    if (std::find(names.begin(), names.end(), token) == names.end()) continue;
+    if (token.empty() || std::find(names.begin(), names.end(), token) == names.end()) continue;
     for (const std::string_view name : names) {
       if (const auto id = find(name); id && !name.empty()) return *id;
       if (!name.empty() && name != token) tried += concat_text(tried.empty() ? " (nor " : ", ", name);

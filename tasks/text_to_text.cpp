@@ -13,7 +13,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char *cross_setting = "model.cross_attention", *target_file = "target_tokenizer.json";
+constexpr const char *cross_setting = "model.cross_attention", *target_file = "target_tokenizer.json",
+                     *no_begin =
+                         "tokenizer.begin is empty: name the mark that begins what is written, such as <s>";
 
 // --- hard-coded cross-attention needs to know how long sources are beside their targets
 
@@ -82,6 +84,7 @@ double TargetScore::perplexity() const {
 void TextToTextLearner::check_settings() const {
   kind().names_data(settings_);
   decoding_options(settings_);
+  if (settings_.get<std::string>("tokenizer.begin").empty()) throw SettingsError(no_begin);
   if (has_two_vocabularies(settings_)) {
     check(settings_.get<std::string>("tokenizer.file").empty(),
           "tokenizer.file is one vocabulary, but tokenizer.separate asks for two");
@@ -278,7 +281,9 @@ Decoding TextToTextLearner::decoding() const {
 }
 
 std::int32_t TextToTextLearner::begin() const {
-  return target_tokenizer().id_of(settings_.get<std::string>("tokenizer.begin"));
+  const auto mark = settings_.get<std::string>("tokenizer.begin");
+  check(!mark.empty(), no_begin);
+  return target_tokenizer().id_of(mark);
 }
 
 /// At most `limit` tokens, the end mark included.

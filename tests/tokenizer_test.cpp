@@ -155,6 +155,7 @@ TEST_CASE("Special tokens take the first ids and are recognised in text") {
   CHECK(tokenizer.id_of("<unk>") == 3);
   CHECK_THROWS_WITH_AS(tokenizer.id_of("<mask>"), "the tokenizer has no token \"<mask>\" (nor [MASK])",
                        Error);
+  CHECK_THROWS_WITH_AS(tokenizer.id_of(""), "the tokenizer has no token \"\"", Error);
   const Ids ids = tokenizer.encode("<s>the ship</s><pad>");
   CHECK(ids.front() == 1);
   CHECK(std::vector(ids.end() - 2, ids.end()) == Ids{2, 0});

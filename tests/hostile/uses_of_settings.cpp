@@ -322,6 +322,8 @@ Uses uses_with_wrong_flags() {
   uses.push_back({"a table and files of lines", "summarize",
                   train_command({"--source", "{t}/x", "--target", "{t}/x", "--data", "{t}/x.csv"}), 2,
                   "not both"});
+  uses.push_back({"nothing begins what is written", "translate", train_command({"--set", "tokenizer.begin="}),
+                  2, "tokenizer.begin"});
   uses.push_back({"score without pairs", "translate", {"score", "--run", "{run}"}, 2, "--source"});
   uses.push_back({"evaluate with a table and files of lines",
                   "translate",
