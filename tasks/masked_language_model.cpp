@@ -46,6 +46,13 @@ class MaskedLearner : public TextLearner {
     check_model<MaskedLanguageModel>(config(300), settings_.get<std::int64_t>("training.batch_tokens"));
   }
 
+  /// A mark that the tokenizer lacks would leave a run that answers nothing.
+  void prepare_training() override {
+    if (const auto begin = settings_.get<std::string>("tokenizer.begin"); !begin.empty())
+      tokenizer_->id_of(begin);
+    TextLearner::prepare_training();
+  }
+
   void build(Device device) override {
     model_ = make_model<MaskedLanguageModel>(config(tokenizer_->vocabulary_size()),
                                              settings_.get<std::int64_t>("training.batch_tokens"), device);

@@ -331,6 +331,8 @@ Uses uses_with_wrong_flags() {
                   2,
                   "not both"});
   uses.push_back({"--valid without --data", "converse", train_command({"--valid", "{t}/x"}), 2, "--data"});
+  uses.push_back({"a mark that the tokenizer of a masked model lacks", "language_model",
+                  train_command({"--masked", "--set", "tokenizer.begin=[cls]"}), 1, "[cls]"});
   uses.push_back({"--prompt and --prompts",
                   "language_model",
                   {"generate", "--run", "{run}", "--prompt", "the", "--prompts"},
