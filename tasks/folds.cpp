@@ -47,6 +47,9 @@ FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const Tr
   const auto folds = settings.get<std::int64_t>("data.folds");
   const bool is_first = !request.ranks || request.ranks->is_first();
   if (is_first && !request.resume) RunFolder::check_new(request.folder);
+  check(!request.resume || !path_exists(request.folder / "config.json"), "cannot resume: ", request.folder,
+        " holds one run and no folds: leave out --folds (data.folds) to go on with it, or choose another "
+        "folder");
   std::vector<Measurement> measured;
   for (std::int64_t fold = 1; fold <= folds; ++fold) {
     if (is_first && request.callbacks.message)

@@ -312,6 +312,11 @@ Uses uses_with_wrong_flags() {
            true});
     }
   }
+  uses.push_back({"a run that goes on as folds",
+                  "match",
+                  {"train", "--out", "{run}", "--resume", "--folds", "2"},
+                  1,
+                  "data.folds"});
   uses.push_back(
       {"--source without --target", "translate", train_command({"--source", "{t}/x"}), 2, "--target"});
   uses.push_back({"evaluate with one of two files",
