@@ -62,6 +62,8 @@ void add_low_rank_parts(Module& model, const TransformerConfig& config) {
   });
   std::string names;
   for (const std::string& name : known) names += (names.empty() ? "" : ", ") + name;
+  check(!known.empty(), "lora_rank is ", config.lora_rank,
+        ", but the model has no map that it could be added to");
   check(!wanted.empty(), "lora_maps names no map; there are ", names);
   for (const std::string& name : wanted)
     check(found.contains(name), "lora_maps: no map of the model is called '", name, "'; there are ", names);

@@ -343,6 +343,9 @@ Uses uses_with_wrong_flags() {
                   {"generate", "--run", "{run}", "--prompt", "the", "--prompts"},
                   2,
                   "--prompt"});
+  uses.push_back({"low-rank parts of a model that reads nothing", "recommend",
+                  train_command({"--set", "model.lora_rank=2", "--set", "news.represented_by=id"}), 2,
+                  "lora_rank"});
   for (const auto& [name, flag] :
        {std::pair{"bigbird", "--decoder-attention"}, {"bigbird", "--cross-attention"}})
     uses.push_back({std::string(flag) + " with an option that it does not know", "translate",
