@@ -89,6 +89,7 @@ Json json_of(const CellResult& result) {
   return {{"settings", Json::parse(result.settings)},
           {"failure", result.failure},
           {"part", result.part},
+          {"data", result.data},
           {"metrics", std::move(metrics)},
           {"parameters", result.parameters},
           {"steps", result.steps},
@@ -112,6 +113,7 @@ CellResult result_of(const Json& json) {
   result.settings = json.at("settings").dump();
   result.failure = json.at("failure");
   result.part = json.at("part");
+  result.data = json.at("data");
   for (const Json& one : json.at("metrics"))
     result.metrics.push_back({one.at("name"), number_in(one.at("value")), one.at("larger_is_better")});
   result.parameters = json.at("parameters");
@@ -176,6 +178,8 @@ std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan) {
     throw SettingsError("seeds are no choice to compare: give them by --seeds");
   for (const std::int64_t seed : plan.seeds) seeds.push_back(std::to_string(seed));
   check_distinct("seeds", seeds);
+  if (std::ranges::count(attentions, "") > 0)
+    throw SettingsError("--attention: a name is empty; give names with commas between them");
   if (attentions.empty()) attentions.emplace_back();
 
   std::vector<ComparisonCell> cells;
@@ -232,6 +236,7 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
   Run run = Run::open(run_folder, {.kind = &kind});
   result.parameters = run.learner().model().parameter_count();
   result.part = run.has_part("test") ? "test" : "valid";
+  result.data = RunFiles::open(run_folder).data_digest(result.part);
   const auto start = std::chrono::steady_clock::now();
   Measurement measurement = run.measure(result.part);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;

@@ -49,6 +49,7 @@ struct CellResult {
   std::string failure;   ///< why there is no result; "": there is one
   /// Of the data, on which it was measured: "test", or "valid" where there is no test part.
   std::string part;
+  std::string data;  ///< the digest of that part
   std::vector<Metric> metrics;
   ExampleStatistics examples;
   std::int64_t parameters = 0, steps = 0;

@@ -152,9 +152,13 @@ std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells
   };
   if (rows.empty()) return rows;
   const std::vector<ExampleStatistics> first = statistics(rows.front());
-  for (std::size_t i = 1; i < rows.size() && !first.empty(); ++i)
-    if (const auto others = statistics(rows[i]); !others.empty())
-      rows[i].difference = paired_bootstrap(first, others);
+  for (std::size_t i = 1; i < rows.size() && !first.empty(); ++i) {
+    const auto others = statistics(rows[i]);
+    if (others.empty()) continue;
+    rows[i].measured_elsewhere = rows[i].results.front().data != rows.front().results.front().data ||
+                                 others.front().rows.size() != first.front().rows.size();
+    if (!rows[i].measured_elsewhere) rows[i].difference = paired_bootstrap(first, others);
+  }
   return rows;
 }
 
@@ -203,6 +207,10 @@ std::string comparison_notes(std::span<const ComparisonRow> rows) {
   for (const ComparisonRow& row : rows)
     for (const std::string& failure : row.failures)
       text.append(unicode::printable(concat_text(row.choice, ", ", failure))).append("\n");
+  for (const ComparisonRow& row : rows)
+    if (row.measured_elsewhere)
+      text.append(unicode::printable(row.choice))
+          .append(" was measured on other examples than the first, so that there is no difference to tell\n");
   for (const ComparisonRow& row : rows)
     if (row.difference) {
       text += concat_text("from the first: the difference in ", row.results.front().examples.metric,

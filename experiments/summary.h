@@ -32,6 +32,7 @@ struct ComparisonRow {
   std::int64_t missing = 0;           ///< cells that were not trained to their end yet
   /// From the first row; none for itself and where there is nothing to compare.
   std::optional<Difference> difference;
+  bool measured_elsewhere = false;  ///< on other examples than the first row
 };
 
 /// Mean and standard deviation (of a sample; 0 for one value).

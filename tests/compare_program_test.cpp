@@ -189,6 +189,21 @@ TEST_CASE("compare: trains what is missing, shows what failed, and refuses anoth
   CHECK(contains(refused.errors, "model.activation"));
 }
 
+TEST_CASE("compare: choices that are measured on other examples stand side by side, without a difference") {
+  const TemporaryFolder folder;
+  // As many examples, or more of them.
+  for (const char* const choices : {"data.split_seed=1,2", "data.valid_fraction=0.2,0.3"}) {
+    CAPTURE(choices);
+    const ProgramResult result = run_program(
+        "compare", comparison_of(folder / choices,
+                                 {"--data", small_texts().string(), "--format", "lines", "--set", choices}));
+    CAPTURE(result.errors);
+    CHECK(result.status == 0);
+    CHECK(contains(result.output, "other examples than the first"));
+    CHECK_FALSE(contains(result.output, "on the same examples"));
+  }
+}
+
 TEST_CASE("compare: interrupted, it goes on to the same bits") {
   const TemporaryFolder folder;
   const auto flags = [&](const char* out) {
@@ -232,6 +247,7 @@ TEST_CASE("compare: what makes no sense is refused before anything is trained") 
   refused({"--task", "classify", "--out", "x", "--seeds", "1,two"}, "seed");
   refused({"--task", "classify", "--out", "x", "--seeds", "3,3"}, "twice");
   refused({"--task", "classify", "--out", "x", "--attention", "dot_product,bigbrid"}, "bigbird");
+  refused({"--task", "classify", "--out", "x", "--attention", "dot_product,"}, "--attention");
   refused({"--task", "classify", "--out", "x", "--dat", "y"}, "--data");
   refused({"--task", "classify", "--out", "x", "--table", "pdf"}, "--table");
   refused({"--task", "classify", "--out", "x", "--set", "model.width=16,-1"}, "model.width");
