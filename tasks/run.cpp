@@ -1,6 +1,7 @@
 #include "heed/tasks/run.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "heed/core/unicode.h"
 #include "heed/tasks/rank_agreement.h"
@@ -10,11 +11,24 @@
 namespace heed {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 /// True when the setting, or a group that it lies in, is one of `names`.
 bool is_among(std::string_view setting, std::span<const std::string> names) {
   return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
     return setting == name || (setting.starts_with(name) && setting[name.size()] == '.');
   });
+}
+
+/// Runs of tasks that do not tell classes have model.word_pairs in their configuration from the time when it did nothing there.
+std::string without_former_settings(const std::string& config, const Settings& settings) {
+  Json json = Json::parse(config, nullptr, /*allow_exceptions=*/false);
+  const auto is_word_pairs = [](const Setting& one) { return one.name == "model.word_pairs"; };
+  if (!json.is_object() || !json.contains("model") || !json["model"].is_object() ||
+      !json["model"].contains("word_pairs") || std::ranges::any_of(settings.declared(), is_word_pairs))
+    return config;
+  json["model"].erase("word_pairs");
+  return json.dump();
 }
 
 /// Lays the options over the settings of a run; what the model was made and trained with must stay.
@@ -91,7 +105,7 @@ Settings settings_of_run(const TaskKind& kind, const RunFiles& files) {
   check_task(kind, files);
   Settings settings = kind.settings(true);
   try {
-    settings.merge(files.config(), "config.json");
+    settings.merge(without_former_settings(files.config(), settings), "config.json");
   } catch (const SettingsError& error) {
     fail("the configuration of the run is damaged, or of another version: ", error.what());
   }
