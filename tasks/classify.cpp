@@ -224,14 +224,14 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
 
  private:
   TransformerConfig config(std::int64_t vocabulary, std::int64_t classes) const {
-    TransformerConfig config = model_config(settings_);
+    TransformerConfig config = model_config(trained());
     config.source_vocabulary = vocabulary;
     config.classes = classes;
     return config;
   }
 
   ImageClassifierConfig image_config(const Images& image, std::int64_t classes) const {
-    return {config(0, classes), image.rows, image.columns, settings_.get<std::int64_t>("data.patch")};
+    return {config(0, classes), image.rows, image.columns, trained().get<std::int64_t>("data.patch")};
   }
 
   Tokens pixels_of(const std::string& line) const {

@@ -199,7 +199,7 @@ class EmbedTextLearner : public Learner {
 
  private:
   TransformerConfig config(std::int64_t vocabulary) const {
-    TransformerConfig config = model_config(settings_);
+    TransformerConfig config = model_config(trained());
     config.source_vocabulary = vocabulary;
     return config;
   }

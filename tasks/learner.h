@@ -137,6 +137,9 @@ class Learner : public Task {
   const TaskKind& kind() const { return kind_; }
   const Settings& settings() const { return settings_; }
 
+  /// Of a run that is used with other settings: those that it was trained with, which its model keeps. Before build().
+  void set_trained(Settings settings) { trained_ = std::move(settings); }
+
   /// Throws a SettingsError for settings that do not fit together. Reads, allocates and writes nothing.
   virtual void check_settings() const = 0;
   /// Reads the data of the settings, or makes the embedded ones.
@@ -176,9 +179,13 @@ class Learner : public Task {
   Evaluation evaluation(std::span<const double> values) const;
   std::vector<Metric> metrics(std::span<const double> values) const;
 
+  /// What the model is made of: data.max_tokens, too, of which some attentions take their strides and clusters.
+  const Settings& trained() const { return trained_ ? *trained_ : settings_; }
+
   Settings settings_;
 
  private:
+  std::optional<Settings> trained_;  // none: settings_
   const TaskKind& kind_;
   std::vector<std::string> remarks_;
 };

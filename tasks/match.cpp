@@ -199,7 +199,7 @@ class MatchLearner : public LabelledLearner<TokenPair> {
   bool is_joint() const { return settings_.get<std::string>("model.kind") == "joint"; }
 
   TransformerConfig config(std::int64_t vocabulary, std::int64_t classes) const {
-    TransformerConfig config = model_config(settings_);
+    TransformerConfig config = model_config(trained());
     config.source_vocabulary = vocabulary;
     config.classes = classes;
     if (is_joint()) config.max_length *= 2;

@@ -349,7 +349,7 @@ class RecommendLearner : public Learner {
   };
 
   TransformerConfig config(std::int64_t vocabulary) const {
-    TransformerConfig config = model_config(settings_);
+    TransformerConfig config = model_config(trained());
     config.source_vocabulary = vocabulary;
     return config;
   }

@@ -115,11 +115,13 @@ Settings settings_of_run(const TaskKind& kind, const RunFiles& files) {
 Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   RunFiles files = RunFiles::open(folder, options.verify);
   const TaskKind& kind = options.kind ? *options.kind : task_kind(files.task());
-  Settings settings = settings_of_run(kind, files);
+  const Settings trained = settings_of_run(kind, files);
+  Settings settings = trained;
   set_for_use(settings, options);
   if (!options.device.empty()) settings.set("device", options.device, "device");
   const Device device = apply_runtime(settings);
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
+  learner->set_trained(trained);
   read_vocabulary(*learner, files);
   try {
     learner->build(device);

@@ -289,6 +289,21 @@ TEST_CASE("part rates and frozen parts: broken off and resumed, the same bits") 
         tensors_of(folder / "whole" / "model.safetensors"));
 }
 
+TEST_CASE("another limit of lengths changes no model: answers stay as they are") {
+  const TemporaryFolder folder;
+  std::string line;
+  for (int i = 0; i < 15; ++i) line += "[MAX 2 9 ] ";
+  const std::vector<std::string> lines = {line};
+  for (const std::string attention : {"sparse_transformer", "clusterformer", "linformer"}) {
+    CAPTURE(attention);
+    const fs::path run = folder / attention;
+    trained("classify", run, {"model.encoder_attention=" + attention, "model.positions=learned"});
+    const double before = Run::open(run).predict(lines)[0].probability;
+    for (const char* const limit : {"data.max_tokens=100", "data.max_tokens=1000"})
+      CHECK(Run::open(run, {.settings = {limit}}).predict(lines)[0].probability == before);
+  }
+}
+
 TEST_CASE("--embeddings: rows of known words are those of the file, as the layers see them") {
   const TemporaryFolder folder;
   const std::string data =

@@ -354,6 +354,8 @@ Uses uses_with_wrong_flags() {
                                        (std::string(flag) == "--decoder-attention" ? "decoder" : "cross") +
                                        "_attention.blok=2"}),
                     2, ""});
+  uses.push_back({"texts of any length", "match", use_command("match", {"--set", "data.max_tokens=16777216"}),
+                  0, "", small_line("match")});
   return uses;
 }
 
