@@ -151,7 +151,24 @@ Target target_of(const fs::path& path) {
   fail("cannot write ", path, ": too many symbolic links, or they run in a circle");
 }
 
+/// Standard output or standard error where `path` is the regular file that they go to, else -1.
+int standard_stream_of(const fs::path& path) {
+  struct stat named {
+  }, open{};
+  if (::stat(path.c_str(), &named) != 0 || !S_ISREG(named.st_mode)) return -1;
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO})
+    if (::fstat(stream, &open) == 0 && open.st_dev == named.st_dev && open.st_ino == named.st_ino)
+      return stream;
+  return -1;
+}
+
 int open_special(const fs::path& path) {
+  // Opened once more, a file has a second place to write at, and each would write over what the other has written.
+  if (const int stream = standard_stream_of(path); stream >= 0) {
+    const int copy = ::fcntl(stream, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) fail_with_errno("write", path, errno);
+    return copy;
+  }
   // Without O_NONBLOCK, opening would wait until somebody reads the FIFO.
   const int descriptor = open_file(path, O_WRONLY | O_APPEND | O_NONBLOCK);
   check(descriptor >= 0 || errno != ENXIO || !S_ISFIFO(mode_of(path)), "cannot write ", path,

@@ -240,6 +240,18 @@ TEST_CASE("heed report: makes the same page again, also beside others and withou
   CHECK(run_program("heed", {"report", (folder / "none").string()}).status == 1);
 }
 
+TEST_CASE("heed report: standard output that goes to a file gets the page whole, and the answer behind it") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "page").string();
+  const ProgramResult result =
+      run_program("/bin/sh", {"-c", "\"$0\" report \"$1\" --out /dev/stdout > \"$2\"",
+                              std::string(HEED_PROGRAM_DIR) + "/heed", small_run("match").string(), file});
+  CHECK_MESSAGE(result.status == 0, result.errors);
+  const std::string page = content_of(file);
+  CHECK(page.starts_with("<!DOCTYPE html>"));
+  CHECK(page.ends_with("/dev/stdout\n"));
+}
+
 TEST_CASE("--tensorboard writes event files, and a run that goes on has one more") {
   const TemporaryFolder folder;
   classifier(folder / "run", "dot_product", {"--tensorboard", "--steps", "10"});
