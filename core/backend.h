@@ -201,8 +201,9 @@ struct Backend {
       rotary;
   /// Label-smoothed cross entropy of each row: (1 - e) (-log p_target) + e mean_c(-log p_c); 0 where the
   /// target is `ignored`. logits [rows, classes], targets i32 [rows], loss [rows], log_sum_exp [rows, 2]: the largest
-  /// logit, and how much the logarithm of the sum of exponentials is above it. A target outside [0, classes) that is not `ignored` throws. backward: grad [rows]; dlogits may be the
-  /// same memory as logits. A backend with logit_chunks takes logits and dlogits whose rows are further apart.
+  /// logit, and how much the logarithm of the sum of exponentials is above it. A target outside [0, classes) that is
+  /// not `ignored` throws. backward: grad [rows]; dlogits may be the same memory as logits. A backend with logit_chunks
+  /// takes logits and dlogits whose rows are further apart.
   Fused<void(const Tensor& logits, const Tensor& targets, double smoothing, std::int32_t ignored,
              const Tensor& loss, const Tensor& log_sum_exp),
         void(const Tensor& logits, const Tensor& targets, const Tensor& log_sum_exp, const Tensor& grad,
