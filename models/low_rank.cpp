@@ -12,8 +12,9 @@
 namespace heed {
 namespace {
 
-constexpr std::array<std::string_view, 8> parts_of_base = {
-    "embedding", "source_embedding", "target_embedding", "input", "source", "target", "encoder", "decoder"};
+constexpr std::array<std::string_view, 9> parts_of_base = {
+    "embedding", "source_embedding", "target_embedding", "input", "source", "target",
+    "local",     "encoder",          "decoder"};
 
 /// A recommender has its base below "title".
 bool is_of_base(std::string_view path) {

@@ -90,7 +90,8 @@ TEST_CASE("--from: a language model reads the titles of a recommender, all of it
   const TemporaryFolder folder;
   const fs::path pretrained = folder / "text";
   const std::vector<std::string> shape = {"model.norm=pre", "model.positions=learned",
-                                          "model.activation=gelu", "tokenizer.kind=bpe"};
+                                          "model.activation=gelu", "model.local_width=3",
+                                          "tokenizer.kind=bpe"};
   trained("language_model", pretrained, joined(shape, {"objective=masked", "training.keep_best_by=loss"}));
   const std::vector<std::string> from =
       joined(shape, {"training.from=\"" + pretrained.string() + "\"", "training.ema_decay=0"});
@@ -104,7 +105,8 @@ TEST_CASE("--from: a language model reads the titles of a recommender, all of it
   trained("recommend", folder / "all", from);
   CHECK_FALSE(same(folder / "all", query));
   trained("recommend", folder / "low", joined(from, {"model.lora_rank=2"}));
-  for (const std::string name : {"embedding.weight", query.c_str()}) CHECK(same(folder / "low", name));
+  for (const std::string name : {"embedding.weight", "local.map.weight", query.c_str()})
+    CHECK(same(folder / "low", name));
   for (const float value : tensor_of(folder / "low", "title.encoder.layers.0.attention.query.lora_b"))
     CHECK(value != 0);
 }
