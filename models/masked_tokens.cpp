@@ -14,9 +14,10 @@ void check_options(const MaskingOptions& options) {
   check(options.mask >= 0 && options.random >= 0 && options.mask + options.random <= 1,
         "masking: the probabilities of the mask (", options.mask, ") and of a random token (", options.random,
         ") must not be negative, and at most 1 together");
-  check(options.first_ordinary >= 0 && options.first_ordinary < options.vocabulary,
-        "masking: ordinary tokens go from ", options.first_ordinary, " to the vocabulary's ",
-        options.vocabulary);
+  check(!options.ordinary.empty() && std::is_sorted(options.ordinary.begin(), options.ordinary.end()) &&
+            options.ordinary.front() >= 0 && options.ordinary.back() < options.vocabulary,
+        "masking: of a vocabulary of ", options.vocabulary,
+        " there must be ordinary tokens, in ascending order; got ", options.ordinary.size());
   check(options.mask_token >= 0 && options.mask_token < options.vocabulary, "masking: the mask token ",
         options.mask_token, " is outside the vocabulary of ", options.vocabulary);
 }
@@ -26,7 +27,8 @@ std::vector<std::size_t> chosen_places(const Tokens& tokens, const MaskingOption
                                        const RandomKey& key) {
   std::vector<std::pair<std::uint32_t, std::size_t>> drawn;
   for (std::size_t i = 0; i < tokens.size(); ++i)
-    if (tokens[i] >= options.first_ordinary) drawn.emplace_back(random_word(key, 3 * i), i);
+    if (std::binary_search(options.ordinary.begin(), options.ordinary.end(), tokens[i]))
+      drawn.emplace_back(random_word(key, 3 * i), i);
   const auto wanted =
       static_cast<std::size_t>(std::llround(options.share * static_cast<double>(drawn.size())));
   const std::size_t count = std::min(std::max<std::size_t>(wanted, 1), drawn.size());
@@ -43,9 +45,7 @@ std::int32_t hidden_token(std::int32_t token, std::size_t place, const MaskingOp
   const double chance = unit_interval(random_word(key, 3 * place + 1));
   if (chance < options.mask) return options.mask_token;
   if (chance >= options.mask + options.random) return token;
-  const auto ordinary = static_cast<std::uint64_t>(options.vocabulary - options.first_ordinary);
-  const std::uint64_t any = below(random_word(key, 3 * place + 2), ordinary);
-  return options.first_ordinary + static_cast<std::int32_t>(any);
+  return options.ordinary[below(random_word(key, 3 * place + 2), options.ordinary.size())];
 }
 
 }  // namespace

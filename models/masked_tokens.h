@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "heed/core/random.h"
 #include "heed/models/batch.h"
@@ -15,8 +16,9 @@ struct MaskingOptions {
   double mask = 0.8;    ///< probability that such a token is replaced by the mask token
   double random = 0.1;  ///< that it is replaced by any token; else it stays as it is
   std::int32_t mask_token = 0;
-  std::int32_t vocabulary = 0;      ///< number of ids
-  std::int32_t first_ordinary = 0;  ///< ids below are special tokens: never to be guessed, never put in
+  std::int32_t vocabulary = 0;  ///< number of ids
+  /// Ids in ascending order; all others are special tokens: never to be guessed, never put in.
+  std::vector<std::int32_t> ordinary = {};
 };
 
 /// What a model reads and what it is to guess.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
@@ -54,6 +55,7 @@ class MaskedLearner : public TextLearner {
   }
 
   void build(Device device) override {
+    ordinary_ = ordinary_tokens(*tokenizer_);
     model_ = make_model<MaskedLanguageModel>(config(tokenizer_->vocabulary_size()),
                                              settings_.get<std::int64_t>("training.batch_tokens"), device);
   }
@@ -128,13 +130,25 @@ class MaskedLearner : public TextLearner {
     options.share = settings_.get<double>("training.mask_share");
     options.mask_token = tokenizer_->id_of(mask_token);
     options.vocabulary = tokenizer_->vocabulary_size();
-    options.first_ordinary = first_ordinary();
+    options.ordinary = ordinary_;
     return options;
   }
 
-  /// Special tokens have the ids below.
-  std::int32_t first_ordinary() const {
-    return 1 + std::max(tokenizer_->id_of(text_mark), tokenizer_->id_of(mask_token));
+  bool is_ordinary(std::int32_t token) const {
+    return std::binary_search(ordinary_.begin(), ordinary_.end(), token);
+  }
+
+  /// The tokens that a place may be filled with: all but the special ones, wherever a published tokenizer has these. What
+  /// stands for words that are not known is guessed as a word is.
+  static Tokens ordinary_tokens(const Tokenizer& tokenizer) {
+    std::set<std::int32_t> special = {tokenizer.id_of(text_mark), tokenizer.id_of(mask_token)};
+    for (const AddedToken& token : tokenizer.added_tokens())
+      if (token.special && token.content != "<unk>") special.insert(token.id);
+    Tokens ordinary;
+    for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
+      if (!special.contains(id)) ordinary.push_back(id);
+    check(!ordinary.empty(), "the tokenizer has special tokens alone: there is nothing to fill in");
+    return ordinary;
   }
 
   static std::vector<Metric> metrics_of(const Guesses& guesses) {
@@ -151,7 +165,7 @@ class MaskedLearner : public TextLearner {
     const auto read = [&](std::int64_t begin) { return stream.read(begin, std::min(length, count - begin)); };
     std::vector<std::int64_t> begins;  // of windows with anything to guess
     for (std::int64_t begin = 0; begin < count; begin += length)
-      if (std::ranges::any_of(read(begin), [&](std::int32_t token) { return token >= first_ordinary(); }))
+      if (std::ranges::any_of(read(begin), [&](std::int32_t token) { return is_ordinary(token); }))
         begins.push_back(begin);
     const auto found =
         deal_out_numbers<double>(ranks(), (begins.size() + rows - 1) / rows, [&](std::size_t batch) {
@@ -248,10 +262,10 @@ class MaskedLearner : public TextLearner {
 
   /// The likeliest tokens for each row of logits [count, V], all rows together; special tokens are no filling.
   std::vector<Filling> best_fillings(const Tensor& logits) const {
-    const std::int32_t first = first_ordinary();
-    const std::int64_t ordinary = logits.size(1) - first;
+    const auto ordinary = static_cast<std::int64_t>(ordinary_.size());
+    const Tensor columns = Tensor::from(ordinary_, {ordinary}, model_->device());
     const auto wanted = static_cast<std::size_t>(settings_.get<std::int64_t>("prediction.best"));
-    const auto [values, ids] = top_k(slice(softmax(logits, -1), 1, first, logits.size(1)),
+    const auto [values, ids] = top_k(index_select(softmax(logits, -1), 1, columns),
                                      std::min(ordinary, static_cast<std::int64_t>(wanted)));
     const std::vector<float> probabilities = values.to_vector<float>();
     const std::vector<std::int32_t> tokens = contiguous(ids).to_vector<std::int32_t>();
@@ -262,7 +276,7 @@ class MaskedLearner : public TextLearner {
       for (const Filling& one : best)
         for (std::size_t k = row * each; k < (row + 1) * each; ++k) {
           longer.push_back({one.tokens, one.probability * static_cast<double>(probabilities[k])});
-          longer.back().tokens.push_back(tokens[k] + first);
+          longer.back().tokens.push_back(ordinary_[static_cast<std::size_t>(tokens[k])]);
         }
       std::ranges::stable_sort(longer, std::ranges::greater(), &Filling::probability);
       longer.resize(std::min(longer.size(), wanted));
@@ -272,6 +286,7 @@ class MaskedLearner : public TextLearner {
   }
 
   std::unique_ptr<MaskedLanguageModel> model_;
+  Tokens ordinary_;  // in ascending order
 };
 
 }  // namespace

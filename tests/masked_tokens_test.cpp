@@ -21,7 +21,7 @@ MaskingOptions rule() {
   MaskingOptions options;
   options.mask_token = mask_token;
   options.vocabulary = 50;
-  options.first_ordinary = 2;
+  for (std::int32_t id = 2; id < 50; ++id) options.ordinary.push_back(id);
   return options;
 }
 
@@ -99,6 +99,22 @@ TEST_CASE("masking: short sequences have at least one token to guess, special on
   CHECK(values(make_masked_batch(text, everything, {1, 1, 0}).input.ids) == Tokens{0, 1, 0, 0, 1, -1});
 }
 
+TEST_CASE("masking: special tokens may stand anywhere in the vocabulary") {
+  MaskingOptions options = rule();
+  options.mask_token = 49;
+  options.ordinary = {3, 7, 8};
+  options.share = 1;
+  options.mask = 0;
+  options.random = 1;
+  const std::vector<Tokens> text = {{2, 3, 7, 40, 8, 49, 3, 3, 3, 7}};
+  const MaskedBatch batch = make_masked_batch(text, options, {1, 1, 0});
+  CHECK(values(batch.targets.ids) == Tokens{3, 7, 8, 3, 3, 3, 7});
+  const auto ids = values(batch.input.ids);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    CHECK((i == 0 || i == 3 || i == 5 ? ids[i] == text[0][i]
+                                      : std::ranges::count(options.ordinary, ids[i]) == 1));
+}
+
 TEST_CASE("masking: what makes no sense is refused") {
   const std::vector<Tokens> text = {{2, 3, 4}};
   const auto message = [&](auto change) {
@@ -110,8 +126,9 @@ TEST_CASE("masking: what makes no sense is refused") {
   CHECK(contains(message([](auto& o) { o.mask = 0.95; }), "at most 1 together"));
   CHECK(contains(message([](auto& o) { o.random = -0.1; }), "negative"));
   CHECK(contains(message([](auto& o) { o.mask_token = 50; }), "mask token 50"));
-  CHECK(contains(message([](auto& o) { o.first_ordinary = 50; }), "ordinary"));
-  CHECK(contains(message([](auto& o) { o.vocabulary = 4; }), "the token 4"));
+  CHECK(contains(message([](auto& o) { o.ordinary = {}; }), "ordinary"));
+  CHECK(contains(message([](auto& o) { o.ordinary = {2, 50}; }), "ordinary"));
+  CHECK(contains(message([](auto& o) { o.vocabulary = 4, o.ordinary = {2, 3}; }), "the token 4"));
   CHECK_THROWS_AS(make_masked_batch(std::vector<Tokens>{{0, 1}}, rule(), {1, 1, 0}), Error);
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "heed/autograd/ops.h"
 #include "heed/data/safetensors.h"
 #include "heed/hub/exchange.h"
 #include "heed/tasks/run.h"
@@ -136,6 +137,42 @@ TEST_CASE("published: a run comes back from its layout with the same weights and
       CHECK(answers_of(run, one.lines, one.more) == answers_of(folder / "again", one.lines, one.more));
     for (const char* name : {"run", "model", "again"}) fs::remove_all(folder / name);
   }
+}
+
+TEST_CASE("published: the marks of a masked model may stand behind its words") {
+  const TemporaryFolder folder;
+  const fs::path model = folder / "model";
+  export_run(trained("language_model", folder / "run",
+                     with(like_bert,
+                          {"objective=masked", "training.keep_best_by=loss", "model.output_transform=true"})),
+             model);
+  import_run(model, folder / "first");
+  Json json = Json::parse(content_of(model / "tokenizer.json"));
+  std::int32_t mask = -1, last = -1;
+  for (const auto& [token, id] : json["model"]["vocab"].items()) {
+    last = std::max(last, id.get<std::int32_t>());
+    if (token == "<mask>") mask = id;
+  }
+  const auto moved = [&](const Json& id) {
+    const auto old = id.get<std::int32_t>();
+    return old == mask ? last : old > mask ? old - 1 : old;
+  };
+  for (auto& id : json["model"]["vocab"]) id = moved(id);
+  for (auto& token : json["added_tokens"]) token["id"] = moved(token["id"]);
+  write_content(model / "tokenizer.json", json.dump());
+  std::vector<std::int32_t> order;  // of the old rows
+  for (std::int32_t id = 0; id <= last; ++id)
+    if (id != mask) order.push_back(id);
+  order.push_back(mask);
+  change_weights(model, [&](std::map<std::string, Tensor>& weights) {
+    for (const char* name : {"bert.embeddings.word_embeddings.weight", "cls.predictions.bias"})
+      weights[name] = index_select(weights.at(name), 0, Tensor::from(order, {last + 1}));
+  });
+  import_run(model, folder / "second");
+  const std::vector<std::string> lines = {"the [MASK]", "[MASK]he cat"};
+  const std::string answers = answers_of(folder / "second", lines);
+  CHECK(answers == answers_of(folder / "first", lines));
+  CHECK(contains(answers, "he cat"));
 }
 
 TEST_CASE("published: a run that computes with weights in 8 bits is exported with those it was trained to") {
