@@ -162,6 +162,34 @@ RunContent merged_run_content(Run& run, const Tokenizer& tokenizer) {
       tokenizer);
 }
 
+/// The tokenizer.json of a run for `transformers`, whose tokenizers put the marks around a text that here the task does:
+/// without them its models would silently read something else. One that came with such a part keeps it.
+std::string with_marks(const Tokenizer& tokenizer, const std::string& begin, bool has_end) {
+  std::string text = tokenizer.to_json();
+  constexpr std::string_view none =
+      "\n  \"post_processor\": null";  // stands in the file once, as it is written
+  const std::size_t at = text.find(none);
+  if (at == text.npos || (begin.empty() && !has_end)) return text;
+  Json single = Json::array(), pair = Json::array(), special = Json::object();
+  const auto add_mark = [&](std::string_view name, Json& list) {
+    const std::int32_t id = tokenizer.id_of(name);
+    const std::string& mark = tokenizer.token(id);
+    list.push_back({{"SpecialToken", {{"id", mark}, {"type_id", 0}}}});
+    special[mark] = {{"id", mark}, {"ids", {id}}, {"tokens", {mark}}};
+  };
+  for (Json* const list : {&single, &pair}) {
+    if (!begin.empty()) add_mark(begin, *list);
+    for (const char* const part : {"A", "B"}) {
+      if (list == &single && *part == 'B') break;
+      list->push_back({{"Sequence", {{"id", part}, {"type_id", 0}}}});
+      if (has_end) add_mark("</s>", *list);
+    }
+  }
+  const Json part = {
+      {"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
+  return text.replace(at, none.size(), concat_text("\n  \"post_processor\": ", part.dump()));
+}
+
 std::string tokenizer_config(const Tokenizer& tokenizer) {
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   for (const auto& [role, mark] : {std::pair{"unk_token", "<unk>"},
@@ -230,9 +258,14 @@ ExchangeReport export_run(const fs::path& path, const fs::path& out, StoredFloat
   const Tokenizers tokenizers = tokenizers_of_exported(run);
   RunContent content = merged_run_content(run, tokenizers.target);
   const Architecture& architecture = layout_for_run(content);
+  // A causal model reads what it is given, and a masked one marks where it was told to.
+  const std::string begin = content.task == "embed_text" || content.task == "language_model"
+                                ? run.settings().get<std::string>("tokenizer.begin")
+                                : "";
+  const bool has_end = content.task != "language_model" || !begin.empty();
   ExportPlan plan = architecture.export_plan(std::move(content));
-  PublishedModel model{plan.config, tokenizers.source.to_json(),
-                       tokenizers.are_two ? tokenizers.target.to_json() : "",
+  PublishedModel model{plan.config, with_marks(tokenizers.source, begin, has_end),
+                       tokenizers.are_two ? with_marks(tokenizers.target, "", has_end) : "",
                        published_weights(plan.weights, plan.names, path.string())};
   model.more_files["tokenizer_config.json"] = tokenizer_config(tokenizers.source);
   write_published(out, model, stored);

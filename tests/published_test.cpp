@@ -175,6 +175,23 @@ TEST_CASE("published: the marks of a masked model may stand behind its words") {
   CHECK(contains(answers, "he cat"));
 }
 
+TEST_CASE("published: the tokenizer of what is exported puts the marks around a text that the run reads") {
+  const TemporaryFolder folder;
+  const auto single_of = [&](const std::string& task, const std::vector<std::string>& settings) {
+    export_run(trained(task, folder / "run", settings), folder / "model");
+    const Json part = Json::parse(content_of(folder / "model/tokenizer.json")).at("post_processor");
+    for (const char* name : {"run", "model"}) fs::remove_all(folder / name);
+    std::string marks;
+    for (const Json& one : part.is_null() ? Json::array() : part.at("single"))
+      marks += one.items().begin().value().at("id").get<std::string>() + " ";
+    return marks;
+  };
+  CHECK(single_of("translate", {"model.norm=post", "model.tie_embeddings=all"}) == "A </s> ");
+  CHECK(single_of("embed_text", like_bert) == "A </s> ");
+  CHECK(single_of("embed_text", with(like_bert, {"tokenizer.begin=<s>"})) == "<s> A </s> ");
+  CHECK(single_of("language_model", {}).empty());
+}
+
 TEST_CASE("published: a run that computes with weights in 8 bits is exported with those it was trained to") {
   const TemporaryFolder folder;
   const fs::path run =
