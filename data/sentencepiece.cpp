@@ -124,6 +124,8 @@ void check_trainer(std::string_view message, const std::string& origin) {
 
 void read_normaliser(std::string_view message, const std::string& origin, SentencePieceModel& model) {
   each_field(message, origin, [&](const Field& field) {
+    if (field.number == 1)  // "nmt_nfkc", "nfkc", and the same in small letters
+      model.composes = field.bytes.find("nfkc") != std::string_view::npos;
     if (field.number == 2) model.character_map = field.bytes;
     const auto must_be_true = [&](std::uint64_t number, const char* name) {
       check(field.number != number || field.integer.value_or(0) == 1, origin, ": ", name,
@@ -159,6 +161,9 @@ Json replace_step(const char* from, const char* to) {
 
 Json normaliser_of(const SentencePieceModel& model) {
   Json steps = Json::array({replace_step(other_language, "")});
+  // Precompiled looks at one cluster of characters at a time and takes the first match in it, where SentencePiece takes
+  // the longest: letters with several marks, and the parts of Korean syllables, are joined before.
+  if (model.composes) steps.push_back({{"type", "NFC"}});
   if (!model.character_map.empty())
     steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(model.character_map)}});
   steps.push_back({{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}});

@@ -17,6 +17,7 @@ struct SentencePieceModel {
   };
   std::vector<Piece> pieces;
   std::string character_map;  ///< "precompiled_charsmap", bytes; empty: characters stay as they are
+  bool composes = false;      ///< its map is that of NFKC, which joins letters and marks
 };
 
 /// Reads such a file. Throws Error with `origin` and what is wrong: it is damaged, of another kind than Unigram, or has a

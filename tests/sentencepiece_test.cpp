@@ -76,6 +76,22 @@ TEST_CASE("sentencepiece: a model is cut as it says, with the ids of a list that
                        Error);
 }
 
+TEST_CASE("sentencepiece: what NFKC joins is one character before the model cuts") {
+  const std::string korean = piece("<unk>", 0, 2) + piece("</s>", 0, 3) + piece("\u2581", -2) +
+                             piece("\ud55c", -3) + piece("\u1ec7", -3);
+  const std::vector<std::string> list = {"</s>", "<unk>", "\u2581", "\ud55c", "\u1ec7"};
+  const auto ids = [&](const std::string& rule, const char* text) {
+    const SentencePieceModel model =
+        read_sentencepiece(korean + field(3, field(1, rule) + field(3, 1)), "a.spm");
+    return Tokenizer::from_json(sentencepiece_tokenizer(model, list).json, "made").encode(text);
+  };
+  for (const char* rule : {"nmt_nfkc", "nfkc_cf"}) {
+    CHECK(ids(rule, "\u1112\u1161\u11ab") == std::vector<std::int32_t>{2, 3});
+    CHECK(ids(rule, "e\u0323\u0302") == std::vector<std::int32_t>{2, 4});
+  }
+  CHECK(ids("identity", "e\u0323\u0302") == std::vector<std::int32_t>{2, 1});
+}
+
 TEST_CASE("sentencepiece: what a tokenizer.json cannot say is refused by name") {
   const auto contains = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
