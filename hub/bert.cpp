@@ -61,7 +61,7 @@ ImportPlan import_bert(const std::string& text, const std::map<std::string, Tens
                 {"feed_forward", config.integer("intermediate_size", 1, 1 << 20)},
                 {"dropout", config.number("hidden_dropout_prob", 0.1)},
                 {"attention_dropout", config.number("attention_probs_dropout_prob", 0.1)},
-                {"activation", config.activation("hidden_act")},
+                {"activation", config.activation("hidden_act", "gelu")},
                 {"norm", "post"},
                 {"positions", "learned"},
                 {"embedding_norm", true},

@@ -80,8 +80,8 @@ void ConfigReader::expect(const char* name, std::string_view json) const {
         ", which heed's model of ", model_, " does not have; it follows ", value.dump(), " alone");
 }
 
-std::string ConfigReader::activation(const char* name) const {
-  const std::string found = text(name, "gelu");
+std::string ConfigReader::activation(const char* name, const std::string& fallback) const {
+  const std::string found = text(name, fallback);
   std::string known;
   for (const auto& [theirs, ours] : published_activations) {
     if (found == theirs) return ours;

@@ -28,8 +28,8 @@ class ConfigReader {
   bool has(const char* name) const;
   /// Throws unless the member is absent, or what is said.
   void expect(const char* name, std::string_view json) const;
-  /// heed's name of an activation as `transformers` calls it.
-  std::string activation(const char* name) const;
+  /// heed's name of an activation as `transformers` calls it; `fallback` is its default for the model.
+  std::string activation(const char* name, const std::string& fallback) const;
   /// Throws unless the integer is the number of rows of a weight, where both are there.
   void check_rows(const char* name, const std::map<std::string, Tensor>& tensors,
                   const std::string& weight) const;

@@ -67,7 +67,7 @@ ImportPlan import_gpt2(const std::string& text, const std::map<std::string, Tens
         {"max_length", length},
         {"dropout", config.number("resid_pdrop", 0.1)},
         {"attention_dropout", config.number("attn_pdrop", 0.1)},
-        {"activation", config.activation("activation_function")},
+        {"activation", config.activation("activation_function", "gelu_new")},
         {"norm", "pre"},
         {"positions", "learned"},
         {"tie_embeddings", tied ? "decoder" : "none"},

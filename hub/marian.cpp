@@ -74,7 +74,7 @@ ImportPlan import_marian(const std::string& text, const std::map<std::string, Te
                            {"dropout", config.number("dropout", 0.1)},
                            {"attention_dropout", config.number("attention_dropout", 0)},
                            {"activation_dropout", config.number("activation_dropout", 0)},
-                           {"activation", config.activation("activation_function")},
+                           {"activation", config.activation("activation_function", "gelu")},
                            {"norm", "post"},
                            {"positions", "sinusoidal_halves"},
                            {"tie_embeddings", "all"},

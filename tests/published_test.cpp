@@ -369,6 +369,14 @@ TEST_CASE("published: weights that are cut, missing, unknown or of another shape
                  "neither model.safetensors nor model.safetensors.index.json"));
 }
 
+TEST_CASE("published: an activation that config.json leaves out is the one that transformers takes") {
+  const TemporaryFolder folder;
+  copy_run(published_gpt2(), folder / "model");
+  change_config(folder / "model", [](Json& json) { json.erase("activation_function"); });
+  import_run(folder / "model", folder / "run");
+  CHECK(Run::open(folder / "run").settings().get<std::string>("model.activation") == "gelu_tanh");
+}
+
 TEST_CASE("published: weights in several files are read as one") {
   const auto split = [](const fs::path& folder, const std::function<void(Json & map)>& change = nullptr) {
     const auto tensors = load_safetensors(folder / "model.safetensors").tensors;
