@@ -24,12 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* pooling_file = "1_Pooling/config.json";
-
 /// sentence-transformers says beside the model how the vectors of tokens become one. heed takes their mean.
-void check_pooling(const fs::path& folder) {
-  if (!path_exists(folder / pooling_file)) return;
-  const fs::path file = folder / pooling_file;
+void check_pooling(const fs::path& folder, const fs::path& file) {
+  if (!path_exists(file)) return;
   const Json json = parse_json<Json>(read_file(file, 1 << 20), file.string());
   check(json.is_object(), file, " is no JSON object");
   bool by_mean = false, otherwise = false;
@@ -40,6 +37,25 @@ void check_pooling(const fs::path& folder) {
   }
   check(by_mean && !otherwise, folder,
         " pools its tokens otherwise than by their mean, which heed's model does not do: ", json.dump());
+}
+
+/// It lists there what a text goes through. heed knows a model, a pooling, and vectors that are brought to length 1.
+void check_sentence_transformer(const fs::path& folder) {
+  const fs::path file = folder / "modules.json";
+  if (!path_exists(file)) return check_pooling(folder, folder / "1_Pooling/config.json");
+  const Json modules = parse_json<Json>(read_file(file, 1 << 20), file.string());
+  check(modules.is_array(), file, " is no list of modules");
+  const auto text = [&](const Json& module, const char* name) {
+    check(module.is_object() && module.contains(name) && module[name].is_string(), file,
+          ": a module has no \"", name, "\" that is a text: ", module.dump());
+    return module[name].get<std::string>();
+  };
+  for (const Json& module : modules) {
+    const std::string type = text(module, "type"), kind = type.substr(type.rfind('.') + 1);
+    check(kind == "Transformer" || kind == "Pooling" || kind == "Normalize", folder,
+          " sends its vectors through ", type, ", which heed's model does not do");
+    if (kind == "Pooling") check_pooling(folder, folder / text(module, "path") / "config.json");
+  }
 }
 
 /// A tokenizer.json may say where texts are cut and how far they are filled up: here data.max_tokens says the first, and
@@ -213,7 +229,7 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
   const Architecture& architecture = architecture_of(model.config, model.tensors);
   const std::string what = folder.string();
   ImportPlan plan = architecture.import_plan(model.config, model.tensors);
-  if (plan.task == "embed_text") check_pooling(folder);
+  if (plan.task == "embed_text") check_sentence_transformer(folder);
   ExchangeReport report{std::string(architecture.name), plan.task, 0, std::move(model.remarks)};
   for (std::string& remark : plan.remarks) report.remarks.push_back(std::move(remark));
   model.tokenizer = without_lengths(model.tokenizer, report);

@@ -499,6 +499,23 @@ TEST_CASE("published: only vectors that are the mean of their tokens are importe
                 "{\"pooling_mode_mean_tokens\":true,\"pooling_mode_max_tokens\":false}");
   CHECK(refusal(model, folder / "again").empty());
 
+  const auto modules = [](const std::string& path, const std::string& last) {
+    const std::string of = "{\"type\":\"sentence_transformers.models.";
+    return "[" + of + "Transformer\",\"path\":\"\"}," + of + "Pooling\",\"path\":\"" + path + "\"}," + of +
+           last + "\",\"path\":\"2\"}]";
+  };
+  fs::remove_all(folder / "again");
+  write_content(model / "modules.json", modules("1_Pooling", "Dense"));
+  CHECK(contains(refusal(model, folder / "again"), "through sentence_transformers.models.Dense"));
+  write_content(model / "other/config.json", "{\"pooling_mode_cls_token\":true}");
+  write_content(model / "modules.json", modules("other", "Normalize"));
+  CHECK(contains(refusal(model, folder / "again"), "otherwise than by their mean"));
+  write_content(model / "modules.json", "{}");
+  CHECK(contains(refusal(model, folder / "again"), "no list of modules"));
+  CHECK_FALSE(fs::exists(folder / "again"));
+  write_content(model / "modules.json", modules("1_Pooling", "Normalize"));
+  CHECK(refusal(model, folder / "again").empty());
+
   trained("embed_text", folder / "largest", with(like_bert, {"model.pooling=max"}));
   CHECK_THROWS_WITH_AS(export_run(folder / "largest", folder / "out"),
                        doctest::Contains("model.pooling is \"max\""), Error);
