@@ -18,6 +18,7 @@ struct ImportPlan {
   std::vector<std::string> unused = {};   ///< beginnings and ends of published names that mean nothing here
   std::vector<std::string> remarks = {};  ///< what is worth telling
   std::int64_t begin = -1;                ///< the token that begins what is written; -1: it begins with none
+  std::int64_t end = -1;                  ///< the token that ends it; -1: that of the tokenizer
 };
 
 /// What a run comes to in a published layout.

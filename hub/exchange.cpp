@@ -239,6 +239,8 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
   settings.merge(plan.settings, "config.json");
   const Tokenizer tokenizer = Tokenizer::from_json(model.tokenizer, "tokenizer.json");
   check_marks(tokenizer, "tokenizer.json", Json::parse(plan.settings).value("objective", "") == "masked");
+  check(plan.end < 0 || plan.end == tokenizer.id_of("</s>"), "config.json: token ", plan.end,
+        " ends what is written, but in tokenizer.json that is token ", tokenizer.id_of("</s>"));
   if (plan.begin >= 0) {
     check(plan.begin < tokenizer.vocabulary_size(), "config.json: token ", plan.begin,
           " begins what is written, but tokenizer.json has ", tokenizer.vocabulary_size(), " tokens");

@@ -54,6 +54,7 @@ ImportPlan import_marian(const std::string& text, const std::map<std::string, Te
   config.expect("normalize_before", "false");
   config.expect("normalize_embedding", "false");
   config.expect("static_position_embeddings", "true");
+  config.expect("forced_bos_token_id", "null");
   const std::int64_t width = config.integer("d_model", 1, 65536),
                      heads = config.integer("encoder_attention_heads", 1, 1024),
                      hidden = config.integer("encoder_ffn_dim", 1, 1 << 20);
@@ -88,6 +89,7 @@ ImportPlan import_marian(const std::string& text, const std::map<std::string, Te
                   {"coder.embed_tokens.weight", "embed_positions.weight", "lm_head.weight"},
                   {}};
   plan.begin = config.integer("decoder_start_token_id", 0, 1 << 30);
+  if (config.has("eos_token_id")) plan.end = config.integer("eos_token_id", 0, 1 << 30);
   return plan;
 }
 

@@ -237,6 +237,7 @@ TEST_CASE("published: Marian's models of SentencePiece become a tokenizer for ea
     vocabulary[token] = vocabulary.size();
   while (vocabulary.size() < config.at("vocab_size").get<std::size_t>())
     vocabulary[concat_text("word", vocabulary.size())] = vocabulary.size();
+  change_config(folder / "marian", [](Json& json) { json["eos_token_id"] = 0; });  // as the list has it
   fs::remove(folder / "marian/tokenizer.json");
   write_content(folder / "marian/vocab.json", vocabulary.dump());
   const fs::path model = fs::path(HEED_SOURCE_DIR) / "tests/fuzz/corpus/sentencepiece/two_words";
@@ -375,6 +376,18 @@ TEST_CASE("published: an activation that config.json leaves out is the one that 
   change_config(folder / "model", [](Json& json) { json.erase("activation_function"); });
   import_run(folder / "model", folder / "run");
   CHECK(Run::open(folder / "run").settings().get<std::string>("model.activation") == "gelu_tanh");
+}
+
+TEST_CASE("published: a translator that begins or ends its texts otherwise is refused") {
+  const TemporaryFolder folder;
+  const fs::path model = folder / "model";
+  export_run(trained("translate", folder / "run", {"model.norm=post", "model.tie_embeddings=all"}), model);
+  change_config(model, [](Json& json) { json["forced_bos_token_id"] = 5; });
+  CHECK(contains(refusal(model, folder / "again"), "\"forced_bos_token_id\" is 5"));
+  change_config(model, [](Json& json) { json["forced_bos_token_id"] = nullptr, json["eos_token_id"] = 3; });
+  CHECK(contains(refusal(model, folder / "again"), "token 3 ends what is written"));
+  change_config(model, [](Json& json) { json.erase("eos_token_id"); });
+  CHECK(refusal(model, folder / "again").empty());
 }
 
 TEST_CASE("published: weights in several files are read as one") {
