@@ -182,28 +182,26 @@ RunContent merged_run_content(Run& run, const Tokenizer& tokenizer) {
 /// without them its models would silently read something else. One that came with such a part keeps it.
 std::string with_marks(const Tokenizer& tokenizer, const std::string& begin, bool has_end) {
   std::string text = tokenizer.to_json();
-  constexpr std::string_view none =
-      "\n  \"post_processor\": null";  // stands in the file once, as it is written
-  const std::size_t at = text.find(none);
-  if (at == text.npos || (begin.empty() && !has_end)) return text;
-  Json single = Json::array(), pair = Json::array(), special = Json::object();
+  Json file = Json::parse(text);
+  if (!file.at("post_processor").is_null() || (begin.empty() && !has_end)) return text;
+  Json special = Json::object(), single = Json::array();
   const auto add_mark = [&](std::string_view name, Json& list) {
     const std::int32_t id = tokenizer.id_of(name);
     const std::string& mark = tokenizer.token(id);
     list.push_back({{"SpecialToken", {{"id", mark}, {"type_id", 0}}}});
     special[mark] = {{"id", mark}, {"ids", {id}}, {"tokens", {mark}}};
   };
-  for (Json* const list : {&single, &pair}) {
-    if (!begin.empty()) add_mark(begin, *list);
-    for (const char* const part : {"A", "B"}) {
-      if (list == &single && *part == 'B') break;
-      list->push_back({{"Sequence", {{"id", part}, {"type_id", 0}}}});
-      if (has_end) add_mark("</s>", *list);
-    }
-  }
-  const Json part = {
+  const auto add_text = [&](const char* which, Json& list) {
+    list.push_back({{"Sequence", {{"id", which}, {"type_id", 0}}}});
+    if (has_end) add_mark("</s>", list);
+  };
+  if (!begin.empty()) add_mark(begin, single);
+  add_text("A", single);
+  Json pair = single;
+  add_text("B", pair);
+  file["post_processor"] = {
       {"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
-  return text.replace(at, none.size(), concat_text("\n  \"post_processor\": ", part.dump()));
+  return file.dump(2);
 }
 
 std::string tokenizer_config(const Tokenizer& tokenizer) {
