@@ -3,9 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
 #include "heed/models/containers.h"
 #include "heed/models/language_model.h"
 #include "heed/models/layers.h"
@@ -200,6 +205,32 @@ TEST_CASE("modules: a clone has the same values and shares none of them") {
   const std::vector<double> ones(static_cast<std::size_t>(first.count()), 1);
   first.assign<double>(ones);
   CHECK(theirs.front().tensor->to_doubles() == before);
+}
+
+TEST_CASE("modules: nothing that a variant keeps shares memory, so that a file is read into each alone") {
+  for (const AttentionVariant& variant : attention_variants()) {
+    CAPTURE(variant.name);
+    AttentionConfig config;
+    config.width = 8;
+    config.heads = 2;
+    config.max_length = 9;
+    const auto layer = make_attention(variant.name, config);
+    std::set<const Storage*> seen;
+    std::map<std::string, Tensor> state;
+    for (const NamedTensor& one : layer->state()) {
+      CAPTURE(one.name);
+      CHECK(seen.insert(one.tensor->storage().get()).second);
+      state[one.name] =
+          one.tensor->dtype() == DType::f32
+              ? uniform(one.tensor->shape(), 0, 1, {1, 0, static_cast<std::uint32_t>(seen.size())})
+              : *one.tensor;
+    }
+    load_model_state(*layer, state, "a file");
+    for (const NamedTensor& one : layer->state()) {
+      CAPTURE(one.name);
+      CHECK(one.tensor->to_doubles() == state.at(one.name).to_doubles());
+    }
+  }
 }
 
 TEST_CASE("modules: steps count themselves, so that no two have the same masks") {

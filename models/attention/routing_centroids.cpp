@@ -11,10 +11,11 @@ RoutingCentroids::RoutingCentroids(const AttentionConfig& config, std::int64_t c
       paper_(config.options.take_choice("update", {"ema", "paper"}) == "paper") {
   const Shape shape{config.heads, clusters, config.width / config.heads};
   const Tensor drawn = initialiser.normal(shape, 1);
-  const Tensor start = ShapesOnly::active() ? drawn : layer_norm(drawn, {}, {}, 1e-6);
-  add_buffer("centroids", centroids_, start);
+  // Each has memory of its own: what a file has of one must not be read into the other.
+  const auto start = [&] { return ShapesOnly::active() ? drawn : layer_norm(drawn, {}, {}, 1e-6); };
+  add_buffer("centroids", centroids_, start());
   add_buffer("counts", counts_, Initialiser::constant({config.heads, clusters}, 1));
-  add_buffer("sums", sums_, start);
+  add_buffer("sums", sums_, start());
 }
 
 Tensor RoutingCentroids::scores(const Tensor& x) const {
