@@ -213,6 +213,54 @@ TEST_CASE("vulkan: a lost device is an error that names its last kernels") {
   CHECK_THROWS_AS(gpu.stream().fill(block->buffer(), block->offset(), 256, 0), DeviceLost);
 }
 
+TEST_CASE("vulkan: commands that a driver has no memory for are never taken for done") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const bool at_submission : {true, false}) {
+    CAPTURE(at_submission);
+    vulkan::Gpu& gpu = opened_again(*device);
+    const vulkan::DeviceApi real = gpu.api();
+    if (at_submission)
+      gpu.replaceable_api().QueueSubmit = [](VkQueue, std::uint32_t, const VkSubmitInfo*, VkFence) {
+        return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+      };
+    else
+      gpu.replaceable_api().EndCommandBuffer = [](VkCommandBuffer) { return VK_ERROR_OUT_OF_HOST_MEMORY; };
+    const auto block = gpu.memory().allocate(*device, 256);
+    gpu.stream().fill(block->buffer(), block->offset(), 256, 0);
+    CHECK_THROWS_AS(gpu.stream().wait_idle(), DeviceLost);
+    gpu.replaceable_api() = real;  // there is memory again, but what was recorded is gone
+    CHECK_THROWS_AS(gpu.stream().fill(block->buffer(), block->offset(), 256, 0), DeviceLost);
+    CHECK_THROWS_AS(gpu.stream().wait_idle(), DeviceLost);
+  }
+}
+
+TEST_CASE("vulkan: a wait that ends on a lost device is no success") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  vulkan::Gpu& gpu = opened_again(*device);
+  gpu.replaceable_api().WaitSemaphores = [](VkDevice, const VkSemaphoreWaitInfo*, std::uint64_t) {
+    return VK_SUCCESS;
+  };
+  gpu.replaceable_api().GetSemaphoreCounterValue = [](VkDevice, VkSemaphore, std::uint64_t* value) {
+    *value = 0;
+    return VK_SUCCESS;
+  };
+  const auto block = gpu.memory().allocate(*device, 256);
+  gpu.stream().fill(block->buffer(), block->offset(), 256, 0);
+  CHECK_THROWS_AS(gpu.stream().wait_idle(), DeviceLost);
+}
+
+TEST_CASE("vulkan: what a launch that threw had announced is not waited for") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  vulkan::Gpu& gpu = vulkan::gpu(device->index);
+  const Tensor ones = Tensor::ones({3}, DType::f32, *device);
+  synchronize(*device);
+  CHECK_THROWS_AS(vulkan::Launch(gpu, "no such shader").reports_errors("wrong").groups(1), Error);
+  CHECK(ones.to_vector<float>() == std::vector<float>{1, 1, 1});  // this waited for ever
+}
+
 TEST_CASE("vulkan: a device finds the pipelines of the one before it, and ignores a damaged cache") {
   const auto device = vulkan_test_device();
   if (!device) return;

@@ -1,5 +1,6 @@
 #include "heed/backends/vulkan/stream.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <limits>
@@ -53,7 +54,6 @@ void Stream::check_alive() const {
 }
 
 void Stream::lose(VkResult result, const char* what) {
-  if (result != VK_ERROR_DEVICE_LOST) check_result(result, what);
   lost_ = concat_text("the Vulkan device ", gpu_.name(), " was lost (", what, ": ", name_of(result),
                       "); its unfinished kernels:");
   const Batch* suspect = in_flight_.empty() ? batch_.get() : in_flight_.front().get();
@@ -96,13 +96,14 @@ VkCommandBuffer Stream::commands() {
   check(!finished_, "vulkan: the program is leaving; ", gpu_.name(), " takes no more work");
   if (!batch_) {
     if (in_flight_.size() >= most_in_flight) wait(in_flight_.front()->value);
-    batch_ = fresh_batch();
-    batch_->value = recording_;
+    std::unique_ptr<Batch> batch = fresh_batch();
+    batch->value = recording_;
     bound_ = VK_NULL_HANDLE;
     drain_before_exit_handlers();
     auto begin = structure<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
     begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
-    check_result(gpu_.api().BeginCommandBuffer(batch_->commands, &begin), "vkBeginCommandBuffer");
+    check_result(gpu_.api().BeginCommandBuffer(batch->commands, &begin), "vkBeginCommandBuffer");
+    batch_ = std::move(batch);
     begin_timing();
   }
   return batch_->commands;
@@ -305,7 +306,8 @@ void Stream::submit() {
   memory.dstAccessMask = VK_ACCESS_HOST_READ_BIT;
   api.CmdPipelineBarrier(batch_->commands, device_stages, VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &memory, 0,
                          nullptr, 0, nullptr);
-  check_result(api.EndCommandBuffer(batch_->commands), "vkEndCommandBuffer");
+  const VkResult ended = api.EndCommandBuffer(batch_->commands);
+  if (ended != VK_SUCCESS) lose(ended, "vkEndCommandBuffer");
   auto values = structure<VkTimelineSemaphoreSubmitInfo>(VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO);
   values.signalSemaphoreValueCount = 1;
   values.pSignalSemaphoreValues = &batch_->value;
@@ -328,7 +330,8 @@ std::uint64_t Stream::completed() {
   if (finished_) return completed_;
   const DeviceApi& api = gpu_.api();
   const VkResult result = api.GetSemaphoreCounterValue(api.device, timeline_, &completed_);
-  if (result != VK_SUCCESS) lose(result, "vkGetSemaphoreCounterValue");
+  if (result == VK_ERROR_DEVICE_LOST) lose(result, "vkGetSemaphoreCounterValue");
+  check_result(result, "vkGetSemaphoreCounterValue");
   while (!in_flight_.empty() && in_flight_.front()->value <= completed_) {
     add_times(*in_flight_.front());
     idle_.push_back(std::move(in_flight_.front()));
@@ -340,6 +343,7 @@ std::uint64_t Stream::completed() {
 void Stream::wait(std::uint64_t value) {
   check_alive();
   if (value >= recording_ && batch_) submit();
+  value = std::min(value, recording_ - 1);  // a launch that threw may have announced a batch that never came
   if (value <= completed_ || completed() >= value) return;
   const DeviceApi& api = gpu_.api();
   auto info = structure<VkSemaphoreWaitInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO);
@@ -348,8 +352,10 @@ void Stream::wait(std::uint64_t value) {
   info.pValues = &value;
   ++counters_.waits;
   const VkResult result = api.WaitSemaphores(api.device, &info, std::numeric_limits<std::uint64_t>::max());
-  if (result != VK_SUCCESS) lose(result, "vkWaitSemaphores");
-  completed();
+  if (result == VK_ERROR_DEVICE_LOST) lose(result, "vkWaitSemaphores");
+  check_result(result, "vkWaitSemaphores");
+  // On a lost device a wait may end with success (Vulkan specification, 5.2.3, "Lost Device").
+  if (completed() < value) lose(VK_ERROR_DEVICE_LOST, "vkWaitSemaphores");
 }
 
 }  // namespace heed::vulkan
