@@ -167,6 +167,22 @@ TEST_CASE("attention: padded queries give zero, padded keys and the future give 
   }
 }
 
+TEST_CASE("attention: an output of another shape than the input's is an error, and not broadcast") {
+  class Shortened : public Attention {
+   public:
+    explicit Shortened(const AttentionConfig& config) : Attention(config) {}
+    Tensor forward(const AttentionInput& input, Context&) override { return slice(input.x, 1, 0, 1); }
+  };
+  AttentionConfig config;
+  config.width = 8;
+  Shortened layer(config);
+  Context context;
+  CHECK(contains(message_of([&] {
+                   layer({Tensor::ones({2, 5, 8}), {}, {}, {}}, context);
+                 }),
+                 "gave an output of shape [2, 1, 8] for inputs of shape [2, 5, 8]"));
+}
+
 TEST_CASE("attention: nobody to attend gives nothing, for every variant") {
   for (const AttentionVariant& variant : attention_variants()) {
     for_each_use(variant, [&](AttentionConfig config) {

@@ -61,6 +61,9 @@ Tensor Attention::operator()(const AttentionInput& input, Context& context) try 
   check(!input.global.defined() || takes_global_tokens(), "this variant has no global tokens");
   if (input.x.count() == 0) return input.x;  // nobody attends
   const Tensor out = forward(input, context);
+  check(out.defined(), "gave no output");
+  check(out.shape() == input.x.shape(), "gave an output of shape ", out.shape(), " for inputs of shape ",
+        input.x.shape());
   if (!input.mask.defined()) return out;
   // A selection and not a product: it keeps no copy of `out` for backward.
   const Tensor zero = Tensor::zeros({1}, out.dtype(), out.device());
