@@ -62,7 +62,7 @@ struct Exponentials {
 
 void add_exponential(inout Exponentials e, float x) {
   if (x > e.largest) {
-    e.sum = e.sum * exp(e.largest - x) + 1.0;
+    e.sum = e.sum * exp(e.largest - x) + (x == INFINITY ? uintBitsToFloat(0x7fc00000u) : 1.0);  // infinity - infinity
     e.largest = x;
   } else if (x != -INFINITY) {  // a NaN arrives in the sum
     e.sum += exp(x - e.largest);

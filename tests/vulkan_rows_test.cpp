@@ -249,6 +249,23 @@ TEST_CASE("vulkan: a NaN spoils its row of a softmax and no other") {
   });
 }
 
+TEST_CASE("vulkan: an infinity spoils its row of a softmax and of a cross entropy, as on the CPU") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Tensor x = with(floats({3, 40}), {{40, infinity}});
+  const Tensor targets = Tensor::from(std::vector<std::int32_t>{1, 2, 3}, {3});
+  check_agreement(*device, {x, targets}, [](const Backend& backend, const std::vector<Tensor>& in) {
+    const Device on = in[0].device();
+    const Tensor soft = empty_on(on, {3, 40}), log = empty_on(on, {3, 40}), loss = empty_on(on, {3}),
+                 sums = empty_on(on, {3, 2}), slope = empty_on(on, {3, 40});
+    backend.softmax.forward(in[0], {}, false, soft);
+    backend.softmax.forward(in[0], {}, true, log);
+    backend.cross_entropy.forward(in[0], in[1], 0.1, -1, loss, sums);
+    backend.cross_entropy.backward(in[0], in[1], sums, Tensor::ones({3}, DType::f32, on), 0.1, -1, slope);
+    return std::vector<Tensor>{soft, log, loss, slope};
+  });
+}
+
 TEST_CASE("vulkan: layer norm, with and without weight and bias") {
   const auto device = vulkan_test_device();
   if (!device) return;
