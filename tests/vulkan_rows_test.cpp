@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "heed/backends/vulkan/rows.h"
+#include "heed/core/devices.h"
 #include "vulkan_compare.h"
 
 // The kernels of the Vulkan backend that work on rows, and its optimizers, against those of the CPU: ragged
@@ -385,6 +386,15 @@ TEST_CASE("vulkan: an index that is no row is an error, with its position") {
   CHECK_THROWS_WITH_AS(out.to_doubles(), doctest::Contains("gather_rows: an index is outside [0, 4)"), Error);
   backend.scatter_add_rows(out, index, x);
   CHECK_THROWS_WITH_AS(x.to_doubles(), doctest::Contains("(position 4)"), Error);
+}
+
+TEST_CASE("vulkan: an index is looked at where there is no row to add to, too") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const Tensor index = copy_on(*device, Tensor::from(std::vector<std::int32_t>{-1, 0}, {1, 2}));
+  backend_of(*device).scatter_add_rows(copy_on(*device, floats({1, 2, 3})), index,
+                                       empty_on(*device, {1, 0, 3}));
+  CHECK_THROWS_WITH_AS(synchronize(*device), doctest::Contains("position 1"), Error);
 }
 
 TEST_CASE("vulkan: argsort and top-k, stable, NaN last") {

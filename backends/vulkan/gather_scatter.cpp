@@ -90,7 +90,8 @@ void scatter(Gpu& gpu, const Tensor& x, const Tensor& index, const Tensor& out, 
   }
   const Tensor targets = flat_rows(out);
   const std::int64_t most_targets = most_elements(gpu, width * element);
-  for (std::int64_t first = 0; first < batch * n; first += most_targets) {
+  std::int64_t first = 0;
+  do {  // also where there are no targets: indices are looked at
     const std::int64_t last = std::min(batch * n, first + most_targets);
     Launch(gpu, shader_name("scatter_add_rows", x.dtype()), {workgroup, order.defined()})
         .read(x)
@@ -107,14 +108,15 @@ void scatter(Gpu& gpu, const Tensor& x, const Tensor& index, const Tensor& out, 
         .push(last)
         .work(0, 3.0 * static_cast<double>(x.count() * element))
         .folded_groups(ceil_div(x.count(), workgroup));
-  }
+    first = last;
+  } while (first < batch * n);
 }
 
 }  // namespace
 
 void scatter_add_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
   check(is_floating(x.dtype()), "scatter_add_rows: dtype ", x.dtype(), " is not supported; use f32");
-  if (x.count() > 0 && out.count() > 0) scatter(gpu_of(x), x, index, out, 0);
+  if (x.count() > 0) scatter(gpu_of(x), x, index, out, 0);
 }
 
 }  // namespace heed::vulkan
