@@ -90,8 +90,7 @@ TEST_CASE("--from: a language model reads the titles of a recommender, all of it
   const TemporaryFolder folder;
   const fs::path pretrained = folder / "text";
   const std::vector<std::string> shape = {"model.norm=pre", "model.positions=learned",
-                                          "model.activation=gelu", "model.local_width=3",
-                                          "tokenizer.kind=bpe"};
+                                          "model.activation=gelu", "tokenizer.kind=bpe"};
   trained("language_model", pretrained, joined(shape, {"objective=masked", "training.keep_best_by=loss"}));
   const std::vector<std::string> from =
       joined(shape, {"training.from=\"" + pretrained.string() + "\"", "training.ema_decay=0"});
@@ -135,7 +134,7 @@ TEST_CASE("--from: what tells classes is taken from a run of the same classes al
 TEST_CASE("--from with low-rank parts: nothing else below the task's own parts is trained") {
   const TemporaryFolder folder;
   const fs::path first = folder / "first", low = folder / "low";
-  trained("classify", first, {"model.local_width=3", "training.ema_decay=0"});
+  trained("classify", first, {"model.local_width=3", "training.ema_decay=0", "training.evaluate_every=0"});
   trained("classify", low,
           {"training.from=\"" + first.string() + "\"", "model.local_width=3", "model.lora_rank=2",
            "training.ema_decay=0"});
