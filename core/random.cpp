@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace heed {
 
@@ -28,10 +29,14 @@ std::uint32_t random_word(const RandomKey& key, std::uint64_t index) {
 }
 
 double last_below(double low, double high, DType dtype) {
-  const int digits = dtype == DType::f64 ? 53 : dtype == DType::f32 ? 24 : dtype == DType::f16 ? 11 : 8;
+  // Of each type: the bits of its numbers, and the exponent of the least one above 0.
+  const auto [digits, least] = dtype == DType::f64   ? std::pair(53, -1074)
+                               : dtype == DType::f32 ? std::pair(24, -149)
+                               : dtype == DType::f16 ? std::pair(11, -24)
+                                                     : std::pair(8, -133);
   int exponent = 0;
   std::frexp(std::nextafter(high, -HUGE_VAL), &exponent);  // of the numbers just below
-  const double step = std::ldexp(1.0, exponent - digits);
+  const double step = std::ldexp(1.0, std::max(exponent - digits, least));
   return std::max(low, (std::ceil(high / step) - 1) * step);
 }
 

@@ -113,6 +113,16 @@ TEST_CASE("uniform numbers stay below the upper bound when they are rounded") {
   CHECK(last_below(-2, -1, DType::f32) == std::nextafter(-1.0F, -2.0F));
   CHECK(last_below(0, 1.5, DType::bf16) == 1.5 - 0x1p-7);
   CHECK(last_below(0, 0.1, DType::f32) == std::nextafter(0.1F, 0.0F));  // 0.1F lies above 0.1
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const std::vector<double> values = heed::uniform({1000}, -1, 0, key, dtype).to_doubles();
+    CHECK(*std::min_element(values.begin(), values.end()) < -0.9);
+    CHECK(*std::max_element(values.begin(), values.end()) > -0.1);
+    CHECK(*std::max_element(values.begin(), values.end()) < 0);
+  }
+  CHECK(last_below(-1, 0, DType::f32) == -std::numeric_limits<float>::denorm_min());
+  CHECK(last_below(-1, 0, DType::f64) == -std::numeric_limits<double>::denorm_min());
+  CHECK(last_below(0, 0x1p-147, DType::f32) == 3 * 0x1p-149);
+  CHECK(last_below(0, 0x1p-1073, DType::f64) == 0x1p-1074);
 }
 
 TEST_CASE("uniform and normal refuse what is no interval and no deviation") {
@@ -121,6 +131,7 @@ TEST_CASE("uniform and normal refuse what is no interval and no deviation") {
   CHECK_THROWS_AS(heed::uniform({3}, 0, std::nan(""), key), Error);
   CHECK_THROWS_AS(heed::uniform({3}, -infinity, 0, key), Error);
   CHECK_THROWS_AS(heed::uniform({3}, -3e38, 3e38, key), Error);
+  CHECK_THROWS_AS(heed::uniform({3}, 1e39, 1e39, key), Error);
   CHECK_THROWS_AS(heed::normal({3}, 0, -1, key), Error);
   CHECK_THROWS_AS(heed::normal({3}, 0, infinity, key), Error);
 }
