@@ -152,7 +152,7 @@ class RateLearner : public Learner {
   };
 
   TransformerConfig config(std::int64_t vocabulary) const {
-    TransformerConfig config = model_config(settings_);
+    TransformerConfig config = model_config(trained());
     config.source_vocabulary = vocabulary;
     config.classes = 1;
     return config;

@@ -47,7 +47,7 @@ const std::map<std::string, std::vector<std::string>> for_task = {
      {"data.dialogues=60", "data.held_out_dialogues=5", "model.encoder_layers=1", "model.decoder_layers=1",
       "decoding.length_extra=10"}},
     {"recommend", {"data.impressions=200", "model.encoder_layers=1", "user.max_history=8"}},
-    {"rate", {}},
+    {"rate", {"model.positions=learned"}},
 };
 
 std::vector<std::string> numbered_texts() {

@@ -354,8 +354,9 @@ Uses uses_with_wrong_flags() {
                                        (std::string(flag) == "--decoder-attention" ? "decoder" : "cross") +
                                        "_attention.blok=2"}),
                     2, ""});
-  uses.push_back({"texts of any length", "match", use_command("match", {"--set", "data.max_tokens=16777216"}),
-                  0, "", small_line("match")});
+  for (const std::string task : {"match", "rate"})
+    uses.push_back({"texts of any length", task, use_command(task, {"--set", "data.max_tokens=16777216"}), 0,
+                    "", small_line(task)});
   return uses;
 }
 
