@@ -179,11 +179,14 @@ RunContent merged_run_content(Run& run, const Tokenizer& tokenizer) {
 }
 
 /// The tokenizer.json of a run for `transformers`, whose tokenizers put the marks around a text that here the task does:
-/// without them its models would silently read something else. One that came with such a part keeps it.
+/// without them its models would silently read something else. One that came with such a part keeps it; GPT-2's, which puts
+/// no marks, is none.
 std::string with_marks(const Tokenizer& tokenizer, const std::string& begin, bool has_end) {
   std::string text = tokenizer.to_json();
   Json file = Json::parse(text);
-  if (!file.at("post_processor").is_null() || (begin.empty() && !has_end)) return text;
+  const Json& part = file.at("post_processor");
+  const bool puts_none = part.is_null() || (part.is_object() && part.value("type", Json()) == "ByteLevel");
+  if (!puts_none || (begin.empty() && !has_end)) return text;
   Json special = Json::object(), single = Json::array();
   const auto add_mark = [&](std::string_view name, Json& list) {
     const std::int32_t id = tokenizer.id_of(name);

@@ -189,6 +189,12 @@ TEST_CASE("published: the tokenizer of what is exported puts the marks around a 
   CHECK(single_of("translate", {"model.norm=post", "model.tie_embeddings=all"}) == "A </s> ");
   CHECK(single_of("embed_text", like_bert) == "A </s> ");
   CHECK(single_of("embed_text", with(like_bert, {"tokenizer.begin=<s>"})) == "<s> A </s> ");
+  export_run(trained("embed_text", folder / "run", like_bert), folder / "model");
+  Json tokenizer = Json::parse(content_of(folder / "model/tokenizer.json"));
+  for (const char* name : {"run", "model"}) fs::remove_all(folder / name);
+  tokenizer["post_processor"] = {{"type", "ByteLevel"}, {"trim_offsets", true}};
+  const fs::path file = write_content(folder / "gpt2.json", tokenizer.dump());
+  CHECK(single_of("embed_text", with(like_bert, {"tokenizer.file=\"" + file.string() + "\""})) == "A </s> ");
   CHECK(single_of("language_model", {}).empty());
 }
 
