@@ -153,8 +153,8 @@ Target target_of(const fs::path& path) {
 
 /// Standard output or standard error where `path` is the regular file that they go to, else -1.
 int standard_stream_of(const fs::path& path) {
-  struct stat named {
-  }, open{};
+  struct stat named {};
+  struct stat open {};
   if (::stat(path.c_str(), &named) != 0 || !S_ISREG(named.st_mode)) return -1;
   for (const int stream : {STDOUT_FILENO, STDERR_FILENO})
     if (::fstat(stream, &open) == 0 && open.st_dev == named.st_dev && open.st_ino == named.st_ino)
