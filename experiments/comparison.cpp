@@ -236,7 +236,7 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
   Run run = Run::open(run_folder, {.kind = &kind});
   result.parameters = run.learner().model().parameter_count();
   result.part = run.has_part("test") ? "test" : "valid";
-  result.data = RunFiles::open(run_folder).data_digest(result.part);
+  result.data = run.data_digest(result.part);
   const auto start = std::chrono::steady_clock::now();
   Measurement measurement = run.measure(result.part);
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;

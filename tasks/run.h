@@ -45,8 +45,9 @@ class Run {
   std::vector<Prediction> predict(const std::vector<std::string>& lines, const PredictOptions& options = {}) {
     return predict(std::span(lines), options);
   }
-  /// Whether the run's own data has a "valid", "test" or "train" part.
-  bool has_part(std::string_view part) const { return !files_.data_digest(part).empty(); }
+  /// The digest of a part of the run's own data, "valid", "test" or "train"; "" where there is none.
+  std::string data_digest(std::string_view part) const { return files_.data_digest(part); }
+  bool has_part(std::string_view part) const { return !data_digest(part).empty(); }
   /// Measures on a part of the run's own data: "valid", "test" or "train". Throws an Error when that data is no
   /// longer what the run was made with.
   Measurement measure(std::string_view part = "valid");
