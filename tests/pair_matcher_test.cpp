@@ -6,8 +6,10 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
 #include "heed/data/answer_pairs.h"
 #include "heed/tasks/pair_tokens.h"
 #include "heed/tasks/recipe.h"
@@ -99,6 +101,27 @@ TEST_CASE("A pair has the same logits whatever stands beside it in the batch") {
       CHECK(model.logits(model.batch(other), context).to_doubles()[0] !=
             doctest::Approx(both[0]).epsilon(1e-6));
     }
+}
+
+TEST_CASE("The linear part tells a word by the text that it stands in, and by its match") {
+  const std::vector<TokenPair> pairs = {{{{5, 6, 2}, {0, 1, 0}}, {{6, 2}, {1, 0}}}};
+  const std::int32_t second = PairMatcher::match_kinds;
+  TransformerConfig config = small_config();
+  config.word_pairs = 97;
+  const auto marks = [&](bool joint) {
+    return PairMatcher(config, joint).batch(pairs).marks.to_vector<std::int32_t>();
+  };
+  CHECK(marks(true) == Tokens{0, 1, 0, second + 1, second});
+  CHECK(marks(false) == Tokens{0, 1, 0, second + 1, second, -1});
+
+  WordPairs linear(97, 3, 0);
+  linear.weight = uniform({97, 3}, -1, 1, {5, 0, 0});
+  const Tensor word = Tensor::from(Tokens{6}, {1, 1});
+  std::set<std::vector<double>> answers;
+  Context context = Context::inference();
+  for (const std::int32_t mark : {0, 1, second, second + 1})
+    answers.insert(linear(word, context, Tensor::from(Tokens{mark}, {1, 1})).to_doubles());
+  CHECK(answers.size() == 4);
 }
 
 TEST_CASE("Questions with answers are a pure function of the seed, and right answers answer") {
