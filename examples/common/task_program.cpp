@@ -66,7 +66,7 @@ void add_set_flag(CLI::App& command, std::vector<std::string>& assignments) {
 
 /// Escapes of JSON strings, so that a line stays a line and no control character reaches a terminal.
 std::string json_text(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return unicode::printable(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 // --- train
@@ -249,7 +249,7 @@ class TrainCommand {
     printer_.finish();
     print_profile();
     if (!result.finished) return interrupted("in one of the folds");
-    std::cout << result.json << std::endl;
+    std::cout << unicode::printable(result.json) << std::endl;
     return exit_success;
   }
 
@@ -337,7 +337,7 @@ class EvaluateCommand {
         files.empty() ? run.measure(part_.value("valid")) : run.measure_files(files);
     print_remarks(run_.program(), run.learner());
     if (errors_.given()) write_mistakes(measurement);
-    std::cout << measurement.json << std::endl;
+    std::cout << unicode::printable(measurement.json) << std::endl;
     return exit_success;
   }
 
@@ -391,16 +391,16 @@ class PredictCommand {
         if (!lines[i].error.empty()) answers[i].error = lines[i].error;
         print(answers[i]);
         if (answers[i].error.empty()) continue;
-        std::cerr << run_.program() << ": error: " << origin << ", line " << number << ": "
-                  << unicode::printable(answers[i].error) << '\n';
+        print_message(run_.program(),
+                      concat_text("error: ", origin, ", line ", number, ": ", answers[i].error));
         status = exit_failure;
       }
       flush_output();
     }
     capture_.save();
     if (reader.replaced() > 0)
-      std::cerr << run_.program() << ": " << origin << ": " << reader.replaced()
-                << " bad bytes were replaced by U+FFFD\n";
+      print_message(run_.program(),
+                    concat_text(origin, ": ", reader.replaced(), " bad bytes were replaced by U+FFFD"));
     print_remarks(run_.program(), run.learner());
     return status;
   }
@@ -417,7 +417,7 @@ class PredictCommand {
       std::cout << json_text(line) << '\n';
       return;
     }
-    std::cout << (on_terminal_ ? unicode::printable(answer.text) : answer.text);
+    std::cout << answer.text;
     if (probability_ && !answer.text.empty())
       std::cout << '\t' << std::fixed << std::setprecision(4) << answer.probability;
     std::cout << '\n';
@@ -427,7 +427,6 @@ class PredictCommand {
   CaptureFlags capture_;
   TextFlag source_;
   bool probability_ = false, json_ = false;
-  const bool on_terminal_ = isatty(STDOUT_FILENO) != 0;  // which obeys control characters
 };
 
 }  // namespace
@@ -533,8 +532,7 @@ void CaptureFlags::save() const {
 }
 
 void print_remarks(const std::string& program, Learner& learner) {
-  for (const std::string& text : learner.take_remarks())
-    std::cerr << program << ": " << unicode::printable(text) << '\n';
+  for (const std::string& text : learner.take_remarks()) print_message(program, text);
 }
 
 std::function<int()> add_train(CLI::App& app, const TaskProgram& program) {
