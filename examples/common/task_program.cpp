@@ -83,6 +83,8 @@ int as_rank(std::string program, Ranks& ranks, const std::function<int()>& body)
   };
   try {
     return body();
+  } catch (const RankSilent&) {
+    return leave(std::chrono::seconds(0));
   } catch (const RankLost&) {
     return leave(std::chrono::seconds(2));
   } catch (const std::exception&) {
@@ -130,6 +132,10 @@ class TrainCommand {
     ranks_.add(command, "--ranks", "N",
                "Trains with N processes of this machine, which share the batches of every step "
                "(training.accumulation); the result is that of one. mpirun serves several machines");
+    rank_timeout_.add(
+        command, "--rank-timeout", "SECONDS",
+        "Ends the training when one of several processes has not answered for so long; without it, "
+        "who has not is said after 10 s, and waited for");
     command.add_flag("--profile", profile_, "Prints at the end where the time went, per kernel");
     command.add_flag("--print-config", print_config_, "Prints the settings as JSON and ends");
     command.add_flag("--help-settings", help_settings_,
@@ -144,7 +150,7 @@ class TrainCommand {
     if (started_by_mpi() && !print_config_) {
       if (ranks_.given())
         throw SettingsError("--ranks starts processes of its own, and so has mpirun: give one");
-      const std::unique_ptr<Ranks> ranks = open_mpi();
+      const std::unique_ptr<Ranks> ranks = open_mpi(rank_patience());
       muted_ = !ranks->is_first();
       return as_rank(std::string(program_.kind.name), *ranks, [&] { return train(resolve(), ranks.get()); });
     }
@@ -154,18 +160,28 @@ class TrainCommand {
       return exit_success;
     }
     const int ranks = ranks_wanted();
+    if (rank_timeout_.given() && ranks == 1)
+      throw SettingsError("--rank-timeout is for several processes: give --ranks, or start them by mpirun");
     return ranks > 1 ? train_among(ranks, settings) : train(settings, nullptr);
   }
 
  private:
-  int ranks_wanted() const {
-    if (!ranks_.given()) return 1;
-    const std::string text = ranks_.value();
-    int count = 0;
-    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (error != std::errc() || stop != text.data() + text.size() || count < 1 || count > 1024)
-      throw SettingsError("--ranks: \"" + text + "\" is not a number of 1 to 1024");
-    return count;
+  int ranks_wanted() const { return ranks_.given() ? whole_number(ranks_, 1024) : 1; }
+
+  static int whole_number(const TextFlag& flag, int largest) {
+    const std::string text = flag.value();
+    int number = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || stop != text.data() + text.size() || number < 1 || number > largest)
+      throw SettingsError(concat_text(flag.name, ": \"", text, "\" is not a number of 1 to ", largest));
+    return number;
+  }
+
+  RankPatience rank_patience() {
+    RankPatience patience;
+    if (rank_timeout_.given()) patience.timeout = whole_number(rank_timeout_, 1'000'000);
+    patience.say = [this](const std::string& text) { printer_.message(text); };
+    return patience;
   }
 
   /// With processes of this machine. Signals come to this one, which does nothing but wait.
@@ -176,7 +192,7 @@ class TrainCommand {
       return as_rank(std::string(program_.kind.name), ranks, [&] { return train(settings, &ranks); });
     };
     try {
-      const int status = run_local_ranks(count, body, InterruptGuard::interrupted);
+      const int status = run_local_ranks(count, body, InterruptGuard::interrupted, rank_patience());
       return status > 128 && InterruptGuard::interrupted() ? InterruptGuard::exit_status() : status;
     } catch (const RankLost& error) {
       if (!path_exists(folder_of_settings(out_.value()) / "config.json")) throw;
@@ -304,7 +320,7 @@ class TrainCommand {
 
   const TaskProgram& program_;
   ProgressPrinter printer_;
-  TextFlag out_, config_, attention_, decoder_, cross_, preset_, ranks_;
+  TextFlag out_, config_, attention_, decoder_, cross_, preset_, ranks_, rank_timeout_;
   std::vector<std::string> assignments_;
   std::vector<SettingFlag> flags_;
   std::vector<TextFlag> values_;
