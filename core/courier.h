@@ -24,15 +24,17 @@ class Courier {
   /// Has the work done, at once where this thread is the courier's, and waits.
   void run(const std::function<void()>& work);
   bool is_current() const { return std::this_thread::get_id() == thread_.get_id(); }
+  /// Whether another thread waits for the work.
+  bool is_awaited() const;
 
  private:
   void serve();
   void wait(std::unique_lock<std::mutex>& lock);
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::function<void()> work_;  // empty: none
-  bool busy_ = false, ending_ = false;
+  bool busy_ = false, ending_ = false, awaited_ = false;
   std::exception_ptr error_;
   std::thread thread_;  // last: it uses the others
 };

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "heed/core/courier.h"
+#include "heed/core/rank_silence.h"
 #include "heed/core/version.h"
 
 namespace heed {
@@ -84,8 +85,15 @@ void Courier::serve() {
 }
 
 void Courier::wait(std::unique_lock<std::mutex>& lock) {
+  awaited_ = true;
   changed_.wait(lock, [&] { return !busy_; });
+  awaited_ = false;
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+bool Courier::is_awaited() const {
+  const std::lock_guard lock(mutex_);
+  return awaited_;
 }
 
 void Courier::start(std::function<void()> work) {
@@ -107,8 +115,11 @@ void Courier::run(const std::function<void()>& work) {
   finish();
 }
 
-Ranks::Ranks(int rank, int count, std::unique_ptr<Courier> courier)
-    : rank_(rank), count_(count), courier_(std::move(courier)) {
+Ranks::Ranks(int rank, int count, std::unique_ptr<Courier> courier, const RankPatience& patience)
+    : rank_(rank),
+      count_(count),
+      courier_(std::move(courier)),
+      silence_(std::make_unique<RankSilence>(rank, patience, *courier_)) {
   check(count >= 1 && rank >= 0 && rank < count, "ranks: there is no rank ", rank, " of ", count);
 }
 

@@ -26,7 +26,24 @@ class RankLost : public Error {
   using Error::Error;
 };
 
-class Courier;  // the thread that does the transfers of a Ranks
+/// Another rank has not answered for longer than RankPatience allows.
+class RankSilent : public RankLost {
+ public:
+  using RankLost::RankLost;
+};
+
+/// How long ranks wait for one that does not answer: its process was stopped, its machine is cut off, or it
+/// computes longer than the others.
+struct RankPatience {
+  double remark_after = 10;  ///< seconds until `say` hears of it
+  double timeout = 0;        ///< seconds until waiting ends with RankSilent; 0: never
+  /// Gets "rank 1 has not answered for 10 s: waiting on", on one of the ranks. Called from another thread than the
+  /// one that asked for the exchange, while that one waits.
+  std::function<void(const std::string& text)> say = {};
+};
+
+class Courier;      // the thread that does the transfers of a Ranks
+class RankSilence;  // what it tells of ranks that do not answer
 
 class Ranks {
  public:
@@ -70,8 +87,9 @@ class Ranks {
 
  protected:
   /// `courier` does all transfers.
-  Ranks(int rank, int count, std::unique_ptr<Courier> courier);
+  Ranks(int rank, int count, std::unique_ptr<Courier> courier, const RankPatience& patience = {});
   Courier& courier() { return *courier_; }
+  RankSilence& silence() { return *silence_; }
   /// Waits for what the courier does; for the destructors of transports, before what it uses is gone.
   void let_courier_end() noexcept;
   /// To be called when the transport stands: agrees with the others on who they are. Throws an Error when they are of
@@ -96,6 +114,7 @@ class Ranks {
   std::uint64_t job_ = 0;       // a random number that all messages of this job carry
   std::uint64_t sequence_ = 0;  // of the next exchange
   std::int64_t bytes_sent_ = 0, messages_sent_ = 0;
+  std::unique_ptr<RankSilence> silence_;
 };
 
 /// Pieces of work that are dealt out: piece i is computed by rank i mod N, and every rank gets what each piece came to, in
@@ -122,14 +141,15 @@ bool started_by_mpi();
 /// The ranks of the job that this process was started in. Opens the launcher's MPI library at run time: libmpi.so.40 of
 /// Open MPI or libmpich.so.12, or the one that the environment variable HEED_MPI names. To be called once. Throws an
 /// Error for a library that cannot be opened or is of another kind.
-std::unique_ptr<Ranks> open_mpi();
+std::unique_ptr<Ranks> open_mpi(const RankPatience& patience = {});
 
 /// Runs `body` in `count` processes of this machine, which are forked here, and returns the status of rank 0 when all
 /// have ended well. To be called before a device is opened. The ranks ignore SIGINT, SIGTERM, SIGHUP and SIGUSR1, which
-/// are for the caller; when `stop_requested` becomes true, so does Ranks::asked_to_stop(). When one fails the others are
+/// are for the caller; when `stop_requested` becomes true, so does Ranks::asked_to_stop(), and ranks that were
+/// stopped (SIGSTOP) are continued, so that they can end. When one fails the others are
 /// killed: the status of the one that failed first is returned, and where a signal ended it, a RankLost says which. Throws
 /// an Error when the ranks cannot begin.
 int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
-                    const std::function<bool()>& stop_requested = {});
+                    const std::function<bool()>& stop_requested = {}, const RankPatience& patience = {});
 
 }  // namespace heed

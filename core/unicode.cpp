@@ -177,30 +177,55 @@ std::string replace_invalid(std::string_view text) {
   return result;
 }
 
-std::string printable(std::string_view text) {
-  const auto steers_terminal = [](char32_t c) {
-    const bool is_control = c < 0x20 || (c >= 0x7F && c < 0xA0);
-    const bool is_line_end = c == 0x2028 || c == 0x2029;
-    const bool is_direction = c == 0x061C || c == 0x200E || c == 0x200F || (c >= 0x202A && c <= 0x202E) ||
-                              (c >= 0x2066 && c <= 0x2069);
-    return is_control || is_line_end || is_direction;
-  };
-  constexpr std::string_view hex = "0123456789abcdef";
+namespace {
+
+bool steers_terminal(char32_t c) {
+  const bool is_control = c < 0x20 || (c >= 0x7F && c < 0xA0);
+  const bool is_line_end = c == 0x2028 || c == 0x2029;
+  const bool is_direction = c == 0x061C || c == 0x200E || c == 0x200F || (c >= 0x202A && c <= 0x202E) ||
+                            (c >= 0x2066 && c <= 0x2069);
+  return is_control || is_line_end || is_direction;
+}
+
+void append_hex(std::string& text, char32_t value, int digits) {
+  for (int i = digits - 1; i >= 0; --i) text += "0123456789abcdef"[value >> (4 * i) & 15];
+}
+
+std::string without_steering(std::string_view text, std::string_view kept) {
   std::string shown;
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = decode(text, at);
     const std::string_view bytes = text.substr(at, static_cast<std::size_t>(c.length));
     at += bytes.size();
-    if (c.valid && !steers_terminal(c.value)) {
+    if (c.valid && (!steers_terminal(c.value) || kept.find(bytes) != std::string_view::npos)) {
       shown += bytes;
-      continue;
-    }
-    for (const char byte : bytes) {
-      const auto number = static_cast<unsigned char>(byte);
-      shown += {'\\', 'x', hex[number >> 4], hex[number & 15]};
+    } else if (c.valid && c.value >= 0x7F) {
+      append_hex(shown += "\\u", c.value, 4);
+    } else {
+      for (const char byte : bytes) append_hex(shown += "\\x", static_cast<unsigned char>(byte), 2);
     }
   }
   return shown;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  return without_steering(text, "");
+}
+
+std::string printable_lines(std::string_view text) {
+  return without_steering(text, "\n\t");
+}
+
+std::string message_line(std::string_view text) {
+  constexpr std::size_t most_bytes = 4000, end_bytes = 1000;
+  if (text.size() <= most_bytes) return printable(text);
+  const std::string_view first = beginning(text, most_bytes - end_bytes);
+  std::size_t rest = text.size() - end_bytes;
+  while (rest < text.size() && (text[rest] & 0xC0) == 0x80) ++rest;  // not in the middle of a character
+  return concat_text(printable(first), " … (", rest - first.size(), " bytes are left out) … ",
+                     printable(text.substr(rest)));
 }
 
 bool is_letter(char32_t value) {

@@ -24,9 +24,14 @@ void append(std::string& text, char32_t value);
 std::size_t find_invalid(std::string_view text);
 /// The text with every ill-formed sequence replaced by U+FFFD.
 std::string replace_invalid(std::string_view text);
-/// The text as it may be shown on a terminal: control characters (line ends and tabs too), characters that
-/// change the direction of what follows, and ill-formed bytes are written as `\x1b` for each of their bytes.
+/// The text as it may be shown on a terminal. Control characters below U+0020 (line ends and tabs too) and the
+/// bytes of ill-formed sequences are written as `\x1b`; other control characters, line separators and what
+/// changes the direction of text as `\u009b`. JSON as it is dumped stays the same JSON.
 std::string printable(std::string_view text);
+/// The same, but line ends and tabs stay.
+std::string printable_lines(std::string_view text);
+/// printable() for a line of a message. Of a text of more than 4,000 bytes, only the beginning and the end.
+std::string message_line(std::string_view text);
 
 /// The first characters of a text that have at most so many bytes together.
 std::string_view beginning(std::string_view text, std::size_t most_bytes);

@@ -27,13 +27,6 @@ fs::file_type type_of(const fs::path& path) {
   return type;
 }
 
-/// Answers are a line each, and labels stand in JSON: what would break either is refused.
-void check_label(const std::string& label, const std::string& place) {
-  const bool is_a_line = label.find_first_of("\n\r") == std::string::npos;
-  check(is_a_line && unicode::find_invalid(label) == std::string::npos, place, ": the label \"",
-        unicode::printable(label), "\" has line ends in it, or is no UTF-8");
-}
-
 // --- formats that are one file -----------------------------------------------------------------------------
 
 /// What a reader of one file gets.
@@ -299,6 +292,15 @@ std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const s
     result.push_back(found->second);
   }
   return result;
+}
+
+void check_label(std::string_view label, std::string_view place) {
+  constexpr std::size_t longest = 1000;
+  check(label.size() <= longest, place, ": the label \"", unicode::shortened(label, 80), "\" has ",
+        label.size(), " bytes, and at most ", longest, " are allowed: is it a text, not a label?");
+  const bool is_a_line = label.find_first_of("\n\r") == std::string::npos;
+  check(is_a_line && unicode::find_invalid(label) == std::string::npos, place, ": the label \"",
+        unicode::printable(label), "\" has line ends in it, or is no UTF-8");
 }
 
 std::string labelled_format(const fs::path& path) {

@@ -49,6 +49,10 @@ struct LabelledOptions {
   bool header = false;                         ///< the first row holds names and is left out
 };
 
+/// Answers are a line each, and labels stand in JSON, messages and tables. Throws an Error that begins with `place`
+/// for a label of more than 1,000 bytes, with line ends, or that is not UTF-8.
+void check_label(std::string_view label, std::string_view place);
+
 /// "lines", "csv", "tsv", "jsonl", "folders".
 std::vector<std::string> labelled_formats();
 

@@ -75,7 +75,7 @@ class GenerateCommand {
                            {"prompt", prompt},
                            {"text", text.text},
                            {"log_probability", text.alternatives.front().score.value()}};
-        std::cout << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+        std::cout << unicode::printable(line.dump(-1, ' ', false, Json::error_handler_t::replace)) << '\n';
       } else {
         if (samples_ > 1) std::cout << (written_ > 1 ? "\n" : "") << "=== " << written_ << " ===\n";
         std::cout << prompt << text.text << '\n';

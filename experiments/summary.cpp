@@ -171,11 +171,11 @@ std::vector<std::vector<std::string>> comparison_table(std::span<const Compariso
     head.emplace_back(column);
   std::vector<std::vector<std::string>> lines = {head};
   for (const ComparisonRow& row : rows) {
-    std::vector<std::string> line = {unicode::printable(row.choice)};
+    std::vector<std::string> line = {unicode::message_line(row.choice)};
     if (row.results.empty()) {
       line.push_back(row.failures.empty()
                          ? "not trained yet"
-                         : concat_text("failed: ", unicode::printable(row.failures.front())));
+                         : concat_text("failed: ", unicode::message_line(row.failures.front())));
       lines.push_back(std::move(line));
       continue;
     }
@@ -206,10 +206,10 @@ std::string comparison_notes(std::span<const ComparisonRow> rows) {
   std::string text;
   for (const ComparisonRow& row : rows)
     for (const std::string& failure : row.failures)
-      text.append(unicode::printable(concat_text(row.choice, ", ", failure))).append("\n");
+      text.append(unicode::message_line(concat_text(row.choice, ", ", failure))).append("\n");
   for (const ComparisonRow& row : rows)
     if (row.measured_elsewhere)
-      text.append(unicode::printable(row.choice))
+      text.append(unicode::message_line(row.choice))
           .append(" was measured on other examples than the first, so that there is no difference to tell\n");
   for (const ComparisonRow& row : rows)
     if (row.difference) {

@@ -140,6 +140,7 @@ std::vector<std::string> classes_from_json(const std::string& text) {
             std::all_of(names.begin(), names.end(), [](const Json& name) { return name.is_string(); }),
         "classes.json: expected a list of the names of at least two classes");
   auto classes = names.get<std::vector<std::string>>();
+  for (const std::string& name : classes) check_label(name, "classes.json");
   check(std::is_sorted(classes.begin(), classes.end()),
         "classes.json: the classes are not in the order of their bytes");
   return classes;

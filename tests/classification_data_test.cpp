@@ -119,6 +119,7 @@ TEST_CASE("Labels that would break a line of answers, or JSON, are refused with 
   };
   refused("a,one\n\"b\nc\",two\n", "csv", "x:2: the label \"b\\x0ac\"");
   refused("{\"label\":\"a\\rb\",\"text\":\"one\"}\n", "jsonl", "x:1: the label");
+  refused(std::string(1'000'000, 'b') + " one\n", "lines", "bbb…\" has 1000000 bytes");
   const TemporaryFolder folder;
   write(folder / "all" / "caf\xe9" / "1", "one");
   CHECK_THROWS_WITH_AS(read_labelled_text(folder / "all", {}), doctest::Contains("is no UTF-8"), Error);

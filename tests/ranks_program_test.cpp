@@ -245,6 +245,65 @@ TEST_CASE("ranks: a signal in the first moments of the ranks is not lost") {
   }
 }
 
+TEST_CASE(
+    "ranks: a rank that was stopped is named after ten seconds, and waited for; the first SIGTERM ends all") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run", errors = folder / "errors";
+  const Arguments shell = {"-c", "exec \"$0\" \"$@\" 2>" + errors.string()};
+  BackgroundProgram program("/bin/sh", joined(shell, endless_of_three(run)));
+  while (program.running() && !fs::exists(run / "metrics.jsonl"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const std::vector<pid_t> ranks = children_of(program.id());
+  REQUIRE(ranks.size() == 3);
+  kill(ranks[1], SIGSTOP);
+  const auto waits_for = [&](const std::string& text, int seconds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    while (program.running() && !contains(content_of(errors), text) && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const std::string last =
+        content_of(errors).substr(std::max<std::size_t>(content_of(errors).size(), 500) - 500);
+    CHECK_MESSAGE(contains(content_of(errors), text), last);
+  };
+  waits_for("rank 1 has not answered for 1", 20);
+  kill(ranks[1], SIGCONT);
+  waits_for("rank 1 answers again", 5);
+  kill(ranks[0], SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  program.send(SIGTERM);
+  const auto start = std::chrono::steady_clock::now();
+  while (program.running() && std::chrono::steady_clock::now() - start < std::chrono::seconds(10))
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  REQUIRE_FALSE(program.running());
+  CHECK(program.wait() == 143);
+  CHECK(fs::exists(run / "model.safetensors"));
+  for (const pid_t rank : ranks) CHECK_FALSE(fs::exists(concat_text("/proc/", rank)));
+}
+
+TEST_CASE("ranks: --rank-timeout ends a training whose rank was stopped") {
+  const TemporaryFolder folder;
+  for (const std::size_t stopped : {0, 1}) {
+    CAPTURE(stopped);
+    const fs::path run = folder / std::to_string(stopped), errors = folder / "errors";
+    const Arguments shell = {"-c", "exec \"$0\" \"$@\" --rank-timeout 2 2>" + errors.string()};
+    BackgroundProgram program("/bin/sh", joined(shell, endless_of_three(run)));
+    while (program.running() && !fs::exists(run / "metrics.jsonl"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const std::vector<pid_t> ranks = children_of(program.id());
+    REQUIRE(ranks.size() == 3);
+    kill(ranks[stopped], SIGSTOP);
+    const auto start = std::chrono::steady_clock::now();
+    while (program.running() && std::chrono::steady_clock::now() - start < std::chrono::seconds(20))
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    REQUIRE_FALSE(program.running());
+    CHECK(program.wait() == 1);
+    const std::string text = content_of(errors);
+    CHECK_MESSAGE(contains(text, concat_text("error: ranks: rank ", stopped, " has not answered for ")),
+                  text);
+    CHECK(text.find("error: ") == text.rfind("error: "));
+    for (const pid_t rank : ranks) CHECK_FALSE(fs::exists(concat_text("/proc/", rank)));
+  }
+}
+
 TEST_CASE("ranks: whatever goes wrong is said once") {
   const TemporaryFolder folder;
   const auto refused = [&](const Arguments& more, int status, const std::string& says,
@@ -264,6 +323,9 @@ TEST_CASE("ranks: whatever goes wrong is said once") {
   };
   for (const char* count : {"0", "-1", "1025", "two", "2.0", ""}) refused({"--ranks", count}, 2, "--ranks");
   refused({"--ranks", "2", "--ranks", "3"}, 2, "2 times");
+  refused({"--rank-timeout", "60"}, 2, "--rank-timeout is for several processes");
+  for (const char* seconds : {"0", "-1", "1s", ""})
+    refused({"--ranks", "2", "--rank-timeout", seconds}, 2, "--rank-timeout: ");
   refused({"--ranks", "3", "--data", "/no/such/file", "--format", "lines"}, 1, "/no/such/file");
   refused({"--ranks", "3", "--set", "model.width=17"}, 2, "width");
   refused({"--ranks", "2", "--set", "training.schedule.learning_rate=1e30"}, 1, "training");
@@ -325,6 +387,21 @@ TEST_CASE("ranks: under MPI other settings are found at the start, and what ends
         launch(launcher, 2, "classify", small_train("classify", folder / "both", with_ranks(2)));
     CHECK(both.status != 0);
     CHECK(contains(both.errors, "--ranks"));
+
+    const ProgramResult silent = launch(
+        launcher,
+        joined(
+            {"-n", "3", "/bin/sh", "-c",
+             // Of the ranks, whichever names their launcher gives them, number 1 is stopped in its training.
+             "test \"${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\" = 1 && { (while test ! -e \"$0\"; do sleep 0.1; "
+             "done; kill -STOP $$) & }; exec \"$@\"",
+             (folder / "silent/metrics.jsonl").string(), classify},
+            small_train("classify", folder / "silent",
+                        joined(four_batches, {"--steps", "100000", "--rank-timeout", "3"}))),
+        60);
+    CHECK_FALSE(silent.hung);
+    CHECK(silent.status != 0);
+    CHECK_MESSAGE(contains(silent.errors, "ranks: rank 1 has not answered for "), silent.errors);
 
     const ProgramResult lost =
         launch(launcher, joined({"-n", "2", classify}, small_train("classify", folder / "lost")), 30,

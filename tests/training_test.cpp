@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "heed/core/backend.h"
@@ -748,7 +749,7 @@ TEST_CASE("progress: what would steer the terminal is shown, not obeyed") {
   std::ostringstream out;
   ProgressPrinter printer(out, {});
   printer.message("class \x1b[2J\x07 of\r\x7f\xc2\x9b \xe2\x80\xae \xff\nsecond line");
-  CHECK(out.str() == "class \\x1b[2J\\x07 of\\x0d\\x7f\\xc2\\x9b \\xe2\\x80\\xae \\xff\nsecond line\n");
+  CHECK(out.str() == "class \\x1b[2J\\x07 of\\x0d\\u007f\\u009b \\u202e \\xff\nsecond line\n");
   out.str("");
   Progress progress{.step = 1, .steps = 2};
   progress.metrics = {{"accuracy of \x1b]0;x", 1}};
@@ -761,6 +762,26 @@ TEST_CASE("progress: what would steer the terminal is shown, not obeyed") {
   CHECK(unicode::shortened("世界", 5) == "世…");
   CHECK(unicode::shortened("世界", 6) == "世界");
   CHECK(unicode::printable(std::string_view("a\tb\0c", 5)) == "a\\x09b\\x00c");
+  CHECK(unicode::printable_lines("a\tb\nc\r\xd8\x9c") == "a\tb\nc\\x0d\\u061c");
+  for (char32_t c = 0; c < 0x3000; ++c) {
+    CAPTURE(static_cast<unsigned>(c));
+    std::string text;
+    unicode::append(text, c);
+    const bool steers = c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == 0x61c || c == 0x200e || c == 0x200f ||
+                        (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+    CHECK((unicode::printable(text) != text) == steers);
+    // JSON stays the same JSON.
+    const nlohmann::json json = text + "\"";
+    CHECK(nlohmann::json::parse(unicode::printable(json.dump())) == json);
+  }
+  const std::string message = unicode::message_line("begin " + std::string(1'000'000, 'x') + " end");
+  CHECK(message.size() < 4200);
+  CHECK(message.starts_with("begin "));
+  CHECK(message.ends_with(" end"));
+  CHECK(message.find("996010 bytes are left out") != std::string::npos);
+  std::string smileys;
+  for (int i = 0; i < 100'000; ++i) smileys += "\xf0\x9f\x99\x82";
+  CHECK(unicode::find_invalid(unicode::message_line("a" + smileys)) == std::string::npos);
 }
 
 TEST_CASE("names: each choice has one list") {

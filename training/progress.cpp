@@ -131,7 +131,7 @@ void ProgressPrinter::show(const Progress& progress) {
 void ProgressPrinter::message(std::string_view text) {
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
-    line(unicode::printable(text.substr(begin, end - begin)));
+    line(unicode::message_line(text.substr(begin, end - begin)));
     begin = end + 1;
   }
 }

@@ -53,7 +53,7 @@ class ProgressPrinter {
   ProgressPrinter(std::ostream& out, Style style) : out_(out), style_(style) {}
   void show(const Progress& progress);
   /// Lines of their own, above the progress line. What would steer a terminal is shown, not
-  /// obeyed (see unicode::printable).
+  /// obeyed (see unicode::message_line).
   void message(std::string_view text);
   /// Leaves the cursor on a fresh line.
   void finish();

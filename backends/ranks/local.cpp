@@ -14,6 +14,7 @@
 #include <cstring>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "heed/core/courier.h"
+#include "heed/core/rank_silence.h"
 #include "heed/core/ranks.h"
 
 namespace heed {
@@ -50,8 +52,8 @@ using Row = std::vector<Descriptor>;  // to every other rank
 class LocalRanks : public Ranks {
  public:
   /// `parent`: a socket to the process that forked this one, see run_local_ranks().
-  LocalRanks(int rank, Row peers, const Descriptor& parent)
-      : Ranks(rank, static_cast<int>(peers.size()), std::make_unique<Courier>()),
+  LocalRanks(int rank, Row peers, const Descriptor& parent, const RankPatience& patience)
+      : Ranks(rank, static_cast<int>(peers.size()), std::make_unique<Courier>(), patience),
         peers_(std::move(peers)),
         parent_(parent) {
     meet();
@@ -73,18 +75,20 @@ class LocalRanks : public Ranks {
     to_send[static_cast<std::size_t>(rank())] = {};
     to_get[static_cast<std::size_t>(rank())] = {};
     std::vector<pollfd> waiting(peers_.size());
+    silence().heard();
     while (true) {
-      bool done = true;
+      std::vector<int> missing;
       for (std::size_t r = 0; r < peers_.size(); ++r) {
         const int events = (to_send[r].empty() ? 0 : POLLOUT) | (to_get[r].empty() ? 0 : POLLIN);
         waiting[r] = {events ? peers_[r].number() : -1, static_cast<short>(events), 0};
-        done = done && !events;
+        if (events) missing.push_back(static_cast<int>(r));
       }
-      if (done) return;
-      if (poll(waiting.data(), waiting.size(), -1) < 0) {
-        check(errno == EINTR, "ranks: waiting for the others failed: ", std::strerror(errno));
-        continue;
-      }
+      if (missing.empty()) return;
+      const int ready = poll(waiting.data(), waiting.size(), 1000);
+      check(ready >= 0 || errno == EINTR, "ranks: waiting for the others failed: ", std::strerror(errno));
+      if (ready == 0) silence().wait_for(missing);
+      if (ready <= 0) continue;
+      silence().heard();
       for (std::size_t r = 0; r < peers_.size(); ++r) {
         // What a rank has sent before it ended is read first.
         if (waiting[r].revents && !to_get[r].empty())
@@ -131,13 +135,14 @@ std::vector<Row> connected(int count) {
 }
 
 /// What is in the way of a rank that cannot begin is for the process that forked it to say.
-std::unique_ptr<LocalRanks> join(int rank, Row peers, const Descriptor& parent) {
+std::unique_ptr<LocalRanks> join(int rank, Row peers, const Descriptor& parent,
+                                 const RankPatience& patience) {
   const auto tell = [&](const std::exception& error) {
     const std::string text = concat_text("rank ", rank, " cannot begin: ", error.what());
     (void)!send(parent.number(), text.data(), text.size(), MSG_NOSIGNAL);
   };
   try {
-    return std::make_unique<LocalRanks>(rank, std::move(peers), parent);
+    return std::make_unique<LocalRanks>(rank, std::move(peers), parent, patience);
   } catch (const RankLost& error) {
     std::this_thread::sleep_for(std::chrono::seconds(2));  // the lost one knows more
     tell(error);
@@ -151,7 +156,7 @@ std::unique_ptr<LocalRanks> join(int rank, Row peers, const Descriptor& parent) 
 }
 
 [[noreturn]] void be_rank(int rank, std::vector<Row> rows, const Descriptor& parent, pid_t parent_id,
-                          const std::function<int(Ranks&)>& body) {
+                          const std::function<int(Ranks&)>& body, const RankPatience& patience) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody is left behind
   if (getppid() != parent_id) _exit(1);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) std::signal(signal, SIG_IGN);
@@ -159,7 +164,7 @@ std::unique_ptr<LocalRanks> join(int rank, Row peers, const Descriptor& parent) 
   rows.clear();  // so that a rank that ends is seen to end
   int status = 1;
   try {
-    status = body(*join(rank, std::move(own), parent));
+    status = body(*join(rank, std::move(own), parent, patience));
   } catch (const std::exception&) {  // the body says what it has to say
   }
   std::cout.flush();
@@ -187,10 +192,36 @@ struct Processes {
   }
 };
 
+/// Ranks that have not ended although the first has: nothing keeps them but a stop.
+class Stragglers {
+ public:
+  explicit Stragglers(const RankPatience& patience) : patience_(patience) {}
+
+  void look(const std::vector<pid_t>& ids) {
+    waited_.look();
+    const double seconds = waited_.seconds();
+    const bool is_over = patience_.timeout > 0 && seconds >= patience_.timeout;
+    const bool says = patience_.say && !said_ && seconds >= patience_.remark_after;
+    if (!is_over && !says) return;
+    std::vector<int> left;
+    for (std::size_t r = 0; r < ids.size(); ++r)
+      if (ids[r] > 0) left.push_back(static_cast<int>(r));
+    const std::string text = concat_text(silence_text(left, "ended", seconds), " after rank 0 has");
+    if (is_over) throw RankSilent("ranks: " + text);
+    patience_.say(text);
+    said_ = true;
+  }
+
+ private:
+  const RankPatience& patience_;
+  AwakeTime waited_;
+  bool said_ = false;
+};
+
 }  // namespace
 
 int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
-                    const std::function<bool()>& stop_requested) {
+                    const std::function<bool()>& stop_requested, const RankPatience& patience) {
   check(count >= 1 && count <= 1024, "ranks: the number of ranks is ", count, "; it must be 1 to 1024");
   std::vector<Row> rows = connected(count);
   // All ranks share an end: into it goes why one cannot begin, and that nothing more will come out asks them to stop.
@@ -205,12 +236,13 @@ int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
           "; use fewer ranks, or raise ulimit -u");
     if (id == 0) {
       to_ranks = Descriptor();
-      be_rank(rank, std::move(rows), to_parent, parent, body);
+      be_rank(rank, std::move(rows), to_parent, parent, body, patience);
     }
     processes.ids.push_back(id);
   }
   rows.clear();
   int of_first = 1;
+  std::optional<Stragglers> stragglers;
   for (int left = count; left > 0;) {
     bool changed = false;
     for (int rank = 0; rank < count; ++rank) {
@@ -230,7 +262,15 @@ int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
       if (rank == 0 && of_first != 0) return of_first;
     }
     if (changed) continue;
-    if (stop_requested && stop_requested()) shutdown(to_ranks.number(), SHUT_WR);
+    if (processes.ids.front() < 0) {
+      if (!stragglers) stragglers.emplace(patience);
+      stragglers->look(processes.ids);
+    }
+    if (stop_requested && stop_requested()) {
+      shutdown(to_ranks.number(), SHUT_WR);
+      for (const pid_t id : processes.ids)
+        if (id > 0) kill(id, SIGCONT);  // one that was stopped would keep the others from their end
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return of_first;

@@ -10,10 +10,11 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
+#include <set>
 #include <thread>
 
 #include "heed/core/courier.h"
+#include "heed/core/rank_silence.h"
 #include "heed/core/ranks.h"
 
 namespace heed {
@@ -52,15 +53,16 @@ class MpiRanks : public Ranks {
  public:
   struct Library {
     int (*abort)(Handle, int);
-    int (*start_all_to_all)(const void*, const int*, const int*, Handle, void*, const int*, const int*,
-                            Handle, Handle, Handle*);
-    int (*test)(Handle*, int*, void*);
+    int (*send)(const void*, int, Handle, int, int, Handle, Handle*);
+    int (*receive)(void*, int, Handle, int, int, Handle, Handle*);
+    int (*test_some)(int, Handle*, int*, int*, void*);
     int (*finalize)();
     Handle world, byte;
   };
 
-  MpiRanks(const Library& library, int rank, int count, std::unique_ptr<Courier> courier)
-      : Ranks(rank, count, std::move(courier)), library_(library) {
+  MpiRanks(const Library& library, int rank, int count, std::unique_ptr<Courier> courier,
+           const RankPatience& patience)
+      : Ranks(rank, count, std::move(courier), patience), library_(library) {
     meet();
   }
   ~MpiRanks() override {
@@ -78,59 +80,78 @@ class MpiRanks : public Ranks {
  protected:
   void transfer(std::span<const std::span<const std::byte>> out,
                 std::span<const std::span<std::byte>> in) override {
-    const auto size = static_cast<std::size_t>(count()), self = static_cast<std::size_t>(rank());
-    std::vector<int> out_bytes(size, 0), out_at(size, 0), in_bytes(size, 0), in_at(size, 0);
-    std::size_t sent = 0, got = 0;
-    for (std::size_t r = 0; r < size; ++r) {
-      if (r == self) continue;
-      out_at[r] = static_cast<int>(sent);
-      in_at[r] = static_cast<int>(got);
-      out_bytes[r] = static_cast<int>(out[r].size());
-      in_bytes[r] = static_cast<int>(in[r].size());
-      sent += out[r].size();
-      got += in[r].size();
-    }
-    packed_out_.resize(sent);
-    packed_in_.resize(got);
-    for (std::size_t r = 0; r < size; ++r)
-      if (out_bytes[r] > 0) std::memcpy(packed_out_.data() + out_at[r], out[r].data(), out[r].size());
-    Handle request{};
-    const int status = library_.start_all_to_all(packed_out_.data(), out_bytes.data(), out_at.data(),
-                                                 library_.byte, packed_in_.data(), in_bytes.data(),
-                                                 in_at.data(), library_.byte, library_.world, &request);
-    if (status != 0) throw RankLost(concat_text("ranks: MPI_Ialltoallv failed with status ", status));
-    wait(request);
-    for (std::size_t r = 0; r < size; ++r)
-      if (in_bytes[r] > 0) std::memcpy(in[r].data(), packed_in_.data() + in_at[r], in[r].size());
+    // Messages to single ranks, not a collective call: that would not tell who keeps it waiting.
+    std::vector<Handle> requests;
+    std::vector<int> partners;
+    const auto begin = [&](std::size_t bytes, std::size_t r, const char* name, const auto& call) {
+      if (bytes == 0 || static_cast<int>(r) == rank()) return;
+      partners.push_back(static_cast<int>(r));
+      const int status = call(static_cast<int>(bytes), partners.back(), &requests.emplace_back());
+      if (status != 0) throw RankLost(concat_text("ranks: ", name, " failed with status ", status));
+    };
+    for (std::size_t r = 0; r < in.size(); ++r)
+      begin(in[r].size(), r, "MPI_Irecv", [&](int bytes, int from, Handle* request) {
+        return library_.receive(in[r].data(), bytes, library_.byte, from, tag, library_.world, request);
+      });
+    for (std::size_t r = 0; r < out.size(); ++r)
+      begin(out[r].size(), r, "MPI_Isend", [&](int bytes, int to, Handle* request) {
+        return library_.send(out[r].data(), bytes, library_.byte, to, tag, library_.world, request);
+      });
+    wait(requests, partners);
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr int tag = 1;
+
   /// MPI itself would wait with all of a processor's time, which the next batch can use.
-  void wait(Handle request) {
-    alignas(16) std::array<std::byte, 256> unused{};  // MPI_Status, of 20 to 24 bytes
-    const auto begin = std::chrono::steady_clock::now();
-    for (int done = 0; true;) {
-      if (const int status = library_.test(&request, &done, unused.data()); status != 0)
-        throw RankLost(concat_text("ranks: MPI_Test failed with status ", status));
-      if (done) return;
-      if (std::chrono::steady_clock::now() - begin > std::chrono::microseconds(100))
+  void wait(std::vector<Handle>& requests, std::vector<int>& partners) {
+    std::vector<std::array<std::byte, 64>> unused(requests.size());  // MPI_Status, of 20 to 24 bytes
+    std::vector<int> done(requests.size());
+    silence().heard();
+    auto moved = Clock::now(), looked = moved;
+    for (std::size_t left = requests.size(); left > 0;) {
+      int count = 0;
+      const int status = library_.test_some(static_cast<int>(requests.size()), requests.data(), &count,
+                                            done.data(), unused.data());
+      if (status != 0) throw RankLost(concat_text("ranks: MPI_Testsome failed with status ", status));
+      const auto now = Clock::now();
+      if (count > 0) {
+        silence().heard();
+        for (int i = 0; i < count; ++i)
+          partners[static_cast<std::size_t>(done[static_cast<std::size_t>(i)])] = -1;
+        left -= static_cast<std::size_t>(count);
+        moved = looked = now;
+      } else if (now - looked > std::chrono::seconds(1)) {
+        silence().wait_for(missing(partners));
+        looked = now;
+      }
+      if (now - moved > std::chrono::microseconds(100))
         std::this_thread::sleep_for(std::chrono::microseconds(10));
     }
   }
 
+  /// In their order, each once; -1: done.
+  static std::vector<int> missing(const std::vector<int>& partners) {
+    std::set<int> ranks(partners.begin(), partners.end());
+    ranks.erase(-1);
+    return {ranks.begin(), ranks.end()};
+  }
+
   Library library_;
-  std::vector<std::byte> packed_out_, packed_in_;
 };
 
 template <class Handle>
-std::unique_ptr<Ranks> joined(void* library, const std::string& path, Handle world, Handle byte) {
+std::unique_ptr<Ranks> joined(void* library, const std::string& path, Handle world, Handle byte,
+                              const RankPatience& patience) {
   using Functions = typename MpiRanks<Handle>::Library;
   const auto init = symbol<int (*)(int*, char***, int, int*)>(library, path, "MPI_Init_thread");
   const auto ask_rank = symbol<int (*)(Handle, int*)>(library, path, "MPI_Comm_rank");
   const auto ask_size = symbol<int (*)(Handle, int*)>(library, path, "MPI_Comm_size");
   Functions functions{symbol<decltype(Functions::abort)>(library, path, "MPI_Abort"),
-                      symbol<decltype(Functions::start_all_to_all)>(library, path, "MPI_Ialltoallv"),
-                      symbol<decltype(Functions::test)>(library, path, "MPI_Test"),
+                      symbol<decltype(Functions::send)>(library, path, "MPI_Isend"),
+                      symbol<decltype(Functions::receive)>(library, path, "MPI_Irecv"),
+                      symbol<decltype(Functions::test_some)>(library, path, "MPI_Testsome"),
                       symbol<decltype(Functions::finalize)>(library, path, "MPI_Finalize"),
                       world,
                       byte};
@@ -149,7 +170,7 @@ std::unique_ptr<Ranks> joined(void* library, const std::string& path, Handle wor
           " ranks, but ", path, " knows of ", count, ": it belongs to another launcher");
     break;
   }
-  return std::make_unique<MpiRanks<Handle>>(functions, rank, count, std::move(courier));
+  return std::make_unique<MpiRanks<Handle>>(functions, rank, count, std::move(courier), patience);
 }
 
 }  // namespace
@@ -159,7 +180,7 @@ bool started_by_mpi() {
   return open_mpi || (is_set("PMI_RANK") && is_set("PMI_SIZE"));
 }
 
-std::unique_ptr<Ranks> open_mpi() {
+std::unique_ptr<Ranks> open_mpi(const RankPatience& patience) {
   check(started_by_mpi(), "MPI: no launcher (mpirun, mpiexec, srun) started this process");
   const bool is_open_mpi = is_set("OMPI_COMM_WORLD_SIZE") || is_set("PMIX_RANK");
   const std::string path = is_set("HEED_MPI") ? std::getenv("HEED_MPI")
@@ -177,11 +198,11 @@ std::unique_ptr<Ranks> open_mpi() {
   if (says("Open MPI")) {
     check(is_open_mpi, "MPI: ", path, " is Open MPI, but its launcher did not start this process");
     return joined<void*>(library, path, symbol<void*>(library, path, "ompi_mpi_comm_world"),
-                         symbol<void*>(library, path, "ompi_mpi_byte"));
+                         symbol<void*>(library, path, "ompi_mpi_byte"), patience);
   }
   check(says("MPICH") || says("Intel(R) MPI") || says("MVAPICH"), "MPI: ", path, " calls itself \"",
         version.substr(0, version.find('\n')), "\": heed knows Open MPI and the family of MPICH");
-  return joined<int>(library, path, 0x44000000, 0x4c00010d);  // MPI_COMM_WORLD, MPI_BYTE
+  return joined<int>(library, path, 0x44000000, 0x4c00010d, patience);  // MPI_COMM_WORLD, MPI_BYTE
 }
 
 }  // namespace heed

@@ -8,6 +8,7 @@
 #include "heed/core/cpu_threads.h"
 #include "heed/core/interrupt.h"
 #include "heed/core/json_text.h"
+#include "heed/core/unicode.h"
 #include "heed/core/version.h"
 
 namespace heed::c {
@@ -40,8 +41,7 @@ thread_local const char* last_error_without_memory = nullptr;
 void set_last_error(const char* prefix, const char* message) noexcept {
   last_error_without_memory = nullptr;
   try {
-    last_error = prefix;
-    last_error += message;
+    last_error = unicode::printable_lines(concat_text(prefix, message));  // hosts show it as it is
   } catch (...) {
     last_error_without_memory = "out of memory, even for a message";
   }

@@ -11,12 +11,14 @@
 #include <csignal>
 #include <iostream>
 #include <new>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "heed/core/nearest_name.h"
 #include "heed/core/unicode.h"
 #include "processor.h"
+#include "terminal_output.h"
 
 namespace heed::programs {
 namespace {
@@ -35,9 +37,8 @@ extern "C" void on_signal(int signal, siginfo_t* info, void*) {
   raise(signal);
 }
 
-int report(std::string_view program, std::string message, int status) {
-  std::replace(message.begin(), message.end(), '\n', ' ');
-  std::cerr << program << ": error: " << unicode::printable(message) << std::endl;
+int report(std::string_view program, std::string_view message, int status) {
+  print_message(program, concat_text("error: ", message));
   return status;
 }
 
@@ -118,6 +119,11 @@ int run_chosen(const CLI::App& app, const std::vector<std::function<int()>>& bod
 
 }  // namespace
 
+void print_message(std::string_view program, std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::cerr << program << ": " << unicode::message_line(text) << std::endl;
+}
+
 int report_exception(std::string_view program) {
   try {
     throw;
@@ -136,6 +142,8 @@ CLI::App& subcommand(CLI::App& app, const std::string& name, const std::string& 
 
 int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::function<int()>>& bodies) {
   open_standard_streams();
+  std::optional<TerminalOutput> harmless;
+  if (isatty(STDOUT_FILENO)) harmless.emplace(std::cout);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error message
   const std::string& name = app.get_name();
   try {

@@ -29,6 +29,10 @@ int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::fu
 /// Adds a command to the program.
 CLI::App& subcommand(CLI::App& app, const std::string& name, const std::string& help);
 
+/// A line on standard error, "program: text". Line ends become spaces; nothing in it can steer a terminal or
+/// flood it (see unicode::message_line).
+void print_message(std::string_view program, std::string text);
+
 /// To be called where an exception is caught: prints it as run_commands() does, and returns the status to end with.
 int report_exception(std::string_view program);
 

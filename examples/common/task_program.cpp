@@ -66,7 +66,7 @@ void add_set_flag(CLI::App& command, std::vector<std::string>& assignments) {
 
 /// Escapes of JSON strings, so that a line stays a line and no control character reaches a terminal.
 std::string json_text(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return unicode::printable(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 // --- train
@@ -83,6 +83,8 @@ int as_rank(std::string program, Ranks& ranks, const std::function<int()>& body)
   };
   try {
     return body();
+  } catch (const RankSilent&) {
+    return leave(std::chrono::seconds(0));
   } catch (const RankLost&) {
     return leave(std::chrono::seconds(2));
   } catch (const std::exception&) {
@@ -130,6 +132,10 @@ class TrainCommand {
     ranks_.add(command, "--ranks", "N",
                "Trains with N processes of this machine, which share the batches of every step "
                "(training.accumulation); the result is that of one. mpirun serves several machines");
+    rank_timeout_.add(
+        command, "--rank-timeout", "SECONDS",
+        "Ends the training when one of several processes has not answered for so long; without it, "
+        "who has not is said after 10 s, and waited for");
     command.add_flag("--profile", profile_, "Prints at the end where the time went, per kernel");
     command.add_flag("--print-config", print_config_, "Prints the settings as JSON and ends");
     command.add_flag("--help-settings", help_settings_,
@@ -144,7 +150,7 @@ class TrainCommand {
     if (started_by_mpi() && !print_config_) {
       if (ranks_.given())
         throw SettingsError("--ranks starts processes of its own, and so has mpirun: give one");
-      const std::unique_ptr<Ranks> ranks = open_mpi();
+      const std::unique_ptr<Ranks> ranks = open_mpi(rank_patience());
       muted_ = !ranks->is_first();
       return as_rank(std::string(program_.kind.name), *ranks, [&] { return train(resolve(), ranks.get()); });
     }
@@ -154,18 +160,28 @@ class TrainCommand {
       return exit_success;
     }
     const int ranks = ranks_wanted();
+    if (rank_timeout_.given() && ranks == 1)
+      throw SettingsError("--rank-timeout is for several processes: give --ranks, or start them by mpirun");
     return ranks > 1 ? train_among(ranks, settings) : train(settings, nullptr);
   }
 
  private:
-  int ranks_wanted() const {
-    if (!ranks_.given()) return 1;
-    const std::string text = ranks_.value();
-    int count = 0;
-    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-    if (error != std::errc() || stop != text.data() + text.size() || count < 1 || count > 1024)
-      throw SettingsError("--ranks: \"" + text + "\" is not a number of 1 to 1024");
-    return count;
+  int ranks_wanted() const { return ranks_.given() ? whole_number(ranks_, 1024) : 1; }
+
+  static int whole_number(const TextFlag& flag, int largest) {
+    const std::string text = flag.value();
+    int number = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || stop != text.data() + text.size() || number < 1 || number > largest)
+      throw SettingsError(concat_text(flag.name, ": \"", text, "\" is not a number of 1 to ", largest));
+    return number;
+  }
+
+  RankPatience rank_patience() {
+    RankPatience patience;
+    if (rank_timeout_.given()) patience.timeout = whole_number(rank_timeout_, 1'000'000);
+    patience.say = [this](const std::string& text) { printer_.message(text); };
+    return patience;
   }
 
   /// With processes of this machine. Signals come to this one, which does nothing but wait.
@@ -176,7 +192,7 @@ class TrainCommand {
       return as_rank(std::string(program_.kind.name), ranks, [&] { return train(settings, &ranks); });
     };
     try {
-      const int status = run_local_ranks(count, body, InterruptGuard::interrupted);
+      const int status = run_local_ranks(count, body, InterruptGuard::interrupted, rank_patience());
       return status > 128 && InterruptGuard::interrupted() ? InterruptGuard::exit_status() : status;
     } catch (const RankLost& error) {
       if (!path_exists(folder_of_settings(out_.value()) / "config.json")) throw;
@@ -249,7 +265,7 @@ class TrainCommand {
     printer_.finish();
     print_profile();
     if (!result.finished) return interrupted("in one of the folds");
-    std::cout << result.json << std::endl;
+    std::cout << unicode::printable(result.json) << std::endl;
     return exit_success;
   }
 
@@ -304,7 +320,7 @@ class TrainCommand {
 
   const TaskProgram& program_;
   ProgressPrinter printer_;
-  TextFlag out_, config_, attention_, decoder_, cross_, preset_, ranks_;
+  TextFlag out_, config_, attention_, decoder_, cross_, preset_, ranks_, rank_timeout_;
   std::vector<std::string> assignments_;
   std::vector<SettingFlag> flags_;
   std::vector<TextFlag> values_;
@@ -337,7 +353,7 @@ class EvaluateCommand {
         files.empty() ? run.measure(part_.value("valid")) : run.measure_files(files);
     print_remarks(run_.program(), run.learner());
     if (errors_.given()) write_mistakes(measurement);
-    std::cout << measurement.json << std::endl;
+    std::cout << unicode::printable(measurement.json) << std::endl;
     return exit_success;
   }
 
@@ -391,16 +407,16 @@ class PredictCommand {
         if (!lines[i].error.empty()) answers[i].error = lines[i].error;
         print(answers[i]);
         if (answers[i].error.empty()) continue;
-        std::cerr << run_.program() << ": error: " << origin << ", line " << number << ": "
-                  << unicode::printable(answers[i].error) << '\n';
+        print_message(run_.program(),
+                      concat_text("error: ", origin, ", line ", number, ": ", answers[i].error));
         status = exit_failure;
       }
       flush_output();
     }
     capture_.save();
     if (reader.replaced() > 0)
-      std::cerr << run_.program() << ": " << origin << ": " << reader.replaced()
-                << " bad bytes were replaced by U+FFFD\n";
+      print_message(run_.program(),
+                    concat_text(origin, ": ", reader.replaced(), " bad bytes were replaced by U+FFFD"));
     print_remarks(run_.program(), run.learner());
     return status;
   }
@@ -417,7 +433,7 @@ class PredictCommand {
       std::cout << json_text(line) << '\n';
       return;
     }
-    std::cout << (on_terminal_ ? unicode::printable(answer.text) : answer.text);
+    std::cout << answer.text;
     if (probability_ && !answer.text.empty())
       std::cout << '\t' << std::fixed << std::setprecision(4) << answer.probability;
     std::cout << '\n';
@@ -427,7 +443,6 @@ class PredictCommand {
   CaptureFlags capture_;
   TextFlag source_;
   bool probability_ = false, json_ = false;
-  const bool on_terminal_ = isatty(STDOUT_FILENO) != 0;  // which obeys control characters
 };
 
 }  // namespace
@@ -533,8 +548,7 @@ void CaptureFlags::save() const {
 }
 
 void print_remarks(const std::string& program, Learner& learner) {
-  for (const std::string& text : learner.take_remarks())
-    std::cerr << program << ": " << unicode::printable(text) << '\n';
+  for (const std::string& text : learner.take_remarks()) print_message(program, text);
 }
 
 std::function<int()> add_train(CLI::App& app, const TaskProgram& program) {

@@ -69,15 +69,35 @@ std::vector<std::string> error_lines(const std::string& program, const std::stri
   return lines;
 }
 
-/// True when nothing in a text can steer a terminal.
+/// True when nothing in a text can steer a terminal or flood it.
 bool is_harmless(const std::string& text) {
+  std::size_t line = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     if ((byte < 0x20 && byte != '\n') || byte == 0x7f) return false;
+    line = byte == '\n' ? 0 : line + 1;
+    if (line > 10'000) return false;
     if (byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0)
       return false;  // C1
   }
+  for (const char* direction : {"\u061c", "\u200e", "\u200f", "\u202a", "\u202b", "\u202c", "\u202d",
+                                "\u202e", "\u2066", "\u2067", "\u2068", "\u2069"})
+    if (contains(text, direction)) return false;
   return true;
+}
+
+/// What a terminal gets from a program. Its line ends are "\r\n".
+ProgramResult run_on_terminal(const std::string& program, const Arguments& arguments,
+                              const std::string& input = {}) {
+  std::string command = std::string(HEED_PROGRAM_DIR) + "/" + program;
+  for (const std::string& argument : arguments) command += " '" + argument + "'";
+  const TemporaryFolder folder;
+  write_content(folder / "input", input);
+  ProgramResult result = heed::run_program(
+      "/usr/bin/script", {"-qec", command + " < " + (folder / "input").string(), "/dev/null"}, "", ".",
+      {.seconds = most_seconds});
+  replace_all(result.output, "\r\n", "\n");
+  return result;
 }
 
 /// Names below a folder that only a write under way may have.
@@ -166,6 +186,51 @@ TEST_CASE("hostile: flags and settings that are wrong") {
 
 TEST_CASE("hostile: texts that are no texts, or steer terminals") {
   check_uses(uses_with_odd_texts());
+}
+
+TEST_CASE("hostile: labels and texts that steer terminals, on a terminal and as JSON") {
+  if (!fs::exists("/usr/bin/script")) {
+    MESSAGE("skipped: there is no /usr/bin/script, which lends a terminal");
+    return;
+  }
+  const TemporaryFolder folder;
+  std::string texts;
+  for (int i = 0; i < 40; ++i)
+    texts += (i % 2 == 0 ? "ba\u202ed a sad night " : "go\u009b2Jod a fine day ") + std::to_string(i) + "\n";
+  write_content(folder / "texts", texts);
+  const std::string run = (folder / "run").string();
+  const ProgramResult training = run_on_terminal(
+      "classify", small_train("classify", folder / "run",
+                              {"--data", (folder / "texts").string(), "--format", "lines", "--steps", "40"}));
+  CHECK_MESSAGE(training.status == 0, training.output);
+  CHECK(contains(training.output, "ba\\u202ed"));
+  // The program's own: it begins its progress line anew, and in colour.
+  std::string progress = training.output;
+  for (const char* own : {"\r\x1b[K", "\x1b[32m", "\x1b[0m"}) replace_all(progress, own, "");
+  CHECK(is_harmless(progress));
+  const std::string input = "a fine day 3\na sad night 4\n";
+  const ProgramResult answers = run_on_terminal("classify", {"predict", "--run", run}, input);
+  CHECK(is_harmless(answers.output));
+  CHECK((contains(answers.output, "go\\u009b2Jod\n") || contains(answers.output, "ba\\u202ed\n")));
+  // In a pipe, answers are what they are.
+  const ProgramResult piped = heed::run_program("classify", {"predict", "--run", run}, input);
+  std::string shown = piped.output;
+  replace_all(shown, "\u009b", "\\u009b");
+  replace_all(shown, "\u202e", "\\u202e");
+  CHECK(shown == answers.output);
+  CHECK(shown != piped.output);
+  for (const bool terminal : {false, true})
+    for (const Arguments& command :
+         {Arguments{"predict", "--run", run, "--json"}, Arguments{"evaluate", "--run", run}}) {
+      const ProgramResult json = terminal ? run_on_terminal("classify", command, input)
+                                          : heed::run_program("classify", command, input);
+      CHECK(json.status == 0);
+      CHECK(is_harmless(json.output));
+      std::istringstream lines(json.output);
+      std::string line;
+      std::getline(lines, line);
+      CHECK_MESSAGE(contains(nlohmann::json::parse(line).dump(), "go\u009b2Jod"), line);
+    }
 }
 
 TEST_CASE("hostile: heed verify reads files that are none, and names that steer terminals") {

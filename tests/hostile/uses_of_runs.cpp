@@ -291,6 +291,21 @@ Uses uses_with_odd_texts() {
                   "\\x1b[31mbad",
                   "",
                   with_file("texts", texts)});
+  uses.push_back({"a label of a million characters", "classify",
+                  train_command({"--data", "{t}/texts", "--format", "lines"}), 1, "has 1000000 bytes", "",
+                  with_file("texts", "good a day\n" + std::string(1'000'000, 'x') + " a night\n")});
+  uses.push_back({"a setting of a million characters", "classify",
+                  train_command({"--config", "{t}/long.json"}), 2, "bytes are left out", "",
+                  with_file("long.json", "{\"device\": \"" + std::string(1'000'000, 'x') + "\"}")});
+  uses.push_back({"labels that turn the direction of texts", "classify",
+                  train_command({"--data", "{t}/texts", "--format", "lines"}), 0, "go\\u202eod", "",
+                  with_file("texts", [] {
+                    std::string lines;
+                    for (int i = 0; i < 40; ++i)
+                      lines += (i % 2 == 0 ? "ba\u2066d a sad night " : "go\u202eod a fine day ") +
+                               std::to_string(i) + "\n";
+                    return lines;
+                  }())});
   uses.push_back({"texts with NUL", "classify", train_command({"--data", "{t}/texts", "--format", "lines"}),
                   0, "", "", [](const fs::path& folder) {
                     std::string text;

@@ -15,7 +15,6 @@
 #include <thread>
 
 #include "heed/core/file.h"
-#include "heed/core/unicode.h"
 #include "heed/examples/common/program.h"
 #include "heed/training/progress.h"
 
@@ -44,7 +43,7 @@ int train_cell(const TaskKind& kind, const ComparisonCell& cell, const fs::path&
   } catch (const std::exception& error) {
     result.failure = error.what();
   }
-  if (!result.failure.empty()) std::cerr << "error: " << unicode::printable(result.failure) << '\n';
+  if (!result.failure.empty()) print_message("error", result.failure);
   write_result(result, folder);
   return result.failure.empty() ? exit_success : exit_failure;
 }
@@ -65,7 +64,7 @@ pid_t start_cell(const TaskKind& kind, const ComparisonCell& cell, const fs::pat
   try {
     status = train_cell(kind, cell, folder);
   } catch (const std::exception& error) {
-    std::cerr << "error: " << error.what() << '\n';
+    print_message("error", error.what());
   }
   std::cout.flush();
   std::exit(status);
@@ -140,18 +139,16 @@ class CellProcesses {
   }
 
   void show(std::size_t cell) {
-    std::cerr << "compare: " << ++shown_ << " of " << waiting_.size() << ", "
-              << unicode::printable(cells_[cell].choice) << ", seed " << cells_[cell].seed << ": ";
     const std::optional<CellResult>& result = results_[cell];
-    if (!result)
-      std::cerr << "interrupted; the same command goes on\n";
-    else if (!result->failure.empty())
-      std::cerr << "failed: " << unicode::printable(result->failure) << '\n';
-    else if (result->metrics.empty())
-      std::cerr << "done\n";
-    else
-      std::cerr << result->metrics.front().name << ' ' << result->metrics.front().value << ", "
-                << duration_text(result->training_seconds) << '\n';
+    const std::string outcome =
+        !result                    ? "interrupted; the same command goes on"
+        : !result->failure.empty() ? concat_text("failed: ", result->failure)
+        : result->metrics.empty()
+            ? "done"
+            : concat_text(result->metrics.front().name, ' ', result->metrics.front().value, ", ",
+                          duration_text(result->training_seconds));
+    print_message("compare", concat_text(++shown_, " of ", waiting_.size(), ", ", cells_[cell].choice,
+                                         ", seed ", cells_[cell].seed, ": ", outcome));
   }
 
   const TaskKind& kind_;

@@ -23,7 +23,7 @@ StoredFloat stored_float(const std::string& name) {
 }
 
 int print(const ExchangeReport& report, const std::string& out) {
-  for (const std::string& text : report.remarks) std::cerr << "heed: " << text << '\n';
+  for (const std::string& text : report.remarks) print_message("heed", text);
   std::cout << report.architecture << ", " << report.task << " run, " << report.parameters
             << " parameters: " << out << '\n';
   flush_output();

@@ -21,7 +21,7 @@ enum class Outcome { passed, failed, unknown };
 
 void print_line(const char* outcome, const std::string& name, const std::string& detail) {
   std::cout << std::left << std::setw(8) << outcome << std::setw(36) << unicode::printable(name) << ' '
-            << unicode::printable(detail) << std::endl;
+            << unicode::message_line(detail) << std::endl;
 }
 
 /// Runs one file and prints its line.
