@@ -61,8 +61,8 @@ Prediction prediction_of(const ClassScores& scores, const std::vector<std::strin
 /// How well classes are told apart.
 struct ClassQuality {
   double accuracy = 0, loss = 0;
-  double macro_f1 =
-      0;  ///< the mean F1 of the classes that occur among the labels or the answers, as scikit-learn has it
+  /// The mean F1 of the classes that occur among the labels or the answers, as scikit-learn has it.
+  double macro_f1 = 0;
   struct One {
     std::int64_t texts = 0, predicted = 0, right = 0;
     bool occurs() const { return texts + predicted > 0; }
