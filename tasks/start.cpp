@@ -196,9 +196,11 @@ std::vector<std::string> differences(const Settings& settings, const RunFiles& f
   for (const std::string name : of_models) compare_models(name);
   if (has_both_stacks(model) == has_both_stacks(their_model))
     for (const std::string name : of_like_stacks) compare_models(name);
-  for (const char* const group : {"user", "news"})
-    for (const auto& [name, value] : here.value(group, Json::object()).items())
+  for (const char* const group : {"user", "news"}) {
+    const Json ours = here.value(group, Json::object());
+    for (const auto& [name, value] : ours.items())
       compare(concat_text(group, '.', name), value, there.value(group, Json::object()).value(name, Json()));
+  }
   compare("data.patch", here["data"].value("patch", Json()),
           there.value("data", Json::object()).value("patch", Json()));
   const auto [setting, factor] = length_setting(here);
@@ -406,8 +408,10 @@ void take_model_of(Settings& settings, const std::string& run) {
     if (all.contains(group) && all[group].contains(name) && !value.is_null()) taken[group][name] = value;
   };
   for (const char* const name : taken_of_tokenizer(here, there)) take_below("tokenizer", name);
-  for (const char* const group : {"user", "news"})
-    for (const auto& [name, value] : all.value(group, Json::object()).items()) take_below(group, name);
+  for (const char* const group : {"user", "news"}) {
+    const Json ours = all.value(group, Json::object());
+    for (const auto& [name, value] : ours.items()) take_below(group, name);
+  }
   take_below("data", "patch");
   settings.merge(taken.dump(), concat_text("the run ", run));
   take_length(settings, config, run);
