@@ -142,15 +142,54 @@ std::optional<CellResult> result_in(const fs::path& folder) {
   }
 }
 
+/// Whether a setting says how a run is used, so that another value needs another measurement but no other training.
+bool is_of_measuring(const std::string& setting) {
+  return !setting.starts_with("training.") &&
+         std::ranges::any_of(free_settings(), [&](const std::string& name) {
+           return setting == name || setting.starts_with(name + ".");
+         });
+}
+
+/// Throws where what lies in a cell's folder was made with other settings than those of the cell, and names them.
+void check_same_settings(const ComparisonCell& cell, const std::string& earlier, const fs::path& folder) {
+  const Json there = without_runtime(earlier).flatten(),
+             here = without_runtime(cell.settings.json()).flatten();
+  std::set<std::string> pointers;
+  for (const Json* const settings : {&there, &here})
+    for (const auto& [pointer, value] : settings->items()) pointers.insert(pointer);
+  std::string differences;
+  bool measuring_alone = true;
+  std::size_t count = 0;
+  for (const std::string& pointer : pointers) {
+    const auto text = [&](const Json& settings) {
+      return settings.contains(pointer) ? settings[pointer].dump() : std::string("not set");
+    };
+    if (text(there) == text(here)) continue;
+    std::string name = pointer.substr(1);
+    std::ranges::replace(name, '/', '.');
+    measuring_alone = measuring_alone && is_of_measuring(name);
+    if (++count <= 3)
+      differences += concat_text(count > 1 ? ", " : "", name, '=', text(there), " (now ", text(here), ")");
+  }
+  if (count > 3) differences += concat_text(" and ", count - 3, " more");
+  check(count == 0, folder.string(), " was made with ", differences,
+        ": compare in another folder, or remove ",
+        measuring_alone ? "its result.json to measure it again" : "that folder to train it again");
+}
+
 /// Throws where the run in a cell's folder was to end elsewhere than the cell: it would go on from the end of another
-/// schedule.
-void check_schedule(const ComparisonCell& cell, const RunFiles& run) {
-  const Json there = Json::parse(run.config()).value("training", Json::object()),
-             here = Json::parse(cell.settings.json("training"));
+/// schedule. What else a run may not go on with, its own folder refuses.
+void check_schedule(const ComparisonCell& cell, const fs::path& folder) {
+  const fs::path config = folder / run_name / "config.json";
+  if (!path_exists(config)) return;
+  const Json run = Json::parse(read_file(config), nullptr, /*allow_exceptions=*/false);
+  if (!run.is_object() || !run.contains("training") || !run["training"].is_object()) return;
+  const Json here = Json::parse(cell.settings.json("training"));
   for (const char* const name : {"steps", "epochs", "patience"})
-    check(there.value(name, here[name]) == here[name], "its run in ", run.path(), " was made with training.",
-          name, '=', there[name].dump(), ", and now it is ", here[name].dump(),
-          ": remove the cell's folder, or compare in another one");
+    if (const Json there = run["training"].value(name, here[name]); there != here[name])
+      fail((folder / run_name).string(), " was made with training.", name, '=', there.dump(), " (now ",
+           here[name].dump(), "): compare in another folder, or remove ", folder.string(),
+           " to train it again");
 }
 
 /// The most that tensors took in any process that trained a run.
@@ -222,10 +261,12 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
   const fs::path run_folder = folder / run_name;
   CellResult result;
   result.settings = cell.settings.json();
+  result.failure = "it was not trained to its end";  // what an interruption leaves, with the settings
+  write_result(result, folder);
+  result.failure.clear();
   const Device device = apply_runtime(cell.settings);
   reset_peak_memory(device);
   const bool goes_on = path_exists(run_folder / "config.json");
-  if (goes_on) check_schedule(cell, RunFiles::open(run_folder));
   const TrainResult trained = train_run(kind, cell.settings, {run_folder, goes_on, true, callbacks});
   if (!trained.finished) return std::nullopt;
   result.steps = trained.step;
@@ -250,11 +291,12 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
 
 std::optional<CellResult> read_result(const ComparisonCell& cell, const fs::path& folder) {
   std::optional<CellResult> result = result_in(folder);
-  if (!result || !result->failure.empty()) return std::nullopt;
-  const std::string now = cell.settings.json();
-  compare_configurations(result->settings, now, free_settings(), folder.string());
-  if (without_runtime(result->settings) != without_runtime(now)) return std::nullopt;
-  return result;
+  const bool is_done = result && result->failure.empty();
+  if (is_done || (result && path_exists(folder / run_name / "config.json")))
+    check_same_settings(cell, result->settings, folder);
+  if (is_done) return result;
+  check_schedule(cell, folder);
+  return std::nullopt;
 }
 
 std::map<std::string, std::string> ComparedData::digests(const ComparisonCell& cell) {

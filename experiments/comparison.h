@@ -63,8 +63,9 @@ struct CellResult {
 std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& cell,
                                    const std::filesystem::path& folder, const TrainerCallbacks& callbacks);
 
-/// The result in a cell's folder; nothing when there is none yet, when it failed, and when the cell is to be trained on
-/// or measured in another way. Throws an Error when it belongs to another model: that of an earlier comparison.
+/// The result in a cell's folder; nothing when there is none yet, and when it failed. Throws an Error that names the
+/// difference when what lies there, a result or a run, was made with other settings: what an earlier comparison trained
+/// and measured is kept as it is. Threads and device may differ.
 std::optional<CellResult> read_result(const ComparisonCell& cell, const std::filesystem::path& folder);
 /// What data cells are of, read once for all that share it.
 class ComparedData {

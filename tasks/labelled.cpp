@@ -217,8 +217,9 @@ ClassQuality quality_of(const std::vector<ClassScores>& scores, const std::vecto
     quality.loss -= static_cast<double>(scores[i][label]) / count;
   }
   quality.accuracy = static_cast<double>(all_right) / count;
+  const auto occurring = std::ranges::count_if(quality.classes, &ClassQuality::One::occurs);
   for (const ClassQuality::One& one : quality.classes)
-    quality.macro_f1 += one.f1() / static_cast<double>(classes);
+    if (one.occurs()) quality.macro_f1 += one.f1() / static_cast<double>(occurring);
   return quality;
 }
 

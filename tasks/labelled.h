@@ -60,9 +60,12 @@ Prediction prediction_of(const ClassScores& scores, const std::vector<std::strin
 
 /// How well classes are told apart.
 struct ClassQuality {
-  double accuracy = 0, loss = 0, macro_f1 = 0;
+  double accuracy = 0, loss = 0;
+  /// The mean F1 of the classes that occur among the labels or the answers, as scikit-learn has it.
+  double macro_f1 = 0;
   struct One {
     std::int64_t texts = 0, predicted = 0, right = 0;
+    bool occurs() const { return texts + predicted > 0; }
     double precision() const;
     double recall() const;
     double f1() const;

@@ -21,9 +21,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-std::string listed(const std::vector<std::string>& names) {
+std::string listed(const std::vector<std::string>& names, std::size_t most = 5) {
   std::string text;
-  const std::size_t shown = std::min<std::size_t>(names.size(), 5);
+  const std::size_t shown = std::min(names.size(), most);
   for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + names[i];
   return shown < names.size() ? concat_text(text, " and ", names.size() - shown, " more") : text;
 }
@@ -110,22 +110,104 @@ std::vector<std::string> overruled(const Settings& settings, const RunFiles& fil
   return found;
 }
 
-/// "model.norm is post here and pre there": settings that weights do not show by their shapes.
+/// Settings of a model that a run brings along, since they say what its weights are and how they are read.
+constexpr std::array of_models = {"width",
+                                  "heads",
+                                  "feed_forward",
+                                  "activation",
+                                  "norm",
+                                  "norm_kind",
+                                  "positions",
+                                  "embedding_norm",
+                                  "token_types",
+                                  "scale_embeddings",
+                                  "attention_bias",
+                                  "epsilon",
+                                  "share_layers",
+                                  "local_width",
+                                  "word_pairs",
+                                  "pooling",
+                                  "kind",
+                                  "output_transform",
+                                  "max_length",
+                                  "encoder_layers",
+                                  "decoder_layers",
+                                  "encoder_attention",
+                                  "decoder_attention",
+                                  "cross_attention"};
+/// Likewise, between models with both stacks, or between others: elsewhere the names of what is tied mean other tensors.
+constexpr std::array of_like_stacks = {"tie_embeddings", "output_bias", "pointer"};
+
+/// What a run has for a setting of a model; an encoder has the layers of a decoder, and the other way round. Null: nothing.
+Json value_there(const Json& model, const std::string& name) {
+  static const std::map<std::string, std::string> other_stacks = {{"encoder_layers", "decoder_layers"},
+                                                                  {"decoder_layers", "encoder_layers"},
+                                                                  {"encoder_attention", "decoder_attention"},
+                                                                  {"decoder_attention", "encoder_attention"}};
+  if (model.contains(name)) return model[name];
+  const auto other = other_stacks.find(name);
+  return other != other_stacks.end() ? model.value(other->second, Json()) : Json();
+}
+
+/// The setting that says how many tokens a model reads, and how many positions the model has for each: one that reads two
+/// texts at once has two.
+std::pair<std::string, std::int64_t> length_setting(const Json& config) {
+  const Json model = config.value("model", Json::object());
+  if (model.contains("max_length")) return {"model.max_length", 1};
+  return {"data.max_tokens", model.value("kind", "") == "joint" ? 2 : 1};
+}
+
+/// The positions of a model; 0: its settings do not say.
+std::int64_t positions_of(const Json& config) {
+  const auto [setting, factor] = length_setting(config);
+  return factor * (setting == "model.max_length"
+                       ? config["model"]["max_length"].get<std::int64_t>()
+                       : config.value("data", Json::object()).value("max_tokens", std::int64_t{0}));
+}
+
+/// Whether a mechanism may have weights, clusters or strides that follow from the positions.
+bool attention_counts_positions(const Json& model) {
+  for (const char* const name : {"encoder_attention", "decoder_attention", "cross_attention"}) {
+    if (!model.contains(name)) continue;
+    for (const Json& one : model[name].is_array() ? model[name] : Json::array({model[name]}))
+      if (const Json kind = one.is_object() ? one.value("name", Json("dot_product")) : one;
+          kind != "dot_product" && kind != "none")
+        return true;
+  }
+  return false;
+}
+
+/// "model.norm is post here and pre there": settings by which the models differ.
 std::vector<std::string> differences(const Settings& settings, const RunFiles& files) {
-  const Json here = Json::parse(settings.json("model")),
-             there = Json::parse(files.config()).value("model", Json::object()),
+  const Json here = Json::parse(settings.json()), there = Json::parse(files.config()),
              defaults = Json::parse(to_json(TransformerConfig()));  // of what came after a run was written
   std::vector<std::string> found;
-  for (const char* name :
-       {"width", "heads", "feed_forward", "norm", "norm_kind", "activation", "positions", "scale_embeddings",
-        "attention_bias", "embedding_norm", "pooling", "tie_embeddings", "output_bias", "output_transform"})
-    if (const Json theirs = there.value(name, defaults[name]); here.contains(name) && here[name] != theirs)
-      found.push_back(
-          concat_text("model.", name, " is ", here[name].dump(), " here and ", theirs.dump(), " there"));
-  const Json all = Json::parse(settings.json()), config = Json::parse(files.config());
-  if (all.contains("objective") && config.contains("objective") && all["objective"] != config["objective"])
-    found.push_back(concat_text("objective is ", all["objective"].dump(), " here and ",
-                                config["objective"].dump(), " there"));
+  const auto compare = [&](const std::string& name, const Json& ours, const Json& theirs) {
+    if (!ours.is_null() && !theirs.is_null() && ours != theirs)
+      found.push_back(concat_text(name, " is ", ours.dump(), " here and ", theirs.dump(), " there"));
+  };
+  const Json model = here.at("model"), their_model = there.value("model", Json::object());
+  const auto compare_models = [&](const std::string& name) {
+    const Json theirs = value_there(their_model, name);
+    const bool is_newer = theirs.is_null() && !name.ends_with("_layers") && !name.ends_with("_attention");
+    if (name != "max_length")
+      compare("model." + name, model.value(name, Json()), is_newer ? defaults.value(name, Json()) : theirs);
+  };
+  for (const std::string name : of_models) compare_models(name);
+  if (has_both_stacks(model) == has_both_stacks(their_model))
+    for (const std::string name : of_like_stacks) compare_models(name);
+  for (const char* const group : {"user", "news"}) {
+    const Json ours = here.value(group, Json::object());
+    for (const auto& [name, value] : ours.items())
+      compare(concat_text(group, '.', name), value, there.value(group, Json::object()).value(name, Json()));
+  }
+  compare("data.patch", here["data"].value("patch", Json()),
+          there.value("data", Json::object()).value("patch", Json()));
+  const auto [setting, factor] = length_setting(here);
+  const std::int64_t ours = positions_of(here), theirs = positions_of(there);
+  if (theirs > 0 && (attention_counts_positions(model) || (model["positions"] == "learned" && ours > theirs)))
+    compare(setting, ours / factor, std::max<std::int64_t>(theirs / factor, 1));
+  compare("objective", here.value("objective", Json()), there.value("objective", Json()));
   return found;
 }
 
@@ -180,9 +262,12 @@ void take_weights(Learner& learner, const std::string& from, Start& start) {
   const Names names(saved.tensors, foreign_parts(learner, files));
   std::map<std::string, Tensor> fitting;
   std::vector<std::pair<std::string, Tensor>> targets;
-  std::vector<std::string> misfits, fresh, left;
+  std::vector<std::string> misfits, changed, fresh, left;
   std::set<std::string> met;  // of the run's weights
   const std::map<std::string, Tensor> own = model_state(learner.model());
+  const std::vector<std::string> others = differences(learner.settings(), files);
+  const bool other_attention = std::ranges::any_of(
+      others, [](const std::string& one) { return one.find("_attention is ") != one.npos; });
   for (const auto& [name, tensor] : own) {
     const auto found = saved.tensors.find(names.of(name));
     if (found != saved.tensors.end()) met.insert(found->first);
@@ -190,7 +275,9 @@ void take_weights(Learner& learner, const std::string& from, Start& start) {
     if (!there.defined()) {
       fresh.push_back(name);
     } else if (there.shape() != tensor.shape() || there.dtype() != tensor.dtype()) {
-      misfits.push_back(concat_text(name, " ", tensor.shape(), " (there ", found->second.shape(), ")"));
+      const bool is_of_attention = name.find("attention.") != name.npos;
+      (other_attention && is_of_attention ? changed : misfits)
+          .push_back(concat_text(name, " ", tensor.shape(), " (there ", found->second.shape(), ")"));
     } else {
       fitting.emplace(name, there);
       targets.emplace_back(name, tensor);
@@ -198,7 +285,10 @@ void take_weights(Learner& learner, const std::string& from, Start& start) {
   }
   for (const auto& [name, tensor] : saved.tensors)
     if (!met.contains(name)) left.push_back(name);
-  const std::vector<std::string> others = differences(learner.settings(), files);
+  check(misfits.empty(), "--from ", from, ": weights of the run have another shape in this model: ",
+        others.empty() ? "the data is of another size" : listed(others, 20),
+        others.empty() ? "" : "; leave these settings out, and they are the run's", " (", listed(misfits),
+        ")");
   check(!fitting.empty(), "--from ", from, ": no weight of the run fits the model",
         others.empty() ? "" : ": ", listed(others));
   copy_named_tensors(fitting, targets, "--from " + from);
@@ -206,8 +296,8 @@ void take_weights(Learner& learner, const std::string& from, Start& start) {
   start.origin.insert({{"task", files.task()}, {"identity", files.identity()}, {"weights", saved.digest}});
   start.remarks.push_back(concat_text("from the ", files.task(), " run ", from, ": its tokenizer and ",
                                       fitting.size(), " of ", own.size(), " weights"));
-  if (!misfits.empty())
-    start.remarks.push_back("not from there, for their shapes differ: " + listed(misfits));
+  if (!changed.empty())
+    start.remarks.push_back("not from there, since another attention has other shapes: " + listed(changed));
   if (!fresh.empty()) start.remarks.push_back("new in this model: " + listed(fresh));
   if (!left.empty()) start.remarks.push_back("without a place in this model: " + listed(left));
   if (!others.empty()) start.remarks.push_back("the models differ: " + listed(others));
@@ -279,54 +369,52 @@ void check_start(const Settings& settings) {
     throw SettingsError("--embeddings (training.embeddings) are of whole words: set tokenizer.kind=words");
 }
 
+namespace {
+
+/// A task whose texts have a limit of their own keeps it, unless the run has fewer positions or other weights for it.
+void take_length(Settings& settings, const Json& config, const std::string& run) {
+  const Json here = Json::parse(settings.json());
+  const auto [setting, factor] = length_setting(here);
+  const std::int64_t theirs = positions_of(config) / factor;
+  const bool is_taken = setting == "model.max_length" && length_setting(config).first == setting;
+  if (is_taken || theirs == 0) return;
+  const Json& model = here.at("model");
+  if (attention_counts_positions(model) ||
+      (model.at("positions") == "learned" && theirs < settings.get<std::int64_t>(setting)))
+    settings.set(setting, std::to_string(theirs), concat_text("the run ", run));
+}
+
+}  // namespace
+
 void take_model_of(Settings& settings, const std::string& run) {
-  const Json config = Json::parse(RunFiles::open(run).config());
-  const Json there = config.value("model", Json::object()), here = Json::parse(settings.json("model"));
-  Json taken = Json::object();
-  const auto take = [&](const char* name, const char* from) {
-    if (here.contains(name) && there.contains(from) && !taken.contains(name)) taken[name] = there[from];
+  const Json config = Json::parse(RunFiles::open(run).config()), all = Json::parse(settings.json());
+  const Json there = config.value("model", Json::object()), &here = all.at("model");
+  Json taken = {{"model", Json::object()}};
+  Json& model = taken["model"];
+  const auto take = [&](const std::string& name) {
+    const Json value = value_there(there, name);
+    const bool is_of_encoder =
+        name == "decoder_attention" && !there.contains(name);  // may not serve a decoder
+    if (here.contains(name) && !value.is_null() && !is_of_encoder) model[name] = value;
   };
-  for (const char* const name : {"width",
-                                 "heads",
-                                 "feed_forward",
-                                 "activation",
-                                 "norm",
-                                 "norm_kind",
-                                 "positions",
-                                 "embedding_norm",
-                                 "token_types",
-                                 "scale_embeddings",
-                                 "attention_bias",
-                                 "epsilon",
-                                 "share_layers",
-                                 "local_width",
-                                 "pooling",
-                                 "output_transform",
-                                 "dropout",
-                                 "word_dropout",
-                                 "attention_dropout",
-                                 "encoder_layers",
-                                 "decoder_layers",
-                                 "encoder_attention",
-                                 "decoder_attention",
-                                 "cross_attention"})
-    take(name, name);
-  if (has_both_stacks(here) == has_both_stacks(there))  // else the names of what is tied mean other tensors
-    for (const char* const name : {"tie_embeddings", "output_bias"}) take(name, name);
-  take("encoder_layers", "decoder_layers");
-  take("decoder_layers", "encoder_layers");
-  take("encoder_attention", "decoder_attention");
-  if (here.contains("local_width") && !there.contains("local_width")) taken["local_width"] = 0;
-  if (here.contains("word_dropout") && !there.contains("word_dropout")) taken["word_dropout"] = 0.0;
-  Json all = {{"model", taken}};
-  const Json tokenizer = config.value("tokenizer", Json::object());
-  const auto declared = settings.declared();
-  for (const char* const name : taken_of_tokenizer(here, there))
-    if (tokenizer.contains(name) && std::ranges::any_of(declared, [&](const Setting& one) {
-          return one.name == concat_text("tokenizer.", name);
-        }))
-      all["tokenizer"][name] = tokenizer[name];
-  settings.merge(all.dump(), concat_text("the run ", run));
+  for (const std::string name : of_models) take(name);
+  for (const std::string name : {"dropout", "word_dropout", "attention_dropout"}) take(name);
+  if (has_both_stacks(here) == has_both_stacks(there))
+    for (const std::string name : of_like_stacks) take(name);
+  if (here.contains("local_width") && !there.contains("local_width")) model["local_width"] = 0;
+  if (here.contains("word_dropout") && !there.contains("word_dropout")) model["word_dropout"] = 0.0;
+  const auto take_below = [&](const char* group, const std::string& name) {
+    const Json value = config.value(group, Json::object()).value(name, Json());
+    if (all.contains(group) && all[group].contains(name) && !value.is_null()) taken[group][name] = value;
+  };
+  for (const char* const name : taken_of_tokenizer(here, there)) take_below("tokenizer", name);
+  for (const char* const group : {"user", "news"}) {
+    const Json ours = all.value(group, Json::object());
+    for (const auto& [name, value] : ours.items()) take_below(group, name);
+  }
+  take_below("data", "patch");
+  settings.merge(taken.dump(), concat_text("the run ", run));
+  take_length(settings, config, run);
 }
 
 std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::string& name) {

@@ -306,6 +306,45 @@ TEST_CASE(
   CHECK(contains(changed.errors, "its data has changed since"));
 }
 
+TEST_CASE("compare: what differs from the cells that are there is refused before anything is written") {
+  const TemporaryFolder folder;
+  const fs::path out = folder / "which", result = out / "linformer-seed1" / "result.json";
+  const auto compare = [&](const Arguments& more) {
+    return run_program("compare", comparison_of(out, joined({"--attention", "dot_product,linformer"}, more)));
+  };
+  const auto refused = [&](const Arguments& more, const std::string& what, const std::string& remedy) {
+    const auto before = snapshot(out);
+    const ProgramResult second = compare(more);
+    CAPTURE(second.errors);
+    CHECK(second.status == 1);
+    CHECK(contains(second.errors, what));
+    CHECK(contains(second.errors, remedy));
+    CHECK(difference(before, snapshot(out)) == "");
+  };
+  REQUIRE(compare({"--steps", "4"}).status == 0);
+  refused({"--steps", "6"}, "training.steps=4 (now 6)", "to train it again");
+  refused({"--steps", "4", "--set", "training.log_seconds=3"}, "training.log_seconds=10.0 (now 3.0)",
+          "to train it again");
+  refused({"--steps", "4", "--set", "prediction.batch_size=7"}, "prediction.batch_size=64 (now 7)",
+          "remove its result.json to measure it again");
+
+  // Threads are no difference, and what was measured with others stays.
+  const std::string measured = content_of(result);
+  CHECK(compare({"--steps", "4", "--threads", "2"}).status == 0);
+  CHECK(content_of(result) == measured);
+
+  // A cell that has failed, one that was interrupted, and one that lacks its result.
+  Json failed = Json::parse(measured);
+  failed["failure"] = "it was not trained to its end";
+  write_content(result, failed.dump());
+  refused({"--steps", "6"}, "training.steps=4 (now 6)", "to train it again");
+  fs::remove_all(out / "dot_product-seed1");
+  refused({"--steps", "6"}, "training.steps=4 (now 6)", "to train it again");
+  fs::remove(result);
+  refused({"--steps", "6"}, "training.steps=4 (now 6)", "to train it again");
+  CHECK(compare({"--steps", "4", "--set", "prediction.batch_size=7"}).status == 0);
+}
+
 TEST_CASE("compare: a folder with files of others is refused") {
   const TemporaryFolder folder;
   write_content(folder / "table.txt", "thesis");

@@ -26,8 +26,8 @@ TEST_CASE("Quality of classes: a case worked out by hand") {
   CHECK(quality.accuracy == doctest::Approx(0.6));
   CHECK(quality.loss ==
         doctest::Approx(-(2 * std::log(0.5) + std::log(0.1) + std::log(0.8) + std::log(0.3)) / 5));
-  // F1: a 2 * 2 / (3 + 3), b 2 * 1 / (2 + 2), c 0, for it has neither texts nor predictions.
-  CHECK(quality.macro_f1 == doctest::Approx((4.0 / 6 + 0.5 + 0) / 3));
+  // F1: a 2 * 2 / (3 + 3), b 2 * 1 / (2 + 2); c has neither texts nor answers, and does not count.
+  CHECK(quality.macro_f1 == doctest::Approx((4.0 / 6 + 0.5) / 2));
   CHECK(quality.confusion == std::vector<std::vector<std::int64_t>>{{2, 1, 0}, {1, 1, 0}, {0, 0, 0}});
 
   LabelledText text;
@@ -46,6 +46,18 @@ TEST_CASE("Quality of classes: a case worked out by hand") {
   CHECK(measured.mistakes[0].predicted == "b");
 
   CHECK(quality_of({}, {}, 300).confusion.empty());
+}
+
+TEST_CASE(
+    "macro_f1: the mean over the classes that occur among the labels or the answers, as scikit-learn has "
+    "it") {
+  const ClassScores a = {0, -9, -9}, b = {-9, 0, -9}, c = {-9, -9, 0};
+  // sklearn.metrics.f1_score(labels, answers, average="macro")
+  CHECK(quality_of({a, a, b}, {0, 1, 1}, 3).macro_f1 == doctest::Approx(2.0 / 3));  // c occurs nowhere
+  CHECK(quality_of({a, a, c}, {0, 1, 1}, 3).macro_f1 == doctest::Approx(2.0 / 9));  // c is an answer alone
+  CHECK(quality_of({a, a, a}, {0, 1, 1}, 3).macro_f1 == doctest::Approx(0.25));     // b is a label alone
+  CHECK(quality_of({c}, {2}, 3).macro_f1 == 1);
+  CHECK(quality_of({}, {}, 3).macro_f1 == 0);
 }
 
 TEST_CASE("Balanced weights: a rare class counts more, and the mean over the texts is 1") {

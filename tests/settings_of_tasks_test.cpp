@@ -11,7 +11,10 @@
 #include "heed/data/safetensors.h"
 #include "heed/tasks/learner.h"
 #include "heed/tasks/recipe.h"
+#include "heed/tasks/run.h"
+#include "heed/tasks/start.h"
 #include "heed/tests/hostile/small_runs.h"
+#include "heed/tests/temporary_folder.h"
 #include "heed/training/model_file.h"
 #include "heed/training/trainer.h"
 
@@ -84,19 +87,93 @@ Settings small(const TaskKind& kind, const std::vector<std::string>& more) {
   return settings;
 }
 
-/// Without a folder: some hundreds of runs would wait for the disk ten times as long as they train.
-std::string weights(const TaskKind& kind, const Settings& settings) {
-  const std::unique_ptr<Learner> learner = kind.make(settings);
+std::unique_ptr<Learner> built(const TaskKind& kind, const Settings& settings) {
+  std::unique_ptr<Learner> learner = kind.make(settings);
   learner->check_settings();
   learner->read_data();
   learner->learn_vocabulary();
   learner->build(apply_runtime(settings));
+  return learner;
+}
+
+/// Without a folder: some hundreds of runs would wait for the disk ten times as long as they train.
+std::string weights(const TaskKind& kind, const Settings& settings) {
+  const std::unique_ptr<Learner> learner = built(kind, settings);
   learner->prepare_training();
   Trainer(*learner, trainer_options(settings)).run();
   return safetensors_text({model_state(learner->model()), {}});
 }
 
+std::map<std::string, Shape> shapes(const TaskKind& kind, const Settings& settings) {
+  std::map<std::string, Shape> all;
+  for (const auto& [name, tensor] : model_state(built(kind, settings)->model())) all[name] = tensor.shape();
+  return all;
+}
+
+/// What a model that starts from a run has to say of it, or why it cannot.
+std::string started(const TaskKind& kind, Settings settings, const std::string& run) {
+  settings.set("training.from", run, "the test");
+  std::string said;
+  try {
+    for (const std::string& remark : start_weights(*built(kind, settings)).remarks) said += remark + "\n";
+  } catch (const Error& error) {
+    said = error.what();
+  }
+  return said;
+}
+
+bool loses_weights(const std::string& said) {
+  return !contains(said, "from the ") || contains(said, "not from there") ||
+         contains(said, "new in this model") || contains(said, "without a place");
+}
+
+/// A run with another value of a setting, so that its weights have other names or shapes. False: there is no such value.
+bool train_other_shape(const TaskKind& kind, const Setting& setting, const std::vector<std::string>& base,
+                       const std::string& run) {
+  const Settings before = small(kind, base);
+  const auto expected = shapes(kind, before);
+  for (const std::string& value : others(setting, Json::parse(before.json(setting.name)))) {
+    Settings settings = small(kind, base);
+    try {
+      settings.set_json(setting.name, value, "the test");
+      if (shapes(kind, settings) == expected) continue;
+      settings.assign("training.steps=1");
+      train_run(kind, settings, {run});
+    } catch (const Error&) {
+      continue;
+    }
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+TEST_CASE("--from: a setting that shapes weights comes along, and where another value is set, it is named") {
+  const TemporaryFolder folder;
+  int shaping = 0;
+  for (const TaskKind* kind : task_kinds()) {
+    CAPTURE(kind->name);
+    const Settings all = small(*kind, {});
+    for (const Setting& setting : all.declared()) {
+      const std::string group = setting.name.substr(0, setting.name.find('.'));
+      if (group != "model" && group != "user" && group != "news") continue;
+      CAPTURE(setting.name);
+      const auto reason = reasons.find(setting.name);
+      const std::vector<std::string> base =
+          reason == reasons.end() ? std::vector<std::string>() : reason->second;
+      const std::string run = (folder / (std::string(kind->name) + "-" + setting.name)).string();
+      if (!train_other_shape(*kind, setting, base, run)) continue;
+      ++shaping;
+      Settings taken = small(*kind, base);
+      take_model_of(taken, run);
+      const std::string with = started(*kind, taken, run), without = started(*kind, small(*kind, base), run);
+      CHECK_MESSAGE(!loses_weights(with), with);
+      CHECK_MESSAGE((!loses_weights(without) || contains(without, setting.name + " is ")), without);
+    }
+  }
+  CHECK(shaping > 80);
+}
 
 TEST_CASE("every setting of a model and of training changes the weights") {
   for (const TaskKind* kind : task_kinds()) {

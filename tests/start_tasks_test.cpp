@@ -169,19 +169,59 @@ TEST_CASE("--from: what does not fit is said, and what cannot be is refused") {
   const fs::path first = folder / "first";
   trained("classify", first, {});
   const std::string from = "training.from=\"" + first.string() + "\"";
-  CHECK(contains(trained("classify", folder / "wider", {from, "model.feed_forward=24"}),
-                 "their shapes differ"));
+  CHECK(contains(
+      refusal("classify", folder / "wider", {from, "model.feed_forward=24"}),
+      "weights of the run have another shape in this model: model.feed_forward is 24 here and 16 there"));
+  // Another attention begins anew; nothing else does.
+  CHECK(contains(trained("classify", folder / "attention", {from, "model.encoder_attention=linformer"}),
+                 "model.encoder_attention is \"linformer\" here and \"dot_product\" there"));
   trained("language_model", folder / "text", {});
   CHECK(contains(refusal("classify", folder / "other",
                          {"training.from=\"" + (folder / "text").string() + "\"", "model.width=32",
                           "model.feed_forward=24", "model.positions=none"}),
-                 "no weight of the run fits"));
+                 "model.width is 32 here and 16 there"));
   CHECK(contains(
       refusal("classify", folder / "none", {"training.from=\"" + (folder / "nothing").string() + "\""}),
       "no run"));
   CHECK(contains(refusal("classify", folder / "frozen", {"training.freeze=encodr"}), "encodr"));
-  CHECK_FALSE(fs::exists(folder / "other"));
-  CHECK_FALSE(fs::exists(folder / "frozen"));
+  for (const char* const run : {"wider", "other", "frozen"}) CHECK_FALSE(fs::exists(folder / run));
+}
+
+TEST_CASE("--from: learned positions come along, or the setting that asks for more of them is refused") {
+  const TemporaryFolder folder;
+  const auto taken = [&](const std::string& task, const fs::path& run, const std::string& setting) {
+    Settings settings = task_kind(task).settings(false);
+    take_model_of(settings, run.string());
+    return settings.get<std::int64_t>(setting);
+  };
+  for (const std::string objective : {"causal", "masked"}) {
+    CAPTURE(objective);
+    const fs::path run = folder / objective;
+    const std::vector<std::string> same = {"objective=" + objective, "training.keep_best_by=loss",
+                                           "model.positions=learned", "training.batch_tokens=256"};
+    trained("language_model", run, joined(same, {"model.max_length=16"}));
+    const std::vector<std::string> from = joined(same, {"training.from=\"" + run.string() + "\""});
+    CHECK(taken("language_model", run, "model.max_length") == 16);
+    CHECK(contains(refusal("language_model", folder / "longer", joined(from, {"model.max_length=32"})),
+                   "model.max_length is 32 here and 16 there"));
+    CHECK_FALSE(fs::exists(folder / "longer"));
+    // A shorter one takes the first positions, and says nothing of what is new or left.
+    const std::string said =
+        trained("language_model", folder / (objective + "-shorter"), joined(from, {"model.max_length=8"}));
+    CHECK_FALSE(contains(said, "new in this model"));
+    CHECK_FALSE(contains(said, "without a place"));
+    // Texts of other tasks have limits of their own; one that reads two texts at once needs twice the positions.
+    CHECK(taken("classify", run, "data.max_tokens") == 16);
+    CHECK(taken("embed_text", run, "data.max_tokens") == 16);
+    CHECK(taken("match", run, "data.max_tokens") == 8);
+    CHECK(refusal("classify", folder / "longer",
+                  joined({from.back()}, {"model.positions=learned", "data.max_tokens=40"})) != "");
+  }
+  trained("classify", folder / "short", {"model.positions=learned", "data.max_tokens=30"});
+  CHECK(taken("match", folder / "short", "data.max_tokens") == 15);
+  CHECK(taken("language_model", folder / "short", "model.max_length") == 30);
+  trained("classify", folder / "any", {"data.max_tokens=30"});  // sinusoidal: any number will do
+  CHECK(taken("match", folder / "any", "data.max_tokens") == 256);
 }
 
 TEST_CASE("--from: a run that was ended before its first checkpoint begins again from there") {

@@ -17,6 +17,7 @@
 #include "heed/examples/common/program.h"
 #include "heed/experiments/comparison_page.h"
 #include "heed/tasks/recipe.h"
+#include "heed/tasks/start.h"
 
 namespace heed::programs {
 namespace {
@@ -154,7 +155,9 @@ class CompareCommand {
       throw SettingsError(concat_text("--task: ", error.what()));
     }
     Settings settings = base(*kind, false);
-    if (kind->names_data(settings)) settings = base(*kind, true);
+    const bool own_data = kind->names_data(settings);
+    const auto from = settings.get<std::string>("training.from");
+    if (own_data || !from.empty()) settings = base(*kind, own_data, from);
     if (settings.get<std::int64_t>("threads") == 0) {
       const int processors = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
       settings.set("threads", std::to_string(std::max(1, processors / jobs)), "--jobs");
@@ -189,8 +192,10 @@ class CompareCommand {
            parts_of(assignment.substr(name.size() + 1)).size() == 1;
   }
 
-  Settings base(const TaskKind& kind, bool own_data) const {
+  /// Defaults < the model of `from`, where it is named < --config < --set < flags.
+  Settings base(const TaskKind& kind, bool own_data, const std::string& from = {}) const {
     Settings settings = kind.settings(own_data);
+    if (!from.empty()) take_model_of(settings, from);
     if (config_.given()) settings.merge_file(config_.value());
     for (const std::string& assignment : assignments_)
       if (is_plain(kind, assignment)) settings.assign(assignment);
