@@ -222,7 +222,7 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
   const fs::path run_folder = folder / run_name;
   CellResult result;
   result.settings = cell.settings.json();
-  const Device device = apply_runtime(cell.settings);
+  const Device device = device_of(cell.settings);
   reset_peak_memory(device);
   const bool goes_on = path_exists(run_folder / "config.json");
   if (goes_on) check_schedule(cell, RunFiles::open(run_folder));

@@ -90,7 +90,7 @@ std::string weights(const TaskKind& kind, const Settings& settings) {
   learner->check_settings();
   learner->read_data();
   learner->learn_vocabulary();
-  learner->build(apply_runtime(settings));
+  learner->build(device_of(settings));
   learner->prepare_training();
   Trainer(*learner, trainer_options(settings)).run();
   return safetensors_text({model_state(learner->model()), {}});

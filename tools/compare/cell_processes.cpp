@@ -17,6 +17,7 @@
 #include "heed/core/file.h"
 #include "heed/core/unicode.h"
 #include "heed/examples/common/program.h"
+#include "heed/tasks/recipe.h"
 #include "heed/training/progress.h"
 
 namespace heed::programs {
@@ -30,6 +31,7 @@ int train_cell(const TaskKind& kind, const ComparisonCell& cell, const fs::path&
   CellResult result;
   result.settings = cell.settings.json();
   try {
+    apply_threads(cell.settings);
     ProgressPrinter printer(std::cerr, ProgressPrinter::Style());
     TrainerCallbacks callbacks;
     callbacks.progress = [&](const Progress& progress) { printer.show(progress); };
