@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -8,6 +9,8 @@
 #include "heed/core/tensor.h"
 
 namespace heed {
+
+struct Node;
 
 /// A tracked leaf that shares the elements of `tensor` (f32 or f64): its gradient is collected by backward().
 Tensor parameter(const Tensor& tensor);
@@ -21,6 +24,30 @@ void backward(const Tensor& output, const Tensor& gradient = {});
 Tensor gradient(const Tensor& leaf);
 /// Forgets the gradient of a leaf.
 void zero_gradient(const Tensor& leaf);
+
+/// While it lives, notes which leaves backward() on this thread leaves a gradient in. After the step and the
+/// zero_gradients() of all optimizers, whoever holds a gradient still is trained by nobody, such as the parameters of a
+/// part that no add_module() has registered:
+///
+///   const heed::GradientWatch watch;
+///   heed::backward(loss);
+///   adamw.step(rate);
+///   adamw.zero_gradients();
+///   heed::check(watch.left().empty(), "something of the model is not trained");
+class GradientWatch {
+ public:
+  GradientWatch();
+  ~GradientWatch();
+  GradientWatch(const GradientWatch&) = delete;
+  GradientWatch& operator=(const GradientWatch&) = delete;
+  /// The shapes of those leaves that exist and hold a gradient still, in the order in which they were reached.
+  std::vector<Shape> left() const;
+
+ private:
+  friend void backward(const Tensor& output, const Tensor& gradient);
+  GradientWatch* previous_;
+  std::vector<std::weak_ptr<Node>> reached_;  // some of them several times
+};
 
 /// Turns the recording of ops on or off for this thread while it lives.
 class RecordingScope {

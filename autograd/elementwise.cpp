@@ -28,12 +28,21 @@ constexpr bool mentions(std::string_view text, char variable) {
 struct UnaryInfo {
   bool saves_input;
   bool derivative_is_one;
+  bool takes_p, takes_q;
 };
 constexpr UnaryInfo unary_info[] = {
-#define HEED_UNARY(name, y, saved, dydx, ...) \
-  {std::string_view(#saved) == "INPUT", std::string_view(#dydx) == "1.0"},
+#define HEED_UNARY(name, y, saved, dydx, ...)                                                \
+  {std::string_view(#saved) == "INPUT", std::string_view(#dydx) == "1.0", mentions(#y, 'p'), \
+   mentions(#y, 'q')},
 #include "heed/core/elementwise.def"
 };
+// A function with numbers of its own must not be callable without them.
+#define HEED_UNARY(name, y, ...)                          \
+  static_assert(!mentions(#y, 'p') && !mentions(#y, 'q'), \
+                #name " takes numbers: its line is HEED_PARAMETRIC");
+#define HEED_PARAMETRIC(name, y, ...) \
+  static_assert(mentions(#y, 'p'), #name " takes no number: its line is HEED_UNARY");
+#include "heed/core/elementwise.def"
 
 struct BinaryInfo {
   bool any_dtype;
@@ -131,12 +140,21 @@ bool derivative_of_operand(UnaryOp op) {
   return unary_info[static_cast<int>(op)].saves_input;
 }
 
+Tensor unary(UnaryOp op, const Tensor& x) {
+  const UnaryInfo& info = unary_info[static_cast<int>(op)];
+  check(!info.takes_p, name_of(op), ": needs ", info.takes_q ? "two numbers" : "a number",
+        " beside the tensor, and got none");
+  return unary(op, x, {});
+}
+
 Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params) {
+  const UnaryInfo& info = unary_info[static_cast<int>(op)];
+  check((info.takes_p || params.p == 0) && (info.takes_q || params.q == 0), name_of(op), ": takes ",
+        info.takes_p ? "one number" : "no number", " beside the tensor, got ", params.p, " and ", params.q);
   check(x.defined(), name_of(op), ": the operand is undefined");
   if (x.dtype() == DType::i32) return integer_unary(op, x, params);
   const Backend& backend = backend_of(x);
   require_kernel(backend.unary && backend.unary_backward, name_of(op), x.device());
-  const UnaryInfo& info = unary_info[static_cast<int>(op)];
   const Tensor out = empty_like(x);
   backend.unary(op, params, x.detach(), out);
   if (info.derivative_is_one)

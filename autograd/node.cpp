@@ -15,6 +15,7 @@ namespace {
 std::atomic<std::uint64_t> next_id{1};
 thread_local bool recording_enabled = true;
 thread_local NotedLeaves* noted = nullptr;
+thread_local GradientWatch* watching = nullptr;
 
 struct SmallerId {
   bool operator()(const std::shared_ptr<Node>& a, const std::shared_ptr<Node>& b) const {
@@ -112,6 +113,23 @@ RecordingScope::~RecordingScope() {
   recording_enabled = previous_;
 }
 
+GradientWatch::GradientWatch() : previous_(std::exchange(watching, this)) {}
+GradientWatch::~GradientWatch() {
+  watching = previous_;
+}
+
+std::vector<Shape> GradientWatch::left() const {
+  std::vector<Shape> shapes;
+  std::vector<const Node*> seen;
+  for (const std::weak_ptr<Node>& one : reached_) {
+    const std::shared_ptr<Node> leaf = one.lock();
+    if (!leaf || !leaf->gradient.defined() || std::ranges::find(seen, leaf.get()) != seen.end()) continue;
+    seen.push_back(leaf.get());
+    shapes.push_back(leaf->shape);
+  }
+  return shapes;
+}
+
 NotedLeaves::NotedLeaves() : previous_(std::exchange(noted, this)) {}
 NotedLeaves::~NotedLeaves() {
   noted = previous_;
@@ -196,7 +214,8 @@ void zero_gradient(const Tensor& leaf) {
 
 void backward(const Tensor& output, const Tensor& start) {
   check(output.defined(), "backward: the output is undefined");
-  check(output.tracked(), "backward: the output does not depend on any parameter");
+  check(output.tracked(), "backward: the output does not depend on any parameter",
+        recording_enabled ? "" : ", for recording is off on this thread (NoGrad)");
   check(start.defined() || output.count() == 1, "backward: an output of shape ", output.shape(),
         " needs the gradient to start from");
   const NoGrad no_recording;
@@ -204,8 +223,14 @@ void backward(const Tensor& output, const Tensor& start) {
              start.defined() ? start : Tensor::ones(output.shape(), output.dtype(), output.device()),
              "backward");
 
+  const auto note = [](const std::shared_ptr<Node>& leaf) {
+    for (GradientWatch* watch = watching; watch; watch = watch->previous_) watch->reached_.push_back(leaf);
+  };
   PendingNodes pending;
-  if (!is_leaf(*output.node())) pending.push(output.node());
+  if (is_leaf(*output.node()))
+    note(output.node());
+  else
+    pending.push(output.node());
   while (!pending.empty()) {
     const std::shared_ptr<Node> node = pending.pop();
     if (!node->backward) {
@@ -234,7 +259,10 @@ void backward(const Tensor& output, const Tensor& start) {
       const bool first = !input->gradient.defined();
       const Tensor grad = std::exchange(gradients[i], {});
       accumulate(*input, grad, node->op);
-      if (first && !is_leaf(*input)) pending.push(input);
+      if (is_leaf(*input))
+        note(input);
+      else if (first)
+        pending.push(input);
     }
   }
 }

@@ -35,11 +35,14 @@ class Axes {
 
 // --- element by element (made from core/elementwise.def) ---------------------------------------------------
 
-/// Unary operations without parameters: neg(x), abs(x), square(x), sqrt(x), ...; with parameters see below. Of i32
-/// there are neg, abs, square, relu and clamp.
+/// neg(x), abs(x), square(x), sqrt(x), ...: a function for every operation without numbers of its own; throws for the
+/// others. neg, abs, square, relu and clamp also work on i32.
+Tensor unary(UnaryOp op, const Tensor& x);
+/// An operation with numbers of its own, as leaky_relu(x, slope). Throws where `params` has one, not 0, that `op` does
+/// not take.
+Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params);
 // Either operand of a binary operation or a comparison may be a number, which has the type of the other one: throws
 // where that is i32 and the number is no whole one that i32 holds.
-Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params = {});
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
 Tensor binary(BinaryOp op, const Tensor& a, double b);
 Tensor binary(BinaryOp op, double a, const Tensor& b);
@@ -50,10 +53,11 @@ Tensor compare(CompareOp op, double a, const Tensor& b);
 /// A tensor of rank 0 with the type and the device of `like`. Throws when `like` is i32 and
 /// `value` is no i32.
 Tensor scalar_like(const Tensor& like, double value);
-#define HEED_UNARY(name, ...)                                    \
-  inline Tensor name(const Tensor& x, UnaryParams params = {}) { \
-    return unary(UnaryOp::name, x, params);                      \
+#define HEED_UNARY(name, ...)           \
+  inline Tensor name(const Tensor& x) { \
+    return unary(UnaryOp::name, x);     \
   }
+#define HEED_PARAMETRIC(...)
 #define HEED_BINARY(name, ...)                           \
   inline Tensor name(const Tensor& a, const Tensor& b) { \
     return binary(BinaryOp::name, a, b);                 \
@@ -75,12 +79,15 @@ Tensor scalar_like(const Tensor& like, double value);
     return compare(CompareOp::name, a, b);               \
   }
 #include "heed/core/elementwise.def"
-inline Tensor leaky_relu(const Tensor& x, double slope) {
+/// x where it is positive, else slope x.
+inline Tensor leaky_relu(const Tensor& x, double slope = 0.01) {
   return unary(UnaryOp::leaky_relu, x, {slope});
 }
-inline Tensor elu(const Tensor& x, double alpha) {
+/// x where it is positive, else alpha (e^x - 1).
+inline Tensor elu(const Tensor& x, double alpha = 1) {
   return unary(UnaryOp::elu, x, {alpha});
 }
+/// min(max(x, low), high)
 inline Tensor clamp(const Tensor& x, double low, double high) {
   return unary(UnaryOp::clamp, x, {low, high});
 }
@@ -223,8 +230,8 @@ struct LinearMap {
 /// up by the products themselves. backward() walks through all results at once, so that a second walk, through another
 /// of them, is the error that a second walk through one is.
 std::vector<Tensor> linear_maps(const Tensor& x, std::span<const LinearMap> maps);
-/// linear(unary(activation, linear(x, first)), second), activation without parameters: a position-wise feed-forward
-/// layer (Vaswani et al. 2017, eq. 2). Where the device's products can, they apply the activation and its derivative.
+/// linear(unary(activation, linear(x, first)), second): a position-wise feed-forward layer (Vaswani et al. 2017, eq. 2).
+/// Where the device's products can, they apply the activation and its derivative.
 Tensor feed_forward(const Tensor& x, const LinearMap& first, UnaryOp activation, const LinearMap& second);
 /// Einstein's summation as NumPy writes it: einsum("bhid,bhjd->bhij", {q, k}). A letter for each axis; what two
 /// operands share is multiplied, what the result does not name is summed, and a letter twice in one operand takes its

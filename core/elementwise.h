@@ -23,7 +23,7 @@ enum class CompareOp : std::uint8_t {
 #include "heed/core/elementwise.def"
 };
 
-/// The scalar parameters `p` and `q` of a unary operation.
+/// The numbers `p` and `q` of a unary operation; 0 where it has none.
 struct UnaryParams {
   double p = 0;
   double q = 0;

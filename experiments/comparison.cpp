@@ -264,7 +264,7 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
   result.failure = "it was not trained to its end";  // what an interruption leaves, with the settings
   write_result(result, folder);
   result.failure.clear();
-  const Device device = apply_runtime(cell.settings);
+  const Device device = device_of(cell.settings);
   reset_peak_memory(device);
   const bool goes_on = path_exists(run_folder / "config.json");
   const TrainResult trained = train_run(kind, cell.settings, {run_folder, goes_on, true, callbacks});

@@ -24,7 +24,7 @@ concept LayerOfTensors = std::derived_from<Layer, Module> &&
 ///
 ///   heed::Sequential net;
 ///   net.emplace<heed::Linear>(2, 32, true, initialiser);
-///   net.add([](const heed::Tensor& x) { return heed::gelu(x); });
+///   net.add(heed::gelu);
 ///   net.emplace<heed::Linear>(32, 1, true, initialiser);
 class Sequential : public Module {
  public:

@@ -6,6 +6,7 @@
 #include "heed/core/error.h"
 #include "heed/core/nearest_name.h"
 #include "heed/core/nesting_limit.h"
+#include "heed/core/range_text.h"
 
 namespace heed {
 namespace {
@@ -35,7 +36,8 @@ std::string either(std::span<const std::string> choices) {
 
 template <class T>
 void check_range(std::string_view name, T value, T low, T high) {
-  check(value >= low && value <= high, "setting '", name, "' must be ", low, " to ", high, ", is ", value);
+  check(value >= low && value <= high, "setting '", name, "' must be ",
+        range_text(concat_text(low), static_cast<double>(high), concat_text(high)), ", is ", value);
 }
 
 }  // namespace
@@ -71,7 +73,7 @@ std::string Options::Asked::range() const {
     const auto whole = static_cast<std::int64_t>(std::clamp(bound, -1e15, 1e15));
     return static_cast<double>(whole) == bound ? std::to_string(whole) : concat_text(bound);
   };
-  return text(low) + " to " + text(high);
+  return range_text(text(low), high, text(high));
 }
 
 const Options::Value* Options::take(Asked asked) const {

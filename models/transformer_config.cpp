@@ -7,6 +7,7 @@
 #include "heed/core/error.h"
 #include "heed/core/json_text.h"
 #include "heed/core/nearest_name.h"
+#include "heed/core/range_text.h"
 
 namespace heed {
 namespace {
@@ -14,7 +15,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double most_layers = 1024, most_vocabulary = 2147483647, most_length = 1 << 24;
-constexpr double below_one = 0x1.fffffffffffffp-1;
 
 /// Calls visit(setting, member) for every setting: the one list behind reading, writing,
 /// checking and help.
@@ -130,6 +130,7 @@ void read(std::string_view key, const Json& value, AttentionChoice& out) {
       out.options.set(name, option_from_json(concat_text(key, ".", name), setting.dump()));
     }
   }
+  out.options.take_integer("heads", 0);  // known, so that a misspelt one finds it
 }
 void read(std::string_view key, const Json& value, AttentionChoices& out) {
   const std::size_t count = value.is_array() ? value.size() : 1;
@@ -163,8 +164,6 @@ void check_value(const ConfigSetting& setting, std::int64_t value) {
                   static_cast<std::int64_t>(setting.high));
 }
 void check_value(const ConfigSetting& setting, double value) {
-  check(setting.high != below_one || (value >= 0 && value < 1), "setting '", setting.name,
-        "' must be in [0, 1), is ", value);
   check_setting(setting.name, value, setting.low, setting.high);
 }
 void check_value(const ConfigSetting& setting, const std::string& value) {

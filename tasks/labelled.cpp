@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/core/json_text.h"
+#include "heed/core/range_text.h"
 #include "heed/core/unicode.h"
 #include "heed/tasks/data.h"
 #include "heed/tasks/recipe.h"
@@ -53,9 +54,9 @@ void declare_labelled_files(Settings& settings, std::vector<std::string> formats
 }
 
 void declare_parts(Settings& settings) {
-  settings.number("data.valid_fraction", 0.1, 0, 1,
+  settings.number("data.valid_fraction", 0.1, 0, below_one,
                   "Share of data.file that is held out to measure progress on");
-  settings.number("data.test_fraction", 0.0, 0, 1, "Share of data.file that is held out for a test");
+  settings.number("data.test_fraction", 0.0, 0, below_one, "Share of data.file that is held out for a test");
   settings.integer("data.split_seed", 1, 0, INT64_MAX,
                    "Seed of what is held out, and of the data made by rule");
   settings.flag("data.stratified", false, "Whether every class is held out by the same share");

@@ -126,15 +126,18 @@ Device device_of(const std::string& name, const Ranks* ranks) {
   }
 }
 
-Device apply_runtime(const Settings& settings, const Ranks* ranks) {
-  if (const auto threads = settings.get<std::int64_t>("threads"); threads > 0)
-    set_cpu_threads(static_cast<int>(threads));
-  else if (ranks)
-    set_cpu_threads(ranks->thread_share());
+Device device_of(const Settings& settings, const Ranks* ranks) {
   const Device device = device_of(settings.get<std::string>("device"), ranks);
   if (settings.get<bool>("int8_weights") && device.type != DeviceType::cpu)
     throw SettingsError(concat_text("int8_weights is for the CPU, and the device is ", device));
   return device;
+}
+
+void apply_threads(const Settings& settings, const Ranks* ranks) {
+  if (const auto threads = settings.get<std::int64_t>("threads"); threads > 0)
+    set_cpu_threads(static_cast<int>(threads));
+  else if (ranks)
+    set_cpu_threads(ranks->thread_share());
 }
 
 void declare_text(Settings& settings) {

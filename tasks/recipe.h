@@ -22,9 +22,11 @@ void declare_runtime(Settings& settings);
 /// The device of a name as find_device() knows it; throws a SettingsError for one that is not there. `ranks` are the
 /// processes that train together, or null: each gets a GPU of its own.
 Device device_of(const std::string& name, const Ranks* ranks = nullptr);
-/// Applies the number of threads, and returns the device. Throws a SettingsError for a device that is not there. Ranks
-/// share the processors of their machine where the settings name no number.
-Device apply_runtime(const Settings& settings, const Ranks* ranks = nullptr);
+/// The device that the settings name. Throws a SettingsError for one that is not there, or that cannot do what they ask.
+Device device_of(const Settings& settings, const Ranks* ranks = nullptr);
+/// Computes with the number of threads that the settings name, in the whole process: for programs; the library leaves it
+/// alone. Where they name none, ranks share the processors of their machine.
+void apply_threads(const Settings& settings, const Ranks* ranks = nullptr);
 
 /// "data.encoding", "data.on_bad_bytes", "data.max_bytes": how the bytes of text files are read.
 void declare_text(Settings& settings);

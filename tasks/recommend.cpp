@@ -12,6 +12,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/range_text.h"
 #include "heed/data/topic_clicks.h"
 #include "heed/tasks/data.h"
 #include "heed/tasks/learner.h"
@@ -42,8 +43,9 @@ void declare_clicks(Settings& settings) {
   settings.choice(
       "data.split", "time", {"time", "random"},
       "What is held out: the last impressions by their time, as in use, or any, drawn by data.split_seed");
-  settings.number("data.valid_fraction", 0.1, 0, 1, "Share of data.file that is held out to measure with");
-  settings.number("data.test_fraction", 0.1, 0, 1, "Share of data.file that is held out for a test");
+  settings.number("data.valid_fraction", 0.1, 0, below_one,
+                  "Share of data.file that is held out to measure with");
+  settings.number("data.test_fraction", 0.1, 0, below_one, "Share of data.file that is held out for a test");
   settings.integer("data.split_seed", 1, 0, INT64_MAX,
                    "Seed of a random split, and of the clicks made by rule");
   declare_text(settings);

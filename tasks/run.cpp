@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/core/unicode.h"
+#include "heed/models/attention/attention.h"
 #include "heed/tasks/rank_agreement.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/start.h"
@@ -54,6 +55,33 @@ void set_for_use(Settings& settings, const RunOptions& options) {
 
 void check_task(const TaskKind& kind, const RunFiles& files) {
   check(files.task() == kind.name, "this is a ", files.task(), " run, not one of ", kind.name);
+}
+
+/// The mechanisms that a model's setting names: its own and those that it gives to some of its heads.
+std::vector<std::string> attentions_in(const Json& setting) {
+  std::vector<std::string> names;
+  for (const Json& one : setting.is_array() ? setting : Json::array({setting})) {
+    if (one.is_string()) names.push_back(one);
+    if (!one.is_object()) continue;
+    for (const char* const key : {"name", "parts"})
+      if (const auto found = one.find(key); found != one.end())
+        for (const Json& name : found->is_array() ? *found : Json::array({*found}))
+          if (name.is_string()) names.push_back(name);
+  }
+  return names;
+}
+
+/// Throws where the run was trained with a mechanism that its program had registered and this one has not.
+void check_registered(const Settings& settings) {
+  for (const Setting& setting : settings.declared())
+    for (const std::string& name : setting.kind == Setting::Kind::attention
+                                       ? attentions_in(Json::parse(settings.json(setting.name)))
+                                       : std::vector<std::string>())
+      check(name == "none" || std::ranges::count(attention_variants(), name, &AttentionVariant::name) > 0,
+            "the run has the attention '", name, "' (", setting.name,
+            "), which this program does not: have it registered first (register_attention), as the program "
+            "that "
+            "trained the run did");
 }
 
 void read_vocabulary(Learner& learner, const RunFiles& files) {
@@ -116,10 +144,11 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   RunFiles files = RunFiles::open(folder, options.verify);
   const TaskKind& kind = options.kind ? *options.kind : task_kind(files.task());
   const Settings trained = settings_of_run(kind, files);
+  check_registered(trained);
   Settings settings = trained;
   set_for_use(settings, options);
   if (!options.device.empty()) settings.set("device", options.device, "device");
-  const Device device = apply_runtime(settings);
+  const Device device = device_of(settings);
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));
   learner->set_trained(trained);
   read_vocabulary(*learner, files);
@@ -173,6 +202,7 @@ std::string earlier_defaults(Settings defaults, const OptimizerOptions& optimize
 }  // namespace
 
 TrainResult train_run(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
+  check_recording("train_run");
   Ranks* const ranks = request.ranks && request.ranks->count() > 1 ? request.ranks : nullptr;
   const bool is_first = !ranks || ranks->is_first();
   const auto say = [&](const std::string& text) {
@@ -183,7 +213,7 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
   check_start(settings);
   const TrainerOptions options = trainer_options(settings);
   if (ranks) check_same_settings(*ranks, kind, settings);
-  const Device device = apply_runtime(settings, ranks);
+  const Device device = device_of(settings, ranks);
   try {
     check_precision(options.precision, device);
   } catch (const Error& error) {

@@ -20,7 +20,9 @@ struct RunOptions {
   /// run has measured itself, else last.
   std::string weights = {};
   std::string config = {};                 ///< a JSON file of settings, laid over the run's; "": none
-  std::vector<std::string> settings = {};  ///< "decoding.beam=1", over that. None may change the model
+  /// "decoding.beam=1", over that. None may change the model. `threads` is recorded and left to the program, whose whole
+  /// process it is about (set_cpu_threads).
+  std::vector<std::string> settings = {};
   bool verify = true;              ///< false: files that were changed after they were written are used anyway
   const TaskKind* kind = nullptr;  ///< of a task that is not in the list; null: the run says
 };
@@ -74,7 +76,7 @@ struct TrainRequest {
   Ranks* ranks = nullptr;
 };
 
-/// Trains a task: reads the data, learns the vocabulary, builds the model, fills the folder. Settings and folder are
+/// Trains a task, with the number of threads that the process has: reads the data, learns the vocabulary, builds the model, fills the folder. Settings and folder are
 /// checked before any data is read, and nothing is written before training can begin. Throws a SettingsError or an
 /// Error.
 TrainResult train_run(const TaskKind& kind, const Settings& settings, const TrainRequest& request);

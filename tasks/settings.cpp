@@ -8,6 +8,7 @@
 #include "heed/core/file.h"
 #include "heed/core/nearest_name.h"
 #include "heed/core/nesting_limit.h"
+#include "heed/core/range_text.h"
 #include "heed/core/unicode.h"
 
 namespace heed {
@@ -345,7 +346,8 @@ std::string allowed_text(const Setting& setting) {
     return text;
   }
   if (setting.kind == Kind::integer || setting.kind == Kind::number)
-    return number_text(setting.kind, setting.low) + " to " + number_text(setting.kind, setting.high);
+    return range_text(number_text(setting.kind, setting.low), setting.high,
+                      number_text(setting.kind, setting.high));
   return "";
 }
 

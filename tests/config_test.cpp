@@ -90,9 +90,18 @@ TEST_CASE("config: what is wrong is named") {
     return message_of([&] { EncoderDecoder model(config); });
   };
   CHECK(building([](TransformerConfig&) {}) == "");
+  const auto reading_model = [&](const char* text) {
+    return building([&](TransformerConfig& config) {
+      const TransformerConfig read = transformer_config_from_json(text);
+      config.width = read.width;
+      config.encoder_attention = read.encoder_attention;
+    });
+  };
   CHECK(contains(building([](auto& c) { c.norm = "posr"; }), "did you mean 'post'"));
   CHECK(contains(building([](auto& c) { c.activation = "rellu"; }), "did you mean 'relu'"));
-  CHECK(contains(building([](auto& c) { c.dropout = 1; }), "'dropout' must be in [0, 1), is 1"));
+  CHECK(contains(building([](auto& c) { c.dropout = 1; }), "'dropout' must be at least 0 and below 1, is 1"));
+  CHECK(contains(reading_model(R"({"width": 12, "encoder_attention": {"name": "dot_product", "haeds": 3}})"),
+                 "has no setting 'haeds'; did you mean 'heads'?"));
   CHECK(contains(building([](auto& c) { c.heads = 3; }), "width 8 and 3 heads"));
   CHECK(contains(building([](auto& c) { c.source_vocabulary = 0; }), "source_vocabulary"));
   CHECK(contains(building([](auto& c) { c.tie_embeddings = "all", c.source_vocabulary = 12; }),

@@ -112,6 +112,7 @@ TEST_CASE("masked language model: the same bits for any number of threads; every
     AttentionNames names;
     names.attention = attention;
     choose_attentions(settings, kind.stacks, names);
+    apply_threads(settings);
     CHECK(train_run(kind, settings, {folder}).step == 3);
     return tensors_of(folder / "model.safetensors");
   };

@@ -92,7 +92,7 @@ TEST_CASE("modules: a sequence calls its layers in order, and numbers them by th
   Initialiser initialiser(1);
   Sequential net;
   Linear& in = net.emplace<Linear>(3, 4, true, initialiser);
-  net.add([](const Tensor& x) { return tanh(x); });
+  net.add(heed::tanh);
   net.emplace<FeedForward>(4, 8, Activation::gelu, 0.5, initialiser);
   Linear& out = net.emplace<Linear>(4, 2, false, initialiser);
   CHECK(net.size() == 4);

@@ -126,6 +126,46 @@ TEST_CASE("ops: elu and softplus keep their digits where they are small") {
   }
 }
 
+// Whether a function can be called with a tensor alone, and with numbers that it does not take.
+#define ALONE(name)         \
+  []<class T>(const T& x) { \
+    return requires {       \
+      name(x);              \
+    };                      \
+  }(Tensor())
+#define WITH_NUMBERS(name)        \
+  []<class T>(const T& x) {       \
+    return requires {             \
+      name(x, UnaryParams{2, 3}); \
+    };                            \
+  }(Tensor())
+
+TEST_CASE("ops: no function has a call without its numbers, and none takes numbers that it has not") {
+  CHECK_FALSE(ALONE(clamp));
+  CHECK_FALSE(ALONE(add_scalar));
+  CHECK_FALSE(ALONE(mul_scalar));
+  CHECK_FALSE(ALONE(div_scalar));
+  CHECK_FALSE(ALONE(pow_scalar));
+  CHECK_FALSE(WITH_NUMBERS(relu));
+  CHECK_FALSE(WITH_NUMBERS(elu));
+  const Tensor x = Tensor::from(std::vector<float>{-2, -0.5F, 1}, {3});
+  CHECK(elu(x).to_doubles() == elu(x, 1).to_doubles());
+  CHECK(elu(x).to_doubles() != relu(x).to_doubles());
+  CHECK(leaky_relu(x).to_doubles() == leaky_relu(x, 0.01).to_doubles());
+  CHECK(leaky_relu(x).to_doubles() != relu(x).to_doubles());
+  for (const UnaryOp op : {UnaryOp::elu, UnaryOp::leaky_relu, UnaryOp::pow_scalar})
+    CHECK_THROWS_WITH_AS(unary(op, x), doctest::Contains("needs a number beside the tensor, and got none"),
+                         Error);
+  CHECK_THROWS_WITH_AS(unary(UnaryOp::clamp, x), doctest::Contains("clamp: needs two numbers"), Error);
+  CHECK_THROWS_WITH_AS(unary(UnaryOp::relu, x, {0.5}),
+                       "relu: takes no number beside the tensor, got 0.5 and 0", Error);
+  CHECK_THROWS_WITH_AS(unary(UnaryOp::elu, x, {0.5, 2}),
+                       "elu: takes one number beside the tensor, got 0.5 and 2", Error);
+  const Tensor rows = Tensor::ones({2, 3}), weight = Tensor::ones({3, 3});
+  CHECK_THROWS_WITH_AS(feed_forward(rows, {weight, {}}, UnaryOp::elu, {weight, {}}), doctest::Contains("elu"),
+                       Error);
+}
+
 TEST_CASE("ops: sizes and values that cannot be are errors, not other tensors") {
   const Tensor none = Tensor::zeros({0}), four = Tensor::zeros({4});
   CHECK_THROWS_WITH_AS(none.view({std::int64_t{1} << 32, std::int64_t{1} << 32}),

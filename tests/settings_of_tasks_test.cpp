@@ -92,7 +92,7 @@ std::unique_ptr<Learner> built(const TaskKind& kind, const Settings& settings) {
   learner->check_settings();
   learner->read_data();
   learner->learn_vocabulary();
-  learner->build(apply_runtime(settings));
+  learner->build(device_of(settings));
   return learner;
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/core/file.h"
+#include "heed/core/range_text.h"
 #include "heed/tasks/learner.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tests/temporary_folder.h"
@@ -92,6 +93,20 @@ TEST_CASE("settings: what is wrong is named with what is allowed") {
   CHECK(contains(merged("[]"), "expected an object"));
   CHECK(contains(merged(std::string(100, '[') + std::string(100, ']')), "file.json"));
   CHECK(contains(refusal([](Settings& settings) { settings.merge_file("/no/such/file"); }), "/no/such/file"));
+}
+
+TEST_CASE("settings: a range without its end says so") {
+  for (const TaskKind* kind : task_kinds()) {
+    CAPTURE(kind->name);
+    Settings settings = kind->settings(false);
+    for (const Setting& setting : settings.declared()) {
+      if (!setting.name.ends_with("dropout") && setting.high != below_one) continue;
+      CAPTURE(setting.name);
+      CHECK_THROWS_WITH_AS(settings.assign(setting.name + "=1.0"),
+                           doctest::Contains("must be at least 0 and below 1, not 1.0"), SettingsError);
+      settings.assign(setting.name + "=0.999");
+    }
+  }
 }
 
 TEST_CASE("a column is given by number or by name, and several as a list") {

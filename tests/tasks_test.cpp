@@ -11,7 +11,9 @@
 #include <set>
 #include <sstream>
 
+#include "heed/autograd/autograd.h"
 #include "heed/core/cpu_threads.h"
+#include "heed/core/file.h"
 #include "heed/experiments/summary.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/initialise.h"
@@ -67,7 +69,9 @@ TEST_CASE(
     for (const char* threads : {"threads=1", "threads=3"}) {
       CAPTURE(threads);
       const fs::path run = folder / threads;
-      const TrainResult result = train_run(*kind, small_settings_of(*kind, {threads}), {run});
+      const Settings settings = small_settings_of(*kind, {threads});
+      apply_threads(settings);
+      const TrainResult result = train_run(*kind, settings, {run});
       CHECK(result.finished);
       CHECK(result.step == 20);
       const std::string found = tensors_of(run / "model.safetensors");
@@ -190,4 +194,49 @@ TEST_CASE("tasks: the worked example is trained, killed, resumed, measured and a
   CHECK(std::isfinite(std::stod(answers.output)));
   // An example is in no list: a run of it is opened by its own program alone, and says so.
   CHECK_THROWS_WITH_AS(Run::open(run), doctest::Contains("rate"), Error);
+}
+
+TEST_CASE("tasks: the number of threads is the program's, whatever a run's settings say") {
+  const KeepThreads keep;
+  const TemporaryFolder folder;
+  const TaskKind& kind = task_kind("classify");
+  const Settings settings = small_settings_of(kind, {"threads=1", "training.steps=2"});
+  set_cpu_threads(3);
+  train_run(kind, settings, {folder / "run"});
+  CHECK(cpu_threads() == 3);
+  const Run run = Run::open(folder / "run");
+  CHECK(cpu_threads() == 3);
+  CHECK(run.settings().get<std::int64_t>("threads") == 1);
+  apply_threads(run.settings());
+  CHECK(cpu_threads() == 1);
+}
+
+TEST_CASE("tasks: training where nothing is recorded is refused and leaves no folder") {
+  const TemporaryFolder folder;
+  const TaskKind& kind = task_kind("classify");
+  const Settings settings = small_settings_of(kind, {"training.steps=2"});
+  const NoGrad no_grad;
+  CHECK_THROWS_WITH_AS(train_run(kind, settings, {folder / "run"}),
+                       doctest::Contains("train_run: recording is off on this thread"), Error);
+  CHECK_FALSE(fs::exists(folder / "run"));
+}
+
+TEST_CASE("tasks: a run with a mechanism that is not registered here says so") {
+  const TemporaryFolder folder;
+  const TaskKind& kind = task_kind("classify");
+  const Settings settings = small_settings_of(kind, {"training.steps=2"});
+  train_run(kind, settings, {folder / "run"});
+  const fs::path config = folder / "run" / "config.json";
+  const std::string text = read_file(config), name = "\"dot_product\"";
+  REQUIRE(contains(text, name));
+  for (const char* const own :
+       {"\"elsewhere\"", R"({"name": "mixed_heads", "parts": ["dot_product", "elsewhere"]})"}) {
+    CAPTURE(own);
+    std::string other = text;
+    other.replace(text.find(name), name.size(), own);
+    write_file_atomically(config, other);
+    const auto opened = [&] { Run::open(folder / "run", {.verify = false}); };
+    CHECK_THROWS_WITH_AS(opened(), doctest::Contains("'elsewhere' (model.encoder_attention)"), Error);
+    CHECK_THROWS_WITH_AS(opened(), doctest::Contains("register_attention"), Error);
+  }
 }

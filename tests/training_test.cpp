@@ -8,6 +8,9 @@
 #include "heed/core/backend.h"
 #include "heed/core/cpu_threads.h"
 #include "heed/core/unicode.h"
+#include "heed/models/initialise.h"
+#include "heed/models/layers.h"
+#include "heed/models/recompute.h"
 #include "heed/training/model_file.h"
 #include "heed/training/report.h"
 #include "heed/training/trainer.h"
@@ -549,6 +552,73 @@ TEST_CASE("trainer: what dwarfs the loss of the task is said once, with what to 
   CHECK(said.find("a clip_norm of 1") != said.npos);
   options.clip_norm = 1;
   CHECK(said_by(task, options).find("clip_norm 1 cuts nearly all") != std::string::npos);
+}
+
+namespace {
+
+/// A line whose bias lies in a part, which its model may forget to register.
+class LineOfParts : public Task {
+ public:
+  explicit LineOfParts(bool registers) : model_(registers) {}
+  Module& model() override { return model_; }
+  std::int64_t batches(std::int64_t) override { return 1; }
+  Loss loss(std::int64_t, std::int64_t, Context& context) override {
+    const auto layer = [&](const Tensor& x, const Tensor&, Context&) { return model_.part(x); };
+    const Tensor x = Tensor::ones({2, 3}) * model_.scale;
+    return {sum(square(recomputes ? recomputed_layer(layer, x, {}, context) : layer(x, {}, context))), 2};
+  }
+  Evaluation evaluate() override { return {}; }
+  bool recomputes = false;
+
+ private:
+  struct Model : Module {
+    explicit Model(bool registers) {
+      add_parameter("scale", scale, Tensor::ones({1}));
+      if (registers) add_module("part", part);
+    }
+    Tensor scale;
+    Initialiser initialiser{1};
+    Linear part{3, 4, true, initialiser};
+  } model_;
+};
+
+}  // namespace
+
+TEST_CASE("trainer: a part that gets gradients but was never registered is remarked on, once") {
+  const char* const remark = "are no parameters of the model are not trained: 2, of shape ";
+  for (const bool recomputes : {false, true}) {
+    CAPTURE(recomputes);
+    LineOfParts forgetful(false), whole(true);
+    forgetful.recomputes = whole.recomputes = recomputes;
+    const std::string said = said_by(forgetful, options_for(3));
+    CHECK(times(said, remark) == 1);
+    CHECK(times(said, "[4, 3]") == 1);
+    CHECK(times(said, "add_module()") == 1);
+    CHECK(times(said_by(whole, options_for(3)), remark) == 0);
+  }
+}
+
+TEST_CASE("gradient watch: what is left after the step of a loop of one's own") {
+  LineModel model;
+  const Tensor forgotten = parameter(Tensor::ones({3}, DType::f64));
+  Optimizer optimizer(model.parameters(), {});
+  const auto left_after_step = [&](const Tensor& loss) {
+    const GradientWatch watch;
+    backward(loss);
+    optimizer.step(0.1);
+    optimizer.zero_gradients();
+    return watch.left();
+  };
+  CHECK(left_after_step(sum(model.weight) + sum(model.bias)).empty());
+  for (int i = 0; i < 2; ++i)  // also where it holds that of a step before
+    CHECK(left_after_step(sum(model.weight) + sum(forgotten) + sum(forgotten)) == std::vector<Shape>{{3}});
+}
+
+TEST_CASE("trainer: where nothing is recorded, it says so") {
+  LineTask task;
+  const NoGrad no_grad;
+  CHECK_THROWS_WITH_AS(Trainer(task, options_for(3)).run(), doctest::Contains("recording is off"), Error);
+  CHECK_THROWS_WITH_AS(backward(sum(task.model().weight)), doctest::Contains("recording is off"), Error);
 }
 
 TEST_CASE("trainer: what is shown by the clock changes no bits and stands in no file") {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/node.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/checked.h"
 #include "heed/core/file.h"
@@ -59,6 +60,12 @@ void check_options(const TrainerOptions& options) {
   learning_rate_at(options.schedule, 1, 1);  // throws for a schedule out of range
 }
 
+void check_recording(std::string_view what) {
+  check(recording(), what,
+        ": recording is off on this thread, so that there are no gradients to train with; end the NoGrad or "
+        "RecordingScope that turned it off");
+}
+
 Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks, Ranks* ranks)
     : task_(task),
       options_((check_options(options), options)),
@@ -83,6 +90,7 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks cal
 }
 
 TrainResult Trainer::run(RunFolder* folder) {
+  check_recording("trainer");
   open(folder);
   bool stop = false;
   while (state_.step < steps_ && !out_of_patience() && !stop) {
@@ -175,6 +183,8 @@ void Trainer::check_resumed() {
 }
 
 Trainer::StepOutcome Trainer::step() {
+  std::optional<GradientWatch> watch;
+  if (state_.step == session_.first_step) watch.emplace();
   const std::int64_t tokens = accumulate_gradients();
   if (state_.step == 0) first_loss_ = meter_.on_device().at("loss") / static_cast<double>(tokens);
   const GradientNorm norm = exchange_.norm(static_cast<double>(tokens));
@@ -186,10 +196,23 @@ Trainer::StepOutcome Trainer::step() {
   optimizer_.step(rate, norm.scale(options_.clip_norm),
                   loss_scale ? maximum(guard_.skip(), loss_scale->skip()) : guard_.skip());
   optimizer_.zero_gradients();
+  if (watch) say_untrained(watch->left());
   exchange_.share_weights();
   ++state_.step;
   if (average_) average_->update(state_.step);
   return {rate, norm.norm()};
+}
+
+/// What still has a gradient after the first step belongs to no parameter of the model.
+void Trainer::say_untrained(const std::vector<Shape>& shapes) {
+  if (shapes.empty()) return;
+  std::string text;
+  constexpr std::size_t most = 5;
+  for (std::size_t i = 0; i < std::min(shapes.size(), most); ++i)
+    text += concat_text(i ? ", " : "", shapes[i]);
+  say(concat_text("tensors that get gradients but are no parameters of the model are not trained: ",
+                  shapes.size(), ", of shape ", text, shapes.size() > most ? ", ..." : "",
+                  "; register their part with add_module(), or them with add_parameter()"));
 }
 
 double Trainer::learning_rate() const {

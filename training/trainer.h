@@ -52,6 +52,9 @@ struct TrainerOptions {
 /// Throws an Error that names the first option out of range, or that does not fit the others.
 void check_options(const TrainerOptions& options);
 
+/// Throws an Error where nothing is recorded on this thread (NoGrad), so that nothing could be learned.
+void check_recording(std::string_view what);
+
 /// How the trainer talks to the program; the library itself never prints. All may be empty.
 struct TrainerCallbacks {
   std::function<void(const Progress&)> progress = {};
@@ -74,6 +77,9 @@ struct TrainResult {
 /// the weights and the last checkpoint stay as they were before that step. The CPU throws in that step. On
 /// another device no step waits: the steps that follow change nothing, and the Error comes with the next
 /// record, evaluation or checkpoint. Weights that nothing can be computed with are not saved.
+///
+/// What gets gradients in the first step and is no parameter of the model, because its part was never registered, is
+/// remarked on.
 ///
 /// Several processes, each with a Trainer of the same task, options and data, share the batches of every step
 /// (gradient_exchange.h), to the bits of one. Rank 0 alone has a folder and talks; its weights are where
@@ -114,6 +120,7 @@ class Trainer {
   bool load();
   void check_resumed();
   StepOutcome step();
+  void say_untrained(const std::vector<Shape>& shapes);
   double learning_rate() const;
   std::int64_t accumulate_gradients();
   BatchOutcome run_batch();

@@ -181,7 +181,8 @@ heed_status heed_gradcheck(heed_function function, void* context, heed_tensor* c
 
 /**
  * "neg", "abs", "exp", "relu", "gelu", ...: heed_list("ops") has them all. `p` and `q` are the numbers of those that
- * have some: leaky_relu and elu (slope), add_scalar, mul_scalar, div_scalar, pow_scalar (the number), clamp (low, high).
+ * have some: leaky_relu (slope), elu (alpha), add_scalar, mul_scalar, div_scalar, pow_scalar (the number), clamp (low,
+ * high). What an op does not take must be 0.
  */
 heed_status heed_unary(const char* op, const heed_tensor* x, double p, double q, heed_tensor** out);
 /** "add", "sub", "mul", "div", "pow", "maximum", "minimum", "swiglu" (silu(a) b), "geglu" (gelu(a) b). */
@@ -296,7 +297,8 @@ void heed_optimizer_free(heed_optimizer* optimizer);
 
 /**
  * Opens the folder of a run, of whatever task. `settings`: "device", "weights" ("best", "last" or "initial"), "config" (a
- * file laid over the run's), "settings" (a list of "name=value", over that), "verify" (true).
+ * file laid over the run's), "settings" (a list of "name=value", over that), "verify" (true). How many threads
+ * compute is the process's affair: heed_set_cpu_threads().
  */
 heed_status heed_run_open(const char* folder, const char* settings, heed_run** out);
 /** {"task": ..., "settings": {...}, "remarks": [...]}: remarks are what the run had to say since the last call. */

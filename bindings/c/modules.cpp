@@ -56,10 +56,7 @@ LayerSettings layer_settings(const Options& given) {
   config.seed = static_cast<std::uint64_t>(given.take_integer("seed", 0, 0));
   if (given.take_choice("dtype", {"f32", "f64"}) == "f64") layer.dtype = DType::f64;
   layer.device = find_device(given.take_text("device", ""));
-  std::set<std::string> taken;
-  for (const Options::Asked& asked : given.asked()) taken.insert(asked.name);
-  for (const auto& [name, value] : given.values())
-    if (!taken.contains(name)) config.options.set(name, value);
+  config.options = given;  // with what was asked for here, so that a misspelt name finds it
   return layer;
 }
 

@@ -29,6 +29,9 @@ RunOptions run_options(const Options& given) {
     if (!options.weights.empty())
       check_setting("weights", options.weights, std::vector<std::string>{"best", "last", "initial"});
     given.check_all_taken("a run");
+    for (const std::string& assignment : options.settings)
+      check(assigned_name(assignment) != "threads",
+            "settings: \"threads\" belongs to the whole process: heed_set_cpu_threads() sets it");
   } catch (const Error& error) {
     throw SettingsError(error.what());
   }

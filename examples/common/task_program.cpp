@@ -216,6 +216,7 @@ class TrainCommand {
     request.callbacks.stop_requested = [ranks] {
       return InterruptGuard::interrupted() || (ranks && ranks->asked_to_stop());
     };
+    apply_threads(settings, ranks);
     if (profile_) start_profile();
     if (crosses(settings)) return train_in_folds(settings, request, is_first);
     const TrainResult result = train_run(program_.kind, settings, request);
@@ -490,7 +491,9 @@ Run RunFlags::open() const {
   for (std::size_t i = 0; i < flags_.size(); ++i)
     if (values_[i].given()) options.settings.push_back(flags_[i].setting + "=" + values_[i].value());
   options.kind = &kind_;
-  return Run::open(run_.value(), options);
+  Run run = Run::open(run_.value(), options);
+  apply_threads(run.settings());
+  return run;
 }
 
 DataFlags::DataFlags(CLI::App& command, const TaskProgram& program)

@@ -155,7 +155,20 @@ Capabilities attention_capabilities(std::string_view name, const Options& option
   return variant.capabilities_with ? variant.capabilities_with(options) : variant.capabilities;
 }
 
-std::unique_ptr<Attention> make_attention(std::string_view name, const AttentionConfig& config) {
+namespace {
+
+/// Throws where an option is no setting of the mechanism but looks like one, or like one of the others that were asked for.
+void check_spelling(std::string_view name, const Options& options) {
+  if (options.values().empty()) return;
+  std::vector<std::string> known;
+  for (const Options::Asked& asked : options.asked()) known.push_back(asked.name);
+  for (const Options::Asked& asked : attention_settings(name)) known.push_back(asked.name);
+  for (const auto& [option, value] : options.values())
+    if (std::ranges::count(known, option) == 0 && !nearest_name(option, known).empty())
+      fail("attention '", name, "' has no setting '", option, "'", suggest_name(option, known));
+}
+
+std::unique_ptr<Attention> checked_attention(std::string_view name, const AttentionConfig& config) {
   const Capabilities can = attention_capabilities(name, config.options);
   check_config(name, config);
   check_capability(name, can, config.causal, &Capabilities::causal, "causal attention");
@@ -176,6 +189,21 @@ std::unique_ptr<Attention> make_attention(std::string_view name, const Attention
   check(made != nullptr, owner, ": what makes it gave no layer");
   config.options.check_all_taken(owner);
   return made;
+}
+
+}  // namespace
+
+std::unique_ptr<Attention> make_attention(std::string_view name, const AttentionConfig& config) {
+  try {
+    return checked_attention(name, config);
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const Error&) {
+    check_spelling(name, config.options);  // which may be why a value is missing
+    throw;
+  }
 }
 
 std::vector<Options::Asked> attention_settings(std::string_view name) {

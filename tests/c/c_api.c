@@ -342,6 +342,8 @@ static void test_arguments(void) {
   FAILS(heed_backward(x, NULL), HEED_ERROR, "parameter");
   FAILS(heed_unary("sinus", x, 0, 0, &y), HEED_ERROR, "did you mean 'sin'");
   FAILS(heed_unary(NULL, x, 0, 0, &y), HEED_BAD_ARGUMENT, "op is NULL");
+  FAILS(heed_unary("relu", x, 0.5, 0, &y), HEED_ERROR, "relu: takes no number");
+  FAILS(heed_unary("elu", x, 1, 2, &y), HEED_ERROR, "elu: takes one number");
   FAILS(heed_binary("exp", x, x, &y), HEED_ERROR, "binary");
   FAILS(heed_compare("add", x, x, &y), HEED_ERROR, "comparing");
   FAILS(heed_reduce("sum", x, 2, 0, &y), HEED_ERROR, "axis 2");
@@ -360,11 +362,19 @@ static void test_arguments(void) {
   FAILS(heed_dropout(x, 2, 0, 0, 0, &y), HEED_ERROR, "dropout");
   FAILS(heed_attention(x, x, x, NULL, 0, &y), HEED_ERROR, "attention");
   FAILS(heed_biased_attention(x, x, x, NULL, 0, x, x, &y), HEED_ERROR, "attention");
+  FAILS(heed_attention_create("dot_product", "{\"widht\": 16}", &module), HEED_BAD_SETTINGS,
+        "did you mean 'width'");
+  FAILS(heed_attention_create("dot_product", "{\"width\": 12, \"haeds\": 3}", &module), HEED_BAD_SETTINGS,
+        "did you mean 'heads'");
+  FAILS(heed_attention_create("linformer", "{\"width\": 8, \"heads\": 2, \"max_lenght\": 4}", &module),
+        HEED_BAD_SETTINGS, "did you mean 'max_length'");
   FAILS(heed_list("operations", &text), HEED_ERROR, "operations");
   FAILS(heed_set_cpu_threads(0), HEED_ERROR, "0");
   FAILS(heed_run_open("/nowhere/at/all", NULL, &run), HEED_ERROR, "/nowhere/at/all");
   CHECK(run == NULL);
   FAILS(heed_run_open("/nowhere", "{\"wieghts\": \"best\"}", &run), HEED_BAD_SETTINGS, "weights");
+  FAILS(heed_run_open("/nowhere", "{\"settings\": [\"threads=2\"]}", &run), HEED_BAD_SETTINGS,
+        "heed_set_cpu_threads");
   FAILS(heed_run_open(NULL, NULL, &run), HEED_BAD_ARGUMENT, "folder is NULL");
   FAILS(heed_run_predict(NULL, NULL, 0, &text), HEED_BAD_ARGUMENT, "run is NULL");
   FAILS(heed_run_model(NULL, &module), HEED_BAD_ARGUMENT, "run is NULL");

@@ -33,18 +33,25 @@ Tensor ids(std::vector<std::int32_t> values, const Shape& shape) {
   return Tensor::from(values, shape);
 }
 
+/// The numbers that a parametric operation is checked with.
+UnaryParams numbers_of(UnaryOp op) {
+  return {0.7, op == UnaryOp::clamp ? 1.3 : 0};
+}
+
 void add_elementwise(std::vector<OpCase>& cases, Draw& draw) {
-#define HEED_UNARY(name, y, saved, dydx, low, high)                                   \
-  cases.push_back({#name,                                                             \
-                   [](Inputs in) {                                                    \
-                     return unary(UnaryOp::name, in[0], {0.7, 1.3});                  \
-                   },                                                                 \
-                   {draw({3, 17}, low, high)}});                                      \
-  cases.push_back({#name "/transposed",                                               \
-                   [](Inputs in) {                                                    \
-                     return unary(UnaryOp::name, transpose(in[0], 0, 1), {0.7, 1.3}); \
-                   },                                                                 \
+#define HEED_UNARY(name, y, saved, dydx, low, high)                                            \
+  cases.push_back({#name, [](Inputs in) { return name(in[0]); }, {draw({3, 17}, low, high)}}); \
+  cases.push_back({#name "/transposed",                                                        \
+                   [](Inputs in) { return name(transpose(in[0], 0, 1)); },                     \
                    {draw({5, 7}, low, high)}});
+#define HEED_PARAMETRIC(name, y, saved, dydx, low, high)                                                  \
+  cases.push_back({#name,                                                                                 \
+                   [](Inputs in) { return unary(UnaryOp::name, in[0], numbers_of(UnaryOp::name)); },      \
+                   {draw({3, 17}, low, high)}});                                                          \
+  cases.push_back(                                                                                        \
+      {#name "/transposed",                                                                               \
+       [](Inputs in) { return unary(UnaryOp::name, transpose(in[0], 0, 1), numbers_of(UnaryOp::name)); }, \
+       {draw({5, 7}, low, high)}});
 #define HEED_BINARY(name, ...)                                                     \
   cases.push_back({#name,                                                          \
                    [](Inputs in) { return binary(BinaryOp::name, in[0], in[1]); }, \

@@ -201,6 +201,13 @@ class CProgram {
 
   // --- the calls ---
 
+  /// With the numbers where the op takes them, else without.
+  static heed_status unary(const std::string& op, const heed_tensor* x, double p, double q,
+                           heed_tensor** out) {
+    const heed_status status = heed_unary(op.c_str(), x, p, q, out);
+    return status == HEED_OK ? status : heed_unary(op.c_str(), x, 0, 0, out);
+  }
+
   static heed_status call_back(void* context, heed_tensor* const* inputs, size_t count,
                                heed_tensor** output) {
     const Callback& callback = *static_cast<Callback*>(context);
@@ -221,16 +228,16 @@ class CProgram {
         *output = reinterpret_cast<heed_tensor*>(std::uintptr_t{0x123451});
         return HEED_OK;
       case 5:
-        status = heed_unary(callback.op.c_str(), inputs[0], 0.5, 2, output);
+        status = unary(callback.op, inputs[0], 0.5, 2, output);
         heed_tensor_free(inputs[count - 1]);
         return status;
       case 6:
-        status = heed_unary(callback.op.c_str(), inputs[0], 0.5, 2, &made);
+        status = unary(callback.op, inputs[0], 0.5, 2, &made);
         heed_tensor_free(made);
         *output = made;
         return status;
       default:
-        status = heed_unary(callback.op.c_str(), inputs[0], 0.5, 2, &made);
+        status = unary(callback.op, inputs[0], 0.5, 2, &made);
         if (status == HEED_OK) status = heed_binary("mul", made, inputs[count - 1], output);
         heed_tensor_free(made);
         return status;
@@ -293,7 +300,7 @@ class CProgram {
       case 21: {
         const std::string op = name("unary");
         const double p = number(), q = number();
-        return result(tensor, heed_unary(op.c_str(), some_tensor(), p, q, &made), made);
+        return result(tensor, unary(op, some_tensor(), p, q, &made), made);
       }
       case 22:
       case 23:

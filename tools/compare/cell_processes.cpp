@@ -16,6 +16,7 @@
 
 #include "heed/core/file.h"
 #include "heed/examples/common/program.h"
+#include "heed/tasks/recipe.h"
 #include "heed/training/progress.h"
 
 namespace heed::programs {
@@ -29,6 +30,7 @@ int train_cell(const TaskKind& kind, const ComparisonCell& cell, const fs::path&
   CellResult result;
   result.settings = cell.settings.json();
   try {
+    apply_threads(cell.settings);
     ProgressPrinter printer(std::cerr, ProgressPrinter::Style());
     TrainerCallbacks callbacks;
     callbacks.progress = [&](const Progress& progress) { printer.show(progress); };
