@@ -4,6 +4,7 @@
 
 #include "heed/core/error.h"
 #include "heed/core/file.h"
+#include "heed/core/open_folder.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -47,6 +48,12 @@ bool is_digest(std::string_view text) {
 std::string digest_of_file(const std::filesystem::path& path) {
   Digest digest;
   read_file_in_parts(path, [&](std::string_view part) { digest.add(part); });
+  return digest.hex();
+}
+
+std::string digest_of_file(const OpenFolder& folder, const std::string& name) {
+  Digest digest;
+  folder.read_in_parts(name, [&](std::string_view part) { digest.add(part); });
   return digest.hex();
 }
 

@@ -7,6 +7,8 @@
 
 namespace heed {
 
+class OpenFolder;
+
 /// A checksum of bytes: XXH3, 128 bits. It finds what changed by accident or was exchanged; it is no defence
 /// against somebody who means to deceive.
 class Digest {
@@ -30,5 +32,6 @@ std::string digest_of(std::string_view bytes);
 bool is_digest(std::string_view text);
 /// Of the content of a regular file, which need not fit in memory. Throws as read_file does.
 std::string digest_of_file(const std::filesystem::path& path);
+std::string digest_of_file(const OpenFolder& folder, const std::string& name);
 
 }  // namespace heed

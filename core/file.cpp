@@ -8,14 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>  // renameat2
-#include <new>
 #include <optional>
-#include <stdexcept>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "heed/core/descriptor.h"
 #include "heed/core/error.h"
 
 namespace heed {
@@ -34,75 +32,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail_with_errno(const char* what, const fs::path& path, int code) {
-  fail("cannot ", what, " ", path, ": ", reason_of(code));
-}
-
-/// Opens with close-on-exec, so that child processes of the host program do not inherit the descriptor.
-/// Returns -1 with errno on failure.
-int open_file(const fs::path& path, int flags) {
-  int descriptor;
-  do {
-    descriptor = ::open(path.c_str(), flags | O_CLOEXEC | O_NOCTTY, 0666);
-  } while (descriptor < 0 && errno == EINTR);
-  return descriptor;
-}
-
-int open_or_throw(const char* what, const fs::path& path, int flags) {
-  const int descriptor = open_file(path, flags);
-  if (descriptor < 0) fail_with_errno(what, path, errno);
-  return descriptor;
-}
-
-/// Closes on every way out; a close whose error matters is done by hand first.
-struct Descriptor {
-  int value;
-  explicit Descriptor(int descriptor) : value(descriptor) {}
-  ~Descriptor() {
-    if (value >= 0) ::close(value);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-};
-
-void close_or_throw(int& descriptor, const fs::path& path) {
-  if (::close(std::exchange(descriptor, -1)) != 0) fail_with_errno("close", path, errno);
-}
-
-void write_all(int descriptor, std::string_view bytes, const fs::path& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail_with_errno("write", path, errno);
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
-/// Some file systems cannot sync (EINVAL, e.g. on pipes and special files); there
-/// is nothing to wait for then.
-void sync_or_throw(int descriptor, const fs::path& path) {
-  if (::fsync(descriptor) != 0 && errno != EINVAL && errno != EROFS) fail_with_errno("sync", path, errno);
-}
-
-fs::path folder_of(const fs::path& path) {
-  return path.has_parent_path() ? path.parent_path() : fs::path(".");
-}
-
 /// What a path is, links followed; 0 when there is nothing.
 mode_t mode_of(const fs::path& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 ? status.st_mode : 0;
-}
-
-const char* kind_of(mode_t mode) {
-  if (S_ISDIR(mode)) return "a folder";
-  if (S_ISFIFO(mode)) return "a FIFO (a named pipe)";
-  if (S_ISSOCK(mode)) return "a socket";
-  return "a device";
-}
-
-void check_regular(mode_t mode, const fs::path& path) {
-  check(S_ISREG(mode), "cannot read ", path, ": it is ", kind_of(mode), ", and a regular file is needed");
 }
 
 /// Opens a regular file for reading and returns its size, which is a hint: files in /proc report 0, and a
@@ -110,21 +43,10 @@ void check_regular(mode_t mode, const fs::path& path) {
 std::int64_t open_regular(const fs::path& path, std::optional<Descriptor>& file) {
   // Looked at before it is opened, since opening a device can have effects; and after, since it may have been
   // exchanged. Until that is known, opening must not wait for the other end of a FIFO.
-  if (const mode_t mode = mode_of(path); mode != 0) check_regular(mode, path);
-  file.emplace(open_or_throw("open", path, O_RDONLY | O_NONBLOCK));
-  struct stat status {};
-  if (::fstat(file->value, &status) != 0) fail_with_errno("read", path, errno);
-  check_regular(status.st_mode, path);
-  return status.st_size;
-}
-
-/// How many bytes came; 0 at the end.
-std::size_t read_some(const Descriptor& file, char* to, std::size_t room, const fs::path& path) {
-  for (;;) {
-    const ssize_t got = ::read(file.value, to, room);
-    if (got >= 0) return static_cast<std::size_t>(got);
-    if (errno != EINTR) fail_with_errno("read", path, errno);
-  }
+  if (const mode_t mode = mode_of(path); mode != 0)
+    check(S_ISREG(mode), "cannot read ", path, ": it is ", kind_of(mode), ", and a regular file is needed");
+  file.emplace(open_at_or_throw("open", AT_FDCWD, path, O_RDONLY | O_NONBLOCK, path));
+  return size_of_regular(file->value, path);
 }
 
 /// Where a file is really to be written.
@@ -142,6 +64,8 @@ Target target_of(const fs::path& path) {
     const fs::path next = fs::read_symlink(target, not_a_link);
     if (not_a_link) {
       const mode_t mode = mode_of(target);
+      check(mode != 0 || links == 0, "cannot write ", path, ": it is a link to ", target,
+            ", which does not exist; give the name of a file");
       check(!S_ISDIR(mode), "cannot write ", path, ": it is a folder; give the name of a file");
       check(!S_ISSOCK(mode), "cannot write ", path, ": it is a socket; give the name of a file");
       return {target, mode != 0 && !S_ISREG(mode)};
@@ -170,7 +94,7 @@ int open_special(const fs::path& path) {
     return copy;
   }
   // Without O_NONBLOCK, opening would wait until somebody reads the FIFO.
-  const int descriptor = open_file(path, O_WRONLY | O_APPEND | O_NONBLOCK);
+  const int descriptor = open_at(AT_FDCWD, path, O_WRONLY | O_APPEND | O_NONBLOCK);
   check(descriptor >= 0 || errno != ENXIO || !S_ISFIFO(mode_of(path)), "cannot write ", path,
         ": it is a FIFO (a named pipe) that nobody reads");
   if (descriptor < 0) fail_with_errno("write", path, errno);
@@ -186,22 +110,6 @@ void check_names_file(const fs::path& path) {
   check(path.has_filename(), "cannot write ", path, ": give the name of a file");
 }
 
-[[noreturn]] void refuse_existing(const fs::path& path) {
-  fail(path, " exists already; give another name, or --overwrite");
-}
-
-/// Renames unless there is something with that name.
-void rename_to_new(const fs::path& from, const fs::path& to, const fs::path& shown) {
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
-  if (errno == EEXIST) refuse_existing(shown);
-  // Some file systems do not know this kind of renaming, but have links.
-  if (::link(from.c_str(), to.c_str()) != 0) {
-    if (errno == EEXIST) refuse_existing(shown);
-    fail_with_errno("write", shown, errno);
-  }
-  ::unlink(from.c_str());
-}
-
 constexpr std::string_view temporary_prefix = ".heed-", temporary_suffix = ".tmp";
 constexpr int random_digits = 16;
 
@@ -209,76 +117,31 @@ bool is_hex(std::string_view text) {
   return text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
-/// A name beside the target that nothing has.
-fs::path temporary_for(const fs::path& target) {
-  const std::string name = target.filename().native().substr(0, 180);  // names have at most 255 bytes
-  return folder_of(target) / concat_text(temporary_prefix, name, "-", ::getpid(), "-",
-                                         random_hex(random_digits), temporary_suffix);
-}
-
 }  // namespace
 
-/// A new file beside the one that it is to become; removed unless it became it.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const fs::path& target)
-      : path_(temporary_for(target)), writer_(path_, create(path_)) {}
-  ~TemporaryFile() {
-    if (!is_moved_) ::unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  const fs::path& path() const { return path_; }
-  FileWriter& writer() { return writer_; }
-  void set_moved() { is_moved_ = true; }
-
- private:
-  /// Fails rather than open anything that is there, a link included.
-  static int create(const fs::path& path) {
-    return open_or_throw("create", path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
-  }
-
-  fs::path path_;
-  FileWriter writer_;
-  bool is_moved_ = false;
-};
+fs::path temporary_for(const fs::path& target) {
+  const std::string name = target.filename().native().substr(0, 180);  // names have at most 255 bytes
+  return target.parent_path() / concat_text(temporary_prefix, name, "-", ::getpid(), "-",
+                                            random_hex(random_digits), temporary_suffix);
+}
 
 std::string read_file(const fs::path& path, std::int64_t limit) {
   std::optional<Descriptor> file;
   const std::int64_t size = open_regular(path, file);
-  const auto check_size = [&](std::int64_t bytes) {
-    check(bytes <= limit, "cannot read ", path, ": it has ", bytes, " bytes or more, and at most ", limit,
-          " are read");
-  };
-  check_size(size);
-  std::string content;
-  try {
-    std::size_t length = 0;
-    content.resize(static_cast<std::size_t>(size) + 1);
-    while (const std::size_t got = read_some(*file, content.data() + length, content.size() - length, path)) {
-      length += got;
-      check_size(static_cast<std::int64_t>(length));
-      if (length == content.size()) content.resize(content.size() * 2 + 4096);
-    }
-    content.resize(length);
-  } catch (const std::bad_alloc&) {
-    fail("cannot read ", path, ": there is no memory for its ", size, " bytes");
-  } catch (const std::length_error&) {
-    fail("cannot read ", path, ": there is no memory for its ", size, " bytes");
-  }
-  return content;
+  return read_all(file->value, size, limit, path);
 }
 
 void read_file_in_parts(const fs::path& path, const std::function<void(std::string_view part)>& take) {
   std::optional<Descriptor> file;
   open_regular(path, file);
   std::vector<char> part(1 << 16);
-  while (const std::size_t got = read_some(*file, part.data(), part.size(), path)) take({part.data(), got});
+  while (const std::size_t got = read_some(file->value, part.data(), part.size(), path))
+    take({part.data(), got});
 }
 
 FileWriter::FileWriter(fs::path path)
-    : path_(std::move(path)), descriptor_(open_or_throw("create", path_, O_WRONLY | O_CREAT | O_TRUNC)) {}
+    : path_(std::move(path)),
+      descriptor_(open_at_or_throw("create", AT_FDCWD, path_, O_WRONLY | O_CREAT | O_TRUNC, path_)) {}
 
 FileWriter::FileWriter(fs::path path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
 
@@ -318,14 +181,12 @@ void write_output(const fs::path& path, const std::function<void(FileWriter&)>& 
     write(file);
     return file.finish();
   }
-  TemporaryFile file(target.path);
+  TemporaryFile file(AT_FDCWD, target.path);
   write(file.writer());
-  file.writer().finish();
   if (overwrite)
-    rename_path(file.path(), target.path);
+    file.replace();
   else
-    rename_to_new(file.path(), target.path, path);
-  file.set_moved();
+    file.become_new(path);
   sync_path(folder_of(target.path));
 }
 
@@ -358,14 +219,8 @@ bool path_exists(const fs::path& path) {
   return mode_of(path) != 0;
 }
 
-void append_to_file(const fs::path& path, std::string_view bytes) {
-  Descriptor file(open_or_throw("open", path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK));
-  write_all(file.value, bytes, path);
-  close_or_throw(file.value, path);
-}
-
 void sync_path(const fs::path& path) {
-  const Descriptor file(open_or_throw("sync", path, O_RDONLY | O_NONBLOCK));
+  const Descriptor file(open_at_or_throw("sync", AT_FDCWD, path, O_RDONLY | O_NONBLOCK, path));
   sync_or_throw(file.value, path);
 }
 
@@ -394,7 +249,8 @@ void fill_new_folder(const fs::path& folder, const std::function<void(const fs::
     create_folders(temporary);
     fill(temporary);
     for (const fs::directory_entry& entry : fs::directory_iterator(temporary))
-      rename_to_new(entry.path(), folder / entry.path().filename(), folder / entry.path().filename());
+      rename_to_new(AT_FDCWD, entry.path(), folder / entry.path().filename(),
+                    folder / entry.path().filename());
     fs::remove(temporary);
     sync_path(folder);
   } catch (...) {
@@ -403,11 +259,6 @@ void fill_new_folder(const fs::path& folder, const std::function<void(const fs::
     if (is_new) fs::remove(folder, ignored);
     throw;
   }
-}
-
-void rename_path(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) == 0) return;
-  fail("cannot rename ", from, " to ", to, ": ", reason_of(errno));
 }
 
 std::string random_hex(int digits) {

@@ -51,8 +51,10 @@ class FileWriter {
 /// syncs, renames. On failure the temporary is removed, the old file is left as it was, and an Error is
 /// thrown.
 ///
-/// A symbolic link stays, and the file that it points to is replaced. A device, FIFO or socket is never
-/// replaced but written to; a FIFO that nobody reads is refused, and so is a folder.
+/// A symbolic link stays, and the file that it points to is replaced; one that points to nothing is refused.
+/// A device or FIFO is never replaced but written to; a FIFO that nobody reads is refused, and so are a socket
+/// and a folder.
+/// What a run holds is written through OpenFolder, which follows no links.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 void write_file_atomically(const std::filesystem::path& path, const std::function<void(FileWriter&)>& write);
 
@@ -72,8 +74,6 @@ bool is_temporary_name(std::string_view name);
 
 /// True when there is something at the path, links followed; false also where that cannot be found out.
 bool path_exists(const std::filesystem::path& path);
-/// Appends to a file, which is created when missing.
-void append_to_file(const std::filesystem::path& path, std::string_view bytes);
 /// Waits until a file, or the list of names in a folder, is on the disk.
 void sync_path(const std::filesystem::path& path);
 /// Makes a folder and those above it that are missing, and waits until their names are on the disk.
@@ -82,9 +82,6 @@ void create_folders(const std::filesystem::path& path);
 /// it writes is moved up when it is done, and all of it is removed when it throws. Throws an Error where there is something.
 void fill_new_folder(const std::filesystem::path& folder,
                      const std::function<void(const std::filesystem::path& folder)>& fill);
-/// Renames within one file system, replacing the target. The folder is not synced.
-void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
-
 /// `digits` random hexadecimal digits from the system: for names and identities, not for computing.
 std::string random_hex(int digits);
 

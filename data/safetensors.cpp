@@ -363,13 +363,14 @@ TensorFile parse_safetensors(std::string_view bytes, std::string_view source, De
   return content;
 }
 
-void save_safetensors(const std::filesystem::path& path, const TensorFile& content, StoredFloat stored) {
+void write_safetensors(FileWriter& file, const TensorFile& content, StoredFloat stored) {
   const auto order = in_file_order(content, stored);
-  const std::string header = header_text(order, content, stored);
-  write_file_atomically(path, [&](FileWriter& file) {
-    write_content(
-        header, order, [&](std::string_view bytes) { file.write(bytes); }, stored);
-  });
+  write_content(
+      header_text(order, content, stored), order, [&](std::string_view bytes) { file.write(bytes); }, stored);
+}
+
+void save_safetensors(const std::filesystem::path& path, const TensorFile& content, StoredFloat stored) {
+  write_file_atomically(path, [&](FileWriter& file) { write_safetensors(file, content, stored); });
 }
 
 std::string safetensors_text(const TensorFile& content, StoredFloat stored) {

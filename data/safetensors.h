@@ -9,6 +9,8 @@
 
 namespace heed {
 
+class FileWriter;
+
 /// Named tensors and named texts: the content of a safetensors file. Maps keep the order of names fixed.
 struct TensorFile {
   std::map<std::string, Tensor> tensors;
@@ -32,6 +34,8 @@ enum class StoredFloat { f32, f16, bf16 };
 /// beyond f16.
 void save_safetensors(const std::filesystem::path& path, const TensorFile& content,
                       StoredFloat stored = StoredFloat::f32);
+/// The same into a file that is being written.
+void write_safetensors(FileWriter& file, const TensorFile& content, StoredFloat stored = StoredFloat::f32);
 /// The same bytes in memory, for messages.
 std::string safetensors_text(const TensorFile& content, StoredFloat stored = StoredFloat::f32);
 

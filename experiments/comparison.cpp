@@ -258,6 +258,7 @@ std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan) {
 std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& cell, const fs::path& folder,
                                    const TrainerCallbacks& callbacks) {
   create_folders(folder);
+  OpenFolder(folder).find_folder(run_name);  // a link to another run is refused
   const fs::path run_folder = folder / run_name;
   CellResult result;
   result.settings = cell.settings.json();
@@ -356,9 +357,8 @@ CellResult read_failure(const fs::path& folder) {
   return none;
 }
 
-void write_result(const CellResult& result, const fs::path& folder) {
-  create_folders(folder);
-  write_file_atomically(folder / result_name, json_of(result).dump() + "\n");
+void write_result(const CellResult& result, const OpenFolder& cell) {
+  cell.write(result_name, json_of(result).dump() + "\n");
 }
 
 }  // namespace heed

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "heed/core/open_folder.h"
 #include "heed/tasks/run.h"
 
 // A comparison trains one task with one recipe under several choices (attentions, settings) and seeds: a cell for each
@@ -88,6 +89,6 @@ class ComparedData {
 void check_comparison_folder(const std::filesystem::path& folder);
 /// The result that a failed cell has left, or one that says that it has left none.
 CellResult read_failure(const std::filesystem::path& folder);
-void write_result(const CellResult& result, const std::filesystem::path& folder);
+void write_result(const CellResult& result, const OpenFolder& cell);
 
 }  // namespace heed

@@ -109,10 +109,10 @@ void save_imported_weights(RunFolder& folder, Module& model) {
   TrainerState state;
   state.identity = folder.identity();
   state.platform = platform_name({});
-  folder.commit([&](const fs::path& staging) {
-    save_model(model, staging / "model.safetensors", {{"step", "0"}});
-    state.files["model.safetensors"] = {digest_of_file(staging / "model.safetensors"), 0};
-    write_file_atomically(staging / "trainer_state.json", trainer_state_text(state));
+  folder.commit([&](const OpenFolder& staging) {
+    staging.write("model.safetensors", [&](FileWriter& file) { write_model(file, model, {{"step", "0"}}); });
+    state.files["model.safetensors"] = {digest_of_file(staging, "model.safetensors"), 0};
+    staging.write("trainer_state.json", trainer_state_text(state));
   });
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/core/file.h"
+#include "heed/core/open_folder.h"
 #include "heed/tasks/data.h"
 
 namespace heed {
@@ -12,8 +13,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-fs::path folder_of_fold(const fs::path& folder, std::int64_t fold) {
-  return folder / ("fold-" + std::to_string(fold));
+std::string name_of_fold(std::int64_t fold) {
+  return "fold-" + std::to_string(fold);
 }
 
 /// The metrics that all folds have, over the folds.
@@ -57,7 +58,8 @@ FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const Tr
     Settings its_settings = settings;
     its_settings.set("data.fold", std::to_string(fold), "data.folds");
     TrainRequest its_request = request;
-    its_request.folder = folder_of_fold(request.folder, fold);
+    its_request.folder = request.folder / name_of_fold(fold);
+    if (is_first && path_exists(request.folder)) OpenFolder(request.folder).find_folder(name_of_fold(fold));
     its_request.resume = request.resume && path_exists(its_request.folder / "config.json");
     if (!train_run(kind, its_settings, its_request).finished) return {};
     if (!is_first) continue;  // rank 0 has the run
@@ -73,7 +75,7 @@ FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const Tr
 }
 
 fs::path folder_of_settings(const fs::path& folder) {
-  const fs::path first = folder_of_fold(folder, 1);
+  const fs::path first = folder / name_of_fold(1);
   return path_exists(first / "config.json") && !path_exists(folder / "config.json") ? first : folder;
 }
 

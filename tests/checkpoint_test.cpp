@@ -17,6 +17,7 @@
 #include "full_disk.h"
 #include "heed/core/digest.h"
 #include "heed/core/file.h"
+#include "heed/core/open_folder.h"
 #include "heed/data/safetensors.h"
 #include "heed/training/model_file.h"
 #include "heed/training/run_files.h"
@@ -605,6 +606,128 @@ TEST_CASE("run folder: a link in place of a folder of checkpoints is refused, an
   CHECK(train_in(run).finished);
 }
 
+namespace {
+
+/// Does something to the run when it has made `step` steps, and keeps the messages.
+TrainerCallbacks disturbed_at(std::int64_t step, const std::function<void()>& disturb,
+                              std::string* said = nullptr) {
+  TrainerCallbacks callbacks;
+  callbacks.progress = [=](const Progress& progress) {
+    if (progress.step == step && !progress.is_evaluation()) disturb();
+  };
+  callbacks.message = [=](std::string_view text) {
+    if (said) *said += std::string(text) + "\n";
+  };
+  return callbacks;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "run folder: moved, exchanged or removed while it trains, the end is an error that says what is left") {
+  const TemporaryFolder folder;
+  train_in(folder / "whole");
+  const fs::path run = folder / "run", away = folder / "away";
+  for (const std::int64_t save_every : {1, 0})
+    for (const bool is_exchanged : {false, true}) {
+      CAPTURE(save_every);
+      CAPTURE(is_exchanged);
+      TrainerOptions options = run_options();
+      options.save_every = save_every;
+      const auto move = [&] {
+        fs::rename(run, away);
+        if (is_exchanged) fs::create_directory(run);
+      };
+      const std::string expected = concat_text("was moved to ", away);
+      CHECK_THROWS_WITH_AS(train_in(run, disturbed_at(9, move), options), doctest::Contains(expected.c_str()),
+                           Error);
+      CHECK(fs::exists(run) == is_exchanged);
+      if (is_exchanged) CHECK(fs::is_empty(run));
+      CHECK(train_in(away, {}, options).finished);
+      check_same_run(away, folder / "whole");
+      fs::remove_all(run);
+      fs::remove_all(away);
+    }
+  CHECK_THROWS_WITH_AS(train_in(run, disturbed_at(9, [&] { fs::remove_all(run); })),
+                       doctest::Contains("was removed while it trained; nothing is left"), Error);
+  CHECK_FALSE(fs::exists(run));
+}
+
+TEST_CASE("run folder: what disappears from a run while it trains is written again, or an error names it") {
+  const TemporaryFolder folder;
+  train_in(folder / "whole");
+  const fs::path run = folder / "run";
+  const std::vector<std::string> files = {"config.json", "run.json", "words.txt"};
+  for (const std::int64_t step : {9, 20}) {
+    CAPTURE(step);
+    std::string said;
+    const auto remove = [&] {
+      for (const std::string& name : files) fs::remove(run / name);
+    };
+    CHECK(train_in(run, disturbed_at(step, remove, &said)).finished);
+    for (const std::string& name : files)
+      CHECK(said.find(concat_text(run / name, " had disappeared")) != said.npos);
+    CHECK(RunFiles::open(run).text("words.txt") == "one two three");
+    check_same_run(run, folder / "whole");
+    fs::remove_all(run);
+  }
+
+  // An evaluation in step 6 chose the best weights, which no later step can make again.
+  CHECK_THROWS_WITH_AS(train_in(run, disturbed_at(9, [&] { fs::remove(run / "best.safetensors"); })),
+                       doctest::Contains("best.safetensors\" disappeared while the run trained"), Error);
+  CHECK(train_in(run).finished);
+  CHECK(RunFiles::open(run).has_best());
+  fs::remove_all(run);
+
+  CHECK_THROWS_WITH_AS(
+      train_in(run, disturbed_at(9, [&] { write_file_atomically(run / "words.txt", "four"); })),
+      doctest::Contains("words.txt\" was changed"), Error);
+  write_file_atomically(run / "words.txt", "one two three");
+  check_same_run(run, folder / "whole");
+}
+
+TEST_CASE("run folder: links in a run that was sent lead nothing out of it") {
+  const TemporaryFolder folder;
+  const fs::path run = folder / "run", home = folder / "home";
+  fs::create_directory(home);
+  train_in(run, stop_after(4));
+  TrainerOptions options = run_options();
+  options.tensorboard = true;
+  const auto link = [&](const char* name) {
+    if (fs::exists(run / name)) fs::copy(run / name, home / name);
+    fs::remove(run / name);
+    fs::create_symlink(home / name, run / name);
+  };
+  for (const char* name : {"metrics.jsonl", "report.html"}) link(name);
+  fs::create_directory(home / "tensorboard");
+  link("tensorboard");
+  const std::string metrics = read_file(home / "metrics.jsonl"), report = read_file(home / "report.html");
+  std::string said;
+  CHECK(train_in(run,
+                 disturbed_at(
+                     0, [] {}, &said),
+                 options)
+            .finished);
+  for (const char* name : {"metrics.jsonl", "report.html", "tensorboard"})
+    CHECK_MESSAGE(said.find(concat_text(run / name, " is a link")) != said.npos, name);
+  CHECK(read_file(home / "metrics.jsonl") == metrics);
+  CHECK(read_file(home / "report.html") == report);
+  CHECK(fs::is_empty(home / "tensorboard"));
+
+  fs::remove(run / "tensorboard");
+  fs::create_directory(run / "tensorboard");
+  write_file_atomically(home / "profile", "mine");
+  fs::create_symlink(home / "profile", run / "tensorboard/events.out.tfevents.0000000001.heed");
+  train_in(run, {}, options);
+  CHECK(read_file(home / "profile") == "mine");
+
+  link("config.json");
+  const RunStart other = start_with(replaced(config, "\"threads\":2", "\"threads\":3"));
+  RunFolder opened = RunFolder::resume(run, other, free_keys);
+  CHECK_THROWS_WITH_AS(opened.write_config(), doctest::Contains("is a link"), Error);
+  CHECK(read_file(home / "config.json") == config);
+}
+
 TEST_CASE("run folder: killed while it was started, a run can be started again") {
   const TemporaryFolder folder;
   const fs::path run = folder / "run";
@@ -748,19 +871,19 @@ TEST_CASE("metrics: what was written after the checkpoint is cut off") {
   const fs::path path = folder / "metrics.jsonl";
   std::int64_t bytes = 0;
   {
-    MetricsLog log(path, 0);
+    MetricsLog log(OpenFolder(folder.path()), 0);
     log.append({.step = 1, .steps = 9});
     bytes = log.sync();
     log.append({.step = 2, .steps = 9});
-    append_to_file(path, "{\"step\":3,");  // a line that a kill tore
+    std::ofstream(path, std::ios::app) << "{\"step\":3,";  // a line that a kill tore
   }
-  MetricsLog log(path, bytes);
+  MetricsLog log(OpenFolder(folder.path()), bytes);
   log.append({.step = 2, .steps = 9});
   const std::vector<Progress> records = log.records();
   REQUIRE(records.size() == 2);
   CHECK(records[1].step == 2);
   std::string said;
-  MetricsLog shorter(path, 1 << 20, [&](std::string_view text) { said += text; });
+  MetricsLog shorter(OpenFolder(folder.path()), 1 << 20, [&](std::string_view text) { said += text; });
   CHECK(said.find("lines were removed") != said.npos);
   shorter.append({.step = 3, .steps = 9});
   CHECK(shorter.records().size() == 3);
@@ -790,7 +913,7 @@ TEST_CASE("metrics: a line that is none is said, kept, and stops nothing") {
   const std::string now = read_file(run / "metrics.jsonl");
   CHECK(now.starts_with(bad));
   CHECK(now.size() > bad.size());
-  CHECK(MetricsLog(run / "metrics.jsonl", static_cast<std::int64_t>(now.size())).records().size() ==
+  CHECK(MetricsLog(OpenFolder(run), static_cast<std::int64_t>(now.size())).records().size() ==
         static_cast<std::size_t>(std::count(now.begin(), now.end(), '\n') - 1));
 
   // Cut short in the middle of a line, gone, or not even a file.
@@ -824,7 +947,7 @@ TEST_CASE("metrics: numbers that are no counts are no records") {
 TEST_CASE("metrics: on a full disk records are lost, and training goes on") {
   const TemporaryFolder folder;
   std::string said;
-  MetricsLog log(folder / "metrics.jsonl", 0, [&](std::string_view text) { said += text; });
+  MetricsLog log(OpenFolder(folder.path()), 0, [&](std::string_view text) { said += text; });
   log.append({.step = 1, .steps = 9});
   const std::int64_t bytes = log.sync();
   {

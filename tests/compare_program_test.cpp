@@ -352,6 +352,29 @@ TEST_CASE("compare: a folder with files of others is refused") {
   CHECK(refused.status == 1);
   CHECK(contains(refused.errors, "none of a comparison's cells"));
   CHECK(content_of(folder / "table.txt") == "thesis");
+  // Links in a comparison that somebody sent.
+  const TemporaryFolder sent;
+  const ProgramResult made = run_program("compare", comparison_of(sent.path(), {"--steps", "2"}));
+  REQUIRE_MESSAGE(made.status == 0, made.errors);
+  write_content(folder / "profile", "mine");
+  fs::remove(sent / "table.md");
+  fs::create_symlink(folder / "profile", sent / "table.md");
+  const ProgramResult led = run_program("compare", comparison_of(sent.path(), {"--steps", "2"}));
+  CHECK(led.status == 1);
+  CHECK(contains(led.errors, "is a link"));
+  CHECK(content_of(folder / "profile") == "mine");
+  fs::remove(sent / "table.md");
+  const fs::path cell = sent / "as_set-seed1";
+  REQUIRE(fs::exists(cell / "run"));
+  fs::rename(cell / "run", folder / "run");
+  fs::create_symlink(folder / "run", cell / "run");
+  fs::remove(cell / "result.json");
+  const ProgramResult other = run_program("compare", comparison_of(sent.path(), {"--steps", "2"}));
+  CHECK(other.status == 1);
+  CHECK(contains(other.errors, "is a link"));
+  fs::remove_all(folder / "run");
+  fs::remove(folder / "profile");
+
   write_content(folder / "notes", "mine");
   CHECK(contains(run_program("compare", comparison_of(folder.path(), {"--seeds", "1"})).errors, "\"notes\""));
 }

@@ -14,6 +14,7 @@
 #include "full_disk.h"
 #include "heed/core/digest.h"
 #include "heed/core/error.h"
+#include "heed/core/open_folder.h"
 #include "temporary_folder.h"
 
 using namespace heed;
@@ -49,8 +50,8 @@ TEST_CASE("file: what was written is read, zeros and line ends included") {
   CHECK(read_file(folder / "x") == content);
   write_file_atomically(folder / "x", "");
   CHECK(read_file(folder / "x").empty());
-  append_to_file(folder / "x", "one ");
-  append_to_file(folder / "x", "two");
+  OpenFolder(folder.path()).append("x", "one ");
+  OpenFolder(folder.path()).append("x", "two");
   CHECK(read_file(folder / "x") == "one two");
   CHECK(entries_in(folder.path()) == 1);
 }
@@ -90,7 +91,8 @@ TEST_CASE("file: errors name the path and the reason") {
   const TemporaryFolder folder;
   CHECK_THROWS_WITH_AS(read_file(folder / "absent"), doctest::Contains("absent\": No such file"), Error);
   CHECK_THROWS_WITH_AS(write_file_atomically(folder / "no/x", "y"), doctest::Contains("No such file"), Error);
-  CHECK_THROWS_WITH_AS(append_to_file("/dev/full", "x"), doctest::Contains("No space left on device"), Error);
+  CHECK_THROWS_WITH_AS(write_file_atomically("/dev/full", "x"), doctest::Contains("No space left on device"),
+                       Error);
   FileWriter full("/dev/full");
   CHECK_THROWS_WITH_AS(full.write("x"), doctest::Contains("/dev/full\": No space left on device"), Error);
 }
@@ -130,10 +132,15 @@ TEST_CASE("file: a symbolic link stays, and the file that it points to is replac
   CHECK(fs::is_symlink(folder / "elsewhere/second"));
   CHECK(read_file(folder / "elsewhere/real") == "new");
 
+  // What it leads to was never named.
   fs::create_symlink("elsewhere/not_yet", folder / "dangling");
-  write_file_atomically(folder / "dangling", "made");
-  CHECK(fs::is_symlink(folder / "dangling"));
-  CHECK(read_file(folder / "elsewhere/not_yet") == "made");
+  for (const bool overwrite : {false, true}) {
+    CHECK_THROWS_WITH_AS(check_output(folder / "dangling", overwrite), doctest::Contains("does not exist"),
+                         Error);
+    CHECK_THROWS_WITH_AS(write_output(folder / "dangling", "x", overwrite),
+                         doctest::Contains("does not exist"), Error);
+  }
+  CHECK_FALSE(fs::exists(folder / "elsewhere/not_yet"));
 
   fs::create_symlink("circle", folder / "circle");
   CHECK_THROWS_WITH_AS(write_file_atomically(folder / "circle", "x"), doctest::Contains("circle"), Error);
@@ -250,8 +257,8 @@ TEST_CASE("file: beyond the limit on file sizes the error says which limit that 
   const FullDisk limit(1000);
   CHECK_THROWS_WITH_AS(write_file_atomically(folder / "x", std::string(2000, 'n')),
                        doctest::Contains("at most 1000 bytes; raise that limit (ulimit -f)"), Error);
-  CHECK_THROWS_WITH_AS(append_to_file(folder / "y", std::string(2000, 'n')), doctest::Contains("ulimit"),
-                       Error);
+  CHECK_THROWS_WITH_AS(OpenFolder(folder.path()).append("y", std::string(2000, 'n')),
+                       doctest::Contains("ulimit"), Error);
 }
 
 TEST_CASE("file: a folder is filled whole or not at all, and only where there is nothing") {

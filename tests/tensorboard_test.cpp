@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <vector>
 
@@ -145,12 +146,12 @@ TEST_CASE("tensorboard: CRC-32C of known texts") {
 
 TEST_CASE("tensorboard: every figure of a record has its tag") {
   const TemporaryFolder folder;
-  TensorBoardLog log(folder / "events", 0, {});
+  TensorBoardLog log(OpenFolder(folder.path()), 0, {});
   log.append(record_at(300));
   Progress evaluation{.step = 300};
   evaluation.metrics = {{"accuracy", 0.5}};
   log.append(evaluation);
-  const Scalars scalars = scalars_of(folder / "events");
+  const Scalars scalars = scalars_of(folder / "tensorboard");
   CHECK(scalars.at("loss/train").at(300) == doctest::Approx(1.0 / 300));
   CHECK(scalars.at("loss/clustering").at(300) == -2.5F);
   CHECK(scalars.at("training/learning_rate").at(300) == 0.25F);
@@ -162,18 +163,18 @@ TEST_CASE("tensorboard: every figure of a record has its tag") {
 TEST_CASE("tensorboard: a run that goes on has every step once") {
   const TemporaryFolder folder;
   {
-    TensorBoardLog log(folder / "events", 0, {});
+    TensorBoardLog log(OpenFolder(folder.path()), 0, {});
     for (int step = 1; step <= 200; ++step) log.append(record_at(step));
   }
   // The checkpoint was made in step 150; the process was killed later, in the middle of a record.
-  append_to_file(fs::directory_iterator(folder / "events")->path(), "torn");
+  std::ofstream(fs::directory_iterator(folder / "tensorboard")->path(), std::ios::app) << "torn";
   {
     const std::vector<Progress> earlier = {record_at(1)};  // what is there already is not written again
-    TensorBoardLog log(folder / "events", 150, earlier);
+    TensorBoardLog log(OpenFolder(folder.path()), 150, earlier);
     for (int step = 151; step <= 180; ++step) log.append(record_at(step));
   }
-  CHECK(files_in(folder / "events") == 2);
-  const Scalars scalars = scalars_of(folder / "events");
+  CHECK(files_in(folder / "tensorboard") == 2);
+  const Scalars scalars = scalars_of(folder / "tensorboard");
   const auto& losses = scalars.at("loss/train");
   CHECK(losses.size() == 180);
   CHECK(losses.rbegin()->first == 180);
@@ -182,16 +183,16 @@ TEST_CASE("tensorboard: a run that goes on has every step once") {
 TEST_CASE("tensorboard: asked for late, the files begin with what the run has recorded") {
   const TemporaryFolder folder;
   const std::vector<Progress> earlier = {record_at(10), record_at(20)};
-  TensorBoardLog log(folder / "events", 20, earlier);
+  TensorBoardLog log(OpenFolder(folder.path()), 20, earlier);
   log.append(record_at(30));
-  CHECK(scalars_of(folder / "events").at("loss/train").size() == 3);
+  CHECK(scalars_of(folder / "tensorboard").at("loss/train").size() == 3);
 }
 
 TEST_CASE("tensorboard: a folder that cannot be written to is said once") {
   const TemporaryFolder folder;
-  write_file_atomically(folder / "events", "a file");
+  write_file_atomically(folder / "tensorboard", "a file");
   int said = 0;
-  TensorBoardLog log(folder / "events", 0, {}, [&](std::string_view) { ++said; });
+  TensorBoardLog log(OpenFolder(folder.path()), 0, {}, [&](std::string_view) { ++said; });
   log.append(record_at(1));
   log.append(record_at(2));
   CHECK(said == 1);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "heed/core/cpu_info.h"
@@ -159,27 +160,47 @@ std::string platform_name(Device device) {
   return concat_text("OpenBLAS ", blas_core_name(), ", ", cpu_info().simd_target);
 }
 
+namespace {
+
+/// As if no evaluation had been: the next one is the best.
+void forget_best(TrainerState& state) {
+  state.files.erase(best_name);
+  state.best_metric.reset();
+}
+
+}  // namespace
+
 void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState& state, bool as_best) {
   // Equal weights give equal bytes: nothing of the run stands in these files but the step.
   const std::map<std::string, std::string> metadata{{"step", std::to_string(state.step)}};
   TrainerState saved = state;  // a checkpoint that fails changes nothing
+  std::optional<std::int64_t> lost_best;
   saved.identity = folder.identity();
-  folder.commit([&](const std::filesystem::path& staging) {
-    const auto add = [&](const char* name, const auto& write) {
-      write(staging / name);
-      saved.files[name] = {digest_of_file(staging / name), state.step};
+  folder.commit([&](const OpenFolder& staging) {
+    const auto add = [&](const char* name, const std::function<void(FileWriter&)>& write) {
+      staging.write(name, write);
+      saved.files[name] = {digest_of_file(staging, name), state.step};
     };
-    add(model_name, [&](const auto& path) { save_model(parts.model, path, metadata); });
-    add(optimizer_name, [&](const auto& path) {
-      save_safetensors(path, {training_tensors(parts), metadata});
+    add(model_name, [&](FileWriter& file) { write_model(file, parts.model, metadata); });
+    add(optimizer_name, [&](FileWriter& file) {
+      write_safetensors(file, {training_tensors(parts), metadata});
     });
     if (as_best) {
       const AveragedWeights averaged(parts.average);
-      add(best_name, [&](const auto& path) { save_model(parts.model, path, metadata); });
+      add(best_name, [&](FileWriter& file) { write_model(file, parts.model, metadata); });
     }
-    write_file_atomically(staging / "trainer_state.json", trainer_state_text(saved));
+    if (const auto best = saved.files.find(best_name);
+        best != saved.files.end() && !as_best && !folder.folder().has(best_name)) {
+      lost_best = best->second.step;
+      forget_best(saved);
+    }
+    staging.write("trainer_state.json", trainer_state_text(saved));
   });
   state = std::move(saved);
+  check(!lost_best, folder.file(best_name),
+        " disappeared while the run trained, and with it the weights of step ", lost_best.value_or(0),
+        "; the checkpoint of step ", state.step,
+        " is whole without them: --resume goes on from it, and the next evaluation is the best");
 }
 
 TensorFile read_saved_file(const std::filesystem::path& path, const TrainerState& state, bool verify) {
@@ -220,8 +241,7 @@ void check_best(const RunFolder& folder, TrainerState& state) {
   } else if (is_there) {
     best->second.digest = digest_of_file(path);
   } else {
-    state.files.erase(best);
-    state.best_metric.reset();
+    forget_best(state);
   }
 }
 

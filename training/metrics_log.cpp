@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "heed/core/error.h"
@@ -14,8 +13,9 @@
 namespace heed {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;  // a line reads best in the order it is written in
+
+constexpr const char* log_file = "metrics.jsonl";
 
 Json object_of(const std::vector<std::pair<std::string, double>>& values) {
   Json object = Json::object();
@@ -95,11 +95,21 @@ void for_each_line(std::string_view text, const Take& take) {
   }
 }
 
+std::vector<Progress> records_in(std::string_view text) {
+  std::vector<Progress> records;
+  for_each_line(text, [&](std::string_view line, std::size_t) {
+    try {
+      records.push_back(parse_metrics_line(line));
+    } catch (const Error&) {  // said when the log was opened: a torn line takes no other with it
+    }
+  });
+  return records;
+}
+
 }  // namespace
 
-MetricsLog::MetricsLog(std::filesystem::path path, std::int64_t bytes,
-                       std::function<void(std::string_view)> remark)
-    : path_(std::move(path)), remark_(std::move(remark)) {
+MetricsLog::MetricsLog(OpenFolder run, std::int64_t bytes, std::function<void(std::string_view)> remark)
+    : run_(std::move(run)), path_(run_.path() / log_file), remark_(std::move(remark)) {
   try {
     open(bytes);
     is_open_ = true;
@@ -110,25 +120,25 @@ MetricsLog::MetricsLog(std::filesystem::path path, std::int64_t bytes,
 }
 
 void MetricsLog::open(std::int64_t bytes) {
-  if (!path_exists(path_)) {
+  if (!run_.has(log_file)) {
     if (bytes > 0 && remark_) remark_(concat_text(path_, " is missing: its lines so far are lost"));
     return;
   }
-  const std::string text = read_file(path_);
+  const std::string text = run_.read(log_file);
   const auto size = static_cast<std::int64_t>(text.size());
   if (size < bytes && remark_)
     remark_(concat_text(path_, " has ", size, " bytes, but the checkpoint was made when it had ", bytes,
                         ": lines were removed from it"));
   bytes_ = std::min(bytes, size);
   needs_line_end_ = bytes_ > 0 && text[static_cast<std::size_t>(bytes_ - 1)] != '\n';
-  if (size > bytes_) cut();
+  if (size > bytes_) run_.cut(log_file, bytes_);
 }
 
 void MetricsLog::check_lines() const {
   if (bytes_ == 0 || !remark_) return;
   std::size_t bad = 0;
   std::string first;
-  for_each_line(read_file(path_), [&](std::string_view line, std::size_t number) {
+  for_each_line(run_.read(log_file), [&](std::string_view line, std::size_t number) {
     try {
       parse_metrics_line(line);
     } catch (const Error& error) {
@@ -140,20 +150,14 @@ void MetricsLog::check_lines() const {
                         " in the file and out of the report"));
 }
 
-void MetricsLog::cut() const {
-  std::error_code error;
-  fs::resize_file(path_, static_cast<std::uintmax_t>(bytes_), error);
-  check(!error, "cannot cut ", path_, " to the length in the checkpoint: ", error.message());
-}
-
 void MetricsLog::append(const Progress& progress) {
   if (!is_open_) return;
   std::string line = metrics_line(progress) + "\n";
   if (needs_line_end_) line.insert(0, 1, '\n');
   try {
-    if (is_torn_) cut();
+    if (is_torn_) run_.cut(log_file, bytes_);
     is_torn_ = true;
-    append_to_file(path_, line);
+    run_.append(log_file, line);
     is_torn_ = needs_line_end_ = failure_is_said_ = false;
     bytes_ += static_cast<std::int64_t>(line.size());
   } catch (const Error& error) {
@@ -163,7 +167,7 @@ void MetricsLog::append(const Progress& progress) {
 
 std::int64_t MetricsLog::sync() {
   try {
-    if (bytes_ > 0) sync_path(path_);
+    if (bytes_ > 0) run_.sync(log_file);
   } catch (const Error& error) {
     say_failure(error.what());
   }
@@ -171,19 +175,11 @@ std::int64_t MetricsLog::sync() {
 }
 
 std::vector<Progress> MetricsLog::records() const {
-  return bytes_ == 0 ? std::vector<Progress>() : read_metrics(path_);
+  return bytes_ == 0 || !run_.has(log_file) ? std::vector<Progress>() : records_in(run_.read(log_file));
 }
 
 std::vector<Progress> read_metrics(const std::filesystem::path& path) {
-  std::vector<Progress> records;
-  if (!path_exists(path)) return records;
-  for_each_line(read_file(path), [&](std::string_view line, std::size_t) {
-    try {
-      records.push_back(parse_metrics_line(line));
-    } catch (const Error&) {  // said when the log was opened: a torn line takes no other with it
-    }
-  });
-  return records;
+  return path_exists(path) ? records_in(read_file(path)) : std::vector<Progress>();
 }
 
 /// Once, until a line is written again.

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/core/open_folder.h"
 #include "heed/training/progress.h"
 
 namespace heed {
@@ -16,11 +17,10 @@ namespace heed {
 /// Nothing that happens to this file stops a training: what cannot be read or written is said in a remark.
 class MetricsLog {
  public:
-  /// Continues a log whose first `bytes` bytes belong to the checkpoint; what a killed process wrote after
+  /// Continues the log of a run, whose first `bytes` bytes belong to the checkpoint; what a killed process wrote after
   /// them is cut off, since it will be written again. 0 starts anew. Lines that are no records are named in a
   /// remark; they stay in the file.
-  MetricsLog(std::filesystem::path path, std::int64_t bytes,
-             std::function<void(std::string_view)> remark = {});
+  MetricsLog(OpenFolder run, std::int64_t bytes, std::function<void(std::string_view)> remark = {});
 
   void append(const Progress& progress);
   /// Waits until all lines are on the disk, and returns the length of the file.
@@ -31,10 +31,10 @@ class MetricsLog {
  private:
   void open(std::int64_t bytes);
   void check_lines() const;
-  void cut() const;
   void say_failure(std::string_view reason);
 
-  std::filesystem::path path_;
+  OpenFolder run_;
+  std::filesystem::path path_;  // of the file, for messages
   std::function<void(std::string_view)> remark_;
   std::int64_t bytes_ = 0;
   bool is_open_ = false;         // false: what the file holds is not known, and nothing is written to it

@@ -5,6 +5,8 @@
 #include <set>
 #include <vector>
 
+#include "heed/core/file.h"
+
 namespace heed {
 namespace {
 
@@ -76,8 +78,12 @@ void load_model_state(Module& model, const std::map<std::string, Tensor>& state,
 
 void save_model(Module& model, const std::filesystem::path& path,
                 std::map<std::string, std::string> metadata) {
+  write_file_atomically(path, [&](FileWriter& file) { write_model(file, model, std::move(metadata)); });
+}
+
+void write_model(FileWriter& file, Module& model, std::map<std::string, std::string> metadata) {
   metadata.emplace("format", "pt");  // Hugging Face's loaders insist on this entry
-  save_safetensors(path, {model_state(model), std::move(metadata)});
+  write_safetensors(file, {model_state(model), std::move(metadata)});
 }
 
 std::map<std::string, std::string> load_model(Module& model, const std::filesystem::path& path) {

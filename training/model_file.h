@@ -40,6 +40,8 @@ std::unique_ptr<Model> clone(Model& model) {
 /// Writes a model as safetensors that other tools read too. Equal weights give equal bytes.
 void save_model(Module& model, const std::filesystem::path& path,
                 std::map<std::string, std::string> metadata = {});
+/// The same into a file that is being written.
+void write_model(FileWriter& file, Module& model, std::map<std::string, std::string> metadata = {});
 /// Reads what save_model wrote and returns the file's metadata.
 std::map<std::string, std::string> load_model(Module& model, const std::filesystem::path& path);
 

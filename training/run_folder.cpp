@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "heed/core/digest.h"
 #include "heed/core/file.h"
 #include "heed/core/json_text.h"
+#include "heed/training/run_files.h"
 
 namespace heed {
 namespace {
@@ -30,42 +32,12 @@ constexpr std::array<std::string_view, 4> checkpoint_files{"model.safetensors", 
 constexpr std::array<std::string_view, 4> marks{"config.json", "trainer_state.json", "model.safetensors",
                                                 committed};
 
-/// All at once, since a folder may not change while it is iterated over.
-std::vector<fs::path> entries_of(const fs::path& folder) {
-  std::vector<fs::path> paths;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    paths.push_back(it->path());
-  check(!error, "cannot list the folder ", folder, ": ", error.message());
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
-bool is_checkpoint_file(const fs::path& path) {
-  const std::string name = path.filename().string();
+bool is_checkpoint_file(const std::string& name) {
   return std::find(checkpoint_files.begin(), checkpoint_files.end(), name) != checkpoint_files.end();
 }
 
-bool is_temporary(const fs::path& path) {
-  std::error_code unreadable;
-  return is_temporary_name(path.filename().native()) &&
-         fs::is_regular_file(fs::symlink_status(path, unreadable));
-}
-
-void remove_file(const fs::path& path) {
-  std::error_code error;
-  fs::remove(path, error);
-  check(!error, "cannot remove ", path, ": ", error.message());
-}
-
-/// Whether there is such a folder of a run. A link is refused: what is behind it may be another run's.
-bool has_own_folder(const fs::path& path) {
-  std::error_code unreadable;
-  const fs::file_status status = fs::symlink_status(path, unreadable);
-  check(!fs::exists(status) || fs::is_directory(status), path, " is ",
-        fs::is_symlink(status) ? "a link" : "no folder",
-        ", but a run keeps its checkpoint there in a folder of its own; move it away");
-  return fs::exists(status);
+bool is_temporary(const OpenFolder& folder, const std::string& name) {
+  return is_temporary_name(name) && folder.has_file(name);
 }
 
 bool holds_run(const fs::path& path) {
@@ -75,29 +47,30 @@ bool holds_run(const fs::path& path) {
 
 /// The first entry of a folder without a run that a kill in the first moments of one did not leave
 /// behind; empty when there is none.
-fs::path first_foreign(const fs::path& folder) {
+std::string first_foreign(const fs::path& path) {
+  const OpenFolder folder(path);
   std::set<std::string> ours;
-  if (path_exists(folder / "run.json")) {
+  if (folder.has("run.json")) {
     try {
-      const RunManifest manifest = parse_run_manifest(read_file(folder / "run.json"), "run.json");
+      const RunManifest manifest = parse_run_manifest(folder.read("run.json"), "run.json");
       ours.insert("run.json");
       for (const auto& [name, digest] : manifest.files) ours.insert(name);
     } catch (const Error&) {  // somebody else's file of that name
     }
   }
-  for (const fs::path& entry : entries_of(folder)) {
-    if (!is_temporary(entry) && !ours.contains(entry.filename().native())) return entry;
-  }
+  for (const std::string& name : folder.names())
+    if (!is_temporary(folder, name) && !ours.contains(name)) return name;
   return {};
 }
 
-int lock_folder(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  check(descriptor >= 0, "cannot open the run folder ", path, ": ", reason_of(errno));
+/// By a descriptor of its own: it ends with the RunFolder, whoever holds the folder open longer.
+int lock_folder(const OpenFolder& folder) {
+  const int descriptor = ::openat(folder.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  check(descriptor >= 0, "cannot open the run folder ", folder.path(), ": ", reason_of(errno));
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
     return descriptor;  // or cannot be locked
   ::close(descriptor);
-  fail("another process is training in ", path);
+  fail("another process is training in ", folder.path());
 }
 
 json parse_configuration(std::string_view text, std::string_view source) {
@@ -187,12 +160,13 @@ std::filesystem::path run_file(const std::filesystem::path& run, std::string_vie
   fail("the run folder ", run, " has no ", name, "; was the run stopped before its first checkpoint?");
 }
 
-RunFolder::RunFolder(std::filesystem::path path, bool verify)
-    : path_(std::move(path)), verify_(verify), lock_(lock_folder(path_)) {}
+RunFolder::RunFolder(const std::filesystem::path& path, bool verify)
+    : folder_(path), verify_(verify), lock_(lock_folder(folder_)) {}
 
 RunFolder::RunFolder(RunFolder&& other) noexcept
-    : path_(std::move(other.path_)),
+    : folder_(other.folder_),
       verify_(other.verify_),
+      files_(std::move(other.files_)),
       config_(std::move(other.config_)),
       saved_config_(std::move(other.saved_config_)),
       manifest_(std::move(other.manifest_)),
@@ -208,8 +182,8 @@ void RunFolder::check_new(const std::filesystem::path& path) {
   check(fs::is_directory(path), path, " is no folder; a run needs one");
   check(!holds_run(path), "the folder ", path,
         " already holds a run; continue it with --resume, or choose another folder");
-  const fs::path foreign = first_foreign(path);
-  check(foreign.empty(), "the folder ", path, " holds ", foreign.filename(),
+  const std::string foreign = first_foreign(path);
+  check(foreign.empty(), "the folder ", path, " holds ", fs::path(foreign),
         ", which is not part of a run; give a new or an empty folder");
 }
 
@@ -244,6 +218,7 @@ RunFolder RunFolder::resume(const std::filesystem::path& path, const RunStart& n
         "cannot resume: ", folder.file("trainer_state.json"),
         " is missing, although the run has saved its weights; put it back (--unverified begins anew)");
   folder.config_ = now.config;
+  folder.files_ = now.files;
   return folder;
 }
 
@@ -253,21 +228,22 @@ void RunFolder::start(const RunStart& start) {
   for (const auto& [name, content] : start.files)
     check(is_name_of_run_file(name), "a run has no file of the name \"", name, "\"");
   config_ = saved_config_ = start.config;
+  files_ = start.files;
   manifest_ = {
       start.task, random_hex(32), {digest_of(start.config)}, digests_of(start.files),
       start.data, start.origin,
   };
-  write_file_atomically(file("run.json"), run_manifest_text(manifest_));
-  for (const auto& [name, content] : start.files) write_file_atomically(file(name), content);
-  write_file_atomically(file("config.json"), config_);
+  folder_.write("run.json", run_manifest_text(manifest_));
+  for (const auto& [name, content] : files_) folder_.write(name, content);
+  folder_.write("config.json", config_);
 }
 
 void RunFolder::check_start(const RunStart& now, std::span<const std::string> free_keys) {
-  check(path_exists(file("run.json")), "cannot resume: the run in ", path_,
+  check(path_exists(file("run.json")), "cannot resume: the run in ", path(),
         " was made by an older version of heed, which kept no run.json, or has lost it; finish it with that"
         " version, or start a new run in another folder");
   manifest_ = parse_run_manifest(read_file(file("run.json")), file("run.json").string(), verify_);
-  check(manifest_.task == now.task, "cannot resume: the run in ", path_, " is a \"", manifest_.task,
+  check(manifest_.task == now.task, "cannot resume: the run in ", path(), " is a \"", manifest_.task,
         "\" run, and this is \"", now.task, "\"");
   saved_config_ = read_file(file("config.json"));
   const std::string digest = digest_of(saved_config_);
@@ -276,8 +252,8 @@ void RunFolder::check_start(const RunStart& now, std::span<const std::string> fr
         " was changed after it was written; put back the old one (--unverified goes on all the same)");
   compare_configurations(saved_config_, now.config, free_keys, file("config.json").string(), now.defaults);
   if (!verify_) return;
-  compare_digests(manifest_.files, digests_of(now.files), "file", path_);
-  compare_digests(manifest_.data, now.data, "data", path_);
+  compare_digests(manifest_.files, digests_of(now.files), "file", path());
+  compare_digests(manifest_.data, now.data, "data", path());
   for (const auto& [name, expected] : manifest_.files)
     check(digest_of_file(file(name)) == expected, "cannot resume: ", file(name),
           " was changed after it was written; put back the old one (--unverified goes on all the same)");
@@ -287,8 +263,8 @@ void RunFolder::check_start(const RunStart& now, std::span<const std::string> fr
 void RunFolder::write_config() {
   if (config_ == saved_config_) return;
   manifest_.config = {digest_of(saved_config_), digest_of(config_)};
-  write_file_atomically(file("run.json"), run_manifest_text(manifest_));
-  write_file_atomically(file("config.json"), config_);
+  folder_.write("run.json", run_manifest_text(manifest_));
+  folder_.write("config.json", config_);
   saved_config_ = config_;
 }
 
@@ -298,30 +274,27 @@ bool RunFolder::has_checkpoint() const {
 
 /// What a killed process had begun to write: ours alone, since the folder is locked.
 void RunFolder::remove_temporaries() {
-  for (const fs::path& path : entries_of(path_)) {
-    if (is_temporary(path)) remove_file(path);
-  }
+  for (const std::string& name : folder_.names())
+    if (is_temporary(folder_, name)) folder_.remove(name);
 }
 
 void RunFolder::remove_staging() {
-  const fs::path folder = file(staging);
-  if (!has_own_folder(folder)) return;
-  for (const fs::path& path : entries_of(folder)) {
-    if (is_checkpoint_file(path) || is_temporary(path)) remove_file(path);
-  }
-  remove_file(folder);
+  const std::optional<OpenFolder> folder = folder_.find_folder(staging);
+  if (!folder) return;
+  for (const std::string& name : folder->names())
+    if (is_checkpoint_file(name) || is_temporary(*folder, name)) folder->remove(name);
+  folder_.remove(staging);
 }
 
-void RunFolder::commit(const std::function<void(const std::filesystem::path& folder)>& write) {
+void RunFolder::commit(const std::function<void(const OpenFolder& folder)>& write) {
   move_committed_files();  // in case an earlier commit could not finish
-  const fs::path temporary = file(staging);
   try {
     remove_staging();
-    create_folders(temporary);
-    write(temporary);
-    sync_path(temporary);
-    rename_path(temporary, file(committed));
-    sync_path(path_);
+    const OpenFolder folder = folder_.make_folder(staging);
+    write(folder);
+    folder.sync();
+    folder_.move(staging, folder_, committed);
+    folder_.sync();
   } catch (...) {
     try {
       remove_staging();
@@ -333,17 +306,48 @@ void RunFolder::commit(const std::function<void(const std::filesystem::path& fol
 }
 
 void RunFolder::move_committed_files() {
-  const fs::path folder = file(committed);
-  if (!has_own_folder(folder)) return;
-  for (const fs::path& path : entries_of(folder)) {
-    check(is_checkpoint_file(path), "the folder ", folder, " holds ", path.filename(),
+  const std::optional<OpenFolder> folder = folder_.find_folder(committed);
+  if (!folder) return;
+  for (const std::string& name : folder->names()) {
+    check(is_checkpoint_file(name), "the folder ", folder->path(), " holds ", fs::path(name),
           ", which is not part of a checkpoint; move it away");
-    rename_path(path, path_ / path.filename());
+    folder->move(name, folder_, name);
   }
   // The names must be on the disk at the top before the folder that had them goes.
-  sync_path(path_);
-  remove_file(folder);
-  sync_path(path_);
+  folder_.sync();
+  folder_.remove(committed);
+  folder_.sync();
+}
+
+std::vector<std::string> RunFolder::restore() {
+  if (folder_.place().empty()) check_in_place();  // what was moved gets its checkpoint where it is now
+  std::vector<std::string> written;
+  const auto put = [&](const std::string& name, const std::string& content) {
+    if (folder_.has(name)) return;
+    folder_.write(name, content);
+    written.push_back(name);
+  };
+  put("run.json", run_manifest_text(manifest_));
+  for (const auto& [name, content] : files_) put(name, content);
+  put("config.json", saved_config_);
+  return written;
+}
+
+void RunFolder::check_in_place() const {
+  const std::string fate = folder_.fate();
+  if (fate.empty()) return;
+  const fs::path place = folder_.place();
+  fail("the folder of the run, ", path(), ", ", fate, " while it trained; ",
+       place.empty() ? "nothing is left to go on from: train anew"
+       : folder_.has("trainer_state.json")
+           ? "the last checkpoint is whole there, and --resume goes on from it"
+           : "it has no checkpoint yet: train anew");
+}
+
+void RunFolder::check_opens() const {
+  const RunFiles run = RunFiles::open(path(), verify_);
+  if (!verify_) return;
+  for (const auto& [name, content] : files_) run.text(name);
 }
 
 }  // namespace heed

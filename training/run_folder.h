@@ -6,7 +6,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "heed/core/open_folder.h"
 #include "heed/training/run_manifest.h"
 
 namespace heed {
@@ -36,7 +38,8 @@ struct RunStart {
 /// they move to the top level one by one. Whoever opens the run again throws away what was not committed and
 /// finishes the moves of a checkpoint.new/.
 ///
-/// While the object lives the folder is locked: a second process that trains in it gets an Error.
+/// While the object lives the folder is locked: a second process that trains in it gets an Error. It is held open, too
+/// (OpenFolder): whatever is done to its path, what is written goes into this folder, and through no link.
 class RunFolder {
  public:
   /// Throws when create() would refuse the folder; for a look before long work. Changes nothing.
@@ -54,8 +57,10 @@ class RunFolder {
   RunFolder(RunFolder&& other) noexcept;
   RunFolder& operator=(RunFolder&&) = delete;
 
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path file(std::string_view name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return folder_.path(); }
+  std::filesystem::path file(std::string_view name) const { return path() / name; }
+  /// All that is written inside the run is written through it.
+  const OpenFolder& folder() const { return folder_; }
   /// True when there is a checkpoint to continue from.
   bool has_checkpoint() const;
   /// The configuration that the run goes on with.
@@ -69,19 +74,28 @@ class RunFolder {
 
   /// Replaces the files of the checkpoint as one: `write` puts them into the folder it is given, under the
   /// names of files of a checkpoint. On failure the old set is untouched.
-  void commit(const std::function<void(const std::filesystem::path& folder)>& write);
+  void commit(const std::function<void(const OpenFolder& folder)>& write);
+
+  /// Writes again what is missing of the files that the run started with, and returns their names.
+  std::vector<std::string> restore();
+  /// Throws an Error that says where the last whole checkpoint is when the path no longer leads to this folder: it was
+  /// moved, removed, or another one was put in its place.
+  void check_in_place() const;
+  /// Throws an Error unless the run can be opened with what it started with.
+  void check_opens() const;
 
  private:
-  RunFolder(std::filesystem::path path, bool verify);
+  RunFolder(const std::filesystem::path& path, bool verify);
   void start(const RunStart& start);
   void check_start(const RunStart& now, std::span<const std::string> free_keys);
   void remove_temporaries();
   void remove_staging();
   void move_committed_files();
 
-  std::filesystem::path path_;
+  OpenFolder folder_;
   bool verify_ = true;
-  std::string config_, saved_config_;  // the second is what config.json holds
+  std::map<std::string, std::string> files_;  // what the run started with, to write again what disappears
+  std::string config_, saved_config_;         // the second is what config.json holds
   RunManifest manifest_;
   int lock_ = -1;
 };

@@ -10,12 +10,9 @@
 #include <vector>
 
 #include "heed/core/error.h"
-#include "heed/core/file.h"
 
 namespace heed {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::string_view file_start = "events.out.tfevents.", file_end = ".heed";
 constexpr std::size_t frame_bytes = 8 + 4 + 4;  // of a record beside what it holds
@@ -105,27 +102,23 @@ std::size_t bytes_up_to(std::string_view file, std::int64_t step) {
 }
 
 /// The event files of a folder, the oldest first.
-std::vector<fs::path> files_in(const fs::path& folder) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (name.starts_with(file_start) && name.ends_with(file_end)) files.push_back(it->path());
-  }
-  check(!error, "cannot list the folder ", folder, ": ", error.message());
-  std::ranges::sort(files);
+std::vector<std::string> files_in(const OpenFolder& folder) {
+  std::vector<std::string> files = folder.names();
+  std::erase_if(files, [](const std::string& name) {
+    return !name.starts_with(file_start) || !name.ends_with(file_end);
+  });
   return files;
 }
 
 /// A name behind those that are there, since TensorBoard reads files in the order of their names.
-std::string next_name(const std::vector<fs::path>& files) {
+std::string next_name(const std::vector<std::string>& files) {
   const auto name_of = [](long long seconds) {
     char digits[24];
     std::snprintf(digits, sizeof digits, "%010lld", seconds);
     return std::string(file_start).append(digits).append(file_end);
   };
   auto seconds = static_cast<long long>(now());
-  while (!files.empty() && name_of(seconds) <= files.back().filename().string()) ++seconds;
+  while (!files.empty() && name_of(seconds) <= files.back()) ++seconds;
   return name_of(seconds);
 }
 
@@ -167,22 +160,18 @@ std::string scalar_event(const Progress& progress, double wall_time) {
   return event(wall_time, progress.step, bytes_field(5, summary));
 }
 
-TensorBoardLog::TensorBoardLog(std::filesystem::path folder, std::int64_t step,
-                               std::span<const Progress> earlier,
+TensorBoardLog::TensorBoardLog(const OpenFolder& run, std::int64_t step, std::span<const Progress> earlier,
                                std::function<void(std::string_view)> remark)
-    : folder_(std::move(folder)), remark_(std::move(remark)) {
+    : remark_(std::move(remark)) {
   attempt([&] {
-    create_folders(folder_);
-    const std::vector<fs::path> files = files_in(folder_);
-    for (const fs::path& file : files) {
-      const std::string content = read_file(file);
+    folder_ = run.make_folder("tensorboard");
+    const std::vector<std::string> files = files_in(*folder_);
+    for (const std::string& file : files) {
+      const std::string content = folder_->read(file);
       const std::size_t kept = bytes_up_to(content, step);
-      if (kept == content.size()) continue;
-      std::error_code error;
-      fs::resize_file(file, kept, error);
-      check(!error, "cannot cut ", file, ": ", error.message());
+      if (kept < content.size()) folder_->cut(file, static_cast<std::int64_t>(kept));
     }
-    file_ = folder_ / next_name(files);
+    file_ = next_name(files);
     std::string begin = tfrecord(event(now(), 0, bytes_field(3, "brain.Event:2")));
     // SessionLog.status = 1: START = 1. A TensorBoard that has read what was cut drops it: all from this step on.
     if (step > 0) begin += tfrecord(event(now(), step + 1, bytes_field(7, integer_field(1, 1))));
@@ -200,7 +189,7 @@ void TensorBoardLog::append(const Progress& progress) {
 }
 
 void TensorBoardLog::write(std::string_view records) {
-  append_to_file(file_, records);
+  folder_->append(file_, records);
 }
 
 void TensorBoardLog::attempt(const std::function<void()>& action) {

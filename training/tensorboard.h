@@ -1,17 +1,18 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "heed/core/open_folder.h"
 #include "heed/training/progress.h"
 
 namespace heed {
 
-/// The curves of a run as files that TensorBoard reads: "events.out.tfevents.<seconds>.heed" in a folder, one for each
+/// The curves of a run as files that TensorBoard reads: "tensorboard/events.out.tfevents.<seconds>.heed", one for each
 /// session of the run.
 ///
 /// A file is a list of records (TFRecord, tensorflow/core/lib/io/record_writer.h): u64 length, u32 masked CRC32C of the
@@ -24,7 +25,7 @@ class TensorBoardLog {
   /// Begins a file for the session that goes on after `step`. Events of later steps, which a killed process wrote and
   /// which will be written again, are cut from the files that are there; where there are none, the new file begins
   /// with `earlier`, the records up to `step`.
-  TensorBoardLog(std::filesystem::path folder, std::int64_t step, std::span<const Progress> earlier,
+  TensorBoardLog(const OpenFolder& run, std::int64_t step, std::span<const Progress> earlier,
                  std::function<void(std::string_view)> remark = {});
 
   void append(const Progress& progress);
@@ -33,7 +34,8 @@ class TensorBoardLog {
   void write(std::string_view records);
   void attempt(const std::function<void()>& action);
 
-  std::filesystem::path folder_, file_;
+  std::optional<OpenFolder> folder_;
+  std::string file_;  // its name; "": nothing is written any more
   std::function<void(std::string_view)> remark_;
   bool failure_is_said_ = false;
 };

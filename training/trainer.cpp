@@ -9,7 +9,6 @@
 #include "heed/autograd/node.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/checked.h"
-#include "heed/core/file.h"
 #include "heed/core/memory_stats.h"
 #include "heed/training/divergence.h"
 #include "heed/training/report.h"
@@ -106,6 +105,7 @@ TrainResult Trainer::run(RunFolder* folder) {
     if (due(options_.save_every) || better || last || stop || out_of_patience()) save(better);
   }
   write_report();
+  check_run();
   TrainResult result;
   result.step = state_.step;
   result.stopped_early = state_.step < steps_ && out_of_patience();
@@ -124,12 +124,11 @@ void Trainer::open(RunFolder* folder) {
   if (folder_) folder_->write_config();
   autocast_ = std::make_unique<Autocast>(task_.model(), options_.precision, state_.loss_scale);
   if (folder_)
-    metrics_ = std::make_unique<MetricsLog>(folder_->file("metrics.jsonl"), state_.metrics_bytes,
+    metrics_ = std::make_unique<MetricsLog>(folder_->folder(), state_.metrics_bytes,
                                             [this](std::string_view text) { say(text); });
   if (folder_ && options_.tensorboard)
-    tensorboard_ =
-        std::make_unique<TensorBoardLog>(folder_->file("tensorboard"), state_.step, metrics_->records(),
-                                         [this](std::string_view text) { say(text); });
+    tensorboard_ = std::make_unique<TensorBoardLog>(folder_->folder(), state_.step, metrics_->records(),
+                                                    [this](std::string_view text) { say(text); });
   if (options_.accumulation < exchange_.count())
     say(concat_text("a step has ", options_.accumulation, " batches (training.accumulation), so that ",
                     exchange_.count() - options_.accumulation, " of ", exchange_.count(),
@@ -464,14 +463,33 @@ void Trainer::save(bool as_best) {
   state_.metrics_bytes = metrics_->sync();
   state_.platform = platform_name(optimizer_.parameters()[0].tensor->device());
   const bool only_averages = average_ && !evaluates_;
+  restore_run();
   save_checkpoint(*folder_, parts(moments), state_, as_best || only_averages);
+  folder_->check_in_place();
+}
+
+/// Others may have removed files while it trained.
+void Trainer::restore_run() {
+  for (const std::string& name : folder_->restore())
+    say(concat_text(folder_->file(name), " had disappeared and was written again"));
+}
+
+/// No training is done whose run cannot be opened.
+void Trainer::check_run() {
+  if (!folder_) return;
+  restore_run();
+  folder_->check_in_place();
+  folder_->check_opens();
+  for (const auto& [name, file] : state_.files)
+    check(folder_->folder().has(name), folder_->file(name),
+          " disappeared while the run trained; put it back, or train anew");
 }
 
 /// A report is for looking at: that it cannot be written ends no training.
 void Trainer::write_report() {
   if (!folder_) return;
   try {
-    write_file_atomically(folder_->file("report.html"), report_html(metrics_->records(), folder_->config()));
+    folder_->folder().write("report.html", report_html(metrics_->records(), folder_->config()));
   } catch (const Error& error) {
     say_once("report", concat_text("training goes on, but without a report: ", error.what()));
   }

@@ -137,6 +137,8 @@ class Trainer {
   bool is_better(const Evaluation& evaluation, const Metric& metric) const;
   void publish(const Progress& progress);
   void save(bool as_best);
+  void restore_run();
+  void check_run();
   void write_report();
   void say(std::string_view text) const;
   void say_once(const std::string& topic, std::string_view text);

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "heed/core/file.h"
+#include "heed/core/open_folder.h"
 #include "heed/core/profile.h"
 #include "heed/core/unicode.h"
 #include "heed/data/line_reader.h"
@@ -240,8 +241,8 @@ class TrainCommand {
   void write_report() {
     try {
       const std::filesystem::path folder = out_.value();
-      write_file_atomically(folder / "report.html",
-                            run_report(folder, {.verify = !unverified_, .kind = &program_.kind}));
+      OpenFolder(folder).write("report.html",
+                               run_report(folder, {.verify = !unverified_, .kind = &program_.kind}));
     } catch (const Error& error) {
       printer_.message(concat_text("the report has curves alone: ", error.what()));
     }

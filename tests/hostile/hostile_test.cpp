@@ -372,6 +372,47 @@ TEST_CASE("hostile: signals that ask for an end save, and end with their status"
   }
 }
 
+TEST_CASE(
+    "hostile: a run that is moved, exchanged or removed while it trains does not end as if it were done") {
+  const std::string task = "classify";
+  for (const char* what : {"moved", "exchanged", "removed"}) {
+    CAPTURE(what);
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run", away = folder / "away";
+    ShellProgram program(plainly, task, small_train(task, run, endless));
+    wait_for_file(program, run / "metrics.jsonl");
+    if (what == std::string("removed"))
+      fs::remove_all(run);
+    else
+      fs::rename(run, away);
+    if (what == std::string("exchanged")) fs::create_directory(run);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    program.send(SIGTERM);
+    CHECK(program.wait() == 1);
+    CHECK(error_lines(task, program.errors()).size() == 1);
+    CHECK(contains(program.errors(), what == std::string("removed") ? "was removed" : away.string()));
+    CHECK(fs::exists(run) == (what == std::string("exchanged")));
+    if (fs::exists(run)) CHECK(fs::is_empty(run));
+    if (fs::exists(away)) check_can_go_on(task, away);
+  }
+}
+
+TEST_CASE("hostile: a run whose files disappear while it trains can be opened at the end") {
+  for (const std::string task : {"classify", "translate"}) {
+    CAPTURE(task);
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    ShellProgram program(plainly, task, small_train(task, run, endless));
+    wait_for_file(program, run / "metrics.jsonl");
+    for (const char* name : {"config.json", "run.json", "tokenizer.json", "classes.json"})
+      fs::remove(run / name);
+    program.send(SIGTERM);
+    CHECK(program.wait() == 143);
+    CHECK(contains(program.errors(), "had disappeared and was written again"));
+    check_can_go_on(task, run);
+  }
+}
+
 TEST_CASE("hostile: what the parent ignores stays ignored") {
   struct Row {
     const char* name;

@@ -115,6 +115,40 @@ Uses uses_that_could_lose_files() {
   uses.push_back({"resume on a config.json of something else", task, train_command({"--resume"}), 1, "out",
                   "", with_file("out/config.json", "{\"editor\": \"dark\"}")});
 
+  // Links in a run that somebody sent, to files and folders of the user.
+  const auto link_to = [](const std::string& name, const std::string& target) -> Before {
+    return [=](const fs::path& folder) {
+      fs::remove_all(folder / name);
+      fs::create_symlink(folder / target, folder / name);
+    };
+  };
+  const Arguments go_on = {"train", "--out", "{run}", "--resume", "--steps", "30", "--tensorboard"};
+  for (const char* name : {"report.html", "metrics.jsonl"})
+    uses.push_back({std::string("a link as ") + name + " of a run that goes on", task, go_on, 0, "is a link",
+                    "",
+                    in_turn({with_file("profile", "mine"), link_to(std::string("run/") + name, "profile")}),
+                    [](const fs::path& folder, const ProgramResult&) {
+                      CHECK(content_of(folder / "profile") == "mine");
+                    }});
+  uses.push_back(
+      {"a link as tensorboard of a run that goes on", task, go_on, 0, "is a link", "",
+       in_turn({with_folder("home"), link_to("run/tensorboard", "home")}),
+       [](const fs::path& folder, const ProgramResult&) { CHECK(fs::is_empty(folder / "home")); }});
+  uses.push_back({"a link as config.json of a run that goes on", task, go_on, 1, "is a link", "",
+                  [](const fs::path& folder) {
+                    fs::rename(folder / "run/config.json", folder / "settings");
+                    fs::create_symlink(folder / "settings", folder / "run/config.json");
+                  }});
+  uses.push_back({"a link as report.html",
+                  "heed",
+                  {"report", "{t}/sent"},
+                  1,
+                  "is a link",
+                  "",
+                  in_turn({with_file("profile", "mine"),
+                           [=](const fs::path& folder) { copy_run(small_run(task), folder / "sent"); },
+                           link_to("sent/report.html", "profile")})});
+
   for (const OutputUse& one : uses_with_output()) {
     const std::string file = "x" + one.suffix;
     const auto row = [&](const std::string& name, int status, const std::string& says, const Before& before,
@@ -137,6 +171,11 @@ Uses uses_that_could_lose_files() {
           CHECK(content_of(folder / "target") != "mine");
         },
         {"--overwrite"});
+    const Before dangling = [=](const fs::path& folder) {
+      fs::create_symlink(folder / "target", folder / file);
+    };
+    row("a link to nothing", 1, "does not exist", dangling);
+    row("a link to nothing, with --overwrite", 1, "does not exist", dangling, {}, {"--overwrite"});
     row("a folder", 1, "folder", with_folder(file));
     row("in a folder that is not there", 1, "folder", {}, {}, {});
     uses.back().arguments.back() = "{t}/none/" + file;

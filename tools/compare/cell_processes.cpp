@@ -1,6 +1,5 @@
 #include "cell_processes.h"
 
-#include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,8 +11,10 @@
 #include <iostream>
 #include <map>
 #include <new>
+#include <optional>
 #include <thread>
 
+#include "heed/core/descriptor.h"
 #include "heed/core/file.h"
 #include "heed/examples/common/program.h"
 #include "heed/tasks/recipe.h"
@@ -25,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The whole life of the process of a cell: its exit status.
-int train_cell(const TaskKind& kind, const ComparisonCell& cell, const fs::path& folder) {
+int train_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFolder& folder) {
   const InterruptGuard interrupt;
   CellResult result;
   result.settings = cell.settings.json();
@@ -36,7 +37,7 @@ int train_cell(const TaskKind& kind, const ComparisonCell& cell, const fs::path&
     callbacks.progress = [&](const Progress& progress) { printer.show(progress); };
     callbacks.message = [&](std::string_view text) { printer.message(text); };
     callbacks.stop_requested = [] { return InterruptGuard::interrupted(); };
-    std::optional<CellResult> found = run_cell(kind, cell, folder, callbacks);
+    std::optional<CellResult> found = run_cell(kind, cell, folder.path(), callbacks);
     printer.finish();
     if (!found) return InterruptGuard::exit_status();
     result = std::move(*found);
@@ -50,18 +51,15 @@ int train_cell(const TaskKind& kind, const ComparisonCell& cell, const fs::path&
   return result.failure.empty() ? exit_success : exit_failure;
 }
 
-pid_t start_cell(const TaskKind& kind, const ComparisonCell& cell, const fs::path& folder) {
-  create_folders(folder);
+pid_t start_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFolder& folder) {
+  const Descriptor log(folder.open_to_append("log.txt"));
   const pid_t parent = ::getpid(), child = ::fork();
   check(child >= 0, "a process for ", cell.name, " could not be started: ", std::strerror(errno));
   if (child > 0) return child;
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // no cell trains on when the comparison is gone
   if (::getppid() != parent) ::_exit(exit_failure);
-  const int log =
-      ::open((folder / "log.txt").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (log < 0) ::_exit(exit_failure);
-  ::dup2(log, STDOUT_FILENO);
-  ::dup2(log, STDERR_FILENO);
+  ::dup2(log.value, STDOUT_FILENO);
+  ::dup2(log.value, STDERR_FILENO);
   int status = exit_failure;
   try {
     status = train_cell(kind, cell, folder);
@@ -86,6 +84,7 @@ class CellProcesses {
     }
     if (!waiting_.empty()) data.check_measurable(cells[waiting_.front()]);
     create_folders(folder);
+    opened_.emplace(folder);
     if (waiting_.size() < cells.size())
       std::cerr << "compare: " << cells.size() - waiting_.size() << " of " << cells.size()
                 << " cells are done\n";
@@ -98,14 +97,18 @@ class CellProcesses {
       if (stop) end_running();
       if (stop && running_.empty()) break;
       for (; !stop && next < waiting_.size() && running_.size() < static_cast<std::size_t>(jobs); ++next)
-        running_[start_cell(kind_, cells_[waiting_[next]], folder_of(waiting_[next]))] = waiting_[next];
+        running_[start_cell(kind_, cells_[waiting_[next]], opened(waiting_[next]))] = waiting_[next];
       collect();
     }
+    const std::string fate = opened_->fate();
+    check(fate.empty(), "the folder of the comparison, ", folder_, ", ", fate,
+          " while its cells were trained: no tables were made");
     return std::move(results_);
   }
 
  private:
   fs::path folder_of(std::size_t cell) const { return folder_ / cells_[cell].name; }
+  OpenFolder opened(std::size_t cell) const { return opened_->make_folder(cells_[cell].name); }
 
   void end_running() {
     if (ending_) return;
@@ -130,7 +133,7 @@ class CellProcesses {
       killed.settings = cells_[cell].settings.json();
       killed.failure = concat_text("its process was ended by signal ", WTERMSIG(status), " (",
                                    ::strsignal(WTERMSIG(status)), ")");
-      write_result(killed, folder_of(cell));
+      write_result(killed, opened(cell));
       results_[cell] = std::move(killed);
     } else if (WEXITSTATUS(status) == exit_success) {
       results_[cell] = read_result(cells_[cell], folder_of(cell));
@@ -156,6 +159,7 @@ class CellProcesses {
   const TaskKind& kind_;
   std::span<const ComparisonCell> cells_;
   fs::path folder_;
+  std::optional<OpenFolder> opened_;  // the folder, once it is made
   std::vector<std::optional<CellResult>> results_;
   std::vector<std::size_t> waiting_;
   std::map<pid_t, std::size_t> running_;

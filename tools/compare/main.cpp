@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "cell_processes.h"
-#include "heed/core/file.h"
+#include "heed/core/open_folder.h"
 #include "heed/core/unicode.h"
 #include "heed/examples/common/program.h"
 #include "heed/experiments/comparison_page.h"
@@ -99,13 +99,14 @@ class CompareCommand {
     const InterruptGuard interrupt;
     const std::vector<std::optional<CellResult>> results =
         run_cells(plan.kind, cells, folder, jobs, [] { return InterruptGuard::interrupted(); });
+    const OpenFolder opened(folder);
     const std::vector<ComparisonRow> rows = comparison_rows(cells, results);
     const std::string text = comparison_text(rows), markdown = comparison_markdown(rows),
                       json = comparison_json_lines(rows);
-    write_file_atomically(folder / "table.txt", text);
-    write_file_atomically(folder / "table.md", markdown);
-    write_file_atomically(folder / "table.jsonl", json);
-    write_file_atomically(folder / "report.html", page(plan, rows, cells, folder));
+    opened.write("table.txt", text);
+    opened.write("table.md", markdown);
+    opened.write("table.jsonl", json);
+    opened.write("report.html", page(plan, rows, cells, folder));
     std::cout << (table == "text" ? text : table == "json" ? json : markdown);
     flush_output();
     if (InterruptGuard::interrupted()) return InterruptGuard::exit_status();

@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "heed/core/file.h"
+#include "heed/core/open_folder.h"
 #include "heed/examples/common/program.h"
 #include "heed/tasks/report.h"
 
@@ -20,16 +21,20 @@ struct ReportFlags {
 int write_report(const ReportFlags& flags) {
   if (flags.runs.size() > 1 && !flags.out.given())
     throw SettingsError("give --out FILE: the report of several runs belongs into none of them");
-  const bool in_run = !flags.out.given();
-  const std::filesystem::path path = in_run ? std::filesystem::path(flags.runs.front()) / "report.html"
-                                            : std::filesystem::path(flags.out.value());
-  if (!in_run) check_output(path, flags.overwrite);
   const ReportOptions options{flags.device.value(), !flags.unverified, nullptr};
   const std::vector<std::filesystem::path> folders(flags.runs.begin(), flags.runs.end());
-  write_output(path,
-               folders.size() == 1 ? run_report(folders.front(), options) : runs_report(folders, options),
-               in_run || flags.overwrite);
-  std::cout << path.string() << '\n';
+  const auto report = [&] {
+    return folders.size() == 1 ? run_report(folders.front(), options) : runs_report(folders, options);
+  };
+  if (flags.out.given()) {
+    check_output(flags.out.value(), flags.overwrite);
+    write_output(flags.out.value(), report(), flags.overwrite);
+    std::cout << flags.out.value() << '\n';
+  } else {
+    const std::string page = report();  // which says what is wrong where there is no run
+    OpenFolder(folders.front()).write("report.html", page);
+    std::cout << (folders.front() / "report.html").string() << '\n';
+  }
   flush_output();
   return exit_success;
 }
