@@ -38,7 +38,7 @@ struct Data {
 
 /// Every tenth line is for testing: the file is sorted by class.
 Data read_data(const std::string& path) {
-  const std::vector<std::string> lines = heed::read_lines(path, {.encoding = heed::Encoding::latin1});
+  const std::vector<std::string> lines = heed::read_lines(path, {.encoding = heed::Encoding::latin1}).strings();
   std::vector<std::string> texts;
   for (const std::string& line : lines) {
     heed::check(line.size() > 2 && line[1] == ' ', path, ": a line is no \"label text\": ", line);

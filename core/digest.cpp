@@ -47,7 +47,8 @@ bool is_digest(std::string_view text) {
 
 std::string digest_of_file(const std::filesystem::path& path) {
   Digest digest;
-  read_file_in_parts(path, [&](std::string_view part) { digest.add(part); });
+  FileParts parts(path);
+  for (std::string_view part; !(part = parts.next()).empty();) digest.add(part);
   return digest.hex();
 }
 

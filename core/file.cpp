@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <optional>
 #include <system_error>
@@ -131,12 +132,21 @@ std::string read_file(const fs::path& path, std::int64_t limit) {
   return read_all(file->value, size, limit, path);
 }
 
-void read_file_in_parts(const fs::path& path, const std::function<void(std::string_view part)>& take) {
-  std::optional<Descriptor> file;
-  open_regular(path, file);
-  std::vector<char> part(1 << 16);
-  while (const std::size_t got = read_some(file->value, part.data(), part.size(), path))
-    take({part.data(), got});
+struct FileParts::State {
+  fs::path path;
+  std::optional<Descriptor> file = {};
+  std::array<char, 1 << 16> part = {};
+};
+
+FileParts::FileParts(fs::path path) : state_(std::make_unique<State>(std::move(path))) {
+  open_regular(state_->path, state_->file);
+}
+
+FileParts::~FileParts() = default;
+
+std::string_view FileParts::next() {
+  State& s = *state_;
+  return {s.part.data(), read_some(s.file->value, s.part.data(), s.part.size(), s.path)};
 }
 
 FileWriter::FileWriter(fs::path path)

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -18,9 +19,21 @@ inline constexpr std::int64_t no_byte_limit = std::numeric_limits<std::int64_t>:
 /// The whole content of a regular file of at most `limit` bytes. Throws an Error with the path and the
 /// reason; a folder, FIFO, socket or device is refused at once, by what it is.
 std::string read_file(const std::filesystem::path& path, std::int64_t limit = no_byte_limit);
-/// The same for content that need not fit in memory: `take` gets it part by part.
-void read_file_in_parts(const std::filesystem::path& path,
-                        const std::function<void(std::string_view part)>& take);
+/// The same for content that need not fit in memory.
+class FileParts {
+ public:
+  explicit FileParts(std::filesystem::path path);
+  ~FileParts();
+  FileParts(const FileParts&) = delete;
+  FileParts& operator=(const FileParts&) = delete;
+
+  /// The next bytes of the file, which stay until the next call; none at its end.
+  std::string_view next();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 /// A file being written. Every failure throws an Error with the path and the system's reason (a full disk,
 /// say). A process that may meet a limit on the size of files (ulimit -f) should ignore SIGXFSZ, so that

@@ -49,8 +49,8 @@ class AnswerWriter {
       const bool other_person = !is_right && draws_.below(2) == 0;
       const std::size_t who = other_person ? other(person, people.size()) : person;
       const std::size_t what = is_right || other_person ? topic : other(topic, question_kinds.size());
-      text.add_pair(question, sentence(people[who], question_kinds[what]), is_right ? "1" : "0",
-                    concat_text("pair ", text.size() + 1));
+      text.add_pair(question, sentence(people[who], question_kinds[what]), is_right ? "1" : "0", "pair ",
+                    text.size() + 1);
     }
   }
 

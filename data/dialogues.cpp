@@ -5,6 +5,7 @@
 
 #include "heed/core/error.h"
 #include "heed/core/random.h"
+#include "heed/data/text_lines.h"
 
 namespace heed {
 namespace {
@@ -28,18 +29,18 @@ std::vector<std::string> cut_at_marks(std::string_view line) {
   }
 }
 
-std::vector<Dialogue> dialogues_in(const std::vector<std::string>& lines, const std::string& origin) {
+std::vector<Dialogue> dialogues_in(TextLines lines) {
   std::vector<Dialogue> dialogues;
-  for (const std::string& line : lines) {
-    std::vector<std::string> turns = cut_at_marks(line);
-    const std::string place = concat_text(origin, ":", dialogues.size() + 1);
-    check(turns.size() > 1 || !turns.back().empty(), place,
-          ": the line is blank; expected a dialogue whose turns end in ", turn_end);
-    check(turns.back().empty(), place, ": ", turns.size() > 1 ? "the last turn" : "the line", " has no ",
-          turn_end, " behind it; every turn ends in one");
+  while (const auto line = lines.next()) {
+    std::vector<std::string> turns = cut_at_marks(*line);
+    if (turns.size() == 1 && turns.back().empty())
+      fail(lines.place(), ": the line is blank; expected a dialogue whose turns end in ", turn_end);
+    if (!turns.back().empty())
+      fail(lines.place(), ": ", turns.size() > 1 ? "the last turn" : "the line", " has no ", turn_end,
+           " behind it; every turn ends in one");
     turns.pop_back();
     for (std::size_t i = 0; i < turns.size(); ++i)
-      check(!turns[i].empty(), place, ": turn ", i + 1, " is empty");
+      if (turns[i].empty()) fail(lines.place(), ": turn ", i + 1, " is empty");
     dialogues.push_back(std::move(turns));
   }
   return dialogues;
@@ -83,12 +84,12 @@ Dialogue turns_of(std::string_view line) {
 
 std::vector<Dialogue> read_dialogues(const std::filesystem::path& path, const TextOptions& options,
                                      ReadReport* report) {
-  return dialogues_in(read_lines(path, options, report), path.string());
+  return dialogues_in({TextInput(path), options, report});
 }
 
 std::vector<Dialogue> parse_dialogues(std::string_view bytes, std::string_view origin,
                                       const TextOptions& options, ReadReport* report) {
-  return dialogues_in(parse_lines(bytes, origin, options, report), std::string(origin));
+  return dialogues_in({TextInput(bytes, origin), options, report});
 }
 
 ParallelText answers_in(const std::vector<Dialogue>& dialogues, std::int64_t context) {

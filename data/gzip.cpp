@@ -104,20 +104,25 @@ void check_file_size(std::uint64_t bytes, std::string_view origin, std::uint64_t
         " that data.max_bytes allows; raise that setting if the file is meant to be so large");
 }
 
-void check_unpacked_size(std::string_view bytes, std::string_view origin, std::uint64_t max_bytes) {
-  if (bytes.size() <= max_bytes / largest_ratio) return;  // it cannot become so large
-  GzipReader reader(once(bytes), std::string(origin));
+bool unpacks_within(std::uint64_t bytes, std::uint64_t max_bytes) {
+  return bytes <= max_bytes / largest_ratio;
+}
+
+void check_unpacked_size(std::uint64_t bytes, std::function<std::string_view()> packed,
+                         std::string_view origin, std::uint64_t max_bytes) {
+  GzipReader reader(std::move(packed), std::string(origin));
   std::uint64_t size = 0;
   for (std::string_view piece; !(piece = reader.next()).empty();) {
     size += piece.size();
-    check(size <= max_bytes, origin, ": the gzip file of ", bytes.size(), " bytes unpacks to more than the ",
+    check(size <= max_bytes, origin, ": the gzip file of ", bytes, " bytes unpacks to more than the ",
           max_bytes,
           " bytes that data.max_bytes allows; raise that setting if the file is meant to be so large");
   }
 }
 
 std::string gunzip(std::string_view bytes, std::string_view origin, std::uint64_t max_bytes) {
-  check_unpacked_size(bytes, origin, max_bytes);
+  if (!unpacks_within(bytes.size(), max_bytes))
+    check_unpacked_size(bytes.size(), once(bytes), origin, max_bytes);
   GzipReader reader(once(bytes), std::string(origin));
   std::string text;
   for (std::string_view piece; !(piece = reader.next()).empty();) text += piece;

@@ -110,8 +110,8 @@ Reports headline_reports(std::uint64_t seed, std::int64_t train_count, std::int6
   const auto add = [&](ParallelText& pairs, std::int64_t count, bool to_learn) {
     while (static_cast<std::int64_t>(pairs.size()) < count) {
       Reporter(seed, index++).write(pairs);
-      const bool known =
-          to_learn ? held_out.contains(pairs.source.back()) : !held_out.insert(pairs.source.back()).second;
+      const bool known = to_learn ? held_out.contains(std::string(pairs.source.back()))
+                                  : !held_out.emplace(pairs.source.back()).second;
       if (!known) continue;
       pairs.source.pop_back();
       pairs.target.pop_back();

@@ -15,7 +15,7 @@ constexpr std::int64_t images_magic = 2051, labels_magic = 2049;
 /// The values of a file of `rank` extents, which it fills in.
 std::string read_values(std::string_view bytes, std::string_view origin, std::uint64_t max_bytes,
                         std::int64_t magic, std::span<std::int64_t> extents) {
-  const std::string content = is_gzip(bytes) ? gunzip(bytes, origin, max_bytes) : std::string(bytes);
+  std::string content = is_gzip(bytes) ? gunzip(bytes, origin, max_bytes) : std::string(bytes);
   const std::size_t header = 4 * (extents.size() + 1);
   const auto number = [&](std::size_t place) {
     std::int64_t value = 0;
@@ -35,7 +35,8 @@ std::string read_values(std::string_view bytes, std::string_view origin, std::ui
   }
   check(static_cast<std::uint64_t>(count) == content.size() - header, origin, ": the IDX file says that ",
         count, " values follow, but there are ", content.size() - header);
-  return content.substr(header);
+  content.erase(0, header);
+  return content;
 }
 
 }  // namespace
@@ -46,7 +47,7 @@ Images parse_idx_images(std::string_view bytes, std::string_view origin, std::ui
   Images images{extents[1], extents[2], {}};
   const auto size = static_cast<std::size_t>(images.rows * images.columns);
   for (std::size_t begin = 0; begin < values.size(); begin += size)
-    images.pixels.push_back(values.substr(begin, size));
+    images.pixels.push_back(std::string_view(values).substr(begin, size));
   return images;
 }
 
@@ -85,14 +86,16 @@ Images image_of_line(std::string_view line) {
   }
   check(numbers.size() > 2, "an image is a line of its rows, columns and values, but there are only ",
         numbers.size(), " numbers");
-  Images image{numbers[0], numbers[1], {""}};
+  Images image{numbers[0], numbers[1], {}};
   const std::int64_t size = checked_product("an image", image.rows, image.columns);
   check(static_cast<std::uint64_t>(size) == numbers.size() - 2, "an image of ", image.rows, " x ",
         image.columns, " has ", size, " values, but ", numbers.size() - 2, " follow");
+  std::string pixels;
   for (std::size_t i = 2; i < numbers.size(); ++i) {
     check(numbers[i] <= 255, "the values of an image are 0 to 255, but value ", i - 1, " is ", numbers[i]);
-    image.pixels[0] += static_cast<char>(numbers[i]);
+    pixels += static_cast<char>(numbers[i]);
   }
+  image.pixels.push_back(pixels);
   return image;
 }
 
@@ -118,7 +121,7 @@ LabelledText read_labelled_images(const std::filesystem::path& path, std::filesy
         labels_path.string(), " has ", labels.size(), " labels");
   LabelledText text;
   for (std::size_t i = 0; i < labels.size(); ++i)
-    text.add(image_line(images, i), std::to_string(labels[i]), concat_text(path.string(), ": image ", i + 1));
+    text.add(image_line(images, i), std::to_string(labels[i]), path.string() + ": image ", i + 1);
   return text;
 }
 

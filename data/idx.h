@@ -16,7 +16,7 @@ namespace heed {
 /// Images of one size: the values 0 to 255 row by row.
 struct Images {
   std::int64_t rows = 0, columns = 0;
-  std::vector<std::string> pixels;  ///< one image: rows * columns bytes
+  TextList pixels;  ///< one image: rows * columns bytes
 };
 
 /// Reads the bytes of a file of images (magic number 2051: count, rows, columns) or of labels (2049: count), which may

@@ -8,12 +8,14 @@
 #include <set>
 #include <system_error>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "heed/core/error.h"
 #include "heed/core/random.h"
 #include "heed/core/unicode.h"
 #include "heed/data/table.h"
+#include "heed/data/text_lines.h"
 
 namespace heed {
 namespace {
@@ -27,58 +29,82 @@ fs::file_type type_of(const fs::path& path) {
   return type;
 }
 
+/// Answers are a line each, and labels stand in JSON and in tables: what would break these is refused.
+constexpr std::size_t longest_label = 1000;  // bytes
+bool is_label(std::string_view label) {
+  return label.size() <= longest_label && label.find_first_of("\n\r") == std::string::npos &&
+         unicode::find_invalid(label) == std::string::npos;
+}
+
+/// Makes the text of the place only for a label that is refused.
+void check_label_at(std::string_view label, const auto& at) {
+  if (!is_label(label)) check_label(label, at.place());
+}
+
+/// A file or folder whose name is a label.
+struct NamedPlace {
+  const fs::path& path;
+  std::string place() const { return path.string(); }
+};
+
 // --- formats that are one file -----------------------------------------------------------------------------
 
 /// What a reader of one file gets.
-struct Input {
-  std::string_view bytes, origin;
+struct FileInput {
+  const TextInput& text;
   const LabelledOptions& options;
   ReadReport* report;
 };
 
-LabelledText parse_labelled_lines(const Input& input) {
+LabelledText read_labelled_lines(const FileInput& input) {
   LabelledText text;
-  for (const std::string& line : parse_lines(input.bytes, input.origin, input.options.text, input.report)) {
-    const std::string place = concat_text(input.origin, ":", text.size() + 1);
-    const std::size_t space = std::min(line.find(' '), line.size());
-    check(space > 0, place, ": the line ", line.empty() ? "is empty" : "begins with a space",
-          "; expected a label, a space and a text");
-    check_label(line.substr(0, space), place);
-    text.add(line.substr(std::min(space + 1, line.size())), line.substr(0, space), place);
+  TextLines lines(input.text, input.options.text, input.report);
+  while (const auto line = lines.next()) {
+    const std::size_t space = std::min(line->find(' '), line->size());
+    if (space == 0)
+      fail(lines.place(), ": the line ", line->empty() ? "is empty" : "begins with a space",
+           "; expected a label, a space and a text");
+    check_label_at(line->substr(0, space), lines);
+    text.add(line->substr(std::min(space + 1, line->size())), line->substr(0, space), lines.origin(),
+             lines.number());
   }
   return text;
 }
 
-LabelledText parse_labelled_table(const Input& input) {
+LabelledText read_labelled_table(const FileInput& input) {
   const LabelledOptions& options = input.options;
   const std::string first = options.format == "jsonl" ? "label" : "1";
   const std::string& label = options.label_column.empty() ? first : options.label_column;
   const bool pairs = !options.second_column.empty();
-  std::vector<std::string> columns = {label};
-  if (pairs) columns.push_back(options.second_column);
-  const std::size_t before = columns.size();
-  columns.insert(columns.end(), options.text_columns.begin(), options.text_columns.end());
-  const Table table = parse_table(input.bytes, input.origin,
-                                  {.format = options.format,
-                                   .header = options.header,
-                                   .columns = std::move(columns),
-                                   .distinct = true,
-                                   .others = options.text_columns.empty(),
-                                   .text = options.text},
-                                  input.report);
-  check(table.columns.size() > before, input.origin, ": the rows have a label, but no text");
+  TableOptions table{.format = options.format,
+                     .header = options.header,
+                     .columns = {label},
+                     .distinct = true,
+                     .others = options.text_columns.empty(),
+                     .text = options.text};
+  if (pairs) table.columns.push_back(options.second_column);
+  const std::size_t before = table.columns.size();
+  table.columns.insert(table.columns.end(), options.text_columns.begin(), options.text_columns.end());
   LabelledText text;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    check(!table.columns[0][i].empty(), table.places[i], ": the label in column ", label, " is empty");
-    check_label(table.columns[0][i], table.places[i]);
-    std::string words = table.columns[before][i];
-    for (std::size_t c = before + 1; c < table.columns.size(); ++c)
-      words.append(" ").append(table.columns[c][i]);
+  const auto take = [&](const TableCells& row) {
+    std::vector<std::string>& cells = row.cells;
+    if (text.size() == 0) {
+      check(cells.size() > before, row.origin, ": the rows have a label, but no text");
+      text.first_line = row.first;
+    }
+    if (cells[0].empty()) fail(row.place(), ": the label in column ", label, " is empty");
+    check_label_at(cells[0], row);
+    std::string& words = cells[before];
+    for (std::size_t c = before + 1; c < cells.size(); ++c) words.append(" ").append(cells[c]);
     if (pairs)
-      text.add_pair(std::move(words), table.columns[1][i], table.columns[0][i], table.places[i]);
+      text.add_pair(words, cells[1], cells[0], row.origin, row.line);
     else
-      text.add(std::move(words), table.columns[0][i], table.places[i]);
-  }
+      text.add(words, cells[0], row.origin, row.line);
+  };
+  if (input.text.bytes)
+    parse_table_rows(*input.text.bytes, input.text.origin, table, take, input.report);
+  else
+    read_table_rows(input.text.path, table, take, input.report);
   return text;
 }
 
@@ -99,9 +125,10 @@ std::string read_document(const fs::path& path, const LabelledOptions& options, 
   check(type != fs::file_type::directory, path.string(), ": expected a document, but this is a folder");
   check(type == fs::file_type::regular, path.string(), ": expected a document, but this is no regular file");
   std::string text;
-  for (const std::string& line : read_lines(path, options.text, report)) {
+  TextLines lines(TextInput(path), options.text, report);
+  while (const auto line = lines.next()) {
     if (!text.empty()) text += '\n';
-    text += line;
+    text += *line;
   }
   return text;
 }
@@ -113,12 +140,12 @@ LabelledText read_class_files(std::span<const fs::path> files, const LabelledOpt
   for (const fs::path& file : files) {
     check(type_of(file) == fs::file_type::regular, file.string(),
           ": expected the texts of a class, for which a regular file is needed");
-    check_label(file.filename().string(), file.string());
-    std::size_t number = 0;
-    for (std::string& line : read_lines(file, options.text, report)) {
-      const std::string place = concat_text(file.string(), ":", ++number);
-      check(!line.empty(), place, ": the line is empty; expected a text of the class on each");
-      text.add(std::move(line), file.filename().string(), place);
+    const std::string label = file.filename().string();
+    check_label_at(label, NamedPlace{file});
+    TextLines lines(TextInput(file), options.text, report);
+    while (const auto line = lines.next()) {
+      if (line->empty()) fail(lines.place(), ": the line is empty; expected a text of the class on each");
+      text.add(*line, label, lines.origin(), lines.number());
     }
   }
   return text;
@@ -134,7 +161,7 @@ LabelledText read_class_folder(const fs::path& path, const LabelledOptions& opti
   for (const fs::path& folder : classes) {
     check(type_of(folder) == fs::file_type::directory, folder.string(),
           ": expected one folder for each class, but this is a file");
-    check_label(folder.filename().string(), folder.string());
+    check_label_at(folder.filename().string(), NamedPlace{folder});
     const std::vector<fs::path> documents = sorted_entries(folder);
     check(!documents.empty(), folder.string(), ": the class has no documents");
     for (const fs::path& document : documents)
@@ -148,13 +175,13 @@ LabelledText read_class_folder(const fs::path& path, const LabelledOptions& opti
 struct Format {
   const char* name;
   bool has_columns;
-  LabelledText (*parse)(const Input&);  // null: a folder
+  LabelledText (*read)(const FileInput&);  // null: a folder
 };
 
-constexpr std::array<Format, 5> formats = {{{"lines", false, parse_labelled_lines},
-                                            {"csv", true, parse_labelled_table},
-                                            {"tsv", true, parse_labelled_table},
-                                            {"jsonl", true, parse_labelled_table},
+constexpr std::array<Format, 5> formats = {{{"lines", false, read_labelled_lines},
+                                            {"csv", true, read_labelled_table},
+                                            {"tsv", true, read_labelled_table},
+                                            {"jsonl", true, read_labelled_table},
                                             {"folders", false, nullptr}}};
 
 const Format& format_named(const std::string& name) {
@@ -251,15 +278,23 @@ void check_classes_of_folds(const LabelledText& text, const std::vector<std::siz
 
 }  // namespace
 
-void LabelledText::add(std::string text, std::string label, std::string place) {
-  texts.push_back(std::move(text));
-  labels.push_back(std::move(label));
-  places.push_back(std::move(place));
+void LabelledText::add(std::string_view text, std::string_view label, std::string_view origin,
+                       std::size_t line) {
+  texts.push_back(text);
+  labels.push_back(label);
+  places.add(origin, line);
 }
 
-void LabelledText::add_pair(std::string first, std::string second, std::string label, std::string place) {
-  add(std::move(first), std::move(label), std::move(place));
-  seconds.push_back(std::move(second));
+void LabelledText::add_pair(std::string_view first, std::string_view second, std::string_view label,
+                            std::string_view origin, std::size_t line) {
+  add(first, label, origin, line);
+  seconds.push_back(second);
+}
+
+LabelledText LabelledText::picked(std::span<const std::size_t> indices) const {
+  return {texts.picked(indices), labels.picked(indices),
+          places.size() == 0 ? TextPlaces() : places.picked(indices),
+          seconds.empty() ? TextList() : seconds.picked(indices), first_line};
 }
 
 std::vector<std::size_t> groups_of(const LabelledText& text) {
@@ -272,9 +307,9 @@ std::vector<std::size_t> groups_of(const LabelledText& text) {
 }
 
 std::vector<std::string> class_names(const LabelledText& text) {
-  std::vector<std::string> names = text.labels;
+  const std::unordered_set<std::string_view> distinct(text.labels.begin(), text.labels.end());
+  std::vector<std::string> names(distinct.begin(), distinct.end());
   std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
   check(names.size() >= 2, "a classifier needs texts of at least two classes, but the ", text.size(),
         " texts are all of ", names.empty() ? "none" : quoted_names(names));
   return names;
@@ -295,12 +330,10 @@ std::vector<std::int32_t> classes_of(const LabelledText& text, std::span<const s
 }
 
 void check_label(std::string_view label, std::string_view place) {
-  constexpr std::size_t longest = 1000;
-  check(label.size() <= longest, place, ": the label \"", unicode::shortened(label, 80), "\" has ",
-        label.size(), " bytes, and at most ", longest, " are allowed: is it a text, not a label?");
-  const bool is_a_line = label.find_first_of("\n\r") == std::string::npos;
-  check(is_a_line && unicode::find_invalid(label) == std::string::npos, place, ": the label \"",
-        unicode::printable(label), "\" has line ends in it, or is no UTF-8");
+  check(label.size() <= longest_label, place, ": the label \"", unicode::shortened(label, 80), "\" has ",
+        label.size(), " bytes, and at most ", longest_label, " are allowed: is it a text, not a label?");
+  check(is_label(label), place, ": the label \"", unicode::printable(label),
+        "\" has line ends in it, or is no UTF-8");
 }
 
 std::string labelled_format(const fs::path& path) {
@@ -316,9 +349,9 @@ std::vector<std::string> labelled_formats() {
 LabelledText parse_labelled_text(std::string_view bytes, std::string_view origin,
                                  const LabelledOptions& options, ReadReport* report) {
   const Format& format = format_named(options.format);
-  check(format.parse != nullptr, origin, ": a file is not of the format ", format.name);
+  check(format.read != nullptr, origin, ": a file is not of the format ", format.name);
   check_columns_are_used(options, format);
-  return format.parse({bytes, origin, options, report});
+  return format.read({TextInput(bytes, origin), options, report});
 }
 
 LabelledText read_labelled_text(const fs::path& path, const LabelledOptions& options, ReadReport* report) {
@@ -329,10 +362,10 @@ LabelledText read_labelled_text(const fs::path& path, const LabelledOptions& opt
   check_columns_are_used(options, format);
   const bool lines_of_classes =
       format.name == std::string("lines") && type_of(path) == fs::file_type::directory;
-  if (format.parse == nullptr || lines_of_classes) return read_class_folder(path, options, report);
+  if (format.read == nullptr || lines_of_classes) return read_class_folder(path, options, report);
   LabelledOptions named = options;
   named.format = format.name;
-  return format.parse({read_limited_file(path, options.text), path.string(), named, report});
+  return format.read({TextInput(path), named, report});
 }
 
 TextParts split_text(const LabelledText& text, const SplitOptions& options) {
@@ -352,13 +385,13 @@ TextParts split_text(const LabelledText& text, const SplitOptions& options) {
   } else {
     draw_parts(order, options, "", part_of);
   }
-  TextParts parts;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    LabelledText& part = parts.*part_of[group_of[i]];
-    part.add(text.texts[i], text.labels[i], text.places[i]);
-    if (!text.seconds.empty()) part.seconds.push_back(text.seconds[i]);
-  }
-  return parts;
+  const auto part = [&](Part wanted) {
+    std::vector<std::size_t> indices;
+    for (std::size_t i = 0; i < text.size(); ++i)
+      if (part_of[group_of[i]] == wanted) indices.push_back(i);
+    return text.picked(indices);
+  };
+  return {part(&TextParts::train), part(&TextParts::valid), part(&TextParts::test)};
 }
 
 }  // namespace heed

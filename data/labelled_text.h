@@ -12,13 +12,19 @@
 namespace heed {
 
 /// Texts, or pairs of texts, with the name of the class of each. A text may be empty, where the data has nothing beside
-/// a label; an empty line is no text to predict from. `places` says in messages where a text came from: "file:line".
+/// a label; an empty line is no text to predict from. `places` says in messages where a text came from.
 struct LabelledText {
-  std::vector<std::string> texts, labels, places;
-  std::vector<std::string> seconds = {};  ///< of pairs the second texts, to `texts` as the first; else empty
+  TextList texts, labels;
+  TextPlaces places;
+  TextList seconds = {};  ///< of pairs the second texts, to `texts` as the first; else empty
+  /// Of tables what the first line holds, whose columns these are: names, where it is a header or of jsonl.
+  std::vector<std::string> first_line = {};
   std::size_t size() const { return texts.size(); }
-  void add(std::string text, std::string label, std::string place);
-  void add_pair(std::string first, std::string second, std::string label, std::string place);
+  void add(std::string_view text, std::string_view label, std::string_view origin, std::size_t line = 0);
+  void add_pair(std::string_view first, std::string_view second, std::string_view label,
+                std::string_view origin, std::size_t line = 0);
+  /// The texts of these indices, which share their memory with the others.
+  LabelledText picked(std::span<const std::size_t> indices) const;
 };
 
 /// The group of each text, from 0: pairs that follow each other with the same first text are one, such as the

@@ -13,6 +13,7 @@
 #include "heed/core/error.h"
 #include "heed/core/file.h"
 #include "heed/core/unicode.h"
+#include "heed/data/text_lines.h"
 
 namespace heed {
 namespace {
@@ -32,11 +33,20 @@ bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
-/// Where a piece can end: before the last line break that follows a word; 0: nowhere.
-std::size_t last_cut(std::string_view text) {
-  for (std::size_t at = text.size(); at-- > 1;)
-    if (text[at] == '\n' && !is_space(text[at - 1])) return at;
-  return 0;
+/// Where a piece can end at the end of this line: before its line break, if that follows a word; 0: nowhere.
+std::size_t cut_in(std::string_view line) {
+  if (!line.ends_with('\n')) return 0;
+  const std::size_t at = without_line_end(line).size();
+  return at > 0 && !is_space(line[at - 1]) ? at : 0;
+}
+
+/// Where a piece ends that has no such place: before the last space that follows a word, else between two characters.
+std::size_t forced_cut(std::string_view text) {
+  for (std::size_t at = piece_bytes; at > piece_bytes / 2; --at)
+    if (is_space(text[at]) && !is_space(text[at - 1])) return at;
+  std::size_t at = piece_bytes;
+  while ((static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U) --at;
+  return at;
 }
 
 }  // namespace
@@ -126,16 +136,23 @@ TextPiece LargeText::operator[](std::size_t piece) const {
 void read_large_text(const std::filesystem::path& path, LargeText& text, const TextOptions& options,
                      ReadReport* report) {
   std::string piece;
+  std::size_t cut = 0;  // the last place in it where it can end; 0: none
   bool begins = true;
   read_text_by_lines(
       path, options,
       [&](std::string_view line) {
+        if (const std::size_t at = cut_in(line); at > 0) cut = piece.size() + at;
         piece += line;
-        if (piece.size() < piece_bytes) return;
-        const std::size_t cut = last_cut(piece);
-        if (cut == 0) return;
-        text.add(std::string_view(piece).substr(0, cut), std::exchange(begins, false));
-        piece.erase(0, cut);
+        std::size_t done = 0;
+        while (piece.size() - done > piece_bytes) {
+          const std::string_view rest = std::string_view(piece).substr(done);
+          const bool is_near = cut > done && cut - done <= 2 * piece_bytes;
+          const std::size_t end = is_near ? cut - done : forced_cut(rest);
+          text.add(rest.substr(0, end), std::exchange(begins, false));
+          done += end;
+        }
+        piece.erase(0, done);
+        cut = cut > done ? cut - done : 0;
       },
       report);
   text.add(piece, begins);

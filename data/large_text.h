@@ -71,9 +71,9 @@ class LargeText {
   std::int64_t characters_ = 0;
 };
 
-/// Adds the text of a file (see read_text) as one document, in pieces of some 16 MiB that end before a line break which
-/// follows a word, where tokenizers cut a text as well. A plain file is read part by part, a gzip file is held in memory as
-/// it is packed.
+/// Adds the text of a file (see read_text_by_lines) as one document, in pieces of some 16 MiB that end before a line break
+/// which follows a word, where tokenizers cut a text as well. Where 16 MiB have no such place, they end before a space
+/// that follows a word, or else between two characters.
 void read_large_text(const std::filesystem::path& path, LargeText& text, const TextOptions& options = {},
                      ReadReport* report = nullptr);
 /// The first `characters` of a text, and what follows them. A document that is cut begins anew in the second part.

@@ -108,12 +108,12 @@ class LineReader::Source {
     } else {
       piece = gzip_ ? gzip_->next() : read_bytes();
     }
-    const auto take = [this](std::string_view line, bool too_long) { add(line, too_long); };
     at_end_ = piece.empty();
     if (at_end_)
-      splitter_.finish(take);
+      splitter_.finish();
     else
-      splitter_.feed(piece, take);
+      splitter_.give(piece);
+    while (const auto line = splitter_.next()) add(line->bytes, line->too_long);
   }
 
   void add(std::string_view line, bool too_long) {

@@ -100,7 +100,7 @@ LabelledText draw_listops(std::uint64_t seed, std::int64_t count, const ListOpsR
       continue;
     }
     in_vain = tokens_in_vain = 0;
-    text.add(tree.text(), std::to_string(tree.value()), concat_text("expression ", text.size() + 1));
+    text.add(tree.text(), std::to_string(tree.value()), "expression ", text.size() + 1);
   }
   return text;
 }

@@ -9,6 +9,7 @@
 #include "heed/core/json_text.h"
 #include "heed/core/unicode.h"
 #include "heed/data/csv.h"
+#include "heed/data/text_lines.h"
 
 namespace heed {
 namespace {
@@ -46,39 +47,55 @@ void check_distinct(const auto& found, const TableOptions& options, std::string_
             options.columns[i], "\" are one; name each once");
 }
 
-Table from_rows(const std::vector<TableRow>& rows, std::string_view origin, const TableOptions& options) {
-  const TableRow& first = rows.front();
-  const std::size_t begin = options.header ? 1 : 0;
-  check(rows.size() > begin, origin, ": there is nothing but a header");
-  Table table;
-  table.names = options.columns;
-  std::vector<std::size_t> indices;
-  for (const std::string& column : options.columns)
-    indices.push_back(column_index(column, first, options.header, origin));
-  check_distinct(indices, options, origin);
-  const std::vector<std::size_t> named = indices;
-  for (std::size_t i = 0; (options.others || named.empty()) && i < first.fields.size(); ++i) {
-    if (std::find(named.begin(), named.end(), i) != named.end()) continue;
-    indices.push_back(i);
-    table.names.push_back(options.header ? first.fields[i] : std::to_string(i + 1));
-  }
-  for (const std::size_t index : indices) {
-    std::vector<std::string>& texts = table.columns.emplace_back();
-    for (std::size_t i = begin; i < rows.size(); ++i) texts.push_back(rows[i].fields[index]);
-  }
-  for (std::size_t i = begin; i < rows.size(); ++i)
-    table.places.push_back(concat_text(origin, ":", rows[i].line));
-  return table;
-}
+/// Picks the columns that are asked for out of the rows of csv and tsv.
+class ColumnPicker {
+ public:
+  ColumnPicker(const TableOptions& options, const TakeCells& take, std::string_view origin)
+      : options_(options), take_(take), origin_(origin) {}
 
-Table parse_csv_table(std::string_view bytes, std::string_view origin, const TableOptions& options,
-                      ReadReport* report) {
-  return from_rows(parse_csv(bytes, origin, options.text, report), origin, options);
-}
+  void row(TableRow& row) {
+    if (indices_.empty()) {
+      choose(row);
+      if (options_.header) return;
+    }
+    has_rows_ = true;
+    cells_.resize(indices_.size());
+    for (std::size_t i = 0; i < indices_.size(); ++i) cells_[i] = row.fields[indices_[i]];
+    take_({names_, first_, cells_, origin_, row.line});
+  }
+  void finish() const { check(has_rows_, origin_, ": there is nothing but a header"); }
 
-Table parse_tsv_table(std::string_view bytes, std::string_view origin, const TableOptions& options,
-                      ReadReport* report) {
-  return from_rows(parse_tsv(bytes, origin, options.text, report), origin, options);
+ private:
+  void choose(const TableRow& first) {
+    first_ = first.fields;
+    names_ = options_.columns;
+    for (const std::string& column : options_.columns)
+      indices_.push_back(column_index(column, first, options_.header, origin_));
+    check_distinct(indices_, options_, origin_);
+    if (!options_.others && !indices_.empty()) return;
+    std::vector<bool> is_named(first.fields.size());
+    for (const std::size_t index : indices_) is_named[index] = true;
+    for (std::size_t i = 0; i < first.fields.size(); ++i) {
+      if (is_named[i]) continue;
+      indices_.push_back(i);
+      names_.push_back(options_.header ? first.fields[i] : std::to_string(i + 1));
+    }
+  }
+
+  const TableOptions& options_;
+  const TakeCells& take_;
+  std::string_view origin_;
+  std::vector<std::size_t> indices_;
+  std::vector<std::string> names_, first_, cells_;
+  bool has_rows_ = false;
+};
+
+template <void (*read)(TextLines, const TakeRow&)>
+void rows_between_separators(TextLines lines, const TableOptions& options, const TakeCells& take) {
+  const std::string origin = lines.origin();
+  ColumnPicker picker(options, take, origin);
+  read(std::move(lines), [&](TableRow& row) { picker.row(row); });
+  picker.finish();
 }
 
 // --- jsonl
@@ -104,27 +121,25 @@ std::string member_text(const Json& object, const std::string& name, const std::
   return found->dump();
 }
 
-Table parse_json_lines(std::string_view bytes, std::string_view origin, const TableOptions& options,
-                       ReadReport* report) {
+void rows_of_json_lines(TextLines lines, const TableOptions& options, const TakeCells& take) {
+  const std::string& origin = lines.origin();
   check(!options.header, origin, ": a header is for csv and tsv; each line of jsonl names its columns");
   check_distinct(options.columns, options, origin);
-  Table table;
-  table.names = options.columns;
-  for (const std::string& line : parse_lines(bytes, origin, options.text, report)) {
-    const std::string place = concat_text(origin, ":", table.places.size() + 1);
-    const Json object = parse_written_json<Json>(line, place);
+  std::vector<std::string> names = options.columns, first, cells;
+  while (const auto line = lines.next()) {
+    const std::string place = lines.place();
+    const Json object = parse_written_json<Json>(std::string(*line), place);
     check(object.is_object(), place, ": expected a JSON object, not ", object.type_name());
-    if (table.places.empty()) {
+    if (lines.number() == 1) {
+      first = keys_of(object);
       if (options.others || options.columns.empty())
-        for (const std::string& key : keys_of(object))
-          if (!has(options.columns, key)) table.names.push_back(key);
-      table.columns.resize(table.names.size());
+        for (const std::string& key : first)
+          if (!has(options.columns, key)) names.push_back(key);
     }
-    for (std::size_t i = 0; i < table.names.size(); ++i)
-      table.columns[i].push_back(member_text(object, table.names[i], place));
-    table.places.push_back(place);
+    cells.clear();
+    for (const std::string& name : names) cells.push_back(member_text(object, name, place));
+    take({names, first, cells, origin, lines.number()});
   }
-  return table;
 }
 
 // --- the formats
@@ -132,12 +147,40 @@ Table parse_json_lines(std::string_view bytes, std::string_view origin, const Ta
 struct TableFormat {
   const char* name;
   const char* ending;  // of the names of such files, ".gz" left out
-  Table (*parse)(std::string_view, std::string_view, const TableOptions&, ReadReport*);
+  void (*rows)(TextLines, const TableOptions&, const TakeCells&);
 };
 
-constexpr TableFormat table_kinds[] = {{"csv", ".csv", parse_csv_table},
-                                       {"tsv", ".tsv", parse_tsv_table},
-                                       {"jsonl", ".jsonl", parse_json_lines}};
+constexpr TableFormat table_kinds[] = {{"csv", ".csv", rows_between_separators<rows_of_csv>},
+                                       {"tsv", ".tsv", rows_between_separators<rows_of_tsv>},
+                                       {"jsonl", ".jsonl", rows_of_json_lines}};
+
+const TableFormat& table_kind(const std::string& name) {
+  for (const TableFormat& format : table_kinds)
+    if (name == format.name) return format;
+  fail("unknown format of tables, \"", name, "\": use one of ", quoted_names(table_formats()));
+}
+
+const TableFormat& format_of_table(const std::filesystem::path& path, const TableOptions& options) {
+  const std::string name = options.format.empty() ? table_format(path) : options.format;
+  check(!name.empty(), path.string(), ": its name does not say how it is laid out; give --format ",
+        "csv, tsv or jsonl");
+  return table_kind(name);
+}
+
+/// A table of the rows that `read` gives.
+template <class Read>
+Table table_of(const Read& read) {
+  Table table;
+  read([&](const TableCells& row) {
+    if (table.columns.empty()) {
+      table.names = row.names;
+      table.columns.resize(row.names.size());
+    }
+    for (std::size_t i = 0; i < row.cells.size(); ++i) table.columns[i].push_back(row.cells[i]);
+    table.places.add(row.origin, row.line);
+  });
+  return table;
+}
 
 }  // namespace
 
@@ -150,7 +193,11 @@ std::string quoted_names(std::span<const std::string> names) {
   return text;
 }
 
-const std::vector<std::string>& Table::column(std::string_view name) const {
+std::string TableCells::place() const {
+  return concat_text(origin, ":", line);
+}
+
+const TextList& Table::column(std::string_view name) const {
   const auto found = std::find(names.begin(), names.end(), name);
   check(found != names.end(), "there is no column \"", name, "\" among ", quoted_names(names));
   return columns[static_cast<std::size_t>(found - names.begin())];
@@ -169,19 +216,23 @@ std::string table_format(const std::filesystem::path& path) {
   return "";
 }
 
+void parse_table_rows(std::string_view bytes, std::string_view origin, const TableOptions& options,
+                      const TakeCells& take, ReadReport* report) {
+  table_kind(options.format).rows({TextInput(bytes, origin), options.text, report}, options, take);
+}
+
+void read_table_rows(const std::filesystem::path& path, const TableOptions& options, const TakeCells& take,
+                     ReadReport* report) {
+  format_of_table(path, options).rows({TextInput(path), options.text, report}, options, take);
+}
+
 Table parse_table(std::string_view bytes, std::string_view origin, const TableOptions& options,
                   ReadReport* report) {
-  for (const TableFormat& format : table_kinds)
-    if (options.format == format.name) return format.parse(bytes, origin, options, report);
-  fail("unknown format of tables, \"", options.format, "\": use one of ", quoted_names(table_formats()));
+  return table_of([&](const TakeCells& take) { parse_table_rows(bytes, origin, options, take, report); });
 }
 
 Table read_table(const std::filesystem::path& path, const TableOptions& options, ReadReport* report) {
-  TableOptions named = options;
-  if (named.format.empty()) named.format = table_format(path);
-  check(!named.format.empty(), path.string(), ": its name does not say how it is laid out; give --format ",
-        "csv, tsv or jsonl");
-  return parse_table(read_limited_file(path, options.text), path.string(), named, report);
+  return table_of([&](const TakeCells& take) { read_table_rows(path, options, take, report); });
 }
 
 }  // namespace heed

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,12 +26,24 @@ struct TableOptions {
 
 /// Columns of texts of the same length; numbers of jsonl stand as JSON writes them.
 struct Table {
-  std::vector<std::string> names;                 ///< as they were asked for, or as the file has them
-  std::vector<std::vector<std::string>> columns;  ///< [columns][rows]
-  std::vector<std::string> places;                ///< [rows]; "file:line", where the row begins
+  std::vector<std::string> names;  ///< as they were asked for, or as the file has them
+  std::vector<TextList> columns;   ///< [columns][rows]
+  TextPlaces places;               ///< [rows]; where the row begins
   std::size_t size() const { return places.size(); }
-  const std::vector<std::string>& column(std::string_view name) const;  ///< throws Error when there is none
+  const TextList& column(std::string_view name) const;  ///< throws Error when there is none
 };
+
+/// A row, of the columns that were asked for, and all rows before it were as good as this one.
+struct TableCells {
+  const std::vector<std::string>& names;  ///< of the columns
+  const std::vector<std::string>&
+      first;  ///< all that the first line holds: names of a header, else cells; of jsonl keys
+  std::vector<std::string>& cells;  ///< [columns], which may be taken away
+  std::string_view origin;
+  std::size_t line;           ///< where the row begins
+  std::string place() const;  ///< "file:line"
+};
+using TakeCells = std::function<void(const TableCells& row)>;
 
 /// "csv", "tsv", "jsonl".
 std::vector<std::string> table_formats();
@@ -46,6 +59,11 @@ Table read_table(const std::filesystem::path& path, const TableOptions& options 
 /// The same for bytes already in memory, in a format that is named; `origin` says in errors where they came from.
 Table parse_table(std::string_view bytes, std::string_view origin, const TableOptions& options,
                   ReadReport* report = nullptr);
+/// The same row by row, as they are read: none is kept. What is wrong with the columns is said at the first.
+void read_table_rows(const std::filesystem::path& path, const TableOptions& options, const TakeCells& take,
+                     ReadReport* report = nullptr);
+void parse_table_rows(std::string_view bytes, std::string_view origin, const TableOptions& options,
+                      const TakeCells& take, ReadReport* report = nullptr);
 
 /// Names in quotes, for messages; of very many the first, of long ones the beginning.
 std::string quoted_names(std::span<const std::string> names);

@@ -1,13 +1,16 @@
 #include "heed/data/text_file.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <limits>
+#include <memory>
 #include <system_error>
 #include <utility>
 
 #include "heed/core/error.h"
 #include "heed/core/file.h"
+#include "heed/core/interrupt.h"
 #include "heed/core/unicode.h"
 #include "heed/data/gzip.h"
 #include "heed/data/text_lines.h"
@@ -77,44 +80,48 @@ std::string decode_single_bytes(std::string_view line, const TextOptions& option
   return "";
 }
 
-/// Calls visit(line) for each line as bytes of the file, line end included.
-template <class Visit>
-void for_each_line(std::string_view bytes, std::string_view origin, const TextOptions& options,
-                   std::uint64_t max_line_bytes, const Visit& visit) {
-  check_file_size(bytes.size(), origin, options.max_bytes);
-  LineSplitter splitter(options.encoding, max_line_bytes);
-  std::size_t number = 0;
-  const auto take = [&](std::string_view line, bool too_long) {
-    ++number;
-    if (too_long) fail(origin, ":", number, ": ", long_line_message(max_line_bytes));
-    visit(line, number);
-  };
-  if (is_gzip(bytes)) {
-    check_unpacked_size(bytes, origin, options.max_bytes);
-    GzipReader reader([&bytes] { return std::exchange(bytes, {}); }, std::string(origin));
-    for (std::string_view piece; !(piece = reader.next()).empty();) splitter.feed(piece, take);
-  } else {
-    splitter.feed(bytes, take);
-  }
-  splitter.finish(take);
-  check(number > 0, origin, ": the file is empty");
-}
-
 void check_size_of(const std::filesystem::path& path, const TextOptions& options) {
   std::error_code unknown;  // what has no size, the reader refuses
   const std::uintmax_t size = std::filesystem::file_size(path, unknown);
   if (!unknown) check_file_size(size, path.string(), options.max_bytes);
 }
 
-/// The text of a line of a file.
-std::string decoded(std::string_view line, std::string_view origin, std::size_t number,
-                    const TextOptions& options, ReadReport* report) {
-  std::string text;
-  std::int64_t replaced = 0;
-  const std::string error = decode_line(line, options, text, replaced);
-  check(error.empty(), origin, ":", number, ": ", error);
-  if (report != nullptr) report->replaced += replaced;
-  return text;
+using Pieces = std::function<std::string_view()>;
+
+/// The bytes of an input as they stand in the file.
+Pieces packed_pieces(const TextInput& input) {
+  if (input.bytes) return [bytes = *input.bytes]() mutable { return std::exchange(bytes, {}); };
+  return [parts = std::make_shared<FileParts>(input.path)] { return parts->next(); };
+}
+
+/// The bytes of the text, piece by piece. Its size is looked at before the first is given.
+Pieces pieces_of(const TextInput& input, const TextOptions& options) {
+  Pieces packed = packed_pieces(input);
+  const std::string_view first = packed();
+  std::uint64_t size = first.size();
+  if (!input.bytes) size = std::max<std::uint64_t>(size, std::filesystem::file_size(input.path));
+  check_file_size(size, input.origin, options.max_bytes);
+  Pieces all = [packed = std::move(packed), first, is_first = true]() mutable {
+    return std::exchange(is_first, false) ? first : packed();
+  };
+  if (is_gzip(first)) {
+    if (!unpacks_within(size, options.max_bytes))
+      check_unpacked_size(size, packed_pieces(input), input.origin, options.max_bytes);
+    return [reader = std::make_shared<GzipReader>(std::move(all), input.origin)] { return reader->next(); };
+  }
+  return [all = std::move(all), bytes = std::uint64_t{0}, origin = input.origin,
+          most = options.max_bytes]() mutable {
+    const std::string_view piece = all();
+    bytes += piece.size();  // the file may have grown
+    check_file_size(bytes, origin, most);
+    return piece;
+  };
+}
+
+TextList lines_of(TextLines lines) {
+  TextList list;
+  while (const auto line = lines.next()) list.push_back(*line);
+  return list;
 }
 
 }  // namespace
@@ -160,14 +167,51 @@ std::string long_line_message(std::uint64_t max_line_bytes) {
                      " bytes that data.max_line_bytes allows; is this a text with line ends?");
 }
 
-std::vector<std::string> parse_lines(std::string_view bytes, std::string_view origin,
-                                     const TextOptions& options, ReadReport* report) {
-  std::vector<std::string> lines;
-  for_each_line(bytes, origin, options, options.max_line_bytes,
-                [&](std::string_view line, std::size_t number) {
-                  lines.push_back(decoded(without_line_end(line), origin, number, options, report));
-                });
-  return lines;
+TextLines::TextLines(TextInput input, const TextOptions& options, ReadReport* report, Ends ends)
+    : input_(std::move(input)),
+      options_(options),
+      report_(report),
+      ends_(ends),
+      splitter_(options.encoding,
+                ends == Ends::kept ? std::numeric_limits<std::uint64_t>::max() : options.max_line_bytes),
+      pieces_(pieces_of(input_, options)) {}
+
+std::optional<LineSplitter::Line> TextLines::next_bytes() {
+  while (pieces_) {
+    if (const auto line = splitter_.next()) return line;
+    check_stop();
+    const std::string_view piece = pieces_();
+    if (piece.empty()) {
+      splitter_.finish();
+      pieces_ = nullptr;
+    } else {
+      splitter_.give(piece);
+    }
+  }
+  return splitter_.next();
+}
+
+std::optional<std::string_view> TextLines::next() {
+  const std::optional<LineSplitter::Line> line = next_bytes();
+  check(line || number_ > 0, input_.origin, ": the file is empty");
+  if (!line) return {};
+  ++number_;
+  if (line->too_long) fail(place(), ": ", long_line_message(options_.max_line_bytes));
+  std::int64_t replaced = 0;
+  const std::string_view bytes = ends_ == Ends::kept ? line->bytes : without_line_end(line->bytes);
+  const std::string error = decode_line(bytes, options_, text_, replaced);
+  if (!error.empty()) fail(place(), ": ", error);
+  if (report_ != nullptr) report_->replaced += replaced;
+  return text_;
+}
+
+std::string TextLines::place() const {
+  return concat_text(input_.origin, ":", number_);
+}
+
+TextList parse_lines(std::string_view bytes, std::string_view origin, const TextOptions& options,
+                     ReadReport* report) {
+  return lines_of({TextInput(bytes, origin), options, report});
 }
 
 std::string read_limited_file(const std::filesystem::path& path, const TextOptions& options) {
@@ -175,45 +219,35 @@ std::string read_limited_file(const std::filesystem::path& path, const TextOptio
   return read_file(path);
 }
 
-std::vector<std::string> read_lines(const std::filesystem::path& path, const TextOptions& options,
-                                    ReadReport* report) {
-  return parse_lines(read_limited_file(path, options), path.string(), options, report);
+TextList read_lines(const std::filesystem::path& path, const TextOptions& options, ReadReport* report) {
+  return lines_of({TextInput(path), options, report});
 }
 
 void read_text_by_lines(const std::filesystem::path& path, const TextOptions& options,
                         const std::function<void(std::string_view line)>& take, ReadReport* report) {
-  constexpr std::uint64_t any_length = std::numeric_limits<std::uint64_t>::max();
-  const std::string origin = path.string();
-  std::size_t number = 0;
-  const auto visit = [&](std::string_view line, bool) {
-    ++number;
-    take(decoded(line, origin, number, options, report));
-  };
-  LineSplitter splitter(options.encoding, any_length);
-  std::uint64_t bytes = 0;
-  std::string packed;  // a gzip file, whole
-  check_size_of(path, options);
-  read_file_in_parts(path, [&](std::string_view part) {
-    bytes += part.size();
-    check_file_size(bytes, origin, options.max_bytes);
-    if (!packed.empty() || (bytes == part.size() && is_gzip(part)))
-      packed += part;
-    else
-      splitter.feed(part, visit);
-  });
-  if (!packed.empty())
-    return for_each_line(packed, origin, options, any_length,
-                         [&](std::string_view line, std::size_t) { visit(line, false); });
-  splitter.finish(visit);
-  check(number > 0, origin, ": the file is empty");
+  TextLines lines(TextInput(path), options, report, TextLines::Ends::kept);
+  while (const auto line = lines.next()) take(*line);
 }
 
 ParallelText read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target,
                                 const TextOptions& options, ReadReport* report) {
-  ParallelText text{read_lines(source, options, report), read_lines(target, options, report)};
-  check(text.source.size() == text.target.size(), "the two files do not belong together: ", source.string(),
-        " has ", text.source.size(), " lines, ", target.string(), " has ", text.target.size());
-  return text;
+  TextLines sources(TextInput(source), options, report), targets(TextInput(target), options, report);
+  ParallelText text;
+  for (;;) {
+    const auto one = sources.next(), other = targets.next();
+    if (!one && !other) return text;
+    if (one && other && one->empty() && other->empty()) {
+      sources.leave_out();
+    } else if (one && other) {
+      text.source.push_back(*one);
+      text.target.push_back(*other);
+    } else {  // the lines of the longer file are counted
+      text = {};
+      while (sources.next() || targets.next()) continue;
+      fail("the two files do not belong together: ", source.string(), " has ", sources.number(), " lines, ",
+           target.string(), " has ", targets.number());
+    }
+  }
 }
 
 }  // namespace heed

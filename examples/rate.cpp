@@ -76,12 +76,12 @@ class RateLearner : public Learner {
   }
 
   std::map<std::string, std::string> data_digests() const override {
-    return {{"train", digest_of_texts({parts_.train.texts, parts_.train.labels})},
-            {"valid", digest_of_texts({parts_.valid.texts, parts_.valid.labels})}};
+    return {{"train", digest_of_texts({&parts_.train.texts, &parts_.train.labels})},
+            {"valid", digest_of_texts({&parts_.valid.texts, &parts_.valid.labels})}};
   }
 
   void learn_vocabulary() override {
-    tokenizer_.emplace(learn_tokenizer(settings_, parts_.train.texts), settings_);
+    tokenizer_.emplace(learn_tokenizer(settings_, source_of({&parts_.train.texts})), settings_);
   }
   std::map<std::string, std::string> files() const override {
     return {{"tokenizer.json", tokenizer_->tokenizer().to_json()}};
@@ -161,7 +161,7 @@ class RateLearner : public Learner {
   Examples examples_of(const LabelledText& text) {
     Examples examples{(*tokenizer_)(text.texts, text.places), {}};
     for (std::size_t i = 0; i < text.size(); ++i)
-      examples.targets.push_back(static_cast<float>(number_in(text.labels[i], text.places[i])));
+      examples.targets.push_back(static_cast<float>(number_in(std::string(text.labels[i]), text.places[i])));
     return examples;
   }
 

@@ -119,7 +119,7 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
     if (reads_images(settings_))
       image_ = image_of_line(parts_.train.texts.front());
     else
-      tokenizer_.emplace(learn_tokenizer(settings_, parts_.train.texts), settings_);
+      tokenizer_.emplace(learn_tokenizer(settings_, source_of({&parts_.train.texts})), settings_);
     classes_ = class_names(parts_.train);
   }
 
@@ -189,7 +189,7 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
     if (tokenizer_)
       examples = (*tokenizer_)(text.texts, text.places);
     else
-      for (const std::string& line : text.texts) examples.push_back(pixels_of(line));
+      for (const std::string_view line : text.texts) examples.push_back(pixels_of(line));
     if (std::string cut = take_cut_message(); !cut.empty()) remark(std::move(cut));
     return examples;
   }
@@ -234,7 +234,7 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
     return {config(0, classes), image.rows, image.columns, trained().get<std::int64_t>("data.patch")};
   }
 
-  Tokens pixels_of(const std::string& line) const {
+  Tokens pixels_of(std::string_view line) const {
     const Images image = image_of_line(line);
     check(image.rows == image_.rows && image.columns == image_.columns, "an image of ", image.rows, " x ",
           image.columns, "; the model reads those of ", image_.rows, " x ", image_.columns);

@@ -85,7 +85,7 @@ void split_dialogues(Dialogues& train, Dialogues& valid, double fraction, std::u
   const TextParts parts = split_text(numbers, {.valid_fraction = fraction, .seed = seed});
   const auto of = [&](const LabelledText& part) {
     Dialogues picked;
-    for (const std::string& number : part.texts) picked.push_back(train[std::stoul(number)]);
+    for (const std::string_view number : part.texts) picked.push_back(train[std::stoul(std::string(number))]);
     return picked;
   };
   valid = of(parts.valid);
@@ -139,7 +139,7 @@ class ConverseLearner : public TextToTextLearner {
   std::string source_of(const std::string& line) const override {
     Dialogue turns = turns_of(line);
     turns.emplace_back();  // what is to be answered: the turn that follows
-    return turns.size() == 1 ? "" : answers_in({turns}, context()).source.back();
+    return turns.size() == 1 ? "" : std::string(answers_in({turns}, context()).source.back());
   }
 
   std::vector<std::string> marks() const override { return {std::string(turn_end)}; }
@@ -147,15 +147,16 @@ class ConverseLearner : public TextToTextLearner {
 
   Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
                   double loss) const override {
-    const auto [bleu, examples] = bleu_of_answers(answers, pairs.target);
+    const std::vector<std::string> expected = pairs.target.strings();
+    const auto [bleu, examples] = bleu_of_answers(answers, expected);
     const std::vector<double> values = {std::exp(loss), bleu.score, distinct_share(answers, 1),
                                         distinct_share(answers, 2), loss};
     Json json;
     for (std::size_t i = 0; i < values.size(); ++i)
       json[std::string(dialogue_metrics[i].name)] = i + 1 < values.size() ? rounded(values[i]) : values[i];
     json["answers"] = pairs.size();
-    json["human"] = {{"distinct1", rounded(distinct_share(pairs.target, 1))},
-                     {"distinct2", rounded(distinct_share(pairs.target, 2))}};
+    json["human"] = {{"distinct1", rounded(distinct_share(expected, 1))},
+                     {"distinct2", rounded(distinct_share(expected, 2))}};
     json["signature"] = bleu.signature;
     return {values, json.dump(), examples};
   }

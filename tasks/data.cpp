@@ -21,7 +21,7 @@ BoundedTokenizer::BoundedTokenizer(Tokenizer tokenizer, const Settings& settings
     begin_ = {tokenizer_.id_of(mark)};
 }
 
-Tokens BoundedTokenizer::operator()(const std::string& text) {
+Tokens BoundedTokenizer::operator()(std::string_view text) {
   Tokens tokens = tokens_with_end(tokenizer_, text);
   tokens.insert(tokens.begin(), begin_.begin(), begin_.end());
   return bounded(std::move(tokens));
@@ -38,8 +38,7 @@ Tokens BoundedTokenizer::bounded(Tokens tokens) {
   return tokens;
 }
 
-std::vector<Tokens> BoundedTokenizer::operator()(std::span<const std::string> texts,
-                                                 std::span<const std::string> places) {
+std::vector<Tokens> BoundedTokenizer::operator()(const TextList& texts, const TextPlaces& places) {
   std::vector<Tokens> all;
   all.reserve(texts.size());
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -62,7 +61,7 @@ std::string BoundedTokenizer::take_cut_message() {
   return text;
 }
 
-Tokens tokens_with_end(const Tokenizer& tokenizer, const std::string& text) {
+Tokens tokens_with_end(const Tokenizer& tokenizer, std::string_view text) {
   Tokens tokens = tokenizer.encode(text);
   tokens.push_back(tokenizer.id_of("</s>"));
   return tokens;
@@ -84,13 +83,20 @@ void add_text(Digest& digest, std::string_view text) {
   digest.add(text);
 }
 
-std::string digest_of_texts(std::initializer_list<std::span<const std::string>> lists) {
+std::string digest_of_texts(std::initializer_list<const TextList*> lists) {
   Digest digest;
-  for (const auto& list : lists) {
-    for (const std::string& text : list) add_text(digest, text);
+  for (const TextList* list : lists) {
+    for (const std::string_view text : *list) add_text(digest, text);
     digest.add(";");
   }
   return digest.hex();
+}
+
+TextSource source_of(std::vector<const TextList*> lists) {
+  return [lists = std::move(lists)](const std::function<void(std::string_view)>& take) {
+    for (const TextList* list : lists)
+      for (const std::string_view text : *list) take(text);
+  };
 }
 
 BatchOptions training_batches(const Settings& settings) {
@@ -120,7 +126,7 @@ double rounded(double value) {
   return std::round(value * 1e4) / 1e4;
 }
 
-std::vector<std::string> short_lines(std::span<const std::string> texts, std::size_t count) {
+std::vector<std::string> short_lines(const TextList& texts, std::size_t count) {
   constexpr std::size_t looked_at = 500, best_bytes = 60;
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < std::min(texts.size(), looked_at); ++i)
@@ -132,7 +138,7 @@ std::vector<std::string> short_lines(std::span<const std::string> texts, std::si
   order.resize(std::min(order.size(), count));
   std::ranges::sort(order);
   std::vector<std::string> lines;
-  for (const std::size_t i : order) lines.push_back(texts[i]);
+  for (const std::size_t i : order) lines.emplace_back(texts[i]);
   return lines;
 }
 

@@ -7,6 +7,7 @@
 
 #include "heed/core/digest.h"
 #include "heed/data/batching.h"
+#include "heed/data/text_list.h"
 #include "heed/data/tokenizer.h"
 #include "heed/models/batch.h"
 #include "heed/tasks/settings.h"
@@ -19,7 +20,7 @@ namespace heed {
 void declare_long_texts(Settings& settings);
 
 /// The ids of a text and the end mark.
-Tokens tokens_with_end(const Tokenizer& tokenizer, const std::string& text);
+Tokens tokens_with_end(const Tokenizer& tokenizer, std::string_view text);
 
 /// Turns texts into what an encoder reads: their tokens and the end mark "</s>"; before them the mark that
 /// "tokenizer.begin" names, if any.
@@ -29,13 +30,13 @@ class BoundedTokenizer {
   /// "cut", which keeps the beginning.
   BoundedTokenizer(Tokenizer tokenizer, const Settings& settings);
   /// Throws an Error for a text that is too long.
-  Tokens operator()(const std::string& text);
+  Tokens operator()(std::string_view text);
   /// The mark that begins a text; none where the settings name none.
   const Tokens& begin() const { return begin_; }
   /// The same of tokens that end in the mark.
   Tokens bounded(Tokens tokens);
   /// All texts; errors say where each came from.
-  std::vector<Tokens> operator()(std::span<const std::string> texts, std::span<const std::string> places);
+  std::vector<Tokens> operator()(const TextList& texts, const TextPlaces& places);
   /// "3 texts are longer than data.max_tokens = 256 and were cut", or "" when none was since the last call.
   std::string take_cut_message();
   const Tokenizer& tokenizer() const { return tokenizer_; }
@@ -56,7 +57,9 @@ std::vector<std::string> token_texts(const Tokenizer& tokenizer, std::span<const
 /// Adds a text so that no other division of the same bytes gives the same digest.
 void add_text(Digest& digest, std::string_view text);
 /// A digest of texts, in their order.
-std::string digest_of_texts(std::initializer_list<std::span<const std::string>> lists);
+std::string digest_of_texts(std::initializer_list<const TextList*> lists);
+/// The texts of lists, which must outlive this, one list behind the other.
+TextSource source_of(std::vector<const TextList*> lists);
 
 /// The limits of a training batch: training.batch_tokens, data.max_tokens and the seed.
 BatchOptions training_batches(const Settings& settings);
@@ -97,6 +100,6 @@ double rounded(double value);
 
 /// Lines that are soon read: of the first 500 of `texts` those whose length is nearest to 60 bytes, in their order; at most
 /// `count`, and no blank ones.
-std::vector<std::string> short_lines(std::span<const std::string> texts, std::size_t count);
+std::vector<std::string> short_lines(const TextList& texts, std::size_t count);
 
 }  // namespace heed

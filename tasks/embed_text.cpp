@@ -103,21 +103,20 @@ class EmbedTextLearner : public Learner {
     }
     ReadReport report;
     parts_ = read_pair_parts(settings_, report);
-    remark_replaced(report);
+    remark_on_reading(report);
   }
 
   std::map<std::string, std::string> data_digests() const override {
     std::map<std::string, std::string> digests;
     for (const auto& [name, part] :
          {std::pair{"train", &parts_.train}, {"valid", &parts_.valid}, {"test", &parts_.test}})
-      if (part->size() > 0) digests[name] = digest_of_texts({part->source, part->target});
+      if (part->size() > 0) digests[name] = digest_of_texts({&part->source, &part->target});
     return digests;
   }
 
   void learn_vocabulary() override {
-    std::vector<std::string> texts = parts_.train.source;
-    texts.insert(texts.end(), parts_.train.target.begin(), parts_.train.target.end());
-    tokenizer_.emplace(learn_tokenizer(settings_, texts), settings_);
+    tokenizer_.emplace(learn_tokenizer(settings_, source_of({&parts_.train.source, &parts_.train.target})),
+                       settings_);
   }
 
   std::map<std::string, std::string> files() const override {
@@ -193,7 +192,7 @@ class EmbedTextLearner : public Learner {
   Measurement measure_files(std::span<const std::string> files) override {
     ReadReport report;
     const ParallelText pairs = read_pairs(settings_, files, report);
-    remark_replaced(report);
+    remark_on_reading(report);
     return measurement_of(pairs);
   }
 
@@ -204,9 +203,9 @@ class EmbedTextLearner : public Learner {
     return config;
   }
 
-  std::vector<Tokens> tokens_of(const std::vector<std::string>& texts, const std::string& what) {
-    std::vector<std::string> places;
-    for (std::size_t i = 0; i < texts.size(); ++i) places.push_back(what + std::to_string(i + 1));
+  std::vector<Tokens> tokens_of(const TextList& texts, std::string_view what) {
+    TextPlaces places;
+    for (std::size_t i = 0; i < texts.size(); ++i) places.add(what, i + 1);
     return (*tokenizer_)(texts, places);
   }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "heed/core/json_text.h"
 #include "heed/core/range_text.h"
@@ -20,12 +22,19 @@ double share(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
+/// How many texts each class has.
+std::vector<std::size_t> counts_of(const LabelledText& text, const std::vector<std::string>& classes) {
+  std::unordered_map<std::string_view, std::size_t> count_of;
+  for (const std::string_view label : text.labels) ++count_of[label];
+  std::vector<std::size_t> counts;
+  for (const std::string& name : classes) counts.push_back(count_of[name]);
+  return counts;
+}
+
 /// "4512 bad (45 %), 5488 good"; of many classes the largest.
-std::string class_counts(const LabelledText& text, const std::vector<std::string>& classes) {
+std::string class_counts(const std::vector<std::size_t>& texts, const std::vector<std::string>& classes) {
   std::vector<std::pair<std::size_t, std::string>> counts;
-  for (const std::string& name : classes)
-    counts.emplace_back(static_cast<std::size_t>(std::count(text.labels.begin(), text.labels.end(), name)),
-                        name);
+  for (std::size_t i = 0; i < classes.size(); ++i) counts.emplace_back(texts[i], classes[i]);
   std::stable_sort(counts.begin(), counts.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string result;
@@ -122,8 +131,8 @@ std::map<std::string, std::string> digests_of(const TextParts& parts) {
   std::map<std::string, std::string> digests;
   const auto add = [&](const char* part, const LabelledText& text) {
     if (text.size() > 0)
-      digests[part] = text.seconds.empty() ? digest_of_texts({text.texts, text.labels})
-                                           : digest_of_texts({text.texts, text.seconds, text.labels});
+      digests[part] = text.seconds.empty() ? digest_of_texts({&text.texts, &text.labels})
+                                           : digest_of_texts({&text.texts, &text.seconds, &text.labels});
   };
   add("train", parts.train);
   add("valid", parts.valid);
@@ -149,10 +158,11 @@ std::vector<std::string> classes_from_json(const std::string& text) {
 
 std::vector<std::string> remarks_on_classes(const LabelledText& train,
                                             const std::vector<std::string>& classes) {
-  std::vector<std::string> remarks = {"classes: " + class_counts(train, classes)};
+  const std::vector<std::size_t> counts = counts_of(train, classes);
+  std::vector<std::string> remarks = {"classes: " + class_counts(counts, classes)};
   std::vector<std::string> rare;
-  for (const std::string& name : classes)
-    if (std::count(train.labels.begin(), train.labels.end(), name) < 5) rare.push_back(name);
+  for (std::size_t i = 0; i < classes.size(); ++i)
+    if (counts[i] < 5) rare.push_back(classes[i]);
   if (rare.empty()) return remarks;
   std::string names;
   for (std::size_t i = 0; i < std::min<std::size_t>(rare.size(), 5); ++i)
@@ -161,6 +171,33 @@ std::vector<std::string> remarks_on_classes(const LabelledText& train,
                                 " fewer than 5 texts (", names, rare.size() > 5 ? ", ..." : "",
                                 "): is the label where data.format, data.label_column and data.header say?"));
   return remarks;
+}
+
+std::string text_at(const LabelledText& text, std::size_t index) {
+  std::string whole(text.texts[index]);
+  if (!text.seconds.empty()) whole.append("\t").append(text.seconds[index]);
+  return whole;
+}
+
+void check_labels(const LabelledText& text, std::string_view origin) {
+  constexpr std::size_t many = 200, few_texts = 3;
+  std::unordered_set<std::string_view> labels;
+  const auto is_bad = [&] { return labels.size() > many && labels.size() * few_texts > text.size(); };
+  for (std::size_t i = 0; i < text.size() && !is_bad(); ++i) labels.insert(text.labels[i]);
+  if (!is_bad()) return;
+  std::string columns;
+  for (std::size_t i = 0; i < std::min<std::size_t>(text.first_line.size(), 20); ++i)
+    columns += concat_text(columns.empty() ? "" : ", ", i + 1, " (\"",
+                           unicode::shortened(text.first_line[i], 40), "\")");
+  throw SettingsError(
+      concat_text(origin, ": its ", text.size(), " texts have more than ", labels.size() - 1,
+                  " different labels, and so fewer than ", few_texts, " texts each; such as \"",
+                  unicode::shortened(text.labels[0], 40), "\" and \"",
+                  unicode::shortened(text.labels[text.size() - 1], 40), "\". ",
+                  columns.empty() ? "A label is what many texts have in common: is data.format right?"
+                                  : "Is the label in another column? --set data.label_column=N names it; the "
+                                    "first line has the columns " +
+                                        columns));
 }
 
 std::vector<float> balanced_weights(const std::vector<std::int32_t>& labels, std::size_t classes) {
@@ -250,9 +287,8 @@ Measurement class_measurement(ClassFigures figures, const ClassQuality& quality,
     const bool right = static_cast<std::int32_t>(best) == labels[i];
     measurement.examples.rows.push_back({right ? 1.0 : 0.0, 1});
     if (!right)
-      measurement.mistakes.push_back(
-          {text.places[i], text.texts[i] + (text.seconds.empty() ? "" : "\t" + text.seconds[i]),
-           text.labels[i], classes[best], std::exp(static_cast<double>(scores[i][best]))});
+      measurement.mistakes.push_back({text.places[i], text_at(text, i), std::string(text.labels[i]),
+                                      classes[best], std::exp(static_cast<double>(scores[i][best]))});
   }
   std::stable_sort(measurement.mistakes.begin(), measurement.mistakes.end(),
                    [](const Mistake& a, const Mistake& b) { return a.probability > b.probability; });

@@ -47,6 +47,11 @@ std::vector<std::string> classes_from_json(const std::string& text);
 /// What there is to say about the classes of the training texts: their counts, and which are rare.
 std::vector<std::string> remarks_on_classes(const LabelledText& train,
                                             const std::vector<std::string>& classes);
+/// A text as a line of input: of a pair both, with a tab between.
+std::string text_at(const LabelledText& text, std::size_t index);
+/// Throws a SettingsError for labels that are none: more than 200, with fewer than three texts each on average. It names
+/// the columns that there are; to be called before anything is built for so many classes.
+void check_labels(const LabelledText& text, std::string_view origin);
 /// The weight of each class: texts / (classes * texts of it), so that the mean over the texts is 1.
 std::vector<float> balanced_weights(const std::vector<std::int32_t>& labels, std::size_t classes);
 
@@ -100,9 +105,14 @@ class LabelledLearner : public Learner {
   void read_data() override {
     ReadReport report;
     parts_ = labelled_parts(
-        settings_, [&](const std::string& path) { return read_file(path, report); },
+        settings_,
+        [&](const std::string& path) {
+          LabelledText text = read_file(path, report);
+          if (path == settings_.get<std::string>("data.file")) check_labels(text, path);
+          return text;
+        },
         [&] { return made_by_rule(); });
-    remark_replaced(report);
+    remark_on_reading(report);
   }
 
   std::map<std::string, std::string> data_digests() const override { return digests_of(parts_); }
@@ -156,8 +166,8 @@ class LabelledLearner : public Learner {
 
   std::vector<std::string> example_lines(std::size_t count) const override {
     const LabelledText& part = parts_.valid.size() > 0 ? parts_.valid : parts_.train;
-    std::vector<std::string> lines = part.texts;
-    for (std::size_t i = 0; i < part.seconds.size(); ++i) lines[i].append("\t").append(part.seconds[i]);
+    TextList lines;
+    for (std::size_t i = 0; i < part.size(); ++i) lines.push_back(text_at(part, i));
     return short_lines(lines, count);
   }
 
@@ -186,7 +196,7 @@ class LabelledLearner : public Learner {
   Measurement measure_files(std::span<const std::string> files) override {
     ReadReport report;
     const LabelledText text = read_file(files.front(), report);
-    remark_replaced(report);
+    remark_on_reading(report);
     return measurement_of(text);
   }
 

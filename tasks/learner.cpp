@@ -8,9 +8,10 @@ std::vector<std::string> Learner::take_remarks() {
   return taken;
 }
 
-void Learner::remark_replaced(const ReadReport& report) {
+void Learner::remark_on_reading(const ReadReport& report) {
   if (report.replaced > 0)
     remark(concat_text(report.replaced, " bytes of the data were no characters and were replaced"));
+  if (report.blank > 0) remark(concat_text(report.blank, " blank lines of the data were left out"));
 }
 
 std::vector<Metric> Learner::metrics(std::span<const double> values) const {

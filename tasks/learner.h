@@ -173,8 +173,8 @@ class Learner : public Task {
 
  protected:
   void remark(std::string text) { remarks_.push_back(std::move(text)); }
-  /// Says how many bytes of files were no characters, if any.
-  void remark_replaced(const ReadReport& report);
+  /// Says how many bytes of files were no characters, and how many blank lines were left out, if any.
+  void remark_on_reading(const ReadReport& report);
   /// The values of the kind's metrics, in their order, as an evaluation.
   Evaluation evaluation(std::span<const double> values) const;
   std::vector<Metric> metrics(std::span<const double> values) const;

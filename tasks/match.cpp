@@ -77,9 +77,10 @@ class MatchLearner : public LabelledLearner<TokenPair> {
   }
 
   void learn_vocabulary() override {
-    std::vector<std::string> texts = PairTokenizer::spaced(parts_.train.texts);
-    const std::vector<std::string> seconds = PairTokenizer::spaced(parts_.train.seconds);
-    texts.insert(texts.end(), seconds.begin(), seconds.end());
+    const TextSource texts = [&](const std::function<void(std::string_view)>& take) {
+      for (const TextList* list : {&parts_.train.texts, &parts_.train.seconds})
+        for (const std::string_view text : *list) take(PairTokenizer::spaced(text));
+    };
     set_vocabulary(learn_tokenizer(settings_, texts), class_names(parts_.train));
   }
 
@@ -139,7 +140,7 @@ class MatchLearner : public LabelledLearner<TokenPair> {
     std::int64_t empty = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
       try {
-        pairs.push_back((*tokenizer_)(text.texts[i], text.seconds[i]));
+        pairs.push_back((*tokenizer_)(std::string(text.texts[i]), std::string(text.seconds[i])));
       } catch (Error& error) {
         error.add_context(text.places[i] + ": ");
         throw;

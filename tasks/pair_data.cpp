@@ -36,10 +36,10 @@ std::vector<std::string> files_of(const Settings& settings, const std::string& p
   return {};
 }
 
-/// The texts of a column, each as one line.
-std::vector<std::string> lines_of(std::vector<std::string> cells) {
-  for (std::string& cell : cells) std::replace(cell.begin(), cell.end(), '\n', ' ');
-  return cells;
+/// The text of a cell as one line.
+std::string_view as_line(std::string& cell) {
+  std::ranges::replace(cell, '\n', ' ');
+  return cell;
 }
 
 ParallelText read_pair_table(const Settings& settings, const std::string& path, ReadReport& report) {
@@ -57,8 +57,15 @@ ParallelText read_pair_table(const Settings& settings, const std::string& path, 
                      column("data.target_column", "2", "target")};
   options.header = !named && settings.get<bool>("data.header");
   options.text = text_options(settings);
-  Table table = read_table(path, options, &report);
-  return {lines_of(std::move(table.columns[0])), lines_of(std::move(table.columns[1]))};
+  ParallelText pairs;
+  read_table_rows(
+      path, options,
+      [&](const TableCells& row) {
+        pairs.source.push_back(as_line(row.cells[0]));
+        pairs.target.push_back(as_line(row.cells[1]));
+      },
+      &report);
+  return pairs;
 }
 
 }  // namespace
@@ -124,7 +131,7 @@ PairParts split_pairs(const ParallelText& pairs, double valid_fraction, std::uin
   SplitOptions options;
   options.valid_fraction = valid_fraction;
   options.seed = seed;
-  TextParts parts = split_text({pairs.source, pairs.target, pairs.target}, options);
+  TextParts parts = split_text({pairs.source, pairs.target, {}}, options);
   const auto as_pairs = [](LabelledText& text) {
     return ParallelText{std::move(text.texts), std::move(text.labels)};
   };

@@ -14,13 +14,10 @@ std::string with_space(std::string_view word) {
 
 }  // namespace
 
-std::vector<std::string> PairTokenizer::spaced(std::span<const std::string> texts) {
-  std::vector<std::string> all;
-  for (const std::string& text : texts) {
-    std::string& words = all.emplace_back();
-    for (const std::string_view word : split_at_punctuation(text)) words += with_space(word);
-  }
-  return all;
+std::string PairTokenizer::spaced(std::string_view text) {
+  std::string words;
+  for (const std::string_view word : split_at_punctuation(text)) words += with_space(word);
+  return words;
 }
 
 TokenPair PairTokenizer::operator()(const std::string& first, const std::string& second) {

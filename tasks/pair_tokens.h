@@ -19,8 +19,8 @@ class PairTokenizer {
       : bounded_(std::move(tokenizer), settings),
         is_joint_(settings.get<std::string>("model.kind") == "joint") {}
 
-  /// The texts as the tokenizer is to learn them: words and marks of punctuation with a space before each.
-  static std::vector<std::string> spaced(std::span<const std::string> texts);
+  /// A text as the tokenizer is to learn it: words and marks of punctuation with a space before each.
+  static std::string spaced(std::string_view text);
 
   /// Throws an Error when one of the texts is too long (see BoundedTokenizer).
   TokenPair operator()(const std::string& first, const std::string& second);

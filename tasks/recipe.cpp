@@ -1,5 +1,6 @@
 #include "heed/tasks/recipe.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -374,21 +375,31 @@ std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, co
   return notes;
 }
 
-void check_cost(std::int64_t parameters, const TransformerConfig& config, std::int64_t batch_tokens) {
+void check_cost(Module& model, const TransformerConfig& config, std::int64_t batch_tokens) {
   const double pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)),
                page = static_cast<double>(sysconf(_SC_PAGE_SIZE));
   const double machine = pages * page;
+  rlimit limit{};
+  const bool is_limited = ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+                          static_cast<double>(limit.rlim_cur) < machine;
+  const double most = is_limited ? static_cast<double>(limit.rlim_cur) : machine;
   // Weights, gradients and two moments; each layer keeps at the least its input and what is between its two parts.
-  const double model = 16 * static_cast<double>(parameters);
+  const auto cost = [](std::int64_t parameters) { return 16 * static_cast<double>(parameters); };
+  const double weights = cost(model.parameter_count());
   const double kept = static_cast<double>(2 * config.width + config.feed_forward) * 4;
   const double layers =
       config.recompute_layers ? 1 : static_cast<double>(config.encoder_layers + config.decoder_layers);
   const double step = static_cast<double>(batch_tokens) * kept * std::max(layers / 2, 1.0);
-  if (model + step <= machine) return;
-  throw SettingsError(concat_text("model: ", parameters, " parameters take ", gigabytes(model),
-                                  " with gradients and moments, and a batch of ", batch_tokens,
-                                  " tokens at least ", gigabytes(step), ", but this machine has ",
-                                  gigabytes(machine), ": choose a smaller model or training.batch_tokens"));
+  if (weights + step <= most) return;
+  const std::vector<NamedTensor> all = model.parameters();
+  const NamedTensor& largest =
+      *std::ranges::max_element(all, {}, [](const NamedTensor& one) { return one.tensor->count(); });
+  throw SettingsError(concat_text("model: ", model.parameter_count(), " parameters take ", gigabytes(weights),
+                                  " with gradients and moments (the largest, ", largest.name, ' ',
+                                  largest.tensor->shape(), ", ", gigabytes(cost(largest.tensor->count())),
+                                  "), and a batch of ", batch_tokens, " tokens at least ", gigabytes(step),
+                                  ", but this ", is_limited ? "process may use " : "machine has ",
+                                  gigabytes(most), ": choose a smaller model or training.batch_tokens"));
 }
 
 }  // namespace heed

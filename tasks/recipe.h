@@ -45,7 +45,8 @@ Tokenizer learn_tokenizer(const Settings& settings, std::span<const std::string>
                           std::vector<std::string> marks = {"<pad>", "<s>", "</s>", "<unk>"},
                           const LearnTokenizerOptions& how = {});
 /// The same from texts that need not be in memory together; for characters they are brought there.
-Tokenizer learn_tokenizer(const Settings& settings, const TextSource& texts, std::vector<std::string> marks,
+Tokenizer learn_tokenizer(const Settings& settings, const TextSource& texts,
+                          std::vector<std::string> marks = {"<pad>", "<s>", "</s>", "<unk>"},
                           const LearnTokenizerOptions& how = {});
 
 /// "model": all of TransformerConfig but what follows from the data, what a model of these stacks does not read, and what
@@ -76,9 +77,9 @@ std::vector<std::string> attention_settings(Stacks stacks);
 /// Whether a setting is one of these, or an option below one.
 bool belongs_to_attention(Stacks stacks, std::string_view setting);
 
-/// Throws a SettingsError with the figures when a model of so many parameters, and what its layers keep of one batch
-/// for the backward pass, is more than this machine has memory.
-void check_cost(std::int64_t parameters, const TransformerConfig& config, std::int64_t batch_tokens);
+/// Throws a SettingsError with the figures when a model, and what its layers keep of one batch for the backward pass, is
+/// more than this machine, or a limit on this process (ulimit -v), has memory. It names the largest parameter.
+void check_cost(Module& model, const TransformerConfig& config, std::int64_t batch_tokens);
 
 /// Throws a SettingsError when no model of the configuration can be built, or when it would take more memory than
 /// there is; found out without allocating it. `batch_tokens`: of one batch; `more`: what its constructor takes beside
@@ -89,7 +90,7 @@ void check_model(const Config& config, std::int64_t batch_tokens, const More&...
     const ShapesOnly shapes;
     Model model(config, more...);
     add_low_rank_parts(model, config);
-    check_cost(model.parameter_count(), config, batch_tokens);
+    check_cost(model, config, batch_tokens);
   } catch (const SettingsError&) {
     throw;
   } catch (const Error& error) {

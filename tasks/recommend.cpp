@@ -372,14 +372,14 @@ class RecommendLearner : public Learner {
     ReadReport report;
     std::vector<Impression> impressions =
         read_impressions(file, catalogue_.names, text_options(settings_), &report);
-    remark_replaced(report);
+    remark_on_reading(report);
     return impressions;
   }
 
   std::vector<News> read_titles(const std::string& file) {
     ReadReport report;
     std::vector<News> news = read_news(file, catalogue_.names, text_options(settings_), &report);
-    remark_replaced(report);
+    remark_on_reading(report);
     return news;
   }
 

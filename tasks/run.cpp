@@ -243,6 +243,9 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
   say(concat_text(learner->model().parameter_count(), " parameters"));
 
   Trainer trainer(*learner, options, request.callbacks, ranks);
+  // From here on a stop is met by a checkpoint. A program that ends at once until somebody asks learns that here; the
+  // trainer acts on the answer.
+  if (request.callbacks.stop_requested) static_cast<void>(request.callbacks.stop_requested());
   if (!is_first) return trainer.run();
   RunStart start{std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(),
                  learner->data_digests(), begun.origin};

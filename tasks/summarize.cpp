@@ -82,8 +82,8 @@ class SummarizeLearner : public TextToTextLearner {
     TextToTextLearner::learn_vocabulary();
     if (settings_.get<std::int64_t>(first_words_setting) > 0) return;
     double words = 0;
-    for (const std::string& target : parts_.train.target)
-      words += static_cast<double>(words_of(target).size());
+    for (const std::string_view target : parts_.train.target)
+      words += static_cast<double>(words_of(std::string(target)).size());
     const auto mean = std::llround(words / static_cast<double>(parts_.train.size()));
     settings_.set(first_words_setting, std::to_string(std::max(mean, 1LL)), "the mean summary");
   }
@@ -101,9 +101,11 @@ class SummarizeLearner : public TextToTextLearner {
     const bool stemming = settings_.get<bool>("evaluation.stemming");
     const auto words = std::max<std::int64_t>(settings_.get<std::int64_t>(first_words_setting), 1);
     std::vector<std::string> beginnings;
-    for (const std::string& text : pairs.source) beginnings.push_back(first_words(text, words));
-    const std::vector<RougeScore> scores = rouge_scores(answers, pairs.target, stemming);
-    const RougeScore found = mean_of(scores), simple = mean_rouge(beginnings, pairs.target, stemming);
+    for (const std::string_view text : pairs.source)
+      beginnings.push_back(first_words(std::string(text), words));
+    const std::vector<std::string> expected = pairs.target.strings();
+    const std::vector<RougeScore> scores = rouge_scores(answers, expected, stemming);
+    const RougeScore found = mean_of(scores), simple = mean_rouge(beginnings, expected, stemming);
     const auto json_of = [](const RougeScore& score) {
       return Json{{"rouge1", rounded(score.rouge1)},
                   {"rouge2", rounded(score.rouge2)},

@@ -301,7 +301,7 @@ LargeText TextLearner::read(const std::string& path) {
   ReadReport report;
   LargeText text(memory_bytes());
   read_documents(path, text, text_options(settings_), report);
-  remark_replaced(report);
+  remark_on_reading(report);
   return text;
 }
 

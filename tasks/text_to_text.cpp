@@ -27,9 +27,9 @@ bool lacks_gamma(const Json& choice) {
 
 /// Mean source over mean target length, each with its mark.
 double length_ratio(const Tokenizer& source, const Tokenizer& target, const ParallelText& text) {
-  const auto tokens_in = [](const Tokenizer& tokenizer, const std::vector<std::string>& lines) {
+  const auto tokens_in = [](const Tokenizer& tokenizer, const TextList& lines) {
     std::size_t count = lines.size();
-    for (const std::string& line : lines) count += tokenizer.encode(line).size();
+    for (const std::string_view line : lines) count += tokenizer.encode(line).size();
     return static_cast<double>(count);
   };
   return tokens_in(source, text.source) / tokens_in(target, text.target);
@@ -69,9 +69,9 @@ void declare_text_to_text(Settings& settings, const SearchOptions& search) {
 }
 
 TokenizedPairs::TokenizedPairs(const Tokenizer& tokenizer, std::int32_t begin, std::vector<Tokens> sources,
-                               std::span<const std::string> targets, const BatchOptions& options)
+                               const TextList& targets, const BatchOptions& options)
     : begin_(begin), end_(tokenizer.id_of("</s>")), sources_(std::move(sources)) {
-  for (const std::string& line : targets) targets_.push_back(tokenizer.encode(line));
+  for (const std::string_view line : targets) targets_.push_back(tokenizer.encode(line));
   plan_.emplace(lengths_of(sources_), lengths_of(targets_, 1), options);
 }
 
@@ -101,7 +101,7 @@ void TextToTextLearner::read_data() {
   }
   ReadReport report;
   parts_ = named_parts(report);
-  remark_replaced(report);
+  remark_on_reading(report);
 }
 
 PairParts TextToTextLearner::named_parts(ReadReport& report) {
@@ -118,14 +118,14 @@ std::string TextToTextLearner::source_of(const std::string& line) const {
 
 std::map<std::string, std::string> TextToTextLearner::data_digests() const {
   std::map<std::string, std::string> digests{
-      {"train", digest_of_texts({parts_.train.source, parts_.train.target})},
-      {"valid", digest_of_texts({parts_.valid.source, parts_.valid.target})}};
-  if (parts_.test.size() > 0) digests["test"] = digest_of_texts({parts_.test.source, parts_.test.target});
+      {"train", digest_of_texts({&parts_.train.source, &parts_.train.target})},
+      {"valid", digest_of_texts({&parts_.valid.source, &parts_.valid.target})}};
+  if (parts_.test.size() > 0) digests["test"] = digest_of_texts({&parts_.test.source, &parts_.test.target});
   return digests;
 }
 
 void TextToTextLearner::learn_vocabulary() {
-  std::vector<std::string> lines = parts_.train.source;
+  std::vector<const TextList*> texts = {&parts_.train.source};
   std::vector<std::string> all_marks = TokenizerTraining().special_tokens;
   for (const std::string& mark : marks()) all_marks.push_back(mark);
   if (has_two_vocabularies(settings_)) {
@@ -133,11 +133,12 @@ void TextToTextLearner::learn_vocabulary() {
               !settings_.get<std::string>("training.from").empty(),
           "tokenizer.separate with model.tie_embeddings=all would give the words of two vocabularies that "
           "have one number one vector: set model.tie_embeddings=decoder");
-    target_tokenizer_ = learn_tokenizer(settings_, parts_.train.target, all_marks, {.file = target_file});
+    target_tokenizer_ =
+        learn_tokenizer(settings_, heed::source_of({&parts_.train.target}), all_marks, {.file = target_file});
   } else {
-    lines.insert(lines.end(), parts_.train.target.begin(), parts_.train.target.end());
+    texts.push_back(&parts_.train.target);
   }
-  tokenizer_ = learn_tokenizer(settings_, lines, all_marks);
+  tokenizer_ = learn_tokenizer(settings_, heed::source_of(texts), all_marks);
 }
 
 std::map<std::string, std::string> TextToTextLearner::files() const {
@@ -244,7 +245,10 @@ Measurement TextToTextLearner::measure(std::string_view part) {
 }
 
 Measurement TextToTextLearner::measure_files(std::span<const std::string> files) {
-  return measurement_of(read_files(files));
+  ReadReport report;
+  const ParallelText pairs = named_pairs(files, report);
+  remark_on_reading(report);
+  return measurement_of(pairs);
 }
 
 std::vector<std::string> TextToTextLearner::example_lines(std::size_t count) const {
@@ -254,7 +258,9 @@ std::vector<std::string> TextToTextLearner::example_lines(std::size_t count) con
 ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
   ReadReport report;
   ParallelText pairs = named_pairs(files, report);
-  remark_replaced(report);
+  check(report.blank == 0, files.front(), ": ", report.blank,
+        " lines are blank, and have no score that could stand in their place; leave them out");
+  remark_on_reading(report);
   return pairs;
 }
 
@@ -287,7 +293,7 @@ std::int32_t TextToTextLearner::begin() const {
 }
 
 /// At most `limit` tokens, the end mark included.
-Tokens TextToTextLearner::source_tokens(const std::string& source, std::int64_t limit) {
+Tokens TextToTextLearner::source_tokens(std::string_view source, std::int64_t limit) {
   Tokens tokens = tokens_with_end(*tokenizer_, source);
   const auto extra = static_cast<std::int64_t>(tokens.size()) - limit;
   if (extra <= 0) return tokens;
@@ -297,11 +303,10 @@ Tokens TextToTextLearner::source_tokens(const std::string& source, std::int64_t 
   return tokens;
 }
 
-std::vector<Tokens> TextToTextLearner::all_source_tokens(std::span<const std::string> sources,
-                                                         std::int64_t limit) {
+std::vector<Tokens> TextToTextLearner::all_source_tokens(const TextList& sources, std::int64_t limit) {
   std::vector<Tokens> all;
   all.reserve(sources.size());
-  for (const std::string& source : sources) all.push_back(source_tokens(source, limit));
+  for (const std::string_view source : sources) all.push_back(source_tokens(source, limit));
   return all;
 }
 
@@ -400,7 +405,7 @@ TextToTextLearner::Quality TextToTextLearner::quality_of(const ParallelText& pai
   cut_lines_ = 0;  // the same sources are cut again to be answered
   const ParallelText asked = some_of(pairs, most);
   std::vector<std::string> answers;
-  for (Prediction& prediction : answers_to(asked.source, decoding, {}))
+  for (Prediction& prediction : answers_to(asked.source.strings(), decoding, {}))
     answers.push_back(std::move(prediction.text));
   return quality(answers, asked, loss);
 }

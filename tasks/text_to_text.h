@@ -28,7 +28,7 @@ class TokenizedPairs {
  public:
   /// `tokenizer`: of the targets; `begin`: the mark that begins them.
   TokenizedPairs(const Tokenizer& tokenizer, std::int32_t begin, std::vector<Tokens> sources,
-                 std::span<const std::string> targets, const BatchOptions& options);
+                 const TextList& targets, const BatchOptions& options);
   const BatchPlan& plan() const { return *plan_; }
   TranslationBatch batch(const Batch& rows, Device device) const {
     return make_translation_batch(pick(sources_, rows), pick(targets_, rows), begin_, end_, device);
@@ -80,7 +80,7 @@ class TextToTextLearner : public Learner {
 
   std::vector<std::string> example_lines(std::size_t count) const override;
 
-  /// The pairs of files, named as measure_files() has it.
+  /// The pairs of files, named as measure_files() has it; an Error where blank lines were left out.
   ParallelText read_files(std::span<const std::string> files);
   /// How likely each target is. Records no gradient.
   std::vector<TargetScore> score(const ParallelText& pairs);
@@ -115,8 +115,8 @@ class TextToTextLearner : public Learner {
   Decoding decoding() const;
   std::int32_t begin() const;
   void set_gamma();
-  Tokens source_tokens(const std::string& source, std::int64_t limit);
-  std::vector<Tokens> all_source_tokens(std::span<const std::string> sources, std::int64_t limit);
+  Tokens source_tokens(std::string_view source, std::int64_t limit);
+  std::vector<Tokens> all_source_tokens(const TextList& sources, std::int64_t limit);
   std::int64_t answered_limit() const;
   void say_what_was_cut(const std::string& limit);
   std::string text_of(const Hypothesis& hypothesis) const;

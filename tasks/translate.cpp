@@ -60,7 +60,7 @@ class TranslateLearner : public TextToTextLearner {
 
   Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
                   double loss) const override {
-    const auto [bleu, of_bleu] = bleu_of_answers(answers, pairs.target);
+    const auto [bleu, of_bleu] = bleu_of_answers(answers, pairs.target.strings());
     double right = 0;
     ExampleStatistics of_exact{"exact", "mean", {}};
     for (std::size_t i = 0; i < answers.size(); ++i) {

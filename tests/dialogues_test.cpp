@@ -74,9 +74,9 @@ TEST_CASE("headlines: reports are the same every time, and their headline follow
   const std::set<std::string> held_out(made.held_out.source.begin(), made.held_out.source.end());
   CHECK(held_out.size() == 50);
   for (std::size_t i = 0; i < made.train.size(); ++i) {
-    const std::string& report = made.train.source[i];
+    const std::string report(made.train.source[i]);
     CHECK(!held_out.contains(report));
-    const std::string& headline = made.train.target[i];
+    const std::string headline(made.train.target[i]);
     const std::string who = headline.substr(0, headline.find(' ')),
                       whom = headline.substr(headline.rfind(' ') + 1);
     CAPTURE(report);

@@ -30,7 +30,7 @@ TEST_CASE("IDX: images and labels, and lines of images") {
   CHECK(images.columns == 3);
   REQUIRE(images.pixels.size() == 2);
   CHECK(image_line(images, 0) == "1 3 0 1 255");
-  CHECK(image_of_line("1 3 0 1 255").pixels == std::vector<std::string>{images.pixels[0]});
+  CHECK(image_of_line("1 3 0 1 255").pixels == TextList{images.pixels[0]});
   CHECK(parse_idx_labels(idx({2049, 2}, "\7\3"), "file", most) == std::vector<std::uint8_t>{7, 3});
 }
 

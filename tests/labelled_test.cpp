@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "heed/core/file.h"
 #include "heed/data/safetensors.h"
 #include "heed/tasks/run.h"
 #include "heed/tests/hostile/small_runs.h"
@@ -14,6 +15,38 @@
 
 using namespace heed;
 using Json = nlohmann::json;
+
+TEST_CASE("labels that are none are refused with the columns that there are, before anything is built") {
+  const auto csv = [](std::size_t classes, std::size_t texts) {
+    std::string rows = "question,answer,label\n";
+    for (std::size_t i = 0; i < classes * texts; ++i)
+      rows += concat_text("q ", i, ",a", i % classes, ",", i % 2, "\n");
+    return parse_labelled_text(rows, "f.csv", {.format = "csv", .label_column = "2", .header = true});
+  };
+  for (const auto& [classes, texts] : {std::pair{201, 2}, {11'000, 1}}) {
+    CAPTURE(classes);
+    const LabelledText text = csv(static_cast<std::size_t>(classes), static_cast<std::size_t>(texts));
+    CHECK_THROWS_WITH_AS(
+        check_labels(text, "f.csv"),
+        doctest::Contains(
+            "--set data.label_column=N names it; the first line has the columns 1 (\"question\"), "
+            "2 (\"answer\"), 3 (\"label\")"),
+        SettingsError);
+  }
+  for (const auto& [classes, texts] : {std::pair{200, 1}, {2000, 3}})
+    CHECK_NOTHROW(check_labels(csv(static_cast<std::size_t>(classes), static_cast<std::size_t>(texts)), ""));
+
+  const TemporaryFolder folder;
+  std::string rows;
+  for (int i = 0; i < 1000; ++i) rows += concat_text("label", i, " a text\n");
+  write_file_atomically(folder / "data.txt", rows);
+  Settings settings = task_kind("classify").settings(true);
+  settings.assign("data.format=lines");
+  settings.set("data.file", (folder / "data.txt").string(), "test");
+  CHECK_THROWS_WITH_AS(train_run(task_kind("classify"), settings, {folder / "run"}),
+                       doctest::Contains("data.txt: its 1000 texts have more than"), SettingsError);
+  CHECK(!path_exists(folder / "run"));
+}
 
 TEST_CASE("Quality of classes: a case worked out by hand") {
   const std::vector<std::string> classes = {"a", "b", "c"};

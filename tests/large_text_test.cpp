@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cpu_seconds.h"
 #include "heed/core/error.h"
 #include "heed/core/random.h"
 #include "heed/data/tokenizer.h"
@@ -96,6 +97,35 @@ TEST_CASE("large text: a file that is cut into pieces gives the tokens of the wh
     for (const std::int32_t token : tokenizer.encode(after)) apart.push_back(token);
     CHECK(tokenizer.encode(before + after) == apart);
   }
+}
+
+TEST_CASE("large text: what has no line break that follows a word is cut in linear time") {
+  const TemporaryFolder folder;
+  const std::size_t bytes = 50 << 20;
+  std::string words, spaces(bytes, ' '), crlf;
+  while (words.size() < bytes) words += "word and ";
+  while (crlf.size() < bytes) crlf += "word\r\n";
+  for (const std::string& text :
+       {std::string(bytes, '\n'), std::string(bytes, 'a'), words, spaces, crlf, "a\n" + spaces}) {
+    std::ofstream(folder / "text.txt", std::ios::binary) << text;
+    LargeText pieces;
+    const double begin = cpu_seconds();
+    read_large_text(folder / "text.txt", pieces);
+    CHECK(cpu_seconds() - begin < 20);  // the square takes minutes
+    REQUIRE(pieces.size() >= 3);
+    for (std::size_t i = 0; i < pieces.size(); ++i) CHECK(pieces.bytes(i) <= (16 << 20) + 8);
+    CHECK((whole(pieces) == text));
+    const std::string second = pieces[1].text.substr(0, 5);
+    if (text.starts_with("word and")) CHECK((second == " word" || second == " and "));
+    if (text.starts_with("word\r")) CHECK(second == "\r\nwor");
+  }
+  std::string accents;
+  while (accents.size() < (20 << 20)) accents += "\xc3\xa9\xe2\x82\xac";
+  std::ofstream(folder / "text.txt", std::ios::binary) << accents;
+  LargeText pieces;
+  read_large_text(folder / "text.txt", pieces);
+  REQUIRE(pieces.size() == 2);
+  CHECK((static_cast<unsigned char>(pieces[1].text[0]) & 0xC0) == 0xC0);  // no character is cut
 }
 
 TEST_CASE("large text: a text is split at a character, and a document that is cut begins anew") {

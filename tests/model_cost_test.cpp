@@ -7,12 +7,14 @@
 #include <memory>
 #include <thread>
 
+#include "child_process.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/encoder_classifier.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/initialise.h"
 #include "heed/models/language_model.h"
 #include "heed/models/masked_language_model.h"
+#include "heed/tasks/recipe.h"
 #include "model_support.h"
 
 using namespace heed;
@@ -41,6 +43,33 @@ std::int64_t peak_memory() {  // MiB
 }
 
 }  // namespace
+
+TEST_CASE("model cost: the table of word pairs counts, and the largest parameter is named") {
+  TransformerConfig config = tiny_config();
+  config.source_vocabulary = 100;
+  config.word_pairs = 131'072;
+  config.classes = 10'000'000;
+  CHECK_THROWS_WITH_AS(check_model<EncoderClassifier>(config, 1024),
+                       doctest::Contains("word_pairs.weight [131072, 10000000], 2.1e+07 GB)"), SettingsError);
+  config.classes = 2;
+  CHECK_NOTHROW(check_model<EncoderClassifier>(config, 1024));
+}
+
+TEST_CASE("model cost: a limit on this process counts, too [in a child]" * doctest::skip()) {
+  TransformerConfig config = tiny_config();
+  config.source_vocabulary = 100;
+  config.word_pairs = 131'072;
+  config.classes = 2000;  // 4.2 GB
+  CHECK_THROWS_WITH_AS(check_model<EncoderClassifier>(config, 1024),
+                       doctest::Contains("but this process may use 2.15 GB"), SettingsError);
+}
+
+TEST_CASE("model cost: a limit on this process counts, too") {
+  const ChildResult result = run_in_child("model cost: a limit on this process counts, too ?in a child?",
+                                          {.address_space = rlim_t{2} << 30});
+  CHECK_MESSAGE(result.status == 0, result.text());
+  CHECK(result.output.find("1 passed") != std::string::npos);
+}
 
 TEST_CASE("model cost: shapes alone are those of the real model, for every variant and kind of model") {
   int built = 0;

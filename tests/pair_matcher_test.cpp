@@ -26,7 +26,9 @@ PairTokenizer tokenizer_of(const Lines& texts, const Lines& assignments = {}) {
   Settings settings = task_kind("match").settings(true);
   settings.assign("tokenizer.min_frequency=1");
   for (const std::string& one : assignments) settings.assign(one);
-  return {learn_tokenizer(settings, PairTokenizer::spaced(texts)), settings};
+  Lines spaced;
+  for (const std::string& text : texts) spaced.push_back(PairTokenizer::spaced(text));
+  return {learn_tokenizer(settings, spaced), settings};
 }
 
 TransformerConfig small_config() {
@@ -131,14 +133,13 @@ TEST_CASE("Questions with answers are a pure function of the seed, and right ans
   CHECK(draw_answer_pairs(4, 200).seconds != text.seconds);
   std::int64_t right = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const std::string person = text.seconds[i].substr(0, text.seconds[i].find(' '));
-    const bool same = contains(text.texts[i], " " + person + " ");
-    const bool place = contains(text.seconds[i], " in the ");
-    const bool age = contains(text.seconds[i], "is now") || contains(text.seconds[i], "turned") ||
-                     contains(text.seconds[i], "will soon");
-    const bool topic = text.texts[i].starts_with("where") ? place
-                       : text.texts[i].starts_with("how") ? age
-                                                          : !place && !age;
+    const std::string first(text.texts[i]), second(text.seconds[i]);
+    const std::string person = second.substr(0, second.find(' '));
+    const bool same = contains(first, " " + person + " ");
+    const bool place = contains(second, " in the ");
+    const bool age =
+        contains(second, "is now") || contains(second, "turned") || contains(second, "will soon");
+    const bool topic = first.starts_with("where") ? place : first.starts_with("how") ? age : !place && !age;
     CHECK((text.labels[i] == "1") == (same && topic));
     right += text.labels[i] == "1" ? 1 : 0;
   }

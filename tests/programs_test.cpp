@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -129,6 +130,26 @@ TEST_CASE("an interrupted run saves, says so and resumes with nothing but the fo
       {"train", "--out", run.string(), "--resume", "--threads", "1", "--steps", std::to_string(reached + 2)});
   CHECK_MESSAGE(result.status == 0, result.errors);
   CHECK(nlohmann::json::parse(content_of(run / "trainer_state.json"))["step"] == reached + 2);
+}
+
+TEST_CASE("the first signal ends a program that still reads its data") {
+  const TemporaryFolder folder;
+  const fs::path text = folder / "text";
+  std::ofstream(text, std::ios::binary) << std::string(200 << 20, '\n');
+  for (const int signal : {SIGTERM, SIGINT}) {
+    CAPTURE(signal);
+    BackgroundProgram program("language_model",
+                              {"train", "--data", text.string(), "--out", (folder / "run").string()});
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    REQUIRE(program.running());
+    program.send(signal);
+    for (int i = 0; i < 100 && program.running(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK_FALSE(program.running());
+    if (program.running()) program.send(SIGKILL);
+    CHECK(program.wait() == 128 + signal);
+    CHECK_FALSE(fs::exists(folder / "run"));
+  }
 }
 
 TEST_CASE("a second signal, of whichever kind, ends a program in the middle of a step") {

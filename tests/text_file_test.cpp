@@ -292,8 +292,8 @@ TEST_CASE("Readers refuse at once what is no regular file") {
   const std::vector<Reader> readers = {
       [](const std::filesystem::path& path) { read_lines(path); },
       [](const std::filesystem::path& path) { read_text_by_lines(path, {}, [](std::string_view) {}); },
-      [](const std::filesystem::path& path) { read_csv(path); },
-      [](const std::filesystem::path& path) { read_tsv(path); },
+      [](const std::filesystem::path& path) { read_csv(path, [](TableRow&) {}); },
+      [](const std::filesystem::path& path) { read_tsv(path, [](TableRow&) {}); },
       [](const std::filesystem::path& path) { read_labelled_text(path, {.format = "lines"}); },
       [](const std::filesystem::path& path) { Tokenizer::load(path); },
       [](const std::filesystem::path& path) { load_safetensors(path); },

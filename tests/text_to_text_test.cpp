@@ -161,7 +161,7 @@ TEST_CASE("tokenizer.separate: targets have a vocabulary of their own") {
   auto& learner = dynamic_cast<TextToTextLearner&>(run.learner());
   CHECK(learner.score(pairs)[0].tokens ==
         static_cast<std::int64_t>(target.encode("zweiundvierzig").size()) + 1);
-  const std::vector<Prediction> answers = run.predict(pairs.source);
+  const std::vector<Prediction> answers = run.predict(pairs.source.strings());
   CHECK(answers[0].error.empty());
   // What starts from it has both.
   Settings started = small(kind, {"training.from=" + (folder / "run").string()}, false);

@@ -26,7 +26,7 @@ namespace {
 const std::filesystem::path folder = std::filesystem::path(HEED_SOURCE_DIR) / "tests/data/tokenizer";
 
 std::vector<std::string> text() {
-  return read_lines(folder / "text.txt");
+  return read_lines(folder / "text.txt").strings();
 }
 
 Json file_of(const std::string& name) {

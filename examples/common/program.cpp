@@ -25,15 +25,16 @@ namespace {
 
 constexpr std::array<int, 4> ending_signals{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 volatile std::sig_atomic_t signal_received = 0;
-std::atomic<bool> asked = false;  // by a signal that was not passed on
-volatile pid_t guarded = 0;       // whose InterruptGuard lives: this process, or the one that forked it
+std::atomic<bool> asked = false;      // by a signal that was not passed on
+std::atomic<bool> looked_at = false;  // somebody asks whether a signal came
+volatile pid_t guarded = 0;           // whose InterruptGuard lives: this process, or the one that forked it
 
 extern "C" void on_signal(int signal, siginfo_t* info, void*) {
   if (signal_received == 0) signal_received = signal;
   // What the process that forked this one passes on came to the whole group, as often as not.
   const bool passed_on = info->si_pid == guarded && getpid() != guarded;
-  if (passed_on || !asked.exchange(true)) return;
-  std::signal(signal, SIG_DFL);  // the second one ends the program
+  if (looked_at && (passed_on || !asked.exchange(true))) return;
+  std::signal(signal, SIG_DFL);  // the second one ends the program; the first, while nobody asks
   raise(signal);
 }
 
@@ -160,7 +161,7 @@ InterruptGuard::InterruptGuard() : is_first_(guarded == 0) {
   if (!is_first_) return;  // what came since the first one lives is not forgotten
   guarded = getpid();
   signal_received = 0;
-  asked = false;
+  asked = looked_at = false;
   struct sigaction action = {}, before = {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
@@ -180,6 +181,7 @@ InterruptGuard::~InterruptGuard() {
 }
 
 bool InterruptGuard::interrupted() {
+  looked_at = true;
   return signal_received != 0 || !std::cerr.good();
 }
 

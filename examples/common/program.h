@@ -37,7 +37,8 @@ void print_message(std::string_view program, std::string text);
 int report_exception(std::string_view program);
 
 /// While it lives, SIGINT, SIGTERM, SIGHUP, SIGUSR1 and a standard error that nobody reads any more ask for an end instead
-/// of ending the program; a second signal ends it at once, whichever of them. A signal that the parent ignores (nohup)
+/// of ending the program, once interrupted() was called; before, while data is read, and a second signal, whichever of them,
+/// ends it at once. A signal that the parent ignores (nohup)
 /// stays ignored. It holds in a process that is forked while it lives, too, where another one changes nothing; there, a
 /// signal that the process with the guard passes on asks for an end and is no second one.
 class InterruptGuard {

@@ -21,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         heed::parse_labelled_text(input.bytes.substr(input.bytes.empty() ? 0 : 1), "input", options, &report);
     require(text.size() > 0 && text.labels.size() == text.size() && text.places.size() == text.size());
     require(report.replaced == 0 || options.text.bad_bytes == heed::BadBytes::replace);
-    for (const std::string& label : text.labels) require(!label.empty());
+    for (const std::string_view label : text.labels) require(!label.empty());
     const auto parts =
         heed::split_text(text, {.valid_fraction = 0.2, .test_fraction = 0.3, .stratified = choice % 2 == 0});
     require(parts.train.size() + parts.valid.size() + parts.test.size() == text.size());

@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       require(table.size() > 0 && table.names.size() == table.columns.size());
       for (const auto& column : table.columns) {
         require(column.size() == table.size());
-        for (const std::string& text : column)
+        for (const std::string_view text : column)
           require(heed::unicode::find_invalid(text) == std::string::npos);
       }
     } catch (const heed::Error&) {
