@@ -1,11 +1,13 @@
 // What heed asks of a Vulkan device: the baseline, 16-bit storage for half precision alone, batches bounded by work,
-// float controls, and what becomes of special values.
+// float controls, constants that are written into modules, and what becomes of special values.
 
 #include <bit>
 #include <limits>
+#include <map>
 
 #include "heed/autograd/ops.h"
 #include "heed/backends/vulkan/shader_code.h"
+#include "heed/backends/vulkan/specialise.h"
 #include "heed/core/devices.h"
 #include "vulkan_compare.h"
 
@@ -102,6 +104,92 @@ TEST_CASE("vulkan modules: float controls are asked for where a device has them"
   }
   const std::vector<std::uint32_t> damaged{0x07230203, 0x10500, 0, 10, 0, 0};
   CHECK_THROWS_WITH_AS(vulkan::uses_16_bit_storage(damaged), doctest::Contains("damaged"), Error);
+}
+
+TEST_CASE("vulkan modules: constants are written into them, and what follows is worked out") {
+  constexpr std::uint32_t type_bool = 20, type_int = 21, constant_true = 41, constant_false = 42,
+                          constant = 43, composite = 44, spec_true = 48, spec_constant = 50,
+                          spec_composite = 51, spec_op = 52, decorate = 71;
+  std::vector<std::uint32_t> module{0x07230203, 0x10500, 0, 100, 0};
+  const auto add = [&](std::uint32_t number, const std::vector<std::uint32_t>& words) {
+    module.push_back(static_cast<std::uint32_t>(words.size() + 1) << 16 | number);
+    module.insert(module.end(), words.begin(), words.end());
+  };
+  constexpr std::uint32_t bool_type = 1, uint_type = 2, vector_type = 3;
+  add(decorate, {10, 1, 4});  // SpecId 4
+  add(decorate, {11, 1, 5});
+  add(decorate, {12, 1, 6});
+  add(decorate, {13, 11, 25});  // BuiltIn WorkgroupSize
+  add(type_bool, {bool_type});
+  add(type_int, {uint_type, 32, 0});
+  add(constant, {uint_type, 9, 3});
+  add(spec_constant, {uint_type, 10, 1});
+  add(spec_constant, {uint_type, 11, 100});
+  add(spec_true, {bool_type, 12});
+  add(spec_composite, {vector_type, 13, 10, 11, 9});
+  // By the number of the operation: what the result is with 20 for constant 4, 100 for 5 (its default) and 3.
+  const std::vector<std::pair<std::vector<std::uint32_t>, std::uint32_t>> operations = {
+      {{128, 10, 9}, 23}, {{130, 10, 11}, -80u}, {{132, 10, 9}, 60},   {{134, 11, 9}, 33},
+      {{137, 11, 9}, 1},  {{194, 11, 9}, 12},    {{196, 10, 9}, 160},  {{197, 10, 9}, 23},
+      {{199, 10, 11}, 4}, {{81, 13, 1}, 100},    {{169, 12, 10, 9}, 3}};
+  std::uint32_t id = 20;
+  for (const auto& [words, result] : operations) {
+    std::vector<std::uint32_t> all{uint_type, id++};
+    all.insert(all.end(), words.begin(), words.end());
+    add(spec_op, all);
+  }
+  const std::vector<std::pair<std::vector<std::uint32_t>, bool>> conditions = {
+      {{170, 10, 9}, false}, {{171, 10, 9}, true},  {{172, 10, 9}, true},
+      {{174, 9, 10}, false}, {{176, 9, 10}, true},  {{178, 9, 9}, true},
+      {{168, 12}, true},     {{166, 12, 41}, true}, {{167, 12, 41}, false}};
+  id = 40;
+  for (const auto& [words, result] : conditions) {
+    std::vector<std::uint32_t> all{bool_type, id++};
+    all.insert(all.end(), words.begin(), words.end());
+    add(spec_op, all);
+  }
+  add(spec_op, {uint_type, 60, 134, 10, 61});  // by what nobody knows: left as it is
+  add(spec_op, {uint_type, 62, 130, 9, 9});
+  add(spec_op, {uint_type, 63, 134, 10, 62});  // by 0: likewise
+  const auto made = vulkan::specialised(module, {{4, 20}, {6, 0}});
+
+  std::map<std::uint32_t, std::uint32_t> found;
+  for (const auto& words : instructions(made, constant)) found[words[1]] = words[2];
+  for (const auto& words : instructions(made, constant_true)) found[words[1]] = 1;
+  for (const auto& words : instructions(made, constant_false)) found[words[1]] = 0;
+  CHECK(found.at(10) == 20);
+  CHECK(found.at(11) == 100);
+  CHECK(found.at(12) == 0);
+  id = 20;
+  for (const auto& [words, result] : operations) {
+    CAPTURE(words[0]);
+    CHECK(found.at(id++) == result);
+  }
+  id = 40;
+  for (const auto& [words, result] : conditions) {
+    CAPTURE(words[0]);
+    CHECK(found.at(id++) == result);
+  }
+  CHECK(instructions(made, composite) ==
+        std::vector<std::vector<std::uint32_t>>{{vector_type, 13, 10, 11, 9}});
+  CHECK(instructions(made, decorate) == std::vector<std::vector<std::uint32_t>>{{13, 11, 25}});
+  CHECK(instructions(made, spec_op) ==
+        std::vector<std::vector<std::uint32_t>>{{uint_type, 60, 134, 10, 61}, {uint_type, 63, 134, 10, 62}});
+}
+
+TEST_CASE("vulkan modules: no constant is left to the driver, and no loop where it is not to unroll any") {
+  constexpr std::uint32_t loop_merge = 246;
+  std::size_t hints = 0;
+  for (const vulkan::ShaderCode& code : vulkan::shader_codes()) {
+    CAPTURE(code.name);
+    const auto made = vulkan::specialised(code.words, {{0, 64}, {12, 32}});
+    for (const std::uint32_t number : {48u, 49u, 50u, 51u, 52u}) CHECK(instructions(made, number).empty());
+    const auto rolled = vulkan::without_unrolling(made);
+    CHECK(rolled.size() == made.size());
+    for (const auto& words : instructions(made, loop_merge)) hints += words[2] & 1u;
+    for (const auto& words : instructions(rolled, loop_merge)) CHECK((words[2] & 1u) == 0);
+  }
+  CHECK(hints > 100);
 }
 
 TEST_CASE("vulkan: special values pass through copies, conversions and products as on the CPU") {

@@ -203,15 +203,15 @@ bool is_disabled(std::string_view capability) {
 
 /// What is wrong with HEED_VULKAN_DISABLE; empty: nothing.
 std::string problem_of_disabled() {
-  constexpr std::string_view known[] = {"push_descriptor",    "unified_memory",  "float16",
-                                        "cooperative_matrix", "storage16",       "memory_budget",
-                                        "float_controls",     "subgroup_shuffle"};
+  constexpr std::string_view known[] = {"push_descriptor",    "unified_memory",   "float16",
+                                        "cooperative_matrix", "storage16",        "memory_budget",
+                                        "float_controls",     "subgroup_shuffle", "unrolling"};
   for (const std::string_view name : disabled_capabilities())
     if (std::ranges::find(known, name) == std::end(known))
       return concat_text(
           "HEED_VULKAN_DISABLE names \"", name,
           "\"; it knows push_descriptor, unified_memory, float16, cooperative_matrix, storage16, "
-          "memory_budget, float_controls and subgroup_shuffle");
+          "memory_budget, float_controls, subgroup_shuffle and unrolling");
   return "";
 }
 
@@ -384,6 +384,8 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
   can.unified_memory = (core.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ||
                         core.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU) &&
                        !is_disabled("unified_memory");
+  // Its optimiser doubles its work with each of the conditions that follow one another in an unrolled loop.
+  can.unrolling = properties.v12.driverID != VK_DRIVER_ID_GOOGLE_SWIFTSHADER && !is_disabled("unrolling");
   can.float16 = features.v12.shaderFloat16 && !is_disabled("float16");
   can.subgroup_size = properties.v11.subgroupSize;
   can.subgroup_size_control =

@@ -9,6 +9,7 @@
 
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/shader_code.h"
+#include "heed/backends/vulkan/specialise.h"
 #include "heed/backends/vulkan/spirv.h"
 #include "heed/core/error.h"
 #include "heed/core/file.h"
@@ -108,6 +109,15 @@ const Pipelines::Layout& Pipelines::layout(std::size_t bindings) {
   return made;
 }
 
+std::vector<std::uint32_t> Pipelines::words_of(const ShaderCode& code,
+                                               std::span<const std::uint32_t> constants) const {
+  const Capabilities& can = gpu_.capabilities();
+  std::map<std::uint32_t, std::uint32_t> values{{most_constants, can.subgroup_size}};
+  for (std::uint32_t i = 0; i < constants.size(); ++i) values[i] = constants[i];
+  std::vector<std::uint32_t> words = specialised(with_float_controls(code.words, can.float_controls), values);
+  return can.unrolling ? words : without_unrolling(words);
+}
+
 Pipeline Pipelines::compile(std::string_view shader, std::span<const std::uint32_t> constants,
                             std::size_t bindings) {
   const DeviceApi& api = gpu_.api();
@@ -116,30 +126,19 @@ Pipeline Pipelines::compile(std::string_view shader, std::span<const std::uint32
         "\" (the glslang it was built with may lack an extension)");
   check(gpu_.capabilities().storage16 || !uses_16_bit_storage(code->words), "vulkan: ", gpu_.name(),
         " has no 16-bit storage, which half precision needs; compute in f32");
-  const std::vector<std::uint32_t> words =
-      with_float_controls(code->words, gpu_.capabilities().float_controls);
+  const std::vector<std::uint32_t> words = words_of(*code, constants);
   auto module_info = structure<VkShaderModuleCreateInfo>(VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO);
   module_info.codeSize = words.size() * sizeof words[0];
   module_info.pCode = words.data();
   VkShaderModule module = VK_NULL_HANDLE;
   check_result(api.CreateShaderModule(api.device, &module_info, nullptr, &module), "vkCreateShaderModule");
 
-  std::array<std::uint32_t, most_constants + 1>
-      values{};  // the launch's and, after the last of them, the device's own
-  std::ranges::copy(constants, values.begin());
-  values[most_constants] = gpu_.capabilities().subgroup_size;
-  std::array<VkSpecializationMapEntry, most_constants + 1> entries;
-  std::uint32_t given = 0;
-  for (std::uint32_t i = 0; i < constants.size(); ++i) entries[given++] = {i, i * 4, 4};
-  entries[given++] = {most_constants, most_constants * 4, 4};
-  const VkSpecializationInfo specialisation{given, entries.data(), sizeof values, values.data()};
   const Layout& used = layout(bindings);
   auto info = structure<VkComputePipelineCreateInfo>(VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO);
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = module;
   info.stage.pName = "main";
-  info.stage.pSpecializationInfo = &specialisation;
   auto subgroups = structure<VkPipelineShaderStageRequiredSubgroupSizeCreateInfo>(
       VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
   subgroups.requiredSubgroupSize = gpu_.capabilities().subgroup_size;

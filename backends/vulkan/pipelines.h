@@ -9,6 +9,7 @@
 #include <map>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "heed/backends/vulkan/api.h"
 
@@ -23,6 +24,7 @@ std::filesystem::path cache_folder();
 std::string driver_data(std::string file, std::uint64_t device);
 
 class Gpu;
+struct ShaderCode;
 
 /// Specialisation constants that a launch may give, numbered from 0. The next one is the size of a subgroup.
 inline constexpr std::uint32_t most_constants = 12;
@@ -62,6 +64,8 @@ class Pipelines {
   };
 
   const Layout& layout(std::size_t bindings);
+  /// A module as the driver gets it.
+  std::vector<std::uint32_t> words_of(const ShaderCode& code, std::span<const std::uint32_t> constants) const;
   Pipeline compile(std::string_view shader, std::span<const std::uint32_t> constants, std::size_t bindings);
 
   Gpu& gpu_;

@@ -1,14 +1,8 @@
 #include "heed/backends/vulkan/spirv.h"
 
-#include "heed/core/error.h"
-
-// SPIR-V's binary form: SPIR-V specification, section 2.3. A module is five words and then instructions, whose first word
-// holds their length in words and their number.
-
 namespace heed::vulkan {
 namespace {
 
-constexpr std::size_t header_words = 5;
 constexpr std::uint32_t op_entry_point = 15, op_execution_mode = 16, op_capability = 17;
 constexpr std::uint32_t group_non_uniform = 61, storage_buffer_16_bit = 4433;  // capabilities
 
@@ -17,17 +11,6 @@ struct Behaviour {
   std::uint32_t capability, mode;
 };
 constexpr Behaviour denormals_kept{4464, 4459}, special_values_kept{4466, 4461}, nearest_even{4467, 4462};
-
-/// Calls visit(place, number, words) for every instruction.
-template <class Visit>
-void for_each_instruction(std::span<const std::uint32_t> module, const Visit& visit) {
-  for (std::size_t at = header_words; at < module.size();) {
-    const std::size_t length = module[at] >> 16;
-    check(length > 0 && at + length <= module.size(), "vulkan: a shader module is damaged at word ", at);
-    visit(at, module[at] & 0xffffu, module.subspan(at, length));
-    at += length;
-  }
-}
 
 /// Whether a module declares a capability.
 bool declares(std::span<const std::uint32_t> module, std::uint32_t capability) {

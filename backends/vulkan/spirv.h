@@ -1,12 +1,32 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "heed/core/error.h"
+
 // What heed asks of a compiled module, beyond running it.
+//
+// SPIR-V's binary form: SPIR-V specification, section 2.3. A module is five words and then instructions, whose first word
+// holds their length in words and their number.
 
 namespace heed::vulkan {
+
+/// Words before the first instruction of a module.
+inline constexpr std::size_t header_words = 5;
+
+/// Calls visit(place, number, words) for every instruction.
+template <class Visit>
+void for_each_instruction(std::span<const std::uint32_t> module, const Visit& visit) {
+  for (std::size_t at = header_words; at < module.size();) {
+    const std::size_t length = module[at] >> 16;
+    check(length > 0 && at + length <= module.size(), "vulkan: a shader module is damaged at word ", at);
+    visit(at, module[at] & 0xffffu, module.subspan(at, length));
+    at += length;
+  }
+}
 
 /// How a device computes where it is asked to (VK_KHR_shader_float_controls, part of Vulkan 1.2), for numbers of 16 and
 /// of 32 bits: rounding to nearest, ties to even; signed zeros, infinities and NaN kept; tiny numbers kept.
