@@ -2,8 +2,8 @@
 #include <limits>
 #include <vector>
 
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
-#include "heed/autograd/recording.h"
 
 namespace heed {
 

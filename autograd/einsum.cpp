@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
-#include "heed/autograd/recording.h"
 
 namespace heed {
 

@@ -1,5 +1,9 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
-#include "heed/autograd/recording.h"
 
 namespace heed {
 
@@ -45,6 +49,196 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
         return Gradients{dlogits.view(shape)};
       },
       {&rows, &classes});
+}
+
+// The loss of a model with a large vocabulary. Its logits would be the largest tensor of the whole
+// step; here only some rows of them exist at a time. Because the result is a plain sum, the gradient of
+// every row is known up to one factor as soon as its logits are, so it is taken right away and the
+// logits are not needed again. That factor is 1, or what ExpectedGradient says: a loss scale, without which
+// the many small gradients of logits would vanish in f16.
+
+namespace {
+
+thread_local Tensor expected_gradient;
+
+/// How logits are held where the backend does not say: as many as make 16 MB in f32.
+LogitChunks chunks_of(const Backend& backend, const Tensor& x, std::int64_t rows, std::int64_t classes) {
+  if (backend.logit_chunks) return backend.logit_chunks(x.device(), x.dtype(), rows, classes);
+  constexpr std::int64_t logits_at_once = 1 << 22;
+  return {std::max<std::int64_t>(1, logits_at_once / classes), classes};
+}
+
+struct Loss {
+  // x [rows, d], weight [classes, d], bias [classes] or undefined, targets [rows]
+  Tensor x, weight, bias, targets;
+  double smoothing;
+  std::int32_t ignored;
+};
+
+Tensor rows_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
+  Shape shape = x.shape();
+  shape[0] = count;
+  return x.view(shape, x.strides(), x.offset() + begin * x.strides()[0]);
+}
+
+Tensor transposed_matrix(const Tensor& x) {
+  return x.view({x.size(1), x.size(0)}, {x.stride(1), x.stride(0)}, x.offset());
+}
+
+/// The gradients for a sum whose own gradient is `expected`, or 1 where that is undefined; undefined where none is
+/// wanted. That of the weight is a sum over chunks, in f32 where the operands are half.
+struct EarlyGradients {
+  Tensor expected, x, weight, bias;
+  bool wanted() const { return x.defined() || weight.defined() || bias.defined(); }
+};
+
+/// What linear_cross_entropy needs for a chunk of rows, made once for all.
+struct Scratch {
+  Tensor logits;       // [rows, pitch]
+  Tensor log_sum_exp;  // [rows, 2]
+  Tensor grad;         // [rows]: the gradient of each loss
+  Tensor ones;         // [1, rows], where the bias' gradient is a product
+};
+
+/// The losses of rows begin ... begin + count - 1, written to `loss`; their part of the gradients is added.
+void add_rows(const Loss& given, const Scratch& scratch, std::int64_t begin, std::int64_t count,
+              const Tensor& loss, EarlyGradients& gradients) {
+  const Backend& backend = backend_of(given.x);
+  const std::int64_t classes = given.weight.size(0), pitch = scratch.logits.size(1);
+  const Tensor x = rows_of(given.x, begin, count), targets = rows_of(given.targets, begin, count);
+  const Tensor logits = scratch.logits.view({count, classes}, {pitch, 1}, scratch.logits.offset());
+  const Tensor log_sum_exp = rows_of(scratch.log_sum_exp, 0, count);
+  backend.matmul(x, transposed_matrix(given.weight), given.bias, 0, logits);
+  backend.cross_entropy.forward(logits, targets, given.smoothing, given.ignored, rows_of(loss, begin, count),
+                                log_sum_exp);
+  if (!gradients.wanted()) return;
+
+  backend.cross_entropy.backward(logits, targets, log_sum_exp, rows_of(scratch.grad, 0, count),
+                                 given.smoothing, given.ignored, logits);
+  const double beta = begin ? 1 : 0;
+  if (backend.linear_backward && gradients.x.defined() && gradients.weight.defined() && pitch == classes) {
+    backend.linear_backward(std::span(&logits, 1), x, std::span(&given.weight, 1), beta,
+                            rows_of(gradients.x, begin, count), std::span(&gradients.weight, 1));
+  } else {
+    if (gradients.x.defined())
+      backend.matmul(logits, given.weight, {}, 0, rows_of(gradients.x, begin, count));
+    if (gradients.weight.defined()) backend.matmul(transposed_matrix(logits), x, {}, beta, gradients.weight);
+  }
+  if (gradients.bias.defined() && scratch.ones.defined())
+    backend.matmul(scratch.ones.view({1, count}, {count, 1}, scratch.ones.offset()), logits, {}, beta,
+                   gradients.bias.view({1, classes}));
+  else if (gradients.bias.defined())
+    gradients.bias = begin ? gradients.bias + sum(logits, 0) : sum(logits, 0);
+}
+
+/// A gradient times one factor, in the same memory: a closure runs once.
+Tensor scaled(const Tensor& gradient, const Tensor& factor) {
+  if (!gradient.defined()) return {};
+  const Tensor repeated = broadcast_view(cast(factor, gradient.dtype()), gradient.shape());
+  backend_of(gradient).binary(BinaryOp::mul, gradient, repeated, gradient);
+  return gradient;
+}
+
+/// The gradients for any upstream gradient, of the type of the inputs.
+Gradients given_gradients(const EarlyGradients& early, const Tensor& grad, DType dtype) {
+  const Tensor factor = early.expected.defined() ? grad / early.expected : grad;
+  const Backend& backend = backend_of(grad);
+  if (!backend.scale_all)
+    return {scaled(early.x, factor), scaled(early.weight, factor), scaled(early.bias, factor)};
+  std::vector<Tensor> from, to;
+  Gradients all;
+  for (const Tensor& gradient : {early.x, early.weight, early.bias}) {
+    const bool converts = gradient.defined() && gradient.dtype() != dtype;
+    all.push_back(converts ? Tensor::empty(gradient.shape(), dtype, gradient.device()) : gradient);
+    if (!gradient.defined()) continue;
+    from.push_back(gradient);
+    to.push_back(all.back());
+  }
+  backend.scale_all(from, factor, false, to);
+  return all;
+}
+
+}  // namespace
+
+ExpectedGradient::ExpectedGradient(const Tensor& expected) {
+  check(!expected.defined() || (expected.count() == 1 && !expected.tracked()),
+        "ExpectedGradient: one untracked element is needed");
+  previous_ = std::exchange(expected_gradient, expected);
+}
+ExpectedGradient::~ExpectedGradient() {
+  expected_gradient = previous_;
+}
+const Tensor& ExpectedGradient::active() {
+  return expected_gradient;
+}
+
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
+                            double smoothing, std::int32_t ignored, std::int64_t rows_at_once) {
+  constexpr const char* op = "linear_cross_entropy";
+  check_same(op, x, weight);
+  check_floating(op, x);
+  check_indices(op, targets);
+  check(weight.rank() == 2 && x.rank() >= 1 && x.size(-1) == weight.size(1), op, ": input of shape ",
+        x.shape(), " does not fit weight of shape ", weight.shape(), " ([classes, in])");
+  check(weight.size(0) > 0, op, ": a weight of shape ", weight.shape(), " knows no classes");
+  if (bias.defined()) {
+    check_same(op, x, bias);
+    check(bias.shape() == Shape{weight.size(0)}, op, ": bias of shape ", bias.shape(),
+          " does not fit weight of shape ", weight.shape());
+  }
+  check(targets.count() == row_count(x.shape()), op, ": targets of shape ", targets.shape(),
+        " do not fit inputs of shape ", x.shape());
+  check(smoothing >= 0 && smoothing <= 1, op, ": smoothing ", smoothing, " is outside [0, 1]");
+  const std::int64_t rows = targets.count(), classes = weight.size(0);
+  if (!usable(backend_of(x).cross_entropy)) {
+    const Tensor logits = linear(reshape(x, {rows, x.size(-1)}), weight, bias);
+    return sum(cross_entropy(logits, reshape(targets, {rows}), smoothing, ignored));
+  }
+  require_kernel(backend_of(x).matmul, op, x.device());
+
+  const Loss given{contiguous(x.detach()).view({rows, x.size(-1)}),
+                   contiguous(weight.detach()),
+                   bias.defined() ? contiguous(bias.detach()) : bias,
+                   contiguous(targets).view({rows}),
+                   smoothing,
+                   ignored};
+  const auto wanted = [&](const Tensor& input, DType dtype) {
+    if (!recording() || !input.tracked()) return Tensor();
+    return rows > 0 ? Tensor::empty(input.shape(), dtype, input.device())
+                    : Tensor::zeros(input.shape(), dtype, input.device());
+  };
+  const DType statistics = statistics_type(x.dtype());
+  const Device device = x.device();
+  const Tensor losses = Tensor::empty({rows}, statistics, device);
+  const Backend& backend = backend_of(x);
+  LogitChunks chunks = chunks_of(backend, x, rows, classes);
+  if (rows_at_once > 0) chunks.rows = rows_at_once;
+  const std::int64_t most = std::min(chunks.rows, rows);
+  const Tensor expected = ExpectedGradient::active();
+  EarlyGradients gradients{expected, wanted(x, x.dtype()),
+                           // A sum of chunks is rounded to a half type once.
+                           wanted(weight, rows > most ? statistics : x.dtype()),
+                           wanted(bias, rows > most ? statistics : x.dtype())};
+  if (gradients.x.defined()) gradients.x = gradients.x.view(given.x.shape());
+  Scratch scratch{Tensor::empty({most, chunks.pitch}, x.dtype(), device),
+                  Tensor::empty({most, 2}, statistics, device),
+                  {},
+                  {}};
+  if (gradients.wanted())
+    scratch.grad = expected.defined()
+                       ? contiguous(broadcast_view(cast(reshape(expected, {1}), statistics), {most}))
+                       : Tensor::ones({most}, statistics, device);
+  if (gradients.bias.defined() && backend.logit_chunks)
+    scratch.ones = Tensor::ones({1, most}, x.dtype(), device);
+  for (std::int64_t begin = 0; begin < rows; begin += most) {
+    add_rows(given, scratch, begin, std::min(most, rows - begin), losses, gradients);
+  }
+  return record(op, sum(losses), {x, weight, bias},
+                [gradients, shape = x.shape(), dtype = x.dtype()](const Tensor& grad) {
+                  Gradients all = given_gradients(gradients, grad, dtype);
+                  if (all[0].defined()) all[0] = all[0].view(shape);
+                  return all;
+                });
 }
 
 }  // namespace heed

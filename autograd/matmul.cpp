@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
-#include "heed/autograd/recording.h"
 
 namespace heed {
 

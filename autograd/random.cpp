@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
-#include "heed/autograd/recording.h"
 
 namespace heed {
 

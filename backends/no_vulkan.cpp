@@ -1,8 +1,8 @@
 // Stands in for backends/vulkan in a build without it (-D HEED_VULKAN=OFF).
 
+#include "heed/base/error.h"
 #include "heed/core/backend.h"
-#include "heed/core/devices.h"
-#include "heed/core/error.h"
+#include "heed/core/device.h"
 
 namespace heed {
 

@@ -14,13 +14,12 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/cpu_threads.h"
+#include "heed/core/device.h"
 #include "heed/data/batching.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer.h"
-#include "heed/models/encoder_classifier.h"
+#include "heed/models/classifier.h"
 #include "heed/training/optimizer.h"
-#include "heed/training/schedule.h"
 
 namespace {
 
@@ -38,7 +37,8 @@ struct Data {
 
 /// Every tenth line is for testing: the file is sorted by class.
 Data read_data(const std::string& path) {
-  const std::vector<std::string> lines = heed::read_lines(path, {.encoding = heed::Encoding::latin1}).strings();
+  const std::vector<std::string> lines =
+      heed::read_lines(path, {.encoding = heed::Encoding::latin1}).strings();
   std::vector<std::string> texts;
   for (const std::string& line : lines) {
     heed::check(line.size() > 2 && line[1] == ' ', path, ": a line is no \"label text\": ", line);

@@ -13,7 +13,7 @@
 #include <CLI/CLI.hpp>
 
 #include "gpt2_config.h"
-#include "heed/core/cpu_threads.h"
+#include "heed/core/device.h"
 #include "heed/heed.h"
 
 namespace {

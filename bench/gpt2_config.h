@@ -1,6 +1,6 @@
 #pragma once
 
-#include "heed/models/transformer_config.h"
+#include "heed/models/config.h"
 
 /// A language model with the parts of GPT-2 (Radford et al. 2019): norms before the layers, learned positions, biases, one
 /// matrix for embeddings and output.

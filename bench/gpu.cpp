@@ -15,9 +15,9 @@
 #include <nlohmann/json.hpp>
 
 #include "gpt2_config.h"
-#include "heed/autograd/expected_gradient.h"
+#include "heed/autograd/graph.h"
 #include "heed/core/backend.h"
-#include "heed/core/devices.h"
+#include "heed/core/device.h"
 #include "heed/core/profile.h"
 #include "heed/heed.h"
 #include "heed/training/model_file.h"

@@ -17,8 +17,8 @@
 #include <CLI/CLI.hpp>
 
 #include "heed/backends/cpu/loop_times.h"
-#include "heed/core/bf16_products.h"
-#include "heed/core/cpu_threads.h"
+#include "heed/core/device.h"
+#include "heed/core/low_precision.h"
 #include "heed/heed.h"
 
 #include "gpt2_config.h"

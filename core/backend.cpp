@@ -1,5 +1,5 @@
 #include "heed/core/backend.h"
-#include "heed/core/devices.h"
+#include "heed/core/device.h"
 
 namespace heed {
 

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "heed/core/block_pattern.h"
+#include "heed/core/device.h"
 #include "heed/core/elementwise.h"
-#include "heed/core/memory_stats.h"
 #include "heed/core/random.h"
 #include "heed/core/tensor.h"
 

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "heed/core/checked.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed {
 

@@ -8,8 +8,6 @@
 #include <new>
 #include <set>
 
-#include "heed/core/profiled_kernel.h"
-
 namespace heed {
 
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/core/memory_stats.h"  // where the memory went
+#include "heed/core/device.h"  // where the memory went
 
 namespace heed {
 
@@ -51,5 +51,9 @@ class ProfileScope {
   double flops_, bytes_;
   std::chrono::steady_clock::time_point start_;
 };
+
+/// The kernel that this thread is timing for the profile: the name given to the innermost ProfileScope; null outside of
+/// kernels and while no profile is being recorded.
+const char* profiled_kernel();
 
 }  // namespace heed

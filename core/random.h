@@ -4,7 +4,7 @@
 #include <concepts>
 #include <cstdint>
 
-#include "heed/core/dtype.h"
+#include "heed/core/tensor.h"
 
 namespace heed {
 

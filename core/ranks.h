@@ -1,23 +1,60 @@
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
+
+namespace heed {
+
+/// A thread that does one piece of work at a time, while who gave it goes on. All calls of a transport are made on one,
+/// because MPI answers a single thread only.
+class Courier {
+ public:
+  Courier();
+  ~Courier();  ///< waits for the work; what it throws is lost
+  Courier(const Courier&) = delete;
+  Courier& operator=(const Courier&) = delete;
+
+  /// Waits for what was started before, as finish() does, and hands the work over.
+  void start(std::function<void()> work);
+  /// Waits for the work and throws what it threw.
+  void finish();
+  /// Has the work done, at once where this thread is the courier's, and waits.
+  void run(const std::function<void()>& work);
+  bool is_current() const { return std::this_thread::get_id() == thread_.get_id(); }
+  /// Whether another thread waits for the work.
+  bool is_awaited() const;
+
+ private:
+  void serve();
+  void wait(std::unique_lock<std::mutex>& lock);
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<void()> work_;  // empty: none
+  bool busy_ = false, ending_ = false, awaited_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;  // last: it uses the others
+};
 
 // Several processes that train one model, each a rank from 0: how they pass bytes to each other.
 //
 // A transport moves bytes and never adds: the order of addition is the callers' (training/gradient_exchange.h), so that
 // the result does not depend on the transport. Whoever calls from one rank must call the same from all, in the same order.
-
-namespace heed {
 
 /// Another rank has ended, or what it sends is no part of this conversation. Whoever catches it knows nothing of the
 /// cause: that is for the process that ended, or for who started it, to say.
@@ -151,5 +188,42 @@ std::unique_ptr<Ranks> open_mpi(const RankPatience& patience = {});
 /// an Error when the ranks cannot begin.
 int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
                     const std::function<bool()>& stop_requested = {}, const RankPatience& patience = {});
+
+/// "rank 1", "ranks 0 and 2", "ranks 0, 2 and 3", and how long: "rank 1 has not answered for 12 s".
+std::string silence_text(const std::vector<int>& ranks, const char* what, double seconds);
+
+/// Seconds from one look to the next, without those in which this process was stopped itself.
+class AwakeTime {
+ public:
+  void restart();
+  void look();
+  double seconds() const { return seconds_; }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  double seconds_ = 0;
+};
+
+/// Watches, on the courier's thread, how long other ranks have not answered. Only time during which somebody
+/// waits for the courier counts: a rank that computes while its gradients travel misses nobody.
+class RankSilence {
+ public:
+  RankSilence(int rank, RankPatience patience, const Courier& courier)
+      : rank_(rank), patience_(std::move(patience)), courier_(courier) {}
+
+  /// For transports: a transfer begins, or bytes have moved.
+  void heard();
+  /// For transports, about once a second while nothing moves: the ranks, in their order, with which bytes are
+  /// outstanding. Throws RankSilent when patience is at its end.
+  void wait_for(const std::vector<int>& silent);
+
+ private:
+  int rank_;
+  RankPatience patience_;
+  const Courier& courier_;
+  AwakeTime quiet_;
+  std::vector<int> named_;  // ranks that were said not to answer
+  double longest_ = 0;      // silence of those that answered in the end, in seconds
+};
 
 }  // namespace heed

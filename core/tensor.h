@@ -1,21 +1,171 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
 #include <memory>
+#include <ostream>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "heed/base/error.h"
 #include "heed/core/device.h"
-#include "heed/core/dtype.h"
-#include "heed/core/shape.h"
-#include "heed/core/storage.h"
 
 namespace heed {
 
-struct Node;  // the autograd record of how a tensor was made (autograd/node.h)
+/// Element type of a tensor. Comparisons and masks use i32 (0 or 1); f64 exists on the CPU for gradient
+/// checks; f16 (IEEE binary16) and bf16 (the upper half of an f32) exist on Vulkan devices, where they halve
+/// memory and traffic: they are for storage, and kernels compute in f32.
+enum class DType : std::uint8_t { f32, f64, i32, f16, bf16 };
+
+constexpr bool is_half(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16;
+}
+constexpr std::size_t size_of(DType dtype) {
+  return dtype == DType::f64 ? 8 : is_half(dtype) ? 2 : 4;
+}
+constexpr bool is_floating(DType dtype) {
+  return dtype != DType::i32;
+}
+/// The type of what a kernel keeps beside a result, such as a row's mean, and of losses: f32 for the half
+/// types, else the type itself.
+constexpr DType statistics_type(DType dtype) {
+  return is_half(dtype) ? DType::f32 : dtype;
+}
+constexpr std::string_view name_of(DType dtype) {
+  constexpr std::string_view names[] = {"f32", "f64", "i32", "f16", "bf16"};
+  return names[static_cast<int>(dtype)];
+}
+inline std::ostream& operator<<(std::ostream& out, DType dtype) {
+  return out << name_of(dtype);
+}
+
+/// Maps a C++ type to its DType: float, double, std::int32_t.
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <class T>
+inline constexpr DType dtype_of = DTypeOf<T>::value;
+
+/// A short list of extents (or strides), at most `max_rank` long, held inline.
+class Shape {
+ public:
+  static constexpr int max_rank = 8;
+
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> extents) : Shape(std::span(extents.begin(), extents.size())) {}
+  explicit Shape(std::span<const std::int64_t> extents) {
+    check(extents.size() <= max_rank, "a shape has at most ", max_rank, " dimensions, got ", extents.size());
+    for (std::int64_t extent : extents) push_back(extent);
+  }
+
+  int rank() const { return rank_; }
+  bool empty() const { return rank_ == 0; }
+  std::int64_t operator[](int i) const { return extents_[i]; }
+  std::int64_t& operator[](int i) { return extents_[i]; }
+  /// The extent of an axis that may be negative (counted from the end).
+  std::int64_t at(int axis) const { return extents_[resolve(axis)]; }
+  /// Maps an axis in [-rank, rank) to [0, rank); throws for any other.
+  int resolve(int axis) const {
+    check(axis >= -rank_ && axis < rank_, "axis ", axis, " is out of range for rank ", rank_);
+    return axis < 0 ? axis + rank_ : axis;
+  }
+  void push_back(std::int64_t extent) {
+    check(rank_ < max_rank, "a shape has at most ", max_rank, " dimensions");
+    extents_[rank_++] = extent;
+  }
+  /// Number of elements: the product of all extents (1 for rank 0).
+  std::int64_t count() const {
+    std::int64_t product = 1;
+    for (std::int64_t extent : *this) product *= extent;
+    return product;
+  }
+
+  const std::int64_t* begin() const { return extents_.data(); }
+  const std::int64_t* end() const { return extents_.data() + rank_; }
+  std::int64_t* begin() { return extents_.data(); }
+  std::int64_t* end() { return extents_.data() + rank_; }
+
+  friend bool operator==(const Shape& a, const Shape& b) {
+    return a.rank_ == b.rank_ && std::equal(a.begin(), a.end(), b.begin());
+  }
+  friend std::ostream& operator<<(std::ostream& out, const Shape& shape) {
+    out << '[';
+    for (int i = 0; i < shape.rank(); ++i) out << (i ? ", " : "") << shape[i];
+    return out << ']';
+  }
+
+ private:
+  std::array<std::int64_t, max_rank> extents_{};
+  int rank_ = 0;
+};
+
+/// Row-major strides, in elements.
+Shape contiguous_strides(const Shape& shape);
+/// The shape that `a` and `b` broadcast to (NumPy rules); throws an Error that names `op` when they do not.
+Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
+
+struct Int8Rows;
+
+/// A block of device memory. Backends derive from it; the destructor gives the memory back to their pool.
+class Storage {
+ public:
+  virtual ~Storage() = default;
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  Device device() const { return device_; }
+  std::size_t bytes() const { return bytes_; }
+  /// Address of the first byte when the host can read and write the memory directly; null otherwise.
+  void* host_data() const { return host_data_; }
+  /// Whether the memory is somebody else's, who sees it too: no op overwrites it, whoever holds it.
+  bool is_lent() const { return is_lent_; }
+
+  /// How often elements were overwritten in place: backward() refuses what was computed from older ones. Writes
+  /// through host_data() do not count.
+  std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
+  void overwritten() { version_.fetch_add(1, std::memory_order_relaxed); }
+
+  /// What round_to_int8() left of a matrix that fills this storage; null where it did not, or once it is overwritten.
+  const Int8Rows* int8_rows() const { return int8_version_ == version() ? int8_rows_.get() : nullptr; }
+  void keep_int8_rows(std::shared_ptr<const Int8Rows> rows) {
+    int8_rows_ = std::move(rows);
+    int8_version_ = version();
+  }
+
+ protected:
+  Storage(Device device, std::size_t bytes, void* host_data, bool is_lent = false)
+      : device_(device), bytes_(bytes), host_data_(host_data), is_lent_(is_lent) {}
+
+ private:
+  Device device_;
+  std::size_t bytes_;
+  void* host_data_;
+  bool is_lent_;
+  std::atomic<std::uint64_t> version_{0};
+  std::shared_ptr<const Int8Rows> int8_rows_;
+  std::uint64_t int8_version_ = 0;
+};
+
+struct Node;  // the autograd record of how a tensor was made (autograd/graph.h)
 
 /// What a tensor is made of on the host: other types, such as std::int64_t, are refused when the program is compiled.
 template <class T>

@@ -4,8 +4,7 @@
 #include <limits>
 #include <tuple>
 
-#include "heed/core/checked.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/core/random.h"
 
 namespace heed {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/core/random.h"
-#include "heed/data/text_lines.h"
+#include "heed/data/text_file.h"
 
 namespace heed {
 namespace {

@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed {
 namespace {

@@ -3,8 +3,7 @@
 #include <array>
 #include <charconv>
 
-#include "heed/core/checked.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/data/gzip.h"
 
 namespace heed {

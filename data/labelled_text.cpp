@@ -11,11 +11,11 @@
 #include <unordered_set>
 #include <utility>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
+#include "heed/base/unicode.h"
 #include "heed/core/random.h"
-#include "heed/core/unicode.h"
 #include "heed/data/table.h"
-#include "heed/data/text_lines.h"
+#include "heed/data/text_file.h"
 
 namespace heed {
 namespace {

@@ -6,11 +6,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "heed/core/digest.h"
-#include "heed/core/error.h"
+#include "heed/base/digest.h"
+#include "heed/base/error.h"
 #include "heed/core/random.h"
-#include "heed/data/csv.h"
-#include "heed/data/text_lines.h"
+#include "heed/data/text_file.h"
 
 namespace heed {
 namespace {

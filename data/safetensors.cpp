@@ -9,9 +9,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "heed/core/checked.h"
-#include "heed/core/file.h"
-#include "heed/data/half.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 

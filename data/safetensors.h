@@ -1,5 +1,8 @@
 #pragma once
 
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -8,6 +11,44 @@
 #include "heed/core/tensor.h"
 
 namespace heed {
+
+// Numbers of 16 bits as files hold them.
+
+/// IEEE 754 binary16 as f32, exactly.
+inline float float_of_f16(std::uint16_t half) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16,
+                      exponent = (half >> 10) & 0x1fu, fraction = half & 0x3ffu;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (fraction << 13));
+  if (exponent > 0) return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
+  const float small = std::ldexp(static_cast<float>(fraction), -24);
+  return sign ? -small : small;
+}
+
+/// The nearest binary16, ties to even; beyond 65504 (as far as that rounds) infinity.
+inline std::uint16_t f16_of_float(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value), magnitude = bits & 0x7fffffffu;
+  const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
+  const auto with_sign = [&](std::uint32_t half) { return static_cast<std::uint16_t>(sign | half); };
+  if (magnitude > 0x7f800000u) return with_sign(0x7e00u);   // not a number
+  if (magnitude >= 0x477ff000u) return with_sign(0x7c00u);  // 65520 and above
+  if (magnitude < 0x38800000u)                              // below 2^-14: a multiple of 2^-24
+    return with_sign(
+        static_cast<std::uint32_t>(std::nearbyint(std::ldexp(std::bit_cast<float>(magnitude), 24))));
+  const std::uint32_t odd = (magnitude >> 13) & 1u;
+  return with_sign(((magnitude + 0xfffu + odd) >> 13) - (112u << 10));
+}
+
+/// bfloat16, the upper half of an f32, exactly.
+inline float float_of_bf16(std::uint16_t half) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
+}
+
+/// The nearest bfloat16, ties to even.
+inline std::uint16_t bf16_of_float(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
 
 class FileWriter;
 

@@ -8,9 +8,9 @@
 #include <optional>
 #include <unordered_map>
 
-#include "heed/core/error.h"
-#include "heed/core/unicode.h"
-#include "heed/data/unigram_model.h"
+#include "heed/base/error.h"
+#include "heed/base/unicode.h"
+#include "heed/data/token_models.h"
 
 namespace heed {
 namespace {

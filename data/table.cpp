@@ -5,11 +5,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "heed/core/error.h"
-#include "heed/core/json_text.h"
-#include "heed/core/unicode.h"
-#include "heed/data/csv.h"
-#include "heed/data/text_lines.h"
+#include "heed/base/error.h"
+#include "heed/base/json.h"
+#include "heed/base/unicode.h"
+#include "heed/data/text_file.h"
 
 namespace heed {
 namespace {

@@ -1,19 +1,25 @@
 #include "heed/data/text_file.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <deque>
+#include <exception>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <utility>
 
-#include "heed/core/error.h"
-#include "heed/core/file.h"
-#include "heed/core/interrupt.h"
-#include "heed/core/unicode.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
+#include "heed/base/unicode.h"
 #include "heed/data/gzip.h"
-#include "heed/data/text_lines.h"
 
 namespace heed {
 namespace {
@@ -248,6 +254,297 @@ ParallelText read_parallel_text(const std::filesystem::path& source, const std::
            target.string(), " has ", targets.number());
     }
   }
+}
+
+class LineReader::Source {
+ public:
+  Source(const std::string& file, const TextOptions& options)
+      : options_(options),
+        name_(file.empty() ? "standard input" : file),
+        splitter_(options.encoding, options.max_line_bytes) {
+    if (!file.empty()) descriptor_ = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    check(descriptor_ >= 0, name_, ": cannot be read: ", reason_of(errno));
+    struct stat status {};
+    const bool is_folder = ::fstat(descriptor_, &status) == 0 && S_ISDIR(status.st_mode);
+    if (is_folder) close();
+    check(!is_folder, name_, ": this is a folder; lines are read from a file");
+  }
+  ~Source() { close(); }
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+
+  std::vector<InputLine> next(std::size_t limit) {
+    std::vector<InputLine> lines;
+    while (lines.size() < limit) {
+      if (!ready_.empty()) {
+        lines.push_back(std::move(ready_.front().line));
+        replaced_ += ready_.front().replaced;
+        ready_.pop_front();
+        ++number_;
+      } else if (at_end_ || (!lines.empty() && !more_is_there())) {
+        break;
+      } else {
+        try_to_read();
+        if (failure_ && !lines.empty()) break;  // these lines first
+        if (failure_) std::rethrow_exception(failure_);
+      }
+    }
+    return lines;
+  }
+
+  std::int64_t number() const { return number_; }
+  std::int64_t replaced() const { return replaced_; }
+
+ private:
+  struct Ready {
+    InputLine line;
+    std::int64_t replaced = 0;
+  };
+
+  void close() {
+    if (descriptor_ > 0) ::close(descriptor_);
+  }
+
+  /// The next bytes of the file; none at its end.
+  std::string_view read_bytes() {
+    ssize_t got = -1;
+    do got = ::read(descriptor_, buffer_.data(), buffer_.size());
+    while (got < 0 && errno == EINTR);
+    check(got >= 0, name_, ": cannot be read: ", reason_of(errno));
+    return {buffer_.data(), static_cast<std::size_t>(got)};
+  }
+
+  /// What lies at the front of the input tells a gzip file; its two bytes may come one by one.
+  std::string_view first_bytes() {
+    std::string_view bytes = read_bytes();
+    if (bytes != "\x1f") return bytes;
+    front_.assign(1, '\x1f');
+    front_ += read_bytes();
+    return front_;
+  }
+
+  void try_to_read() {
+    if (failure_) return;
+    try {
+      read_piece();
+    } catch (const Error&) {
+      failure_ = std::current_exception();
+    }
+  }
+
+  void read_piece() {
+    std::string_view piece;
+    if (!begun_) {
+      begun_ = true;
+      piece = first_bytes();
+      if (is_gzip(piece)) {
+        gzip_.emplace([this, piece,
+                       first = true]() mutable { return std::exchange(first, false) ? piece : read_bytes(); },
+                      name_);
+        piece = gzip_->next();
+      }
+    } else {
+      piece = gzip_ ? gzip_->next() : read_bytes();
+    }
+    at_end_ = piece.empty();
+    if (at_end_)
+      splitter_.finish();
+    else
+      splitter_.give(piece);
+    while (const auto line = splitter_.next()) add(line->bytes, line->too_long);
+  }
+
+  void add(std::string_view line, bool too_long) {
+    Ready& ready = ready_.emplace_back();
+    ready.line.error = too_long
+                           ? long_line_message(options_.max_line_bytes)
+                           : decode_line(without_line_end(line), options_, ready.line.text, ready.replaced);
+    if (!ready.line.error.empty()) ready.line.text.clear();
+  }
+
+  bool more_is_there() const {
+    if (gzip_ && gzip_->has_input()) return true;
+    pollfd wanted{descriptor_, POLLIN, 0};
+    return ::poll(&wanted, 1, 0) > 0;
+  }
+
+  TextOptions options_;
+  std::string name_;
+  int descriptor_ = 0;
+  LineSplitter splitter_;
+  std::array<char, 1 << 16> buffer_;
+  std::string front_;
+  std::optional<GzipReader> gzip_;
+  std::deque<Ready> ready_;  // lines of the last piece
+  std::int64_t number_ = 0, replaced_ = 0;
+  bool begun_ = false, at_end_ = false;
+  std::exception_ptr failure_;  // why no more can be read
+};
+
+LineReader::LineReader(const std::string& file, const TextOptions& options)
+    : source_(std::make_unique<Source>(file, options)) {}
+
+LineReader::~LineReader() = default;
+
+std::vector<InputLine> LineReader::next(std::size_t limit) {
+  return source_->next(limit);
+}
+
+std::int64_t LineReader::line_number() const {
+  return source_->number();
+}
+
+std::int64_t LineReader::replaced() const {
+  return source_->replaced();
+}
+
+namespace {
+
+constexpr std::size_t most_fields = 65'536;
+
+/// What the rows of a file have in common.
+class RowChecks {
+ public:
+  /// Each row must be as wide as the first.
+  void check_width(const TableRow& row, const TextLines& lines) {
+    if (width_ == 0) width_ = row.fields.size();
+    check(row.fields.size() == width_, lines.origin(), ":", row.line, ": the row has ", row.fields.size(),
+          " fields, but the first row has ", width_);
+  }
+  void check_any(const TextLines& lines) const {
+    check(width_ > 0, lines.origin(), ": there are ", lines.number(), " lines, but all are blank");
+  }
+
+ private:
+  std::size_t width_ = 0;
+};
+
+/// Checked as they are found: a row of separators takes more room as fields than as text.
+std::string& add_field(TableRow& row, const TextLines& lines) {
+  check(row.fields.size() < most_fields, lines.place(), ": the row has more than ", most_fields,
+        " fields; is this a table of texts?");
+  return row.fields.emplace_back();
+}
+
+/// Goes through the lines of a file; a quoted field may run over several of them.
+class CsvParser {
+ public:
+  explicit CsvParser(TextLines& lines) : lines_(lines) {}
+
+  void rows(const TakeRow& take) {
+    RowChecks checks;
+    TableRow row;
+    while (next_line()) {
+      if (text_.empty()) {
+        lines_.leave_out();
+        continue;
+      }
+      read(row);
+      checks.check_width(row, lines_);
+      take(row);
+    }
+    checks.check_any(lines_);
+  }
+
+ private:
+  bool next_line() {
+    const auto line = lines_.next();
+    if (line) text_ = *line;
+    at_ = 0;
+    return line.has_value();
+  }
+
+  void read(TableRow& row) {
+    row.fields.clear();
+    row.line = lines_.number();
+    while (true) {
+      std::string& field = add_field(row, lines_);
+      if (at_ < text_.size() && text_[at_] == '"')
+        read_quoted(field);
+      else
+        read_plain(field);
+      if (at_ == text_.size()) return;
+      ++at_;  // the comma
+    }
+  }
+
+  void read_plain(std::string& field) {
+    const std::size_t end = std::min(text_.find(',', at_), text_.size());
+    field = text_.substr(at_, end - at_);
+    check(field.find('"') == std::string::npos, lines_.place(),
+          ": a quote stands inside a field that is not quoted: ", unicode::shortened(field, 40));
+    at_ = end;
+  }
+
+  void read_quoted(std::string& field) {
+    const std::size_t first_line = lines_.number();
+    for (++at_;;) {
+      const std::size_t quote = text_.find('"', at_);
+      if (quote == std::string::npos) {
+        field.append(text_.substr(at_)).push_back('\n');
+        if (!next_line()) fail(lines_.origin(), ":", first_line, ": a quoted field is never closed");
+        continue;
+      }
+      field.append(text_.substr(at_, quote - at_));
+      at_ = quote + 1;
+      if (at_ == text_.size() || text_[at_] == ',') return;
+      check(text_[at_] == '"', lines_.place(), ": expected a comma behind the closing quote, but found ",
+            text_.substr(at_, 20));
+      field.push_back('"');
+      ++at_;
+    }
+  }
+
+  TextLines& lines_;
+  std::string_view text_;  // of the line
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+void rows_of_csv(TextLines lines, const TakeRow& take) {
+  CsvParser(lines).rows(take);
+}
+
+void rows_of_tsv(TextLines lines, const TakeRow& take) {
+  RowChecks checks;
+  TableRow row;
+  while (const auto line = lines.next()) {
+    if (line->empty()) {
+      lines.leave_out();
+      continue;
+    }
+    row.fields.clear();
+    row.line = lines.number();
+    for (std::size_t begin = 0; begin <= line->size();) {
+      const std::size_t tab = std::min(line->find('\t', begin), line->size());
+      add_field(row, lines) = line->substr(begin, tab - begin);
+      begin = tab + 1;
+    }
+    checks.check_width(row, lines);
+    take(row);
+  }
+  checks.check_any(lines);
+}
+
+void parse_csv(std::string_view bytes, std::string_view origin, const TakeRow& take,
+               const TextOptions& options, ReadReport* report) {
+  rows_of_csv({TextInput(bytes, origin), options, report}, take);
+}
+
+void read_csv(const std::filesystem::path& path, const TakeRow& take, const TextOptions& options,
+              ReadReport* report) {
+  rows_of_csv({TextInput(path), options, report}, take);
+}
+
+void parse_tsv(std::string_view bytes, std::string_view origin, const TakeRow& take,
+               const TextOptions& options, ReadReport* report) {
+  rows_of_tsv({TextInput(bytes, origin), options, report}, take);
+}
+
+void read_tsv(const std::filesystem::path& path, const TakeRow& take, const TextOptions& options,
+              ReadReport* report) {
+  rows_of_tsv({TextInput(path), options, report}, take);
 }
 
 }  // namespace heed

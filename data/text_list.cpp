@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed {
 namespace {

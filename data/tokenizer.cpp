@@ -4,10 +4,10 @@
 #include <array>
 #include <unordered_set>
 
-#include "heed/core/error.h"
-#include "heed/core/file.h"
-#include "heed/core/unicode.h"
-#include "heed/data/bpe_training.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
+#include "heed/base/unicode.h"
+#include "heed/data/bpe.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer_parts.h"
 

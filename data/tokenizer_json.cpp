@@ -2,9 +2,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "heed/core/error.h"
-#include "heed/core/nesting_limit.h"
-#include "heed/data/json_parts.h"
+#include "heed/base/error.h"
+#include "heed/base/json.h"
 #include "heed/data/tokenizer.h"
 #include "heed/data/tokenizer_parts.h"
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "heed/core/error.h"
-#include "heed/core/unicode.h"
+#include "heed/base/error.h"
+#include "heed/base/unicode.h"
 
 namespace heed {
 

@@ -11,13 +11,10 @@
 #include <variant>
 #include <vector>
 
-#include "heed/data/bpe_model.h"
-#include "heed/data/string_tree.h"
+#include "heed/data/bpe.h"
 #include "heed/data/text_rules.h"
+#include "heed/data/token_models.h"
 #include "heed/data/tokenizer.h"
-#include "heed/data/unigram_model.h"
-#include "heed/data/word_model.h"
-#include "heed/data/word_piece_model.h"
 
 namespace heed {
 

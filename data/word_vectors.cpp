@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <vector>
 
-#include "heed/core/error.h"
-#include "heed/core/unicode.h"
-#include "heed/data/line_reader.h"
+#include "heed/base/error.h"
+#include "heed/base/unicode.h"
+#include "heed/data/text_file.h"
 
 namespace heed {
 namespace {

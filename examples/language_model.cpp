@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/task_program.h"
-#include "heed/core/unicode.h"
-#include "heed/data/line_reader.h"
+#include "heed/base/unicode.h"
+#include "heed/data/text_file.h"
 #include "heed/tasks/language_model.h"
 
 namespace heed::programs {

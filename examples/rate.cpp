@@ -11,8 +11,8 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/data/labelled_text.h"
-#include "heed/data/number_words.h"
-#include "heed/models/encoder_classifier.h"
+#include "heed/data/pairs_by_rule.h"
+#include "heed/models/classifier.h"
 #include "heed/tasks/data.h"
 #include "heed/tasks/recipe.h"
 

@@ -8,12 +8,12 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/file.h"
-#include "heed/core/json_text.h"
-#include "heed/core/memory_stats.h"
+#include "heed/base/file.h"
+#include "heed/base/json.h"
+#include "heed/core/device.h"
 #include "heed/core/profile.h"
 #include "heed/tasks/recipe.h"
-#include "heed/training/metrics_log.h"
+#include "heed/training/progress.h"
 #include "heed/training/run_files.h"
 
 namespace heed {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "heed/core/open_folder.h"
+#include "heed/base/open_folder.h"
 #include "heed/tasks/run.h"
 
 // A comparison trains one task with one recipe under several choices (attentions, settings) and seeds: a cell for each

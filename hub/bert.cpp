@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/autograd/autograd.h"
-#include "heed/core/json_text.h"
+#include "heed/base/json.h"
 #include "heed/hub/architecture.h"
 #include "heed/hub/config_reader.h"
-#include "heed/hub/missing_biases.h"
+#include "heed/hub/weight_names.h"
 
 namespace heed {
 namespace {

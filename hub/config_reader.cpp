@@ -6,7 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "heed/core/json_text.h"
+#include "heed/base/json.h"
 
 namespace heed {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/core/tensor.h"
 
 // Reading the config.json of published models, and comparing settings with what a layout can say.

@@ -16,11 +16,11 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/checked.h"
-#include "heed/core/file.h"
-#include "heed/core/json_text.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
+#include "heed/base/json.h"
 #include "heed/hub/config_reader.h"
-#include "heed/models/token_input.h"
+#include "heed/models/positions.h"
 
 namespace heed {
 namespace {

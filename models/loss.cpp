@@ -1,8 +1,83 @@
 #include "heed/models/loss.h"
 
+#include <algorithm>
+
 #include "heed/autograd/ops.h"
 
 namespace heed {
+namespace {
+
+std::size_t longest(std::span<const Tokens> sequences) {
+  check(!sequences.empty(), "a batch needs at least one sequence");
+  std::size_t length = 1;
+  for (const Tokens& sequence : sequences) length = std::max(length, sequence.size());
+  return length;
+}
+
+Tensor ids_tensor(const std::vector<std::int32_t>& values, const Shape& shape, Device device) {
+  return Tensor::from(values, shape, device);
+}
+
+}  // namespace
+
+PaddedTokens pad_tokens(std::span<const Tokens> sequences, Device device) {
+  const std::size_t length = longest(sequences);
+  const Shape shape{static_cast<std::int64_t>(sequences.size()), static_cast<std::int64_t>(length)};
+  std::vector<std::int32_t> ids, mask;
+  bool padded = false;
+  for (const Tokens& sequence : sequences) {
+    ids.insert(ids.end(), sequence.begin(), sequence.end());
+    ids.insert(ids.end(), length - sequence.size(), -1);
+    mask.insert(mask.end(), sequence.size(), 1);
+    mask.insert(mask.end(), length - sequence.size(), 0);
+    padded = padded || sequence.size() < length;
+  }
+  return {ids_tensor(ids, shape, device), padded ? ids_tensor(mask, shape, device) : Tensor()};
+}
+
+Targets make_targets(std::span<const Tokens> sequences, Device device) {
+  const std::size_t length = longest(sequences);
+  std::vector<std::int32_t> ids, rows;
+  for (std::size_t b = 0; b < sequences.size(); ++b) {
+    for (std::size_t i = 0; i < sequences[b].size(); ++i) {
+      ids.push_back(sequences[b][i]);
+      rows.push_back(static_cast<std::int32_t>(b * length + i));
+    }
+  }
+  check(!ids.empty(), "a batch needs at least one target token");
+  const auto count = static_cast<std::int64_t>(ids.size());
+  const bool all = ids.size() == sequences.size() * length;
+  return {ids_tensor(ids, {count}, device), all ? Tensor() : ids_tensor(rows, {count}, device), count};
+}
+
+TranslationBatch make_translation_batch(std::span<const Tokens> sources, std::span<const Tokens> targets,
+                                        std::int32_t begin, std::int32_t end, Device device) {
+  check(sources.size() == targets.size(), "a translation batch needs as many targets as sources, got ",
+        targets.size(), " and ", sources.size());
+  std::vector<Tokens> inputs(targets.begin(), targets.end()), outputs(targets.begin(), targets.end());
+  for (Tokens& input : inputs) input.insert(input.begin(), begin);
+  for (Tokens& output : outputs) output.push_back(end);
+  return {pad_tokens(sources, device), pad_tokens(inputs, device), make_targets(outputs, device)};
+}
+
+LanguageModelBatch make_language_model_batch(std::span<const Tokens> sequences, Device device) {
+  std::vector<Tokens> inputs, outputs;
+  for (const Tokens& sequence : sequences) {
+    check(sequence.size() >= 2, "a language model learns from sequences of at least two tokens, got one of ",
+          sequence.size());
+    inputs.emplace_back(sequence.begin(), sequence.end() - 1);
+    outputs.emplace_back(sequence.begin() + 1, sequence.end());
+  }
+  return {pad_tokens(inputs, device), make_targets(outputs, device)};
+}
+
+ClassificationBatch make_classification_batch(std::span<const Tokens> sequences,
+                                              std::span<const std::int32_t> labels, Device device) {
+  check(sequences.size() == labels.size(), "a classification batch needs as many labels as sequences, got ",
+        labels.size(), " and ", sequences.size());
+  return {pad_tokens(sequences, device),
+          Tensor::from(labels, {static_cast<std::int64_t>(labels.size())}, device)};
+}
 
 Tensor Loss::mean() const {
   return sum / static_cast<double>(count);

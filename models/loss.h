@@ -1,10 +1,61 @@
 #pragma once
 
-#include "heed/models/batch.h"
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "heed/core/tensor.h"
+#include "heed/core/tokens.h"
+#include "heed/models/config.h"
 #include "heed/models/layers.h"
-#include "heed/models/transformer_config.h"
 
 namespace heed {
+
+/// Sequences of one batch, padded on the right to the longest. Padding has the id -1, embedded as zero.
+struct PaddedTokens {
+  Tensor ids;   ///< i32 [B, N]
+  Tensor mask;  ///< i32 [B, N], 1 = real; undefined when nothing is padded
+  /// i32 [B, N], the type of each token where a model has token_types (-1: padding); undefined: all 0.
+  Tensor types = {};
+};
+/// Throws when there are no sequences. A batch of empty sequences has N = 1, all padding.
+PaddedTokens pad_tokens(std::span<const Tokens> sequences, Device device = {});
+
+/// What a model is to predict: only real tokens, so that no vocabulary logits are computed for padding.
+struct Targets {
+  Tensor ids;   ///< i32 [count]
+  Tensor rows;  ///< i32 [count]: their places in the flattened [B * T] outputs; undefined when those are all
+  std::int64_t count = 0;
+};
+/// Throws when there is not a single target.
+Targets make_targets(std::span<const Tokens> sequences, Device device = {});
+
+/// A batch for an encoder-decoder. The decoder reads begin, y1, ... and is to predict y1, ..., end.
+struct TranslationBatch {
+  PaddedTokens source, target;  ///< target: what the decoder reads
+  Targets targets;
+};
+/// Sources are taken as they are. Throws when the numbers of sources and targets differ.
+TranslationBatch make_translation_batch(std::span<const Tokens> sources, std::span<const Tokens> targets,
+                                        std::int32_t begin, std::int32_t end, Device device = {});
+
+/// A batch for a language model, which reads all but the last token of each sequence and is to predict all
+/// but the first.
+struct LanguageModelBatch {
+  PaddedTokens input;
+  Targets targets;
+};
+/// Throws when a sequence has fewer than two tokens.
+LanguageModelBatch make_language_model_batch(std::span<const Tokens> sequences, Device device = {});
+
+/// A batch for a classifier.
+struct ClassificationBatch {
+  PaddedTokens input;
+  Tensor labels;  ///< i32 [B]
+};
+/// Throws when the numbers of sequences and labels differ.
+ClassificationBatch make_classification_batch(std::span<const Tokens> sequences,
+                                              std::span<const std::int32_t> labels, Device device = {});
 
 /// The loss of one batch. What layers add to it is in the context of the pass.
 struct Loss {

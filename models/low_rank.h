@@ -3,8 +3,8 @@
 #include <map>
 #include <string>
 
+#include "heed/models/config.h"
 #include "heed/models/module.h"
-#include "heed/models/transformer_config.h"
 
 namespace heed {
 

@@ -1,11 +1,14 @@
 #include "heed/models/module.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <unordered_set>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/int8_rows.h"
+#include "heed/base/error.h"
+#include "heed/core/low_precision.h"
 
 namespace heed {
 namespace {
@@ -167,6 +170,111 @@ void Module::add_module(std::string name, Module& part) {
     part.name_ = name;
   }
   parts_.emplace_back(std::move(name), &part);
+}
+
+Tensor Capture::find(std::string_view name) const {
+  Tensor found;
+  for (const Entry& entry : entries) {
+    if (entry.name == name) found = entry.value;
+  }
+  return found;
+}
+
+void Context::observe(Module& layer, std::vector<Tensor> values) {
+  if (observations)
+    observations->push_back({&layer, std::move(values)});
+  else
+    layer.absorb(values);
+}
+
+Tensor Context::auxiliary_loss() const {
+  Tensor total;
+  for (const AuxiliaryLoss& loss : losses) {
+    check(loss.value.count() == 1, "auxiliary loss '", loss.name, "' must have one element, has shape ",
+          loss.value.shape());
+    const Tensor term = reshape(loss.value, {}) * loss.weight;
+    total = total.defined() ? total + term : term;
+  }
+  return total;
+}
+
+Context Rng::next_step() {
+  check(step_ < std::numeric_limits<std::uint32_t>::max(), "Rng: no step comes after number ", step_);
+  return Context::train(seed_, ++step_);
+}
+
+namespace {
+
+thread_local bool shapes_only = false;
+
+}  // namespace
+
+ShapesOnly::ShapesOnly() : previous_(shapes_only) {
+  shapes_only = true;
+}
+
+ShapesOnly::~ShapesOnly() {
+  shapes_only = previous_;
+}
+
+bool ShapesOnly::active() {
+  return shapes_only;
+}
+
+Tensor ShapesOnly::tensor(const Shape& shape, DType dtype) {
+  std::int64_t count = 1;
+  Shape strides;
+  for (const std::int64_t extent : shape) {
+    count = checked_product("the size of a parameter", count, extent);
+    strides.push_back(0);
+  }
+  return Tensor::zeros({1}, dtype).view(shape, strides, 0);
+}
+
+ModelCost cost_of(Module& model) {
+  const auto total = [](const char* what, const std::vector<NamedTensor>& tensors) {
+    std::int64_t sum = 0;
+    for (const NamedTensor& entry : tensors) {
+      std::int64_t count = 1;
+      for (const std::int64_t extent : entry.tensor->shape())
+        count = checked_product(entry.name, count, extent);
+      sum = checked_sum(what, sum, count);
+    }
+    return sum;
+  };
+  return {total("the number of parameters", model.parameters()),
+          total("the size of buffers", model.buffers())};
+}
+
+RandomKey Initialiser::next() {
+  const RandomKey key = key_;
+  ++key_.op;
+  return key;
+}
+
+Tensor Initialiser::uniform(const Shape& shape, double low, double high) {
+  const RandomKey key = next();
+  return ShapesOnly::active() ? ShapesOnly::tensor(shape) : heed::uniform(shape, low, high, key);
+}
+
+Tensor Initialiser::normal(const Shape& shape, double deviation) {
+  const RandomKey key = next();
+  return ShapesOnly::active() ? ShapesOnly::tensor(shape) : heed::normal(shape, 0, deviation, key);
+}
+
+Tensor Initialiser::constant(const Shape& shape, double value, DType dtype) {
+  return ShapesOnly::active() ? ShapesOnly::tensor(shape, dtype) : Tensor::full(shape, value, dtype);
+}
+
+Tensor Initialiser::xavier_uniform(const Shape& shape, std::int64_t fan_in, std::int64_t fan_out,
+                                   double gain) {
+  const double bound = gain * std::sqrt(6.0 / static_cast<double>(fan_in + fan_out));
+  return uniform(shape, -bound, bound);
+}
+
+std::uint64_t Initialiser::next_seed() {
+  const auto words = philox(next(), 0);
+  return (static_cast<std::uint64_t>(words[1]) << 32) | words[0];
 }
 
 }  // namespace heed

@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 
-#include "heed/models/attention_pooling.h"
 #include "heed/models/loss.h"
 #include "heed/models/sequence_encoder.h"
 

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "heed/core/error.h"
-#include "heed/core/nearest_name.h"
-#include "heed/core/nesting_limit.h"
-#include "heed/core/range_text.h"
+#include "heed/base/error.h"
+#include "heed/base/json.h"
+#include "heed/base/names.h"
 
 namespace heed {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/checked.h"
+#include "heed/base/error.h"
 
 namespace heed {
 namespace {

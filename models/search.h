@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "heed/models/step_model.h"
+#include "heed/models/decoding.h"
 
 namespace heed {
 

@@ -2,13 +2,46 @@
 
 #include <memory>
 
-#include "heed/models/attention_pooling.h"
-#include "heed/models/batch.h"
-#include "heed/models/encoder.h"
-#include "heed/models/local_layer.h"
-#include "heed/models/token_input.h"
+#include "heed/models/layers.h"
+#include "heed/models/loss.h"
+#include "heed/models/positions.h"
+#include "heed/models/transformer.h"
 
 namespace heed {
+
+/// One vector for a sequence, as the released code of Fastformer (arXiv 2108.09084) has it:
+///
+///   e_i = tanh(x_i W1 + b1) w2 + c2,    out = sum_i softmax(e)_i x_i
+///
+/// Parts "hidden" (W1, b1) and "score" (w2, c2), from N(0, 0.02^2). A sequence without a real token gives 0.
+class AttentionPooling : public Module {
+ public:
+  AttentionPooling(std::int64_t width, Initialiser& initialiser);
+  /// x [B, N, d] and its mask (i32 [B, N], undefined = all real) -> [B, d].
+  Tensor operator()(const Tensor& x, const Tensor& mask) const;
+
+ private:
+  Linear hidden_, score_;
+};
+
+/// A convolution over neighbouring tokens within a residual connection, so that a model need not learn from little
+/// data which positions stand beside each other (the filters of Kim 2014, arXiv 1408.5882, eq. 2):
+///
+///   x_i + act(W [x_{i-l}; ...; x_i; ...; x_{i+r}] + b),    l + 1 + r = local_width, l = floor((local_width - 1) / 2)
+///
+/// with zeros for padding and beyond both ends. Parts "map" (W [d, local_width d], b) and "norm".
+class LocalLayer : public Module {
+ public:
+  LocalLayer(const TransformerConfig& config, Initialiser& initialiser);
+  /// x [B, N, d], mask i32 [B, N] (undefined: all real) -> [B, N, d].
+  Tensor operator()(const Tensor& x, const Tensor& mask, Context& context) const;
+
+ private:
+  std::int64_t neighbours_;
+  Activation activation_;
+  Linear map_;
+  Residual norm_;
+};
 
 /// What every model that reads whole sequences has: an input for tokens, an encoder, and the pooling to one
 /// vector for each sequence. Models derive from it and add their head. Parts "embedding", "input" (positions), "local"

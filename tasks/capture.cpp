@@ -1,11 +1,17 @@
 #include "heed/tasks/capture.h"
 
+#include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "heed/autograd/autograd.h"
-#include "heed/core/file.h"
-#include "heed/tasks/capture_page.h"
-#include "heed/training/chart.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
+#include "heed/data/text_file.h"
+#include "heed/tasks/maps_script.h"
+#include "heed/training/report.h"
 
 namespace heed {
 namespace {
@@ -50,6 +56,356 @@ void CaptureFile::save(const std::filesystem::path& path, bool overwrite) const 
   if (path.extension() == ".html") return write_output(path, page(), overwrite);
   check_output(path, overwrite);
   save_safetensors(path, content_);
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view capture_page_style = R"page(
+.example { margin-bottom: 2.2rem; } .example .text { max-width: none; }
+.layer { display: flex; flex-wrap: wrap; align-items: center; gap: 0.2rem 0.8rem; margin: 0.35rem 0; } .layer .name { flex: 0 0 12rem; font-size: 0.85rem; color: var(--muted); overflow-wrap: anywhere; }
+.heads { display: flex; flex-wrap: wrap; gap: 0.35rem; } .heads button { padding: 2px; border: 1px solid var(--line-soft); background: none; border-radius: 4px; cursor: pointer; line-height: 0; }
+.heads button[aria-pressed] { border-color: rgb(var(--accent)); box-shadow: 0 0 0 1px rgb(var(--accent)); } canvas { image-rendering: pixelated; }
+.chosen { font-size: 0.9rem; margin-top: 0.7rem; } .read { margin-left: 0.8rem; color: var(--muted); font-variant-numeric: tabular-nums; }
+.cell { fill: rgb(var(--accent)); stroke: var(--line-soft); stroke-width: 0.5; } .cell.on { stroke: var(--ink); stroke-width: 1.5; } text.on { fill: var(--ink); font-weight: 600; }
+.strip { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0.15rem 0.8rem; margin: 0.3rem 0; font-size: 0.9rem; } .strip > .name { flex: 0 0 15rem; font-size: 0.8rem; color: var(--muted); overflow-wrap: anywhere; }
+.strip > div { flex: 1 1 18rem; min-width: 0; line-height: 1.85; overflow-wrap: anywhere; } .t { padding: 0.12em 0.3em; margin-right: 0.15em; border-radius: 3px; white-space: pre-wrap; }
+.k { background: hsl(var(--h) 62% 86%); } .w { background: rgb(var(--accent) / calc(0.65 * var(--w))); }
+@media (prefers-color-scheme: dark) { .k { background: hsl(var(--h) 38% 27%); } }
+@media (max-width: 40rem) { .layer .name, .strip > .name { flex-basis: 100%; } .read { display: block; margin-left: 0; } }
+)page";
+
+/// "lines.0" of "lines.0.encoder.layers.1.attention.weights".
+std::string example_of(const std::string& name) {
+  return name.substr(0, name.find('.', name.find('.') + 1));
+}
+
+/// A name whose order among others is that of its numbers: "layers.10" behind "layers.2".
+std::string order_of(const std::string& name) {
+  std::string key;
+  for (std::size_t i = 0; i < name.size();) {
+    std::size_t end = i;
+    while (end < name.size() && std::isdigit(static_cast<unsigned char>(name[end])) != 0) ++end;
+    if (end > i) key.append(end - i < 9 ? 9 - (end - i) : 0, '0').append(name, i, end - i);
+    if (end < name.size()) key += name[end++];
+    i = end;
+  }
+  return key;
+}
+
+/// The order of a tensor: an encoder before the decoder that reads it.
+std::string order_in_model(const std::string& name) {
+  std::string key = order_of(name);
+  replace_all(key, ".decoder", ".~decoder");
+  return key;
+}
+
+/// One thing that a layer shows.
+struct Shown {
+  std::string layer, kind;  ///< "encoder layer 1", "weights"
+  Tensor value;
+};
+
+struct Example {
+  std::string name;
+  std::vector<std::vector<std::string>> tokens;  // what the model read: a source, then a target
+  std::vector<Shown> shown;
+};
+
+/// "encoder.layers.1.attention.weights" apart, in words.
+Shown shown_of(std::string name, Tensor value) {
+  std::size_t dot = name.rfind('.');
+  if (dot != name.npos && dot + 1 < name.size() && std::isdigit(static_cast<unsigned char>(name[dot + 1])))
+    name[dot] = '#';  // the second of its name: "weights.1"
+  dot = name.rfind('.');
+  Shown shown{dot == name.npos ? "" : name.substr(0, dot), name.substr(dot == name.npos ? 0 : dot + 1),
+              std::move(value)};
+  if (const std::size_t again = shown.kind.find('#'); again != shown.kind.npos) {
+    shown.layer.append(", pass ").append(std::to_string(std::stoul(shown.kind.substr(again + 1)) + 1));
+    shown.kind.resize(again);
+  }
+  for (const std::string_view end : {".attention", "_attention"})
+    if (shown.layer.ends_with(end)) shown.layer.resize(shown.layer.size() - end.size());
+  replace_all(shown.layer, "layers.", "layer ");
+  replace_all(shown.layer, ".", " ");
+  replace_all(shown.layer, "_", " ");
+  return shown;
+}
+
+std::vector<Example> examples_of(const TensorFile& capture) {
+  std::map<std::string, Example> examples;  // by order
+  const auto example = [&](const std::string& name) -> Example& {
+    Example& found = examples[order_of(example_of(name))];
+    found.name = example_of(name);
+    return found;
+  };
+  for (const auto& [name, texts] : capture.metadata)
+    example(name).tokens.push_back(Json::parse(texts).get<std::vector<std::string>>());
+  std::map<std::string, const std::string*> names;  // of the tensors, by order
+  for (const auto& [name, value] : capture.tensors)
+    if (!capture.metadata.contains(name)) names[order_in_model(name)] = &name;
+  for (const auto& [order, name] : names) {
+    Example& found = example(*name);
+    found.shown.push_back(shown_of(name->substr(found.name.size() + 1), capture.tensors.at(*name)));
+  }
+  std::vector<Example> list;
+  for (auto& [order, found] : examples) list.push_back(std::move(found));
+  return list;
+}
+
+std::size_t at_most(std::int64_t count, std::size_t limit) {
+  return limit == 0 ? static_cast<std::size_t>(count) : std::min(static_cast<std::size_t>(count), limit);
+}
+
+/// The tokens that an axis of `length` of a layer stands for: their number among the example's lists; -1: none.
+/// A decoder reads the target: its own tokens are the last list, the source's the first.
+int tokens_of(const Example& example, const Shown& shown, std::int64_t length, bool is_key) {
+  const auto fits = [&](std::size_t i) {
+    return static_cast<std::int64_t>(example.tokens[i].size()) == length;
+  };
+  if (example.tokens.empty()) return -1;
+  const std::size_t last = example.tokens.size() - 1;
+  const bool of_target = shown.layer.find("decoder") != std::string::npos &&
+                         !(is_key && shown.layer.find("cross") != std::string::npos);
+  if (of_target && fits(last)) return static_cast<int>(last);
+  for (std::size_t i = 0; i <= last; ++i)
+    if (fits(i)) return static_cast<int>(i);
+  return -1;
+}
+
+bool is_map(const Shown& shown) {
+  return shown.value.rank() == 4 && shown.value.size(0) == 1 &&
+         (shown.kind == "weights" || shown.kind.ends_with("_weights") || shown.kind == "key_choice");
+}
+
+/// Weights [1, H, N, M] for the script: the first heads, rows and columns.
+Json map_json(const Example& example, const Shown& shown, const DrawingOptions& options) {
+  const std::vector<double> values = shown.value.to_doubles();
+  const auto all_columns = static_cast<std::size_t>(shown.value.size(3)),
+             all_rows = static_cast<std::size_t>(shown.value.size(2));
+  const std::size_t rows = at_most(shown.value.size(2), options.tokens),
+                    columns = at_most(shown.value.size(3), options.tokens);
+  Json heads = Json::array();
+  for (std::size_t h = 0; h < at_most(shown.value.size(1), options.heads); ++h) {
+    const auto weight = [&](std::size_t i, std::size_t j) {
+      return values[(h * all_rows + i) * all_columns + j];
+    };
+    double most = 0;
+    for (std::size_t i = 0; i < rows; ++i)
+      for (std::size_t j = 0; j < columns; ++j) most = std::max(most, weight(i, j));
+    std::string cells;
+    for (std::size_t i = 0; i < rows; ++i)
+      for (std::size_t j = 0; j < columns; ++j)
+        cells +=
+            static_cast<char>(most > 0 ? std::lround(std::clamp(weight(i, j) / most, 0.0, 1.0) * 255) : 0);
+    heads.push_back({{"most", most}, {"cells", base64(cells)}});
+  }
+  const std::string name = shown.kind == "weights" ? shown.layer : shown.layer + ", " + shown.kind;
+  return {{"name", name},
+          {"rows", rows},
+          {"columns", columns},
+          {"row_tokens", tokens_of(example, shown, shown.value.size(2), false)},
+          {"column_tokens", tokens_of(example, shown, shown.value.size(3), true)},
+          {"heads", std::move(heads)}};
+}
+
+// --- texts in colour
+
+std::string token_text(const std::vector<std::string>& tokens, std::size_t i) {
+  if (tokens.empty()) return std::to_string(i + 1);
+  std::string text = tokens[i];
+  replace_all(text, "\n", "\\n");
+  return text.find_first_not_of(' ') == text.npos ? "\u2423" : html_text(text);
+}
+
+/// A text coloured by numbers of clusters or buckets, or by weights.
+std::string strip(const std::string& name, const std::vector<std::string>& tokens,
+                  std::span<const double> values, const std::string& kind, bool is_weight) {
+  const double most = std::max(*std::ranges::max_element(values), 1e-30);
+  std::string line = "<div class=\"strip\"><span class=\"name\">" + html_text(name) + "</span><div>";
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    // The golden angle: neighbouring numbers get colours far apart.
+    const std::string shade =
+        is_weight ? concat_text("w\" style=\"--w:", short_number(std::clamp(values[i] / most, 0.0, 1.0)))
+                  : concat_text("k\" style=\"--h:", std::lround(std::fmod(values[i] * 137.508 + 210, 360)));
+    line += concat_text("<span class=\"t ", shade, "\" title=\"", kind, ' ', short_number(values[i]), "\">",
+                        token_text(tokens, i), "</span>");
+  }
+  return line + "</div></div>\n";
+}
+
+/// What the numbers of a kind are, one of a token, in the singular; "" for what is no number of a token.
+std::string kind_text(const Shown& shown) {
+  const std::string& kind = shown.kind;
+  if (kind == "assignment" && shown.value.rank() == 2) return "cluster";
+  if (kind == "buckets" && shown.value.rank() == 4) return "bucket";
+  if ((kind == "query_centroids" || kind == "key_centroids") && shown.value.rank() == 3) return "cluster";
+  if ((kind == "query_weights" || kind == "key_weights") && shown.value.rank() == 3) return "weight";
+  return "";
+}
+
+/// All texts that a layer's numbers [..., N] colour: one for each head, and each round.
+std::vector<std::string> strips_of(const Example& example, const Shown& shown,
+                                   const DrawingOptions& options) {
+  std::vector<std::string> strips;
+  const std::string kind = kind_text(shown);
+  if (kind.empty()) return strips;
+  const std::vector<double> values = shown.value.to_doubles();
+  const std::int64_t rank = shown.value.rank(), length = shown.value.size(rank - 1);
+  const int list = tokens_of(example, shown, length, false);
+  const std::vector<std::string> tokens =
+      list < 0 ? std::vector<std::string>() : example.tokens[static_cast<std::size_t>(list)];
+  const std::int64_t heads = rank > 2 ? shown.value.size(rank - 2) : 1;
+  const auto each = static_cast<std::size_t>(length);
+  for (std::size_t i = 0; (i + 1) * each <= values.size(); ++i) {
+    const std::size_t head = i % static_cast<std::size_t>(heads), round = i / static_cast<std::size_t>(heads);
+    if (options.heads > 0 && head >= options.heads) continue;
+    std::string name = shown.layer;
+    if (rank == 4) name += concat_text(", round ", round);
+    if (rank > 2) name += concat_text(", head ", head);
+    if (shown.kind.starts_with("query_")) name += ", queries";
+    if (shown.kind.starts_with("key_")) name += ", keys";
+    strips.push_back(strip(name, tokens, std::span(values).subspan(i * each, at_most(length, options.tokens)),
+                           kind, kind == "weight"));
+  }
+  return strips;
+}
+
+std::string strips_html(const Example& example, const DrawingOptions& options) {
+  std::map<std::string, std::vector<std::string>> strips;  // by kind
+  for (const Shown& shown : example.shown)
+    for (std::string& one : strips_of(example, shown, options))
+      strips[kind_text(shown)].push_back(std::move(one));
+  std::string html;
+  for (const auto& [kind, list] : strips) {
+    const std::size_t most = at_most(static_cast<std::int64_t>(list.size()), 2 * options.heads);
+    html += concat_text(
+        "<h4>",
+        kind == "weight" ? std::string("Weights of the tokens: the stronger the colour, the larger")
+                         : concat_text("Tokens of one colour share a ", kind),
+        most < list.size() ? concat_text(" (the first ", most, " of ", list.size(), ")") : "", "</h4>\n");
+    for (std::size_t i = 0; i < most; ++i) html += list[i];
+  }
+  return html;
+}
+
+/// What of an example is not drawn.
+std::string left_out(const Example& example, std::size_t maps, const DrawingOptions& options) {
+  std::int64_t tokens = 0, heads = 0;
+  for (const Shown& shown : example.shown)
+    if (is_map(shown) || !kind_text(shown).empty()) {
+      tokens = std::max(tokens, shown.value.size(shown.value.rank() - 1));
+      if (shown.value.rank() > 2)
+        heads = std::max(heads, shown.value.size(shown.value.rank() - (is_map(shown) ? 3 : 2)));
+    }
+  std::string text;
+  const auto say = [&](std::int64_t all, std::size_t limit, const char* what) {
+    if (at_most(all, limit) < static_cast<std::size_t>(all))
+      text += concat_text(text.empty() ? "" : ", ", "the first ", limit, " of ", all, ' ', what);
+  };
+  say(tokens, options.tokens, "tokens");
+  say(heads, options.heads, "heads");
+  say(static_cast<std::int64_t>(maps), options.layers, "layers");
+  return text.empty() ? "" : concat_text("<p class=\"muted\"><small>Shown: ", text, ".</small></p>\n");
+}
+
+}  // namespace
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
+    std::uint32_t word = 0;
+    for (std::size_t k = 0; k < 3; ++k)
+      word = word << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0U);
+    for (std::size_t k = 0; k < 4; ++k) text += k <= count ? digits[word >> (18 - 6 * k) & 63] : '=';
+  }
+  return text;
+}
+
+std::string_view capture_style() {
+  return capture_page_style;
+}
+
+std::string capture_html(const TensorFile& capture, const DrawingOptions& options) {
+  std::string html;
+  Json data = Json::array();
+  const std::vector<Example> examples = examples_of(capture);
+  std::size_t drawn = 0;
+  for (const Example& example : examples) {
+    Json maps = Json::array();
+    std::size_t all_maps = 0;
+    for (const Shown& shown : example.shown)
+      if (is_map(shown) && (++all_maps <= options.layers || options.layers == 0))
+        maps.push_back(map_json(example, shown, options));
+    const std::string strips = strips_html(example, options);
+    if (maps.empty() && strips.empty()) continue;
+    if (options.examples > 0 && drawn == options.examples) {
+      html += concat_text("<p class=\"muted\"><small>", examples.size(), " texts were looked at; the first ",
+                          drawn, " are shown.</small></p>\n");
+      break;
+    }
+    ++drawn;
+    html += "<section class=\"example\"><h3>" + html_text(example.name) + "</h3>\n";
+    if (const auto caption = options.captions.find(example.name); caption != options.captions.end())
+      html += caption->second;
+    Json tokens = Json::array();
+    for (const std::vector<std::string>& list : example.tokens)
+      tokens.push_back(Json(std::vector<std::string>(
+          list.begin(), list.begin() + static_cast<std::ptrdiff_t>(at_most(
+                                           static_cast<std::int64_t>(list.size()), options.tokens)))));
+    if (!maps.empty()) {
+      html += "<div class=\"maps\"></div>\n";
+      data.push_back({{"tokens", std::move(tokens)}, {"maps", std::move(maps)}});
+    }
+    html += strips + left_out(example, all_maps, options) + "</section>\n";
+  }
+  if (data.empty()) return html;
+  std::string json = data.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+  replace_all(json, "</", "<\\/");  // nothing in a text may end the script
+  return html.append(maps_script_begin).append(json).append(maps_script_end);
+}
+
+std::string weight_histograms_html(const TensorFile& first, const TensorFile& last, std::size_t most_layers) {
+  constexpr std::size_t bins = 40;
+  std::map<std::string, std::vector<std::vector<double>>> weights;  // of a layer: [first, last]
+  std::vector<std::string> layers;                                  // in the order of the model
+  for (const TensorFile* capture : {&first, &last})
+    for (const Example& example : examples_of(*capture))
+      for (const Shown& shown : example.shown) {
+        if (!is_map(shown) || shown.kind != "weights") continue;
+        const auto [place, is_new] = weights.emplace(shown.layer, std::vector<std::vector<double>>(2));
+        if (is_new) layers.push_back(shown.layer);
+        for (const double value : shown.value.to_doubles())
+          if (value > 0) place->second[capture == &first ? 0 : 1].push_back(value);
+      }
+  std::string charts;
+  std::size_t drawn = 0;
+  for (const std::string& layer : layers) {
+    std::vector<double> all = weights[layer][0];
+    all.insert(all.end(), weights[layer][1].begin(), weights[layer][1].end());
+    if (weights[layer][0].empty() || weights[layer][1].empty() || drawn == most_layers) continue;
+    ++drawn;
+    const auto high = all.begin() + static_cast<std::ptrdiff_t>(0.99 * static_cast<double>(all.size() - 1));
+    std::ranges::nth_element(all, high);
+    Histogram histogram{0, *high / static_cast<double>(bins), {"first step", "last step"}, {}};
+    for (const std::vector<double>& values : weights[layer]) {
+      std::vector<double> shares(bins, 0);
+      for (const double value : values)
+        shares[std::min(bins - 1, static_cast<std::size_t>(value / histogram.width))] +=
+            1 / static_cast<double>(values.size());
+      histogram.counts.push_back(std::move(shares));
+    }
+    charts += figure(layer, "", histogram_chart(layer, histogram));
+  }
+  if (charts.empty()) return "";
+  const std::vector<ChartSeries> legend = {{"before the first step", {}}, {"after the last step", {}}};
+  return chart_legend(legend) + "<div class=\"charts\">\n" + charts + "</div>\n" +
+         (drawn < layers.size() ? concat_text("<p class=\"muted\"><small>The first ", drawn, " of ",
+                                              layers.size(), " layers.</small></p>\n")
+                                : "");
 }
 
 }  // namespace heed

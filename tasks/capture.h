@@ -1,13 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "heed/data/safetensors.h"
-#include "heed/models/context.h"
+#include "heed/models/module.h"
 
 namespace heed {
 
@@ -37,5 +39,35 @@ class CaptureFile {
 
   TensorFile content_;
 };
+
+// Drawings of what models show of their inside (tasks/capture.h), as parts of a page of training/report.h.
+
+/// How much of a capture is drawn. What is left out is said beside the drawing.
+struct DrawingOptions {
+  std::size_t examples = 0, tokens = 0, layers = 0, heads = 0;  ///< the most of each; 0: all
+  std::map<std::string, std::string> captions = {};  ///< of examples, by name: what stands above one, as HTML
+};
+
+/// What a reader should know of the maps, as HTML.
+inline constexpr std::string_view capture_note =
+    "<p>Every small square is a head: a row for each query, a column for each key. Choose one to see it with "
+    "its tokens. "
+    "The stronger the colour of a cell, the larger its weight; the strongest of a map is its largest.</p>\n";
+
+/// The CSS of the drawings, for page_head().
+std::string_view capture_style();
+
+/// For each example: a map of every head, one of them large with the tokens on its axes, whose cells say their weight
+/// when pointed at; and its text as often as there are clusters, buckets and weights of tokens to colour it by.
+/// `capture`: as CaptureFile has it. "" where there is nothing to draw. At most once in a page.
+std::string capture_html(const TensorFile& capture, const DrawingOptions& options = {});
+
+/// Histograms of the attention weights of each layer before and after training, as in figure 1 of the Synthesizer paper
+/// (arXiv 2005.00743, where they are of the first and the last step). Both captures are of the same model and texts. ""
+/// where there are no weights.
+std::string weight_histograms_html(const TensorFile& first, const TensorFile& last, std::size_t most_layers);
+
+/// Bytes in base 64 (RFC 4648), as scripts read them.
+std::string base64(std::string_view bytes);
 
 }  // namespace heed

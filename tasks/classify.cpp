@@ -1,5 +1,5 @@
 // Classification of texts: an encoder whose output, pooled over the tokens, is mapped to the classes
-// (models/encoder_classifier.h). Labelled texts come from files (data/labelled_text.h); without them it learns the
+// (models/classifier.h). Labelled texts come from files (data/labelled_text.h); without them it learns the
 // values of short ListOps expressions, made by rule.
 //
 // Files of a run beside the weights: tokenizer.json and classes.json, the names of the classes in the order of the
@@ -8,8 +8,8 @@
 #include <algorithm>
 
 #include "heed/data/idx.h"
-#include "heed/data/listops.h"
-#include "heed/models/image_classifier.h"
+#include "heed/data/texts_by_rule.h"
+#include "heed/models/classifier.h"
 #include "heed/tasks/data.h"
 #include "heed/tasks/labelled.h"
 #include "heed/tasks/recipe.h"

@@ -5,11 +5,12 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/core/digest.h"
+#include "heed/base/digest.h"
 #include "heed/data/batching.h"
+#include "heed/data/text_file.h"
 #include "heed/data/text_list.h"
 #include "heed/data/tokenizer.h"
-#include "heed/models/batch.h"
+#include "heed/models/loss.h"
 #include "heed/tasks/settings.h"
 
 // What tasks do with texts between the reader and the model.
@@ -101,5 +102,29 @@ double rounded(double value);
 /// Lines that are soon read: of the first 500 of `texts` those whose length is nearest to 60 bytes, in their order; at most
 /// `count`, and no blank ones.
 std::vector<std::string> short_lines(const TextList& texts, std::size_t count);
+
+// Pairs of texts, a source and what is to be written for it, from tables or from two files of lines.
+
+struct PairParts {
+  ParallelText train, valid, test;
+};
+
+/// The settings below "data" that name files of pairs: a table each ("file", "valid", "test", with "format", "header"
+/// and the columns), or two files of lines each ("source" and "target", "valid_source", ...). `valid_fraction`: the
+/// share that is held out where no file is named to measure with.
+void declare_pairs(Settings& settings, double valid_fraction);
+
+/// True when the settings name pairs to learn from; throws a SettingsError when they name half of them, or both a table
+/// and files of lines.
+bool names_pairs(const Settings& settings);
+
+/// All parts that the settings name.
+PairParts read_pair_parts(const Settings& settings, ReadReport& report);
+/// A table (one file), or sources and targets (two). Line ends in a cell become spaces. Throws an Error with file and
+/// line.
+ParallelText read_pairs(const Settings& settings, std::span<const std::string> files, ReadReport& report);
+
+/// Draws the share of the pairs that is held out, as split_text() does.
+PairParts split_pairs(const ParallelText& pairs, double valid_fraction, std::uint64_t seed);
 
 }  // namespace heed

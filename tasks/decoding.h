@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "heed/models/sampling.h"
+#include "heed/models/decoding.h"
 #include "heed/models/search.h"
 #include "heed/tasks/settings.h"
 

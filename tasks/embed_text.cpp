@@ -1,4 +1,4 @@
-// Vectors of texts: an encoder (models/sentence_encoder.h) gives each a vector of length 1, and learns from pairs that
+// Vectors of texts: an encoder (models/pairs.h) gives each a vector of length 1, and learns from pairs that
 // belong together, each with the partners of the others in its batch for wrong answers. It is measured by where the
 // partner stands among all second texts. An answer is the vector, its numbers separated by spaces. Without data it learns
 // to bring together English and German number words.
@@ -11,11 +11,10 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/data/number_words.h"
-#include "heed/models/sentence_encoder.h"
+#include "heed/data/pairs_by_rule.h"
+#include "heed/models/pairs.h"
 #include "heed/tasks/data.h"
 #include "heed/tasks/learner.h"
-#include "heed/tasks/pair_data.h"
 #include "heed/tasks/recipe.h"
 
 namespace heed {

@@ -6,9 +6,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "heed/core/json_text.h"
-#include "heed/core/range_text.h"
-#include "heed/core/unicode.h"
+#include "heed/base/json.h"
+#include "heed/base/names.h"
+#include "heed/base/unicode.h"
 #include "heed/tasks/data.h"
 #include "heed/tasks/recipe.h"
 

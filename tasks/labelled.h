@@ -10,7 +10,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/data/labelled_text.h"
-#include "heed/models/context.h"
+#include "heed/models/module.h"
 #include "heed/tasks/data.h"
 #include "heed/tasks/learner.h"
 

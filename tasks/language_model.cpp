@@ -10,8 +10,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "heed/core/unicode.h"
-#include "heed/data/agreement_text.h"
+#include "heed/base/unicode.h"
+#include "heed/data/texts_by_rule.h"
 #include "heed/models/language_model.h"
 #include "heed/tasks/masked_language_model.h"
 #include "heed/tasks/recipe.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "heed/models/sampling.h"
+#include "heed/models/decoding.h"
 #include "heed/tasks/learner.h"
 
 namespace heed {

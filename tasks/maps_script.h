@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-// The script that draws attention maps in a page (tasks/capture_page.h): the data stand between its two halves.
+// The script that draws attention maps in a page (tasks/capture.h): the data stand between its two halves.
 
 namespace heed {
 

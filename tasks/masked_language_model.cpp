@@ -7,8 +7,8 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/unicode.h"
-#include "heed/models/masked_language_model.h"
+#include "heed/base/unicode.h"
+#include "heed/models/language_model.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/text_learner.h"
 

@@ -6,7 +6,7 @@
 
 namespace heed {
 
-/// The learner of a language_model run with objective=masked: an encoder (models/masked_language_model.h) guesses
+/// The learner of a language_model run with objective=masked: an encoder (models/language_model.h) guesses
 /// hidden tokens from both sides. It has model.decoder_layers layers of model.decoder_attention, any mechanism that can
 /// serve in an encoder, and fills in the lines it is given.
 ///

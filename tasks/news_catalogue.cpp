@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "heed/core/error.h"
-#include "heed/core/json_text.h"
+#include "heed/base/error.h"
+#include "heed/base/json.h"
 
 namespace heed {
 namespace {

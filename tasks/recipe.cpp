@@ -9,11 +9,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "heed/core/checked.h"
-#include "heed/core/cpu_threads.h"
-#include "heed/core/devices.h"
+#include "heed/base/error.h"
+#include "heed/core/device.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/presets.h"
+#include "heed/models/config.h"
 #include "heed/tasks/start.h"
 
 namespace heed {

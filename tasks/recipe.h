@@ -7,9 +7,9 @@
 #include "heed/core/ranks.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer.h"
-#include "heed/models/initialise.h"
+#include "heed/models/config.h"
 #include "heed/models/low_rank.h"
-#include "heed/models/transformer_config.h"
+#include "heed/models/module.h"
 #include "heed/tasks/learner.h"
 #include "heed/training/trainer.h"
 
@@ -67,7 +67,7 @@ struct AttentionNames {
   /// Of the self-attention of the encoder, and of the decoder where it can serve there.
   std::optional<std::string> attention = {};
   std::optional<std::string> decoder = {}, cross = {};  ///< by themselves
-  std::optional<std::string> preset = {};               ///< of models/presets.h; the names above lie over it
+  std::optional<std::string> preset = {};               ///< of models/config.h; the names above lie over it
 };
 /// Sets the mechanisms of the stacks; options of another mechanism that stood there are dropped. Returns what is
 /// worth telling the user. Throws a SettingsError for unknown names.

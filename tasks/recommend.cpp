@@ -1,6 +1,6 @@
 // News recommendation: from the news that a user has clicked, which of those shown will be clicked next
 // (models/news_recommender.h). Learned from each click beside a few news of the same list that were passed. The data
-// are MIND's own files (data/mind.h); without them it learns from clicks made by rule (data/topic_clicks.h).
+// are MIND's own files (data/mind.h); without them it learns from clicks made by rule (data/texts_by_rule.h).
 //
 // Files of a run beside the weights: tokenizer.json, and news.json, what is known of news (tasks/news_catalogue.h).
 // Parts of the data: train, valid, test.
@@ -12,13 +12,13 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/range_text.h"
-#include "heed/data/topic_clicks.h"
+#include "heed/base/names.h"
+#include "heed/data/texts_by_rule.h"
 #include "heed/tasks/data.h"
 #include "heed/tasks/learner.h"
 #include "heed/tasks/news_catalogue.h"
 #include "heed/tasks/recipe.h"
-#include "heed/training/click_ranking.h"
+#include "heed/training/ranking.h"
 
 namespace heed {
 namespace {

@@ -1,15 +1,94 @@
 #include "heed/tasks/run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "heed/core/unicode.h"
+#include "heed/base/file.h"
+#include "heed/base/open_folder.h"
+#include "heed/base/unicode.h"
 #include "heed/models/attention/attention.h"
-#include "heed/tasks/rank_agreement.h"
+#include "heed/tasks/data.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/start.h"
+#include "heed/training/checkpoint.h"
 
 namespace heed {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The first difference between what rank 0 and another rank have under a name.
+struct Difference {
+  std::string name, first, other;
+  std::size_t rank = 0;
+};
+
+std::optional<Difference> difference(Ranks& ranks, const Json& mine) {
+  const std::vector<std::string> texts = ranks.all_gather(mine.dump());
+  const Json first = Json::parse(texts[0]);
+  for (std::size_t r = 1; r < texts.size(); ++r) {
+    if (texts[r] == texts[0]) continue;
+    const Json other = Json::parse(texts[r]);
+    const auto text = [](const Json& object, const std::string& name) {
+      return object.contains(name) ? object[name].dump() : std::string("not there");
+    };
+    for (const Json* object : {&first, &other})
+      for (const auto& [name, value] : object->items())
+        if (text(first, name) != text(other, name))
+          return Difference{name, text(first, name), text(other, name), r};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void check_same_settings(Ranks& ranks, const TaskKind& kind, const Settings& settings) {
+  Json mine = {{"task", kind.name}};
+  for (const Setting& one : settings.declared())
+    if (one.name != "threads" && one.name != "device") mine[one.name] = Json::parse(settings.json(one.name));
+  if (const auto found = difference(ranks, mine))
+    throw SettingsError(concat_text("rank ", found->rank, " was started with another ", found->name,
+                                    " than rank 0: ", found->other, ", not ", found->first,
+                                    "; give all ranks the same settings"));
+}
+
+void check_same_data(Ranks& ranks, const std::map<std::string, std::string>& digests) {
+  if (const auto found = difference(ranks, Json(digests)))
+    fail("rank ", found->rank, " has read other data than rank 0: the ", found->name,
+         " part differs; give all ranks the same files");
+}
+
+std::string platform_remark(Ranks& ranks, Device device) {
+  const std::vector<std::string> names = ranks.all_gather(platform_name(device));
+  for (std::size_t r = 1; r < names.size(); ++r)
+    if (names[r] != names[0])
+      return concat_text("rank ", r, " computes with ", names[r], " and rank 0 with ", names[0],
+                         ": the last bits of results depend on which rank computes which batch");
+  return {};
+}
+
+std::map<std::string, std::string> broadcast_files(Ranks& ranks,
+                                                   const std::map<std::string, std::string>& files) {
+  std::string message;  // lengths and texts in turn: a file may hold any bytes
+  for (const auto& [name, content] : files)
+    for (const std::string* text : {&name, &content})
+      message.append(std::to_string(text->size())).append(":").append(*text);
+  message = ranks.broadcast(message);
+  std::vector<std::string> texts;
+  for (std::size_t at = 0; at < message.size();) {
+    const std::size_t colon = message.find(':', at);
+    check(colon != message.npos, "ranks: the files of rank 0 did not arrive whole");
+    const std::size_t length = std::stoull(message.substr(at, colon - at));
+    check(length <= message.size() - colon - 1, "ranks: the files of rank 0 did not arrive whole");
+    texts.push_back(message.substr(colon + 1, length));
+    at = colon + 1 + length;
+  }
+  std::map<std::string, std::string> received;
+  for (std::size_t i = 0; i + 1 < texts.size(); i += 2) received[texts[i]] = texts[i + 1];
+  return received;
+}
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -255,6 +334,77 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
   const TrainResult result = trainer.run(&folder);
   for (const std::string& text : learner->take_remarks()) say(text);
   return result;
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+std::string name_of_fold(std::int64_t fold) {
+  return "fold-" + std::to_string(fold);
+}
+
+/// The metrics that all folds have, over the folds.
+std::string summary(const std::vector<Measurement>& folds) {
+  Json means, deviations, each = Json::array();
+  const auto count = static_cast<double>(folds.size());
+  for (const Metric& metric : folds.front().metrics) {
+    std::vector<double> values;
+    for (const Measurement& fold : folds)
+      for (const Metric& one : fold.metrics)
+        if (one.name == metric.name) values.push_back(one.value);
+    if (values.size() < folds.size()) continue;
+    double mean = 0, squares = 0;
+    for (const double value : values) mean += value / count;
+    for (const double value : values) squares += (value - mean) * (value - mean);
+    means[metric.name] = rounded(mean);
+    deviations[metric.name] = rounded(std::sqrt(squares / (count - 1)));
+  }
+  for (const Measurement& fold : folds) {
+    Json& one = each.emplace_back(Json::object());
+    for (const Metric& metric : fold.metrics) one[metric.name] = rounded(metric.value);
+  }
+  means["deviation"] = std::move(deviations);
+  means["folds"] = std::move(each);
+  return means.dump();
+}
+
+}  // namespace
+
+FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
+  const auto folds = settings.get<std::int64_t>("data.folds");
+  const bool is_first = !request.ranks || request.ranks->is_first();
+  if (is_first && !request.resume) RunFolder::check_new(request.folder);
+  check(!request.resume || !path_exists(request.folder / "config.json"), "cannot resume: ", request.folder,
+        " holds one run and no folds: leave out --folds (data.folds) to go on with it, or choose another "
+        "folder");
+  std::vector<Measurement> measured;
+  for (std::int64_t fold = 1; fold <= folds; ++fold) {
+    if (is_first && request.callbacks.message)
+      request.callbacks.message(concat_text("fold ", fold, " of ", folds));
+    Settings its_settings = settings;
+    its_settings.set("data.fold", std::to_string(fold), "data.folds");
+    TrainRequest its_request = request;
+    its_request.folder = request.folder / name_of_fold(fold);
+    if (is_first && path_exists(request.folder)) OpenFolder(request.folder).find_folder(name_of_fold(fold));
+    its_request.resume = request.resume && path_exists(its_request.folder / "config.json");
+    if (!train_run(kind, its_settings, its_request).finished) return {};
+    if (!is_first) continue;  // rank 0 has the run
+    RunOptions options;
+    options.device = settings.get<std::string>("device");
+    options.verify = request.verify;
+    options.kind = &kind;
+    measured.push_back(Run::open(its_request.folder, options).measure("test"));
+    if (request.callbacks.message)
+      request.callbacks.message(concat_text("fold ", fold, ": ", measured.back().json));
+  }
+  return {true, measured.empty() ? std::string() : summary(measured)};
+}
+
+fs::path folder_of_settings(const fs::path& folder) {
+  const fs::path first = folder / name_of_fold(1);
+  return path_exists(first / "config.json") && !path_exists(folder / "config.json") ? first : folder;
 }
 
 }  // namespace heed

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "heed/core/ranks.h"
 #include "heed/tasks/learner.h"
 #include "heed/training/run_files.h"
 #include "heed/training/run_folder.h"
@@ -19,7 +22,7 @@ struct RunOptions {
   /// "best": of the best evaluation; "last": of the last checkpoint; "initial": as training began; "": best where the
   /// run has measured itself, else last.
   std::string weights = {};
-  std::string config = {};                 ///< a JSON file of settings, laid over the run's; "": none
+  std::string config = {};  ///< a JSON file of settings, laid over the run's; "": none
   /// "decoding.beam=1", over that. None may change the model. `threads` is recorded and left to the program, whose whole
   /// process it is about (set_cpu_threads).
   std::vector<std::string> settings = {};
@@ -86,5 +89,35 @@ Settings settings_of_run(const TaskKind& kind, const RunFiles& files);
 
 /// The settings that do not change what a run is: where it computes, how it decodes, how long it trains.
 std::span<const std::string> free_settings();
+
+// What ranks must have in common before they train one model (core/ranks.h), found out before any time is spent. Every
+// function is called by all ranks at once; what one rank finds wrong all find, with the same words.
+
+/// Throws a SettingsError that names the setting, the values and the rank when they do not mean to train the same.
+/// "threads" and "device" may differ.
+void check_same_settings(Ranks& ranks, const TaskKind& kind, const Settings& settings);
+/// Throws an Error when a rank has read other data.
+void check_same_data(Ranks& ranks, const std::map<std::string, std::string>& digests);
+/// What there is to say when ranks compute with different kernels; "": they do not.
+std::string platform_remark(Ranks& ranks, Device device);
+/// Names and contents of files that rank 0 has.
+std::map<std::string, std::string> broadcast_files(Ranks& ranks,
+                                                   const std::map<std::string, std::string>& files);
+
+/// What cross-validation found.
+struct FoldsResult {
+  bool finished = false;  ///< false: stopped on request; resuming goes on
+  /// One object: the mean of each metric over the folds, by name; "deviation", the standard deviations of the same
+  /// (with n - 1 beneath); "folds", the metrics of each fold.
+  std::string json;
+};
+
+/// K-fold cross-validation of a task with "data.folds" (tasks/labelled.h): K runs in the folders fold-1 ... fold-K of
+/// request.folder, each trained and tested on other parts of the data. Which these are follows from data.split_seed
+/// alone. Resumed, folds that are finished are not trained again. Throws as train_run does.
+FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request);
+
+/// Where the settings of a run stand: in the folder itself, or where it holds folds in that of the first.
+std::filesystem::path folder_of_settings(const std::filesystem::path& folder);
 
 }  // namespace heed

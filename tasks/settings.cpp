@@ -5,11 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "heed/core/file.h"
-#include "heed/core/nearest_name.h"
-#include "heed/core/nesting_limit.h"
-#include "heed/core/range_text.h"
-#include "heed/core/unicode.h"
+#include "heed/base/file.h"
+#include "heed/base/json.h"
+#include "heed/base/names.h"
+#include "heed/base/unicode.h"
 
 namespace heed {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed {
 

@@ -8,7 +8,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/digest.h"
+#include "heed/base/digest.h"
 #include "heed/data/word_vectors.h"
 #include "heed/models/low_rank.h"
 #include "heed/tasks/settings.h"

@@ -1,5 +1,5 @@
 // Summaries and headlines: an encoder-decoder Transformer (tasks/text_to_text.h) that learns from texts with their
-// summaries, a table or two files of lines (tasks/pair_data.h), and writes summaries by beam search; without data it
+// summaries, a table or two files of lines (tasks/data.h), and writes summaries by beam search; without data it
 // learns headlines of reports made by rule. Measured by ROUGE (training/rouge.h), beside the first words of each text.
 //
 // Files of a run beside the weights: tokenizer.json. Parts of the data: train, valid, test.
@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "heed/data/headline_text.h"
+#include "heed/data/pairs_by_rule.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/text_to_text.h"
 #include "heed/training/rouge.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <tuple>
 
-#include "heed/core/digest.h"
-#include "heed/core/unicode.h"
-#include "heed/data/agreement_text.h"
+#include "heed/base/digest.h"
+#include "heed/base/unicode.h"
+#include "heed/data/texts_by_rule.h"
 #include "heed/tasks/recipe.h"
 
 namespace heed {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "heed/data/large_text.h"
-#include "heed/data/text_windows.h"
 #include "heed/data/tokenizer.h"
 #include "heed/tasks/data.h"
 #include "heed/tasks/learner.h"

@@ -12,7 +12,6 @@
 #include "heed/tasks/data.h"
 #include "heed/tasks/decoding.h"
 #include "heed/tasks/learner.h"
-#include "heed/tasks/pair_data.h"
 #include "heed/training/bleu.h"
 
 // What tasks have in common that read a text and write one: an encoder-decoder Transformer (models/encoder_decoder.h)

@@ -1,5 +1,5 @@
 // Translation: an encoder-decoder Transformer (tasks/text_to_text.h) that learns from pairs of sentences and
-// translates by beam search. Pairs come from a table or from two files, line by line (tasks/pair_data.h); without them
+// translates by beam search. Pairs come from a table or from two files, line by line (tasks/data.h); without them
 // it learns English number words to German ones, made by rule.
 //
 // Files of a run beside the weights: tokenizer.json, one vocabulary for both languages. Parts of the data: train,
@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "heed/data/number_words.h"
+#include "heed/data/pairs_by_rule.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/text_to_text.h"
 

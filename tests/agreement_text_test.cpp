@@ -1,10 +1,10 @@
-#include "heed/data/agreement_text.h"
+#include "heed/data/texts_by_rule.h"
 
 #include <doctest/doctest.h>
 
 #include <set>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 using namespace heed;
 

@@ -1,12 +1,12 @@
 // MAP and MRR, against cases worked out by hand.
 
-#include "heed/training/answer_ranking.h"
+#include "heed/training/ranking.h"
 
 #include <doctest/doctest.h>
 
 #include <limits>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 using namespace heed;
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "heed/core/file.h"
+#include "heed/base/file.h"
 #include "heed/tests/cases/attention_capabilities.h"
 
 using namespace heed;

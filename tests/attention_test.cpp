@@ -5,7 +5,7 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/heads.h"
+#include "heed/models/attention/shared/heads.h"
 #include "model_support.h"
 
 using namespace heed;

@@ -4,10 +4,10 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/file.h"
-#include "heed/models/initialise.h"
+#include "heed/base/file.h"
 #include "heed/models/layers.h"
-#include "heed/training/autocast.h"
+#include "heed/models/module.h"
+#include "heed/training/precision.h"
 
 using namespace heed;
 

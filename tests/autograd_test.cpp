@@ -1,9 +1,9 @@
 #include <doctest/doctest.h>
 
 #include "heed/autograd/autograd.h"
-#include "heed/autograd/node.h"
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/memory_stats.h"
+#include "heed/core/device.h"
 
 using namespace heed;
 

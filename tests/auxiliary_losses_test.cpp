@@ -5,8 +5,8 @@
 #include <cmath>
 #include <map>
 
-#include "heed/core/file.h"
-#include "heed/models/encoder_classifier.h"
+#include "heed/base/file.h"
+#include "heed/models/classifier.h"
 #include "heed/tests/model_support.h"
 #include "heed/tests/temporary_folder.h"
 #include "heed/training/trainer.h"

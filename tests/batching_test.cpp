@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/core/random.h"
 
 using namespace heed;

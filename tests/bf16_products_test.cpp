@@ -12,12 +12,12 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
-#include "heed/core/bf16_products.h"
-#include "heed/core/cpu_threads.h"
+#include "heed/core/device.h"
+#include "heed/core/low_precision.h"
 #include "heed/core/random.h"
-#include "heed/models/initialise.h"
 #include "heed/models/layers.h"
-#include "heed/training/autocast.h"
+#include "heed/models/module.h"
+#include "heed/training/precision.h"
 #include "model_support.h"
 
 using namespace heed;

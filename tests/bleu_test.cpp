@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "heed/core/error.h"
-#include "heed/core/file.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
 
 using namespace heed;
 

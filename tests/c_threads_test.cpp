@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "heed/core/cpu_threads.h"
+#include "heed/core/device.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tasks/run.h"
 #include "temporary_folder.h"

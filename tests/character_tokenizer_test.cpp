@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "heed/core/error.h"
-#include "heed/core/unicode.h"
+#include "heed/base/error.h"
+#include "heed/base/unicode.h"
 #include "heed/data/tokenizer.h"
 
 using namespace heed;

@@ -15,9 +15,9 @@
 #include <thread>
 
 #include "full_disk.h"
-#include "heed/core/digest.h"
-#include "heed/core/file.h"
-#include "heed/core/open_folder.h"
+#include "heed/base/digest.h"
+#include "heed/base/file.h"
+#include "heed/base/open_folder.h"
 #include "heed/data/safetensors.h"
 #include "heed/training/model_file.h"
 #include "heed/training/run_files.h"

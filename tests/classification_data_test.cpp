@@ -11,10 +11,10 @@
 #include <sstream>
 
 #include "cpu_seconds.h"
-#include "heed/core/error.h"
-#include "heed/data/csv.h"
+#include "heed/base/error.h"
 #include "heed/data/labelled_text.h"
-#include "heed/data/listops.h"
+#include "heed/data/text_file.h"
+#include "heed/data/texts_by_rule.h"
 #include "heed/tests/temporary_folder.h"
 
 using namespace heed;

@@ -5,7 +5,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/cluster_count.h"
-#include "heed/models/encoder_classifier.h"
+#include "heed/models/classifier.h"
 #include "heed/tests/model_support.h"
 #include "heed/training/model_file.h"
 

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <thread>
 
-#include "heed/core/file.h"
+#include "heed/base/file.h"
 #include "heed/experiments/summary.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/program_runner.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <iomanip>
 
-#include "heed/core/nearest_name.h"
+#include "heed/base/names.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
 #include "model_support.h"

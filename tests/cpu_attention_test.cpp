@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "heed/core/backend.h"
-#include "heed/core/cpu_threads.h"
+#include "heed/core/device.h"
 #include "heed/core/random.h"
 #include "heed/tests/attention_cases.h"
 

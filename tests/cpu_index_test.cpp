@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "heed/core/backend.h"
-#include "heed/core/cpu_threads.h"
+#include "heed/core/device.h"
 #include "heed/core/random.h"
 
 using namespace heed;

@@ -6,8 +6,7 @@
 #include <random>
 
 #include "heed/core/backend.h"
-#include "heed/core/cpu_info.h"
-#include "heed/core/cpu_threads.h"
+#include "heed/core/device.h"
 #include "with_threads.h"
 
 // The CPU kernels against straightforward loops in double.
@@ -115,7 +114,6 @@ bool saves_output(UnaryOp op) {
 #define HEED_UNARY(name, formula, saved, dydx, low, high) \
   case UnaryOp::name:                                     \
     return saved;
-#include "heed/core/elementwise.def"
 #undef INPUT
 #undef OUTPUT
   }
@@ -254,7 +252,6 @@ void check_binary(double tolerance) {
    [](double a, double b) { return static_cast<double>(y); },                                       \
    {[]([[maybe_unused]] double a, [[maybe_unused]] double b) { return static_cast<double>(dyda); }, \
     []([[maybe_unused]] double a, [[maybe_unused]] double b) { return static_cast<double>(dydb); }}},
-#include "heed/core/elementwise.def"
   };
   const Backend& cpu = cpu_backend();
   constexpr bool floating = !std::is_integral_v<T>;

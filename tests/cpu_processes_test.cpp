@@ -22,8 +22,8 @@
 #include "heed/autograd/ops.h"
 #include "heed/backends/cpu/memory_pool.h"
 #include "heed/backends/cpu/thread_pool.h"
-#include "heed/core/cpu_threads.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
+#include "heed/core/device.h"
 #include "with_threads.h"
 
 using namespace heed;

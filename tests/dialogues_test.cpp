@@ -6,9 +6,9 @@
 
 #include <set>
 
-#include "heed/core/error.h"
-#include "heed/data/headline_text.h"
-#include "heed/training/distinct.h"
+#include "heed/base/error.h"
+#include "heed/data/pairs_by_rule.h"
+#include "heed/training/bleu.h"
 
 using namespace heed;
 

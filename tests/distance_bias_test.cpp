@@ -9,12 +9,12 @@
 #include <memory>
 
 #include "decoding_support.h"
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
-#include "heed/autograd/recording.h"
-#include "heed/models/attention/distance_bias.h"
+#include "heed/models/classifier.h"
 #include "heed/models/encoder_decoder.h"
-#include "heed/models/image_classifier.h"
 #include "heed/models/language_model.h"
+#include "heed/models/positions.h"
 #include "model_support.h"
 
 using namespace heed;

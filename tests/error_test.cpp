@@ -1,4 +1,4 @@
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 #include <doctest/doctest.h>
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "heed/core/file.h"
+#include "heed/base/file.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/temporary_folder.h"
 

@@ -1,4 +1,4 @@
-#include "heed/core/file.h"
+#include "heed/base/file.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "full_disk.h"
-#include "heed/core/digest.h"
-#include "heed/core/error.h"
-#include "heed/core/open_folder.h"
+#include "heed/base/digest.h"
+#include "heed/base/error.h"
+#include "heed/base/open_folder.h"
 #include "temporary_folder.h"
 
 using namespace heed;

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-#include "heed/core/file.h"
+#include "heed/base/file.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "kernel_check.h"
 
 // Softmax, layer normalisation and cross entropy: the fused kernels against the formulas in double.

@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "heed/core/file.h"
+#include "heed/base/file.h"
 
 #define LLVMFuzzerTestOneInput fuzz_attention
 #include "fuzz/attention_fuzz.cpp"

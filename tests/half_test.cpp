@@ -1,14 +1,13 @@
 // Numbers of 16 bits in files: every one of them, and what is rounded to them.
 
-#include "heed/data/half.h"
+#include "heed/data/safetensors.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
 
-#include "heed/core/error.h"
-#include "heed/data/safetensors.h"
+#include "heed/base/error.h"
 
 using namespace heed;
 

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/data/idx.h"
 #include "heed/tests/temporary_folder.h"
 

@@ -7,10 +7,10 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/cpu_threads.h"
-#include "heed/core/int8_rows.h"
+#include "heed/core/device.h"
+#include "heed/core/low_precision.h"
+#include "heed/models/decoding.h"
 #include "heed/models/language_model.h"
-#include "heed/models/step_model.h"
 #include "model_support.h"
 
 using namespace heed;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "heed/core/backend.h"
-#include "heed/core/cpu_threads.h"
+#include "heed/core/device.h"
 #include "heed/core/random.h"
 
 // Helpers for tests that call kernels of the CPU backend directly.

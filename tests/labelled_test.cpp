@@ -7,7 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "heed/core/file.h"
+#include "heed/base/file.h"
 #include "heed/data/safetensors.h"
 #include "heed/tasks/run.h"
 #include "heed/tests/hostile/small_runs.h"

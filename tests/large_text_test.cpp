@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "cpu_seconds.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/core/random.h"
 #include "heed/data/tokenizer.h"
 #include "temporary_folder.h"

@@ -6,9 +6,9 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/encoder_classifier.h"
+#include "heed/models/classifier.h"
+#include "heed/models/config.h"
 #include "heed/models/encoder_decoder.h"
-#include "heed/models/presets.h"
 #include "heed/tests/model_support.h"
 
 using namespace heed;

@@ -1,4 +1,4 @@
-#include "heed/data/line_reader.h"
+#include "heed/data/text_file.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 
 #include "cpu_seconds.h"
 #include "gzip_support.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "temporary_folder.h"
 
 using namespace heed;

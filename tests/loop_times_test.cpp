@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "heed/backends/cpu/matmul_plan.h"
+#include "heed/backends/cpu/blas.h"
 #include "kernel_check.h"
 #include "with_threads.h"
 

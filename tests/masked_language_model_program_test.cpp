@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "heed/core/cpu_threads.h"
+#include "heed/core/device.h"
 #include "heed/data/safetensors.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tasks/recipe.h"

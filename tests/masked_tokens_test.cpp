@@ -1,4 +1,4 @@
-#include "heed/models/masked_tokens.h"
+#include "heed/models/language_model.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,6 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/models/masked_language_model.h"
 #include "model_support.h"
 
 using namespace heed;

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "heed/base/error.h"
 #include "heed/core/backend.h"
-#include "heed/core/error.h"
 
 namespace heed {
 namespace {

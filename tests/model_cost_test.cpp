@@ -9,11 +9,10 @@
 
 #include "child_process.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/encoder_classifier.h"
+#include "heed/models/classifier.h"
 #include "heed/models/encoder_decoder.h"
-#include "heed/models/initialise.h"
 #include "heed/models/language_model.h"
-#include "heed/models/masked_language_model.h"
+#include "heed/models/module.h"
 #include "heed/tasks/recipe.h"
 #include "model_support.h"
 

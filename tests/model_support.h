@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "heed/autograd/autograd.h"
+#include "heed/models/config.h"
 #include "heed/models/module.h"
-#include "heed/models/transformer_config.h"
 
 // What the tests of models share.
 

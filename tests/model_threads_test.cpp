@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "heed/models/attention/attention.h"
-#include "heed/models/encoder_classifier.h"
+#include "heed/models/classifier.h"
 #include "heed/models/language_model.h"
 #include "heed/training/optimizer.h"
 #include "model_support.h"

@@ -9,13 +9,12 @@
 
 #include "decoding_support.h"
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/rotary.h"
-#include "heed/models/encoder_classifier.h"
+#include "heed/models/classifier.h"
 #include "heed/models/encoder_decoder.h"
-#include "heed/models/image_classifier.h"
 #include "heed/models/language_model.h"
 #include "heed/models/loss.h"
 #include "heed/models/news_recommender.h"
+#include "heed/models/positions.h"
 #include "model_support.h"
 
 using namespace heed;

@@ -11,7 +11,6 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/containers.h"
 #include "heed/models/language_model.h"
 #include "heed/models/layers.h"
 #include "heed/training/model_file.h"

@@ -9,10 +9,10 @@
 #include <optional>
 
 #include "heed/autograd/autograd.h"
-#include "heed/autograd/node.h"
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
+#include "heed/base/error.h"
 #include "heed/core/backend.h"
-#include "heed/core/interrupt.h"
 #include "heed/tests/model_support.h"
 
 using namespace heed;

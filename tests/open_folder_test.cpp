@@ -1,11 +1,11 @@
-#include "heed/core/open_folder.h"
+#include "heed/base/open_folder.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
 #include "full_disk.h"
-#include "heed/core/digest.h"
-#include "heed/core/error.h"
+#include "heed/base/digest.h"
+#include "heed/base/error.h"
 #include "temporary_folder.h"
 
 using namespace heed;

@@ -8,7 +8,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/core/backend.h"
-#include "heed/core/cpu_threads.h"
+#include "heed/core/device.h"
 #include "heed/tests/cases/op_cases.h"
 
 using namespace heed;

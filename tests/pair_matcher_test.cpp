@@ -1,6 +1,6 @@
 // Pairs of texts: what is matched, what the model reads, and the program from pairs to ranked answers.
 
-#include "heed/models/pair_matcher.h"
+#include "heed/models/pairs.h"
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,8 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/data/answer_pairs.h"
-#include "heed/tasks/pair_tokens.h"
+#include "heed/data/pairs_by_rule.h"
+#include "heed/tasks/match.cpp"
 #include "heed/tasks/recipe.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/temporary_folder.h"

@@ -4,7 +4,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/models/layers.h"
 #include "heed/training/optimizer.h"
 

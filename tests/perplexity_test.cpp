@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "heed/autograd/ops.h"
-#include "heed/data/text_windows.h"
+#include "heed/data/large_text.h"
 #include "model_support.h"
 
 using namespace heed;

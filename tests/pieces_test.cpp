@@ -7,12 +7,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "heed/core/error.h"
-#include "heed/data/string_tree.h"
+#include "heed/base/error.h"
 #include "heed/data/text_rules.h"
+#include "heed/data/token_models.h"
 #include "heed/data/tokenizer.h"
-#include "heed/data/unigram_model.h"
-#include "heed/data/word_piece_model.h"
 
 using namespace heed;
 using Json = nlohmann::json;

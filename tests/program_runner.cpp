@@ -11,7 +11,7 @@
 #include <sstream>
 #include <thread>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/tests/temporary_folder.h"
 
 namespace heed {

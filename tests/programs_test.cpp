@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/data/safetensors.h"
 #include "heed/examples/common/processor.h"
 #include "heed/tests/hostile/small_runs.h"

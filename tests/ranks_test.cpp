@@ -19,8 +19,7 @@
 #include <sstream>
 
 #include "child_process.h"
-#include "heed/core/courier.h"
-#include "heed/core/devices.h"
+#include "heed/core/device.h"
 #include "heed/training/trainer.h"
 #include "run_records.h"
 #include "temporary_folder.h"

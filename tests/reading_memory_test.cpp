@@ -9,14 +9,14 @@
 #include <vector>
 
 #include "gzip_support.h"
-#include "heed/core/error.h"
-#include "heed/core/file.h"
-#include "heed/data/csv.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
 #include "heed/data/dialogues.h"
 #include "heed/data/labelled_text.h"
 #include "heed/data/large_text.h"
 #include "heed/data/mind.h"
 #include "heed/data/table.h"
+#include "heed/data/text_file.h"
 #include "temporary_folder.h"
 
 using namespace heed;

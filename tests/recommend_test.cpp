@@ -11,11 +11,11 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/data/safetensors.h"
-#include "heed/data/topic_clicks.h"
+#include "heed/data/texts_by_rule.h"
 #include "heed/models/news_recommender.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
-#include "heed/training/click_ranking.h"
+#include "heed/training/ranking.h"
 #include "model_support.h"
 
 namespace {

@@ -6,7 +6,7 @@
 
 #include "heed/core/backend.h"
 #include "heed/models/encoder_decoder.h"
-#include "heed/models/recompute.h"
+#include "heed/models/transformer.h"
 #include "heed/tests/model_support.h"
 
 using namespace heed;

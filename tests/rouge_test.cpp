@@ -4,8 +4,7 @@
 
 #include <utility>
 
-#include "heed/core/error.h"
-#include "heed/training/porter_stemmer.h"
+#include "heed/base/error.h"
 
 using namespace heed;
 

@@ -8,7 +8,7 @@
 
 #include "cpu_seconds.h"
 #include "full_disk.h"
-#include "heed/core/file.h"
+#include "heed/base/file.h"
 #include "temporary_folder.h"
 
 using namespace heed;

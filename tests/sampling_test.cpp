@@ -1,4 +1,4 @@
-#include "heed/models/sampling.h"
+#include "heed/models/decoding.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "heed/autograd/ops.h"
-#include "heed/core/cpu_threads.h"
+#include "heed/core/device.h"
 #include "heed/models/search.h"
 #include "model_support.h"
 

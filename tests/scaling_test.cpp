@@ -8,7 +8,7 @@
 #include <set>
 #include <sstream>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tools/heed/growth.h"

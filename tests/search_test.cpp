@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "heed/autograd/ops.h"
-#include "heed/core/cpu_threads.h"
+#include "heed/core/device.h"
 #include "heed/models/search.h"
 #include "model_support.h"
 

@@ -5,7 +5,7 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/data/sentencepiece.h"
 #include "heed/data/tokenizer.h"
 

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "heed/core/file.h"
-#include "heed/core/range_text.h"
+#include "heed/base/file.h"
+#include "heed/base/names.h"
 #include "heed/tasks/learner.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tests/temporary_folder.h"

@@ -4,8 +4,8 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/heads.h"
-#include "heed/models/attention/sorting.h"
+#include "heed/models/attention/shared/heads.h"
+#include "heed/models/attention/shared/sorting.h"
 #include "model_support.h"
 
 // The attentions that sort words first, held to their definitions between all pairs of words.

@@ -6,9 +6,9 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/block_patterns.h"
-#include "heed/models/attention/heads.h"
-#include "heed/models/attention/prefix_pooling.h"
+#include "heed/models/attention/fastformer.cpp"
+#include "heed/models/attention/shared/block_patterns.h"
+#include "heed/models/attention/shared/heads.h"
 #include "model_support.h"
 
 using namespace heed;

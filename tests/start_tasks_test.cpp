@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "heed/core/file.h"
+#include "heed/base/file.h"
 #include "heed/data/safetensors.h"
 #include "heed/data/tokenizer.h"
 #include "heed/tasks/run.h"

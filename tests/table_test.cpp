@@ -7,7 +7,7 @@
 
 #include <fstream>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/tests/gzip_support.h"
 #include "heed/tests/temporary_folder.h"
 

@@ -12,11 +12,11 @@
 #include <sstream>
 
 #include "heed/autograd/autograd.h"
-#include "heed/core/cpu_threads.h"
-#include "heed/core/file.h"
+#include "heed/base/file.h"
+#include "heed/core/device.h"
 #include "heed/experiments/summary.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/initialise.h"
+#include "heed/models/module.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/run.h"
 

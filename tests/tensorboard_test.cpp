@@ -10,7 +10,7 @@
 #include <map>
 #include <vector>
 
-#include "heed/core/file.h"
+#include "heed/base/file.h"
 #include "heed/tests/temporary_folder.h"
 
 namespace {

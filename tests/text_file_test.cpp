@@ -13,10 +13,9 @@
 
 #include "cpu_seconds.h"
 #include "gzip_support.h"
-#include "heed/core/error.h"
-#include "heed/core/file.h"
-#include "heed/core/unicode.h"
-#include "heed/data/csv.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
+#include "heed/base/unicode.h"
 #include "heed/data/gzip.h"
 #include "heed/data/labelled_text.h"
 #include "heed/data/safetensors.h"

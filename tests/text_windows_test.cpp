@@ -1,4 +1,4 @@
-#include "heed/data/text_windows.h"
+#include "heed/data/large_text.h"
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 using namespace heed;
 

@@ -10,9 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "heed/backends/cpu/thread_scratch.h"
-#include "heed/core/cpu_threads.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
+#include "heed/core/device.h"
 #include "with_threads.h"
 
 namespace heed {

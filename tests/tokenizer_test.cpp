@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "cpu_seconds.h"
-#include "heed/core/error.h"
-#include "heed/core/file.h"
-#include "heed/core/unicode.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
+#include "heed/base/unicode.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer_parts.h"
 

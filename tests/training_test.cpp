@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "heed/base/unicode.h"
 #include "heed/core/backend.h"
-#include "heed/core/cpu_threads.h"
-#include "heed/core/unicode.h"
-#include "heed/models/initialise.h"
+#include "heed/core/device.h"
 #include "heed/models/layers.h"
-#include "heed/models/recompute.h"
+#include "heed/models/module.h"
+#include "heed/models/transformer.h"
 #include "heed/training/model_file.h"
 #include "heed/training/report.h"
 #include "heed/training/trainer.h"

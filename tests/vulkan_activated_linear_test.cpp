@@ -1,10 +1,10 @@
 // Products that apply an activation or its derivative: the bits of a product followed by the kernel of the activation.
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
-#include "heed/autograd/recording.h"
-#include "heed/backends/vulkan/matmul_tiles.h"
-#include "heed/core/devices.h"
+#include "heed/backends/vulkan/matmul_operands.h"
+#include "heed/core/device.h"
 #include "vulkan_compare.h"
 
 using namespace heed;

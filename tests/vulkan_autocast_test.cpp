@@ -6,9 +6,9 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/models/initialise.h"
 #include "heed/models/layers.h"
-#include "heed/training/autocast.h"
+#include "heed/models/module.h"
+#include "heed/training/precision.h"
 #include "model_support.h"
 #include "vulkan_support.h"
 

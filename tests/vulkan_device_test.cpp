@@ -10,7 +10,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/backends/vulkan/launch.h"
 #include "heed/core/backend.h"
-#include "heed/core/devices.h"
+#include "heed/core/device.h"
 #include "temporary_folder.h"
 #include "vulkan_support.h"
 

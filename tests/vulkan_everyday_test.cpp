@@ -6,7 +6,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/devices.h"
+#include "heed/core/device.h"
 #include "vulkan_support.h"
 
 using namespace heed;

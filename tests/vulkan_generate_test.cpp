@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "heed/models/sampling.h"
+#include "heed/models/decoding.h"
 #include "heed/models/search.h"
 #include "model_support.h"
 #include "vulkan_support.h"

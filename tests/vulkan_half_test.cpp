@@ -7,7 +7,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/encoder_classifier.h"
+#include "heed/models/classifier.h"
 #include "heed/training/trainer.h"
 #include "vulkan_support.h"
 

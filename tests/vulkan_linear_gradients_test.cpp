@@ -2,8 +2,8 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/backends/vulkan/matmul_tiles.h"
-#include "heed/core/devices.h"
+#include "heed/backends/vulkan/matmul_operands.h"
+#include "heed/core/device.h"
 #include "vulkan_compare.h"
 
 using namespace heed;

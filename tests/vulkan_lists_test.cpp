@@ -1,7 +1,7 @@
 // Kernels of the Vulkan backend that walk lists of tensors: against one tensor after the other, with ragged sizes, tensors
 // that begin in the middle of their memory, half types and lowered limits; and how few dispatches they take.
 
-#include "heed/core/devices.h"
+#include "heed/core/device.h"
 #include "vulkan_compare.h"
 
 using namespace heed;

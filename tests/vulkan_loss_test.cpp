@@ -2,10 +2,10 @@
 // against f32 on the same rounded numbers, and small gradients under a loss scale.
 
 #include "heed/autograd/autograd.h"
-#include "heed/autograd/expected_gradient.h"
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
-#include "heed/backends/vulkan/logit_chunks.h"
-#include "heed/core/devices.h"
+#include "heed/backends/vulkan/cross_entropy.cpp"
+#include "heed/core/device.h"
 #include "vulkan_compare.h"
 
 using namespace heed;

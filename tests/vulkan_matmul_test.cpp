@@ -8,11 +8,11 @@
 
 #include "heed/backends/vulkan/cooperative_matrix.h"
 #include "heed/backends/vulkan/gpu.h"
-#include "heed/backends/vulkan/matmul_tiles.h"
+#include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/backends/vulkan/shader_code.h"
 #include "heed/core/backend.h"
-#include "heed/core/devices.h"
+#include "heed/core/device.h"
 #include "heed/tests/kernel_check.h"
 #include "vulkan_compare.h"
 #include "vulkan_support.h"

@@ -7,8 +7,7 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/backends/vulkan/shader_code.h"
-#include "heed/backends/vulkan/specialise.h"
-#include "heed/core/devices.h"
+#include "heed/core/device.h"
 #include "vulkan_compare.h"
 
 using namespace heed;

@@ -1,7 +1,7 @@
 #include <limits>
 
 #include "heed/backends/vulkan/rows.h"
-#include "heed/core/devices.h"
+#include "heed/core/device.h"
 #include "vulkan_compare.h"
 
 // The kernels of the Vulkan backend that work on rows, and its optimizers, against those of the CPU: ragged

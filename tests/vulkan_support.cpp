@@ -6,8 +6,8 @@
 #include <iostream>
 
 #include "heed/backends/vulkan/gpu.h"
-#include "heed/core/devices.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
+#include "heed/core/device.h"
 
 namespace heed {
 

@@ -8,8 +8,8 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
-#include "heed/core/devices.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
+#include "heed/core/device.h"
 #include "heed/tasks/learner.h"
 #include "heed/tests/vulkan_support.h"
 

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "heed/autograd/ops.h"
-#include "heed/models/batch.h"
 #include "heed/models/encoder_decoder.h"
+#include "heed/models/loss.h"
 #include "heed/training/trainer.h"
 #include "vulkan_support.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "heed/core/cpu_threads.h"
+#include "heed/core/device.h"
 
 namespace heed {
 

@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/data/tokenizer.h"
 #include "heed/data/tokenizer_parts.h"
 #include "heed/tasks/recipe.h"

@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <sstream>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "heed/core/error.h"
-#include "heed/core/unicode.h"
+#include "heed/base/error.h"
+#include "heed/base/unicode.h"
 #include "heed/core/version.h"
-#include "heed/data/text_lines.h"
+#include "heed/data/text_file.h"
 
 namespace heed {
 namespace {
@@ -254,6 +256,20 @@ BleuScore corpus_bleu(std::span<const std::string> hypotheses, std::span<const s
   }
   compute_score(bleu, options.smoothing);
   return bleu;
+}
+
+double distinct_share(std::span<const std::string> texts, std::size_t n) {
+  std::set<std::vector<std::string>> distinct;
+  std::size_t all = 0;
+  for (const std::string& text : texts) {
+    std::istringstream tokens(bleu_tokenize(text));
+    std::vector<std::string> words;
+    for (std::string word; tokens >> word;) words.push_back(word);
+    for (std::size_t i = 0; i + n <= words.size(); ++i, ++all)
+      distinct.emplace(words.begin() + static_cast<std::ptrdiff_t>(i),
+                       words.begin() + static_cast<std::ptrdiff_t>(i + n));
+  }
+  return all == 0 ? 0 : static_cast<double>(distinct.size()) / static_cast<double>(all);
 }
 
 }  // namespace heed

@@ -5,13 +5,11 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "heed/core/cpu_info.h"
-#include "heed/core/devices.h"
-#include "heed/core/digest.h"
-#include "heed/core/file.h"
-#include "heed/core/json_text.h"
+#include "heed/base/digest.h"
+#include "heed/base/file.h"
+#include "heed/base/json.h"
+#include "heed/core/device.h"
 #include "heed/core/version.h"
-#include "heed/data/json_parts.h"
 #include "heed/training/model_file.h"
 
 namespace heed {

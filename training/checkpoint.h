@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "heed/data/safetensors.h"
-#include "heed/training/moving_average.h"
 #include "heed/training/optimizer.h"
 #include "heed/training/precision.h"
 #include "heed/training/run_folder.h"

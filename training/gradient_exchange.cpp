@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "heed/autograd/autograd.h"
-#include "heed/autograd/node.h"
+#include "heed/autograd/graph.h"
 #include "heed/core/backend.h"
 #include "heed/data/safetensors.h"
 #include "heed/training/model_file.h"

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "heed/core/ranks.h"
-#include "heed/models/context.h"
 #include "heed/models/module.h"
 #include "heed/training/step_monitor.h"
 #include "heed/training/task.h"

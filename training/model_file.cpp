@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "heed/core/file.h"
+#include "heed/base/file.h"
 
 namespace heed {
 namespace {

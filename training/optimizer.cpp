@@ -3,18 +3,72 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <set>
 #include <utility>
 
 #include "heed/autograd/autograd.h"
-#include "heed/autograd/node.h"
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
+#include "heed/base/names.h"
 #include "heed/core/backend.h"
-#include "heed/core/name_table.h"
 #include "heed/training/model_file.h"
 #include "heed/training/step_monitor.h"
 
 namespace heed {
+namespace {
+
+constexpr NameTable<ScheduleKind, 4> kinds{"schedule",
+                                           {{{"constant", ScheduleKind::constant},
+                                             {"linear", ScheduleKind::linear},
+                                             {"cosine", ScheduleKind::cosine},
+                                             {"inverse_sqrt", ScheduleKind::inverse_sqrt}}}};
+
+void check_options(const ScheduleOptions& options, std::int64_t step) {
+  check(options.learning_rate > 0 && std::isfinite(options.learning_rate), "schedule: the learning rate is ",
+        options.learning_rate, "; it must be positive");
+  check(options.warmup_steps >= 0, "schedule: warmup_steps is ", options.warmup_steps,
+        "; it must not be negative");
+  check(options.final_rate >= 0 && options.final_rate <= options.learning_rate, "schedule: final_rate is ",
+        options.final_rate, "; it must be between 0 and the learning rate ", options.learning_rate);
+  check(step >= 1, "schedule: steps count from 1, got ", step);
+}
+
+}  // namespace
+
+std::vector<std::string> schedule_names() {
+  return kinds.names();
+}
+
+ScheduleKind schedule_kind(std::string_view name) {
+  return kinds.find(name);
+}
+
+std::string_view name_of(ScheduleKind kind) {
+  return kinds.name_of(kind);
+}
+
+double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps) {
+  check_options(options, step);
+  const double peak = options.learning_rate;
+  const double now = static_cast<double>(step), warmup = static_cast<double>(options.warmup_steps);
+  if (now <= warmup) return peak * now / warmup;
+
+  const double length = static_cast<double>(std::max<std::int64_t>(steps - options.warmup_steps, 1));
+  const double done = std::min((now - warmup) / length, 1.0);
+  switch (options.kind) {
+    case ScheduleKind::constant:
+      return peak;
+    case ScheduleKind::linear:
+      return peak + (options.final_rate - peak) * done;
+    case ScheduleKind::cosine:
+      return options.final_rate + (peak - options.final_rate) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+    case ScheduleKind::inverse_sqrt:
+      return peak * std::sqrt(std::max(warmup, 1.0) / now);
+  }
+  fail("schedule: unknown kind");
+}
+
 namespace {
 
 constexpr NameTable<OptimizerKind, 3> optimizer_kinds{
@@ -265,6 +319,62 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
         "optimizer state: the number of steps is negative");
   copy_named_tensors(state, targets, concat_text("state of the ", name_of(options_.kind), " optimizer"));
   steps_ = static_cast<std::int64_t>(steps.item());
+}
+
+namespace {
+
+Tensor copy_of(const Tensor& tensor) {
+  Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device());
+  backend_of(tensor).copy(tensor.detach(), copy);
+  return copy;
+}
+
+}  // namespace
+
+MovingAverage::MovingAverage(std::vector<NamedTensor> parameters, double decay)
+    : parameters_(std::move(parameters)), decay_(decay) {
+  check(decay > 0 && decay < 1, "moving average: the decay is ", decay, "; it must lie between 0 and 1");
+  for (const NamedTensor& parameter : parameters_) averages_.push_back(copy_of(*parameter.tensor));
+}
+
+void MovingAverage::update(std::int64_t step) {
+  const NoGrad no_grad;
+  const double warm = (1 + static_cast<double>(step)) / (10 + static_cast<double>(step));
+  const double share = 1 - std::min(decay_, warm);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    averages_[i] = averages_[i] + (parameters_[i].tensor->detach() - averages_[i]) * share;
+  }
+}
+
+std::map<std::string, Tensor> MovingAverage::state() const {
+  std::map<std::string, Tensor> state;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) state[parameters_[i].name] = averages_[i];
+  return state;
+}
+
+void MovingAverage::load_state(const std::map<std::string, Tensor>& state) {
+  std::vector<std::pair<std::string, Tensor>> targets;
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    targets.emplace_back(parameters_[i].name, averages_[i]);
+  copy_named_tensors(state, targets, "moving average of the weights");
+}
+
+AveragedWeights::AveragedWeights(const MovingAverage* average) : average_(average) {
+  if (!average_) return;
+  for (std::size_t i = 0; i < average_->parameters_.size(); ++i) {
+    const Tensor weight = average_->parameters_[i].tensor->detach();
+    saved_.push_back(copy_of(weight));
+    backend_of(weight).copy(average_->averages_[i], weight);
+    weight.storage()->overwritten();
+  }
+}
+
+AveragedWeights::~AveragedWeights() {
+  for (std::size_t i = 0; i < saved_.size(); ++i) {
+    const Tensor weight = average_->parameters_[i].tensor->detach();
+    backend_of(weight).copy(saved_[i], weight);
+    weight.storage()->overwritten();
+  }
 }
 
 }  // namespace heed

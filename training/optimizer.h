@@ -11,6 +11,28 @@
 
 namespace heed {
 
+/// How the learning rate goes on after the warm-up. constant: stays. linear: falls on a straight line to
+/// `final_rate`. cosine: falls on half a cosine to `final_rate` (arXiv 1608.03983). inverse_sqrt: peak
+/// sqrt(warm-up / step) (Vaswani et al. 2017, section 5.3).
+enum class ScheduleKind { constant, linear, cosine, inverse_sqrt };
+
+/// "constant", "linear", "cosine", "inverse_sqrt".
+std::vector<std::string> schedule_names();
+/// Throws an Error that lists the names for one that is not among them.
+ScheduleKind schedule_kind(std::string_view name);
+std::string_view name_of(ScheduleKind kind);
+
+struct ScheduleOptions {
+  ScheduleKind kind = ScheduleKind::constant;
+  double learning_rate = 1e-3;  ///< the peak
+  /// The rate rises on a straight line from 0 and reaches the peak at this step.
+  std::int64_t warmup_steps = 0;
+  double final_rate = 0;  ///< at the last step of linear and cosine
+};
+
+/// The learning rate of step 1, 2, ..., `steps`. Throws for options out of range.
+double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps);
+
 struct OptimizerStep;
 
 /// sgd: v = beta1 v + g, w -= lr v (beta1 is the momentum; 0: plain descent). adam: arXiv 1412.6980, weight
@@ -105,6 +127,44 @@ class Optimizer {
   std::vector<Tensor> first_moment_, second_moment_;
   std::int64_t steps_ = 0;
   Tensor clip_;  // of the next step; undefined: none
+};
+
+/// An exponential moving average of the weights, a = d a + (1 - d) w after each step, which often generalises
+/// better than the last weights (Polyak and Juditsky 1992). d = min(decay, (1 + step) / (10 + step)), so that
+/// the start is forgotten soon.
+class MovingAverage {
+ public:
+  /// Starts from the present weights. `decay` lies between 0 and 1.
+  MovingAverage(std::vector<NamedTensor> parameters, double decay);
+
+  /// To be called after each step of the optimizer; `step` counts from 1.
+  void update(std::int64_t step);
+  /// The averages by the names of their parameters.
+  std::map<std::string, Tensor> state() const;
+  /// Takes over what state() gave. Throws, naming the tensor, when one is missing, of another shape, unknown
+  /// or not finite.
+  void load_state(const std::map<std::string, Tensor>& state);
+
+ private:
+  friend class AveragedWeights;
+  std::vector<NamedTensor> parameters_;
+  std::vector<Tensor> averages_;
+  double decay_;
+};
+
+/// While it lives, the parameters hold their averages; afterwards they hold their own values again, to the
+/// same bits.
+class AveragedWeights {
+ public:
+  /// `average` may be null: then nothing happens.
+  explicit AveragedWeights(const MovingAverage* average);
+  ~AveragedWeights();
+  AveragedWeights(const AveragedWeights&) = delete;
+  AveragedWeights& operator=(const AveragedWeights&) = delete;
+
+ private:
+  const MovingAverage* average_;
+  std::vector<Tensor> saved_;
 };
 
 }  // namespace heed

@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "heed/autograd/autograd.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed {
 

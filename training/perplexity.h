@@ -6,9 +6,8 @@
 
 #include "heed/core/ranks.h"
 #include "heed/data/large_text.h"
-#include "heed/data/text_windows.h"
-#include "heed/models/batch.h"
 #include "heed/models/language_model.h"
+#include "heed/models/loss.h"
 
 namespace heed {
 

@@ -2,16 +2,20 @@
 
 #include <sys/ioctl.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "heed/core/error.h"
-#include "heed/core/unicode.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
+#include "heed/base/json.h"
+#include "heed/base/unicode.h"
 
 namespace heed {
 namespace {
@@ -149,6 +153,183 @@ void ProgressPrinter::finish() {
 void ProgressPrinter::clear_line() {
   if (line_is_open_) out_ << "\r\x1b[K";  // erase to the end of the line
   line_is_open_ = false;
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;  // a line reads best in the order it is written in
+
+constexpr const char* log_file = "metrics.jsonl";
+
+Json object_of(const std::vector<std::pair<std::string, double>>& values) {
+  Json object = Json::object();
+  for (const auto& [name, value] : values) object[name] = value;
+  return object;
+}
+
+/// JSON has no NaN: it is written as null, and read as NaN again.
+double number_of(const Json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+std::vector<std::pair<std::string, double>> values_of(const Json& line, const char* key) {
+  std::vector<std::pair<std::string, double>> values;
+  if (!line.contains(key)) return values;
+  check(line.at(key).is_object(), "\"", key, "\" is not an object");
+  for (const auto& [name, value] : line.at(key).items()) values.emplace_back(name, number_of(value));
+  return values;
+}
+
+}  // namespace
+
+std::string metrics_line(const Progress& progress) {
+  Json line{{"step", progress.step}, {"steps", progress.steps}, {"epoch", progress.epoch}};
+  if (progress.is_evaluation()) {
+    line["evaluation"] = object_of(progress.metrics);
+    line["best"] = progress.is_best;
+  } else {
+    line["loss"] = progress.loss;
+    line["learning_rate"] = progress.learning_rate;
+    line["gradient_norm"] = progress.gradient_norm;
+    line["tokens_per_second"] = progress.tokens_per_second;
+    if (progress.unit != Progress().unit) line["unit"] = progress.unit;
+    if (progress.memory_bytes > 0) line["memory_bytes"] = progress.memory_bytes;
+    if (!progress.auxiliary.empty()) line["auxiliary"] = object_of(progress.auxiliary);
+  }
+  line["elapsed_seconds"] = progress.elapsed_seconds;
+  // A name that is not UTF-8 is no reason to lose the line.
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Progress parse_metrics_line(std::string_view text) {
+  try {
+    const Json line = parse_json<Json>(text, "it", 4);
+    Progress progress;
+    progress.step = json_parts::count_in(line, "step");
+    progress.steps = json_parts::count_in(line, "steps");
+    progress.epoch = json_parts::count_in(line, "epoch");
+    progress.elapsed_seconds = number_of(line.at("elapsed_seconds"));
+    progress.metrics = values_of(line, "evaluation");
+    progress.auxiliary = values_of(line, "auxiliary");
+    if (line.contains("best")) progress.is_best = line.at("best").get<bool>();
+    if (!line.contains("loss")) return progress;
+    progress.loss = number_of(line.at("loss"));
+    progress.learning_rate = number_of(line.at("learning_rate"));
+    progress.gradient_norm = number_of(line.at("gradient_norm"));
+    progress.tokens_per_second = number_of(line.at("tokens_per_second"));
+    if (line.contains("unit")) progress.unit = line.at("unit").get<std::string>();
+    if (line.contains("memory_bytes")) progress.memory_bytes = json_parts::count_in(line, "memory_bytes");
+    return progress;
+  } catch (const Json::exception& error) {
+    fail("not a line of metrics: ", error.what());
+  } catch (const Error& error) {
+    fail("not a line of metrics: ", error.what());
+  }
+}
+
+namespace {
+
+/// Calls take(line, number from 1) for each line of a text.
+template <class Take>
+void for_each_line(std::string_view text, const Take& take) {
+  for (std::size_t begin = 0, number = 1; begin < text.size(); ++number) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    take(text.substr(begin, end - begin), number);
+    begin = end + 1;
+  }
+}
+
+std::vector<Progress> records_in(std::string_view text) {
+  std::vector<Progress> records;
+  for_each_line(text, [&](std::string_view line, std::size_t) {
+    try {
+      records.push_back(parse_metrics_line(line));
+    } catch (const Error&) {  // said when the log was opened: a torn line takes no other with it
+    }
+  });
+  return records;
+}
+
+}  // namespace
+
+MetricsLog::MetricsLog(OpenFolder run, std::int64_t bytes, std::function<void(std::string_view)> remark)
+    : run_(std::move(run)), path_(run_.path() / log_file), remark_(std::move(remark)) {
+  try {
+    open(bytes);
+    is_open_ = true;
+    check_lines();
+  } catch (const Error& error) {
+    say_failure(error.what());
+  }
+}
+
+void MetricsLog::open(std::int64_t bytes) {
+  if (!run_.has(log_file)) {
+    if (bytes > 0 && remark_) remark_(concat_text(path_, " is missing: its lines so far are lost"));
+    return;
+  }
+  const std::string text = run_.read(log_file);
+  const auto size = static_cast<std::int64_t>(text.size());
+  if (size < bytes && remark_)
+    remark_(concat_text(path_, " has ", size, " bytes, but the checkpoint was made when it had ", bytes,
+                        ": lines were removed from it"));
+  bytes_ = std::min(bytes, size);
+  needs_line_end_ = bytes_ > 0 && text[static_cast<std::size_t>(bytes_ - 1)] != '\n';
+  if (size > bytes_) run_.cut(log_file, bytes_);
+}
+
+void MetricsLog::check_lines() const {
+  if (bytes_ == 0 || !remark_) return;
+  std::size_t bad = 0;
+  std::string first;
+  for_each_line(run_.read(log_file), [&](std::string_view line, std::size_t number) {
+    try {
+      parse_metrics_line(line);
+    } catch (const Error& error) {
+      if (++bad == 1) first = concat_text("line ", number, " is ", error.what());
+    }
+  });
+  if (bad > 0)
+    remark_(concat_text(path_, ", ", first, "; ", bad, bad == 1 ? " such line stays" : " such lines stay",
+                        " in the file and out of the report"));
+}
+
+void MetricsLog::append(const Progress& progress) {
+  if (!is_open_) return;
+  std::string line = metrics_line(progress) + "\n";
+  if (needs_line_end_) line.insert(0, 1, '\n');
+  try {
+    if (is_torn_) run_.cut(log_file, bytes_);
+    is_torn_ = true;
+    run_.append(log_file, line);
+    is_torn_ = needs_line_end_ = failure_is_said_ = false;
+    bytes_ += static_cast<std::int64_t>(line.size());
+  } catch (const Error& error) {
+    say_failure(error.what());
+  }
+}
+
+std::int64_t MetricsLog::sync() {
+  try {
+    if (bytes_ > 0) run_.sync(log_file);
+  } catch (const Error& error) {
+    say_failure(error.what());
+  }
+  return bytes_;
+}
+
+std::vector<Progress> MetricsLog::records() const {
+  return bytes_ == 0 || !run_.has(log_file) ? std::vector<Progress>() : records_in(run_.read(log_file));
+}
+
+std::vector<Progress> read_metrics(const std::filesystem::path& path) {
+  return path_exists(path) ? records_in(read_file(path)) : std::vector<Progress>();
+}
+
+/// Once, until a line is written again.
+void MetricsLog::say_failure(std::string_view reason) {
+  if (!std::exchange(failure_is_said_, true) && remark_)
+    remark_(concat_text("training goes on, but lines of metrics are lost: ", reason));
 }
 
 }  // namespace heed

@@ -7,6 +7,11 @@
 
 namespace heed {
 
+/// The stem of a lower-case ASCII word by Porter's rules ("An algorithm for suffix stripping", Program 14(3), 1980),
+/// with the departures that NLTK's PorterStemmer makes in its default mode: a list of irregular words, "-ies" and "-ied"
+/// of short words, "-y" after any consonant, and a few suffixes more. What is no letter counts as a consonant.
+std::string porter_stem(std::string_view word);
+
 /// ROUGE F measures, 0 to 1 (Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", 2004).
 struct RougeScore {
   double rouge1 = 0;  ///< of single words, section 2

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <system_error>
 
-#include "heed/core/digest.h"
-#include "heed/core/file.h"
+#include "heed/base/digest.h"
+#include "heed/base/file.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/model_file.h"
 #include "heed/training/run_folder.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "heed/models/module.h"
-#include "heed/training/run_manifest.h"
+#include "heed/training/run_folder.h"
 
 namespace heed {
 

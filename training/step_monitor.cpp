@@ -1,10 +1,12 @@
 #include "heed/training/step_monitor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/base/error.h"
 #include "heed/core/backend.h"
 
 namespace heed {
@@ -151,6 +153,41 @@ void check_weights(std::span<const NamedTensor> parameters, std::int64_t step) {
           ": the weights \"", parameters[i].name,
           "\" are too large to compute with (their squares add up to ", sums[i],
           "); they were not saved. Try a lower learning_rate or more warmup_steps");
+}
+
+namespace {
+
+constexpr double far_above = 4;      // times the first loss
+constexpr double above = 1.5;        // likewise: more than batches differ by
+constexpr double beyond_all = 1000;  // likewise
+
+}  // namespace
+
+std::optional<double> loss_of(const Evaluation& evaluation) {
+  for (const Metric& metric : evaluation.metrics)
+    if (metric.name == "loss") return metric.value;
+  return std::nullopt;
+}
+
+bool is_far_above(double loss, double first_loss) {
+  return first_loss > 0 && loss > far_above * first_loss;
+}
+
+bool has_diverged(const Evaluation& evaluation, std::optional<double> first_loss) {
+  if (std::ranges::any_of(evaluation.metrics, [](const Metric& metric) { return std::isinf(metric.value); }))
+    return true;
+  const std::optional<double> loss = loss_of(evaluation);
+  return loss && first_loss && *first_loss > 0 && *loss > beyond_all * *first_loss &&
+         std::isinf(std::exp(*loss));
+}
+
+std::string remark_on_best(const BestEvaluation& best, double first_loss) {
+  const double limit = best.chosen_by_loss ? above : far_above;
+  if (!(first_loss > 0 && best.loss > limit * first_loss)) return {};
+  return concat_text("the best weights, of step ", best.step, ", have a loss of ", best.loss,
+                     " on the validation data, and it was ", first_loss,
+                     " in training before the first step: training has made the model worse; try a lower"
+                     " learning_rate, more warmup_steps or a clip_norm");
 }
 
 }  // namespace heed

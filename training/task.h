@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "heed/core/ranks.h"
-#include "heed/models/context.h"
 #include "heed/models/loss.h"
 #include "heed/models/module.h"
 

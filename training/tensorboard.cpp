@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "heed/core/open_folder.h"
+#include "heed/base/open_folder.h"
 #include "heed/training/progress.h"
 
 namespace heed {

@@ -6,12 +6,12 @@
 #include <limits>
 
 #include "heed/autograd/autograd.h"
-#include "heed/autograd/node.h"
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/checked.h"
-#include "heed/core/memory_stats.h"
-#include "heed/training/divergence.h"
+#include "heed/base/error.h"
+#include "heed/core/device.h"
 #include "heed/training/report.h"
+#include "heed/training/step_monitor.h"
 
 namespace heed {
 namespace {

@@ -8,15 +8,12 @@
 #include <string>
 #include <string_view>
 
-#include "heed/training/autocast.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/gradient_exchange.h"
-#include "heed/training/metrics_log.h"
-#include "heed/training/moving_average.h"
 #include "heed/training/optimizer.h"
+#include "heed/training/precision.h"
 #include "heed/training/progress.h"
 #include "heed/training/run_folder.h"
-#include "heed/training/schedule.h"
 #include "heed/training/step_monitor.h"
 #include "heed/training/task.h"
 #include "heed/training/tensorboard.h"

@@ -4,8 +4,7 @@
 #include "heed/backends/cpu/attention_panels.h"
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
-#include "heed/backends/cpu/thread_scratch.h"
-#include "heed/core/checked.h"
+#include "heed/base/error.h"
 #include "heed/core/profile.h"
 
 // The backward pass recomputes the weights tile by tile from log_sum_exp (FlashAttention, arXiv 2205.14135,

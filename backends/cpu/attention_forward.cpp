@@ -6,8 +6,7 @@
 #include "heed/backends/cpu/attention_single.h"
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
-#include "heed/backends/cpu/thread_scratch.h"
-#include "heed/core/bf16_products.h"
+#include "heed/core/low_precision.h"
 #include "heed/core/profile.h"
 
 // Attention without the N x M matrix: the scores of some queries and some keys at a time, joined by the

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "heed/backends/cpu/thread_scratch.h"
-#include "heed/core/checked.h"
+#include "heed/backends/cpu/thread_pool.h"
+#include "heed/base/error.h"
 
 namespace heed::cpu {
 

@@ -1,13 +1,12 @@
-#include "heed/backends/cpu/bf16_gemm.h"
+#include "heed/backends/cpu/blas.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
-#include "heed/backends/cpu/thread_scratch.h"
-#include "heed/core/bf16_products.h"
-#include "heed/core/checked.h"
-#include "heed/core/error.h"
+#include "heed/backends/cpu/thread_pool.h"
+#include "heed/base/error.h"
+#include "heed/core/low_precision.h"
 
 #if defined(__x86_64__)
 #if defined(__GNUC__) && !defined(__clang__)

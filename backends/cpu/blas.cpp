@@ -13,13 +13,11 @@
 #include <set>
 #include <vector>
 
-#include "heed/backends/cpu/address_space.h"
-#include "heed/backends/cpu/bf16_gemm.h"
+#include "heed/backends/cpu/memory_pool.h"
 #include "heed/backends/cpu/thread_pool.h"
-#include "heed/core/bf16_products.h"
-#include "heed/core/cpu_info.h"
-#include "heed/core/cpu_threads.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
+#include "heed/core/device.h"
+#include "heed/core/low_precision.h"
 
 namespace heed::cpu {
 namespace {

@@ -1,6 +1,5 @@
 #include "heed/core/elementwise.h"
 
-#include "heed/backends/cpu/element_type.h"
 #include "heed/backends/cpu/elementwise_rows.h"
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/strided.h"

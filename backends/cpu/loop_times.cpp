@@ -8,9 +8,9 @@
 #include <functional>
 #include <queue>
 
-#include "heed/core/cpu_threads.h"
-#include "heed/core/error.h"
-#include "heed/core/profiled_kernel.h"
+#include "heed/base/error.h"
+#include "heed/core/device.h"
+#include "heed/core/profile.h"
 
 namespace heed::cpu {
 namespace {

@@ -5,11 +5,10 @@
 #include "heed/backends/cpu/attention_single.h"
 #include "heed/backends/cpu/blas.h"
 #include "heed/backends/cpu/kernels.h"
-#include "heed/backends/cpu/matmul_plan.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/backends/strides.h"
-#include "heed/core/checked.h"
-#include "heed/core/int8_rows.h"
+#include "heed/base/error.h"
+#include "heed/core/low_precision.h"
 #include "heed/core/profile.h"
 
 // Matrix products. C is cut into a grid of tiles that depends on the shape alone, and each tile is one

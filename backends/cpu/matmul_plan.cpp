@@ -1,8 +1,8 @@
-#include "heed/backends/cpu/matmul_plan.h"
+#include "heed/backends/cpu/blas.h"
 
 #include <algorithm>
 
-#include "heed/core/checked.h"
+#include "heed/base/error.h"
 
 // OpenBLAS copies ("packs") both operands of every call, so that small tiles cost more than large ones; and the fewer the
 // tiles, the longer the threads that have none left wait for the last. The grid is the one with the least of both, by

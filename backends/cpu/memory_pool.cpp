@@ -2,16 +2,33 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sysinfo.h>
-
+#include <unistd.h>
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <optional>
 
-#include "heed/backends/cpu/address_space.h"
 #include "heed/backends/cpu/kernels.h"
+
+namespace heed::cpu {
+
+std::optional<std::size_t> address_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return limit.rlim_cur;
+}
+
+std::size_t addresses_used() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace heed::cpu
 
 #if defined(__SANITIZE_ADDRESS__) && __has_include(<sanitizer/asan_interface.h>)
 #include <sanitizer/asan_interface.h>

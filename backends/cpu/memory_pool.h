@@ -4,12 +4,19 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "heed/core/backend.h"
 
 namespace heed::cpu {
+
+/// How many bytes of addresses this process may use (ulimit -v); nothing where there is no limit.
+std::optional<std::size_t> address_limit();
+
+/// How many it uses; 0 where the system does not say.
+std::size_t addresses_used();
 
 /// The caching allocator of host tensors. Fresh pages cost ten times what reused ones do, so memory
 /// is kept and reused.

@@ -2,15 +2,105 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <type_traits>
 
-#include "heed/backends/cpu/find_above.h"
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
-#include "heed/backends/cpu/thread_scratch.h"
 #include "heed/core/profile.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/backends/cpu/sort.cpp"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/highway.h>
+
+#include "heed/backends/cpu/math-inl.h"
+#include "heed/base/error.h"
+
+#if HWY_ONCE
+namespace heed::cpu {
+
+/// The first position i in [from, count) where x[i] <= bound is false: x[i] is larger, or one of the two is no number.
+/// `count` where there is none. T is float, double or std::int32_t.
+template <class T>
+std::int64_t find_above(const T* x, std::int64_t from, std::int64_t count, T bound);
+
+}  // namespace heed::cpu
+#endif  // HWY_ONCE
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Four vectors at a time, because nearly all of them hold nothing.
+template <class T>
+std::int64_t FindAbove(const T* HWY_RESTRICT x, std::int64_t from, std::int64_t count, T bound) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto limit = hn::Set(d, bound);
+  std::int64_t i = from;
+  const auto above = [&](std::int64_t at) HWY_ATTR {
+    const auto v = hn::LoadU(d, x + at);
+    if constexpr (hwy::IsFloat<T>()) {
+      return hn::Not(hn::Le(v, limit));
+    } else {
+      return hn::Gt(v, limit);
+    }
+  };
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    const auto some = hn::Or(above(i), above(i + lanes)),
+               more = hn::Or(above(i + 2 * lanes), above(i + 3 * lanes));
+    if (!hn::AllFalse(d, hn::Or(some, more))) break;
+  }
+  for (; i < count; ++i)
+    if (!(x[i] <= bound)) return i;
+  return count;
+}
+
+std::int64_t FindAboveF32(const float* x, std::int64_t from, std::int64_t count, float bound) {
+  return FindAbove(x, from, count, bound);
+}
+
+std::int64_t FindAboveF64(const double* x, std::int64_t from, std::int64_t count, double bound) {
+  return FindAbove(x, from, count, bound);
+}
+
+std::int64_t FindAboveI32(const std::int32_t* x, std::int64_t from, std::int64_t count, std::int32_t bound) {
+  return FindAbove(x, from, count, bound);
+}
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+
+HWY_EXPORT(FindAboveF32);
+HWY_EXPORT(FindAboveF64);
+HWY_EXPORT(FindAboveI32);
+
+template <>
+std::int64_t find_above(const float* x, std::int64_t from, std::int64_t count, float bound) {
+  return HWY_DYNAMIC_DISPATCH(FindAboveF32)(x, from, count, bound);
+}
+
+template <>
+std::int64_t find_above(const double* x, std::int64_t from, std::int64_t count, double bound) {
+  return HWY_DYNAMIC_DISPATCH(FindAboveF64)(x, from, count, bound);
+}
+
+template <>
+std::int64_t find_above(const std::int32_t* x, std::int64_t from, std::int64_t count, std::int32_t bound) {
+  return HWY_DYNAMIC_DISPATCH(FindAboveI32)(x, from, count, bound);
+}
+
+}  // namespace heed::cpu
+#endif
+
+#if HWY_ONCE
 namespace heed::cpu {
 namespace {
 
@@ -168,3 +258,117 @@ void top_k(const Tensor& x, const Tensor& out) {
 }
 
 }  // namespace heed::cpu
+#endif  // HWY_ONCE
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+
+constexpr std::int64_t task_size = 32768;  // elements worth a task of their own
+constexpr std::int64_t tile_width = 512;   // columns followed at once
+
+/// True when `x` takes the place of `best`; a NaN counts as the largest, as it does for the maximum itself.
+template <class T>
+HWY_INLINE bool beats(T x, T best) {
+  return x > best || (x != x && best == best);
+}
+
+/// One tile of columns; x [n, stride], out [width].
+template <class T>
+void argmax_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_t width, std::int32_t* out) {
+  T best[tile_width];
+  std::copy_n(x, width, best);
+  std::fill_n(out, width, 0);
+  for (std::int64_t row = 1; row < n; ++row) {
+    for (std::int64_t j = 0; j < width; ++j) {
+      const T value = x[row * stride + j];
+      const bool better = beats(value, best[j]);
+      best[j] = better ? value : best[j];
+      out[j] = better ? static_cast<std::int32_t>(row) : out[j];
+    }
+  }
+}
+
+/// The first position in [0, n) where condition(vector), a mask of lanes, holds; n when there is none.
+template <class D, class Condition>
+HWY_INLINE std::int64_t find_first(D d, const hn::TFromD<D>* x, std::int64_t n, Condition condition) {
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const std::intptr_t at = hn::FindFirstTrue(d, condition(hn::LoadU(d, x + i)));
+    if (at >= 0) return i + at;
+  }
+  if (i == n) return n;
+  const std::intptr_t at = hn::FindFirstTrue(d, condition(load_n(d, x + i, n - i)));
+  return at < 0 ? n
+                : std::min(n, i + at);  // the lanes beyond the end may match, but only after those before it
+}
+
+/// The largest of the row, then where it first stands: the second pass reads the cache.
+template <class T>
+std::int64_t argmax_row(const T* x, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  auto best = hn::Set(d, x[0]);
+  [[maybe_unused]] auto unordered = hn::FirstN(d, 0);
+  for_each_vector(d, n, [&](auto part, std::int64_t i) HWY_ATTR {
+    const auto v = part.or_beyond(d, part.load(d, x + i), x[0]);
+    if constexpr (std::is_floating_point_v<T>) unordered = hn::Or(unordered, hn::IsNaN(v));
+    best = hn::Max(best, v);
+  });
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!hn::AllFalse(d, unordered))
+      return find_first(d, x, n, [&](auto v) HWY_ATTR { return hn::IsNaN(v); });
+  }
+  const auto largest = hn::MaxOfLanes(d, best);
+  return find_first(d, x, n, [&](auto v) HWY_ATTR { return hn::Eq(v, largest); });
+}
+
+template <class T>
+void argmax_as(const Tensor& x, const Tensor& out) {
+  const std::int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
+  const T* from = x.data<T>();
+  std::int32_t* to = out.data<std::int32_t>();
+  const std::int64_t width = std::min(inner, tile_width), tiles = ceil_div(inner, tile_width);
+  const std::int64_t grain = std::max<std::int64_t>(1, task_size / (n * width));
+  parallel_ranges(outer * tiles, grain, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t o = task / tiles, left = task % tiles * tile_width;
+      const T* values = from + o * n * inner + left;
+      if (inner == 1) {
+        to[o] = static_cast<std::int32_t>(argmax_row(values, n));
+      } else {
+        argmax_columns(values, n, inner, std::min(tile_width, inner - left), to + o * inner + left);
+      }
+    }
+  });
+}
+
+void argmax_tensor(const Tensor& x, const Tensor& out) {
+  switch (x.dtype()) {
+    case DType::f32:
+      return argmax_as<float>(x, out);
+    case DType::f64:
+      return argmax_as<double>(x, out);
+    case DType::i32:
+      return argmax_as<std::int32_t>(x, out);
+    case DType::f16:  // not on the CPU: Tensor::empty refuses
+    case DType::bf16:
+      break;
+  }
+}
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+
+HWY_EXPORT(argmax_tensor);
+
+void argmax(const Tensor& x, const Tensor& out) {
+  if (x.count() == 0) return;
+  const ProfileScope profile("argmax", 0, static_cast<double>(x.count()) * size_of(x.dtype()));
+  HWY_DYNAMIC_DISPATCH(argmax_tensor)(x, out);
+}
+
+}  // namespace heed::cpu
+#endif

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "heed/backends/cpu/loop_times.h"
-#include "heed/core/bf16_products.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
+#include "heed/core/low_precision.h"
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>

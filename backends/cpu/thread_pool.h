@@ -1,12 +1,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <type_traits>
 
-#include "heed/core/checked.h"
-#include "heed/core/cpu_threads.h"
+#include "heed/base/error.h"
+#include "heed/core/device.h"
 
 // One pool of threads for all CPU kernels. A loop is cut into tasks whose number and extent follow from the
 // shapes alone, never from the number of threads, so that every result has the same bits on any machine size.
@@ -45,5 +47,29 @@ void parallel_ranges(std::int64_t count, std::int64_t grain, Body&& body) {
 
 /// Processors this process may run on.
 int available_processors();
+
+/// Working memory of the calling thread: one buffer per slot, kept from task to task and grown when needed.
+/// The content is whatever the last user left. Cache-line aligned.
+template <class T>
+T* thread_scratch(int slot, std::size_t count) {
+  constexpr std::align_val_t alignment{64};
+  struct Release {
+    void operator()(std::byte* bytes) const { ::operator delete[](bytes, alignment); }
+  };
+  struct Buffer {
+    std::unique_ptr<std::byte[], Release> bytes;
+    std::size_t size = 0;
+  };
+  constexpr int slots = 8;
+  thread_local Buffer buffers[slots];
+  Buffer& buffer = buffers[slot];
+  if (const std::size_t needed = count * sizeof(T); buffer.size < needed) {
+    buffer.bytes.reset();
+    buffer.size = 0;  // also where the next line throws
+    buffer.bytes.reset(static_cast<std::byte*>(::operator new[](needed, alignment)));
+    buffer.size = needed;
+  }
+  return reinterpret_cast<T*>(buffer.bytes.get());
+}
 
 }  // namespace heed::cpu

@@ -22,8 +22,6 @@
 #include <utility>
 #include <vector>
 
-#include "heed/core/courier.h"
-#include "heed/core/rank_silence.h"
 #include "heed/core/ranks.h"
 
 namespace heed {

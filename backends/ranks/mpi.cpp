@@ -13,8 +13,6 @@
 #include <set>
 #include <thread>
 
-#include "heed/core/courier.h"
-#include "heed/core/rank_silence.h"
 #include "heed/core/ranks.h"
 
 namespace heed {

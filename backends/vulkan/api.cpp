@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed::vulkan {
 

@@ -12,7 +12,7 @@
 #include "heed/backends/vulkan/attention_call.h"
 #include "heed/backends/vulkan/attention_fragments.h"
 #include "heed/backends/vulkan/kernels.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed::vulkan {
 

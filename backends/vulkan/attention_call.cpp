@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "heed/core/checked.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed::vulkan {
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "heed/backends/vulkan/attention_call.h"
-#include "heed/backends/vulkan/matmul_tiles.h"
+#include "heed/backends/vulkan/matmul_operands.h"
 
 // Attention's products by matrix hardware: shaders/attention_fragments.glsl.
 

@@ -1,9 +1,13 @@
-#include "heed/core/elementwise.h"
-
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
 
 #include "heed/backends/vulkan/kernels.h"
 #include "heed/backends/vulkan/tensor_iterator.h"
+#include "heed/base/error.h"
+#include "heed/core/elementwise.h"
 
 // The elementwise kernels; the shaders are made from core/elementwise.def, as the kernels of the CPU are.
 
@@ -81,6 +85,83 @@ void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tens
   const Tensor condition_rows = iterable(condition), a_rows = iterable(a), b_rows = iterable(b);
   for_each_iterator(gpu, {&out, &condition_rows, &a_rows, &b_rows}, [&](const TensorIterator& iterator) {
     iterator.launch(gpu, shader_name_by_size("where", out.dtype()), {});
+  });
+}
+
+// Filling and copying with any strides on both sides, between any two dtypes.
+
+namespace {
+
+/// Truncates, to the nearest bound where i32 cannot hold the value (NaN: 0).
+std::int32_t to_i32(double value) {
+  using Bounds = std::numeric_limits<std::int32_t>;
+  if (std::isnan(value)) return 0;
+  return static_cast<std::int32_t>(std::clamp<double>(value, Bounds::min(), Bounds::max()));
+}
+
+constexpr std::int64_t tile = 32;  // as in transpose.comp
+
+/// A copy between matrices of which one lies along rows and the other along columns, and up to
+/// two axes around them.
+struct Transposition {
+  TensorIterator::Axis outer{1, {}}, inner{1, {}}, rows, columns;
+
+  std::int64_t matrices() const { return outer.extent * inner.extent; }
+  std::int64_t row_tiles() const { return ceil_div(rows.extent, tile); }
+  std::int64_t column_tiles() const { return ceil_div(columns.extent, tile); }
+  std::int64_t tiles() const { return matrices() * row_tiles() * column_tiles(); }
+};
+
+/// The transposition that a walk is; nothing where the plain kernel does as well.
+std::optional<Transposition> as_transposition(const TensorIterator& iterator) {
+  const auto axes = iterator.axes();
+  const TensorIterator::Axis& columns = axes.back();
+  if (columns.strides[0] != 1 || columns.strides[1] == 1 || columns.extent < tile / 4) return {};
+  const auto is_row_axis = [](const TensorIterator::Axis& axis) { return axis.strides[1] == 1; };
+  const auto rows = std::find_if(axes.begin(), axes.end() - 1, is_row_axis);
+  if (rows == axes.end() - 1 || rows->extent < tile / 4) return {};
+  Transposition result{.rows = *rows, .columns = columns};
+  TensorIterator::Axis* const around[] = {&result.inner, &result.outer};
+  std::size_t found = 0;
+  for (const TensorIterator::Axis& axis : axes.first(axes.size() - 1))
+    if (&axis != &*rows) *around[found++] = axis;
+  return result;
+}
+
+void transpose(Gpu& gpu, const TensorIterator& iterator, const Transposition& t) {
+  const Tensor &out = iterator[0], &x = iterator[1];
+  Launch launch(gpu, shader_name_by_size("transpose", out.dtype()), {group_size(gpu, 256)});
+  launch.write(out).read(x);
+  launch.push(t.rows.extent).push(t.columns.extent).push(t.row_tiles()).push(t.column_tiles());
+  launch.push(t.matrices()).push(t.inner.extent);
+  launch.push(t.rows.strides[0]).push(t.outer.strides[0]).push(t.inner.strides[0]);
+  launch.push(t.columns.strides[1]).push(t.outer.strides[1]).push(t.inner.strides[1]);
+  launch.work(0, 2.0 * static_cast<double>(iterator.count()) * static_cast<double>(size_of(out.dtype())));
+  launch.folded_groups(t.tiles());
+}
+
+}  // namespace
+
+void fill(double value, const Tensor& out) {
+  Gpu& gpu = gpu_of(out);
+  const bool integers = out.dtype() == DType::i32;
+  for_each_iterator(gpu, {&out}, [&](const TensorIterator& iterator) {
+    const std::string_view shader = shader_name("fill", out.dtype());
+    integers ? iterator.launch(gpu, shader, {}, to_i32(value)) : iterator.launch(gpu, shader, {}, value);
+  });
+}
+
+void copy(const Tensor& x, const Tensor& out) {
+  Gpu& gpu = gpu_of(out);
+  const bool converts = x.dtype() != out.dtype();
+  const std::string shader = converts ? "copy_to_" + std::string(name_of(out.dtype())) : "copy";
+  for_each_iterator(gpu, {&out, &x}, [&](const TensorIterator& iterator) {
+    if (!converts && group_size(gpu, 256) >= tile) {
+      const auto transposition = as_transposition(iterator);
+      if (transposition && transposition->tiles() <= most_groups(gpu))
+        return transpose(gpu, iterator, *transposition);
+    }
+    iterator.launch(gpu, shader_name(shader, x.dtype()), {});
   });
 }
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "heed/backends/vulkan/shader_code.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed::vulkan {
 

@@ -7,7 +7,6 @@
 #include "heed/backends/vulkan/launch.h"
 #include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/matmul_plan.h"
-#include "heed/backends/vulkan/matmul_tiles.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
 
 // Matrix products: shaders/matmul.glsl in tiles, shaders/matmul_vector.glsl where an operand is a vector, and

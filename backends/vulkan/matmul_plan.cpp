@@ -4,8 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "heed/core/checked.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed::vulkan {
 namespace {

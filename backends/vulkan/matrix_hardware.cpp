@@ -9,10 +9,10 @@
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/kernels.h"
 #include "heed/backends/vulkan/launch.h"
-#include "heed/backends/vulkan/matmul_tiles.h"
+#include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/shader_code.h"
-#include "heed/core/devices.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
+#include "heed/core/device.h"
 
 namespace heed::vulkan {
 namespace {

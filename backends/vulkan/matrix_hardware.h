@@ -4,10 +4,10 @@
 #include <string>
 
 #include "heed/backends/vulkan/gpu.h"
+#include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/matmul_plan.h"
-#include "heed/backends/vulkan/matmul_tiles.h"
 #include "heed/core/device.h"
-#include "heed/core/dtype.h"
+#include "heed/core/tensor.h"
 
 namespace heed::vulkan {
 

@@ -7,7 +7,7 @@
 #include "heed/backends/vulkan/kernels.h"
 #include "heed/backends/vulkan/rows.h"
 #include "heed/backends/vulkan/tensor_lists.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed::vulkan {
 

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "heed/backends/vulkan/cooperative_matrix.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed::vulkan {
 

@@ -9,7 +9,7 @@
 
 #include "heed/backends/vulkan/api.h"
 #include "heed/backends/vulkan/cooperative_matrix.h"
-#include "heed/backends/vulkan/spirv.h"
+#include "heed/backends/vulkan/shader_code.h"
 
 namespace heed::vulkan {
 

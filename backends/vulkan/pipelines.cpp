@@ -9,10 +9,8 @@
 
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/shader_code.h"
-#include "heed/backends/vulkan/specialise.h"
-#include "heed/backends/vulkan/spirv.h"
-#include "heed/core/error.h"
-#include "heed/core/file.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
 
 namespace heed::vulkan {
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <initializer_list>
 
-#include "heed/backends/vulkan/dispatch_limits.h"
 #include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/vulkan/launch.h"
 
 namespace heed::vulkan {
 namespace {

@@ -7,10 +7,20 @@
 
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/launch.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/core/profile.h"
 
 namespace heed::vulkan {
+
+bool Hazards::conflicts(VkBuffer buffer, std::uint64_t begin, std::uint64_t end, bool written) const {
+  return std::ranges::any_of(ranges_, [&](const Range& range) {
+    return range.buffer == buffer && range.begin < end && begin < range.end && (written || range.written);
+  });
+}
+
+void Hazards::add(VkBuffer buffer, std::uint64_t begin, std::uint64_t end, bool written) {
+  ranges_.push_back({buffer, begin, end, written});
+}
 
 namespace {
 // Large batches meet the time-outs of drivers, small ones cost latency. The device gets its first work early.

@@ -3,7 +3,7 @@
 #include <array>
 #include <initializer_list>
 
-#include "heed/backends/vulkan/dispatch_limits.h"
+#include "heed/backends/vulkan/launch.h"
 
 namespace heed::vulkan {
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed::vulkan {
 namespace {

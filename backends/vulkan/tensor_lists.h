@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "heed/backends/vulkan/dispatch_limits.h"
+#include "heed/backends/vulkan/launch.h"
 
 namespace heed::vulkan {
 

@@ -12,14 +12,13 @@
 
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/kernels.h"
-#include "heed/backends/vulkan/matmul_tiles.h"
+#include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/backends/vulkan/pipelines.h"
-#include "heed/core/checked.h"
-#include "heed/core/devices.h"
-#include "heed/core/error.h"
-#include "heed/core/file.h"
-#include "heed/core/json_text.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
+#include "heed/base/json.h"
+#include "heed/core/device.h"
 
 namespace heed::vulkan {
 namespace {

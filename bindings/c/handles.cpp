@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include "heed/core/cpu_threads.h"
-#include "heed/core/interrupt.h"
-#include "heed/core/json_text.h"
-#include "heed/core/unicode.h"
+#include "heed/base/error.h"
+#include "heed/base/json.h"
+#include "heed/base/unicode.h"
+#include "heed/core/device.h"
 #include "heed/core/version.h"
 
 namespace heed::c {

@@ -4,13 +4,15 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "heed/base/error.h"
+#include "heed/c/handles.h"
 #include "heed/c/heed.h"
-#include "heed/core/error.h"
 #include "heed/core/tensor.h"
 #include "heed/models/attention/attention.h"
 #include "heed/models/options.h"
@@ -169,6 +171,29 @@ void free_handle(const char* function, Handle* handle) noexcept {
         take_object(Behind<Handle>::kind, reinterpret_cast<std::uintptr_t>(handle));
     if (!last) object_of(handle, "the handle");  // throws what it is instead
   });
+}
+
+// Numbers and lists that come from C, as the library has them.
+
+inline Shape shape_of(int32_t rank, const int64_t* numbers, const char* argument = "shape") {
+  check_argument(rank >= 0 && rank <= HEED_MAX_RANK, "rank is ", rank, "; it must be 0 to ", HEED_MAX_RANK);
+  check_argument(numbers != nullptr || rank == 0, argument, " is NULL");
+  return rank == 0 ? Shape() : Shape(std::span(numbers, static_cast<std::size_t>(rank)));
+}
+
+inline DType dtype_of_number(heed_dtype dtype) {
+  check_argument(dtype >= HEED_F32 && dtype <= HEED_BF16, "dtype is ", dtype, ", which is no heed_dtype");
+  return static_cast<DType>(dtype);
+}
+static_assert(HEED_F32 == static_cast<int>(DType::f32) && HEED_BF16 == static_cast<int>(DType::bf16));
+
+inline std::vector<Tensor> tensors_of(const heed_tensor* const* handles, std::size_t count,
+                                      const std::string& argument) {
+  check_argument(handles != nullptr || count == 0, argument, " is NULL");
+  std::vector<Tensor> tensors;
+  for (std::size_t i = 0; i < count; ++i)
+    tensors.push_back(tensor_of(handles[i], concat_text(argument, '[', i, ']').c_str()));
+  return tensors;
 }
 
 }  // namespace heed::c

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "heed/base/names.h"
 #include "heed/c/handles.h"
 #include "heed/c/shapes.h"
-#include "heed/core/nearest_name.h"
 
 namespace heed::c {
 namespace {
@@ -18,11 +18,9 @@ const std::vector<std::string> unary_names = {
 };
 const std::vector<std::string> binary_names = {
 #define HEED_BINARY(name, ...) #name,
-#include "heed/core/elementwise.def"
 };
 const std::vector<std::string> compare_names = {
 #define HEED_COMPARE(name, ...) #name,
-#include "heed/core/elementwise.def"
 };
 const std::vector<std::string> reduce_names = {"sum", "mean", "max", "min", "log_sum_exp", "argmax"};
 

@@ -2,11 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "heed/base/error.h"
+#include "heed/base/file.h"
+#include "heed/base/names.h"
 #include "heed/c/handles.h"
-#include "heed/core/devices.h"
-#include "heed/core/file.h"
-#include "heed/core/interrupt.h"
-#include "heed/core/nearest_name.h"
+#include "heed/core/device.h"
 #include "heed/tasks/capture.h"
 
 namespace heed::c {

@@ -5,13 +5,13 @@
 #include <optional>
 
 #include "heed/autograd/autograd.h"
-#include "heed/autograd/node.h"
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
+#include "heed/base/error.h"
 #include "heed/c/handles.h"
 #include "heed/c/shapes.h"
 #include "heed/core/backend.h"
-#include "heed/core/checked.h"
-#include "heed/core/devices.h"
+#include "heed/core/device.h"
 
 namespace heed::c {
 namespace {

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "heed/core/nearest_name.h"
-#include "heed/core/unicode.h"
+#include "heed/base/names.h"
+#include "heed/base/unicode.h"
 #include "processor.h"
 #include "terminal_output.h"
 

@@ -9,16 +9,16 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "heed/core/file.h"
-#include "heed/core/open_folder.h"
+#include "heed/base/file.h"
+#include "heed/base/open_folder.h"
+#include "heed/base/unicode.h"
 #include "heed/core/profile.h"
-#include "heed/core/unicode.h"
-#include "heed/data/line_reader.h"
+#include "heed/data/text_file.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/presets.h"
-#include "heed/tasks/folds.h"
+#include "heed/models/config.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/report.h"
+#include "heed/tasks/run.h"
 #include "heed/tasks/start.h"
 
 namespace heed::programs {

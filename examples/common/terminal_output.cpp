@@ -1,6 +1,6 @@
 #include "terminal_output.h"
 
-#include "heed/core/unicode.h"
+#include "heed/base/unicode.h"
 
 namespace heed::programs {
 namespace {

@@ -2,9 +2,9 @@
 //
 //   from_pytorch FOLDER      files are written there
 
-#include <heed/autograd/node.h>
+#include <heed/autograd/graph.h>
 #include <heed/heed.h>
-#include <heed/models/initialise.h>
+#include <heed/models/module.h>
 
 #include <filesystem>
 #include <iostream>

@@ -20,11 +20,10 @@
 #include <cstdlib>
 #include <map>
 
-#include "heed/core/checked.h"
-#include "heed/models/attention/block_patterns.h"
-#include "heed/models/attention/distance_bias.h"
-#include "heed/models/attention/heads.h"
-#include "heed/models/attention/rotary.h"
+#include "heed/base/error.h"
+#include "heed/models/attention/shared/block_patterns.h"
+#include "heed/models/attention/shared/heads.h"
+#include "heed/models/positions.h"
 
 namespace heed {
 namespace {

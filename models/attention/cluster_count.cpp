@@ -5,9 +5,9 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/checked.h"
-#include "heed/models/attention/sorting.h"
-#include "heed/models/initialise.h"
+#include "heed/base/error.h"
+#include "heed/models/attention/shared/sorting.h"
+#include "heed/models/module.h"
 
 namespace heed {
 namespace {

@@ -1,3 +1,112 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "heed/autograd/ops.h"
+#include "heed/base/error.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/attention/cluster_count.h"
+#include "heed/models/attention/shared/block_patterns.h"
+#include "heed/models/attention/shared/heads.h"
+#include "heed/models/attention/shared/sorting.h"
+
+// What the two forms of ClusterFormer share: the similarity and the losses that shape the clusters.
+
+namespace heed {
+
+/// phi(x, y) = scale cos(x, y), or scale x . y: options "phi_scale" (1) and "cosine" (true).
+class Similarity {
+ public:
+  explicit Similarity(const Options& options);
+  /// a [..., K, d], b [..., N, d] -> phi of all pairs, [..., K, N].
+  Tensor of_pairs(const Tensor& a, const Tensor& b) const;
+  /// phi of all pairs of a and b W^T, [..., K, N], with W [out, in]: as a product, (a W) b^T, which takes
+  /// K d^2 in place of N d^2.
+  Tensor of_projected(const Tensor& a, const Tensor& b, const Tensor& weight) const;
+  /// The sum of phi(a_i, b_i) over all rows of equal shape.
+  Tensor sum_of_rows(const Tensor& a, const Tensor& b) const;
+  /// What the sums above multiply: x itself, or its unit vectors.
+  Tensor prepared(const Tensor& x) const;
+
+ private:
+  double scale_;
+  bool cosine_;
+};
+
+/// The losses of section 3.2 with their weights, options "lambda1" and "lambda2" (0.01 each).
+class ClusterLosses {
+ public:
+  ClusterLosses(const Options& options, const Similarity& similarity);
+  /// Adds "clustering" L1 and "centroid_sorting" L2 to the pass. x [B, N, d], centroids [B or 1, K, d],
+  /// assignment i32 [B, N] (K: padding), mask [B, N].
+  void add(const Tensor& x, const Tensor& centroids, const Tensor& assignment, const Tensor& mask,
+           Context& context) const;
+
+ private:
+  Similarity similarity_;
+  double lambda1_, lambda2_;
+};
+
+/// The strictly causal form.
+std::unique_ptr<Attention> make_causal_clusterformer(const AttentionConfig& config);
+
+// Similarity and losses of ClusterFormer (Wang et al., ACL 2022, section 3), with n real words in the batch:
+//
+//   L1 = - 1/n sum over real words j of phi(X_j, C_{I_j})           each word near its centroid
+//   L2 = - 1/(K-1) sum_{k<K} phi(C_k, C_{k+1}), mean over samples   neighbours in the order alike
+//
+// With the dot product as phi both reward large norms without bound: with weights of 1 they drown the task's loss. So
+// phi is the cosine here unless "cosine" is false, which bounds both, and the weights are small.
+
+Similarity::Similarity(const Options& options)
+    : scale_(options.take_number("phi_scale", 1, 1e-6, 1e6)), cosine_(options.take_bool("cosine", true)) {}
+
+Tensor Similarity::prepared(const Tensor& x) const {
+  return cosine_ ? unit_vectors(x) : x;
+}
+
+Tensor Similarity::of_pairs(const Tensor& a, const Tensor& b) const {
+  const Tensor products = matmul(prepared(a), transpose(prepared(b), -2, -1));
+  return scale_ == 1 ? products : products * scale_;
+}
+
+Tensor Similarity::of_projected(const Tensor& a, const Tensor& b, const Tensor& weight) const {
+  return cosine_ ? of_pairs(a, linear(b, weight)) : of_pairs(matmul(a, weight), b);
+}
+
+Tensor Similarity::sum_of_rows(const Tensor& a, const Tensor& b) const {
+  return sum(a * b) * scale_;
+}
+
+ClusterLosses::ClusterLosses(const Options& options, const Similarity& similarity)
+    : similarity_(similarity),
+      lambda1_(options.take_number("lambda1", 0.01, 0, 1e6)),
+      lambda2_(options.take_number("lambda2", 0.01, 0, 1e6)) {}
+
+void ClusterLosses::add(const Tensor& words_seen, const Tensor& centroids_seen, const Tensor& assignment,
+                        const Tensor& mask, Context& context) const {
+  const DType precise = statistics_type(words_seen.dtype());  // losses are f32 where words are f16 or bf16
+  const Tensor x = cast(words_seen, precise), centroids = cast(centroids_seen, precise);
+  const std::int64_t clusters = centroids.size(1);
+  const Tensor real = mask_as_numbers(mask, x);  // [B, N]
+  const Tensor one = Tensor::ones({}, x.dtype(), x.device());
+  const Tensor c = similarity_.prepared(centroids);
+
+  // The words of a cluster are added up first: sum_j X_j . C_{I_j} = sum_k (sum of the words of k) . C_k.
+  // [B, K, d]
+  const Tensor members =
+      slice(scatter_add_rows(similarity_.prepared(x), assignment, clusters + 1), 1, 0, clusters);
+  const Tensor words = maximum(sum(real), one);
+  context.losses.push_back({"clustering", lambda1_, -similarity_.sum_of_rows(members, c) / words});
+
+  const Tensor occupied = max(real, 1, true);  // [B, 1], 1: a sample with real words
+  const Tensor samples = maximum(sum(occupied), one);
+  const Tensor before = slice(c, 1, 0, clusters - 1), after = slice(c, 1, 1, clusters);
+  const double links = static_cast<double>(std::max<std::int64_t>(clusters - 1, 1));
+  const Tensor chain = similarity_.sum_of_rows(before * unsqueeze(occupied, 2), after);  // 0 when K = 1
+  context.losses.push_back({"centroid_sorting", lambda2_, -chain / (samples * links)});
+}
+
 // ClusterFormer: "ClusterFormer: Neural Clustering Attention for Efficient and Effective Transformer", Wang
 // et al., ACL 2022 (2022.acl-long.170), section 3. Centroids C travel from layer to layer, C0 in the first:
 //
@@ -18,19 +127,6 @@
 // "cosine" false. Ours are the cosine and the small weights, because plain products grow without bound: with weights of
 // 1 the losses of the clusters take the whole clipped gradient. C0 is normal with variance 1 / d.
 
-#include "heed/models/attention/clusterformer.h"
-
-#include <cmath>
-#include <limits>
-
-#include "heed/autograd/ops.h"
-#include "heed/core/checked.h"
-#include "heed/models/attention/block_patterns.h"
-#include "heed/models/attention/cluster_count.h"
-#include "heed/models/attention/heads.h"
-#include "heed/models/attention/sorting.h"
-
-namespace heed {
 namespace {
 
 const std::string travelling = "clusterformer.centroids";  // [B, K, d], from layer to layer
@@ -153,6 +249,116 @@ AttentionVariant clusterformer_variant() {
             return config.causal ? make_causal_clusterformer(config)
                                  : std::unique_ptr<Attention>(std::make_unique<ClusterFormer>(config));
           }};
+}
+
+// The causal form of ClusterFormer (an extension: the paper's form shows future words through its centroids,
+// its softmax over words and its sort). Each layer has centroids C of its own, which no word moves:
+//
+//   I_j = argmax_k phi(C_k, X_j Wc)                                   X_j alone decides
+//   O_t = softmax(Q_t K_s^T / sqrt(dh)) V_s Wo                        over the last w words s <= t, I_s = I_t
+//
+// Losses as in cluster_losses.cpp, with C in place of the updated centroids. Wc acts through the argmax
+// alone and has no gradient: it is a buffer that keeps its initial value.
+// In stable order of I the words of a cluster stand side by side in time, so a block of w sorted words needs
+// itself and the block before. Time N (K + 2 w) d + N d^2, parameters 4 d^2 + K d.
+//
+// Options: "clusters" K (sqrt(max_length), or 3; "auto": cluster_count.h); "block" w (ceil(max_length / K),
+// or 64 when no max_length is stated); "phi_scale", "cosine", "lambda1", "lambda2" as in the other form.
+
+namespace {
+
+class CausalClusterFormer : public Attention {
+ public:
+  explicit CausalClusterFormer(const AttentionConfig& config)
+      : Attention(config),
+        count_(config),
+        block_(config.options.take_integer("block", 0, 1, most_positions)),
+        phi_(config.options),
+        losses_(config.options, phi_),
+        initialiser_(config.seed),
+        w_(config, initialiser_) {
+    const double deviation = 1 / std::sqrt(static_cast<double>(config.width));
+    add_parameter("centroids", centroids_, initialiser_.normal({count_.most(), config.width}, deviation));
+    add_module("count", count_);
+    add_buffer("similarity.weight", similarity_, initialiser_.xavier_uniform(config.width, config.width));
+    add_projections(w_);
+  }
+
+ protected:
+  Tensor forward(const AttentionInput& input, Context& context) override {
+    const Tensor& x = input.x;
+    // Neither K nor w may follow the length of this input, or the past would change as the text grows.
+    const std::int64_t longest = config().max_length, batch = x.size(0), length = x.size(1);
+    const std::int64_t clusters = count_.of(longest > 0 ? longest : 2048, context.training);
+    const std::int64_t block = block_ > 0 ? block_ : longest > 0 ? ceil_div(longest, clusters) : 64;
+    const std::int64_t width = std::min(block, length);
+    const Tensor centroids = unsqueeze(slice(centroids_, 0, 0, clusters), 0);  // [1, K, d]
+    const Tensor scores = phi_.of_projected(centroids.detach(), x.detach(), cast(similarity_, x.dtype()));
+    const Tensor assignment = at_real(argmax(scores, 1), input.mask, clusters);  // [B, N], from [B, K, N]
+    if (context.training) count_.observe(x, centroids, assignment, input.mask, context);
+    losses_.add(x, centroids, assignment, input.mask, context);
+
+    const Tensor order = argsort(assignment);     // stable: in time within a cluster, padding last
+    const Tensor sorted = gather_rows(x, order);  // [B, N, d]
+    // Blocks become samples: [B, N, d] -> [B blocks, H, w (keys: 2 w), dh].
+    const auto heads_of = [&](const Tensor& blocks) {
+      return split_heads(reshape(blocks, {batch * blocks.size(1), blocks.size(2), x.size(2)}),
+                         config().heads);
+    };
+    const Projections::Projected projected = w_.of(sorted);
+    const Tensor query = heads_of(into_blocks(projected.query, width));
+    const Tensor key = heads_of(with_block_before(into_blocks(projected.key, width)));
+    const Tensor value = heads_of(with_block_before(into_blocks(projected.value, width)));
+    AttentionOptions options = kernel_options({}, context);
+    options.mask = allowed(gather(assignment, 1, order), clusters, width, block);
+    const Tensor attended = merge_heads(attention(query, key, value, options));  // [B blocks, w, d]
+
+    show(context, "assignment", assignment);
+    show(context, "order", order);
+    if (context.capture) {
+      const Tensor in_blocks = attention_weights(query, key, options);  // [B blocks, H, w, 2 w]
+      const std::int64_t blocks = in_blocks.size(0) / batch, heads = config().heads;
+      const Tensor by_head =
+          permute(reshape(in_blocks, {batch, blocks, heads, width, 2 * width}), {0, 2, 1, 3, 4});
+      const Tensor sorted_words =
+          weights_of_blocks(reshape(by_head, {batch * heads, blocks, width, 2 * width}), length);
+      show(context, "weights",
+           unsorted_weights(reshape(sorted_words, {batch, heads, length, length}), order));
+    }
+    const Tensor blocks = reshape(attended, {batch, attended.size(0) / batch, width, x.size(2)});
+    return w_.output(scatter_add_rows(from_blocks(blocks, length), order, length));
+  }
+
+ private:
+  /// Sorted clusters [B, N] -> i32 [B blocks, 1, w, 2 w]: the same cluster, not later, among the last w.
+  static Tensor allowed(const Tensor& cluster, std::int64_t clusters, std::int64_t width,
+                        std::int64_t block) {
+    const Device device = cluster.device();
+    const Tensor queries = into_blocks(cluster, width, static_cast<double>(clusters));  // [B, blocks, w]
+    const Tensor keys = with_block_before(queries, static_cast<double>(clusters));      // [.., 2 w]
+    const Tensor same = equal(unsqueeze(queries, 3), unsqueeze(keys, 2)) * unsqueeze(less(keys, clusters), 2);
+    // Counted from the first word of the block before, query r stands at w + r.
+    const Tensor at = unsqueeze(Tensor::arange(width, DType::i32, device) + width, 1);  // [w, 1]
+    const Tensor of_key = unsqueeze(Tensor::arange(2 * width, DType::i32, device), 0);  // [1, 2 w]
+    const Tensor recent = less_equal(of_key, at) * greater(of_key, at - block);
+    const Tensor mask = same * recent;
+    return reshape(mask, {mask.size(0) * mask.size(1), 1, width, 2 * width});
+  }
+
+  ClusterCount count_;
+  std::int64_t block_;  // 0: not set, so that it follows from K
+  Similarity phi_;
+  ClusterLosses losses_;
+  Initialiser initialiser_;
+  Tensor centroids_;   // [K, d]
+  Tensor similarity_;  // Wc [out, in], not trained
+  Projections w_;
+};
+
+}  // namespace
+
+std::unique_ptr<Attention> make_causal_clusterformer(const AttentionConfig& config) {
+  return std::make_unique<CausalClusterFormer>(config);
 }
 
 }  // namespace heed

@@ -18,9 +18,8 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/attention/distance_bias.h"
-#include "heed/models/attention/heads.h"
-#include "heed/models/attention/rotary.h"
+#include "heed/models/attention/shared/heads.h"
+#include "heed/models/positions.h"
 
 namespace heed {
 namespace {

@@ -23,9 +23,9 @@
 #include <numbers>
 
 #include "heed/autograd/ops.h"
-#include "heed/core/checked.h"
-#include "heed/models/attention/bounded_cache.h"
-#include "heed/models/attention/heads.h"
+#include "heed/base/error.h"
+#include "heed/models/attention/shared/block_patterns.h"
+#include "heed/models/attention/shared/heads.h"
 
 namespace heed {
 namespace {

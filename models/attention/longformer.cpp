@@ -20,10 +20,9 @@
 #include <utility>
 
 #include "heed/autograd/autograd.h"
-#include "heed/models/attention/block_patterns.h"
-#include "heed/models/attention/distance_bias.h"
-#include "heed/models/attention/heads.h"
-#include "heed/models/attention/rotary.h"
+#include "heed/models/attention/shared/block_patterns.h"
+#include "heed/models/attention/shared/heads.h"
+#include "heed/models/positions.h"
 
 namespace heed {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/initialise.h"
+#include "heed/models/module.h"
 
 namespace heed {
 namespace {

@@ -1,3 +1,107 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "heed/autograd/ops.h"
+#include "heed/base/error.h"
+#include "heed/core/tensor.h"
+#include "heed/models/attention/shared/heads.h"
+#include "heed/models/attention/shared/sorting.h"
+
+namespace heed {
+
+/// The rounds of locality-sensitive hashing of Reformer (arXiv 2001.04451, section 2): in each, G sequences
+/// of N words are sorted by bucket and cut into chunks, and a word sees the words of its bucket that stand in
+/// its chunk or in the one before (W_r in reformer.cpp).
+class HashRounds {
+ public:
+  HashRounds(std::int64_t buckets, std::int64_t chunk, bool causal)
+      : buckets_(buckets), chunk_(chunk), causal_(causal) {}
+
+  /// One more round: sides [G, N, buckets / 2] are words times its rotation; real i32 [G, N] or undefined.
+  void add(const Tensor& sides, const Tensor& real);
+  /// i32 [G, chunks, m, 2 m] of the last round, from sorted queries to their chunk before and their own: 1
+  /// for pairs in W, but for a word with itself and for pairs that an earlier round had already.
+  Tensor allowed() const;
+
+  const Tensor& order() const { return rounds_.back().order; }  ///< i32 [G, N] of the last round
+  Tensor all_orders() const;                                    ///< [R, G, N]
+  Tensor all_buckets() const;                                   ///< [R, G, N], `buckets` at padding
+
+ private:
+  struct Round {
+    Tensor bucket, order;
+    /// bucket (chunks + 1) + chunk: a query may see a key where the difference of their places is 0 or 1.
+    Tensor place;
+  };
+
+  std::int64_t buckets_, chunk_;
+  bool causal_;
+  std::vector<Round> rounds_;
+};
+
+namespace {
+
+/// 0, 1, ... n - 1 in every row of [G, n].
+Tensor counted(const Tensor& like) {
+  return expand(unsqueeze(Tensor::arange(like.size(1), DType::i32, like.device()), 0), like.shape());
+}
+
+/// The chunk of every rank below n: [n].
+Tensor chunks_of_ranks(std::int64_t n, std::int64_t chunk, Device device) {
+  const std::int64_t chunks = (n + chunk - 1) / chunk;
+  const Tensor numbers = unsqueeze(Tensor::arange(chunks, DType::i32, device), 1);
+  return slice(reshape(expand(numbers, {chunks, chunk}), {-1}), 0, 0, n);
+}
+
+}  // namespace
+
+void HashRounds::add(const Tensor& sides, const Tensor& real) {
+  const std::int64_t length = sides.size(1);
+  Round round;
+  round.bucket = at_real(argmax(concat({sides, -sides}, -1), -1), real, buckets_);
+  round.order = argsort(round.bucket);
+  const Tensor rank = reshape(inverse_order(round.order), {-1});
+  const Tensor chunk = index_select(chunks_of_ranks(length, chunk_, sides.device()), 0, rank);
+  const std::int64_t chunks = (length + chunk_ - 1) / chunk_;
+  round.place = round.bucket * (chunks + 1) + reshape(chunk, round.bucket.shape());
+  rounds_.push_back(round);
+}
+
+Tensor HashRounds::allowed() const {
+  const Round& last = rounds_.back();
+  // Of the queries [G, chunks, m, 1] and keys [G, chunks, 1, 2 m]; what fills up blocks is in no bucket.
+  const auto pairs = [&](const Tensor& x, std::int64_t filler) {
+    const auto fill = static_cast<double>(filler);
+    const Tensor queries = into_blocks(gather(x, 1, last.order), chunk_, fill);
+    return std::pair(unsqueeze(queries, 3), unsqueeze(with_block_before(queries, fill), 2));
+  };
+  const auto [bucket_q, bucket_k] = pairs(last.bucket, buckets_);
+  const auto [position_q, position_k] = pairs(counted(last.order), -1);
+  const Tensor beside = causal_ ? less(position_k, position_q) : not_equal(position_k, position_q);
+  // What needs the queries or the keys alone is done before both are set against each other.
+  const Tensor real_bucket_k = where(less(bucket_k, buckets_), bucket_k, -1);
+  Tensor allowed = equal(bucket_q, real_bucket_k) * beside;
+  for (std::size_t r = 0; r + 1 < rounds_.size(); ++r) {
+    const auto [place_q, place_k] = pairs(rounds_[r].place, -2);
+    allowed = allowed * not_equal(place_q, place_k);
+    allowed = allowed * not_equal(place_q - 1, place_k);
+  }
+  return allowed;
+}
+
+Tensor HashRounds::all_orders() const {
+  std::vector<Tensor> orders;
+  for (const Round& round : rounds_) orders.push_back(round.order);
+  return stack(orders, 0);
+}
+
+Tensor HashRounds::all_buckets() const {
+  std::vector<Tensor> buckets;
+  for (const Round& round : rounds_) buckets.push_back(round.bucket);
+  return stack(buckets, 0);
+}
+
 // LSH attention: "Reformer: The Efficient Transformer", Kitaev et al. 2020, arXiv 2001.04451, section 2.
 // Queries and keys share a projection, k_j = q_j / |q_j|. In each of R rounds, with a random matrix rot_r:
 //
@@ -18,16 +122,6 @@
 // Options: "rounds" R (8), "chunk" m (64), "buckets" (0: 2 ceil(N / m); else a fixed even number, whose
 // rotations are a buffer).
 
-#include <algorithm>
-#include <cmath>
-
-#include "heed/autograd/ops.h"
-#include "heed/core/checked.h"
-#include "heed/models/attention/hash_rounds.h"
-#include "heed/models/attention/heads.h"
-#include "heed/models/attention/sorting.h"
-
-namespace heed {
 namespace {
 
 class Reformer : public Attention {

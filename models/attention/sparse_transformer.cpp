@@ -1,3 +1,164 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "heed/autograd/ops.h"
+#include "heed/base/error.h"
+#include "heed/core/block_pattern.h"
+#include "heed/models/attention/shared/block_patterns.h"
+#include "heed/models/attention/shared/heads.h"
+#include "heed/models/positions.h"
+
+namespace heed {
+
+/// The sets of keys of the Sparse Transformer: A1, A2 and their union.
+enum class KeySet { local, distant, both };
+
+/// Which keys a query sees, as in the head of sparse_transformer.cpp, and the blocks that hold them.
+struct KeySets {
+  bool strided = true;  ///< false: fixed
+  bool causal = false;
+  std::int64_t stride = 1;   ///< l
+  std::int64_t summary = 1;  ///< c
+
+  bool sees(KeySet set, std::int64_t i, std::int64_t j) const;
+  /// The keys that anybody sees: where some are seen by all, these come first, so that they fill blocks.
+  std::vector<std::int32_t> key_order(KeySet set, std::int64_t length) const;
+  /// For `length` queries and the keys in the given order. Not for strided A2, which touches most blocks.
+  std::shared_ptr<const BlockPattern> blocks(KeySet set, std::int64_t length,
+                                             const std::vector<std::int32_t>& order) const;
+
+ private:
+  bool is_summary(std::int64_t j) const { return j % stride >= stride - summary; }
+  bool may_see(KeySet set, std::int64_t first, std::int64_t last, std::int64_t j) const;
+};
+
+// std::abs covers the extension to both directions.
+bool KeySets::sees(KeySet set, std::int64_t i, std::int64_t j) const {
+  if (causal && j > i) return false;
+  const bool local = strided ? std::abs(i - j) <= stride : i / stride == j / stride;
+  const bool distant = strided ? (i - j) % stride == 0 : is_summary(j);
+  return (set != KeySet::distant && local) || (set != KeySet::local && distant);
+}
+
+std::vector<std::int32_t> KeySets::key_order(KeySet set, std::int64_t length) const {
+  std::vector<std::int32_t> summaries, others;
+  for (std::int64_t j = 0; j < length; ++j)
+    (!strided && set != KeySet::local && is_summary(j) ? summaries : others)
+        .push_back(static_cast<std::int32_t>(j));
+  if (set != KeySet::distant) summaries.insert(summaries.end(), others.begin(), others.end());
+  return summaries;
+}
+
+std::shared_ptr<const BlockPattern> KeySets::blocks(KeySet set, std::int64_t length,
+                                                    const std::vector<std::int32_t>& order) const {
+  const auto keys = static_cast<std::int64_t>(order.size());
+  PatternDefinition definition{length, keys, 1, 64, {}, {}};
+  const auto position = [&order](std::int64_t column) { return order[static_cast<std::size_t>(column)]; };
+  definition.entry = [&](std::int64_t, std::int64_t i, std::int64_t j) { return sees(set, i, position(j)); };
+  definition.content = [&, b = definition.block](std::int64_t, std::int64_t row, std::int64_t column) {
+    const std::int64_t first = row * b, last = std::min(length, first + b) - 1;
+    for (std::int64_t j = column * b; j < std::min(keys, (column + 1) * b); ++j)
+      if (may_see(set, first, last, position(j))) return BlockContent::some;
+    return BlockContent::none;
+  };
+  return make_block_pattern(definition);
+}
+
+/// Whether some query from `first` to `last` may see key j: never wrong where it says no.
+bool KeySets::may_see(KeySet set, std::int64_t first, std::int64_t last, std::int64_t j) const {
+  if (causal && j > last) return false;
+  if (set != KeySet::local && (strided || is_summary(j))) return true;
+  return strided ? j >= first - stride && j <= last + stride
+                 : j / stride >= first / stride && j / stride <= last / stride;
+}
+
+/// Attention among the positions of one residue modulo `stride`: query i sees the keys j with (i - j) mod
+/// stride = 0 (and j <= i with options.causal). q, k, v [B, H, N, dh] of one sequence; options without mask
+/// and pattern. The positions of a residue are brought together, so that time is N (N / stride) d.
+Tensor residue_attention(const Tensor& query, const Tensor& key, const Tensor& value, std::int64_t stride,
+                         const AttentionOptions& options);
+
+/// The same over the keys with |i - j| >= `apart` stride alone, to be joined with attention over nearer ones.
+AttentionPart residue_attention_part(const Tensor& query, const Tensor& key, const Tensor& value,
+                                     std::int64_t stride, std::int64_t apart,
+                                     const AttentionOptions& options);
+
+namespace {
+
+/// Positions in rounds of `stride`: the residue becomes part of the batch.
+class Residues {
+ public:
+  Residues(const Tensor& query, std::int64_t stride, const AttentionOptions& options)
+      : batch_(query.size(0)), heads_(query.size(1)), length_(query.size(2)) {
+    check(stride > 0, "residue_attention: the stride must be positive, got ", stride);
+    check(!options.mask.defined() && !options.pattern, "residue_attention: takes neither mask nor pattern");
+    // From the length on all strides are one: each position has a residue of its own.
+    constexpr std::int64_t any_length = 4096;
+    stride_ = std::min(stride, std::max(any_length, length_));
+    rounds_ = ceil_div(length_, stride_);
+    missing_ = rounds_ * stride_ - length_;
+  }
+
+  std::int64_t rounds() const { return rounds_; }
+
+  /// [B, H, N, dh] -> [B stride, H, N / stride, dh].
+  Tensor fold(const Tensor& x) const {
+    const std::int64_t width = x.size(3);
+    const Tensor parts = reshape(pad(x, 2, 0, missing_), {batch_, heads_, rounds_, stride_, width});
+    return reshape(permute(parts, {0, 3, 1, 2, 4}), {batch_ * stride_, heads_, rounds_, width});
+  }
+
+  Tensor unfold(const Tensor& x) const {
+    const std::int64_t width = x.size(3);
+    const Tensor parts = reshape(x, {batch_, stride_, heads_, rounds_, width});
+    const Tensor out = reshape(permute(parts, {0, 2, 3, 1, 4}), {batch_, heads_, rounds_ * stride_, width});
+    return slice(out, 2, 0, length_);
+  }
+
+  /// The key mask in the same order; what fills up the last round is no key.
+  AttentionOptions fold(AttentionOptions options, Device device) const {
+    if (!options.key_mask.defined()) options.key_mask = Tensor::ones({batch_, length_}, DType::i32, device);
+    const Tensor real = reshape(pad(options.key_mask, 1, 0, missing_), {batch_, rounds_, stride_});
+    options.key_mask = reshape(transpose(real, 1, 2), {batch_ * stride_, rounds_});
+    return options;
+  }
+
+ private:
+  std::int64_t batch_, heads_, length_, stride_ = 1, rounds_ = 0, missing_ = 0;
+};
+
+/// i32 [n, n], 1 where |i - j| >= apart.
+Tensor far_apart(std::int64_t n, std::int64_t apart, Device device) {
+  const Tensor at = Tensor::arange(n, DType::i32, device);
+  const Tensor distance = unsqueeze(at, 1) - unsqueeze(at, 0);
+  const std::int64_t least = std::min(apart, n);  // nothing is further apart
+  return greater_equal(distance * distance, least * least);
+}
+
+}  // namespace
+
+Tensor residue_attention(const Tensor& query, const Tensor& key, const Tensor& value, std::int64_t stride,
+                         const AttentionOptions& options) {
+  const Residues residues(query, stride, options);
+  return residues.unfold(attention(residues.fold(query), residues.fold(key), residues.fold(value),
+                                   residues.fold(options, query.device())));
+}
+
+AttentionPart residue_attention_part(const Tensor& query, const Tensor& key, const Tensor& value,
+                                     std::int64_t stride, std::int64_t apart,
+                                     const AttentionOptions& options) {
+  const Residues residues(query, stride, options);
+  AttentionOptions folded = residues.fold(options, query.device());
+  folded.mask = far_apart(residues.rounds(), apart, query.device());
+  const AttentionPart part =
+      attention_part(residues.fold(query), residues.fold(key), residues.fold(value), folded);
+  return {residues.unfold(part.output), squeeze(residues.unfold(unsqueeze(part.log_sum_exp, 3)), 3)};
+}
+
 // Sparse Transformer: "Generating long sequences with Sparse Transformers", Child et al. 2019, arXiv
 // 1904.10509, sections 4.2 - 4.3. Dot-product attention in which query i sees only the keys j of
 //
@@ -18,16 +179,6 @@
 // Bidirectional (an extension): without j <= i, and strided A1 = { |i - j| <= l }. In fixed A2 a query may
 // see nothing; it gets 0. Cross-attention is not defined.
 
-#include <algorithm>
-#include <cmath>
-
-#include "heed/models/attention/block_patterns.h"
-#include "heed/models/attention/heads.h"
-#include "heed/models/attention/key_sets.h"
-#include "heed/models/attention/residue_attention.h"
-#include "heed/models/attention/rotary.h"
-
-namespace heed {
 namespace {
 
 class SparseTransformer : public PatternAttention {

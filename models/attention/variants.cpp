@@ -2,10 +2,10 @@
 #include <mutex>
 #include <vector>
 
-#include "heed/core/checked.h"
-#include "heed/core/nearest_name.h"
+#include "heed/base/error.h"
+#include "heed/base/names.h"
 #include "heed/models/attention/attention.h"
-#include "heed/models/initialise.h"
+#include "heed/models/module.h"
 
 // The list of names: one line per variant of heed's own; applications add theirs by register_attention(). The file
 // models/attention/<name>.cpp defines <name>_variant(), which says what the variant can do and how it is made.

@@ -6,11 +6,10 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/models/attention/attention.h"
+#include "heed/models/classifier.h"
 #include "heed/models/encoder_decoder.h"
-#include "heed/models/image_classifier.h"
 #include "heed/models/language_model.h"
-#include "heed/models/pair_matcher.h"
-#include "heed/models/sentence_encoder.h"
+#include "heed/models/pairs.h"
 
 namespace heed {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/training/run_folder.h"
 
 // Any two texts compare equal or give an Error; the halves are the saved and the present configuration.

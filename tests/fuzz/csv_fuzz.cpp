@@ -1,7 +1,7 @@
 #include "fuzz_support.h"
-#include "heed/core/error.h"
-#include "heed/core/unicode.h"
-#include "heed/data/csv.h"
+#include "heed/base/error.h"
+#include "heed/base/unicode.h"
+#include "heed/data/text_file.h"
 
 // Any bytes as a table: an Error, or rows of one width whose fields are UTF-8. Byte 0 chooses options.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

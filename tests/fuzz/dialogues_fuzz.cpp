@@ -1,6 +1,6 @@
 #include "fuzz_support.h"
-#include "heed/core/error.h"
-#include "heed/core/unicode.h"
+#include "heed/base/error.h"
+#include "heed/base/unicode.h"
 #include "heed/data/dialogues.h"
 
 // Any bytes as dialogues: an Error, or turns that say something and are UTF-8.

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "fuzz_support.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/data/labelled_text.h"
 
 namespace fs = std::filesystem;

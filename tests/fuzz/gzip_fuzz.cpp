@@ -1,5 +1,5 @@
 #include "fuzz_support.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/data/gzip.h"
 
 // Any bytes as a gzip file: an Error or content within the limit, the same whether the bytes come together or

@@ -1,5 +1,5 @@
 #include "fuzz_support.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/data/idx.h"
 
 // Any bytes as an IDX file of images or labels, or as the line of an image: an Error, or images that come back the same

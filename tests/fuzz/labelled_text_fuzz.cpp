@@ -1,5 +1,5 @@
 #include "fuzz_support.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/data/labelled_text.h"
 
 // Any bytes as labelled texts: an Error, or texts that all have a label, and parts that hold each of them

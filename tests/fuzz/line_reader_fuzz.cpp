@@ -1,8 +1,8 @@
 #include "fuzz_memory_file.h"
 #include "fuzz_support.h"
-#include "heed/core/error.h"
-#include "heed/core/unicode.h"
-#include "heed/data/line_reader.h"
+#include "heed/base/error.h"
+#include "heed/base/unicode.h"
+#include "heed/data/text_file.h"
 
 // Any bytes as input by lines: the very lines that read_lines gives, or for each an error where that stops at
 // the first.

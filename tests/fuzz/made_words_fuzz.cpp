@@ -4,7 +4,7 @@
 
 #include "fuzz_choices.h"
 #include "fuzz_support.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/data/tokenizer.h"
 
 namespace {

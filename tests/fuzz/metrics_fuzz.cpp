@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/core/error.h"
-#include "heed/training/metrics_log.h"
+#include "heed/base/error.h"
+#include "heed/training/progress.h"
 #include "heed/training/report.h"
 
 // Any line gives a record that can be written and read again unchanged, and drawn; or an Error.

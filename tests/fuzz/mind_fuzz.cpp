@@ -1,5 +1,5 @@
 #include "fuzz_support.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/data/mind.h"
 
 // Any bytes as MIND's files: an Error, or news and impressions whose numbers have names. Byte 0 chooses options.

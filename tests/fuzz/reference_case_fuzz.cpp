@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/tests/cases/reference/reference_case.h"
 
 // Bytes are a reference case that names its variant, or give an Error.

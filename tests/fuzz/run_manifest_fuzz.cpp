@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "heed/core/error.h"
-#include "heed/training/run_manifest.h"
+#include "heed/base/error.h"
+#include "heed/training/run_folder.h"
 
 // Any text gives a manifest that can be written and read again unchanged, or an Error. What comes in is read as with
 // --unverified, or no input would come further than the digest.

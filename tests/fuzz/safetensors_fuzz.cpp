@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/data/safetensors.h"
 
 // Any bytes give tensors or an Error.

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/data/sentencepiece.h"
 #include "heed/data/tokenizer.h"
 

@@ -1,6 +1,6 @@
 #include "fuzz_support.h"
-#include "heed/core/error.h"
-#include "heed/core/unicode.h"
+#include "heed/base/error.h"
+#include "heed/base/unicode.h"
 #include "heed/data/table.h"
 
 // Any bytes as a table: an Error, or columns of one length whose texts are UTF-8. The first byte chooses options.

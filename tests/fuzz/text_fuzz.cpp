@@ -3,8 +3,8 @@
 #include <string_view>
 
 #include "fuzz_memory_file.h"
-#include "heed/core/error.h"
-#include "heed/core/unicode.h"
+#include "heed/base/error.h"
+#include "heed/base/unicode.h"
 #include "heed/data/gzip.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer_parts.h"

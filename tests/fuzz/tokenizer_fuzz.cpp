@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/data/tokenizer.h"
 
 /// Any bytes as a tokenizer.json: an Error or a tokenizer that encodes, decodes, and survives writing.

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/training/checkpoint.h"
 
 // Any text gives a state that can be written and read again unchanged, or an Error. What was written has the right

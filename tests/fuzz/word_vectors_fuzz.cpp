@@ -2,8 +2,8 @@
 
 #include "fuzz_memory_file.h"
 #include "fuzz_support.h"
-#include "heed/core/error.h"
-#include "heed/core/unicode.h"
+#include "heed/base/error.h"
+#include "heed/base/unicode.h"
 #include "heed/data/word_vectors.h"
 
 // Any bytes as vectors of words, whose width the first byte chooses: an Error, or words that are UTF-8 with finite

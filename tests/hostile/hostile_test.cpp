@@ -14,7 +14,7 @@
 #include <sstream>
 #include <thread>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/tests/hostile/hostile_uses.h"
 #include "heed/tests/temporary_folder.h"
 

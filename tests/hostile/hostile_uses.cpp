@@ -5,7 +5,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed::test {
 

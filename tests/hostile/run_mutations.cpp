@@ -8,7 +8,7 @@
 #include <random>
 #include <sstream>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/tests/temporary_folder.h"
 
 namespace heed::test {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "heed/tests/temporary_folder.h"
 
 namespace heed::test {

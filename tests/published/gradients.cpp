@@ -11,8 +11,7 @@
 #include "heed/hub/exchange.h"
 #include "heed/models/encoder_decoder.h"
 #include "heed/models/language_model.h"
-#include "heed/models/masked_language_model.h"
-#include "heed/models/sentence_encoder.h"
+#include "heed/models/pairs.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "heed/core/device.h"
-#include "heed/models/transformer_config.h"
+#include "heed/models/config.h"
 
 // What one attention layer costs: a forward and a backward pass in training, on random inputs.
 

@@ -11,7 +11,7 @@
 #include "attention_cost.h"
 #include "commands.h"
 #include "growth.h"
-#include "heed/core/cpu_threads.h"
+#include "heed/core/device.h"
 #include "heed/examples/common/program.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tasks/recipe.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed::programs {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "heed/core/error.h"
-#include "heed/models/attention/block_patterns.h"
-#include "heed/models/attention_pooling.h"
+#include "heed/base/error.h"
+#include "heed/models/attention/shared/block_patterns.h"
+#include "heed/models/sequence_encoder.h"
 
 namespace heed::verify {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "adapters.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 
 namespace heed::verify {
 namespace {

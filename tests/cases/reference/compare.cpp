@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "heed/core/error.h"
+#include "heed/base/error.h"
 #include "reference_case.h"
 
 namespace heed::verify {

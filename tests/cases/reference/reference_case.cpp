@@ -1,6 +1,6 @@
 #include "reference_case.h"
 
-#include "heed/core/json_text.h"
+#include "heed/base/json.h"
 
 namespace heed::verify {
 

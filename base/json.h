@@ -1,0 +1,178 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "heed/base/digest.h"
+#include "heed/base/error.h"
+
+namespace heed {
+
+/// Looks at the text of a JSON document for what parsers spare themselves. Throws an Error that begins with
+/// `source` for text nested `limit` levels deep or deeper (what walks over a value later, to print it in an
+/// error for instance, is recursive) and for a NUL byte, behind which a parser may see nothing. Linear in the
+/// length, unlike written_json() below, with which a parser looks at all siblings behind each object.
+inline void check_json_text(std::string_view text, int limit, std::string_view source) {
+  const std::size_t nul = text.find('\0');
+  check(nul == std::string_view::npos, source, " is not valid JSON: byte ", nul, " of ", text.size(),
+        " is a NUL");
+  bool in_string = false;
+  int depth = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (in_string && c == '\\') {
+      ++at;  // whatever is escaped ends no string
+    } else if (c == '"') {
+      in_string = !in_string;
+    } else if (!in_string && (c == '[' || c == '{')) {
+      check(++depth <= limit, source, " is nested too deeply: ", limit, " levels or more");
+    } else if (!in_string && (c == ']' || c == '}')) {
+      --depth;
+    }
+  }
+}
+
+/// What people write, as a callback for the parser of `Json`, for short texts: nested less than `limit` levels deep,
+/// and with no member twice in an object, of which a parser would keep the last.
+template <class Json>
+auto written_json(int limit, std::string source) {
+  return [limit, source = std::move(source), open = std::vector<std::set<std::string>>()](
+             int depth, typename Json::parse_event_t event, Json& parsed) mutable {
+    using Event = typename Json::parse_event_t;
+    check(depth < limit, source, " is nested too deeply: ", limit, " levels or more");
+    if (event == Event::object_start) open.emplace_back();
+    if (event == Event::object_end) open.pop_back();
+    if (event == Event::key)
+      check(open.back().insert(parsed.template get<std::string>()).second, source, ": the member ",
+            parsed.dump(), " stands twice in an object");
+    return true;
+  };
+}
+
+/// Parses JSON with `Json` = nlohmann::json or ordered_json. Throws an Error that begins with `source` for text
+/// that is not JSON, is nested `depth` levels deep or deeper, or holds a NUL (see check_json_text).
+template <class Json>
+Json parse_json(std::string_view text, std::string_view source, int depth = 64) {
+  check_json_text(text, depth, source);
+  try {
+    return Json::parse(text);
+  } catch (const typename Json::exception& error) {
+    fail(source, " is not valid JSON: ", error.what());
+  }
+}
+
+/// The same for what people write, in which no member may stand twice in an object (see written_json).
+template <class Json>
+Json parse_written_json(std::string_view text, std::string_view source, int depth = 64) {
+  check_json_text(text, depth, source);
+  try {
+    return Json::parse(text, written_json<Json>(depth, std::string(source)));
+  } catch (const typename Json::exception& error) {
+    fail(source, " is not valid JSON: ", error.what());
+  }
+}
+
+/// Gives a JSON object a last member "digest", of all the others.
+template <class Json>
+void add_digest(Json& object) {
+  object["digest"] = digest_of(object.dump());
+}
+
+/// Takes that member out again; false when the others are not what it was made of.
+template <class Json>
+bool take_digest(Json& object) {
+  const std::string digest = object.value("digest", "");
+  object.erase("digest");
+  return digest == digest_of(object.dump());
+}
+
+}  // namespace heed
+
+// Members of a JSON object from outside, with Json = nlohmann::json or ordered_json; `where` is its path in the file,
+// for messages.
+
+namespace heed::json_parts {
+
+template <class Json>
+bool is_null(const Json& object, const char* name) {
+  return !object.contains(name) || object[name].is_null();
+}
+
+/// A member that must be there.
+template <class Json>
+const Json& member(const Json& object, const char* name, const std::string& where) {
+  check(object.is_object(), where, " is ", object.type_name(), ", not an object");
+  check(object.contains(name), where.empty() ? "" : where + ".", name, " is missing");
+  return object[name];
+}
+
+template <class Json>
+bool flag(const Json& object, const char* name, bool fallback, const std::string& where) {
+  if (is_null(object, name)) return fallback;
+  check(object[name].is_boolean(), where, ".", name, " is ", object[name].type_name(), ", not true or false");
+  return object[name].template get<bool>();
+}
+
+template <class Json>
+std::string text_of(const Json& value, const std::string& where) {
+  check(value.is_string(), where, " is ", value.type_name(), ", not a string");
+  return value.template get<std::string>();
+}
+
+template <class Json>
+std::string text_in(const Json& object, const char* name, const std::string& where) {
+  return text_of(member(object, name, where), where + "." + name);
+}
+
+template <class Json>
+std::int32_t id_of(const Json& value, const std::string& where) {
+  check(value.is_number_integer() && value >= 0 && value <= 0x7FFFFFFF, where, " is ",
+        value.dump(-1, ' ', true), ", not a token id");
+  return value.template get<std::int32_t>();
+}
+
+/// The tokens of an object token -> id, whose ids are 0 to its size - 1, each once.
+template <class Json>
+std::vector<std::string> tokens_by_id(const Json& vocabulary, const std::string& where) {
+  check(vocabulary.is_object(), where, " is ", vocabulary.type_name(), ", not an object");
+  std::vector<std::string> tokens(vocabulary.size());
+  std::vector<bool> seen(vocabulary.size());
+  for (const auto& [token, value] : vocabulary.items()) {
+    const std::int32_t id = id_of(value, where + "[\"" + token + "\"]");
+    const auto index = static_cast<std::size_t>(id);
+    check(index < tokens.size(), where, ": token \"", token, "\" has id ", id, ", but a vocabulary of ",
+          tokens.size(), " must use the ids 0 to ", tokens.size() - 1, ", each once");
+    check(!seen[index], where, ": tokens \"", tokens[index], "\" and \"", token, "\" share the id ", id);
+    seen[index] = true;
+    tokens[index] = token;
+  }
+  return tokens;
+}
+
+/// A member that is a number from 0 to 2^63 - 1.
+template <class Json>
+std::int64_t count_in(const Json& object, const char* name) {
+  const Json& value = object.at(name);
+  check(value.is_number_integer(), "\"", name, "\" is ", value.dump(-1, ' ', true), ", not an integer");
+  const bool is_large = value.is_number_unsigned() && value.template get<std::uint64_t>() > INT64_MAX;
+  check(!is_large, "\"", name, "\" is too large");
+  check(value.template get<std::int64_t>() >= 0, "\"", name, "\" is negative");
+  return value.template get<std::int64_t>();
+}
+
+/// Calls visit(part, type) for a part, or for each one of a "Sequence", whose list is the member `list`.
+template <class Json, class Visit>
+void for_each_part(const Json& part, const char* list, const std::string& where, const Visit& visit) {
+  const std::string type = text_in(part, "type", where);
+  if (type != "Sequence") return visit(part, type);
+  const Json& parts = member(part, list, where);
+  check(parts.is_array(), where, ".", list, " is ", parts.type_name(), ", not a list");
+  for (const Json& one : parts) for_each_part(one, list, where + "." + list + "[]", visit);
+}
+
+}  // namespace heed::json_parts

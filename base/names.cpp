@@ -1,0 +1,50 @@
+#include "heed/base/names.h"
+
+#include <algorithm>
+
+namespace heed {
+
+// The "optimal string alignment" distance, with the three rows of its table that are still needed.
+int edit_distance(std::string_view a, std::string_view b) {
+  std::vector<int> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    before_last.swap(last);
+    last.swap(row);
+    row[0] = static_cast<int>(i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const int replaced = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, replaced});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before_last[j - 2] + 1);
+    }
+  }
+  return row[b.size()];
+}
+
+std::string nearest_name(std::string_view name, std::span<const std::string> candidates) {
+  // A third of the letters may differ: beyond that a suggestion misleads more than it helps.
+  int allowed = std::max(2, static_cast<int>(name.size()) / 3) + 1;
+  std::string best;
+  for (const std::string& candidate : candidates) {
+    const int distance = edit_distance(name, candidate);
+    const bool anything_kept = distance < static_cast<int>(std::max(name.size(), candidate.size()));
+    if (distance < allowed && anything_kept) {
+      allowed = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string suggest_name(std::string_view name, std::span<const std::string> candidates) {
+  if (candidates.empty()) return "; none are known here";
+  if (const std::string nearest = nearest_name(name, candidates); !nearest.empty()) {
+    return "; did you mean '" + nearest + "'?";
+  }
+  std::string text = "; known are ";
+  for (std::size_t i = 0; i < candidates.size(); ++i) text += (i ? ", " : "") + candidates[i];
+  return text;
+}
+
+}  // namespace heed

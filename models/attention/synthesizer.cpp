@@ -1,0 +1,439 @@
+// Dense Synthesizer: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri, Metzler,
+// Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3.1. A token says by itself, without looking at the
+// others, how much it wants of each position; df is the hidden width:
+//
+//   hid_i   = ReLU( W1_h x_i + b1_h )                     [B, H, N, df]
+//   S[i, j] = hid_i . W2_h[:, j] + b2_h[j],   j < N       (eq. 1)
+//   Y_h     = softmax( S_h(X) ) v_h,   O = merge(Y) Wo    (eq. 2, in synthesizer_logits.cpp)
+//
+// S is a product, so the fused attention kernel makes it on its way with W2 in the place of the keys.
+// Time N d H df + N^2 (H df + d) + N d^2, memory N d (fused). Parameters 2 d^2 + H (d df + df L) for
+// L = max_length.
+//
+// Settings: hidden (df, default d / H), share_w2 (false; true: one W2 for all heads, as the released code has
+// it), logit_bias (b1 and b2; default as the projections). Departure: the paper counts df = d for one head;
+// d / H per head keeps the cost of d^2. Longer inputs than L are an error, shorter ones use first columns.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+
+#include "heed/autograd/ops.h"
+#include "heed/base/error.h"
+#include "heed/base/names.h"
+#include "heed/models/attention/shared/heads.h"
+#include "heed/models/attention/shared/synthesizer_logits.h"
+
+namespace heed {
+namespace {
+
+class DenseLogits : public SynthesizerLogits {
+ public:
+  DenseLogits(const AttentionConfig& config, Initialiser& initialiser) : heads_(config.heads) {
+    const std::int64_t hidden = take_hidden_width(config), length = config.max_length;
+    const std::int64_t sets = config.options.take_bool("share_w2", false) ? 1 : config.heads;
+    add_parameter("W1", w1_, xavier_per_head(config.heads, config.width, hidden, initialiser));
+    add_parameter("W2", w2_, xavier_per_head(sets, hidden, length, initialiser));
+    if (!take_logit_bias(config)) return;
+    add_parameter("b1", b1_, Initialiser::constant({config.heads, hidden}, 0));
+    add_parameter("b2", b2_, Initialiser::constant({sets, length}, 0));
+  }
+
+  LogitFactors factors(const Tensor& x, std::int64_t first) const override {
+    const std::int64_t batch = x.size(0), length = x.size(1);
+    Tensor hid = relu(linear_per_head(slice(x, 1, first, length), w1_, b1_));  // [B, H, n, df]
+    Tensor columns = transpose(slice(w2_, 2, 0, length), 1, 2);                // [H or 1, N, df]
+    if (b2_.defined()) {  // the bias is one more column, of a hidden unit that is always 1
+      hid = concat({hid, Tensor::ones({batch, heads_, length - first, 1}, x.dtype(), x.device())}, 3);
+      columns = concat({columns, unsqueeze(slice(b2_, 1, 0, length), 2)}, 2);
+    }
+    return {hid, unsqueeze(columns, 0)};
+  }
+
+ private:
+  std::int64_t heads_;
+  Tensor w1_, b1_;  // [H, d, df], [H, df]
+  Tensor w2_, b2_;  // [H, df, L], [H, L]; H = 1 when shared
+};
+
+}  // namespace
+
+LogitsPtr make_dense_logits(const AttentionConfig& config, Initialiser& initialiser) {
+  return std::make_unique<DenseLogits>(config, initialiser);
+}
+
+AttentionVariant synthesizer_dense_variant() {
+  return {"synthesizer_dense", synthesizer_capabilities(), [](const AttentionConfig& config) {
+            return make_synthesizer("synthesizer_dense", config, make_dense_logits);
+          }};
+}
+
+// Random Synthesizer: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri, Metzler,
+// Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3.2. The logits are parameters: which position
+// reads which is learned for the task and the same for every sample, whatever it says:
+//
+//   S_h = R_h[0:N, 0:N]                                   [1, H, N, N]   (eq. 4)
+//   Y_h = softmax( S_h ) v_h,   O = merge(Y) Wo           (eq. 2, in synthesizer_logits.cpp)
+//
+// The fused attention kernel adds S to scores of 0. Where no sample is padded and nothing is dropped, one weight
+// matrix per head serves the whole batch, and the values of all samples are one product per head. Time N^2 d + N d^2,
+// memory H L^2 of the parameters and their gradient. Parameters 2 d^2 + H L^2, L = max_length.
+//
+// Setting: deviation (of normal initial logits; default 0: Xavier uniform on [L, L], since the paper says
+// only "random"). Longer inputs than L are an error, shorter ones use the leading square of R.
+
+namespace {
+
+class RandomLogits : public SynthesizerLogits {
+ public:
+  RandomLogits(const AttentionConfig& config, Initialiser& initialiser, bool trained) {
+    const std::int64_t heads = config.heads, length = config.max_length;
+    const double deviation = config.options.take_number("deviation", 0, 0, 1e6);
+    const Tensor initial = deviation > 0 ? initialiser.normal({heads, length, length}, deviation)
+                                         : xavier_per_head(heads, length, length, initialiser);
+    if (trained)
+      add_parameter("R", r_, initial);
+    else
+      add_buffer("R", r_, initial);
+  }
+
+  std::size_t matrix_parts() const override { return 1; }
+  std::vector<Tensor> matrix_rows(const Tensor& x, std::int64_t first) const override {
+    // Fixed logits are a buffer, which keeps its type where words are f16 or bf16.
+    return {cast(unsqueeze(slice(r_, 1, first, x.size(1)), 0), x.dtype())};
+  }
+  Tensor matrix(std::span<const Tensor> rows, std::int64_t keys) const override {
+    return slice(rows[0], 3, 0, keys);
+  }
+
+ private:
+  Tensor r_;  // [H, L, L]
+};
+
+}  // namespace
+
+LogitsPtr make_random_logits(const AttentionConfig& config, Initialiser& initialiser) {
+  return std::make_unique<RandomLogits>(config, initialiser, true);
+}
+
+LogitsPtr make_random_fixed_logits(const AttentionConfig& config, Initialiser& initialiser) {
+  return std::make_unique<RandomLogits>(config, initialiser, false);
+}
+
+AttentionVariant synthesizer_random_variant() {
+  return {"synthesizer_random", synthesizer_capabilities(), [](const AttentionConfig& config) {
+            return make_synthesizer("synthesizer_random", config, make_random_logits);
+          }};
+}
+
+// Fixed Random Synthesizer: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri,
+// Metzler, Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3.2. As the Random Synthesizer
+// (synthesizer_random.cpp), but the logits stay as they were drawn:
+//
+//   S_h = R_h[0:N, 0:N],  R fixed                         [1, H, N, N]   (eq. 4)
+//   Y_h = softmax( S_h ) v_h,   O = merge(Y) Wo           (eq. 2, in synthesizer_logits.cpp)
+//
+// R is saved with the model and has no gradient. Time N^2 d + N d^2, memory H L^2; parameters 2 d^2 trained,
+// and H L^2 numbers that are not, L = max_length.
+//
+// Setting: deviation (of normal logits; default 0: Xavier uniform on [L, L]). A large one makes each row
+// attend to few random positions.
+
+AttentionVariant synthesizer_random_fixed_variant() {
+  return {"synthesizer_random_fixed", synthesizer_capabilities(), [](const AttentionConfig& config) {
+            return make_synthesizer("synthesizer_random_fixed", config, make_random_fixed_logits);
+          }};
+}
+
+// Factorized Dense Synthesizer: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri,
+// Metzler, Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3.3. A token makes two short vectors, of
+// lengths a and b with a b >= L = max_length, which are stretched to the sequence's length and multiplied:
+//
+//   hid_i   = ReLU( W1_h x_i + b1_h )                                     [B, H, N, df]
+//   A_i     = WA_h hid_i + bA_h,   B_i = WB_h hid_i + bB_h                [B, H, N, a], [B, H, N, b]
+//   S[i, n] = A_i[n mod a] B_i[n mod b]       tiling "tile"               [B, H, N, N]   (eq. 5)
+//           = A_i[n div b] B_i[n mod b]       tiling "outer" (an extension)
+//   Y_h     = softmax( S_h(X) ) v_h,   O = merge(Y) Wo                    (eq. 2, in synthesizer_logits.cpp)
+//
+// "tile" repeats itself after lcm(a, b) positions: with a common divisor of a and b, such as a = b = 16, some
+// positions always get the same logit. It is allowed; the default b has none with a.
+// Time N d H df + N H df (a + b) + N^2 d + N d^2; S is made for some rows at a time, and again backward.
+// Parameters 2 d^2 + H df (d + a + b).
+//
+// Settings: tiling ("tile"), a (default about sqrt(L)), b (about L / a), hidden (df, default d / H),
+// logit_bias (b1, bA and bB; default as the projections). Longer inputs than L are an error.
+
+namespace {
+
+/// The smallest b with a b >= length, and for tiles without a common divisor with a.
+std::int64_t second_length(std::int64_t a, std::int64_t length, bool outer) {
+  std::int64_t b = ceil_div(length, a);
+  while (!outer && std::gcd(a, b) > 1) ++b;
+  return b;
+}
+
+/// x [B, H, n, a] repeated along the last axis: [B, H, n, length].
+Tensor tiled(const Tensor& x, std::int64_t length) {
+  const std::int64_t a = x.size(3), times = ceil_div(length, a);
+  const Tensor copies = expand(unsqueeze(x, 3), {x.size(0), x.size(1), x.size(2), times, a});
+  return slice(reshape(copies, {x.size(0), x.size(1), x.size(2), times * a}), 3, 0, length);
+}
+
+class FactorizedDenseLogits : public SynthesizerLogits {
+ public:
+  FactorizedDenseLogits(const AttentionConfig& config, Initialiser& initialiser) {
+    const std::int64_t heads = config.heads, length = config.max_length, hidden = take_hidden_width(config);
+    outer_ = config.options.take_choice("tiling", {"tile", "outer"}) == "outer";
+    const auto root = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(length))));
+    const std::int64_t a = config.options.take_integer("a", root, 1, most_units);
+    const std::int64_t b =
+        config.options.take_integer("b", second_length(a, length, outer_), 1, std::max(most_units, length));
+    check(b >= ceil_div(length, a), "factorized dense logits need a b >= max_length, got a = ", a,
+          ", b = ", b, " for ", length, " positions");
+    add_parameter("W1", w1_, xavier_per_head(heads, config.width, hidden, initialiser));
+    add_parameter("WA", wa_, xavier_per_head(heads, hidden, a, initialiser));
+    add_parameter("WB", wb_, xavier_per_head(heads, hidden, b, initialiser));
+    if (!take_logit_bias(config)) return;
+    add_parameter("b1", b1_, Initialiser::constant({heads, hidden}, 0));
+    add_parameter("bA", ba_, Initialiser::constant({heads, a}, 0));
+    add_parameter("bB", bb_, Initialiser::constant({heads, b}, 0));
+  }
+
+  std::size_t matrix_parts() const override { return 2; }
+  std::vector<Tensor> matrix_rows(const Tensor& x, std::int64_t first) const override {
+    const Tensor hid = relu(linear_per_head(slice(x, 1, first, x.size(1)), w1_, b1_));  // [B, H, n, df]
+    Tensor a = matmul(hid, wa_), b = matmul(hid, wb_);
+    if (ba_.defined()) {
+      a = a + unsqueeze(ba_, 1);
+      b = b + unsqueeze(bb_, 1);
+    }
+    return {a, b};
+  }
+
+  Tensor matrix(std::span<const Tensor> rows, std::int64_t keys) const override {
+    Tensor a = rows[0], b = rows[1];
+    if (!outer_) {
+      const std::int64_t each = a.size(3), times = ceil_div(keys, each);
+      const Tensor pieces = reshape(tiled(b, times * each), {b.size(0), b.size(1), b.size(2), times, each});
+      const Shape flat{b.size(0), b.size(1), b.size(2), times * each};
+      return slice(reshape(pieces * unsqueeze(a, 3), flat), 3, 0, keys);
+    }
+    a = slice(a, 3, 0, ceil_div(keys, b.size(3)));  // the others meet no position
+    if (a.size(3) == 1) b = slice(b, 3, 0, keys);
+    const Tensor products = unsqueeze(a, 4) * unsqueeze(b, 3);  // [B, H, n, a, b]
+    const Shape flat{a.size(0), a.size(1), a.size(2), a.size(3) * b.size(3)};
+    return slice(reshape(products, flat), 3, 0, keys);
+  }
+
+ private:
+  bool outer_ = false;
+  Tensor w1_, b1_;  // [H, d, df], [H, df]
+  Tensor wa_, ba_;  // [H, df, a], [H, a]
+  Tensor wb_, bb_;  // [H, df, b], [H, b]
+};
+
+}  // namespace
+
+LogitsPtr make_factorized_dense_logits(const AttentionConfig& config, Initialiser& initialiser) {
+  return std::make_unique<FactorizedDenseLogits>(config, initialiser);
+}
+
+AttentionVariant synthesizer_factorized_dense_variant() {
+  return {"synthesizer_factorized_dense", synthesizer_capabilities(), [](const AttentionConfig& config) {
+            return make_synthesizer("synthesizer_factorized_dense", config, make_factorized_dense_logits);
+          }};
+}
+
+// Factorized Random Synthesizer: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri,
+// Metzler, Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3.4. Random logits of rank k:
+//
+//   S_h = R1_h[0:N] R2_h[0:N]^T                           [1, H, N, N]   (eq. 6)
+//   Y_h = softmax( S_h ) v_h,   O = merge(Y) Wo           (eq. 2, in synthesizer_logits.cpp)
+//
+// S is a product, so the fused attention kernel makes it on its way, with R1 and R2 in the place of queries
+// and keys; no weight matrix is held at all. Time N^2 (H k + d) + N d^2, memory N d (fused). Parameters 2 d^2
+// + 2 H L k, L = max_length.
+//
+// Settings: k (default 8, as in the paper; the released code has 16), deviation (of the normal initial
+// factors; default k^(-1/4), so that each logit starts with variance 1). Longer inputs than L are an error,
+// shorter ones use the leading rows.
+
+namespace {
+
+class FactorizedRandomLogits : public SynthesizerLogits {
+ public:
+  FactorizedRandomLogits(const AttentionConfig& config, Initialiser& initialiser) {
+    const std::int64_t k = config.options.take_integer("k", 8, 1, most_units);
+    const double deviation =
+        config.options.take_number("deviation", std::pow(static_cast<double>(k), -0.25), 1e-6, 1e6);
+    const Shape shape{config.heads, config.max_length, k};
+    add_parameter("R1", r1_, initialiser.normal(shape, deviation));
+    add_parameter("R2", r2_, initialiser.normal(shape, deviation));
+  }
+
+  LogitFactors factors(const Tensor& x, std::int64_t first) const override {
+    return {unsqueeze(slice(r1_, 1, first, x.size(1)), 0),  // [1, H, n, k]
+            unsqueeze(slice(r2_, 1, 0, x.size(1)), 0)};     // [1, H, N, k]
+  }
+
+ private:
+  Tensor r1_, r2_;  // [H, L, k]
+};
+
+}  // namespace
+
+LogitsPtr make_factorized_random_logits(const AttentionConfig& config, Initialiser& initialiser) {
+  return std::make_unique<FactorizedRandomLogits>(config, initialiser);
+}
+
+AttentionVariant synthesizer_factorized_random_variant() {
+  return {"synthesizer_factorized_random", synthesizer_capabilities(), [](const AttentionConfig& config) {
+            return make_synthesizer("synthesizer_factorized_random", config, make_factorized_random_logits);
+          }};
+}
+
+// Mixture of Synthesizers: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri,
+// Metzler, Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3.5. The logits are a weighted sum of
+// those of any set of components m, with learned weights per head; one softmax follows the sum:
+//
+//   S_h   = sum_m alpha_{m, h} S_{m, h}(X),   alpha = softmax(logits of alpha) over m    (eq. 7)
+//   S_dot = Q K^T / sqrt(dh),   Q = split(X Wq),  K = split(X Wk)                        [B, H, N, N]
+//   Y_h   = softmax( S_h(X) ) v_h,   O = merge(Y) Wo           (eq. 2, in synthesizer_logits.cpp)
+//
+// Time and parameters are those of the parts and M H for the M weights per head. The sum of components that are products
+// (dense, fact_random, dot) is again one product for the fused kernel; the others add a matrix to its scores, made for
+// some rows at a time, and again backward.
+//
+// Settings: components (of dense, random, random_fixed, fact_dense, fact_random, dot; default random, dot),
+// and those of the components, each setting serving every component that has it: hidden, share_w2,
+// logit_bias, tiling, a, b, k, deviation. All weights start equal. Departure: the paper prints the dot
+// product without its 1 / sqrt(dh), which its code folds into the initial values; the released code has one
+// scalar per layer.
+
+namespace {
+
+class DotProductLogits : public SynthesizerLogits {
+ public:
+  DotProductLogits(const AttentionConfig& config, Initialiser& initialiser)
+      : heads_(config.heads),
+        query_(config.width, config.inner_width(), config.bias, initialiser),
+        key_(config.width, config.inner_width(), config.bias, initialiser) {
+    add_module("query", query_);
+    add_module("key", key_);
+  }
+
+  LogitFactors factors(const Tensor& x, std::int64_t first) const override {
+    const Tensor query = split_heads(query_(slice(x, 1, first, x.size(1))), heads_);  // [B, H, n, dh]
+    return {query / std::sqrt(static_cast<double>(query.size(3))), split_heads(key_(x), heads_)};
+  }
+
+ private:
+  std::int64_t heads_;
+  Linear query_, key_;
+};
+
+LogitsPtr make_dot_logits(const AttentionConfig& config, Initialiser& initialiser) {
+  return std::make_unique<DotProductLogits>(config, initialiser);
+}
+
+LogitsPtr make_component(const std::string& name, const AttentionConfig& config, Initialiser& initialiser) {
+  struct Kind {
+    const char* name;
+    LogitsPtr (*make)(const AttentionConfig&, Initialiser&);
+  };
+  static constexpr Kind kinds[] = {{"dense", make_dense_logits},
+                                   {"random", make_random_logits},
+                                   {"random_fixed", make_random_fixed_logits},
+                                   {"fact_dense", make_factorized_dense_logits},
+                                   {"fact_random", make_factorized_random_logits},
+                                   {"dot", make_dot_logits}};
+  std::vector<std::string> names;
+  for (const Kind& kind : kinds) {
+    if (kind.name == name) return kind.make(config, initialiser);
+    names.emplace_back(kind.name);
+  }
+  fail("the Synthesizer's setting 'components' knows no '", name, "'", suggest_name(name, names));
+}
+
+class MixtureLogits : public SynthesizerLogits {
+ public:
+  MixtureLogits(const AttentionConfig& config, Initialiser& initialiser) : heads_(config.heads) {
+    const std::vector<std::string> names = config.options.take_texts("components", {"random", "dot"});
+    check(!names.empty(), "the Synthesizer's setting 'components' must name at least one");
+    for (const std::string& name : names) {
+      check(std::count(names.begin(), names.end(), name) == 1,
+            "the Synthesizer's setting 'components' names '", name, "' twice");
+      components_.push_back(make_component(name, config, initialiser));
+      add_module(name, *components_.back());
+    }
+    add_parameter("alpha", alpha_,
+                  Initialiser::constant({static_cast<std::int64_t>(names.size()), heads_}, 0));
+  }
+
+  /// sum_m alpha_m Q_m K_m^T = [alpha_1 Q_1, alpha_2 Q_2, ...] [K_1, K_2, ...]^T.
+  LogitFactors factors(const Tensor& x, std::int64_t first) const override {
+    std::vector<Tensor> rows, columns;
+    for (std::size_t m = 0; m < components_.size(); ++m) {
+      const LogitFactors part = components_[m]->factors(x, first);
+      if (!part.rows.defined()) continue;
+      const auto for_all = [&](const Tensor& y) {
+        return expand(y, {x.size(0), heads_, y.size(2), y.size(3)});
+      };
+      rows.push_back(for_all(part.rows * weight(m)));
+      columns.push_back(for_all(part.columns));
+    }
+    if (rows.empty()) return {};
+    return {concat(rows, 3), concat(columns, 3)};
+  }
+
+  std::size_t matrix_parts() const override {
+    std::size_t count = 0;
+    for (const LogitsPtr& component : components_) count += component->matrix_parts();
+    return count;
+  }
+
+  std::vector<Tensor> matrix_rows(const Tensor& x, std::int64_t first) const override {
+    std::vector<Tensor> all;
+    for (const LogitsPtr& component : components_) {
+      for (Tensor& rows : component->matrix_rows(x, first)) all.push_back(std::move(rows));
+    }
+    return all;
+  }
+
+  Tensor matrix(std::span<const Tensor> rows, std::int64_t keys) const override {
+    Tensor s;  // [B or 1, H, n, keys]
+    for (std::size_t m = 0; m < components_.size(); ++m) {
+      const std::size_t own = components_[m]->matrix_parts();
+      if (own == 0) continue;
+      const Tensor part = components_[m]->matrix(rows.first(own), keys) * weight(m);
+      s = s.defined() ? s + part : part;
+      rows = rows.subspan(own);
+    }
+    return s;
+  }
+
+ private:
+  /// alpha_m of every head, [1, H, 1, 1].
+  Tensor weight(std::size_t m) const {
+    return reshape(select(softmax(alpha_, 0), 0, static_cast<std::int64_t>(m)), {1, heads_, 1, 1});
+  }
+
+  std::int64_t heads_;
+  std::vector<LogitsPtr> components_;
+  Tensor alpha_;  // [M, H]
+};
+
+}  // namespace
+
+LogitsPtr make_mixture_logits(const AttentionConfig& config, Initialiser& initialiser) {
+  return std::make_unique<MixtureLogits>(config, initialiser);
+}
+
+AttentionVariant synthesizer_mixture_variant() {
+  return {"synthesizer_mixture", synthesizer_capabilities(), [](const AttentionConfig& config) {
+            return make_synthesizer("synthesizer_mixture", config, make_mixture_logits);
+          }};
+}
+
+}  // namespace heed

@@ -1,0 +1,271 @@
+#include "heed/models/decoding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/base/error.h"
+
+namespace heed {
+
+Tensor without_token(const Tensor& logits, std::int32_t token) {
+  if (token < 0) return logits;
+  check(token < logits.size(-1), "search: the token ", token,
+        " that no output may have is outside the vocabulary of ", logits.size(-1));
+  std::vector<float> added(static_cast<std::size_t>(logits.size(-1)), 0);
+  added[static_cast<std::size_t>(token)] = -1e9F;
+  return logits + cast(Tensor::from(added, {logits.size(-1)}, logits.device()), logits.dtype());
+}
+
+void keep_rows(StepModel& model, std::span<const std::int32_t> rows, std::size_t before) {
+  bool same = rows.size() == before;
+  for (std::size_t i = 0; same && i < rows.size(); ++i) same = rows[i] == static_cast<std::int32_t>(i);
+  if (!same && !rows.empty()) model.reorder(rows);
+}
+
+EncoderDecoderSteps::EncoderDecoderSteps(EncoderDecoder& model, const PaddedTokens& sources) : model_(model) {
+  const NoGrad no_grad;
+  state_ = model.start(model.encode(sources, context_), sources);
+}
+
+Tensor EncoderDecoderSteps::step(const Tensor& tokens) {
+  return model_.step(tokens, state_, context_);
+}
+
+void EncoderDecoderSteps::reorder(std::span<const std::int32_t> rows) {
+  check(!rows.empty(), "reorder: there is no row to go on with");
+  std::vector<std::int32_t> sources;
+  for (const std::int32_t row : rows) sources.push_back(row / static_cast<std::int32_t>(sharing_));
+  // Mostly every source has as many hypotheses, side by side, and what is known of it is kept once.
+  sharing_ =
+      static_cast<std::size_t>(std::find_if(sources.begin(), sources.end(),
+                                            [&](std::int32_t source) { return source != sources.front(); }) -
+                               sources.begin());
+  bool even = rows.size() % sharing_ == 0;
+  for (std::size_t i = 0; even && i < sources.size(); ++i) even = sources[i] == sources[i - i % sharing_];
+  if (!even) sharing_ = 1;
+  std::vector<std::int32_t> once;
+  for (std::size_t i = 0; i < sources.size(); i += sharing_) once.push_back(sources[i]);
+  state_.reorder(rows, once);
+}
+
+LanguageModelSteps::LanguageModelSteps(LanguageModel& model, std::span<const std::int32_t> prompt,
+                                       std::int64_t rows, std::int64_t context)
+    : model_(model), length_(context), state_(model.start()) {
+  check(!prompt.empty(), "generate: the prompt is empty; a text needs a token to begin with");
+  check(static_cast<std::int64_t>(prompt.size()) <= context, "generate: the prompt has ", prompt.size(),
+        " tokens, but the model sees at most ", context, " at a time");
+  checked_range("generate: the number of texts", rows, 1, 65536);
+  const NoGrad no_grad;
+  texts_.assign(static_cast<std::size_t>(rows), Tokens(prompt.begin(), prompt.end() - 1));
+  if (prompt.size() == 1) return;
+  read(std::span(texts_).first(1), 0);
+  if (rows > 1) state_.reorder(std::vector<std::int32_t>(texts_.size(), 0));
+}
+
+/// Reads the texts from `begin` on, in one pass.
+Tensor LanguageModelSteps::read(std::span<const Tokens> texts, std::size_t begin) {
+  Tokens tokens;
+  for (const Tokens& text : texts)
+    tokens.insert(tokens.end(), text.begin() + static_cast<std::ptrdiff_t>(begin), text.end());
+  const auto rows = static_cast<std::int64_t>(texts.size());
+  return model_.step(Tensor::from(tokens, {rows, static_cast<std::int64_t>(tokens.size()) / rows}, device()),
+                     state_, context_);
+}
+
+Tensor LanguageModelSteps::step(const Tensor& tokens) {
+  const std::vector<std::int32_t> added = tokens.to_vector<std::int32_t>();
+  check(added.size() == texts_.size(), "a step needs a token for each of ", texts_.size(), " texts, got ",
+        added.size());
+  for (std::size_t row = 0; row < added.size(); ++row) texts_[row].push_back(added[row]);
+  const std::size_t end = texts_.front().size();
+  if (state_.position < length_) return model_.step(tokens, state_, context_);
+  state_ = model_.start();
+  return read(texts_, end - static_cast<std::size_t>(std::max<std::int64_t>(length_ / 2, 1)));
+}
+
+void LanguageModelSteps::reorder(std::span<const std::int32_t> rows) {
+  std::vector<Tokens> texts;
+  for (const std::int32_t row : rows) {
+    check(row >= 0 && row < std::ssize(texts_), "reorder: row ", row, " is not one of ", texts_.size());
+    texts.push_back(texts_[static_cast<std::size_t>(row)]);
+  }
+  texts_ = std::move(texts);
+  state_.reorder(rows);
+}
+
+namespace {
+
+/// Token ids that are handed out the most probable first, of equal ones the lower id: a heap, because few are asked for.
+class Ranking {
+ public:
+  /// Orders tokens by rank, the last one first.
+  struct Below {
+    std::span<const double> logits;
+    bool operator()(std::size_t a, std::size_t b) const {
+      return logits[a] != logits[b] ? logits[a] < logits[b] : a > b;
+    }
+  };
+
+  explicit Ranking(std::span<const double> logits) : below_{logits}, rest_(logits.size()) {
+    std::iota(rest_.begin(), rest_.end(), 0);
+    std::make_heap(rest_.begin(), rest_.end(), below_);
+  }
+  std::size_t next() {
+    std::pop_heap(rest_.begin(), rest_.end(), below_);
+    const std::size_t token = rest_.back();
+    rest_.pop_back();
+    return token;
+  }
+
+ private:
+  Below below_;
+  std::vector<std::size_t> rest_;
+};
+
+/// The tokens that top_k and top_p leave, the most probable first, given weights that are relative to each other.
+std::vector<std::size_t> kept_tokens(std::span<const double> logits, std::span<const double> weights,
+                                     const SamplingOptions& options) {
+  Ranking ranking(logits);
+  const std::size_t most =
+      options.top_k > 0 ? std::min(logits.size(), static_cast<std::size_t>(options.top_k)) : logits.size();
+  std::vector<std::size_t> kept;
+  double sum = 0;
+  if (options.top_k == 0) {
+    sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  } else {
+    for (std::size_t i = 0; i < most; ++i) sum += weights[kept.emplace_back(ranking.next())];
+  }
+  if (options.top_p == 1) return kept;
+  double reached = 0;
+  for (std::size_t i = 0; i < most; ++i) {
+    if (i == kept.size()) kept.push_back(ranking.next());
+    reached += weights[kept[i]];
+    if (reached >= options.top_p * sum) {
+      kept.resize(i + 1);
+      break;
+    }
+  }
+  return kept;
+}
+
+/// The logarithm of softmax(logits)[token]; some logit is finite.
+double log_probability(std::span<const double> logits, std::int32_t token) {
+  const double top = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit - top);
+  return logits[static_cast<std::size_t>(token)] - top - std::log(sum);
+}
+
+}  // namespace
+
+void check_sampling(const SamplingOptions& options) {
+  check(options.temperature >= 0 && std::isfinite(options.temperature),
+        "temperature must not be negative (0 is greedy), is ", options.temperature);
+  check(options.top_k >= 0, "top_k must not be negative (0: all tokens), is ", options.top_k);
+  check(options.top_p > 0 && options.top_p <= 1, "top_p must be above 0 and at most 1, is ", options.top_p);
+}
+
+std::vector<double> sampling_probabilities(std::span<const double> logits, const SamplingOptions& options) {
+  check_sampling(options);
+  check(std::none_of(logits.begin(), logits.end(), [](double logit) { return std::isnan(logit); }),
+        "sampling: a logit is not a number");
+  const auto top = std::max_element(logits.begin(), logits.end());  // the first of equal ones
+  check(top != logits.end() && std::isfinite(*top), "sampling: no token has a finite logit");
+  std::vector<double> probabilities(logits.size());
+  if (options.temperature == 0) {
+    probabilities[static_cast<std::size_t>(top - logits.begin())] = 1;
+    return probabilities;
+  }
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    probabilities[i] = std::exp((logits[i] - *top) / options.temperature);
+  if (options.top_k > 0 || options.top_p < 1) {
+    std::vector<double> of_kept(logits.size());
+    for (const std::size_t token : kept_tokens(logits, probabilities, options))
+      of_kept[token] = probabilities[token];
+    probabilities = std::move(of_kept);
+  }
+  const double sum = std::accumulate(probabilities.begin(), probabilities.end(), 0.0);
+  for (double& probability : probabilities) probability /= sum;
+  return probabilities;
+}
+
+std::int32_t sample_token(std::span<const double> logits, const SamplingOptions& options, double uniform) {
+  const std::vector<double> probabilities = sampling_probabilities(logits, options);
+  double reached = 0;
+  std::int32_t last = 0;  // the sum may end below 1 by rounding
+  for (std::size_t token = 0; token < probabilities.size(); ++token) {
+    if (probabilities[token] == 0) continue;
+    last = static_cast<std::int32_t>(token);
+    reached += probabilities[token];
+    if (uniform < reached) break;
+  }
+  return last;
+}
+
+std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first,
+                           std::span<const std::int64_t> max_lengths, const SamplingOptions& options,
+                           std::optional<std::int32_t> end, std::uint64_t seed,
+                           std::span<const std::uint32_t> streams, std::vector<double>* log_probabilities) {
+  check_sampling(options);
+  check(first.size() == max_lengths.size(), "sample: needs a first token and a length for each text, got ",
+        first.size(), " and ", max_lengths.size());
+  check(streams.empty() || streams.size() == first.size(), "sample: ", streams.size(), " streams for ",
+        first.size(), " texts");
+  const NoGrad no_grad;
+  std::vector<Tokens> texts(first.size());
+  if (log_probabilities) log_probabilities->assign(first.size(), 0);
+  std::vector<std::size_t> open(first.size());  // the text of each row
+  std::iota(open.begin(), open.end(), 0);
+  std::vector<std::int32_t> tokens(first.begin(), first.end());  // that each row is to read
+  std::vector<bool> goes_on;
+  for (const std::int64_t length : max_lengths) goes_on.push_back(length > 0);
+  const auto drop_finished = [&] {
+    const std::vector<std::int32_t> rows = rows_that_go_on(goes_on);
+    keep_rows(model, rows, goes_on.size());
+    for (std::size_t place = 0; place < rows.size(); ++place) {
+      open[place] = open[static_cast<std::size_t>(rows[place])];
+      tokens[place] = tokens[static_cast<std::size_t>(rows[place])];
+    }
+    open.resize(rows.size());
+    tokens.resize(rows.size());
+  };
+  drop_finished();
+  for (std::uint32_t drawn = 0; !open.empty(); ++drawn) {
+    const auto count = static_cast<std::int64_t>(tokens.size());
+    const Tensor logits = model.step(Tensor::from(tokens, {count}, model.device()));
+    check(logits.rank() == 2 && logits.size(0) == count, "sample: the model gave logits of shape ",
+          logits.shape(), " for ", count, " texts");
+    const std::vector<double> values = logits.to_doubles();  // on the host: no device needs f64
+    const auto vocabulary = static_cast<std::size_t>(logits.size(1));
+    goes_on.assign(open.size(), false);
+    for (std::size_t row = 0; row < open.size(); ++row) {
+      const std::size_t text = open[row];
+      const RandomKey key{seed, drawn, streams.empty() ? static_cast<std::uint32_t>(text) : streams[text]};
+      const auto of_row = std::span(values).subspan(row * vocabulary, vocabulary);
+      tokens[row] = sample_token(of_row, options, unit_interval(random_word(key, 0)));
+      if (log_probabilities) (*log_probabilities)[text] += log_probability(of_row, tokens[row]);
+      if (tokens[row] == end) continue;
+      texts[text].push_back(tokens[row]);
+      goes_on[row] = static_cast<std::int64_t>(texts[text].size()) < max_lengths[text];
+    }
+    drop_finished();
+  }
+  return texts;
+}
+
+std::vector<Tokens> generate(LanguageModel& model, std::span<const std::int32_t> prompt, std::int64_t samples,
+                             const GenerationOptions& options, std::vector<double>* log_probabilities) {
+  check_sampling(options.sampling);
+  checked_range("generate: the context", options.context, 2, std::int64_t{1} << 24);
+  checked_range("generate: the number of texts", samples, 1, 65536);
+  checked_range("generate: the number of new tokens", options.tokens, 0, std::int64_t{1} << 31);
+  LanguageModelSteps steps(model, prompt, samples, options.context);
+  const std::vector<std::int32_t> first(static_cast<std::size_t>(samples), prompt.back());
+  const std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples), options.tokens);
+  return sample(steps, first, lengths, options.sampling, options.end, options.seed, {}, log_probabilities);
+}
+
+}  // namespace heed

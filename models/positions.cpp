@@ -1,0 +1,240 @@
+#include "heed/models/positions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "heed/autograd/ops.h"
+
+namespace heed {
+namespace {
+
+/// `halves`: column i of the interleaved table stands in the first half where it is a sine, else in the second.
+template <class T>
+Tensor sinusoids(std::int64_t count, std::int64_t width, bool halves, Device device) {
+  std::vector<T> table(static_cast<std::size_t>(count * width));
+  for (std::int64_t i = 0; i < width; ++i) {
+    const double even = static_cast<double>(i - i % 2);
+    const double frequency = std::pow(10000.0, -even / static_cast<double>(width));
+    const std::int64_t column = !halves ? i : i % 2 ? (width + 1) / 2 + i / 2 : i / 2;
+    for (std::int64_t p = 0; p < count; ++p) {
+      const double angle = static_cast<double>(p) * frequency;
+      table[static_cast<std::size_t>(p * width + column)] =
+          static_cast<T>(i % 2 ? std::cos(angle) : std::sin(angle));
+    }
+  }
+  return Tensor::from(table, {count, width}, device);
+}
+
+}  // namespace
+
+Positions::Positions(std::string_view kind, std::int64_t max_length, std::int64_t width, double deviation,
+                     Initialiser& initialiser)
+    : width_(width), halves_(kind == "sinusoidal_halves") {
+  check_setting("positions", std::string(kind), choices_of("positions"));
+  if (kind != "learned") return;
+  check(max_length > 0, "learned positions need a max_length, got ", max_length);
+  add_parameter("weight", weight, initialiser.normal({max_length, width}, deviation));
+}
+
+Tensor Positions::operator()(std::int64_t begin, std::int64_t count, const Tensor& like) {
+  const std::int64_t end = begin + count;
+  if (weight.defined()) {
+    if (end > weight.size(0)) {
+      fail(described("Positions"), ": the sequence needs ", end, " positions, but max_length is ",
+           weight.size(0));
+    }
+    return slice(weight, 0, begin, end);
+  }
+  const std::lock_guard lock(mutex_);
+  const bool reusable = table_.defined() && table_.size(0) >= end && table_.dtype() == like.dtype() &&
+                        table_.device() == like.device();
+  if (!reusable) {
+    // A little more than asked for, because decoding asks for one more position at every step.
+    const std::int64_t room = std::max<std::int64_t>(64, end + end / 2);
+    table_ = like.dtype() == DType::f64
+                 ? sinusoids<double>(room, width_, halves_, like.device())
+                 : cast(sinusoids<float>(room, width_, halves_, like.device()), like.dtype());
+  }
+  return slice(table_, 0, begin, end);
+}
+
+bool has_position_vectors(const TransformerConfig& config) {
+  for (const char* without : {"none", "rotary", "alibi", "relative"})
+    if (config.positions == without) return false;
+  return true;
+}
+
+double embedding_deviation(const TransformerConfig& config) {
+  return config.embedding_deviation > 0 ? config.embedding_deviation
+                                        : 1 / std::sqrt(static_cast<double>(config.width));
+}
+
+TokenInput::TokenInput(const TransformerConfig& config, const Embedding& embedding, Initialiser& initialiser)
+    : embedding_(embedding),
+      positions_(config.positions, config.max_length, config.width, embedding_deviation(config), initialiser),
+      has_positions_(has_position_vectors(config)),
+      scale_(config.scale_embeddings ? std::sqrt(static_cast<double>(config.width)) : 1),
+      dropout_(config.dropout) {
+  add_module("positions", positions_);
+  if (config.token_types > 0) {
+    types_ = std::make_unique<Embedding>(config.token_types, config.width, embedding_deviation(config),
+                                         initialiser);
+    add_module("types", *types_);
+  }
+  if (config.embedding_norm) {
+    norm_ = std::make_unique<Norm>(norm_kind_of(config.norm_kind), config.width, config.epsilon);
+    add_module("norm", *norm_);
+  }
+}
+
+Tensor TokenInput::operator()(const Tensor& ids, std::int64_t begin, Context& context, const Tensor& types) {
+  check(ids.rank() == 2 && ids.dtype() == DType::i32, "a model reads i32 ids [batch, length], got ",
+        ids.dtype(), " of shape ", ids.shape());
+  return of_vectors(embedding_(ids), begin, context, types);
+}
+
+Tensor TokenInput::of_vectors(Tensor x, std::int64_t begin, Context& context, const Tensor& types) {
+  check(types_ || !types.defined(), described("TokenInput"),
+        ": types of tokens need the setting token_types");
+  if (scale_ != 1) x = x * scale_;
+  if (has_positions_) x = x + positions_(begin, x.size(1), x);
+  if (types_) x = x + (types.defined() ? (*types_)(types) : slice(types_->weight, 0, 0, 1));
+  if (norm_) x = (*norm_)(x);
+  return maybe_dropout(x, dropout_, context);
+}
+
+namespace {
+
+/// The cosines (or sines) of n 10000^(-2i / dh): [count, half].
+template <class T>
+Tensor table_of(double (*function)(double), std::int64_t count, std::int64_t half, Device device) {
+  std::vector<T> table(static_cast<std::size_t>(count * half));
+  for (std::int64_t i = 0; i < half; ++i) {
+    const double frequency = std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(half));
+    for (std::int64_t n = 0; n < count; ++n)
+      table[static_cast<std::size_t>(n * half + i)] =
+          static_cast<T>(function(static_cast<double>(n) * frequency));
+  }
+  return Tensor::from(table, {count, half}, device);
+}
+
+}  // namespace
+
+Rotary::Rotary(const AttentionConfig& config)
+    : width_(config.rotary ? config.inner_width() / config.heads : 0) {
+  check(width_ % 2 == 0, "rotary positions turn pairs of elements, but a head has a width of ", width_,
+        ": choose width and heads so that it is even");
+}
+
+Tensor Rotary::operator()(const Tensor& x, std::int64_t begin) {
+  if (width_ == 0) return x;
+  const std::int64_t end = begin + x.size(1);
+  const Angles all = angles(end, x);
+  return turned(x, slice(all.cosines, 0, begin, end), slice(all.sines, 0, begin, end));
+}
+
+Tensor Rotary::at(const Tensor& x, const Tensor& positions, std::int64_t end) {
+  if (width_ == 0) return x;
+  const Angles all = angles(end, x);
+  return turned(x, index_select(all.cosines, 0, positions), index_select(all.sines, 0, positions));
+}
+
+Tensor Rotary::turned(const Tensor& x, const Tensor& cosines, const Tensor& sines) const {
+  const Tensor heads = reshape(x, {x.size(0), x.size(1), x.size(2) / width_, width_});
+  return reshape(rotary(heads, cosines, sines), x.shape());
+}
+
+Rotary::Angles Rotary::angles(std::int64_t end, const Tensor& like) {
+  const std::lock_guard lock(mutex_);
+  const DType dtype = statistics_type(like.dtype());
+  const Tensor& held = table_.cosines;
+  if (held.defined() && held.size(0) >= end && held.dtype() == dtype && held.device() == like.device())
+    return table_;
+  // A little more than asked for, because decoding asks for one more position at every step.
+  const std::int64_t room = std::max<std::int64_t>(64, end + end / 2), half = width_ / 2;
+  const auto made = [&](double (*function)(double)) {
+    return dtype == DType::f64 ? table_of<double>(function, room, half, like.device())
+                               : table_of<float>(function, room, half, like.device());
+  };
+  return table_ = {made(std::cos), made(std::sin)};
+}
+
+namespace {
+
+constexpr std::int64_t buckets = 32, farthest = 128;
+
+}  // namespace
+
+DistanceBias::DistanceBias(const AttentionConfig& config, Initialiser& initialiser)
+    : alibi_(config.alibi), relative_(config.relative), causal_(config.causal), heads_(config.heads) {
+  if (!relative_) return;
+  const double deviation = 1 / std::sqrt(static_cast<double>(config.width));
+  add_parameter("weight", weight, initialiser.normal({buckets, heads_}, deviation));
+}
+
+void DistanceBias::add_to(AttentionOptions& options, std::int64_t queries, std::int64_t keys,
+                          const Tensor& like) {
+  if (alibi_) options.slopes = slopes(like);
+  if (relative_) options.bias = learned(queries, keys, like);
+}
+
+Tensor DistanceBias::matrix(std::int64_t queries, std::int64_t keys, const Tensor& like) {
+  if (relative_) return learned(queries, keys, like);
+  const Tensor positions = Tensor::arange(queries, DType::i32, like.device());
+  return matrix_at(positions + static_cast<double>(keys - queries), keys, like);
+}
+
+Tensor DistanceBias::matrix_at(const Tensor& positions, std::int64_t keys, const Tensor& like) {
+  check(alibi_, "DistanceBias: rows at chosen positions are those of alibi");
+  const Tensor m = reshape(slopes(like), {1, heads_, 1, 1});
+  const Tensor ahead =
+      unsqueeze(Tensor::arange(keys, DType::i32, like.device()), 0) - unsqueeze(positions, 1);
+  return cast(cast(abs(ahead), m.dtype()) * -m, like.dtype());
+}
+
+Tensor DistanceBias::slopes(const Tensor& like) {
+  const DType dtype = statistics_type(like.dtype());
+  const std::lock_guard lock(mutex_);
+  if (slopes_.defined() && slopes_.dtype() == dtype && slopes_.device() == like.device()) return slopes_;
+  std::vector<double> m;
+  for (std::int64_t h = 1; h <= heads_; ++h)
+    m.push_back(std::exp2(-8 * static_cast<double>(h) / static_cast<double>(heads_)));
+  return slopes_ = dtype == DType::f64
+                       ? Tensor::from(m, {heads_}, like.device())
+                       : Tensor::from(std::vector<float>(m.begin(), m.end()), {heads_}, like.device());
+}
+
+Tensor DistanceBias::learned(std::int64_t queries, std::int64_t keys, const Tensor& like) {
+  Tensor ids;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!buckets_.defined() || queries_ != queries || keys_ != keys || buckets_.device() != like.device()) {
+      std::vector<std::int32_t> all;
+      all.reserve(static_cast<std::size_t>(queries * keys));
+      for (std::int64_t i = keys - queries; i < keys; ++i)
+        for (std::int64_t j = 0; j < keys; ++j) all.push_back(bucket(j - i, causal_));
+      buckets_ = Tensor::from(all, {queries * keys}, like.device());
+      queries_ = queries;
+      keys_ = keys;
+    }
+    ids = buckets_;
+  }
+  // From [N M, H] to rows of keys: the kernel reads them tile by tile.
+  const Tensor by_pair = reshape(embedding(cast(weight, like.dtype()), ids), {1, queries, keys, heads_});
+  return contiguous(permute(by_pair, {0, 3, 1, 2}));
+}
+
+std::int32_t DistanceBias::bucket(std::int64_t ahead, bool causal) {
+  const std::int64_t half = causal ? buckets : buckets / 2, exact = half / 2;
+  const std::int64_t side = !causal && ahead > 0 ? half : 0;
+  const std::int64_t distance = causal ? std::max<std::int64_t>(-ahead, 0) : std::abs(ahead);
+  if (distance < exact) return static_cast<std::int32_t>(side + distance);
+  const auto octaves = [&](std::int64_t d) {
+    return std::log2(static_cast<double>(d) / static_cast<double>(exact));
+  };
+  const double beyond = octaves(distance) / octaves(farthest) * static_cast<double>(half - exact);
+  return static_cast<std::int32_t>(side + std::min(exact + static_cast<std::int64_t>(beyond), half - 1));
+}
+
+}  // namespace heed

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string_view>
+
+#include "heed/models/attention/attention.h"
+#include "heed/models/config.h"
+#include "heed/models/layers.h"
+#include "heed/models/module.h"
+
+namespace heed {
+
+/// True where the configuration tells positions apart by vectors, and not within attention ("rotary", "alibi", "relative")
+/// or not at all ("none").
+bool has_position_vectors(const TransformerConfig& config);
+
+/// The vectors that tell positions apart, added to the embeddings of tokens.
+class Positions : public Module {
+ public:
+  /// "sinusoidal": PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos of the same (Vaswani et al. 2017,
+  /// section 3.5), for any length. "sinusoidal_halves": the same columns, all sines before all cosines, as in Marian.
+  /// "learned": a parameter "weight" [max_length, width], N(0, deviation^2).
+  Positions(std::string_view kind, std::int64_t max_length, std::int64_t width, double deviation,
+            Initialiser& initialiser);
+  /// Positions begin ... begin + count - 1: [count, width], of the dtype and on the device of `like`.
+  /// Learned positions throw beyond max_length.
+  Tensor operator()(std::int64_t begin, std::int64_t count, const Tensor& like);
+
+  Tensor weight;  ///< undefined for sinusoidal positions
+
+ private:
+  std::int64_t width_;
+  bool halves_;
+  std::mutex mutex_;  // several threads may compute with one model
+  Tensor table_;      // the sinusoids computed so far
+};
+
+/// Turns token ids into the input of a stack: dropout(embedding * sqrt(d) + positions) (Vaswani et al. 2017,
+/// section 3.4), where the configuration has them with vectors of token types, and normalised: dropout(LN(embedding +
+/// positions + types)) (Devlin et al., arXiv 1810.04805, figure 2). The embedding belongs to the model, because it may be
+/// shared; "positions", "types" and "norm" are parts.
+class TokenInput : public Module {
+ public:
+  TokenInput(const TransformerConfig& config, const Embedding& embedding, Initialiser& initialiser);
+  /// ids i32 [B, N], the first of which stands at position `begin` -> [B, N, d]. Types i32 [B, N], undefined: all 0;
+  /// throws where they are given and the configuration has no token_types.
+  Tensor operator()(const Tensor& ids, std::int64_t begin, Context& context, const Tensor& types = {});
+  /// The same for vectors x [B, N, d] in place of the embeddings.
+  Tensor of_vectors(Tensor x, std::int64_t begin, Context& context, const Tensor& types = {});
+
+ private:
+  const Embedding& embedding_;
+  Positions positions_;
+  bool has_positions_;
+  double scale_, dropout_;
+  std::unique_ptr<Embedding> types_;  // null: none
+  std::unique_ptr<Norm> norm_;        // null: none
+};
+
+/// The deviation of initial embeddings: 1 / sqrt(d) unless the configuration sets one.
+double embedding_deviation(const TransformerConfig& config);
+
+/// Rotary positions of queries and keys (Su et al. 2021, arXiv 2104.09864, sections 3.2.2 and 3.4): in every head the i-th
+/// pair of elements at position n is turned by the angle n 10000^(-2i / dh), so that a product of a query and a key depends
+/// on the distance of their positions alone. A pair is elements i and i + dh / 2, as published models of the LLaMA kind
+/// have it (the paper's 2i and 2i + 1, with the rows of the maps in another order). There are no parameters, and any
+/// length is allowed; beyond the lengths of training a model meets distances that it has not learned.
+class Rotary {
+ public:
+  /// Of an attention without them (AttentionConfig::rotary) it changes nothing. Throws where a head has an odd width.
+  explicit Rotary(const AttentionConfig& config);
+  /// Queries or keys x [B, N, H dh], for any number of heads H, at the positions from `begin` on.
+  Tensor operator()(const Tensor& x, std::int64_t begin = 0);
+  /// The same at positions i32 [N], each below `end`.
+  Tensor at(const Tensor& x, const Tensor& positions, std::int64_t end);
+
+ private:
+  struct Angles {
+    Tensor cosines, sines;  // [positions, dh / 2]
+  };
+  /// Those of the positions below `end` at least.
+  Angles angles(std::int64_t end, const Tensor& like);
+  Tensor turned(const Tensor& x, const Tensor& cosines, const Tensor& sines) const;
+
+  std::int64_t width_;  // of a head; 0: no rotary positions
+  std::mutex mutex_;    // several threads may compute with one model
+  Angles table_;        // those computed so far
+};
+
+/// What self-attention adds to its logits for the distance of two words, in place of vectors of positions.
+///
+/// AttentionConfig::alibi: -m_h |i - j| with m_h = 2^(-8 h / H), h = 1, ..., H (ALiBi: Press, Smith and Lewis 2022, arXiv
+/// 2108.12409, section 3). There are no parameters.
+/// AttentionConfig::relative: a learned number per head and bucket of distances (T5: Raffel et al. 2020, arXiv 1910.10683,
+/// section 2.1): 32 buckets, half of them for keys behind the query unless it is causal; near distances have one each,
+/// farther ones share, ever more, and from 128 on all are one. The table, "weight" [32, H], is this layer's own.
+///
+/// Any length is allowed.
+class DistanceBias : public Module {
+ public:
+  /// Of an attention without them (AttentionConfig) it adds nothing, has no parameters and draws nothing.
+  DistanceBias(const AttentionConfig& config, Initialiser& initialiser);
+
+  bool active() const { return alibi_ || relative_; }
+  bool has_parameters() const { return relative_; }
+  /// Tells the kernel of the distances between `queries` queries and `keys` keys, of which the last stand side by side;
+  /// dtype and device are those of `like`.
+  void add_to(AttentionOptions& options, std::int64_t queries, std::int64_t keys, const Tensor& like);
+  /// The same as a bias [1, H, N, M] whatever its kind, for those that regroup heads or queries.
+  Tensor matrix(std::int64_t queries, std::int64_t keys, const Tensor& like);
+  /// The matrix of the queries at positions i32 [G] among the keys 0, 1, ...: [1, H, G, M]. Of alibi alone.
+  Tensor matrix_at(const Tensor& positions, std::int64_t keys, const Tensor& like);
+
+  /// The bucket of a key that stands `ahead` = j - i of the query.
+  static std::int32_t bucket(std::int64_t ahead, bool causal);
+
+  Tensor weight;  ///< of relative: [32, H]
+
+ private:
+  /// m_h, [H].
+  Tensor slopes(const Tensor& like);
+  Tensor learned(std::int64_t queries, std::int64_t keys, const Tensor& like);
+
+  bool alibi_, relative_, causal_;
+  std::int64_t heads_;
+  std::mutex mutex_;                     // several threads may compute with one model
+  Tensor slopes_;                        // as last asked for
+  Tensor buckets_;                       // i32 [N M], as last asked for
+  std::int64_t queries_ = 0, keys_ = 0;  // of buckets_
+};
+
+}  // namespace heed

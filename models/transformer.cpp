@@ -1,0 +1,234 @@
+#include "heed/models/transformer.h"
+
+#include <string>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/graph.h"
+#include "heed/autograd/ops.h"
+#include "heed/base/error.h"
+
+namespace heed {
+
+std::shared_ptr<Attention> LayerAttentions::make(std::int64_t layer, Initialiser& initialiser) {
+  const AttentionChoice& choice = choice_for(choices_, layer);
+  if (cross_ && choice.name == "none") return nullptr;
+  const Capabilities can = attention_capabilities(choice.name, choice.options);
+  check(!cross_ || !can.cross || can.cross_by_step, "attention '", choice.name,
+        "' cannot serve as a decoder's cross-attention: ", can.reason);
+  std::shared_ptr<Attention>& first = first_[choice.name];
+  if (first && config_.share_layers == "attention") return first;
+  AttentionConfig attention;
+  attention.width = config_.width;
+  attention.heads = choice.heads ? choice.heads : config_.heads;
+  attention.dropout = config_.attention_dropout;
+  attention.bias = config_.attention_bias;
+  attention.causal = causal_;
+  attention.cross = cross_;
+  attention.rotary = config_.positions == "rotary" && !cross_;
+  attention.alibi = config_.positions == "alibi" && !cross_;
+  attention.relative = config_.positions == "relative" && !cross_;
+  attention.max_length = config_.max_length;
+  attention.layer = layer;
+  attention.first = first.get();
+  attention.options = choice.options;
+  attention.seed = initialiser.next_seed();
+  std::shared_ptr<Attention> made = make_attention(choice.name, attention);
+  if (!first) first = made;
+  return made;
+}
+
+Capabilities LayerAttentions::capabilities(std::int64_t layer) const {
+  const AttentionChoice& choice = choice_for(choices_, layer);
+  return choice.name == "none" ? Capabilities() : attention_capabilities(choice.name, choice.options);
+}
+
+Tensor recomputed_layer(const LayerFunction& layer, const Tensor& x, const Tensor& memory, Context& context) {
+  const auto segment = [layer, &context, training = context.training](std::span<const Tensor> inputs,
+                                                                      Random& random) {
+    // The first pass, which nothing records, is the one that counts; the second, in backward, may outlive the context.
+    const bool first = !recording();
+    std::vector<Observation> again;
+    Context own;
+    own.training = training;
+    own.random = random;
+    own.observations = first ? context.observations : &again;
+    const Tensor out = layer(inputs[0], inputs.size() > 1 ? inputs[1] : Tensor(), own);
+    check(own.losses.empty() && own.handed_on.empty(),
+          "recompute_layers does not serve layers with auxiliary losses or with something to hand on to "
+          "later ones; set it to false");
+    random = own.random;
+    return out;
+  };
+  std::vector<Tensor> inputs{x};
+  if (memory.defined()) inputs.push_back(memory);
+  return recompute_in_backward(segment, std::move(inputs), context.random);
+}
+
+EncoderLayer::EncoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& attentions,
+                           Initialiser& initialiser)
+    : attention_(attentions.make(layer, initialiser)),
+      attention_norm_(config),
+      feed_forward_(config.width, config.feed_forward, activation_of(config.activation),
+                    config.activation_dropout, initialiser),
+      feed_forward_norm_(config) {
+  add_module("attention", *attention_);
+  add_module("attention_norm", attention_norm_);
+  add_module("feed_forward", feed_forward_);
+  add_module("feed_forward_norm", feed_forward_norm_);
+}
+
+Stream EncoderLayer::operator()(const Stream& x, const Tensor& mask, Context& context) {
+  const Stream attended = attention_norm_.around(x, context, [&](const Tensor& input) {
+    return (*attention_)({input, mask, {}, {}}, context);
+  });
+  return feed_forward_norm_.around(attended, context,
+                                   [&](const Tensor& input) { return feed_forward_(input, context); });
+}
+
+Encoder::Encoder(const TransformerConfig& config, Initialiser& initialiser)
+    : recompute_(config.recompute_layers) {
+  LayerAttentions attentions(config.encoder_attention, config, false, false);
+  for (std::int64_t i = 0; i < config.encoder_layers; ++i) {
+    const bool shared = i > 0 && config.share_layers == "all";
+    layers_.push_back(shared ? layers_.front()
+                             : std::make_shared<EncoderLayer>(config, i, attentions, initialiser));
+    add_module("layers." + std::to_string(i), *layers_.back());
+  }
+  if (config.norm == "pre") {
+    norm_ = std::make_unique<Norm>(norm_kind_of(config.norm_kind), config.width, config.epsilon);
+    add_module("norm", *norm_);
+  }
+}
+
+Tensor Encoder::operator()(Tensor x, const Tensor& mask, Context& context) {
+  context.handed_on.clear();
+  Stream stream(std::move(x));
+  for (const auto& layer : layers_) {
+    const auto run = [&layer = *layer, mask](const Tensor& input, const Tensor&, Context& inner) {
+      return layer(input, mask, inner).sum();
+    };
+    stream = recompute_ ? recomputed_layer(run, stream.sum(), {}, context) : (*layer)(stream, mask, context);
+  }
+  return norm_ ? stream.normed_by(*norm_).normalised : stream.sum();
+}
+
+void DecoderState::reorder(std::span<const std::int32_t> rows, std::span<const std::int32_t> memory_rows) {
+  check(memory_rows.size() > 0 && rows.size() % memory_rows.size() == 0, "reorder: ", rows.size(),
+        " hypotheses cannot share ", memory_rows.size(), " rows of a memory evenly");
+  const RowOrder order(rows), memory_order(memory_rows);
+  for (DecoderLayerCache& layer : layers) {
+    layer.self.reorder(order, memory_order);
+    layer.cross.reorder(order, memory_order);
+  }
+  if (memory.defined()) memory = memory_order.of(std::move(memory));
+  if (memory_mask.defined()) memory_mask = memory_order.of(std::move(memory_mask));
+  for (Tensor& kept : of_source) kept = memory_order.of(std::move(kept));
+}
+
+DecoderLayer::DecoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& self,
+                           LayerAttentions* cross, Initialiser& initialiser)
+    : one_pass_(self.capabilities(layer).strictly_causal),
+      self_attention_(self.make(layer, initialiser)),
+      self_attention_norm_(config),
+      feed_forward_(config.width, config.feed_forward, activation_of(config.activation),
+                    config.activation_dropout, initialiser),
+      feed_forward_norm_(config) {
+  add_module("self_attention", *self_attention_);
+  add_module("self_attention_norm", self_attention_norm_);
+  if (cross) cross_attention_ = cross->make(layer, initialiser);
+  if (cross_attention_) {
+    cross_attention_norm_ = std::make_unique<Residual>(config);
+    add_module("cross_attention", *cross_attention_);
+    add_module("cross_attention_norm", *cross_attention_norm_);
+  }
+  add_module("feed_forward", feed_forward_);
+  add_module("feed_forward_norm", feed_forward_norm_);
+}
+
+template <class Self, class Cross>
+Stream DecoderLayer::run(const Stream& x, Context& context, Self&& self, Cross&& cross) {
+  Stream attended = self_attention_norm_.around(x, context, self);
+  if (cross_attention_) attended = cross_attention_norm_->around(attended, context, cross);
+  return feed_forward_norm_.around(attended, context,
+                                   [&](const Tensor& input) { return feed_forward_(input, context); });
+}
+
+Stream DecoderLayer::operator()(const Stream& x, const Tensor& mask, const Tensor& memory,
+                                const Tensor& memory_mask, Context& context) {
+  return run(
+      x, context,
+      [&](const Tensor& input) {
+        return (*self_attention_)({input, mask, {}, {}}, context);
+      },
+      [&](const Tensor& input) {
+        return (*cross_attention_)({input, mask, memory, memory_mask}, context);
+      });
+}
+
+/// Where later tokens change what a position sees, decoding means the text so far, and every position is a step.
+Tensor DecoderLayer::attend_to_self(const Tensor& x, AttentionCache& cache, Context& context) {
+  if (one_pass_ || x.size(1) == 1) return self_attention_->step({x, {}, {}, {}}, cache, context);
+  std::vector<Tensor> outputs;
+  for (std::int64_t t = 0; t < x.size(1); ++t)
+    outputs.push_back(self_attention_->step({slice(x, 1, t, t + 1), {}, {}, {}}, cache, context));
+  return concat(outputs, 1);
+}
+
+Stream DecoderLayer::step(const Stream& x, DecoderLayerCache& cache, const DecoderState& state,
+                          Context& context) {
+  return run(
+      x, context, [&](const Tensor& input) { return attend_to_self(input, cache.self, context); },
+      [&](const Tensor& input) {
+        return cross_attention_->step({input, {}, state.memory, state.memory_mask}, cache.cross, context);
+      });
+}
+
+Decoder::Decoder(const TransformerConfig& config, bool has_memory, Initialiser& initialiser)
+    : recompute_(config.recompute_layers) {
+  LayerAttentions self(config.decoder_attention, config, true, false),
+      cross(config.cross_attention, config, false, true);
+  for (std::int64_t i = 0; i < config.decoder_layers; ++i) {
+    const bool shared = i > 0 && config.share_layers == "all";
+    layers_.push_back(
+        shared ? layers_.front()
+               : std::make_shared<DecoderLayer>(config, i, self, has_memory ? &cross : nullptr, initialiser));
+    add_module("layers." + std::to_string(i), *layers_.back());
+  }
+  if (config.norm == "pre") {
+    norm_ = std::make_unique<Norm>(norm_kind_of(config.norm_kind), config.width, config.epsilon);
+    add_module("norm", *norm_);
+  }
+}
+
+Tensor Decoder::operator()(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
+                           Context& context) {
+  context.handed_on.clear();
+  Stream stream(std::move(x));
+  for (const auto& layer : layers_) {
+    const auto run = [&layer = *layer, mask, memory_mask](const Tensor& input, const Tensor& seen,
+                                                          Context& inner) {
+      return layer(input, mask, seen, memory_mask, inner).sum();
+    };
+    stream = recompute_ ? recomputed_layer(run, stream.sum(), memory, context)
+                        : (*layer)(stream, mask, memory, memory_mask, context);
+  }
+  return norm_ ? stream.normed_by(*norm_).normalised : stream.sum();
+}
+
+DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask) const {
+  DecoderState state{memory, memory_mask, {}, {}, 0};
+  state.layers.resize(layers_.size());
+  return state;
+}
+
+Tensor Decoder::step(Tensor x, DecoderState& state, Context& context) {
+  context.handed_on.clear();
+  const std::int64_t read = x.size(1);
+  Stream stream(std::move(x));
+  for (std::size_t i = 0; i < layers_.size(); ++i)
+    stream = layers_[i]->step(stream, state.layers[i], state, context);
+  state.position += read;
+  return norm_ ? stream.normed_by(*norm_).normalised : stream.sum();
+}
+
+}  // namespace heed

@@ -1,0 +1,188 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "heed/autograd/ops.h"
+#include "heed/models/attention/attention.h"
+#include "heed/models/config.h"
+#include "heed/models/layers.h"
+#include "heed/models/module.h"
+
+namespace heed {
+
+/// Makes the attentions of a stack as the configuration has them, layer by layer, and knows what a layer has
+/// in common with earlier ones.
+class LayerAttentions {
+ public:
+  LayerAttentions(const AttentionChoices& choices, const TransformerConfig& config, bool causal, bool cross)
+      : choices_(choices), config_(config), causal_(causal), cross_(cross) {}
+
+  /// The attention of `layer`, to be called for one layer after the other; null where the choice is "none".
+  /// With share_layers "attention" it is that of the first layer.
+  std::shared_ptr<Attention> make(std::int64_t layer, Initialiser& initialiser);
+  /// What the choice for `layer` can do; that of "none" is nothing.
+  Capabilities capabilities(std::int64_t layer) const;
+
+ private:
+  const AttentionChoices& choices_;
+  const TransformerConfig& config_;
+  bool causal_, cross_;
+  std::map<std::string, std::shared_ptr<Attention>> first_;  // of every variant
+};
+
+/// What runs through a stack of sub-layers: x + dropout(added). Where they are pre-norm, the next one's normalisation
+/// adds, in the pass that it takes anyway.
+class Stream {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): a stream to which nothing is added
+  Stream(Tensor x) : x_(std::move(x)) {}
+  Stream(Tensor x, Tensor added, double p, const RandomKey& key)
+      : x_(std::move(x)), added_(std::move(added)), p_(p), key_(key) {}
+
+  /// The sum, and that normalised.
+  NormedSum normed_by(const Norm& norm) const {
+    return added_.defined() ? norm(added_, x_, p_, key_) : NormedSum{x_, norm(x_)};
+  }
+  Tensor sum() const { return added_.defined() ? dropout_add(added_, x_, p_, key_) : x_; }
+
+ private:
+  Tensor x_, added_;  // added_: undefined: nothing
+  double p_ = 0;
+  RandomKey key_;
+};
+
+/// What surrounds every sub-layer of a Transformer: dropout, the residual connection and a layer
+/// normalisation (or the one that norm_kind names), whose parameters "weight" and "bias" this is. Post-norm:
+/// LN(x + dropout(f(x))) (Vaswani et al. 2017, section 3.1); pre-norm: x + dropout(f(LN(x))) (arXiv 2002.04745).
+class Residual : public Norm {
+ public:
+  explicit Residual(const TransformerConfig& config)
+      : Norm(norm_kind_of(config.norm_kind), config.width, config.epsilon),
+        pre_(config.norm == "pre"),
+        dropout_(config.dropout) {}
+
+  template <class Sublayer>
+  Stream around(const Stream& stream, Context& context, Sublayer&& sublayer) const {
+    const NormedSum input = pre_ ? stream.normed_by(*this) : NormedSum{stream.sum(), {}};
+    const Tensor added = sublayer(pre_ ? input.normalised : input.sum);
+    const double p = context.training ? dropout_ : 0;
+    const RandomKey key = p > 0 ? context.random.next() : RandomKey();
+    const Stream after(input.sum, added, p, key);
+    return pre_ ? after : Stream(after.normed_by(*this).normalised);
+  }
+
+ private:
+  bool pre_;
+  double dropout_;
+};
+
+/// A layer of a stack: x [B, N, d], memory [B, M, d] (undefined without one) -> [B, N, d].
+using LayerFunction = std::function<Tensor(const Tensor& x, const Tensor& memory, Context& context)>;
+
+/// Runs a layer of which only the inputs are kept for backward, where it runs again with the same
+/// random numbers (arXiv 1604.06174): memory for time. The layer must still exist then. Throws an Error for a
+/// layer that leaves auxiliary losses or something for later layers in the context, since these would not be
+/// differentiated.
+Tensor recomputed_layer(const LayerFunction& layer, const Tensor& x, const Tensor& memory, Context& context);
+
+/// Self-attention and feed-forward, each within a residual connection.
+class EncoderLayer : public Module {
+ public:
+  EncoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& attentions,
+               Initialiser& initialiser);
+  Stream operator()(const Stream& x, const Tensor& mask, Context& context);
+
+ private:
+  std::shared_ptr<Attention> attention_;
+  Residual attention_norm_;
+  FeedForward feed_forward_;
+  Residual feed_forward_norm_;
+};
+
+/// A stack of encoder layers (Vaswani et al. 2017, section 3.1), with a final norm in pre-norm models.
+class Encoder : public Module {
+ public:
+  Encoder(const TransformerConfig& config, Initialiser& initialiser);
+  /// x [B, N, d], mask i32 [B, N] (undefined: all real) -> [B, N, d].
+  Tensor operator()(Tensor x, const Tensor& mask, Context& context);
+
+ private:
+  bool recompute_;
+  std::vector<std::shared_ptr<EncoderLayer>> layers_;  // with share_layers "all" the same one, N times
+  std::unique_ptr<Norm> norm_;
+};
+
+/// What one decoder layer remembers between decoding steps.
+struct DecoderLayerCache {
+  AttentionCache self, cross;
+};
+
+/// What a decoder remembers between decoding steps: R rows, one for each hypothesis, and S of the memory, each of which
+/// serves R / S hypotheses that stand one after the other.
+struct DecoderState {
+  Tensor memory;                  ///< [S, M, d]; undefined without an encoder
+  Tensor memory_mask;             ///< i32 [S, M]; undefined: all real
+  std::vector<Tensor> of_source;  ///< what else a model keeps of the source, each [S, ...]
+  std::vector<DecoderLayerCache> layers;
+  std::int64_t position = 0;  ///< how many tokens each row has seen
+
+  /// Goes on with the given hypotheses, and with the given rows of the memory. Each memory row has to serve as many
+  /// hypotheses as every other: their number is a multiple of that of the memory's.
+  void reorder(std::span<const std::int32_t> rows, std::span<const std::int32_t> memory_rows);
+  /// The same where every hypothesis has a memory of its own, or none has one.
+  void reorder(std::span<const std::int32_t> rows) { reorder(rows, rows); }
+};
+
+/// Causal self-attention, cross-attention unless the configuration leaves it out, and feed-forward.
+class DecoderLayer : public Module {
+ public:
+  /// `cross` is null without an encoder.
+  DecoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& self,
+               LayerAttentions* cross, Initialiser& initialiser);
+  Stream operator()(const Stream& x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
+                    Context& context);
+  /// x [R, n, d], the newest positions of each hypothesis.
+  Stream step(const Stream& x, DecoderLayerCache& cache, const DecoderState& state, Context& context);
+
+ private:
+  template <class Self, class Cross>
+  Stream run(const Stream& x, Context& context, Self&& self, Cross&& cross);
+
+  Tensor attend_to_self(const Tensor& x, AttentionCache& cache, Context& context);
+
+  bool one_pass_;  // several positions may be read at a time
+  std::shared_ptr<Attention> self_attention_;
+  Residual self_attention_norm_;
+  std::shared_ptr<Attention> cross_attention_;  // null: this layer does not look at the memory
+  std::unique_ptr<Residual> cross_attention_norm_;
+  FeedForward feed_forward_;
+  Residual feed_forward_norm_;
+};
+
+/// A stack of decoder layers (Vaswani et al. 2017, section 3.1), with a final norm in pre-norm models.
+/// Without a memory it is the body of a language model.
+class Decoder : public Module {
+ public:
+  Decoder(const TransformerConfig& config, bool has_memory, Initialiser& initialiser);
+  /// x [B, T, d], mask i32 [B, T], memory [B, M, d], memory_mask i32 [B, M] (masks undefined: all real) ->
+  /// [B, T, d].
+  Tensor operator()(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
+                    Context& context);
+  /// The state before the first step. A decoder without memory takes undefined tensors.
+  DecoderState start(const Tensor& memory = {}, const Tensor& memory_mask = {}) const;
+  /// The next positions of every hypothesis: x [R, n, d] -> [R, n, d].
+  Tensor step(Tensor x, DecoderState& state, Context& context);
+
+ private:
+  bool recompute_;
+  std::vector<std::shared_ptr<DecoderLayer>> layers_;  // with share_layers "all" the same one, N times
+  std::unique_ptr<Norm> norm_;
+};
+
+}  // namespace heed
