@@ -10,7 +10,7 @@ set(HEED_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/heed)
 install(FILES heed.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed)
 install(FILES bindings/c/heed.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed/c)
 # Not backends/: programs reach a backend through heed::Backend alone.
-foreach(folder core autograd models data training tasks hub experiments)
+foreach(folder base core autograd models data training tasks hub experiments)
   install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/heed FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 endforeach()
 

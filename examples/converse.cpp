@@ -4,7 +4,7 @@
 //   converse evaluate --run run --part test
 //   echo "Good morning . __eou__ Hello , how are you ?" | converse predict --run run --method sample --temperature 0.7
 
-#include "common/text_to_text_program.h"
+#include "common/task_program.h"
 #include "heed/tasks/learner.h"
 
 int main(int argc, char** argv) {

@@ -4,7 +4,7 @@
 //   embed_text evaluate --run runs/pairs --data others.tsv
 //   embed_text predict --run runs/pairs < texts > vectors
 
-#include "common/text_to_text_program.h"
+#include "common/task_program.h"
 #include "heed/tasks/learner.h"
 
 int main(int argc, char** argv) {

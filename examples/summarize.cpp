@@ -4,7 +4,7 @@
 //   summarize evaluate --run run --part test
 //   summarize predict --run run < texts > headlines
 
-#include "common/text_to_text_program.h"
+#include "common/task_program.h"
 #include "heed/tasks/learner.h"
 
 int main(int argc, char** argv) {

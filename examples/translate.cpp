@@ -5,7 +5,7 @@
 //   translate predict --run run < english > german
 //   translate score --run run --source english --target german
 
-#include "common/text_to_text_program.h"
+#include "common/task_program.h"
 #include "heed/tasks/learner.h"
 
 int main(int argc, char** argv) {

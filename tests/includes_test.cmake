@@ -1,21 +1,22 @@
 # Who may include whom (docs/design.md). Run as: cmake -D ROOT=<source root> -P includes_test.cmake
 
 cmake_minimum_required(VERSION 3.25)
-set(allowed_core core)
-set(allowed_autograd core autograd)
-set(allowed_backends core backends)
-set(allowed_models core autograd models)
-set(allowed_data core data)
-set(allowed_training core autograd models data training)
-set(allowed_tasks core autograd models data training tasks)
-set(allowed_hub core autograd models data training tasks hub)
-set(allowed_experiments core autograd models data training tasks experiments)
+set(allowed_base base)
+set(allowed_core base core)
+set(allowed_autograd base core autograd)
+set(allowed_backends base core backends)
+set(allowed_models base core autograd models)
+set(allowed_data base core data)
+set(allowed_training base core autograd models data training)
+set(allowed_tasks base core autograd models data training tasks)
+set(allowed_hub base core autograd models data training tasks hub)
+set(allowed_experiments base core autograd models data training tasks experiments)
 
-set(allowed_bindings core autograd models data training tasks experiments c)  # c: the C API's own headers
+set(allowed_bindings base core autograd models data training tasks experiments c)  # c: the C API's own headers
 
 set(violations "")
 set(seen 0)
-foreach(folder core autograd backends models data training tasks hub experiments bindings)
+foreach(folder base core autograd backends models data training tasks hub experiments bindings)
   file(GLOB_RECURSE files ${ROOT}/${folder}/*.h ${ROOT}/${folder}/*.cpp ${ROOT}/${folder}/*.def)
   foreach(file ${files})
     file(STRINGS ${file} includes REGEX "^[ \t]*#[ \t]*include")

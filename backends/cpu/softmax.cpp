@@ -230,7 +230,6 @@ void softmax_backward(const Tensor& y, const Tensor& grad, bool log, const Tenso
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-constexpr std::int64_t task_size = 16384;  // elements worth a task of their own
 constexpr std::int64_t block_size = 1024;  // elements read twice while they are in the first-level cache
 
 /// The log of the sum of exponentials and the sum of one row, read from memory once: each block is summed

@@ -1,4 +1,4 @@
-#include "text_to_text_program.h"
+#include "task_program.h"
 
 #include <CLI/CLI.hpp>
 #include <iomanip>

@@ -17,7 +17,6 @@
 #include <thread>
 #include <vector>
 
-#include "cell_processes.h"
 #include "heed/base/descriptor.h"
 #include "heed/base/file.h"
 #include "heed/base/open_folder.h"
