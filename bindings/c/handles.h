@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "heed/base/error.h"
-#include "heed/c/handles.h"
 #include "heed/c/heed.h"
 #include "heed/core/tensor.h"
 #include "heed/models/attention/attention.h"

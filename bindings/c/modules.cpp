@@ -4,7 +4,6 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/c/handles.h"
-#include "heed/c/shapes.h"
 #include "heed/core/device.h"
 #include "heed/training/model_file.h"
 #include "heed/training/step_monitor.h"

@@ -7,7 +7,6 @@
 
 #include "heed/base/names.h"
 #include "heed/c/handles.h"
-#include "heed/c/shapes.h"
 
 namespace heed::c {
 namespace {

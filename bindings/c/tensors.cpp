@@ -9,7 +9,6 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
 #include "heed/c/handles.h"
-#include "heed/c/shapes.h"
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
 
