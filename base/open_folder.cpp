@@ -103,7 +103,6 @@ OpenFolder OpenFolder::make_folder(const std::string& name) const {
   return std::move(*made);
 }
 
-/// Throws unless a name is free, or that of a regular file.
 void OpenFolder::check_own_file(const std::string& name) const {
   const mode_t mode = own_mode(descriptor(), name);
   check(mode == 0 || S_ISREG(mode), path_ / name, " is ", kind_of(mode),

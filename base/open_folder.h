@@ -44,6 +44,8 @@ class OpenFolder {
   /// The same, made where there is none.
   OpenFolder make_folder(const std::string& name) const;
 
+  /// Throws unless a name is free, or that of a regular file: what all below need.
+  void check_own_file(const std::string& name) const;
   std::string read(const std::string& name) const;
   void read_in_parts(const std::string& name, const std::function<void(std::string_view part)>& take) const;
   /// Replaces a file as write_file_atomically does.
@@ -64,7 +66,6 @@ class OpenFolder {
 
  private:
   OpenFolder(std::filesystem::path path, int descriptor);
-  void check_own_file(const std::string& name) const;
   int open_own(const char* what, const std::string& name, int flags) const;
 
   std::filesystem::path path_;

@@ -724,7 +724,9 @@ TEST_CASE("run folder: links in a run that was sent lead nothing out of it") {
   link("config.json");
   const RunStart other = start_with(replaced(config, "\"threads\":2", "\"threads\":3"));
   RunFolder opened = RunFolder::resume(run, other, free_keys);
+  const std::string manifest = read_file(run / "run.json");
   CHECK_THROWS_WITH_AS(opened.write_config(), doctest::Contains("is a link"), Error);
+  CHECK(read_file(run / "run.json") == manifest);
   CHECK(read_file(home / "config.json") == config);
 }
 

@@ -348,6 +348,7 @@ void RunFolder::check_start(const RunStart& now, std::span<const std::string> fr
 /// run.json knows both configurations while one replaces the other.
 void RunFolder::write_config() {
   if (config_ == saved_config_) return;
+  folder_.check_own_file("config.json");  // before run.json announces it
   manifest_.config = {digest_of(saved_config_), digest_of(config_)};
   folder_.write("run.json", run_manifest_text(manifest_));
   folder_.write("config.json", config_);
