@@ -50,15 +50,6 @@ inline TileDropout tile_dropout(const AttentionArgs& args, const AttentionPlan& 
           static_cast<std::uint64_t>(row) * static_cast<std::uint64_t>(plan.keys), plan.keys, &keys.segments};
 }
 
-/// The most rows a tile of scores has.
-constexpr std::int64_t max_tile_rows = 128;
-
-/// Tall tiles make the products fast, low ones follow the causal diagonal more closely: they
-/// pay for short sequences.
-inline std::int64_t tile_rows(const AttentionArgs& args) {
-  return args.causal && args.query.size(2) <= 512 ? max_tile_rows / 2 : max_tile_rows;
-}
-
 /// Where tasks are so small that waking a thread would cost more, several make one: a number that follows
 /// from the shapes alone.
 inline std::int64_t tasks_per_call(double flops, std::int64_t tasks) {

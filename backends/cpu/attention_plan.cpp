@@ -7,14 +7,35 @@
 
 namespace heed::cpu {
 
-AttentionPlan::AttentionPlan(const AttentionArgs& args, std::int64_t tile_rows, std::int64_t tile_columns)
+namespace {
+
+// Two score tiles, and keys, values and their gradients, stay in a second-level cache of 1 MiB.
+constexpr std::int64_t max_tile_columns = 256;
+// Keys of one task where the backward pass is cut along keys.
+constexpr std::int64_t keys_per_piece = 1024;
+
+/// Tall tiles make the products fast, low ones follow the causal diagonal more closely: they pay for short sequences.
+std::int64_t most_rows(const AttentionArgs& args) {
+  return args.causal && args.query.size(2) <= 512 ? max_tile_rows / 2 : max_tile_rows;
+}
+
+/// Tiles of about equal width, so that none is a thin rest.
+std::int64_t columns_of_tiles(std::int64_t keys) {
+  const std::int64_t tiles = std::max<std::int64_t>(1, ceil_div(keys, max_tile_columns));
+  return std::clamp<std::int64_t>(ceil_div(ceil_div(keys, tiles), 16) * 16, 16, max_tile_columns);
+}
+
+}  // namespace
+
+AttentionPlan::AttentionPlan(const AttentionArgs& args)
     : batch(args.query.size(0)),
       heads(args.query.size(1)),
       queries(args.query.size(2)),
       keys(args.key.size(2)),
       args_(args),
-      tile_rows_(tile_rows),
-      tile_columns_(tile_columns) {
+      tile_rows_(most_rows(args)),
+      step_(args.pattern ? max_tile_columns : columns_of_tiles(keys)),
+      piece_(keys_per_piece / step_ * step_) {
   if (args.pattern) check_pattern();
   band_ = args.pattern ? args.pattern->block : std::max<std::int64_t>(queries, 1);
   bands_ = ceil_div(queries, band_);
@@ -64,14 +85,10 @@ double AttentionPlan::area() const {
 
 AttentionPlan::Walk::Walk(const AttentionPlan& plan, std::int64_t head, const QueryTile& queries,
                           std::int64_t key_begin, std::int64_t key_end)
-    : plan_(plan), key_(key_begin), end_(key_end), step_(plan.tile_columns_) {
+    : plan_(plan), key_(key_begin), end_(key_end) {
   // The last query of the tile sees the most keys.
   if (plan.args_.causal) end_ = std::min(end_, queries.end + plan.keys - plan.queries);
   if (queries.rows() == 0) end_ = key_;
-  if (end_ > key_) {
-    const std::int64_t tiles = ceil_div(end_ - key_, plan.tile_columns_);
-    step_ = std::min(plan.tile_columns_, ceil_div(ceil_div(end_ - key_, tiles), 16) * 16);
-  }
   if (const BlockPattern* pattern = plan.args_.pattern; pattern && end_ > key_) {
     const auto* offset = pattern->offsets.data<std::int32_t>();
     const std::int64_t row = (pattern->heads == 1 ? 0 : head) * plan.bands_ + queries.begin / plan.band_;
@@ -86,7 +103,7 @@ bool AttentionPlan::Walk::next(KeyTile& tile) {
   tile.columns = 0;
   if (plan_.args_.pattern) return next_of_pattern(tile);
   if (key_ >= end_) return false;
-  const std::int64_t count = std::min(step_, end_ - key_);
+  const std::int64_t count = std::min(plan_.step_, end_ - key_);
   add(tile, key_, count);
   key_ += count;
   return true;
@@ -105,13 +122,16 @@ bool AttentionPlan::Walk::next_of_pattern(KeyTile& tile) {
   const BlockPattern& pattern = *plan_.args_.pattern;
   const auto* columns = pattern.columns.data<std::int32_t>();
   const auto* ids = pattern.mask_ids.data<std::int32_t>();
-  // key_ is the first key that has not been visited: a block may be cut by the bounds or by a full tile.
-  for (; entry_ < last_entry_ && tile.columns < plan_.tile_columns_; ++entry_) {
+  // A block may be cut by the bounds, by the end of the tile's piece, or by a full tile.
+  std::int64_t piece_end = end_;
+  for (; entry_ < last_entry_ && tile.columns < plan_.step_; ++entry_) {
     const std::int64_t block_begin = columns[entry_] * pattern.block;
     const std::int64_t block_end = std::min(end_, block_begin + pattern.block);
     const std::int64_t begin = std::max(key_, block_begin);
     if (begin >= block_end) continue;
-    const std::int64_t count = std::min(block_end - begin, plan_.tile_columns_ - tile.columns);
+    if (tile.columns == 0) piece_end = (begin / plan_.piece_ + 1) * plan_.piece_;
+    if (begin >= piece_end) break;
+    const std::int64_t count = std::min(std::min(block_end, piece_end) - begin, plan_.step_ - tile.columns);
     if (ids[entry_] >= 0) tile.partial.push_back({tile.columns, count, ids[entry_], begin - block_begin});
     add(tile, begin, count);
     key_ = begin + count;

@@ -44,17 +44,19 @@ struct TileMask {
 /// Buffers of the calling thread (thread_scratch.h) that attention uses.
 enum AttentionScratch : int { score_slot, gradient_slot, row_slot, mask_slot, word_slot };
 
+/// The most rows a tile of scores has.
+constexpr std::int64_t max_tile_rows = 128;
+
 /// How the score matrices of one attention call are cut into tiles. Depends on the shapes and masks alone,
-/// never on the number of threads.
+/// never on the number of threads, and is the same for both passes: a product may round otherwise in a tile of another
+/// shape, and backward has to see the very scores that forward saw.
 class AttentionPlan {
  public:
-  /// Tiles have at most `tile_rows` x `tile_columns` entries. Throws when the block pattern does not fit the
-  /// shapes or contradicts itself. `args` must outlive the plan.
-  AttentionPlan(const AttentionArgs& args, std::int64_t tile_rows, std::int64_t tile_columns);
+  /// Throws when the block pattern does not fit the shapes or contradicts itself. `args` must outlive the plan.
+  explicit AttentionPlan(const AttentionArgs& args);
 
   std::int64_t batch, heads, queries, keys;
 
-  std::int64_t tile_columns() const { return tile_columns_; }
   /// Query tiles per head.
   std::int64_t tile_count() const { return bands_ * tiles_per_band_; }
   /// May be empty (in the last band of blocks).
@@ -64,7 +66,11 @@ class AttentionPlan {
   /// Score entries that are computed for all batch entries and heads, padding not subtracted.
   double area() const;
 
-  /// Walks the visible keys of a query tile inside [key_begin, key_end), one KeyTile at a time.
+  /// Keys of one piece. No tile reaches from one piece into the next.
+  std::int64_t piece() const { return piece_; }
+
+  /// Walks the visible keys of a query tile inside [key_begin, key_end), one KeyTile at a time. key_begin is the beginning
+  /// of a piece.
   class Walk {
    public:
     Walk(const AttentionPlan& plan, std::int64_t head, const QueryTile& queries, std::int64_t key_begin,
@@ -77,7 +83,7 @@ class AttentionPlan {
     bool next_of_pattern(KeyTile& tile);
 
     const AttentionPlan& plan_;
-    std::int64_t key_, end_, step_;  // the dense walk, and the bounds of both
+    std::int64_t key_, end_;  // the first key that has not been visited, and the end
     std::int64_t entry_ = 0, last_entry_ = 0;
   };
 
@@ -95,7 +101,9 @@ class AttentionPlan {
                std::int32_t* row) const;
 
   const AttentionArgs& args_;
-  std::int64_t tile_rows_, tile_columns_;
+  std::int64_t tile_rows_;
+  std::int64_t step_;            // columns of a tile at most, from the first key of a piece on
+  std::int64_t piece_;           // a multiple of step_
   std::int64_t band_;            // rows of one band: of a row of blocks, or all
   std::int64_t bands_;           // number of bands
   std::int64_t tiles_per_band_;  // query tiles in a band

@@ -34,13 +34,21 @@ struct TileDropout {
 template <class T>
 void softmax_tile(const ScoreTile<T>& tile, const TileDropout& dropout, T* maximum, T* sum, T* rescale);
 
+/// What the backward pass knows of the rows of a tile: the largest score, 1 / sum of exp(score - largest), which is 0
+/// where there is no score, and delta. The first two stay apart: their logarithm, beside a large score, would be rounded
+/// away.
+template <class T>
+struct SoftmaxRows {
+  const T *largest, *inverse_sum, *delta;
+};
+
 /// From scores s and the gradients g of the dropped-out weights (same stride) to, in place,
-///   scores:    w k        with w = exp(s - log_sum_exp), k = 1 / (1 - p) where kept, 0 where dropped
+///   scores:    w k        with w = exp(s - largest) inverse_sum, k = 1 / (1 - p) where kept, 0 where dropped
 ///   gradients: w (g k - delta)
-/// A row whose log_sum_exp is -infinity gives zeros. gradients and delta may be null: then it is the scores alone.
+/// A row without scores gives zeros. gradients and delta may be null: then it is the scores alone.
 template <class T>
 void softmax_tile_backward(const ScoreTile<T>& tile, const TileDropout& dropout, T* gradients,
-                           const T* log_sum_exp, const T* delta);
+                           const SoftmaxRows<T>& rows);
 
 /// x[r, :] *= factors[r]; a factor of 0 gives zeros whatever was there.
 template <class T>

@@ -31,8 +31,8 @@ void check_pattern(const AttentionArgs& args) {
         args.pattern->heads, " heads; expected 1 or ", heads);
 }
 
-/// Writes log_sum_exp and out . grad - log_sum_exp_grad of each query to `rows` [B, H, N, 2].
-void row_statistics(Gpu& gpu, const Tensor& out, const Tensor& grad, const Tensor& log_sum_exp,
+/// Writes the largest score, the inverse of the sum and out . grad - log_sum_exp_grad of each query to `rows` [B, H, N, 3].
+void row_statistics(Gpu& gpu, const Tensor& out, const Tensor& grad, const Tensor& sums,
                     const Tensor& log_sum_exp_grad, const Tensor& rows) {
   const auto too_large = [&](const Tensor& x) {
     std::int64_t last = 0;
@@ -49,8 +49,7 @@ void row_statistics(Gpu& gpu, const Tensor& out, const Tensor& grad, const Tenso
       return x.view(shape, x.strides(), x.offset() + begin * x.stride(axis));
     };
     for (const auto& [begin, extent] : {std::pair{std::int64_t{0}, half}, std::pair{half, rest}}) {
-      row_statistics(gpu, part(out, begin, extent), part(grad, begin, extent),
-                     part(log_sum_exp, begin, extent),
+      row_statistics(gpu, part(out, begin, extent), part(grad, begin, extent), part(sums, begin, extent),
                      log_sum_exp_grad.defined() ? part(log_sum_exp_grad, begin, extent) : log_sum_exp_grad,
                      part(rows, begin, extent));
     }
@@ -60,12 +59,17 @@ void row_statistics(Gpu& gpu, const Tensor& out, const Tensor& grad, const Tenso
   const std::int64_t count = out.size(0) * out.size(1) * out.size(2);
   const bool has_log_grad = log_sum_exp_grad.defined();
   Launch launch(gpu, shader_name("attention_rows", out.dtype()), {threads, threads, has_log_grad});
-  launch.read(out).read(grad).read(log_sum_exp).read(log_sum_exp_grad).write(rows);
+  launch.read(out).read(grad).read(sums).read(log_sum_exp_grad).write(rows);
   launch.push(count).push(out.size(2)).push(out.size(1)).push(out.size(3));
-  for (const Tensor* x : {&out, &grad, &log_sum_exp, has_log_grad ? &log_sum_exp_grad : &log_sum_exp})
+  for (const Tensor* x : {&out, &grad, has_log_grad ? &log_sum_exp_grad : &sums})
     for (int stride = 0; stride < 3; ++stride) launch.push(x->stride(stride));
   launch.work(0, static_cast<double>(2 * count * out.size(3)) * static_cast<double>(size_of(out.dtype())));
   launch.folded_groups(ceil_div(count, threads / 16));
+}
+
+/// How many elements the lines of what a kernel reads and writes are a multiple of, and begin at one.
+std::int64_t step_of(const std::optional<FragmentKernel>& fragments) {
+  return fragments ? 8 : 1;
 }
 
 std::string shader_by(const std::optional<FragmentKernel>& fragments, const char* shader) {
@@ -75,56 +79,60 @@ std::string shader_by(const std::optional<FragmentKernel>& fragments, const char
 
 }  // namespace
 
-void attention_forward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp) {
-  attention_forward_by(trusted_fragments, args, out, log_sum_exp);
+void attention_forward(const AttentionArgs& args, const Tensor& out, const Tensor& sums) {
+  attention_forward_by(trusted_fragments, args, out, sums);
 }
 
 void attention_forward_by(const FragmentChoice& choose, const AttentionArgs& args, const Tensor& out,
-                          const Tensor& log_sum_exp) {
-  if (log_sum_exp.count() == 0) return;
+                          const Tensor& sums) {
+  if (sums.count() == 0) return;
   check_pattern(args);
   const AttentionCall call(args);
-  const AttentionOperand result = attention_output(call.gpu, out);
   const double flops = 2 * call.area() * static_cast<double>(call.key_width + call.value_width);
-  const auto fragments = choose(call, FragmentPass::forward, {result});
+  const auto fragments = choose(call, FragmentPass::forward);
+  const AttentionOperand result = attention_output(call.gpu, out, step_of(fragments));
   AttentionPass(call, true,
                 fragments ? fragments->group : square_group(call, true, call.value_width, most_quads))
       .output(result, true)
-      .statistics(log_sum_exp, true)
+      .statistics(sums, true)
       .run(shader_by(fragments, "attention_forward").c_str(), flops);
   finish_output(result, out);
 }
 
-void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp,
-                        const Tensor& grad, const Tensor& log_sum_exp_grad, const Tensor& dquery,
-                        const Tensor& dkey, const Tensor& dvalue, const Tensor& dbias) {
-  attention_backward_by(trusted_fragments, args, out, log_sum_exp, grad, log_sum_exp_grad, dquery, dkey,
-                        dvalue, dbias);
+void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& sums, const Tensor& grad,
+                        const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey,
+                        const Tensor& dvalue, const Tensor& dbias) {
+  attention_backward_by(trusted_fragments, args, out, sums, grad, log_sum_exp_grad, dquery, dkey, dvalue,
+                        dbias);
 }
 
 void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& args, const Tensor& out,
-                           const Tensor& log_sum_exp, const Tensor& grad, const Tensor& log_sum_exp_grad,
+                           const Tensor& sums, const Tensor& grad, const Tensor& log_sum_exp_grad,
                            const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue,
                            const Tensor& dbias) {
   check_pattern(args);
   const AttentionCall call(args);
-  const AttentionOperand slope = attention_input(call.gpu, grad);
+  const auto of_queries = choose(call, FragmentPass::dquery), of_keys = choose(call, FragmentPass::dkey),
+             of_bias = dbias.defined() ? choose(call, FragmentPass::dbias) : std::nullopt;
+  const AttentionOperand slope =
+      attention_input(call.gpu, grad, std::max({step_of(of_queries), step_of(of_keys), step_of(of_bias)}));
   const Tensor statistics =
-      Tensor::empty({call.batch, call.heads, call.queries, 2}, DType::f32, grad.device());
+      Tensor::empty({call.batch, call.heads, call.queries, 3}, DType::f32, grad.device());
   if (statistics.count() > 0)
-    row_statistics(call.gpu, attention_input(call.gpu, out).tensor, slope.tensor, log_sum_exp,
-                   log_sum_exp_grad, statistics);
+    row_statistics(call.gpu, attention_input(call.gpu, out).tensor, slope.tensor, sums, log_sum_exp_grad,
+                   statistics);
   // One kernel makes dkey and dvalue, so that there is a place for the first, also where it is not wanted.
   const AttentionOperand of_key = attention_output(
-                             call.gpu, dkey.defined() ? dkey
-                                                      : Tensor::empty(args.key.shape(), args.key.dtype(),
-                                                                      args.key.device())),
-                         of_value = attention_output(call.gpu, dvalue);
+                             call.gpu,
+                             dkey.defined()
+                                 ? dkey
+                                 : Tensor::empty(args.key.shape(), args.key.dtype(), args.key.device()),
+                             step_of(of_keys)),
+                         of_value = attention_output(call.gpu, dvalue, step_of(of_keys));
   const double area = call.area(), key_width = static_cast<double>(call.key_width),
                value_width = static_cast<double>(call.value_width);
   if (dquery.defined()) {
-    const AttentionOperand of_query = attention_output(call.gpu, dquery);
-    const auto of_queries = choose(call, FragmentPass::dquery, {slope, of_query});
+    const AttentionOperand of_query = attention_output(call.gpu, dquery, step_of(of_queries));
     AttentionPass(call, true,
                   of_queries ? of_queries->group : square_group(call, true, call.key_width, most_quads))
         .input(slope, true)
@@ -133,7 +141,6 @@ void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& ar
         .run(shader_by(of_queries, "attention_dquery").c_str(), 2 * area * (2 * key_width + value_width));
     finish_output(of_query, dquery);
   }
-  const auto of_keys = choose(call, FragmentPass::dkey, {slope, of_key, of_value});
   AttentionPass(
       call, false,
       of_keys ? of_keys->group
@@ -148,11 +155,11 @@ void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& ar
         dbias.dtype() == DType::f32 ? dbias : Tensor::empty(dbias.shape(), DType::f32, dbias.device());
     backend_of(sums).fill(0, sums);
     if (sums.count() > 0)
-      AttentionPass(call, true, square_group(call, true, 4, 1))
+      AttentionPass(call, true, of_bias ? of_bias->group : square_group(call, true, 4, 1))
           .input(slope, true)
           .statistics(statistics, false)
           .bias_gradient(sums)
-          .run("attention_dbias", 2 * area * (key_width + value_width));
+          .run(shader_by(of_bias, "attention_dbias").c_str(), 2 * area * (key_width + value_width));
     if (sums.storage() != dbias.storage()) backend_of(sums).copy(sums, dbias);
   }
   if (dkey.defined()) finish_output(of_key, dkey);
