@@ -163,16 +163,23 @@ WantedGradients wanted(const Tensor& query, const Tensor& key, const AttentionOp
   return {has_gradient(query) || has_gradient(key), has_gradient(options.bias)};
 }
 
+/// What a softmax divided by: the largest score of each query and the sum of exp(score - largest), [B, H, N, 2]. They stay
+/// apart: a large score swallows the logarithm of the sum.
+Tensor empty_sums(const Tensor& query) {
+  return Tensor::empty({query.size(0), query.size(1), query.size(2), 2}, statistics_type(query.dtype()),
+                       query.device());
+}
+
 /// The gradients of value, and of query, key and the bias where they have one, from those of the output and of log_sum_exp
 /// (undefined: 0).
-Gradients kernel_gradients(const AttentionArgs& args, WantedGradients wanted, const AttentionPart& part,
-                           const Tensor& grad, const Tensor& log_sum_exp_grad) {
+Gradients kernel_gradients(const AttentionArgs& args, WantedGradients wanted, const Tensor& output,
+                           const Tensor& sums, const Tensor& grad, const Tensor& log_sum_exp_grad) {
   const Tensor dquery = wanted.of_product ? empty_heads(args.query, args.query.size(3)) : Tensor();
   const Tensor dkey = wanted.of_product ? empty_heads(args.key, args.key.size(3)) : Tensor();
   const Tensor dvalue = empty_heads(args.value, args.value.size(3));
   const Tensor dbias = wanted.of_bias ? empty_like(args.bias) : Tensor();
-  backend_of(grad).attention.backward(args, part.output, part.log_sum_exp, rows_adjacent(grad),
-                                      log_sum_exp_grad, dquery, dkey, dvalue, dbias);
+  backend_of(grad).attention.backward(args, output, sums, rows_adjacent(grad), log_sum_exp_grad, dquery, dkey,
+                                      dvalue, dbias);
   Gradients gradients{dquery, dkey, dvalue};
   if (args.bias.defined()) gradients.push_back(dbias);
   return gradients;
@@ -181,17 +188,14 @@ Gradients kernel_gradients(const AttentionArgs& args, WantedGradients wanted, co
 Tensor attention_fused(const Tensor& query, const Tensor& key, const Tensor& value,
                        const AttentionOptions& options) {
   const AttentionArgs args = kernel_arguments(query, key, value, options);
-  const AttentionPart part{empty_heads(query, value.size(3)),
-                           Tensor::empty({query.size(0), query.size(1), query.size(2)},
-                                         statistics_type(query.dtype()), query.device())};
-  backend_of(query).attention.forward(args, part.output, part.log_sum_exp);
+  const Tensor output = empty_heads(query, value.size(3)), sums = empty_sums(query);
+  backend_of(query).attention.forward(args, output, sums);
   const Tensor* const reads[] = {&args.query, &args.key,    &args.value, &args.key_mask,
-                                 &args.mask,  &args.slopes, &args.bias,  &part.output};
+                                 &args.mask,  &args.slopes, &args.bias,  &output};
   return record(
-      "attention", part.output, inputs_of(query, key, value, options),
-      [args, part, pattern = options.pattern, gradients = wanted(query, key, options)](const Tensor& grad) {
-        return kernel_gradients(args, gradients, part, grad, {});
-      },
+      "attention", output, inputs_of(query, key, value, options),
+      [args, output, sums, pattern = options.pattern, gradients = wanted(query, key, options)](
+          const Tensor& grad) { return kernel_gradients(args, gradients, output, sums, grad, {}); },
       reads);
 }
 
@@ -210,15 +214,18 @@ AttentionPart attention_part_fused(const Tensor& query, const Tensor& key, const
   const std::int64_t width = value.size(3), outputs = rows.count() * width;
   const Tensor memory = Tensor::empty({outputs + rows.count()}, query.dtype(), query.device());
   const AttentionPart part = places(memory, rows, width);
-  backend_of(query).attention.forward(args, part.output, part.log_sum_exp);
+  const Tensor sums = empty_sums(query);
+  backend_of(query).attention.forward(args, part.output, sums);
+  const Tensor logs = slice(sums, 3, 0, 1) + log(slice(sums, 3, 1, 2));  // -infinity where there is no key
+  backend_of(query).copy(reshape(logs, rows), part.log_sum_exp);
   const Tensor* const reads[] = {&args.query, &args.key,    &args.value, &args.key_mask,
                                  &args.mask,  &args.slopes, &args.bias,  &memory};
   const Tensor both = record(
       "attention_part", memory, inputs_of(query, key, value, options),
-      [args, part, rows, width, pattern = options.pattern,
+      [args, output = part.output, sums, rows, width, pattern = options.pattern,
        gradients = wanted(query, key, options)](const Tensor& grad) {
         const AttentionPart grads = places(contiguous(grad), rows, width);
-        return kernel_gradients(args, gradients, part, grads.output, grads.log_sum_exp);
+        return kernel_gradients(args, gradients, output, sums, grads.output, grads.log_sum_exp);
       },
       reads);
   const Tensor output = reshape(slice(both, 0, 0, outputs), {rows[0], rows[2], rows[1], width});

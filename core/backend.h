@@ -213,14 +213,16 @@ struct Backend {
   /// wants it.
   LogitChunks (*logit_chunks)(Device device, DType dtype, std::int64_t rows, std::int64_t classes) = nullptr;
   /// Never holds the N x M matrix. out and its gradient [B, H, N, dv] (last stride 1, otherwise any strides),
-  /// log_sum_exp [B, H, N] (-infinity for rows with no allowed key, whose output is 0). dquery, dkey, dvalue
+  /// sums [B, H, N, 2], contiguous, of statistics_type(): the largest score of a row, and the sum of exp(score - largest);
+  /// -infinity and 0 for rows with no allowed key, whose output is 0. backward sees the very scores that forward saw, to
+  /// the last bit, or large scores would give it other weights. dquery, dkey, dvalue
   /// have the shapes of query, key, value, last stride 1, otherwise any strides; dquery and dkey are both undefined where
   /// neither is wanted. log_sum_exp_grad [B, H, N],
-  /// contiguous, is the gradient of log_sum_exp; undefined = 0. dbias, contiguous, has the shape of bias: a sum over
+  /// contiguous, is the gradient of largest + log(sum); undefined = 0. dbias, contiguous, has the shape of bias: a sum over
   /// what shares an entry of it, in a fixed order; undefined = not wanted. An entry of bias that is -infinity does not
   /// exist.
-  Fused<void(const AttentionArgs&, const Tensor& out, const Tensor& log_sum_exp),
-        void(const AttentionArgs&, const Tensor& out, const Tensor& log_sum_exp, const Tensor& grad,
+  Fused<void(const AttentionArgs&, const Tensor& out, const Tensor& sums),
+        void(const AttentionArgs&, const Tensor& out, const Tensor& sums, const Tensor& grad,
              const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue,
              const Tensor& dbias)>
       attention;

@@ -258,12 +258,13 @@ std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan) {
 std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& cell, const fs::path& folder,
                                    const TrainerCallbacks& callbacks) {
   create_folders(folder);
-  OpenFolder(folder).find_folder(run_name);  // a link to another run is refused
+  const OpenFolder opened(folder);
+  opened.find_folder(run_name);  // a link to another run is refused
   const fs::path run_folder = folder / run_name;
   CellResult result;
   result.settings = cell.settings.json();
   result.failure = "it was not trained to its end";  // what an interruption leaves, with the settings
-  write_result(result, folder);
+  write_result(result, opened);
   result.failure.clear();
   const Device device = device_of(cell.settings);
   reset_peak_memory(device);

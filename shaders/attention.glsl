@@ -259,9 +259,10 @@ uint bias_at(uint i, uint j, uint first) {
   return (matrix * queries + i - first) * keys + j;
 }
 
-// The logit of row r and column c of this invocation, from the product of query and key.
+// The logit of row r and column c of this invocation, from the product of query and key. `precise`, as products are: every
+// pass has to see the same bits, or large logits would give backward other weights than forward.
 float logit(Rows rows, uint r, uint c, float product) {
-  float x = scale * product;
+  precise float x = scale * product;
   if (!HAS_SLOPES && !HAS_BIAS) return x;
   const uint row = rows.begin + 4u * lane_y() + r;
   const int index = column_index[4u * lane_x() + c];

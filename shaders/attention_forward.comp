@@ -5,14 +5,13 @@
 // Gimelshein, arXiv 1805.02867; Rabe and Staats, arXiv 2112.05682; Dao et al., arXiv 2205.14135).
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-#include "math.glsl"
 #include "philox.glsl"
-#define SKIPS_OF_RESULTS uint skip_out, skip_log_sum_exp;
+#define SKIPS_OF_RESULTS uint skip_out, skip_row_sums;
 #define OTHER_NUMBERS
 #include "attention_products.glsl"
 
 layout(binding = 8) writeonly buffer Out { T result[]; };
-layout(binding = 9) writeonly buffer LogSumExp { float log_sum_exp[]; };
+layout(binding = 9) writeonly buffer RowSums { float row_sums[]; };
 
 HEED_ROWS_TIMES_COLUMNS(query_times_key, load_query, load_key, KEY_WIDTH)
 HEED_ADD_TILE_TIMES_ROWS(add_values, load_value)
@@ -52,5 +51,5 @@ void main() {
   const vec4 factor = normalize(softmax);
   store_result(rows, skip_out + result_offset(3u, queries, VALUE_WIDTH), result_row(3u, VALUE_WIDTH), slice, factor,
                sums);
-  if (slice == 0u) store_log_sum_exp(rows, softmax);
+  if (slice == 0u) store_row_sums(rows, softmax);
 }

@@ -4,9 +4,8 @@
 // before they multiply the values; sums and statistics are f32.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
-#include "math.glsl"
 #include "philox.glsl"
-#define SKIPS_OF_RESULTS uint skip_out, skip_log_sum_exp;
+#define SKIPS_OF_RESULTS uint skip_out, skip_row_sums;
 #define OTHER_NUMBERS
 // Where the lines of each begin in `memory`.
 #define QUERIES_AT 0u
@@ -20,7 +19,7 @@ shared vec4 partial[THREADS / LANES * (LANES + 1u)];
 shared float row_scales[TILE_ROWS];
 
 layout(binding = 8) writeonly buffer OutFours { HALF_FOUR result_fours[]; };
-layout(binding = 9) writeonly buffer LogSumExp { float log_sum_exp[]; };
+layout(binding = 9) writeonly buffer RowSums { float row_sums[]; };
 
 HEED_KEPT_ROWS(keep_queries, query_eights, KEY_EIGHTS, KEY_WIDTH, QUERIES_AT)
 HEED_FETCHED_TILE(fetch_keys, keep_keys, key_eights, key_held, KEY_EIGHTS, KEY_WIDTH, KEYS_AT)
@@ -87,5 +86,5 @@ void main() {
   const vec4 factor = normalize(softmax);
   store_result(rows, skip_out + result_offset(3u, queries, VALUE_WIDTH), result_row(3u, VALUE_WIDTH), factor, sums,
                SCORES_AT);
-  store_log_sum_exp(rows, softmax);
+  store_row_sums(rows, softmax);
 }

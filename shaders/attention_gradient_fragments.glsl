@@ -1,6 +1,7 @@
-// attention_dquery.comp and, with COLUMNS_ARE_QUERIES, attention_dkey.comp for halves, by matrix hardware: the tile's rows
-// stay in shared memory, columns of the next tile are on their way to registers while those of this one are multiplied,
-// and a subgroup's scores are its own. ds and weights are rounded to halves before they multiply; sums are f32.
+// attention_dquery.comp and, with COLUMNS_ARE_QUERIES, attention_dkey.comp, or with OF_BIAS attention_dbias.comp for halves,
+// by matrix hardware: the tile's rows stay in shared memory, columns of the next tile are on their way to registers while
+// those of this one are multiplied, and a subgroup's scores are its own. ds and weights are rounded to halves before they
+// multiply; sums are f32.
 //
 // Beside the rows of queries lie those of the result's gradients, beside those of keys the values.
 #extension GL_GOOGLE_include_directive : require
@@ -8,10 +9,17 @@
 #include "philox.glsl"
 #ifdef COLUMNS_ARE_QUERIES
 #define SKIPS_OF_RESULTS uint skip_grad, skip_statistics, skip_dkey, skip_dvalue;
+#elif defined(OF_BIAS)
+#define HEADS_ARE_WALKED
+#define SKIPS_OF_RESULTS uint skip_grad, skip_statistics, skip_dbias;
 #else
 #define SKIPS_OF_RESULTS uint skip_grad, skip_statistics, skip_dquery;
 #endif
+#ifdef OF_BIAS
+#define OTHER_NUMBERS uint grad_row, grad_head, batches_in_turn, heads_in_turn, column_tiles;
+#else
 #define OTHER_NUMBERS uint grad_row, grad_head;
+#endif
 // Where the lines of each begin in `memory`.
 #define ROWS_AT 0u
 #define ROWS_OF_VALUES_AT (TILE_ROWS * KEY_PITCH)
@@ -38,8 +46,10 @@ HEED_STORE_SUMS(store_dvalue, dvalue_fours, VALUE_FRAGMENTS, VALUE_WIDTH)
 #define ROW_VALUE_EIGHTS grad_eights
 #define COLUMN_EIGHTS key_eights
 #define COLUMN_VALUE_EIGHTS value_eights
+#ifndef OF_BIAS
 layout(binding = 10) writeonly buffer DQuery { HALF_FOUR dquery_fours[]; };
 HEED_STORE_SUMS(store_dquery, dquery_fours, KEY_FRAGMENTS, KEY_WIDTH)
+#endif
 #endif
 HEED_KEPT_ROWS(keep_rows, ROW_EIGHTS, KEY_EIGHTS, KEY_WIDTH, ROWS_AT)
 HEED_KEPT_ROWS(keep_rows_of_values, ROW_VALUE_EIGHTS, VALUE_EIGHTS, VALUE_WIDTH, ROWS_OF_VALUES_AT)
@@ -48,6 +58,39 @@ HEED_FETCHED_TILE(fetch_values, keep_values, COLUMN_VALUE_EIGHTS, held_values, V
                   COLUMNS_OF_VALUES_AT)
 HEED_FRAGMENT_SCORES(store_scores, KEY_STEPS, ROWS_AT, COLUMNS_AT, KEY_PITCH)
 HEED_FRAGMENT_SCORES(store_slopes, VALUE_STEPS, ROWS_OF_VALUES_AT, COLUMNS_OF_VALUES_AT, VALUE_PITCH)
+
+// The products of a subgroup's rows with the tile's columns, all of which lie in `memory`.
+void multiply_tile(out vec4 scores[4], out vec4 slopes[4]) {
+  const uint own_row = subgroup_number() * FRAGMENT_ROWS, own_scores = SCORES_AT + own_row * SCORE_PITCH;
+  store_scores(own_row, own_scores);
+  row_barrier();
+  read_floats(SCORES_AT, scores);
+  row_barrier();
+  store_slopes(own_row, own_scores);
+  row_barrier();
+  read_floats(SCORES_AT, slopes);
+}
+
+#ifdef OF_BIAS
+
+void add_head(Rows rows, Columns columns, uint at, inout vec4 sums[4]) {
+  keep_rows(rows, skip_query + head_offset(0u, queries, query_row, query_head), query_row);
+  keep_rows_of_values(rows, skip_grad + head_offset(3u, queries, grad_row, grad_head), grad_row);
+  fetch_columns(columns, at, skip_key + head_offset(1u, keys, key_row, key_head), key_row);
+  fetch_values(columns, at, skip_value + head_offset(2u, keys, value_row, value_head), value_row);
+  keep_columns();
+  keep_values();
+  barrier();
+  vec4 scores[4], slopes[4];
+  multiply_tile(scores, slopes);
+  weigh_slopes(rows, scores, slopes);
+  [[unroll]] for (uint r = 0u; r < 4u; ++r) sums[r] += slopes[r];
+}
+
+#include "attention_dbias.glsl"
+
+#else
+
 HEED_ADD_HALVES_TIMES_LINES(add_columns, KEY_FRAGMENTS, COLUMNS_AT, KEY_PITCH)
 HEED_ADD_HALVES_TIMES_LINES(add_values, VALUE_FRAGMENTS, COLUMNS_OF_VALUES_AT, VALUE_PITCH)
 
@@ -65,7 +108,7 @@ void main() {
   const uint key_base = skip_key + head_offset(1u, keys, key_row, key_head);
   const uint value_base = skip_value + head_offset(2u, keys, value_row, value_head);
   const uint grad_base = skip_grad + head_offset(3u, queries, grad_row, grad_head);
-  const uint own_row = subgroup_number() * FRAGMENT_ROWS, own_scores = SCORES_AT + own_row * SCORE_PITCH;
+  const uint own_scores = SCORES_AT + subgroup_number() * FRAGMENT_ROWS * SCORE_PITCH;
 #ifdef COLUMNS_ARE_QUERIES
   keep_rows(rows, key_base, key_row);
   keep_rows_of_values(rows, value_base, value_row);
@@ -99,13 +142,7 @@ void main() {
       FETCH(at);
     }
     vec4 scores[4], slopes[4];
-    store_scores(own_row, own_scores);
-    row_barrier();
-    read_floats(SCORES_AT, scores);
-    row_barrier();
-    store_slopes(own_row, own_scores);
-    row_barrier();
-    read_floats(SCORES_AT, slopes);
+    multiply_tile(scores, slopes);
     weigh_slopes(rows, scores, slopes);
     row_barrier();
 #ifdef COLUMNS_ARE_QUERIES
@@ -128,3 +165,5 @@ void main() {
                SCORES_AT);
 #endif
 }
+
+#endif

@@ -1,18 +1,26 @@
-// What the gradient passes of attention read beside the operands, log_sum_exp and D of each query, and what they make of
-// scores and of the products of gradients and values.
+// What the gradient passes of attention read beside the operands (attention_rows.comp), and what they make of scores and of
+// the products of gradients and values.
 
 layout(binding = 9) readonly buffer Statistics { float query_statistics[]; };
 
-vec2 statistics_of(uint i) {
-  const uint at = skip_statistics + 2u * ((local_batch() * heads + local_head()) * queries + i);
-  return vec2(query_statistics[at], query_statistics[at + 1u]);
+struct RowStatistics {
+  float largest, inverse_sum, mean;  // mean: D
+};
+RowStatistics statistics_of(uint i) {
+  const uint at = skip_statistics + 3u * ((local_batch() * heads + local_head()) * queries + i);
+  return RowStatistics(query_statistics[at], query_statistics[at + 1u], query_statistics[at + 2u]);
+}
+
+// The weight of an entry that exists.
+float weight_of(float logit, RowStatistics of_query) {
+  return weight(logit - of_query.largest) * of_query.inverse_sum;
 }
 
 // Replaces scores by weights with dropout, and the products by ds (attention_dquery.comp). Row r's or column c's
 // statistics are those of its query.
 void weigh_slopes(Rows rows, inout vec4 scores[4], inout vec4 slopes[4]) {
   const uint existing = existing_entries(rows), kept = kept_entries(rows);
-  vec2 of_query[4];
+  RowStatistics of_query[4];
   [[unroll]] for (uint n = 0u; n < 4u; ++n)
 #ifdef COLUMNS_ARE_QUERIES
     of_query[n] = statistics_of(uint(max(column_index[4u * lane_x() + n], 0)));
@@ -24,11 +32,11 @@ void weigh_slopes(Rows rows, inout vec4 scores[4], inout vec4 slopes[4]) {
   [[unroll]] for (uint r = 0u; r < 4u; ++r) {
     [[unroll]] for (uint c = 0u; c < 4u; ++c) {
       const bool exists = bit_of(existing, r, c);
-      const float w = exists ? weight(logit(rows, r, c, scores[r][c]) - HEED_QUERY(r, c).x) : 0.0;
+      const float w = exists ? weight_of(logit(rows, r, c, scores[r][c]), HEED_QUERY(r, c)) : 0.0;
       const bool stays = bit_of(kept, r, c);
       scores[r][c] = stays ? kept_scale() * w : 0.0;
       const float dw = stays ? kept_scale() * slopes[r][c] : 0.0;
-      slopes[r][c] = exists ? w * (dw - HEED_QUERY(r, c).y) : 0.0;
+      slopes[r][c] = exists ? w * (dw - HEED_QUERY(r, c).mean) : 0.0;
     }
   }
 }

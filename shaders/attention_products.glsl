@@ -56,6 +56,15 @@ HEED_LOADER(load_query, query, query_quads, KEY_WIDTH)
 HEED_LOADER(load_key, key, key_quads, KEY_WIDTH)
 HEED_LOADER(load_value, value, value_quads, VALUE_WIDTH)
 
+// sum + left . right, one element after the other: the same bits in every shader, whichever factor stands on the left.
+float add_product(float sum, vec4 left, vec4 right) {
+  precise float x = fma(left.x, right.x, sum);
+  precise float y = fma(left.y, right.y, x);
+  precise float z = fma(left.z, right.z, y);
+  precise float w = fma(left.w, right.w, z);
+  return w;
+}
+
 // The products of the rows of one operand with the columns of another: scores[r][c] = row_r . column_c.
 // Leaves the stage in use: a barrier has to come before it is written again.
 #define HEED_ROWS_TIMES_COLUMNS(name, load_row, load_column, width)                                            \
@@ -81,7 +90,8 @@ HEED_LOADER(load_value, value, value_quads, VALUE_WIDTH)
           right[r] = stage[(SIDE + r * LANES + lane_x()) * STAGE_ROW + quad];                                  \
         }                                                                                                      \
         [[unroll]] for (uint r = 0u; r < 4u; ++r)                                                              \
-          [[unroll]] for (uint c = 0u; c < 4u; ++c) scores[r][c] += dot(left[r], right[c]);                    \
+          [[unroll]] for (uint c = 0u; c < 4u; ++c)                                                            \
+            scores[r][c] = add_product(scores[r][c], left[r], right[c]);                                       \
       }                                                                                                        \
     }                                                                                                          \
   }

@@ -1,8 +1,8 @@
 #version 460
 //! types f32 f16 bf16
-// What the backward pass of attention needs of each query: log_sum_exp and D = out . grad, side by side in
-// `rows` [B, H, N, 2]. A gradient l of log_sum_exp adds w l to ds, so that it is subtracted from D. A query that
-// sees no key gets +infinity, with which its weights come out as 0.
+// What the backward pass of attention needs of each query: its largest score, 1 / sum of exp(score - largest), and
+// D = out . grad, side by side in `rows` [B, H, N, 3]. A gradient l of largest + log(sum) adds w l to ds, so that it is
+// subtracted from D. A query that sees no key gets +infinity and 0, with which its weights come out as 0.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
@@ -12,17 +12,16 @@ layout(constant_id = 2) const bool HAS_LOG_GRAD = false;
 
 layout(binding = 0) readonly buffer Out { T result[]; };
 layout(binding = 1) readonly buffer Grad { T grad[]; };
-layout(binding = 2) readonly buffer LogSumExp { float log_sum_exp[]; };
+layout(binding = 2) readonly buffer RowSums { float row_sums[]; };
 layout(binding = 3) readonly buffer LogGrad { float log_grad[]; };
 layout(binding = 4) writeonly buffer Rows { float rows[]; };
 
 layout(push_constant) uniform Push {
-  uint skip_out, skip_grad, skip_log_sum_exp, skip_log_grad, skip_rows;
+  uint skip_out, skip_grad, skip_row_sums, skip_log_grad, skip_rows;
   uint count;  // rows in all
   uint queries, heads, width;
   uint out_batch, out_head, out_row;
   uint grad_batch, grad_head, grad_row;
-  uint log_batch, log_head, log_row;
   uint log_grad_batch, log_grad_head, log_grad_row;
 };
 
@@ -44,10 +43,11 @@ void main() {
     if (lane < half_of) partial[gl_LocalInvocationIndex] += partial[gl_LocalInvocationIndex + half_of];
   }
   if (lane != 0u || row >= count) return;
-  const float seen = log_sum_exp[skip_log_sum_exp + b * log_batch + h * log_head + i * log_row];
+  const float largest = row_sums[skip_row_sums + 2u * row], total = row_sums[skip_row_sums + 2u * row + 1u];
   float mean = partial[gl_LocalInvocationIndex];
   if (HAS_LOG_GRAD) mean -= log_grad[skip_log_grad + b * log_grad_batch + h * log_grad_head + i * log_grad_row];
-  const bool blind = seen == -INFINITY;
-  rows[skip_rows + 2u * row] = blind ? INFINITY : seen;
-  rows[skip_rows + 2u * row + 1u] = blind ? 0.0 : mean;
+  const bool blind = total == 0.0;
+  rows[skip_rows + 3u * row] = blind ? INFINITY : largest;
+  rows[skip_rows + 3u * row + 1u] = blind ? 0.0 : 1.0 / total;
+  rows[skip_rows + 3u * row + 2u] = blind ? 0.0 : mean;
 }

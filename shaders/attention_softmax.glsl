@@ -60,15 +60,14 @@ vec4 normalize(inout Softmax softmax) {
   return factor;
 }
 
-// Writes log_sum_exp of the rows, once normalize() has added up.
-void store_log_sum_exp(Rows rows, Softmax softmax) {
+// Writes the largest score of the rows and their sums, once normalize() has added up.
+void store_row_sums(Rows rows, Softmax softmax) {
   if (lane_x() != 0u) return;
   const uint line = (local_batch() * heads + local_head()) * queries;
   [[unroll]] for (uint r = 0u; r < 4u; ++r) {
     const uint row = rows.begin + 4u * lane_y() + r;
     if (row >= rows.end) continue;
-    const float total = softmax.total[r];
-    log_sum_exp[skip_log_sum_exp + line + row] =
-        total == 0.0 ? -INFINITY : softmax.largest[r] + exact_log(total);
+    row_sums[skip_row_sums + 2u * (line + row)] = softmax.largest[r];
+    row_sums[skip_row_sums + 2u * (line + row) + 1u] = softmax.total[r];
   }
 }

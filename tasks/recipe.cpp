@@ -393,12 +393,13 @@ void check_cost(Module& model, const TransformerConfig& config, std::int64_t bat
   const std::vector<NamedTensor> all = model.parameters();
   const NamedTensor& largest =
       *std::ranges::max_element(all, {}, [](const NamedTensor& one) { return one.tensor->count(); });
-  throw SettingsError(concat_text("model: ", model.parameter_count(), " parameters take ", gigabytes(weights),
-                                  " with gradients and moments (the largest, ", largest.name, ' ',
-                                  largest.tensor->shape(), ", ", gigabytes(cost(largest.tensor->count())),
-                                  "), and a batch of ", batch_tokens, " tokens at least ", gigabytes(step),
-                                  ", but this ", is_limited ? "process may use " : "machine has ",
-                                  gigabytes(most), ": choose a smaller model or training.batch_tokens"));
+  throw SettingsError(concat_text(
+      "model: ", model.parameter_count(), " parameters take ", gigabytes(weights),
+      " with gradients and moments (the largest, ", largest.name, ' ', largest.tensor->shape(),
+      config.word_pairs > 0 && largest.tensor->size(0) == config.word_pairs ? " of model.word_pairs, " : ", ",
+      gigabytes(cost(largest.tensor->count())), "), and a batch of ", batch_tokens, " tokens at least ",
+      gigabytes(step), ", but this ", is_limited ? "process may use " : "machine has ", gigabytes(most),
+      ": choose a smaller model or training.batch_tokens"));
 }
 
 }  // namespace heed

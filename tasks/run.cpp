@@ -112,7 +112,7 @@ std::string without_former_settings(const std::string& config, const Settings& s
 }
 
 /// Lays the options over the settings of a run; what the model was made and trained with must stay.
-void set_for_use(Settings& settings, const RunOptions& options) {
+void set_for_use(Settings& settings, const RunOptions& options, const TaskKind& kind) {
   static const std::vector<std::string> fixed = {"seed",     "precision", "tokenizer", "model",
                                                  "training", "news",      "user",      "objective"};
   const auto refuse = [](const std::string& origin, const std::string& name) {
@@ -130,6 +130,10 @@ void set_for_use(Settings& settings, const RunOptions& options) {
     if (is_among(assigned_name(assignment), fixed)) refuse("--set " + assignment, assigned_name(assignment));
     settings.assign(assignment);
   }
+  for (const std::string& assignment : options.settings)
+    if (const std::string why = why_unread(settings, kind, assigned_name(assignment), options.use);
+        !why.empty())
+      throw SettingsError(concat_text(assignment, " does nothing here: ", why));
 }
 
 void check_task(const TaskKind& kind, const RunFiles& files) {
@@ -225,7 +229,7 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   const Settings trained = settings_of_run(kind, files);
   check_registered(trained);
   Settings settings = trained;
-  set_for_use(settings, options);
+  set_for_use(settings, options, kind);
   if (!options.device.empty()) settings.set("device", options.device, "device");
   const Device device = device_of(settings);
   std::unique_ptr<Learner> learner = kind.make(std::move(settings));

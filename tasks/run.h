@@ -10,6 +10,7 @@
 
 #include "heed/core/ranks.h"
 #include "heed/tasks/learner.h"
+#include "heed/tasks/use.h"
 #include "heed/training/run_files.h"
 #include "heed/training/run_folder.h"
 #include "heed/training/trainer.h"
@@ -28,6 +29,7 @@ struct RunOptions {
   std::vector<std::string> settings = {};
   bool verify = true;              ///< false: files that were changed after they were written are used anyway
   const TaskKind* kind = nullptr;  ///< of a task that is not in the list; null: the run says
+  RunUse use = RunUse::anything;   ///< `settings` that do nothing in this use are refused
 };
 
 /// A trained run, of whatever task:

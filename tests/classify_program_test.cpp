@@ -18,6 +18,8 @@ using heed::ProgramResult;
 using heed::run_program;
 using heed::test::contains;
 using heed::test::content_of;
+using heed::test::small_run;
+using heed::test::write_content;
 namespace fs = std::filesystem;
 using Arguments = std::vector<std::string>;
 
@@ -253,4 +255,30 @@ TEST_CASE("balanced class weights change what is learned, and nothing where the 
   };
   CHECK(weights_after(files[0], "equal") == weights_after(files[0], "balanced"));
   CHECK(weights_after(files[1], "equal") != weights_after(files[1], "balanced"));
+}
+
+TEST_CASE("an option that does nothing is an error, in every program") {
+  const TemporaryFolder folder;
+  const std::string lines = write_content(folder / "lines", "1 a fine day\n").string();
+  const auto refused = [&](const char* task, const Arguments& arguments, const std::string& why) {
+    Arguments all = {arguments.front(), "--run", small_run(task).string()};
+    all.insert(all.end(), arguments.begin() + 1, arguments.end());
+    const ProgramResult result = run_program(task, all);
+    CAPTURE(result.errors);
+    CHECK(result.status == 2);
+    CHECK(result.output.empty());
+    CHECK(contains(result.errors, why));
+  };
+  refused("classify", {"predict", "--format", "csv"}, "--format");
+  refused("classify", {"predict", "--set", "data.format=csv"}, "data.format=csv does nothing here");
+  refused("classify", {"predict", "--set", "data.valid_fraction=0.5"}, "does nothing here");
+  refused("classify", {"evaluate", "--data", lines, "--set", "data.file=x"}, "does nothing here");
+  refused("translate", {"predict", "--temperature", "0.5"}, "it is for decoding.method=sample");
+  refused("translate", {"predict", "--decoding-seed", "3"}, "it is for decoding.method=sample");
+  refused("translate", {"evaluate", "--n-best", "2"}, "it is for answering lines");
+  refused("translate", {"evaluate", "--format", "csv"}, "the run's own data is made by rule");
+  refused("translate", {"score", "--source", lines, "--target", lines, "--beam", "2"}, "does nothing here");
+  refused("language_model", {"generate", "--temperature", "0", "--top-k", "3"}, "nothing is drawn");
+  refused("language_model", {"predict", "--best", "3"}, "it is for objective=masked");
+  refused("language_model", {"evaluate", "--data", lines, "--sentences", "3"}, "does nothing here");
 }

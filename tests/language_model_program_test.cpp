@@ -116,9 +116,8 @@ TEST_CASE("language_model evaluate measures another text, and says what it canno
   write_content(folder / "text", "the cat sleeps.\n");
   write_content(folder / "unknown", "the cat sleeps!\n");
   const auto evaluate = [&](const std::string& file, const Arguments& more = {}) {
-    return run(joined({"evaluate", "--run", finished_run().string(), "--sentences", "0", "--data",
-                       (folder / file).string()},
-                      more));
+    return run(
+        joined({"evaluate", "--run", finished_run().string(), "--data", (folder / file).string()}, more));
   };
   const Json report = Json::parse(evaluate("text").output);
   CHECK(report["characters"] == 16);
@@ -161,8 +160,8 @@ TEST_CASE("language_model generate continues the prompt, the same with every cal
   REQUIRE(samples.size() == 3);
   CHECK("the cat" + samples[0]["text"].get<std::string>() + "\n" == result.output);
   CHECK(samples[2]["sample"] == 3);
-  const ProgramResult greedy = run(generate_arguments({"--temperature", "0", "--seed", "1"}));
-  CHECK(run(generate_arguments({"--temperature", "0", "--seed", "5"})).output == greedy.output);
+  const ProgramResult greedy = run(generate_arguments({"--temperature", "0"}));
+  REQUIRE_MESSAGE(greedy.status == 0, greedy.errors);
   CHECK(run(generate_arguments({"--top-k", "1", "--seed", "5"})).output == greedy.output);
 }
 

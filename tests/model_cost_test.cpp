@@ -49,12 +49,13 @@ TEST_CASE("model cost: the table of word pairs counts, and the largest parameter
   config.word_pairs = 131'072;
   config.classes = 10'000'000;
   CHECK_THROWS_WITH_AS(check_model<EncoderClassifier>(config, 1024),
-                       doctest::Contains("word_pairs.weight [131072, 10000000], 2.1e+07 GB)"), SettingsError);
+                       doctest::Contains("pairs.weight [131072, 10000000] of model.word_pairs, 2.1e+04 GB)"),
+                       SettingsError);
   config.classes = 2;
   CHECK_NOTHROW(check_model<EncoderClassifier>(config, 1024));
 }
 
-TEST_CASE("model cost: a limit on this process counts, too [in a child]" * doctest::skip()) {
+TEST_CASE("child: model cost under a limit of this process" * doctest::skip()) {
   TransformerConfig config = tiny_config();
   config.source_vocabulary = 100;
   config.word_pairs = 131'072;
@@ -64,8 +65,8 @@ TEST_CASE("model cost: a limit on this process counts, too [in a child]" * docte
 }
 
 TEST_CASE("model cost: a limit on this process counts, too") {
-  const ChildResult result = run_in_child("model cost: a limit on this process counts, too ?in a child?",
-                                          {.address_space = rlim_t{2} << 30});
+  const ChildResult result =
+      run_in_child("child: model cost under a limit of this process", {.address_space = rlim_t{2} << 30});
   CHECK_MESSAGE(result.status == 0, result.text());
   CHECK(result.output.find("1 passed") != std::string::npos);
 }

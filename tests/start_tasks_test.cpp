@@ -217,10 +217,10 @@ TEST_CASE("--from: learned positions come along, or the setting that asks for mo
     CHECK(refusal("classify", folder / "longer",
                   joined({from.back()}, {"model.positions=learned", "data.max_tokens=40"})) != "");
   }
-  trained("classify", folder / "short", {"model.positions=learned", "data.max_tokens=30"});
-  CHECK(taken("match", folder / "short", "data.max_tokens") == 15);
-  CHECK(taken("language_model", folder / "short", "model.max_length") == 30);
-  trained("classify", folder / "any", {"data.max_tokens=30"});  // sinusoidal: any number will do
+  trained("classify", folder / "short", {"model.positions=learned", "data.max_tokens=60"});
+  CHECK(taken("match", folder / "short", "data.max_tokens") == 30);
+  CHECK(taken("language_model", folder / "short", "model.max_length") == 60);
+  trained("classify", folder / "any", {"data.max_tokens=60"});  // sinusoidal: any number will do
   CHECK(taken("match", folder / "any", "data.max_tokens") == 256);
 }
 

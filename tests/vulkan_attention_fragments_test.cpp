@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +12,7 @@
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/core/backend.h"
 #include "heed/tests/attention_cases.h"
+#include "heed/tests/attention_large_logits.h"
 #include "heed/tests/kernel_check.h"
 #include "vulkan_compare.h"
 
@@ -75,20 +76,20 @@ Tensor unwritten(const Shape& shape, DType dtype, Device device) {
 
 using Numbers = std::vector<std::vector<double>>;
 
-/// out, log_sum_exp, and with a gradient of out dquery, dkey, dvalue, and dbias where there is a bias.
+/// out, sums, and with a gradient of out dquery, dkey, dvalue, and dbias where there is a bias.
 Numbers results_of(const Case& c, const AttentionArgs& args, const Tensor& grad, const auto& forward,
                    const auto& backward) {
   const DType dtype = args.query.dtype();
   const Device device = args.query.device();
   const Tensor out = unwritten({c.batch, c.heads, c.queries, c.value_width}, dtype, device),
-               log_sum_exp = unwritten({c.batch, c.heads, c.queries}, DType::f32, device);
-  forward(args, out, log_sum_exp);
-  std::vector<Tensor> all{out, log_sum_exp};
+               sums = unwritten({c.batch, c.heads, c.queries, 2}, DType::f32, device);
+  forward(args, out, sums);
+  std::vector<Tensor> all{out, sums};
   if (grad.defined()) {
     for (const Tensor* x : {&args.query, &args.key, &args.value})
       all.push_back(unwritten(x->shape(), dtype, device));
     const Tensor dbias = args.bias.defined() ? unwritten(args.bias.shape(), dtype, device) : Tensor();
-    backward(args, out, log_sum_exp, grad, Tensor(), all[2], all[3], all[4], dbias);
+    backward(args, out, sums, grad, Tensor(), all[2], all[3], all[4], dbias);
     if (dbias.defined()) all.push_back(dbias);
   }
   Numbers numbers;
@@ -103,12 +104,11 @@ Numbers results_by(const vulkan::FragmentChoice& choose, const Case& c, const At
       [&](const auto&... x) { vulkan::attention_backward_by(choose, x...); });
 }
 
-std::optional<vulkan::FragmentKernel> no_fragments(const vulkan::AttentionCall&, vulkan::FragmentPass,
-                                                   std::initializer_list<vulkan::AttentionOperand>) {
+std::optional<vulkan::FragmentKernel> no_fragments(const vulkan::AttentionCall&, vulkan::FragmentPass) {
   return {};
 }
 
-const std::string result_names[] = {"out", "log_sum_exp", "dquery", "dkey", "dvalue", "dbias"};
+const std::string result_names[] = {"out", "sums", "dquery", "dkey", "dvalue", "dbias"};
 
 /// Against the CPU in f32, and against ordinary arithmetic. Weights, their gradients and results are rounded to the half
 /// type, statistics are not.
@@ -125,7 +125,7 @@ void check_fragments(const Case& c, DType dtype, Device device, vulkan::Fragment
   REQUIRE(found.size() == expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) {
     CAPTURE(result_names[i]);
-    const double allowed = result_names[i] == "log_sum_exp" ? 1e-5 : 4 * rounding;
+    const double allowed = result_names[i] == "sums" ? 1e-5 : 4 * rounding;
     CHECK(test::worst_error(found[i], expected[i]) <= allowed);
     CHECK(test::worst_error(found[i], ordinary[i]) <= allowed);
   }
@@ -154,6 +154,10 @@ std::vector<Case> fragment_cases() {
   add("mask, a query that sees nothing", [](Case& c) { c.mask = shared_mask; });
   add("mask of rows, slopes", [](Case& c) {
     c.mask = row_mask;
+    c.slopes = true;
+  });
+  add("bias for all, slopes", [](Case& c) {
+    c.bias = some_bias;
     c.slopes = true;
   });
   add("bias with holes, dropout", [](Case& c) {
@@ -196,6 +200,38 @@ TEST_CASE("vulkan attention by fragments: agrees with ordinary arithmetic and wi
                   .causal = true};
   check_fragments(wide, DType::f16, *device);
   check_fragments(wide, DType::bf16, *device);
+}
+
+TEST_CASE("vulkan attention at large logits in half types: the weights of backward sum up to 1") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const vulkan::FragmentChoice kernels[] = {no_fragments, vulkan::always(emulated, {})};
+  const auto check_sums = [&](const Case& c, DType dtype) {
+    CAPTURE(c.name);
+    CAPTURE(c.queries);
+    CAPTURE(dtype);
+    HalfInputs inputs(c, dtype, *device);
+    Inputs in;
+    make_large_inputs<float>(c, 1, in);
+    inputs.grad = converted(Tensor::from(in.grad.to_vector<float>(), in.grad.shape(), *device), dtype);
+    for (const double largest : {2e6, 1e30}) {
+      CAPTURE(largest);
+      inputs.half.scale = largest;
+      for (const vulkan::FragmentChoice& choose : kernels) {
+        const Numbers found = results_by(choose, c, inputs.half, inputs.grad);
+        CHECK(row_sum_error(c, in, found[4]) <= 4 * (dtype == DType::f16 ? 0x1p-10 : 0x1p-7));
+        for (const auto& numbers : found)
+          CHECK(std::none_of(numbers.begin(), numbers.end(), [](double x) { return std::isnan(x); }));
+      }
+    }
+  };
+  for (const std::int64_t n : {17, 60, 130})
+    check_sums({.name = "size", .queries = n, .keys = n, .key_width = 32, .value_width = 32}, DType::bf16);
+  DType dtype = DType::f16;  // as above, so that pipelines are there
+  for (const Case& c : fragment_cases()) {
+    if (c.dropout == 0 && c.keys > 0) check_sums(c, dtype);
+    dtype = dtype == DType::f16 ? DType::bf16 : DType::f16;
+  }
 }
 
 TEST_CASE("vulkan attention by fragments: subgroups and fragments of other sizes") {
@@ -265,8 +301,7 @@ TEST_CASE("vulkan attention by fragments: the calls that they take") {
     in.args.key = operand(c.keys, c.key_width);
     in.args.value = operand(c.keys, c.value_width);
     const vulkan::AttentionCall call(in.args);
-    const auto result = vulkan::attention_output(call.gpu, operand(c.queries, c.value_width));
-    return vulkan::fragment_group(call, vulkan::FragmentPass::forward, {result}, {}).has_value();
+    return vulkan::fragment_group(call, vulkan::FragmentPass::forward, {}).has_value();
   };
   const Case c{.name = "taken", .queries = 20, .keys = 20, .key_width = 32, .value_width = 32};
   const auto with = [&](const auto& change) {
@@ -304,6 +339,7 @@ TEST_CASE("vulkan attention by fragments: variants are tested before they are us
   for (const DType dtype : {DType::f16, DType::bf16}) {
     CHECK(problem({dquery, dtype, 32, 40, {32, 16, 2}}) == "");
     CHECK(problem({dkey, dtype, 40, 32, {32, 16, 2}}) == "");
+    CHECK(problem({dbias, dtype, 24, 32, {32, 16, 2}}) == "");
   }
   CHECK(problem({forward, DType::f16, 32, 64, {16, 8, 2}}) == "");
   CHECK(problem({dkey, DType::f16, 32, 64, {16, 8, 2}}) == "");

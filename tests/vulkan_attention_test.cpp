@@ -8,6 +8,7 @@
 
 #include "heed/core/backend.h"
 #include "heed/tests/attention_cases.h"
+#include "heed/tests/attention_large_logits.h"
 #include "heed/tests/kernel_check.h"
 #include "vulkan_compare.h"
 
@@ -35,7 +36,7 @@ Tensor unwritten(const Shape& shape, DType dtype, Device device) {
   return x;
 }
 
-/// Everything attention computes: out, log_sum_exp, dquery, dkey, dvalue, and dbias where there is a bias.
+/// Everything attention computes: out, sums, dquery, dkey, dvalue, and dbias where there is a bias.
 std::vector<Tensor> results(const Case& c, const AttentionArgs& args, const Tensor& grad,
                             const Tensor& log_sum_exp_grad = {}) {
   const Device device = grad.device();
@@ -47,25 +48,25 @@ std::vector<Tensor> results(const Case& c, const AttentionArgs& args, const Tens
     return memory.view(shape, {rows * c.heads * width, width, c.heads * width, 1}, 0);
   };
   const Tensor out = empty(c.queries, c.value_width);
-  const Tensor log_sum_exp = unwritten({c.batch, c.heads, c.queries}, DType::f32, device);
+  const Tensor sums = unwritten({c.batch, c.heads, c.queries, 2}, DType::f32, device);
   const Tensor dquery = empty(c.queries, c.key_width), dkey = empty(c.keys, c.key_width),
                dvalue = empty(c.keys, c.value_width);
   const Backend& backend = backend_of(device);
-  backend.attention.forward(args, out, log_sum_exp);
+  backend.attention.forward(args, out, sums);
   const Tensor dbias = args.bias.defined() ? unwritten(args.bias.shape(), grad.dtype(), device) : Tensor();
-  backend.attention.backward(args, out, log_sum_exp, grad, log_sum_exp_grad, dquery, dkey, dvalue, dbias);
+  backend.attention.backward(args, out, sums, grad, log_sum_exp_grad, dquery, dkey, dvalue, dbias);
   // What is not wanted changes no bit of the rest.
   const Tensor value_alone = empty(c.keys, c.value_width);
   const Tensor bias_alone = dbias.defined() ? unwritten(dbias.shape(), grad.dtype(), device) : Tensor();
-  backend.attention.backward(args, out, log_sum_exp, grad, log_sum_exp_grad, {}, {}, value_alone, bias_alone);
+  backend.attention.backward(args, out, sums, grad, log_sum_exp_grad, {}, {}, value_alone, bias_alone);
   CHECK(value_alone.to_doubles() == dvalue.to_doubles());
   if (dbias.defined()) CHECK(bias_alone.to_doubles() == dbias.to_doubles());
-  std::vector<Tensor> all{out, log_sum_exp, dquery, dkey, dvalue};
+  std::vector<Tensor> all{out, sums, dquery, dkey, dvalue};
   if (dbias.defined()) all.push_back(dbias);
   return all;
 }
 
-const std::string names[] = {"out", "log_sum_exp", "dquery", "dkey", "dvalue", "dbias"};
+const std::string names[] = {"out", "sums", "dquery", "dkey", "dvalue", "dbias"};
 
 std::vector<Tensor> on_device(const Case& c, const Inputs& in, Device device,
                               const Tensor& log_sum_exp_grad = {}) {
@@ -341,6 +342,55 @@ TEST_CASE("vulkan attention: f16 and bf16 in memory, f32 in between") {
       const Tensor widened = found[i].dtype() == DType::f32 ? found[i] : in_type(found[i], DType::f32);
       CHECK(test::worst_error(test::values_of<float>(widened), test::values_of<float>(expected[i])) <=
             4 * rounding);
+    }
+  }
+}
+
+TEST_CASE("vulkan attention at large logits: the weights of backward sum up to 1") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  const auto check_sums = [&](const Case& c, double largest) {
+    CAPTURE(c.name);
+    CAPTURE(c.queries);
+    CAPTURE(largest);
+    Inputs in;
+    make_large_inputs<float>(c, largest, in);
+    CHECK(row_sum_error(c, in, on_device(c, in, *device)[4].to_doubles()) <= 4 * 0x1p-23);
+  };
+  for (const std::int64_t n : {1, 2, 3, 6, 7, 15, 16, 17, 31, 33, 60, 64, 65, 100, 127, 130}) {
+    const Case c{.name = "size",
+                 .batch = 1,
+                 .heads = 2,
+                 .queries = n,
+                 .keys = n,
+                 .key_width = 20,
+                 .value_width = 16,
+                 .causal = n % 2 == 0};
+    for (const double largest : {1.0, 3e3, 2e6, 3e10, 1e30}) check_sums(c, largest);
+  }
+  for (const Case& c : cases())
+    if (c.queries * c.keys < 3000 && c.dropout == 0)
+      for (const double largest : {2e6, 1e30}) check_sums(c, largest);
+}
+
+TEST_CASE("vulkan attention at large logits: values and gradients agree with f64 out of single ops") {
+  const auto device = vulkan_test_device();
+  if (!device) return;
+  for (const Case& c : cases()) {
+    if (c.queries * c.keys >= 3000) continue;
+    CAPTURE(c.name);
+    for (const double largest : {1.0, 0x1p21, 0x1p100}) {
+      CAPTURE(largest);
+      Inputs in;
+      make_exact_inputs<float>(c, largest, in);
+      const auto expected = composed_results(c, in);
+      std::vector<std::vector<double>> found;
+      for (const Tensor& x : on_device(c, in, *device)) found.push_back(x.to_doubles());
+      found.erase(found.begin() + 1);  // the sums
+      for (const std::size_t i : {1U, 2U})
+        for (double& x : found[i]) x /= largest;
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        CHECK(test::worst_error(found[i], expected[i]) <= 2e-5);
     }
   }
 }

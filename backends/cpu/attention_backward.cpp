@@ -1,14 +1,14 @@
 #include <algorithm>
 
-#include "heed/backends/cpu/attention_bias.h"
-#include "heed/backends/cpu/attention_panels.h"
+#include "heed/backends/cpu/attention.h"
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/base/error.h"
 #include "heed/core/profile.h"
 
-// The backward pass recomputes the weights tile by tile from log_sum_exp (FlashAttention, arXiv 2205.14135,
-// section 3.1 and appendix B.4). With weights w, dropout factors k, output o and its gradient g:
+// The backward pass recomputes the weights tile by tile, from each row's largest score and the sum of
+// exp(score - largest) (FlashAttention, arXiv 2205.14135, section 3.1 and appendix B.4). With weights w, dropout
+// factors k, output o and its gradient g:
 //   dV = (w k)^T g,   dw = g V^T k,   ds = w (dw - sum_j w_j dw_j) = w (dw - o . g),
 //   dQ = scale ds K,  dK = scale ds^T Q,  and that of a bias is ds, summed over the heads that share it.
 // A gradient l of log_sum_exp adds w l to ds, so that it is subtracted from the sum: o . g - l.
@@ -16,23 +16,20 @@
 namespace heed::cpu {
 namespace {
 
-// Two score tiles, and keys, values and their gradients, stay in a second-level cache of 1 MiB.
-constexpr std::int64_t tile_columns = 256;
 // From this many scores per head on, few heads are cut along queries and keys too (7 products instead of 5).
 constexpr std::int64_t scores_of_long_head = 512 * 512, few_heads = 8;
-// Keys of one task of the cut pass for dK and dV.
-constexpr std::int64_t keys_per_task = 1024;
 
 template <class T>
 class Backward {
  public:
-  Backward(const AttentionArgs& args, const AttentionPlan& plan, const Tensor& out, const Tensor& log_sum_exp,
+  Backward(const AttentionArgs& args, const AttentionPlan& plan, const Tensor& out, const Tensor& sums,
            const Tensor& grad, const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey,
            const Tensor& dvalue, const BiasGradient<T>& bias_gradient)
       : args_(args),
         plan_(plan),
-        log_sum_exp_(log_sum_exp),
+        sums_(sums),
         log_sum_exp_grad_(log_sum_exp_grad),
+        scores_(args, plan),
         query_(args.query),
         key_(args.key),
         value_(args.value),
@@ -41,7 +38,6 @@ class Backward {
         dquery_(dquery),
         dkey_(dkey),
         dvalue_(dvalue),
-        bias_(args, plan),
         bias_gradient_(bias_gradient) {}
 
   /// All gradients of the heads of one group.
@@ -68,15 +64,15 @@ class Backward {
   /// dK and dV of some keys.
   void keys_only(std::int64_t task) const {
     const std::int64_t pieces = key_pieces(), head = task / pieces;
-    const std::int64_t begin = task % pieces * keys_per_task,
-                       end = std::min(plan_.keys, begin + keys_per_task);
+    const std::int64_t begin = task % pieces * plan_.piece(),
+                       end = std::min(plan_.keys, begin + plan_.piece());
     const Place place{head / plan_.heads, head % plan_.heads};
     clear_keys(place, begin, end);
     for (std::int64_t t = 0; t < plan_.tile_count(); ++t) {
       add_tile(place, plan_.query_tile(t), begin, end, {.keys = true});
     }
   }
-  std::int64_t key_pieces() const { return ceil_div(plan_.keys, keys_per_task); }
+  std::int64_t key_pieces() const { return ceil_div(plan_.keys, plan_.piece()); }
 
  private:
   struct Place {
@@ -103,15 +99,15 @@ class Backward {
     if (rows == 0) return;
     thread_local KeyTile keys;
     AttentionPlan::Walk walk(plan_, at.h, queries, key_begin, std::min(key_end, plan_.real_keys(at.b)));
-    T* delta = thread_scratch<T>(row_slot, static_cast<std::size_t>(2 * max_tile_rows));
-    T* log_sum_exp = delta + max_tile_rows;
+    T* largest = thread_scratch<T>(row_slot, static_cast<std::size_t>(3 * max_tile_rows));
+    T *inverse_sum = largest + max_tile_rows, *delta = inverse_sum + max_tile_rows;
     bool first = true;
     for (; walk.next(keys); first = false) {
-      if (first) row_values(at, queries, delta, log_sum_exp);
-      const ScoreTile<T> tile = score_tile(at, queries, keys);
+      if (first) row_values(at, queries, largest, inverse_sum, delta);
+      const ScoreTile<T> tile = scores_.tile(at.b, at.h, queries, keys);
       T* slopes = of_logits() ? weight_gradients(at, queries, keys, tile.stride) : nullptr;
       softmax_tile_backward(tile, tile_dropout(args_, plan_, at.b, at.h, queries.begin, keys), slopes,
-                            log_sum_exp, delta);
+                            SoftmaxRows<T>{largest, inverse_sum, delta});
       if (wanted.queries) {
         if (dquery_.defined()) add_to_queries(at, queries, keys, slopes, tile.stride, first);
         bias_gradient_.add(at.b, at.h, queries, keys, slopes, tile.stride);
@@ -125,34 +121,19 @@ class Backward {
     }
   }
 
-  void row_values(const Place& at, const QueryTile& queries, T* delta, T* log_sum_exp) const {
+  void row_values(const Place& at, const QueryTile& queries, T* largest, T* inverse_sum, T* delta) const {
+    const std::int64_t row = (at.b * plan_.heads + at.h) * plan_.queries + queries.begin;
+    const T* sums = sums_.data<T>() + 2 * row;
+    for (std::int64_t r = 0; r < queries.rows(); ++r) {
+      largest[r] = sums[2 * r];
+      inverse_sum[r] = sums[2 * r + 1] == T{0} ? T{0} : T{1} / sums[2 * r + 1];
+    }
     if (of_logits())
       row_dots(out_.at(at.b, at.h, queries.begin), out_.stride(), grad_.at(at.b, at.h, queries.begin),
                grad_.stride(), queries.rows(), out_.width(), delta);
-    const Shape& stride = log_sum_exp_.strides();
-    const T* from = log_sum_exp_.data<T>() + at.b * stride[0] + at.h * stride[1] + queries.begin * stride[2];
-    for (std::int64_t r = 0; r < queries.rows(); ++r) log_sum_exp[r] = from[r * stride[2]];
     if (!log_sum_exp_grad_.defined() || !of_logits()) return;
-    const T* slope =
-        log_sum_exp_grad_.data<T>() + (at.b * plan_.heads + at.h) * plan_.queries + queries.begin;
+    const T* slope = log_sum_exp_grad_.data<T>() + row;
     for (std::int64_t r = 0; r < queries.rows(); ++r) delta[r] -= slope[r];
-  }
-
-  /// scale Q K^T with what is added to it, and its mask.
-  ScoreTile<T> score_tile(const Place& at, const QueryTile& queries, const KeyTile& keys) const {
-    ScoreTile<T> tile;
-    tile.rows = queries.rows();
-    tile.columns = keys.columns;
-    tile.stride = AttentionPlan::stride_of(keys.columns);
-    tile.scores = thread_scratch<T>(score_slot, static_cast<std::size_t>(tile.rows * tile.stride));
-    for (const Segment& segment : keys.segments) {
-      gemm<T>(false, true, tile.rows, segment.count, key_.width(), static_cast<T>(args_.scale),
-              query_.at(at.b, at.h, queries.begin), query_.stride(), key_.at(at.b, at.h, segment.key),
-              key_.stride(), T{0}, tile.scores + segment.column, tile.stride);
-    }
-    bias_.add(at.b, at.h, queries, keys, tile.scores, tile.stride);
-    tile.mask = plan_.mask(at.b, at.h, queries, keys);
-    return tile;
   }
 
   /// g V^T.
@@ -192,17 +173,17 @@ class Backward {
 
   const AttentionArgs& args_;
   const AttentionPlan& plan_;
-  const Tensor &log_sum_exp_, &log_sum_exp_grad_;
+  const Tensor &sums_, &log_sum_exp_grad_;
+  Scores<T> scores_;
   Panels<T> query_, key_, value_, out_, grad_, dquery_, dkey_, dvalue_;
-  ScoreBias<T> bias_;
   const BiasGradient<T>& bias_gradient_;
 };
 
 template <class T>
-void backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp, const Tensor& grad,
+void backward(const AttentionArgs& args, const Tensor& out, const Tensor& sums, const Tensor& grad,
               const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey, const Tensor& dvalue,
               const Tensor& dbias) {
-  const AttentionPlan plan(args, tile_rows(args), tile_columns);
+  const AttentionPlan plan(args);
   const BiasGradient<T> bias_gradient(dbias, plan);
   const std::int64_t head_count = plan.batch * plan.heads, groups = bias_gradient.groups();
   const bool long_heads = plan.queries * plan.keys >= scores_of_long_head;
@@ -217,8 +198,7 @@ void backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_su
       2 * plan.area() *
       (key_width * (passes + (dquery.defined() ? 2 : 0)) + value_width * (1 + (of_logits ? passes : 0)));
   const ProfileScope profile("attention backward", flops, 0);
-  const Backward<T> pass(args, plan, out, log_sum_exp, grad, log_sum_exp_grad, dquery, dkey, dvalue,
-                         bias_gradient);
+  const Backward<T> pass(args, plan, out, sums, grad, log_sum_exp_grad, dquery, dkey, dvalue, bias_gradient);
   if (cut) {
     if (of_logits)
       parallel_for(groups * plan.tile_count(), [&](std::int64_t task) { pass.queries_only(task); });
@@ -232,19 +212,18 @@ void backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_su
 
 }  // namespace
 
-void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& log_sum_exp,
-                        const Tensor& grad, const Tensor& log_sum_exp_grad, const Tensor& dquery,
-                        const Tensor& dkey, const Tensor& dvalue, const Tensor& dbias) {
+void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& sums, const Tensor& grad,
+                        const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey,
+                        const Tensor& dvalue, const Tensor& dbias) {
   AttentionArgs separate = args;
   separate.query = with_separate_rows(args.query);
   separate.key = with_separate_rows(args.key);
   separate.value = with_separate_rows(args.value);
   const Tensor separate_grad = with_separate_rows(grad);
   if (args.query.dtype() == DType::f64) {
-    backward<double>(separate, out, log_sum_exp, separate_grad, log_sum_exp_grad, dquery, dkey, dvalue,
-                     dbias);
+    backward<double>(separate, out, sums, separate_grad, log_sum_exp_grad, dquery, dkey, dvalue, dbias);
   } else {
-    backward<float>(separate, out, log_sum_exp, separate_grad, log_sum_exp_grad, dquery, dkey, dvalue, dbias);
+    backward<float>(separate, out, sums, separate_grad, log_sum_exp_grad, dquery, dkey, dvalue, dbias);
   }
 }
 

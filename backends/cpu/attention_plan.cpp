@@ -1,20 +1,45 @@
-#include "heed/backends/cpu/attention_plan.h"
-
 #include <algorithm>
 
+#include "heed/backends/cpu/attention.h"
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/base/error.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "heed/backends/cpu/attention_plan.cpp"
+#include <hwy/foreach_target.h>
+//
+#if HWY_ONCE
 namespace heed::cpu {
 
-AttentionPlan::AttentionPlan(const AttentionArgs& args, std::int64_t tile_rows, std::int64_t tile_columns)
+namespace {
+
+// Two score tiles, and keys, values and their gradients, stay in a second-level cache of 1 MiB.
+constexpr std::int64_t max_tile_columns = 256;
+// Keys of one task where the backward pass is cut along keys.
+constexpr std::int64_t keys_per_piece = 1024;
+
+/// Tall tiles make the products fast, low ones follow the causal diagonal more closely: they pay for short sequences.
+std::int64_t most_rows(const AttentionArgs& args) {
+  return args.causal && args.query.size(2) <= 512 ? max_tile_rows / 2 : max_tile_rows;
+}
+
+/// Tiles of about equal width, so that none is a thin rest.
+std::int64_t columns_of_tiles(std::int64_t keys) {
+  const std::int64_t tiles = std::max<std::int64_t>(1, ceil_div(keys, max_tile_columns));
+  return std::clamp<std::int64_t>(ceil_div(ceil_div(keys, tiles), 16) * 16, 16, max_tile_columns);
+}
+
+}  // namespace
+
+AttentionPlan::AttentionPlan(const AttentionArgs& args)
     : batch(args.query.size(0)),
       heads(args.query.size(1)),
       queries(args.query.size(2)),
       keys(args.key.size(2)),
       args_(args),
-      tile_rows_(tile_rows),
-      tile_columns_(tile_columns) {
+      tile_rows_(most_rows(args)),
+      step_(args.pattern ? max_tile_columns : columns_of_tiles(keys)),
+      piece_(keys_per_piece / step_ * step_) {
   if (args.pattern) check_pattern();
   band_ = args.pattern ? args.pattern->block : std::max<std::int64_t>(queries, 1);
   bands_ = ceil_div(queries, band_);
@@ -64,14 +89,10 @@ double AttentionPlan::area() const {
 
 AttentionPlan::Walk::Walk(const AttentionPlan& plan, std::int64_t head, const QueryTile& queries,
                           std::int64_t key_begin, std::int64_t key_end)
-    : plan_(plan), key_(key_begin), end_(key_end), step_(plan.tile_columns_) {
+    : plan_(plan), key_(key_begin), end_(key_end) {
   // The last query of the tile sees the most keys.
   if (plan.args_.causal) end_ = std::min(end_, queries.end + plan.keys - plan.queries);
   if (queries.rows() == 0) end_ = key_;
-  if (end_ > key_) {
-    const std::int64_t tiles = ceil_div(end_ - key_, plan.tile_columns_);
-    step_ = std::min(plan.tile_columns_, ceil_div(ceil_div(end_ - key_, tiles), 16) * 16);
-  }
   if (const BlockPattern* pattern = plan.args_.pattern; pattern && end_ > key_) {
     const auto* offset = pattern->offsets.data<std::int32_t>();
     const std::int64_t row = (pattern->heads == 1 ? 0 : head) * plan.bands_ + queries.begin / plan.band_;
@@ -86,7 +107,7 @@ bool AttentionPlan::Walk::next(KeyTile& tile) {
   tile.columns = 0;
   if (plan_.args_.pattern) return next_of_pattern(tile);
   if (key_ >= end_) return false;
-  const std::int64_t count = std::min(step_, end_ - key_);
+  const std::int64_t count = std::min(plan_.step_, end_ - key_);
   add(tile, key_, count);
   key_ += count;
   return true;
@@ -105,13 +126,16 @@ bool AttentionPlan::Walk::next_of_pattern(KeyTile& tile) {
   const BlockPattern& pattern = *plan_.args_.pattern;
   const auto* columns = pattern.columns.data<std::int32_t>();
   const auto* ids = pattern.mask_ids.data<std::int32_t>();
-  // key_ is the first key that has not been visited: a block may be cut by the bounds or by a full tile.
-  for (; entry_ < last_entry_ && tile.columns < plan_.tile_columns_; ++entry_) {
+  // A block may be cut by the bounds, by the end of the tile's piece, or by a full tile.
+  std::int64_t piece_end = end_;
+  for (; entry_ < last_entry_ && tile.columns < plan_.step_; ++entry_) {
     const std::int64_t block_begin = columns[entry_] * pattern.block;
     const std::int64_t block_end = std::min(end_, block_begin + pattern.block);
     const std::int64_t begin = std::max(key_, block_begin);
     if (begin >= block_end) continue;
-    const std::int64_t count = std::min(block_end - begin, plan_.tile_columns_ - tile.columns);
+    if (tile.columns == 0) piece_end = (begin / plan_.piece_ + 1) * plan_.piece_;
+    if (begin >= piece_end) break;
+    const std::int64_t count = std::min(std::min(block_end, piece_end) - begin, plan_.step_ - tile.columns);
     if (ids[entry_] >= 0) tile.partial.push_back({tile.columns, count, ids[entry_], begin - block_begin});
     add(tile, begin, count);
     key_ = begin + count;
@@ -195,3 +219,102 @@ void AttentionPlan::combine(std::int64_t b, std::int64_t h, std::int64_t query, 
 }
 
 }  // namespace heed::cpu
+#endif  // HWY_ONCE
+
+// After foreach_target.h, once per target:
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::cpu::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+void SubtractDistances(T* scores, std::int64_t stride, std::int64_t rows, const KeyTile& keys, T slope,
+                       std::int64_t position) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto factor = hn::Set(d, slope), counted = hn::Iota(d, T{0});
+  for (const Segment& segment : keys.segments) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      T* HWY_RESTRICT row = scores + r * stride + segment.column;
+      const std::int64_t ahead = segment.key - position - r;  // of the first key, seen from the query
+      std::int64_t c = 0;
+      for (; c + lanes <= segment.count; c += lanes) {
+        const auto distance = hn::Abs(hn::Add(hn::Set(d, static_cast<T>(ahead + c)), counted));
+        hn::StoreU(hn::NegMulAdd(factor, distance, hn::LoadU(d, row + c)), d, row + c);
+      }
+      for (; c < segment.count; ++c) {
+        const std::int64_t distance = ahead + c < 0 ? -(ahead + c) : ahead + c;
+        row[c] -= slope * static_cast<T>(distance);
+      }
+    }
+  }
+}
+
+template <class T>
+void AddRows(T* to, std::int64_t to_stride, const T* from, std::int64_t from_stride, std::int64_t rows,
+             std::int64_t columns) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    T* HWY_RESTRICT sum = to + r * to_stride;
+    const T* HWY_RESTRICT row = from + r * from_stride;
+    std::int64_t c = 0;
+    for (; c + lanes <= columns; c += lanes)
+      hn::StoreU(hn::Add(hn::LoadU(d, sum + c), hn::LoadU(d, row + c)), d, sum + c);
+    for (; c < columns; ++c) sum[c] += row[c];
+  }
+}
+
+// HWY_EXPORT makes one table per function name, so each instance gets a name.
+void distances_f32(float* scores, std::int64_t stride, std::int64_t rows, const KeyTile& keys, float slope,
+                   std::int64_t position) {
+  SubtractDistances(scores, stride, rows, keys, slope, position);
+}
+void distances_f64(double* scores, std::int64_t stride, std::int64_t rows, const KeyTile& keys, double slope,
+                   std::int64_t position) {
+  SubtractDistances(scores, stride, rows, keys, slope, position);
+}
+void add_rows_f32(float* to, std::int64_t to_stride, const float* from, std::int64_t from_stride,
+                  std::int64_t rows, std::int64_t columns) {
+  AddRows(to, to_stride, from, from_stride, rows, columns);
+}
+void add_rows_f64(double* to, std::int64_t to_stride, const double* from, std::int64_t from_stride,
+                  std::int64_t rows, std::int64_t columns) {
+  AddRows(to, to_stride, from, from_stride, rows, columns);
+}
+
+}  // namespace heed::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heed::cpu {
+
+HWY_EXPORT(distances_f32);
+HWY_EXPORT(distances_f64);
+HWY_EXPORT(add_rows_f32);
+HWY_EXPORT(add_rows_f64);
+
+template <>
+void subtract_distances(float* scores, std::int64_t stride, std::int64_t rows, const KeyTile& keys,
+                        float slope, std::int64_t position) {
+  HWY_DYNAMIC_DISPATCH(distances_f32)(scores, stride, rows, keys, slope, position);
+}
+template <>
+void subtract_distances(double* scores, std::int64_t stride, std::int64_t rows, const KeyTile& keys,
+                        double slope, std::int64_t position) {
+  HWY_DYNAMIC_DISPATCH(distances_f64)(scores, stride, rows, keys, slope, position);
+}
+template <>
+void add_rows(float* to, std::int64_t to_stride, const float* from, std::int64_t from_stride,
+              std::int64_t rows, std::int64_t columns) {
+  HWY_DYNAMIC_DISPATCH(add_rows_f32)(to, to_stride, from, from_stride, rows, columns);
+}
+template <>
+void add_rows(double* to, std::int64_t to_stride, const double* from, std::int64_t from_stride,
+              std::int64_t rows, std::int64_t columns) {
+  HWY_DYNAMIC_DISPATCH(add_rows_f64)(to, to_stride, from, from_stride, rows, columns);
+}
+
+}  // namespace heed::cpu
+#endif  // HWY_ONCE

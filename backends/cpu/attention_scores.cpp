@@ -1,4 +1,4 @@
-#include "heed/backends/cpu/attention_scores.h"
+#include "heed/backends/cpu/attention.h"
 
 #include <algorithm>
 #include <limits>
@@ -168,22 +168,22 @@ void SoftmaxTile(const ScoreTile<T>& tile, const TileDropout& dropout, T* maximu
 
 template <class T>
 void SoftmaxTileBackward(const ScoreTile<T>& tile, const TileDropout& dropout, T* gradients,
-                         const T* log_sum_exp, const T* delta) {
+                         const SoftmaxRows<T>& rows) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  constexpr T infinity = std::numeric_limits<T>::infinity();
   const auto scale = hn::Set(d, dropout.p < 1 ? static_cast<T>(1 / (1 - dropout.p)) : T{0});
   KeptLanes kept(d, dropout, tile.stride);
   for (std::int64_t r = 0; r < tile.rows; ++r) {
     T* HWY_RESTRICT row = tile.scores + r * tile.stride;
     T* HWY_RESTRICT slopes = gradients ? gradients + r * tile.stride : nullptr;
-    const std::int64_t count = log_sum_exp[r] == -infinity ? 0 : columns_of_row(tile, r);
+    const std::int64_t count = rows.inverse_sum[r] == T{0} ? 0 : columns_of_row(tile, r);
     const std::int64_t padded = round_up(count, lanes);
     const std::int32_t* allowed = tile.mask.allowed ? tile.mask.allowed + r * tile.mask.stride : nullptr;
-    const auto shift = hn::Set(d, log_sum_exp[r]), mean = hn::Set(d, slopes ? delta[r] : T{0});
+    const auto shift = hn::Set(d, rows.largest[r]), share = hn::Set(d, rows.inverse_sum[r]);
+    const auto mean = hn::Set(d, slopes ? rows.delta[r] : T{0});
     if (kept.active()) kept.draw(r, count);
     for (std::int64_t c = 0; c < padded; c += lanes) {
-      auto weights = exp(d, hn::Sub(hn::Load(d, row + c), shift));
+      const auto weights = hn::Mul(exp(d, hn::Sub(hn::Load(d, row + c), shift)), share);
       auto dropped = weights, slope = slopes ? hn::Load(d, slopes + c) : hn::Zero(d);
       if (kept.active()) {
         const auto factor = hn::IfThenElseZero(kept(d, c), scale);
@@ -249,12 +249,12 @@ void softmax_tile_f64(const ScoreTile<double>& tile, const TileDropout& dropout,
   SoftmaxTile(tile, dropout, maximum, sum, rescale);
 }
 void backward_tile_f32(const ScoreTile<float>& tile, const TileDropout& dropout, float* gradients,
-                       const float* log_sum_exp, const float* delta) {
-  SoftmaxTileBackward(tile, dropout, gradients, log_sum_exp, delta);
+                       const SoftmaxRows<float>& rows) {
+  SoftmaxTileBackward(tile, dropout, gradients, rows);
 }
 void backward_tile_f64(const ScoreTile<double>& tile, const TileDropout& dropout, double* gradients,
-                       const double* log_sum_exp, const double* delta) {
-  SoftmaxTileBackward(tile, dropout, gradients, log_sum_exp, delta);
+                       const SoftmaxRows<double>& rows) {
+  SoftmaxTileBackward(tile, dropout, gradients, rows);
 }
 void scale_rows_f32(float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,
                     const float* factors) {
@@ -300,13 +300,13 @@ void softmax_tile(const ScoreTile<double>& tile, const TileDropout& dropout, dou
 }
 template <>
 void softmax_tile_backward(const ScoreTile<float>& tile, const TileDropout& dropout, float* gradients,
-                           const float* log_sum_exp, const float* delta) {
-  HWY_DYNAMIC_DISPATCH(backward_tile_f32)(tile, dropout, gradients, log_sum_exp, delta);
+                           const SoftmaxRows<float>& rows) {
+  HWY_DYNAMIC_DISPATCH(backward_tile_f32)(tile, dropout, gradients, rows);
 }
 template <>
 void softmax_tile_backward(const ScoreTile<double>& tile, const TileDropout& dropout, double* gradients,
-                           const double* log_sum_exp, const double* delta) {
-  HWY_DYNAMIC_DISPATCH(backward_tile_f64)(tile, dropout, gradients, log_sum_exp, delta);
+                           const SoftmaxRows<double>& rows) {
+  HWY_DYNAMIC_DISPATCH(backward_tile_f64)(tile, dropout, gradients, rows);
 }
 template <>
 void scale_rows(float* x, std::int64_t stride, std::int64_t rows, std::int64_t columns,

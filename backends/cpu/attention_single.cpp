@@ -1,4 +1,4 @@
-#include "heed/backends/cpu/attention_single.h"
+#include "heed/backends/cpu/attention.h"
 
 #include <hwy/cache_control.h>
 

@@ -2,7 +2,7 @@
 #include <span>
 #include <vector>
 
-#include "heed/backends/cpu/attention_single.h"
+#include "heed/backends/cpu/attention.h"
 #include "heed/backends/cpu/blas.h"
 #include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"

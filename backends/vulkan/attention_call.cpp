@@ -63,16 +63,17 @@ bool begins_aligned(const Tensor& x, std::int64_t elements) {
 
 }  // namespace
 
-AttentionOperand attention_input(const Gpu& gpu, const Tensor& x) {
-  if (is_usable(gpu, x)) return operand(x);
+AttentionOperand attention_input(const Gpu& gpu, const Tensor& x, std::int64_t step) {
+  if (is_usable(gpu, x) && AttentionCall::is_aligned(operand(x), step)) return operand(x);
   const Tensor compact = Tensor::empty(x.shape(), x.dtype(), x.device());
   backend_of(x).copy(x, compact);
   return operand(compact);
 }
 
-AttentionOperand attention_output(const Gpu& gpu, const Tensor& x) {
+AttentionOperand attention_output(const Gpu& gpu, const Tensor& x, std::int64_t step) {
   const bool dense = is_outside(x) || is_inside(x);
-  const Tensor to = dense && is_usable(gpu, x) ? x : Tensor::empty(x.shape(), x.dtype(), x.device());
+  const bool as_is = dense && is_usable(gpu, x) && AttentionCall::is_aligned(operand(x), step);
+  const Tensor to = as_is ? x : Tensor::empty(x.shape(), x.dtype(), x.device());
   return {to, is_outside(to)};
 }
 

@@ -21,10 +21,12 @@ struct AttentionOperand {
   std::int64_t head_stride() const { return tensor.stride(1); }
 };
 
-/// The tensor itself where its strides and its size allow, else a contiguous copy.
-AttentionOperand attention_input(const Gpu& gpu, const Tensor& x);
-/// The tensor itself where it has no gaps, or a contiguous one of its shape, to be copied to it afterwards.
-AttentionOperand attention_output(const Gpu& gpu, const Tensor& x);
+/// The tensor itself where its strides and its size allow and its lines begin in steps of so many elements, else a
+/// contiguous copy.
+AttentionOperand attention_input(const Gpu& gpu, const Tensor& x, std::int64_t step = 1);
+/// The tensor itself where it has no gaps and its lines begin in such steps, or a contiguous one of its shape, to be copied
+/// to it afterwards.
+AttentionOperand attention_output(const Gpu& gpu, const Tensor& x, std::int64_t step = 1);
 /// Copies what was not written in place.
 void finish_output(const AttentionOperand& written, const Tensor& x);
 

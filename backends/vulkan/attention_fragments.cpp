@@ -28,7 +28,7 @@ std::int64_t fragment_shared_bytes(FragmentPass pass, const AttentionGroup& grou
 }
 
 std::string text_of_attention(const AttentionVariant& v) {
-  constexpr const char* names[] = {"forward", "dquery", "dkey"};
+  constexpr const char* names[] = {"forward", "dquery", "dkey", "dbias"};
   return concat_text("attention ", names[static_cast<int>(v.pass)], ' ', v.dtype, ", widths ", v.key_width,
                      " and ", v.value_width, ", ", v.fragment.subgroups, " subgroups of ", v.fragment.lanes);
 }
@@ -48,8 +48,7 @@ std::string tested_problem(Gpu& gpu, const AttentionVariant& variant) {
   }
 }
 
-std::optional<FragmentKernel> ordinary_arithmetic(const AttentionCall&, FragmentPass,
-                                                  std::initializer_list<AttentionOperand>) {
+std::optional<FragmentKernel> ordinary_arithmetic(const AttentionCall&, FragmentPass) {
   return {};
 }
 
@@ -88,9 +87,9 @@ struct TrialCall {
   std::pair<Tensor, Tensor> forward(const FragmentChoice& choose) const {
     const Shape& shape = args.query.shape();
     const Tensor out = zeros_like(grad);
-    const Tensor log_sum_exp = Tensor::zeros({shape[0], shape[1], shape[2]}, DType::f32, grad.device());
-    attention_forward_by(choose, args, out, log_sum_exp);
-    return {out, log_sum_exp};
+    const Tensor sums = Tensor::zeros({shape[0], shape[1], shape[2], 2}, DType::f32, grad.device());
+    attention_forward_by(choose, args, out, sums);
+    return {out, sums};
   }
 };
 
@@ -109,11 +108,15 @@ bool forward_is_exact(const FragmentChoice& choose, const AttentionVariant& v, D
 bool gradients_agree(const FragmentChoice& choose, const AttentionVariant& v, Device device) {
   TrialCall call(v, device);
   call.args.scale = 0.125;
-  const auto [out, log_sum_exp] = call.forward(ordinary_arithmetic);
+  if (v.pass == FragmentPass::dbias)
+    call.args.bias = exact_halves({1, 1, call.args.query.size(2), call.args.key.size(2)}, v.dtype, device);
+  const auto [out, sums] = call.forward(ordinary_arithmetic);
   const auto gradients = [&](const FragmentChoice& by) {
-    const std::vector<Tensor> all{call.zeros_like(call.args.query), call.zeros_like(call.args.key),
-                                  call.zeros_like(call.args.value)};
-    attention_backward_by(by, call.args, out, log_sum_exp, call.grad, {}, all[0], all[1], all[2], {});
+    std::vector<Tensor> all{call.zeros_like(call.args.query), call.zeros_like(call.args.key),
+                            call.zeros_like(call.args.value)};
+    if (call.args.bias.defined()) all.push_back(call.zeros_like(call.args.bias));
+    attention_backward_by(by, call.args, out, sums, call.grad, {}, all[0], all[1], all[2],
+                          all.size() > 3 ? all[3] : Tensor());
     return all;
   };
   const std::vector<Tensor> found = gradients(choose), expected = gradients(ordinary_arithmetic);
@@ -123,10 +126,38 @@ bool gradients_agree(const FragmentChoice& choose, const AttentionVariant& v, De
   return true;
 }
 
+/// Numbers between -1 and 1 whose products fill the mantissa of a float.
+Tensor uneven_halves(const Shape& shape, DType dtype, Device device) {
+  std::vector<float> values(static_cast<std::size_t>(shape.count()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(i * 7919 % 10007) / 5003.5F - 1;
+  const Tensor halves = Tensor::empty(shape, dtype, device);
+  backend_of(halves).copy(Tensor::from(values, shape, device), halves);
+  return halves;
+}
+
+/// Whether the weights that the gradients of the values are made of add up to 1, as those of the forward pass do: the sum
+/// of such gradients is that of the result's.
+bool weights_add_up(const AttentionVariant& v, const FragmentChoice& forward, const FragmentChoice& choose,
+                    Device device) {
+  TrialCall call(v, device);
+  call.args.causal = false;
+  call.args.scale = 1e12;
+  call.args.query = uneven_halves(call.args.query.shape(), v.dtype, device);
+  call.args.key = uneven_halves(call.args.key.shape(), v.dtype, device);
+  backend_of(call.grad).fill(1, call.grad);
+  const auto [out, sums] = call.forward(forward);
+  const Tensor dkey = call.zeros_like(call.args.key), dvalue = call.zeros_like(call.args.value);
+  attention_backward_by(choose, call.args, out, sums, call.grad, {}, call.zeros_like(call.args.query), dkey,
+                        dvalue, {});
+  double sum = 0;
+  for (const double x : dvalue.to_doubles()) sum += x;
+  return std::abs(sum / static_cast<double>(call.grad.count()) - 1) < 0.01;
+}
+
 }  // namespace
 
 std::optional<AttentionGroup> fragment_group(const AttentionCall& call, FragmentPass pass,
-                                             std::initializer_list<AttentionOperand> others,
                                              FragmentShape fragment) {
   const std::int64_t band = longest_tile(call, pass != FragmentPass::dkey);
   const auto fits_width = [](std::int64_t width) { return width >= narrowest && width <= widest; };
@@ -134,8 +165,7 @@ std::optional<AttentionGroup> fragment_group(const AttentionCall& call, Fragment
       !fits_width(call.value_width))
     return {};
   const auto begins_in_eights = [](const AttentionOperand& x) { return AttentionCall::is_aligned(x, 8); };
-  if (!begins_in_eights(call.query) || !begins_in_eights(call.key) || !begins_in_eights(call.value) ||
-      !std::ranges::all_of(others, begins_in_eights))
+  if (!begins_in_eights(call.query) || !begins_in_eights(call.key) || !begins_in_eights(call.value))
     return {};
   AttentionGroup group;
   group.lanes = 4 * fragment.lanes / fragment.rows;
@@ -153,8 +183,7 @@ std::optional<AttentionGroup> fragment_group(const AttentionCall& call, Fragment
   return {};
 }
 
-std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, FragmentPass pass,
-                                                std::initializer_list<AttentionOperand> others) {
+std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, FragmentPass pass) {
   const DType dtype = call.args.query.dtype();
   const Device device = call.args.query.device();
   const Capabilities& can = call.gpu.capabilities();
@@ -162,22 +191,28 @@ std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, Fragm
                              : dtype == DType::bf16 ? can.bfloat16_fragment
                                                     : Fragment();
   if (of_device == Fragment()) return {};
-  FragmentShape fragment{can.subgroup_size, of_device.rows, call.gpu.tuning().attention.subgroups,
-                         of_device.columns, of_device.depth};
-  const std::optional<AttentionGroup> group = fragment_group(call, pass, others, fragment);
-  if (!group) return {};
+  const FragmentShape fragment{can.subgroup_size, of_device.rows, call.gpu.tuning().attention.subgroups,
+                               of_device.columns, of_device.depth};
   // Where the hardware failed the test of products, attention does not try it.
   if (!matrix_hardware(device).multiplies(dtype)) return {};
-  fragment.subgroups = group->invocations / fragment.lanes;
-  const AttentionVariant variant{pass, dtype, call.key_width, call.value_width, fragment};
-  if (!is_trusted(device, text_of_attention(variant), [&] { return tested_problem(call.gpu, variant); }))
-    return {};
-  return FragmentKernel{TileKernel::cooperative, *group};
+  std::optional<FragmentKernel> chosen;
+  for (const FragmentPass each :
+       {FragmentPass::forward, FragmentPass::dquery, FragmentPass::dkey, FragmentPass::dbias}) {
+    if (each == FragmentPass::dbias && !call.bias.defined()) continue;
+    const std::optional<AttentionGroup> group = fragment_group(call, each, fragment);
+    if (!group) return {};
+    AttentionVariant variant{each, dtype, call.key_width, call.value_width, fragment};
+    variant.fragment.subgroups = group->invocations / fragment.lanes;
+    if (!is_trusted(device, text_of_attention(variant), [&] { return tested_problem(call.gpu, variant); }))
+      return {};
+    if (each == pass) chosen = FragmentKernel{TileKernel::cooperative, *group};
+  }
+  return chosen;
 }
 
 FragmentChoice always(TileKernel kernel, FragmentShape fragment) {
-  return [=](const AttentionCall& call, FragmentPass pass, std::initializer_list<AttentionOperand> others) {
-    const std::optional<AttentionGroup> group = fragment_group(call, pass, others, fragment);
+  return [=](const AttentionCall& call, FragmentPass pass) {
+    const std::optional<AttentionGroup> group = fragment_group(call, pass, fragment);
     check(group.has_value(), "attention: fragments do not take a call of ", call.queries, " queries, ",
           call.keys, " keys, widths ", call.key_width, " and ", call.value_width);
     return std::optional(FragmentKernel{kernel, *group});
@@ -186,12 +221,13 @@ FragmentChoice always(TileKernel kernel, FragmentShape fragment) {
 
 std::string problem_of_attention(Gpu& gpu, TileKernel kernel, const AttentionVariant& v) {
   const Device device{DeviceType::vulkan, gpu.index()};
-  const FragmentChoice choose = [&](const AttentionCall& call, FragmentPass pass,
-                                    std::initializer_list<AttentionOperand> others) {
-    return pass == v.pass ? always(kernel, v.fragment)(call, pass, others) : std::nullopt;
+  const FragmentChoice choose = [&](const AttentionCall& call, FragmentPass pass) {
+    return pass == v.pass ? always(kernel, v.fragment)(call, pass) : std::nullopt;
   };
-  const bool agrees = v.pass == FragmentPass::forward ? forward_is_exact(choose, v, device)
-                                                      : gradients_agree(choose, v, device);
+  bool agrees = v.pass == FragmentPass::forward ? forward_is_exact(choose, v, device)
+                                                : gradients_agree(choose, v, device);
+  if (v.pass == FragmentPass::dkey)
+    agrees = agrees && weights_add_up(v, always(kernel, v.fragment), choose, device);
   if (agrees) return "";
   return concat_text("the results of ", gpu.name(), " differ from those of ordinary arithmetic (",
                      text_of_attention(v), ")");

@@ -158,14 +158,14 @@ class AttentionTime {
     const Device device{DeviceType::vulkan, gpu_.index()};
     const Shape shape{1, 8, length_, 64};
     const Tensor x = Tensor::zeros(shape, dtype_, device), out = Tensor::empty(shape, dtype_, device),
-                 log_sum_exp = Tensor::empty({1, 8, length_}, DType::f32, device);
+                 sums = Tensor::empty({1, 8, length_, 2}, DType::f32, device);
     AttentionArgs args;
     args.query = args.key = args.value = x;
     const std::array gradients{Tensor::empty(shape, dtype_, device), Tensor::empty(shape, dtype_, device),
                                Tensor::empty(shape, dtype_, device)};
     return seconds_of(gpu_, [&] {
-      attention_forward(args, out, log_sum_exp);
-      attention_backward(args, out, log_sum_exp, x, {}, gradients[0], gradients[1], gradients[2], {});
+      attention_forward(args, out, sums);
+      attention_backward(args, out, sums, x, {}, gradients[0], gradients[1], gradients[2], {});
     });
   }
 

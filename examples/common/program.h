@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <ostream>
+#include <streambuf>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,6 +69,26 @@ struct TextFlag {
   bool given() const { return !values.empty(); }
   /// The value, or `fallback`; throws a SettingsError when it was given twice.
   std::string value(const std::string& fallback = {}) const;
+};
+
+/// While it lives, nothing written to the stream can steer the terminal behind it
+/// (see unicode::printable_lines).
+class TerminalOutput : private std::streambuf {
+ public:
+  explicit TerminalOutput(std::ostream& stream) : stream_(stream), terminal_(stream.rdbuf(this)) {}
+  ~TerminalOutput() override;
+  TerminalOutput(const TerminalOutput&) = delete;
+  TerminalOutput& operator=(const TerminalOutput&) = delete;
+
+ private:
+  int_type overflow(int_type byte) override;
+  std::streamsize xsputn(const char* bytes, std::streamsize count) override;
+  int sync() override;
+  bool pass(std::size_t bytes);
+
+  std::ostream& stream_;
+  std::streambuf* const terminal_;
+  std::string waiting_;
 };
 
 }  // namespace heed::programs

@@ -350,7 +350,7 @@ class EvaluateCommand {
     const std::vector<std::string> files = files_.given();
     if (!files.empty() && part_.given())
       throw SettingsError("--part is of the run's own data: give it or " + files_.names());
-    Run run = run_.open();
+    Run run = run_.open(files.empty() ? RunUse::part : RunUse::files);
     const Measurement measurement =
         files.empty() ? run.measure(part_.value("valid")) : run.measure_files(files);
     print_remarks(run_.program(), run.learner());
@@ -393,7 +393,7 @@ class PredictCommand {
     capture_.check();
     if (json_ && probability_)
       throw SettingsError("--json has the probabilities in it: leave out --probability");
-    Run run = run_.open();
+    Run run = run_.open(RunUse::lines);
     TextOptions text = text_options(run.settings());
     LineReader reader(source_.value(), text);
     const std::string origin = source_.value("standard input");
@@ -450,9 +450,10 @@ class PredictCommand {
 }  // namespace
 
 void add_labelled_flags(TaskProgram& program) {
-  const std::vector<SettingFlag> format = {{"--format", "data.format", "NAME"},
-                                           {"--encoding", "data.encoding", "NAME"},
-                                           {"--on-bad-bytes", "data.on_bad_bytes", "NAME"}};
+  const std::vector<SettingFlag> text = {{"--encoding", "data.encoding", "NAME"},
+                                         {"--on-bad-bytes", "data.on_bad_bytes", "NAME"}};
+  std::vector<SettingFlag> format = text;
+  format.insert(format.begin(), {"--format", "data.format", "NAME"});
   program.has_labels = true;
   program.train_flags = {{"--data", "data.file", "PATH"},
                          {"--valid", "data.valid", "PATH"},
@@ -461,7 +462,8 @@ void add_labelled_flags(TaskProgram& program) {
                          {"--test-fraction", "data.test_fraction", "X"},
                          {"--folds", "data.folds", "K"}};
   program.train_flags.insert(program.train_flags.end(), format.begin(), format.end());
-  program.evaluate_flags = program.predict_flags = format;
+  program.evaluate_flags = format;
+  program.predict_flags = text;  // lines come as they are, in no format
   program.evaluate_flags.push_back({"--batch-size", "prediction.batch_size", "N"});
   program.predict_flags.push_back({"--batch-size", "prediction.batch_size", "N"});
 }
@@ -480,7 +482,7 @@ RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vec
   add_setting_flags(command, program.kind, flags_, values_);
 }
 
-Run RunFlags::open() const {
+Run RunFlags::open(RunUse use) const {
   if (!run_.given()) throw SettingsError("give --run, the folder of a run that train made");
   RunOptions options;
   options.weights = weights_.value();
@@ -492,6 +494,7 @@ Run RunFlags::open() const {
   for (std::size_t i = 0; i < flags_.size(); ++i)
     if (values_[i].given()) options.settings.push_back(flags_[i].setting + "=" + values_[i].value());
   options.kind = &kind_;
+  options.use = use;
   Run run = Run::open(run_.value(), options);
   apply_threads(run.settings());
   return run;

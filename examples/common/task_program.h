@@ -39,7 +39,8 @@ void add_labelled_flags(TaskProgram& program);
 class RunFlags {
  public:
   RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags);
-  Run open() const;
+  /// Throws a SettingsError for a setting that does nothing in this use.
+  Run open(RunUse use) const;
   const std::string& program() const { return program_; }
 
  private:

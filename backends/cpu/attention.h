@@ -1,0 +1,377 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "heed/backends/cpu/blas.h"
+#include "heed/backends/cpu/thread_pool.h"
+#include "heed/core/backend.h"
+#include "heed/core/low_precision.h"
+#include "heed/core/tensor.h"
+
+namespace heed::cpu {
+
+/// Rows [begin, end) of the score matrix of one head.
+struct QueryTile {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t rows() const { return end - begin; }
+};
+
+/// Keys [key, key + count) stand in columns [column, column + count) of a score tile.
+struct Segment {
+  std::int64_t key = 0, column = 0, count = 0;
+};
+
+/// Columns of a score tile that fall into one partly filled block of a BlockPattern.
+struct PartialBlock {
+  std::int64_t column = 0, count = 0;
+  std::int64_t mask = 0;    ///< which of the pattern's masks
+  std::int64_t inside = 0;  ///< position of the first column inside the block
+};
+
+/// The keys that one tile of scores holds side by side.
+struct KeyTile {
+  std::vector<Segment> segments;
+  std::vector<PartialBlock> partial;
+  std::int64_t columns = 0;
+};
+
+/// Which entries of a score tile exist.
+struct TileMask {
+  const std::int32_t* allowed = nullptr;  ///< nonzero where the entry exists; null: all do
+  std::int64_t stride = 0;                ///< from row to row; 0: the same for all rows
+  std::int64_t limit = no_limit;          ///< row r has entries only in columns < limit + r
+
+  static constexpr std::int64_t no_limit = std::int64_t{1} << 62;
+};
+
+/// Buffers of the calling thread (thread_scratch.h) that attention uses.
+enum AttentionScratch : int { score_slot, gradient_slot, row_slot, mask_slot, word_slot };
+
+/// The most rows a tile of scores has.
+constexpr std::int64_t max_tile_rows = 128;
+
+/// How the score matrices of one attention call are cut into tiles. Depends on the shapes and masks alone,
+/// never on the number of threads, and is the same for both passes: a product may round otherwise in a tile of another
+/// shape, and backward has to see the very scores that forward saw.
+class AttentionPlan {
+ public:
+  /// Throws when the block pattern does not fit the shapes or contradicts itself. `args` must outlive the plan.
+  explicit AttentionPlan(const AttentionArgs& args);
+
+  std::int64_t batch, heads, queries, keys;
+
+  /// Query tiles per head.
+  std::int64_t tile_count() const { return bands_ * tiles_per_band_; }
+  /// May be empty (in the last band of blocks).
+  QueryTile query_tile(std::int64_t index) const;
+  /// The number of keys of a batch entry without the padding at the end.
+  std::int64_t real_keys(std::int64_t b) const;
+  /// Score entries that are computed for all batch entries and heads, padding not subtracted.
+  double area() const;
+
+  /// Keys of one piece. No tile reaches from one piece into the next.
+  std::int64_t piece() const { return piece_; }
+
+  /// Walks the visible keys of a query tile inside [key_begin, key_end), one KeyTile at a time. key_begin is the beginning
+  /// of a piece.
+  class Walk {
+   public:
+    Walk(const AttentionPlan& plan, std::int64_t head, const QueryTile& queries, std::int64_t key_begin,
+         std::int64_t key_end);
+    /// Fills `tile`; false when no key is left.
+    bool next(KeyTile& tile);
+
+   private:
+    void add(KeyTile& tile, std::int64_t key, std::int64_t count) const;
+    bool next_of_pattern(KeyTile& tile);
+
+    const AttentionPlan& plan_;
+    std::int64_t key_, end_;  // the first key that has not been visited, and the end
+    std::int64_t entry_ = 0, last_entry_ = 0;
+  };
+
+  /// The mask of one tile: a tensor's own memory, or scratch memory of the thread where
+  /// masks must be combined.
+  TileMask mask(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& tile) const;
+
+  /// Row stride of a score tile: whole vectors of any width.
+  static std::int64_t stride_of(std::int64_t columns) { return (columns + 63) / 64 * 64; }
+
+ private:
+  void check_pattern() const;
+  bool needs_key_mask(std::int64_t b, const KeyTile& tile) const;
+  void combine(std::int64_t b, std::int64_t h, std::int64_t query, const KeyTile& tile, bool padded,
+               std::int32_t* row) const;
+
+  const AttentionArgs& args_;
+  std::int64_t tile_rows_;
+  std::int64_t step_;            // columns of a tile at most, from the first key of a piece on
+  std::int64_t piece_;           // a multiple of step_
+  std::int64_t band_;            // rows of one band: of a row of blocks, or all
+  std::int64_t bands_;           // number of bands
+  std::int64_t tiles_per_band_;  // query tiles in a band
+};
+
+// What attention adds to its logits, on one tile of scores at a time: ALiBi's slopes (Press, Smith and Lewis 2022, arXiv
+// 2108.12409, section 3) and a bias. T is float or double.
+
+/// scores[r, c] -= slope |position + r - key(c)|, with `position` that of the first row among the keys.
+template <class T>
+void subtract_distances(T* scores, std::int64_t stride, std::int64_t rows, const KeyTile& keys, T slope,
+                        std::int64_t position);
+
+/// to[r, c] += from[r, c].
+template <class T>
+void add_rows(T* to, std::int64_t to_stride, const T* from, std::int64_t from_stride, std::int64_t rows,
+              std::int64_t columns);
+
+/// Slopes and bias of one call; without them it does nothing.
+template <class T>
+class ScoreBias {
+ public:
+  ScoreBias(const AttentionArgs& args, const AttentionPlan& plan)
+      : slopes_(args.slopes.defined() ? args.slopes.data<T>() : nullptr),
+        bias_(args.bias),
+        offset_(plan.keys - plan.queries) {}
+
+  /// Adds them to the scaled scores of a tile.
+  void add(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& keys, T* scores,
+           std::int64_t stride) const {
+    if (slopes_)
+      subtract_distances(scores, stride, queries.rows(), keys, slopes_[h], queries.begin + offset_);
+    if (!bias_.defined()) return;
+    const Shape& steps = bias_.strides();
+    const T* rows = bias_.data<T>() + (bias_.size(0) > 1 ? b * steps[0] : 0) +
+                    (bias_.size(1) > 1 ? h * steps[1] : 0) + queries.begin * steps[2];
+    for (const Segment& segment : keys.segments) {
+      add_rows(scores + segment.column, stride, rows + segment.key, steps[2], queries.rows(), segment.count);
+    }
+  }
+
+ private:
+  const T* slopes_;
+  const Tensor& bias_;
+  std::int64_t offset_;  // of the first query among the keys
+};
+
+/// The gradient of the bias, and who shares an entry of it: the heads of a group, which one task adds up in their order.
+/// Where no gradient is wanted every head is a group of its own.
+template <class T>
+class BiasGradient {
+ public:
+  BiasGradient(const Tensor& dbias, const AttentionPlan& plan)
+      : batches_(dbias.defined() ? dbias.size(0) : plan.batch),
+        heads_(dbias.defined() ? dbias.size(1) : plan.heads),
+        plan_(plan),
+        data_(dbias.defined() ? dbias.data<T>() : nullptr) {}
+
+  bool wanted() const { return data_ != nullptr; }
+  std::int64_t groups() const { return batches_ * heads_; }
+  bool shared() const { return groups() != plan_.batch * plan_.heads; }
+
+  /// visit(b, h) for all heads of a group.
+  template <class Visit>
+  void for_each_head(std::int64_t group, const Visit& visit) const {
+    const std::int64_t one_b = group / heads_, one_h = group % heads_;
+    const bool all_b = batches_ != plan_.batch, all_h = heads_ != plan_.heads;
+    for (std::int64_t b = all_b ? 0 : one_b; b < (all_b ? plan_.batch : one_b + 1); ++b) {
+      for (std::int64_t h = all_h ? 0 : one_h; h < (all_h ? plan_.heads : one_h + 1); ++h) visit(b, h);
+    }
+  }
+
+  void clear(std::int64_t group, std::int64_t query_begin, std::int64_t query_end) const {
+    if (!data_) return;
+    T* from = data_ + (group * plan_.queries + query_begin) * plan_.keys;
+    std::fill_n(from, (query_end - query_begin) * plan_.keys, T{0});
+  }
+
+  /// Adds the gradients of a tile of scores.
+  void add(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& keys, const T* slopes,
+           std::int64_t stride) const {
+    if (!data_) return;
+    const std::int64_t group = (batches_ > 1 ? b : 0) * heads_ + (heads_ > 1 ? h : 0);
+    T* rows = data_ + (group * plan_.queries + queries.begin) * plan_.keys;
+    for (const Segment& segment : keys.segments) {
+      add_rows(rows + segment.key, plan_.keys, slopes + segment.column, stride, queries.rows(),
+               segment.count);
+    }
+  }
+
+ private:
+  std::int64_t batches_, heads_;
+  const AttentionPlan& plan_;
+  T* data_;
+};
+
+// The elementwise part of attention, on one tile of scores at a time. T is float or double.
+
+/// A tile of scores. Rows are 64-byte aligned, `stride` apart; what lies between `columns` and `stride`
+/// is free to use.
+template <class T>
+struct ScoreTile {
+  T* scores = nullptr;
+  std::int64_t stride = 0, rows = 0, columns = 0;
+  TileMask mask;
+};
+
+/// Dropout on a tile of weights: column c of a segment that starts at `key` is decided by element
+/// first + row * keys + key + (c - segment.column).
+struct TileDropout {
+  double p = 0;  ///< 0: none
+  RandomKey key;
+  std::uint64_t first = 0;  ///< element of the tile's first row and key 0
+  std::int64_t keys = 0;
+  const std::vector<Segment>* segments = nullptr;
+};
+
+/// One step of the online softmax (Milakov and Gimelshein, arXiv 1805.02867). Replaces the scores by
+/// exp(score - maximum), 0 where masked or dropped (not rescaled by 1 / (1 - p)). `maximum` and `sum` [rows]
+/// are carried from tile to tile and start as -infinity and 0; `rescale` [rows] gets what earlier results
+/// must be multiplied by.
+template <class T>
+void softmax_tile(const ScoreTile<T>& tile, const TileDropout& dropout, T* maximum, T* sum, T* rescale);
+
+/// What the backward pass knows of the rows of a tile: the largest score, 1 / sum of exp(score - largest), which is 0
+/// where there is no score, and delta. The first two stay apart: their logarithm, beside a large score, would be rounded
+/// away.
+template <class T>
+struct SoftmaxRows {
+  const T *largest, *inverse_sum, *delta;
+};
+
+/// From scores s and the gradients g of the dropped-out weights (same stride) to, in place,
+///   scores:    w k        with w = exp(s - largest) inverse_sum, k = 1 / (1 - p) where kept, 0 where dropped
+///   gradients: w (g k - delta)
+/// A row without scores gives zeros. gradients and delta may be null: then it is the scores alone.
+template <class T>
+void softmax_tile_backward(const ScoreTile<T>& tile, const TileDropout& dropout, T* gradients,
+                           const SoftmaxRows<T>& rows);
+
+/// x[r, :] *= factors[r]; a factor of 0 gives zeros whatever was there.
+template <class T>
+void scale_rows(T* x, std::int64_t stride, std::int64_t rows, std::int64_t columns, const T* factors);
+
+/// out[r] = sum over c of a[r, c] b[r, c].
+template <class T>
+void row_dots(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride, std::int64_t rows,
+              std::int64_t columns, T* out);
+
+// What the forward and the backward pass of attention share.
+
+/// The matrices [rows, width] of a tensor [B, H, rows, width], addressed where they lie; of an undefined one there are none.
+template <class T>
+class Panels {
+ public:
+  explicit Panels(const Tensor& tensor) {
+    if (!tensor.defined()) return;
+    data_ = tensor.data<T>();
+    batch_stride_ = tensor.stride(0);
+    head_stride_ = tensor.stride(1);
+    width_ = tensor.size(3);
+    // BLAS wants a row stride of at least the width even where there is one row.
+    row_stride_ = std::max(tensor.stride(2), width_);
+  }
+
+  bool defined() const { return data_ != nullptr; }
+
+  T* at(std::int64_t b, std::int64_t h, std::int64_t row = 0) const {
+    return data_ + b * batch_stride_ + h * head_stride_ + row * row_stride_;
+  }
+  std::int64_t width() const { return width_; }
+  std::int64_t stride() const { return row_stride_; }
+
+ private:
+  T* data_ = nullptr;
+  std::int64_t batch_stride_ = 0, head_stride_ = 0, width_ = 0, row_stride_ = 0;
+};
+
+/// Repeated rows (a row stride below the width) cannot be given to BLAS and are copied; anything else
+/// is returned as is.
+Tensor with_separate_rows(const Tensor& x);
+
+/// The dropout of one score tile.
+inline TileDropout tile_dropout(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t b,
+                                std::int64_t h, std::int64_t query, const KeyTile& keys) {
+  const std::int64_t row = (b * plan.heads + h) * plan.queries + query;
+  return {args.dropout, args.dropout_key,
+          static_cast<std::uint64_t>(row) * static_cast<std::uint64_t>(plan.keys), plan.keys, &keys.segments};
+}
+
+/// Where tasks are so small that waking a thread would cost more, several make one: a number that follows
+/// from the shapes alone.
+inline std::int64_t tasks_per_call(double flops, std::int64_t tasks) {
+  constexpr double flops_per_call = 1e6;  // some 10 us
+  if (tasks == 0) return 1;
+  const double each = std::max(flops / static_cast<double>(tasks), 1.0);
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(flops_per_call / each), 1, tasks);
+}
+
+// Products with a single row, for decoding one token at a time, where a general matrix product spends its
+// time on packing. T is float or double.
+
+/// out[j] = factor * sum over c of row[c] matrix[j, c] + (add ? out[j] : 0).
+template <class T>
+void row_times_transposed(const T* row, const T* matrix, std::int64_t stride, std::int64_t rows,
+                          std::int64_t columns, T factor, bool add, T* out);
+
+/// The same with the rows of Int8Rows: matrix[j, c] is scales[j] * values[j * stride + c].
+void row_times_int8(const float* row, const std::int8_t* values, const float* scales, std::int64_t stride,
+                    std::int64_t rows, std::int64_t columns, bool add, float* out);
+
+/// out[c] = (add ? out[c] : 0) + sum over j of weights[j] matrix[j, c].
+template <class T>
+void row_times_matrix(const T* weights, const T* matrix, std::int64_t stride, std::int64_t rows,
+                      std::int64_t columns, bool add, T* out);
+
+// The scores of a tile of queries and keys, in the one way in which both passes compute them. A score that differs in its
+// last bit is another weight where scores are large: at 1e10 that bit is worth a factor of e^1000.
+
+/// Whether a tile is multiplied row by row: where it has so few rows, as when hypotheses of one sentence look at its
+/// source, a general product spends its time on packing. Not under Bf16Products, where products are rounded.
+inline bool takes_rows(std::int64_t rows) {
+  constexpr std::int64_t few_rows = 8;
+  return rows <= few_rows && !Bf16Products::active();
+}
+
+template <class T>
+class Scores {
+ public:
+  Scores(const AttentionArgs& args, const AttentionPlan& plan)
+      : args_(args), plan_(plan), query_(args.query), key_(args.key), bias_(args, plan) {}
+
+  /// scale Q K^T and what is added to it for one tile, with its mask, in memory of the calling thread.
+  ScoreTile<T> tile(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& keys) const {
+    ScoreTile<T> tile;
+    tile.rows = queries.rows();
+    tile.columns = keys.columns;
+    tile.stride = AttentionPlan::stride_of(keys.columns);
+    tile.scores = thread_scratch<T>(score_slot, static_cast<std::size_t>(tile.rows * tile.stride));
+    const T* query = query_.at(b, h, queries.begin);
+    const T scale = static_cast<T>(args_.scale);
+    for (const Segment& segment : keys.segments) {
+      const T* key = key_.at(b, h, segment.key);
+      T* to = tile.scores + segment.column;
+      if (takes_rows(tile.rows)) {
+        for (std::int64_t r = 0; r < tile.rows; ++r)
+          row_times_transposed(query + r * query_.stride(), key, key_.stride(), segment.count, key_.width(),
+                               scale, false, to + r * tile.stride);
+      } else {
+        gemm<T>(false, true, tile.rows, segment.count, key_.width(), scale, query, query_.stride(), key,
+                key_.stride(), T{0}, to, tile.stride);
+      }
+    }
+    bias_.add(b, h, queries, keys, tile.scores, tile.stride);
+    tile.mask = plan_.mask(b, h, queries, keys);
+    return tile;
+  }
+
+ private:
+  const AttentionArgs& args_;
+  const AttentionPlan& plan_;
+  Panels<T> query_, key_;
+  ScoreBias<T> bias_;
+};
+
+}  // namespace heed::cpu
