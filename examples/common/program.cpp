@@ -16,7 +16,6 @@
 #include "heed/base/unicode.h"
 #include "processor.h"
 #include "program.h"
-#include "terminal_output.h"
 
 namespace heed::programs {
 namespace {
