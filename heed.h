@@ -1,7 +1,7 @@
 #pragma once
 
-/// What most programs need of heed: tensors and ops, autodiff, models, training and data. One can also include the parts
-/// one needs.
+/// What most programs need of heed: tensors and ops, autodiff, models, training and data. One can also
+/// include the parts one needs.
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"

@@ -163,15 +163,15 @@ WantedGradients wanted(const Tensor& query, const Tensor& key, const AttentionOp
   return {has_gradient(query) || has_gradient(key), has_gradient(options.bias)};
 }
 
-/// What a softmax divided by: the largest score of each query and the sum of exp(score - largest), [B, H, N, 2]. They stay
-/// apart: a large score swallows the logarithm of the sum.
+/// What a softmax divided by: the largest score of each query and the sum of exp(score - largest), [B, H, N,
+/// 2]. They stay apart: a large score swallows the logarithm of the sum.
 Tensor empty_sums(const Tensor& query) {
   return Tensor::empty({query.size(0), query.size(1), query.size(2), 2}, statistics_type(query.dtype()),
                        query.device());
 }
 
-/// The gradients of value, and of query, key and the bias where they have one, from those of the output and of log_sum_exp
-/// (undefined: 0).
+/// The gradients of value, and of query, key and the bias where they have one, from those of the output and
+/// of log_sum_exp (undefined: 0).
 Gradients kernel_gradients(const AttentionArgs& args, WantedGradients wanted, const Tensor& output,
                            const Tensor& sums, const Tensor& grad, const Tensor& log_sum_exp_grad) {
   const Tensor dquery = wanted.of_product ? empty_heads(args.query, args.query.size(3)) : Tensor();

@@ -26,8 +26,8 @@ Tensor gradient(const Tensor& leaf);
 void zero_gradient(const Tensor& leaf);
 
 /// While it lives, notes which leaves backward() on this thread leaves a gradient in. After the step and the
-/// zero_gradients() of all optimizers, whoever holds a gradient still is trained by nobody, such as the parameters of a
-/// part that no add_module() has registered:
+/// zero_gradients() of all optimizers, whoever holds a gradient still is trained by nobody, such as the
+/// parameters of a part that no add_module() has registered:
 ///
 ///   const heed::GradientWatch watch;
 ///   heed::backward(loss);
@@ -40,7 +40,8 @@ class GradientWatch {
   ~GradientWatch();
   GradientWatch(const GradientWatch&) = delete;
   GradientWatch& operator=(const GradientWatch&) = delete;
-  /// The shapes of those leaves that exist and hold a gradient still, in the order in which they were reached.
+  /// The shapes of those leaves that exist and hold a gradient still, in the order in which they were
+  /// reached.
   std::vector<Shape> left() const;
 
  private:

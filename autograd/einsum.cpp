@@ -1,5 +1,5 @@
-// Einstein's summation: the equation is read into labels, and each pair of operands is one matrix product over
-// [batch, left, shared] and [batch, shared, right].
+// Einstein's summation: the equation is read into labels, and each pair of operands is one matrix product
+// over [batch, left, shared] and [batch, shared, right].
 
 #include <algorithm>
 #include <string>

@@ -42,15 +42,16 @@ struct Node {
 };
 
 /// Attaches a node to `out` when recording is on and any input is tracked; otherwise returns `out` as it is.
-/// `reads`: the tensors that `backward` captures and somebody else could overwrite before it runs (Tensor::assign, an
-/// optimizer's step); backward() throws then instead of giving a wrong gradient. Undefined ones are left out.
+/// `reads`: the tensors that `backward` captures and somebody else could overwrite before it runs
+/// (Tensor::assign, an optimizer's step); backward() throws then instead of giving a wrong gradient.
+/// Undefined ones are left out.
 Tensor record(const char* op, const Tensor& out, std::initializer_list<Tensor> inputs,
               BackwardFunction backward, std::initializer_list<const Tensor*> reads = {});
 Tensor record(const char* op, const Tensor& out, std::span<const Tensor> inputs, BackwardFunction backward,
               std::span<const Tensor* const> reads = {});
 
-/// record() for an op with several outputs, whose gradients `backward` gets at once: every output has a node that leaves
-/// its gradient with the op's, which is older and therefore walked when all that come have come.
+/// record() for an op with several outputs, whose gradients `backward` gets at once: every output has a node
+/// that leaves its gradient with the op's, which is older and therefore walked when all that come have come.
 std::vector<Tensor> record_joint(const char* op, std::span<const Tensor> outs, std::span<const Tensor> inputs,
                                  JointBackward backward, std::span<const Tensor* const> reads = {});
 
@@ -63,7 +64,8 @@ bool recording();
 Tensor record_always(const char* op, const Tensor& out, std::span<const Tensor> inputs,
                      BackwardFunction backward, std::span<const Tensor* const> reads = {});
 
-/// Whether ops on these inputs would be recorded. Where recording is off, leaves among them are noted for NotedLeaves.
+/// Whether ops on these inputs would be recorded. Where recording is off, leaves among them are noted for
+/// NotedLeaves.
 bool is_recorded(std::span<const Tensor> inputs);
 inline bool is_recorded(std::initializer_list<Tensor> inputs) {
   return is_recorded(std::span(inputs.begin(), inputs.size()));
@@ -139,9 +141,10 @@ Tensor around_axis(const Tensor& x, int axis);
 /// The strides of x seen in the shape it broadcasts to (0 where repeated). Untracked.
 Tensor broadcast_view(const Tensor& x, const Shape& shape);
 
-/// While it lives on this thread, an op that takes gradients along with its result (linear_cross_entropy) takes them for
-/// `expected` as the gradient of that result (f32, one element; undefined = 1), so that a loss scale protects them
-/// from vanishing in half precision. What backward() brings in the end may be anything; the gradients are right.
+/// While it lives on this thread, an op that takes gradients along with its result (linear_cross_entropy)
+/// takes them for `expected` as the gradient of that result (f32, one element; undefined = 1), so that a loss
+/// scale protects them from vanishing in half precision. What backward() brings in the end may be anything;
+/// the gradients are right.
 class ExpectedGradient {
  public:
   explicit ExpectedGradient(const Tensor& expected);

@@ -85,8 +85,8 @@ Tensor transposed_matrix(const Tensor& x) {
   return x.view({x.size(1), x.size(0)}, {x.stride(1), x.stride(0)}, x.offset());
 }
 
-/// The gradients for a sum whose own gradient is `expected`, or 1 where that is undefined; undefined where none is
-/// wanted. That of the weight is a sum over chunks, in f32 where the operands are half.
+/// The gradients for a sum whose own gradient is `expected`, or 1 where that is undefined; undefined where
+/// none is wanted. That of the weight is a sum over chunks, in f32 where the operands are half.
 struct EarlyGradients {
   Tensor expected, x, weight, bias;
   bool wanted() const { return x.defined() || weight.defined() || bias.defined(); }

@@ -101,7 +101,8 @@ struct LinearBackward {
   Tensor rows;  // x as [rows, in], where a weight has a gradient
   std::vector<Map> maps;
 
-  /// The gradients of x and of every weight and bias in turn. A map whose output has none adds nothing to x's.
+  /// The gradients of x and of every weight and bias in turn. A map whose output has none adds nothing to
+  /// x's.
   Gradients operator()(std::span<const Tensor> grads) const {
     Gradients gradients(1 + 2 * maps.size());
     std::vector<Tensor> arrived;  // [rows, out]

@@ -35,14 +35,14 @@ class Axes {
 
 // --- element by element (made from core/elementwise.def) ---------------------------------------------------
 
-/// neg(x), abs(x), square(x), sqrt(x), ...: a function for every operation without numbers of its own; throws for the
-/// others. neg, abs, square, relu and clamp also work on i32.
+/// neg(x), abs(x), square(x), sqrt(x), ...: a function for every operation without numbers of its own; throws
+/// for the others. neg, abs, square, relu and clamp also work on i32.
 Tensor unary(UnaryOp op, const Tensor& x);
-/// An operation with numbers of its own, as leaky_relu(x, slope). Throws where `params` has one, not 0, that `op` does
-/// not take.
+/// An operation with numbers of its own, as leaky_relu(x, slope). Throws where `params` has one, not 0, that
+/// `op` does not take.
 Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params);
-// Either operand of a binary operation or a comparison may be a number, which has the type of the other one: throws
-// where that is i32 and the number is no whole one that i32 holds.
+// Either operand of a binary operation or a comparison may be a number, which has the type of the other one:
+// throws where that is i32 and the number is no whole one that i32 holds.
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
 Tensor binary(BinaryOp op, const Tensor& a, double b);
 Tensor binary(BinaryOp op, double a, const Tensor& b);
@@ -95,8 +95,9 @@ inline Tensor operator-(const Tensor& x) {
   return neg(x);
 }
 
-// a + b, a < b and so on, with a number on either side. `a += b` is `a = a + b`: it makes a new tensor, which other
-// handles of the old one do not see, and may be used on what is tracked. There are no == and !=: see equal().
+// a + b, a < b and so on, with a number on either side. `a += b` is `a = a + b`: it makes a new tensor, which
+// other handles of the old one do not see, and may be used on what is tracked. There are no == and !=: see
+// equal().
 #define HEED_OPERATOR(symbol, name)                                 \
   inline Tensor operator symbol(const Tensor& a, const Tensor& b) { \
     return name(a, b);                                              \
@@ -194,8 +195,8 @@ Tensor min(const Tensor& x);
 /// The product; its gradient is right where elements are 0, too. Of i32, too, modulo 2^32.
 Tensor prod(const Tensor& x, const Axes& axes, bool keep_axes = false);
 Tensor prod(const Tensor& x);
-/// sum((x - mean)^2) / (n - correction): correction 0 gives the mean square deviation (NumPy's default), 1 the unbiased
-/// estimate (PyTorch's).
+/// sum((x - mean)^2) / (n - correction): correction 0 gives the mean square deviation (NumPy's default), 1
+/// the unbiased estimate (PyTorch's).
 Tensor variance(const Tensor& x, const Axes& axes, bool keep_axes = false, std::int64_t correction = 0);
 Tensor variance(const Tensor& x);
 /// sqrt(sum(x^2)); its gradient at 0 is 0.
@@ -226,17 +227,17 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 struct LinearMap {
   Tensor weight, bias;
 };
-/// linear(x, map.weight, map.bias) for each of some maps, of which there is at least one: their gradients of x are added
-/// up by the products themselves. backward() walks through all results at once, so that a second walk, through another
-/// of them, is the error that a second walk through one is.
+/// linear(x, map.weight, map.bias) for each of some maps, of which there is at least one: their gradients of
+/// x are added up by the products themselves. backward() walks through all results at once, so that a second
+/// walk, through another of them, is the error that a second walk through one is.
 std::vector<Tensor> linear_maps(const Tensor& x, std::span<const LinearMap> maps);
-/// linear(unary(activation, linear(x, first)), second): a position-wise feed-forward layer (Vaswani et al. 2017, eq. 2).
-/// Where the device's products can, they apply the activation and its derivative.
+/// linear(unary(activation, linear(x, first)), second): a position-wise feed-forward layer (Vaswani et al.
+/// 2017, eq. 2). Where the device's products can, they apply the activation and its derivative.
 Tensor feed_forward(const Tensor& x, const LinearMap& first, UnaryOp activation, const LinearMap& second);
-/// Einstein's summation as NumPy writes it: einsum("bhid,bhjd->bhij", {q, k}). A letter for each axis; what two
-/// operands share is multiplied, what the result does not name is summed, and a letter twice in one operand takes its
-/// diagonal. Without "->" the result has the letters that occur once, in the order of the alphabet. Operands are
-/// contracted from left to right, each pair by one matrix product. No "...".
+/// Einstein's summation as NumPy writes it: einsum("bhid,bhjd->bhij", {q, k}). A letter for each axis; what
+/// two operands share is multiplied, what the result does not name is summed, and a letter twice in one
+/// operand takes its diagonal. Without "->" the result has the letters that occur once, in the order of the
+/// alphabet. Operands are contracted from left to right, each pair by one matrix product. No "...".
 Tensor einsum(std::string_view equation, std::span<const Tensor> operands);
 Tensor einsum(std::string_view equation, std::initializer_list<Tensor> operands);
 
@@ -266,12 +267,12 @@ std::pair<Tensor, Tensor> top_k(const Tensor& x, std::int64_t k);
 /// (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis (arXiv 1607.06450); weight and
 /// bias [n] or undefined.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
-/// x / sqrt(mean(x^2) + epsilon) * weight over the last axis (Zhang and Sennrich 2019, arXiv 1910.07467, eq. 4); weight
-/// [n] or undefined.
+/// x / sqrt(mean(x^2) + epsilon) * weight over the last axis (Zhang and Sennrich 2019, arXiv 1910.07467, eq.
+/// 4); weight [n] or undefined.
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-5);
-/// Rotary positions (Su et al. 2021, arXiv 2104.09864, section 3.4): of x [B, N, H, dh] the pair of elements i and
-/// i + dh / 2 of every head at position n is turned by the angle whose cosine and sine are the entries [n, i] of cosines
-/// and sines [N, dh / 2] (f32, for an f64 x f64). No gradient for these.
+/// Rotary positions (Su et al. 2021, arXiv 2104.09864, section 3.4): of x [B, N, H, dh] the pair of elements
+/// i and i + dh / 2 of every head at position n is turned by the angle whose cosine and sine are the entries
+/// [n, i] of cosines and sines [N, dh / 2] (f32, for an f64 x f64). No gradient for these.
 Tensor rotary(const Tensor& x, const Tensor& cosines, const Tensor& sines);
 /// Zeroes elements with probability p and divides the others by 1 - p.
 Tensor dropout(const Tensor& x, double p, const RandomKey& key);
@@ -281,21 +282,23 @@ Tensor dropout_add(const Tensor& x, const Tensor& residual, double p, const Rand
 struct NormedSum {
   Tensor sum, normalised;
 };
-/// sum = dropout_add(x, residual, p, key) (p may be 0) and layer_norm(sum, weight, bias, epsilon), in one pass each way.
-/// Like those of linear_maps, the results have one backward.
+/// sum = dropout_add(x, residual, p, key) (p may be 0) and layer_norm(sum, weight, bias, epsilon), in one
+/// pass each way. Like those of linear_maps, the results have one backward.
 NormedSum add_layer_norm(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
                          const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
 /// The same with rms_norm(sum, weight, epsilon).
 NormedSum add_rms_norm(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
                        const Tensor& weight, double epsilon = 1e-5);
 /// Label-smoothed cross entropy per row: logits [..., classes], targets i32 [...] -> [...]:
-/// (1 - e) (-log p_target) + e mean_c(-log p_c), 0 where the target is `ignored`; in f32 where the logits are f16 or bf16.
+/// (1 - e) (-log p_target) + e mean_c(-log p_c), 0 where the target is `ignored`; in f32 where the logits are
+/// f16 or bf16.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing = 0,
                      std::int32_t ignored = -1);
 
-/// sum(cross_entropy(linear(x, weight, bias), targets)), to rank 0, in f32 likewise, without ever holding all logits:
-/// x [..., in], weight [classes, in], bias [classes] or undefined, targets i32 [...]. Gradients are taken along with
-/// the loss, `rows_at_once` rows at a time (0: as many as the backend says, on the CPU 16 MB of logits).
+/// sum(cross_entropy(linear(x, weight, bias), targets)), to rank 0, in f32 likewise, without ever holding all
+/// logits: x [..., in], weight [classes, in], bias [classes] or undefined, targets i32 [...]. Gradients are
+/// taken along with the loss, `rows_at_once` rows at a time (0: as many as the backend says, on the CPU 16 MB
+/// of logits).
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                             double smoothing = 0, std::int32_t ignored = -1, std::int64_t rows_at_once = 0);
 
@@ -320,10 +323,11 @@ struct AttentionOptions {
   double dropout = 0;     ///< on the weights, after the softmax
   RandomKey dropout_key;  ///< which of them
 };
-/// softmax(q k^T scale + bias) v over the allowed keys (Vaswani et al. 2017, eq. 1): query [B, H, N, dk], key [B, H,
-/// M, dk], value [B, H, M, dv] -> [B, H, N, dv]. Fused, it holds no N x M matrix but the bias that it is given and the
-/// gradient of that. A query with no allowed key gives 0. Slopes are ALiBi's (Press, Smith and Lewis 2022, arXiv
-/// 2108.12409, section 3); where there are fewer queries than keys, the last query stands beside the last key.
+/// softmax(q k^T scale + bias) v over the allowed keys (Vaswani et al. 2017, eq. 1): query [B, H, N, dk], key
+/// [B, H, M, dk], value [B, H, M, dv] -> [B, H, N, dv]. Fused, it holds no N x M matrix but the bias that it
+/// is given and the gradient of that. A query with no allowed key gives 0. Slopes are ALiBi's (Press, Smith
+/// and Lewis 2022, arXiv 2108.12409, section 3); where there are fewer queries than keys, the last query
+/// stands beside the last key.
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
                  const AttentionOptions& options = {});
 /// One attention over some of the keys, and the logarithm of the sum of exponentials that its softmax divided

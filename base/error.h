@@ -39,13 +39,15 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
-/// A device stopped answering; nothing that is on it can be read any more. The message names its last kernels.
+/// A device stopped answering; nothing that is on it can be read any more. The message names its last
+/// kernels.
 class DeviceLost : public Error {
  public:
   using Error::Error;
 };
 
-/// A value and how it is written: what keeps the templates below small, for they stand wherever a value is checked.
+/// A value and how it is written: what keeps the templates below small, for they stand wherever a value is
+/// checked.
 struct TextPart {
   const void* value;
   void (*write)(std::ostream& out, const void* value);
@@ -79,7 +81,8 @@ void check(bool condition, const Parts&... parts) {
     fail(parts...);
 }
 
-// Arithmetic on sizes that come from settings, files and shapes: an Error where plain arithmetic would overflow.
+// Arithmetic on sizes that come from settings, files and shapes: an Error where plain arithmetic would
+// overflow.
 
 /// a * b for sizes that are not negative. Throws an Error that names `what` and both numbers when one is
 /// negative or the product does not fit.
@@ -108,22 +111,25 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return a / b + (a % b != 0 ? 1 : 0);
 }
 
-/// A size that must lie in [low, high]; throws an Error that names `what` and the value otherwise. Returns it.
+/// A size that must lie in [low, high]; throws an Error that names `what` and the value otherwise. Returns
+/// it.
 inline std::int64_t checked_range(std::string_view what, std::int64_t value, std::int64_t low,
                                   std::int64_t high) {
   check(value >= low && value <= high, what, " is ", value, "; it must be ", low, " to ", high);
   return value;
 }
 
-/// What a StopCheck ends work with. No heed::Error, so that nobody takes it for one of a line or a file and goes on.
+/// What a StopCheck ends work with. No heed::Error, so that nobody takes it for one of a line or a file and
+/// goes on.
 class Interrupted : public std::exception {
  public:
   const char* what() const noexcept override { return "interrupted, as the program asked"; }
 };
 
-/// While it lives, work of this thread asks `stop` now and then, 20 times a second at most, where an op makes its result,
-/// which may fail for want of memory too: true ends the work with Interrupted. For computing and measuring; what changes
-/// weights or gradients in several steps is not to be left half done. Works within another ask the innermost alone.
+/// While it lives, work of this thread asks `stop` now and then, 20 times a second at most, where an op makes
+/// its result, which may fail for want of memory too: true ends the work with Interrupted. For computing and
+/// measuring; what changes weights or gradients in several steps is not to be left half done. Works within
+/// another ask the innermost alone.
 class StopCheck {
  public:
   explicit StopCheck(std::function<bool()> stop);

@@ -88,7 +88,8 @@ int standard_stream_of(const fs::path& path) {
 }
 
 int open_special(const fs::path& path) {
-  // Opened once more, a file has a second place to write at, and each would write over what the other has written.
+  // Opened once more, a file has a second place to write at, and each would write over what the other has
+  // written.
   if (const int stream = standard_stream_of(path); stream >= 0) {
     const int copy = ::fcntl(stream, F_DUPFD_CLOEXEC, 0);
     if (copy < 0) fail_with_errno("write", path, errno);

@@ -65,9 +65,8 @@ class FileWriter {
 /// thrown.
 ///
 /// A symbolic link stays, and the file that it points to is replaced; one that points to nothing is refused.
-/// A device or FIFO is never replaced but written to; a FIFO that nobody reads is refused, and so are a socket
-/// and a folder.
-/// What a run holds is written through OpenFolder, which follows no links.
+/// A device or FIFO is never replaced but written to; a FIFO that nobody reads is refused, and so are a
+/// socket and a folder. What a run holds is written through OpenFolder, which follows no links.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 void write_file_atomically(const std::filesystem::path& path, const std::function<void(FileWriter&)>& write);
 
@@ -91,8 +90,9 @@ bool path_exists(const std::filesystem::path& path);
 void sync_path(const std::filesystem::path& path);
 /// Makes a folder and those above it that are missing, and waits until their names are on the disk.
 void create_folders(const std::filesystem::path& path);
-/// Fills a folder that is new or empty, whole or not at all: `fill` gets a temporary one in it (see is_temporary_name), what
-/// it writes is moved up when it is done, and all of it is removed when it throws. Throws an Error where there is something.
+/// Fills a folder that is new or empty, whole or not at all: `fill` gets a temporary one in it (see
+/// is_temporary_name), what it writes is moved up when it is done, and all of it is removed when it throws.
+/// Throws an Error where there is something.
 void fill_new_folder(const std::filesystem::path& folder,
                      const std::function<void(const std::filesystem::path& folder)>& fill);
 /// `digits` random hexadecimal digits from the system: for names and identities, not for computing.

@@ -37,8 +37,8 @@ inline void check_json_text(std::string_view text, int limit, std::string_view s
   }
 }
 
-/// What people write, as a callback for the parser of `Json`, for short texts: nested less than `limit` levels deep,
-/// and with no member twice in an object, of which a parser would keep the last.
+/// What people write, as a callback for the parser of `Json`, for short texts: nested less than `limit`
+/// levels deep, and with no member twice in an object, of which a parser would keep the last.
 template <class Json>
 auto written_json(int limit, std::string source) {
   return [limit, source = std::move(source), open = std::vector<std::set<std::string>>()](
@@ -54,8 +54,8 @@ auto written_json(int limit, std::string source) {
   };
 }
 
-/// Parses JSON with `Json` = nlohmann::json or ordered_json. Throws an Error that begins with `source` for text
-/// that is not JSON, is nested `depth` levels deep or deeper, or holds a NUL (see check_json_text).
+/// Parses JSON with `Json` = nlohmann::json or ordered_json. Throws an Error that begins with `source` for
+/// text that is not JSON, is nested `depth` levels deep or deeper, or holds a NUL (see check_json_text).
 template <class Json>
 Json parse_json(std::string_view text, std::string_view source, int depth = 64) {
   check_json_text(text, depth, source);
@@ -93,8 +93,8 @@ bool take_digest(Json& object) {
 
 }  // namespace heed
 
-// Members of a JSON object from outside, with Json = nlohmann::json or ordered_json; `where` is its path in the file,
-// for messages.
+// Members of a JSON object from outside, with Json = nlohmann::json or ordered_json; `where` is its path in
+// the file, for messages.
 
 namespace heed::json_parts {
 

@@ -16,8 +16,8 @@ namespace heed {
 struct Descriptor;
 
 /// A folder that is held open. What is written goes into this very folder, wherever it was moved and whatever
-/// its path leads to by then; and into nothing else, because a file or folder in it that is a symbolic link is
-/// refused. So a run that somebody sent cannot lead a program into files outside of it.
+/// its path leads to by then; and into nothing else, because a file or folder in it that is a symbolic link
+/// is refused. So a run that somebody sent cannot lead a program into files outside of it.
 ///
 /// A `name` is that of an entry, without "/". Every failure throws an Error with the path. Copies share the
 /// open folder.

@@ -24,9 +24,9 @@ void append(std::string& text, char32_t value);
 std::size_t find_invalid(std::string_view text);
 /// The text with every ill-formed sequence replaced by U+FFFD.
 std::string replace_invalid(std::string_view text);
-/// The text as it may be shown on a terminal. Control characters below U+0020 (line ends and tabs too) and the
-/// bytes of ill-formed sequences are written as `\x1b`; other control characters, line separators and what
-/// changes the direction of text as `\u009b`. JSON as it is dumped stays the same JSON.
+/// The text as it may be shown on a terminal. Control characters below U+0020 (line ends and tabs too) and
+/// the bytes of ill-formed sequences are written as `\x1b`; other control characters, line separators and
+/// what changes the direction of text as `\u009b`. JSON as it is dumped stays the same JSON.
 std::string printable(std::string_view text);
 /// The same, but line ends and tabs stay.
 std::string printable_lines(std::string_view text);
@@ -57,7 +57,8 @@ enum class FinalSigma {
 /// The text in lower case, with the full mapping of U+0130. Ill-formed bytes stay as they are.
 std::string lower_case(std::string_view text, FinalSigma rule);
 
-/// The bytes of the first cluster (UAX #29: what a reader takes for one character) of a text that is not empty.
+/// The bytes of the first cluster (UAX #29: what a reader takes for one character) of a text that is not
+/// empty.
 std::size_t cluster_length(std::string_view text);
 
 enum class Form { nfc, nfd, nfkc, nfkd };

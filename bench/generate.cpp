@@ -1,6 +1,6 @@
-// Times writing text token by token with a language model of random weights, at batch 1. Every token reads all weights
-// once, so that the memory's bandwidth is the bound where they are larger than the caches. Prints a line of JSON:
-// tokens per second, the bound, and what share of it was reached.
+// Times writing text token by token with a language model of random weights, at batch 1. Every token reads
+// all weights once, so that the memory's bandwidth is the bound where they are larger than the caches. Prints
+// a line of JSON: tokens per second, the bound, and what share of it was reached.
 
 #include <algorithm>
 #include <chrono>

@@ -2,8 +2,8 @@
 
 #include "heed/models/config.h"
 
-/// A language model with the parts of GPT-2 (Radford et al. 2019): norms before the layers, learned positions, biases, one
-/// matrix for embeddings and output.
+/// A language model with the parts of GPT-2 (Radford et al. 2019): norms before the layers, learned
+/// positions, biases, one matrix for embeddings and output.
 inline heed::TransformerConfig gpt2_config(std::int64_t layers, std::int64_t width, std::int64_t heads,
                                            std::int64_t vocabulary, std::int64_t length) {
   heed::TransformerConfig config;

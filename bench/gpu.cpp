@@ -56,7 +56,8 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Milliseconds of one call of `work`, whose last result is `result`: the median of five rounds of many calls.
+/// Milliseconds of one call of `work`, whose last result is `result`: the median of five rounds of many
+/// calls.
 double time_of(const Settings& settings, const std::function<Tensor()>& work) {
   // The first calls compile shaders, the second step of a training other ones than the first.
   for (int i = 0; i < 3; ++i) wait_for(work());
@@ -350,8 +351,8 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
   if (settings.profile) print_kernels(c, precision, step);
 }
 
-/// From now on a device gets its commands without the kernels, so that the true sizes cost no arithmetic. What is read
-/// back means nothing.
+/// From now on a device gets its commands without the kernels, so that the true sizes cost no arithmetic.
+/// What is read back means nothing.
 void leave_out_kernels([[maybe_unused]] heed::Device device) {
 #ifdef HEED_HAS_VULKAN
   heed::check(device.type == heed::DeviceType::vulkan, "--count is for Vulkan devices");

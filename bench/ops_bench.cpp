@@ -128,7 +128,8 @@ void add_attention() {
   attention("24", {64, 4, 24, 64}, false, 0);
   attention("256_causal", {8, 8, 256, 32}, true, 0);
   attention("2048", {1, 4, 2048, 64}, false, 0);
-  // What is added to the logits, at the size of "256_causal": a slope per head, and a matrix per head with its gradient.
+  // What is added to the logits, at the size of "256_causal": a slope per head, and a matrix per head with
+  // its gradient.
   const heed::Shape shape{8, 8, 256, 32};
   const double flops = 2.0 * static_cast<double>(shape.count() * shape[2]);
   const Tensor slopes = draw({8});

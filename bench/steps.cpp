@@ -119,8 +119,8 @@ Work make_work(const Case& c, double dropout, std::uint32_t batches = 1) {
     add(
         std::make_unique<heed::EncoderDecoder>(config),
         [&](std::uint32_t i) {
-          // The begin mark makes the decoder's input one longer than the target, and the end mark the target as
-          // long.
+          // The begin mark makes the decoder's input one longer than the target, and the end mark the target
+          // as long.
           auto batch = heed::make_translation_batch(random_tokens(c, c.length, 2 * i),
                                                     random_tokens(c, c.length - 1, 2 * i + 1), 1, 2);
           keep(i, "ids", batch.source.ids), keep(i, "shifted", batch.target.ids),
@@ -141,8 +141,8 @@ Work make_work(const Case& c, double dropout, std::uint32_t batches = 1) {
   return work;
 }
 
-/// Trains without dropout, on eight batches in turn, and writes a safetensors file for same_recipe.py: the initial weights,
-/// the batches, and the loss of every step. The learning rate is 1e-4.
+/// Trains without dropout, on eight batches in turn, and writes a safetensors file for same_recipe.py: the
+/// initial weights, the batches, and the loss of every step. The learning rate is 1e-4.
 void record(const Case& c, int steps, const std::string& path) {
   constexpr std::uint32_t batches = 8;
   const Work work = make_work(c, 0, batches);
@@ -250,8 +250,9 @@ void run(const Case& c, double dropout, int repeat, bool profile) {
       best / 1e9, reached / best);
 }
 
-/// What keeps some threads from being so many times faster, per kernel, as a text table: processor time of a step on one
-/// thread, what of it is serial (one task, or before its loops), and the time predicted on these threads.
+/// What keeps some threads from being so many times faster, per kernel, as a text table: processor time of a
+/// step on one thread, what of it is serial (one task, or before its loops), and the time predicted on these
+/// threads.
 std::string loops_table(const heed::cpu::StepTimes& step, int threads, double start) {
   struct Row {
     std::int64_t loops = 0, tasks = 0;
@@ -287,8 +288,8 @@ std::string loops_table(const heed::cpu::StepTimes& step, int threads, double st
   return table + line;
 }
 
-/// Times the tasks of all parallel loops of a step on one thread, and prints for each number of threads how much faster it
-/// would be, and which share of its time only one thread would have work.
+/// Times the tasks of all parallel loops of a step on one thread, and prints for each number of threads how
+/// much faster it would be, and which share of its time only one thread would have work.
 void simulate(const Case& c, double dropout, int repeat, const std::vector<int>& threads, bool profile) {
   heed::set_cpu_threads(std::max(2, std::min(heed::cpu::available_processors(), threads.back())));
   const double start = heed::cpu::measure_loop_start();
@@ -323,9 +324,9 @@ class StepTask : public heed::Task {
   Work work_;
 };
 
-/// Whole steps of the Trainer, of `accumulation` batches, shared by the ranks (null: this process alone). Rank 0 prints the
-/// median time, and what all ranks together have sent in a step; for the formula also the gradient bytes that are
-/// computed by who owns them, which do not travel.
+/// Whole steps of the Trainer, of `accumulation` batches, shared by the ranks (null: this process alone).
+/// Rank 0 prints the median time, and what all ranks together have sent in a step; for the formula also the
+/// gradient bytes that are computed by who owns them, which do not travel.
 void run_trainer(const Case& c, double dropout, int repeat, std::int64_t accumulation, heed::Ranks* ranks) {
   constexpr int warm_up = 2;
   StepTask task(make_work(c, dropout));

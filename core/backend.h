@@ -118,30 +118,32 @@ struct Backend {
   /// out = a b + beta out + bias. a [..., m, k], b [..., k, n], out [..., m, n] with equal leading extents
   /// (stride 0 where broadcast); the last two strides of a and of b are (s, 1) or (1, s), those of out (s,
   /// 1); s is at least the extent of the other axis. bias [n] contiguous, or undefined. beta is 0 or 1; with
-  /// 0 the old content of out is ignored. A backend with half types also writes f32 (bias too) where a and b are half.
+  /// 0 the old content of out is ignored. A backend with half types also writes f32 (bias too) where a and b
+  /// are half.
   void (*matmul)(const Tensor& a, const Tensor& b, const Tensor& bias, double beta,
                  const Tensor& out) = nullptr;
-  /// The gradients of a linear map in one pass over grad: dweight [out, in] = grad' x, dbias [out] = the sum of the rows
-  /// of grad; grad [rows, out], x [rows, in], all contiguous. Null: a product and a reduction.
+  /// The gradients of a linear map in one pass over grad: dweight [out, in] = grad' x, dbias [out] = the sum
+  /// of the rows of grad; grad [rows, out], x [rows, in], all contiguous. Null: a product and a reduction.
   void (*linear_gradients)(const Tensor& grad, const Tensor& x, const Tensor& dweight,
                            const Tensor& dbias) = nullptr;
-  /// A linear map whose product applies an activation, one of activation_ops: out = activation(sums), sums = x weight' +
-  /// bias, which is written too unless it is undefined; x [rows, in], weight [out, in], bias [out] or undefined, sums and
-  /// out [rows, out]. backward, through the map after it: dsums = (grad weight) activation'(saved), grad [rows, out],
-  /// weight [out, in], saved (sums or activation(sums), as the table says) and dsums [rows, in]. All contiguous.
+  /// A linear map whose product applies an activation, one of activation_ops: out = activation(sums), sums =
+  /// x weight' + bias, which is written too unless it is undefined; x [rows, in], weight [out, in], bias
+  /// [out] or undefined, sums and out [rows, out]. backward, through the map after it: dsums = (grad weight)
+  /// activation'(saved), grad [rows, out], weight [out, in], saved (sums or activation(sums), as the table
+  /// says) and dsums [rows, in]. All contiguous.
   Fused<void(const Tensor& x, const Tensor& weight, const Tensor& bias, UnaryOp activation,
              const Tensor& sums, const Tensor& out),
         void(const Tensor& grad, const Tensor& weight, UnaryOp activation, const Tensor& saved,
              const Tensor& dsums)>
       activated_linear = {};
-  /// Linear maps of the same rows at once, for threads that one alone would not keep busy: outs[i] [rows, out_i] = x
-  /// weights[i]' + biases[i]. x [rows, in], weights[i] [out_i, in], biases[i] [out_i] or undefined, all contiguous; as
-  /// many of each. Null: one product after the other.
+  /// Linear maps of the same rows at once, for threads that one alone would not keep busy: outs[i] [rows,
+  /// out_i] = x weights[i]' + biases[i]. x [rows, in], weights[i] [out_i, in], biases[i] [out_i] or
+  /// undefined, all contiguous; as many of each. Null: one product after the other.
   void (*linear_maps)(const Tensor& x, std::span<const Tensor> weights, std::span<const Tensor> biases,
                       std::span<const Tensor> outs) = nullptr;
-  /// The products of their backward at once: dx [rows, in] = the sum over i of grads[i] weights[i], in the order of i;
-  /// dweights[i] [out_i, in] = grads[i]' x + beta dweights[i]. grads[i] [rows, out_i], the others as above; beta as for
-  /// matmul. Null: one product after the other.
+  /// The products of their backward at once: dx [rows, in] = the sum over i of grads[i] weights[i], in the
+  /// order of i; dweights[i] [out_i, in] = grads[i]' x + beta dweights[i]. grads[i] [rows, out_i], the others
+  /// as above; beta as for matmul. Null: one product after the other.
   void (*linear_backward)(std::span<const Tensor> grads, const Tensor& x, std::span<const Tensor> weights,
                           double beta, const Tensor& dx, std::span<const Tensor> dweights) = nullptr;
 
@@ -176,16 +178,17 @@ struct Backend {
         void(const Tensor& y, const Tensor& grad, bool log, const Tensor& dx)>
       softmax;
   /// Over the last axis; x [rows, n], weight and bias [n] (undefined: 1 and 0), mean and inverse deviation
-  /// [rows]. backward writes dx, and dweight and dbias when defined. `mean` undefined: the rows are taken as they are,
-  /// not their differences from the mean (RMS normalisation, arXiv 1910.07467).
+  /// [rows]. backward writes dx, and dweight and dbias when defined. `mean` undefined: the rows are taken as
+  /// they are, not their differences from the mean (RMS normalisation, arXiv 1910.07467).
   Fused<void(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon, const Tensor& out,
              const Tensor& mean, const Tensor& inverse_deviation),
         void(const Tensor& x, const Tensor& weight, const Tensor& mean, const Tensor& inverse_deviation,
              const Tensor& grad, const Tensor& dx, const Tensor& dweight, const Tensor& dbias)>
       layer_norm;
-  /// The same of sum = residual + x keep / (1 - p), which is written, too; x, residual and sum [rows, n], keep as for
-  /// dropout (p may be 0: nothing is drawn). backward: dsum = the gradient of sum through the normalisation, whose is
-  /// grad, plus sum_grad (undefined: 0), and dx = dsum keep / (1 - p); dx is undefined where p is 0.
+  /// The same of sum = residual + x keep / (1 - p), which is written, too; x, residual and sum [rows, n],
+  /// keep as for dropout (p may be 0: nothing is drawn). backward: dsum = the gradient of sum through the
+  /// normalisation, whose is grad, plus sum_grad (undefined: 0), and dx = dsum keep / (1 - p); dx is
+  /// undefined where p is 0.
   Fused<void(const Tensor& x, const Tensor& residual, double p, const RandomKey& key, const Tensor& weight,
              const Tensor& bias, double epsilon, const Tensor& sum, const Tensor& out, const Tensor& mean,
              const Tensor& inverse_deviation),
@@ -193,33 +196,33 @@ struct Backend {
              const Tensor& grad, const Tensor& sum_grad, double p, const RandomKey& key, const Tensor& dsum,
              const Tensor& dx, const Tensor& dweight, const Tensor& dbias)>
       add_norm;
-  /// Rotary positions: x, out [B, N, H, dh], contiguous, of which the pair of elements i and i + dh / 2 at position n is
-  /// turned by the angle with the entries [n, i] of cosines and sines [N, dh / 2] (contiguous, f32, of an f64 x f64).
-  /// backward turns back. out may be the same memory as x.
+  /// Rotary positions: x, out [B, N, H, dh], contiguous, of which the pair of elements i and i + dh / 2 at
+  /// position n is turned by the angle with the entries [n, i] of cosines and sines [N, dh / 2] (contiguous,
+  /// f32, of an f64 x f64). backward turns back. out may be the same memory as x.
   Fused<void(const Tensor& x, const Tensor& cosines, const Tensor& sines, const Tensor& out),
         void(const Tensor& grad, const Tensor& cosines, const Tensor& sines, const Tensor& dx)>
       rotary;
   /// Label-smoothed cross entropy of each row: (1 - e) (-log p_target) + e mean_c(-log p_c); 0 where the
-  /// target is `ignored`. logits [rows, classes], targets i32 [rows], loss [rows], log_sum_exp [rows, 2]: the largest
-  /// logit, and how much the logarithm of the sum of exponentials is above it. A target outside [0, classes) that is
-  /// not `ignored` throws. backward: grad [rows]; dlogits may be the same memory as logits. A backend with logit_chunks
-  /// takes logits and dlogits whose rows are further apart.
+  /// target is `ignored`. logits [rows, classes], targets i32 [rows], loss [rows], log_sum_exp [rows, 2]: the
+  /// largest logit, and how much the logarithm of the sum of exponentials is above it. A target outside [0,
+  /// classes) that is not `ignored` throws. backward: grad [rows]; dlogits may be the same memory as logits.
+  /// A backend with logit_chunks takes logits and dlogits whose rows are further apart.
   Fused<void(const Tensor& logits, const Tensor& targets, double smoothing, std::int32_t ignored,
              const Tensor& loss, const Tensor& log_sum_exp),
         void(const Tensor& logits, const Tensor& targets, const Tensor& log_sum_exp, const Tensor& grad,
              double smoothing, std::int32_t ignored, const Tensor& dlogits)>
       cross_entropy;
-  /// How to hold logits of so many rows and classes. Null: contiguous, about 4 Mi of them at a time, as a CPU's cache
-  /// wants it.
+  /// How to hold logits of so many rows and classes. Null: contiguous, about 4 Mi of them at a time, as a
+  /// CPU's cache wants it.
   LogitChunks (*logit_chunks)(Device device, DType dtype, std::int64_t rows, std::int64_t classes) = nullptr;
   /// Never holds the N x M matrix. out and its gradient [B, H, N, dv] (last stride 1, otherwise any strides),
-  /// sums [B, H, N, 2], contiguous, of statistics_type(): the largest score of a row, and the sum of exp(score - largest);
-  /// -infinity and 0 for rows with no allowed key, whose output is 0. backward sees the very scores that forward saw, to
-  /// the last bit, or large scores would give it other weights. dquery, dkey, dvalue
-  /// have the shapes of query, key, value, last stride 1, otherwise any strides; dquery and dkey are both undefined where
-  /// neither is wanted. log_sum_exp_grad [B, H, N],
-  /// contiguous, is the gradient of largest + log(sum); undefined = 0. dbias, contiguous, has the shape of bias: a sum over
-  /// what shares an entry of it, in a fixed order; undefined = not wanted. An entry of bias that is -infinity does not
+  /// sums [B, H, N, 2], contiguous, of statistics_type(): the largest score of a row, and the sum of
+  /// exp(score - largest); -infinity and 0 for rows with no allowed key, whose output is 0. backward sees the
+  /// very scores that forward saw, to the last bit, or large scores would give it other weights. dquery,
+  /// dkey, dvalue have the shapes of query, key, value, last stride 1, otherwise any strides; dquery and dkey
+  /// are both undefined where neither is wanted. log_sum_exp_grad [B, H, N], contiguous, is the gradient of
+  /// largest + log(sum); undefined = 0. dbias, contiguous, has the shape of bias: a sum over what shares an
+  /// entry of it, in a fixed order; undefined = not wanted. An entry of bias that is -infinity does not
   /// exist.
   Fused<void(const AttentionArgs&, const Tensor& out, const Tensor& sums),
         void(const AttentionArgs&, const Tensor& out, const Tensor& sums, const Tensor& grad,
@@ -228,9 +231,9 @@ struct Backend {
       attention;
 
   // --- lists of tensors ------------------------------------------------------------------------------------
-  /// out[i] = x[i] factor, or out[i] + x[i] factor with `add`, for all tensors of two lists, contiguous, of equal sizes
-  /// pair by pair; the floating dtypes of x[i] and out[i] may differ. factor: f32, one element; undefined = 1. out[i]
-  /// may be the same memory as x[i]. Null: one by one.
+  /// out[i] = x[i] factor, or out[i] + x[i] factor with `add`, for all tensors of two lists, contiguous, of
+  /// equal sizes pair by pair; the floating dtypes of x[i] and out[i] may differ. factor: f32, one element;
+  /// undefined = 1. out[i] may be the same memory as x[i]. Null: one by one.
   void (*scale_all)(std::span<const Tensor> x, const Tensor& factor, bool add,
                     std::span<const Tensor> out) = nullptr;
 

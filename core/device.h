@@ -48,12 +48,13 @@ const VulkanDevices& vulkan_devices();
 /// and tests it at the first call.
 std::string matrix_hardware_use(Device device);
 
-/// Times the tiles of products on a Vulkan device and keeps what they reach in a file, which every program reads when it
-/// opens the device: its products are then cut as is fastest on it, so that their last bits may differ from before. Takes
-/// some seconds. Returns the file. Throws an Error for the CPU.
+/// Times the tiles of products on a Vulkan device and keeps what they reach in a file, which every program
+/// reads when it opens the device: its products are then cut as is fastest on it, so that their last bits may
+/// differ from before. Takes some seconds. Returns the file. Throws an Error for the CPU.
 std::filesystem::path tune_device(Device device);
 
-/// What decides the last bits of a Vulkan device's results: its name, its driver, and the digest of its tuning, if any.
+/// What decides the last bits of a Vulkan device's results: its name, its driver, and the digest of its
+/// tuning, if any.
 std::string device_platform(Device device);
 
 /// What a Vulkan device was given to do since it was opened.
@@ -66,8 +67,8 @@ struct DeviceCounters {
 /// Throws an Error for the CPU, which counts nothing.
 DeviceCounters device_counters(Device device);
 
-/// Waits until a device has done all that it was given, and throws what it has found wrong with it, such as an index
-/// out of range: a program that reads nothing afterwards would end without being told.
+/// Waits until a device has done all that it was given, and throws what it has found wrong with it, such as
+/// an index out of range: a program that reads nothing afterwards would end without being told.
 void synchronize(Device device);
 
 /// The device a user names: "cpu"; "vulkan:N", by index; "vulkan:NAME", the first whose name contains NAME
@@ -75,8 +76,8 @@ void synchronize(Device device);
 /// the CPU. A software device must be named. The empty string stands for the environment variable
 /// HEED_DEVICE, or "cpu" without it. Throws an Error that lists what was found and why each was refused.
 ///
-/// Of several processes on this machine that want a GPU each, "vulkan" and "auto" give number `place` of `places` the GPU
-/// of that place among those that need not be named; an Error when there are too few.
+/// Of several processes on this machine that want a GPU each, "vulkan" and "auto" give number `place` of
+/// `places` the GPU of that place among those that need not be named; an Error when there are too few.
 Device find_device(std::string_view choice, int place = 0, int places = 1);
 
 /// What the CPU kernels run on; recorded in checkpoints, because the bits of a result depend on it.

@@ -52,8 +52,8 @@ class ProfileScope {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// The kernel that this thread is timing for the profile: the name given to the innermost ProfileScope; null outside of
-/// kernels and while no profile is being recorded.
+/// The kernel that this thread is timing for the profile: the name given to the innermost ProfileScope; null
+/// outside of kernels and while no profile is being recorded.
 const char* profiled_kernel();
 
 }  // namespace heed

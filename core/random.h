@@ -42,10 +42,11 @@ std::uint32_t random_word(const RandomKey& key, std::uint64_t index);
 inline double unit_interval(std::uint32_t word) {
   return static_cast<double>(word >> 8) * 0x1p-24;
 }
-/// The largest number of a floating type below `high`, or `low` where none lies between: what a uniform number in
-/// [low, high) is at most, once it is rounded to that type.
+/// The largest number of a floating type below `high`, or `low` where none lies between: what a uniform
+/// number in [low, high) is at most, once it is rounded to that type.
 double last_below(double low, double high, DType dtype);
-/// Uniform in [0, bound), for a bound of at most 2^32: the word as a 32-bit fraction of it, with a bias of bound / 2^32.
+/// Uniform in [0, bound), for a bound of at most 2^32: the word as a 32-bit fraction of it, with a bias of
+/// bound / 2^32.
 inline std::uint64_t below(std::uint32_t word, std::uint64_t bound) {
   return (std::uint64_t{word} * bound) >> 32;
 }

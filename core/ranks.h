@@ -20,8 +20,8 @@
 
 namespace heed {
 
-/// A thread that does one piece of work at a time, while who gave it goes on. All calls of a transport are made on one,
-/// because MPI answers a single thread only.
+/// A thread that does one piece of work at a time, while who gave it goes on. All calls of a transport are
+/// made on one, because MPI answers a single thread only.
 class Courier {
  public:
   Courier();
@@ -53,11 +53,12 @@ class Courier {
 
 // Several processes that train one model, each a rank from 0: how they pass bytes to each other.
 //
-// A transport moves bytes and never adds: the order of addition is the callers' (training/gradient_exchange.h), so that
-// the result does not depend on the transport. Whoever calls from one rank must call the same from all, in the same order.
+// A transport moves bytes and never adds: the order of addition is the callers'
+// (training/gradient_exchange.h), so that the result does not depend on the transport. Whoever calls from one
+// rank must call the same from all, in the same order.
 
-/// Another rank has ended, or what it sends is no part of this conversation. Whoever catches it knows nothing of the
-/// cause: that is for the process that ended, or for who started it, to say.
+/// Another rank has ended, or what it sends is no part of this conversation. Whoever catches it knows nothing
+/// of the cause: that is for the process that ended, or for who started it, to say.
 class RankLost : public Error {
  public:
   using Error::Error;
@@ -74,8 +75,8 @@ class RankSilent : public RankLost {
 struct RankPatience {
   double remark_after = 10;  ///< seconds until `say` hears of it
   double timeout = 0;        ///< seconds until waiting ends with RankSilent; 0: never
-  /// Gets "rank 1 has not answered for 10 s: waiting on", on one of the ranks. Called from another thread than the
-  /// one that asked for the exchange, while that one waits.
+  /// Gets "rank 1 has not answered for 10 s: waiting on", on one of the ranks. Called from another thread
+  /// than the one that asked for the exchange, while that one waits.
   std::function<void(const std::string& text)> say = {};
 };
 
@@ -102,9 +103,9 @@ class Ranks {
   std::int64_t bytes_sent() const { return bytes_sent_; }
   std::int64_t messages_sent() const { return messages_sent_; }
 
-  /// All to all: out[r] goes to rank r, and what r sends is written to in[r]; those of this rank itself stay as they are.
-  /// Throws RankLost when a rank has ended or sends another number of bytes, or a message of another job or of another
-  /// place in the order.
+  /// All to all: out[r] goes to rank r, and what r sends is written to in[r]; those of this rank itself stay
+  /// as they are. Throws RankLost when a rank has ended or sends another number of bytes, or a message of
+  /// another job or of another place in the order.
   void exchange(std::span<const std::span<const std::byte>> out, std::span<const std::span<std::byte>> in);
   /// What every rank gives, by rank; lengths may differ.
   std::vector<std::string> all_gather(std::string_view mine);
@@ -113,8 +114,9 @@ class Ranks {
   /// All to all of texts whose lengths the receivers do not know.
   std::vector<std::string> exchange_texts(std::span<const std::string_view> out);
 
-  /// Does `exchanges`, calls of the functions above and no others, while the caller goes on. What they use must live until
-  /// they are done, even when the caller ends with an error. Whatever else is asked of this meanwhile waits for them.
+  /// Does `exchanges`, calls of the functions above and no others, while the caller goes on. What they use
+  /// must live until they are done, even when the caller ends with an error. Whatever else is asked of this
+  /// meanwhile waits for them.
   void start(std::function<void()> exchanges);
   /// Waits for what was started, and throws what it threw.
   void finish();
@@ -129,8 +131,8 @@ class Ranks {
   RankSilence& silence() { return *silence_; }
   /// Waits for what the courier does; for the destructors of transports, before what it uses is gone.
   void let_courier_end() noexcept;
-  /// To be called when the transport stands: agrees with the others on who they are. Throws an Error when they are of
-  /// another version of heed.
+  /// To be called when the transport stands: agrees with the others on who they are. Throws an Error when
+  /// they are of another version of heed.
   void meet();
 
   /// Moves bytes whose numbers both sides know, at most largest_transfer() for each pair.
@@ -154,8 +156,8 @@ class Ranks {
   std::unique_ptr<RankSilence> silence_;
 };
 
-/// Pieces of work that are dealt out: piece i is computed by rank i mod N, and every rank gets what each piece came to, in
-/// their order. Null ranks: all are computed here.
+/// Pieces of work that are dealt out: piece i is computed by rank i mod N, and every rank gets what each
+/// piece came to, in their order. Null ranks: all are computed here.
 std::vector<std::string> deal_out(Ranks* ranks, std::size_t pieces,
                                   const std::function<std::string(std::size_t piece)>& compute);
 /// The same for pieces that come to numbers.
@@ -175,17 +177,17 @@ std::vector<std::vector<T>> deal_out_numbers(Ranks* ranks, std::size_t pieces, c
 
 /// Whether a launcher of MPI (mpirun, mpiexec, srun) started this process as one of several.
 bool started_by_mpi();
-/// The ranks of the job that this process was started in. Opens the launcher's MPI library at run time: libmpi.so.40 of
-/// Open MPI or libmpich.so.12, or the one that the environment variable HEED_MPI names. To be called once. Throws an
-/// Error for a library that cannot be opened or is of another kind.
+/// The ranks of the job that this process was started in. Opens the launcher's MPI library at run time:
+/// libmpi.so.40 of Open MPI or libmpich.so.12, or the one that the environment variable HEED_MPI names. To be
+/// called once. Throws an Error for a library that cannot be opened or is of another kind.
 std::unique_ptr<Ranks> open_mpi(const RankPatience& patience = {});
 
-/// Runs `body` in `count` processes of this machine, which are forked here, and returns the status of rank 0 when all
-/// have ended well. To be called before a device is opened. The ranks ignore SIGINT, SIGTERM, SIGHUP and SIGUSR1, which
-/// are for the caller; when `stop_requested` becomes true, so does Ranks::asked_to_stop(), and ranks that were
-/// stopped (SIGSTOP) are continued, so that they can end. When one fails the others are
-/// killed: the status of the one that failed first is returned, and where a signal ended it, a RankLost says which. Throws
-/// an Error when the ranks cannot begin.
+/// Runs `body` in `count` processes of this machine, which are forked here, and returns the status of rank 0
+/// when all have ended well. To be called before a device is opened. The ranks ignore SIGINT, SIGTERM, SIGHUP
+/// and SIGUSR1, which are for the caller; when `stop_requested` becomes true, so does Ranks::asked_to_stop(),
+/// and ranks that were stopped (SIGSTOP) are continued, so that they can end. When one fails the others are
+/// killed: the status of the one that failed first is returned, and where a signal ended it, a RankLost says
+/// which. Throws an Error when the ranks cannot begin.
 int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
                     const std::function<bool()>& stop_requested = {}, const RankPatience& patience = {});
 

@@ -139,12 +139,13 @@ class Storage {
   /// Whether the memory is somebody else's, who sees it too: no op overwrites it, whoever holds it.
   bool is_lent() const { return is_lent_; }
 
-  /// How often elements were overwritten in place: backward() refuses what was computed from older ones. Writes
-  /// through host_data() do not count.
+  /// How often elements were overwritten in place: backward() refuses what was computed from older ones.
+  /// Writes through host_data() do not count.
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void overwritten() { version_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// What round_to_int8() left of a matrix that fills this storage; null where it did not, or once it is overwritten.
+  /// What round_to_int8() left of a matrix that fills this storage; null where it did not, or once it is
+  /// overwritten.
   const Int8Rows* int8_rows() const { return int8_version_ == version() ? int8_rows_.get() : nullptr; }
   void keep_int8_rows(std::shared_ptr<const Int8Rows> rows) {
     int8_rows_ = std::move(rows);
@@ -167,7 +168,8 @@ class Storage {
 
 struct Node;  // the autograd record of how a tensor was made (autograd/graph.h)
 
-/// What a tensor is made of on the host: other types, such as std::int64_t, are refused when the program is compiled.
+/// What a tensor is made of on the host: other types, such as std::int64_t, are refused when the program is
+/// compiled.
 template <class T>
 concept TensorElement = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t>;
 
@@ -234,7 +236,8 @@ class Tensor {
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   /// True when the elements lie row-major without gaps.
   bool is_contiguous() const;
-  /// True when nobody else sees the storage, neither another handle nor who lent it, so that an op may overwrite it.
+  /// True when nobody else sees the storage, neither another handle nor who lent it, so that an op may
+  /// overwrite it.
   bool is_sole_owner() const { return storage_.use_count() == 1 && !storage_->is_lent(); }
 
   /// Address of the first element; throws unless T matches the dtype and the host can see the memory.
@@ -295,8 +298,9 @@ class Tensor {
   std::shared_ptr<Node> node_;
 };
 
-/// The elements in nested brackets with type, shape and device behind them, as NumPy prints: more than 1000 are
-/// summarised by the first and last three of each axis. Waits for the device; "undefined" for an undefined tensor.
+/// The elements in nested brackets with type, shape and device behind them, as NumPy prints: more than 1000
+/// are summarised by the first and last three of each axis. Waits for the device; "undefined" for an
+/// undefined tensor.
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
 }  // namespace heed

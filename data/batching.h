@@ -37,9 +37,11 @@ class BatchPlan {
   std::int64_t kept() const { return static_cast<std::int64_t>(examples_.size()); }
   /// Examples that are in no batch, in ascending order. A program says so when there are any:
   const std::vector<std::int32_t>& left_out() const { return left_out_; }
-  /// "3 of 100 examples are left out: 2 with a side longer than 50 tokens (the longest has 70), 1 ...", or "" when none is.
+  /// "3 of 100 examples are left out: 2 with a side longer than 50 tokens (the longest has 70), 1 ...", or ""
+  /// when none is.
   std::string left_out_message() const;
-  /// Padded tokens of a batch: rows * (longest source + longest target). Throws an Error for an example that is not there.
+  /// Padded tokens of a batch: rows * (longest source + longest target). Throws an Error for an example that
+  /// is not there.
   std::int64_t padded_tokens(const Batch& batch) const;
 
  private:

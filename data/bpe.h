@@ -102,9 +102,8 @@ BpeModel train_bpe(const WordCounts& words, const BpeTraining& options);
 
 /// A BPE model whose merges put the bytes of each character of the texts together, and nothing else. The ids
 /// are: the special tokens, the bytes that occur, then the characters of more than one byte by code point
-/// (each behind the beginnings that its merges pass through). A run of other bytes is "<unk>", where that is among the
-/// special tokens. Throws Error when a text is not UTF-8, or
-/// when all are empty.
+/// (each behind the beginnings that its merges pass through). A run of other bytes is "<unk>", where that is
+/// among the special tokens. Throws Error when a text is not UTF-8, or when all are empty.
 BpeModel character_vocabulary(std::span<const std::string> texts,
                               const std::vector<std::string>& special_tokens);
 

@@ -36,7 +36,8 @@ class GzipReader {
 /// for it, for content of more than `max_bytes`.
 std::string gunzip(std::string_view bytes, std::string_view origin,
                    std::uint64_t max_bytes = std::uint64_t{4} << 30);
-/// Throws the Error of such content, in constant memory: of the `bytes` that `packed` gives as GzipReader has it.
+/// Throws the Error of such content, in constant memory: of the `bytes` that `packed` gives as GzipReader has
+/// it.
 void check_unpacked_size(std::uint64_t bytes, std::function<std::string_view()> packed,
                          std::string_view origin, std::uint64_t max_bytes);
 /// True for a gzip file that is too small to unpack to more than `max_bytes`.

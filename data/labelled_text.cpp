@@ -244,7 +244,8 @@ void draw_parts(std::vector<std::size_t> order, const SplitOptions& options, con
     part_of[order[rank]] = rank < test ? &TextParts::test : &TextParts::valid;
 }
 
-/// What stays in one part: pairs with the same first text, and any other text by itself; numbered as they come.
+/// What stays in one part: pairs with the same first text, and any other text by itself; numbered as they
+/// come.
 std::vector<std::size_t> inseparable(const LabelledText& text) {
   std::vector<std::size_t> groups(text.size());
   if (text.seconds.empty()) std::iota(groups.begin(), groups.end(), 0);

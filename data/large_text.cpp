@@ -101,7 +101,8 @@ std::size_t cut_in(std::string_view line) {
   return at > 0 && !is_space(line[at - 1]) ? at : 0;
 }
 
-/// Where a piece ends that has no such place: before the last space that follows a word, else between two characters.
+/// Where a piece ends that has no such place: before the last space that follows a word, else between two
+/// characters.
 std::size_t forced_cut(std::string_view text) {
   for (std::size_t at = piece_bytes; at > piece_bytes / 2; --at)
     if (is_space(text[at]) && !is_space(text[at - 1])) return at;

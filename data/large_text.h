@@ -68,9 +68,9 @@ std::vector<Window> strided_windows(std::int64_t tokens, std::int64_t length, st
 /// What is kept in memory of a text, or of its tokens, before the rest goes to a file.
 inline constexpr std::int64_t default_memory_bytes = std::int64_t{64} << 20;
 
-/// Bytes that are added at the end and read anywhere: in memory, and from a limit on in a file of the folder for
-/// temporary files ($TMPDIR, else /tmp) which has no name, so that nothing is left of it. Throws an Error for a file
-/// that cannot be written.
+/// Bytes that are added at the end and read anywhere: in memory, and from a limit on in a file of the folder
+/// for temporary files ($TMPDIR, else /tmp) which has no name, so that nothing is left of it. Throws an Error
+/// for a file that cannot be written.
 class Spool {
  public:
   explicit Spool(std::int64_t memory_bytes = default_memory_bytes);
@@ -120,12 +120,13 @@ class LargeText {
   std::int64_t characters_ = 0;
 };
 
-/// Adds the text of a file (see read_text_by_lines) as one document, in pieces of some 16 MiB that end before a line break
-/// which follows a word, where tokenizers cut a text as well. Where 16 MiB have no such place, they end before a space
-/// that follows a word, or else between two characters.
+/// Adds the text of a file (see read_text_by_lines) as one document, in pieces of some 16 MiB that end before
+/// a line break which follows a word, where tokenizers cut a text as well. Where 16 MiB have no such place,
+/// they end before a space that follows a word, or else between two characters.
 void read_large_text(const std::filesystem::path& path, LargeText& text, const TextOptions& options = {},
                      ReadReport* report = nullptr);
-/// The first `characters` of a text, and what follows them. A document that is cut begins anew in the second part.
+/// The first `characters` of a text, and what follows them. A document that is cut begins anew in the second
+/// part.
 std::pair<LargeText, LargeText> split_large_text(const LargeText& text, std::int64_t characters,
                                                  std::int64_t memory_bytes = default_memory_bytes);
 

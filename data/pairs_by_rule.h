@@ -37,26 +37,27 @@ NumberSets draw_numbers(std::uint64_t seed, std::int64_t train_count, std::int64
 /// English source and German target of each number.
 ParallelText number_words(std::span<const std::int32_t> numbers);
 
-/// Short reports made by rule, each with a headline, to see whether a model has learned to summarise: the headline says
-/// who did what to whom, "baker helps miller", whatever stands around that in the report:
-/// "it rained. near the river the young baker helped the miller. the tall judge slept."
-/// A report may tell it in the passive voice, and names others who do nothing.
+/// Short reports made by rule, each with a headline, to see whether a model has learned to summarise: the
+/// headline says who did what to whom, "baker helps miller", whatever stands around that in the report: "it
+/// rained. near the river the young baker helped the miller. the tall judge slept." A report may tell it in
+/// the passive voice, and names others who do nothing.
 struct Reports {
   ParallelText train, held_out;
 };
-/// A pure function of its arguments; no held-out report is among the others. Throws Error for counts below 1 or above a
-/// million.
+/// A pure function of its arguments; no held-out report is among the others. Throws Error for counts below 1
+/// or above a million.
 Reports headline_reports(std::uint64_t seed, std::int64_t train_count, std::int64_t held_out_count);
 
-/// Questions about people with sentences that may answer them, made by rule, to see whether a model learns to match pairs:
+/// Questions about people with sentences that may answer them, made by rule, to see whether a model learns to
+/// match pairs:
 ///
 ///   where is emma ?    emma waits in the garden .     1
 ///   where is emma ?    emma eats some bread .         0   of the same person, but no place
 ///   where is emma ?    oscar waits in the kitchen .   0   a place, but of somebody else
 ///
-/// Each question ("where is", "what does ... eat", "how old is") has five answers, up to two of them right; there are
-/// questions without a right answer. A pure function of the arguments. Throws Error for a count below 1 or above
-/// a million.
+/// Each question ("where is", "what does ... eat", "how old is") has five answers, up to two of them right;
+/// there are questions without a right answer. A pure function of the arguments. Throws Error for a count
+/// below 1 or above a million.
 LabelledText draw_answer_pairs(std::uint64_t seed, std::int64_t questions);
 
 }  // namespace heed

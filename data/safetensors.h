@@ -59,9 +59,9 @@ struct TensorFile {
 };
 
 /// Reads a safetensors file (8 bytes header length, JSON header, raw little-endian data). F32, F64 and I32
-/// keep their type; F16 and BF16 become f32, exactly; I64 becomes i32 when every value fits. Throws an Error that names
-/// the file, the tensor and what is wrong for anything else: other types, more than 8 axes, a damaged header, holes,
-/// overlaps, duplicate names.
+/// keep their type; F16 and BF16 become f32, exactly; I64 becomes i32 when every value fits. Throws an Error
+/// that names the file, the tensor and what is wrong for anything else: other types, more than 8 axes, a
+/// damaged header, holes, overlaps, duplicate names.
 TensorFile load_safetensors(const std::filesystem::path& path, Device device = {});
 /// The same from memory; `source` names the bytes in errors.
 TensorFile parse_safetensors(std::string_view bytes, std::string_view source, Device device = {});
@@ -71,8 +71,8 @@ enum class StoredFloat { f32, f16, bf16 };
 
 /// Writes a safetensors file atomically (see write_file_atomically). Equal content gives equal bytes: the
 /// wider types come first, so that all data is aligned, and then names in order; the header is padded to 8
-/// bytes. Throws when a name or text is not UTF-8, a name is "__metadata__", a tensor is undefined, or a finite number is
-/// beyond f16.
+/// bytes. Throws when a name or text is not UTF-8, a name is "__metadata__", a tensor is undefined, or a
+/// finite number is beyond f16.
 void save_safetensors(const std::filesystem::path& path, const TensorFile& content,
                       StoredFloat stored = StoredFloat::f32);
 /// The same into a file that is being written.

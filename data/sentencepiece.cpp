@@ -161,8 +161,9 @@ Json replace_step(const char* from, const char* to) {
 
 Json normaliser_of(const SentencePieceModel& model) {
   Json steps = Json::array({replace_step(other_language, "")});
-  // Precompiled looks at one cluster of characters at a time and takes the first match in it, where SentencePiece takes
-  // the longest: letters with several marks, and the parts of Korean syllables, are joined before.
+  // Precompiled looks at one cluster of characters at a time and takes the first match in it, where
+  // SentencePiece takes the longest: letters with several marks, and the parts of Korean syllables, are
+  // joined before.
   if (model.composes) steps.push_back({{"type", "NFC"}});
   if (!model.character_map.empty())
     steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(model.character_map)}});

@@ -50,13 +50,14 @@ std::vector<std::string> table_formats();
 /// The format that the name of a file tells; "" when it tells none.
 std::string table_format(const std::filesystem::path& path);
 
-/// Reads a table, plain or gzip. Throws Error with file and line as read_lines, read_csv and read_tsv do; for a
-/// name that does not tell the format; for a column that is not there or stands twice in the header, with the names
-/// that are; for a file with nothing but a header; for a line that is no JSON object, lacks a column, or has a
-/// list, an object or null there.
+/// Reads a table, plain or gzip. Throws Error with file and line as read_lines, read_csv and read_tsv do; for
+/// a name that does not tell the format; for a column that is not there or stands twice in the header, with
+/// the names that are; for a file with nothing but a header; for a line that is no JSON object, lacks a
+/// column, or has a list, an object or null there.
 Table read_table(const std::filesystem::path& path, const TableOptions& options = {},
                  ReadReport* report = nullptr);
-/// The same for bytes already in memory, in a format that is named; `origin` says in errors where they came from.
+/// The same for bytes already in memory, in a format that is named; `origin` says in errors where they came
+/// from.
 Table parse_table(std::string_view bytes, std::string_view origin, const TableOptions& options,
                   ReadReport* report = nullptr);
 /// The same row by row, as they are read: none is kept. What is wrong with the columns is said at the first.

@@ -17,8 +17,8 @@
 
 namespace heed {
 
-/// A list of texts. Each takes 9 bytes beside its own (10 from 128 bytes on), where a std::string takes 32 to 64. A text
-/// never changes and never moves; copies of a list share them.
+/// A list of texts. Each takes 9 bytes beside its own (10 from 128 bytes on), where a std::string takes 32 to
+/// 64. A text never changes and never moves; copies of a list share them.
 class TextList {
  public:
   class Iterator;
@@ -104,7 +104,8 @@ inline TextList::Iterator TextList::end() const {
 /// Where each text of a list came from, for messages. Takes 8 bytes for each.
 class TextPlaces {
  public:
-  /// "file:line"; 0: the file as a whole. An origin that ends in a space has its number right behind it: "pair 3".
+  /// "file:line"; 0: the file as a whole. An origin that ends in a space has its number right behind it:
+  /// "pair 3".
   void add(std::string_view origin, std::size_t line = 0);
   std::size_t size() const { return lines_.size(); }
   std::string operator[](std::size_t index) const;

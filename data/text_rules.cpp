@@ -282,7 +282,8 @@ WordRule cutting(const Cut& cut) {
   };
 }
 
-/// Runs of characters of the same kind; kind 0 is left out, and where `alone` says so a character is a run by itself.
+/// Runs of characters of the same kind; kind 0 is left out, and where `alone` says so a character is a run by
+/// itself.
 template <class Kind>
 std::vector<std::string_view> runs(std::string_view text, const Kind& kind_of) {
   std::vector<std::string_view> found;

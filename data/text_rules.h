@@ -8,14 +8,14 @@
 
 namespace heed {
 
-/// SentencePiece's table of what becomes of characters ("precompiled_charsmap"): a tree of byte strings, each with its
-/// replacement. The tree is a double array (Yata et al., "darts-clone").
+/// SentencePiece's table of what becomes of characters ("precompiled_charsmap"): a tree of byte strings, each
+/// with its replacement. The tree is a double array (Yata et al., "darts-clone").
 class CharacterMap {
  public:
   /// `base64` is the table as a tokenizer.json file has it; throws Error for one that is damaged.
   explicit CharacterMap(std::string_view base64);
-  /// Hugging Face's rule: a cluster of less than 6 bytes (what a reader takes for one character) that begins with a string
-  /// of the table is replaced as a whole; of all others each character by itself.
+  /// Hugging Face's rule: a cluster of less than 6 bytes (what a reader takes for one character) that begins
+  /// with a string of the table is replaced as a whole; of all others each character by itself.
   std::string apply(std::string_view text) const;
 
  private:
@@ -26,8 +26,8 @@ class CharacterMap {
   std::string replacements_;  // each ends with a zero
 };
 
-// What a tokenizer.json file says of texts before and behind the model, as functions: each part that can be followed
-// exactly, given as JSON. All others throw an Error that names them.
+// What a tokenizer.json file says of texts before and behind the model, as functions: each part that can be
+// followed exactly, given as JSON. All others throw an Error that names them.
 
 /// Changes a text before it is cut ("normalizer").
 using TextRule = std::function<std::string(std::string_view)>;

@@ -33,19 +33,20 @@ class TokenVocabulary {
   std::unordered_map<std::string, std::int32_t, TextHash, std::equal_to<>> ids_;
 };
 
-/// A set of strings, found in a text: which of them begin at each place. Time is linear in the strings, and then in
-/// each text: the strings are a tree read from their ends (Aho and Corasick, "Efficient string matching", 1975), so
-/// that a pass over the text from its end tells for every place what begins there.
+/// A set of strings, found in a text: which of them begin at each place. Time is linear in the strings, and
+/// then in each text: the strings are a tree read from their ends (Aho and Corasick, "Efficient string
+/// matching", 1975), so that a pass over the text from its end tells for every place what begins there.
 class StringTree {
  public:
   /// Empty strings are never found; of two that are alike the first counts.
   explicit StringTree(const std::vector<std::string_view>& strings = {});
 
-  /// For each byte of text[begin, end) the longest string that begins there, by its number, or -1. The string may reach
-  /// beyond `end`.
+  /// For each byte of text[begin, end) the longest string that begins there, by its number, or -1. The string
+  /// may reach beyond `end`.
   void longest(std::string_view text, std::size_t begin, std::size_t end,
                std::vector<std::int32_t>& found) const;
-  /// The longest string that is a proper beginning of this one, or -1: with longest(), all that begin at a place.
+  /// The longest string that is a proper beginning of this one, or -1: with longest(), all that begin at a
+  /// place.
   std::int32_t longest_beginning(std::int32_t string) const {
     return beginnings_[static_cast<std::size_t>(string)];
   }
@@ -83,8 +84,8 @@ class WordCounts {
   std::vector<Word>::const_iterator end() const { return words_.end(); }
 
  private:
-  /// Where a word with this hash may be found: open addressing touches two places of memory for a word that is known,
-  /// where std::unordered_map follows a list.
+  /// Where a word with this hash may be found: open addressing touches two places of memory for a word that
+  /// is known, where std::unordered_map follows a list.
   struct Place {
     std::uint32_t hash = 0, number = 0;  // of the word from 1; 0: free
   };
@@ -114,8 +115,8 @@ struct WordTraining {
   std::string unknown = "<unk>";          ///< One of them.
 };
 
-/// The most frequent words, of words equally frequent those that come first by their bytes. Throws Error when the
-/// vocabulary cannot hold a single word.
+/// The most frequent words, of words equally frequent those that come first by their bytes. Throws Error when
+/// the vocabulary cannot hold a single word.
 WordModel frequent_words(const WordCounts& words, const WordTraining& options);
 
 /// The settings of a WordPiece model beside its vocabulary, named as in a tokenizer.json file.
@@ -125,8 +126,8 @@ struct WordPieceOptions {
   std::int64_t max_input_chars_per_word = 100;   ///< a longer word is unknown
 };
 
-/// The longest token that begins a word, then the longest that goes on, to its end (Wu et al. 2016, arXiv 1609.08144);
-/// a word that cannot be cut so is unknown as a whole. In linear time, as StringTree has it.
+/// The longest token that begins a word, then the longest that goes on, to its end (Wu et al. 2016, arXiv
+/// 1609.08144); a word that cannot be cut so is unknown as a whole. In linear time, as StringTree has it.
 class WordPieceModel : public TokenVocabulary {
  public:
   /// Throws Error when the unknown token is not in the vocabulary.
@@ -147,16 +148,16 @@ struct UnigramOptions {
   bool byte_fallback = false;  ///< what is unknown becomes its bytes "<0x41>", where the vocabulary has them
 };
 
-/// The most probable sequence of tokens whose texts make the word (Kudo 2018, arXiv 1804.10959), found by Viterbi's
-/// algorithm; a character that no token gives costs 10 more than the rarest token, and a run of such is one unknown.
-/// Linear in the text, times the tokens that begin at a place.
+/// The most probable sequence of tokens whose texts make the word (Kudo 2018, arXiv 1804.10959), found by
+/// Viterbi's algorithm; a character that no token gives costs 10 more than the rarest token, and a run of
+/// such is one unknown. Linear in the text, times the tokens that begin at a place.
 class UnigramModel : public TokenVocabulary {
  public:
   /// How much an unknown character is behind the rarest token; SentencePiece's.
   static constexpr double unknown_penalty = 10;
 
-  /// `scores` are logarithms of probabilities by id. Throws Error when they do not fit the tokens, when one is not
-  /// finite, and for an unknown token outside the vocabulary.
+  /// `scores` are logarithms of probabilities by id. Throws Error when they do not fit the tokens, when one
+  /// is not finite, and for an unknown token outside the vocabulary.
   UnigramModel(std::vector<std::string> tokens, std::vector<double> scores, UnigramOptions options);
   /// Throws Error for what is unknown where the model has no unknown token.
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const;

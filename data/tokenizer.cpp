@@ -90,7 +90,8 @@ Tokenizer Tokenizer::train_words(const TextSource& lines, const TokenizerTrainin
   settings.added_tokens = special_tokens(training.first_tokens);
   for (std::size_t i = options.special_tokens.size(); i < settings.added_tokens.size(); ++i)
     settings.added_tokens[i].special = false;
-  // A tokenizer without words cuts the texts as the result will: special tokens that stand in them are no words.
+  // A tokenizer without words cuts the texts as the result will: special tokens that stand in them are no
+  // words.
   const Parts parts(WordModel(training.first_tokens, training.unknown), settings);
   WordCounts counts;
   std::int64_t count = 0;

@@ -46,26 +46,28 @@ using TextSource = std::function<void(const std::function<void(std::string_view 
 /// Those of a list, which must outlive it.
 TextSource source_of(std::span<const std::string> texts);
 
-/// A tokenizer in the `tokenizer.json` format of Hugging Face tokenizers: byte-level BPE, whole words, WordPiece or Unigram.
-/// Any text can be encoded. With byte-level BPE and without a normaliser decode_bytes(encode(text)) is the text, byte for byte
-/// (ill-formed UTF-8 included), but for special tokens that stand in it; words come back joined by a space. Copies
-/// share the vocabulary; all functions may be called from several threads.
+/// A tokenizer in the `tokenizer.json` format of Hugging Face tokenizers: byte-level BPE, whole words,
+/// WordPiece or Unigram. Any text can be encoded. With byte-level BPE and without a normaliser
+/// decode_bytes(encode(text)) is the text, byte for byte (ill-formed UTF-8 included), but for special tokens
+/// that stand in it; words come back joined by a space. Copies share the vocabulary; all functions may be
+/// called from several threads.
 class Tokenizer {
  public:
   /// Learns a vocabulary; the result depends on the lines (not on their order) and the options alone.
   static Tokenizer train(std::span<const std::string> lines, const TokenizerTraining& options = {});
   static Tokenizer train(const TextSource& lines, const TokenizerTraining& options = {});
   /// A tokenizer whose tokens are the characters of the texts, after the special tokens: byte-level BPE that
-  /// merges the bytes of one character and nothing else, so that its file is read by other tools too. A run of bytes
-  /// that no text has is "<unk>" where that is among the special tokens. Throws Error when a text is not UTF-8 or all
-  /// are empty.
+  /// merges the bytes of one character and nothing else, so that its file is read by other tools too. A run
+  /// of bytes that no text has is "<unk>" where that is among the special tokens. Throws Error when a text is
+  /// not UTF-8 or all are empty.
   static Tokenizer train_characters(std::span<const std::string> texts,
                                     const std::vector<std::string>& special_tokens,
                                     const std::vector<TextStep>& normalizer = {});
-  /// A tokenizer of whole words, cut at white space, with each punctuation mark a word of its own: the most frequent
-  /// ones, and "<unk>" for the rest, which must be among the special tokens. `kept_tokens` (such as "\n") follow
-  /// these: they are found in the text as they stand, and decode() keeps them. The result depends on the lines (not on
-  /// their order) and the options alone, of which add_prefix_space and split_words say nothing here.
+  /// A tokenizer of whole words, cut at white space, with each punctuation mark a word of its own: the most
+  /// frequent ones, and "<unk>" for the rest, which must be among the special tokens. `kept_tokens` (such as
+  /// "\n") follow these: they are found in the text as they stand, and decode() keeps them. The result
+  /// depends on the lines (not on their order) and the options alone, of which add_prefix_space and
+  /// split_words say nothing here.
   static Tokenizer train_words(std::span<const std::string> lines, const TokenizerTraining& options = {},
                                const std::vector<std::string>& kept_tokens = {});
   static Tokenizer train_words(const TextSource& lines, const TokenizerTraining& options = {},
@@ -97,8 +99,9 @@ class Tokenizer {
   const std::string& token(std::int32_t id) const;
   /// The id of a token as spelled in the file.
   std::optional<std::int32_t> find(std::string_view token) const;
-  /// The same for a token that must be there, such as "<pad>"; throws Error otherwise. Where a mark goes by another
-  /// name, that one serves: [PAD], [UNK], [CLS] or `<bos>` for `<s>`, [SEP], `<eos>` or `<|endoftext|>` for `</s>`.
+  /// The same for a token that must be there, such as "<pad>"; throws Error otherwise. Where a mark goes by
+  /// another name, that one serves: [PAD], [UNK], [CLS] or `<bos>` for `<s>`, [SEP], `<eos>` or
+  /// `<|endoftext|>` for `</s>`.
   std::int32_t id_of(std::string_view token) const;
   const std::vector<AddedToken>& added_tokens() const;
   /// Bytes without a token. Empty for what train() makes; a foreign file may lack some, and a program should

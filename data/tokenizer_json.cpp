@@ -274,8 +274,8 @@ std::string TokenizerFile::write(const Tokenizer& tokenizer) {
   } catch (const OrderedJson::exception&) {
     fail("a tokenizer with a token that is not valid UTF-8 has no JSON; learn it from text that is UTF-8");
   }
-  // Put in as text, since an object that keeps its order takes the square of its size to read. No text inside the
-  // file has a line end as it stands.
+  // Put in as text, since an object that keeps its order takes the square of its size to read. No text inside
+  // the file has a line end as it stands.
   const auto put = [&](const char* name, const std::string& part) {
     const std::string start = concat_text("\n  \"", name, "\": ");
     std::string indented = start;

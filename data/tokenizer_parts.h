@@ -51,12 +51,13 @@ class TokenMatcher {
 std::vector<std::string_view> split_words(std::string_view text);
 /// The end of the word that begins at byte `at`, which must lie inside the text.
 std::size_t end_of_word(std::string_view text, std::size_t at);
-/// Cuts a text into words and single punctuation marks, as BERT does ("BertPreTokenizer"): white space is left out.
+/// Cuts a text into words and single punctuation marks, as BERT does ("BertPreTokenizer"): white space is
+/// left out.
 std::vector<std::string_view> split_at_punctuation(std::string_view text);
 
-/// The ids of words met before: most words of a text are repeats. A word has few places where it may stand, so that no
-/// text makes looking one up slow; where these are taken it is not kept. Words stay where they are, so that looking one
-/// up takes no lock.
+/// The ids of words met before: most words of a text are repeats. A word has few places where it may stand,
+/// so that no text makes looking one up slow; where these are taken it is not kept. Words stay where they
+/// are, so that looking one up takes no lock.
 class WordCache {
  public:
   /// Appends the ids of the word if it is known.

@@ -142,7 +142,8 @@ std::optional<CellResult> result_in(const fs::path& folder) {
   }
 }
 
-/// Whether a setting says how a run is used, so that another value needs another measurement but no other training.
+/// Whether a setting says how a run is used, so that another value needs another measurement but no other
+/// training.
 bool is_of_measuring(const std::string& setting) {
   return !setting.starts_with("training.") &&
          std::ranges::any_of(free_settings(), [&](const std::string& name) {
@@ -150,7 +151,8 @@ bool is_of_measuring(const std::string& setting) {
          });
 }
 
-/// Throws where what lies in a cell's folder was made with other settings than those of the cell, and names them.
+/// Throws where what lies in a cell's folder was made with other settings than those of the cell, and names
+/// them.
 void check_same_settings(const ComparisonCell& cell, const std::string& earlier, const fs::path& folder) {
   const Json there = without_runtime(earlier).flatten(),
              here = without_runtime(cell.settings.json()).flatten();
@@ -177,8 +179,8 @@ void check_same_settings(const ComparisonCell& cell, const std::string& earlier,
         measuring_alone ? "its result.json to measure it again" : "that folder to train it again");
 }
 
-/// Throws where the run in a cell's folder was to end elsewhere than the cell: it would go on from the end of another
-/// schedule. What else a run may not go on with, its own folder refuses.
+/// Throws where the run in a cell's folder was to end elsewhere than the cell: it would go on from the end of
+/// another schedule. What else a run may not go on with, its own folder refuses.
 void check_schedule(const ComparisonCell& cell, const fs::path& folder) {
   const fs::path config = folder / run_name / "config.json";
   if (!path_exists(config)) return;

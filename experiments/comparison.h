@@ -12,8 +12,9 @@
 #include "heed/base/open_folder.h"
 #include "heed/tasks/run.h"
 
-// A comparison trains one task with one recipe under several choices (attentions, settings) and seeds: a cell for each
-// choice and seed. Cells know nothing of each other, so that they can be trained in any order and by several processes.
+// A comparison trains one task with one recipe under several choices (attentions, settings) and seeds: a cell
+// for each choice and seed. Cells know nothing of each other, so that they can be trained in any order and by
+// several processes.
 
 namespace heed {
 
@@ -39,9 +40,9 @@ struct ComparisonCell {
   Settings settings;
 };
 
-/// All cells, choice by choice, in the order of the plan. Throws a SettingsError for what no setting allows, for a name
-/// or value that stands twice, for seeds among the settings, for an attention beside those of the plan that takes their
-/// place, and for a grid of more than 10,000 cells.
+/// All cells, choice by choice, in the order of the plan. Throws a SettingsError for what no setting allows,
+/// for a name or value that stands twice, for seeds among the settings, for an attention beside those of the
+/// plan that takes their place, and for a grid of more than 10,000 cells.
 std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan);
 
 /// What a cell came to.
@@ -59,14 +60,15 @@ struct CellResult {
   std::int64_t peak_bytes = 0;  ///< the most that tensors took while it trained
 };
 
-/// Trains a cell in its folder, or goes on where an earlier process was interrupted, and measures it. Nothing when
-/// `callbacks.stop_requested` asked for an end; a checkpoint was saved then. Throws an Error for what fails.
+/// Trains a cell in its folder, or goes on where an earlier process was interrupted, and measures it. Nothing
+/// when `callbacks.stop_requested` asked for an end; a checkpoint was saved then. Throws an Error for what
+/// fails.
 std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& cell,
                                    const std::filesystem::path& folder, const TrainerCallbacks& callbacks);
 
-/// The result in a cell's folder; nothing when there is none yet, and when it failed. Throws an Error that names the
-/// difference when what lies there, a result or a run, was made with other settings: what an earlier comparison trained
-/// and measured is kept as it is. Threads and device may differ.
+/// The result in a cell's folder; nothing when there is none yet, and when it failed. Throws an Error that
+/// names the difference when what lies there, a result or a run, was made with other settings: what an
+/// earlier comparison trained and measured is kept as it is. Threads and device may differ.
 std::optional<CellResult> read_result(const ComparisonCell& cell, const std::filesystem::path& folder);
 /// What data cells are of, read once for all that share it.
 class ComparedData {
@@ -74,7 +76,8 @@ class ComparedData {
   explicit ComparedData(const TaskKind& kind) : kind_(kind) {}
   /// Throws a SettingsError where the data of a cell has nothing to measure on, and what reading it throws.
   void check_measurable(const ComparisonCell& cell);
-  /// Throws an Error that names what has changed where the run of a cell that is done was made from other data.
+  /// Throws an Error that names what has changed where the run of a cell that is done was made from other
+  /// data.
   void check_same(const ComparisonCell& cell, const std::filesystem::path& folder);
 
  private:

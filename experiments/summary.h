@@ -19,9 +19,9 @@ struct Difference {
   double p = 1;              ///< the share of resamples on the other side of 0, on both sides
 };
 
-/// Paired bootstrap (Koehn, EMNLP 2004): the examples are drawn again with replacement, 2,000 times, the same ones for
-/// both choices; `first` and `second` hold the statistics of each seed. Draws depend on the number of examples alone.
-/// Throws an Error when the examples do not correspond.
+/// Paired bootstrap (Koehn, EMNLP 2004): the examples are drawn again with replacement, 2,000 times, the same
+/// ones for both choices; `first` and `second` hold the statistics of each seed. Draws depend on the number
+/// of examples alone. Throws an Error when the examples do not correspond.
 Difference paired_bootstrap(std::span<const ExampleStatistics> first,
                             std::span<const ExampleStatistics> second);
 /// The metric that sums of rows give. Throws an Error for a way to combine that is not known.
@@ -44,7 +44,8 @@ struct Spread {
 };
 Spread spread_of(std::span<const double> values);
 
-/// The rows in the order of the cells; `results[i]` belongs to `cells[i]`, and is empty where it was not trained.
+/// The rows in the order of the cells; `results[i]` belongs to `cells[i]`, and is empty where it was not
+/// trained.
 std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells,
                                            std::span<const std::optional<CellResult>> results);
 
@@ -58,11 +59,12 @@ std::string comparison_markdown(std::span<const ComparisonRow> rows);
 /// One JSON object a line for each choice, with all figures.
 std::string comparison_json_lines(std::span<const ComparisonRow> rows);
 
-/// The progress of a cell's run, from its folder; empty where there is none. Lines that cannot be read are left out.
+/// The progress of a cell's run, from its folder; empty where there is none. Lines that cannot be read are
+/// left out.
 std::vector<Progress> progress_of_cell(const std::filesystem::path& folder);
 
-/// A page for a comparison, in one file that needs nothing else: the table, quality against cost, and the learning
-/// curves of all choices over each other. `progress[i]` is that of one seed of row i, or empty.
+/// A page for a comparison, in one file that needs nothing else: the table, quality against cost, and the
+/// learning curves of all choices over each other. `progress[i]` is that of one seed of row i, or empty.
 std::string comparison_html(std::string_view title, std::span<const ComparisonRow> rows,
                             std::span<const std::vector<Progress>> progress);
 

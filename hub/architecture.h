@@ -54,8 +54,8 @@ const Architecture& bert_architecture();
 const Architecture& marian_architecture();
 std::span<const Architecture* const> architectures();
 
-/// The architecture that config.json names. Throws an Error for one that heed does not know, with what it knows and some
-/// of the names of its weights.
+/// The architecture that config.json names. Throws an Error for one that heed does not know, with what it
+/// knows and some of the names of its weights.
 const Architecture& architecture_of(const std::string& config, const std::map<std::string, Tensor>& tensors);
 
 }  // namespace heed

@@ -1,6 +1,6 @@
-// BERT (Devlin et al. 2018, arXiv 1810.04805) as `transformers` writes it, and what is built like it (MiniLM): an encoder
-// with norms behind its layers, a norm of the embeddings, and token types. With the head of its masked language model it
-// becomes a run of that objective, else an encoder of sentences.
+// BERT (Devlin et al. 2018, arXiv 1810.04805) as `transformers` writes it, and what is built like it
+// (MiniLM): an encoder with norms behind its layers, a norm of the embeddings, and token types. With the head
+// of its masked language model it becomes a run of that objective, else an encoder of sentences.
 
 #include <nlohmann/json.hpp>
 

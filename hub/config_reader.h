@@ -15,8 +15,8 @@
 
 namespace heed {
 
-/// The members of a JSON object: of a config.json, with the model's name in errors, or settings of a run by dotted names.
-/// Values to compare with are given as JSON, "true" or "\"post\"".
+/// The members of a JSON object: of a config.json, with the model's name in errors, or settings of a run by
+/// dotted names. Values to compare with are given as JSON, "true" or "\"post\"".
 class ConfigReader {
  public:
   ConfigReader(const std::string& text, std::string model);

@@ -1,11 +1,12 @@
-// CTranslate2's model format, binary version 6, of its "TransformerSpec", spec_revision 7. model.bin holds, little-endian:
+// CTranslate2's model format, binary version 6, of its "TransformerSpec", spec_revision 7. model.bin holds,
+// little-endian:
 //
 //   u32 version, text name, u32 spec_revision, u32 number of variables
 //   of each in the order of names: text name, u8 axes, u32 extents, u8 type, u32 bytes, the bytes
 //   u32 number of other names (none here)
 //
-// where a text is a u16 length with its closing NUL, and the bytes with it. Maps that read the same vectors stand below each
-// other in one; the table of positions is written out.
+// where a text is a u16 length with its closing NUL, and the bytes with it. Maps that read the same vectors
+// stand below each other in one; the table of positions is written out.
 
 #include "heed/hub/ctranslate2.h"
 

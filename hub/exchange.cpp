@@ -152,7 +152,8 @@ void check_pooling(const fs::path& folder, const fs::path& file) {
         " pools its tokens otherwise than by their mean, which heed's model does not do: ", json.dump());
 }
 
-/// It lists there what a text goes through. heed knows a model, a pooling, and vectors that are brought to length 1.
+/// It lists there what a text goes through. heed knows a model, a pooling, and vectors that are brought to
+/// length 1.
 void check_sentence_transformer(const fs::path& folder) {
   const fs::path file = folder / "modules.json";
   if (!path_exists(file)) return check_pooling(folder, folder / "1_Pooling/config.json");
@@ -171,8 +172,8 @@ void check_sentence_transformer(const fs::path& folder) {
   }
 }
 
-/// A tokenizer.json may say where texts are cut and how far they are filled up: here data.max_tokens says the first, and
-/// batches the second.
+/// A tokenizer.json may say where texts are cut and how far they are filled up: here data.max_tokens says the
+/// first, and batches the second.
 std::string without_lengths(const std::string& text, ExchangeReport& report) {
   auto json = parse_json<nlohmann::json>(text, "tokenizer.json");
   check(json.is_object(), "tokenizer.json is no JSON object");
@@ -197,7 +198,8 @@ void check_marks(const Tokenizer& tokenizer, const std::string& file, bool is_ma
   }
 }
 
-/// A published vocabulary is often rounded up: rows that no token has are left out of everything that has a row for each.
+/// A published vocabulary is often rounded up: rows that no token has are left out of everything that has a
+/// row for each.
 void fit_vocabulary(std::map<std::string, Tensor>& weights, std::int64_t tokens, ExchangeReport& report) {
   const std::int64_t rows = weights.at("embedding.weight").size(0);
   check(rows >= tokens, "tokenizer.json has ", tokens, " tokens, but the embedding ", rows,
@@ -291,9 +293,9 @@ RunContent merged_run_content(Run& run, const Tokenizer& tokenizer) {
       tokenizer);
 }
 
-/// The tokenizer.json of a run for `transformers`, whose tokenizers put the marks around a text that here the task does:
-/// without them its models would silently read something else. One that came with such a part keeps it; GPT-2's, which puts
-/// no marks, is none.
+/// The tokenizer.json of a run for `transformers`, whose tokenizers put the marks around a text that here the
+/// task does: without them its models would silently read something else. One that came with such a part
+/// keeps it; GPT-2's, which puts no marks, is none.
 std::string with_marks(const Tokenizer& tokenizer, const std::string& begin, bool has_end) {
   std::string text = tokenizer.to_json();
   Json file = Json::parse(text);

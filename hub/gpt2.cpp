@@ -1,5 +1,6 @@
-// GPT-2 (Radford et al. 2019) as `transformers` writes it: a decoder with norms before its layers, learned positions and
-// the output map tied to the embedding. Its linear maps are "Conv1D", stored [in, out]; query, key and value are one.
+// GPT-2 (Radford et al. 2019) as `transformers` writes it: a decoder with norms before its layers, learned
+// positions and the output map tied to the embedding. Its linear maps are "Conv1D", stored [in, out]; query,
+// key and value are one.
 
 #include <cmath>
 #include <nlohmann/json.hpp>

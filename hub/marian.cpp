@@ -1,6 +1,7 @@
-// Marian's translation models as `transformers` writes them: an encoder-decoder with norms behind its layers, one matrix
-// for both embeddings and the output map, a bias of the output, and sinusoids whose sines stand before the cosines. What
-// is written begins with a mark of the configuration, in Marian's own models that of padding.
+// Marian's translation models as `transformers` writes them: an encoder-decoder with norms behind its layers,
+// one matrix for both embeddings and the output map, a bias of the output, and sinusoids whose sines stand
+// before the cosines. What is written begins with a mark of the configuration, in Marian's own models that of
+// padding.
 
 #include <array>
 #include <nlohmann/json.hpp>
@@ -108,8 +109,8 @@ int residual_axis(const std::string& name) {
   return -1;
 }
 
-/// The stack that computes the same with all sines of the positions before all cosines: the elements of what runs through
-/// the layers change places, and every weight that reads or writes them follows.
+/// The stack that computes the same with all sines of the positions before all cosines: the elements of what
+/// runs through the layers change places, and every weight that reads or writes them follows.
 void sort_sinusoids(std::map<std::string, Tensor>& weights, std::int64_t width) {
   std::vector<std::int32_t> order;
   for (std::int64_t i = 0; i < width; i += 2) order.push_back(static_cast<std::int32_t>(i));

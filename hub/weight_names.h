@@ -40,13 +40,14 @@ class WeightNames {
   std::vector<WeightName> names_;
 };
 
-/// heed's weights of the published ones. Throws an Error that lists the names that are missing, and those that no name of
-/// the architecture stands for; a published name that begins or ends with one of `unused` is left out. f32 throughout.
+/// heed's weights of the published ones. Throws an Error that lists the names that are missing, and those
+/// that no name of the architecture stands for; a published name that begins or ends with one of `unused` is
+/// left out. f32 throughout.
 std::map<std::string, Tensor> our_weights(const std::map<std::string, Tensor>& published,
                                           const WeightNames& names, std::span<const std::string> unused,
                                           std::string_view what);
-/// The published weights of heed's (or of their gradients). Throws an Error for one that no published name stands for, and
-/// where one is missing.
+/// The published weights of heed's (or of their gradients). Throws an Error for one that no published name
+/// stands for, and where one is missing.
 std::map<std::string, Tensor> published_weights(const std::map<std::string, Tensor>& ours,
                                                 const WeightNames& names, std::string_view what);
 

@@ -33,8 +33,8 @@ struct TransformerConfig {
   std::int64_t classes = 0;  ///< of a classifier or a matcher
   /// Of an encoder whose outputs become one vector: their "mean", "max" (of each element) or "attention".
   std::string pooling = "mean";
-  /// Of a classifier or a matcher: rows of a table for words and pairs of words, which are classified linearly beside the
-  /// encoder; 0: none.
+  /// Of a classifier or a matcher: rows of a table for words and pairs of words, which are classified
+  /// linearly beside the encoder; 0: none.
   std::int64_t word_pairs = 0;
   /// Of an encoder: neighbouring tokens that a convolution joins before the first layer; 0: none.
   std::int64_t local_width = 0;
@@ -44,8 +44,9 @@ struct TransformerConfig {
   double word_dropout = 0;        ///< on whole tokens of an encoder's input
   double attention_dropout = 0;   ///< on attention weights
   double activation_dropout = 0;  ///< inside the feed-forward layers
-  /// "relu", "gelu", "gelu_tanh", "silu", or gated: "swiglu", "geglu" (arXiv 2002.05202), which add a map to each
-  /// feed-forward layer; where there is no gate (LocalLayer, output_transform) silu and gelu stand for them.
+  /// "relu", "gelu", "gelu_tanh", "silu", or gated: "swiglu", "geglu" (arXiv 2002.05202), which add a map to
+  /// each feed-forward layer; where there is no gate (LocalLayer, output_transform) silu and gelu stand for
+  /// them.
   std::string activation = "relu";
   /// "post": LN(x + f(x)); "pre": x + f(LN(x)), and a norm at the end of each stack.
   std::string norm = "post";
@@ -96,7 +97,8 @@ std::span<const std::string> choices_of(std::string_view name);
 
 /// Throws an Error that names the first setting outside its range or choices, with its value.
 void check_config(const TransformerConfig& config);
-/// The configuration, when it passes check_config() and has the sizes, by their names, that the model cannot do without.
+/// The configuration, when it passes check_config() and has the sizes, by their names, that the model cannot
+/// do without.
 const TransformerConfig& checked_config(const TransformerConfig& config, std::string_view model,
                                         std::initializer_list<std::pair<const char*, std::int64_t>> sizes);
 /// The choice for one layer of a stack.

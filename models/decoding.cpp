@@ -98,7 +98,8 @@ void LanguageModelSteps::reorder(std::span<const std::int32_t> rows) {
 
 namespace {
 
-/// Token ids that are handed out the most probable first, of equal ones the lower id: a heap, because few are asked for.
+/// Token ids that are handed out the most probable first, of equal ones the lower id: a heap, because few are
+/// asked for.
 class Ranking {
  public:
   /// Orders tokens by rank, the last one first.
@@ -125,7 +126,8 @@ class Ranking {
   std::vector<std::size_t> rest_;
 };
 
-/// The tokens that top_k and top_p leave, the most probable first, given weights that are relative to each other.
+/// The tokens that top_k and top_p leave, the most probable first, given weights that are relative to each
+/// other.
 std::vector<std::size_t> kept_tokens(std::span<const double> logits, std::span<const double> weights,
                                      const SamplingOptions& options) {
   Ranking ranking(logits);

@@ -84,9 +84,10 @@ std::vector<double> sampling_probabilities(std::span<const double> logits, const
 std::int32_t sample_token(std::span<const double> logits, const SamplingOptions& options, double uniform);
 
 /// Draws texts, one for each row that the model starts with: after first[i], at most max_lengths[i] tokens,
-/// ending before `end` where there is one. Text i depends on the model's row i, the options and streams[i] alone
-/// (without streams: i), not on the other rows. `log_probabilities`, where asked for, gets the natural logarithm of each
-/// text's probability under the model, before the options: over its tokens, and the end where it was drawn.
+/// ending before `end` where there is one. Text i depends on the model's row i, the options and streams[i]
+/// alone (without streams: i), not on the other rows. `log_probabilities`, where asked for, gets the natural
+/// logarithm of each text's probability under the model, before the options: over its tokens, and the end
+/// where it was drawn.
 std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first,
                            std::span<const std::int64_t> max_lengths, const SamplingOptions& options,
                            std::optional<std::int32_t> end, std::uint64_t seed,
@@ -104,7 +105,8 @@ struct GenerationOptions {
 
 /// Continues a prompt: the new tokens of each of `samples` texts. Text i depends on the prompt, the options
 /// and i alone, not on how many are asked for. Throws an Error when the prompt is empty or longer than the
-/// context, and when an option is out of range: 1 to 65,536 samples, at most 2^31 tokens. `log_probabilities`: see sample().
+/// context, and when an option is out of range: 1 to 65,536 samples, at most 2^31 tokens.
+/// `log_probabilities`: see sample().
 std::vector<Tokens> generate(LanguageModel& model, std::span<const std::int32_t> prompt, std::int64_t samples,
                              const GenerationOptions& options,
                              std::vector<double>* log_probabilities = nullptr);

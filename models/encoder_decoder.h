@@ -13,14 +13,14 @@ struct PointerSource {
   Tensor mask;  ///< i32 [R, M]; undefined: all real
 };
 
-/// Lets a decoder copy tokens of its source (the pointer-generator of See, Liu and Manning 2017, arXiv 1704.04368, eq. 8
-/// and 9, with dot products for its additive attention):
+/// Lets a decoder copy tokens of its source (the pointer-generator of See, Liu and Manning 2017, arXiv
+/// 1704.04368, eq. 8 and 9, with dot products for its additive attention):
 ///
 ///   P(w) = g P_vocabulary(w) + (1 - g) sum_{i: source_i = w} a_i
 ///   a = softmax(q K^T / sqrt(d)),  q = Wq h + bq,  K_i = Wk [m_i; e_{i-1}] + bk,  g = sigmoid(wg h + bg)
 ///
-/// h: the decoder's output, m: the memory, e_{i-1}: the (scaled) embedding of the token before token i, so that what
-/// follows the token written last is found easily. Parts: "query", "key", "gate".
+/// h: the decoder's output, m: the memory, e_{i-1}: the (scaled) embedding of the token before token i, so
+/// that what follows the token written last is found easily. Parts: "query", "key", "gate".
 class Pointer : public Module {
  public:
   Pointer(const TransformerConfig& config, Initialiser& initialiser);
@@ -46,8 +46,8 @@ class Pointer : public Module {
 
 /// The Transformer of Vaswani et al. 2017 (arXiv 1706.03762) for translation and other sequence-to-sequence
 /// tasks. Its parts are "source_embedding" and "target_embedding" (one "embedding" when all are tied),
-/// "source", "target" (positions), "encoder", "decoder", "output" unless that is the target embedding, and "pointer"
-/// where config.pointer says that it may copy tokens of the source.
+/// "source", "target" (positions), "encoder", "decoder", "output" unless that is the target embedding, and
+/// "pointer" where config.pointer says that it may copy tokens of the source.
 class EncoderDecoder : public Module {
  public:
   explicit EncoderDecoder(const TransformerConfig& config);
@@ -65,8 +65,8 @@ class EncoderDecoder : public Module {
 
   /// The state before the first decoding step.
   DecoderState start(const Tensor& memory, const PaddedTokens& source) const;
-  /// Logits [R, V] of what follows, after reading one more token of every hypothesis: tokens i32 [R]. With a pointer
-  /// they are logarithms of probabilities.
+  /// Logits [R, V] of what follows, after reading one more token of every hypothesis: tokens i32 [R]. With a
+  /// pointer they are logarithms of probabilities.
   Tensor step(const Tensor& tokens, DecoderState& state, Context& context);
   /// How many tokens a target may have, its begin mark included; 0: no limit.
   std::int64_t target_limit() const;

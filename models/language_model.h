@@ -28,8 +28,8 @@ class LanguageModel : public Module {
   Loss loss(const LanguageModelBatch& batch, double smoothing, Context& context);
 
   DecoderState start() const { return decoder_.start(); }
-  /// Logits [R, V] of what follows, after reading one more token of every row, i32 [R], or several, i32 [R, n], which
-  /// are read in one pass.
+  /// Logits [R, V] of what follows, after reading one more token of every row, i32 [R], or several, i32 [R,
+  /// n], which are read in one pass.
   Tensor step(const Tensor& tokens, DecoderState& state, Context& context);
 
   const TransformerConfig& config() const { return config_; }

@@ -26,8 +26,9 @@ class Linear : public Module {
   /// second(activation(first(x))): one op (feed_forward).
   static Tensor through(const Linear& first, UnaryOp activation, const Linear& second, const Tensor& x);
 
-  /// LoRA (Hu et al., arXiv 2106.09685, eq. 3): y = x W^T + b + (alpha / rank) x A^T B^T, with "lora_a" A [rank, in]
-  /// (N(0, 1 / rank)) and "lora_b" B [out, rank] (0), which alone are trained: W and b become buffers.
+  /// LoRA (Hu et al., arXiv 2106.09685, eq. 3): y = x W^T + b + (alpha / rank) x A^T B^T, with "lora_a" A
+  /// [rank, in] (N(0, 1 / rank)) and "lora_b" B [out, rank] (0), which alone are trained: W and b become
+  /// buffers.
   void add_low_rank(std::int64_t rank, double alpha, Initialiser& initialiser);
   /// W, or W + (alpha / rank) B A: for those who compute with the matrix itself.
   Tensor matrix() const;
@@ -46,8 +47,8 @@ class Linear : public Module {
 class Embedding : public Module {
  public:
   Embedding(std::int64_t count, std::int64_t width, double deviation, Initialiser& initialiser);
-  /// i32 ids of any shape -> [..., width]; -1 gives zeros, any other id outside [0, count) throws an Error that names this
-  /// layer.
+  /// i32 ids of any shape -> [..., width]; -1 gives zeros, any other id outside [0, count) throws an Error
+  /// that names this layer.
   Tensor operator()(const Tensor& ids) const;
 
   Tensor weight;
@@ -58,8 +59,9 @@ enum class NormKind { layer, rms };
 /// By name; throws with the nearest name when there is none.
 NormKind norm_kind_of(std::string_view name);
 
-/// Normalisation over the last axis: layer normalisation (arXiv 1607.06450) with "weight" (1) and "bias" (0) of [width],
-/// or RMS normalisation (Zhang and Sennrich 2019, arXiv 1910.07467), which has no mean and no bias.
+/// Normalisation over the last axis: layer normalisation (arXiv 1607.06450) with "weight" (1) and "bias" (0)
+/// of [width], or RMS normalisation (Zhang and Sennrich 2019, arXiv 1910.07467), which has no mean and no
+/// bias.
 class Norm : public Module {
  public:
   Norm(NormKind kind, std::int64_t width, double epsilon);
@@ -91,9 +93,9 @@ UnaryOp op_of(Activation activation);
 /// unary(op_of(activation), x).
 Tensor apply(Activation activation, const Tensor& x);
 
-/// y = dropout(activation(x W1^T + b1)) W2^T + b2 (Vaswani et al. 2017, eq. 2), or with a gated activation y =
-/// dropout(activation(x Wg^T + bg) * (x W1^T + b1)) W2^T + b2 (Shazeer 2020, arXiv 2002.05202, eq. 6); parts "input",
-/// "output" and, if gated, "gate", which is as wide as "input".
+/// y = dropout(activation(x W1^T + b1)) W2^T + b2 (Vaswani et al. 2017, eq. 2), or with a gated activation y
+/// = dropout(activation(x Wg^T + bg) * (x W1^T + b1)) W2^T + b2 (Shazeer 2020, arXiv 2002.05202, eq. 6);
+/// parts "input", "output" and, if gated, "gate", which is as wide as "input".
 class FeedForward : public Module {
  public:
   FeedForward(std::int64_t width, std::int64_t hidden, Activation activation, double dropout,
@@ -118,8 +120,8 @@ concept LayerOfTensors = std::derived_from<Layer, Module> &&
     (std::is_invocable_r_v<Tensor, Layer&, const Tensor&, Context&> ||
      std::is_invocable_r_v<Tensor, Layer&, const Tensor&>);
 
-/// Layers and functions one after the other. The parts are called "0", "1", ...: functions count, too, so that a
-/// number is the place in the sequence.
+/// Layers and functions one after the other. The parts are called "0", "1", ...: functions count, too, so
+/// that a number is the place in the sequence.
 ///
 ///   heed::Sequential net;
 ///   net.emplace<heed::Linear>(2, 32, true, initialiser);

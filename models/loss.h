@@ -69,7 +69,8 @@ struct Loss {
 /// What training minimises: the mean over the targets plus the context's weighted auxiliary losses.
 Tensor objective(const Loss& loss, const Context& context);
 
-/// The rows of x [B, T, n] that predict the targets: [count, n]. Throws an Error when there are others than targets.
+/// The rows of x [B, T, n] that predict the targets: [count, n]. Throws an Error when there are others than
+/// targets.
 Tensor target_rows(const Tensor& x, const Targets& targets);
 
 /// Label-smoothed cross entropy of predicting the targets with the logits hidden W^T + b, summed over the
@@ -79,8 +80,8 @@ Loss token_loss(const Tensor& hidden, const Tensor& weight, const Tensor& bias, 
                 double smoothing);
 
 /// The output of a language model: logits hidden W^T + b over a vocabulary. W [V, d] is the embedding unless
-/// tie_embeddings is "none"; then it is the parameter "weight". The bias is the parameter "bias" with the setting
-/// output_bias; else it is there where its owner adds it.
+/// tie_embeddings is "none"; then it is the parameter "weight". The bias is the parameter "bias" with the
+/// setting output_bias; else it is there where its owner adds it.
 class VocabularyHead : public Module {
  public:
   /// The embedding must outlive the head.

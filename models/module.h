@@ -41,14 +41,16 @@ class Module {
   /// To be called when parameters or buffers were given new values from outside, such as from a file: what
   /// this module and its parts have worked out from the old ones is forgotten.
   void state_changed();
-  /// Makes buffers of the parameters of this module and its parts: they are saved with the model and no longer trained.
+  /// Makes buffers of the parameters of this module and its parts: they are saved with the model and no
+  /// longer trained.
   void freeze();
-  /// round_to_int8() of every matrix among the parameters: for computing with a model token by token, when reading the
-  /// weights takes the time. Throws an Error unless they are f32 and on the CPU.
+  /// round_to_int8() of every matrix among the parameters: for computing with a model token by token, when
+  /// reading the weights takes the time. Throws an Error unless they are f32 and on the CPU.
   void round_to_int8();
   /// Calls visit for this module and all parts, those that are shared once for each owner.
   void for_each_part(const std::function<void(Module&)>& visit);
-  /// Moves buffers by what a pass has seen (Context::observe). Throws an Error for a module that has none to move.
+  /// Moves buffers by what a pass has seen (Context::observe). Throws an Error for a module that has none to
+  /// move.
   virtual void absorb(std::span<const Tensor> values);
   /// The module of a path() below this one, or this one itself; null when there is none.
   Module* find(std::string_view path);
@@ -117,8 +119,8 @@ struct Context {
   /// "clusterformer.centroids". Empty where a stack begins.
   std::map<std::string, Tensor> handed_on;
   Capture* capture = nullptr;  ///< where layers leave what they show of their inside; null: nobody looks
-  /// Where layers leave what moves their buffers, so that all batches of a step see the same ones and their order alone
-  /// decides (the Trainer); null: the buffers move at once.
+  /// Where layers leave what moves their buffers, so that all batches of a step see the same ones and their
+  /// order alone decides (the Trainer); null: the buffers move at once.
   std::vector<Observation>* observations = nullptr;
 
   /// A context for one training step.
@@ -132,8 +134,8 @@ struct Context {
   Tensor auxiliary_loss() const;
 };
 
-/// The contexts of a training loop of your own, one step after the other: no step draws the masks of another because its
-/// number was forgotten.
+/// The contexts of a training loop of your own, one step after the other: no step draws the masks of another
+/// because its number was forgotten.
 class Rng {
  public:
   /// `step`: how many steps were done before, for a training that goes on.

@@ -31,17 +31,18 @@ struct ClickInput {
   Tensor candidates;     ///< i32 [B, C]; -1: padding
 };
 
-/// News recommendation as Fastformer's paper has it (Wu et al., arXiv 2108.09084, section 4): a news encoder, a user
-/// encoder over the vectors of the clicked news, both with any mechanism and pooled to one vector, and the product
+/// News recommendation as Fastformer's paper has it (Wu et al., arXiv 2108.09084, section 4): a news encoder,
+/// a user encoder over the vectors of the clicked news, both with any mechanism and pooled to one vector, and
+/// the product
 ///
 ///   score(user, news) = u . n / sqrt(d)
 ///
-/// A news is the sum of what is known of it: its pooled title, a learned vector of its own, one of its category. Those
-/// without a vector of their own share one. Every history begins with `anyone`, a learned vector: so a user without
-/// clicks has one, too, and what all like has a place to be learned.
+/// A news is the sum of what is known of it: its pooled title, a learned vector of its own, one of its
+/// category. Those without a vector of their own share one. Every history begins with `anyone`, a learned
+/// vector: so a user without clicks has one, too, and what all like has a place to be learned.
 ///
-/// Parts "title" (a SequenceEncoder), "identity", "category", "user_positions", "user_encoder", "user_pooling"; the
-/// parameter "anyone" [1, d].
+/// Parts "title" (a SequenceEncoder), "identity", "category", "user_positions", "user_encoder",
+/// "user_pooling"; the parameter "anyone" [1, d].
 class NewsRecommender : public Module {
  public:
   NewsRecommender(const TransformerConfig& config, const RecommenderConfig& sizes);
@@ -56,7 +57,8 @@ class NewsRecommender : public Module {
   Tensor users(const Tensor& table, const PaddedTokens& history, Context& context);
   /// Scores [B, C] of the candidates of each user, 0 for padding.
   Tensor scores(const Tensor& users, const Tensor& table, const Tensor& candidates) const;
-  /// Cross entropy of the first candidate of each user among all, summed; what the layers add is in the context.
+  /// Cross entropy of the first candidate of each user among all, summed; what the layers add is in the
+  /// context.
   Loss loss(const NewsInput& input, const ClickInput& clicks, double smoothing, Context& context);
 
   Device device() const { return anyone_vector_.device(); }

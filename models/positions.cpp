@@ -9,7 +9,8 @@
 namespace heed {
 namespace {
 
-/// `halves`: column i of the interleaved table stands in the first half where it is a sine, else in the second.
+/// `halves`: column i of the interleaved table stands in the first half where it is a sine, else in the
+/// second.
 template <class T>
 Tensor sinusoids(std::int64_t count, std::int64_t width, bool halves, Device device) {
   std::vector<T> table(static_cast<std::size_t>(count * width));

@@ -11,16 +11,16 @@
 
 namespace heed {
 
-/// True where the configuration tells positions apart by vectors, and not within attention ("rotary", "alibi", "relative")
-/// or not at all ("none").
+/// True where the configuration tells positions apart by vectors, and not within attention ("rotary",
+/// "alibi", "relative") or not at all ("none").
 bool has_position_vectors(const TransformerConfig& config);
 
 /// The vectors that tell positions apart, added to the embeddings of tokens.
 class Positions : public Module {
  public:
   /// "sinusoidal": PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos of the same (Vaswani et al. 2017,
-  /// section 3.5), for any length. "sinusoidal_halves": the same columns, all sines before all cosines, as in Marian.
-  /// "learned": a parameter "weight" [max_length, width], N(0, deviation^2).
+  /// section 3.5), for any length. "sinusoidal_halves": the same columns, all sines before all cosines, as in
+  /// Marian. "learned": a parameter "weight" [max_length, width], N(0, deviation^2).
   Positions(std::string_view kind, std::int64_t max_length, std::int64_t width, double deviation,
             Initialiser& initialiser);
   /// Positions begin ... begin + count - 1: [count, width], of the dtype and on the device of `like`.
@@ -37,14 +37,14 @@ class Positions : public Module {
 };
 
 /// Turns token ids into the input of a stack: dropout(embedding * sqrt(d) + positions) (Vaswani et al. 2017,
-/// section 3.4), where the configuration has them with vectors of token types, and normalised: dropout(LN(embedding +
-/// positions + types)) (Devlin et al., arXiv 1810.04805, figure 2). The embedding belongs to the model, because it may be
-/// shared; "positions", "types" and "norm" are parts.
+/// section 3.4), where the configuration has them with vectors of token types, and normalised:
+/// dropout(LN(embedding + positions + types)) (Devlin et al., arXiv 1810.04805, figure 2). The embedding
+/// belongs to the model, because it may be shared; "positions", "types" and "norm" are parts.
 class TokenInput : public Module {
  public:
   TokenInput(const TransformerConfig& config, const Embedding& embedding, Initialiser& initialiser);
-  /// ids i32 [B, N], the first of which stands at position `begin` -> [B, N, d]. Types i32 [B, N], undefined: all 0;
-  /// throws where they are given and the configuration has no token_types.
+  /// ids i32 [B, N], the first of which stands at position `begin` -> [B, N, d]. Types i32 [B, N], undefined:
+  /// all 0; throws where they are given and the configuration has no token_types.
   Tensor operator()(const Tensor& ids, std::int64_t begin, Context& context, const Tensor& types = {});
   /// The same for vectors x [B, N, d] in place of the embeddings.
   Tensor of_vectors(Tensor x, std::int64_t begin, Context& context, const Tensor& types = {});
@@ -61,14 +61,16 @@ class TokenInput : public Module {
 /// The deviation of initial embeddings: 1 / sqrt(d) unless the configuration sets one.
 double embedding_deviation(const TransformerConfig& config);
 
-/// Rotary positions of queries and keys (Su et al. 2021, arXiv 2104.09864, sections 3.2.2 and 3.4): in every head the i-th
-/// pair of elements at position n is turned by the angle n 10000^(-2i / dh), so that a product of a query and a key depends
-/// on the distance of their positions alone. A pair is elements i and i + dh / 2, as published models of the LLaMA kind
-/// have it (the paper's 2i and 2i + 1, with the rows of the maps in another order). There are no parameters, and any
-/// length is allowed; beyond the lengths of training a model meets distances that it has not learned.
+/// Rotary positions of queries and keys (Su et al. 2021, arXiv 2104.09864, sections 3.2.2 and 3.4): in every
+/// head the i-th pair of elements at position n is turned by the angle n 10000^(-2i / dh), so that a product
+/// of a query and a key depends on the distance of their positions alone. A pair is elements i and i + dh /
+/// 2, as published models of the LLaMA kind have it (the paper's 2i and 2i + 1, with the rows of the maps in
+/// another order). There are no parameters, and any length is allowed; beyond the lengths of training a model
+/// meets distances that it has not learned.
 class Rotary {
  public:
-  /// Of an attention without them (AttentionConfig::rotary) it changes nothing. Throws where a head has an odd width.
+  /// Of an attention without them (AttentionConfig::rotary) it changes nothing. Throws where a head has an
+  /// odd width.
   explicit Rotary(const AttentionConfig& config);
   /// Queries or keys x [B, N, H dh], for any number of heads H, at the positions from `begin` on.
   Tensor operator()(const Tensor& x, std::int64_t begin = 0);
@@ -90,11 +92,11 @@ class Rotary {
 
 /// What self-attention adds to its logits for the distance of two words, in place of vectors of positions.
 ///
-/// AttentionConfig::alibi: -m_h |i - j| with m_h = 2^(-8 h / H), h = 1, ..., H (ALiBi: Press, Smith and Lewis 2022, arXiv
-/// 2108.12409, section 3). There are no parameters.
-/// AttentionConfig::relative: a learned number per head and bucket of distances (T5: Raffel et al. 2020, arXiv 1910.10683,
-/// section 2.1): 32 buckets, half of them for keys behind the query unless it is causal; near distances have one each,
-/// farther ones share, ever more, and from 128 on all are one. The table, "weight" [32, H], is this layer's own.
+/// AttentionConfig::alibi: -m_h |i - j| with m_h = 2^(-8 h / H), h = 1, ..., H (ALiBi: Press, Smith and Lewis
+/// 2022, arXiv 2108.12409, section 3). There are no parameters. AttentionConfig::relative: a learned number
+/// per head and bucket of distances (T5: Raffel et al. 2020, arXiv 1910.10683, section 2.1): 32 buckets, half
+/// of them for keys behind the query unless it is causal; near distances have one each, farther ones share,
+/// ever more, and from 128 on all are one. The table, "weight" [32, H], is this layer's own.
 ///
 /// Any length is allowed.
 class DistanceBias : public Module {
@@ -104,8 +106,8 @@ class DistanceBias : public Module {
 
   bool active() const { return alibi_ || relative_; }
   bool has_parameters() const { return relative_; }
-  /// Tells the kernel of the distances between `queries` queries and `keys` keys, of which the last stand side by side;
-  /// dtype and device are those of `like`.
+  /// Tells the kernel of the distances between `queries` queries and `keys` keys, of which the last stand
+  /// side by side; dtype and device are those of `like`.
   void add_to(AttentionOptions& options, std::int64_t queries, std::int64_t keys, const Tensor& like);
   /// The same as a bias [1, H, N, M] whatever its kind, for those that regroup heads or queries.
   Tensor matrix(std::int64_t queries, std::int64_t keys, const Tensor& like);

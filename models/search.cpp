@@ -31,9 +31,9 @@ struct Continuation {
   std::int32_t token;
 };
 
-/// The most probable next tokens of each row and what its end would cost, on the host. Log-probabilities of these few
-/// tokens alone: that of the most probable one is minus its cross entropy, and the others lie below it as their logits
-/// do.
+/// The most probable next tokens of each row and what its end would cost, on the host. Log-probabilities of
+/// these few tokens alone: that of the most probable one is minus its cross entropy, and the others lie below
+/// it as their logits do.
 struct Candidates {
   std::vector<double> log_probabilities;  // [rows, k], falling
   std::vector<std::int32_t> tokens;       // [rows, k]
@@ -170,10 +170,10 @@ std::vector<std::int32_t> rows_in_order(std::vector<Sentence>& sentences, Places
   return rows;
 }
 
-/// Gives every open hypothesis, which stands in its parent's row, a row of its own, and returns which row of the model
-/// each of them continues. Few rows move, and none to a place that is still to be read: sentences stay where they are,
-/// but for the last ones, which take the places of those that have ended; and in its sentence a hypothesis
-/// takes its parent's row, if it is the first to do so.
+/// Gives every open hypothesis, which stands in its parent's row, a row of its own, and returns which row of
+/// the model each of them continues. Few rows move, and none to a place that is still to be read: sentences
+/// stay where they are, but for the last ones, which take the places of those that have ended; and in its
+/// sentence a hypothesis takes its parent's row, if it is the first to do so.
 std::vector<std::int32_t> rows_of_hypotheses(std::vector<Sentence>& sentences, Places& places) {
   const std::size_t width = places.width;
   if (width == 0 || common_width(sentences) != width) return rows_in_order(sentences, places);

@@ -24,8 +24,8 @@ class AttentionPooling : public Module {
   Linear hidden_, score_;
 };
 
-/// A convolution over neighbouring tokens within a residual connection, so that a model need not learn from little
-/// data which positions stand beside each other (the filters of Kim 2014, arXiv 1408.5882, eq. 2):
+/// A convolution over neighbouring tokens within a residual connection, so that a model need not learn from
+/// little data which positions stand beside each other (the filters of Kim 2014, arXiv 1408.5882, eq. 2):
 ///
 ///   x_i + act(W [x_{i-l}; ...; x_i; ...; x_{i+r}] + b),    l + 1 + r = local_width, l = floor((local_width - 1) / 2)
 ///
@@ -44,9 +44,10 @@ class LocalLayer : public Module {
 };
 
 /// What every model that reads whole sequences has: an input for tokens, an encoder, and the pooling to one
-/// vector for each sequence. Models derive from it and add their head. Parts "embedding", "input" (positions), "local"
-/// where there is a `local_width`, "encoder", and "pooling" where a model pools by attention. Reads `source_vocabulary`,
-/// `local_width`, `encoder_layers`, `encoder_attention` and `pooling` of the configuration.
+/// vector for each sequence. Models derive from it and add their head. Parts "embedding", "input"
+/// (positions), "local" where there is a `local_width`, "encoder", and "pooling" where a model pools by
+/// attention. Reads `source_vocabulary`, `local_width`, `encoder_layers`, `encoder_attention` and `pooling`
+/// of the configuration.
 class SequenceEncoder : public Module {
  public:
   /// Hidden states [B, N, d] of tokens i32 [B, N].
@@ -58,8 +59,8 @@ class SequenceEncoder : public Module {
   /// Hidden states of vectors [B, N, d] that were made elsewhere, and their mask (i32 [B, N], undefined: all
   /// real).
   Tensor encode(const Tensor& x, const Tensor& mask, Context& context);
-  /// One vector [B, d] for the real positions of each sequence: their mean, with `pooling` "max" the largest of each
-  /// element, with "attention" a weighted mean (AttentionPooling).
+  /// One vector [B, d] for the real positions of each sequence: their mean, with `pooling` "max" the largest
+  /// of each element, with "attention" a weighted mean (AttentionPooling).
   Tensor pooled(const Tensor& hidden, const Tensor& mask) const;
 
   const TransformerConfig& config() const { return config_; }
@@ -83,8 +84,8 @@ class SequenceEncoder : public Module {
   std::unique_ptr<AttentionPooling> pooling_;  // null: the mean or the largest
 };
 
-/// One vector [B, d] for the real positions of x [B, N, d], by the configuration's `pooling`: "mean", "max" or, where there
-/// is an `attention`, by that.
+/// One vector [B, d] for the real positions of x [B, N, d], by the configuration's `pooling`: "mean", "max"
+/// or, where there is an `attention`, by that.
 Tensor pooled(std::string_view pooling, const AttentionPooling* attention, const Tensor& x,
               const Tensor& mask);
 /// The mean of x [B, N, d] over the positions where mask (i32 [B, N], undefined: all) is 1: [B, d]. A sample

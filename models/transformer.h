@@ -36,8 +36,8 @@ class LayerAttentions {
   std::map<std::string, std::shared_ptr<Attention>> first_;  // of every variant
 };
 
-/// What runs through a stack of sub-layers: x + dropout(added). Where they are pre-norm, the next one's normalisation
-/// adds, in the pass that it takes anyway.
+/// What runs through a stack of sub-layers: x + dropout(added). Where they are pre-norm, the next one's
+/// normalisation adds, in the pass that it takes anyway.
 class Stream {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): a stream to which nothing is added
@@ -59,7 +59,8 @@ class Stream {
 
 /// What surrounds every sub-layer of a Transformer: dropout, the residual connection and a layer
 /// normalisation (or the one that norm_kind names), whose parameters "weight" and "bias" this is. Post-norm:
-/// LN(x + dropout(f(x))) (Vaswani et al. 2017, section 3.1); pre-norm: x + dropout(f(LN(x))) (arXiv 2002.04745).
+/// LN(x + dropout(f(x))) (Vaswani et al. 2017, section 3.1); pre-norm: x + dropout(f(LN(x))) (arXiv
+/// 2002.04745).
 class Residual : public Norm {
  public:
   explicit Residual(const TransformerConfig& config)
@@ -123,8 +124,8 @@ struct DecoderLayerCache {
   AttentionCache self, cross;
 };
 
-/// What a decoder remembers between decoding steps: R rows, one for each hypothesis, and S of the memory, each of which
-/// serves R / S hypotheses that stand one after the other.
+/// What a decoder remembers between decoding steps: R rows, one for each hypothesis, and S of the memory,
+/// each of which serves R / S hypotheses that stand one after the other.
 struct DecoderState {
   Tensor memory;                  ///< [S, M, d]; undefined without an encoder
   Tensor memory_mask;             ///< i32 [S, M]; undefined: all real
@@ -132,8 +133,8 @@ struct DecoderState {
   std::vector<DecoderLayerCache> layers;
   std::int64_t position = 0;  ///< how many tokens each row has seen
 
-  /// Goes on with the given hypotheses, and with the given rows of the memory. Each memory row has to serve as many
-  /// hypotheses as every other: their number is a multiple of that of the memory's.
+  /// Goes on with the given hypotheses, and with the given rows of the memory. Each memory row has to serve
+  /// as many hypotheses as every other: their number is a multiple of that of the memory's.
   void reorder(std::span<const std::int32_t> rows, std::span<const std::int32_t> memory_rows);
   /// The same where every hypothesis has a memory of its own, or none has one.
   void reorder(std::span<const std::int32_t> rows) { reorder(rows, rows); }

@@ -1,8 +1,9 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 //! types f32 f16 bf16 i32
-// The row of the largest element of each chunk; the lowest on ties, and a NaN counts as the largest. The elements may
-// themselves be results of chunks, with the rows that they came from; then rows follow from those.
+// The row of the largest element of each chunk; the lowest on ties, and a NaN counts as the largest. The
+// elements may themselves be results of chunks, with the rows that they came from; then rows follow from
+// those.
 #include "common.glsl"
 #define BINDINGS 4
 #define PARAMETERS uint first_row;

@@ -1,7 +1,7 @@
-// What the attention shaders share. Scores are computed in tiles of TILE_ROWS x TILE_COLUMNS: the rows are queries
-// and the columns keys, or, for the gradients of keys and values (COLUMNS_ARE_QUERIES), the other way round.
-// A workgroup owns the rows of one tile and walks over the columns. Invocation (lane_x, lane_y) holds the
-// scores of rows 4 lane_y .. + 3 and columns 4 lane_x .. + 3.
+// What the attention shaders share. Scores are computed in tiles of TILE_ROWS x TILE_COLUMNS: the rows are
+// queries and the columns keys, or, for the gradients of keys and values (COLUMNS_ARE_QUERIES), the other way
+// round. A workgroup owns the rows of one tile and walks over the columns. Invocation (lane_x, lane_y) holds
+// the scores of rows 4 lane_y .. + 3 and columns 4 lane_x .. + 3.
 //
 // attention_products.glsl multiplies by ordinary arithmetic, attention_fragments.glsl by matrix hardware.
 
@@ -259,8 +259,9 @@ uint bias_at(uint i, uint j, uint first) {
   return (matrix * queries + i - first) * keys + j;
 }
 
-// The logit of row r and column c of this invocation, from the product of query and key. `precise`, as products are: every
-// pass has to see the same bits, or large logits would give backward other weights than forward.
+// The logit of row r and column c of this invocation, from the product of query and key. `precise`, as
+// products are: every pass has to see the same bits, or large logits would give backward other weights than
+// forward.
 float logit(Rows rows, uint r, uint c, float product) {
   precise float x = scale * product;
   if (!HAS_SLOPES && !HAS_BIAS) return x;

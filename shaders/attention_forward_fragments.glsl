@@ -1,7 +1,7 @@
-// attention_forward.comp for halves, by matrix hardware: the queries stay in fragments, keys and values of the next tile
-// are on their way to registers while those of this one are multiplied, and each subgroup takes its rows through the
-// softmax without waiting for the others: two barriers of the workgroup to a tile. Weights are rounded to halves
-// before they multiply the values; sums and statistics are f32.
+// attention_forward.comp for halves, by matrix hardware: the queries stay in fragments, keys and values of
+// the next tile are on their way to registers while those of this one are multiplied, and each subgroup takes
+// its rows through the softmax without waiting for the others: two barriers of the workgroup to a tile.
+// Weights are rounded to halves before they multiply the values; sums and statistics are f32.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "philox.glsl"

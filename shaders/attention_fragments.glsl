@@ -1,11 +1,11 @@
-// Attention's products by matrix hardware: cooperative matrices, or with EMULATED the same by ordinary arithmetic on
-// shared memory, which runs anywhere and tests what is built on them.
+// Attention's products by matrix hardware: cooperative matrices, or with EMULATED the same by ordinary
+// arithmetic on shared memory, which runs anywhere and tests what is built on them.
 //
-// A subgroup owns FRAGMENT_ROWS rows of its workgroup's tile. A fragment of the left factor is FRAGMENT_ROWS x DEPTH, one of
-// the right factor DEPTH x COLUMNS, as the device has them (8 or 16 each). Which element a lane holds only the driver
-// knows, so that scores go through shared memory to where invocation (lane_x, lane_y) expects them. All that is shared lies
-// in `memory`, in lines of eights: eight halves or four floats. Widths are multiples of eight, and lines of operands begin
-// at such.
+// A subgroup owns FRAGMENT_ROWS rows of its workgroup's tile. A fragment of the left factor is FRAGMENT_ROWS
+// x DEPTH, one of the right factor DEPTH x COLUMNS, as the device has them (8 or 16 each). Which element a
+// lane holds only the driver knows, so that scores go through shared memory to where invocation (lane_x,
+// lane_y) expects them. All that is shared lies in `memory`, in lines of eights: eight halves or four floats.
+// Widths are multiples of eight, and lines of operands begin at such.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 4) const uint SUBGROUP = 64;  // its lanes
 layout(constant_id = 8) const uint COLUMNS = 16;
@@ -27,8 +27,8 @@ layout(binding = 2) readonly buffer ValueEights { uvec4 value_eights[]; };
 
 const uint FRAGMENT_ROWS = 4u * SUBGROUP / LANES;
 const uint SUBGROUPS = THREADS / SUBGROUP;
-// Widths of keys and values that are multiples of 16, in eights; the same in fragments of a right factor, and in steps along
-// a left one.
+// Widths of keys and values that are multiples of 16, in eights; the same in fragments of a right factor, and
+// in steps along a left one.
 const uint KEY_EIGHTS = (KEY_WIDTH + 15u) / 16u * 2u, VALUE_EIGHTS = (VALUE_WIDTH + 15u) / 16u * 2u;
 const uint KEY_FRAGMENTS = KEY_EIGHTS * 8u / COLUMNS, VALUE_FRAGMENTS = VALUE_EIGHTS * 8u / COLUMNS;
 const uint KEY_STEPS = KEY_EIGHTS * 8u / DEPTH, VALUE_STEPS = VALUE_EIGHTS * 8u / DEPTH;
@@ -133,8 +133,8 @@ vec4 four_elements(Place fragment, uint line, uint place) {
 #endif
 
 // --- between registers and shared memory
-// fetch() takes a tile of columns to registers, so that it is under way while another is multiplied; keep() puts it into
-// the lines that begin at `lines`.
+// fetch() takes a tile of columns to registers, so that it is under way while another is multiplied; keep()
+// puts it into the lines that begin at `lines`.
 #define HEED_FETCHED_TILE(fetch, keep, eights, held, of_line, width, lines)                                \
   uvec4 held[(TILE_COLUMNS * of_line + THREADS - 1u) / THREADS];                                           \
   void fetch(Columns columns, uint at, uint base, uint stride) {                                           \
@@ -164,8 +164,8 @@ vec4 four_elements(Place fragment, uint line, uint place) {
     }                                                                                   \
   }
 
-// The tile's scores lie in lines of SCORE_PITCH, a subgroup's own after one another: as floats, four columns to an eight,
-// and then as halves, from the beginning of the same lines.
+// The tile's scores lie in lines of SCORE_PITCH, a subgroup's own after one another: as floats, four columns
+// to an eight, and then as halves, from the beginning of the same lines.
 uint line_of_row(uint r) { return (4u * lane_y() + r) * SCORE_PITCH; }
 void read_floats(uint begin, out vec4 entries[4]) {
   [[unroll]] for (uint r = 0u; r < 4u; ++r) entries[r] = uintBitsToFloat(memory[begin + line_of_row(r) + lane_x()]);

@@ -1,7 +1,7 @@
-// attention_dquery.comp and, with COLUMNS_ARE_QUERIES, attention_dkey.comp, or with OF_BIAS attention_dbias.comp for halves,
-// by matrix hardware: the tile's rows stay in shared memory, columns of the next tile are on their way to registers while
-// those of this one are multiplied, and a subgroup's scores are its own. ds and weights are rounded to halves before they
-// multiply; sums are f32.
+// attention_dquery.comp and, with COLUMNS_ARE_QUERIES, attention_dkey.comp, or with OF_BIAS
+// attention_dbias.comp for halves, by matrix hardware: the tile's rows stay in shared memory, columns of the
+// next tile are on their way to registers while those of this one are multiplied, and a subgroup's scores are
+// its own. ds and weights are rounded to halves before they multiply; sums are f32.
 //
 // Beside the rows of queries lie those of the result's gradients, beside those of keys the values.
 #extension GL_GOOGLE_include_directive : require

@@ -56,7 +56,8 @@ HEED_LOADER(load_query, query, query_quads, KEY_WIDTH)
 HEED_LOADER(load_key, key, key_quads, KEY_WIDTH)
 HEED_LOADER(load_value, value, value_quads, VALUE_WIDTH)
 
-// sum + left . right, one element after the other: the same bits in every shader, whichever factor stands on the left.
+// sum + left . right, one element after the other: the same bits in every shader, whichever factor stands on
+// the left.
 float add_product(float sum, vec4 left, vec4 right) {
   precise float x = fma(left.x, right.x, sum);
   precise float y = fma(left.y, right.y, x);

@@ -1,5 +1,5 @@
-// The online softmax of attention's forward pass. Needs `partial`, a shared array of (LANES + 1) vec4s for every four rows,
-// and row_barrier(), at which the invocations of a row wait for each other.
+// The online softmax of attention's forward pass. Needs `partial`, a shared array of (LANES + 1) vec4s for
+// every four rows, and row_barrier(), at which the invocations of a row wait for each other.
 
 // Combines what the invocations of each row of the tile hold, in a fixed order.
 #define HEED_COMBINE(name, operation)                                                              \
@@ -15,8 +15,8 @@ vec4 add(vec4 a, vec4 b) { return a + b; }
 HEED_COMBINE(maximum_over_lanes, max)
 HEED_COMBINE(sum_over_lanes, add)
 
-// Of four rows: the largest score so far, and the sum of the weights that are relative to it, of this invocation's
-// columns.
+// Of four rows: the largest score so far, and the sum of the weights that are relative to it, of this
+// invocation's columns.
 struct Softmax {
   vec4 largest, total;
 };

@@ -9,8 +9,8 @@ uint bf16_bits(float x) {
   return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
 }
 
-// T is how an element lies in memory; arithmetic is in float. The conversions of 16-bit types are macros: a function
-// may take such a type only where the device computes in it, beyond storing it.
+// T is how an element lies in memory; arithmetic is in float. The conversions of 16-bit types are macros: a
+// function may take such a type only where the device computes in it, beyond storing it.
 #if defined(TYPE_f32)
 #define T float
 float to_float(float x) { return x; }

@@ -5,7 +5,8 @@
 //! variant copy_to_f16 TO_f16=1
 //! variant copy_to_bf16 TO_bf16=1
 //! variant copy_to_i32 TO_i32=1
-// out = x in the element type of out: copy_to_f16_f32 reads f32 and writes f16, copy_f32 leaves the type as it is.
+// out = x in the element type of out: copy_to_f16_f32 reads f32 and writes f16, copy_f32 leaves the type as
+// it is.
 #include "common.glsl"
 #define OPERANDS 2
 #define PARAMETERS

@@ -1,12 +1,13 @@
-// Dropout of rows that threads share as in rows.glsl: element i of the launch's row r is element first_word + r n + i of the
-// stream that begins with block first_block. Four elements of each thread at a time: their words, and up to three before
-// them where a row begins within a block, lie in shared memory.
+// Dropout of rows that threads share as in rows.glsl: element i of the launch's row r is element first_word +
+// r n + i of the stream that begins with block first_block. Four elements of each thread at a time: their
+// words, and up to three before them where a row begins within a block, lie in shared memory.
 layout(constant_id = 7) const bool drops = true;  // p > 0
 
 shared uvec4 drawn[drops ? 2 * gl_WorkGroupSize.x : 1];
 uint first_of_row;  // where its words begin within the blocks drawn
 
-// For elements k, ..., k + 3 of the threads of a row that begins at element `begin`; all threads of a workgroup together.
+// For elements k, ..., k + 3 of the threads of a row that begins at element `begin`; all threads of a
+// workgroup together.
 void draw_words(uint begin, uint k) {
   if (!drops) return;
   const uint word = first_word + begin;

@@ -1,6 +1,7 @@
-// How workgroups are laid over [outer, n, inner] where something runs along n: WIDTH invocations along inner, HEIGHT
-// along n, and as many series as are left. A series is a pair of an outer index and a chunk, a piece of n.
-// backends/vulkan/rows.h launches them. The includer defines BINDINGS and PARAMETERS (further push constants).
+// How workgroups are laid over [outer, n, inner] where something runs along n: WIDTH invocations along inner,
+// HEIGHT along n, and as many series as are left. A series is a pair of an outer index and a chunk, a piece
+// of n. backends/vulkan/rows.h launches them. The includer defines BINDINGS and PARAMETERS (further push
+// constants).
 #include "math.glsl"
 
 layout(local_size_x_id = 0) in;

@@ -1,5 +1,6 @@
-// Four neighbouring elements in one load of 16 bytes (8 for half types): a buffer is declared twice over one binding, in
-// elements and in fours. Halves are read as words, and written as halves, which rounds them. Needs common.glsl.
+// Four neighbouring elements in one load of 16 bytes (8 for half types): a buffer is declared twice over one
+// binding, in elements and in fours. Halves are read as words, and written as halves, which rounds them.
+// Needs common.glsl.
 vec4 f16_four(uvec2 x) { return vec4(unpackHalf2x16(x.x), unpackHalf2x16(x.y)); }
 vec4 bf16_four(uvec2 x) { return uintBitsToFloat(uvec4(x.x << 16, x.x & 0xffff0000u, x.y << 16, x.y & 0xffff0000u)); }
 
@@ -20,8 +21,8 @@ vec4 bf16_four(uvec2 x) { return uintBitsToFloat(uvec4(x.x << 16, x.x & 0xffff00
 #define four_from_float(v) u16vec4(uvec4(bf16_bits((v).x), bf16_bits((v).y), bf16_bits((v).z), bf16_bits((v).w)))
 #endif
 
-// `left` elements are there from `at` on; what lies beyond is 0. What begins elsewhere than at a multiple of four is read
-// one by one, to the same numbers.
+// `left` elements are there from `at` on; what lies beyond is 0. What begins elsewhere than at a multiple of
+// four is read one by one, to the same numbers.
 #define load_four_as(elements, fours, convert, convert_four, in_fours, at, left)             \
   ((in_fours) && (left) >= 4 ? convert_four(fours[(at) / 4])                                 \
                              : vec4(convert(elements[at]), (left) > 1 ? convert(elements[(at) + 1]) : 0.0, \

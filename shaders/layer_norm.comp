@@ -10,9 +10,9 @@
 #define DROPOUT_PUSH uint first_word, first_block_low, first_block_high, seed_low, seed_high, step, op, first_kept; float scale;
 #endif
 
-// Layer normalisation (arXiv 1607.06450) over the rows of [rows, n]: y = (x - mean) inverse_deviation weight + bias. RMS
-// normalisation (arXiv 1910.07467) is the same, not centred: with 0 for the mean. With OF_SUM x is residual + added keep / (1 - p),
-// as it is stored.
+// Layer normalisation (arXiv 1607.06450) over the rows of [rows, n]: y = (x - mean) inverse_deviation weight
+// + bias. RMS normalisation (arXiv 1910.07467) is the same, not centred: with 0 for the mean. With OF_SUM x
+// is residual + added keep / (1 - p), as it is stored.
 layout(constant_id = 2) const bool has_weight = true;
 layout(constant_id = 3) const bool has_bias = true;
 layout(constant_id = 4) const uint held = 4;  // elements of a row that a lane keeps: ceil(n / lanes)

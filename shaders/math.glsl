@@ -1,6 +1,6 @@
-// Functions of a float where Vulkan's own are too coarse (sin and cos to 2^-11, log near 1, tanh, pow) or leave open
-// what happens to a NaN. All are within a few units in the last place. `precise` keeps drivers from simplifying
-// x - (x - y) and the like.
+// Functions of a float where Vulkan's own are too coarse (sin and cos to 2^-11, log near 1, tanh, pow) or
+// leave open what happens to a NaN. All are within a few units in the last place. `precise` keeps drivers
+// from simplifying x - (x - y) and the like.
 
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
 bool is_nan(int x) { return false; }
@@ -31,8 +31,8 @@ float exact_exp(float x) {
   return 2.0 * q * uintBitsToFloat(uint(int(n) + 126) << 23);
 }
 
-// log x = e log(2) + f + rest for positive finite x = 2^e (1 + f), with 1 + f in [sqrt(1/2), sqrt(2)); f is exact.
-// log(1 + f) = 2 artanh s with s = f / (2 + f); 2 s = f - s f.
+// log x = e log(2) + f + rest for positive finite x = 2^e (1 + f), with 1 + f in [sqrt(1/2), sqrt(2)); f is
+// exact. log(1 + f) = 2 artanh s with s = f / (2 + f); 2 s = f - s f.
 void split_log(float x, out float e, out float f, out float rest) {
   bool subnormal = x < 1.17549435e-38;
   // Subtracting the bits of sqrt(1/2) puts the exponent of the result above bit 23.
@@ -84,11 +84,12 @@ float exact_erf(float x) {
   return x * sum;
 }
 
-// r in [-pi/4, pi/4] and the quadrant n mod 4 of x = n pi/2 + r, for |x| >= 2^13: x is an integer times a power of
-// two, and of its product with 2/pi only the bits that matter modulo 4 are formed (Payne and Hanek, 1983).
+// r in [-pi/4, pi/4] and the quadrant n mod 4 of x = n pi/2 + r, for |x| >= 2^13: x is an integer times a
+// power of two, and of its product with 2/pi only the bits that matter modulo 4 are formed (Payne and Hanek,
+// 1983).
 float reduce_large_angle(float x, out uint quadrant) {
-  // One word more than is read, and a vector below: glslang 12 gives an array as long as one among the push constants their
-  // layout, which newer validation refuses of a variable.
+  // One word more than is read, and a vector below: glslang 12 gives an array as long as one among the push
+  // constants their layout, which newer validation refuses of a variable.
   const uint two_over_pi[] = uint[](0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u,
                                     0xfe5163abu, 0xdebbc561u);
   uint bits = floatBitsToUint(x);
@@ -152,8 +153,8 @@ float exact_cos(float x) {
   return sin_of_reduced(quadrant + 1u, r);
 }
 
-// e^(y log x) for x > 0, finite or not. The logarithm and its product with y are kept as sums of two floats: an error
-// of one of them would count |y log x| times.
+// e^(y log x) for x > 0, finite or not. The logarithm and its product with y are kept as sums of two floats:
+// an error of one of them would count |y log x| times.
 float positive_pow(float x, float y) {
   if (x == INFINITY || abs(y) == INFINITY) {
     float direction = x == 1.0 ? 0.0 : x > 1.0 ? y : -y;
@@ -174,7 +175,8 @@ float positive_pow(float x, float y) {
   return power == INFINITY ? power : fma(power, product_low, power);
 }
 
-// As in C: a negative base has a power where the exponent is an integer, pow(1, y) = pow(x, 0) = 1 even for NaN.
+// As in C: a negative base has a power where the exponent is an integer, pow(1, y) = pow(x, 0) = 1 even for
+// NaN.
 float exact_pow(float x, float y) {
   if (x == 1.0 || y == 0.0) return 1.0;
   if (is_nan(x) || is_nan(y)) return NAN;

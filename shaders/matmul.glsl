@@ -1,8 +1,8 @@
-// out = a b + beta out + bias, or what activation.glsl makes of it: a workgroup computes a tile of BM x BN outputs, an
-// invocation TM x TN of them.
+// out = a b + beta out + bias, or what activation.glsl makes of it: a workgroup computes a tile of BM x BN
+// outputs, an invocation TM x TN of them.
 //
-// While a tile of the operands in shared memory, BK deep, is multiplied, the next one is on its way to registers. With
-// two stages the tiles in shared memory alternate, which saves one of two barriers per tile.
+// While a tile of the operands in shared memory, BK deep, is multiplied, the next one is on its way to
+// registers. With two stages the tiles in shared memory alternate, which saves one of two barriers per tile.
 #include "matmul_elements.glsl"
 
 layout(local_size_x_id = 0) in;
@@ -65,8 +65,9 @@ vec4 sums[TM * TN / 4];
 #define IN_FOURS b_in_fours
 #include "matmul_operand.glsl"
 
-// An invocation owns TM / 4 times TN / 4 blocks of 4 x 4 outputs, spread evenly over the tile. 32 neighbouring
-// invocations own a patch of 4 x 8 blocks: they read few different fours of shared memory at once.
+// An invocation owns TM / 4 times TN / 4 blocks of 4 x 4 outputs, spread evenly over the tile. 32
+// neighbouring invocations own a patch of 4 x 8 blocks: they read few different fours of shared memory at
+// once.
 const uint block_rows = BM / TM, block_columns = BN / TN;
 uint block_row() {
   const uint group = gl_LocalInvocationIndex / 32, lane = gl_LocalInvocationIndex % 32;

@@ -1,8 +1,10 @@
-// out = a b + beta out + bias, or what activation.glsl makes of it, with factors of half precision, by matrix hardware: a
-// workgroup computes a tile of BM x BN outputs, a subgroup WM x WN of them, in fragments of FM x FN that are products of FM x FK and
-// FK x FN, as the device has them (8 or 16 each). Products and sums are f32.
+// out = a b + beta out + bias, or what activation.glsl makes of it, with factors of half precision, by matrix
+// hardware: a workgroup computes a tile of BM x BN outputs, a subgroup WM x WN of them, in fragments of FM x
+// FN that are products of FM x FK and FK x FN, as the device has them (8 or 16 each). Products and sums are
+// f32.
 //
-// The tiles lie in shared memory as they lie in memory, and the fragments are loaded by rows or by columns accordingly.
+// The tiles lie in shared memory as they lie in memory, and the fragments are loaded by rows or by columns
+// accordingly.
 #include "matmul_elements.glsl"
 
 layout(local_size_x_id = 0) in;

@@ -1,5 +1,5 @@
-// The operands of a matrix product as they lie in memory, one by one and in fours, and its output: of the operands'
-// type, or f32 with WIDE.
+// The operands of a matrix product as they lie in memory, one by one and in fours, and its output: of the
+// operands' type, or f32 with WIDE.
 #ifdef TYPE_f32
 #define ELEMENT float
 #define WORD float
@@ -7,8 +7,8 @@
 vec4 four_of(float x, float y, float z, float w) { return vec4(x, y, z, w); }
 vec4 unpack_four(vec4 x) { return x; }
 #else
-// The bits of two elements in each word: nothing is converted before it is needed, so that a load can be under way
-// while the invocation computes.
+// The bits of two elements in each word: nothing is converted before it is needed, so that a load can be
+// under way while the invocation computes.
 #define ELEMENT uint16_t
 #define WORD uint
 #define FOUR uvec2

@@ -1,9 +1,10 @@
-// Fragments that a subgroup multiplies, FM x FK and FK x FN: cooperative matrices, or with EMULATED the same by ordinary
-// arithmetic on shared memory, which runs anywhere and tests what is built on the fragments.
+// Fragments that a subgroup multiplies, FM x FK and FK x FN: cooperative matrices, or with EMULATED the same
+// by ordinary arithmetic on shared memory, which runs anywhere and tests what is built on the fragments.
 //
-// Needs a_tile and b_tile, shared arrays of uvec4, each eight elements, in lines of a_pitch and b_pitch; a_along_k and
-// b_along_k, whether a line holds one row of a or one column of b; and `staging`, a shared array of floats, of which each
-// subgroup has its own part: staging_barrier() is where its lanes wait for each other.
+// Needs a_tile and b_tile, shared arrays of uvec4, each eight elements, in lines of a_pitch and b_pitch;
+// a_along_k and b_along_k, whether a line holds one row of a or one column of b; and `staging`, a shared
+// array of floats, of which each subgroup has its own part: staging_barrier() is where its lanes wait for
+// each other.
 #ifdef EMULATED
 
 // Unrolled, the emulation takes drivers minutes to compile.

@@ -1,5 +1,6 @@
-// How the tile of one operand of half precision travels, bits unchanged, eight elements at a time: from memory to
-// registers (FETCH), from there to shared memory (KEEP). Included once per operand, with these names defined:
+// How the tile of one operand of half precision travels, bits unchanged, eight elements at a time: from
+// memory to registers (FETCH), from there to shared memory (KEEP). Included once per operand, with these
+// names defined:
 //   FETCH, KEEP        the two functions
 //   ELEMENTS, EIGHTS   its buffer, seen in elements and in eights
 //   HELD, TILE, PITCH  its registers; its tile in shared memory, stages of LINES lines; eights per line of that

@@ -10,9 +10,10 @@ layout(push_constant) uniform Push {
   uint map_b[3], map_bias[3], map_out[3];  // where the operands of each of some maps begin, see maps_bit
 };
 
-// Specialised for: how the operands lie in memory, whether they are read several elements at a time, and whether the
-// rows of a are added up, too, which is a bias' gradient beside a weight's. activation.glsl has further ones.
-// With maps_bit the third dimension of the grid is no batch: linear maps of the same a, each with its b, bias and out.
+// Specialised for: how the operands lie in memory, whether they are read several elements at a time, and
+// whether the rows of a are added up, too, which is a bias' gradient beside a weight's. activation.glsl has
+// further ones. With maps_bit the third dimension of the grid is no batch: linear maps of the same a, each
+// with its b, bias and out.
 const uint a_along_k_bit = 1, b_along_k_bit = 2, a_vectors_bit = 4, b_vectors_bit = 8, row_sums_bit = 16,
            maps_bit = 128;
 

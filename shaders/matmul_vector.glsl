@@ -1,5 +1,6 @@
-// out = x M + beta out + bias, or what activation.glsl makes of it, x a vector of k, M a k x n matrix: a workgroup computes
-// COLUMNS outputs, and as many invocations as there are share each of the sums, which are added in a fixed order.
+// out = x M + beta out + bias, or what activation.glsl makes of it, x a vector of k, M a k x n matrix: a
+// workgroup computes COLUMNS outputs, and as many invocations as there are share each of the sums, which are
+// added in a fixed order.
 #include "matmul_elements.glsl"
 
 layout(local_size_x_id = 0) in;

@@ -1,6 +1,6 @@
-// A stream of random numbers laid over a contiguous tensor. Each invocation draws one block of four words, which pass
-// through shared memory, so that neighbours write neighbours. The includer defines BINDINGS and PARAMETERS (further
-// push constants); backends/vulkan/random.cpp pushes the rest.
+// A stream of random numbers laid over a contiguous tensor. Each invocation draws one block of four words,
+// which pass through shared memory, so that neighbours write neighbours. The includer defines BINDINGS and
+// PARAMETERS (further push constants); backends/vulkan/random.cpp pushes the rest.
 #include "philox.glsl"
 
 layout(local_size_x_id = 0) in;

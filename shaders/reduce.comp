@@ -3,8 +3,8 @@
 //! types f32 f16 bf16 i32
 //! variant reduce_partial RESULT_IS_WIDE=1
 //! variant reduce_final INPUT_IS_WIDE=1
-// out[outer, chunks, inner]: the sum, maximum or minimum over each chunk. Partial results lie in memory as float or
-// int whatever the element type: reduce_partial writes them, reduce_final reads them.
+// out[outer, chunks, inner]: the sum, maximum or minimum over each chunk. Partial results lie in memory as
+// float or int whatever the element type: reduce_partial writes them, reduce_final reads them.
 #include "common.glsl"
 #define BINDINGS 2
 #define PARAMETERS

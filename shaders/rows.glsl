@@ -1,6 +1,6 @@
-// `lanes` threads work on a row, a workgroup (constant 0) on as many rows as it has room for; both are powers of two.
-// Sums and maxima over the lanes of a row are trees whose order depends on `lanes` alone: the modules that exchange values
-// within subgroups (SUBGROUPS) take the same order, and give the same bits.
+// `lanes` threads work on a row, a workgroup (constant 0) on as many rows as it has room for; both are powers
+// of two. Sums and maxima over the lanes of a row are trees whose order depends on `lanes` alone: the modules
+// that exchange values within subgroups (SUBGROUPS) take the same order, and give the same bits.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint lanes = 256;
 

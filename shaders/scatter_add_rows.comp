@@ -3,10 +3,10 @@
 //! types f32 f16 bf16
 #include "common.glsl"
 
-// out[b, index[b, i], :] += x[b, i, :], rows with one target in the order of i: the thread of the first such row and a
-// column adds them all. Either `order` holds the positions of each batch entry sorted stably by their index, so that rows
-// with one target are neighbours; or (few rows) they are looked for. Where out is larger than a binding, a launch sees
-// rows [first_target, last_target) of it.
+// out[b, index[b, i], :] += x[b, i, :], rows with one target in the order of i: the thread of the first such
+// row and a column adds them all. Either `order` holds the positions of each batch entry sorted stably by
+// their index, so that rows with one target are neighbours; or (few rows) they are looked for. Where out is
+// larger than a binding, a launch sees rows [first_target, last_target) of it.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const bool sorted = true;
 

@@ -5,7 +5,8 @@
 #include "common.glsl"
 #include "rows.glsl"
 
-// Softmax or its logarithm over the rows of [rows, n]; a row in which nothing is allowed gives zeros or -infinity.
+// Softmax or its logarithm over the rows of [rows, n]; a row in which nothing is allowed gives zeros or
+// -infinity.
 layout(constant_id = 2) const bool log_form = false;
 layout(constant_id = 3) const uint mask_kind = 0;  // 0: none, 1: of every entry, 2: one entry for a row
 

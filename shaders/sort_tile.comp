@@ -3,9 +3,9 @@
 //! types f32 f16 bf16 i32
 #include "common.glsl"
 
-// Sorts tiles of rows by (key, position) in shared memory (Batcher's bitonic sort, 1968) and writes the first `keep`
-// entries of each. A key is an unsigned number that orders as the value does, NaN last; positions make all entries
-// different, so that the order is the stable one.
+// Sorts tiles of rows by (key, position) in shared memory (Batcher's bitonic sort, 1968) and writes the first
+// `keep` entries of each. A key is an unsigned number that orders as the value does, NaN last; positions make
+// all entries different, so that the order is the stable one.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint tile = 1024;        // entries, a power of two
 layout(constant_id = 2) const uint tiles_at_once = 1;  // of a workgroup, a power of two

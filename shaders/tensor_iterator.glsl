@@ -1,6 +1,6 @@
 // Operands of one shape, walked element by element; binding 0 is the output. The includer defines OPERANDS
-// (how many bindings) and PARAMETERS (further push constants); backends/vulkan/tensor_iterator.h pushes the rest. Axes
-// are numbered from the innermost.
+// (how many bindings) and PARAMETERS (further push constants); backends/vulkan/tensor_iterator.h pushes the
+// rest. Axes are numbered from the innermost.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint AXES = 1;
 // Along one axis every operand lies without gaps from a multiple of four on, or is one element repeated.

@@ -1,12 +1,14 @@
-// Lists of contiguous tensors, of which entry i of each belongs together, walked by one dispatch: a workgroup takes a
-// piece of one entry. All tensors of a list lie in one binding; a table says where. backends/vulkan/tensor_lists.h makes
-// the table and the bindings. The includer defines LISTS, how many there are.
+// Lists of contiguous tensors, of which entry i of each belongs together, walked by one dispatch: a workgroup
+// takes a piece of one entry. All tensors of a list lie in one binding; a table says where.
+// backends/vulkan/tensor_lists.h makes the table and the bindings. The includer defines LISTS, how many there
+// are.
 #include "fours.glsl"
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint PIECE = 4096;  // elements, a multiple of four
 
-// For each entry: the first workgroup; elements; its first piece among those of all entries; where it begins in each list.
+// For each entry: the first workgroup; elements; its first piece among those of all entries; where it begins
+// in each list.
 layout(binding = 0) readonly buffer Table { uint table[]; };
 const uint table_words = 3 + LISTS;
 

@@ -1,8 +1,8 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 //! types u32 u16
-// A copy whose input's neighbours lie along another axis (rows) than the output's (columns): square tiles pass through
-// shared memory, so that both sides are read and written along memory.
+// A copy whose input's neighbours lie along another axis (rows) than the output's (columns): square tiles
+// pass through shared memory, so that both sides are read and written along memory.
 #include "common.glsl"
 layout(local_size_x_id = 0) in;
 const uint TILE = 32;

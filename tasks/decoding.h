@@ -21,12 +21,12 @@ struct Decoding {
   SamplingOptions sampling = {};
   std::uint64_t seed = 1;
 };
-/// What the settings say; the marks `search.begin` and `search.end` are left to the caller. Throws a SettingsError for
-/// settings that do not fit together.
+/// What the settings say; the marks `search.begin` and `search.end` are left to the caller. Throws a
+/// SettingsError for settings that do not fit together.
 Decoding decoding_options(const Settings& settings);
 
-/// `search.best` outputs for each source, the best of them first. What is drawn follows from the seed and the number
-/// of the source, not from the sources beside it.
+/// `search.best` outputs for each source, the best of them first. What is drawn follows from the seed and the
+/// number of the source, not from the sources beside it.
 std::vector<std::vector<Hypothesis>> write_outputs(EncoderDecoder& model, std::span<const Tokens> sources,
                                                    std::span<const std::int64_t> numbers,
                                                    const Decoding& decoding);

@@ -11,8 +11,8 @@ class TextWriter {
   virtual ~TextWriter() = default;
   /// Throws an Error for a prompt that the model cannot read.
   virtual void check_prompt(const std::string& prompt) const = 0;
-  /// `samples` continuations of a prompt; text i depends on the prompt, the settings and i alone. An empty prompt
-  /// stands for a line break. Throws an Error for a prompt that the model cannot read.
+  /// `samples` continuations of a prompt; text i depends on the prompt, the settings and i alone. An empty
+  /// prompt stands for a line break. Throws an Error for a prompt that the model cannot read.
   virtual std::vector<Prediction> write(const std::string& prompt, std::int64_t samples,
                                         const PredictOptions& options) = 0;
 };

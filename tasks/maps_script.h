@@ -6,7 +6,8 @@
 
 namespace heed {
 
-/// Draws the maps of `data`: an element .maps for each example, weights as bytes, 255 being the largest of its map.
+/// Draws the maps of `data`: an element .maps for each example, weights as bytes, 255 being the largest of
+/// its map.
 inline constexpr std::string_view maps_script_begin = R"page(<script>
 (() => {
 const data = )page";

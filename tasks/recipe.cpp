@@ -382,7 +382,8 @@ void check_cost(Module& model, const TransformerConfig& config, std::int64_t bat
   const bool is_limited = ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
                           static_cast<double>(limit.rlim_cur) < machine;
   const double most = is_limited ? static_cast<double>(limit.rlim_cur) : machine;
-  // Weights, gradients and two moments; each layer keeps at the least its input and what is between its two parts.
+  // Weights, gradients and two moments; each layer keeps at the least its input and what is between its two
+  // parts.
   const auto cost = [](std::int64_t parameters) { return 16 * static_cast<double>(parameters); };
   const double weights = cost(model.parameter_count());
   const double kept = static_cast<double>(2 * config.width + config.feed_forward) * 4;

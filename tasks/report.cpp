@@ -39,7 +39,8 @@ void add_little_endian(std::string& bytes, std::size_t value, int count) {
   for (int i = 0; i < count; ++i, value >>= 8) bytes += static_cast<char>(value & 0xFF);
 }
 
-/// A grey image as a BMP file: header, a palette of 256 greys, the rows from below, each of a multiple of four bytes.
+/// A grey image as a BMP file: header, a palette of 256 greys, the rows from below, each of a multiple of
+/// four bytes.
 std::string bitmap(const Images& image) {
   const auto rows = static_cast<std::size_t>(image.rows), columns = static_cast<std::size_t>(image.columns);
   const std::size_t row_bytes = (columns + 3) / 4 * 4, start = 14 + 40 + 256 * 4;
@@ -222,7 +223,8 @@ std::string configuration_html(const RecordedRun& run) {
          "</pre></details>\n";
 }
 
-/// A part of the page under its title; says why where it cannot be made, and nothing where there is nothing to show.
+/// A part of the page under its title; says why where it cannot be made, and nothing where there is nothing
+/// to show.
 std::string section(const std::string& title, const std::function<std::string()>& make) {
   std::string body;
   try {

@@ -100,7 +100,8 @@ bool is_among(std::string_view setting, std::span<const std::string> names) {
   });
 }
 
-/// Runs of tasks that do not tell classes have model.word_pairs in their configuration from the time when it did nothing there.
+/// Runs of tasks that do not tell classes have model.word_pairs in their configuration from the time when it
+/// did nothing there.
 std::string without_former_settings(const std::string& config, const Settings& settings) {
   Json json = Json::parse(config, nullptr, /*allow_exceptions=*/false);
   const auto is_word_pairs = [](const Setting& one) { return one.name == "model.word_pairs"; };
@@ -171,7 +172,8 @@ void read_vocabulary(Learner& learner, const RunFiles& files) {
   learner.open_files([&](std::string_view name) { return files.text(name); });
 }
 
-/// The weights that a run began with: those of its seed, and what it took from elsewhere, which must still be the same.
+/// The weights that a run began with: those of its seed, and what it took from elsewhere, which must still be
+/// the same.
 Start begin_anew(Learner& learner, const RunFiles& files) {
   Start start = start_weights(learner);
   check(start.origin == files.origin(),
@@ -274,8 +276,8 @@ Measurement Run::measure(std::string_view part) {
 
 namespace {
 
-/// What a run does whose config.json is older than a setting: that setting's default, unless runs did something else
-/// before. AdamW decayed vectors, too.
+/// What a run does whose config.json is older than a setting: that setting's default, unless runs did
+/// something else before. AdamW decayed vectors, too.
 std::string earlier_defaults(Settings defaults, const OptimizerOptions& optimizer) {
   if (optimizer.kind == OptimizerKind::adamw && optimizer.weight_decay > 0)
     defaults.set("training.optimizer.decay_vectors", "true", "an older version");
@@ -326,8 +328,8 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
   say(concat_text(learner->model().parameter_count(), " parameters"));
 
   Trainer trainer(*learner, options, request.callbacks, ranks);
-  // From here on a stop is met by a checkpoint. A program that ends at once until somebody asks learns that here; the
-  // trainer acts on the answer.
+  // From here on a stop is met by a checkpoint. A program that ends at once until somebody asks learns that
+  // here; the trainer acts on the answer.
   if (request.callbacks.stop_requested) static_cast<void>(request.callbacks.stop_requested());
   if (!is_first) return trainer.run();
   RunStart start{std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(),

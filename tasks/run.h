@@ -20,12 +20,12 @@ namespace heed {
 /// How a trained run is opened.
 struct RunOptions {
   std::string device = {};  ///< as find_device() has it; "": the one that the run names
-  /// "best": of the best evaluation; "last": of the last checkpoint; "initial": as training began; "": best where the
-  /// run has measured itself, else last.
+  /// "best": of the best evaluation; "last": of the last checkpoint; "initial": as training began; "": best
+  /// where the run has measured itself, else last.
   std::string weights = {};
   std::string config = {};  ///< a JSON file of settings, laid over the run's; "": none
-  /// "decoding.beam=1", over that. None may change the model. `threads` is recorded and left to the program, whose whole
-  /// process it is about (set_cpu_threads).
+  /// "decoding.beam=1", over that. None may change the model. `threads` is recorded and left to the program,
+  /// whose whole process it is about (set_cpu_threads).
   std::vector<std::string> settings = {};
   bool verify = true;              ///< false: files that were changed after they were written are used anyway
   const TaskKind* kind = nullptr;  ///< of a task that is not in the list; null: the run says
@@ -38,8 +38,8 @@ struct RunOptions {
 ///   for (const heed::Prediction& answer : run.predict(lines)) std::cout << answer.text << '\n';
 class Run {
  public:
-  /// Opens a run with its settings, vocabulary and weights. Throws an Error when there is none, when a file is
-  /// missing, damaged or of another run, and a SettingsError for options that make no sense.
+  /// Opens a run with its settings, vocabulary and weights. Throws an Error when there is none, when a file
+  /// is missing, damaged or of another run, and a SettingsError for options that make no sense.
   static Run open(const std::filesystem::path& folder, const RunOptions& options = {});
 
   std::string_view task() const { return learner_->kind().name; }
@@ -55,8 +55,8 @@ class Run {
   /// The digest of a part of the run's own data, "valid", "test" or "train"; "" where there is none.
   std::string data_digest(std::string_view part) const { return files_.data_digest(part); }
   bool has_part(std::string_view part) const { return !data_digest(part).empty(); }
-  /// Measures on a part of the run's own data: "valid", "test" or "train". Throws an Error when that data is no
-  /// longer what the run was made with.
+  /// Measures on a part of the run's own data: "valid", "test" or "train". Throws an Error when that data is
+  /// no longer what the run was made with.
   Measurement measure(std::string_view part = "valid");
   /// Measures on other files, as many as the task's data takes: texts, or sources and targets.
   Measurement measure_files(std::span<const std::string> files) { return learner_->measure_files(files); }
@@ -76,14 +76,14 @@ struct TrainRequest {
   bool resume = false;
   bool verify = true;  ///< false: goes on although files or data are not those that the run was made with
   TrainerCallbacks callbacks = {};
-  /// The processes that train together, this being one of them; null: one alone. Only rank 0 touches the folder and
-  /// talks. What they are to train must be the same for all; the result is that of one process.
+  /// The processes that train together, this being one of them; null: one alone. Only rank 0 touches the
+  /// folder and talks. What they are to train must be the same for all; the result is that of one process.
   Ranks* ranks = nullptr;
 };
 
-/// Trains a task, with the number of threads that the process has: reads the data, learns the vocabulary, builds the model, fills the folder. Settings and folder are
-/// checked before any data is read, and nothing is written before training can begin. Throws a SettingsError or an
-/// Error.
+/// Trains a task, with the number of threads that the process has: reads the data, learns the vocabulary,
+/// builds the model, fills the folder. Settings and folder are checked before any data is read, and nothing
+/// is written before training can begin. Throws a SettingsError or an Error.
 TrainResult train_run(const TaskKind& kind, const Settings& settings, const TrainRequest& request);
 
 /// The settings of a run in a folder, over the task's defaults. Throws an Error for a run of another task.
@@ -92,11 +92,12 @@ Settings settings_of_run(const TaskKind& kind, const RunFiles& files);
 /// The settings that do not change what a run is: where it computes, how it decodes, how long it trains.
 std::span<const std::string> free_settings();
 
-// What ranks must have in common before they train one model (core/ranks.h), found out before any time is spent. Every
-// function is called by all ranks at once; what one rank finds wrong all find, with the same words.
+// What ranks must have in common before they train one model (core/ranks.h), found out before any time is
+// spent. Every function is called by all ranks at once; what one rank finds wrong all find, with the same
+// words.
 
-/// Throws a SettingsError that names the setting, the values and the rank when they do not mean to train the same.
-/// "threads" and "device" may differ.
+/// Throws a SettingsError that names the setting, the values and the rank when they do not mean to train the
+/// same. "threads" and "device" may differ.
 void check_same_settings(Ranks& ranks, const TaskKind& kind, const Settings& settings);
 /// Throws an Error when a rank has read other data.
 void check_same_data(Ranks& ranks, const std::map<std::string, std::string>& digests);
@@ -109,14 +110,14 @@ std::map<std::string, std::string> broadcast_files(Ranks& ranks,
 /// What cross-validation found.
 struct FoldsResult {
   bool finished = false;  ///< false: stopped on request; resuming goes on
-  /// One object: the mean of each metric over the folds, by name; "deviation", the standard deviations of the same
-  /// (with n - 1 beneath); "folds", the metrics of each fold.
+  /// One object: the mean of each metric over the folds, by name; "deviation", the standard deviations of the
+  /// same (with n - 1 beneath); "folds", the metrics of each fold.
   std::string json;
 };
 
-/// K-fold cross-validation of a task with "data.folds" (tasks/labelled.h): K runs in the folders fold-1 ... fold-K of
-/// request.folder, each trained and tested on other parts of the data. Which these are follows from data.split_seed
-/// alone. Resumed, folds that are finished are not trained again. Throws as train_run does.
+/// K-fold cross-validation of a task with "data.folds" (tasks/labelled.h): K runs in the folders fold-1 ...
+/// fold-K of request.folder, each trained and tested on other parts of the data. Which these are follows from
+/// data.split_seed alone. Resumed, folds that are finished are not trained again. Throws as train_run does.
 FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request);
 
 /// Where the settings of a run stand: in the folder itself, or where it holds folds in that of the first.

@@ -12,7 +12,8 @@
 
 namespace heed {
 
-/// A setting, a configuration file or a flag is wrong; nothing was read or written yet. Programs end with status 2.
+/// A setting, a configuration file or a flag is wrong; nothing was read or written yet. Programs end with
+/// status 2.
 class SettingsError : public Error {
  public:
   using Error::Error;
@@ -29,12 +30,13 @@ struct Setting {
   std::string help;                       ///< one line
 };
 
-/// The settings of a run, each declared once with its default, range and a line of help; as one JSON object in
-/// config.json. What is laid over the defaults may only name settings that exist, with a value of the same kind
-/// and within the range; else a SettingsError names the setting, the value, what is allowed, and the nearest name.
+/// The settings of a run, each declared once with its default, range and a line of help; as one JSON object
+/// in config.json. What is laid over the defaults may only name settings that exist, with a value of the same
+/// kind and within the range; else a SettingsError names the setting, the value, what is allowed, and the
+/// nearest name.
 ///
-/// Below an attention setting ("model.encoder_attention") any name is taken, because the mechanism checks its own
-/// options: "model.encoder_attention.window" adds an option to the attention that was chosen.
+/// Below an attention setting ("model.encoder_attention") any name is taken, because the mechanism checks its
+/// own options: "model.encoder_attention.window" adds an option to the attention that was chosen.
 class Settings {
  public:
   Settings();
@@ -64,8 +66,8 @@ class Settings {
   const Setting& setting(std::string_view name) const;
 
   // --- reading
-  /// The value of a setting: bool, std::int64_t, double, std::string or std::vector<std::string>. Asking for a
-  /// name that was not declared, or another type, is a mistake of the program: an Error.
+  /// The value of a setting: bool, std::int64_t, double, std::string or std::vector<std::string>. Asking for
+  /// a name that was not declared, or another type, is a mistake of the program: an Error.
   template <class T>
   T get(std::string_view name) const;
   /// The value of a setting, or of all settings below a name, as JSON; "" stands for all of them.

@@ -89,8 +89,8 @@ bool has_both_stacks(const Json& model) {
   return model.contains("encoder_layers") && model.contains("decoder_layers");
 }
 
-/// Settings of a tokenizer that another run brings along: of models with both stacks "begin" stands before what is
-/// written, of others before what is read.
+/// Settings of a tokenizer that another run brings along: of models with both stacks "begin" stands before
+/// what is written, of others before what is read.
 std::vector<const char*> taken_of_tokenizer(const Json& here, const Json& there) {
   std::vector<const char*> names = {"kind", "vocabulary", "min_frequency", "lower_case", "separate"};
   if (has_both_stacks(here) == has_both_stacks(there)) names.push_back("begin");
@@ -135,10 +135,12 @@ constexpr std::array of_models = {"width",
                                   "encoder_attention",
                                   "decoder_attention",
                                   "cross_attention"};
-/// Likewise, between models with both stacks, or between others: elsewhere the names of what is tied mean other tensors.
+/// Likewise, between models with both stacks, or between others: elsewhere the names of what is tied mean
+/// other tensors.
 constexpr std::array of_like_stacks = {"tie_embeddings", "output_bias", "pointer"};
 
-/// What a run has for a setting of a model; an encoder has the layers of a decoder, and the other way round. Null: nothing.
+/// What a run has for a setting of a model; an encoder has the layers of a decoder, and the other way round.
+/// Null: nothing.
 Json value_there(const Json& model, const std::string& name) {
   static const std::map<std::string, std::string> other_stacks = {{"encoder_layers", "decoder_layers"},
                                                                   {"decoder_layers", "encoder_layers"},
@@ -149,8 +151,8 @@ Json value_there(const Json& model, const std::string& name) {
   return other != other_stacks.end() ? model.value(other->second, Json()) : Json();
 }
 
-/// The setting that says how many tokens a model reads, and how many positions the model has for each: one that reads two
-/// texts at once has two.
+/// The setting that says how many tokens a model reads, and how many positions the model has for each: one
+/// that reads two texts at once has two.
 std::pair<std::string, std::int64_t> length_setting(const Json& config) {
   const Json model = config.value("model", Json::object());
   if (model.contains("max_length")) return {"model.max_length", 1};
@@ -239,8 +241,8 @@ bool answers_alike(const Learner& learner, const RunFiles& files) {
   return classes == own.end() || classes->second == files.text("classes.json");
 }
 
-/// The parts of a model that mean something else in the run: what tells the classes of other data, and vectors of the
-/// categories and the single news of another catalogue (news_catalogue.h).
+/// The parts of a model that mean something else in the run: what tells the classes of other data, and
+/// vectors of the categories and the single news of another catalogue (news_catalogue.h).
 std::set<std::string_view> foreign_parts(const Learner& learner, const RunFiles& files) {
   if (!answers_alike(learner, files)) return {"output", "pairs", "category", "identity"};
   const std::map<std::string, std::string> own = learner.files();
@@ -371,7 +373,8 @@ void check_start(const Settings& settings) {
 
 namespace {
 
-/// A task whose texts have a limit of their own keeps it, unless the run has fewer positions or other weights for it.
+/// A task whose texts have a limit of their own keeps it, unless the run has fewer positions or other weights
+/// for it.
 void take_length(Settings& settings, const Json& config, const std::string& run) {
   const Json here = Json::parse(settings.json());
   const auto [setting, factor] = length_setting(here);

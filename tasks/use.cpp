@@ -39,7 +39,8 @@ constexpr std::array<Need, 11> needs = {{{"decoding.temperature", "decoding.meth
                                          {"evaluation.stride", "objective", "causal"},
                                          {"evaluation.sentences", "objective", "causal"}}};
 
-/// Whether a name is one of the list, or stands below one: "data.valid_source" and "data.valid.x" below "data.valid".
+/// Whether a name is one of the list, or stands below one: "data.valid_source" and "data.valid.x" below
+/// "data.valid".
 bool stands_in(std::string_view name, SettingNames list) {
   return std::ranges::any_of(list, [&](std::string_view one) {
     return name == one || (name.starts_with(one) &&

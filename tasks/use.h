@@ -17,7 +17,8 @@ enum class RunUse {
   files      ///< to measure on other files
 };
 
-/// Why the setting does nothing in such a use, with the values that the other settings have; "": it does something.
+/// Why the setting does nothing in such a use, with the values that the other settings have; "": it does
+/// something.
 std::string why_unread(const Settings& settings, const TaskKind& kind, std::string_view name, RunUse use);
 
 }  // namespace heed

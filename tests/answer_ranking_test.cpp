@@ -11,7 +11,8 @@
 using namespace heed;
 
 TEST_CASE("Answers are ranked by score within their group") {
-  // Ranks of the right answers: group 0: 1 and 3 of 4; group 1: 2 of 2; group 2: none; group 3: only right ones.
+  // Ranks of the right answers: group 0: 1 and 3 of 4; group 1: 2 of 2; group 2: none; group 3: only right
+  // ones.
   const std::vector<std::size_t> groups = {0, 0, 0, 0, 1, 1, 2, 2, 3, 3};
   const std::vector<float> scores = {0.9F, 0.5F, 0.1F, 0.7F, -1, -2, 5, 6, 0.3F, 0.2F};
   const std::vector<bool> right = {true, true, false, false, false, true, false, false, true, true};

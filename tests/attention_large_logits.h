@@ -13,7 +13,8 @@
 #include "heed/autograd/ops.h"
 #include "heed/tests/attention_cases.h"
 
-// Attention whose logits are so large that one bit of a score is another weight: what any backend has to get right there.
+// Attention whose logits are so large that one bit of a score is another weight: what any backend has to get
+// right there.
 
 namespace heed::test::attention {
 
@@ -32,8 +33,8 @@ void change_panels(const Tensor& x, const std::function<double(double, std::int6
         }
 }
 
-/// Inputs with logits of about `logits`: what is added to the products grows with them. Query i's gradient is 1 in column i
-/// mod dv, so that the gradients of the values are the weights of the queries, added up.
+/// Inputs with logits of about `logits`: what is added to the products grows with them. Query i's gradient is
+/// 1 in column i mod dv, so that the gradients of the values are the weights of the queries, added up.
 template <class T>
 void make_large_inputs(const Case& c, double logits, Inputs& in) {
   make_inputs(c, dtype_of<T>, in);
@@ -67,8 +68,8 @@ inline bool sees_any(const Case& c, const Inputs& in, std::int64_t b, std::int64
   return std::any_of(row, row + c.keys, [](std::int32_t x) { return x != 0; });
 }
 
-/// The largest |sum - n| / n over the gradients of the values [B, H, M, dv] of make_large_inputs(), where n queries that see
-/// a key share a column. Without dropout.
+/// The largest |sum - n| / n over the gradients of the values [B, H, M, dv] of make_large_inputs(), where n
+/// queries that see a key share a column. Without dropout.
 inline double row_sum_error(const Case& c, const Inputs& in, const std::vector<double>& dvalue) {
   double worst = 0;
   for (std::int64_t b = 0; b < c.batch; ++b)

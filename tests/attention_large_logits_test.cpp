@@ -51,7 +51,8 @@ std::vector<double> weights_of(Case c, const Inputs& in) {
   return out.to_doubles();
 }
 
-/// A case whose values are as wide as it has queries, so that the gradients of the values are the weights themselves.
+/// A case whose values are as wide as it has queries, so that the gradients of the values are the weights
+/// themselves.
 template <class T>
 void check_weights(Case c, double largest) {
   CAPTURE(c.name);

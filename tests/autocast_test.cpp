@@ -1,4 +1,5 @@
-// Mixed precision in loops of one's own, on the CPU: in f32 it changes nothing, and what cannot be is refused.
+// Mixed precision in loops of one's own, on the CPU: in f32 it changes nothing, and what cannot be is
+// refused.
 
 #include <doctest/doctest.h>
 

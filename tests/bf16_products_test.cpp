@@ -1,4 +1,5 @@
-// Products in bf16 on the CPU: each against sums in f64 of the same rounded numbers, and what must not change by them.
+// Products in bf16 on the CPU: each against sums in f64 of the same rounded numbers, and what must not change
+// by them.
 
 #include <doctest/doctest.h>
 
@@ -50,8 +51,8 @@ Tensor in_bf16(const Tensor& a, const Tensor& b) {
   return matmul(a, b);
 }
 
-/// The largest difference of a product from the exact one of the same numbers, over what rounding sums of k terms to f32
-/// allows.
+/// The largest difference of a product from the exact one of the same numbers, over what rounding sums of k
+/// terms to f32 allows.
 double worst(const Tensor& a, const Tensor& b, const Tensor& found) {
   const Tensor exact = matmul(a.to(DType::f64), b.to(DType::f64));
   return test::worst_difference(found.to(DType::f64), exact) /

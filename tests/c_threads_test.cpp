@@ -24,8 +24,8 @@ void in_threads(std::size_t count, const Work& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// Handles that are freed together; the calls in between must work. doctest's checks are for one thread, so that the
-/// others count.
+/// Handles that are freed together; the calls in between must work. doctest's checks are for one thread, so
+/// that the others count.
 class Work {
  public:
   explicit Work(std::atomic<int>& failures) : failures_(failures) {}

@@ -1,4 +1,5 @@
-// Comparisons: their cells, their statistics, and the program, interrupted, with cells that fail, and given twice.
+// Comparisons: their cells, their statistics, and the program, interrupted, with cells that fail, and given
+// twice.
 
 #include <doctest/doctest.h>
 

@@ -16,7 +16,8 @@ using namespace heed::test::attention;
 
 namespace {
 
-/// Row-major values: out [B, H, N, dv], log_sum_exp [B, H, N], dquery, dkey, dvalue [B, H, ., .], dbias as the bias.
+/// Row-major values: out [B, H, N, dv], log_sum_exp [B, H, N], dquery, dkey, dvalue [B, H, ., .], dbias as
+/// the bias.
 struct Results {
   std::vector<double> out, log_sum_exp, dquery, dkey, dvalue, dbias;
 };

@@ -117,8 +117,8 @@ TEST_CASE("decoding: a step costs as many kernels late as early, and copies grow
   CHECK(early.matmul > 0);
   CHECK(early.matmul == late.matmul);
   CHECK(early.attention == late.attention);
-  // A step writes one position of keys and of values, and a new block, half as large again, copies what is held: in all
-  // some four times the text. Writing all of it at every step would be ninety times.
+  // A step writes one position of keys and of values, and a new block, half as large again, copies what is
+  // held: in all some four times the text. Writing all of it at every step would be ninety times.
   CHECK(early.copied > 0);
   CHECK(copied < 8 * 180 * early.copied);
 }

@@ -1,5 +1,5 @@
-// Positions by what is added to the logits of attention: ALiBi's slopes and T5's learned numbers, from the options of the
-// kernel to whole models.
+// Positions by what is added to the logits of attention: ALiBi's slopes and T5's learned numbers, from the
+// options of the kernel to whole models.
 
 #include <doctest/doctest.h>
 

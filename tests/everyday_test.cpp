@@ -1,5 +1,5 @@
-// What a program writes every day: making tensors, numbers beside them, indexing, printing, and messages that name what
-// was called. Gradients of the ops are checked in ops_test.cpp, over the table of cases.
+// What a program writes every day: making tensors, numbers beside them, indexing, printing, and messages that
+// name what was called. Gradients of the ops are checked in ops_test.cpp, over the table of cases.
 
 #include <doctest/doctest.h>
 
@@ -163,7 +163,8 @@ TEST_CASE("triangles, flips and permutations") {
   CHECK(*std::max_element(order.begin(), order.end()) == 999);
   CHECK(order == permutation(1000, {7, 0, 0}).to_vector<std::int32_t>());
   CHECK(order != permutation(1000, {8, 0, 0}).to_vector<std::int32_t>());
-  // Every place is as likely for every element: of 6000 draws of 3, each order about 1000 times (4 deviations: 115).
+  // Every place is as likely for every element: of 6000 draws of 3, each order about 1000 times (4
+  // deviations: 115).
   std::map<Ints, int> seen;
   for (std::uint64_t seed = 0; seed < 6000; ++seed)
     ++seen[permutation(3, {seed, 0, 0}).to_vector<std::int32_t>()];

@@ -1,4 +1,5 @@
-// docs/experiments.md: compare accepts every command of the page, and every configuration of an experiment is in one.
+// docs/experiments.md: compare accepts every command of the page, and every configuration of an experiment is
+// in one.
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
-// docs/from_pytorch.md: its C++ is that of examples/embed/from_pytorch.cpp, which is compiled and run. Its Python is run
-// by bindings/python/tests/test_from_pytorch.py.
+// docs/from_pytorch.md: its C++ is that of examples/embed/from_pytorch.cpp, which is compiled and run. Its
+// Python is run by bindings/python/tests/test_from_pytorch.py.
 
 #include <doctest/doctest.h>
 
@@ -10,7 +10,8 @@
 
 namespace {
 
-/// Without the blanks that lines begin with: what stands in a function is further to the right than in the guide.
+/// Without the blanks that lines begin with: what stands in a function is further to the right than in the
+/// guide.
 std::string unindented(const std::string& text) {
   std::istringstream lines(text);
   std::string all, line;

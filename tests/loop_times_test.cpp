@@ -8,8 +8,9 @@
 #include "kernel_check.h"
 #include "with_threads.h"
 
-// How a step scales: its loops as they are recorded, the schedule of their tasks on some threads, and into how many tasks
-// the kernels cut their work. The number of tasks follows from the shapes alone; how long they take is not tested.
+// How a step scales: its loops as they are recorded, the schedule of their tasks on some threads, and into
+// how many tasks the kernels cut their work. The number of tasks follows from the shapes alone; how long they
+// take is not tested.
 
 namespace heed {
 
@@ -89,7 +90,8 @@ TEST_CASE("products are cut into tasks for many threads, by their shapes") {
   struct Case {
     std::int64_t batch, m, n, k, least, most;
   };
-  // The maps of a layer and their gradients, the logits of a large vocabulary, heads, a vector, and small ones.
+  // The maps of a layer and their gradients, the logits of a large vocabulary, heads, a vector, and small
+  // ones.
   for (const Case& c :
        {Case{1, 4096, 256, 256, 16, 64}, Case{1, 4096, 1024, 256, 16, 64}, Case{1, 4096, 256, 1024, 16, 64},
         Case{1, 1024, 256, 4096, 16, 64}, Case{1, 256, 256, 4096, 16, 64}, Case{1, 524, 8000, 256, 16, 64},

@@ -29,7 +29,8 @@ Tokens some_tokens(std::int64_t length) {
   return tokens;
 }
 
-/// Lengths in an order of its own for each thread, so that what depends on the length is made by several at once.
+/// Lengths in an order of its own for each thread, so that what depends on the length is made by several at
+/// once.
 constexpr std::int64_t lengths[] = {12, 3, 7, 12, 1, 9, 5, 11};
 std::int64_t length_of(std::size_t thread, std::size_t i) {
   return lengths[(i * (2 * thread + 1) + thread) % std::size(lengths)];

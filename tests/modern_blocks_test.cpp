@@ -1,5 +1,5 @@
-// What later models put in place of the blocks of 2017: gated feed-forward layers, RMS normalisation, rotary positions
-// and grouped queries.
+// What later models put in place of the blocks of 2017: gated feed-forward layers, RMS normalisation, rotary
+// positions and grouped queries.
 
 #include <doctest/doctest.h>
 

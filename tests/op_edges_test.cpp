@@ -328,7 +328,8 @@ TEST_CASE("edges: a shape that no memory can hold, and one that only looks small
   CHECK_THROWS_WITH_AS(Tensor::empty({std::int64_t{1} << 50}), doctest::Contains("out of memory"), Error);
   CHECK_THROWS_WITH_AS(Tensor::empty({2, -1}), doctest::Contains("negative"), Error);
   CHECK_THROWS_WITH_AS(expand(reals({1}), {-1}), doctest::Contains("negative"), Error);
-  // Products that wrap around to the right number, numbers that are cut to the right axis, and steps beyond the end.
+  // Products that wrap around to the right number, numbers that are cut to the right axis, and steps beyond
+  // the end.
   constexpr std::int64_t huge = std::int64_t{1} << 62;
   CHECK_THROWS_WITH_AS(reshape(Tensor::empty({0}), {huge, 4}), doctest::Contains("reshape"), Error);
   CHECK_THROWS_WITH_AS(reshape(Tensor::empty({0}), {huge, 0, 4}), doctest::Contains("reshape"), Error);

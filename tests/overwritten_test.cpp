@@ -20,7 +20,8 @@ void overwrite(const Tensor& x) {
     x.assign(std::span<const double>(x.to_vector<double>()));
 }
 
-/// The gradients of the op case's loss when `change` happens between forward and backward; nothing when it throws.
+/// The gradients of the op case's loss when `change` happens between forward and backward; nothing when it
+/// throws.
 std::vector<Doubles> gradients(const OpCase& op_case,
                                const std::function<void(const std::vector<Tensor>&)>& change) {
   std::vector<Tensor> inputs = inputs_for(op_case, DType::f64);

@@ -1,4 +1,5 @@
-// WordPiece, Unigram and the parts around them; tokenizer_test.cpp compares whole files with Hugging Face tokenizers.
+// WordPiece, Unigram and the parts around them; tokenizer_test.cpp compares whole files with Hugging Face
+// tokenizers.
 
 #include <doctest/doctest.h>
 #include <rapidcheck.h>

@@ -20,8 +20,8 @@ struct ProgramLimits {
   int seconds = 600;
 };
 
-/// Runs build/bin/<program>, or the program of an absolute path, with the arguments and `input` on standard input, in a
-/// folder, and waits for it.
+/// Runs build/bin/<program>, or the program of an absolute path, with the arguments and `input` on standard
+/// input, in a folder, and waits for it.
 ProgramResult run_program(const std::string& program, const std::vector<std::string>& arguments,
                           const std::string& input = {}, const std::filesystem::path& folder = ".",
                           const ProgramLimits& limits = {});

@@ -1,4 +1,5 @@
-// Published models without any other program: what is exported is imported again, and what is damaged is refused by name.
+// Published models without any other program: what is exported is imported again, and what is damaged is
+// refused by name.
 
 #include <doctest/doctest.h>
 

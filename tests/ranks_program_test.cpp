@@ -1,4 +1,5 @@
-// Programs that train with several ranks, forked by --ranks or started by a launcher of MPI where there is one.
+// Programs that train with several ranks, forked by --ranks or started by a launcher of MPI where there is
+// one.
 
 #include <doctest/doctest.h>
 
@@ -54,7 +55,8 @@ std::vector<pid_t> children_of(pid_t parent) {
   return children;
 }
 
-/// For setsid: a classifier with three ranks in a process group of its own, which trains until it is told to stop.
+/// For setsid: a classifier with three ranks in a process group of its own, which trains until it is told to
+/// stop.
 Arguments endless_of_three(const fs::path& run) {
   const Arguments endless = {
       "--set", "training.accumulation=4", "--steps", "100000", "--save-every", "100000", "--ranks", "3"};
@@ -66,7 +68,8 @@ struct Launcher {
   Arguments flags;
 };
 
-/// The launchers of MPI that this machine has. Open MPI refuses root and more ranks than processors unless it is told.
+/// The launchers of MPI that this machine has. Open MPI refuses root and more ranks than processors unless it
+/// is told.
 std::vector<Launcher> launchers() {
   const Launcher known[] = {
       {"Open MPI", "/usr/bin/mpirun.openmpi", {"--allow-run-as-root", "--oversubscribe"}},
@@ -81,7 +84,8 @@ std::vector<Launcher> launchers() {
   return found;
 }
 
-/// Leaks are not looked for: libraries of MPI leave some, from modules that are closed before they could be named.
+/// Leaks are not looked for: libraries of MPI leave some, from modules that are closed before they could be
+/// named.
 ProgramResult launch(const Launcher& launcher, const Arguments& arguments, int seconds = 120,
                      const Arguments& environment = {}) {
   return run_program("/usr/bin/env",

@@ -1,5 +1,5 @@
-// Several processes: what they send each other, and that it does not matter how many there are. Programs with ranks are in
-// ranks_program_test.cpp.
+// Several processes: what they send each other, and that it does not matter how many there are. Programs with
+// ranks are in ranks_program_test.cpp.
 
 #include "heed/core/ranks.h"
 
@@ -73,8 +73,8 @@ class MirrorRanks : public Ranks {
   }
 };
 
-/// Everything that a step may have: a tied weight, dropout, accumulation over the end of an epoch, averages, clipping, part
-/// rates; of the optimizers the one with most state.
+/// Everything that a step may have: a tied weight, dropout, accumulation over the end of an epoch, averages,
+/// clipping, part rates; of the optimizers the one with most state.
 TrainerOptions options_of_all(std::int64_t steps) {
   TrainerOptions options;
   options.steps = steps;

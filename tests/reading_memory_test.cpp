@@ -1,5 +1,5 @@
-// What readers of data take of memory: beside the texts themselves at most 40 bytes for each line, nothing for what
-// follows a bad line, and nothing for blank lines.
+// What readers of data take of memory: beside the texts themselves at most 40 bytes for each line, nothing
+// for what follows a bad line, and nothing for blank lines.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,5 @@
-// The reports of runs from the outside: what is in them for every task, made again, side by side, and in a browser.
+// The reports of runs from the outside: what is in them for every task, made again, side by side, and in a
+// browser.
 
 #include <doctest/doctest.h>
 
@@ -55,8 +56,8 @@ std::string browser() {
   return "";
 }
 
-/// Writes what goes wrong in a page to the page that frames it: scripts that fail, and elements that are wider than the
-/// page without lying in one that scrolls.
+/// Writes what goes wrong in a page to the page that frames it: scripts that fail, and elements that are
+/// wider than the page without lying in one that scrolls.
 constexpr const char* probe = R"(<script>
 const findings = [];
 addEventListener("error", e => findings.push("script: " + e.message));
@@ -74,8 +75,8 @@ addEventListener("load", () => setTimeout(() => {
 }, 0));
 </script>)";
 
-/// What the probe says of a page in a frame of `width`, light or dark. (A browser's own window cannot be as narrow as a
-/// telephone.)
+/// What the probe says of a page in a frame of `width`, light or dark. (A browser's own window cannot be as
+/// narrow as a telephone.)
 nlohmann::json looked_at(const std::string& program, const fs::path& folder, std::string page, int width,
                          bool dark) {
   page.insert(page.find("<style>"), probe);

@@ -1,4 +1,5 @@
-// No setting does nothing: each one of a model or of training changes what is trained, for every task that has it.
+// No setting does nothing: each one of a model or of training changes what is trained, for every task that
+// has it.
 
 #include <doctest/doctest.h>
 
@@ -25,7 +26,8 @@ using namespace heed;
 using namespace heed::test;
 using Json = nlohmann::json;
 
-/// Those that say when something is written, measured or ended, or where it comes from; tests of their own hold them.
+/// Those that say when something is written, measured or ended, or where it comes from; tests of their own
+/// hold them.
 const std::set<std::string> not_of_the_weights = {
     "model.recompute_layers",  "training.steps",      "training.epochs",      "training.ema_decay",
     "training.part_rates",     "training.freeze",     "training.from",        "training.embeddings",
@@ -128,7 +130,8 @@ bool loses_weights(const std::string& said) {
          contains(said, "new in this model") || contains(said, "without a place");
 }
 
-/// A run with another value of a setting, so that its weights have other names or shapes. False: there is no such value.
+/// A run with another value of a setting, so that its weights have other names or shapes. False: there is no
+/// such value.
 bool train_other_shape(const TaskKind& kind, const Setting& setting, const std::vector<std::string>& base,
                        const std::string& run) {
   const Settings before = small(kind, base);
@@ -212,8 +215,9 @@ TEST_CASE("every setting of a model and of training changes the weights") {
 
 namespace {
 
-/// Those that change no answer: what computes, how much at a time, and how the bytes of lines are read. A barely trained
-/// model ends no text before its limit and is sure of nothing, so that searching more widely may find the same.
+/// Those that change no answer: what computes, how much at a time, and how the bytes of lines are read. A
+/// barely trained model ends no text before its limit and is sure of nothing, so that searching more widely
+/// may find the same.
 const std::set<std::string> not_of_the_answers = {"threads",
                                                   "device",
                                                   "prediction.batch_size",

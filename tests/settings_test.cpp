@@ -1,4 +1,5 @@
-// Settings: declared once, laid over each other, refused by name, kind and range; and the list of all in docs/settings.md.
+// Settings: declared once, laid over each other, refused by name, kind and range; and the list of all in
+// docs/settings.md.
 
 #include "heed/tasks/settings.h"
 

@@ -210,7 +210,8 @@ TEST_CASE("--from: learned positions come along, or the setting that asks for mo
         trained("language_model", folder / (objective + "-shorter"), joined(from, {"model.max_length=8"}));
     CHECK_FALSE(contains(said, "new in this model"));
     CHECK_FALSE(contains(said, "without a place"));
-    // Texts of other tasks have limits of their own; one that reads two texts at once needs twice the positions.
+    // Texts of other tasks have limits of their own; one that reads two texts at once needs twice the
+    // positions.
     CHECK(taken("classify", run, "data.max_tokens") == 16);
     CHECK(taken("embed_text", run, "data.max_tokens") == 16);
     CHECK(taken("match", run, "data.max_tokens") == 8);

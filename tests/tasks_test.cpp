@@ -1,4 +1,5 @@
-// Every task of the list, through its life: trained, killed, resumed, opened, asked; with every attention that can serve.
+// Every task of the list, through its life: trained, killed, resumed, opened, asked; with every attention
+// that can serve.
 
 #include "heed/tests/hostile/killed_training.h"
 
@@ -33,8 +34,8 @@ Settings small_settings_of(const TaskKind& kind, const std::vector<std::string>&
   return settings;
 }
 
-/// Whether two answers say the same. The last digits of a vector may depend on the row of the batch in which a line
-/// stands: kernels of products take rows in blocks, and round a row at a block's end otherwise.
+/// Whether two answers say the same. The last digits of a vector may depend on the row of the batch in which
+/// a line stands: kernels of products take rows in blocks, and round a row at a block's end otherwise.
 bool same_answer(const std::string& one, const std::string& other) {
   const auto words = [](const std::string& text) {
     std::istringstream stream(text);

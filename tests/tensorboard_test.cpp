@@ -18,8 +18,8 @@ namespace {
 using namespace heed;
 namespace fs = std::filesystem;
 
-// A reader of its own, after the formats' descriptions, that shares nothing with the writer but the checksum, which is
-// held to known values below.
+// A reader of its own, after the formats' descriptions, that shares nothing with the writer but the checksum,
+// which is held to known values below.
 
 template <class T>
 T number_at(std::string_view bytes, std::size_t at) {

@@ -1,4 +1,5 @@
-// Tasks that write a text for a text: where their pairs come from, how answers are drawn, and how likely given ones are.
+// Tasks that write a text for a text: where their pairs come from, how answers are drawn, and how likely
+// given ones are.
 
 #include "heed/tasks/text_to_text.h"
 

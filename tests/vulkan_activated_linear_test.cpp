@@ -1,4 +1,5 @@
-// Products that apply an activation or its derivative: the bits of a product followed by the kernel of the activation.
+// Products that apply an activation or its derivative: the bits of a product followed by the kernel of the
+// activation.
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"

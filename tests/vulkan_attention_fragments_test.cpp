@@ -110,8 +110,8 @@ std::optional<vulkan::FragmentKernel> no_fragments(const vulkan::AttentionCall&,
 
 const std::string result_names[] = {"out", "sums", "dquery", "dkey", "dvalue", "dbias"};
 
-/// Against the CPU in f32, and against ordinary arithmetic. Weights, their gradients and results are rounded to the half
-/// type, statistics are not.
+/// Against the CPU in f32, and against ordinary arithmetic. Weights, their gradients and results are rounded
+/// to the half type, statistics are not.
 void check_fragments(const Case& c, DType dtype, Device device, vulkan::FragmentShape fragment = {}) {
   CAPTURE(c.name);
   CAPTURE(dtype);

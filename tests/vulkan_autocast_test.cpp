@@ -1,4 +1,5 @@
-// Mixed precision in loops of one's own, on a Vulkan device: halves within, f32 without, and the loss scale of f16.
+// Mixed precision in loops of one's own, on a Vulkan device: halves within, f32 without, and the loss scale
+// of f16.
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,5 @@
-// Every attention variant in half precision: a layer's output, gradients and auxiliary losses against f32, and training.
+// Every attention variant in half precision: a layer's output, gradients and auxiliary losses against f32,
+// and training.
 
 #include <doctest/doctest.h>
 

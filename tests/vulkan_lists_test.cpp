@@ -1,5 +1,6 @@
-// Kernels of the Vulkan backend that walk lists of tensors: against one tensor after the other, with ragged sizes, tensors
-// that begin in the middle of their memory, half types and lowered limits; and how few dispatches they take.
+// Kernels of the Vulkan backend that walk lists of tensors: against one tensor after the other, with ragged
+// sizes, tensors that begin in the middle of their memory, half types and lowered limits; and how few
+// dispatches they take.
 
 #include "heed/core/device.h"
 #include "vulkan_compare.h"

@@ -1,5 +1,5 @@
-// The loss over a vocabulary on a Vulkan device: how many rows of logits at a time, what a chunk costs, half types
-// against f32 on the same rounded numbers, and small gradients under a loss scale.
+// The loss over a vocabulary on a Vulkan device: how many rows of logits at a time, what a chunk costs, half
+// types against f32 on the same rounded numbers, and small gradients under a loss scale.
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"

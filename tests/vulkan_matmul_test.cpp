@@ -263,7 +263,8 @@ TEST_CASE("vulkan matmul plan: what the shapes of training get") {
   CHECK((gradient.parts - 1) * gradient.part_depth < 8192);
   // Small ones: the smallest tile.
   CHECK(plan(1, 30, 30, 30).tile.rows == 32);
-  // On matrix hardware the tile of a device that nobody has tuned; others once they were measured, where they fit.
+  // On matrix hardware the tile of a device that nobody has tuned; others once they were measured, where they
+  // fit.
   vulkan::TileSet fragments = vulkan::fragment_tiles(32);
   const auto fragment_plan = [&](std::uint32_t shared_bytes) {
     vulkan::Limits limits = gpu;

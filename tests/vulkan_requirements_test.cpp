@@ -1,5 +1,5 @@
-// What heed asks of a Vulkan device: the baseline, 16-bit storage for half precision alone, batches bounded by work,
-// float controls, constants that are written into modules, and what becomes of special values.
+// What heed asks of a Vulkan device: the baseline, 16-bit storage for half precision alone, batches bounded
+// by work, float controls, constants that are written into modules, and what becomes of special values.
 
 #include <bit>
 #include <limits>
@@ -195,7 +195,8 @@ TEST_CASE("vulkan: special values pass through copies, conversions and products 
   const auto device = vulkan_test_device();
   if (!device) return;
   constexpr double infinity = std::numeric_limits<double>::infinity();
-  // For f16 in turn: halfway cases on both sides, tiny numbers, what overflows, and its last number before that.
+  // For f16 in turn: halfway cases on both sides, tiny numbers, what overflows, and its last number before
+  // that.
   const std::vector<double> values = {-0.0,        0.0,     infinity, -infinity, 1 + 0x1p-11,
                                       1 + 0x3p-11, 0x1p-24, -0x3p-24, 0x1.8p-25, 0x1p-25,
                                       65519,       65520,   -1e30};

@@ -43,7 +43,8 @@ void split_everything(vulkan::Limits& limits) {
 /// What a computation is held to; `allowed` is an error relative to the CPU's results.
 using Check = void (*)(Device, const std::vector<Tensor>& inputs, const Computation&, double allowed);
 
-/// With values exchanged within subgroups, where the device can, a computation gives the bits that it gives without.
+/// With values exchanged within subgroups, where the device can, a computation gives the bits that it gives
+/// without.
 void check_exchange(Device device, const std::vector<Tensor>& inputs, const Computation& compute, double) {
   const auto results = [&] {
     std::vector<Tensor> copies;

@@ -1,4 +1,5 @@
-// Every command of every task's program on a Vulkan device: trained, ended, resumed, measured, asked; and left in order.
+// Every command of every task's program on a Vulkan device: trained, ended, resumed, measured, asked; and
+// left in order.
 
 #include "heed/tests/hostile/killed_training.h"
 
@@ -138,8 +139,8 @@ class Variable {
   const char* name_;
 };
 
-/// What a training that lost its device has to leave: one line that says so and names kernels, the status of an error,
-/// and nothing that was under way.
+/// What a training that lost its device has to leave: one line that says so and names kernels, the status of
+/// an error, and nothing that was under way.
 void check_lost(const std::string& task, const ProgramResult& result, const fs::path& run) {
   CAPTURE(result.errors);
   CHECK_FALSE(result.hung);
@@ -161,8 +162,8 @@ void check_lost(const std::string& task, const ProgramResult& result, const fs::
     CHECK_FALSE(entry.path().filename().string().starts_with(".heed-"));
 }
 
-/// Trains while the device is lost after ever more submissions, and resumes: the weights are those of a training that
-/// kept its device. Returns how often the device was lost behind a checkpoint.
+/// Trains while the device is lost after ever more submissions, and resumes: the weights are those of a
+/// training that kept its device. Returns how often the device was lost behind a checkpoint.
 int check_lost_training(const std::string& task, double growth) {
   const TemporaryFolder folder;
   const Arguments flags = {"--steps", "6", "--save-every", "2"};

@@ -32,7 +32,8 @@ struct BleuScore {
   double brevity_penalty = 0;
   std::int64_t hypothesis_length = 0, reference_length = 0;  ///< In words after tokenisation.
   std::string signature;
-  /// The counts that it was made of, 4 matches, 4 totals and 2 lengths: those of two texts add up to those of both.
+  /// The counts that it was made of, 4 matches, 4 totals and 2 lengths: those of two texts add up to those of
+  /// both.
   std::vector<double> statistics() const;
 };
 
@@ -42,7 +43,8 @@ struct BleuScore {
 BleuScore corpus_bleu(std::span<const std::string> hypotheses, std::span<const std::string> references,
                       const BleuOptions& options = {});
 
-/// The score of counts as BleuScore::statistics() has them, or of sums of such. Throws Error unless there are 10.
+/// The score of counts as BleuScore::statistics() has them, or of sums of such. Throws Error unless there are
+/// 10.
 BleuScore bleu_of_statistics(std::span<const double> statistics, const BleuOptions& options = {});
 
 /// How the score was made, in sacreBLEU's form:
@@ -52,9 +54,9 @@ std::string bleu_signature(const BleuOptions& options = {});
 /// A line cut into words by single spaces, as BLEU counts them.
 std::string bleu_tokenize(std::string_view line, BleuTokens tokens = BleuTokens::mteval_13a);
 
-/// How varied texts are: distinct runs of n words over all runs of n words, 0 to 1 (distinct-n of Li et al., NAACL 2016,
-/// arXiv 1510.03055, section 5.2, over runs rather than words). Words are those of BLEU (bleu_tokenize()), with their case;
-/// 0 where there is no run.
+/// How varied texts are: distinct runs of n words over all runs of n words, 0 to 1 (distinct-n of Li et al.,
+/// NAACL 2016, arXiv 1510.03055, section 5.2, over runs rather than words). Words are those of BLEU
+/// (bleu_tokenize()), with their case; 0 where there is no run.
 double distinct_share(std::span<const std::string> texts, std::size_t n);
 
 }  // namespace heed

@@ -58,15 +58,15 @@ struct TrainingParts {
   Module& model;
   Optimizer& optimizer;
   MovingAverage* average = nullptr;
-  /// All of the optimizer's state, where `optimizer` owns a part of it: saved from here, and restored to here. Null: the
-  /// optimizer's own.
+  /// All of the optimizer's state, where `optimizer` owns a part of it: saved from here, and restored to
+  /// here. Null: the optimizer's own.
   std::map<std::string, Tensor>* optimizer_state = nullptr;
 };
 
 /// Writes model.safetensors, optimizer.safetensors and trainer_state.json as one; with `as_best`, also the
 /// present weights (their moving average where there is one) as best.safetensors. `state` learns the identity
-/// of the run and the digests of the files. Best weights that have disappeared are an Error, after a checkpoint without
-/// them was written.
+/// of the run and the digests of the files. Best weights that have disappeared are an Error, after a
+/// checkpoint without them was written.
 void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState& state, bool as_best);
 /// Restores the parts. Throws an Error that names the file for a checkpoint that is damaged, of other
 /// software, of another model or run, that was changed, or whose files do not belong together. Where the

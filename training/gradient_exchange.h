@@ -26,15 +26,16 @@ struct BatchOutcome {
 
 /// Adds up the gradients of a step, batch by batch, in one process or among ranks, to the same bits.
 ///
-/// Floating-point addition is not associative: sums that ranks form of their own batches and then add differ with the
-/// number of ranks. So here nothing is added before it is where it belongs. Batch k of a step is computed by rank k mod
-/// N; every parameter has an owner, to whom its gradient of every single batch travels, and who adds them in the order of
-/// the batches, as one process does. The owner also measures the gradient, steps the parameter, keeps its moments (ZeRO
-/// stage 1, arXiv 1910.02054) and sends the new weights to all.
+/// Floating-point addition is not associative: sums that ranks form of their own batches and then add differ
+/// with the number of ranks. So here nothing is added before it is where it belongs. Batch k of a step is
+/// computed by rank k mod N; every parameter has an owner, to whom its gradient of every single batch
+/// travels, and who adds them in the order of the batches, as one process does. The owner also measures the
+/// gradient, steps the parameter, keeps its moments (ZeRO stage 1, arXiv 1910.02054) and sends the new
+/// weights to all.
 class GradientExchange {
  public:
-  /// `ranks` is null for one process, or must outlive this. Parameters are dealt out by size, the largest first, each to
-  /// whom has least.
+  /// `ranks` is null for one process, or must outlive this. Parameters are dealt out by size, the largest
+  /// first, each to whom has least.
   GradientExchange(Module& model, std::vector<NamedTensor> parameters, Ranks* ranks);
   ~GradientExchange();
 
@@ -46,9 +47,10 @@ class GradientExchange {
   /// Which parameters this rank owns; empty in one process, which owns all.
   std::vector<bool> owned() const;
 
-  /// After backward(): takes the gradients of this rank's batch out of the leaves and adds them. To be called by all
-  /// ranks at once, one batch each, in their order; those for whom none is left give nothing. Returns what all these
-  /// batches came to, in their order. With `more` of them to come, the gradients travel while the next are computed.
+  /// After backward(): takes the gradients of this rank's batch out of the leaves and adds them. To be called
+  /// by all ranks at once, one batch each, in their order; those for whom none is left give nothing. Returns
+  /// what all these batches came to, in their order. With `more` of them to come, the gradients travel while
+  /// the next are computed.
   std::vector<BatchOutcome> add(std::optional<BatchOutcome> own, bool more = false);
   /// The sums become the gradients of the parameters that this rank owns.
   void finish();
@@ -65,8 +67,8 @@ class GradientExchange {
   std::map<std::string, Tensor> broadcast(std::map<std::string, Tensor> tensors);
   /// All weights and buffers become those of rank 0.
   void broadcast_model();
-  /// Named tensors "<kind>.<parameter>", such as an optimizer's moments: gathers on rank 0 what the owners have, and deals
-  /// out what rank 0 has. Others belong to all.
+  /// Named tensors "<kind>.<parameter>", such as an optimizer's moments: gathers on rank 0 what the owners
+  /// have, and deals out what rank 0 has. Others belong to all.
   std::map<std::string, Tensor> gather(std::map<std::string, Tensor> mine);
   std::map<std::string, Tensor> deal(std::map<std::string, Tensor> all);
 

@@ -26,8 +26,8 @@ std::map<std::string, Tensor> model_state(Module& model);
 /// does; then nothing has changed.
 void load_model_state(Module& model, const std::map<std::string, Tensor>& state, std::string_view source);
 
-/// A second model with the same configuration, dtype, device and values, which shares nothing with the first; of models
-/// that are made from what their config() gives.
+/// A second model with the same configuration, dtype, device and values, which shares nothing with the first;
+/// of models that are made from what their config() gives.
 template <class Model>
 std::unique_ptr<Model> clone(Model& model) {
   auto copy = std::make_unique<Model>(model.config());

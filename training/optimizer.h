@@ -51,8 +51,8 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  /// Whether adamw also decays parameters of one axis or none: biases, and the scales and shifts of norms. The other
-  /// kinds decay all.
+  /// Whether adamw also decays parameters of one axis or none: biases, and the scales and shifts of norms.
+  /// The other kinds decay all.
   bool decay_vectors = false;
 };
 
@@ -68,9 +68,9 @@ struct TrainedParameters {
   std::vector<double> rates;  ///< one for each
 };
 
-/// The parameters whose rate is not 0; the others become untracked, so that nothing is computed for them. Of several
-/// parts that a parameter lies in the longest name counts. Throws an Error for a part that the model does not have, for
-/// one given twice, and when nothing is left to train.
+/// The parameters whose rate is not 0; the others become untracked, so that nothing is computed for them. Of
+/// several parts that a parameter lies in the longest name counts. Throws an Error for a part that the model
+/// does not have, for one given twice, and when nothing is left to train.
 TrainedParameters trained_parameters(Module& model, std::span<const PartRate> part_rates);
 
 /// Parameters that an optimizer treats alike.
@@ -89,14 +89,15 @@ class Optimizer {
   /// `parameters` are contiguous leaves on one device, as Module::parameters() gives them.
   /// Throws for options out of range, and for two parameters of one name or one parameter given twice.
   /// `rates`: by which the learning rate of each parameter is multiplied; none: 1 for all.
-  /// `owned`: which parameters it steps and keeps moments for, where others belong to other processes; none: all.
+  /// `owned`: which parameters it steps and keeps moments for, where others belong to other processes; none:
+  /// all.
   Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options,
             std::vector<double> rates = {}, std::vector<bool> owned = {});
   /// The parameters of all groups, in their order.
   Optimizer(std::span<const ParameterGroup> groups, const OptimizerOptions& options);
 
-  /// Scales the gradients of the next step() so that their global norm is at most `limit`, unless that is given a
-  /// scale itself; call it after backward(). Waits for nothing.
+  /// Scales the gradients of the next step() so that their global norm is at most `limit`, unless that is
+  /// given a scale itself; call it after backward(). Waits for nothing.
   void clip(double limit);
   /// One update. `gradient_scale` (one element, may be undefined) is multiplied into every gradient. Where
   /// `skip` (i32, one element, may be undefined) is not 0, weights and moments stay as they are.

@@ -35,7 +35,8 @@ struct TextLossOptions {
 };
 
 /// The loss of every token of a stream but the first, each predicted once. `characters` is that of the text
-/// behind the predicted tokens; the caller knows it. The batches are dealt out among ranks, if any. Records no gradient.
+/// behind the predicted tokens; the caller knows it. The batches are dealt out among ranks, if any. Records
+/// no gradient.
 TextLoss text_loss(LanguageModel& model, const TokenStream& tokens, std::int64_t characters,
                    const TextLossOptions& options, Ranks* ranks = nullptr);
 

@@ -76,9 +76,9 @@ class ProgressPrinter {
 /// Nothing that happens to this file stops a training: what cannot be read or written is said in a remark.
 class MetricsLog {
  public:
-  /// Continues the log of a run, whose first `bytes` bytes belong to the checkpoint; what a killed process wrote after
-  /// them is cut off, since it will be written again. 0 starts anew. Lines that are no records are named in a
-  /// remark; they stay in the file.
+  /// Continues the log of a run, whose first `bytes` bytes belong to the checkpoint; what a killed process
+  /// wrote after them is cut off, since it will be written again. 0 starts anew. Lines that are no records
+  /// are named in a remark; they stay in the file.
   MetricsLog(OpenFolder run, std::int64_t bytes, std::function<void(std::string_view)> remark = {});
 
   void append(const Progress& progress);

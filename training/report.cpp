@@ -11,7 +11,8 @@
 namespace heed {
 namespace {
 
-// About as wide as a telephone, so that letters keep their size there; wider pages place several beside each other.
+// About as wide as a telephone, so that letters keep their size there; wider pages place several beside each
+// other.
 constexpr double width = 380, height = 200, left = 52, right = 10, top = 10, bottom = 24;
 constexpr std::size_t visible_marks = 30, marks_to_point_at = 300;
 

@@ -42,12 +42,12 @@ std::string chart_legend(std::span<const ChartSeries> series);
 /// A drawing with what it shows above it; `remark` stands behind that, smaller.
 std::string figure(std::string_view caption, std::string_view remark, std::string_view drawing);
 
-/// The beginning of a page, up to `<body>`; `style`: more CSS. Its colours are --ink, --paper, --muted, --line-soft, --grid
-/// and --accent, light or dark as the reader has it.
+/// The beginning of a page, up to `<body>`; `style`: more CSS. Its colours are --ink, --paper, --muted,
+/// --line-soft, --grid and --accent, light or dark as the reader has it.
 std::string page_head(std::string_view title, std::string_view style = {});
 inline constexpr std::string_view page_end = "</body></html>\n";
-/// A table in which a row is a list of texts, the first row the head; it scrolls where it is too wide. Texts that are
-/// words more than numbers stand on the left, and break where they are long.
+/// A table in which a row is a list of texts, the first row the head; it scrolls where it is too wide. Texts
+/// that are words more than numbers stand on the left, and break where they are long.
 std::string table_html(std::span<const std::vector<std::string>> rows, bool is_words = false);
 /// Text that means itself in HTML, also within quotes.
 std::string html_text(std::string_view text);
@@ -63,14 +63,14 @@ struct RunRecords {
   std::vector<Progress> records;
 };
 
-/// A drawing for each thing that was recorded: loss and its parts, metrics, learning rate, gradient norm, throughput,
-/// memory. Of several runs, which are told apart by colour, the curves lie over each other.
+/// A drawing for each thing that was recorded: loss and its parts, metrics, learning rate, gradient norm,
+/// throughput, memory. Of several runs, which are told apart by colour, the curves lie over each other.
 std::string curves_html(std::span<const RunRecords> runs);
 /// How far a run has come, and its best evaluation.
 std::string summary_html(std::span<const Progress> records);
 
-/// A page with the curves of a run and its configuration. All in one file, drawings as inline SVG: it opens without a
-/// network.
+/// A page with the curves of a run and its configuration. All in one file, drawings as inline SVG: it opens
+/// without a network.
 std::string report_html(std::span<const Progress> records, std::string_view configuration);
 
 }  // namespace heed

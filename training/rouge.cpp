@@ -42,7 +42,8 @@ bool ends_in_double_consonant(std::string_view word) {
   return n >= 2 && word[n - 1] == word[n - 2] && consonants(word).back();
 }
 
-/// Porter's *o: consonant, vowel, consonant but w, x, y at the end; NLTK adds words of a vowel and a consonant.
+/// Porter's *o: consonant, vowel, consonant but w, x, y at the end; NLTK adds words of a vowel and a
+/// consonant.
 bool ends_in_short_syllable(std::string_view word) {
   const std::vector<bool> consonant = consonants(word);
   const std::size_t n = word.size();
@@ -55,8 +56,8 @@ struct Rule {
   std::string_view suffix, replacement;
 };
 
-/// The first rule whose suffix the word has decides: the suffix is replaced where what stands before it has a measure
-/// above `least`.
+/// The first rule whose suffix the word has decides: the suffix is replaced where what stands before it has a
+/// measure above `least`.
 std::string replaced(const std::string& word, std::span<const Rule> rules, int least) {
   for (const Rule& rule : rules) {
     if (!word.ends_with(rule.suffix)) continue;

@@ -24,7 +24,8 @@ struct RunManifest {
   std::map<std::string, std::string>
       files;  ///< name -> digest, of what belongs to the model beside its weights
   std::map<std::string, std::string> data;  ///< part of the data -> digest
-  /// Of the run that this one started from: its "task", its "identity", the digest of its "weights"; empty: none.
+  /// Of the run that this one started from: its "task", its "identity", the digest of its "weights"; empty:
+  /// none.
   std::map<std::string, std::string> origin = {};
 };
 
@@ -47,8 +48,8 @@ struct RunStart {
   std::map<std::string, std::string> data = {};  ///< part of the data ("train", "valid", "test") -> digest
   /// As in RunManifest; of a run that goes on, run.json knows it.
   std::map<std::string, std::string> origin = {};
-  /// A JSON object with what a setting stands for that the config.json of a run lacks, because it came after that run was
-  /// begun; "": a run that lacks one is refused.
+  /// A JSON object with what a setting stands for that the config.json of a run lacks, because it came after
+  /// that run was begun; "": a run that lacks one is refused.
   std::string defaults = {};
 };
 
@@ -63,8 +64,9 @@ struct RunStart {
 /// they move to the top level one by one. Whoever opens the run again throws away what was not committed and
 /// finishes the moves of a checkpoint.new/.
 ///
-/// While the object lives the folder is locked: a second process that trains in it gets an Error. It is held open, too
-/// (OpenFolder): whatever is done to its path, what is written goes into this folder, and through no link.
+/// While the object lives the folder is locked: a second process that trains in it gets an Error. It is held
+/// open, too (OpenFolder): whatever is done to its path, what is written goes into this folder, and through
+/// no link.
 class RunFolder {
  public:
   /// Throws when create() would refuse the folder; for a look before long work. Changes nothing.
@@ -90,8 +92,8 @@ class RunFolder {
   bool has_checkpoint() const;
   /// The configuration that the run goes on with.
   const std::string& config() const { return config_; }
-  /// Writes it to config.json, where it differs from the old one. A resumed run does so when its checkpoint was found to
-  /// be in order: what is refused is left as it was.
+  /// Writes it to config.json, where it differs from the old one. A resumed run does so when its checkpoint
+  /// was found to be in order: what is refused is left as it was.
   void write_config();
   /// 32 hexadecimal digits that no other run has.
   const std::string& identity() const { return manifest_.identity; }
@@ -103,8 +105,8 @@ class RunFolder {
 
   /// Writes again what is missing of the files that the run started with, and returns their names.
   std::vector<std::string> restore();
-  /// Throws an Error that says where the last whole checkpoint is when the path no longer leads to this folder: it was
-  /// moved, removed, or another one was put in its place.
+  /// Throws an Error that says where the last whole checkpoint is when the path no longer leads to this
+  /// folder: it was moved, removed, or another one was put in its place.
   void check_in_place() const;
   /// Throws an Error unless the run can be opened with what it started with.
   void check_opens() const;

@@ -31,10 +31,12 @@ class Task {
   virtual Module& model() = 0;
   /// How many batches an epoch (from 0) has; at least one.
   virtual std::int64_t batches(std::int64_t epoch) = 0;
-  /// The loss of a batch of an epoch, without auxiliary losses: the trainer adds those that layers leave in the context.
+  /// The loss of a batch of an epoch, without auxiliary losses: the trainer adds those that layers leave in
+  /// the context.
   virtual Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) = 0;
-  /// Measures the model on validation data; called with recording off. Where several ranks train, all are called, with
-  /// the same weights, and what rank 0 finds counts; work that goes through deal_out(ranks(), ...) is shared among them.
+  /// Measures the model on validation data; called with recording off. Where several ranks train, all are
+  /// called, with the same weights, and what rank 0 finds counts; work that goes through deal_out(ranks(),
+  /// ...) is shared among them.
   virtual Evaluation evaluate() { return {}; }
   /// Those who share the evaluation under way; null: this process is alone.
   Ranks* ranks() const { return ranks_; }

@@ -173,7 +173,8 @@ TensorBoardLog::TensorBoardLog(const OpenFolder& run, std::int64_t step, std::sp
     }
     file_ = next_name(files);
     std::string begin = tfrecord(event(now(), 0, bytes_field(3, "brain.Event:2")));
-    // SessionLog.status = 1: START = 1. A TensorBoard that has read what was cut drops it: all from this step on.
+    // SessionLog.status = 1: START = 1. A TensorBoard that has read what was cut drops it: all from this step
+    // on.
     if (step > 0) begin += tfrecord(event(now(), step + 1, bytes_field(7, integer_field(1, 1))));
     if (files.empty())
       for (const Progress& record : earlier)

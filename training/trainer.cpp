@@ -139,8 +139,8 @@ void Trainer::open(RunFolder* folder) {
   session_.earlier_seconds = state_.elapsed_seconds;
 }
 
-/// Takes over the checkpoint of the folder, which only rank 0 reads, and the weights that training starts from. False
-/// without a checkpoint.
+/// Takes over the checkpoint of the folder, which only rank 0 reads, and the weights that training starts
+/// from. False without a checkpoint.
 bool Trainer::load() {
   std::map<std::string, Tensor> moments;
   std::string text;
@@ -224,8 +224,9 @@ double Trainer::learning_rate() const {
 }
 
 /// Adds up the gradients of the sums over tokens; dividing by all tokens at the end gives the exact mean,
-/// whatever the sizes of the batches are. Returns the number of tokens. All batches of a step see the same weights and
-/// buffers, and whatever is added is added in their order, so that it does not matter who computes them.
+/// whatever the sizes of the batches are. Returns the number of tokens. All batches of a step see the same
+/// weights and buffers, and whatever is added is added in their order, so that it does not matter who
+/// computes them.
 std::int64_t Trainer::accumulate_gradients() {
   std::int64_t tokens = 0, left = options_.accumulation;
   if (last_batch_ > 0) left = std::min(left, last_batch_ - state_.batches_done);

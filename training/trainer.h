@@ -23,16 +23,16 @@ namespace heed {
 struct TrainerOptions {
   std::int64_t steps = 0;   ///< of the optimizer; 0: as many as `epochs` take
   std::int64_t epochs = 0;  ///< passes over the data, at most 1,000,000; give this or `steps`
-  /// Batches per step; their gradient is the mean over all their tokens, added in the order of the batches. At most
-  /// 2^31 - 1 batches in all.
+  /// Batches per step; their gradient is the mean over all their tokens, added in the order of the batches.
+  /// At most 2^31 - 1 batches in all.
   std::int64_t accumulation = 1;
   double clip_norm = 0;  ///< limit of the gradient's global norm; 0: none
   double ema_decay = 0;  ///< of the moving average of the weights, used to evaluate and as best; 0: none
   OptimizerOptions optimizer;
   std::vector<PartRate> part_rates = {};  ///< learning rates of parts of the model; 0: frozen
   ScheduleOptions schedule;
-  /// A schedule of your own, in place of `schedule`: the learning rate of step 1, 2, ... of so many. It is no part of a
-  /// checkpoint: give the same one to go on to the same bits.
+  /// A schedule of your own, in place of `schedule`: the learning rate of step 1, 2, ... of so many. It is no
+  /// part of a checkpoint: give the same one to go on to the same bits.
   std::function<double(std::int64_t step, std::int64_t steps)> learning_rate = {};
   std::int64_t log_every = 50;  ///< steps between progress records
   /// Seconds after which the progress callback is called although no record is due; 0: never. What is shown
@@ -75,8 +75,8 @@ struct TrainResult {
 /// another device no step waits: the steps that follow change nothing, and the Error comes with the next
 /// record, evaluation or checkpoint. Weights that nothing can be computed with are not saved.
 ///
-/// What gets gradients in the first step and is no parameter of the model, because its part was never registered, is
-/// remarked on.
+/// What gets gradients in the first step and is no parameter of the model, because its part was never
+/// registered, is remarked on.
 ///
 /// Several processes, each with a Trainer of the same task, options and data, share the batches of every step
 /// (gradient_exchange.h), to the bits of one. Rank 0 alone has a folder and talks; its weights are where
@@ -90,8 +90,8 @@ class Trainer {
   /// best.safetensors, metrics.jsonl and report.html. best.safetensors holds the weights (averaged when
   /// ema_decay is set) of the best evaluation; without evaluations the averaged weights of the last
   /// checkpoint. An evaluation that is not finite, or whose loss shows that training diverged, is never the
-  /// best, and a best that is worse than the untrained model is remarked on. A checkpoint that cannot be written ends
-  /// training with an Error; metrics and the report do not.
+  /// best, and a best that is worse than the untrained model is remarked on. A checkpoint that cannot be
+  /// written ends training with an Error; metrics and the report do not.
   TrainResult run(RunFolder* folder = nullptr);
 
  private:

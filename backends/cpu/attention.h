@@ -53,11 +53,12 @@ enum AttentionScratch : int { score_slot, gradient_slot, row_slot, mask_slot, wo
 constexpr std::int64_t max_tile_rows = 128;
 
 /// How the score matrices of one attention call are cut into tiles. Depends on the shapes and masks alone,
-/// never on the number of threads, and is the same for both passes: a product may round otherwise in a tile of another
-/// shape, and backward has to see the very scores that forward saw.
+/// never on the number of threads, and is the same for both passes: a product may round otherwise in a tile
+/// of another shape, and backward has to see the very scores that forward saw.
 class AttentionPlan {
  public:
-  /// Throws when the block pattern does not fit the shapes or contradicts itself. `args` must outlive the plan.
+  /// Throws when the block pattern does not fit the shapes or contradicts itself. `args` must outlive the
+  /// plan.
   explicit AttentionPlan(const AttentionArgs& args);
 
   std::int64_t batch, heads, queries, keys;
@@ -74,8 +75,8 @@ class AttentionPlan {
   /// Keys of one piece. No tile reaches from one piece into the next.
   std::int64_t piece() const { return piece_; }
 
-  /// Walks the visible keys of a query tile inside [key_begin, key_end), one KeyTile at a time. key_begin is the beginning
-  /// of a piece.
+  /// Walks the visible keys of a query tile inside [key_begin, key_end), one KeyTile at a time. key_begin is
+  /// the beginning of a piece.
   class Walk {
    public:
     Walk(const AttentionPlan& plan, std::int64_t head, const QueryTile& queries, std::int64_t key_begin,
@@ -114,8 +115,8 @@ class AttentionPlan {
   std::int64_t tiles_per_band_;  // query tiles in a band
 };
 
-// What attention adds to its logits, on one tile of scores at a time: ALiBi's slopes (Press, Smith and Lewis 2022, arXiv
-// 2108.12409, section 3) and a bias. T is float or double.
+// What attention adds to its logits, on one tile of scores at a time: ALiBi's slopes (Press, Smith and Lewis
+// 2022, arXiv 2108.12409, section 3) and a bias. T is float or double.
 
 /// scores[r, c] -= slope |position + r - key(c)|, with `position` that of the first row among the keys.
 template <class T>
@@ -156,8 +157,8 @@ class ScoreBias {
   std::int64_t offset_;  // of the first query among the keys
 };
 
-/// The gradient of the bias, and who shares an entry of it: the heads of a group, which one task adds up in their order.
-/// Where no gradient is wanted every head is a group of its own.
+/// The gradient of the bias, and who shares an entry of it: the heads of a group, which one task adds up in
+/// their order. Where no gradient is wanted every head is a group of its own.
 template <class T>
 class BiasGradient {
  public:
@@ -233,9 +234,9 @@ struct TileDropout {
 template <class T>
 void softmax_tile(const ScoreTile<T>& tile, const TileDropout& dropout, T* maximum, T* sum, T* rescale);
 
-/// What the backward pass knows of the rows of a tile: the largest score, 1 / sum of exp(score - largest), which is 0
-/// where there is no score, and delta. The first two stay apart: their logarithm, beside a large score, would be rounded
-/// away.
+/// What the backward pass knows of the rows of a tile: the largest score, 1 / sum of exp(score - largest),
+/// which is 0 where there is no score, and delta. The first two stay apart: their logarithm, beside a large
+/// score, would be rounded away.
 template <class T>
 struct SoftmaxRows {
   const T *largest, *inverse_sum, *delta;
@@ -260,7 +261,8 @@ void row_dots(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stri
 
 // What the forward and the backward pass of attention share.
 
-/// The matrices [rows, width] of a tensor [B, H, rows, width], addressed where they lie; of an undefined one there are none.
+/// The matrices [rows, width] of a tensor [B, H, rows, width], addressed where they lie; of an undefined one
+/// there are none.
 template <class T>
 class Panels {
  public:
@@ -325,11 +327,13 @@ template <class T>
 void row_times_matrix(const T* weights, const T* matrix, std::int64_t stride, std::int64_t rows,
                       std::int64_t columns, bool add, T* out);
 
-// The scores of a tile of queries and keys, in the one way in which both passes compute them. A score that differs in its
-// last bit is another weight where scores are large: at 1e10 that bit is worth a factor of e^1000.
+// The scores of a tile of queries and keys, in the one way in which both passes compute them. A score that
+// differs in its last bit is another weight where scores are large: at 1e10 that bit is worth a factor of
+// e^1000.
 
-/// Whether a tile is multiplied row by row: where it has so few rows, as when hypotheses of one sentence look at its
-/// source, a general product spends its time on packing. Not under Bf16Products, where products are rounded.
+/// Whether a tile is multiplied row by row: where it has so few rows, as when hypotheses of one sentence look
+/// at its source, a general product spends its time on packing. Not under Bf16Products, where products are
+/// rounded.
 inline bool takes_rows(std::int64_t rows) {
   constexpr std::int64_t few_rows = 8;
   return rows <= few_rows && !Bf16Products::active();

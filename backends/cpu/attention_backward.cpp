@@ -7,8 +7,8 @@
 #include "heed/core/profile.h"
 
 // The backward pass recomputes the weights tile by tile, from each row's largest score and the sum of
-// exp(score - largest) (FlashAttention, arXiv 2205.14135, section 3.1 and appendix B.4). With weights w, dropout
-// factors k, output o and its gradient g:
+// exp(score - largest) (FlashAttention, arXiv 2205.14135, section 3.1 and appendix B.4). With weights w,
+// dropout factors k, output o and its gradient g:
 //   dV = (w k)^T g,   dw = g V^T k,   ds = w (dw - sum_j w_j dw_j) = w (dw - o . g),
 //   dQ = scale ds K,  dK = scale ds^T Q,  and that of a bias is ds, summed over the heads that share it.
 // A gradient l of log_sum_exp adds w l to ds, so that it is subtracted from the sum: o . g - l.

@@ -18,7 +18,8 @@ constexpr std::int64_t max_tile_columns = 256;
 // Keys of one task where the backward pass is cut along keys.
 constexpr std::int64_t keys_per_piece = 1024;
 
-/// Tall tiles make the products fast, low ones follow the causal diagonal more closely: they pay for short sequences.
+/// Tall tiles make the products fast, low ones follow the causal diagonal more closely: they pay for short
+/// sequences.
 std::int64_t most_rows(const AttentionArgs& args) {
   return args.causal && args.query.size(2) <= 512 ? max_tile_rows / 2 : max_tile_rows;
 }

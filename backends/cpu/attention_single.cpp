@@ -79,8 +79,8 @@ void RowTimesTransposed(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix,
   }
 }
 
-/// One row after the other, as LongRowsTimesRow. Reads up to a vector beyond the last row (Int8Rows::slack): what is there
-/// is multiplied by zeros.
+/// One row after the other, as LongRowsTimesRow. Reads up to a vector beyond the last row (Int8Rows::slack):
+/// what is there is multiplied by zeros.
 void Int8RowsTimesRow(const float* HWY_RESTRICT row, const std::int8_t* HWY_RESTRICT values,
                       const float* HWY_RESTRICT scales, std::int64_t stride, std::int64_t rows,
                       std::int64_t columns, bool add, float* HWY_RESTRICT out) {

@@ -16,8 +16,8 @@
 #include <immintrin.h>
 #endif
 
-// One instruction of AVX-512 BF16 multiplies 16 pairs of bf16 and adds both products to 16 sums, twice the work of a fused
-// multiply-add. So operands are kept as pairs, two neighbours along k in 32 bits:
+// One instruction of AVX-512 BF16 multiplies 16 pairs of bf16 and adds both products to 16 sums, twice the
+// work of a fused multiply-add. So operands are kept as pairs, two neighbours along k in 32 bits:
 //   a: rows of pairs; each is broadcast to a vector;
 //   b: panels of 32 columns; for each pair along k two vectors, a pair per column.
 // 14 x 32 sums stay in registers. Intrinsics, as Highway 1.0.3 does not reach the instruction.
@@ -78,7 +78,8 @@ HEED_BF16 inline __m512i pairs_along(const float* x, std::int64_t count) {
   return (__m512i)_mm512_cvtne2ps_pbh(more, _mm512_maskz_loadu_ps(low, x));
 }
 
-/// Lane i is the pair (x[i], x[stride + i]), of `rows` rows and `columns` columns as far as there are so many.
+/// Lane i is the pair (x[i], x[stride + i]), of `rows` rows and `columns` columns as far as there are so
+/// many.
 HEED_BF16 inline __m512i pairs_across(const float* x, std::int64_t stride, std::int64_t rows,
                                       std::int64_t columns) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
@@ -89,7 +90,8 @@ HEED_BF16 inline __m512i pairs_across(const float* x, std::int64_t stride, std::
   return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(other, one));
 }
 
-/// 16 x 16 elements of 32 bits: first 2 x 2 blocks of elements, then of pairs, then of vectors' quarters, twice.
+/// 16 x 16 elements of 32 bits: first 2 x 2 blocks of elements, then of pairs, then of vectors' quarters,
+/// twice.
 HEED_BF16 inline void transpose(__m512i (&x)[lanes]) {
   __m512i y[lanes];
   for (int i = 0; i < lanes; i += 2) {

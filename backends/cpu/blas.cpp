@@ -56,10 +56,11 @@ std::string address_space() {
   return concat_text("the process may use ", *limit >> 20, " MiB of addresses (ulimit -v) and uses ", used);
 }
 
-/// OpenBLAS, opened at run time, so that a program that only lists devices need not load 40 MB of kernels, and in a
-/// namespace of its own: an application that uses OpenBLAS, too, keeps its own copy and number of threads. Ours starts no
-/// threads beside our pool, because it is opened by a thread with one processor: it has a thread for each that it sees.
-/// Which kernels it takes is its own choice, or the user's by OPENBLAS_CORETYPE.
+/// OpenBLAS, opened at run time, so that a program that only lists devices need not load 40 MB of kernels,
+/// and in a namespace of its own: an application that uses OpenBLAS, too, keeps its own copy and number of
+/// threads. Ours starts no threads beside our pool, because it is opened by a thread with one processor: it
+/// has a thread for each that it sees. Which kernels it takes is its own choice, or the user's by
+/// OPENBLAS_CORETYPE.
 struct OpenBlas {
   decltype(&cblas_sgemm) sgemm = nullptr;
   decltype(&cblas_dgemm) dgemm = nullptr;

@@ -28,14 +28,15 @@ extern template void gemm<float>(bool, bool, std::int64_t, std::int64_t, std::in
 extern template void gemm<double>(bool, bool, std::int64_t, std::int64_t, std::int64_t, double, const double*,
                                   std::int64_t, const double*, std::int64_t, double, double*, std::int64_t);
 
-/// gemm<float> (blas.h) with the elements of a and b rounded to bf16, as Bf16Products says: c = alpha op(a) op(b), which
-/// with `add` is added to c. k is at least 1. The order of a sum depends on k alone.
+/// gemm<float> (blas.h) with the elements of a and b rounded to bf16, as Bf16Products says: c = alpha op(a)
+/// op(b), which with `add` is added to c. k is at least 1. The order of a sum depends on k alone.
 void bf16_gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
                const float* a, std::int64_t lda, const float* b, std::int64_t ldb, bool add, float* c,
                std::int64_t ldc);
 
-/// How a batch of products [m, k] x [k, n] is cut into tasks: a grid of tiles of C, and pieces of k that are summed on
-/// their own. It follows from the shape alone, so that the bits of the result are the same for any number of threads.
+/// How a batch of products [m, k] x [k, n] is cut into tasks: a grid of tiles of C, and pieces of k that are
+/// summed on their own. It follows from the shape alone, so that the bits of the result are the same for any
+/// number of threads.
 struct MatmulPlan {
   std::int64_t tile_rows, tile_columns;
   std::int64_t rows = 1, columns = 1;  ///< tiles of C

@@ -34,7 +34,8 @@ HWY_INLINE void for_each_words(const PhiloxStream& stream, std::int64_t begin, s
   if (end - i > lanes) body(Rest{end - i - lanes}, second, i + lanes);
 }
 
-/// out[i] = residual[i] + x[i] keep / (1 - p) for i in [begin, end), begin a multiple of four; residual may be null (0).
+/// out[i] = residual[i] + x[i] keep / (1 - p) for i in [begin, end), begin a multiple of four; residual may
+/// be null (0).
 HWY_INLINE void dropout_range(const PhiloxStream& stream, double p, std::int64_t begin, std::int64_t end,
                               const float* x, const float* residual, float* out) {
   const hn::ScalableTag<float> d;

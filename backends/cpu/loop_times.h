@@ -7,8 +7,9 @@
 
 #include "heed/backends/cpu/thread_pool.h"
 
-// How a program would scale: the tasks of its parallel loops, timed one by one on one thread, and what a number of
-// threads would make of them. Only machines with many cores can measure that; this says it anywhere.
+// How a program would scale: the tasks of its parallel loops, timed one by one on one thread, and what a
+// number of threads would make of them. Only machines with many cores can measure that; this says it
+// anywhere.
 
 namespace heed::cpu {
 
@@ -25,8 +26,8 @@ struct StepTimes {
   double after = 0;
 };
 
-/// Records the loops of the calling thread from here to stop(). They run on this thread alone meanwhile, to the same
-/// bits; loops of other threads are not touched. One at a time: a second one throws an Error.
+/// Records the loops of the calling thread from here to stop(). They run on this thread alone meanwhile, to
+/// the same bits; loops of other threads are not touched. One at a time: a second one throws an Error.
 class LoopRecorder {
  public:
   LoopRecorder();
@@ -46,8 +47,8 @@ class LoopRecorder {
   double last_;  // when the last loop ended
 };
 
-/// The same step several times: the median of each task and of each stretch between loops. Throws an Error when the
-/// steps do not consist of the same loops.
+/// The same step several times: the median of each task and of each stretch between loops. Throws an Error
+/// when the steps do not consist of the same loops.
 StepTimes median_of(std::span<const StepTimes> steps);
 
 /// What a step takes on some threads, in seconds.
@@ -56,12 +57,12 @@ struct Schedule {
   double serial = 0;  ///< of it, where only one thread has work: between loops, and in loops of one task
 };
 
-/// Each task of a loop, in order, goes to the thread that is free first; nobody goes on before the loop is done. A loop
-/// of two tasks or more starts `start` seconds late where there are two threads or more.
+/// Each task of a loop, in order, goes to the thread that is free first; nobody goes on before the loop is
+/// done. A loop of two tasks or more starts `start` seconds late where there are two threads or more.
 Schedule schedule(const StepTimes& step, int threads, double start);
 
-/// The seconds by the clock until all threads of the pool have begun a loop and ended it again: the first decile of many
-/// tries, so that other programs do not count.
+/// The seconds by the clock until all threads of the pool have begun a loop and ended it again: the first
+/// decile of many tries, so that other programs do not count.
 double measure_loop_start();
 
 }  // namespace heed::cpu

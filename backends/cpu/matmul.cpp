@@ -48,7 +48,8 @@ std::int64_t batch_offset(const Tensor& tensor, std::int64_t index) {
   return offset;
 }
 
-/// So few rows are multiplied one by one with a matrix that lies by columns, such as the weights of a linear map.
+/// So few rows are multiplied one by one with a matrix that lies by columns, such as the weights of a linear
+/// map.
 constexpr std::int64_t unpacked_rows = 6;
 
 /// The operands of one call of BLAS.
@@ -66,7 +67,8 @@ struct Product {
       if (beta == 0)
         for (std::int64_t row = 0; row < height; ++row) std::fill_n(c + row * c_leading, width, T(0));
     } else if (height <= unpacked_rows && b_layout.transposed && a_layout.column_stride() == 1) {
-      // Nothing is packed: some rows of the weights at a time are read once and serve all rows of `a` from the cache.
+      // Nothing is packed: some rows of the weights at a time are read once and serve all rows of `a` from
+      // the cache.
       constexpr std::int64_t at_once = 8;
       for (std::int64_t j = 0; j < width; j += at_once)
         for (std::int64_t row = 0; row < height; ++row) {
@@ -108,8 +110,8 @@ void start_with_bias(std::int64_t height, std::int64_t width, const T* bias, T b
   }
 }
 
-/// out = a b + bias + beta out, as the tiles of a plan. Every tile is computed on its own, in any order; then those rows of C
-/// whose sums have several parts are added up.
+/// out = a b + bias + beta out, as the tiles of a plan. Every tile is computed on its own, in any order; then
+/// those rows of C whose sums have several parts are added up.
 template <class T>
 class TiledProduct {
  public:
@@ -213,8 +215,8 @@ Tensor turned(const Tensor& matrix) {
 template <class T>
 class TaskList {
  public:
-  /// Products that run one after the other in a task: they have the same plan, and each but the first adds to what the one
-  /// before it wrote.
+  /// Products that run one after the other in a task: they have the same plan, and each but the first adds to
+  /// what the one before it wrote.
   void add(std::span<const TiledProduct<T>> chain) {
     tasks_ += chain[0].plan().tasks();
     sums_ += chain[0].adding_tasks();

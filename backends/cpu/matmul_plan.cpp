@@ -4,21 +4,24 @@
 
 #include "heed/base/error.h"
 
-// OpenBLAS copies ("packs") both operands of every call, so that small tiles cost more than large ones; and the fewer the
-// tiles, the longer the threads that have none left wait for the last. The grid is the one with the least of both, by
-// figures measured on Zen 4 with the kernels for AVX-512: 93 GFLOP/s where a tile is whole rows of C, 88 at 256 x 256, 82 at
-// 64 x 256 or 128 x 128. Sums of 256 terms are as fast as long ones, but for the pass that adds them.
+// OpenBLAS copies ("packs") both operands of every call, so that small tiles cost more than large ones; and
+// the fewer the tiles, the longer the threads that have none left wait for the last. The grid is the one with
+// the least of both, by figures measured on Zen 4 with the kernels for AVX-512: 93 GFLOP/s where a tile is
+// whole rows of C, 88 at 256 x 256, 82 at 64 x 256 or 128 x 128. Sums of 256 terms are as fast as long ones,
+// but for the pass that adds them.
 
 namespace heed::cpu {
 namespace {
 
 // Nanoseconds of one thread.
 constexpr double per_flop = 0.0105, per_sum = 0.7;  // a sum: an element of C that is added to another part
-// To pack an element. An operand that fits the second-level cache is cheap to read again, unless its rows lie far apart.
+// To pack an element. An operand that fits the second-level cache is cheap to read again, unless its rows lie
+// far apart.
 constexpr double per_cached = 0.1, per_element = 0.5;
 constexpr std::int64_t cached = 1 << 18, short_sum = 1024;
 // What waiting counts: as if a product took the time of so many tiles longer. With 3 (and 5 us
-// for each tile) 64 threads would be 41 instead of 26 times faster in bench_steps' encoder, but a single one 5 % slower.
+// for each tile) 64 threads would be 41 instead of 26 times faster in bench_steps' encoder, but a single one
+// 5 % slower.
 constexpr double tiles_waited = 1;
 
 constexpr double smallest_tile = 2e6;  // flops, some 20 us

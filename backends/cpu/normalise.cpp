@@ -12,9 +12,9 @@
 #include "heed/backends/cpu/math-inl.h"
 #include "heed/base/error.h"
 
-// Layer normalisation (arXiv 1607.06450): y = (x - mean) inverse_deviation weight + bias. RMS normalisation (arXiv
-// 1910.07467) is the same with 0 for the mean, and asked for by `mean` null. Of a sum with dropout, some rows at a time are
-// added while they are in the cache.
+// Layer normalisation (arXiv 1607.06450): y = (x - mean) inverse_deviation weight + bias. RMS normalisation
+// (arXiv 1910.07467) is the same with 0 for the mean, and asked for by `mean` null. Of a sum with dropout,
+// some rows at a time are added while they are in the cache.
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -68,9 +68,8 @@ struct LayerNormBackward {
   std::int64_t n;
   T* dx;
 
-  /// With h = (x - mean) s and u = grad weight: dx = s (u - mean(u) - h mean(u h)); without a mean h = x s, and mean(u)
-  /// falls away.
-  /// Adds grad h and grad to the sums of this block of rows, [2, n], unless null.
+  /// With h = (x - mean) s and u = grad weight: dx = s (u - mean(u) - h mean(u h)); without a mean h = x s,
+  /// and mean(u) falls away. Adds grad h and grad to the sums of this block of rows, [2, n], unless null.
   void row(std::int64_t r, T* sums) const {
     const D d;
     const T* from = x + r * n;
@@ -113,8 +112,8 @@ void add_dropped(const PhiloxStream& stream, double p, std::int64_t begin, std::
   });
 }
 
-/// Rows whose contributions to dweight and dbias are added in one go: set by the shape, not by the threads. A multiple of
-/// four, so that a block begins with a block of random words.
+/// Rows whose contributions to dweight and dbias are added in one go: set by the shape, not by the threads. A
+/// multiple of four, so that a block begins with a block of random words.
 inline std::int64_t rows_per_block(std::int64_t n) {
   return std::max<std::int64_t>(32, 32768 / n / 4 * 4);
 }

@@ -224,8 +224,8 @@ void softmax_backward(const Tensor& y, const Tensor& grad, bool log, const Tenso
 #endif
 
 // Cross entropy with label smoothing (arXiv 1512.00567, section 7) straight from the logits:
-// loss = log_sum_exp - (1 - e) x_target - e mean(x). What is subtracted from logits is one of them, so that logits far
-// from 0 lose no digits.
+// loss = log_sum_exp - (1 - e) x_target - e mean(x). What is subtracted from logits is one of them, so that
+// logits far from 0 lose no digits.
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {

@@ -222,7 +222,8 @@ int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
                     const std::function<bool()>& stop_requested, const RankPatience& patience) {
   check(count >= 1 && count <= 1024, "ranks: the number of ranks is ", count, "; it must be 1 to 1024");
   std::vector<Row> rows = connected(count);
-  // All ranks share an end: into it goes why one cannot begin, and that nothing more will come out asks them to stop.
+  // All ranks share an end: into it goes why one cannot begin, and that nothing more will come out asks them
+  // to stop.
   auto [to_ranks, to_parent] = socket_pair(SOCK_SEQPACKET, count);
   std::cout.flush();
   std::fflush(nullptr);

@@ -1,6 +1,6 @@
-// Ranks that a launcher of MPI has started. Of MPI only the moving of bytes is used, and its library is opened at run
-// time: the two families differ in their handles alone, which are pointers in Open MPI and numbers in MPICH and what
-// descends from it (the ABI that MPICH, Intel MPI and MVAPICH agreed on).
+// Ranks that a launcher of MPI has started. Of MPI only the moving of bytes is used, and its library is
+// opened at run time: the two families differ in their handles alone, which are pointers in Open MPI and
+// numbers in MPICH and what descends from it (the ABI that MPICH, Intel MPI and MVAPICH agreed on).
 
 #include <dlfcn.h>
 #include <sys/ioctl.h>
@@ -35,8 +35,8 @@ T symbol(void* library, const std::string& path, const char* name) {
   return reinterpret_cast<T>(found);
 }
 
-/// Waits until the launcher has read what this process wrote to its standard error, for a second at most: MPICH's ends
-/// the job as soon as it hears of an abort, and what then still lies in the pipe is lost.
+/// Waits until the launcher has read what this process wrote to its standard error, for a second at most:
+/// MPICH's ends the job as soon as it hears of an abort, and what then still lies in the pipe is lost.
 void let_messages_arrive() {
   struct stat kind {};
   int unread = 0;

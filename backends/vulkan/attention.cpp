@@ -32,7 +32,8 @@ void check_pattern(const AttentionArgs& args) {
         args.pattern->heads, " heads; expected 1 or ", heads);
 }
 
-/// Writes the largest score, the inverse of the sum and out . grad - log_sum_exp_grad of each query to `rows` [B, H, N, 3].
+/// Writes the largest score, the inverse of the sum and out . grad - log_sum_exp_grad of each query to `rows`
+/// [B, H, N, 3].
 void row_statistics(Gpu& gpu, const Tensor& out, const Tensor& grad, const Tensor& sums,
                     const Tensor& log_sum_exp_grad, const Tensor& rows) {
   const auto too_large = [&](const Tensor& x) {

@@ -21,11 +21,11 @@ struct AttentionOperand {
   std::int64_t head_stride() const { return tensor.stride(1); }
 };
 
-/// The tensor itself where its strides and its size allow and its lines begin in steps of so many elements, else a
-/// contiguous copy.
+/// The tensor itself where its strides and its size allow and its lines begin in steps of so many elements,
+/// else a contiguous copy.
 AttentionOperand attention_input(const Gpu& gpu, const Tensor& x, std::int64_t step = 1);
-/// The tensor itself where it has no gaps and its lines begin in such steps, or a contiguous one of its shape, to be copied
-/// to it afterwards.
+/// The tensor itself where it has no gaps and its lines begin in such steps, or a contiguous one of its
+/// shape, to be copied to it afterwards.
 AttentionOperand attention_output(const Gpu& gpu, const Tensor& x, std::int64_t step = 1);
 /// Copies what was not written in place.
 void finish_output(const AttentionOperand& written, const Tensor& x);
@@ -75,8 +75,8 @@ struct AttentionGroup {
 
 /// Rows that a tile of a pass holds at most: of one block of the pattern, if there is one.
 std::int64_t longest_tile(const AttentionCall& call, bool rows_are_queries);
-/// For ordinary arithmetic: square tiles. `result_width` is the width of the widest result, of which an invocation holds
-/// at most `most_quads` times four columns.
+/// For ordinary arithmetic: square tiles. `result_width` is the width of the widest result, of which an
+/// invocation holds at most `most_quads` times four columns.
 AttentionGroup square_group(const AttentionCall& call, bool rows_are_queries, std::int64_t result_width,
                             std::int64_t most_quads);
 
@@ -90,8 +90,8 @@ class AttentionPass {
   AttentionPass& output(const AttentionOperand& x, bool per_query);
   /// A f32 tensor [B, H, N, ...], contiguous.
   AttentionPass& statistics(const Tensor& x, bool written);
-  /// The gradient of the bias, f32, of its shape and contiguous. A workgroup of this pass then takes one tile of columns
-  /// alone, and adds to what is there.
+  /// The gradient of the bias, f32, of its shape and contiguous. A workgroup of this pass then takes one tile
+  /// of columns alone, and adds to what is there.
   AttentionPass& bias_gradient(const Tensor& x);
   void run(const char* shader, double flops) const;
 

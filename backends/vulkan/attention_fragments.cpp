@@ -93,8 +93,8 @@ struct TrialCall {
   }
 };
 
-/// Products are multiples of 1/64, logits of 128: e^-128 is 0 in f32. One head shares its weight among the keys that are
-/// alike, the other also prefers near keys, so that its largest score rises from tile to tile.
+/// Products are multiples of 1/64, logits of 128: e^-128 is 0 in f32. One head shares its weight among the
+/// keys that are alike, the other also prefers near keys, so that its largest score rises from tile to tile.
 bool forward_is_exact(const FragmentChoice& choose, const AttentionVariant& v, Device device) {
   TrialCall call(v, device);
   call.args.scale = 8192;
@@ -136,8 +136,8 @@ Tensor uneven_halves(const Shape& shape, DType dtype, Device device) {
   return halves;
 }
 
-/// Whether the weights that the gradients of the values are made of add up to 1, as those of the forward pass do: the sum
-/// of such gradients is that of the result's.
+/// Whether the weights that the gradients of the values are made of add up to 1, as those of the forward pass
+/// do: the sum of such gradients is that of the result's.
 bool weights_add_up(const AttentionVariant& v, const FragmentChoice& forward, const FragmentChoice& choose,
                     Device device) {
   TrialCall call(v, device);

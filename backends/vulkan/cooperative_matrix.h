@@ -36,8 +36,8 @@ struct Fragment {
   bool operator==(const Fragment&) const = default;
 };
 
-/// The fragments of halves that a device multiplies into f32: the largest of its list, of equal ones 8 x 16 x 16 (rows,
-/// columns, depth) first.
+/// The fragments of halves that a device multiplies into f32: the largest of its list, of equal ones 8 x 16 x
+/// 16 (rows, columns, depth) first.
 struct CooperativeMatrices {
   Fragment f16, bf16;
   std::string missing;  ///< why not f16

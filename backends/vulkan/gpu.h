@@ -16,8 +16,8 @@
 
 namespace heed::vulkan {
 
-/// How shaders report bad indices: each launch that may report an error has a word of memory that the host sees, set
-/// to no_error, into which the shader puts the lowest bad position by atomicMin.
+/// How shaders report bad indices: each launch that may report an error has a word of memory that the host
+/// sees, set to no_error, into which the shader puts the lowest bad position by atomicMin.
 class DeviceErrors {
  public:
   static constexpr std::uint32_t no_error = 0xffffffffu;

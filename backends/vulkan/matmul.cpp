@@ -24,7 +24,8 @@ std::uint32_t finish_bits(const MatrixProduct& p) {
   return (p.bias.defined() ? 1u : 0u) | (p.accumulate ? 2u : 0u);
 }
 
-/// out = the sum of parts [parts, outer, inner, m, n] + bias + beta out, and likewise the row sums from [parts, m].
+/// out = the sum of parts [parts, outer, inner, m, n] + bias + beta out, and likewise the row sums from
+/// [parts, m].
 void add_parts(Gpu& gpu, const MatrixProduct& p, const Tensor& parts, const Tensor& row_parts) {
   constexpr std::uint32_t invocations = 128;
   Launch launch(gpu, shader_name("matmul_sum", p.out.dtype()), {invocations, p.activated.flags()});
@@ -149,9 +150,9 @@ void multiply_halves(Gpu& gpu, const MatrixProduct& p, ProductAxis axis) {
   multiply_within_limits(gpu, halves.second);
 }
 
-/// Linear maps of the same rows and widths by one dispatch, or, where the device's bindings do not hold them as they
-/// lie, by several that add up in the same order. False, and nothing is done, where they are no such maps, or sums are
-/// added up in parts.
+/// Linear maps of the same rows and widths by one dispatch, or, where the device's bindings do not hold them
+/// as they lie, by several that add up in the same order. False, and nothing is done, where they are no such
+/// maps, or sums are added up in parts.
 bool multiply_maps(Gpu& gpu, std::span<const MatrixProduct> maps) {
   const MatrixProduct& first = maps[0];
   const auto begins_alike = [](const Tensor& one, const Tensor& other) {  // to be read in vectors, or not
@@ -195,8 +196,8 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, c
                    [&](const MatrixProduct& product) { multiply_within_limits(gpu, product); });
 }
 
-/// One product whose kernel adds up the rows of grad' on its way; where it has to be split, or is one of a vector, a
-/// product and a reduction.
+/// One product whose kernel adds up the rows of grad' on its way; where it has to be split, or is one of a
+/// vector, a product and a reduction.
 void linear_gradients(const Tensor& grad, const Tensor& x, const Tensor& dweight, const Tensor& dbias) {
   if (dbias.count() == 0) return;
   Gpu& gpu = gpu_of(dweight);

@@ -14,7 +14,8 @@
 
 namespace heed::vulkan {
 
-/// What becomes of the sums of a product, shaders/activation.glsl: `op` of them, or with `saved` them times its derivative.
+/// What becomes of the sums of a product, shaders/activation.glsl: `op` of them, or with `saved` them times
+/// its derivative.
 struct Activated {
   std::optional<UnaryOp> op;  ///< none: they are the outputs
   Tensor sums = {};           ///< lies as out and gets the sums; undefined: not wanted
@@ -96,22 +97,23 @@ struct TiledProduct {
   Tensor a, b, bias, out;
   Tensor row_sums;  ///< [parts, m], of the type that is written; undefined: not wanted
   Activated activated;
-  /// b, bias (none, or all) and out of linear maps of the same a, which differ in nothing else; empty: one product.
+  /// b, bias (none, or all) and out of linear maps of the same a, which differ in nothing else; empty: one
+  /// product.
   std::vector<Tensor> map_b, map_bias, map_out;
   Fragment emulated{16, 16, 16};  ///< by the emulated kernel; the cooperative one takes the device's
   double flops, bytes;
 };
 
 /// A product as the kernel takes it. `parts`, if defined, is f32 [parts, outer, inner, m, n] and takes the
-/// sums over the parts of k instead of the product's output; bias, old content and activation are left out then.
-/// `row_parts`, f32 [parts, m], does so for the row sums.
+/// sums over the parts of k instead of the product's output; bias, old content and activation are left out
+/// then. `row_parts`, f32 [parts, m], does so for the row sums.
 TiledProduct tiled(const MatrixProduct& product, TileKernel kernel, const Tensor& parts,
                    const Tensor& row_parts = {});
 
 /// Maps of the same a that one dispatch takes.
 inline constexpr std::size_t most_maps = 3;
-/// Such maps, at most so many, as one product of the kernel. All have the same sizes and lie alike, apart from where
-/// they begin.
+/// Such maps, at most so many, as one product of the kernel. All have the same sizes and lie alike, apart
+/// from where they begin.
 TiledProduct tiled_maps(std::span<const MatrixProduct> maps, TileKernel kernel);
 /// Whether what they read and write can be bound at once: it has to lie near each other.
 bool fit_bindings(const Gpu& gpu, const TiledProduct& maps);

@@ -42,8 +42,8 @@ TileShape fragment_tile(std::uint32_t lanes, std::uint32_t rows, std::uint32_t c
           efficiency};
 }
 
-// The model: a GPU of TileSet::units processors, each of which needs `busy` invocations to hide its latencies. Time
-// is counted in multiply-adds of one processor.
+// The model: a GPU of TileSet::units processors, each of which needs `busy` invocations to hide its
+// latencies. Time is counted in multiply-adds of one processor.
 constexpr double busy = 256;
 constexpr std::int64_t shortest_part = 256;
 
@@ -76,8 +76,8 @@ const TileSet& scalar_tiles() {
 }
 
 TileSet fragment_tiles(std::uint32_t lanes) {
-  // Subgroups of 64 x 64 outputs read shared memory least and need the most registers: which is fastest, a device says when
-  // it is tuned. The deepest tile takes more than 48 KiB.
+  // Subgroups of 64 x 64 outputs read shared memory least and need the most registers: which is fastest, a
+  // device says when it is tuned. The deepest tile takes more than 48 KiB.
   return {{fragment_tile(lanes, 128, 128, 32, 64, 32, 1.0), fragment_tile(lanes, 128, 128, 32, 64, 64, 0.9),
            fragment_tile(lanes, 128, 256, 32, 64, 64, 0.9), fragment_tile(lanes, 128, 256, 64, 64, 64, 0.9),
            fragment_tile(lanes, 64, 64, 32, 32, 32, 0.6)},

@@ -49,8 +49,8 @@ struct MatmulPlan {
 };
 
 /// The plan that a simple model of a GPU finds fastest, within the limits of the device. It depends on
-/// the shape, the set and the limits alone, so that every run adds in the same order. `longest_scratch` bounds the
-/// bytes of [parts, items, m, n] floats.
+/// the shape, the set and the limits alone, so that every run adds in the same order. `longest_scratch`
+/// bounds the bytes of [parts, items, m, n] floats.
 MatmulPlan plan_matmul(const TileSet& set, const Limits& limits, std::int64_t items, std::int64_t m,
                        std::int64_t n, std::int64_t k, std::uint64_t longest_scratch);
 

@@ -39,12 +39,12 @@ struct FragmentVariant {
 /// Of a product as multiply_tiles takes it.
 FragmentVariant variant_of(const TiledProduct& product, const MatmulPlan& plan);
 
-/// How the products of one variant differ from those of ordinary arithmetic, where f32 holds all sums exactly; empty:
-/// not in a single bit. `kernel` is the cooperative one, or its emulation for tests.
+/// How the products of one variant differ from those of ordinary arithmetic, where f32 holds all sums
+/// exactly; empty: not in a single bit. `kernel` is the cooperative one, or its emulation for tests.
 std::string problem_of_variant(Gpu& gpu, TileKernel kernel, const FragmentVariant& variant);
 
-/// Whether a kernel of matrix hardware may be used: `problem` tests it before it first is, which waits for the device.
-/// One that fails is not used again, and matrix_hardware_use() says why.
+/// Whether a kernel of matrix hardware may be used: `problem` tests it before it first is, which waits for
+/// the device. One that fails is not used again, and matrix_hardware_use() says why.
 bool is_trusted(Device device, const std::string& name, const std::function<std::string()>& problem);
 /// The same of a product.
 bool is_trusted(Device device, const FragmentVariant& variant);

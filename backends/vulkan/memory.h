@@ -83,10 +83,11 @@ class Block final : public Storage {
 
 /// Device memory, taken from the driver in slabs and handed out best fit.
 ///
-/// With HEED_VULKAN_GUARDS=1 every block lies between guard bytes, NaN in any floating type, that are checked when it is freed
-/// (which waits for the device), and bindings reach over those behind: how tests find accesses out of bounds, which the
-/// validation layers do not see and which the software device drops where a binding ends. Unless the host writes into device
-/// memory itself (unified_memory), what is in a block begins as NaN, too.
+/// With HEED_VULKAN_GUARDS=1 every block lies between guard bytes, NaN in any floating type, that are checked
+/// when it is freed (which waits for the device), and bindings reach over those behind: how tests find
+/// accesses out of bounds, which the validation layers do not see and which the software device drops where a
+/// binding ends. Unless the host writes into device memory itself (unified_memory), what is in a block begins
+/// as NaN, too.
 class Memory {
  public:
   explicit Memory(Gpu& gpu);

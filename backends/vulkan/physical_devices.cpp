@@ -293,8 +293,8 @@ FloatControls float_controls_of(const VkPhysicalDeviceVulkan12Properties& given)
           .denormals_16 = denormals && given.shaderDenormPreserveFloat16};
 }
 
-/// How fast a slow device of its kind is, so that no batch of commands meets a watchdog: those of operating systems bite
-/// after two seconds or more. A software device has none.
+/// How fast a slow device of its kind is, so that no batch of commands meets a watchdog: those of operating
+/// systems bite after two seconds or more. A software device has none.
 void guess_speed(PhysicalDevice& device) {
   const bool discrete = device.kind == "discrete GPU";
   device.flops_per_second = discrete ? 1e12 : 1e11;

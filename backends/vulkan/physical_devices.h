@@ -26,7 +26,8 @@ struct Limits {
   std::uint32_t max_invocations = 0;   ///< per workgroup
   std::uint32_t shared_bytes = 0;      ///< per workgroup
   std::uint32_t offset_alignment = 1;  ///< bytes, of a binding's offset
-  /// Invocations of a subgroup, where they exchange values and workgroups of up to 256 may be made of whole ones; 1: none.
+  /// Invocations of a subgroup, where they exchange values and workgroups of up to 256 may be made of whole
+  /// ones; 1: none.
   std::uint32_t exchanging = 1;
   /// Of what is submitted at once, as estimated: drivers end what keeps a device busy for seconds.
   double batch_seconds = 1e9;
@@ -86,8 +87,8 @@ struct QueueChoice {
   std::optional<std::uint32_t> family;
   std::string problem = {};
 };
-/// By the value of HEED_VULKAN_QUEUE: "main" (or nothing), the first family that computes, which mostly draws too;
-/// "compute", the first that computes and does not draw, whose work runs beside that of the screen.
+/// By the value of HEED_VULKAN_QUEUE: "main" (or nothing), the first family that computes, which mostly draws
+/// too; "compute", the first that computes and does not draw, whose work runs beside that of the screen.
 QueueChoice choose_queue_family(std::span<const VkQueueFamilyProperties> families, std::string_view wanted);
 
 /// Bytes of device memory that this process may have in all, and has, as the driver says now.

@@ -15,12 +15,12 @@
 
 namespace heed::vulkan {
 
-/// The folder of what is kept for the next program: $HEED_CACHE_DIR, else $XDG_CACHE_HOME/heed, else ~/.cache/heed; ""
-/// where none of these is set.
+/// The folder of what is kept for the next program: $HEED_CACHE_DIR, else $XDG_CACHE_HOME/heed, else
+/// ~/.cache/heed; "" where none of these is set.
 std::filesystem::path cache_folder();
 
-/// What a driver left in the content of a cache file, made for the device whose identity has this checksum; "" when the
-/// file is cut, damaged or another device's.
+/// What a driver left in the content of a cache file, made for the device whose identity has this checksum;
+/// "" when the file is cut, damaged or another device's.
 std::string driver_data(std::string file, std::uint64_t device);
 
 class Gpu;
@@ -37,8 +37,8 @@ struct Pipeline {
 };
 
 /// Compiles pipelines when they are first needed and keeps them. What the driver compiled is kept on disk
-/// too, one file per device and driver in cache_folder(). A file that is damaged or another device's is ignored and
-/// written anew; one that cannot be written is done without.
+/// too, one file per device and driver in cache_folder(). A file that is damaged or another device's is
+/// ignored and written anew; one that cannot be written is done without.
 class Pipelines {
  public:
   explicit Pipelines(Gpu& gpu);

@@ -30,9 +30,9 @@ inline RowShape row_shape(const Gpu& gpu, std::int64_t n) {
   return {workgroup, static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, workgroup))};
 }
 
-/// The module of a shader that includes shaders/rows.glsl: the one whose threads exchange values within subgroups where the
-/// device can, the workgroup is made of whole ones, and those of a row are no more than one has threads. Both give the same
-/// bits.
+/// The module of a shader that includes shaders/rows.glsl: the one whose threads exchange values within
+/// subgroups where the device can, the workgroup is made of whole ones, and those of a row are no more than
+/// one has threads. Both give the same bits.
 inline std::string_view row_shader(const Gpu& gpu, std::string_view base, DType dtype,
                                    const RowShape& shape) {
   const std::uint32_t exchanging = gpu.limits().exchanging;

@@ -86,7 +86,8 @@ constexpr std::uint32_t type_bool = 20, type_int = 21, constant_true = 41, const
 constexpr std::uint32_t spec_id = 1;      // a decoration
 constexpr std::uint32_t unroll_hint = 1;  // a bit of a loop's control
 
-/// An operation on integers of 32 bits and truth values (1 and 0); nothing where it is not known or not defined.
+/// An operation on integers of 32 bits and truth values (1 and 0); nothing where it is not known or not
+/// defined.
 std::optional<std::uint32_t> worked_out(std::uint32_t operation, std::span<const std::uint32_t> x) {
   constexpr std::uint32_t logical_not = 168, select = 169;
   if (operation == logical_not && x.size() == 1) return x[0] ^ 1u;

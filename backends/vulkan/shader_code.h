@@ -11,8 +11,8 @@
 
 // What heed asks of a compiled module, beyond running it.
 //
-// SPIR-V's binary form: SPIR-V specification, section 2.3. A module is five words and then instructions, whose first word
-// holds their length in words and their number.
+// SPIR-V's binary form: SPIR-V specification, section 2.3. A module is five words and then instructions,
+// whose first word holds their length in words and their number.
 
 namespace heed::vulkan {
 
@@ -30,8 +30,9 @@ void for_each_instruction(std::span<const std::uint32_t> module, const Visit& vi
   }
 }
 
-/// How a device computes where it is asked to (VK_KHR_shader_float_controls, part of Vulkan 1.2), for numbers of 16 and
-/// of 32 bits: rounding to nearest, ties to even; signed zeros, infinities and NaN kept; tiny numbers kept.
+/// How a device computes where it is asked to (VK_KHR_shader_float_controls, part of Vulkan 1.2), for numbers
+/// of 16 and of 32 bits: rounding to nearest, ties to even; signed zeros, infinities and NaN kept; tiny
+/// numbers kept.
 struct FloatControls {
   bool nearest_even_16 = false, nearest_even_32 = false;
   bool special_values_16 = false, special_values_32 = false;
@@ -59,10 +60,11 @@ std::span<const ShaderCode> shader_codes();
 /// One of them; null when there is none of that name (left out because glslang lacked an extension).
 const ShaderCode* find_shader(std::string_view name);
 
-/// The module with its specialisation constants turned into ordinary ones: those whose numbers are in `values` take
-/// them, the others keep their defaults. What follows from constants alone (sizes of arrays, conditions of loops and branches) is worked
-/// out too. Drivers could do all that themselves, but some optimise a module before they look at its constants, and
-/// compile every line of a table of which one is wanted.
+/// The module with its specialisation constants turned into ordinary ones: those whose numbers are in
+/// `values` take them, the others keep their defaults. What follows from constants alone (sizes of arrays,
+/// conditions of loops and branches) is worked out too. Drivers could do all that themselves, but some
+/// optimise a module before they look at its constants, and compile every line of a table of which one is
+/// wanted.
 std::vector<std::uint32_t> specialised(std::span<const std::uint32_t> module,
                                        const std::map<std::uint32_t, std::uint32_t>& values);
 

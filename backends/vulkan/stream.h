@@ -105,8 +105,9 @@ class Stream {
   void barrier();
   std::unique_ptr<Batch> fresh_batch();
   void check_alive() const;
-  /// What is recorded is gone, and with it what was to be computed from it: from now on all throws DeviceLost. Also
-  /// where the driver was out of memory, since commands that never ran must not pass for done.
+  /// What is recorded is gone, and with it what was to be computed from it: from now on all throws
+  /// DeviceLost. Also where the driver was out of memory, since commands that never ran must not pass for
+  /// done.
   [[noreturn]] void lose(VkResult result, const char* what);
 
   Gpu& gpu_;

@@ -7,8 +7,8 @@
 
 namespace heed::vulkan {
 
-/// Operands of one shape as one dispatch walks them (shaders/tensor_iterator.glsl): with the axes merged that all of
-/// them can walk as one, in the order of memory of the first, which is the output.
+/// Operands of one shape as one dispatch walks them (shaders/tensor_iterator.glsl): with the axes merged that
+/// all of them can walk as one, in the order of memory of the first, which is the output.
 class TensorIterator {
  public:
   static constexpr std::size_t max_operands = 4;
@@ -32,8 +32,8 @@ class TensorIterator {
   /// The axis of the operands' shape to cut in two where it does not.
   int axis_to_cut(const Gpu& gpu) const;
 
-  /// Launches a shader that includes tensor_iterator.glsl, with its constants from 2 on and its own push constants. Its
-  /// bindings are the operands, in order.
+  /// Launches a shader that includes tensor_iterator.glsl, with its constants from 2 on and its own push
+  /// constants. Its bindings are the operands, in order.
   template <class... Parameters>
   void launch(Gpu& gpu, std::string_view shader, std::array<std::uint32_t, 2> constants,
               Parameters... parameters) const {
@@ -61,7 +61,8 @@ class TensorIterator {
   std::int64_t count_ = 1;
 };
 
-/// Calls body(iterator) for pieces of the operands, the output first, that cover them and fit one dispatch each.
+/// Calls body(iterator) for pieces of the operands, the output first, that cover them and fit one dispatch
+/// each.
 template <class Body>
 void for_each_iterator(Gpu& gpu, std::initializer_list<const Tensor*> operands, const Body& body) {
   TensorIterator::Operands list{};

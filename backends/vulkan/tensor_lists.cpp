@@ -48,7 +48,8 @@ Tensor stretch_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
   return x.view({count}, {1}, x.offset() + begin);
 }
 
-/// Adds a stretch of every list to the dispatch that binds where they lie; launches the one there was when it is full.
+/// Adds a stretch of every list to the dispatch that binds where they lie; launches the one there was when it
+/// is full.
 class Dispatches {
  public:
   Dispatches(Gpu& gpu, std::span<const TensorList> lists,

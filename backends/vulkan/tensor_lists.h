@@ -16,8 +16,8 @@ struct TensorList {
   bool written = false;
 };
 
-/// What one dispatch takes of some lists: entries whose tensors lie so near to each other, list by list, that one
-/// binding holds them. With slabs of at least 256 MiB this is nearly always all of them.
+/// What one dispatch takes of some lists: entries whose tensors lie so near to each other, list by list, that
+/// one binding holds them. With slabs of at least 256 MiB this is nearly always all of them.
 struct ListDispatch {
   std::vector<DType> types;                        ///< of each list
   std::vector<std::vector<Tensor>> stretches;      ///< of each list, one for each entry
@@ -39,8 +39,8 @@ struct ListDispatch {
 /// Elements that a workgroup takes of an entry.
 inline constexpr std::int64_t list_piece = 4096;
 
-/// Calls `launch` for dispatches that cover the lists, all of one length. Tensors too long for a binding are cut, at
-/// multiples of list_piece where a binding holds as many.
+/// Calls `launch` for dispatches that cover the lists, all of one length. Tensors too long for a binding are
+/// cut, at multiples of list_piece where a binding holds as many.
 void for_each_list_dispatch(Gpu& gpu, std::span<const TensorList> lists,
                             const std::function<void(const ListDispatch&)>& launch);
 

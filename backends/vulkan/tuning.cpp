@@ -140,8 +140,8 @@ void measure(Gpu& gpu, TileKernel kernel, DType dtype, TileSet& set) {
   set.per_launch = best / static_cast<double>(set.units) * launch_seconds(gpu);
 }
 
-/// Seconds of attention, forward and backward, with a device's attention as it is set, from a length on at which it takes
-/// 10 ms.
+/// Seconds of attention, forward and backward, with a device's attention as it is set, from a length on at
+/// which it takes 10 ms.
 class AttentionTime {
  public:
   AttentionTime(Gpu& gpu, DType dtype) : gpu_(gpu), dtype_(dtype) {

@@ -83,8 +83,8 @@ struct Behind<heed_optimizer> : BehindAll<OptimizerObject, Kind::optimizer> {};
 template <>
 struct Behind<heed_run> : BehindAll<RunObject, Kind::run> {};
 
-/// The table of all handles. A handle is a number in the clothes of a pointer: it is looked up, never followed, and
-/// never given out again, so that a freed one is known for what it is.
+/// The table of all handles. A handle is a number in the clothes of a pointer: it is looked up, never
+/// followed, and never given out again, so that a freed one is known for what it is.
 std::uintptr_t add_object(Kind kind, std::shared_ptr<void> object);
 /// Throws a BadArgument that names the argument when there is no such object of this kind.
 std::shared_ptr<void> find_object(Kind kind, std::uintptr_t handle, const char* argument);

@@ -52,8 +52,8 @@ std::vector<std::string> lines_of(const char* const* lines, std::size_t count) {
 thread_local int32_t (*asked_to_stop)(void*) = nullptr;
 thread_local void* stop_context = nullptr;
 
-/// While it lives, no other call works with the run. One of the same thread, from the function given to heed_set_stop(), would
-/// wait for ever.
+/// While it lives, no other call works with the run. One of the same thread, from the function given to
+/// heed_set_stop(), would wait for ever.
 class RunUse {
  public:
   explicit RunUse(RunObject& object) : object_(object) {

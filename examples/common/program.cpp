@@ -40,8 +40,8 @@ int report(std::string_view program, std::string_view message, int status) {
   return status;
 }
 
-/// A file that is opened must never become standard output or standard error by chance. What is written to a standard output
-/// that was closed fails.
+/// A file that is opened must never become standard output or standard error by chance. What is written to a
+/// standard output that was closed fails.
 void open_standard_streams() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor)
     if (fcntl(descriptor, F_GETFD) < 0)

@@ -9,8 +9,8 @@
 
 #include "heed/tasks/settings.h"
 
-// What every program does the same way: errors become one line on standard error and an exit status, signals become a
-// flag that is read between steps.
+// What every program does the same way: errors become one line on standard error and an exit status, signals
+// become a flag that is read between steps.
 
 namespace CLI {
 class App;  // <CLI/CLI.hpp> takes seconds to compile
@@ -22,10 +22,10 @@ inline constexpr int exit_success = 0;
 inline constexpr int exit_failure = 1;
 inline constexpr int exit_usage = 2;
 
-/// Parses the command line and runs the command that was given. Errors are printed as one line, "name: error: ...":
-/// status 2 for a SettingsError, 1 for anything else. An unknown flag or command is answered with the nearest one.
-/// `bodies` stand in the order in which the commands were added, and return the exit status; a program without commands
-/// has one.
+/// Parses the command line and runs the command that was given. Errors are printed as one line, "name: error:
+/// ...": status 2 for a SettingsError, 1 for anything else. An unknown flag or command is answered with the
+/// nearest one. `bodies` stand in the order in which the commands were added, and return the exit status; a
+/// program without commands has one.
 int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::function<int()>>& bodies);
 
 /// Adds a command to the program.
@@ -35,13 +35,14 @@ CLI::App& subcommand(CLI::App& app, const std::string& name, const std::string& 
 /// flood it (see unicode::message_line).
 void print_message(std::string_view program, std::string text);
 
-/// To be called where an exception is caught: prints it as run_commands() does, and returns the status to end with.
+/// To be called where an exception is caught: prints it as run_commands() does, and returns the status to end
+/// with.
 int report_exception(std::string_view program);
 
-/// While it lives, SIGINT, SIGTERM, SIGHUP, SIGUSR1 and a standard error that nobody reads any more ask for an end instead
-/// of ending the program, once interrupted() was called; before, while data is read, and a second signal, whichever of them,
-/// ends it at once. A signal that the parent ignores (nohup)
-/// stays ignored. It holds in a process that is forked while it lives, too, where another one changes nothing; there, a
+/// While it lives, SIGINT, SIGTERM, SIGHUP, SIGUSR1 and a standard error that nobody reads any more ask for
+/// an end instead of ending the program, once interrupted() was called; before, while data is read, and a
+/// second signal, whichever of them, ends it at once. A signal that the parent ignores (nohup) stays ignored.
+/// It holds in a process that is forked while it lives, too, where another one changes nothing; there, a
 /// signal that the process with the guard passes on asks for an end and is no second one.
 class InterruptGuard {
  public:

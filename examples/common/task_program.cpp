@@ -72,9 +72,9 @@ std::string json_text(const Json& value) {
 
 // --- train
 
-/// What one of several processes does. The first to end with an error ends all, by mpirun or by the process that forked
-/// them; so that one message is printed, rank 0 goes first with what all have found, then who alone has failed, and last
-/// who knows only that another is gone.
+/// What one of several processes does. The first to end with an error ends all, by mpirun or by the process
+/// that forked them; so that one message is printed, rank 0 goes first with what all have found, then who
+/// alone has failed, and last who knows only that another is gone.
 int as_rank(std::string program, Ranks& ranks, const std::function<int()>& body) {
   const auto leave = [&](std::chrono::seconds delay) {
     std::this_thread::sleep_for(delay + std::chrono::seconds(ranks.is_first() ? 0 : 1));
@@ -237,7 +237,8 @@ class TrainCommand {
     std::cerr << profile_table();
   }
 
-  /// The trainer's report knows no examples. A report is for looking at: that it cannot be made fails no training.
+  /// The trainer's report knows no examples. A report is for looking at: that it cannot be made fails no
+  /// training.
   void write_report() {
     try {
       const std::filesystem::path folder = out_.value();
@@ -271,8 +272,8 @@ class TrainCommand {
     return exit_success;
   }
 
-  /// Defaults, or with --resume the settings of the run, < the model of --from < --config < --preset and the attention
-  /// flags < --set < flags.
+  /// Defaults, or with --resume the settings of the run, < the model of --from < --config < --preset and the
+  /// attention flags < --set < flags.
   Settings resolve() {
     Settings settings = resolve(false);
     const bool own_data = program_.kind.names_data(settings);

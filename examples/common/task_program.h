@@ -9,7 +9,8 @@
 #include "program.h"
 #include "task_program.h"
 
-// The program of a task: flags become settings, results become output. What the task is stands in tasks/<task>.cpp.
+// The program of a task: flags become settings, results become output. What the task is stands in
+// tasks/<task>.cpp.
 
 namespace heed::programs {
 
@@ -57,7 +58,8 @@ class RunFlags {
 class DataFlags {
  public:
   DataFlags(CLI::App& command, const TaskProgram& program);
-  /// As Learner::measure_files() takes them; empty when none was given. Throws a SettingsError for half of them.
+  /// As Learner::measure_files() takes them; empty when none was given. Throws a SettingsError for half of
+  /// them.
   std::vector<std::string> given() const;
   /// "--data, or --source and --target"
   std::string names() const;
@@ -102,7 +104,8 @@ std::function<int()> add_predict(CLI::App& app, const TaskProgram& program);
 /// The whole program: train, evaluate and predict.
 int run_task_program(const TaskProgram& program, int argc, char** argv);
 
-// The programs of tasks that write a text for a text (tasks/text_to_text.h) have more in common than all programs.
+// The programs of tasks that write a text for a text (tasks/text_to_text.h) have more in common than all
+// programs.
 
 /// --data, --source, --target and the others that name pairs, and how tables are read.
 void add_pair_flags(TaskProgram& program);

@@ -1,6 +1,6 @@
-// An attention mechanism of an application's own, in one file. ALiBi, attention with linear biases: "Train Short, Test
-// Long", Press, Smith and Lewis, ICLR 2022, arXiv 2108.12409, section 3. Words have no positions; instead each head h
-// of H takes from the logit of a pair of words what their distance costs it:
+// An attention mechanism of an application's own, in one file. ALiBi, attention with linear biases: "Train
+// Short, Test Long", Press, Smith and Lewis, ICLR 2022, arXiv 2108.12409, section 3. Words have no positions;
+// instead each head h of H takes from the logit of a pair of words what their distance costs it:
 //
 //   A = softmax( q k^T / sqrt(dh) - m_h |i - j| )  over the allowed keys,   m_h = 2^(-slope h / H), h = 1, ..., H
 //   O = merge(A v) Wo

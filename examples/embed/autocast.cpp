@@ -1,5 +1,5 @@
-// A training loop of one's own in mixed precision: on a GPU a network with attention computes in f16 or bf16, while its
-// weights, and what the optimizer does with them, stay f32.
+// A training loop of one's own in mixed precision: on a GPU a network with attention computes in f16 or bf16,
+// while its weights, and what the optimizer does with them, stay f32.
 //
 //   autocast [DEVICE [PRECISION]]      such as: autocast vulkan bf16; without arguments: the CPU, in f32
 
@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::int64_t sequences = 64, length = 6, features = 8;
 
-/// Of each sequence the second feature at the place where the first is largest: something to look up by attention.
+/// Of each sequence the second feature at the place where the first is largest: something to look up by
+/// attention.
 heed::Tensor targets(const heed::Tensor& x) {
   const heed::Tensor first = heed::slice(x, 2, 0, 1), second = heed::slice(x, 2, 1, 2);
   const heed::Tensor chosen = (first >= heed::max(first, 1, true)).to(x.dtype());

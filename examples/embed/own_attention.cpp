@@ -1,5 +1,6 @@
-// How an application brings its own attention mechanism into heed's models: alibi.cpp, linked with this program, is
-// checked, trained as part of a classifier by its name, and found again in the run that this leaves.
+// How an application brings its own attention mechanism into heed's models: alibi.cpp, linked with this
+// program, is checked, trained as part of a classifier by its name, and found again in the run that this
+// leaves.
 //
 //   own_attention FOLDER
 

@@ -12,13 +12,15 @@
 #include "heed/models/module.h"
 #include "heed/models/options.h"
 
-// What a decoder remembers: a row for each hypothesis, which grows with every token and lies in a block with room for more.
+// What a decoder remembers: a row for each hypothesis, which grows with every token and lies in a block with
+// room for more.
 
 namespace heed {
 
-/// `held` [R, T, ...] with `added` [R, n, ...] behind it along axis 1. Written into the memory of `held` where that has
-/// room and no other handle sees it, otherwise into a new block with room for half as much again, so that T tokens cost
-/// O(T) copies. What is tracked is concatenated: a gradient keeps what it has read. `held` undefined: `added` alone.
+/// `held` [R, T, ...] with `added` [R, n, ...] behind it along axis 1. Written into the memory of `held`
+/// where that has room and no other handle sees it, otherwise into a new block with room for half as much
+/// again, so that T tokens cost O(T) copies. What is tracked is concatenated: a gradient keeps what it has
+/// read. `held` undefined: `added` alone.
 Tensor appended(Tensor held, const Tensor& added);
 
 /// Which rows of a batch go on: row i of what follows is row rows[i] of what was.
@@ -26,9 +28,9 @@ class RowOrder {
  public:
   explicit RowOrder(std::span<const std::int32_t> rows);
 
-  /// `held` [R, ...] in this order. On the CPU rows that change their place are moved, and the others stay where they
-  /// are, if no row is needed after its place was taken and no other handle sees the memory; otherwise all are copied.
-  /// Throws for a row outside [0, R).
+  /// `held` [R, ...] in this order. On the CPU rows that change their place are moved, and the others stay
+  /// where they are, if no row is needed after its place was taken and no other handle sees the memory;
+  /// otherwise all are copied. Throws for a row outside [0, R).
   Tensor of(Tensor held) const;
 
  private:
@@ -37,8 +39,8 @@ class RowOrder {
   bool in_place_ = true;             // no moved row comes from a place that another one takes
 };
 
-/// The order in which the rows marked in `keep` go on: each where it is, and the last ones in the places of those that
-/// end, so that few move.
+/// The order in which the rows marked in `keep` go on: each where it is, and the last ones in the places of
+/// those that end, so that few move.
 std::vector<std::int32_t> rows_that_go_on(const std::vector<bool>& keep);
 
 struct AttentionOptions;  // of autograd/ops.h
@@ -65,8 +67,8 @@ struct AttentionConfig {
   bool relative = false;  ///< distances have learned biases in self-attention (distance_bias.h)
   std::int64_t max_length = 0;  ///< L, for variants whose parameters depend on the length (0: not stated)
   std::int64_t layer = 0;       ///< index of the layer in its stack
-  /// The first layer of the stack with the same variant, whose parameters and state this one may share; it must
-  /// outlive this one. Null for that layer itself.
+  /// The first layer of the stack with the same variant, whose parameters and state this one may share; it
+  /// must outlive this one. Null for that layer itself.
   const Attention* first = nullptr;
   Options options;         ///< settings of the variant
   std::uint64_t seed = 0;  ///< of the initial parameters
@@ -102,17 +104,19 @@ struct AttentionInput {
   Tensor global = {};  ///< [B, N], 1 = global token, for variants that have such
 };
 
-/// What an attention layer remembers between decoding steps. The batch axis comes first in every tensor, and what grows
-/// with the positions grows along axis 1 (growing.h).
+/// What an attention layer remembers between decoding steps. The batch axis comes first in every tensor, and
+/// what grows with the positions grows along axis 1 (growing.h).
 struct AttentionCache {
-  /// [B, T, H dh], of fewer heads where they are shared; of variants without keys the history of inputs [B, T, d].
+  /// [B, T, H dh], of fewer heads where they are shared; of variants without keys the history of inputs [B,
+  /// T, d].
   Tensor key;
   Tensor value;                       ///< as the key
   Tensor mask;                        ///< [B, T]
   bool of_memory = false;             ///< key and value depend on the memory alone, and have its rows
   std::int64_t position = 0;          ///< of the next query, where a variant needs to know
   std::vector<AttentionCache> parts;  ///< of a layer that is made of several attentions
-  /// Goes on with the given rows of the batch, as when beam search reorders its hypotheses, and of the memory.
+  /// Goes on with the given rows of the batch, as when beam search reorders its hypotheses, and of the
+  /// memory.
   void reorder(const RowOrder& rows, const RowOrder& memory_rows);
   /// Adds the mask of new positions to that of the `before` held ones; undefined while all are real.
   void extend_mask(const AttentionInput& input, std::int64_t before);
@@ -125,8 +129,8 @@ class Attention : public Module {
   Tensor operator()(const AttentionInput& input, Context& context);
   /// Decoding: the outputs [B, n, d] for new positions x [B, n, d], given all positions before them, which
   /// the cache holds; several at a time (n > 1) where no later token changes what a position sees
-  /// (Capabilities::strictly_causal). For cross-attention `memory` [S, M, d] is the same at every step and has a
-  /// row for each B / S consecutive rows of x. The base version keeps the inputs and recomputes.
+  /// (Capabilities::strictly_causal). For cross-attention `memory` [S, M, d] is the same at every step and
+  /// has a row for each B / S consecutive rows of x. The base version keeps the inputs and recomputes.
   virtual Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context);
 
   const AttentionConfig& config() const { return config_; }
@@ -166,13 +170,13 @@ struct AttentionVariant {
   std::function<Capabilities(const Options&)> capabilities_with = nullptr;
 };
 
-/// Adds an application's own variant to the list, so that models, settings, runs and programs find it by its name, as
-/// if it were one of heed's. `make` builds a layer and may throw; make_attention() checks before it what the
-/// capabilities rule out, and after it that no setting is left over. Throws for a name that is empty, taken, "none", or
-/// not of lower-case letters, digits and '_', for no `make`, and for more than 1000 variants. What it returns, and what
-/// was found before, stays valid for as long as the program runs. May be called from any thread at any time; a program
-/// registers its variants before it reads settings, opens a run or builds a model that names them, for example while
-/// its global variables are initialised.
+/// Adds an application's own variant to the list, so that models, settings, runs and programs find it by its
+/// name, as if it were one of heed's. `make` builds a layer and may throw; make_attention() checks before it
+/// what the capabilities rule out, and after it that no setting is left over. Throws for a name that is
+/// empty, taken, "none", or not of lower-case letters, digits and '_', for no `make`, and for more than 1000
+/// variants. What it returns, and what was found before, stays valid for as long as the program runs. May be
+/// called from any thread at any time; a program registers its variants before it reads settings, opens a run
+/// or builds a model that names them, for example while its global variables are initialised.
 const AttentionVariant& register_attention(AttentionVariant variant);
 
 /// All variants: heed's, in a fixed order, then those that were registered, in theirs.

@@ -8,9 +8,10 @@ namespace heed {
 
 /// The number of clusters K of a ClusterFormer layer: the option "clusters", a number or "auto".
 ///
-/// Silent: blocks of 256 words, K = max(2, ceil(max_length / 256)), or 3 when no max_length is stated. The paper has
-/// sqrt(max_length) for classification, which on documents of 400 words costs ten points of accuracy: a word then sees
-/// 40 others, and topics are learned from more. (The causal form keeps sqrt(max_length): its blocks lie in time.)
+/// Silent: blocks of 256 words, K = max(2, ceil(max_length / 256)), or 3 when no max_length is stated. The
+/// paper has sqrt(max_length) for classification, which on documents of 400 words costs ten points of
+/// accuracy: a word then sees 40 others, and topics are learned from more. (The causal form keeps
+/// sqrt(max_length): its blocks lie in time.)
 ///
 /// "auto" starts from the cost and then looks at the clusters that the words really form. A layer needs
 ///

@@ -55,8 +55,8 @@ std::unique_ptr<Attention> make_causal_clusterformer(const AttentionConfig& conf
 //   L1 = - 1/n sum over real words j of phi(X_j, C_{I_j})           each word near its centroid
 //   L2 = - 1/(K-1) sum_{k<K} phi(C_k, C_{k+1}), mean over samples   neighbours in the order alike
 //
-// With the dot product as phi both reward large norms without bound: with weights of 1 they drown the task's loss. So
-// phi is the cosine here unless "cosine" is false, which bounds both, and the weights are small.
+// With the dot product as phi both reward large norms without bound: with weights of 1 they drown the task's
+// loss. So phi is the cosine here unless "cosine" is false, which bounds both, and the weights are small.
 
 Similarity::Similarity(const Options& options)
     : scale_(options.take_number("phi_scale", 1, 1e-6, 1e6)), cosine_(options.take_bool("cosine", true)) {}
@@ -119,13 +119,14 @@ void ClusterLosses::add(const Tensor& words_seen, const Tensor& centroids_seen, 
 // Two losses shape the clusters (cluster_losses.cpp); clusterformer_causal.cpp has the causal form.
 // Time N (K + 2 N / K) d + N d^2, memory N d + K N, parameters 5 d^2, and K d once.
 //
-// Options: "clusters" K (blocks of 256 words; the paper's sqrt(max_length) sees too little on documents; "auto":
-// cluster_count.h says how either is chosen, and the first layer chooses for all that follow); "window": a block sees
-// itself and the "next" one (default) or the one before, "prev"; "assoc": the softmax runs over "words" (default) or
-// over "clusters", C' then being a mean; "phi_scale" (1), "cosine" (true), "lambda1", "lambda2" (0.01). The paper
-// leaves the window, the normaliser and the weights of the losses open; its similarity phi is the plain product,
-// "cosine" false. Ours are the cosine and the small weights, because plain products grow without bound: with weights of
-// 1 the losses of the clusters take the whole clipped gradient. C0 is normal with variance 1 / d.
+// Options: "clusters" K (blocks of 256 words; the paper's sqrt(max_length) sees too little on documents;
+// "auto": cluster_count.h says how either is chosen, and the first layer chooses for all that follow);
+// "window": a block sees itself and the "next" one (default) or the one before, "prev"; "assoc": the softmax
+// runs over "words" (default) or over "clusters", C' then being a mean; "phi_scale" (1), "cosine" (true),
+// "lambda1", "lambda2" (0.01). The paper leaves the window, the normaliser and the weights of the losses
+// open; its similarity phi is the plain product, "cosine" false. Ours are the cosine and the small weights,
+// because plain products grow without bound: with weights of 1 the losses of the clusters take the whole
+// clipped gradient. C0 is normal with variance 1 / d.
 
 namespace {
 

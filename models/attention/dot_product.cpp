@@ -8,9 +8,10 @@
 // Keys are allowed where they are no padding and, in the causal form, not later than the query.
 // Time N M d + (N + M) d^2, parameters 4 d^2; the fused kernel holds no N x M matrix.
 //
-// Grouped queries (Ainslie et al. 2023, arXiv 2305.13245, section 2.2): with G heads of keys and values, Wk and Wv [d -> G
-// dh], each serves H / G heads of queries that stand one after the other. Parameters 2 d^2 (1 + G / H), and what decoding
-// remembers shrinks to G / H. G = 1 is multi-query attention (Shazeer 2019, arXiv 1911.02150).
+// Grouped queries (Ainslie et al. 2023, arXiv 2305.13245, section 2.2): with G heads of keys and values, Wk
+// and Wv [d -> G dh], each serves H / G heads of queries that stand one after the other. Parameters 2 d^2 (1
+// + G / H), and what decoding remembers shrinks to G / H. G = 1 is multi-query attention (Shazeer 2019, arXiv
+// 1911.02150).
 //
 // Positions may be turns of queries and keys (rotary.h), or what is added to the logits (distance_bias.h).
 //

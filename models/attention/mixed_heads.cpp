@@ -5,8 +5,8 @@
 //   O = sum_p O_p,    O_p = merge(heads of p) Wo_p          Wo_p: the rows of Wo that belong to these heads
 //
 // which is merge(all heads) Wo, because a product with stacked rows is a sum. Time and parameters are those
-// of the heads. Slopes of distances (distance_bias.h) are those of a part's own heads. A layer can do what all of its
-// parts can; a part that cannot says so at construction.
+// of the heads. Slopes of distances (distance_bias.h) are those of a part's own heads. A layer can do what
+// all of its parts can; a part that cannot says so at construction.
 //
 // Settings: "parts", the variants (default dot_product, hard_coded_gaussian); "part_heads", how many heads
 // each has (default: as even as can be, the first ones have more); and "<variant>.<setting>" for those of the

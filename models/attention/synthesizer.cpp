@@ -76,9 +76,9 @@ AttentionVariant synthesizer_dense_variant() {
 //   S_h = R_h[0:N, 0:N]                                   [1, H, N, N]   (eq. 4)
 //   Y_h = softmax( S_h ) v_h,   O = merge(Y) Wo           (eq. 2, in synthesizer_logits.cpp)
 //
-// The fused attention kernel adds S to scores of 0. Where no sample is padded and nothing is dropped, one weight
-// matrix per head serves the whole batch, and the values of all samples are one product per head. Time N^2 d + N d^2,
-// memory H L^2 of the parameters and their gradient. Parameters 2 d^2 + H L^2, L = max_length.
+// The fused attention kernel adds S to scores of 0. Where no sample is padded and nothing is dropped, one
+// weight matrix per head serves the whole batch, and the values of all samples are one product per head. Time
+// N^2 d + N d^2, memory H L^2 of the parameters and their gradient. Parameters 2 d^2 + H L^2, L = max_length.
 //
 // Setting: deviation (of normal initial logits; default 0: Xavier uniform on [L, L], since the paper says
 // only "random"). Longer inputs than L are an error, shorter ones use the leading square of R.
@@ -301,9 +301,9 @@ AttentionVariant synthesizer_factorized_random_variant() {
 //   S_dot = Q K^T / sqrt(dh),   Q = split(X Wq),  K = split(X Wk)                        [B, H, N, N]
 //   Y_h   = softmax( S_h(X) ) v_h,   O = merge(Y) Wo           (eq. 2, in synthesizer_logits.cpp)
 //
-// Time and parameters are those of the parts and M H for the M weights per head. The sum of components that are products
-// (dense, fact_random, dot) is again one product for the fused kernel; the others add a matrix to its scores, made for
-// some rows at a time, and again backward.
+// Time and parameters are those of the parts and M H for the M weights per head. The sum of components that
+// are products (dense, fact_random, dot) is again one product for the fused kernel; the others add a matrix
+// to its scores, made for some rows at a time, and again backward.
 //
 // Settings: components (of dense, random, random_fixed, fact_dense, fact_random, dot; default random, dot),
 // and those of the components, each setting serving every component that has it: hidden, share_w2,

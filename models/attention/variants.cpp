@@ -7,9 +7,9 @@
 #include "heed/models/attention/attention.h"
 #include "heed/models/module.h"
 
-// The list of names: one line per variant of heed's own; applications add theirs by register_attention(). The file
-// models/attention/<name>.cpp defines <name>_variant(), which says what the variant can do and how it is made.
-// clang-format off
+// The list of names: one line per variant of heed's own; applications add theirs by register_attention(). The
+// file models/attention/<name>.cpp defines <name>_variant(), which says what the variant can do and how it is
+// made. clang-format off
 #define HEED_ATTENTION_VARIANTS(variant) \
   variant(dot_product)                   \
   variant(synthesizer_dense)             \
@@ -38,7 +38,8 @@ HEED_ATTENTION_VARIANTS(HEED_DECLARE)
 
 namespace {
 
-/// The variants that there are. A line never moves, so that what was found stays valid while others are added.
+/// The variants that there are. A line never moves, so that what was found stays valid while others are
+/// added.
 class Registry {
  public:
   static Registry& instance() {
@@ -157,7 +158,8 @@ Capabilities attention_capabilities(std::string_view name, const Options& option
 
 namespace {
 
-/// Throws where an option is no setting of the mechanism but looks like one, or like one of the others that were asked for.
+/// Throws where an option is no setting of the mechanism but looks like one, or like one of the others that
+/// were asked for.
 void check_spelling(std::string_view name, const Options& options) {
   if (options.values().empty()) return;
   std::vector<std::string> known;

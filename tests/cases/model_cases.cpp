@@ -210,7 +210,8 @@ OpCase encoder_decoder_case(const std::string& norm, const std::string& tied, bo
       });
 }
 
-/// The blocks of later models: gated feed-forward layers, RMS normalisation, rotary positions, grouped queries.
+/// The blocks of later models: gated feed-forward layers, RMS normalisation, rotary positions, grouped
+/// queries.
 TransformerConfig modern_config(const std::string& activation) {
   TransformerConfig config = small_config("pre");
   config.activation = activation;

@@ -361,7 +361,8 @@ void add_layers(std::vector<OpCase>& cases, Draw& draw) {
                      return square(dropout_add(in[0], in[1], 0.3, {1, 2, 3}));
                    },
                    {draw({5, 19}), draw({5, 19})}});
-  // Both results, one of them, or with the other parameters: ragged widths meet blocks of random words anywhere.
+  // Both results, one of them, or with the other parameters: ragged widths meet blocks of random words
+  // anywhere.
   const auto both = [](const NormedSum& of) { return square(of.sum) * 0.3 + exp(of.normalised * 0.2); };
   cases.push_back({"add_layer_norm",
                    [=](Inputs in) {

@@ -44,8 +44,8 @@ Options::Value made_value(FuzzChoices& choices, const Options::Asked& asked) {
 
 }  // namespace
 
-// An attention mechanism with settings by the input: an Error, or a layer that runs and can be trained. Its outputs have
-// the shape of its input and are finite, and those of padded positions are 0.
+// An attention mechanism with settings by the input: an Error, or a layer that runs and can be trained. Its
+// outputs have the shape of its input and are finite, and those of padded positions are 0.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   heed::set_cpu_threads(1);  // so little work is not worth waking others
   FuzzChoices choices({reinterpret_cast<const char*>(data), size});

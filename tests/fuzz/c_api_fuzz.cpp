@@ -13,8 +13,8 @@
 
 namespace {
 
-/// A program of calls of the C API, made of the input byte by byte: handles that are there, freed, NULL, of another type or
-/// invented, sizes and settings that fit or do not. Small shapes keep each call short.
+/// A program of calls of the C API, made of the input byte by byte: handles that are there, freed, NULL, of
+/// another type or invented, sizes and settings that fit or do not. Small shapes keep each call short.
 class CProgram {
  public:
   explicit CProgram(FuzzChoices& choices) : choices_(choices), before_(heed_live_handles()) {
@@ -564,8 +564,8 @@ class CProgram {
 
 }  // namespace
 
-// The C API given a program by the input: no call crashes, each that fails says why and gives nothing, handles are counted
-// rightly, and lent memory comes back once.
+// The C API given a program by the input: no call crashes, each that fails says why and gives nothing,
+// handles are counted rightly, and lent memory comes back once.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   heed_set_cpu_threads(1);  // so little work is not worth waking others
   FuzzChoices choices({reinterpret_cast<const char*>(data), size});

@@ -7,7 +7,8 @@
 #include <string>
 #include <string_view>
 
-/// What a fuzzer makes of its input byte by byte: numbers and texts from the front; zeros and nothing at its end.
+/// What a fuzzer makes of its input byte by byte: numbers and texts from the front; zeros and nothing at its
+/// end.
 class FuzzChoices {
  public:
   explicit FuzzChoices(std::string_view bytes) : bytes_(bytes) {}

@@ -2,8 +2,8 @@
 #include "heed/base/error.h"
 #include "heed/data/idx.h"
 
-// Any bytes as an IDX file of images or labels, or as the line of an image: an Error, or images that come back the same
-// from their lines.
+// Any bytes as an IDX file of images or labels, or as the line of an image: an Error, or images that come
+// back the same from their lines.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const FuzzInput input(data, size);
   constexpr std::uint64_t most = 1 << 16;

@@ -66,9 +66,9 @@ const std::vector<const char*> made_decoders = {
 
 }  // namespace
 
-// A tokenizer.json of whole words, WordPiece or Unigram, with normaliser, pre-tokenizer, decoder and added tokens by the
-// input: an Error or a tokenizer that encodes any bytes within its vocabulary, decodes them, and that its own file gives
-// again.
+// A tokenizer.json of whole words, WordPiece or Unigram, with normaliser, pre-tokenizer, decoder and added
+// tokens by the input: an Error or a tokenizer that encodes any bytes within its vocabulary, decodes them,
+// and that its own file gives again.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   FuzzChoices choices({reinterpret_cast<const char*>(data), size});
   const std::vector<std::string> tokens = made_vocabulary(choices);

@@ -2,7 +2,8 @@
 #include "heed/base/error.h"
 #include "heed/data/mind.h"
 
-// Any bytes as MIND's files: an Error, or news and impressions whose numbers have names. Byte 0 chooses options.
+// Any bytes as MIND's files: an Error, or news and impressions whose numbers have names. Byte 0 chooses
+// options.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const FuzzInput input(data, size);
   heed::NewsNames names;

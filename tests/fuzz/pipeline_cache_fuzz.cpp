@@ -4,7 +4,8 @@
 
 #include "heed/backends/vulkan/pipelines.h"
 
-// The first eight bytes are the checksum of the device; the rest is a cache file, which is whole or worth nothing.
+// The first eight bytes are the checksum of the device; the rest is a cache file, which is whole or worth
+// nothing.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 8) return 0;
   std::uint64_t device = 0;

@@ -7,8 +7,8 @@
 #include "heed/hub/architecture.h"
 #include "heed/tasks/learner.h"
 
-// Any bytes as the config.json of a published model: an Error, or settings that its task knows, with which the model is
-// costed. The first byte says which of the weights that imports look for are there.
+// Any bytes as the config.json of a published model: an Error, or settings that its task knows, with which
+// the model is costed. The first byte says which of the weights that imports look for are there.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   static const std::map<std::string, heed::Settings, std::less<>> declared = [] {  // slow to declare

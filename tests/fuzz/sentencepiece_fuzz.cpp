@@ -6,7 +6,8 @@
 #include "heed/data/sentencepiece.h"
 #include "heed/data/tokenizer.h"
 
-/// Any bytes as a model file of SentencePiece: an Error, or a tokenizer of which every second piece has an id.
+/// Any bytes as a model file of SentencePiece: an Error, or a tokenizer of which every second piece has an
+/// id.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
     const auto model = heed::read_sentencepiece({reinterpret_cast<const char*>(data), size}, "input");

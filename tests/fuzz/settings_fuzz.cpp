@@ -5,8 +5,8 @@
 
 #include "heed/tasks/learner.h"
 
-// The first byte chooses the task; the rest is laid over its settings as JSON, and the model is costed. Anything is
-// refused with an Error or makes a model whose sizes are known.
+// The first byte chooses the task; the rest is laid over its settings as JSON, and the model is costed.
+// Anything is refused with an Error or makes a model whose sizes are known.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   static const std::vector<heed::Settings> declared = [] {  // slow to declare

@@ -3,7 +3,8 @@
 #include "heed/base/unicode.h"
 #include "heed/data/table.h"
 
-// Any bytes as a table: an Error, or columns of one length whose texts are UTF-8. The first byte chooses options.
+// Any bytes as a table: an Error, or columns of one length whose texts are UTF-8. The first byte chooses
+// options.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const FuzzInput input(data, size);
   heed::TableOptions options;

@@ -6,8 +6,8 @@
 #include "heed/base/unicode.h"
 #include "heed/data/word_vectors.h"
 
-// Any bytes as vectors of words, whose width the first byte chooses: an Error, or words that are UTF-8 with finite
-// numbers.
+// Any bytes as vectors of words, whose width the first byte chooses: an Error, or words that are UTF-8 with
+// finite numbers.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const FuzzInput input(data, size);
   const MemoryFile file(input.bytes);

@@ -257,7 +257,8 @@ TEST_CASE("hostile: heed verify reads files that are none, and names that steer 
 
 namespace {
 
-/// A program started by a line of the shell, which has its command line as "$0" "$@", and the end of a pipe as 3.
+/// A program started by a line of the shell, which has its command line as "$0" "$@", and the end of a pipe
+/// as 3.
 class ShellProgram {
  public:
   ShellProgram(const std::string& script, const std::string& program, const Arguments& arguments) {

@@ -12,14 +12,15 @@ namespace heed::test {
 using Before = std::function<void(const std::filesystem::path& folder)>;
 using After = std::function<void(const std::filesystem::path& folder, const ProgramResult& result)>;
 
-/// A line of the table of hostile uses: how a program is called, what lies there before, and what has to come of it.
+/// A line of the table of hostile uses: how a program is called, what lies there before, and what has to come
+/// of it.
 ///
-/// In arguments "{t}" stands for a folder of the row's own, "{run}" for a copy of a small run of the program's task in
-/// it, "{small}" for the flags of the small settings.
+/// In arguments "{t}" stands for a folder of the row's own, "{run}" for a copy of a small run of the
+/// program's task in it, "{small}" for the flags of the small settings.
 ///
-/// Of every row it holds too: no signal, no more than 20 s, no more than 2 GB; nothing on standard error that would
-/// steer a terminal; no temporary file stays. Of one that fails: nothing on standard output, exactly one line
-/// "program: error: ...", and every file is as it was.
+/// Of every row it holds too: no signal, no more than 20 s, no more than 2 GB; nothing on standard error that
+/// would steer a terminal; no temporary file stays. Of one that fails: nothing on standard output, exactly
+/// one line "program: error: ...", and every file is as it was.
 struct HostileUse {
   std::string name, program;
   Arguments arguments;

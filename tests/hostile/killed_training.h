@@ -19,9 +19,9 @@ inline int kills_wanted(int by_default) {
   return wanted ? std::atoi(wanted) : by_default;
 }
 
-/// Trains a task's program with the small settings while it is killed at random moments (SIGKILL) and resumed, again and
-/// again; what comes of it are the weights of a training that nobody disturbed. `more`: flags of both. A training that is
-/// done before it was killed often enough is begun anew.
+/// Trains a task's program with the small settings while it is killed at random moments (SIGKILL) and
+/// resumed, again and again; what comes of it are the weights of a training that nobody disturbed. `more`:
+/// flags of both. A training that is done before it was killed often enough is begun anew.
 inline void check_killed_training(const std::string& task, int kills, const Arguments& more = {}) {
   using Clock = std::chrono::steady_clock;
   const TemporaryFolder folder;

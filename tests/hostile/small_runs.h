@@ -23,14 +23,15 @@ inline constexpr int most_seconds = 20;
 inline constexpr std::int64_t most_bytes = std::int64_t{2} << 30;
 #endif
 
-/// Settings, "key=value", with which a step of this task's program takes about a millisecond. `rate` is the worked
-/// example. Throws for a task that has no line here yet.
+/// Settings, "key=value", with which a step of this task's program takes about a millisecond. `rate` is the
+/// worked example. Throws for a task that has no line here yet.
 std::vector<std::string> small_settings(const std::string& task);
 /// The same as flags: {"--set", "key=value", "--set", ...}.
 Arguments small_flags(const std::string& task);
 /// `train --out out` with the small settings, and `more` behind them.
 Arguments small_train(const std::string& task, const std::filesystem::path& out, const Arguments& more = {});
-/// The command that small_run(task) was trained with, for another folder. The classifier learns from small_texts().
+/// The command that small_run(task) was trained with, for another folder. The classifier learns from
+/// small_texts().
 Arguments small_run_train(const std::string& task, const std::filesystem::path& out,
                           const Arguments& more = {});
 /// A trained run of 20 steps, made once for each task and seed. It is to be copied, not changed.
@@ -49,8 +50,8 @@ std::filesystem::path write_content(const std::filesystem::path& path, const std
 bool contains(const std::string& text, const std::string& part);
 Arguments joined(Arguments first, const Arguments& more);
 
-/// Names, types, shapes and bytes of the tensors of a safetensors file: all but its metadata, which say which run wrote
-/// it.
+/// Names, types, shapes and bytes of the tensors of a safetensors file: all but its metadata, which say which
+/// run wrote it.
 std::string tensors_of(const std::filesystem::path& path);
 
 /// Everything below a folder: path -> kind and content. FIFOs and devices are not opened.

@@ -37,7 +37,8 @@ std::string zeros_as_gzip(std::size_t bytes) {
   return packed;
 }
 
-/// Everything that writes one file beside a run: the program, the command without the file, the name of the file.
+/// Everything that writes one file beside a run: the program, the command without the file, the name of the
+/// file.
 struct OutputUse {
   std::string program, flag;
   Arguments arguments;

@@ -1,5 +1,5 @@
-// An attention mechanism that an application registers (examples/embed/alibi.cpp is linked with this program) is found
-// by its name like heed's own, and mistakes in registering one are errors.
+// An attention mechanism that an application registers (examples/embed/alibi.cpp is linked with this program)
+// is found by its name like heed's own, and mistakes in registering one are errors.
 
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>

@@ -30,9 +30,10 @@
 
 namespace heed::programs {
 
-/// Trains what has no result yet, `jobs` cells at a time, each in a process of its own that writes its progress to
-/// log.txt in the cell's folder, and returns all results: empty for cells that were interrupted. A cell that fails, or
-/// whose process is killed, has its reason as a result. Call it before any device is opened.
+/// Trains what has no result yet, `jobs` cells at a time, each in a process of its own that writes its
+/// progress to log.txt in the cell's folder, and returns all results: empty for cells that were interrupted.
+/// A cell that fails, or whose process is killed, has its reason as a result. Call it before any device is
+/// opened.
 std::vector<std::optional<CellResult>> run_cells(const TaskKind& kind, std::span<const ComparisonCell> cells,
                                                  const std::filesystem::path& folder, int jobs,
                                                  const std::function<bool()>& stop_requested);
@@ -196,8 +197,8 @@ std::vector<std::optional<CellResult>> run_cells(const TaskKind& kind, std::span
 //   compare --task classify --data subj.all --format lines --encoding cp1252 --test-fraction 0.1
 //           --attention dot_product,fastformer,clusterformer --seeds 1,2,3 --out runs/which
 //
-// Every cell is a process of its own, so that one that fails stops no other; what was interrupted goes on when the
-// same command is given again.
+// Every cell is a process of its own, so that one that fails stops no other; what was interrupted goes on
+// when the same command is given again.
 
 namespace {
 
@@ -224,8 +225,8 @@ std::vector<std::string> parts_of_flag(const TextFlag& flag) {
   return flag.given() ? parts_of(flag.value()) : std::vector<std::string>();
 }
 
-/// A data flag of a task's own program stands for the setting of its name: --data for data.file, --valid-source for
-/// data.valid_source.
+/// A data flag of a task's own program stands for the setting of its name: --data for data.file,
+/// --valid-source for data.valid_source.
 std::string setting_of_flag(const std::string& flag, const Settings& settings) {
   std::vector<std::string> flags;
   for (const Setting& setting : settings.declared()) {
@@ -365,7 +366,8 @@ class CompareCommand {
     return plan;
   }
 
-  /// One value, of no attention: laid below the flags. What belongs to an attention waits until that is chosen.
+  /// One value, of no attention: laid below the flags. What belongs to an attention waits until that is
+  /// chosen.
   static bool is_plain(const TaskKind& kind, const std::string& assignment) {
     const std::string name = assigned_name(assignment);
     return !belongs_to_attention(kind.stacks, name) &&

@@ -32,7 +32,8 @@ struct AttentionCost {
 /// that holds the whole N x M matrices of scores and weights, as papers compare themselves with.
 std::vector<std::string> measurable_attentions();
 
-/// Throws a SettingsError when there is no such layer for sequences of `length`; found out without allocating it.
+/// Throws a SettingsError when there is no such layer for sequences of `length`; found out without allocating
+/// it.
 void check_attention(const AttentionChoice& choice, std::int64_t length, const CostSettings& settings);
 
 /// Builds the layer for sequences of `length` (its max_length) and measures it.

@@ -15,8 +15,8 @@
 namespace heed {
 
 /// Values that were made before, by the numbers they depend on (the length first of all). Batches come in
-/// many lengths; a run that meets more than `most` starts over. Values are handles, cheap to copy; several threads may ask at
-/// once, of which one makes what is missing.
+/// many lengths; a run that meets more than `most` starts over. Values are handles, cheap to copy; several
+/// threads may ask at once, of which one makes what is missing.
 template <class Value, std::size_t most>
 class BoundedCache {
  public:

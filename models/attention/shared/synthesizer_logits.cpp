@@ -63,8 +63,8 @@ class Synthesizer : public Attention {
     return output_(merge_heads(fused(product, rows, split_heads(value, config().heads), mask, context)));
   }
 
-  /// The fused kernel makes the product tile by tile and adds the matrix, so that it needs no other N x N matrix. One that
-  /// has to be made is there for some rows at a time.
+  /// The fused kernel makes the product tile by tile and adds the matrix, so that it needs no other N x N
+  /// matrix. One that has to be made is there for some rows at a time.
   Tensor fused(const LogitFactors& product, const std::vector<Tensor>& rows, const Tensor& value,
                const Tensor& mask, Context& context) const {
     // What is asked by some positions: first their rows, then what all of them look at.
@@ -96,8 +96,8 @@ class Synthesizer : public Attention {
     return concat(outputs, 2);
   }
 
-  /// How many rows of the matrix are there at once: all where it is no larger than what it is made of, or small; else as
-  /// many as have 64 MB of f32, but enough to keep the kernel busy.
+  /// How many rows of the matrix are there at once: all where it is no larger than what it is made of, or
+  /// small; else as many as have 64 MB of f32, but enough to keep the kernel busy.
   std::int64_t rows_at_once(const std::vector<Tensor>& rows, std::int64_t keys) const {
     constexpr std::int64_t most_numbers = std::int64_t{1} << 24, fewest_rows = 64;
     if (rows.empty()) return keys;

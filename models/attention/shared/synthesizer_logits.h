@@ -13,15 +13,15 @@
 
 namespace heed {
 
-/// The part of S that is a product rows columns^T and need never be made: [B or 1, H, n, f] and [B or 1, H, N, f].
-/// Undefined where there is none.
+/// The part of S that is a product rows columns^T and need never be made: [B or 1, H, n, f] and [B or 1, H,
+/// N, f]. Undefined where there is none.
 struct LogitFactors {
   Tensor rows, columns;
 };
 
-/// S(X) = rows columns^T + matrix of one kind of Synthesizer, with its parameters. The positions from `first` on
-/// ask, n = N - first of them; all N positions of x [B, N, d] may be looked at. A batch extent of 1 means that all
-/// samples have the same. A kind gives one of the two parts, or both.
+/// S(X) = rows columns^T + matrix of one kind of Synthesizer, with its parameters. The positions from `first`
+/// on ask, n = N - first of them; all N positions of x [B, N, d] may be looked at. A batch extent of 1 means
+/// that all samples have the same. A kind gives one of the two parts, or both.
 class SynthesizerLogits : public Module {
  public:
   virtual LogitFactors factors(const Tensor& /*x*/, std::int64_t /*first*/) const { return {}; }
