@@ -10,24 +10,13 @@
 // The list of names: one line per variant of heed's own; applications add theirs by register_attention(). The
 // file models/attention/<name>.cpp defines <name>_variant(), which says what the variant can do and how it is
 // made. clang-format off
-#define HEED_ATTENTION_VARIANTS(variant) \
-  variant(dot_product)                   \
-  variant(synthesizer_dense)             \
-  variant(synthesizer_random)            \
-  variant(synthesizer_random_fixed)      \
-  variant(synthesizer_factorized_dense)  \
-  variant(synthesizer_factorized_random) \
-  variant(synthesizer_mixture)           \
-  variant(hard_coded_gaussian)           \
-  variant(fastformer)                    \
-  variant(clusterformer)                 \
-  variant(linformer)                     \
-  variant(sparse_transformer)            \
-  variant(reformer)                      \
-  variant(routing_transformer)           \
-  variant(longformer)                    \
-  variant(bigbird)                       \
-  variant(mixed_heads)
+#define HEED_ATTENTION_VARIANTS(variant)                                                                   \
+  variant(dot_product) variant(synthesizer_dense) variant(synthesizer_random)                              \
+      variant(synthesizer_random_fixed) variant(synthesizer_factorized_dense)                              \
+          variant(synthesizer_factorized_random) variant(synthesizer_mixture) variant(hard_coded_gaussian) \
+              variant(fastformer) variant(clusterformer) variant(linformer) variant(sparse_transformer)    \
+                  variant(reformer) variant(routing_transformer) variant(longformer) variant(bigbird)      \
+                      variant(mixed_heads)
 // clang-format on
 
 namespace heed {
