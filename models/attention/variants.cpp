@@ -7,16 +7,27 @@
 #include "heed/models/attention/attention.h"
 #include "heed/models/module.h"
 
-// The list of names: one line per variant of heed's own; applications add theirs by register_attention(). The
-// file models/attention/<name>.cpp defines <name>_variant(), which says what the variant can do and how it is
-// made. clang-format off
-#define HEED_ATTENTION_VARIANTS(variant)                                                                   \
-  variant(dot_product) variant(synthesizer_dense) variant(synthesizer_random)                              \
-      variant(synthesizer_random_fixed) variant(synthesizer_factorized_dense)                              \
-          variant(synthesizer_factorized_random) variant(synthesizer_mixture) variant(hard_coded_gaussian) \
-              variant(fastformer) variant(clusterformer) variant(linformer) variant(sparse_transformer)    \
-                  variant(reformer) variant(routing_transformer) variant(longformer) variant(bigbird)      \
-                      variant(mixed_heads)
+// The list of names: one line per variant of heed's own; applications add theirs by register_attention().
+// models/attention/<name>.cpp defines <name>_variant(), which says what the variant can do and how to make it.
+// clang-format off
+#define HEED_ATTENTION_VARIANTS(variant) \
+  variant(dot_product)                   \
+  variant(synthesizer_dense)             \
+  variant(synthesizer_random)            \
+  variant(synthesizer_random_fixed)      \
+  variant(synthesizer_factorized_dense)  \
+  variant(synthesizer_factorized_random) \
+  variant(synthesizer_mixture)           \
+  variant(hard_coded_gaussian)           \
+  variant(fastformer)                    \
+  variant(clusterformer)                 \
+  variant(linformer)                     \
+  variant(sparse_transformer)            \
+  variant(reformer)                      \
+  variant(routing_transformer)           \
+  variant(longformer)                    \
+  variant(bigbird)                       \
+  variant(mixed_heads)
 // clang-format on
 
 namespace heed {
@@ -27,8 +38,7 @@ HEED_ATTENTION_VARIANTS(HEED_DECLARE)
 
 namespace {
 
-/// The variants that there are. A line never moves, so that what was found stays valid while others are
-/// added.
+/// The variants that there are. A line never moves, so that what was found stays valid while others are added.
 class Registry {
  public:
   static Registry& instance() {
@@ -147,8 +157,7 @@ Capabilities attention_capabilities(std::string_view name, const Options& option
 
 namespace {
 
-/// Throws where an option is no setting of the mechanism but looks like one, or like one of the others that
-/// were asked for.
+/// Throws where an option is no setting of the mechanism but looks like one, or like one of the others that were asked for.
 void check_spelling(std::string_view name, const Options& options) {
   if (options.values().empty()) return;
   std::vector<std::string> known;
