@@ -42,6 +42,7 @@ constexpr UnaryInfo unary_info[] = {
                 #name " takes numbers: its line is HEED_PARAMETRIC");
 #define HEED_PARAMETRIC(name, y, ...) \
   static_assert(mentions(#y, 'p'), #name " takes no number: its line is HEED_UNARY");
+#include "heed/core/elementwise.def"
 
 struct BinaryInfo {
   bool any_dtype;
@@ -55,6 +56,7 @@ constexpr BinaryInfo binary_info[] = {
    {std::string_view(#dyda) == "1.0", std::string_view(#dydb) == "1.0"}, \
    {mentions(#dyda, 'a'), mentions(#dydb, 'a')},                         \
    {mentions(#dyda, 'b'), mentions(#dydb, 'b')}},
+#include "heed/core/elementwise.def"
 };
 
 /// The gradient of one operand of a broadcasting operation. Undefined saved operands are not

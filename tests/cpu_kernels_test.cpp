@@ -114,6 +114,7 @@ bool saves_output(UnaryOp op) {
 #define HEED_UNARY(name, formula, saved, dydx, low, high) \
   case UnaryOp::name:                                     \
     return saved;
+#include "heed/core/elementwise.def"
 #undef INPUT
 #undef OUTPUT
   }
@@ -252,6 +253,7 @@ void check_binary(double tolerance) {
    [](double a, double b) { return static_cast<double>(y); },                                       \
    {[]([[maybe_unused]] double a, [[maybe_unused]] double b) { return static_cast<double>(dyda); }, \
     []([[maybe_unused]] double a, [[maybe_unused]] double b) { return static_cast<double>(dydb); }}},
+#include "heed/core/elementwise.def"
   };
   const Backend& cpu = cpu_backend();
   constexpr bool floating = !std::is_integral_v<T>;

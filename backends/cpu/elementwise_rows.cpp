@@ -51,6 +51,7 @@ namespace binary_ops {
       }                                                                          \
     }                                                                            \
   };
+#include "heed/core/elementwise.def"
 }  // namespace binary_ops
 
 /// out[i] = f(inputs[i]...) a vector at a time. The last, partial vector goes through the same instructions.
@@ -73,6 +74,7 @@ void unary_row_of(UnaryOp op, UnaryParams params, const T* x, T* out, std::int64
   case UnaryOp::name:         \
     return map_lanes(         \
         out, count, [=](V v) HWY_ATTR { return unary_ops::name##_op::value(v, p, q); }, x);
+#include "heed/core/elementwise.def"
   }
 }
 
@@ -87,6 +89,7 @@ void unary_backward_row_of(UnaryOp op, UnaryParams params, const T* saved, const
     return map_lanes(                                                                                    \
         out, count, [=](V s, V g) HWY_ATTR { return g * unary_ops::name##_op::derivative(s, s, p, q); }, \
         saved, grad);
+#include "heed/core/elementwise.def"
   }
 }
 
@@ -102,6 +105,7 @@ void binary_row_of(BinaryOp op, const T* a, const T* b, T* out, std::int64_t cou
     } else {                                                                                       \
       fail(name_of(op), ": needs a floating dtype, got i32");                                      \
     }
+#include "heed/core/elementwise.def"
   }
 }
 
@@ -116,6 +120,7 @@ void binary_backward_row_of(BinaryOp op, const T* a, const T* b, const T* grad, 
         [](V u, V v, V g)                                                                       \
             HWY_ATTR { return g * binary_ops::name##_op::template derivative<operand>(u, v); }, \
         a, b, grad);
+#include "heed/core/elementwise.def"
   }
 }
 
@@ -129,6 +134,7 @@ void compare_row_of(CompareOp op, const T* a_row, const T* b_row, std::int32_t* 
       out[i] = (condition) ? 1 : 0;            \
     }                                          \
     break;
+#include "heed/core/elementwise.def"
   }
 }
 

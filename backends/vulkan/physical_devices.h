@@ -49,7 +49,7 @@ struct Capabilities {
   std::uint32_t subgroup_size = 1;
   bool subgroup_size_control = false;  ///< a shader may ask for full subgroups of that size
   FloatControls float_controls;
-  bool unrolling = true;  ///< loops are unrolled where a shader asks for it
+  bool unrolling = true;  ///< attention's loops are unrolled, as its shaders ask
 };
 
 /// A device the driver offers, and whether heed can use it.

@@ -17,9 +17,11 @@ const std::vector<std::string> unary_names = {
 };
 const std::vector<std::string> binary_names = {
 #define HEED_BINARY(name, ...) #name,
+#include "heed/core/elementwise.def"
 };
 const std::vector<std::string> compare_names = {
 #define HEED_COMPARE(name, ...) #name,
+#include "heed/core/elementwise.def"
 };
 const std::vector<std::string> reduce_names = {"sum", "mean", "max", "min", "log_sum_exp", "argmax"};
 
