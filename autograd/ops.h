@@ -320,7 +320,7 @@ struct AttentionOptions {
   std::shared_ptr<const BlockPattern> pattern;  ///< null: all blocks
   /// f32 [H] (f64 for f64 operands): logits get -slopes[h] |i + M - N - j|, without a matrix. No gradient.
   Tensor slopes;
-  Tensor bias;  ///< [1 or B, 1 or H, N, M], added to the scaled logits; -infinity excludes the pair
+  Tensor bias;            ///< [1 or B, 1 or H, N, M], added to the scaled logits; -infinity excludes the pair
   double dropout = 0;     ///< on the weights, after the softmax
   RandomKey dropout_key;  ///< selects the dropped weights
 };
