@@ -11,12 +11,12 @@ namespace heed {
 /// rest to the deep part.
 ///
 ///   logits = scale / sqrt(n max(1, n / 40)) sum_f V[h(f)],
-///   f over the n words w_i and pairs (w_i, w_{i+1}),
+///   f over the words w_i and pairs (w_i, w_{i+1}), n of them together,
 ///
-/// with a table V "weight" [buckets, classes] (0) and a hash h with few collisions (arXiv 0902.2206). n is
-/// the number of f. Without the factor max(1, n / 40), a step of Adam, which moves every V[h(f)] equally
-/// far, would memorise long texts. The scale lets Adam's even steps reach the weights of rare words, as a
-/// larger learning rate for V would.
+/// with a table V "weight" [buckets, classes] (0) and a hash h with few collisions (arXiv 0902.2206).
+/// Without the factor max(1, n / 40), a step of Adam, which moves every V[h(f)] equally far, would memorise
+/// long texts. The scale lets Adam's even steps reach the weights of rare words, as a larger learning rate
+/// for V would.
 ///
 /// Words may be marked, for example by the text that they belong to or by whether another text contains
 /// them. Then every word in the formula is combined with its mark, and the marks alone are additional f.

@@ -59,7 +59,7 @@ struct TransformerConfig {
   bool embedding_norm = false;
   /// Number of vectors that mark the tokens of the first, second, ... text of an input (BERT); 0: none.
   std::int64_t token_types = 0;
-  /// "decoder": the output map is the target embedding; "all": and so is the source embedding.
+  /// "decoder": the output map is the target embedding; "all": it is also the source embedding.
   std::string tie_embeddings = "none";
   bool output_bias = false;  ///< the output map of a decoder has a bias
   /// Masked language models: a map and a norm between encoder and output, LN(act(W x + b)) (BERT).
