@@ -79,7 +79,7 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys, Device device) {
                     row + static_cast<double>(keys - queries));
 }
 
-/// q k^T scale, with slopes and bias: [B, H, N, M].
+/// The logits q k^T scale, with slopes and bias added: [B, H, N, M].
 Tensor logits_of(const Tensor& query, const Tensor& key, const Sizes& sizes,
                  const AttentionOptions& options) {
   Tensor logits = matmul(query, transpose(key, -2, -1)) * scale_of(query, options);
@@ -120,7 +120,7 @@ Tensor rows_adjacent(const Tensor& x) {
   return x.stride(3) == 1 || x.size(3) == 1 ? x : contiguous(x);
 }
 
-/// [B, H, N, d] whose memory is [B, N, H, d], so that merging the heads afterwards moves nothing.
+/// [B, H, N, d] stored as [B, N, H, d], so that merging the heads afterwards copies nothing.
 Tensor empty_heads(const Tensor& like, std::int64_t width) {
   const Tensor memory =
       Tensor::empty({like.size(0), like.size(2), like.size(1), width}, like.dtype(), like.device());
@@ -146,7 +146,7 @@ AttentionArgs kernel_arguments(const Tensor& query, const Tensor& key, const Ten
   return args;
 }
 
-/// What the gradients are for.
+/// The inputs, in the order of the gradients that kernel_gradients() returns.
 std::vector<Tensor> inputs_of(const Tensor& query, const Tensor& key, const Tensor& value,
                               const AttentionOptions& options) {
   std::vector<Tensor> inputs{query, key, value};
@@ -154,7 +154,7 @@ std::vector<Tensor> inputs_of(const Tensor& query, const Tensor& key, const Tens
   return inputs;
 }
 
-/// Which of the operands of the logits have a gradient.
+/// Whether the product q k^T and the bias need gradients.
 struct WantedGradients {
   bool of_product, of_bias;
 };
@@ -163,14 +163,15 @@ WantedGradients wanted(const Tensor& query, const Tensor& key, const AttentionOp
   return {has_gradient(query) || has_gradient(key), has_gradient(options.bias)};
 }
 
-/// What a softmax divided by: the largest score of each query and the sum of exp(score - largest), [B, H, N,
-/// 2]. They stay apart: a large score swallows the logarithm of the sum.
+/// The statistics of the softmax [B, H, N, 2]: the largest score of each query and the sum of exp(score -
+/// largest). They are kept apart, because adding the logarithm of the sum to a large score would round it
+/// away.
 Tensor empty_sums(const Tensor& query) {
   return Tensor::empty({query.size(0), query.size(1), query.size(2), 2}, statistics_type(query.dtype()),
                        query.device());
 }
 
-/// The gradients of value, and of query, key and the bias where they have one, from those of the output and
+/// The gradients of the value, and of query, key and bias when wanted, from the gradients of the output and
 /// of log_sum_exp (undefined: 0).
 Gradients kernel_gradients(const AttentionArgs& args, WantedGradients wanted, const Tensor& output,
                            const Tensor& sums, const Tensor& grad, const Tensor& log_sum_exp_grad) {
@@ -199,7 +200,8 @@ Tensor attention_fused(const Tensor& query, const Tensor& key, const Tensor& val
       reads);
 }
 
-/// The places of the two results in one piece of memory, as an op has one output: [B, N, H, dv], [B, H, N].
+/// An op has one output, so both results share its memory: the output, stored as [B, N, H, dv], and then
+/// log_sum_exp [B, H, N].
 AttentionPart places(const Tensor& memory, const Shape& rows, std::int64_t width) {
   const std::int64_t batch = rows[0], heads = rows[1], queries = rows[2], outputs = rows.count() * width;
   return {memory.view({batch, heads, queries, width}, {queries * heads * width, width, heads * width, 1},
@@ -216,7 +218,7 @@ AttentionPart attention_part_fused(const Tensor& query, const Tensor& key, const
   const AttentionPart part = places(memory, rows, width);
   const Tensor sums = empty_sums(query);
   backend_of(query).attention.forward(args, part.output, sums);
-  const Tensor logs = slice(sums, 3, 0, 1) + log(slice(sums, 3, 1, 2));  // -infinity where there is no key
+  const Tensor logs = slice(sums, 3, 0, 1) + log(slice(sums, 3, 1, 2));  // -infinity for queries without keys
   backend_of(query).copy(reshape(logs, rows), part.log_sum_exp);
   const Tensor* const reads[] = {&args.query, &args.key,    &args.value, &args.key_mask,
                                  &args.mask,  &args.slopes, &args.bias,  &memory};
@@ -232,7 +234,7 @@ AttentionPart attention_part_fused(const Tensor& query, const Tensor& key, const
   return {permute(output, {0, 2, 1, 3}), reshape(slice(both, 0, outputs, both.size(0)), rows)};
 }
 
-/// Out of single ops. A query without keys has an output of 0 and passes no gradient on.
+/// Composed of single ops. A query without keys has output 0 and passes no gradient on.
 AttentionPart attention_part_composed(const Tensor& query, const Tensor& key, const Tensor& value,
                                       const AttentionOptions& options) {
   const Sizes sizes = check_attention("attention_part", query, key, options);
@@ -247,7 +249,7 @@ AttentionPart attention_part_composed(const Tensor& query, const Tensor& key, co
   const Tensor none = equal(largest, nothing);
   const Tensor shift = where(none, 0, largest);
   const Tensor exponentials = exp(logits - shift);
-  // At least 1 where there is a key.
+  // The sum is at least 1 for a query with a key, so 0.5 only guards the others.
   const Tensor total = maximum(sum(exponentials, -1, true), 0.5);
   const Tensor weights = dropout(exponentials / total, options.dropout, options.dropout_key);
   return {matmul(weights, value), squeeze(where(none, nothing, log(total) + shift), -1)};
@@ -281,7 +283,7 @@ AttentionPart attention_part(const Tensor& query, const Tensor& key, const Tenso
                              const AttentionOptions& options) {
   check_attention("attention_part", query, key, options);
   check_value("attention_part", query, key, value);
-  if (is_half(query.dtype())) {  // whose log-sum-exp is f32, unlike its output
+  if (is_half(query.dtype())) {  // log_sum_exp must be f32, so compute in f32 and round only the output
     const auto full = [](const Tensor& x) { return cast(x, DType::f32); };
     AttentionOptions precise = options;
     if (options.bias.defined()) precise.bias = full(options.bias);

@@ -12,22 +12,24 @@ namespace heed {
 
 struct Node;
 
-/// A tracked leaf that shares the elements of `tensor` (f32 or f64): its gradient is collected by backward().
+/// A tracked leaf that shares the elements of `tensor` (any floating dtype); backward() collects its
+/// gradient.
 Tensor parameter(const Tensor& tensor);
 
-/// Adds d(output)/d(leaf) to the gradient of every leaf that `output` depends on. `output` has one
-/// element unless the gradient to start from is given (same shape). A graph can be walked once: closures
-/// are freed as they run.
+/// Adds d(output)/d(leaf) to the gradient of every leaf that `output` depends on. `output` must have one
+/// element, unless `gradient` (of the same shape) is given as its gradient to start from. A graph can be
+/// walked only once, since closures are freed as they run.
 void backward(const Tensor& output, const Tensor& gradient = {});
 
-/// The gradient collected in a leaf; undefined when there is none yet. Throws when the tensor is not a leaf.
+/// The gradient collected in a leaf; undefined when none has arrived yet. Throws when the tensor is not a
+/// leaf.
 Tensor gradient(const Tensor& leaf);
-/// Forgets the gradient of a leaf.
+/// Drops the gradient of a leaf.
 void zero_gradient(const Tensor& leaf);
 
-/// While it lives, notes which leaves backward() on this thread leaves a gradient in. After the step and the
-/// zero_gradients() of all optimizers, whoever holds a gradient still is trained by nobody, such as the
-/// parameters of a part that no add_module() has registered:
+/// While it lives, records the leaves that backward() gives a gradient to on this thread. A leaf that still
+/// holds a gradient after step() and zero_gradients() of all optimizers is trained by none of them; an
+/// example is a parameter of a part that was never registered with add_module():
 ///
 ///   const heed::GradientWatch watch;
 ///   heed::backward(loss);
@@ -40,17 +42,17 @@ class GradientWatch {
   ~GradientWatch();
   GradientWatch(const GradientWatch&) = delete;
   GradientWatch& operator=(const GradientWatch&) = delete;
-  /// The shapes of those leaves that exist and hold a gradient still, in the order in which they were
-  /// reached.
+  /// The shapes of the recorded leaves that still exist and hold a gradient, in the order in which
+  /// backward() first reached them.
   std::vector<Shape> left() const;
 
  private:
   friend void backward(const Tensor& output, const Tensor& gradient);
   GradientWatch* previous_;
-  std::vector<std::weak_ptr<Node>> reached_;  // some of them several times
+  std::vector<std::weak_ptr<Node>> reached_;  // may list a leaf several times
 };
 
-/// Turns the recording of ops on or off for this thread while it lives.
+/// Turns recording on or off for this thread while it lives.
 class RecordingScope {
  public:
   explicit RecordingScope(bool enabled);
@@ -68,8 +70,8 @@ class NoGrad : public RecordingScope {
 };
 
 /// Runs `segment(inputs, random)` without keeping its intermediate tensors, and runs it again in backward
-/// with the same random numbers (arXiv 1604.06174): memory for time. Parameters that the segment uses get
-/// their gradients as usual.
+/// with the same random numbers (gradient checkpointing, arXiv 1604.06174): saves memory, costs time.
+/// Parameters used inside the segment get their gradients as usual.
 Tensor recompute_in_backward(std::function<Tensor(std::span<const Tensor>, Random&)> segment,
                              std::vector<Tensor> inputs, Random& random);
 
@@ -77,15 +79,15 @@ Tensor recompute_in_backward(std::function<Tensor(std::span<const Tensor>, Rando
 struct GradcheckResult {
   bool passed = false;
   double worst_error = 0;  ///< max over elements of |analytic - numeric| / max(1, |analytic|, |numeric|)
-  int worst_input = -1;    ///< which input
+  int worst_input = -1;    ///< index of the input with the worst error
   std::int64_t worst_element = -1;
   double analytic = 0;
   double numeric = 0;
 };
 
 /// Compares backward() with central finite differences of sum(w * function(inputs)), w fixed random weights,
-/// in f64. Every f64 input is perturbed element by element; at most `max_elements` per input, evenly spread.
-/// The function must be deterministic. Throws when an input is f32, tracked or not.
+/// in f64. Perturbs the elements of every f64 input one by one, at most `max_elements` per input, evenly
+/// spread. The function must be deterministic. Throws when an input is f32, tracked or not.
 GradcheckResult gradcheck(const std::function<Tensor(std::span<const Tensor>)>& function,
                           std::vector<Tensor> inputs, double tolerance = 1e-6, double step = 1e-5,
                           std::int64_t max_elements = 64);

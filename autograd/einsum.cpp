@@ -1,5 +1,5 @@
-// Einstein's summation: the equation is read into labels, and each pair of operands is one matrix product
-// over [batch, left, shared] and [batch, shared, right].
+// Einstein summation: the equation is parsed into labels, and each pair of operands becomes one matrix
+// product of [batch, left, shared] and [batch, shared, right].
 
 #include <algorithm>
 #include <string>
@@ -12,7 +12,7 @@ namespace heed {
 
 namespace {
 
-/// A tensor with the letters of its axes, each once.
+/// A tensor and the letters of its axes, all different.
 struct Term {
   Tensor value;
   std::string labels;
@@ -33,7 +33,7 @@ bool contains(const std::string& labels, char label) {
   return labels.find(label) != std::string::npos;
 }
 
-/// The letters that occur once in all operands together, in the order of the alphabet.
+/// The letters that occur exactly once in all operands together, in alphabetical order.
 std::string implied_result(const std::vector<std::string>& operands) {
   std::string all, result;
   for (const std::string& labels : operands) all += labels;
@@ -72,7 +72,7 @@ Equation read(std::string_view text) {
   return equation;
 }
 
-/// Keeps the diagonal where a letter stands twice.
+/// Takes the diagonal of axes that share a letter.
 Term without_repeats(Term term) {
   for (std::size_t first = 0; first < term.labels.size(); ++first) {
     for (std::size_t second;
@@ -93,7 +93,7 @@ Term without_repeats(Term term) {
   return term;
 }
 
-/// Sums the axes whose letters `keep` does not have.
+/// Sums over the axes whose letters are not in `keep`.
 Term summed(const Term& term, const std::string& keep) {
   std::vector<int> axes;
   std::string labels;
@@ -118,7 +118,8 @@ std::int64_t elements(const Term& term, const std::string& labels) {
   return count;
 }
 
-/// One product; of the letters that both have, those in `keep` stay.
+/// Contracts two terms by one product. Letters that both have stay when they are in `keep` and are summed
+/// otherwise.
 Term contracted(const Term& a, const Term& b, const std::string& keep) {
   std::string batch, shared, left, right;
   for (const char label : a.labels)
@@ -173,7 +174,7 @@ Tensor einsum(std::string_view equation, std::span<const Tensor> operands) {
   for (Term& term : terms) term = without_repeats(std::move(term));
   Term result;
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    std::string needed = parsed.result;  // by the result and by operands that are still to come
+    std::string needed = parsed.result;  // letters of the result and of the remaining operands
     for (std::size_t j = i + 1; j < terms.size(); ++j) needed += terms[j].labels;
     if (i == 0)
       result = summed(terms[0], needed);

@@ -10,7 +10,7 @@ namespace heed {
 
 namespace {
 
-// What the backward pass needs to know about each line of the table, read from the text of its derivative.
+// What the backward pass needs to know about each line of the table, derived from the text of the line.
 
 constexpr bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -36,7 +36,7 @@ constexpr UnaryInfo unary_info[] = {
    mentions(#y, 'q')},
 #include "heed/core/elementwise.def"
 };
-// A function with numbers of its own must not be callable without them.
+// A function with parameters must not be callable without them.
 #define HEED_UNARY(name, y, ...)                          \
   static_assert(!mentions(#y, 'p') && !mentions(#y, 'q'), \
                 #name " takes numbers: its line is HEED_PARAMETRIC");
@@ -59,8 +59,8 @@ constexpr BinaryInfo binary_info[] = {
 #include "heed/core/elementwise.def"
 };
 
-/// The gradient of one operand of a broadcasting operation. Undefined saved operands are not
-/// read by the derivative.
+/// The gradient of one operand of a broadcasting operation. An operand that was not saved is undefined; the
+/// derivative does not read it.
 Tensor binary_gradient(BinaryOp op, int operand, const Tensor& a, const Tensor& b, const Tensor& grad,
                        const Shape& shape) {
   if (binary_info[static_cast<int>(op)].derivative_is_one[operand]) return sum_to(grad, shape);
@@ -70,7 +70,7 @@ Tensor binary_gradient(BinaryOp op, int operand, const Tensor& a, const Tensor& 
   return sum_to(out, shape);
 }
 
-/// The number as a tensor of rank 0 beside `like`, an operand of `op`.
+/// The number as a rank-0 operand of `op`, with the dtype and device of `like`.
 Tensor number_beside(const char* op, const Tensor& like, double value) {
   check(like.defined(), op, ": the operand beside the number ", value, " is undefined");
   using Limits = std::numeric_limits<std::int32_t>;
@@ -80,7 +80,7 @@ Tensor number_beside(const char* op, const Tensor& like, double value) {
   return Tensor::full({}, value, like.dtype(), like.device());
 }
 
-/// The few unary operations that integers have, out of binary ones.
+/// The few unary operations that exist for i32, composed of binary ones.
 Tensor integer_unary(UnaryOp op, const Tensor& x, UnaryParams params) {
   switch (op) {
     case UnaryOp::neg:
@@ -98,7 +98,7 @@ Tensor integer_unary(UnaryOp op, const Tensor& x, UnaryParams params) {
   }
 }
 
-/// Whether a number beside x can be a parameter of a unary operation.
+/// True when a number beside x can be passed as the parameter of a unary operation.
 bool takes_parameter(const char* op, const Tensor& x) {
   check(x.defined(), op, ": the operand beside a number is undefined");
   return is_floating(x.dtype());

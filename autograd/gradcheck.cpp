@@ -25,12 +25,12 @@ GradcheckResult gradcheck(const std::function<Tensor(std::span<const Tensor>)>& 
     check(inputs[i].dtype() != DType::f32, "gradcheck: input ", i,
           " has type f32; finite differences need f64");
     if (inputs[i].dtype() == DType::f64) {
-      // A private contiguous copy, since elements are perturbed in place.
+      // A private contiguous copy, since its elements are perturbed in place.
       inputs[i] =
           parameter(Tensor::from(inputs[i].to_vector<double>(), inputs[i].shape(), inputs[i].device()));
     }
   }
-  const RecordingScope record(true);  // also where the caller records nothing, as within another check
+  const RecordingScope record(true);  // even if the caller has turned recording off
   const Tensor output = function(inputs);
   check(output.dtype() == DType::f64, "gradcheck: the output has type ", output.dtype(), ", not f64");
   const Tensor weights =

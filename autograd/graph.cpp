@@ -22,8 +22,8 @@ struct SmallerId {
   }
 };
 
-/// The nodes that wait for their turn, the last made first. When an error ends the walk they forget what they
-/// have collected, so that another walk cannot take it for its own.
+/// The nodes that are still to run, newest first. When an error ends the walk, their collected gradients
+/// are dropped, so that the next walk does not pick them up.
 class PendingNodes {
  public:
   PendingNodes() = default;
@@ -48,8 +48,8 @@ bool is_leaf(const Node& node) {
   return node.inputs.empty() && !node.backward;
 }
 
-/// The gradient as a leaf keeps it: flat memory, which optimizers read, and seen by nobody else, neither by
-/// another leaf nor by a caller who gave it to backward().
+/// The gradient as a leaf keeps it: contiguous, as optimizers expect, and shared with no other leaf and no
+/// caller of backward().
 Tensor own_gradient(const Tensor& grad) {
   if (grad.is_sole_owner() && grad.is_contiguous()) return grad.detach();
   const Tensor copy = empty_like(grad);
@@ -57,7 +57,7 @@ Tensor own_gradient(const Tensor& grad) {
   return copy;
 }
 
-/// Adds `grad` to what the node has collected; in place when nobody else sees that memory.
+/// Adds `grad` to the node's gradient, in place when nothing else uses that memory.
 void accumulate(Node& node, const Tensor& grad, const char* from) {
   check(grad.shape() == node.shape && grad.dtype() == node.dtype, from,
         ": backward gave a gradient of shape ", grad.shape(), " and type ", grad.dtype(),
@@ -71,7 +71,7 @@ void accumulate(Node& node, const Tensor& grad, const char* from) {
   }
 }
 
-/// Whether a tensor that the node's backward reads has other elements than when the op ran.
+/// True when a tensor that the node's backward reads was overwritten after the op ran.
 bool was_overwritten(const Node& node) {
   return std::any_of(node.reads.begin(), node.reads.end(), [](const Node::Read& read) {
     const std::shared_ptr<const Storage> memory = read.memory.lock();
@@ -174,7 +174,7 @@ std::vector<Tensor> record_joint(const char* op, std::span<const Tensor> outs, s
     return results;
   }
   const auto arrived = std::make_shared<std::vector<Tensor>>(outs.size());
-  // The gradient of the op's own node only says that one of its outputs' has arrived.
+  // The joint node's own gradient only signals that the gradient of an output has arrived.
   const Tensor sign = Tensor::empty({0}, DType::f32);
   const Tensor joint = record_always(
       op, sign, inputs,
@@ -182,13 +182,14 @@ std::vector<Tensor> record_joint(const char* op, std::span<const Tensor> outs, s
         return backward(std::exchange(*arrived, {}));
       },
       reads);
-  // An output's node owns the op's as its input; the plain pointer leaves it to ~Node to unlink them.
+  // The closure holds a plain pointer to the joint node, which the output's node owns as its input. A
+  // second owner would keep ~Node from unlinking it without recursion.
   for (std::size_t i = 0; i < outs.size(); ++i)
     results.push_back(
         record_always(op, outs[i], std::span(&joint, 1),
                       [arrived, sign, i, count = outs.size(), node = joint.node().get()](const Tensor& grad) {
                         const bool first = !node->gradient.defined();
-                        if (first) arrived->assign(count, Tensor());  // also what a walk that failed has left
+                        if (first) arrived->assign(count, Tensor());  // also drops the rest of a failed walk
                         (*arrived)[i] = grad;
                         return Gradients{first ? sign : Tensor()};
                       }));
@@ -246,7 +247,7 @@ void backward(const Tensor& output, const Tensor& start) {
     Gradients gradients;
     {
       const BackwardFunction function = std::exchange(node->backward, nullptr);
-      // The only handle, so that the op may overwrite it.
+      // The only handle to the gradient, so that backward may overwrite it.
       const Tensor grad = std::exchange(node->gradient, {});
       gradients = function(grad);
     }
@@ -272,7 +273,7 @@ Tensor recompute_in_backward(std::function<Tensor(std::span<const Tensor>, Rando
   if (!recording()) return segment(inputs, random);
   const Random at_start = random;
   Tensor out;
-  std::vector<Tensor> captured;  // parameters that the segment reads
+  std::vector<Tensor> captured;  // the leaves that the segment reads
   {
     const NoGrad forget;
     NotedLeaves read;

@@ -11,7 +11,7 @@ Tensor plain_ids(const Tensor& ids) {
   return contiguous(ids.detach());
 }
 
-/// Calls a kernel on behalf of `op`, which stands first in its errors.
+/// Calls a kernel for `op`, whose name is put before the kernel's errors.
 template <class Call>
 void named(std::string_view op, std::string_view kernel, const Call& call) try {
   call();
@@ -76,7 +76,7 @@ Tensor index_select(const Tensor& x, int axis, const Tensor& ids) {
   const int at = resolve_axis("index_select", x, axis);
   if (at != 0) return transpose(index_select(transpose(x, 0, at), 0, ids), 0, at);
   Shape shape = x.shape();
-  // No axis more: a shape may have all there are.
+  // Adds no axis, since x may already have the maximum rank.
   const Tensor rows = reshape(x, {1, shape[0], tail_count(shape, 1)});
   shape[0] = ids.size(0);
   return reshape(gather_rows(rows, unsqueeze(ids, 0)), shape);
@@ -119,7 +119,7 @@ Tensor gather(const Tensor& x, int axis, const Tensor& ids) {
   if (others.rank() == x.rank()) others[at] = x.shape()[at];
   check(others == x.shape(), "gather: indices of shape ", ids.shape(), " and values of shape ", x.shape(),
         " must agree outside axis ", axis);
-  // The axis is last: rows of width 1.
+  // With the axis last, every element is a row of width 1.
   const Tensor values = transpose(x, at, -1), positions = transpose(ids, at, -1);
   const Tensor picked = gather_rows(reshape(values, {row_count(values.shape()), values.size(-1)}),
                                     reshape(positions, {row_count(positions.shape()), positions.size(-1)}));
@@ -181,11 +181,11 @@ std::pair<Tensor, Tensor> top_k(const Tensor& x, std::int64_t k) {
   return {gather(x, -1, ids), ids};
 }
 
-// Matrices by the place of their diagonal.
+// Triangles and the identity: entries chosen by their distance from the diagonal.
 
 namespace {
 
-/// i32 [rows, columns]: column - row compared with `diagonal`.
+/// i32 [rows, columns]: compares column - row with `diagonal`.
 Tensor compared_with_diagonal(CompareOp op, std::int64_t rows, std::int64_t columns, std::int64_t diagonal,
                               Device device) {
   const Tensor row = Tensor::arange(rows, DType::i32, device).view({rows, 1});
@@ -198,7 +198,7 @@ Tensor triangle(const char* op, CompareOp kept, const Tensor& x, std::int64_t di
   check(x.rank() >= 2, op, ": shape ", x.shape(), " is no matrix");
   check_positions(op, x.size(-1));
   check_positions(op, x.size(-2));
-  const std::int64_t limit = std::max(x.size(-1), x.size(-2));  // beyond which nothing changes
+  const std::int64_t limit = std::max(x.size(-1), x.size(-2));  // a diagonal further out changes nothing
   const Tensor keep =
       compared_with_diagonal(kept, x.size(-2), x.size(-1), std::clamp(diagonal, -limit, limit), x.device());
   return where(keep, x, 0);

@@ -13,7 +13,7 @@ Tensor cross_entropy_composed(const Tensor& logits, const Tensor& targets, doubl
                               std::int32_t ignored) {
   const Tensor log_probabilities = log_softmax(cast(logits, statistics_type(logits.dtype())), -1);
   const Tensor is_ignored = equal(targets, ignored);
-  // To gather(), -1 means "nothing"; as a class it is as wrong as any beyond the last one, and is refused so.
+  // gather() reads -1 as "none"; as a class it is out of range and must be refused like any other.
   const Tensor in_range = where(less(targets, 0), static_cast<double>(logits.size(-1)), targets);
   const Tensor safe = where(is_ignored, 0, in_range);
   const Tensor picked = squeeze(gather(log_probabilities, -1, unsqueeze(safe, -1)), -1);
@@ -43,7 +43,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
   return record(
       "cross_entropy", loss, {logits},
       [rows, classes, log_sum_exp, smoothing, ignored, shape = logits.shape()](const Tensor& grad) {
-        const Tensor dlogits = reuse_or_empty(rows);  // the logits themselves, when nobody else needs them
+        const Tensor dlogits = reuse_or_empty(rows);  // overwrites the logits when nothing else uses them
         backend_of(grad).cross_entropy.backward(
             rows, classes, log_sum_exp, contiguous(grad).view(classes.shape()), smoothing, ignored, dlogits);
         return Gradients{dlogits.view(shape)};
@@ -51,17 +51,17 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothi
       {&rows, &classes});
 }
 
-// The loss of a model with a large vocabulary. Its logits would be the largest tensor of the whole
-// step; here only some rows of them exist at a time. Because the result is a plain sum, the gradient of
-// every row is known up to one factor as soon as its logits are, so it is taken right away and the
-// logits are not needed again. That factor is 1, or what ExpectedGradient says: a loss scale, without which
-// the many small gradients of logits would vanish in f16.
+// The loss of a model with a large vocabulary, whose logits would be the largest tensor of a training step.
+// Only a chunk of rows of the logits exists at a time. Since the result is a plain sum, the gradient of
+// every row is known up to one factor as soon as its logits are, so it is computed right away and the
+// logits are not needed again. The factor is 1, or the gradient set by ExpectedGradient: a loss scale,
+// without which the many small gradients of logits would vanish in f16.
 
 namespace {
 
 thread_local Tensor expected_gradient;
 
-/// How logits are held where the backend does not say: as many as make 16 MB in f32.
+/// How to chunk the logits when the backend does not say: 16 MB of f32 at a time.
 LogitChunks chunks_of(const Backend& backend, const Tensor& x, std::int64_t rows, std::int64_t classes) {
   if (backend.logit_chunks) return backend.logit_chunks(x.device(), x.dtype(), rows, classes);
   constexpr std::int64_t logits_at_once = 1 << 22;
@@ -85,22 +85,22 @@ Tensor transposed_matrix(const Tensor& x) {
   return x.view({x.size(1), x.size(0)}, {x.stride(1), x.stride(0)}, x.offset());
 }
 
-/// The gradients for a sum whose own gradient is `expected`, or 1 where that is undefined; undefined where
-/// none is wanted. That of the weight is a sum over chunks, in f32 where the operands are half.
+/// The gradients under the assumption that the sum's own gradient is `expected` (undefined: 1); undefined
+/// when not wanted. That of the weight is summed over chunks, in f32 for half operands.
 struct EarlyGradients {
   Tensor expected, x, weight, bias;
   bool wanted() const { return x.defined() || weight.defined() || bias.defined(); }
 };
 
-/// What linear_cross_entropy needs for a chunk of rows, made once for all.
+/// Buffers for one chunk of rows, allocated once for all chunks.
 struct Scratch {
   Tensor logits;       // [rows, pitch]
   Tensor log_sum_exp;  // [rows, 2]
-  Tensor grad;         // [rows]: the gradient of each loss
-  Tensor ones;         // [1, rows], where the bias' gradient is a product
+  Tensor grad;         // [rows]: the assumed gradient of each loss
+  Tensor ones;         // [1, rows]; defined when the gradient of the bias is computed by a product
 };
 
-/// The losses of rows begin ... begin + count - 1, written to `loss`; their part of the gradients is added.
+/// Writes the losses of rows begin ... begin + count - 1 to `loss` and adds their share of the gradients.
 void add_rows(const Loss& given, const Scratch& scratch, std::int64_t begin, std::int64_t count,
               const Tensor& loss, EarlyGradients& gradients) {
   const Backend& backend = backend_of(given.x);
@@ -131,7 +131,7 @@ void add_rows(const Loss& given, const Scratch& scratch, std::int64_t begin, std
     gradients.bias = begin ? gradients.bias + sum(logits, 0) : sum(logits, 0);
 }
 
-/// A gradient times one factor, in the same memory: a closure runs once.
+/// Multiplies a gradient by one factor, in place: the closure runs only once.
 Tensor scaled(const Tensor& gradient, const Tensor& factor) {
   if (!gradient.defined()) return {};
   const Tensor repeated = broadcast_view(cast(factor, gradient.dtype()), gradient.shape());
@@ -139,7 +139,7 @@ Tensor scaled(const Tensor& gradient, const Tensor& factor) {
   return gradient;
 }
 
-/// The gradients for any upstream gradient, of the type of the inputs.
+/// Rescales the early gradients to the actual gradient and converts them to the dtype of the inputs.
 Gradients given_gradients(const EarlyGradients& early, const Tensor& grad, DType dtype) {
   const Tensor factor = early.expected.defined() ? grad / early.expected : grad;
   const Backend& backend = backend_of(grad);
@@ -216,7 +216,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   const std::int64_t most = std::min(chunks.rows, rows);
   const Tensor expected = ExpectedGradient::active();
   EarlyGradients gradients{expected, wanted(x, x.dtype()),
-                           // A sum of chunks is rounded to a half type once.
+                           // A sum over chunks is rounded to a half type only once.
                            wanted(weight, rows > most ? statistics : x.dtype()),
                            wanted(bias, rows > most ? statistics : x.dtype())};
   if (gradients.x.defined()) gradients.x = gradients.x.view(given.x.shape());

@@ -16,7 +16,7 @@ Tensor readable(const Tensor& x) {
   std::int64_t& row_step = strides[rank - 2];
   std::int64_t& column_step = strides[rank - 1];
   if (rows == 1)
-    row_step = column_step == 1 ? columns : 1;  // the step of an axis of one element means nothing
+    row_step = column_step == 1 ? columns : 1;  // the stride of an axis with one element does not matter
   if (columns == 1) column_step = row_step == 1 ? rows : 1;
   const bool by_rows = column_step == 1 && row_step >= columns;
   const bool by_columns = row_step == 1 && column_step >= rows;
@@ -54,7 +54,7 @@ Shape with_width(Shape shape, std::int64_t width) {
   return shape;
 }
 
-/// Throws unless the map takes inputs of a shape, of x's type and device.
+/// Throws unless the map accepts inputs of `shape` with the dtype and device of x.
 void check_linear(const char* op, const Tensor& x, const Shape& shape, const LinearMap& map) {
   const auto& [weight, bias] = map;
   check_same(op, x, weight);
@@ -73,7 +73,7 @@ Tensor linear_composed(const Tensor& x, const LinearMap& map) {
   return map.bias.defined() ? y + map.bias : y;
 }
 
-/// rows [rows, in] through every map: [rows, out].
+/// Applies every map to rows [rows, in]: [rows, out] each.
 std::vector<Tensor> rows_through(const Tensor& rows, std::span<const LinearMap> maps) {
   std::vector<Tensor> weights, biases, outs;
   const auto together = backend_of(rows).linear_maps;
@@ -90,19 +90,20 @@ std::vector<Tensor> rows_through(const Tensor& rows, std::span<const LinearMap> 
   return outs;
 }
 
-/// The backward of linear maps of the same rows, with what it reads; the rest is undefined.
+/// The backward pass of linear maps of the same x, with the tensors that it reads; those not needed are
+/// undefined.
 struct LinearBackward {
   struct Map {
-    Tensor weight;  // where x has a gradient
+    Tensor weight;  // defined when x needs a gradient
     bool want_weight, want_bias;
   };
   Shape shape;  // of x
   bool want_x;
-  Tensor rows;  // x as [rows, in], where a weight has a gradient
+  Tensor rows;  // x as [rows, in]; defined when a weight needs a gradient
   std::vector<Map> maps;
 
-  /// The gradients of x and of every weight and bias in turn. A map whose output has none adds nothing to
-  /// x's.
+  /// The gradients of x and then of every weight and bias in turn. A map whose output received no gradient
+  /// adds nothing to dx.
   Gradients operator()(std::span<const Tensor> grads) const {
     Gradients gradients(1 + 2 * maps.size());
     std::vector<Tensor> arrived;  // [rows, out]
@@ -139,7 +140,8 @@ struct LinearBackward {
     return Tensor::empty(shape, grad.dtype(), grad.device());
   }
 
-  /// dx and all dweights by one kernel; false where there is none, or some are not wanted.
+  /// Computes dx and all dweights in one kernel call; returns false when the backend has no such kernel or
+  /// one of them is not wanted.
   bool products_at_once(std::span<const Tensor> arrived, std::span<const std::size_t> from, const Tensor& dx,
                         Gradients& gradients) const {
     const auto at_once = backend_of(arrived[0]).linear_backward;
@@ -157,12 +159,12 @@ struct LinearBackward {
   }
 };
 
-/// The backward of feed_forward, with what it reads.
+/// The backward pass of feed_forward, with the tensors that it reads.
 struct FeedForwardBackward {
   UnaryOp activation;
-  Tensor weight;                 // of the second map, where the first one or x has a gradient
-  Tensor saved;                  // what the activation's derivative is of, where weight is there
-  LinearBackward first, second;  // second: without x
+  Tensor weight;                 // of the second map; defined when the first map or x needs a gradient
+  Tensor saved;                  // x or y of the activation, as its derivative needs; defined with weight
+  LinearBackward first, second;  // second: computes no gradient of its input
 
   Gradients operator()(const Tensor& grad) const {
     const Gradients after = second(std::span(&grad, 1));

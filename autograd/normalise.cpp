@@ -30,7 +30,8 @@ void check_norm_arguments(const char* op, const Tensor& x, const Tensor& weight,
   check_norm_parameter(op, "bias", bias, x);
 }
 
-/// Layer normalisation, or, not centred, RMS normalisation: one kernel, which is given no memory for means.
+/// Layer normalisation, or RMS normalisation when not centred: the same kernel, without memory for the
+/// means.
 Tensor norm_of_rows(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
                     bool centred) {
   check_norm_arguments(op, x, weight, bias);

@@ -12,16 +12,16 @@
 #include "heed/core/random.h"
 #include "heed/core/tensor.h"
 
-// The op layer: every differentiable function of tensors. Ops validate their arguments (throwing heed::Error
-// with the op's name, shapes and dtypes), run at once on the device of their inputs, and are recorded when an
-// input is tracked. Axes may be negative. Operands broadcast by NumPy's rules. Unless said otherwise floating
-// inputs share one dtype and the result has it.
+// The op layer: every differentiable function of tensors. Ops validate their arguments (an Error carries
+// the op's name, shapes and dtypes), run immediately on the device of their inputs, and are recorded when
+// an input is tracked. Axes may be negative. Operands broadcast by NumPy's rules. Unless noted otherwise,
+// floating inputs share one dtype, which is also that of the result.
 
 namespace heed {
 
 struct BlockPattern;  // core/block_pattern.h
 
-/// One axis of a tensor or several: -1, or {0, 2}; none are {}.
+/// One axis or several: -1, {0, 2}, or {} for none.
 class Axes {
  public:
   Axes(int axis) : list_{axis} {}
@@ -35,14 +35,14 @@ class Axes {
 
 // --- element by element (made from core/elementwise.def) ---------------------------------------------------
 
-/// neg(x), abs(x), square(x), sqrt(x), ...: a function for every operation without numbers of its own; throws
-/// for the others. neg, abs, square, relu and clamp also work on i32.
+/// neg(x), abs(x), square(x), sqrt(x), ...: one function per operation without parameters; throws for the
+/// others. neg, abs, square, relu and clamp also work on i32.
 Tensor unary(UnaryOp op, const Tensor& x);
-/// An operation with numbers of its own, as leaky_relu(x, slope). Throws where `params` has one, not 0, that
-/// `op` does not take.
+/// An operation with parameters, such as leaky_relu(x, slope). Throws when a parameter that `op` does not
+/// take is not 0.
 Tensor unary(UnaryOp op, const Tensor& x, UnaryParams params);
-// Either operand of a binary operation or a comparison may be a number, which has the type of the other one:
-// throws where that is i32 and the number is no whole one that i32 holds.
+// Either operand of a binary operation or a comparison may be a number, which takes the dtype of the other
+// operand. Throws when that is i32 and the number cannot be represented as i32.
 Tensor binary(BinaryOp op, const Tensor& a, const Tensor& b);
 Tensor binary(BinaryOp op, const Tensor& a, double b);
 Tensor binary(BinaryOp op, double a, const Tensor& b);
@@ -50,8 +50,8 @@ Tensor binary(BinaryOp op, double a, const Tensor& b);
 Tensor compare(CompareOp op, const Tensor& a, const Tensor& b);
 Tensor compare(CompareOp op, const Tensor& a, double b);
 Tensor compare(CompareOp op, double a, const Tensor& b);
-/// A tensor of rank 0 with the type and the device of `like`. Throws when `like` is i32 and
-/// `value` is no i32.
+/// A rank-0 tensor with the dtype and device of `like`. Throws when `like` is i32 and `value` cannot be
+/// represented as i32.
 Tensor scalar_like(const Tensor& like, double value);
 #define HEED_UNARY(name, ...)           \
   inline Tensor name(const Tensor& x) { \
@@ -95,9 +95,9 @@ inline Tensor operator-(const Tensor& x) {
   return neg(x);
 }
 
-// a + b, a < b and so on, with a number on either side. `a += b` is `a = a + b`: it makes a new tensor, which
-// other handles of the old one do not see, and may be used on what is tracked. There are no == and !=: see
-// equal().
+// a + b, a < b and so on, with a number on either side. `a += b` means `a = a + b`: it makes a new tensor,
+// so other handles of the old one do not change, and tracked tensors are allowed. == and != are not
+// overloaded; use equal() and not_equal().
 #define HEED_OPERATOR(symbol, name)                                 \
   inline Tensor operator symbol(const Tensor& a, const Tensor& b) { \
     return name(a, b);                                              \
@@ -136,9 +136,9 @@ Tensor where(const Tensor& condition, const Tensor& a, double b);
 Tensor where(const Tensor& condition, double a, const Tensor& b);
 /// x with `value` where mask (i32, broadcast to x) is not 0.
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
-/// Other dtype; between floating types differentiable.
+/// Converts the dtype; differentiable between floating types.
 Tensor cast(const Tensor& x, DType dtype);
-/// The same values on another device, through the host's memory; differentiable. x.to(device) says the same.
+/// The same values on another device, copied through host memory; differentiable. Same as x.to(device).
 Tensor to(const Tensor& x, Device device);
 
 // --- shape: views where possible, gradients are views too --------------------------------------------------
@@ -147,9 +147,9 @@ Tensor reshape(const Tensor& x, const Shape& shape);
 /// Axis i of the result is axis order[i] of x.
 Tensor permute(const Tensor& x, const Shape& order);
 Tensor transpose(const Tensor& x, int axis_a, int axis_b);
-/// Elements begin, begin + step, ... < end of an axis; negative begin and end count from the back.
+/// Elements begin, begin + step, ... < end of an axis; negative begin and end count from the end.
 Tensor slice(const Tensor& x, int axis, std::int64_t begin, std::int64_t end, std::int64_t step = 1);
-/// The index-th element of an axis, which disappears.
+/// The index-th element of an axis, without that axis.
 Tensor select(const Tensor& x, int axis, std::int64_t index);
 Tensor unsqueeze(const Tensor& x, int axis);
 Tensor squeeze(const Tensor& x, int axis);
@@ -157,18 +157,18 @@ Tensor squeeze(const Tensor& x, int axis);
 Tensor expand(const Tensor& x, const Shape& shape);
 Tensor concat(std::span<const Tensor> parts, int axis);
 Tensor concat(std::initializer_list<Tensor> parts, int axis);
-/// Along a new axis.
+/// Joins the parts along a new axis.
 Tensor stack(std::span<const Tensor> parts, int axis);
 Tensor stack(std::initializer_list<Tensor> parts, int axis);
-/// Pieces of the given sizes, which add up to the extent.
+/// Pieces of the given sizes, which must add up to the extent.
 std::vector<Tensor> split(const Tensor& x, int axis, std::span<const std::int64_t> sizes);
 /// Adds `before` and `after` elements of `value` to an axis.
 Tensor pad(const Tensor& x, int axis, std::int64_t before, std::int64_t after, double value = 0);
 /// x itself when contiguous, else a copy.
 Tensor contiguous(const Tensor& x);
-/// The elements of these axes in reverse order.
+/// Reverses the elements along these axes.
 Tensor flip(const Tensor& x, const Axes& axes);
-/// x [..., n, m] with zeros where column - row > diagonal (tril: what is kept is the lower triangle), or
+/// x [..., n, m] with zeros where column - row > diagonal (tril, keeps the lower triangle) or column - row
 /// < diagonal (triu).
 Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
 Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
@@ -181,124 +181,125 @@ Tensor eye(std::int64_t count, DType dtype = DType::f32, Device device = {});
 Tensor one_hot(const Tensor& ids, std::int64_t classes, DType dtype = DType::f32);
 
 // --- reductions --------------------------------------------------------------------------------------------
-// Along one axis, several, as in sum(x, {0, 1}), or all elements, to rank 0. A kept axis has extent 1.
-/// Of i32, too, modulo 2^32.
+// Reduce one axis, several, as in sum(x, {0, 1}), or all elements, to rank 0. A kept axis has extent 1.
+/// Also of i32, modulo 2^32.
 Tensor sum(const Tensor& x, const Axes& axes, bool keep_axes = false);
 Tensor sum(const Tensor& x);
 Tensor mean(const Tensor& x, const Axes& axes, bool keep_axes = false);
 Tensor mean(const Tensor& x);
-/// Largest (smallest); the gradient goes to the first that attains it. Of i32, too.
+/// The largest (smallest) element; the gradient goes to the first one that attains it. Also of i32.
 Tensor max(const Tensor& x, const Axes& axes, bool keep_axes = false);
 Tensor max(const Tensor& x);
 Tensor min(const Tensor& x, const Axes& axes, bool keep_axes = false);
 Tensor min(const Tensor& x);
-/// The product; its gradient is right where elements are 0, too. Of i32, too, modulo 2^32.
+/// The product; its gradient is correct even where elements are 0. Also of i32, modulo 2^32.
 Tensor prod(const Tensor& x, const Axes& axes, bool keep_axes = false);
 Tensor prod(const Tensor& x);
-/// sum((x - mean)^2) / (n - correction): correction 0 gives the mean square deviation (NumPy's default), 1
-/// the unbiased estimate (PyTorch's).
+/// sum((x - mean)^2) / (n - correction). correction 0 gives the mean squared deviation (NumPy's default), 1
+/// the unbiased estimate (PyTorch's default).
 Tensor variance(const Tensor& x, const Axes& axes, bool keep_axes = false, std::int64_t correction = 0);
 Tensor variance(const Tensor& x);
 /// sqrt(sum(x^2)); its gradient at 0 is 0.
 Tensor norm(const Tensor& x, const Axes& axes, bool keep_axes = false);
 Tensor norm(const Tensor& x);
-/// Sums the axes that broadcasting added or stretched, so that the result has `shape`.
+/// Sums over the axes that broadcasting added or repeated, so that the result has `shape`.
 Tensor sum_to(const Tensor& x, const Shape& shape);
-/// Index (i32) of the first largest; not differentiable. Without an axis: its place in row-major order.
+/// Index (i32) of the first largest element; not differentiable. Without an axis: its row-major index.
 Tensor argmax(const Tensor& x, int axis);
 Tensor argmax(const Tensor& x);
-/// Running sum along an axis, inclusive; from the back when `reverse`.
+/// Running sum along an axis, inclusive; runs from the end when `reverse`.
 Tensor cumulative_sum(const Tensor& x, int axis, bool reverse = false);
 Tensor softmax(const Tensor& x, int axis = -1);
 Tensor log_softmax(const Tensor& x, int axis = -1);
 /// log(sum(exp(x))), without overflow.
 Tensor log_sum_exp(const Tensor& x, int axis, bool keep_axis = false);
-/// Softmax over the last axis of the entries where `allowed` (i32, broadcast to x) is not 0; the other
-/// weights are 0, and so is a whole row that allows nothing.
+/// Softmax over the last axis, restricted to entries where `allowed` (i32, broadcast to x) is not 0. All
+/// other weights are 0; a row with no allowed entry is all 0.
 Tensor masked_softmax(const Tensor& x, const Tensor& allowed);
 
 // --- matrix products ---------------------------------------------------------------------------------------
-/// a [..., m, k] times b [..., k, n]; leading axes broadcast. Transposed views are used as
-/// they are, not copied.
+/// a [..., m, k] times b [..., k, n]; leading axes broadcast. Transposed views are not copied.
 Tensor matmul(const Tensor& a, const Tensor& b);
-/// x [..., in] W^T + b with W [out, in] and b [out] (may be undefined).
+/// x [..., in] W^T + b with W [out, in] and b [out] (b may be undefined).
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 /// The parameters of a linear map: weight [out, in], bias [out] or undefined.
 struct LinearMap {
   Tensor weight, bias;
 };
-/// linear(x, map.weight, map.bias) for each of some maps, of which there is at least one: their gradients of
-/// x are added up by the products themselves. backward() walks through all results at once, so that a second
-/// walk, through another of them, is the error that a second walk through one is.
+/// linear(x, map.weight, map.bias) for each of at least one map, in one op. The products accumulate the
+/// gradient of x without extra additions. One backward() runs through all results; a second one from
+/// another of the results throws, as walking any graph twice does.
 std::vector<Tensor> linear_maps(const Tensor& x, std::span<const LinearMap> maps);
-/// linear(unary(activation, linear(x, first)), second): a position-wise feed-forward layer (Vaswani et al.
-/// 2017, eq. 2). Where the device's products can, they apply the activation and its derivative.
+/// linear(unary(activation, linear(x, first)), second): the position-wise feed-forward layer (Vaswani et
+/// al. 2017, eq. 2). Backends that can do so apply the activation and its derivative within the products.
 Tensor feed_forward(const Tensor& x, const LinearMap& first, UnaryOp activation, const LinearMap& second);
-/// Einstein's summation as NumPy writes it: einsum("bhid,bhjd->bhij", {q, k}). A letter for each axis; what
-/// two operands share is multiplied, what the result does not name is summed, and a letter twice in one
-/// operand takes its diagonal. Without "->" the result has the letters that occur once, in the order of the
-/// alphabet. Operands are contracted from left to right, each pair by one matrix product. No "...".
+/// Einstein summation in NumPy's notation: einsum("bhid,bhjd->bhij", {q, k}). Each axis has a letter.
+/// Letters shared by two operands are multiplied, letters missing from the result are summed, and a letter
+/// repeated within one operand takes its diagonal. Without "->" the result has the letters that occur once,
+/// in alphabetical order. Operands are contracted from left to right, each pair by one matrix product.
+/// "..." is not supported.
 Tensor einsum(std::string_view equation, std::span<const Tensor> operands);
 Tensor einsum(std::string_view equation, std::initializer_list<Tensor> operands);
 
 // --- indices: i32; -1 stands for "nothing" (a zero row, no gradient) ---------------------------------------
-/// table [n, width] rows picked by ids of any shape: [..., width].
+/// Rows of table [n, width] picked by ids of any shape: [..., width].
 Tensor embedding(const Tensor& table, const Tensor& ids);
-/// The slices of `axis` picked by ids [m], which are the same for all other axes.
+/// The slices of `axis` picked by ids [m], the same for all other axes.
 Tensor index_select(const Tensor& x, int axis, const Tensor& ids);
-/// x [batch, n, ...], ids [batch, m]: row ids[b, i] of sample b: [batch, m, ...]. How
-/// sorted attention permutes words.
+/// x [batch, n, ...], ids [batch, m] -> [batch, m, ...]: rows ids[b, i] of sample b. Sorted attention
+/// permutes words with it.
 Tensor gather_rows(const Tensor& x, const Tensor& ids);
-/// The inverse map: out [batch, rows, ...], out[b, ids[b, i]] += x[b, i].
+/// The adjoint of gather_rows: out [batch, rows, ...], out[b, ids[b, i]] += x[b, i].
 Tensor scatter_add_rows(const Tensor& x, const Tensor& ids, std::int64_t rows);
-/// out[..., i, ...] = x[..., ids[..., i, ...], ...] along `axis`; ids has the rank of x
-/// and equal extents elsewhere.
+/// out[..., i, ...] = x[..., ids[..., i, ...], ...] along `axis`; ids has the rank of x and the same
+/// extents on all other axes.
 Tensor gather(const Tensor& x, int axis, const Tensor& ids);
-/// Zeros of x's shape but `extent` along axis, plus x added at ids; the adjoint of gather.
+/// Adds x at ids to zeros with x's shape, but `extent` along `axis`; the adjoint of gather.
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& ids, std::int64_t extent);
-/// Stable order along the last axis (i32); not differentiable.
+/// The indices (i32) of a stable sort along the last axis; not differentiable.
 Tensor argsort(const Tensor& x, bool descending = false);
-/// Sorted values (differentiable) and their indices, along the last axis.
+/// The sorted values (differentiable) and their indices, along the last axis.
 std::pair<Tensor, Tensor> sort(const Tensor& x, bool descending = false);
-/// The k largest of the last axis, descending, with their indices; ties go to the lower index.
+/// The k largest elements along the last axis, in descending order, with their indices; ties go to the
+/// lower index.
 std::pair<Tensor, Tensor> top_k(const Tensor& x, std::int64_t k);
 
 // --- normalisation, dropout, losses ------------------------------------------------------------------------
 /// (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis (arXiv 1607.06450); weight and
-/// bias [n] or undefined.
+/// bias are [n] or undefined.
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
-/// x / sqrt(mean(x^2) + epsilon) * weight over the last axis (Zhang and Sennrich 2019, arXiv 1910.07467, eq.
-/// 4); weight [n] or undefined.
+/// x / sqrt(mean(x^2) + epsilon) * weight over the last axis (Zhang and Sennrich 2019, arXiv 1910.07467,
+/// eq. 4); weight is [n] or undefined.
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-5);
-/// Rotary positions (Su et al. 2021, arXiv 2104.09864, section 3.4): of x [B, N, H, dh] the pair of elements
-/// i and i + dh / 2 of every head at position n is turned by the angle whose cosine and sine are the entries
-/// [n, i] of cosines and sines [N, dh / 2] (f32, for an f64 x f64). No gradient for these.
+/// Rotary positions (Su et al. 2021, arXiv 2104.09864, section 3.4): in every head of x [B, N, H, dh], the
+/// elements i and i + dh / 2 at position n are rotated by the angle whose cosine and sine are cosines[n, i]
+/// and sines[n, i], both [N, dh / 2] (f32; f64 for an f64 x). The tables get no gradient.
 Tensor rotary(const Tensor& x, const Tensor& cosines, const Tensor& sines);
 /// Zeroes elements with probability p and divides the others by 1 - p.
 Tensor dropout(const Tensor& x, double p, const RandomKey& key);
-/// residual + dropout(x): one pass.
+/// residual + dropout(x), in one pass.
 Tensor dropout_add(const Tensor& x, const Tensor& residual, double p, const RandomKey& key);
-/// A sum and what it is when normalised.
+/// A sum and its normalisation.
 struct NormedSum {
   Tensor sum, normalised;
 };
-/// sum = dropout_add(x, residual, p, key) (p may be 0) and layer_norm(sum, weight, bias, epsilon), in one
-/// pass each way. Like those of linear_maps, the results have one backward.
+/// sum = dropout_add(x, residual, p, key), where p may be 0, and normalised = layer_norm(sum, weight, bias,
+/// epsilon), in one pass each way. As with linear_maps, both results share one backward pass.
 NormedSum add_layer_norm(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
                          const Tensor& weight, const Tensor& bias, double epsilon = 1e-5);
 /// The same with rms_norm(sum, weight, epsilon).
 NormedSum add_rms_norm(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
                        const Tensor& weight, double epsilon = 1e-5);
-/// Label-smoothed cross entropy per row: logits [..., classes], targets i32 [...] -> [...]:
-/// (1 - e) (-log p_target) + e mean_c(-log p_c), 0 where the target is `ignored`; in f32 where the logits are
-/// f16 or bf16.
+/// Label-smoothed cross entropy per row: logits [..., classes], targets i32 [...] -> [...]: (1 - e) (-log
+/// p_target) + e mean_c(-log p_c), or 0 where the target is `ignored`. The result is f32 when the logits
+/// are f16 or bf16.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, double smoothing = 0,
                      std::int32_t ignored = -1);
 
-/// sum(cross_entropy(linear(x, weight, bias), targets)), to rank 0, in f32 likewise, without ever holding all
-/// logits: x [..., in], weight [classes, in], bias [classes] or undefined, targets i32 [...]. Gradients are
-/// taken along with the loss, `rows_at_once` rows at a time (0: as many as the backend says, on the CPU 16 MB
-/// of logits).
+/// sum(cross_entropy(linear(x, weight, bias), targets)) as rank 0 (f32 for half inputs), without ever
+/// holding all logits: x [..., in], weight [classes, in], bias [classes] or undefined, targets i32 [...].
+/// The gradients are computed along with the loss, `rows_at_once` rows at a time (0: chosen by the backend;
+/// on the CPU, 16 MB of f32 logits).
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                             double smoothing = 0, std::int32_t ignored = -1, std::int64_t rows_at_once = 0);
 
@@ -307,7 +308,7 @@ Tensor uniform(const Shape& shape, double low, double high, const RandomKey& key
                Device device = {});
 Tensor normal(const Shape& shape, double mean, double deviation, const RandomKey& key,
               DType dtype = DType::f32, Device device = {});
-/// 0, ..., count - 1 in random order (i32): the same on every device.
+/// 0, ..., count - 1 in random order (i32); the same on every device.
 Tensor permutation(std::int64_t count, const RandomKey& key, Device device = {});
 
 // --- attention ---------------------------------------------------------------------------------------------
@@ -317,33 +318,33 @@ struct AttentionOptions {
   Tensor key_mask;                              ///< i32 [B, M], 1 = real
   Tensor mask;                                  ///< i32, broadcasts to [B, H, N, M], 1 = allowed
   std::shared_ptr<const BlockPattern> pattern;  ///< null: all blocks
-  /// f32 [H] (f64 beside f64): logits get -slopes[h] |i + M - N - j|, with no matrix. Has no gradient.
+  /// f32 [H] (f64 for f64 operands): logits get -slopes[h] |i + M - N - j|, without a matrix. No gradient.
   Tensor slopes;
-  Tensor bias;  ///< [1 or B, 1 or H, N, M], added to the scaled logits; at -infinity there is no such pair
+  Tensor bias;            ///< [1 or B, 1 or H, N, M], added to the scaled logits; -infinity excludes the pair
   double dropout = 0;     ///< on the weights, after the softmax
-  RandomKey dropout_key;  ///< which of them
+  RandomKey dropout_key;  ///< selects the dropped weights
 };
-/// softmax(q k^T scale + bias) v over the allowed keys (Vaswani et al. 2017, eq. 1): query [B, H, N, dk], key
-/// [B, H, M, dk], value [B, H, M, dv] -> [B, H, N, dv]. Fused, it holds no N x M matrix but the bias that it
-/// is given and the gradient of that. A query with no allowed key gives 0. Slopes are ALiBi's (Press, Smith
-/// and Lewis 2022, arXiv 2108.12409, section 3); where there are fewer queries than keys, the last query
-/// stands beside the last key.
+/// softmax(q k^T scale + bias) v over the allowed keys (Vaswani et al. 2017, eq. 1): query [B, H, N, dk],
+/// key [B, H, M, dk], value [B, H, M, dv] -> [B, H, N, dv]. The fused kernel holds no N x M matrix other
+/// than a given bias and its gradient. A query without an allowed key gives 0. slopes are ALiBi's (Press,
+/// Smith and Lewis 2022, arXiv 2108.12409, section 3); with fewer queries than keys, the last query is
+/// aligned with the last key.
 Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
                  const AttentionOptions& options = {});
-/// One attention over some of the keys, and the logarithm of the sum of exponentials that its softmax divided
-/// by: what is needed to join it with attention over other keys.
+/// Attention over a subset of the keys, with the log-sum-exp of its logits: enough to combine it with
+/// attention over other keys.
 struct AttentionPart {
   Tensor output;       ///< [B, H, N, dv]
-  Tensor log_sum_exp;  ///< [B, H, N], -infinity where a query has no key; f32 where the output is f16 or bf16
+  Tensor log_sum_exp;  ///< [B, H, N], -infinity for a query without keys; f32 where the output is f16 or bf16
 };
-/// attention() with its log_sum_exp; both are differentiable.
+/// attention() together with its log_sum_exp; both are differentiable.
 AttentionPart attention_part(const Tensor& query, const Tensor& key, const Tensor& value,
                              const AttentionOptions& options = {});
-/// The attention over the keys of all parts together, with one softmax: sum_p softmax_p(log_sum_exp_p)
-/// output_p. A pair of a query and a key that several parts have counts several times. output [..., dv] and
-/// log_sum_exp [...] may have any shape that is the same for all parts.
+/// Attention with one softmax over the keys of all parts together: sum_p softmax_p(log_sum_exp_p) output_p.
+/// A query-key pair that occurs in several parts counts several times. output [..., dv] and log_sum_exp
+/// [...] may have any shape, the same for all parts.
 Tensor join_attention(std::span<const AttentionPart> parts);
-/// The weights [B, H, N, M] alone, composed; for looking inside.
+/// The weights [B, H, N, M] alone, computed from single ops; for inspection.
 Tensor attention_weights(const Tensor& query, const Tensor& key, const AttentionOptions& options = {});
 
 }  // namespace heed

@@ -66,7 +66,7 @@ Tensor permutation(std::int64_t count, const RandomKey& key, Device device) {
   check_positions("permutation", count);
   std::vector<std::int32_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
-  // Fisher and Yates: each place takes one of those not taken yet.
+  // Fisher-Yates shuffle: each position takes one of the elements that are left.
   for (std::size_t i = order.size(); i > 1; --i)
     std::swap(order[i - 1], order[(static_cast<std::uint64_t>(random_word(key, i)) * i) >> 32]);
   return Tensor::from(order, {count}, device);

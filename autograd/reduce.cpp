@@ -64,11 +64,11 @@ Tensor extreme_axis(const char* op, const Tensor& x, int axis, bool keep) {
   });
 }
 
-/// The product by halves, so that no element is divided by.
+/// The product by repeated halving, so that its gradient divides by no element.
 Tensor product_axis(const char* op, const Tensor& x, int axis, bool keep) {
   const int at = resolve_axis(op, x, axis);
-  Tensor rest = x, odd;                              // odd: what has no partner
-  if (x.size(at) == 0) rest = sum(x, at, true) + 1;  // tracked as x is
+  Tensor rest = x, odd;                              // odd: elements without a partner
+  if (x.size(at) == 0) rest = sum(x, at, true) + 1;  // 1, tracked when x is
   while (rest.size(at) > 1) {
     const std::int64_t half = rest.size(at) / 2;
     if (rest.size(at) % 2 != 0) {
@@ -83,7 +83,7 @@ Tensor product_axis(const char* op, const Tensor& x, int axis, bool keep) {
 
 using AxisReduction = Tensor (*)(const char* op, const Tensor& x, int axis, bool keep);
 
-/// The axes that `axes` names, in rising order. Throws for one that is out of range or named twice.
+/// The resolved axes in ascending order. Throws when one is out of range or named twice.
 std::vector<int> resolved(const char* op, const Tensor& x, const Axes& axes) {
   std::vector<int> list;
   for (const int axis : axes.list()) list.push_back(resolve_axis(op, x, axis));
@@ -93,7 +93,7 @@ std::vector<int> resolved(const char* op, const Tensor& x, const Axes& axes) {
   return list;
 }
 
-/// `along` over several axes: neighbours at once, from the last on.
+/// Applies `along` to several axes, merging adjacent ones, from the last to the first.
 Tensor reduce_axes(const char* op, AxisReduction along, const Tensor& x, const Axes& axes, bool keep) {
   check_reducible(op, x);
   if (axes.list().size() == 1) return along(op, x, axes.list()[0], keep);
@@ -118,13 +118,13 @@ Tensor reduce_axes(const char* op, AxisReduction along, const Tensor& x, const A
   return reshape(result, kept);
 }
 
-/// `along` over all elements, to rank 0.
+/// Applies `along` to all elements, giving rank 0.
 Tensor reduce_all(const char* op, AxisReduction along, const Tensor& x) {
   check_reducible(op, x);
   return along(op, reshape(x, {x.count()}), 0, false);
 }
 
-/// How many elements each result of a reduction comes from.
+/// The number of elements that each result of a reduction combines.
 std::int64_t reduced_count(const char* op, const Tensor& x, const Axes& axes) {
   std::int64_t count = 1;
   for (const int axis : resolved(op, x, axes)) count *= x.shape()[axis];
@@ -137,13 +137,13 @@ Axes all_axes(const Tensor& x) {
   return axes;
 }
 
-/// The square root of sums of squares; 0 where they are 0, and no gradient there.
+/// The square root of sums of squares; 0 with gradient 0 where the sum is 0.
 Tensor root(const Tensor& squares) {
   const Tensor nothing = equal(squares.detach(), 0);
   return where(nothing, 0, sqrt(where(nothing, 1, squares)));
 }
 
-/// The last axis moved to `axis`, or back.
+/// Swaps `axis` and the last axis; applying it twice restores x.
 Tensor swap_with_last(const char* op, const Tensor& x, int axis) {
   return resolve_axis(op, x, axis) == x.rank() - 1 ? x : transpose(x, axis, -1);
 }
@@ -152,7 +152,7 @@ Tensor rows_of(const Tensor& x) {
   return contiguous(x.detach()).view({row_count(x.shape()), x.size(-1)});
 }
 
-/// The largest along the last axis, 0 where everything is -infinity: what softmax subtracts.
+/// The maximum along the last axis, or 0 where all entries are -infinity: what softmax subtracts.
 Tensor finite_maximum(const Tensor& x) {
   const Tensor largest = max(x.detach(), -1, true);
   return masked_fill(largest, equal(largest, -std::numeric_limits<double>::infinity()), 0);
@@ -165,7 +165,7 @@ Tensor log_sum_exp_of(const Tensor& x) {
   return log(sum(exp(x - shift), -1, true)) + shift;
 }
 
-/// 1 where x is 0: a row that allows nothing is divided by 1.
+/// 1 where x is 0, so that a fully masked row is divided by 1.
 Tensor one_if_zero(const Tensor& x) {
   return masked_fill(x, equal(x.detach(), 0), 1);
 }
@@ -274,7 +274,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   const int extra = x.rank() - shape.rank();
   check(extra >= 0, "sum_to: shape ", x.shape(), " cannot be summed to ", shape);
   Tensor result = x;
-  if (extra > 0) {  // the leading axes, in one pass
+  if (extra > 0) {  // all added leading axes in one pass
     Shape rest;
     rest.push_back(-1);
     for (int i = extra; i < x.rank(); ++i) rest.push_back(x.shape()[i]);
@@ -342,7 +342,7 @@ Tensor log_sum_exp(const Tensor& x, int axis, bool keep_axis) {
   check(last.size(-1) > 0, "log_sum_exp: axis ", axis, " of shape ", x.shape(), " is empty");
   const Tensor saved = last.detach(), sums = log_sum_exp_of(saved);
   const auto backward = [saved, sums](const Tensor& grad) {
-    // Where there is nothing but -infinity, nothing follows from an element.
+    // Where all elements are -infinity, the gradient is 0.
     const Tensor nothing = equal(sums, -std::numeric_limits<double>::infinity());
     return Gradients{grad * where(nothing, 0, exp(saved - sums))};
   };

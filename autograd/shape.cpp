@@ -13,12 +13,12 @@ void check_defined(const char* op, const Tensor& x) {
   check(x.defined(), op, ": the operand is undefined");
 }
 
-/// The view of elements begin, begin + step, ... of an axis; untracked.
+/// The view of `count` elements begin, begin + step, ... of an axis; untracked.
 Tensor slice_view(const Tensor& x, int axis, std::int64_t begin, std::int64_t count, std::int64_t step) {
   Shape shape = x.shape();
   Shape strides = x.strides();
   shape[axis] = count;
-  if (count > 1) strides[axis] *= step;  // else there is no other element, and the step may be any
+  if (count > 1) strides[axis] *= step;  // a single element keeps its stride: any will do
   return x.view(shape, strides, x.offset() + begin * x.strides()[axis]);
 }
 
@@ -30,7 +30,7 @@ void copy_into(const Tensor& from, const Tensor& to) {
 Shape infer_extent(const Tensor& x, const Shape& shape) {
   Shape result = shape;
   int unknown = -1;
-  std::int64_t known = 1, step = 1;  // the strides beside an extent of 0 must fit, too
+  std::int64_t known = 1, step = 1;  // strides beside an extent of 0 must fit too
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] >= 0) {
       step = checked_product("reshape", step, std::max<std::int64_t>(shape[i], 1));
@@ -269,7 +269,7 @@ Tensor pad(const Tensor& x, int axis, std::int64_t before, std::int64_t after, d
   });
 }
 
-// What a Tensor does by the op layer: core/tensor.h declares it, so that it reads as it does elsewhere.
+// The members of Tensor that the op layer implements; core/tensor.h declares them.
 
 Tensor to(const Tensor& x, Device device) {
   check(x.defined(), "to: the operand is undefined");

@@ -117,7 +117,7 @@ void refuse_existing(const fs::path& path) {
 void rename_to_new(int folder, const fs::path& from, const fs::path& to, const fs::path& shown) {
   if (::renameat2(folder, from.c_str(), folder, to.c_str(), RENAME_NOREPLACE) == 0) return;
   if (errno == EEXIST) refuse_existing(shown);
-  // Some file systems do not know this kind of renaming, but have links.
+  // Some file systems do not support RENAME_NOREPLACE, but have links.
   if (::linkat(folder, from.c_str(), folder, to.c_str(), 0) != 0) {
     if (errno == EEXIST) refuse_existing(shown);
     fail_with_errno("write", shown, errno);
@@ -129,7 +129,7 @@ TemporaryFile::TemporaryFile(int folder, fs::path target, const fs::path& shown)
     : folder_(folder),
       target_(std::move(target)),
       path_(temporary_for(target_)),
-      // Fails rather than open anything that is there, a link included.
+      // O_EXCL | O_NOFOLLOW: fails rather than open an existing file or link.
       writer_(shown / path_, open_at_or_throw("create", folder, path_,
                                               O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, shown / path_)) {}
 

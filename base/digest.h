@@ -9,8 +9,8 @@ namespace heed {
 
 class OpenFolder;
 
-/// A checksum of bytes: XXH3, 128 bits. It finds what changed by accident or was exchanged; it is no defence
-/// against somebody who means to deceive.
+/// A checksum of bytes: XXH3, 128 bits. It detects accidental changes and mix-ups; it does not protect
+/// against deliberate tampering.
 class Digest {
  public:
   Digest();
@@ -19,7 +19,7 @@ class Digest {
   Digest& operator=(const Digest&) = delete;
 
   void add(std::string_view bytes);
-  /// Of everything added so far: 32 hexadecimal digits.
+  /// The digest of everything added so far: 32 hexadecimal digits.
   std::string hex() const;
 
  private:
@@ -30,7 +30,7 @@ class Digest {
 std::string digest_of(std::string_view bytes);
 /// True for text that has the form of Digest::hex().
 bool is_digest(std::string_view text);
-/// Of the content of a regular file, which need not fit in memory. Throws as read_file does.
+/// The digest of a regular file, which need not fit in memory. Throws as read_file does.
 std::string digest_of_file(const std::filesystem::path& path);
 std::string digest_of_file(const OpenFolder& folder, const std::string& name);
 

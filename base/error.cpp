@@ -37,7 +37,7 @@ void check_stop() {
   const double now = seconds_now();
   if (now < innermost->next_) return;
   StopCheck& asked = *innermost;
-  asked.next_ = std::numeric_limits<double>::infinity();  // it may use heed itself
+  asked.next_ = std::numeric_limits<double>::infinity();  // no nested check while stop_() itself uses heed
   const bool stops = asked.stop_();
   asked.next_ = now + 0.05;
   if (stops) throw Interrupted();

@@ -13,7 +13,8 @@
 
 namespace heed {
 
-/// The one exception type of the library. Its message says what was wrong, with the values, and what to do.
+/// The one exception type of the library. Its message says what went wrong, with the values, and what to do
+/// about it.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -33,21 +34,20 @@ class Error : public std::runtime_error {
   std::shared_ptr<const std::string> message_;  // shared: copying an exception must not throw
 };
 
-/// A device has no room left. The message holds the report of its allocator.
+/// A device has run out of memory. The message includes its allocator's report.
 class OutOfMemory : public Error {
  public:
   using Error::Error;
 };
 
-/// A device stopped answering; nothing that is on it can be read any more. The message names its last
-/// kernels.
+/// A device stopped answering; nothing on it can be read any more. The message names its last kernels.
 class DeviceLost : public Error {
  public:
   using Error::Error;
 };
 
-/// A value and how it is written: what keeps the templates below small, for they stand wherever a value is
-/// checked.
+/// A value with a function that prints it. It keeps the templates below small, since they are instantiated
+/// wherever a value is checked.
 struct TextPart {
   const void* value;
   void (*write)(std::ostream& out, const void* value);
@@ -62,7 +62,7 @@ inline TextPart text_part(const char* value) {
 std::string concat_parts(std::initializer_list<TextPart> parts);
 [[noreturn]] void fail_with(std::initializer_list<TextPart> parts);
 
-/// Concatenates anything that has an operator<< into a string.
+/// Concatenates values that have an operator<< into a string.
 template <class... Parts>
 std::string concat_text(const Parts&... parts) {
   return concat_parts({text_part(parts)...});
@@ -81,11 +81,10 @@ void check(bool condition, const Parts&... parts) {
     fail(parts...);
 }
 
-// Arithmetic on sizes that come from settings, files and shapes: an Error where plain arithmetic would
-// overflow.
+// Arithmetic on sizes from settings, files and shapes that throws an Error instead of overflowing.
 
-/// a * b for sizes that are not negative. Throws an Error that names `what` and both numbers when one is
-/// negative or the product does not fit.
+/// a * b for sizes. Throws an Error that names `what` and both numbers when one is negative or the product
+/// does not fit.
 inline std::int64_t checked_product(std::string_view what, std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
   check(a >= 0 && b >= 0 && !__builtin_mul_overflow(a, b, &product), what, ": ", a, " times ", b,
@@ -111,25 +110,24 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return a / b + (a % b != 0 ? 1 : 0);
 }
 
-/// A size that must lie in [low, high]; throws an Error that names `what` and the value otherwise. Returns
-/// it.
+/// Returns a size that must lie in [low, high]; throws an Error with `what` and the value otherwise.
 inline std::int64_t checked_range(std::string_view what, std::int64_t value, std::int64_t low,
                                   std::int64_t high) {
   check(value >= low && value <= high, what, " is ", value, "; it must be ", low, " to ", high);
   return value;
 }
 
-/// What a StopCheck ends work with. No heed::Error, so that nobody takes it for one of a line or a file and
-/// goes on.
+/// Thrown by a StopCheck to end work. It is not a heed::Error, so code that skips a bad line or file after
+/// an Error does not swallow it.
 class Interrupted : public std::exception {
  public:
   const char* what() const noexcept override { return "interrupted, as the program asked"; }
 };
 
-/// While it lives, work of this thread asks `stop` now and then, 20 times a second at most, where an op makes
-/// its result, which may fail for want of memory too: true ends the work with Interrupted. For computing and
-/// measuring; what changes weights or gradients in several steps is not to be left half done. Works within
-/// another ask the innermost alone.
+/// While it lives, work on this thread calls `stop` at most 20 times a second, whenever an op allocates its
+/// result (which can fail for lack of memory anyway); when it returns true, Interrupted ends the work.
+/// Meant for computing and measuring, not for code that changes weights or gradients in several steps,
+/// which must not be left half done. Nested scopes call only the innermost `stop`.
 class StopCheck {
  public:
   explicit StopCheck(std::function<bool()> stop);
@@ -140,11 +138,11 @@ class StopCheck {
  private:
   StopCheck* previous_;
   std::function<bool()> stop_;
-  double next_ = 0;  // when to ask again, in seconds
+  double next_ = 0;  // time of the next call, in seconds
   friend void check_stop();
 };
 
-/// Throws Interrupted when the StopCheck of this thread, if there is one, says so.
+/// Calls the innermost StopCheck of this thread, if any, and throws Interrupted when it says so.
 void check_stop();
 
 }  // namespace heed

@@ -33,7 +33,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a path is, links followed; 0 when there is nothing.
+/// The mode of what is at a path, following links; 0 when nothing is there.
 mode_t mode_of(const fs::path& path) {
   struct stat status {};
   return ::stat(path.c_str(), &status) == 0 ? status.st_mode : 0;
@@ -42,24 +42,25 @@ mode_t mode_of(const fs::path& path) {
 /// Opens a regular file for reading and returns its size, which is a hint: files in /proc report 0, and a
 /// file may grow while it is read.
 std::int64_t open_regular(const fs::path& path, std::optional<Descriptor>& file) {
-  // Looked at before it is opened, since opening a device can have effects; and after, since it may have been
-  // exchanged. Until that is known, opening must not wait for the other end of a FIFO.
+  // Checked before opening, since opening a device can have side effects, and again afterwards, since the
+  // file may have been replaced in between. O_NONBLOCK keeps the open from waiting for the other end of a
+  // FIFO.
   if (const mode_t mode = mode_of(path); mode != 0)
     check(S_ISREG(mode), "cannot read ", path, ": it is ", kind_of(mode), ", and a regular file is needed");
   file.emplace(open_at_or_throw("open", AT_FDCWD, path, O_RDONLY | O_NONBLOCK, path));
   return size_of_regular(file->value, path);
 }
 
-/// Where a file is really to be written.
+/// Where a write really goes.
 struct Target {
-  fs::path path;    // links followed
-  bool is_special;  // to be written to as it is, never replaced
+  fs::path path;    // after following links
+  bool is_special;  // written to directly, never replaced
 };
 
 Target target_of(const fs::path& path) {
   fs::path target = path;
   for (int links = 0; links < 40; ++links) {
-    // What /proc shows as links, /dev/stdout for one, are the open files of processes.
+    // Links in /proc, such as the one behind /dev/stdout, lead to open files of processes.
     if (target.native().starts_with("/proc/")) return {target, true};
     std::error_code not_a_link;
     const fs::path next = fs::read_symlink(target, not_a_link);
@@ -76,7 +77,7 @@ Target target_of(const fs::path& path) {
   fail("cannot write ", path, ": too many symbolic links, or they run in a circle");
 }
 
-/// Standard output or standard error where `path` is the regular file that they go to, else -1.
+/// Standard output or standard error if it goes to the regular file at `path`, else -1.
 int standard_stream_of(const fs::path& path) {
   struct stat named {};
   struct stat open {};
@@ -88,14 +89,13 @@ int standard_stream_of(const fs::path& path) {
 }
 
 int open_special(const fs::path& path) {
-  // Opened once more, a file has a second place to write at, and each would write over what the other has
-  // written.
+  // A second open of the file would have its own write position, and each stream would overwrite the other.
   if (const int stream = standard_stream_of(path); stream >= 0) {
     const int copy = ::fcntl(stream, F_DUPFD_CLOEXEC, 0);
     if (copy < 0) fail_with_errno("write", path, errno);
     return copy;
   }
-  // Without O_NONBLOCK, opening would wait until somebody reads the FIFO.
+  // Without O_NONBLOCK, opening a FIFO would wait for a reader.
   const int descriptor = open_at(AT_FDCWD, path, O_WRONLY | O_APPEND | O_NONBLOCK);
   check(descriptor >= 0 || errno != ENXIO || !S_ISFIFO(mode_of(path)), "cannot write ", path,
         ": it is a FIFO (a named pipe) that nobody reads");
@@ -237,7 +237,7 @@ void sync_path(const fs::path& path) {
 
 void create_folders(const fs::path& path) {
   if (S_ISDIR(mode_of(path))) return;
-  const fs::path clean = path.has_filename() ? path : path.parent_path();  // "runs/a/" as "runs/a"
+  const fs::path clean = path.has_filename() ? path : path.parent_path();  // "runs/a/" -> "runs/a"
   const fs::path parent = folder_of(clean);
   if (parent != clean) create_folders(parent);
   if (::mkdir(clean.c_str(), 0777) == 0) return sync_path(parent);
@@ -248,7 +248,7 @@ void create_folders(const fs::path& path) {
 void fill_new_folder(const fs::path& folder, const std::function<void(const fs::path& folder)>& fill) {
   const bool is_new = !path_exists(folder);
   std::error_code unreadable;
-  const auto is_leftover = [](const fs::directory_entry& entry) {  // of a program that was killed
+  const auto is_leftover = [](const fs::directory_entry& entry) {  // left by a killed program
     return is_temporary_name(entry.path().filename().string());
   };
   check(is_new || (fs::is_directory(folder, unreadable) &&
@@ -265,7 +265,7 @@ void fill_new_folder(const fs::path& folder, const std::function<void(const fs::
     fs::remove(temporary);
     sync_path(folder);
   } catch (...) {
-    std::error_code ignored;  // the first failure says more
+    std::error_code ignored;  // the first failure tells more
     fs::remove_all(temporary, ignored);
     if (is_new) fs::remove(folder, ignored);
     throw;

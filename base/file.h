@@ -8,18 +8,18 @@
 #include <string>
 #include <string_view>
 
-/// Files: read whole, written so that nothing is lost, and never anything but what was meant.
+/// Files are read whole, written without losing data, and only what was meant is ever touched.
 namespace heed {
 
-/// What the system says of a value of errno; of a file that is too large also which limit it met.
+/// The system's text for a value of errno; for a file that is too large, also which limit it exceeded.
 std::string reason_of(int code);
 
 inline constexpr std::int64_t no_byte_limit = std::numeric_limits<std::int64_t>::max();
 
 /// The whole content of a regular file of at most `limit` bytes. Throws an Error with the path and the
-/// reason; a folder, FIFO, socket or device is refused at once, by what it is.
+/// reason. A folder, FIFO, socket or device is refused at once, naming its kind.
 std::string read_file(const std::filesystem::path& path, std::int64_t limit = no_byte_limit);
-/// The same for content that need not fit in memory.
+/// Reads a file piece by piece, for content that need not fit in memory.
 class FileParts {
  public:
   explicit FileParts(std::filesystem::path path);
@@ -27,7 +27,7 @@ class FileParts {
   FileParts(const FileParts&) = delete;
   FileParts& operator=(const FileParts&) = delete;
 
-  /// The next bytes of the file, which stay until the next call; none at its end.
+  /// The next bytes, valid until the next call; empty at the end of the file.
   std::string_view next();
 
  private:
@@ -35,20 +35,20 @@ class FileParts {
   std::unique_ptr<State> state_;
 };
 
-/// A file being written. Every failure throws an Error with the path and the system's reason (a full disk,
-/// say). A process that may meet a limit on the size of files (ulimit -f) should ignore SIGXFSZ, so that
-/// this is an Error, too.
+/// A file being written. Every failure throws an Error with the path and the system's reason, such as a
+/// full disk. A process that may exceed a limit on file size (ulimit -f) should ignore SIGXFSZ, so that
+/// this becomes an Error too.
 class FileWriter {
  public:
-  /// Creates the file, or empties it. What is no regular file is written to as it is.
+  /// Creates or truncates the file. Special files, such as devices, are opened and written to.
   explicit FileWriter(std::filesystem::path path);
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
   void write(std::string_view bytes);
-  /// Waits until the content is on the disk, and closes. Without this call the file's content is not to be
-  /// relied on.
+  /// Waits until the content is on disk, then closes the file. Without this call the content may be
+  /// incomplete.
   void finish();
 
  private:
@@ -64,18 +64,18 @@ class FileWriter {
 /// syncs, renames. On failure the temporary is removed, the old file is left as it was, and an Error is
 /// thrown.
 ///
-/// A symbolic link stays, and the file that it points to is replaced; one that points to nothing is refused.
-/// A device or FIFO is never replaced but written to; a FIFO that nobody reads is refused, and so are a
-/// socket and a folder. What a run holds is written through OpenFolder, which follows no links.
+/// A symbolic link stays and the file that it points to is replaced; a dangling link is refused. Devices
+/// and FIFOs are written to, never replaced. A FIFO without a reader, a socket and a folder are refused.
+/// Files of a run are written through OpenFolder, which follows no links.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 void write_file_atomically(const std::filesystem::path& path, const std::function<void(FileWriter&)>& write);
 
-/// Throws an Error when write_output(path, ..., overwrite) could not work: the path is a folder, or a file
-/// that is not to be overwritten, or the folder it lies in is missing or may not be written to. For a look
-/// before long work.
+/// Throws an Error when write_output(path, ..., overwrite) would fail: the path is a folder, the file
+/// exists and must not be overwritten, or its folder is missing or not writable. Meant to be called before
+/// long work.
 void check_output(const std::filesystem::path& path, bool overwrite);
-/// As write_file_atomically, but without `overwrite` a regular file that is there is refused, even when it
-/// was made a moment ago.
+/// Like write_file_atomically, but without `overwrite` an existing regular file is refused, even one that
+/// appeared a moment ago.
 void write_output(const std::filesystem::path& path, std::string_view content, bool overwrite);
 void write_output(const std::filesystem::path& path, const std::function<void(FileWriter&)>& write,
                   bool overwrite);
@@ -84,18 +84,18 @@ void write_output(const std::filesystem::path& path, const std::function<void(Fi
 /// ".heed-<name>-<process>-<random>.tmp", with 16 random hexadecimal digits.
 bool is_temporary_name(std::string_view name);
 
-/// True when there is something at the path, links followed; false also where that cannot be found out.
+/// True when something exists at the path, following links; false also when this cannot be determined.
 bool path_exists(const std::filesystem::path& path);
-/// Waits until a file, or the list of names in a folder, is on the disk.
+/// Waits until a file, or the list of names in a folder, is on disk.
 void sync_path(const std::filesystem::path& path);
-/// Makes a folder and those above it that are missing, and waits until their names are on the disk.
+/// Creates a folder and its missing parents, and waits until their names are on disk.
 void create_folders(const std::filesystem::path& path);
-/// Fills a folder that is new or empty, whole or not at all: `fill` gets a temporary one in it (see
-/// is_temporary_name), what it writes is moved up when it is done, and all of it is removed when it throws.
-/// Throws an Error where there is something.
+/// Fills a new or empty folder completely or not at all: `fill` writes into a temporary folder inside it
+/// (see is_temporary_name), whose content is moved up afterwards, or removed when `fill` throws. Throws an
+/// Error when the folder is not empty.
 void fill_new_folder(const std::filesystem::path& folder,
                      const std::function<void(const std::filesystem::path& folder)>& fill);
-/// `digits` random hexadecimal digits from the system: for names and identities, not for computing.
+/// `digits` random hexadecimal digits from the system, for names and identities, not for computing.
 std::string random_hex(int digits);
 
 }  // namespace heed

@@ -13,10 +13,10 @@
 
 namespace heed {
 
-/// Looks at the text of a JSON document for what parsers spare themselves. Throws an Error that begins with
-/// `source` for text nested `limit` levels deep or deeper (what walks over a value later, to print it in an
-/// error for instance, is recursive) and for a NUL byte, behind which a parser may see nothing. Linear in the
-/// length, unlike written_json() below, with which a parser looks at all siblings behind each object.
+/// Checks a JSON text for what parsers do not catch. Throws an Error that begins with `source` for a NUL
+/// byte, which may hide the rest of the text from a parser, and for nesting `limit` levels deep or deeper,
+/// since later walks over the value, for example to print it in an error, are recursive. Takes linear time,
+/// unlike a parser with the callback written_json() below, which looks at all siblings after each object.
 inline void check_json_text(std::string_view text, int limit, std::string_view source) {
   const std::size_t nul = text.find('\0');
   check(nul == std::string_view::npos, source, " is not valid JSON: byte ", nul, " of ", text.size(),
@@ -37,8 +37,8 @@ inline void check_json_text(std::string_view text, int limit, std::string_view s
   }
 }
 
-/// What people write, as a callback for the parser of `Json`, for short texts: nested less than `limit`
-/// levels deep, and with no member twice in an object, of which a parser would keep the last.
+/// A parser callback for short texts written by people: refuses nesting of `limit` levels or more, and
+/// repeated members of an object, of which a parser would silently keep the last.
 template <class Json>
 auto written_json(int limit, std::string source) {
   return [limit, source = std::move(source), open = std::vector<std::set<std::string>>()](
@@ -66,7 +66,7 @@ Json parse_json(std::string_view text, std::string_view source, int depth = 64) 
   }
 }
 
-/// The same for what people write, in which no member may stand twice in an object (see written_json).
+/// The same for text written by people: an object must not name a member twice (see written_json).
 template <class Json>
 Json parse_written_json(std::string_view text, std::string_view source, int depth = 64) {
   check_json_text(text, depth, source);
@@ -77,13 +77,13 @@ Json parse_written_json(std::string_view text, std::string_view source, int dept
   }
 }
 
-/// Gives a JSON object a last member "digest", of all the others.
+/// Appends a member "digest" to a JSON object: the digest of all other members.
 template <class Json>
 void add_digest(Json& object) {
   object["digest"] = digest_of(object.dump());
 }
 
-/// Takes that member out again; false when the others are not what it was made of.
+/// Removes that member; returns false when it does not match the others.
 template <class Json>
 bool take_digest(Json& object) {
   const std::string digest = object.value("digest", "");
@@ -93,8 +93,8 @@ bool take_digest(Json& object) {
 
 }  // namespace heed
 
-// Members of a JSON object from outside, with Json = nlohmann::json or ordered_json; `where` is its path in
-// the file, for messages.
+// Reads members of a JSON object from outside, with Json = nlohmann::json or ordered_json. `where` is the
+// object's path in the file, for messages.
 
 namespace heed::json_parts {
 
@@ -103,7 +103,7 @@ bool is_null(const Json& object, const char* name) {
   return !object.contains(name) || object[name].is_null();
 }
 
-/// A member that must be there.
+/// A required member.
 template <class Json>
 const Json& member(const Json& object, const char* name, const std::string& where) {
   check(object.is_object(), where, " is ", object.type_name(), ", not an object");
@@ -136,7 +136,7 @@ std::int32_t id_of(const Json& value, const std::string& where) {
   return value.template get<std::int32_t>();
 }
 
-/// The tokens of an object token -> id, whose ids are 0 to its size - 1, each once.
+/// The tokens of an object token -> id; its ids must be 0 to size - 1, each once.
 template <class Json>
 std::vector<std::string> tokens_by_id(const Json& vocabulary, const std::string& where) {
   check(vocabulary.is_object(), where, " is ", vocabulary.type_name(), ", not an object");
@@ -154,7 +154,7 @@ std::vector<std::string> tokens_by_id(const Json& vocabulary, const std::string&
   return tokens;
 }
 
-/// A member that is a number from 0 to 2^63 - 1.
+/// A member that must be a number from 0 to 2^63 - 1.
 template <class Json>
 std::int64_t count_in(const Json& object, const char* name) {
   const Json& value = object.at(name);
@@ -165,7 +165,7 @@ std::int64_t count_in(const Json& object, const char* name) {
   return value.template get<std::int64_t>();
 }
 
-/// Calls visit(part, type) for a part, or for each one of a "Sequence", whose list is the member `list`.
+/// Calls visit(part, type) for a part, or for each part in the member `list` of a "Sequence".
 template <class Json, class Visit>
 void for_each_part(const Json& part, const char* list, const std::string& where, const Visit& visit) {
   const std::string type = text_in(part, "type", where);

@@ -4,7 +4,7 @@
 
 namespace heed {
 
-// The "optimal string alignment" distance, with the three rows of its table that are still needed.
+// The "optimal string alignment" distance. Only three rows of its table are kept.
 int edit_distance(std::string_view a, std::string_view b) {
   std::vector<int> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);

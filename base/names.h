@@ -15,11 +15,10 @@ namespace heed {
 int edit_distance(std::string_view a, std::string_view b);
 /// The candidate with the least edit distance to `name` (the first on ties), or "" when none is similar.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
-/// What an error message adds about a name that is not known: "; did you mean 'x'?", or the
-/// list of all candidates.
+/// The end of an error message about an unknown name: "; did you mean 'x'?", or the list of all candidates.
 std::string suggest_name(std::string_view name, std::span<const std::string> candidates);
 
-/// The names of a choice, in one place: of an enum's values, for settings, errors and help.
+/// The names of an enum's values in one place, for settings, errors and help.
 template <class Kind, std::size_t count>
 struct NameTable {
   std::string_view what;  ///< "optimizer"
@@ -30,7 +29,7 @@ struct NameTable {
     for (const auto& [name, kind] : rows) list.emplace_back(name);
     return list;
   }
-  /// Throws an Error that lists the names for one that is not among them.
+  /// Throws an Error that lists the names when `wanted` is unknown.
   Kind find(std::string_view wanted) const {
     std::string known;
     for (const auto& [name, kind] : rows) {
@@ -47,11 +46,11 @@ struct NameTable {
   }
 };
 
-/// The largest double below 1: the high end of a range that does not have 1.
+/// The largest double below 1: the high end of a range that excludes 1.
 inline constexpr double below_one = 0x1.fffffffffffffp-1;
 
-/// "0 to 5", or "at least 0 and below 1" where `high` is below_one. `low_text` and `high_text` are the bounds
-/// as the caller writes them.
+/// "0 to 5", or "at least 0 and below 1" when `high` is below_one. `low_text` and `high_text` are the
+/// bounds as the caller writes them.
 inline std::string range_text(const std::string& low_text, double high, const std::string& high_text) {
   return high == below_one ? "at least " + low_text + " and below 1" : low_text + " to " + high_text;
 }

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of an entry itself, where it is a link; 0 when there is nothing.
+/// The mode of the entry itself, not following links; 0 when it does not exist.
 mode_t own_mode(int folder, const std::string& name) {
   struct stat status {};
   return ::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 ? status.st_mode : 0;
@@ -58,7 +58,7 @@ std::string OpenFolder::fate() const {
 
 std::vector<std::string> OpenFolder::names() const {
   std::vector<std::string> names;
-  // A descriptor of its own, since reading moves it on.
+  // A descriptor of its own, because reading the names moves its position.
   const int own = open_at_or_throw("list the folder", descriptor(), ".", O_RDONLY | O_DIRECTORY, path_);
   DIR* const list = ::fdopendir(own);
   if (list == nullptr) {

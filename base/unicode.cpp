@@ -50,13 +50,13 @@ bool is_case_ignorable(char32_t value) {
     case UTF8PROC_CATEGORY_LM:
     case UTF8PROC_CATEGORY_SK:
       return true;
-    default:  // punctuation that stands inside words: apostrophes, full stop, colon, middle dot
+    default:  // punctuation inside words: apostrophes, full stop, colon, middle dot
       return value == U'\'' || value == U'.' || value == U':' || value == U'\u00B7' || value == U'\u2018' ||
              value == U'\u2019';
   }
 }
 
-/// True when a cased letter lies just after byte `at`, case-ignorable characters skipped.
+/// True when a cased letter follows at byte `at`, skipping case-ignorable characters.
 bool cased_follows(std::string_view text, std::size_t at) {
   while (at < text.size()) {
     const CodePoint c = decode(text, at);
@@ -92,7 +92,8 @@ void sort_marks(std::vector<utf8proc_int32_t>& values) {
 }
 
 std::string normalize_valid(std::string_view text, Form form) {
-  // Decomposed here and not by utf8proc_map, whose sort takes the square of the marks that follow each other.
+  // Decomposed here rather than by utf8proc_map, whose sort takes time quadratic in the length of a run of
+  // marks.
   const bool composed = form == Form::nfc || form == Form::nfkc;
   int options = UTF8PROC_STABLE | (composed ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
   if (form == Form::nfkc || form == Form::nfkd) options |= UTF8PROC_COMPAT;
@@ -147,7 +148,7 @@ void append(std::string& text, char32_t value) {
 
 std::size_t find_invalid(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
-    std::uint64_t eight = 0;  // of which most texts have many that are ASCII
+    std::uint64_t eight = 0;  // fast path: eight ASCII bytes at once
     if (text.size() - at >= sizeof eight) {
       std::memcpy(&eight, text.data() + at, sizeof eight);
       if ((eight & 0x8080808080808080u) == 0) {
@@ -223,7 +224,7 @@ std::string message_line(std::string_view text) {
   if (text.size() <= most_bytes) return printable(text);
   const std::string_view first = beginning(text, most_bytes - end_bytes);
   std::size_t rest = text.size() - end_bytes;
-  while (rest < text.size() && (text[rest] & 0xC0) == 0x80) ++rest;  // not in the middle of a character
+  while (rest < text.size() && (text[rest] & 0xC0) == 0x80) ++rest;  // do not cut a character
   return concat_text(printable(first), " … (", rest - first.size(), " bytes are left out) … ",
                      printable(text.substr(rest)));
 }
@@ -304,7 +305,7 @@ bool is_word(char32_t value) {
 std::string lower_case(std::string_view text, FinalSigma rule) {
   std::string result;
   result.reserve(text.size());
-  bool after_cased = false;  // a cased letter precedes, case-ignorable characters skipped
+  bool after_cased = false;  // a cased letter precedes, skipping case-ignorable characters
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = decode(text, at);
     const std::size_t next = at + static_cast<std::size_t>(c.length);

@@ -7,9 +7,8 @@
 /// UTF-8 and the few Unicode properties that text processing needs; the tables are utf8proc's.
 namespace heed::unicode {
 
-/// One step through a text. An ill-formed sequence comes back with `valid` false and the length
-/// of its longest well-formed beginning (at least 1), which is the unit that one U+FFFD stands
-/// for (Unicode 15, section 3.9).
+/// One step through a text. An ill-formed sequence has `valid` false and the length of its longest
+/// well-formed beginning (at least 1), the unit that one U+FFFD replaces (Unicode 15, section 3.9).
 struct CodePoint {
   char32_t value = 0;
   int length = 1;
@@ -24,18 +23,19 @@ void append(std::string& text, char32_t value);
 std::size_t find_invalid(std::string_view text);
 /// The text with every ill-formed sequence replaced by U+FFFD.
 std::string replace_invalid(std::string_view text);
-/// The text as it may be shown on a terminal. Control characters below U+0020 (line ends and tabs too) and
-/// the bytes of ill-formed sequences are written as `\x1b`; other control characters, line separators and
-/// what changes the direction of text as `\u009b`. JSON as it is dumped stays the same JSON.
+/// The text made safe for a terminal. Control characters below U+0020 (including line ends and tabs) and
+/// the bytes of ill-formed sequences appear as `\x1b`; other control characters, line separators and marks
+/// that change the text direction as `\u009b`. Dumped JSON keeps its meaning.
 std::string printable(std::string_view text);
 /// The same, but line ends and tabs stay.
 std::string printable_lines(std::string_view text);
-/// printable() for a line of a message. Of a text of more than 4,000 bytes, only the beginning and the end.
+/// printable() for one line of a message; a text of more than 4,000 bytes is reduced to its beginning and
+/// end.
 std::string message_line(std::string_view text);
 
-/// The first characters of a text that have at most so many bytes together.
+/// The longest beginning of a text, in whole characters, that has at most `most_bytes` bytes.
 std::string_view beginning(std::string_view text, std::size_t most_bytes);
-/// The same for messages, with an ellipsis where something was left out.
+/// The same for messages, with an ellipsis where text was left out.
 std::string shortened(std::string_view text, std::size_t most_bytes);
 
 bool is_letter(char32_t value);  ///< General category L*.
@@ -49,7 +49,7 @@ bool is_space(char32_t value);            ///< Property White_Space.
 /// `\w` of UTS 18: letters, marks, decimal and letter numbers, connectors, joiners.
 bool is_word(char32_t value);
 
-/// What becomes of a capital sigma at the end of a word.
+/// How a capital sigma at the end of a word is lowered.
 enum class FinalSigma {
   medial,  ///< U+03C3 everywhere: each character by itself.
   final,   ///< U+03C2 at the end of a word (Unicode 15, table 3-17), as Python's str.lower does.
@@ -57,8 +57,8 @@ enum class FinalSigma {
 /// The text in lower case, with the full mapping of U+0130. Ill-formed bytes stay as they are.
 std::string lower_case(std::string_view text, FinalSigma rule);
 
-/// The bytes of the first cluster (UAX #29: what a reader takes for one character) of a text that is not
-/// empty.
+/// The length in bytes of the first grapheme cluster (UAX #29: what a reader sees as one character) of a
+/// text that is not empty.
 std::size_t cluster_length(std::string_view text);
 
 enum class Form { nfc, nfd, nfkc, nfkd };

@@ -21,7 +21,7 @@ void reset_peak_memory(Device device) {
 }
 
 void synchronize(Device device) {
-  // What is read last was computed last; reading it reports the errors of all before it.
+  // Results are computed in order, so reading a new one reports the errors of everything before it.
   static_cast<void>(Tensor::zeros({1}, DType::i32, device).item());
 }
 

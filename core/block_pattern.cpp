@@ -27,7 +27,7 @@ void BlockPattern::check_layout() const {
           " of a block pattern must be an i32 tensor of rank ", rank);
     check(part.device() == Device{}, "the ", name, " of a block pattern must be on the CPU, not on ",
           part.device());
-    // One element seen everywhere stands for a mask that no block uses.
+    // Without partial blocks, masks may be one element broadcast with stride 0.
     const bool is_constant =
         std::all_of(part.strides().begin(), part.strides().end(), [](auto s) { return s == 0; });
     check(part.is_contiguous() || (rank == 3 && is_constant), "the ", name, " of a block pattern, of shape ",

@@ -11,14 +11,14 @@
 
 namespace heed {
 
-/// What backends keep of a pattern on their devices. A copy of a pattern starts without, as
-/// it may be changed.
+/// The per-device copies that backends keep of a pattern. Copying a pattern does not copy them, since the
+/// copy may be changed.
 class ListsOnDevices {
  public:
   ListsOnDevices() = default;
   ListsOnDevices(const ListsOnDevices&) {}
   ListsOnDevices& operator=(const ListsOnDevices&);
-  /// The list of one device, which `make` makes on the first call.
+  /// The list for one device; `make` creates it on the first call.
   Tensor get(Device device, const std::function<Tensor()>& make) const;
 
  private:
@@ -26,8 +26,7 @@ class ListsOnDevices {
   mutable std::vector<std::pair<Device, Tensor>> lists_;
 };
 
-/// Which entries of an N x M attention matrix exist, block by block, so that nothing of size N x
-/// M is ever held.
+/// Which entries of an N x M attention matrix exist, block by block, so that no N x M matrix is ever held.
 ///
 /// The matrix is cut into `block` x `block` squares (the last row and column of squares may be short).
 /// Query block r of pattern head h sees the key blocks columns[offsets[h R + r] .. offsets[h R + r + 1]),
@@ -35,7 +34,8 @@ class ListsOnDevices {
 /// block exists where masks[id, i, j] is 1. Identical partial blocks share one mask, so a diagonal band
 /// needs only a few.
 ///
-/// The lists lie on the CPU, whatever device the attention runs on, and do not change once they were used.
+/// The lists are on the CPU, whatever device the attention runs on, and must not change once they have been
+/// used.
 struct BlockPattern {
   std::int64_t block = 0;    ///< side of a block
   std::int64_t queries = 0;  ///< N
@@ -47,9 +47,9 @@ struct BlockPattern {
   Tensor masks;  ///< i32 [number of masks, block, block]; at least one mask, so that it is always defined
   ListsOnDevices on_devices = {};
 
-  /// Throws unless the tensors have the shapes and types above and lie contiguously, as kernels read them.
+  /// Throws unless the tensors have the shapes and dtypes above and are contiguous, as kernels expect.
   void check_layout() const;
-  /// Throws unless offsets, columns and mask ids say what they should. Looks at every block.
+  /// Throws unless offsets, columns and mask ids are consistent. Checks every block.
   void check_lists() const;
   /// The pattern as a dense i32 mask [heads, N, M]: for the composed body and for tests.
   Tensor dense() const;

@@ -25,7 +25,7 @@ std::string what_was_found() {
   return text;
 }
 
-/// The devices that need not be named: discrete ones before the other kinds, in the driver's order.
+/// The devices that need not be named: discrete GPUs first, then the others, each in the driver's order.
 std::vector<Device> gpus() {
   std::vector<Device> discrete, other;
   for (const DeviceInfo& info : vulkan_devices().devices) {

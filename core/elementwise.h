@@ -9,7 +9,7 @@ enum class UnaryOp : std::uint8_t {
 #define HEED_UNARY(name, ...) name,
 #include "heed/core/elementwise.def"
 };
-/// Those that a matrix product can apply to its own sums (autograd/ops.h, feed_forward).
+/// The activations that a matrix product can apply to its own sums (autograd/ops.h, feed_forward).
 inline constexpr UnaryOp activation_ops[] = {
 #define HEED_ACTIVATION(name, ...) UnaryOp::name,
 #include "heed/core/elementwise.def"
@@ -23,7 +23,7 @@ enum class CompareOp : std::uint8_t {
 #include "heed/core/elementwise.def"
 };
 
-/// The numbers `p` and `q` of a unary operation; 0 where it has none.
+/// The parameters `p` and `q` of a unary operation; 0 when it takes none.
 struct UnaryParams {
   double p = 0;
   double q = 0;

@@ -12,7 +12,7 @@ bool Int8Rows::hold_columns(const Tensor& view) const {
   const std::int64_t k = view.size(-2), n = view.size(-1);
   if ((k > 1 && view.stride(-2) != 1) || (n > 1 && view.stride(-1) != columns)) return false;
   if (columns == 0 || view.offset() % columns + k > columns) return false;
-  std::int64_t last = view.offset() / columns + n - 1;  // row
+  std::int64_t last = view.offset() / columns + n - 1;  // the last row that the view reaches
   for (int axis = 0; axis + 2 < view.rank(); ++axis) {
     if (view.stride(axis) % columns != 0) return false;
     last += (view.size(axis) - 1) * view.stride(axis) / columns;
@@ -43,7 +43,7 @@ void round_to_int8(const Tensor& matrix) {
     const float scale =
         std::min(largest / 127, std::nextafter(std::numeric_limits<float>::max() / 127, 0.0F));
     result->scales[static_cast<std::size_t>(i)] = scale;
-    if (scale == 0) std::fill_n(x, columns, 0.0F);  // and so are the values
+    if (scale == 0) std::fill_n(x, columns, 0.0F);  // the 8-bit values are 0 already
     for (std::int64_t j = 0; j < columns && scale > 0; ++j) {
       const float rounded = std::clamp(std::nearbyint(x[j] / scale), -127.0F, 127.0F);
       q[j] = static_cast<std::int8_t>(rounded);

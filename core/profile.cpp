@@ -19,9 +19,9 @@ struct Recorder {
   std::set<void (*)()> sources;
 };
 std::atomic<bool> active{false};
-thread_local std::vector<const char*> open_scopes;  // of this thread, the innermost last
+thread_local std::vector<const char*> open_scopes;  // the innermost last
 
-/// Never destroyed: kernels may run while static objects are.
+/// Never destroyed: kernels may still run while static objects are destroyed.
 Recorder& recorder() {
   static Recorder& instance = *new Recorder;
   return instance;
@@ -121,7 +121,7 @@ ProfileScope::~ProfileScope() {
   open_scopes.pop_back();
   try {
     add_to_profile(name_, elapsed.count(), flops_, bytes_);
-  } catch (const std::bad_alloc&) {  // a destructor must not throw, and a profile is not worth a program
+  } catch (const std::bad_alloc&) {  // a destructor must not throw, and a lost row must not end the program
   }
 }
 

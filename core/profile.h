@@ -10,35 +10,37 @@
 
 namespace heed {
 
-/// Where the time went, per kernel.
+/// Time and work of one kernel.
 struct ProfileRow {
   std::string name;
   std::int64_t calls = 0;
   double seconds = 0;
-  double flops = 0;  ///< floating-point operations of matrix products (0 for kernels bound by memory)
+  double flops = 0;  ///< of matrix products; 0 for kernels bound by memory
   double bytes = 0;  ///< least memory traffic
 };
 
-/// Starts recording (clears earlier rows), stops, and reads the rows, slowest first. Each of them waits for
-/// the devices, whose kernels are timed one by one: on a device, recording a profile slows the program down.
+/// Start recording (clears earlier rows), stop it, and read the rows, slowest first. Each call waits for
+/// the devices. Their kernels are timed one by one, so recording slows down a program that runs on a
+/// device.
 void start_profile();
 void stop_profile();
 std::vector<ProfileRow> profile_rows();
-/// The rows as a text table with time, share, calls, GFLOP/s and GB/s, and what could not be timed.
+/// The rows as a text table with calls, time, share, GFLOP/s and GB/s, followed by remarks on what could
+/// not be timed.
 std::string profile_table();
 
 // --- for backends ------------------------------------------------------------------------------------------
 
 bool profiling();
-/// Adds a kernel that a device has timed.
+/// Adds one timed run of a kernel on a device.
 void add_to_profile(std::string_view name, double seconds, double flops, double bytes);
-/// A line below the table, once, such as why a device times nothing.
+/// Adds a line below the table, such as why a device times nothing; the same line appears once.
 void add_profile_remark(const std::string& remark);
-/// `collect` adds what a device has measured so far, waiting for it; called when a profile starts, stops or
-/// is read. Once for each function.
+/// Registers a function that waits for a device and adds what it has measured so far; called when a profile
+/// starts, stops or is read. Registering it again has no effect.
 void add_profile_source(void (*collect)());
 
-/// Times the enclosing scope under `name` while a profile is being recorded; costs one load otherwise.
+/// Times the enclosing scope under `name` while a profile is recorded; otherwise costs one load.
 class ProfileScope {
  public:
   ProfileScope(const char* name, double flops, double bytes);
@@ -52,8 +54,8 @@ class ProfileScope {
   std::chrono::steady_clock::time_point start_;
 };
 
-/// The kernel that this thread is timing for the profile: the name given to the innermost ProfileScope; null
-/// outside of kernels and while no profile is being recorded.
+/// The name of the innermost ProfileScope of this thread; null outside of kernels and while no profile is
+/// recorded.
 const char* profiled_kernel();
 
 }  // namespace heed

@@ -29,13 +29,13 @@ std::uint32_t random_word(const RandomKey& key, std::uint64_t index) {
 }
 
 double last_below(double low, double high, DType dtype) {
-  // Of each type: the bits of its numbers, and the exponent of the least one above 0.
+  // For each type: significant bits, and the exponent of its smallest positive number.
   const auto [digits, least] = dtype == DType::f64   ? std::pair(53, -1074)
                                : dtype == DType::f32 ? std::pair(24, -149)
                                : dtype == DType::f16 ? std::pair(11, -24)
                                                      : std::pair(8, -133);
   int exponent = 0;
-  std::frexp(std::nextafter(high, -HUGE_VAL), &exponent);  // of the numbers just below
+  std::frexp(std::nextafter(high, -HUGE_VAL), &exponent);  // of the numbers just below `high`
   const double step = std::ldexp(1.0, std::max(exponent - digits, least));
   return std::max(low, (std::ceil(high / step) - 1) * step);
 }

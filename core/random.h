@@ -42,16 +42,16 @@ std::uint32_t random_word(const RandomKey& key, std::uint64_t index);
 inline double unit_interval(std::uint32_t word) {
   return static_cast<double>(word >> 8) * 0x1p-24;
 }
-/// The largest number of a floating type below `high`, or `low` where none lies between: what a uniform
-/// number in [low, high) is at most, once it is rounded to that type.
+/// The largest number of a floating type below `high`, or `low` when none lies between: the upper limit for
+/// a uniform number in [low, high) that is rounded to that type.
 double last_below(double low, double high, DType dtype);
-/// Uniform in [0, bound), for a bound of at most 2^32: the word as a 32-bit fraction of it, with a bias of
-/// bound / 2^32.
+/// Uniform in [0, bound) for a bound of at most 2^32: bound times the word read as a 32-bit fraction. Its
+/// bias is bound / 2^32.
 inline std::uint64_t below(std::uint32_t word, std::uint64_t bound) {
   return (std::uint64_t{word} * bound) >> 32;
 }
 
-/// The words of a stream in turn, for what the host draws one choice after the other.
+/// Reads the words of a stream one after the other, for random choices on the host.
 class Draws {
  public:
   explicit Draws(const RandomKey& key) : key_(key) {}
@@ -62,7 +62,7 @@ class Draws {
   T below(T bound) {
     return static_cast<T>(heed::below(random_word(key_, drawn_++), static_cast<std::uint64_t>(bound)));
   }
-  /// Any element of a list with an index.
+  /// Any element of an indexable list.
   template <class List>
   const auto& pick(const List& list) {
     return list[below(list.size())];

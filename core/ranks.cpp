@@ -17,11 +17,11 @@ namespace {
 constexpr std::uint64_t mark = 0x31534b4e41524448;  // "HDRANKS1"
 constexpr std::uint64_t longest_text = std::uint64_t{1} << 40;
 
-/// What goes before the bytes of a message.
+/// Precedes the bytes of every message.
 struct Header {
   std::uint64_t mark, job, sequence;
-  std::uint64_t length;   // of the bytes that follow to this receiver
-  std::uint64_t largest;  // of those to any receiver
+  std::uint64_t length;   // bytes that follow for this receiver
+  std::uint64_t largest;  // the largest `length` to any receiver
 };
 
 template <class T>
@@ -139,7 +139,7 @@ void Ranks::deliver(std::span<const std::span<const std::byte>> out,
 void Ranks::let_courier_end() noexcept {
   try {
     courier_->finish();
-  } catch (...) {  // of exchanges that nobody waits for any more: who destroys this has an error of its own
+  } catch (...) {  // errors of exchanges that no caller waits for any more are dropped
   }
 }
 
@@ -159,7 +159,7 @@ void Ranks::meet() {
   for (std::size_t r = 0; r < versions.size(); ++r)
     check(versions[r] == version, "ranks: rank ", r, " runs heed ", versions[r], ", but rank ", rank_,
           " runs heed ", version, ": all must be of one version");
-  int sharing = 0;  // the same processors
+  int sharing = 0;  // ranks of this host with the same processors
   local_rank_ = local_count_ = 0;
   for (int r = 0; r < count_; ++r) {
     const auto at = static_cast<std::size_t>(r);
@@ -171,8 +171,8 @@ void Ranks::meet() {
   thread_share_ = std::max(1, allowed / std::max(1, sharing));
 }
 
-/// Sends every rank the length of what is to come and returns what they send in turn. `largest` becomes the
-/// length of the longest message between any two.
+/// Sends every rank the length of the coming message and returns the lengths that the others announce.
+/// `largest` becomes the length of the longest message between any two ranks.
 std::vector<std::uint64_t> Ranks::announce(std::span<const std::size_t> lengths, std::uint64_t& largest) {
   largest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
   const auto count = static_cast<std::size_t>(count_), self = static_cast<std::size_t>(rank_);
@@ -278,7 +278,7 @@ std::vector<std::string> deal_out(Ranks* ranks, std::size_t pieces,
   std::vector<std::string> results(pieces);
   for (std::size_t i = own; i < pieces; i += count) results[i] = compute(i);
   if (!ranks) return results;
-  std::string message;  // lengths and results in turn
+  std::string message;  // each length followed by its result
   for (std::size_t i = own; i < pieces; i += count) {
     const std::uint64_t length = results[i].size();
     message.append(reinterpret_cast<const char*>(&length), sizeof length).append(results[i]);
@@ -308,7 +308,7 @@ std::string names_of(const std::vector<int>& ranks) {
   return text;
 }
 
-/// One rank speaks for all: the lowest that is not silent itself.
+/// Only one rank reports: the lowest that is not silent itself.
 int speaker(const std::vector<int>& silent) {
   int rank = 0;
   while (std::ranges::count(silent, rank) > 0) ++rank;
@@ -348,12 +348,12 @@ void RankSilence::wait_for(const std::vector<int>& silent) {
   quiet_.look();
   const double seconds = quiet_.seconds();
   const bool speaks = speaker(silent) == rank_;
-  // The speaker ends first, and its words are the ones that are read.
+  // The speaker throws first, so that its message is the one that is read.
   if (patience_.timeout > 0 && seconds >= patience_.timeout + (speaks ? 0 : 2))
     throw RankSilent(concat_text("ranks: ", silence_text(silent, "answered", seconds),
                                  ": stopped, cut off, or at work for longer than the limit of ",
                                  patience_.timeout, " s; a run goes on from its last checkpoint"));
-  // Who came late once and was waited for may be as late again.
+  // A rank that was late once and came back may take as long again.
   if (!named_.empty() || !speaks || !patience_.say) return;
   if (seconds < std::max(patience_.remark_after, 2 * longest_)) return;
   named_ = silent;

@@ -20,23 +20,23 @@
 
 namespace heed {
 
-/// A thread that does one piece of work at a time, while who gave it goes on. All calls of a transport are
-/// made on one, because MPI answers a single thread only.
+/// A thread that does one piece of work at a time while its caller continues. A transport makes all its
+/// calls on one Courier, because MPI may be used from a single thread only.
 class Courier {
  public:
   Courier();
-  ~Courier();  ///< waits for the work; what it throws is lost
+  ~Courier();  ///< waits for the work; drops its exception
   Courier(const Courier&) = delete;
   Courier& operator=(const Courier&) = delete;
 
-  /// Waits for what was started before, as finish() does, and hands the work over.
+  /// Waits for the previous work as finish() does, then starts this one.
   void start(std::function<void()> work);
-  /// Waits for the work and throws what it threw.
+  /// Waits for the work and rethrows its exception.
   void finish();
-  /// Has the work done, at once where this thread is the courier's, and waits.
+  /// Runs the work on the courier's thread and waits; runs it directly when called from that thread.
   void run(const std::function<void()>& work);
   bool is_current() const { return std::this_thread::get_id() == thread_.get_id(); }
-  /// Whether another thread waits for the work.
+  /// True while another thread waits for the work.
   bool is_awaited() const;
 
  private:
@@ -45,20 +45,20 @@ class Courier {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::function<void()> work_;  // empty: none
+  std::function<void()> work_;  // empty: no work
   bool busy_ = false, ending_ = false, awaited_ = false;
   std::exception_ptr error_;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last, because it uses the other members
 };
 
-// Several processes that train one model, each a rank from 0: how they pass bytes to each other.
+// How several processes that train one model, the ranks 0, 1, ..., exchange bytes.
 //
-// A transport moves bytes and never adds: the order of addition is the callers'
-// (training/gradient_exchange.h), so that the result does not depend on the transport. Whoever calls from one
-// rank must call the same from all, in the same order.
+// A transport only moves bytes and never adds: the order of addition is up to the callers
+// (training/gradient_exchange.h), so the result does not depend on the transport. Every rank must make the
+// same calls in the same order.
 
-/// Another rank has ended, or what it sends is no part of this conversation. Whoever catches it knows nothing
-/// of the cause: that is for the process that ended, or for who started it, to say.
+/// Another rank has ended, or its messages do not belong to this exchange. The rank that catches this does
+/// not know the cause: the process that ended, or its launcher, reports it.
 class RankLost : public Error {
  public:
   using Error::Error;
@@ -70,18 +70,18 @@ class RankSilent : public RankLost {
   using RankLost::RankLost;
 };
 
-/// How long ranks wait for one that does not answer: its process was stopped, its machine is cut off, or it
-/// computes longer than the others.
+/// How long to wait for ranks that do not answer, because their process was stopped, their machine is cut
+/// off, or they compute for longer than the others.
 struct RankPatience {
-  double remark_after = 10;  ///< seconds until `say` hears of it
-  double timeout = 0;        ///< seconds until waiting ends with RankSilent; 0: never
-  /// Gets "rank 1 has not answered for 10 s: waiting on", on one of the ranks. Called from another thread
-  /// than the one that asked for the exchange, while that one waits.
+  double remark_after = 10;  ///< seconds of silence before `say` is called
+  double timeout = 0;        ///< seconds before waiting fails with RankSilent; 0: never
+  /// Receives "rank 1 has not answered for 10 s: waiting on", on one of the ranks only. Called on another
+  /// thread than the one that requested the exchange, while that thread waits.
   std::function<void(const std::string& text)> say = {};
 };
 
-class Courier;      // the thread that does the transfers of a Ranks
-class RankSilence;  // what it tells of ranks that do not answer
+class Courier;      // the thread that does a Ranks' transfers
+class RankSilence;  // reports the ranks that do not answer
 
 class Ranks {
  public:
@@ -92,36 +92,37 @@ class Ranks {
   int rank() const { return rank_; }
   int count() const { return count_; }
   bool is_first() const { return rank_ == 0; }
-  /// Which of the ranks on this machine this is, and how many there are.
+  /// This rank's number among the ranks on this machine, and how many those are.
   int local_rank() const { return local_rank_; }
   int local_count() const { return local_count_; }
-  /// How many threads are this rank's share of the processors that it may run on; at least 1.
+  /// This rank's share of the processors that it may run on, in threads; at least 1.
   int thread_share() const { return thread_share_; }
-  /// Whether the process that forked the ranks wants them to stop. They do not get to know at the same time.
+  /// True once the process that forked the ranks wants them to stop. Ranks may learn of it at different
+  /// times.
   virtual bool asked_to_stop() const { return false; }
-  /// Bytes that this rank has sent to others, headers included, and how many messages.
+  /// Bytes (with headers) and messages that this rank has sent to others.
   std::int64_t bytes_sent() const { return bytes_sent_; }
   std::int64_t messages_sent() const { return messages_sent_; }
 
-  /// All to all: out[r] goes to rank r, and what r sends is written to in[r]; those of this rank itself stay
-  /// as they are. Throws RankLost when a rank has ended or sends another number of bytes, or a message of
-  /// another job or of another place in the order.
+  /// All-to-all: sends out[r] to rank r and writes what r sends into in[r]; the entries of this rank itself
+  /// are ignored. Throws RankLost when a rank has ended, or sends another number of bytes, a message of
+  /// another job or one out of order.
   void exchange(std::span<const std::span<const std::byte>> out, std::span<const std::span<std::byte>> in);
-  /// What every rank gives, by rank; lengths may differ.
+  /// The texts of all ranks, by rank; lengths may differ.
   std::vector<std::string> all_gather(std::string_view mine);
-  /// What rank 0 gives. What others give is not looked at.
+  /// The text of rank 0; those of other ranks are ignored.
   std::string broadcast(std::string_view from_first);
-  /// All to all of texts whose lengths the receivers do not know.
+  /// All-to-all of texts whose lengths the receivers do not know.
   std::vector<std::string> exchange_texts(std::span<const std::string_view> out);
 
-  /// Does `exchanges`, calls of the functions above and no others, while the caller goes on. What they use
-  /// must live until they are done, even when the caller ends with an error. Whatever else is asked of this
-  /// meanwhile waits for them.
+  /// Runs `exchanges`, which may call only the functions above, in the background. The objects that it uses
+  /// must live until it is done, even when the caller leaves with an error. Other calls on this object wait
+  /// for it.
   void start(std::function<void()> exchanges);
-  /// Waits for what was started, and throws what it threw.
+  /// Waits for what start() began and rethrows its exception.
   void finish();
 
-  /// Ends this process with `status`, and with it the job. Nothing is printed.
+  /// Ends this process with `status`, and with it the whole job. Prints nothing.
   [[noreturn]] virtual void abandon(int status) = 0;
 
  protected:
@@ -129,13 +130,14 @@ class Ranks {
   Ranks(int rank, int count, std::unique_ptr<Courier> courier, const RankPatience& patience = {});
   Courier& courier() { return *courier_; }
   RankSilence& silence() { return *silence_; }
-  /// Waits for what the courier does; for the destructors of transports, before what it uses is gone.
+  /// Waits for the courier. Destructors of transports call it before they release what the courier uses.
   void let_courier_end() noexcept;
-  /// To be called when the transport stands: agrees with the others on who they are. Throws an Error when
-  /// they are of another version of heed.
+  /// Called once the transport is connected: the ranks agree on the job and its layout. Throws an Error
+  /// when one runs another version of heed.
   void meet();
 
-  /// Moves bytes whose numbers both sides know, at most largest_transfer() for each pair.
+  /// Moves bytes between all pairs of ranks. Both sides know the lengths, at most largest_transfer() per
+  /// pair.
   virtual void transfer(std::span<const std::span<const std::byte>> out,
                         std::span<const std::span<std::byte>> in) = 0;
   std::size_t largest_transfer() const { return (std::size_t{1} << 30) / static_cast<std::size_t>(count_); }
@@ -150,17 +152,17 @@ class Ranks {
   int rank_, count_;
   std::unique_ptr<Courier> courier_;
   int local_rank_ = 0, local_count_ = 1, thread_share_ = 1;
-  std::uint64_t job_ = 0;       // a random number that all messages of this job carry
-  std::uint64_t sequence_ = 0;  // of the next exchange
+  std::uint64_t job_ = 0;       // a random number in all messages of this job
+  std::uint64_t sequence_ = 0;  // number of the next exchange
   std::int64_t bytes_sent_ = 0, messages_sent_ = 0;
   std::unique_ptr<RankSilence> silence_;
 };
 
-/// Pieces of work that are dealt out: piece i is computed by rank i mod N, and every rank gets what each
-/// piece came to, in their order. Null ranks: all are computed here.
+/// Computes pieces of work in parallel: rank i mod N computes piece i, and every rank gets all results in
+/// order. Null ranks: everything is computed here.
 std::vector<std::string> deal_out(Ranks* ranks, std::size_t pieces,
                                   const std::function<std::string(std::size_t piece)>& compute);
-/// The same for pieces that come to numbers.
+/// The same for pieces whose results are lists of numbers.
 template <class T, class Compute>
 std::vector<std::vector<T>> deal_out_numbers(Ranks* ranks, std::size_t pieces, const Compute& compute) {
   const std::vector<std::string> texts = deal_out(ranks, pieces, [&](std::size_t piece) {
@@ -175,26 +177,27 @@ std::vector<std::vector<T>> deal_out_numbers(Ranks* ranks, std::size_t pieces, c
   return all;
 }
 
-/// Whether a launcher of MPI (mpirun, mpiexec, srun) started this process as one of several.
+/// True when an MPI launcher (mpirun, mpiexec, srun) started this process as one of several.
 bool started_by_mpi();
-/// The ranks of the job that this process was started in. Opens the launcher's MPI library at run time:
-/// libmpi.so.40 of Open MPI or libmpich.so.12, or the one that the environment variable HEED_MPI names. To be
-/// called once. Throws an Error for a library that cannot be opened or is of another kind.
+/// The ranks of the MPI job that this process belongs to. Opens the launcher's MPI library at run time:
+/// Open MPI's libmpi.so.40, libmpich.so.12, or the one named by the environment variable HEED_MPI. Call it
+/// once. Throws an Error when the library cannot be opened or is of another kind.
 std::unique_ptr<Ranks> open_mpi(const RankPatience& patience = {});
 
-/// Runs `body` in `count` processes of this machine, which are forked here, and returns the status of rank 0
-/// when all have ended well. To be called before a device is opened. The ranks ignore SIGINT, SIGTERM, SIGHUP
-/// and SIGUSR1, which are for the caller; when `stop_requested` becomes true, so does Ranks::asked_to_stop(),
-/// and ranks that were stopped (SIGSTOP) are continued, so that they can end. When one fails the others are
-/// killed: the status of the one that failed first is returned, and where a signal ended it, a RankLost says
-/// which. Throws an Error when the ranks cannot begin.
+/// Forks `count` processes on this machine, runs `body` in each, and returns the status of rank 0 when all
+/// have succeeded. Call it before any device is opened. The ranks ignore SIGINT, SIGTERM, SIGHUP and
+/// SIGUSR1, which are left to the caller. Once `stop_requested` returns true, so does
+/// Ranks::asked_to_stop(), and ranks that were stopped (SIGSTOP) are continued so that they can end. When
+/// one rank fails, the others are killed and the status of the first to fail is returned; if a signal ended
+/// it, a RankLost names the signal. Throws an Error when the ranks cannot be started.
 int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
                     const std::function<bool()>& stop_requested = {}, const RankPatience& patience = {});
 
-/// "rank 1", "ranks 0 and 2", "ranks 0, 2 and 3", and how long: "rank 1 has not answered for 12 s".
+/// "rank 1", "ranks 0 and 2" or "ranks 0, 2 and 3" with what and how long: "rank 1 has not answered for 12
+/// s".
 std::string silence_text(const std::vector<int>& ranks, const char* what, double seconds);
 
-/// Seconds from one look to the next, without those in which this process was stopped itself.
+/// Seconds counted from one look() to the next, leaving out those in which this process itself was stopped.
 class AwakeTime {
  public:
   void restart();
@@ -206,17 +209,17 @@ class AwakeTime {
   double seconds_ = 0;
 };
 
-/// Watches, on the courier's thread, how long other ranks have not answered. Only time during which somebody
-/// waits for the courier counts: a rank that computes while its gradients travel misses nobody.
+/// Measures, on the courier's thread, how long other ranks have been silent. Only time in which a thread
+/// waits for the courier counts: a rank that computes while its gradients travel is not held up.
 class RankSilence {
  public:
   RankSilence(int rank, RankPatience patience, const Courier& courier)
       : rank_(rank), patience_(std::move(patience)), courier_(courier) {}
 
-  /// For transports: a transfer begins, or bytes have moved.
+  /// For transports: call when a transfer begins or bytes have moved.
   void heard();
-  /// For transports, about once a second while nothing moves: the ranks, in their order, with which bytes are
-  /// outstanding. Throws RankSilent when patience is at its end.
+  /// For transports: call about once a second while nothing moves, with the ranks, in ascending order,
+  /// whose bytes are outstanding. Throws RankSilent once the timeout has passed.
   void wait_for(const std::vector<int>& silent);
 
  private:
@@ -224,8 +227,8 @@ class RankSilence {
   RankPatience patience_;
   const Courier& courier_;
   AwakeTime quiet_;
-  std::vector<int> named_;  // ranks that were said not to answer
-  double longest_ = 0;      // silence of those that answered in the end, in seconds
+  std::vector<int> named_;  // ranks that `say` has reported as silent
+  double longest_ = 0;      // the longest silence, in seconds, of a rank that answered in the end
 };
 
 }  // namespace heed

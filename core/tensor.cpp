@@ -33,13 +33,13 @@ Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b) {
 }
 
 namespace {
-/// Throws where the product does not fit, before anybody relies on a shape that has wrapped around.
+/// Throws when the product overflows, before the wrapped size is used.
 std::size_t bytes_for(const char* op, const Shape& shape, DType dtype) {
   auto bytes = static_cast<std::int64_t>(size_of(dtype));
   bool nothing = false;
   for (const std::int64_t extent : shape) {
     check(extent >= 0, op, ": shape ", shape, " has a negative extent");
-    nothing = nothing || extent == 0;  // beside which the strides must fit too
+    nothing = nothing || extent == 0;  // the strides of an empty tensor must fit too
     check(!__builtin_mul_overflow(bytes, std::max<std::int64_t>(extent, 1), &bytes), op, ": shape ", shape,
           " has more elements than memory can hold");
   }
@@ -79,7 +79,7 @@ Tensor Tensor::ones(const Shape& shape, DType dtype, Device device) {
 namespace {
 template <class T>
 Tensor arange_of(std::int64_t count, Device device) {
-  const Tensor result = Tensor::empty({count}, DTypeOf<T>::value, device);  // first: it says what has no room
+  const Tensor result = Tensor::empty({count}, DTypeOf<T>::value, device);  // first: reports a lack of memory
   std::vector<T> values(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) values[static_cast<std::size_t>(i)] = static_cast<T>(i);
   result.assign(std::span<const T>(values));
@@ -198,7 +198,7 @@ Tensor Tensor::view(const Shape& shape) const {
   check(defined(), "view: the tensor is undefined");
   check(is_contiguous(), "view: the tensor of shape ", shape_, " with strides ", strides_,
         " is not contiguous");
-  bytes_for("view", shape, dtype_);  // throws for extents that are negative or overflow
+  bytes_for("view", shape, dtype_);  // throws for negative or overflowing extents
   check(shape.count() == count(), "view: shape ", shape_, " cannot be seen as ", shape);
   return {storage_, offset_, shape, contiguous_strides(shape), dtype_};
 }

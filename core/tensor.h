@@ -20,9 +20,9 @@
 
 namespace heed {
 
-/// Element type of a tensor. Comparisons and masks use i32 (0 or 1); f64 exists on the CPU for gradient
-/// checks; f16 (IEEE binary16) and bf16 (the upper half of an f32) exist on Vulkan devices, where they halve
-/// memory and traffic: they are for storage, and kernels compute in f32.
+/// Element type of a tensor. Comparisons and masks use i32 (0 or 1). f64 exists on the CPU only, for
+/// gradient checks. f16 (IEEE binary16) and bf16 (the upper half of an f32) exist on Vulkan devices, where
+/// they halve memory and traffic: they are storage types, and kernels compute in f32.
 enum class DType : std::uint8_t { f32, f64, i32, f16, bf16 };
 
 constexpr bool is_half(DType dtype) {
@@ -34,8 +34,8 @@ constexpr std::size_t size_of(DType dtype) {
 constexpr bool is_floating(DType dtype) {
   return dtype != DType::i32;
 }
-/// The type of what a kernel keeps beside a result, such as a row's mean, and of losses: f32 for the half
-/// types, else the type itself.
+/// The type of losses and of the statistics that a kernel keeps beside its result, such as the mean of a
+/// row: f32 for the half types, otherwise the type itself.
 constexpr DType statistics_type(DType dtype) {
   return is_half(dtype) ? DType::f32 : dtype;
 }
@@ -136,16 +136,18 @@ class Storage {
   std::size_t bytes() const { return bytes_; }
   /// Address of the first byte when the host can read and write the memory directly; null otherwise.
   void* host_data() const { return host_data_; }
-  /// Whether the memory is somebody else's, who sees it too: no op overwrites it, whoever holds it.
+  /// True when the memory belongs to code outside heed, which can see it too: no op overwrites it, even
+  /// when only one tensor holds it.
   bool is_lent() const { return is_lent_; }
 
-  /// How often elements were overwritten in place: backward() refuses what was computed from older ones.
+  /// How often the elements were overwritten in place. backward() refuses to use a tensor that changed
+  /// after it was recorded.
   /// Writes through host_data() do not count.
   std::uint64_t version() const { return version_.load(std::memory_order_relaxed); }
   void overwritten() { version_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// What round_to_int8() left of a matrix that fills this storage; null where it did not, or once it is
-  /// overwritten.
+  /// The 8-bit rows that round_to_int8() kept for the matrix filling this storage; null when it was never
+  /// called or the matrix has been overwritten since.
   const Int8Rows* int8_rows() const { return int8_version_ == version() ? int8_rows_.get() : nullptr; }
   void keep_int8_rows(std::shared_ptr<const Int8Rows> rows) {
     int8_rows_ = std::move(rows);
@@ -168,21 +170,20 @@ class Storage {
 
 struct Node;  // the autograd record of how a tensor was made (autograd/graph.h)
 
-/// What a tensor is made of on the host: other types, such as std::int64_t, are refused when the program is
-/// compiled.
+/// The C++ types of host elements. Any other type, such as std::int64_t, is a compile-time error.
 template <class T>
 concept TensorElement = std::same_as<T, float> || std::same_as<T, double> || std::same_as<T, std::int32_t>;
 
 /// A handle to a strided view of a storage. Copying a Tensor never copies data: both copies see
-/// the same elements. A tensor with a node is tracked by autograd. Shapes, strides and offsets
-/// count elements, not bytes. A handle that was never given a value is undefined: asking it for anything but
-/// defined(), tracked() and the like throws an Error that names the call.
+/// the same elements. A tensor with a node is tracked by autograd. Shapes, strides and offsets count
+/// elements, not bytes. A default-constructed tensor is undefined: every call on it but defined(),
+/// tracked() and the like throws an Error that names the call.
 class Tensor {
  public:
   Tensor() = default;
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
-  // Not of a temporary: `x[0] = y` would change nothing and does not compile.
+  // Lvalues only: `x[0] = y` would change nothing, so it does not compile.
   Tensor& operator=(const Tensor&) & = default;
   Tensor& operator=(Tensor&&) & noexcept = default;
   ~Tensor() = default;
@@ -195,16 +196,17 @@ class Tensor {
   static Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {});
   static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {});
   static Tensor ones(const Shape& shape, DType dtype = DType::f32, Device device = {});
-  /// 0, 1, ..., count - 1.
+  /// The values 0, 1, ..., count - 1.
   static Tensor arange(std::int64_t count, DType dtype = DType::i32, Device device = {});
-  /// Copies host values (row-major); throws when their number is not shape.count().
+  /// Copies host values in row-major order; throws unless there are shape.count() of them.
   template <TensorElement T>
   static Tensor from(std::span<const T> values, const Shape& shape, Device device = {});
   template <TensorElement T>
   static Tensor from(const std::vector<T>& values, const Shape& shape, Device device = {}) {
     return from(std::span<const T>(values), shape, device);
   }
-  /// from({1, 2, 3, 4}, {2, 2}); {0.5, 1.5} are doubles, from<float>({0.5, 1.5}, {2}) makes them f32.
+  /// from({1, 2, 3, 4}, {2, 2}). Literals such as {0.5, 1.5} are doubles; from<float>({0.5, 1.5}, {2})
+  /// makes them f32.
   template <TensorElement T>
   static Tensor from(std::initializer_list<T> values, const Shape& shape, Device device = {}) {
     return from(std::span<const T>(values.begin(), values.size()), shape, device);
@@ -234,10 +236,9 @@ class Tensor {
   DType dtype() const { return of_defined("dtype", dtype_); }
   Device device() const { return of_defined("device", storage_)->device(); }
   const std::shared_ptr<Storage>& storage() const { return storage_; }
-  /// True when the elements lie row-major without gaps.
+  /// True when the elements are row-major without gaps.
   bool is_contiguous() const;
-  /// True when nobody else sees the storage, neither another handle nor who lent it, so that an op may
-  /// overwrite it.
+  /// True when no other handle and no outside owner sees the storage, so that an op may overwrite it.
   bool is_sole_owner() const { return storage_.use_count() == 1 && !storage_->is_lent(); }
 
   /// Address of the first element; throws unless T matches the dtype and the host can see the memory.
@@ -246,19 +247,19 @@ class Tensor {
   /// The elements in row-major order, copied to the host; throws unless T matches the dtype.
   template <TensorElement T>
   std::vector<T> to_vector() const;
-  /// The same of any dtype as doubles, converted on the host.
+  /// Like to_vector(), for any dtype: the elements converted to doubles on the host.
   std::vector<double> to_doubles() const;
   /// The only element of a tensor of any dtype, as a double; throws when count() != 1.
   double item() const;
-  /// Overwrites the elements with host values, in place; throws when their number differs or
-  /// the view has gaps. backward() of what was computed from the old ones, and needs them, is an error then.
+  /// Overwrites the elements in place with host values. Throws when their number differs or the view has
+  /// gaps. A later backward() that needs the old elements throws.
   template <TensorElement T>
   void assign(std::span<const T> values) const;
 
-  // Differentiable, from the op layer (autograd/):
-  /// The index-th part along the first axis (negative: from the end), which disappears: select(x, 0, index).
+  // Differentiable; implemented by the op layer (autograd/).
+  /// Part `index` along the first axis (negative: from the end), without that axis: select(x, 0, index).
   Tensor operator[](std::int64_t index) const;
-  /// The same values in another type, or on another device; x itself where they are already.
+  /// The same values in another dtype or on another device; x itself when nothing changes.
   Tensor to(DType dtype) const;
   Tensor to(Device device) const;
 
@@ -274,7 +275,7 @@ class Tensor {
   }
   bool tracked() const { return node_ != nullptr; }
   const std::shared_ptr<Node>& node() const { return node_; }
-  /// The same elements with the given record; used by the op layer.
+  /// The same elements with the given autograd record; used by the op layer.
   Tensor with_node(std::shared_ptr<Node> node) const {
     Tensor copy = *this;
     copy.node_ = std::move(node);
@@ -298,9 +299,9 @@ class Tensor {
   std::shared_ptr<Node> node_;
 };
 
-/// The elements in nested brackets with type, shape and device behind them, as NumPy prints: more than 1000
-/// are summarised by the first and last three of each axis. Waits for the device; "undefined" for an
-/// undefined tensor.
+/// Prints the elements in nested brackets, followed by dtype, shape and device, in NumPy's style. Tensors
+/// of more than 1000 elements are summarised by the first and last three of each axis. Waits for the
+/// device; prints "undefined" for an undefined tensor.
 std::ostream& operator<<(std::ostream& out, const Tensor& x);
 
 }  // namespace heed

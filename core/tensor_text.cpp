@@ -1,4 +1,4 @@
-// A tensor as text, in nested brackets as NumPy prints arrays.
+// Prints a tensor as text, in nested brackets as NumPy prints arrays.
 
 #include <cmath>
 #include <iomanip>
@@ -15,13 +15,13 @@ namespace heed {
 
 namespace {
 
-constexpr std::int64_t most_printed = 1000;  // elements; more are summarised
-constexpr std::int64_t edge = 3;             // how many of an axis stand at either end then
+constexpr std::int64_t most_printed = 1000;  // elements; larger tensors are summarised
+constexpr std::int64_t edge = 3;             // elements shown at each end of a summarised axis
 constexpr int decimals = 4;
 
-/// The range of an axis that is shown, from one of its ends.
+/// A range of an axis that is shown, at one of its ends.
 struct Part {
-  std::int64_t from, to, count;  ///< first element in the tensor, first in what is shown, how many
+  std::int64_t from, to, count;  ///< first index in the tensor, first index in the output, length
 };
 
 std::vector<Part> parts_of(std::int64_t extent) {
@@ -53,7 +53,7 @@ void copy_corners(const Tensor& x, const Tensor& shown, std::vector<Part>& corne
                      shown.view(shape, shown.strides(), offset_of(shown, corner, false)));
 }
 
-/// The first and last elements of each axis, gathered on the device so that little is read.
+/// The first and last elements of each axis, gathered on the device so that only these are downloaded.
 Tensor corners(const Tensor& x) {
   Shape shape;
   for (const std::int64_t extent : x.shape()) shape.push_back(std::min(extent, 2 * edge));
@@ -63,7 +63,7 @@ Tensor corners(const Tensor& x) {
   return shown;
 }
 
-/// How all numbers of a tensor are written, so that they stand in columns.
+/// The number format shared by all elements of a tensor, so that they line up in columns.
 class Format {
  public:
   Format(const std::vector<double>& values, DType dtype) : integers_(!is_floating(dtype)) {
@@ -88,7 +88,7 @@ class Format {
   }
 
  private:
-  /// Whether all numbers, rounded as they are printed, end in 0.
+  /// True when every number, as printed, ends in 0.
   bool drop_last_digit(const std::vector<double>& values) const {
     for (const double value : values)
       if (std::isfinite(value) && text_of(value).back() != '0') return false;
@@ -109,7 +109,7 @@ class Format {
   std::size_t width_ = 0;
 };
 
-/// Writes the brackets of `axis` and beyond; `at` is the element that comes next.
+/// Writes `axis` and those after it with their brackets; `at` is the index of the next element.
 void write(std::ostream& out, const Tensor& x, const Shape& shown, const std::vector<double>& values,
            const Format& format, int axis, std::size_t& at) {
   if (axis == x.rank()) {
@@ -146,7 +146,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& x) {
   const std::vector<double> values = shown.to_doubles();
   const Format format(values, x.dtype());
   std::size_t at = 0;
-  std::ostringstream text;  // whatever width, base and flags `out` has
+  std::ostringstream text;  // unaffected by the width, base and flags of `out`
   if (x.count() == 0)
     text << "[]";
   else

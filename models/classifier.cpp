@@ -12,7 +12,7 @@ namespace {
 
 constexpr double scale = 20, long_text = 40;
 
-/// Mixes two words (the finaliser of SplitMix64, Steele et al. 2014); 0 stands for no word.
+/// Hashes two words (the finaliser of SplitMix64, Steele et al. 2014); 0 means no word.
 std::uint64_t mixed(std::uint32_t first, std::uint32_t second) {
   std::uint64_t z = (static_cast<std::uint64_t>(first) << 32 | second) + 0x9e3779b97f4a7c15U;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
@@ -30,8 +30,8 @@ Tensor WordPairs::operator()(const Tensor& ids, Context& context, const Tensor& 
   const std::int64_t batch = ids.size(0), length = ids.size(1);
   const std::vector<std::int32_t> words = ids.to_vector<std::int32_t>();
   const std::vector<std::int32_t> marked = marks.defined() ? marks.to_vector<std::int32_t>() : Tokens();
-  const std::size_t kinds = marks.defined() ? 3 : 2;         // of f at a word: alone, with the next, its mark
-  std::vector<std::int32_t> rows(kinds * words.size(), -1);  // -1: nothing, a row of zeros
+  const std::size_t kinds = marks.defined() ? 3 : 2;         // f per word: alone, with the next, its mark
+  std::vector<std::int32_t> rows(kinds * words.size(), -1);  // -1: none, a row of zeros
   std::vector<float> factors(static_cast<std::size_t>(batch));
   const auto row_of = [&](std::uint32_t first, std::uint32_t second) {
     return static_cast<std::int32_t>(mixed(first, second) % static_cast<std::uint64_t>(weight.size(0)));

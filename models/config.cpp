@@ -15,8 +15,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr double most_layers = 1024, most_vocabulary = 2147483647, most_length = 1 << 24;
 
-/// Calls visit(setting, member) for every setting: the one list behind reading, writing,
-/// checking and help.
+/// Calls visit(setting, member) for every setting: the single list behind reading, writing, checking and
+/// help.
 template <class Visit, class Config>
 void for_each_setting(Visit&& visit, Config& config) {
   const auto number = [&](std::string_view name, double low, double high, std::string_view help,
@@ -129,7 +129,7 @@ void read(std::string_view key, const Json& value, AttentionChoice& out) {
       out.options.set(name, option_from_json(concat_text(key, ".", name), setting.dump()));
     }
   }
-  out.options.take_integer("heads", 0);  // known, so that a misspelt one finds it
+  out.options.take_integer("heads", 0);  // so that a misspelt "heads" gets a suggestion
 }
 void read(std::string_view key, const Json& value, AttentionChoices& out) {
   const std::size_t count = value.is_array() ? value.size() : 1;
@@ -249,7 +249,7 @@ TransformerConfig transformer_config_from_json(std::string_view text) {
 
 namespace {
 
-/// No cross-attention but in the last layer, which has one head of full width.
+/// No cross-attention except in the last layer, which has one head of full width.
 AttentionChoices last_layer_alone(std::int64_t layers) {
   AttentionChoices choices(static_cast<std::size_t>(std::max<std::int64_t>(layers, 1)));
   for (AttentionChoice& choice : choices) choice.name = "none";
@@ -268,7 +268,7 @@ void apply_preset(TransformerConfig& config, std::string_view name) {
   const std::vector<std::string> names = preset_names();
   check(std::find(names.begin(), names.end(), name) != names.end(), "unknown preset '", name, "'",
         suggest_name(std::string(name), names));
-  AttentionChoice hard_coded;  // its offsets are -1, 1 in the encoder and across, and -1, 0 in the decoder
+  AttentionChoice hard_coded;  // default offsets: -1, 1 in the encoder and across, -1, 0 in the decoder
   hard_coded.name = "hard_coded_gaussian";
   config.encoder_attention = config.decoder_attention = {hard_coded};
   if (name == "hc-sa") config.cross_attention = {AttentionChoice{}};

@@ -12,16 +12,17 @@ namespace heed {
 
 /// Which attention mechanism a layer uses.
 struct AttentionChoice {
-  /// Of attention_variants(), or "none" where a decoder layer has no cross-attention.
+  /// One of attention_variants(), or "none" for a decoder layer without cross-attention.
   std::string name = "dot_product";
-  std::int64_t heads = 0;  ///< 0: as many as the model's
+  std::int64_t heads = 0;  ///< 0: those of the model
   Options options;         ///< settings of the variant
 };
-/// One choice for all layers of a stack, or one for each.
+/// One choice for all layers of a stack, or one per layer.
 using AttentionChoices = std::vector<AttentionChoice>;
 
-/// The shape of a Transformer. The defaults follow Vaswani et al. 2017 (arXiv 1706.03762), in a smaller size.
-/// A model reads what concerns it: a language model has no encoder, a classifier no decoder.
+/// The shape of a Transformer. The defaults follow Vaswani et al. 2017 (arXiv 1706.03762), in a smaller
+/// size. A model reads only the settings that concern it: a language model has no encoder, a classifier no
+/// decoder.
 struct TransformerConfig {
   std::int64_t width = 256;          ///< d
   std::int64_t heads = 4;            ///< H
@@ -30,51 +31,53 @@ struct TransformerConfig {
   std::int64_t decoder_layers = 3;
   std::int64_t source_vocabulary = 0;
   std::int64_t target_vocabulary = 0;
-  std::int64_t classes = 0;  ///< of a classifier or a matcher
-  /// Of an encoder whose outputs become one vector: their "mean", "max" (of each element) or "attention".
+  std::int64_t classes = 0;  ///< for a classifier or a matcher
+  /// How an encoder's outputs become one vector: "mean", "max" (per element) or "attention".
   std::string pooling = "mean";
-  /// Of a classifier or a matcher: rows of a table for words and pairs of words, which are classified
+  /// Classifiers and matchers: rows of the table for hashed words and word pairs, which are classified
   /// linearly beside the encoder; 0: none.
   std::int64_t word_pairs = 0;
-  /// Of an encoder: neighbouring tokens that a convolution joins before the first layer; 0: none.
+  /// Encoders: number of neighbouring tokens that a convolution joins before the first layer; 0: none.
   std::int64_t local_width = 0;
-  /// For learned positions and for variants whose parameters depend on the length.
+  /// Limits learned positions, and variants whose parameters depend on the length.
   std::int64_t max_length = 256;
   double dropout = 0.1;           ///< on embeddings and on every sub-layer's output
   double word_dropout = 0;        ///< on whole tokens of an encoder's input
   double attention_dropout = 0;   ///< on attention weights
   double activation_dropout = 0;  ///< inside the feed-forward layers
-  /// "relu", "gelu", "gelu_tanh", "silu", or gated: "swiglu", "geglu" (arXiv 2002.05202), which add a map to
-  /// each feed-forward layer; where there is no gate (LocalLayer, output_transform) silu and gelu stand for
-  /// them.
+  /// "relu", "gelu", "gelu_tanh", "silu", or the gated "swiglu" and "geglu" (arXiv 2002.05202), which add a
+  /// map to each feed-forward layer. Where no gate exists (LocalLayer, output_transform), silu and gelu
+  /// replace them.
   std::string activation = "relu";
-  /// "post": LN(x + f(x)); "pre": x + f(LN(x)), and a norm at the end of each stack.
+  /// "post": LN(x + f(x)); "pre": x + f(LN(x)), with a final norm after each stack.
   std::string norm = "post";
-  std::string norm_kind = "layer";  ///< or "rms" (arXiv 1910.07467), wherever vectors are normalised
-  /// Or "sinusoidal_halves", "learned", "rotary" (rotary.h), "alibi" or "relative" (distance_bias.h), "none".
+  std::string norm_kind = "layer";  ///< or "rms" (arXiv 1910.07467), for every normalisation
+  /// Or "sinusoidal_halves", "learned", "none"; or, within attention, "rotary", "alibi" and "relative"
+  /// (positions.h).
   std::string positions = "sinusoidal";
   /// LN(embedding + positions + type), before dropout (BERT).
   bool embedding_norm = false;
-  /// Vectors that are added to the tokens of the first, second, ... text of an input (BERT); 0: none.
+  /// Number of vectors that mark the tokens of the first, second, ... text of an input (BERT); 0: none.
   std::int64_t token_types = 0;
-  /// "decoder": the output map is the target embedding; "all": the source's too.
+  /// "decoder": the output map is the target embedding; "all": it is also the source embedding.
   std::string tie_embeddings = "none";
   bool output_bias = false;  ///< the output map of a decoder has a bias
-  /// Of a masked language model: a map and a norm between encoder and output, LN(act(W x + b)) (BERT).
+  /// Masked language models: a map and a norm between encoder and output, LN(act(W x + b)) (BERT).
   bool output_transform = false;
-  /// Of an encoder-decoder: it may copy tokens of its source (Pointer).
+  /// Encoder-decoders: the decoder may copy tokens of its source (Pointer).
   bool pointer = false;
-  bool scale_embeddings = true;  ///< multiplies embeddings by sqrt(width)
+  bool scale_embeddings = true;  ///< multiply embeddings by sqrt(width)
   bool attention_bias = false;
-  /// Training keeps each layer's inputs only and runs it again in backward: memory for time.
+  /// Training keeps only the inputs of each layer and runs the layer again in backward: saves memory, costs
+  /// time.
   bool recompute_layers = false;
   double epsilon = 1e-5;       ///< of normalisation
-  std::int64_t lora_rank = 0;  ///< of what fine-tuning adds to maps (low_rank.h); 0: all weights are trained
-  double lora_alpha = 16;      ///< its scale is lora_alpha / lora_rank
-  std::string lora_maps = "query,value";  ///< names of the maps, with commas between them
+  std::int64_t lora_rank = 0;  ///< rank of the maps that LoRA adds (low_rank.h); 0: all weights are trained
+  double lora_alpha = 16;      ///< LoRA's scale is lora_alpha / lora_rank
+  std::string lora_maps = "query,value";  ///< names of the maps that LoRA changes, comma-separated
   double embedding_deviation = 0;         ///< of initial embeddings and learned positions; 0: 1 / sqrt(width)
-  /// What the layers of a stack have in common: "none", their "attention", or "all" of each layer; the
-  /// gradients of the layers add up.
+  /// What the layers of a stack share: "none", their "attention", or "all" parameters; the gradients of the
+  /// layers add up.
   std::string share_layers = "none";
   AttentionChoices encoder_attention{{}};
   AttentionChoices decoder_attention{{}};
@@ -82,48 +85,49 @@ struct TransformerConfig {
   std::int64_t seed = 1;  ///< of the initial parameters
 };
 
-/// A setting of TransformerConfig: its name, what it is, and what it may be.
+/// A setting of TransformerConfig: its name, meaning and permitted values.
 struct ConfigSetting {
   std::string_view name;
   std::string_view help;                  ///< one line
-  double low = 0, high = 0;               ///< of numbers, both inclusive
-  std::vector<std::string> choices = {};  ///< of texts that are a choice
+  double low = 0, high = 0;               ///< range of a number, both inclusive
+  std::vector<std::string> choices = {};  ///< permitted values of a text
 };
-/// All settings, in the order of to_json(); the one place where names, ranges and choices stand. Those that
-/// are true or false have neither, nor have attentions (attention_settings() lists what these take).
+/// All settings, in the order of to_json(). This is the only place that defines names, ranges and choices.
+/// Flags have neither range nor choices, and nor do attentions (attention_settings() lists theirs).
 std::span<const ConfigSetting> transformer_settings();
-/// The choices of a setting that is one. Throws for any other name.
+/// The choices of a setting that has them. Throws for any other name.
 std::span<const std::string> choices_of(std::string_view name);
 
-/// Throws an Error that names the first setting outside its range or choices, with its value.
+/// Throws an Error that names the first setting outside its range or choices, and its value.
 void check_config(const TransformerConfig& config);
-/// The configuration, when it passes check_config() and has the sizes, by their names, that the model cannot
-/// do without.
+/// Returns the configuration after check_config(). Throws an Error when one of `sizes`, the named sizes
+/// that the model needs, is not positive.
 const TransformerConfig& checked_config(const TransformerConfig& config, std::string_view model,
                                         std::initializer_list<std::pair<const char*, std::int64_t>> sizes);
-/// The choice for one layer of a stack.
+/// The attention of one layer of a stack.
 const AttentionChoice& choice_for(const AttentionChoices& choices, std::int64_t layer);
 
-/// JSON text of all settings, indented.
+/// All settings as indented JSON text.
 std::string to_json(const TransformerConfig& config);
-/// Reads JSON text; settings that it leaves out keep their defaults. An unknown key throws with the nearest
-/// name, a wrong type or value with the key. An attention is a name, or {"name": ..., "heads": ..., settings
-/// of the variant}, or a list of these, one for each layer.
+/// Reads JSON text; settings that are absent keep their defaults. Throws for an unknown key, with the
+/// nearest name, and for a wrong type or value, with the key. An attention is a name, an object {"name":
+/// ..., "heads": ..., settings of the variant}, or a list of these, one per layer.
 TransformerConfig transformer_config_from_json(std::string_view text);
 
 /// The names of the presets below.
 std::vector<std::string> preset_names();
 
-/// Chooses the attentions of a translation model as "Hard-Coded Gaussian Attention for Neural Machine
-/// Translation" (You, Sun and Iyyer, ACL 2020, arXiv 2005.00742) names its models; all other settings stay:
+/// Sets the attentions of a translation model to one of the models named in "Hard-Coded Gaussian Attention
+/// for Neural Machine Translation" (You, Sun and Iyyer, ACL 2020, arXiv 2005.00742); other settings are
+/// unchanged:
 ///
 ///   name     encoder self   decoder self   cross
 ///   hc-sa    hard-coded     hard-coded     learned, in all layers
 ///   sh-x     hard-coded     hard-coded     one learned head in the last layer, none in the others
 ///   hc-all   hard-coded     hard-coded     hard-coded in all layers
 ///
-/// Throws for an unknown name, with the nearest one. The gamma of hc-all's cross-attention, mean source over
-/// target length, belongs to the data: it stays 1 until it is set.
+/// Throws for an unknown name, with the nearest one. The gamma of hc-all's cross-attention, the mean ratio
+/// of source to target length, depends on the data: it stays 1 until it is set.
 void apply_preset(TransformerConfig& config, std::string_view name);
 
 }  // namespace heed

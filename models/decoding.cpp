@@ -38,7 +38,7 @@ void EncoderDecoderSteps::reorder(std::span<const std::int32_t> rows) {
   check(!rows.empty(), "reorder: there is no row to go on with");
   std::vector<std::int32_t> sources;
   for (const std::int32_t row : rows) sources.push_back(row / static_cast<std::int32_t>(sharing_));
-  // Mostly every source has as many hypotheses, side by side, and what is known of it is kept once.
+  // Usually every source has the same number of adjacent hypotheses, and its memory is kept only once.
   sharing_ =
       static_cast<std::size_t>(std::find_if(sources.begin(), sources.end(),
                                             [&](std::int32_t source) { return source != sources.front(); }) -
@@ -65,7 +65,7 @@ LanguageModelSteps::LanguageModelSteps(LanguageModel& model, std::span<const std
   if (rows > 1) state_.reorder(std::vector<std::int32_t>(texts_.size(), 0));
 }
 
-/// Reads the texts from `begin` on, in one pass.
+/// Reads the texts from position `begin` on, in one pass.
 Tensor LanguageModelSteps::read(std::span<const Tokens> texts, std::size_t begin) {
   Tokens tokens;
   for (const Tokens& text : texts)
@@ -98,11 +98,11 @@ void LanguageModelSteps::reorder(std::span<const std::int32_t> rows) {
 
 namespace {
 
-/// Token ids that are handed out the most probable first, of equal ones the lower id: a heap, because few are
-/// asked for.
+/// Hands out token ids from the most probable down, the lower id first among equals. A heap, because only a
+/// few are needed.
 class Ranking {
  public:
-  /// Orders tokens by rank, the last one first.
+  /// Orders tokens by rank, from the last to the first.
   struct Below {
     std::span<const double> logits;
     bool operator()(std::size_t a, std::size_t b) const {
@@ -126,8 +126,7 @@ class Ranking {
   std::vector<std::size_t> rest_;
 };
 
-/// The tokens that top_k and top_p leave, the most probable first, given weights that are relative to each
-/// other.
+/// The tokens that pass top_k and top_p, most probable first; `weights` are unnormalised probabilities.
 std::vector<std::size_t> kept_tokens(std::span<const double> logits, std::span<const double> weights,
                                      const SamplingOptions& options) {
   Ranking ranking(logits);
@@ -153,7 +152,7 @@ std::vector<std::size_t> kept_tokens(std::span<const double> logits, std::span<c
   return kept;
 }
 
-/// The logarithm of softmax(logits)[token]; some logit is finite.
+/// The logarithm of softmax(logits)[token]; at least one logit must be finite.
 double log_probability(std::span<const double> logits, std::int32_t token) {
   const double top = *std::ranges::max_element(logits);
   double sum = 0;
@@ -174,7 +173,7 @@ std::vector<double> sampling_probabilities(std::span<const double> logits, const
   check_sampling(options);
   check(std::none_of(logits.begin(), logits.end(), [](double logit) { return std::isnan(logit); }),
         "sampling: a logit is not a number");
-  const auto top = std::max_element(logits.begin(), logits.end());  // the first of equal ones
+  const auto top = std::max_element(logits.begin(), logits.end());  // the first among equals
   check(top != logits.end() && std::isfinite(*top), "sampling: no token has a finite logit");
   std::vector<double> probabilities(logits.size());
   if (options.temperature == 0) {
@@ -221,7 +220,7 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
   if (log_probabilities) log_probabilities->assign(first.size(), 0);
   std::vector<std::size_t> open(first.size());  // the text of each row
   std::iota(open.begin(), open.end(), 0);
-  std::vector<std::int32_t> tokens(first.begin(), first.end());  // that each row is to read
+  std::vector<std::int32_t> tokens(first.begin(), first.end());  // the next token of each row
   std::vector<bool> goes_on;
   for (const std::int64_t length : max_lengths) goes_on.push_back(length > 0);
   const auto drop_finished = [&] {
@@ -240,7 +239,7 @@ std::vector<Tokens> sample(StepModel& model, std::span<const std::int32_t> first
     const Tensor logits = model.step(Tensor::from(tokens, {count}, model.device()));
     check(logits.rank() == 2 && logits.size(0) == count, "sample: the model gave logits of shape ",
           logits.shape(), " for ", count, " texts");
-    const std::vector<double> values = logits.to_doubles();  // on the host: no device needs f64
+    const std::vector<double> values = logits.to_doubles();  // on the host, because devices may lack f64
     const auto vocabulary = static_cast<std::size_t>(logits.size(1));
     goes_on.assign(open.size(), false);
     for (std::size_t row = 0; row < open.size(); ++row) {

@@ -8,15 +8,15 @@
 namespace heed {
 namespace {
 
-constexpr double least = 1e-20;          // of a probability before its logarithm is taken
-constexpr double surely_generated = 50;  // the gate's logit where there is nothing to copy
+constexpr double least = 1e-20;          // added to a probability before taking its logarithm
+constexpr double surely_generated = 50;  // the gate's logit when there is nothing to copy
 
-/// Small probabilities are lost in half types.
+/// Half types would lose small probabilities.
 Tensor precise(const Tensor& x) {
   return x.dtype() == DType::f64 ? x : cast(x, DType::f32);
 }
 
-/// log(exp(a) + exp(b))
+/// log(exp(a) + exp(b)).
 Tensor log_of_sum(const Tensor& a, const Tensor& b) {
   const Tensor larger = maximum(a, b);
   return larger + log(exp(a - larger) + exp(b - larger));
@@ -36,7 +36,7 @@ Pointer::Pointer(const TransformerConfig& config, Initialiser& initialiser)
 
 PointerSource Pointer::source(const Tensor& memory, const PaddedTokens& tokens,
                               const Embedding& embedding) const {
-  // Nothing stands before the first token: a row of zeros, as padding has.
+  // The first token has no predecessor: -1 gives a row of zeros, as for padding.
   const Tensor before = slice(pad(tokens.ids, 1, 1, 0, -1), 1, 0, tokens.ids.size(1));
   return {key_(concat({memory, embedding(before) * embedding_scale_}, -1)), tokens.ids, tokens.mask};
 }
@@ -74,7 +74,7 @@ Loss Pointer::loss(const Tensor& hidden, const VocabularyHead& head, const Point
   const Tensor generated = -cross_entropy(logits, targets.ids);  // log P_vocabulary of the targets
   const Tensor found = log_of_sum(generated - softplus(-z), log(copies + least) - softplus(z));
   Tensor losses = -found;
-  if (smoothing > 0)  // what smoothing adds to the cross entropy of P_vocabulary
+  if (smoothing > 0)  // the smoothing term of P_vocabulary's cross entropy
     losses = (1 - smoothing) * (generated - found) + cross_entropy(logits, targets.ids, smoothing);
   return {sum(losses), targets.count};
 }

@@ -60,7 +60,7 @@ void check_options(const MaskingOptions& options) {
         options.mask_token, " is outside the vocabulary of ", options.vocabulary);
 }
 
-/// The places of a sequence that are to be guessed, in ascending order: those with the smallest random words.
+/// The positions of a sequence to guess, in ascending order: those with the smallest random words.
 std::vector<std::size_t> chosen_places(const Tokens& tokens, const MaskingOptions& options,
                                        const RandomKey& key) {
   std::vector<std::pair<std::uint32_t, std::size_t>> drawn;
@@ -77,7 +77,7 @@ std::vector<std::size_t> chosen_places(const Tokens& tokens, const MaskingOption
   return places;
 }
 
-/// What stands in the place of a token that is to be guessed.
+/// What replaces a token that must be guessed.
 std::int32_t hidden_token(std::int32_t token, std::size_t place, const MaskingOptions& options,
                           const RandomKey& key) {
   const double chance = unit_interval(random_word(key, 3 * place + 1));

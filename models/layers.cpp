@@ -19,7 +19,7 @@ void check_input(const Tensor& x, std::int64_t width, DType dtype) {
 
 constexpr std::array<const char*, 2> norm_names = {"LayerNorm", "RMSNorm"};
 
-/// Which of its choices a setting has; throws with the nearest name for another.
+/// The index of a setting's choice; throws with the nearest name when there is none.
 std::int64_t number_of_choice(std::string_view setting, std::string_view name) {
   const std::span<const std::string> names = choices_of(setting);
   check_setting(setting, std::string(name), names);
@@ -43,7 +43,7 @@ Tensor Linear::operator()(const Tensor& x) const {
 }
 
 std::vector<Tensor> Linear::each(std::initializer_list<const Linear*> maps, const Tensor& x) {
-  const Linear* checked = nullptr;  // whom an error names
+  const Linear* checked = nullptr;  // the map that an error names
   try {
     std::vector<LinearMap> parameters;
     for (const Linear* map : maps) {

@@ -15,22 +15,22 @@
 
 namespace heed {
 
-/// y = x W^T + b, with "weight" [out, in] (Xavier uniform) and, if asked for, "bias" [out] (0).
+/// y = x W^T + b, with "weight" [out, in] (Xavier uniform) and, when requested, "bias" [out] (0).
 class Linear : public Module {
  public:
   Linear(std::int64_t in, std::int64_t out, bool bias, Initialiser& initialiser, double gain = 1);
   /// [..., in] -> [..., out]; any other width throws an Error that names this layer.
   Tensor operator()(const Tensor& x) const;
-  /// What each of some maps makes of the same x: one op (linear_maps).
+  /// Applies several maps to the same x, in one op (linear_maps).
   static std::vector<Tensor> each(std::initializer_list<const Linear*> maps, const Tensor& x);
-  /// second(activation(first(x))): one op (feed_forward).
+  /// second(activation(first(x))), in one op (feed_forward).
   static Tensor through(const Linear& first, UnaryOp activation, const Linear& second, const Tensor& x);
 
   /// LoRA (Hu et al., arXiv 2106.09685, eq. 3): y = x W^T + b + (alpha / rank) x A^T B^T, with "lora_a" A
-  /// [rank, in] (N(0, 1 / rank)) and "lora_b" B [out, rank] (0), which alone are trained: W and b become
+  /// [rank, in] (N(0, 1 / rank)) and "lora_b" B [out, rank] (0). Only A and B are trained: W and b become
   /// buffers.
   void add_low_rank(std::int64_t rank, double alpha, Initialiser& initialiser);
-  /// W, or W + (alpha / rank) B A: for those who compute with the matrix itself.
+  /// W, or W + (alpha / rank) B A: for code that needs the matrix itself.
   Tensor matrix() const;
 
   Tensor weight, bias;
@@ -39,11 +39,11 @@ class Linear : public Module {
   /// y, or y + (alpha / rank) x A^T B^T.
   Tensor with_low_rank(const Tensor& x, const Tensor& y) const;
 
-  Tensor lora_a_, lora_b_;  // undefined: none
+  Tensor lora_a_, lora_b_;  // undefined: no low-rank part
   double lora_scale_ = 0;
 };
 
-/// A table of vectors, "weight" [count, width], normal with the given deviation.
+/// A table of vectors, "weight" [count, width], initialised N(0, deviation^2).
 class Embedding : public Module {
  public:
   Embedding(std::int64_t count, std::int64_t width, double deviation, Initialiser& initialiser);
@@ -54,19 +54,18 @@ class Embedding : public Module {
   Tensor weight;
 };
 
-/// How vectors are normalised, in the order of the setting's choices.
+/// The kinds of normalisation, in the order of the setting's choices.
 enum class NormKind { layer, rms };
-/// By name; throws with the nearest name when there is none.
+/// The kind with this name; throws with the nearest name when there is none.
 NormKind norm_kind_of(std::string_view name);
 
-/// Normalisation over the last axis: layer normalisation (arXiv 1607.06450) with "weight" (1) and "bias" (0)
-/// of [width], or RMS normalisation (Zhang and Sennrich 2019, arXiv 1910.07467), which has no mean and no
-/// bias.
+/// Normalisation over the last axis: layer normalisation (arXiv 1607.06450) with "weight" (1) and "bias"
+/// (0) of [width], or RMS normalisation (Zhang and Sennrich 2019, arXiv 1910.07467), without mean and bias.
 class Norm : public Module {
  public:
   Norm(NormKind kind, std::int64_t width, double epsilon);
   Tensor operator()(const Tensor& x) const;
-  /// residual + dropout(x) with probability p (it may be 0), and that normalised.
+  /// residual + dropout(x) with probability p (may be 0), and the normalised sum.
   NormedSum operator()(const Tensor& x, const Tensor& residual, double p, const RandomKey& key) const;
 
   Tensor weight, bias;  ///< bias: undefined for RMS normalisation
@@ -82,13 +81,13 @@ class LayerNorm : public Norm {
   explicit LayerNorm(std::int64_t width, double epsilon = 1e-5) : Norm(NormKind::layer, width, epsilon) {}
 };
 
-/// The nonlinearity of a feed-forward layer, in the order of the setting's choices.
+/// The nonlinearities of a feed-forward layer, in the order of the setting's choices.
 enum class Activation { relu, gelu, gelu_tanh, silu, swiglu, geglu };
-/// By name; throws with the nearest name when there is none.
+/// The activation with this name; throws with the nearest name when there is none.
 Activation activation_of(std::string_view name);
-/// True for those that multiply what they activate, the gate, with a second map of the input.
+/// True for activations that multiply the activated gate with a second map of the input.
 bool is_gated(Activation activation);
-/// The activation of single elements: of a gated one that of its gate, silu or gelu.
+/// The activation of single elements; for a gated one that of its gate, silu or gelu.
 UnaryOp op_of(Activation activation);
 /// unary(op_of(activation), x).
 Tensor apply(Activation activation, const Tensor& x);
@@ -114,14 +113,14 @@ class FeedForward : public Module {
 /// dropout(x) while training, x otherwise.
 Tensor maybe_dropout(const Tensor& x, double p, Context& context);
 
-/// A part of a model that turns a tensor into a tensor, with or without a Context.
+/// A part of a model that maps a tensor to a tensor, with or without a Context.
 template <class Layer>
 concept LayerOfTensors = std::derived_from<Layer, Module> &&
     (std::is_invocable_r_v<Tensor, Layer&, const Tensor&, Context&> ||
      std::is_invocable_r_v<Tensor, Layer&, const Tensor&>);
 
-/// Layers and functions one after the other. The parts are called "0", "1", ...: functions count, too, so
-/// that a number is the place in the sequence.
+/// Layers and functions applied one after the other. Their names "0", "1", ... are their places in the
+/// sequence; functions count too.
 ///
 ///   heed::Sequential net;
 ///   net.emplace<heed::Linear>(2, 32, true, initialiser);
@@ -129,7 +128,7 @@ concept LayerOfTensors = std::derived_from<Layer, Module> &&
 ///   net.emplace<heed::Linear>(32, 1, true, initialiser);
 class Sequential : public Module {
  public:
-  /// Builds a layer from these arguments and puts it behind the others.
+  /// Builds a layer from these arguments and appends it.
   template <LayerOfTensors Layer, class... Arguments>
   Layer& emplace(Arguments&&... arguments) {
     auto layer = std::make_unique<Layer>(std::forward<Arguments>(arguments)...);
@@ -144,13 +143,13 @@ class Sequential : public Module {
     layers_.push_back(std::move(layer));
     return added;
   }
-  /// Puts a function behind the others. Throws when it is empty.
+  /// Appends a function. Throws when it is empty.
   void add(std::function<Tensor(const Tensor&)> function);
 
   std::size_t size() const { return steps_.size(); }
-  /// x through all of them; x itself when there are none.
+  /// Passes x through all of them; returns x itself when there are none.
   Tensor operator()(const Tensor& x, Context& context) const;
-  /// The same in inference.
+  /// The same for inference.
   Tensor operator()(const Tensor& x) const;
 
  private:
@@ -158,11 +157,11 @@ class Sequential : public Module {
   std::vector<std::function<Tensor(const Tensor&, Context&)>> steps_;
 };
 
-/// Parts of one kind that a model holds and calls as it likes; they are called "0", "1", ...
+/// Parts of one kind, called "0", "1", ..., that a model uses as it likes.
 template <std::derived_from<Module> Part>
 class ModuleList : public Module {
  public:
-  /// Builds a part from these arguments and puts it behind the others.
+  /// Builds a part from these arguments and appends it.
   template <class... Arguments>
   Part& emplace(Arguments&&... arguments) {
     parts_.push_back(std::make_unique<Part>(std::forward<Arguments>(arguments)...));
@@ -180,7 +179,7 @@ class ModuleList : public Module {
   std::vector<std::unique_ptr<Part>> parts_;
 };
 
-/// A table of all parameters and buffers with their shapes and numbers of elements, and the sums.
+/// A table of all parameters and buffers with their shapes and element counts, and the totals.
 std::string summary(Module& model);
 
 }  // namespace heed

@@ -11,35 +11,37 @@
 
 namespace heed {
 
-/// Sequences of one batch, padded on the right to the longest. Padding has the id -1, embedded as zero.
+/// The sequences of one batch, padded on the right to the longest. Padding has the id -1, embedded as
+/// zeros.
 struct PaddedTokens {
   Tensor ids;   ///< i32 [B, N]
-  Tensor mask;  ///< i32 [B, N], 1 = real; undefined when nothing is padded
-  /// i32 [B, N], the type of each token where a model has token_types (-1: padding); undefined: all 0.
+  Tensor mask;  ///< i32 [B, N], 1 = real; undefined when there is no padding
+  /// i32 [B, N], the types of the tokens for models with token_types (-1: padding); undefined: all 0.
   Tensor types = {};
 };
 /// Throws when there are no sequences. A batch of empty sequences has N = 1, all padding.
 PaddedTokens pad_tokens(std::span<const Tokens> sequences, Device device = {});
 
-/// What a model is to predict: only real tokens, so that no vocabulary logits are computed for padding.
+/// What a model must predict. It holds real tokens only, so that no vocabulary logits are computed for
+/// padding.
 struct Targets {
   Tensor ids;   ///< i32 [count]
-  Tensor rows;  ///< i32 [count]: their places in the flattened [B * T] outputs; undefined when those are all
+  Tensor rows;  ///< i32 [count]: positions in the flattened [B * T] outputs; undefined when all are targets
   std::int64_t count = 0;
 };
-/// Throws when there is not a single target.
+/// Throws when there is no target at all.
 Targets make_targets(std::span<const Tokens> sequences, Device device = {});
 
-/// A batch for an encoder-decoder. The decoder reads begin, y1, ... and is to predict y1, ..., end.
+/// A batch for an encoder-decoder. The decoder reads begin, y1, ... and must predict y1, ..., end.
 struct TranslationBatch {
   PaddedTokens source, target;  ///< target: what the decoder reads
   Targets targets;
 };
-/// Sources are taken as they are. Throws when the numbers of sources and targets differ.
+/// Sources are used unchanged. Throws when the numbers of sources and targets differ.
 TranslationBatch make_translation_batch(std::span<const Tokens> sources, std::span<const Tokens> targets,
                                         std::int32_t begin, std::int32_t end, Device device = {});
 
-/// A batch for a language model, which reads all but the last token of each sequence and is to predict all
+/// A batch for a language model, which reads all but the last token of each sequence and must predict all
 /// but the first.
 struct LanguageModelBatch {
   PaddedTokens input;
@@ -57,7 +59,7 @@ struct ClassificationBatch {
 ClassificationBatch make_classification_batch(std::span<const Tokens> sequences,
                                               std::span<const std::int32_t> labels, Device device = {});
 
-/// The loss of one batch. What layers add to it is in the context of the pass.
+/// The loss of one batch, without the auxiliary losses of layers, which are in the context of the pass.
 struct Loss {
   Tensor sum;              ///< rank 0: summed over the targets
   std::int64_t count = 0;  ///< number of targets: real target tokens, or samples of a classifier
@@ -69,19 +71,19 @@ struct Loss {
 /// What training minimises: the mean over the targets plus the context's weighted auxiliary losses.
 Tensor objective(const Loss& loss, const Context& context);
 
-/// The rows of x [B, T, n] that predict the targets: [count, n]. Throws an Error when there are others than
-/// targets.
+/// The rows of x [B, T, n] that predict the targets: [count, n]. Throws an Error when their number is not
+/// the number of targets.
 Tensor target_rows(const Tensor& x, const Targets& targets);
 
-/// Label-smoothed cross entropy of predicting the targets with the logits hidden W^T + b, summed over the
-/// targets; hidden [B, T, d], weight [V, d], bias [V] or undefined. Logits exist for real targets only, and
-/// some rows at a time.
+/// Label-smoothed cross entropy of the targets under the logits hidden W^T + b, summed over the targets;
+/// hidden [B, T, d], weight [V, d], bias [V] or undefined. Logits are computed for real targets only, in
+/// chunks of rows.
 Loss token_loss(const Tensor& hidden, const Tensor& weight, const Tensor& bias, const Targets& targets,
                 double smoothing);
 
-/// The output of a language model: logits hidden W^T + b over a vocabulary. W [V, d] is the embedding unless
-/// tie_embeddings is "none"; then it is the parameter "weight". The bias is the parameter "bias" with the
-/// setting output_bias; else it is there where its owner adds it.
+/// The output of a language model: logits hidden W^T + b over a vocabulary. W [V, d] is the embedding, or
+/// the parameter "weight" when tie_embeddings is "none". With the setting output_bias, b is the parameter
+/// "bias"; otherwise it is undefined unless the owner sets it.
 class VocabularyHead : public Module {
  public:
   /// The embedding must outlive the head.

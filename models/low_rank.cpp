@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 9> parts_of_base = {
     "embedding", "source_embedding", "target_embedding", "input", "source", "target",
     "local",     "encoder",          "decoder"};
 
-/// A recommender has its base below "title".
+/// In a recommender these parts are below "title".
 bool is_of_base(std::string_view path) {
   constexpr std::string_view title = "title.";
   if (path.starts_with(title)) path.remove_prefix(title.size());
@@ -36,7 +36,7 @@ bool path_ends_in(std::string_view path, std::string_view name) {
   return path == name || (path.ends_with(name) && path[path.size() - name.size() - 1] == '.');
 }
 
-/// "encoder.layers.0.attention.query" is known as "query", and as "attention.query".
+/// The last two names: "encoder.layers.0.attention.query" becomes "attention.query".
 std::string short_map_name(const std::string& path) {
   const std::size_t last = path.rfind('.');
   const std::size_t before = last == std::string::npos || last == 0 ? last : path.rfind('.', last - 1);

@@ -18,7 +18,8 @@ Tensor upload_copy(const Tensor& x, Device device) {
   return Tensor::from(x.to_vector<T>(), x.shape(), device);
 }
 
-/// A contiguous copy of a floating tensor, with memory of its own, converted on the host: only it has f64.
+/// A contiguous copy of a floating tensor with memory of its own, converted on the host, the only device
+/// with f64.
 Tensor converted(const Tensor& x, DType dtype, Device device) {
   const Tensor copy = x.dtype() == DType::f64 ? upload_copy<double>(x, {}) : upload_copy<float>(x, {});
   const Tensor cast_copy = copy.dtype() == dtype ? copy : cast(copy, dtype);
@@ -26,7 +27,7 @@ Tensor converted(const Tensor& x, DType dtype, Device device) {
   return dtype == DType::f64 ? upload_copy<double>(cast_copy, device) : upload_copy<float>(cast_copy, device);
 }
 
-/// Throws unless `name` is free in the module that `owner` describes.
+/// Throws unless `name` is unused in the module that `owner` describes.
 void check_new_name(const std::string& owner, const char* kind, const std::string& name,
                     std::span<const NamedTensor> parameters, std::span<const NamedTensor> buffers,
                     std::span<const std::pair<std::string, Module*>> parts) {
@@ -106,7 +107,7 @@ void Module::round_to_int8() {
       heed::round_to_int8(*named.tensor);
     } catch (Error& error) {
       error.add_context(concat_text("\"", named.name, "\": "));
-      state_changed();  // those before it are rounded
+      state_changed();  // some matrices have been rounded already
       throw;
     }
   }

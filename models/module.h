@@ -21,7 +21,8 @@ struct NamedTensor {
 };
 
 /// A part of a model that owns named parameters and other parts. Members are registered by address, so a
-/// module neither moves nor copies; hold parts by value or unique_ptr and register them in the constructor.
+/// module can be neither moved nor copied; hold parts by value or unique_ptr and register them in the
+/// constructor.
 class Module {
  public:
   Module() = default;
@@ -29,45 +30,46 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// All parameters of this module and its parts, in registration order, each once even when shared.
+  /// All parameters of this module and its parts, in registration order; shared ones appear once.
   std::vector<NamedTensor> parameters();
   /// Tensors that are saved with the model but not trained by gradient.
   std::vector<NamedTensor> buffers();
   /// parameters() followed by buffers(): what a model file holds.
   std::vector<NamedTensor> state();
-  /// Replaces every floating parameter and buffer by a copy of another dtype and device; parameters become
-  /// fresh leaves. Buffers of integers stay on the CPU: they say how patterns are built, which the host does.
+  /// Replaces every floating parameter and buffer by a copy of the given dtype on the given device;
+  /// parameters become new leaves. Integer buffers stay on the CPU: they describe patterns, which the host
+  /// builds.
   void to(DType dtype, Device device);
-  /// To be called when parameters or buffers were given new values from outside, such as from a file: what
-  /// this module and its parts have worked out from the old ones is forgotten.
+  /// Call this after parameters or buffers received new values from outside, for example from a file: this
+  /// module and its parts discard what they derived from the old values.
   void state_changed();
-  /// Makes buffers of the parameters of this module and its parts: they are saved with the model and no
-  /// longer trained.
+  /// Turns the parameters of this module and its parts into buffers: they are still saved with the model
+  /// but no longer trained.
   void freeze();
-  /// round_to_int8() of every matrix among the parameters: for computing with a model token by token, when
-  /// reading the weights takes the time. Throws an Error unless they are f32 and on the CPU.
+  /// Applies round_to_int8() to every matrix among the parameters, for running a model token by token,
+  /// where reading the weights takes most of the time. Throws an Error unless they are f32 and on the CPU.
   void round_to_int8();
-  /// Calls visit for this module and all parts, those that are shared once for each owner.
+  /// Calls visit for this module and all its parts; a shared part is visited once per owner.
   void for_each_part(const std::function<void(Module&)>& visit);
-  /// Moves buffers by what a pass has seen (Context::observe). Throws an Error for a module that has none to
-  /// move.
+  /// Updates buffers from the values that a pass observed (Context::observe). Throws an Error for a module
+  /// without such buffers.
   virtual void absorb(std::span<const Tensor> values);
-  /// The module of a path() below this one, or this one itself; null when there is none.
+  /// The part whose path() is `path`, or this module itself; null when there is none.
   Module* find(std::string_view path);
   /// Number of trained elements.
   std::int64_t parameter_count();
-  /// The dotted name of this module inside the model it is part of, for error messages; "" for the model
-  /// itself. A part that several modules share is named after the first that registered it.
+  /// The dotted name of this module within its model, for error messages; "" for the model itself. A part
+  /// shared by several modules is named after the first one that registered it.
   std::string path() const;
 
  protected:
-  /// Forgets what was worked out from parameters and buffers.
+  /// Discards what was derived from parameters and buffers.
   virtual void forget() {}
-  /// Makes `member` a tracked leaf that holds `initial`.
+  /// Makes `member` a tracked leaf with the values of `initial`.
   void add_parameter(std::string name, Tensor& member, const Tensor& initial);
   void add_buffer(std::string name, Tensor& member, const Tensor& initial);
   void add_module(std::string name, Module& part);
-  /// The beginning of an error message: path and kind, as in "encoder.layers.0.attention (Linear)".
+  /// The start of an error message: path and kind, such as "encoder.layers.0.attention (Linear)".
   std::string described(const char* kind) const;
 
  private:
@@ -84,66 +86,66 @@ class Module {
 struct AuxiliaryLoss {
   std::string name;
   double weight = 1;
-  Tensor value;  ///< of one element
+  Tensor value;  ///< one element
 };
 
-/// What a forward pass shows of its inside on request: cluster assignments, orders, attention weights. A slow
-/// path: what is computed for it alone is computed only when somebody asks.
+/// Internals that a forward pass records on request: cluster assignments, orders, attention weights. A slow
+/// path: values needed only for it are computed only when a Capture is attached.
 struct Capture {
   struct Entry {
     std::string layer;  ///< the path of the layer in the model, such as "encoder.layers.0.attention"
     std::string name;   ///< "order", "assignment", ...
     Tensor value;       ///< detached
   };
-  std::vector<Entry> entries;  ///< in the order of the pass
+  std::vector<Entry> entries;  ///< in the order of computation
 
-  /// The last value of this name, of any layer; undefined when there is none.
+  /// The last value of this name, from any layer; undefined when there is none.
   Tensor find(std::string_view name) const;
 };
 
 class Module;
 
-/// What a training pass has seen that moves buffers of a layer, such as the centroids of routing attention.
+/// Values from a training pass that update a layer's buffers, such as the centroids of routing attention.
 struct Observation {
-  Module* layer;               ///< whose Module::absorb() takes it
+  Module* layer;               ///< its Module::absorb() receives the values
   std::vector<Tensor> values;  ///< detached
 };
 
-/// What travels through one forward pass: whether it trains, its random keys, what layers add to the loss,
-/// and what passes from layer to layer.
+/// The state of one forward pass: whether it is training, its random keys, the losses that layers add, and
+/// the tensors that layers pass to later ones.
 struct Context {
   bool training = false;
   Random random{0};
   std::vector<AuxiliaryLoss> losses;
-  /// What layers hand to later ones of their stack, by a name that the variant owns, such as
-  /// "clusterformer.centroids". Empty where a stack begins.
+  /// Tensors that layers pass to later ones of their stack, under a name chosen by the attention variant,
+  /// such as "clusterformer.centroids". Empty at the start of a stack.
   std::map<std::string, Tensor> handed_on;
-  Capture* capture = nullptr;  ///< where layers leave what they show of their inside; null: nobody looks
-  /// Where layers leave what moves their buffers, so that all batches of a step see the same ones and their
-  /// order alone decides (the Trainer); null: the buffers move at once.
+  Capture* capture = nullptr;  ///< where layers record their internals; null: nowhere
+  /// Where layers leave updates of their buffers, so that all batches of a step see the same buffers and
+  /// the result depends only on the order of the batches (the Trainer); null: buffers are updated at once.
   std::vector<Observation>* observations = nullptr;
 
   /// A context for one training step.
   static Context train(std::uint64_t seed, std::uint32_t step) { return {true, Random(seed, step), {}, {}}; }
   static Context inference() { return {}; }
 
-  /// Hands `values` to layer.absorb(), at once or through `observations`.
+  /// Passes `values` to layer.absorb(), at once or through `observations`.
   void observe(Module& layer, std::vector<Tensor> values);
 
   /// The weighted sum of `losses`; undefined when there are none.
   Tensor auxiliary_loss() const;
 };
 
-/// The contexts of a training loop of your own, one step after the other: no step draws the masks of another
-/// because its number was forgotten.
+/// The contexts of a hand-written training loop, one step after another. It counts the steps, so that no
+/// two steps draw the same dropout masks.
 class Rng {
  public:
-  /// `step`: how many steps were done before, for a training that goes on.
+  /// `step`: the number of steps already done, when training is resumed.
   explicit Rng(std::uint64_t seed, std::uint32_t step = 0) : seed_(seed), step_(step) {}
 
-  /// The context of the next step; the first is number 1. Throws an Error after 2^32 - 1 of them.
+  /// The context of the next step; steps count from 1. Throws an Error after 2^32 - 1 steps.
   Context next_step();
-  /// Of the step that next_step() gave last.
+  /// The number of the step that next_step() returned last.
   std::uint32_t step() const { return step_; }
 
  private:
@@ -153,9 +155,9 @@ class Rng {
 
 class Module;
 
-/// While one lives on a thread, that thread builds models whose parameters and buffers have their shapes but
-/// hold next to no memory: every element is the same zero. All checks of constructors happen, and a model of
-/// any size is there within milliseconds, to be counted and thrown away; its values mean nothing.
+/// While it lives, models built on this thread have parameters and buffers of the right shapes that take
+/// almost no memory: every element is the same zero. Constructors still check everything, and a model of
+/// any size is built within milliseconds, to be counted and discarded; its values mean nothing.
 class ShapesOnly {
  public:
   ShapesOnly();
@@ -164,24 +166,25 @@ class ShapesOnly {
   ShapesOnly& operator=(const ShapesOnly&) = delete;
 
   static bool active();
-  /// A tensor of this shape over one element. Throws an Error where the number of elements does not fit.
+  /// A tensor of this shape backed by a single element. Throws an Error when the element count overflows.
   static Tensor tensor(const Shape& shape, DType dtype = DType::f32);
 
  private:
   bool previous_;
 };
 
-/// What a model holds.
+/// The size of a model.
 struct ModelCost {
-  std::int64_t parameters = 0;  ///< trained elements, those that are shared counted once
-  std::int64_t buffers = 0;     ///< elements that are saved with the model but not trained
+  std::int64_t parameters = 0;  ///< trained elements; shared ones count once
+  std::int64_t buffers = 0;     ///< elements saved with the model but not trained
 };
-/// Counts with checked arithmetic: an Error where a sum does not fit. Of a model that was built within
-/// ShapesOnly as of any other.
+/// Counts with checked arithmetic; throws an Error when a sum overflows. Also works for models built within
+/// ShapesOnly.
 ModelCost cost_of(Module& model);
 
-/// Draws the initial values of parameters. Every call takes the next stream of the seed, so a model that is
-/// built again in the same order has the same parameters. Streams are apart from those of training steps.
+/// Draws the initial values of parameters. Every call uses the next stream of the seed, so building a model
+/// again in the same order gives the same parameters. These streams are separate from those of training
+/// steps.
 class Initialiser {
  public:
   explicit Initialiser(std::uint64_t seed) : key_{seed, initial_step, 0} {}
@@ -194,9 +197,9 @@ class Initialiser {
   }
   Tensor uniform(const Shape& shape, double low, double high);
   Tensor normal(const Shape& shape, double deviation);
-  /// The same value everywhere; draws nothing.
+  /// The same value everywhere; uses no stream.
   static Tensor constant(const Shape& shape, double value, DType dtype = DType::f32);
-  /// A seed for a part that makes its own Initialiser, such as an attention variant.
+  /// A seed for a part that has an Initialiser of its own, such as an attention variant.
   std::uint64_t next_seed();
 
  private:

@@ -33,7 +33,7 @@ std::unique_ptr<AttentionPooling> pooling_of(const TransformerConfig& config, In
 
 }  // namespace
 
-/// Reads titles.
+/// The title encoder.
 class NewsRecommender::Title : public SequenceEncoder {
  public:
   Title(const TransformerConfig& config, Initialiser& initialiser) : SequenceEncoder(config, initialiser) {

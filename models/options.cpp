@@ -16,7 +16,7 @@ const char* kind_of(const Options::Value& value) {
   return kinds[value.index()];
 }
 
-/// The alternative T of the value; throws when it holds another.
+/// The value as a T; throws when it holds another type.
 template <class T>
 const T& get(std::string_view name, const Options::Value& value, const char* wanted) {
   const T* found = std::get_if<T>(&value);
@@ -67,7 +67,7 @@ std::string Options::Asked::fallback_text() const {
 std::string Options::Asked::range() const {
   if (!choices.empty()) return either(choices);
   if (low == -infinity && high == infinity) return "";
-  // Bounds of integers are whole and are written so.
+  // Integer bounds are whole numbers and printed as such.
   const auto text = [](double bound) {
     const auto whole = static_cast<std::int64_t>(std::clamp(bound, -1e15, 1e15));
     return static_cast<double>(whole) == bound ? std::to_string(whole) : concat_text(bound);
@@ -162,7 +162,7 @@ Options::Value option_from_json(std::string_view key, std::string_view text) {
   const Json value = Json::parse(text, written_json<Json>(64, std::string(key)), /*allow_exceptions=*/false);
   if (value.is_boolean()) return value.get<bool>();
   if (value.is_number_integer()) {
-    // What only an unsigned number can hold would turn negative.
+    // A value that only fits an unsigned integer would turn negative.
     check(
         !value.is_number_unsigned() || value.get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max(),
         "setting '", key, "' is ", text, ", which is too large");

@@ -11,9 +11,9 @@
 
 namespace heed {
 
-/// Named settings of one part of a model, as they stand in a configuration file. A reader takes each setting
-/// that it knows, with the range in which it makes sense, and calls check_all_taken(), so that a misspelt
-/// name is an error and not an option that does nothing.
+/// Named settings of one part of a model, as given in a configuration file. A reader takes each setting
+/// that it knows, with its valid range, and calls check_all_taken(), so that a misspelt name is an error
+/// rather than silently ignored.
 class Options {
  public:
   using Value =
@@ -23,8 +23,8 @@ class Options {
   const std::map<std::string, Value>& values() const { return values_; }
 
   /// The value of `name`, or `fallback` when it is not set. Throws an Error that names the setting and its
-  /// value when the type differs (an integer serves as a number), or when a number, or one of a list, is
-  /// outside [low, high]; nan always is.
+  /// value when the type is wrong (an integer is accepted as a number), or when a number, or one in a list,
+  /// is outside [low, high]; NaN always is.
   bool take_bool(std::string_view name, bool fallback) const;
   std::int64_t take_integer(std::string_view name, std::int64_t fallback,
                             std::int64_t low = std::numeric_limits<std::int64_t>::min(),
@@ -35,25 +35,25 @@ class Options {
   std::vector<double> take_numbers(std::string_view name, std::vector<double> fallback,
                                    double low = -infinity, double high = infinity) const;
   std::vector<std::string> take_texts(std::string_view name, std::vector<std::string> fallback) const;
-  /// One of `choices`, the first of which is the fallback. Throws with the choices and the nearest of them.
+  /// One of `choices`; the first is the default. Throws with the choices and the nearest one.
   std::string take_choice(std::string_view name, const std::vector<std::string>& choices) const;
-  /// The settings whose names begin with `prefix` and a dot, without these; they count as taken.
+  /// The settings whose names begin with `prefix` and a dot, without that beginning; they count as taken.
   Options within(std::string_view prefix) const;
-  /// Throws an Error that names the first setting nobody took, and the nearest name that somebody asked for.
+  /// Throws an Error that names the first setting that was never taken, and the nearest known name.
   void check_all_taken(std::string_view owner) const;
 
-  /// A setting that somebody asked for: a line of help.
+  /// A setting that a reader asked for, as a line of help.
   struct Asked {
     std::string name;
     Value fallback;
-    double low = -infinity, high = infinity;  ///< of numbers, both inclusive
-    std::vector<std::string> choices = {};    ///< of texts that are a choice
+    double low = -infinity, high = infinity;  ///< range of numbers, both inclusive
+    std::vector<std::string> choices = {};    ///< permitted values of a text
 
     std::string type() const;           ///< "an integer", "true or false", ...
-    std::string fallback_text() const;  ///< the default as JSON has it
-    std::string range() const;          ///< "1 to 65536", "'a' or 'b'"; "" where anything goes
+    std::string fallback_text() const;  ///< the default in JSON
+    std::string range() const;          ///< "1 to 65536", "'a' or 'b'"; "" when unrestricted
   };
-  /// What was asked for so far, in that order, each name once.
+  /// The settings asked for so far, in order, each name once.
   std::span<const Asked> asked() const { return asked_; }
 
  private:
@@ -63,11 +63,11 @@ class Options {
   mutable std::vector<Asked> asked_;
 };
 
-/// The value of a setting from JSON text: true or false, a number, text, or a list of numbers or of texts.
+/// The value of a setting from JSON text: true or false, a number, a text, or a list of numbers or texts.
 /// Throws for anything else, naming `key`.
 Options::Value option_from_json(std::string_view key, std::string_view text);
 
-/// Throws an Error that names the setting, its value and the range unless it lies in [low, high].
+/// Throws an Error that names the setting, its value and the range unless it is in [low, high].
 void check_setting(std::string_view name, std::int64_t value, std::int64_t low, std::int64_t high);
 void check_setting(std::string_view name, double value, double low, double high);
 /// Throws an Error that names the setting, its value, the choices and the nearest unless it is one of them.

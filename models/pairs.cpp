@@ -9,7 +9,7 @@
 namespace heed {
 namespace {
 
-/// The deviation of what is added to embeddings that are scaled.
+/// The standard deviation of vectors that are added to scaled embeddings.
 double added_deviation(const TransformerConfig& config) {
   return embedding_deviation(config) *
          (config.scale_embeddings ? std::sqrt(static_cast<double>(config.width)) : 1);
@@ -19,14 +19,14 @@ void append(Tokens& tokens, const Tokens& more) {
   tokens.insert(tokens.end(), more.begin(), more.end());
 }
 
-/// Marks for WordPairs: the kinds of match, apart for each text.
+/// Marks for WordPairs: the kinds of match, numbered separately for each text.
 Tokens marks_of(const Tokens& matches, std::int32_t segment) {
   Tokens marks = matches;
   for (std::int32_t& mark : marks) mark += segment * PairMatcher::match_kinds;
   return marks;
 }
 
-/// No match is no vector, as padding is none.
+/// No match gets no vector, just like padding.
 Tokens without_none(const Tokens& matches) {
   Tokens kinds = matches;
   for (std::int32_t& kind : kinds)

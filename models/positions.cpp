@@ -9,8 +9,7 @@
 namespace heed {
 namespace {
 
-/// `halves`: column i of the interleaved table stands in the first half where it is a sine, else in the
-/// second.
+/// With `halves`, the sine columns of the interleaved table come first, then the cosine columns.
 template <class T>
 Tensor sinusoids(std::int64_t count, std::int64_t width, bool halves, Device device) {
   std::vector<T> table(static_cast<std::size_t>(count * width));
@@ -51,7 +50,7 @@ Tensor Positions::operator()(std::int64_t begin, std::int64_t count, const Tenso
   const bool reusable = table_.defined() && table_.size(0) >= end && table_.dtype() == like.dtype() &&
                         table_.device() == like.device();
   if (!reusable) {
-    // A little more than asked for, because decoding asks for one more position at every step.
+    // Makes room for more, because decoding asks for one more position at every step.
     const std::int64_t room = std::max<std::int64_t>(64, end + end / 2);
     table_ = like.dtype() == DType::f64
                  ? sinusoids<double>(room, width_, halves_, like.device())
@@ -107,7 +106,7 @@ Tensor TokenInput::of_vectors(Tensor x, std::int64_t begin, Context& context, co
 
 namespace {
 
-/// The cosines (or sines) of n 10000^(-2i / dh): [count, half].
+/// The cosines (or sines) of the angles n 10000^(-2i / dh): [count, half].
 template <class T>
 Tensor table_of(double (*function)(double), std::int64_t count, std::int64_t half, Device device) {
   std::vector<T> table(static_cast<std::size_t>(count * half));
@@ -152,7 +151,7 @@ Rotary::Angles Rotary::angles(std::int64_t end, const Tensor& like) {
   const Tensor& held = table_.cosines;
   if (held.defined() && held.size(0) >= end && held.dtype() == dtype && held.device() == like.device())
     return table_;
-  // A little more than asked for, because decoding asks for one more position at every step.
+  // Makes room for more, because decoding asks for one more position at every step.
   const std::int64_t room = std::max<std::int64_t>(64, end + end / 2), half = width_ / 2;
   const auto made = [&](double (*function)(double)) {
     return dtype == DType::f64 ? table_of<double>(function, room, half, like.device())
@@ -221,7 +220,7 @@ Tensor DistanceBias::learned(std::int64_t queries, std::int64_t keys, const Tens
     }
     ids = buckets_;
   }
-  // From [N M, H] to rows of keys: the kernel reads them tile by tile.
+  // [N M, H] -> contiguous [1, H, N, M]: the kernel reads rows of keys, tile by tile.
   const Tensor by_pair = reshape(embedding(cast(weight, like.dtype()), ids), {1, queries, keys, heads_});
   return contiguous(permute(by_pair, {0, 3, 1, 2}));
 }

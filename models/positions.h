@@ -11,20 +11,20 @@
 
 namespace heed {
 
-/// True where the configuration tells positions apart by vectors, and not within attention ("rotary",
-/// "alibi", "relative") or not at all ("none").
+/// True when the configuration encodes positions as vectors: not within attention ("rotary", "alibi",
+/// "relative") and not "none".
 bool has_position_vectors(const TransformerConfig& config);
 
-/// The vectors that tell positions apart, added to the embeddings of tokens.
+/// The position vectors that are added to token embeddings.
 class Positions : public Module {
  public:
   /// "sinusoidal": PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos of the same (Vaswani et al. 2017,
-  /// section 3.5), for any length. "sinusoidal_halves": the same columns, all sines before all cosines, as in
-  /// Marian. "learned": a parameter "weight" [max_length, width], N(0, deviation^2).
+  /// section 3.5), for any length. "sinusoidal_halves": the same columns, with all sines before all
+  /// cosines, as in Marian. "learned": a parameter "weight" [max_length, width], N(0, deviation^2).
   Positions(std::string_view kind, std::int64_t max_length, std::int64_t width, double deviation,
             Initialiser& initialiser);
-  /// Positions begin ... begin + count - 1: [count, width], of the dtype and on the device of `like`.
-  /// Learned positions throw beyond max_length.
+  /// Positions begin ... begin + count - 1: [count, width], with the dtype and device of `like`. Learned
+  /// positions throw beyond max_length.
   Tensor operator()(std::int64_t begin, std::int64_t count, const Tensor& like);
 
   Tensor weight;  ///< undefined for sinusoidal positions
@@ -32,21 +32,21 @@ class Positions : public Module {
  private:
   std::int64_t width_;
   bool halves_;
-  std::mutex mutex_;  // several threads may compute with one model
+  std::mutex mutex_;  // several threads may use one model
   Tensor table_;      // the sinusoids computed so far
 };
 
-/// Turns token ids into the input of a stack: dropout(embedding * sqrt(d) + positions) (Vaswani et al. 2017,
-/// section 3.4), where the configuration has them with vectors of token types, and normalised:
+/// Turns token ids into the input of a stack: dropout(embedding * sqrt(d) + positions) (Vaswani et al.
+/// 2017, section 3.4). When configured, token type vectors are added and the sum is normalised:
 /// dropout(LN(embedding + positions + types)) (Devlin et al., arXiv 1810.04805, figure 2). The embedding
 /// belongs to the model, because it may be shared; "positions", "types" and "norm" are parts.
 class TokenInput : public Module {
  public:
   TokenInput(const TransformerConfig& config, const Embedding& embedding, Initialiser& initialiser);
-  /// ids i32 [B, N], the first of which stands at position `begin` -> [B, N, d]. Types i32 [B, N], undefined:
-  /// all 0; throws where they are given and the configuration has no token_types.
+  /// ids i32 [B, N], the first at position `begin` -> [B, N, d]. types i32 [B, N]; undefined: all 0. Throws
+  /// when types are given but the configuration has no token_types.
   Tensor operator()(const Tensor& ids, std::int64_t begin, Context& context, const Tensor& types = {});
-  /// The same for vectors x [B, N, d] in place of the embeddings.
+  /// The same for vectors x [B, N, d] instead of embedded ids.
   Tensor of_vectors(Tensor x, std::int64_t begin, Context& context, const Tensor& types = {});
 
  private:
@@ -58,21 +58,21 @@ class TokenInput : public Module {
   std::unique_ptr<Norm> norm_;        // null: none
 };
 
-/// The deviation of initial embeddings: 1 / sqrt(d) unless the configuration sets one.
+/// The standard deviation of initial embeddings: 1 / sqrt(d) unless the configuration sets one.
 double embedding_deviation(const TransformerConfig& config);
 
-/// Rotary positions of queries and keys (Su et al. 2021, arXiv 2104.09864, sections 3.2.2 and 3.4): in every
-/// head the i-th pair of elements at position n is turned by the angle n 10000^(-2i / dh), so that a product
-/// of a query and a key depends on the distance of their positions alone. A pair is elements i and i + dh /
-/// 2, as published models of the LLaMA kind have it (the paper's 2i and 2i + 1, with the rows of the maps in
-/// another order). There are no parameters, and any length is allowed; beyond the lengths of training a model
-/// meets distances that it has not learned.
+/// Rotary positions of queries and keys (Su et al. 2021, arXiv 2104.09864, sections 3.2.2 and 3.4): in
+/// every head, the i-th pair of elements at position n is rotated by the angle n 10000^(-2i / dh), so that
+/// the product of a query and a key depends only on the distance of their positions. A pair consists of
+/// elements i and i + dh / 2, as in published models of the LLaMA family (in the paper 2i and 2i + 1, which
+/// only reorders the rows of the maps). There are no parameters and no limit on the length, but beyond the
+/// lengths of training a model sees distances that it has not learned.
 class Rotary {
  public:
-  /// Of an attention without them (AttentionConfig::rotary) it changes nothing. Throws where a head has an
-  /// odd width.
+  /// Does nothing for an attention without rotary positions (AttentionConfig::rotary). Throws when a head
+  /// has an odd width.
   explicit Rotary(const AttentionConfig& config);
-  /// Queries or keys x [B, N, H dh], for any number of heads H, at the positions from `begin` on.
+  /// Rotates queries or keys x [B, N, H dh], for any number of heads H, at positions begin, begin + 1, ...
   Tensor operator()(const Tensor& x, std::int64_t begin = 0);
   /// The same at positions i32 [N], each below `end`.
   Tensor at(const Tensor& x, const Tensor& positions, std::int64_t end);
@@ -81,43 +81,45 @@ class Rotary {
   struct Angles {
     Tensor cosines, sines;  // [positions, dh / 2]
   };
-  /// Those of the positions below `end` at least.
+  /// The tables for at least the positions below `end`.
   Angles angles(std::int64_t end, const Tensor& like);
   Tensor turned(const Tensor& x, const Tensor& cosines, const Tensor& sines) const;
 
   std::int64_t width_;  // of a head; 0: no rotary positions
-  std::mutex mutex_;    // several threads may compute with one model
-  Angles table_;        // those computed so far
+  std::mutex mutex_;    // several threads may use one model
+  Angles table_;        // computed so far
 };
 
-/// What self-attention adds to its logits for the distance of two words, in place of vectors of positions.
+/// What self-attention adds to its logits for the distance of query and key, instead of position vectors.
 ///
-/// AttentionConfig::alibi: -m_h |i - j| with m_h = 2^(-8 h / H), h = 1, ..., H (ALiBi: Press, Smith and Lewis
-/// 2022, arXiv 2108.12409, section 3). There are no parameters. AttentionConfig::relative: a learned number
-/// per head and bucket of distances (T5: Raffel et al. 2020, arXiv 1910.10683, section 2.1): 32 buckets, half
-/// of them for keys behind the query unless it is causal; near distances have one each, farther ones share,
-/// ever more, and from 128 on all are one. The table, "weight" [32, H], is this layer's own.
+/// AttentionConfig::alibi: -m_h |i - j| with m_h = 2^(-8 h / H), h = 1, ..., H (ALiBi: Press, Smith and
+/// Lewis 2022, arXiv 2108.12409, section 3). It has no parameters.
+///
+/// AttentionConfig::relative: a learned number per head and bucket of distances (T5: Raffel et al. 2020,
+/// arXiv 1910.10683, section 2.1). There are 32 buckets; unless attention is causal, half of them are for
+/// keys after the query. Each small distance has its own bucket, larger ones share buckets of growing
+/// width, and all from 128 on share one. The table, "weight" [32, H], belongs to this layer.
 ///
 /// Any length is allowed.
 class DistanceBias : public Module {
  public:
-  /// Of an attention without them (AttentionConfig) it adds nothing, has no parameters and draws nothing.
+  /// For an attention with neither (AttentionConfig) it adds nothing, has no parameters and draws nothing.
   DistanceBias(const AttentionConfig& config, Initialiser& initialiser);
 
   bool active() const { return alibi_ || relative_; }
   bool has_parameters() const { return relative_; }
-  /// Tells the kernel of the distances between `queries` queries and `keys` keys, of which the last stand
-  /// side by side; dtype and device are those of `like`.
+  /// Passes the distances between `queries` queries and `keys` keys, aligned at their ends, to the kernel;
+  /// dtype and device are those of `like`.
   void add_to(AttentionOptions& options, std::int64_t queries, std::int64_t keys, const Tensor& like);
-  /// The same as a bias [1, H, N, M] whatever its kind, for those that regroup heads or queries.
+  /// The same as a bias [1, H, N, M] for either kind, for code that regroups heads or queries.
   Tensor matrix(std::int64_t queries, std::int64_t keys, const Tensor& like);
-  /// The matrix of the queries at positions i32 [G] among the keys 0, 1, ...: [1, H, G, M]. Of alibi alone.
+  /// The bias of queries at positions i32 [G] against keys 0, 1, ...: [1, H, G, M]. For alibi only.
   Tensor matrix_at(const Tensor& positions, std::int64_t keys, const Tensor& like);
 
-  /// The bucket of a key that stands `ahead` = j - i of the query.
+  /// The bucket of a key at distance `ahead` = j - i from the query.
   static std::int32_t bucket(std::int64_t ahead, bool causal);
 
-  Tensor weight;  ///< of relative: [32, H]
+  Tensor weight;  ///< for relative: [32, H]
 
  private:
   /// m_h, [H].
@@ -126,10 +128,10 @@ class DistanceBias : public Module {
 
   bool alibi_, relative_, causal_;
   std::int64_t heads_;
-  std::mutex mutex_;                     // several threads may compute with one model
-  Tensor slopes_;                        // as last asked for
-  Tensor buckets_;                       // i32 [N M], as last asked for
-  std::int64_t queries_ = 0, keys_ = 0;  // of buckets_
+  std::mutex mutex_;                     // several threads may use one model
+  Tensor slopes_;                        // as last requested
+  Tensor buckets_;                       // i32 [N M], as last requested
+  std::int64_t queries_ = 0, keys_ = 0;  // sizes of buckets_
 };
 
 }  // namespace heed

@@ -11,7 +11,7 @@
 namespace heed {
 namespace {
 
-/// A hypothesis that is still open, with its row in the model.
+/// An open hypothesis and its row in the model.
 struct Open {
   Tokens tokens;
   double log_probability = 0;
@@ -31,11 +31,11 @@ struct Continuation {
   std::int32_t token;
 };
 
-/// The most probable next tokens of each row and what its end would cost, on the host. Log-probabilities of
-/// these few tokens alone: that of the most probable one is minus its cross entropy, and the others lie below
-/// it as their logits do.
+/// The most probable next tokens of each row and the log-probability of ending, on the host. Only these few
+/// log-probabilities are computed: that of the most probable token is minus its cross entropy, and the
+/// others differ from it as their logits do.
 struct Candidates {
-  std::vector<double> log_probabilities;  // [rows, k], falling
+  std::vector<double> log_probabilities;  // [rows, k], descending
   std::vector<std::int32_t> tokens;       // [rows, k]
   std::vector<double> end;                // [rows]
   std::size_t k = 0;
@@ -71,7 +71,7 @@ Hypothesis finished(Tokens tokens, double log_probability, const SearchOptions& 
           log_probability / length_penalty_of(length, options.length_penalty)};
 }
 
-/// Keeps the best first and at most `beam`; an equal score ranks behind those that were there before.
+/// Keeps at most `beam` hypotheses, best first; ties rank behind earlier ones.
 void add_finished(Sentence& sentence, Hypothesis hypothesis, const SearchOptions& options) {
   auto& list = sentence.finished;
   const auto worse = [&](const Hypothesis& other) { return other.score < hypothesis.score; };
@@ -106,13 +106,14 @@ bool is_decided(const Sentence& sentence, const std::vector<Open>& open, const S
   const auto count = static_cast<std::int64_t>(sentence.finished.size());
   if (options.early_stop && count >= options.beam) return true;
   if (count < options.best) return false;
-  // Further tokens can only lower the probability, and no hypothesis is divided by more than the longest is.
+  // Further tokens only lower the probability, and no length penalty exceeds that of the maximum length.
   const double attainable =
       open.front().log_probability / length_penalty_of(sentence.max_length + 1, options.length_penalty);
   return sentence.finished[static_cast<std::size_t>(options.best - 1)].score >= attainable;
 }
 
-/// Moves a sentence one token on: finishes hypotheses and replaces its open ones, which keep their rows.
+/// Advances a sentence by one token: finishes hypotheses and replaces the open ones, which keep their
+/// parents' rows.
 void advance(Sentence& sentence, const Candidates& candidates, const SearchOptions& options) {
   std::vector<Open> next;
   if (static_cast<std::int64_t>(sentence.open.front().tokens.size()) == sentence.max_length) {
@@ -139,13 +140,13 @@ void advance(Sentence& sentence, const Candidates& candidates, const SearchOptio
   sentence.open = std::move(next);
 }
 
-/// Which sentence has which rows of the model: those of place p are p width ... (p + 1) width - 1.
+/// The assignment of model rows to sentences: place p has rows p width ... (p + 1) width - 1.
 struct Places {
   std::vector<std::size_t> sentences;  // of each place
   std::size_t width = 1;               // 0: sentences have different numbers of rows
 };
 
-/// The number of hypotheses of every sentence that goes on; 0 where they differ.
+/// The number of hypotheses of each unfinished sentence; 0 when they differ.
 std::size_t common_width(const std::vector<Sentence>& sentences) {
   std::size_t width = 0;
   for (const Sentence& sentence : sentences) {
@@ -156,7 +157,7 @@ std::size_t common_width(const std::vector<Sentence>& sentences) {
   return width;
 }
 
-/// Rows in the order of the sentences and of their hypotheses.
+/// The rows in the order of sentences and their hypotheses.
 std::vector<std::int32_t> rows_in_order(std::vector<Sentence>& sentences, Places& places) {
   std::vector<std::int32_t> rows;
   places = {{}, common_width(sentences)};
@@ -170,10 +171,10 @@ std::vector<std::int32_t> rows_in_order(std::vector<Sentence>& sentences, Places
   return rows;
 }
 
-/// Gives every open hypothesis, which stands in its parent's row, a row of its own, and returns which row of
-/// the model each of them continues. Few rows move, and none to a place that is still to be read: sentences
-/// stay where they are, but for the last ones, which take the places of those that have ended; and in its
-/// sentence a hypothesis takes its parent's row, if it is the first to do so.
+/// Gives every open hypothesis, which still has its parent's row, a row of its own, and returns for each
+/// new row the model row that it continues. Moves as few rows as possible, and none onto a row that is
+/// still to be read: sentences stay in place, except that the last ones fill the places of those that have
+/// ended; within a sentence the first hypothesis of a parent keeps its row.
 std::vector<std::int32_t> rows_of_hypotheses(std::vector<Sentence>& sentences, Places& places) {
   const std::size_t width = places.width;
   if (width == 0 || common_width(sentences) != width) return rows_in_order(sentences, places);
@@ -228,7 +229,7 @@ std::vector<Hypothesis> greedy_search(StepModel& model, std::span<const std::int
   const NoGrad no_grad;
   check_search(options);
   std::vector<Hypothesis> results(max_lengths.size());
-  std::vector<std::size_t> sentences(max_lengths.size());  // of each row
+  std::vector<std::size_t> sentences(max_lengths.size());  // the sentence of each row
   std::iota(sentences.begin(), sentences.end(), 0);
   std::vector<std::int32_t> tokens(sentences.size(), options.begin);
   while (!tokens.empty()) {

@@ -87,13 +87,13 @@ Tensor pooled(std::string_view pooling, const AttentionPooling* attention, const
 Tensor max_over_tokens(const Tensor& x, const Tensor& mask) {
   if (!mask.defined()) return max(x, 1);
   const Tensor real = unsqueeze(mask, 2);               // [B, N, 1]
-  const Tensor largest = max(where(real, x, -1e4), 1);  // within the range of f16
+  const Tensor largest = max(where(real, x, -1e4), 1);  // -1e4 is within the range of f16
   return largest * max(cast(real, x.dtype()), 1);
 }
 
 Tensor mean_over_tokens(const Tensor& x, const Tensor& mask) {
   if (!mask.defined()) return mean(x, 1);
-  // As a product [B, 1, N] [B, N, d], which needs no masked copy of x.
+  // A product [B, 1, N] [B, N, d] needs no masked copy of x.
   const Tensor real = cast(mask, x.dtype());
   const Tensor weights = real / clamp(sum(real, 1, true), 1, static_cast<double>(x.size(1)));
   return squeeze(matmul(unsqueeze(weights, 1), x), 1);

@@ -9,11 +9,12 @@
 
 namespace heed {
 
-/// One vector for a sequence, as the released code of Fastformer (arXiv 2108.09084) has it:
+/// Pools a sequence to one vector, following the released code of Fastformer (arXiv 2108.09084):
 ///
 ///   e_i = tanh(x_i W1 + b1) w2 + c2,    out = sum_i softmax(e)_i x_i
 ///
-/// Parts "hidden" (W1, b1) and "score" (w2, c2), from N(0, 0.02^2). A sequence without a real token gives 0.
+/// Parts "hidden" (W1, b1) and "score" (w2, c2), initialised N(0, 0.02^2). A sequence without real tokens
+/// gives 0.
 class AttentionPooling : public Module {
  public:
   AttentionPooling(std::int64_t width, Initialiser& initialiser);
@@ -24,12 +25,14 @@ class AttentionPooling : public Module {
   Linear hidden_, score_;
 };
 
-/// A convolution over neighbouring tokens within a residual connection, so that a model need not learn from
-/// little data which positions stand beside each other (the filters of Kim 2014, arXiv 1408.5882, eq. 2):
+/// A convolution over neighbouring tokens with a residual connection, so that a model need not learn from
+/// little data which positions are adjacent (the filters of Kim 2014, arXiv 1408.5882, eq. 2):
 ///
-///   x_i + act(W [x_{i-l}; ...; x_i; ...; x_{i+r}] + b),    l + 1 + r = local_width, l = floor((local_width - 1) / 2)
+///   x_i + act(W [x_{i-l}; ...; x_i; ...; x_{i+r}] + b),
+///   l + 1 + r = local_width, l = floor((local_width - 1) / 2)
 ///
-/// with zeros for padding and beyond both ends. Parts "map" (W [d, local_width d], b) and "norm".
+/// with zeros for padding and beyond both ends of the sequence. Parts "map" (W [d, local_width d], b) and
+/// "norm".
 class LocalLayer : public Module {
  public:
   LocalLayer(const TransformerConfig& config, Initialiser& initialiser);
@@ -43,24 +46,24 @@ class LocalLayer : public Module {
   Residual norm_;
 };
 
-/// What every model that reads whole sequences has: an input for tokens, an encoder, and the pooling to one
-/// vector for each sequence. Models derive from it and add their head. Parts "embedding", "input"
-/// (positions), "local" where there is a `local_width`, "encoder", and "pooling" where a model pools by
-/// attention. Reads `source_vocabulary`, `local_width`, `encoder_layers`, `encoder_attention` and `pooling`
-/// of the configuration.
+/// The common base of models that read whole sequences: token input, encoder, and pooling to one vector per
+/// sequence. Models derive from it and add their head. Parts "embedding", "input" (positions), "local" when
+/// `local_width` is set, "encoder", and "pooling" when a model pools by attention. Reads
+/// `source_vocabulary`, `local_width`, `encoder_layers`, `encoder_attention` and `pooling` of the
+/// configuration.
 class SequenceEncoder : public Module {
  public:
   /// Hidden states [B, N, d] of tokens i32 [B, N].
   virtual Tensor hidden(const PaddedTokens& tokens, Context& context) {
     return hidden(tokens, Tensor(), context);
   }
-  /// The same with `added` [B, N, d] on top of the embedded tokens, where it is defined.
+  /// The same with `added` [B, N, d], unless undefined, added to the embedded tokens.
   Tensor hidden(const PaddedTokens& tokens, const Tensor& added, Context& context);
-  /// Hidden states of vectors [B, N, d] that were made elsewhere, and their mask (i32 [B, N], undefined: all
+  /// Hidden states of vectors [B, N, d] from another source, with their mask (i32 [B, N], undefined: all
   /// real).
   Tensor encode(const Tensor& x, const Tensor& mask, Context& context);
-  /// One vector [B, d] for the real positions of each sequence: their mean, with `pooling` "max" the largest
-  /// of each element, with "attention" a weighted mean (AttentionPooling).
+  /// Pools the real positions of each sequence to one vector [B, d]: their mean, with `pooling` "max" the
+  /// maximum per element, with "attention" a weighted mean (AttentionPooling).
   Tensor pooled(const Tensor& hidden, const Tensor& mask) const;
 
   const TransformerConfig& config() const { return config_; }
@@ -69,10 +72,10 @@ class SequenceEncoder : public Module {
 
  protected:
   SequenceEncoder(const TransformerConfig& config, Initialiser& initialiser);
-  /// Draws and registers what pooled() needs; without it pooled() is the mean.
+  /// Creates and registers the parameters of pooled(), which without this call is the mean, or the maximum.
   void add_pooling(Initialiser& initialiser);
   const Embedding& embedding() const { return embedding_; }
-  /// Vectors x [B, N, d] as the embeddings of tokens are: scaled, with positions and dropout.
+  /// Treats vectors x [B, N, d] like token embeddings: scales them and adds positions and dropout.
   Tensor placed(const Tensor& x, Context& context) { return input_.of_vectors(x, 0, context); }
 
  private:
@@ -81,17 +84,17 @@ class SequenceEncoder : public Module {
   TokenInput input_;
   std::unique_ptr<LocalLayer> local_;  // null: none
   Encoder encoder_;
-  std::unique_ptr<AttentionPooling> pooling_;  // null: the mean or the largest
+  std::unique_ptr<AttentionPooling> pooling_;  // null: mean or maximum
 };
 
-/// One vector [B, d] for the real positions of x [B, N, d], by the configuration's `pooling`: "mean", "max"
-/// or, where there is an `attention`, by that.
+/// Pools the real positions of x [B, N, d] to one vector [B, d], by the configuration's `pooling`: "max",
+/// or with a non-null `attention` its weighted mean, otherwise the mean.
 Tensor pooled(std::string_view pooling, const AttentionPooling* attention, const Tensor& x,
               const Tensor& mask);
-/// The mean of x [B, N, d] over the positions where mask (i32 [B, N], undefined: all) is 1: [B, d]. A sample
-/// that has none gives 0.
+/// The mean of x [B, N, d] over the positions where mask (i32 [B, N], undefined: all) is 1: [B, d]. A
+/// sample without real positions gives 0.
 Tensor mean_over_tokens(const Tensor& x, const Tensor& mask);
-/// The largest of each element over the same positions, likewise.
+/// The maximum per element over the same positions, likewise.
 Tensor max_over_tokens(const Tensor& x, const Tensor& mask);
 
 }  // namespace heed

@@ -45,8 +45,8 @@ Capabilities LayerAttentions::capabilities(std::int64_t layer) const {
 Tensor recomputed_layer(const LayerFunction& layer, const Tensor& x, const Tensor& memory, Context& context) {
   const auto segment = [layer, &context, training = context.training](std::span<const Tensor> inputs,
                                                                       Random& random) {
-    // The first pass, which nothing records, is the one that counts; the second, in backward, may outlive the
-    // context.
+    // Observations count in the first pass only, which is not recorded. The second pass, in backward, may
+    // outlive the context.
     const bool first = !recording();
     std::vector<Observation> again;
     Context own;
@@ -166,8 +166,8 @@ Stream DecoderLayer::operator()(const Stream& x, const Tensor& mask, const Tenso
       });
 }
 
-/// Where later tokens change what a position sees, decoding means the text so far, and every position is a
-/// step.
+/// When later tokens change what a position sees, decoding is defined on the text so far, so every position
+/// is a separate step.
 Tensor DecoderLayer::attend_to_self(const Tensor& x, AttentionCache& cache, Context& context) {
   if (one_pass_ || x.size(1) == 1) return self_attention_->step({x, {}, {}, {}}, cache, context);
   std::vector<Tensor> outputs;

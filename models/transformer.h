@@ -16,51 +16,50 @@
 
 namespace heed {
 
-/// Makes the attentions of a stack as the configuration has them, layer by layer, and knows what a layer has
-/// in common with earlier ones.
+/// Builds the attentions of a stack from the configuration, layer by layer, and tracks what a layer shares
+/// with earlier ones.
 class LayerAttentions {
  public:
   LayerAttentions(const AttentionChoices& choices, const TransformerConfig& config, bool causal, bool cross)
       : choices_(choices), config_(config), causal_(causal), cross_(cross) {}
 
-  /// The attention of `layer`, to be called for one layer after the other; null where the choice is "none".
-  /// With share_layers "attention" it is that of the first layer.
+  /// The attention of `layer`, or null where the choice is "none". Call it for the layers in order. With
+  /// share_layers "attention" every layer gets that of the first.
   std::shared_ptr<Attention> make(std::int64_t layer, Initialiser& initialiser);
-  /// What the choice for `layer` can do; that of "none" is nothing.
+  /// The capabilities of the choice for `layer`; none for "none".
   Capabilities capabilities(std::int64_t layer) const;
 
  private:
   const AttentionChoices& choices_;
   const TransformerConfig& config_;
   bool causal_, cross_;
-  std::map<std::string, std::shared_ptr<Attention>> first_;  // of every variant
+  std::map<std::string, std::shared_ptr<Attention>> first_;  // the first attention of each variant
 };
 
-/// What runs through a stack of sub-layers: x + dropout(added). Where they are pre-norm, the next one's
-/// normalisation adds, in the pass that it takes anyway.
+/// The residual stream through a stack of sub-layers: x + dropout(added). Before a pre-norm sub-layer, the
+/// addition is fused with the normalisation.
 class Stream {
  public:
-  // NOLINTNEXTLINE(google-explicit-constructor): a stream to which nothing is added
+  // a stream with nothing to add
   Stream(Tensor x) : x_(std::move(x)) {}
   Stream(Tensor x, Tensor added, double p, const RandomKey& key)
       : x_(std::move(x)), added_(std::move(added)), p_(p), key_(key) {}
 
-  /// The sum, and that normalised.
+  /// The sum and its normalisation.
   NormedSum normed_by(const Norm& norm) const {
     return added_.defined() ? norm(added_, x_, p_, key_) : NormedSum{x_, norm(x_)};
   }
   Tensor sum() const { return added_.defined() ? dropout_add(added_, x_, p_, key_) : x_; }
 
  private:
-  Tensor x_, added_;  // added_: undefined: nothing
+  Tensor x_, added_;  // added_: undefined: nothing to add
   double p_ = 0;
   RandomKey key_;
 };
 
-/// What surrounds every sub-layer of a Transformer: dropout, the residual connection and a layer
-/// normalisation (or the one that norm_kind names), whose parameters "weight" and "bias" this is. Post-norm:
-/// LN(x + dropout(f(x))) (Vaswani et al. 2017, section 3.1); pre-norm: x + dropout(f(LN(x))) (arXiv
-/// 2002.04745).
+/// The frame of every Transformer sub-layer: dropout, the residual connection and a layer normalisation (or
+/// the one that norm_kind names). Its parameters "weight" and "bias" belong to this module. Post-norm: LN(x
+/// + dropout(f(x))) (Vaswani et al. 2017, section 3.1); pre-norm: x + dropout(f(LN(x))) (arXiv 2002.04745).
 class Residual : public Norm {
  public:
   explicit Residual(const TransformerConfig& config)
@@ -86,9 +85,9 @@ class Residual : public Norm {
 /// A layer of a stack: x [B, N, d], memory [B, M, d] (undefined without one) -> [B, N, d].
 using LayerFunction = std::function<Tensor(const Tensor& x, const Tensor& memory, Context& context)>;
 
-/// Runs a layer of which only the inputs are kept for backward, where it runs again with the same
-/// random numbers (arXiv 1604.06174): memory for time. The layer must still exist then. Throws an Error for a
-/// layer that leaves auxiliary losses or something for later layers in the context, since these would not be
+/// Runs a layer and keeps only its inputs for backward, which runs it again with the same random numbers
+/// (arXiv 1604.06174): saves memory, costs time. The layer must still exist then. Throws an Error for a
+/// layer that leaves auxiliary losses or tensors for later layers in the context, since these would not be
 /// differentiated.
 Tensor recomputed_layer(const LayerFunction& layer, const Tensor& x, const Tensor& memory, Context& context);
 
@@ -115,32 +114,32 @@ class Encoder : public Module {
 
  private:
   bool recompute_;
-  std::vector<std::shared_ptr<EncoderLayer>> layers_;  // with share_layers "all" the same one, N times
+  std::vector<std::shared_ptr<EncoderLayer>> layers_;  // with share_layers "all" the same one N times
   std::unique_ptr<Norm> norm_;
 };
 
-/// What one decoder layer remembers between decoding steps.
+/// The state of one decoder layer between decoding steps.
 struct DecoderLayerCache {
   AttentionCache self, cross;
 };
 
-/// What a decoder remembers between decoding steps: R rows, one for each hypothesis, and S of the memory,
-/// each of which serves R / S hypotheses that stand one after the other.
+/// The state of a decoder between decoding steps: R rows, one per hypothesis, and S rows of memory, each of
+/// which serves R / S consecutive hypotheses.
 struct DecoderState {
   Tensor memory;                  ///< [S, M, d]; undefined without an encoder
   Tensor memory_mask;             ///< i32 [S, M]; undefined: all real
-  std::vector<Tensor> of_source;  ///< what else a model keeps of the source, each [S, ...]
+  std::vector<Tensor> of_source;  ///< other tensors kept of the source, each [S, ...]
   std::vector<DecoderLayerCache> layers;
-  std::int64_t position = 0;  ///< how many tokens each row has seen
+  std::int64_t position = 0;  ///< tokens read by each row so far
 
-  /// Goes on with the given hypotheses, and with the given rows of the memory. Each memory row has to serve
-  /// as many hypotheses as every other: their number is a multiple of that of the memory's.
+  /// Continues with the given hypotheses and the given rows of the memory. Every memory row must serve the
+  /// same number of hypotheses, so their number is a multiple of the number of memory rows.
   void reorder(std::span<const std::int32_t> rows, std::span<const std::int32_t> memory_rows);
-  /// The same where every hypothesis has a memory of its own, or none has one.
+  /// The same when every hypothesis has a memory row of its own, or there is no memory.
   void reorder(std::span<const std::int32_t> rows) { reorder(rows, rows); }
 };
 
-/// Causal self-attention, cross-attention unless the configuration leaves it out, and feed-forward.
+/// Causal self-attention, cross-attention unless the configuration omits it, and feed-forward.
 class DecoderLayer : public Module {
  public:
   /// `cross` is null without an encoder.
@@ -157,10 +156,10 @@ class DecoderLayer : public Module {
 
   Tensor attend_to_self(const Tensor& x, AttentionCache& cache, Context& context);
 
-  bool one_pass_;  // several positions may be read at a time
+  bool one_pass_;  // a step may read several positions at once
   std::shared_ptr<Attention> self_attention_;
   Residual self_attention_norm_;
-  std::shared_ptr<Attention> cross_attention_;  // null: this layer does not look at the memory
+  std::shared_ptr<Attention> cross_attention_;  // null: this layer does not see the memory
   std::unique_ptr<Residual> cross_attention_norm_;
   FeedForward feed_forward_;
   Residual feed_forward_norm_;
@@ -182,7 +181,7 @@ class Decoder : public Module {
 
  private:
   bool recompute_;
-  std::vector<std::shared_ptr<DecoderLayer>> layers_;  // with share_layers "all" the same one, N times
+  std::vector<std::shared_ptr<DecoderLayer>> layers_;  // with share_layers "all" the same one N times
   std::unique_ptr<Norm> norm_;
 };
 
