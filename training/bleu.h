@@ -32,8 +32,8 @@ struct BleuScore {
   double brevity_penalty = 0;
   std::int64_t hypothesis_length = 0, reference_length = 0;  ///< In words after tokenisation.
   std::string signature;
-  /// The underlying counts: 4 matches, 4 totals and 2 lengths. The counts of two texts add up to those of
-  /// both together.
+  /// The underlying counts: 4 matches, 4 totals and 2 lengths. The counts of two texts add up
+  /// to those of both together.
   std::vector<double> statistics() const;
 };
 

@@ -19,8 +19,8 @@ struct SavedFile {
   std::int64_t step = 0;  ///< the step its weights come from
 };
 
-/// Everything a run needs to continue besides the weights and the optimizer's moments: the contents of
-/// trainer_state.json.
+/// Everything a run needs to continue besides the weights and the optimizer's moments: the
+/// contents of trainer_state.json.
 struct TrainerState {
   std::string identity;                    ///< of the run
   std::map<std::string, SavedFile> files;  ///< of the checkpoint, and best.safetensors if there is one
@@ -45,8 +45,8 @@ struct TrainerState {
 
 /// The text ends with a digest of itself.
 std::string trainer_state_text(const TrainerState& state);
-/// Throws an Error naming `source` if trainer_state_text did not write the text or, with `verify`, if it
-/// was changed since.
+/// Throws an Error naming `source` if trainer_state_text did not write the text or, with
+/// `verify`, if it was changed since.
 TrainerState parse_trainer_state(std::string_view text, std::string_view source, bool verify = true);
 
 /// The kernels used on this machine for matrix products and for everything else, such as "OpenBLAS Haswell,

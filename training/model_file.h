@@ -16,15 +16,14 @@ namespace heed {
 
 /// Copies saved tensors into the targets of the same names. First checks that both have exactly the same
 /// names, shapes and dtypes and that all values are finite; otherwise throws an Error naming `what` and the
-/// first tensor that is missing, differs, is unknown or has a value that is not finite, and changes
-/// nothing.
+/// first tensor that is missing, differs, is unknown or has a value that is not finite, and changes nothing.
 void copy_named_tensors(const std::map<std::string, Tensor>& saved,
                         std::span<const std::pair<std::string, Tensor>> targets, std::string_view what);
 
 /// The parameters and buffers of a model by their saved names. They share memory with the model.
 std::map<std::string, Tensor> model_state(Module& model);
-/// Loads the parameters and buffers of a model in place. Throws as copy_named_tensors does, and then
-/// changes nothing.
+/// Loads the parameters and buffers of a model in place. Throws as copy_named_tensors
+/// does, and then changes nothing.
 void load_model_state(Module& model, const std::map<std::string, Tensor>& state, std::string_view source);
 
 /// A copy with the same configuration, dtype, device and values that shares nothing with the original.

@@ -35,9 +35,8 @@ double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::
 
 struct OptimizerStep;
 
-/// sgd: v = beta1 v + g, w -= lr v (beta1 is the momentum; 0: plain gradient descent). adam: arXiv
-/// 1412.6980, weight decay added to the gradient. adamw: arXiv 1711.05101, weight decay applied to the
-/// weights.
+/// sgd: v = beta1 v + g, w -= lr v (beta1 is the momentum; 0: plain gradient descent). adam: arXiv 1412.6980,
+/// weight decay added to the gradient. adamw: arXiv 1711.05101, weight decay applied to the weights.
 enum class OptimizerKind { sgd, adam, adamw };
 
 /// "sgd", "adam", "adamw".
@@ -88,12 +87,10 @@ struct ParameterGroup {
 /// correction counts the optimizer's steps, the same for all parameters.
 class Optimizer {
  public:
-  /// `parameters` are contiguous leaves on one device, as Module::parameters() returns them.
-  /// Throws if an option is out of range, if two parameters share a name or if one parameter is given
-  /// twice.
-  /// `rates`: multiplies each parameter's learning rate; empty: 1 for all.
-  /// `owned`: which parameters this optimizer steps and keeps moments for, when other processes own the
-  /// rest; empty: all.
+  /// `parameters` are contiguous leaves on one device, as Module::parameters() returns them. Throws if an
+  /// option is out of range, if two parameters share a name or if one parameter is given twice. `rates`:
+  /// multiplies each parameter's learning rate; empty: 1 for all. `owned`: which parameters this optimizer
+  /// steps and keeps moments for, when other processes own the rest; empty: all.
   Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options,
             std::vector<double> rates = {}, std::vector<bool> owned = {});
   /// The parameters of all groups, in their order.
@@ -113,8 +110,8 @@ class Optimizer {
   /// The moments as named tensors ("first_moment.<parameter>", "second_moment.<parameter>") and the number of
   /// steps ("steps"). The moments share memory with the optimizer.
   std::map<std::string, Tensor> state() const;
-  /// Restores what state() returned. Throws, naming the tensor, if one is missing, unknown or has another
-  /// shape.
+  /// Restores what state() returned. Throws, naming the tensor, if one is missing,
+  /// unknown or has another shape.
   void load_state(const std::map<std::string, Tensor>& state);
 
  private:
@@ -145,8 +142,8 @@ class MovingAverage {
   void update(std::int64_t step);
   /// The averages, by parameter name.
   std::map<std::string, Tensor> state() const;
-  /// Restores what state() returned. Throws, naming the tensor, if one is missing, unknown, not finite or
-  /// has another shape.
+  /// Restores what state() returned. Throws, naming the tensor, if one is missing, unknown, not
+  /// finite or has another shape.
   void load_state(const std::map<std::string, Tensor>& state);
 
  private:
@@ -156,8 +153,7 @@ class MovingAverage {
   double decay_;
 };
 
-/// While it lives, the parameters hold their averages; its destructor restores their own values, bit for
-/// bit.
+/// While it lives, the parameters hold their averages; its destructor restores their own values, bit for bit.
 class AveragedWeights {
  public:
   /// Does nothing if `average` is null.

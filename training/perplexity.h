@@ -11,8 +11,7 @@
 
 namespace heed {
 
-/// A batch of windows of equal length. Throws Error if lengths differ or a window reaches beyond the
-/// stream.
+/// A batch of windows of equal length. Throws Error if lengths differ or a window reaches beyond the stream.
 LanguageModelBatch window_batch(const TokenStream& tokens, std::span<const Window> windows,
                                 Device device = {});
 
@@ -35,9 +34,9 @@ struct TextLossOptions {
   std::int64_t rows = 16;     ///< windows computed at a time
 };
 
-/// The loss of every token of a stream but the first, each predicted once. The caller passes `characters`,
-/// the number of characters in the text of the predicted tokens. The batches are split among ranks, if any.
-/// Records no gradient.
+/// The loss of every token of a stream but the first, each predicted once. The caller passes
+/// `characters`, the number of characters in the text of the predicted tokens. The batches are split
+/// among ranks, if any. Records no gradient.
 TextLoss text_loss(LanguageModel& model, const TokenStream& tokens, std::int64_t characters,
                    const TextLossOptions& options, Ranks* ranks = nullptr);
 

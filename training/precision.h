@@ -32,8 +32,7 @@ void check_precision(Precision precision, Device device);
 /// operands of this thread's matrix products are rounded to bf16.
 class LowerPrecision {
  public:
-  /// Throws an Error if the device has no half types (see check_precision). Does nothing with
-  /// Precision::f32.
+  /// Throws an Error if the device has no half types (see check_precision). Does nothing with Precision::f32.
   LowerPrecision(Module& model, Precision precision);
   ~LowerPrecision();
   LowerPrecision(const LowerPrecision&) = delete;
@@ -87,10 +86,10 @@ class LossScale {
   Tensor skip_;     // i32 [1]
 };
 
-/// Mixed precision for a custom training loop: matrix products, attention and all other ops of a model
-/// compute in f16 or bf16, the weights that the optimizer updates stay f32, and in f16 the loss is scaled
-/// (Micikevicius et al., "Mixed Precision Training", arXiv 1710.03740, sections 3.1 and 3.2). The Trainer
-/// uses it too.
+/// Mixed precision for a custom training loop: matrix products, attention and all other ops of a
+/// model compute in f16 or bf16, the weights that the optimizer updates stay f32, and in f16 the loss
+/// is scaled (Micikevicius et al., "Mixed Precision Training", arXiv 1710.03740, sections 3.1 and
+/// 3.2). The Trainer uses it too.
 ///
 ///   heed::Autocast autocast(model, heed::Precision::f16);  // once, before the loop
 ///   ...
@@ -107,8 +106,8 @@ class Autocast {
   /// tokens can start higher, such as {.scale = 1024}.
   Autocast(Module& model, Precision precision, const LossScaleState& loss_scale = {});
 
-  /// The type of the model's tensors within backward(): f32 on the CPU, where bf16 only affects matrix
-  /// products.
+  /// The type of the model's tensors within backward(): f32 on the CPU, where bf16
+  /// only affects matrix products.
   DType dtype() const { return dtype_; }
   /// Calls `loss`, which returns a one-element loss, with the model's parameters in the lower type, and
   /// adds the gradients of the result to those of the f32 weights. Returns that result, f32 and detached.

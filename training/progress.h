@@ -36,14 +36,14 @@ struct Progress {
 };
 
 /// "step 1200/10000  epoch 3  loss 2.314  rate 5.0e-04  norm 0.83  12.3k tokens/s  4:05 left"; an evaluation
-/// lists its metrics. With `columns` > 0, the least important parts are dropped until the line fits; the
-/// time left goes last.
+/// lists its metrics. With `columns` > 0, the least important parts are dropped until the line
+/// fits; the time left goes last.
 std::string progress_text(const Progress& progress, int columns = 0);
 /// "4:05", "1:02:03" or "2d 03:04:05".
 std::string duration_text(double seconds);
 
-/// Prints progress on a stream: on a terminal, one line with a bar that is overwritten; elsewhere, a line
-/// per record.
+/// Prints progress on a stream: on a terminal, one line with a bar that is overwritten;
+/// elsewhere, a line per record.
 class ProgressPrinter {
  public:
   struct Style {
@@ -51,8 +51,8 @@ class ProgressPrinter {
     bool color = false;
     int columns = 80;
   };
-  /// The style for a file descriptor: whether it is a terminal, its width, and no colour if NO_COLOR is set
-  /// or TERM is "dumb".
+  /// The style for a file descriptor: whether it is a terminal, its width, and no colour if
+  /// NO_COLOR is set or TERM is "dumb".
   static Style style_of(int descriptor);
 
   ProgressPrinter(std::ostream& out, Style style) : out_(out), style_(style) {}

@@ -11,8 +11,7 @@
 namespace heed {
 namespace {
 
-// About as wide as a phone, so that text keeps its size there; wider pages place several charts side by
-// side.
+// About as wide as a phone, so that text keeps its size there; wider pages place several charts side by side.
 constexpr double width = 380, height = 200, left = 52, right = 10, top = 10, bottom = 24;
 constexpr std::size_t visible_marks = 30, marks_to_point_at = 300;
 

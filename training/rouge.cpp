@@ -56,8 +56,8 @@ struct Rule {
   std::string_view suffix, replacement;
 };
 
-/// Applies the first rule whose suffix matches: replaces the suffix if the stem before it has a measure
-/// above `least`.
+/// Applies the first rule whose suffix matches: replaces the suffix if the stem before it
+/// has a measure above `least`.
 std::string replaced(const std::string& word, std::span<const Rule> rules, int least) {
   for (const Rule& rule : rules) {
     if (!word.ends_with(rule.suffix)) continue;

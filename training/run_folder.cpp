@@ -131,8 +131,8 @@ bool holds_run(const fs::path& path) {
                      [&](std::string_view mark) { return path_exists(path / mark); });
 }
 
-/// The first entry of a folder without a run that is not left over from a run killed while starting; empty
-/// if there is none.
+/// The first entry of a folder without a run that is not left over from a run killed while
+/// starting; empty if there is none.
 std::string first_foreign(const fs::path& path) {
   const OpenFolder folder(path);
   std::set<std::string> ours;
@@ -149,8 +149,8 @@ std::string first_foreign(const fs::path& path) {
   return {};
 }
 
-/// Locks through a separate descriptor, so that the lock ends with the RunFolder even if the folder stays
-/// open elsewhere.
+/// Locks through a separate descriptor, so that the lock ends with the RunFolder even if the
+/// folder stays open elsewhere.
 int lock_folder(const OpenFolder& folder) {
   const int descriptor = ::openat(folder.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   check(descriptor >= 0, "cannot open the run folder ", folder.path(), ": ", reason_of(errno));

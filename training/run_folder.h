@@ -30,8 +30,8 @@ struct RunManifest {
 
 /// The text ends with a digest of itself.
 std::string run_manifest_text(const RunManifest& manifest);
-/// Throws an Error naming `source` if run_manifest_text did not write the text or, with `verify`, if it was
-/// changed since.
+/// Throws an Error naming `source` if run_manifest_text did not write the text or, with
+/// `verify`, if it was changed since.
 RunManifest parse_run_manifest(std::string_view text, std::string_view source, bool verify = true);
 
 /// Whether a run may give one of its own files this name: it has no folder part, is not hidden and is not
@@ -54,24 +54,23 @@ struct RunStart {
 
 /// The folder of a training run while it trains. (RunFiles reads a run.)
 ///
-/// run.json identifies the run and holds the checksums of its files; config.json, written last, marks the
-/// folder as a run. A new run refuses a folder that holds anything else, and files added later by others
-/// are never touched.
+/// run.json identifies the run and holds the checksums of its files; config.json, written last,
+/// marks the folder as a run. A new run refuses a folder that holds anything else, and files added
+/// later by others are never touched.
 ///
 /// A checkpoint is several files that belong together. So that a kill at any moment leaves a complete set,
 /// they are written into a hidden folder, which is committed by renaming it to checkpoint.new/; then they
 /// move to the top level one by one. Reopening the run deletes what was not committed and finishes the
 /// moves of a checkpoint.new/.
 ///
-/// The folder stays locked while the object lives: a second process that trains in it gets an Error. It
-/// also stays open (OpenFolder): whatever happens to its path, writes go into this folder and follow no
-/// link.
+/// The folder stays locked while the object lives: a second process that trains in it gets an Error. It also
+/// stays open (OpenFolder): whatever happens to its path, writes go into this folder and follow no link.
 class RunFolder {
  public:
   /// Throws if create() would refuse the folder. Changes nothing; use it to check before long work.
   static void check_new(const std::filesystem::path& path);
-  /// Starts a run: makes the folder and writes its initial files. Throws if the folder holds a run or
-  /// anything else.
+  /// Starts a run: makes the folder and writes its initial files. Throws if the folder
+  /// holds a run or anything else.
   static RunFolder create(const std::filesystem::path& path, const RunStart& start);
   /// Opens a run to continue it, and recovers from a kill. Throws an Error naming the difference if there
   /// is no run, if it has another task, if a configuration key differs that is not in `free_keys` (dotted;

@@ -10,8 +10,8 @@
 #include "heed/models/module.h"
 #include "heed/training/task.h"
 
-/// What a trainer tracks in every step without waiting for the device: gradients, losses, and whether they
-/// are finite.
+/// What a trainer tracks in every step without waiting for the device: gradients, losses,
+/// and whether they are finite.
 namespace heed {
 
 /// The global norm of parameters' gradients, |g| = sqrt(sum of all g_i^2), and the factor that clips them
@@ -24,8 +24,8 @@ class GradientNorm {
   GradientNorm(std::vector<std::string> names, std::span<const double> squares, Device device,
                double divisor);
 
-  /// The factor for Optimizer::step, on the device: 1 / divisor, or less if the norm exceeds `limit` (0: no
-  /// limit).
+  /// The factor for Optimizer::step, on the device: 1 / divisor, or less if the norm
+  /// exceeds `limit` (0: no limit).
   Tensor scale(double limit) const;
   /// The parameters that have a gradient, and the sum of squares of each gradient:
   /// f64 on the CPU, f32 elsewhere.
@@ -83,8 +83,8 @@ class FiniteGuard {
              const Tensor& forgiven = {});
   /// For Optimizer::step: i32 [1], 0 while everything is finite, else the first step that was not.
   const Tensor& skip() const { return failed_; }
-  /// Throws an Error naming the first step that was not finite, and the parameter or loss. Waits for the
-  /// device.
+  /// Throws an Error naming the first step that was not finite, and the parameter or
+  /// loss. Waits for the device.
   void check(const LossMeter& losses) const;
 
  private:
@@ -106,9 +106,9 @@ std::optional<double> loss_of(const Evaluation& evaluation);
 /// Whether a loss is far above that of the first step.
 bool is_far_above(double loss, double first_loss);
 
-/// Whether the weights are useless even if the deciding metric, such as an accuracy, is still finite: some
-/// metric is infinite, or the loss is over a thousand times that of the first step and its exponential
-/// overflows.
+/// Whether the weights are useless even if the deciding metric, such as an accuracy, is still
+/// finite: some metric is infinite, or the loss is over a thousand times that of the first step and
+/// its exponential overflows.
 bool has_diverged(const Evaluation& evaluation, std::optional<double> first_loss);
 
 /// The best evaluation of a run.

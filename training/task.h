@@ -34,9 +34,9 @@ class Task {
   /// The loss of a batch of an epoch, without auxiliary losses: the trainer adds those that layers put in
   /// the context.
   virtual Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) = 0;
-  /// Measures the model on validation data; called with recording off. With several ranks, it is called on
-  /// all of them with the same weights, and the result of rank 0 counts; deal_out(ranks(), ...) shares work
-  /// among them.
+  /// Measures the model on validation data; called with recording off. With several ranks, it is
+  /// called on all of them with the same weights, and the result of rank 0 counts; deal_out(ranks(),
+  /// ...) shares work among them.
   virtual Evaluation evaluate() { return {}; }
   /// The ranks sharing the current evaluation; null: only this process.
   Ranks* ranks() const { return ranks_; }

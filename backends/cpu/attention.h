@@ -116,8 +116,8 @@ class AttentionPlan {
 // Terms added to the logits, one tile of scores at a time: ALiBi's slopes (Press, Smith and Lewis 2022,
 // arXiv 2108.12409, section 3) and a bias. T is float or double.
 
-/// scores[r, c] -= slope |position + r - key(c)|, where `position` is the first row's position among the
-/// keys.
+/// scores[r, c] -= slope |position + r - key(c)|, where `position` is the first
+/// row's position among the keys.
 template <class T>
 void subtract_distances(T* scores, std::int64_t stride, std::int64_t rows, const KeyTile& keys, T slope,
                         std::int64_t position);
@@ -207,8 +207,8 @@ class BiasGradient {
 
 // The elementwise part of attention, on one tile of scores at a time. T is float or double.
 
-/// A tile of scores. Rows are 64-byte aligned, `stride` apart; the space between `columns` and `stride` is
-/// free to use.
+/// A tile of scores. Rows are 64-byte aligned, `stride` apart; the space between `columns`
+/// and `stride` is free to use.
 template <class T>
 struct ScoreTile {
   T* scores = nullptr;
@@ -228,8 +228,8 @@ struct TileDropout {
 
 /// One step of the online softmax (Milakov and Gimelshein, arXiv 1805.02867). Replaces the scores by
 /// exp(score - maximum), 0 where masked or dropped (not rescaled by 1 / (1 - p)). `maximum` and `sum`
-/// [rows] carry over from tile to tile and start at -infinity and 0; `rescale` [rows] receives the factors
-/// for earlier results.
+/// [rows] carry over from tile to tile and start at -infinity and 0; `rescale` [rows] receives the
+/// factors for earlier results.
 template <class T>
 void softmax_tile(const ScoreTile<T>& tile, const TileDropout& dropout, T* maximum, T* sum, T* rescale);
 
@@ -260,8 +260,8 @@ void row_dots(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stri
 
 // Shared by the forward and the backward pass of attention.
 
-/// The matrices [rows, width] of a tensor [B, H, rows, width], addressed in place; none for an undefined
-/// tensor.
+/// The matrices [rows, width] of a tensor [B, H, rows, width], addressed in place;
+/// none for an undefined tensor.
 template <class T>
 class Panels {
  public:
@@ -288,8 +288,8 @@ class Panels {
   std::int64_t batch_stride_ = 0, head_stride_ = 0, width_ = 0, row_stride_ = 0;
 };
 
-/// Copies a tensor with overlapping rows (a row stride below the width), which BLAS cannot take; returns
-/// any other as is.
+/// Copies a tensor with overlapping rows (a row stride below the width), which BLAS cannot
+/// take; returns any other as is.
 Tensor with_separate_rows(const Tensor& x);
 
 /// The dropout of one score tile.
@@ -300,8 +300,8 @@ inline TileDropout tile_dropout(const AttentionArgs& args, const AttentionPlan& 
           static_cast<std::uint64_t>(row) * static_cast<std::uint64_t>(plan.keys), plan.keys, &keys.segments};
 }
 
-/// How many tasks to combine into one when they are so small that waking a thread would cost more. Depends
-/// only on the shapes.
+/// How many tasks to combine into one when they are so small that waking a thread would cost more.
+/// Depends only on the shapes.
 inline std::int64_t tasks_per_call(double flops, std::int64_t tasks) {
   constexpr double flops_per_call = 1e6;  // about 10 us
   if (tasks == 0) return 1;
@@ -329,9 +329,9 @@ void row_times_matrix(const T* weights, const T* matrix, std::int64_t stride, st
 // The scores of a tile of queries and keys, computed identically in both passes. For large scores, a
 // difference in the last bit gives a different weight: at 1e10 that bit is worth a factor of e^1000.
 
-/// Whether to multiply a tile row by row. With few rows, as when the hypotheses of one sentence attend to
-/// its source, a general product would spend its time on packing. Not under Bf16Products, which rounds
-/// products' operands.
+/// Whether to multiply a tile row by row. With few rows, as when the hypotheses of one sentence attend
+/// to its source, a general product would spend its time on packing. Not under Bf16Products, which
+/// rounds products' operands.
 inline bool takes_rows(std::int64_t rows) {
   constexpr std::int64_t few_rows = 8;
   return rows <= few_rows && !Bf16Products::active();

@@ -34,9 +34,9 @@ void bf16_gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::
                const float* a, std::int64_t lda, const float* b, std::int64_t ldb, bool add, float* c,
                std::int64_t ldc);
 
-/// How a batch of products [m, k] x [k, n] is cut into tasks: a grid of tiles of C, and pieces of k that
-/// are summed separately. Depends only on the shape, so that the result has the same bits for any number of
-/// threads.
+/// How a batch of products [m, k] x [k, n] is cut into tasks: a grid of tiles of C, and pieces of
+/// k that are summed separately. Depends only on the shape, so that the result has the same bits
+/// for any number of threads.
 struct MatmulPlan {
   std::int64_t tile_rows, tile_columns;
   std::int64_t rows = 1, columns = 1;  ///< tiles of C

@@ -16,8 +16,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// Calls body(part, words, i) for vectors of random words that cover [begin, end); begin is a multiple of
-/// four.
+/// Calls body(part, words, i) for vectors of random words that cover [begin, end);
+/// begin is a multiple of four.
 template <class Body>
 HWY_INLINE void for_each_words(const PhiloxStream& stream, std::int64_t begin, std::int64_t end, Body body) {
   const std::int64_t lanes = PhiloxStream::step() / 2;

@@ -8,8 +8,8 @@
 //
 #include "heed/backends/cpu/lanes-inl.h"
 
-// Every line of core/elementwise.def becomes a struct with the operation and its derivative, and a
-// case of a switch.
+// Every line of core/elementwise.def becomes a struct with the operation and its
+// derivative, and a switch case.
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -53,7 +53,7 @@ namespace binary_ops {
   };
 }  // namespace binary_ops
 
-/// out[i] = f(inputs[i]...) a vector at a time. The last, partial vector goes through the same instructions.
+/// out[i] = f(inputs[i]...), a vector at a time. The last, partial vector uses the same instructions.
 template <class T, class Function, class... Inputs>
 HWY_INLINE void map_lanes(T* out, std::int64_t count, Function f, const Inputs*... inputs) {
   using V = Lanes<T>;

@@ -7,9 +7,9 @@
 
 #include "heed/backends/cpu/thread_pool.h"
 
-// Predicts how a program would scale: times the tasks of its parallel loops one by one on one thread, and
-// schedules them on a given number of threads. Measuring this takes a machine with many cores; predicting
-// it works anywhere.
+// Predicts how a program would scale: times the tasks of its parallel loops one by one on one thread,
+// and schedules them on a given number of threads. Measuring this takes a machine with many cores;
+// predicting it works anywhere.
 
 namespace heed::cpu {
 
@@ -38,7 +38,7 @@ class LoopRecorder {
   StepTimes stop();
 
  private:
-  // checks once per loop whether a recorder is active
+  // Checks once per loop whether a recorder is active.
   friend void parallel_for(std::int64_t tasks, TaskRef body);
   void run(std::int64_t tasks, TaskRef body);
 

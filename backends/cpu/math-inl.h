@@ -1,5 +1,5 @@
-// SIMD helpers that the kernels share: partial vectors, lane sums and the exponential; included once per
-// target.
+// SIMD helpers that the kernels share: partial vectors, lane sums and the
+// exponential; included once per target.
 #if defined(HEED_BACKENDS_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_BACKENDS_CPU_MATH_INL_H_
 #undef HEED_BACKENDS_CPU_MATH_INL_H_
@@ -99,8 +99,8 @@ HWY_INLINE hn::TFromD<D> lane_max(D d, hn::Vec<D> v) {
   return hn::GetLane(hn::MaxOfLanes(d, v));
 }
 
-/// e^x within one unit in the last place for f32; results below 2e-38 become 0, NaN stays NaN. f64 uses the
-/// C library.
+/// e^x within one unit in the last place for f32; results below 2e-38 become 0, NaN stays
+/// NaN. f64 uses the C library.
 template <class D>
 HWY_INLINE hn::Vec<D> exp(D d, hn::Vec<D> x) {
   if constexpr (std::is_same_v<hn::TFromD<D>, float>) {

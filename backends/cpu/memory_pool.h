@@ -18,8 +18,8 @@ std::optional<std::size_t> address_limit();
 /// How many bytes of address space it uses; 0 if the system does not say.
 std::size_t addresses_used();
 
-/// The caching allocator for host tensors. Fresh pages cost ten times as much as reused ones, so memory is
-/// kept and reused.
+/// The caching allocator for host tensors. Fresh pages cost ten times as much as reused ones, so
+/// memory is kept and reused.
 ///
 /// Small blocks come from size classes. Large blocks are cut from a few big address ranges, best fit, and
 /// merge with their free neighbours: a training step that allocates the same blocks in the same order stays

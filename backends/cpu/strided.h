@@ -114,7 +114,7 @@ class SegmentReader {
 
  private:
   enum class Mode { contiguous, rows, constant, gathered };
-  // for shorter rows, the cost of a segment exceeds that of a copy
+  // For shorter rows, a segment costs more than a copy.
   static constexpr std::int64_t shortest_row = 64;
 
   /// Finds the coordinates and the offset of an element.

@@ -142,7 +142,7 @@ std::unique_ptr<LocalRanks> join(int rank, Row peers, const Descriptor& parent,
   try {
     return std::make_unique<LocalRanks>(rank, std::move(peers), parent, patience);
   } catch (const RankLost& error) {
-    // the lost rank's error says more, so let it arrive first
+    // The lost rank's own error says more, so let it arrive first.
     std::this_thread::sleep_for(std::chrono::seconds(2));
     tell(error);
   } catch (const std::system_error& error) {

@@ -105,7 +105,7 @@ class MpiRanks : public Ranks {
 
   /// Polls with pauses, since MPI's own wait would occupy a processor that can compute the next batch.
   void wait(std::vector<Handle>& requests, std::vector<int>& partners) {
-    // room for MPI_Status, which takes 20 to 24 bytes
+    // Room for MPI_Status, which takes 20 to 24 bytes.
     std::vector<std::array<std::byte, 64>> unused(requests.size());
     std::vector<int> done(requests.size());
     silence().heard();
