@@ -52,7 +52,7 @@ void check_same_step(const std::map<std::string, std::string>& metadata, std::in
         ", but trainer_state.json is of step ", step, ": the files do not belong together");
 }
 
-/// A finite number; throws for null, as which JSON stores values that are not finite.
+/// A finite number; throws for null, which is how JSON stores values that are not finite.
 double finite(const Json& value) {
   const double number = value.get<double>();
   check(std::isfinite(number), "a number is not finite");

@@ -131,8 +131,8 @@ class Optimizer {
 };
 
 /// An exponential moving average of the weights, a = d a + (1 - d) w after each step, which often
-/// generalises better than the last weights (Polyak and Juditsky 1992). d = min(decay, (1 + step) / (10 +
-/// step)), so that the initial weights are soon forgotten.
+/// generalises better than the last weights (Polyak and Juditsky 1992).
+/// d = min(decay, (1 + step) / (10 + step)), so that the initial weights are soon forgotten.
 class MovingAverage {
  public:
   /// Starts from the current weights. `decay` lies between 0 and 1.

@@ -17,9 +17,10 @@ LanguageModelBatch window_batch(const TokenStream& tokens, std::span<const Windo
 
 /// How well a language model predicts a text.
 struct TextLoss {
-  double nats = 0;                              ///< negative log-likelihood summed over all predicted tokens
-  std::int64_t tokens = 0;                      ///< number of predicted tokens
-  std::int64_t characters = 0;                  ///< Unicode characters of the text, to compare tokenizers
+  double nats = 0;          ///< negative log-likelihood of all predicted tokens, summed
+  std::int64_t tokens = 0;  ///< number of predicted tokens
+  /// Unicode characters of the text, for comparing different tokenizers
+  std::int64_t characters = 0;
   std::vector<std::vector<double>> parts = {};  ///< nats and tokens of each batch of windows, in their order
 
   double nats_per_token() const { return nats / static_cast<double>(tokens); }

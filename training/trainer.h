@@ -27,7 +27,7 @@ struct TrainerOptions {
   /// may have at most 2^31 - 1 batches in all.
   std::int64_t accumulation = 1;
   double clip_norm = 0;  ///< limit on the global gradient norm; 0: none
-  /// decay of the weights' moving average, used to evaluate and saved as best; 0: none
+  /// Decay of the weights' moving average, which is evaluated and saved as best; 0: none.
   double ema_decay = 0;
   OptimizerOptions optimizer;
   std::vector<PartRate> part_rates = {};  ///< learning rates for parts of the model; 0: frozen

@@ -216,8 +216,8 @@ struct ScoreTile {
   TileMask mask;
 };
 
-/// Dropout on a tile of attention weights: random element first + row * keys + segment.key + (c -
-/// segment.column) decides column c of a segment.
+/// Dropout on a tile of attention weights. Column c of a segment is decided by random element
+/// first + row * keys + segment.key + (c - segment.column).
 struct TileDropout {
   double p = 0;  ///< 0: none
   RandomKey key;
@@ -244,7 +244,7 @@ struct SoftmaxRows {
 /// From scores s and the gradients g of the dropped-out weights (same stride) to, in place,
 ///   scores:    w k        with w = exp(s - largest) inverse_sum, k = 1 / (1 - p) where kept, 0 where dropped
 ///   gradients: w (g k - delta)
-/// A row without scores gives zeros. gradients and delta may be null: then only the scores are computed.
+/// A row without scores gives zeros. gradients and delta may be null: then only `scores` is updated.
 template <class T>
 void softmax_tile_backward(const ScoreTile<T>& tile, const TileDropout& dropout, T* gradients,
                            const SoftmaxRows<T>& rows);

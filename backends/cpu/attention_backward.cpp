@@ -188,8 +188,7 @@ void backward(const AttentionArgs& args, const Tensor& out, const Tensor& sums, 
   const BiasGradient<T> bias_gradient(dbias, plan);
   const std::int64_t head_count = plan.batch * plan.heads, groups = bias_gradient.groups();
   const bool long_heads = plan.queries * plan.keys >= scores_of_long_head;
-  // If there are few groups, cut them when heads are long, or when heads share a
-  // bias: a group would be one task.
+  // Few groups are cut if heads are long or share a bias; otherwise each group would be a single task.
   const bool cut = groups < few_heads && (long_heads || bias_gradient.shared());
   const auto key_width = static_cast<double>(args.key.size(3)),
              value_width = static_cast<double>(args.value.size(3));

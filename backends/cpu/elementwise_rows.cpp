@@ -22,7 +22,7 @@ namespace unary_ops {
     static HWY_INLINE V value([[maybe_unused]] V x, [[maybe_unused]] V p, [[maybe_unused]] V q) {    \
       return y_of_x;                                                                                 \
     }                                                                                                \
-    /* `saved` is x or y; the expression names the one that it is. */                                \
+    /* `saved` is x or y, whichever the expression uses. */                                          \
     template <class V>                                                                               \
     static HWY_INLINE V derivative([[maybe_unused]] V x, [[maybe_unused]] V y, [[maybe_unused]] V p, \
                                    [[maybe_unused]] V q) {                                           \

@@ -187,7 +187,7 @@ void MemoryPool::add_segment(std::size_t bytes) {
   std::size_t size = first_segment;
   for (const Segment& segment : segments_) size += segment.size;  // doubles the total
   if (const std::optional<std::size_t> limit =
-          address_limit())  // others need part of it, OpenBLAS most of all
+          address_limit())  // others need part of the limit, OpenBLAS most
     size = std::min(size, (*limit - std::min(*limit, addresses_used())) / 16 / huge_page * huge_page);
   size = std::max(std::min(size, largest_segment), round_up(bytes, huge_page));
   void* address = map_pages(size + huge_page);
