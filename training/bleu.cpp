@@ -29,7 +29,7 @@ bool stands_alone(char c) {
          (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
 }
 
-/// What Python's str.split cuts at: Unicode white space and the four ASCII separators.
+/// Whether Python's str.split splits at a character: Unicode white space and the four ASCII separators.
 bool is_separator(char32_t value) {
   return unicode::is_space(value) || (value >= 0x1C && value <= 0x1F);
 }

@@ -43,7 +43,7 @@ struct TrainerState {
   std::string platform;  ///< what affects the last bits of results besides the code
 };
 
-/// The text ends with a digest of itself.
+/// The text of trainer_state.json, which ends with its own digest.
 std::string trainer_state_text(const TrainerState& state);
 /// Throws an Error naming `source` if trainer_state_text did not write the text or, with
 /// `verify`, if it was changed since.

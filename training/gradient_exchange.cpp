@@ -65,7 +65,7 @@ void assign(const Tensor& tensor, std::span<const std::byte> bytes) {
     tensor.assign<float>(elements_of<float>(bytes));
 }
 
-/// What the ranks send each other in one exchange.
+/// The messages that ranks send each other in one exchange.
 struct Mail {
   explicit Mail(int count) : out(static_cast<std::size_t>(count)), in(static_cast<std::size_t>(count)) {}
 

@@ -18,7 +18,7 @@ enum class ScheduleKind { constant, linear, cosine, inverse_sqrt };
 
 /// "constant", "linear", "cosine", "inverse_sqrt".
 std::vector<std::string> schedule_names();
-/// Throws an Error that lists the names for one that is not among them.
+/// Throws an Error listing the names if `name` is not one of them.
 ScheduleKind schedule_kind(std::string_view name);
 std::string_view name_of(ScheduleKind kind);
 
@@ -30,7 +30,7 @@ struct ScheduleOptions {
   double final_rate = 0;  ///< rate at the last step, for linear and cosine
 };
 
-/// The learning rate of step 1, 2, ..., `steps`. Throws for options out of range.
+/// The learning rate of step 1, 2, ..., `steps`. Throws if an option is out of range.
 double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps);
 
 struct OptimizerStep;
@@ -41,7 +41,7 @@ enum class OptimizerKind { sgd, adam, adamw };
 
 /// "sgd", "adam", "adamw".
 std::vector<std::string> optimizer_names();
-/// Throws an Error that lists the names for one that is not among them.
+/// Throws an Error listing the names if `name` is not one of them.
 OptimizerKind optimizer_kind(std::string_view name);
 std::string_view name_of(OptimizerKind kind);
 

@@ -19,7 +19,7 @@ LanguageModelBatch window_batch(const TokenStream& tokens, std::span<const Windo
 struct TextLoss {
   double nats = 0;          ///< negative log-likelihood of all predicted tokens, summed
   std::int64_t tokens = 0;  ///< number of predicted tokens
-  /// Unicode characters of the text, for comparing different tokenizers
+  /// Unicode characters of the text, which make tokenizers comparable.
   std::int64_t characters = 0;
   std::vector<std::vector<double>> parts = {};  ///< nats and tokens of each batch of windows, in their order
 

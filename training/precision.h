@@ -20,7 +20,7 @@ enum class Precision { f32, f16, bf16 };
 /// "f32", "f16", "bf16".
 std::vector<std::string> precision_names();
 std::string_view name_of(Precision precision);
-/// Throws an Error that lists the names for one that is not among them.
+/// Throws an Error listing the names if `name` is not one of them.
 Precision precision_from_name(std::string_view name);
 
 /// Throws an Error that says what to do if the device, or this processor, cannot compute in that type.
@@ -51,7 +51,7 @@ class LowerPrecision {
   std::optional<Bf16Products> products_;  // on the CPU
 };
 
-/// What a checkpoint keeps of a LossScale.
+/// The part of a LossScale that a checkpoint stores.
 struct LossScaleState {
   double scale = 16;            ///< for a loss that is a sum over tokens
   std::int64_t good_steps = 0;  ///< since the scale last changed

@@ -190,7 +190,7 @@ bool is_free(const std::string& key, std::span<const std::string> free_keys) {
   return false;
 }
 
-/// Compares digests by name; `what` says what a name stands for.
+/// Compares digests by name; `what` describes the named things in messages.
 void compare_digests(const std::map<std::string, std::string>& started,
                      const std::map<std::string, std::string>& now, const char* what, const fs::path& run) {
   const auto refuse = [&](const std::string& name, const char* difference) {

@@ -28,7 +28,7 @@ struct RunManifest {
   std::map<std::string, std::string> origin = {};
 };
 
-/// The text ends with a digest of itself.
+/// The text of run.json, which ends with its own digest.
 std::string run_manifest_text(const RunManifest& manifest);
 /// Throws an Error naming `source` if run_manifest_text did not write the text or, with
 /// `verify`, if it was changed since.
@@ -38,7 +38,7 @@ RunManifest parse_run_manifest(std::string_view text, std::string_view source, b
 /// one of the names that every run uses.
 bool is_name_of_run_file(std::string_view name);
 
-/// What a run is made of when it starts.
+/// The initial contents of a run.
 struct RunStart {
   std::string task;    ///< "classify"
   std::string config;  ///< the text of config.json, a JSON object

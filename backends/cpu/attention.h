@@ -241,7 +241,7 @@ struct SoftmaxRows {
   const T *largest, *inverse_sum, *delta;
 };
 
-/// From scores s and the gradients g of the dropped-out weights (same stride) to, in place,
+/// Converts, in place, the scores s and the gradients g of the dropped-out weights (same stride) to
 ///   scores:    w k        with w = exp(s - largest) inverse_sum, k = 1 / (1 - p) where kept, 0 where dropped
 ///   gradients: w (g k - delta)
 /// A row without scores gives zeros. gradients and delta may be null: then only `scores` is updated.

@@ -59,7 +59,7 @@ class KeptLanes {
         rule_(dropout.p),
         stream_(dropout.key),
         words_(thread_scratch<std::uint32_t>(word_slot, static_cast<std::size_t>(stride))),
-        // Words are compared as (word >> 8), which is positive as a signed number too.
+        // Words are compared as (word >> 8), which is not negative as a signed number either.
         last_dropped_(hn::Set(
             hn::RebindToSigned<D>(),
             rule_.drops_all() ? Signed{1} << 24 : static_cast<Signed>(rule_.first_kept() >> 8) - 1)) {}

@@ -91,8 +91,8 @@ HWY_INLINE hn::Vec<D> erf_f32(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::Ge(hn::Abs(x), hn::Set(d, bound)), hn::CopySign(hn::Set(d, 1.0f), x), y);
 }
 
-/// A vector of T that can be used like a number: `0.5 * x * (1.0 + erf(0.7071067811865476
-/// * x))` compiles as written.
+/// A vector of T that can be used like a number:
+/// `0.5 * x * (1.0 + erf(0.7071067811865476 * x))` compiles as written.
 template <class T>
 struct Lanes {
   using D = hn::ScalableTag<T>;

@@ -39,7 +39,7 @@ class MemoryPool {
   void reset_peak();
   /// Returns the pages of free blocks to the system.
   void trim();
-  /// Around fork(), so that the child does not inherit a pool that another thread was changing.
+  /// Held around fork(), so that the child does not inherit a pool that another thread is changing.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 

@@ -113,7 +113,7 @@ class ThreadPool {
  private:
   static constexpr std::uint32_t inside_mask = 0x3ff;  // up to 1023 workers
   static constexpr std::uint32_t open_bit = 0x400;
-  // Epochs wrap around; a worker that then misses a job does no harm.
+  // Epochs wrap around; if a worker then misses a job, no harm is done.
   static constexpr std::uint32_t epoch_unit = 0x800;
 
   explicit ThreadPool(int threads) : threads_(threads) {}
