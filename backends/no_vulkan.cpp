@@ -1,4 +1,4 @@
-// Stands in for backends/vulkan in a build without it (-D HEED_VULKAN=OFF).
+// Replaces backends/vulkan in a build without it (-D HEED_VULKAN=OFF).
 
 #include "heed/base/error.h"
 #include "heed/core/backend.h"

@@ -23,19 +23,19 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// ASCII punctuation that always stands alone: all but the apostrophe, comma, hyphen and full stop.
+/// ASCII punctuation that is always a separate token: all but the apostrophe, comma, hyphen and full stop.
 bool stands_alone(char c) {
   return (c >= '!' && c <= '&') || (c >= '(' && c <= '+') || c == '/' || (c >= ':' && c <= '@') ||
          (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
 }
 
-/// What Python's str.split cuts at: Unicode white space and the four ASCII separators.
+/// Whether Python's str.split splits at a character: Unicode white space and the four ASCII separators.
 bool is_separator(char32_t value) {
   return unicode::is_space(value) || (value >= 0x1C && value <= 0x1F);
 }
 
 /// Puts spaces around a full stop or comma after anything but a digit: ([^0-9])([.,]) -> \1 \2 .
-/// Like all rules here it goes from left to right, and a character that has matched is not looked at again.
+/// Like all rules here it scans from left to right and never looks at a matched character again.
 std::string split_after_non_digit(std::string_view text) {
   std::string result;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -78,7 +78,7 @@ std::string split_hyphen_after_digit(std::string_view text) {
   return result;
 }
 
-/// The rules of mteval-v13a.pl in their order. They look at ASCII only, so bytes do as well as characters.
+/// The rules of mteval-v13a.pl, in order. They only look at ASCII, so working on bytes is enough.
 std::string tokenize_13a(std::string text) {
   replace_all(text, "<skipped>", "");
   replace_all(text, "-\n", "");
@@ -126,7 +126,7 @@ std::string_view strip_right(std::string_view text) {
   return text.substr(0, end);
 }
 
-/// Gives equal words equal numbers, so that n-grams can be compared as numbers.
+/// Maps equal words to equal numbers, so that n-grams compare as numbers.
 class WordNumbers {
  public:
   WordIds number(const std::string& line) {
@@ -152,7 +152,7 @@ std::vector<std::array<std::int32_t, max_order>> sorted_ngrams(const WordIds& wo
   return ngrams;
 }
 
-/// An n-gram counts as often as the reference has it, at most: the size of the intersection of two multisets.
+/// An n-gram counts at most as often as it occurs in the reference: the size of the multiset intersection.
 std::int64_t clipped_matches(const WordIds& hypothesis, const WordIds& reference, int order) {
   const auto a = sorted_ngrams(hypothesis, order), b = sorted_ngrams(reference, order);
   std::int64_t matches = 0;
@@ -177,13 +177,13 @@ void compute_score(BleuScore& bleu, BleuSmoothing smoothing) {
   if (bleu.matches == std::array<std::int64_t, max_order>{}) return;
   double missed = 1, log_sum = 0;
   for (std::size_t n = 0; n < max_order; ++n) {
-    if (bleu.totals[n] == 0) return;  // no n-gram of this order at all: the mean has no value, the score is 0
+    if (bleu.totals[n] == 0) return;  // no n-grams of this order: the mean is undefined, the score is 0
     const auto total = static_cast<double>(bleu.totals[n]);
     if (bleu.matches[n] > 0)
       bleu.precisions[n] = 100.0 * static_cast<double>(bleu.matches[n]) / total;
     else if (smoothing == BleuSmoothing::exponential)
       bleu.precisions[n] = 100.0 / ((missed *= 2) * total);
-    log_sum += std::log(bleu.precisions[n]);  // minus infinity without smoothing, which makes the score 0
+    log_sum += std::log(bleu.precisions[n]);  // minus infinity without smoothing: the score becomes 0
   }
   bleu.score = bleu.brevity_penalty * std::exp(log_sum / max_order);
 }

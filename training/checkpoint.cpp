@@ -32,7 +32,7 @@ std::map<std::string, Tensor> training_tensors(const TrainingParts& parts) {
   return tensors;
 }
 
-/// Takes the moving averages out of what optimizer.safetensors holds.
+/// Moves the moving averages out of the tensors of optimizer.safetensors.
 std::map<std::string, Tensor> extract_averages(std::map<std::string, Tensor>& tensors) {
   std::map<std::string, Tensor> averages;
   const std::string prefix = average_prefix;
@@ -43,7 +43,7 @@ std::map<std::string, Tensor> extract_averages(std::map<std::string, Tensor>& te
   return averages;
 }
 
-/// Files from different checkpoints can only meet by hand; the step tells.
+/// Files of different checkpoints can only be mixed by hand; their steps reveal it.
 void check_same_step(const std::map<std::string, std::string>& metadata, std::int64_t step,
                      const std::filesystem::path& path) {
   const auto found = metadata.find("step");
@@ -52,7 +52,7 @@ void check_same_step(const std::map<std::string, std::string>& metadata, std::in
         ", but trainer_state.json is of step ", step, ": the files do not belong together");
 }
 
-/// A finite number; throws for null, which is how JSON writes what is not finite.
+/// A finite number; throws for null, which is how JSON stores values that are not finite.
 double finite(const Json& value) {
   const double number = value.get<double>();
   check(std::isfinite(number), "a number is not finite");
@@ -160,7 +160,7 @@ std::string platform_name(Device device) {
 
 namespace {
 
-/// As if no evaluation had been: the next one is the best.
+/// Forgets the best evaluation, so that the next one becomes the best.
 void forget_best(TrainerState& state) {
   state.files.erase(best_name);
   state.best_metric.reset();
@@ -169,7 +169,7 @@ void forget_best(TrainerState& state) {
 }  // namespace
 
 void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState& state, bool as_best) {
-  // Equal weights give equal bytes: nothing of the run stands in these files but the step.
+  // Equal weights give equal bytes: of the run, these files hold only the step.
   const std::map<std::string, std::string> metadata{{"step", std::to_string(state.step)}};
   TrainerState saved = state;  // a checkpoint that fails changes nothing
   std::optional<std::int64_t> lost_best;
@@ -210,7 +210,7 @@ TensorFile read_saved_file(const std::filesystem::path& path, const TrainerState
   const std::string bytes = read_file(path);
   TensorFile file = parse_safetensors(bytes, path.string());
   if (!verify) return file;
-  // The step, which the file itself tells, says more than a digest.
+  // A step mismatch explains more than a digest mismatch.
   const auto found = file.metadata.find("step");
   const std::string told = found == file.metadata.end() ? "none" : found->second;
   check(told == std::to_string(expected.step), path, " is of step ", told,
@@ -225,7 +225,7 @@ TensorFile read_saved_file(const std::filesystem::path& path, const TrainerState
 
 namespace {
 
-/// What the run has kept as best is carried from checkpoint to checkpoint, so that it is looked at now.
+/// The best weights carry over from checkpoint to checkpoint, so check them now.
 void check_best(const RunFolder& folder, TrainerState& state) {
   const auto best = state.files.find(best_name);
   if (best == state.files.end()) return;

@@ -13,44 +13,44 @@
 
 namespace heed {
 
-/// What trainer_state.json knows of a file of weights.
+/// What trainer_state.json records about a weights file.
 struct SavedFile {
   std::string digest;
-  std::int64_t step = 0;  ///< of which its weights are
+  std::int64_t step = 0;  ///< the step its weights come from
 };
 
-/// Everything a run needs to go on, beside the weights and the optimizer's moments: the
-/// content of trainer_state.json.
+/// Everything a run needs to continue besides the weights and the optimizer's moments: the
+/// contents of trainer_state.json.
 struct TrainerState {
   std::string identity;                    ///< of the run
-  std::map<std::string, SavedFile> files;  ///< of the checkpoint, and best.safetensors where there is one
-  std::int64_t step = 0;                   ///< steps of the optimizer done
-  std::int64_t epoch = 0;                  ///< the next batch: its epoch
-  std::int64_t batch = 0;                  ///< and its place in it
-  std::int64_t batches_done = 0;           ///< of all epochs; numbers the random streams
+  std::map<std::string, SavedFile> files;  ///< of the checkpoint, and best.safetensors if there is one
+  std::int64_t step = 0;                   ///< optimizer steps done
+  std::int64_t epoch = 0;                  ///< epoch of the next batch
+  std::int64_t batch = 0;                  ///< index of the next batch in its epoch
+  std::int64_t batches_done = 0;           ///< over all epochs; numbers the random streams
   std::uint64_t seed = 0;
-  std::int64_t epoch_batches = 0;     ///< batches in the present epoch, to notice that the data changed
+  std::int64_t epoch_batches = 0;     ///< batches in the current epoch, to notice changed data
   std::optional<double> first_loss;   ///< mean per token of the first step
   std::optional<double> best_metric;  ///< of all evaluations
-  std::optional<double> best_loss;    ///< of the same evaluation, where it measured one
+  std::optional<double> best_loss;    ///< of the same evaluation, if it measured one
   std::int64_t best_step = 0;
   std::int64_t evaluations_without_improvement = 0;
   double elapsed_seconds = 0;
-  std::int64_t tokens_since_record = 0;               ///< since the last progress record,
-  std::map<std::string, double> losses_since_record;  ///< and the sums of the losses over them
+  std::int64_t tokens_since_record = 0;               ///< since the last progress record
+  std::map<std::string, double> losses_since_record;  ///< sums of the losses over those tokens
   std::int64_t metrics_bytes = 0;                     ///< length of metrics.jsonl
-  LossScaleState loss_scale;                          ///< of training in f16
-  std::string platform;  ///< what decides the last bits of results besides the code
+  LossScaleState loss_scale;                          ///< for training in f16
+  std::string platform;  ///< what affects the last bits of results besides the code
 };
 
-/// The text ends with a digest of itself.
+/// The text of trainer_state.json, which ends with its own digest.
 std::string trainer_state_text(const TrainerState& state);
-/// Throws an Error that names `source` for text that trainer_state_text did not write; with `verify` also
-/// for text that was changed since.
+/// Throws an Error naming `source` if trainer_state_text did not write the text or, with
+/// `verify`, if it was changed since.
 TrainerState parse_trainer_state(std::string_view text, std::string_view source, bool verify = true);
 
-/// The kernels of matrix products and of everything else on this machine, as "OpenBLAS Haswell, AVX2": on
-/// another platform the last bits of results may differ.
+/// The kernels used on this machine for matrix products and for everything else, such as "OpenBLAS Haswell,
+/// AVX2". On another platform the last bits of results may differ.
 std::string platform_name(Device device);
 
 /// The parts that a checkpoint saves and restores; `average` may be null.
@@ -58,23 +58,23 @@ struct TrainingParts {
   Module& model;
   Optimizer& optimizer;
   MovingAverage* average = nullptr;
-  /// All of the optimizer's state, where `optimizer` owns a part of it: saved from here, and restored to
-  /// here. Null: the optimizer's own.
+  /// The complete optimizer state, if `optimizer` owns only part of it: saved from and restored to this
+  /// map. Null: the optimizer's own state.
   std::map<std::string, Tensor>* optimizer_state = nullptr;
 };
 
-/// Writes model.safetensors, optimizer.safetensors and trainer_state.json as one; with `as_best`, also the
-/// present weights (their moving average where there is one) as best.safetensors. `state` learns the identity
-/// of the run and the digests of the files. Best weights that have disappeared are an Error, after a
-/// checkpoint without them was written.
+/// Writes model.safetensors, optimizer.safetensors and trainer_state.json atomically; with `as_best`, also
+/// the current weights (their moving average if there is one) as best.safetensors. Sets the run's identity
+/// and the digests of the files in `state`. If the best weights have disappeared, throws an Error after
+/// writing a checkpoint without them.
 void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState& state, bool as_best);
-/// Restores the parts. Throws an Error that names the file for a checkpoint that is damaged, of other
-/// software, of another model or run, that was changed, or whose files do not belong together. Where the
-/// folder does not verify, only what can be read and fits is asked for.
+/// Restores the parts. Throws an Error naming the file if the checkpoint is damaged, changed, from other
+/// software or from another model or run, or if its files do not belong together. If the folder does not
+/// verify, the files only need to be readable and fit.
 TrainerState load_checkpoint(const RunFolder& folder, const TrainingParts& parts);
 
-/// Reads a file of weights that `state` knows. Throws an Error that names the file and what it is when it is
-/// missing, or, with `verify`, when it is not the one that was written.
+/// Reads a weights file listed in `state`. Throws an Error describing the file if it is missing or, with
+/// `verify`, if it is not the one that was written.
 TensorFile read_saved_file(const std::filesystem::path& path, const TrainerState& state, bool verify);
 
 }  // namespace heed

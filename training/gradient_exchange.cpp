@@ -14,7 +14,7 @@
 namespace heed {
 namespace {
 
-/// A parameter that is larger travels alone.
+/// A larger parameter gets a bucket of its own.
 constexpr std::size_t bucket_bytes = std::size_t{32} << 20;
 
 using Bytes = std::vector<std::byte>;
@@ -65,7 +65,7 @@ void assign(const Tensor& tensor, std::span<const std::byte> bytes) {
     tensor.assign<float>(elements_of<float>(bytes));
 }
 
-/// What the ranks send each other in one exchange.
+/// The messages that ranks send each other in one exchange.
 struct Mail {
   explicit Mail(int count) : out(static_cast<std::size_t>(count)), in(static_cast<std::size_t>(count)) {}
 
@@ -73,7 +73,7 @@ struct Mail {
     ranks.exchange(std::vector<std::span<const std::byte>>(out.begin(), out.end()),
                    std::vector<std::span<std::byte>>(in.begin(), in.end()));
   }
-  /// The same to all.
+  /// Sends the same bytes to all ranks.
   void deliver(Ranks& ranks, std::span<const std::byte> same) {
     ranks.exchange(std::vector<std::span<const std::byte>>(out.size(), same),
                    std::vector<std::span<std::byte>>(in.begin(), in.end()));
@@ -81,7 +81,7 @@ struct Mail {
   std::vector<Bytes> out, in;
 };
 
-/// "loss.3": names of parts of a message, in their order.
+/// Names the parts of a message in order, such as "term.3".
 std::string numbered(const char* name, std::size_t i) {
   return concat_text(name, '.', i);
 }
@@ -92,7 +92,7 @@ const std::string& text_in(const TensorFile& message, const std::string& name) {
   return found->second;
 }
 
-/// A batch as a message: its losses and observations are tensors, all else is text.
+/// Encodes a batch as a message: losses and observations as tensors, the rest as text.
 std::string message_of(const BatchOutcome& outcome, const std::string& present) {
   TensorFile message;
   message.metadata = {{"count", std::to_string(outcome.count)}, {"present", present}};
@@ -109,7 +109,7 @@ std::string message_of(const BatchOutcome& outcome, const std::string& present) 
   return safetensors_text(message);
 }
 
-/// Whether the batch of a rank has a gradient of parameter i, by what gather_outcomes() returns.
+/// Whether a rank's batch has a gradient for parameter i; `present` comes from gather_outcomes().
 bool has_gradient(const std::string& present, std::size_t i) {
   return !present.empty() && present[i] == '1';
 }
@@ -166,16 +166,16 @@ std::vector<bool> GradientExchange::owned() const {
   return mine;
 }
 
-/// Parameters that travel together, with what the ranks send each other of them.
+/// Parameters that travel together, and the messages that carry their gradients.
 struct GradientExchange::Bucket {
   std::size_t first, last;
   Mail mail;
 };
 
-/// The batches of all ranks that are added at once.
+/// One batch from each rank, added together.
 struct GradientExchange::Round {
-  std::vector<Tensor> gradients;     // of this rank's batch
-  std::vector<std::string> present;  // which parameters have a gradient in the batch of each rank
+  std::vector<Tensor> gradients;     // gradients of this rank's batch
+  std::vector<std::string> present;  // per rank: which parameters have a gradient in its batch
   std::vector<std::shared_ptr<Bucket>> buckets;
 };
 
@@ -212,7 +212,7 @@ std::vector<BatchOutcome> GradientExchange::add(std::optional<BatchOutcome> own,
   return outcomes;
 }
 
-/// Adds what travelled while the last batch was computed.
+/// Adds the gradients that travelled while the last batch was computed.
 void GradientExchange::add_arrived() {
   if (!travelling_) return;
   ranks_->finish();
@@ -220,7 +220,7 @@ void GradientExchange::add_arrived() {
   for (const std::shared_ptr<Bucket>& bucket : round->buckets) unpack(*bucket, *round);
 }
 
-/// All at once where the device can.
+/// Uses one kernel call for all, if the device has it.
 void GradientExchange::add_to_sums(std::vector<Tensor>& gradients) {
   std::vector<Tensor> more, sums;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -244,7 +244,7 @@ void GradientExchange::add_to_sum(std::size_t parameter, Tensor gradient) {
     sum = std::move(gradient);
 }
 
-/// Returns which parameters have a gradient in the batch of each rank, as '0' and '1'; "": it has no batch.
+/// Returns, for each rank, which parameters have a gradient in its batch, as '0' and '1'; "": no batch.
 std::vector<std::string> GradientExchange::gather_outcomes(std::optional<BatchOutcome> own,
                                                            const std::vector<Tensor>& gradients,
                                                            std::vector<BatchOutcome>& outcomes) {
@@ -268,7 +268,7 @@ std::vector<std::string> GradientExchange::gather_outcomes(std::optional<BatchOu
   return present;
 }
 
-/// The gradients of a bucket that belong to others, and room for those of others that belong to this rank.
+/// Packs the bucket's gradients that other ranks own, and makes room for those this rank will receive.
 std::shared_ptr<GradientExchange::Bucket> GradientExchange::pack(std::size_t bucket, Round& round) {
   const auto self = static_cast<std::size_t>(rank());
   const auto packed =
@@ -287,7 +287,7 @@ std::shared_ptr<GradientExchange::Bucket> GradientExchange::pack(std::size_t buc
   return packed;
 }
 
-/// Adds the gradients of a bucket that this rank owns, in the order of the batches.
+/// Adds the gradients of a bucket that this rank owns, in batch order.
 void GradientExchange::unpack(const Bucket& bucket, Round& round) {
   std::vector<std::span<const std::byte>> arrived(bucket.mail.in.begin(), bucket.mail.in.end());
   const auto self = static_cast<std::size_t>(rank());

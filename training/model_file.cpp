@@ -10,7 +10,7 @@
 namespace heed {
 namespace {
 
-/// Through the host, because the two may live on different devices.
+/// Copies through the host, because the two may be on different devices.
 void copy_elements(const Tensor& from, const Tensor& to) {
   switch (to.dtype()) {
     case DType::f32:

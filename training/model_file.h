@@ -14,20 +14,20 @@
 
 namespace heed {
 
-/// Copies saved tensors into the targets of the same names. Before anything is changed, checks that both have
-/// exactly the same names, shapes and dtypes, and that all numbers are finite; the Error names `what` and the
-/// first tensor that is missing, differs, is unknown or holds what is no number.
+/// Copies saved tensors into the targets of the same names. First checks that both have exactly the same
+/// names, shapes and dtypes and that all values are finite; otherwise throws an Error naming `what` and the
+/// first tensor that is missing, differs, is unknown or has a value that is not finite, and changes nothing.
 void copy_named_tensors(const std::map<std::string, Tensor>& saved,
                         std::span<const std::pair<std::string, Tensor>> targets, std::string_view what);
 
-/// The parameters and buffers of a model by name, as they are saved; shares memory with the model.
+/// The parameters and buffers of a model by their saved names. They share memory with the model.
 std::map<std::string, Tensor> model_state(Module& model);
-/// Fills the parameters and buffers of a model in place. Throws as copy_named_tensors
-/// does; then nothing has changed.
+/// Loads the parameters and buffers of a model in place. Throws as copy_named_tensors
+/// does, and then changes nothing.
 void load_model_state(Module& model, const std::map<std::string, Tensor>& state, std::string_view source);
 
-/// A second model with the same configuration, dtype, device and values, which shares nothing with the first;
-/// of models that are made from what their config() gives.
+/// A copy with the same configuration, dtype, device and values that shares nothing with the original.
+/// Works for models that can be constructed from their config().
 template <class Model>
 std::unique_ptr<Model> clone(Model& model) {
   auto copy = std::make_unique<Model>(model.config());
@@ -37,12 +37,12 @@ std::unique_ptr<Model> clone(Model& model) {
   return copy;
 }
 
-/// Writes a model as safetensors that other tools read too. Equal weights give equal bytes.
+/// Writes a model in the safetensors format, which other tools read too. Equal weights give equal bytes.
 void save_model(Module& model, const std::filesystem::path& path,
                 std::map<std::string, std::string> metadata = {});
-/// The same into a file that is being written.
+/// Writes the same to an open file.
 void write_model(FileWriter& file, Module& model, std::map<std::string, std::string> metadata = {});
-/// Reads what save_model wrote and returns the file's metadata.
+/// Loads a file that save_model wrote and returns its metadata.
 std::map<std::string, std::string> load_model(Module& model, const std::filesystem::path& path);
 
 }  // namespace heed

@@ -94,7 +94,7 @@ std::vector<Tensor> zeros_like(const std::vector<NamedTensor>& parameters, const
   return zeros;
 }
 
-/// Adds the moments to a list of names under "first_moment." or "second_moment.".
+/// Appends the moments to a list, naming them with the prefix "first_moment." or "second_moment.".
 void append(std::vector<std::pair<std::string, Tensor>>& list, const char* prefix,
             const std::vector<NamedTensor>& parameters, const std::vector<Tensor>& moments) {
   for (std::size_t i = 0; i < moments.size(); ++i)
@@ -104,7 +104,7 @@ void append(std::vector<std::pair<std::string, Tensor>>& list, const char* prefi
 void check_distinct(const std::vector<NamedTensor>& parameters) {
   std::set<std::string_view> names;
   std::set<const Tensor*> tensors;
-  std::set<const Node*> leaves;  // of which several handles may be given, as where weights are tied
+  std::set<const Node*> leaves;  // one leaf may be given through several handles, as with tied weights
   for (const NamedTensor& parameter : parameters) {
     check(names.insert(parameter.name).second, "optimizer: two parameters are called \"", parameter.name,
           "\", so that the moments of one would be lost");
@@ -226,7 +226,7 @@ void Optimizer::clip(double limit) {
   clip_ = GradientNorm(parameters_).scale(limit);
 }
 
-/// A member may have been given another tensor since; the moments are still those of the old one.
+/// A member may have been assigned another tensor since; the moments still belong to the old one.
 void Optimizer::check_parameters() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& tensor = *parameters_[i].tensor;
@@ -270,7 +270,7 @@ void Optimizer::step(double learning_rate, const Tensor& gradient_scale, const T
   ++steps_;
 }
 
-/// Updates the parameters of one learning rate and decay.
+/// Updates the parameters that share a learning rate and decay.
 void Optimizer::step_group(double rate, double decay, OptimizerStep& update) {
   std::vector<Tensor> weights, gradients, first, second;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

@@ -11,37 +11,37 @@
 
 namespace heed {
 
-/// How the learning rate goes on after the warm-up. constant: stays. linear: falls on a straight line to
-/// `final_rate`. cosine: falls on half a cosine to `final_rate` (arXiv 1608.03983). inverse_sqrt: peak
+/// The learning rate after the warm-up. constant: stays at the peak. linear: falls linearly to
+/// `final_rate`. cosine: falls to `final_rate` along half a cosine (arXiv 1608.03983). inverse_sqrt: peak
 /// sqrt(warm-up / step) (Vaswani et al. 2017, section 5.3).
 enum class ScheduleKind { constant, linear, cosine, inverse_sqrt };
 
 /// "constant", "linear", "cosine", "inverse_sqrt".
 std::vector<std::string> schedule_names();
-/// Throws an Error that lists the names for one that is not among them.
+/// Throws an Error listing the names if `name` is not one of them.
 ScheduleKind schedule_kind(std::string_view name);
 std::string_view name_of(ScheduleKind kind);
 
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::constant;
   double learning_rate = 1e-3;  ///< the peak
-  /// The rate rises on a straight line from 0 and reaches the peak at this step.
+  /// The rate rises linearly from 0 and reaches the peak at this step.
   std::int64_t warmup_steps = 0;
-  double final_rate = 0;  ///< at the last step of linear and cosine
+  double final_rate = 0;  ///< rate at the last step, for linear and cosine
 };
 
-/// The learning rate of step 1, 2, ..., `steps`. Throws for options out of range.
+/// The learning rate of step 1, 2, ..., `steps`. Throws if an option is out of range.
 double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps);
 
 struct OptimizerStep;
 
-/// sgd: v = beta1 v + g, w -= lr v (beta1 is the momentum; 0: plain descent). adam: arXiv 1412.6980, weight
-/// decay is added to the gradient. adamw: arXiv 1711.05101, weight decay is applied to the weights.
+/// sgd: v = beta1 v + g, w -= lr v (beta1 is the momentum; 0: plain gradient descent). adam: arXiv 1412.6980,
+/// weight decay added to the gradient. adamw: arXiv 1711.05101, weight decay applied to the weights.
 enum class OptimizerKind { sgd, adam, adamw };
 
 /// "sgd", "adam", "adamw".
 std::vector<std::string> optimizer_names();
-/// Throws an Error that lists the names for one that is not among them.
+/// Throws an Error listing the names if `name` is not one of them.
 OptimizerKind optimizer_kind(std::string_view name);
 std::string_view name_of(OptimizerKind kind);
 
@@ -51,56 +51,56 @@ struct OptimizerOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  /// Whether adamw also decays parameters of one axis or none: biases, and the scales and shifts of norms.
-  /// The other kinds decay all.
+  /// Whether adamw also decays parameters with fewer than two axes: biases, and the scales and shifts of
+  /// norms. The other kinds decay all parameters.
   bool decay_vectors = false;
 };
 
-/// The learning rate of a part of a model, as a multiple of the schedule's; 0: its weights stay as they are.
+/// The learning rate for a part of a model, as a multiple of the schedule's; 0 freezes the part.
 struct PartRate {
-  std::string part;  ///< a dotted name or the beginning of one: "encoder", "encoder.layers.0"
+  std::string part;  ///< a dotted name or a prefix of one: "encoder", "encoder.layers.0"
   double rate = 1;
 };
 
-/// What is trained of a model, and how fast.
+/// Which parameters of a model are trained, and how fast.
 struct TrainedParameters {
   std::vector<NamedTensor> parameters;
   std::vector<double> rates;  ///< one for each
 };
 
-/// The parameters whose rate is not 0; the others become untracked, so that nothing is computed for them. Of
-/// several parts that a parameter lies in the longest name counts. Throws an Error for a part that the model
-/// does not have, for one given twice, and when nothing is left to train.
+/// The parameters whose rate is not 0; the others become untracked, so no gradients are computed for them.
+/// If several parts contain a parameter, the longest name wins. Throws an Error if the model lacks a part,
+/// if a part is given twice, or if nothing is left to train.
 TrainedParameters trained_parameters(Module& model, std::span<const PartRate> part_rates);
 
 /// Parameters that an optimizer treats alike.
 struct ParameterGroup {
   std::vector<NamedTensor> parameters;
-  double rate = 1;          ///< by which the learning rate is multiplied
-  double weight_decay = 0;  ///< in place of the options', for vectors too
+  double rate = 1;          ///< multiplies the learning rate
+  double weight_decay = 0;  ///< replaces the options' value, for vectors too
 };
 
-/// Updates parameters from their gradients: one fused kernel call for all of one learning rate and decay.
+/// Updates parameters from their gradients, with one fused kernel call for all parameters that share a
+/// learning rate and decay.
 ///
-/// A parameter that has no gradient is left out of the step altogether: no decay, no change of its moments.
-/// Adam's bias correction counts the steps of the optimizer, the same for all parameters.
+/// A step skips parameters without a gradient: no decay, and their moments do not change. Adam's bias
+/// correction counts the optimizer's steps, the same for all parameters.
 class Optimizer {
  public:
-  /// `parameters` are contiguous leaves on one device, as Module::parameters() gives them.
-  /// Throws for options out of range, and for two parameters of one name or one parameter given twice.
-  /// `rates`: by which the learning rate of each parameter is multiplied; none: 1 for all.
-  /// `owned`: which parameters it steps and keeps moments for, where others belong to other processes; none:
-  /// all.
+  /// `parameters` are contiguous leaves on one device, as Module::parameters() returns them. Throws if an
+  /// option is out of range, if two parameters share a name or if one parameter is given twice. `rates`:
+  /// multiplies each parameter's learning rate; empty: 1 for all. `owned`: which parameters this optimizer
+  /// steps and keeps moments for, when other processes own the rest; empty: all.
   Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions& options,
             std::vector<double> rates = {}, std::vector<bool> owned = {});
   /// The parameters of all groups, in their order.
   Optimizer(std::span<const ParameterGroup> groups, const OptimizerOptions& options);
 
-  /// Scales the gradients of the next step() so that their global norm is at most `limit`, unless that is
-  /// given a scale itself; call it after backward(). Waits for nothing.
+  /// Scales the gradients of the next step() so that their global norm is at most `limit`, unless step() is
+  /// given a scale. Call it after backward(). Does not wait for the device.
   void clip(double limit);
-  /// One update. `gradient_scale` (one element, may be undefined) is multiplied into every gradient. Where
-  /// `skip` (i32, one element, may be undefined) is not 0, weights and moments stay as they are.
+  /// One update. Every gradient is multiplied by `gradient_scale` (one element, may be undefined). If
+  /// `skip` (i32, one element, may be undefined) is not 0, weights and moments do not change.
   void step(double learning_rate, const Tensor& gradient_scale = {}, const Tensor& skip = {});
   /// Forgets all gradients.
   void zero_gradients();
@@ -110,8 +110,8 @@ class Optimizer {
   /// The moments as named tensors ("first_moment.<parameter>", "second_moment.<parameter>") and the number of
   /// steps ("steps"). The moments share memory with the optimizer.
   std::map<std::string, Tensor> state() const;
-  /// Takes over what state() gave. Throws, naming the tensor, when one is missing, of
-  /// another shape or unknown.
+  /// Restores what state() returned. Throws, naming the tensor, if one is missing,
+  /// unknown or has another shape.
   void load_state(const std::map<std::string, Tensor>& state);
 
  private:
@@ -122,28 +122,28 @@ class Optimizer {
   std::vector<double> rates_;   // of each parameter
   std::vector<double> decays_;  // likewise
   std::vector<bool> owned_;     // empty: all
-  std::vector<Shape> shapes_;   // of each parameter when the optimizer was made, as of the moments
+  std::vector<Shape> shapes_;   // of each parameter at construction, and of its moments
   OptimizerOptions options_;
-  // Empty when the kind has none; undefined where others own the parameter.
+  // Empty if the kind has none; undefined for parameters that other processes own.
   std::vector<Tensor> first_moment_, second_moment_;
   std::int64_t steps_ = 0;
-  Tensor clip_;  // of the next step; undefined: none
+  Tensor clip_;  // gradient scale for the next step; undefined: none
 };
 
-/// An exponential moving average of the weights, a = d a + (1 - d) w after each step, which often generalises
-/// better than the last weights (Polyak and Juditsky 1992). d = min(decay, (1 + step) / (10 + step)), so that
-/// the start is forgotten soon.
+/// An exponential moving average of the weights, a = d a + (1 - d) w after each step, which often
+/// generalises better than the last weights (Polyak and Juditsky 1992).
+/// d = min(decay, (1 + step) / (10 + step)), so that the initial weights are soon forgotten.
 class MovingAverage {
  public:
-  /// Starts from the present weights. `decay` lies between 0 and 1.
+  /// Starts from the current weights. `decay` lies between 0 and 1.
   MovingAverage(std::vector<NamedTensor> parameters, double decay);
 
-  /// To be called after each step of the optimizer; `step` counts from 1.
+  /// Call after each optimizer step; `step` counts from 1.
   void update(std::int64_t step);
-  /// The averages by the names of their parameters.
+  /// The averages, by parameter name.
   std::map<std::string, Tensor> state() const;
-  /// Takes over what state() gave. Throws, naming the tensor, when one is missing, of another shape, unknown
-  /// or not finite.
+  /// Restores what state() returned. Throws, naming the tensor, if one is missing, unknown, not
+  /// finite or has another shape.
   void load_state(const std::map<std::string, Tensor>& state);
 
  private:
@@ -153,11 +153,10 @@ class MovingAverage {
   double decay_;
 };
 
-/// While it lives, the parameters hold their averages; afterwards they hold their own values again, to the
-/// same bits.
+/// While it lives, the parameters hold their averages; its destructor restores their own values, bit for bit.
 class AveragedWeights {
  public:
-  /// `average` may be null: then nothing happens.
+  /// Does nothing if `average` is null.
   explicit AveragedWeights(const MovingAverage* average);
   ~AveragedWeights();
   AveragedWeights(const AveragedWeights&) = delete;

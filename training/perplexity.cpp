@@ -25,7 +25,7 @@ LanguageModelBatch window_batch(const TokenStream& tokens, std::span<const Windo
   bool all = true;
   for (std::size_t b = 0; b < windows.size(); ++b) {
     const auto [begin, window_length, first] = windows[b];
-    // The last token read is followed by one to predict. Nothing is added up, since sums could overflow.
+    // A token to predict must follow the last token read. Sums are avoided, since they could overflow.
     check(window_length == length && begin >= 0 && length >= 1 && first >= 0 && first < length &&
               begin < count_of_tokens && length < count_of_tokens - begin,
           "window ", b, " reads ", window_length, " tokens from ", begin, " on and counts from ", first,

@@ -11,15 +11,16 @@
 
 namespace heed {
 
-/// The batch of windows of one length. Throws Error when they differ or reach beyond the stream.
+/// A batch of windows of equal length. Throws Error if lengths differ or a window reaches beyond the stream.
 LanguageModelBatch window_batch(const TokenStream& tokens, std::span<const Window> windows,
                                 Device device = {});
 
 /// How well a language model predicts a text.
 struct TextLoss {
-  double nats = 0;              ///< negative log-likelihood of all predicted tokens, summed
-  std::int64_t tokens = 0;      ///< how many were predicted
-  std::int64_t characters = 0;  ///< Unicode characters of the text, which makes tokenizers comparable
+  double nats = 0;          ///< negative log-likelihood of all predicted tokens, summed
+  std::int64_t tokens = 0;  ///< number of predicted tokens
+  /// Unicode characters of the text, which make tokenizers comparable.
+  std::int64_t characters = 0;
   std::vector<std::vector<double>> parts = {};  ///< nats and tokens of each batch of windows, in their order
 
   double nats_per_token() const { return nats / static_cast<double>(tokens); }
@@ -29,14 +30,14 @@ struct TextLoss {
 };
 
 struct TextLossOptions {
-  std::int64_t window = 256;  ///< tokens that the model reads at once
+  std::int64_t window = 256;  ///< tokens the model reads at once
   std::int64_t stride = 128;  ///< tokens from one window to the next (see strided_windows)
   std::int64_t rows = 16;     ///< windows computed at a time
 };
 
-/// The loss of every token of a stream but the first, each predicted once. `characters` is that of the text
-/// behind the predicted tokens; the caller knows it. The batches are dealt out among ranks, if any. Records
-/// no gradient.
+/// The loss of every token of a stream but the first, each predicted once. The caller passes
+/// `characters`, the number of characters in the text of the predicted tokens. The batches are split
+/// among ranks, if any. Records no gradient.
 TextLoss text_loss(LanguageModel& model, const TokenStream& tokens, std::int64_t characters,
                    const TextLossOptions& options, Ranks* ranks = nullptr);
 

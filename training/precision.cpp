@@ -13,7 +13,7 @@ namespace {
 constexpr NameTable<Precision, 3> precisions{
     "precision", {{{"f32", Precision::f32}, {"f16", Precision::f16}, {"bf16", Precision::bf16}}}};
 
-/// Of tensors that a device with half types holds.
+/// For tensors on a device with half types.
 void scale_all(const std::vector<Tensor>& x, const Tensor& factor, bool add, const std::vector<Tensor>& out) {
   const Backend& backend = backend_of(out[0]);
   require_kernel(backend.scale_all != nullptr, "scale_all", out[0].device());
@@ -74,7 +74,7 @@ LowerPrecision::~LowerPrecision() {
 
 void LowerPrecision::collect_gradients(const Tensor& factor) const {
   const NoGrad no_grad;
-  // Those of weights that have none yet, and those that are added to one.
+  // fresh: gradients of weights that have none yet; more: gradients added to an existing one.
   std::vector<Tensor> fresh, first_sums, more, sums;
   for (const Replaced& replaced : replaced_) {
     const Tensor half = replaced.member->tracked() ? gradient(*replaced.member) : Tensor();

@@ -13,34 +13,33 @@
 
 namespace heed {
 
-/// In which type a model computes while it trains; its weights stay f32. On the CPU bf16 is a matter of
-/// products alone (Bf16Products), for processors that have them, and there is no f16.
+/// The type a model computes in while it trains; its weights stay f32. On the CPU, bf16 only affects matrix
+/// products (Bf16Products), on processors that support them, and f16 is not available.
 enum class Precision { f32, f16, bf16 };
 
 /// "f32", "f16", "bf16".
 std::vector<std::string> precision_names();
 std::string_view name_of(Precision precision);
-/// Throws an Error that lists the names for one that is not among them.
+/// Throws an Error listing the names if `name` is not one of them.
 Precision precision_from_name(std::string_view name);
 
-/// Throws an Error that says what to do where a device, or this processor, does not compute in that type.
+/// Throws an Error that says what to do if the device, or this processor, cannot compute in that type.
 void check_precision(Precision precision, Device device);
 
-/// While it lives, the parameters of a model are copies in a half type, so that all its ops compute with half
-/// the memory and traffic; the f32 weights come back at the end (Micikevicius et al., "Mixed Precision
-/// Training", arXiv 1710.03740, section 3.1). On the CPU they stay what they are, and what this thread
-/// multiplies is rounded to bf16.
+/// While it lives, the parameters of a model are replaced by half-precision copies, so that all its ops
+/// need half the memory and traffic; its destructor puts the f32 weights back (Micikevicius et al., "Mixed
+/// Precision Training", arXiv 1710.03740, section 3.1). On the CPU the parameters are not replaced;
+/// operands of this thread's matrix products are rounded to bf16.
 class LowerPrecision {
  public:
-  /// Throws an Error for a device without half types (see check_precision). With Precision::f32 it does
-  /// nothing.
+  /// Throws an Error if the device has no half types (see check_precision). Does nothing with Precision::f32.
   LowerPrecision(Module& model, Precision precision);
   ~LowerPrecision();
   LowerPrecision(const LowerPrecision&) = delete;
   LowerPrecision& operator=(const LowerPrecision&) = delete;
 
   /// After backward(): adds the gradients of the copies, times `factor` (f32, one element, may be
-  /// undefined), to those of the weights, and forgets them.
+  /// undefined), to those of the weights, and clears them.
   void collect_gradients(const Tensor& factor) const;
 
  private:
@@ -52,16 +51,16 @@ class LowerPrecision {
   std::optional<Bf16Products> products_;  // on the CPU
 };
 
-/// What a checkpoint keeps of a LossScale.
+/// The part of a LossScale that a checkpoint stores.
 struct LossScaleState {
-  double scale = 16;            ///< of a loss that is a sum over tokens
+  double scale = 16;            ///< for a loss that is a sum over tokens
   std::int64_t good_steps = 0;  ///< since the scale last changed
-  std::int64_t skipped = 0;     ///< steps left out, in all
+  std::int64_t skipped = 0;     ///< steps skipped in all
 };
 
-/// The factor by which the loss is multiplied so that small gradients do not vanish in f16 (section 3.2 of
-/// the same paper): halved when a gradient overflows, whose step is left out, and doubled after `patience`
-/// good steps. All on the device: no step waits to be told.
+/// The factor that multiplies the loss so that small gradients do not vanish in f16 (section 3.2 of the
+/// same paper). It is halved when a gradient overflows, and that step is skipped; it is doubled after
+/// `patience` good steps. Everything stays on the device, so no step waits.
 class LossScale {
  public:
   static constexpr double lowest = 0x1p-16, highest = 0x1p16;
@@ -71,11 +70,11 @@ class LossScale {
   /// f32 [1]: for the loss, and for the gradients afterwards.
   const Tensor& factor() const { return scale_; }
   Tensor inverse() const;
-  /// Looks at the norm of a step's gradients, [1], and chooses the next scale.
+  /// Examines the norm of a step's gradients, [1], and chooses the next scale.
   void update(const Tensor& norm);
-  /// i32 [1]: 1 when the step just looked at is to be left out.
+  /// i32 [1]: 1 if the step just examined should be skipped.
   const Tensor& skip() const { return skip_; }
-  /// i32 [1]: 1 when a smaller scale may still help.
+  /// i32 [1]: 1 if a smaller scale may still help.
   Tensor can_shrink() const;
   /// Waits for the device.
   LossScaleState state() const;
@@ -87,38 +86,39 @@ class LossScale {
   Tensor skip_;     // i32 [1]
 };
 
-/// Mixed precision in a training loop of your own: products, attention and all other ops of a model compute
-/// in f16 or bf16, the weights that the optimizer steps stay f32, and in f16 the loss is scaled (Micikevicius
-/// et al., "Mixed Precision Training", arXiv 1710.03740, sections 3.1 and 3.2). The Trainer uses it, too.
+/// Mixed precision for a custom training loop: matrix products, attention and all other ops of a
+/// model compute in f16 or bf16, the weights that the optimizer updates stay f32, and in f16 the loss
+/// is scaled (Micikevicius et al., "Mixed Precision Training", arXiv 1710.03740, sections 3.1 and
+/// 3.2). The Trainer uses it too.
 ///
 ///   heed::Autocast autocast(model, heed::Precision::f16);  // once, before the loop
 ///   ...
 ///   autocast.backward([&] { return model.loss(batch, 0, context).sum; });
 ///   autocast.step(adamw, rate);
 ///
-/// Inputs of floating types are cast to dtype(); ids and masks stay as they are. Losses are best computed in
-/// f32, to which cross_entropy and the models' own losses turn by themselves: `x.to(heed::DType::f32)`.
+/// Cast floating-point inputs to dtype(); leave ids and masks as they are. Compute losses in f32:
+/// cross_entropy and the models' own losses convert by themselves, others need `x.to(heed::DType::f32)`.
 class Autocast {
  public:
-  /// Throws an Error for f16 where the model is on the CPU, and for bf16 where that has no products in it
-  /// (see Bf16Products): give Precision::f32 there, with which this does nothing but call backward() and
-  /// step(). `loss_scale`: of f16, where to begin. The default is for a loss that is a sum over tokens; a
-  /// mean over many may begin with more, such as {.scale = 1024}.
+  /// Throws an Error for f16 if the model is on the CPU, and for bf16 if the CPU has no bf16 products (see
+  /// Bf16Products). Use Precision::f32 there, which makes this a plain backward() and step(). `loss_scale`:
+  /// the starting scale for f16. The default suits a loss that is a sum over tokens; a mean over many
+  /// tokens can start higher, such as {.scale = 1024}.
   Autocast(Module& model, Precision precision, const LossScaleState& loss_scale = {});
 
-  /// The type of the model's tensors within backward(): f32 on the CPU, where bf16 is a matter of products
-  /// alone.
+  /// The type of the model's tensors within backward(): f32 on the CPU, where bf16
+  /// only affects matrix products.
   DType dtype() const { return dtype_; }
-  /// Calls `loss`, which computes a loss of one element, with the model's parameters in the lower type, and
-  /// adds the gradients of its result to those of the f32 weights. Gives that result, f32 and detached.
-  /// Several calls before a step() accumulate. Throws an Error when the loss has not one element.
+  /// Calls `loss`, which returns a one-element loss, with the model's parameters in the lower type, and
+  /// adds the gradients of the result to those of the f32 weights. Returns that result, f32 and detached.
+  /// Several calls before a step() accumulate. Throws an Error unless the loss has one element.
   Tensor backward(const std::function<Tensor()>& loss);
-  /// One step of the optimizer, which then forgets the gradients. Where a gradient overflowed f16, weights
-  /// and moments stay as they are, and the loss scale is halved; after LossScale::patience good steps it is
-  /// doubled. Nothing waits for the device. Optimizer::clip() is called before, between backward() and this.
+  /// One optimizer step; clears the gradients afterwards. If a gradient overflowed f16, weights and moments
+  /// do not change and the loss scale is halved; after LossScale::patience good steps it is doubled. Does
+  /// not wait for the device. To clip, call Optimizer::clip() between backward() and this.
   void step(Optimizer& optimizer, double learning_rate);
-  /// The loss scale and how many steps were left out; waits for the device. Kept in a checkpoint, it goes on
-  /// from there. Throws an Error unless the model computes in f16.
+  /// The loss scale and the number of skipped steps; waits for the device. Save it in a checkpoint to
+  /// continue from it. Throws an Error unless the model computes in f16.
   LossScaleState loss_scale_state() const;
   /// Null unless the model computes in f16.
   LossScale* loss_scale() { return loss_scale_ ? &*loss_scale_ : nullptr; }

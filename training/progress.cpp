@@ -46,7 +46,7 @@ std::string step_text(const Progress& progress) {
                    static_cast<long long>(progress.steps));
 }
 
-/// A part of the progress line, and how much it matters.
+/// A part of the progress line and its importance.
 struct Part {
   std::string text;
   int weight;
@@ -157,7 +157,7 @@ void ProgressPrinter::clear_line() {
 
 namespace {
 
-using Json = nlohmann::ordered_json;  // a line reads best in the order it is written in
+using Json = nlohmann::ordered_json;  // keeps keys in the order they are written, which reads best
 
 constexpr const char* log_file = "metrics.jsonl";
 
@@ -167,7 +167,7 @@ Json object_of(const std::vector<std::pair<std::string, double>>& values) {
   return object;
 }
 
-/// JSON has no NaN: it is written as null, and read as NaN again.
+/// JSON has no NaN: it is written as null and read back as NaN.
 double number_of(const Json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
@@ -197,7 +197,7 @@ std::string metrics_line(const Progress& progress) {
     if (!progress.auxiliary.empty()) line["auxiliary"] = object_of(progress.auxiliary);
   }
   line["elapsed_seconds"] = progress.elapsed_seconds;
-  // A name that is not UTF-8 is no reason to lose the line.
+  // A name that is not UTF-8 must not lose the line.
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -244,7 +244,7 @@ std::vector<Progress> records_in(std::string_view text) {
   for_each_line(text, [&](std::string_view line, std::size_t) {
     try {
       records.push_back(parse_metrics_line(line));
-    } catch (const Error&) {  // said when the log was opened: a torn line takes no other with it
+    } catch (const Error&) {  // reported when the log was opened; other lines are still read
     }
   });
   return records;
@@ -326,7 +326,7 @@ std::vector<Progress> read_metrics(const std::filesystem::path& path) {
   return path_exists(path) ? records_in(read_file(path)) : std::vector<Progress>();
 }
 
-/// Once, until a line is written again.
+/// Reports once, until a line is written again.
 void MetricsLog::say_failure(std::string_view reason) {
   if (!std::exchange(failure_is_said_, true) && remark_)
     remark_(concat_text("training goes on, but lines of metrics are lost: ", reason));

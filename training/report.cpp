@@ -11,8 +11,7 @@
 namespace heed {
 namespace {
 
-// About as wide as a telephone, so that letters keep their size there; wider pages place several beside each
-// other.
+// About as wide as a phone, so that text keeps its size there; wider pages place several charts side by side.
 constexpr double width = 380, height = 200, left = 52, right = 10, top = 10, bottom = 24;
 constexpr std::size_t visible_marks = 30, marks_to_point_at = 300;
 
@@ -22,13 +21,13 @@ std::string coordinate(double value) {
   return text;
 }
 
-/// A value on the horizontal axis: whole numbers, such as steps, with all their digits.
+/// A value on the horizontal axis. Whole numbers, such as steps, keep all their digits.
 std::string place_text(double value) {
   return value == std::floor(value) && std::abs(value) < 1e15 ? concat_text(static_cast<long long>(value))
                                                               : short_number(value);
 }
 
-/// Steps of 1, 2 or 5 times a power of ten, about four of them between low and high.
+/// Distance between ticks: 1, 2 or 5 times a power of ten, for about four ticks between low and high.
 double tick_distance(double low, double high) {
   const double raw = (high - low) / 4;
   const double power = std::pow(10, std::floor(std::log10(raw)));
@@ -38,7 +37,8 @@ double tick_distance(double low, double high) {
   return 10 * power;
 }
 
-/// At most about two points per pixel, the extremes of each group, so that long runs stay small files.
+/// Keeps the lowest and highest point of each group, at most about four points per unit of width, so that
+/// long runs give small files.
 std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points) {
   const std::size_t group = points.size() / static_cast<std::size_t>(2 * width) + 1;
   if (group == 1) return points;
@@ -55,7 +55,7 @@ std::vector<ChartPoint> thinned(const std::vector<ChartPoint>& points) {
   return kept;
 }
 
-/// What a drawing shows of its plane, and where.
+/// The range a chart shows, and its mapping to coordinates.
 struct Frame {
   double first = 0, last = 1, low = 0, high = 1;
 
@@ -70,7 +70,7 @@ struct Frame {
         high = any ? std::max(high, point.y) : point.y;
         any = true;
       }
-    if (high - low <= 1e-12 * std::abs(high)) {  // a level line in the middle
+    if (high - low <= 1e-12 * std::abs(high)) {  // puts a level line in the middle
       const double margin = high == 0 ? 1 : std::abs(high) / 2;
       low -= margin, high += margin;
     }
@@ -100,7 +100,7 @@ struct Frame {
   }
 };
 
-/// A mark with its place in words, which shows when the pointer rests on it.
+/// A mark with a tooltip that says where it is.
 std::string mark(const Frame& frame, const ChartPoint& point, double radius, const std::string& words) {
   return "<circle r=\"" + short_number(radius) + "\" cx=\"" + coordinate(frame.x(point.x)) + "\" cy=\"" +
          coordinate(frame.y(point.y)) + "\"><title>" + words + "</title></circle>\n";
@@ -146,7 +146,7 @@ std::string line_chart(std::string_view title, std::span<const ChartSeries> seri
       svg += coordinate(frame.x(point.x)) + "," + coordinate(frame.y(point.y)) + " ";
     svg += "\"/>\n";
     const std::string name = series[s].name.empty() ? "" : html_text(series[s].name) + ", ";
-    if (points.size() > visible_marks) svg += "<g class=\"hidden\">";  // to point at, not to see
+    if (points.size() > visible_marks) svg += "<g class=\"hidden\">";  // invisible, for tooltips only
     if (points.size() <= marks_to_point_at)
       for (const ChartPoint& point : points)
         svg += mark(frame, point, points.size() > visible_marks ? 4 : 2.5,
@@ -260,13 +260,13 @@ constexpr std::string_view training_loss = "training loss", validation_loss = "v
 
 constexpr std::string_view part_start = "part of the loss: ", validation_start = "validation ";
 
-/// Losses come first, then their parts, then metrics.
+/// Order of the charts: losses, parts of the loss, metrics, everything else.
 int rank_of(std::string_view curve) {
   if (curve == training_loss || curve == validation_loss) return 0;
   return curve.starts_with(part_start) ? 1 : curve.starts_with(validation_start) ? 2 : 3;
 }
 
-/// The records of a run as curves, in the order in which they are shown.
+/// The records of a run as curves, in display order.
 std::vector<ChartSeries> curves_of(std::span<const Progress> records) {
   std::vector<ChartSeries> curves;
   const auto add = [&](const std::string& name, const Progress& record, double value) {
@@ -294,7 +294,7 @@ std::string last_value(const ChartSeries& curve) {
   return "last " + short_number(curve.points.back().y);
 }
 
-/// The curves of one run; both losses share a drawing.
+/// The curves of one run; both losses share a chart.
 std::string curves_of_run(std::span<const Progress> records) {
   std::vector<ChartSeries> curves = curves_of(records), losses;
   for (ChartSeries& curve : curves)
@@ -329,7 +329,7 @@ std::string curves_html(std::span<const RunRecords> runs) {
   std::ranges::stable_sort(names, {}, rank_of);
   std::string charts = chart_legend(legend) + "<div class=\"charts\">\n";
   for (const std::string& name : names) {
-    std::vector<ChartSeries> series = legend;  // each run keeps its colour from drawing to drawing
+    std::vector<ChartSeries> series = legend;  // each run keeps its colour in all charts
     for (std::size_t i = 0; i < runs.size(); ++i) series[i].points = points[i][name];
     charts += figure(name, "", line_chart(name, series));
   }

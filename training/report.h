@@ -8,7 +8,7 @@
 
 #include "heed/training/progress.h"
 
-// Drawings and pages of the reports: inline SVG in one HTML file that needs nothing else, light and dark.
+// Charts and pages for reports: inline SVG in one self-contained HTML file, in light or dark colours.
 
 namespace heed {
 
@@ -17,17 +17,17 @@ struct ChartPoint {
 };
 
 struct ChartSeries {
-  std::string name;  ///< in the legend and at the marks; "" where there is but one
+  std::string name;  ///< shown in the legend and at the marks; "" for a single series
   std::vector<ChartPoint> points;
 };
 
-/// How many series have a colour of their own; those beyond share them.
+/// How many series have distinct colours; further series reuse them.
 inline constexpr std::size_t chart_colors = 8;
 
-/// Lines over steps, which ascend within a series. At least one series must have a point.
+/// Lines over steps, which must ascend within a series. At least one series must have a point.
 std::string line_chart(std::string_view title, std::span<const ChartSeries> series);
-/// How often values fall into bins of one width: `counts[s][i]` is the share of series s in bin i, from
-/// low + i * width on. At least one bin; every list has as many.
+/// How often values fall into bins of equal width: `counts[s][i]` is the share of series s in bin i, which
+/// starts at low + i * width. All lists have the same number of bins, at least one.
 struct Histogram {
   double low = 0, width = 1;  ///< width > 0
   std::vector<std::string> names;
@@ -39,37 +39,37 @@ std::string scatter_chart(std::string_view title, std::span<const ChartSeries> s
 /// The names of the series with their colours.
 std::string chart_legend(std::span<const ChartSeries> series);
 
-/// A drawing with what it shows above it; `remark` stands behind that, smaller.
+/// A drawing with a caption above it, followed by `remark` in smaller type.
 std::string figure(std::string_view caption, std::string_view remark, std::string_view drawing);
 
-/// The beginning of a page, up to `<body>`; `style`: more CSS. Its colours are --ink, --paper, --muted,
-/// --line-soft, --grid and --accent, light or dark as the reader has it.
+/// The start of a page, up to `<body>`; `style`: extra CSS. It defines the colours --ink, --paper, --muted,
+/// --line-soft, --grid and --accent, light or dark as the reader's system prefers.
 std::string page_head(std::string_view title, std::string_view style = {});
 inline constexpr std::string_view page_end = "</body></html>\n";
-/// A table in which a row is a list of texts, the first row the head; it scrolls where it is too wide. Texts
-/// that are words more than numbers stand on the left, and break where they are long.
+/// A table of rows of text, with the first row as head; it scrolls if too wide. With `is_words`, cells are
+/// left-aligned and long text wraps.
 std::string table_html(std::span<const std::vector<std::string>> rows, bool is_words = false);
-/// Text that means itself in HTML, also within quotes.
+/// Escapes text for HTML, also for use within double quotes.
 std::string html_text(std::string_view text);
 /// Four significant digits.
 std::string short_number(double value);
 
-// What a report says of how training went. What it says of the model (examples, mistakes) needs the task:
+// How training went. The parts of a report about the model (examples, mistakes) need the task: see
 // tasks/report.h.
 
-/// The records of a run, under a name that tells it from others.
+/// The records of a run, with a name to tell it from other runs.
 struct RunRecords {
   std::string name;
   std::vector<Progress> records;
 };
 
-/// A drawing for each thing that was recorded: loss and its parts, metrics, learning rate, gradient norm,
-/// throughput, memory. Of several runs, which are told apart by colour, the curves lie over each other.
+/// A chart for each recorded quantity: loss and its parts, metrics, learning rate, gradient norm,
+/// throughput, memory. Curves of several runs share a chart, each run in its own colour.
 std::string curves_html(std::span<const RunRecords> runs);
-/// How far a run has come, and its best evaluation.
+/// The progress of a run and its best evaluation.
 std::string summary_html(std::span<const Progress> records);
 
-/// A page with the curves of a run and its configuration. All in one file, drawings as inline SVG: it opens
+/// A page with the curves of a run and its configuration, in one file with inline SVG, so that it opens
 /// without a network.
 std::string report_html(std::span<const Progress> records, std::string_view configuration);
 

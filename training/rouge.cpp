@@ -16,7 +16,7 @@ bool is_vowel_letter(char c) {
   return c == 'a' || c == 'e' || c == 'i' || c == 'o' || c == 'u';
 }
 
-/// Which letters are consonants: all but a, e, i, o, u, and a y behind a consonant.
+/// Which letters are consonants: all but a, e, i, o, u, and y after a consonant.
 std::vector<bool> consonants(std::string_view word) {
   std::vector<bool> found;
   for (const char c : word) found.push_back(c == 'y' ? found.empty() || !found.back() : !is_vowel_letter(c));
@@ -42,8 +42,8 @@ bool ends_in_double_consonant(std::string_view word) {
   return n >= 2 && word[n - 1] == word[n - 2] && consonants(word).back();
 }
 
-/// Porter's *o: consonant, vowel, consonant but w, x, y at the end; NLTK adds words of a vowel and a
-/// consonant.
+/// Porter's *o: ends in consonant, vowel, consonant, the last not w, x or y. NLTK adds two-letter words of
+/// a vowel and a consonant.
 bool ends_in_short_syllable(std::string_view word) {
   const std::vector<bool> consonant = consonants(word);
   const std::size_t n = word.size();
@@ -56,8 +56,8 @@ struct Rule {
   std::string_view suffix, replacement;
 };
 
-/// The first rule whose suffix the word has decides: the suffix is replaced where what stands before it has a
-/// measure above `least`.
+/// Applies the first rule whose suffix matches: replaces the suffix if the stem before it
+/// has a measure above `least`.
 std::string replaced(const std::string& word, std::span<const Rule> rules, int least) {
   for (const Rule& rule : rules) {
     if (!word.ends_with(rule.suffix)) continue;
@@ -188,7 +188,7 @@ namespace {
 
 using WordList = std::vector<std::string>;
 
-/// 2 p r / (p + r), with p and r relative to the words or pairs of either side.
+/// 2 p r / (p + r), where precision p and recall r are relative to the n-grams of text and reference.
 double f_measure(std::size_t common, std::size_t in_text, std::size_t in_reference) {
   if (common == 0) return 0;
   const double precision = static_cast<double>(common) / static_cast<double>(in_text),
@@ -216,7 +216,7 @@ double rouge_n(const WordList& text, const WordList& reference, std::size_t n) {
 
 /// The length of the longest common subsequence.
 std::size_t common_subsequence(const WordList& a, const WordList& b) {
-  std::vector<std::size_t> row(b.size() + 1);  // of the words of a so far and the first j of b
+  std::vector<std::size_t> row(b.size() + 1);  // for the words of a so far and the first j of b
   for (const std::string& word : a) {
     std::size_t diagonal = 0;
     for (std::size_t j = 0; j < b.size(); ++j) {
@@ -244,11 +244,11 @@ std::vector<std::string> rouge_words(std::string_view text, bool stemming) {
       word += c;
     } else if (c >= 'A' && c <= 'Z') {
       word += static_cast<char>(c - 'A' + 'a');
-    } else if (is_next("\xE2\x84\xAA")) {  // the Kelvin sign: in lower case a plain k
+    } else if (is_next("\xE2\x84\xAA")) {  // the Kelvin sign lower-cases to a plain k
       word += 'k';
       i += 2;
     } else {
-      if (is_next("\xC4\xB0")) word += 'i';  // I with a dot: in lower case i and a combining dot
+      if (is_next("\xC4\xB0")) word += 'i';  // dotted I lower-cases to i and a combining dot
       end_word();
     }
   }

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Calls `read` again when it failed and something may have moved meanwhile.
+/// Calls `read` again if it failed and files may have moved in the meantime.
 template <class Read, class Moved>
 auto read_while_training(const Read& read, const Moved& moved) {
   for (int attempt = 0; attempt < 100; ++attempt) {
@@ -28,7 +28,7 @@ auto read_while_training(const Read& read, const Moved& moved) {
 }
 
 /// Where a file of a run is, and the state that belongs to it. While the run trains, a new checkpoint may
-/// come at any moment, and files move after they were found.
+/// appear at any moment, and files may move after they were found.
 struct Place {
   std::string state;
   fs::path file;
@@ -64,7 +64,7 @@ RunFiles RunFiles::open(const fs::path& run, bool verify) {
   RunFiles files;
   files.path_ = run;
   files.verify_ = verify;
-  // In this order, since a run that is resumed announces a new configuration before it writes it.
+  // In this order: a run that resumes may write a new configuration between the two reads.
   files.config_ = read_file(run / "config.json");
   files.manifest_ = parse_run_manifest(read_file(run / "run.json"), (run / "run.json").string(), verify);
   const std::vector<std::string>& known = files.manifest_.config;

@@ -12,12 +12,11 @@ namespace heed {
 
 struct TrainerState;
 
-/// A run that is read, not trained; it may have been killed, or be training at this
-/// moment. Nothing is changed.
+/// Read-only access to a run, which may have been killed or may be training right now.
 class RunFiles {
  public:
-  /// Throws an Error when there is no run, when an older version of heed made it, or when its configuration
-  /// was changed. Without `verify` whatever can be read is read, here and by all that follows.
+  /// Throws an Error if there is no run, if an older version of heed made it, or if its configuration was
+  /// changed. Without `verify`, this and all later calls read whatever can be read.
   static RunFiles open(const std::filesystem::path& run, bool verify = true);
 
   const std::filesystem::path& path() const { return path_; }
@@ -25,18 +24,18 @@ class RunFiles {
   /// The text of config.json.
   const std::string& config() const { return config_; }
   const std::string& identity() const { return manifest_.identity; }
-  /// What it began from, as in RunManifest; empty where it began from chance.
+  /// The run it started from, as in RunManifest; empty if it started from random weights.
   const std::map<std::string, std::string>& origin() const { return manifest_.origin; }
-  /// A file that the run started with, such as "tokenizer.json".
+  /// One of the run's initial files, such as "tokenizer.json".
   std::string text(std::string_view name) const;
-  /// "" where none was recorded.
+  /// "" if none was recorded.
   std::string data_digest(std::string_view part) const;
-  /// False until the first checkpoint is written: training goes on from its start.
+  /// False until the first checkpoint is written; until then, training resumes from the beginning.
   bool has_checkpoint() const;
-  /// An evaluation chose best weights (or, where nothing was evaluated, weights were averaged).
+  /// Whether an evaluation chose best weights (or, without evaluations, weights were averaged).
   bool has_best() const;
-  /// Fills a model with the "best" or the "last" weights. Throws an Error, with what to do, when the run has
-  /// no such weights, when they are missing, or when they are not those that the run wrote.
+  /// Loads the "best" or the "last" weights into a model. Throws an Error that says what to do if the run
+  /// has no such weights, if their file is missing, or if it is not the one that the run wrote.
   void load_weights(Module& model, std::string_view which) const;
   /// The same weights by name, for a model of another kind.
   struct Weights {

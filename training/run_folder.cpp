@@ -131,8 +131,8 @@ bool holds_run(const fs::path& path) {
                      [&](std::string_view mark) { return path_exists(path / mark); });
 }
 
-/// The first entry of a folder without a run that a kill in the first moments of one did not leave
-/// behind; empty when there is none.
+/// The first entry of a folder without a run that is not left over from a run killed while
+/// starting; empty if there is none.
 std::string first_foreign(const fs::path& path) {
   const OpenFolder folder(path);
   std::set<std::string> ours;
@@ -141,7 +141,7 @@ std::string first_foreign(const fs::path& path) {
       const RunManifest manifest = parse_run_manifest(folder.read("run.json"), "run.json");
       ours.insert("run.json");
       for (const auto& [name, digest] : manifest.files) ours.insert(name);
-    } catch (const Error&) {  // somebody else's file of that name
+    } catch (const Error&) {  // an unrelated file of that name
     }
   }
   for (const std::string& name : folder.names())
@@ -149,12 +149,13 @@ std::string first_foreign(const fs::path& path) {
   return {};
 }
 
-/// By a descriptor of its own: it ends with the RunFolder, whoever holds the folder open longer.
+/// Locks through a separate descriptor, so that the lock ends with the RunFolder even if the
+/// folder stays open elsewhere.
 int lock_folder(const OpenFolder& folder) {
   const int descriptor = ::openat(folder.descriptor(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   check(descriptor >= 0, "cannot open the run folder ", folder.path(), ": ", reason_of(errno));
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-    return descriptor;  // or cannot be locked
+    return descriptor;  // locked, or locking is not supported
   ::close(descriptor);
   fail("another process is training in ", folder.path());
 }
@@ -165,7 +166,7 @@ json parse_configuration(std::string_view text, std::string_view source) {
   return parsed;
 }
 
-/// Gives an object the members that it lacks, at any depth.
+/// Adds members that an object lacks, at any depth.
 void add_missing(json& object, const json& defaults) {
   for (const auto& [key, value] : defaults.items()) {
     if (!object.contains(key))
@@ -189,7 +190,7 @@ bool is_free(const std::string& key, std::span<const std::string> free_keys) {
   return false;
 }
 
-/// Compares digests by name; `what` says what a name stands for.
+/// Compares digests by name; `what` describes the named things in messages.
 void compare_digests(const std::map<std::string, std::string>& started,
                      const std::map<std::string, std::string>& now, const char* what, const fs::path& run) {
   const auto refuse = [&](const std::string& name, const char* difference) {
@@ -308,7 +309,7 @@ RunFolder RunFolder::resume(const std::filesystem::path& path, const RunStart& n
   return folder;
 }
 
-/// Writes run.json first, so that what a kill leaves behind is known to be ours, and config.json last.
+/// Writes run.json first, so that files left by a kill are recognised as ours, and config.json last.
 void RunFolder::start(const RunStart& start) {
   remove_temporaries();
   for (const auto& [name, content] : start.files)
@@ -345,10 +346,10 @@ void RunFolder::check_start(const RunStart& now, std::span<const std::string> fr
           " was changed after it was written; put back the old one (--unverified goes on all the same)");
 }
 
-/// run.json knows both configurations while one replaces the other.
+/// run.json lists the digests of both configurations while one replaces the other.
 void RunFolder::write_config() {
   if (config_ == saved_config_) return;
-  folder_.check_own_file("config.json");  // before run.json announces it
+  folder_.check_own_file("config.json");  // before run.json lists its digest
   manifest_.config = {digest_of(saved_config_), digest_of(config_)};
   folder_.write("run.json", run_manifest_text(manifest_));
   folder_.write("config.json", config_);
@@ -359,7 +360,7 @@ bool RunFolder::has_checkpoint() const {
   return path_exists(file("trainer_state.json"));
 }
 
-/// What a killed process had begun to write: ours alone, since the folder is locked.
+/// Removes what a killed process had begun to write. Safe because the folder is locked.
 void RunFolder::remove_temporaries() {
   for (const std::string& name : folder_.names())
     if (is_temporary(folder_, name)) folder_.remove(name);
@@ -374,7 +375,7 @@ void RunFolder::remove_staging() {
 }
 
 void RunFolder::commit(const std::function<void(const OpenFolder& folder)>& write) {
-  move_committed_files();  // in case an earlier commit could not finish
+  move_committed_files();  // in case an earlier commit did not finish
   try {
     remove_staging();
     const OpenFolder folder = folder_.make_folder(staging);
@@ -385,7 +386,7 @@ void RunFolder::commit(const std::function<void(const OpenFolder& folder)>& writ
   } catch (...) {
     try {
       remove_staging();
-    } catch (const Error&) {  // the first failure says more
+    } catch (const Error&) {  // the first failure is more informative
     }
     throw;
   }
@@ -400,14 +401,14 @@ void RunFolder::move_committed_files() {
           ", which is not part of a checkpoint; move it away");
     folder->move(name, folder_, name);
   }
-  // The names must be on the disk at the top before the folder that had them goes.
+  // The moved names must reach the disk before their old folder is removed.
   folder_.sync();
   folder_.remove(committed);
   folder_.sync();
 }
 
 std::vector<std::string> RunFolder::restore() {
-  if (folder_.place().empty()) check_in_place();  // what was moved gets its checkpoint where it is now
+  if (folder_.place().empty()) check_in_place();  // a moved run still saves its checkpoint where it is now
   std::vector<std::string> written;
   const auto put = [&](const std::string& name, const std::string& content) {
     if (folder_.has(name)) return;

@@ -12,72 +12,70 @@
 
 namespace heed {
 
-/// Ends the refusal of a file that was changed or belongs elsewhere.
+/// Appended to the error about a file that was changed or belongs to another run.
 inline constexpr const char* unverified_hint = " (--unverified uses it all the same)";
 
-/// What run.json says of a run, so that files of another run and files that were changed are noticed.
+/// The contents of run.json, which reveal changed files and files of another run.
 struct RunManifest {
   std::string task;      ///< "classify"
   std::string identity;  ///< 32 random hexadecimal digits, which trainer_state.json repeats
-  /// Digests that config.json may have: one, or two while a resumed run replaces it.
+  /// The digests that config.json may have: one, or two while a resumed run replaces it.
   std::vector<std::string> config;
-  std::map<std::string, std::string>
-      files;  ///< name -> digest, of what belongs to the model beside its weights
-  std::map<std::string, std::string> data;  ///< part of the data -> digest
-  /// Of the run that this one started from: its "task", its "identity", the digest of its "weights"; empty:
+  std::map<std::string, std::string> files;  ///< name -> digest of the model's files other than its weights
+  std::map<std::string, std::string> data;   ///< part of the data -> digest
+  /// The run that this one started from: its "task", "identity" and the digest of its "weights". Empty:
   /// none.
   std::map<std::string, std::string> origin = {};
 };
 
-/// The text ends with a digest of itself.
+/// The text of run.json, which ends with its own digest.
 std::string run_manifest_text(const RunManifest& manifest);
-/// Throws an Error that names `source` for text that run_manifest_text did not write; with `verify` also for
-/// text that was changed since.
+/// Throws an Error naming `source` if run_manifest_text did not write the text or, with
+/// `verify`, if it was changed since.
 RunManifest parse_run_manifest(std::string_view text, std::string_view source, bool verify = true);
 
-/// True for a name that a run may give one of its own files: no folder, nothing hidden, none
-/// of the names that every run has.
+/// Whether a run may give one of its own files this name: it has no folder part, is not hidden and is not
+/// one of the names that every run uses.
 bool is_name_of_run_file(std::string_view name);
 
-/// What a run is made of when it starts.
+/// The initial contents of a run.
 struct RunStart {
   std::string task;    ///< "classify"
   std::string config;  ///< the text of config.json, a JSON object
-  /// What belongs to the model beside its weights: "tokenizer.json", "classes.json" ... -> content.
+  /// The model's files other than its weights: "tokenizer.json", "classes.json" ... -> content.
   std::map<std::string, std::string> files = {};
   std::map<std::string, std::string> data = {};  ///< part of the data ("train", "valid", "test") -> digest
-  /// As in RunManifest; of a run that goes on, run.json knows it.
+  /// As in RunManifest; a resumed run reads it from run.json.
   std::map<std::string, std::string> origin = {};
-  /// A JSON object with what a setting stands for that the config.json of a run lacks, because it came after
-  /// that run was begun; "": a run that lacks one is refused.
+  /// A JSON object with values for settings that config.json lacks because they were introduced after the
+  /// run started; "": a run that lacks a setting is refused.
   std::string defaults = {};
 };
 
-/// The folder of one training run, while it trains. (RunFiles reads a run.)
+/// The folder of a training run while it trains. (RunFiles reads a run.)
 ///
-/// run.json says what the run is and which checksums its files have; config.json, written last, marks
-/// the folder as a run. A folder that holds anything else is refused, and what somebody else puts
-/// into it later is never touched.
+/// run.json identifies the run and holds the checksums of its files; config.json, written last,
+/// marks the folder as a run. A new run refuses a folder that holds anything else, and files added
+/// later by others are never touched.
 ///
-/// A checkpoint is several files that belong together. So that a kill at any moment leaves one whole set,
-/// they are written into a hidden folder, which is renamed to checkpoint.new/ in one step, the commit; then
-/// they move to the top level one by one. Whoever opens the run again throws away what was not committed and
-/// finishes the moves of a checkpoint.new/.
+/// A checkpoint is several files that belong together. So that a kill at any moment leaves a complete set,
+/// they are written into a hidden folder, which is committed by renaming it to checkpoint.new/; then they
+/// move to the top level one by one. Reopening the run deletes what was not committed and finishes the
+/// moves of a checkpoint.new/.
 ///
-/// While the object lives the folder is locked: a second process that trains in it gets an Error. It is held
-/// open, too (OpenFolder): whatever is done to its path, what is written goes into this folder, and through
-/// no link.
+/// The folder stays locked while the object lives: a second process that trains in it gets an Error. It also
+/// stays open (OpenFolder): whatever happens to its path, writes go into this folder and follow no link.
 class RunFolder {
  public:
-  /// Throws when create() would refuse the folder; for a look before long work. Changes nothing.
+  /// Throws if create() would refuse the folder. Changes nothing; use it to check before long work.
   static void check_new(const std::filesystem::path& path);
-  /// Starts a run: makes the folder and writes what the run starts with. Throws when the folder holds a run
-  /// or anything else.
+  /// Starts a run: makes the folder and writes its initial files. Throws if the folder
+  /// holds a run or anything else.
   static RunFolder create(const std::filesystem::path& path, const RunStart& start);
-  /// Opens a run to continue it, and recovers from a kill. Throws an Error that names what differs when there
-  /// is no run, when it is of another task, when a key of the configuration differs that is not among
-  /// `free_keys` (dotted; a key stands for all below it), or when files or data are not those it started
-  /// with. Without `verify`, files and data may differ, here and when the checkpoint is loaded.
+  /// Opens a run to continue it, and recovers from a kill. Throws an Error naming the difference if there
+  /// is no run, if it has another task, if a configuration key differs that is not in `free_keys` (dotted;
+  /// a key covers everything below it), or if files or data are not those it started with. Without
+  /// `verify`, files and data may differ, here and when the checkpoint is loaded.
   static RunFolder resume(const std::filesystem::path& path, const RunStart& now,
                           std::span<const std::string> free_keys, bool verify = true);
   ~RunFolder();
@@ -86,29 +84,29 @@ class RunFolder {
 
   const std::filesystem::path& path() const { return folder_.path(); }
   std::filesystem::path file(std::string_view name) const { return path() / name; }
-  /// All that is written inside the run is written through it.
+  /// All writes inside the run go through it.
   const OpenFolder& folder() const { return folder_; }
-  /// True when there is a checkpoint to continue from.
+  /// Whether there is a checkpoint to continue from.
   bool has_checkpoint() const;
-  /// The configuration that the run goes on with.
+  /// The configuration that the run continues with.
   const std::string& config() const { return config_; }
-  /// Writes it to config.json, where it differs from the old one. A resumed run does so when its checkpoint
-  /// was found to be in order: what is refused is left as it was.
+  /// Writes config() to config.json if it differs from the old one. A resumed run calls this once its
+  /// checkpoint has loaded, so that a run that is refused stays unchanged.
   void write_config();
-  /// 32 hexadecimal digits that no other run has.
+  /// 32 hexadecimal digits, unique to the run.
   const std::string& identity() const { return manifest_.identity; }
   bool verifies() const { return verify_; }
 
-  /// Replaces the files of the checkpoint as one: `write` puts them into the folder it is given, under the
-  /// names of files of a checkpoint. On failure the old set is untouched.
+  /// Replaces the files of the checkpoint atomically: `write` creates them, under their usual names, in the
+  /// folder it is given. On failure the old set is untouched.
   void commit(const std::function<void(const OpenFolder& folder)>& write);
 
-  /// Writes again what is missing of the files that the run started with, and returns their names.
+  /// Rewrites any missing files of those the run started with, and returns their names.
   std::vector<std::string> restore();
-  /// Throws an Error that says where the last whole checkpoint is when the path no longer leads to this
-  /// folder: it was moved, removed, or another one was put in its place.
+  /// Throws an Error that says where the last complete checkpoint is if the path no longer leads to this
+  /// folder because it was moved, removed or replaced.
   void check_in_place() const;
-  /// Throws an Error unless the run can be opened with what it started with.
+  /// Throws an Error unless the run can be reopened with its initial files.
   void check_opens() const;
 
  private:
@@ -121,18 +119,18 @@ class RunFolder {
 
   OpenFolder folder_;
   bool verify_ = true;
-  std::map<std::string, std::string> files_;  // what the run started with, to write again what disappears
-  std::string config_, saved_config_;         // the second is what config.json holds
+  std::map<std::string, std::string> files_;  // initial files, to restore any that disappear
+  std::string config_, saved_config_;         // saved_config_ is what config.json holds
   RunManifest manifest_;
   int lock_ = -1;
 };
 
-/// Where to read a file of a run that may have been killed, or may be training at this moment; changes
-/// nothing. Throws when the run has no such file.
+/// Where to read a file of a run that may have been killed or may be training right now. Changes nothing.
+/// Throws if the run has no such file.
 std::filesystem::path run_file(const std::filesystem::path& run, std::string_view name);
 
-/// Throws an Error that names the first key whose value differs between two JSON
-/// objects, unless it is in `free_keys`. A key that `saved` lacks has its value in `defaults`, if any.
+/// Throws an Error naming the first key whose value differs between two JSON objects, unless it is in
+/// `free_keys`. A key missing from `saved` takes its value from `defaults`, if it is there.
 void compare_configurations(std::string_view saved, std::string_view current,
                             std::span<const std::string> free_keys, std::string_view source,
                             std::string_view defaults = {});

@@ -12,7 +12,7 @@
 namespace heed {
 namespace {
 
-/// 0 where x is finite, else NaN: infinity times 0 is NaN.
+/// 0 if x is finite, else NaN: infinity times 0 is NaN.
 Tensor zero_or_nan(const Tensor& x, DType dtype) {
   return cast(reshape(x.detach(), {1}), dtype) * 0;
 }
@@ -25,7 +25,7 @@ void check_gradients(const std::vector<std::string>& names, const Tensor& square
   }
 }
 
-/// Of each tensor: f64 on the CPU, f32 elsewhere.
+/// One sum per tensor: f64 on the CPU, f32 elsewhere.
 Tensor sums_of_squares(const std::vector<Tensor>& tensors) {
   const Device device = tensors[0].device();
   const Backend& backend = backend_of(device);
@@ -120,7 +120,7 @@ void FiniteGuard::watch(std::int64_t step, const GradientNorm& norm, const LossM
     squares_ = norm.squares();
     failed_ = Tensor::zeros({1}, DType::i32, device);
   }
-  // The squares are not negative, so that the norm is finite only where all of them are.
+  // Squares are not negative, so the norm is finite only if all of them are.
   Tensor sum = zero_or_nan(norm.norm(), dtype);
   if (forgiven.defined()) sum = where(forgiven, Tensor::zeros({1}, dtype, device), sum);
   for (const auto& [name, total] : losses.on_device()) sum = sum + zero_or_nan(total, dtype);
@@ -136,7 +136,7 @@ void FiniteGuard::check(const LossMeter& losses) const {
   if (step == 0) return;
   try {
     check_gradients(names_, squares_);
-    // A sum that is not finite stays so.
+    // A sum that is not finite stays that way.
     for (const auto& [name, sum] : losses.sums()) heed::check(std::isfinite(sum), "\"", name, "\" is ", sum);
     fail("the norm of the gradients is not finite, although every single one is; try a lower learning rate");
   } catch (const Error& error) {
@@ -158,7 +158,7 @@ void check_weights(std::span<const NamedTensor> parameters, std::int64_t step) {
 namespace {
 
 constexpr double far_above = 4;      // times the first loss
-constexpr double above = 1.5;        // likewise: more than batches differ by
+constexpr double above = 1.5;        // likewise: beyond the variation between batches
 constexpr double beyond_all = 1000;  // likewise
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace heed {
 namespace {
 
 constexpr std::string_view file_start = "events.out.tfevents.", file_end = ".heed";
-constexpr std::size_t frame_bytes = 8 + 4 + 4;  // of a record beside what it holds
+constexpr std::size_t frame_bytes = 8 + 4 + 4;  // of a record, besides its contents
 
 // --- protobuf: a field is its number and kind, then its value
 
@@ -59,7 +59,7 @@ std::string scalar(const std::string& tag, double value) {
   return bytes_field(1, bytes_field(1, tag) + float_field(2, static_cast<float>(value)));
 }
 
-/// CRCs of data that holds CRCs are weak, so they are rotated and a constant is added.
+/// The CRC of data that contains CRCs is weak, so stored CRCs are rotated and offset by a constant.
 std::uint32_t masked(std::uint32_t crc) {
   return std::rotr(crc, 15) + 0xA282EAD8U;
 }
@@ -77,7 +77,7 @@ std::uint64_t read_little_endian(std::string_view bytes) {
   return value;
 }
 
-/// The step of an event as written above: wall_time takes 9 bytes, then comes the step.
+/// The step of an event as written above: it follows wall_time, which takes 9 bytes.
 std::optional<std::int64_t> step_of(std::string_view bytes) {
   if (bytes.size() < 11 || bytes[9] != static_cast<char>(2 * 8)) return std::nullopt;
   std::uint64_t step = 0;
@@ -88,7 +88,7 @@ std::optional<std::int64_t> step_of(std::string_view bytes) {
   return std::nullopt;
 }
 
-/// How many bytes of a file belong to whole events of steps up to `step`.
+/// How many bytes of a file belong to complete events up to `step`.
 std::size_t bytes_up_to(std::string_view file, std::int64_t step) {
   std::size_t at = 0;
   while (file.size() - at >= frame_bytes) {
@@ -101,7 +101,7 @@ std::size_t bytes_up_to(std::string_view file, std::int64_t step) {
   return at;
 }
 
-/// The event files of a folder, the oldest first.
+/// The event files of a folder, oldest first.
 std::vector<std::string> files_in(const OpenFolder& folder) {
   std::vector<std::string> files = folder.names();
   std::erase_if(files, [](const std::string& name) {
@@ -110,7 +110,7 @@ std::vector<std::string> files_in(const OpenFolder& folder) {
   return files;
 }
 
-/// A name behind those that are there, since TensorBoard reads files in the order of their names.
+/// A name that sorts after the existing ones, since TensorBoard reads files in name order.
 std::string next_name(const std::vector<std::string>& files) {
   const auto name_of = [](long long seconds) {
     char digits[24];
@@ -173,8 +173,8 @@ TensorBoardLog::TensorBoardLog(const OpenFolder& run, std::int64_t step, std::sp
     }
     file_ = next_name(files);
     std::string begin = tfrecord(event(now(), 0, bytes_field(3, "brain.Event:2")));
-    // SessionLog.status = 1: START = 1. A TensorBoard that has read what was cut drops it: all from this step
-    // on.
+    // SessionLog.status = 1: START = 1. It tells a TensorBoard that has already read the events that were
+    // cut to drop everything from this step on.
     if (step > 0) begin += tfrecord(event(now(), step + 1, bytes_field(7, integer_field(1, 1))));
     if (files.empty())
       for (const Progress& record : earlier)
@@ -197,7 +197,7 @@ void TensorBoardLog::attempt(const std::function<void()>& action) {
   try {
     action();
   } catch (const Error& error) {
-    file_.clear();  // after half a record nothing could be read
+    file_.clear();  // nothing after half a record would be readable
     if (!std::exchange(failure_is_said_, true) && remark_)
       remark_(concat_text("training goes on, but TensorBoard's files do not: ", error.what()));
   }

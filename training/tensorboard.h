@@ -12,18 +12,18 @@
 
 namespace heed {
 
-/// The curves of a run as files that TensorBoard reads: "tensorboard/events.out.tfevents.<seconds>.heed", one
-/// for each session of the run.
+/// Writes the curves of a run for TensorBoard, to one file "tensorboard/events.out.tfevents.<seconds>.heed"
+/// per session of the run.
 ///
-/// A file is a list of records (TFRecord, tensorflow/core/lib/io/record_writer.h): u64 length, u32 masked
-/// CRC32C of the length, the bytes, u32 masked CRC32C of the bytes, all little-endian. A record is a protobuf
-/// Event (tensorflow/core/util/event.proto) with the scalars of one Progress.
+/// A file is a sequence of records (TFRecord, tensorflow/core/lib/io/record_writer.h): u64 length, u32
+/// masked CRC32C of the length, the bytes, u32 masked CRC32C of the bytes, all little-endian. A record is a
+/// protobuf Event (tensorflow/core/util/event.proto) with the scalars of one Progress.
 ///
-/// Nothing that happens to these files stops a training: what cannot be written is said in a remark, once.
+/// Problems with these files never stop training: the first failure to write is reported through `remark`.
 class TensorBoardLog {
  public:
-  /// Begins a file for the session that goes on after `step`. Events of later steps, which a killed process
-  /// wrote and which will be written again, are cut from the files that are there; where there are none, the
+  /// Begins a file for the session that continues after `step`. Events of later steps, which a killed
+  /// process wrote and which will be written again, are cut from the existing files. If there are none, the
   /// new file begins with `earlier`, the records up to `step`.
   TensorBoardLog(const OpenFolder& run, std::int64_t step, std::span<const Progress> earlier,
                  std::function<void(std::string_view)> remark = {});
@@ -35,12 +35,12 @@ class TensorBoardLog {
   void attempt(const std::function<void()>& action);
 
   std::optional<OpenFolder> folder_;
-  std::string file_;  // its name; "": nothing is written any more
+  std::string file_;  // its name; "": writing has stopped
   std::function<void(std::string_view)> remark_;
   bool failure_is_said_ = false;
 };
 
-/// CRC-32C (Castagnoli): polynomial 0x1EDC6F41, reflected, as RFC 3720 has it.
+/// CRC-32C (Castagnoli): polynomial 0x1EDC6F41, reflected, as in RFC 3720.
 std::uint32_t crc32c(std::string_view bytes);
 /// A record of a file: length, bytes and their masked checksums.
 std::string tfrecord(std::string_view bytes);

@@ -16,11 +16,11 @@
 namespace heed {
 namespace {
 
-// The steps stand in 32 bits of the optimizer's state, and batches number the random streams likewise.
+// Steps take 32 bits in the optimizer's state, and batches number the random streams with 32 bits.
 constexpr std::int64_t most_batches = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t most_epochs = 1'000'000;
 
-// From when on something is said to be out of proportion: rough, so that no ordinary training is blamed.
+// Limits for warnings about values out of proportion: loose, so that ordinary training never triggers them.
 constexpr double dwarfing_auxiliary = 10;  // times the task's loss
 constexpr double dwarfing_norm = 100;      // likewise
 constexpr int records_in_a_row = 3;
@@ -139,8 +139,8 @@ void Trainer::open(RunFolder* folder) {
   session_.earlier_seconds = state_.elapsed_seconds;
 }
 
-/// Takes over the checkpoint of the folder, which only rank 0 reads, and the weights that training starts
-/// from. False without a checkpoint.
+/// Loads the folder's checkpoint, which only rank 0 reads, and copies the initial weights to all ranks.
+/// Returns false if there is no checkpoint.
 bool Trainer::load() {
   std::map<std::string, Tensor> moments;
   std::string text;
@@ -202,7 +202,7 @@ Trainer::StepOutcome Trainer::step() {
   return {rate, norm.norm()};
 }
 
-/// What still has a gradient after the first step belongs to no parameter of the model.
+/// Tensors that still have a gradient after the first step are not parameters of the model.
 void Trainer::say_untrained(const std::vector<Shape>& shapes) {
   if (shapes.empty()) return;
   std::string text;
@@ -223,10 +223,9 @@ double Trainer::learning_rate() const {
   return rate;
 }
 
-/// Adds up the gradients of the sums over tokens; dividing by all tokens at the end gives the exact mean,
-/// whatever the sizes of the batches are. Returns the number of tokens. All batches of a step see the same
-/// weights and buffers, and whatever is added is added in their order, so that it does not matter who
-/// computes them.
+/// Accumulates the gradients of sums over tokens; dividing by all tokens at the end gives the exact mean,
+/// whatever the batch sizes. Returns the number of tokens. All batches of a step see the same weights and
+/// buffers, and everything is added in batch order, so it does not matter which rank computes a batch.
 std::int64_t Trainer::accumulate_gradients() {
   std::int64_t tokens = 0, left = options_.accumulation;
   if (last_batch_ > 0) left = std::min(left, last_batch_ - state_.batches_done);
@@ -250,10 +249,10 @@ std::int64_t Trainer::accumulate_gradients() {
   return tokens;
 }
 
-/// Forward and backward of the next batch; its gradients are in the leaves.
+/// Runs forward and backward for the next batch; leaves its gradients in the leaves.
 BatchOutcome Trainer::run_batch() {
   BatchOutcome outcome;
-  // Streams count from 1: number 0 is left to what is drawn before training, such as initial weights.
+  // Streams count from 1: stream 0 is for draws before training, such as initial weights.
   Context context = Context::train(options_.seed, static_cast<std::uint32_t>(state_.batches_done + 1));
   context.observations = &outcome.observations;
   autocast_->backward([&] {
@@ -320,7 +319,7 @@ void Trainer::record_losses(const StepOutcome& outcome) {
   publish(progress);
 }
 
-/// For somebody who waits: the same numbers as in a record, of which nothing is kept.
+/// Shows the same numbers as a record without storing any of them.
 void Trainer::show_between_records(const StepOutcome& outcome) {
   if (options_.log_seconds <= 0 || !callbacks_.progress) return;
   const auto now = std::chrono::steady_clock::now();
@@ -356,7 +355,7 @@ void Trainer::read_first_loss() {
   if (!state_.first_loss && first_loss_.defined()) state_.first_loss = first_loss_.item();
 }
 
-/// Remarks on what goes wrong without being an error.
+/// Warns about problems that are not errors.
 void Trainer::judge(const Progress& progress) {
   const double start = state_.first_loss.value_or(progress.loss), loss = std::abs(progress.loss);
   session_.far_records = is_far_above(progress.loss, start) ? session_.far_records + 1 : 0;
@@ -388,7 +387,7 @@ bool Trainer::evaluate() {
   check_finite();
   const auto start = std::chrono::steady_clock::now();
   const Evaluation evaluation = measure();
-  // The speed of training should not count the time of evaluations.
+  // Training speed must not include the time for evaluations.
   const auto duration = std::chrono::steady_clock::now() - start;
   session_.last_record += duration;
   session_.last_shown += duration;
@@ -425,7 +424,7 @@ bool Trainer::evaluate() {
   return progress.is_best;
 }
 
-/// What rank 0 measures, with the others' help.
+/// Returns rank 0's measurement, computed with the help of the other ranks.
 Evaluation Trainer::measure() {
   const NoGrad no_grad;
   const AveragedWeights averaged(average_.get());
@@ -435,7 +434,7 @@ Evaluation Trainer::measure() {
   return exchange_.broadcast(std::move(evaluation));
 }
 
-/// What has diverged is no best, even where the metric to choose by is finite still.
+/// A diverged evaluation is never the best, even if the deciding metric is still finite.
 bool Trainer::is_better(const Evaluation& evaluation, const Metric& metric) const {
   if (!std::isfinite(metric.value) || has_diverged(evaluation, state_.first_loss)) return false;
   if (!state_.best_metric) return true;
@@ -469,13 +468,13 @@ void Trainer::save(bool as_best) {
   folder_->check_in_place();
 }
 
-/// Others may have removed files while it trained.
+/// Files may have been removed during training.
 void Trainer::restore_run() {
   for (const std::string& name : folder_->restore())
     say(concat_text(folder_->file(name), " had disappeared and was written again"));
 }
 
-/// No training is done whose run cannot be opened.
+/// Training is complete only if the run can be opened.
 void Trainer::check_run() {
   if (!folder_) return;
   restore_run();
@@ -486,7 +485,7 @@ void Trainer::check_run() {
           " disappeared while the run trained; put it back, or train anew");
 }
 
-/// A report is for looking at: that it cannot be written ends no training.
+/// Failing to write the report does not end training.
 void Trainer::write_report() {
   if (!folder_) return;
   try {

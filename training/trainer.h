@@ -21,94 +21,95 @@
 namespace heed {
 
 struct TrainerOptions {
-  std::int64_t steps = 0;   ///< of the optimizer; 0: as many as `epochs` take
+  std::int64_t steps = 0;   ///< optimizer steps; 0: as many as `epochs` takes
   std::int64_t epochs = 0;  ///< passes over the data, at most 1,000,000; give this or `steps`
-  /// Batches per step; their gradient is the mean over all their tokens, added in the order of the batches.
-  /// At most 2^31 - 1 batches in all.
+  /// Batches per step. The step's gradient is the mean over all their tokens, added in batch order. A run
+  /// may have at most 2^31 - 1 batches in all.
   std::int64_t accumulation = 1;
-  double clip_norm = 0;  ///< limit of the gradient's global norm; 0: none
-  double ema_decay = 0;  ///< of the moving average of the weights, used to evaluate and as best; 0: none
+  double clip_norm = 0;  ///< limit on the global gradient norm; 0: none
+  /// Decay of the weights' moving average, which is evaluated and saved as best; 0: none.
+  double ema_decay = 0;
   OptimizerOptions optimizer;
-  std::vector<PartRate> part_rates = {};  ///< learning rates of parts of the model; 0: frozen
+  std::vector<PartRate> part_rates = {};  ///< learning rates for parts of the model; 0: frozen
   ScheduleOptions schedule;
-  /// A schedule of your own, in place of `schedule`: the learning rate of step 1, 2, ... of so many. It is no
-  /// part of a checkpoint: give the same one to go on to the same bits.
+  /// A custom schedule, used instead of `schedule`: the learning rate of step 1, 2, ..., `steps`.
+  /// Checkpoints do not store it: pass the same function when resuming to get the same bits.
   std::function<double(std::int64_t step, std::int64_t steps)> learning_rate = {};
   std::int64_t log_every = 50;  ///< steps between progress records
-  /// Seconds after which the progress callback is called although no record is due; 0: never. What is shown
-  /// then changes nothing and stands in no file. It waits for the device.
+  /// Call the progress callback after this many seconds even if no record is due; 0: never. Such a call
+  /// changes nothing and is written to no file. It waits for the device.
   double log_seconds = 0;
-  std::int64_t evaluate_every = 0;  ///< steps between evaluations, and one at the end; 0: none
-  std::int64_t patience = 0;        ///< stop after so many evaluations without a better one; 0: never
-  std::int64_t save_every = 0;  ///< steps between checkpoints; a better evaluation and the end make one too
+  std::int64_t evaluate_every = 0;  ///< steps between evaluations, plus one at the end; 0: none
+  std::int64_t patience = 0;        ///< stop after this many evaluations without a better one; 0: never
+  std::int64_t save_every = 0;  ///< steps between checkpoints; a better evaluation and the end also save one
   std::uint64_t seed = 0;
-  Precision precision = Precision::f32;  ///< in which the model computes; the weights stay f32
-  bool tensorboard = false;              ///< also writes the metrics as tensorboard/events.* of the run
+  Precision precision = Precision::f32;  ///< type the model computes in; the weights stay f32
+  bool tensorboard = false;              ///< also write the metrics to tensorboard/events.* in the run folder
 };
 
-/// Throws an Error that names the first option out of range, or that does not fit the others.
+/// Throws an Error naming the first option that is out of range or conflicts with another.
 void check_options(const TrainerOptions& options);
 
-/// Throws an Error where nothing is recorded on this thread (NoGrad), so that nothing could be learned.
+/// Throws an Error if recording is off on this thread (NoGrad), since there would be no gradients.
 void check_recording(std::string_view what);
 
-/// How the trainer talks to the program; the library itself never prints. All may be empty.
+/// How the trainer reports to the program; the library itself never prints. All may be empty.
 struct TrainerCallbacks {
   std::function<void(const Progress&)> progress = {};
   std::function<void(std::string_view)> message = {};  ///< warnings and remarks
-  std::function<bool()> stop_requested = {};  ///< asked after each step; true: save a checkpoint and return
+  std::function<bool()> stop_requested = {};  ///< called after each step; true: save a checkpoint and return
 };
 
 struct TrainResult {
   std::int64_t step = 0;
-  bool finished = false;       ///< all steps were made, or `stopped_early`
+  bool finished = false;       ///< all steps are done, or `stopped_early`
   bool stopped_early = false;  ///< out of patience
   std::optional<double> best_metric;
   std::int64_t best_step = 0;
-  double seconds = 0;  ///< of all sessions of the run
+  double seconds = 0;  ///< over all sessions of the run
 };
 
 /// Trains the model of a task.
 ///
-/// A gradient or loss that is not finite ends training with an Error that names the step and the parameter;
-/// the weights and the last checkpoint stay as they were before that step. The CPU throws in that step. On
-/// another device no step waits: the steps that follow change nothing, and the Error comes with the next
-/// record, evaluation or checkpoint. Weights that nothing can be computed with are not saved.
+/// A gradient or loss that is not finite ends training with an Error naming the step and the parameter; the
+/// weights and the last checkpoint stay as they were before that step. On the CPU the step itself throws.
+/// On other devices no step waits: the following steps change nothing, and the next record, evaluation or
+/// checkpoint throws. Unusable weights (see check_weights()) are not saved.
 ///
-/// What gets gradients in the first step and is no parameter of the model, because its part was never
-/// registered, is remarked on.
+/// After the first step, a message reports tensors that received gradients but are not parameters of the
+/// model, because their module was never registered.
 ///
-/// Several processes, each with a Trainer of the same task, options and data, share the batches of every step
-/// (gradient_exchange.h), to the bits of one. Rank 0 alone has a folder and talks; its weights are where
-/// all start from, and a stop that is asked of any is one of all.
+/// Several processes, each with a Trainer for the same task, options and data, share the batches of every
+/// step (gradient_exchange.h); the result is bit-identical to a single-process run. Only rank 0 has a
+/// folder and reports. All ranks start from its weights, and a stop requested on one rank stops all ranks.
 class Trainer {
  public:
-  /// Throws for options out of range. The task, and `ranks` unless it is null, must outlive the trainer.
+  /// Throws if an option is out of range. The task, and `ranks` unless null, must outlive the trainer.
   Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks = {}, Ranks* ranks = nullptr);
 
-  /// Trains to the end. With a folder, continues from its checkpoint when it has one, and writes checkpoints,
-  /// best.safetensors, metrics.jsonl and report.html. best.safetensors holds the weights (averaged when
-  /// ema_decay is set) of the best evaluation; without evaluations the averaged weights of the last
-  /// checkpoint. An evaluation that is not finite, or whose loss shows that training diverged, is never the
-  /// best, and a best that is worse than the untrained model is remarked on. A checkpoint that cannot be
-  /// written ends training with an Error; metrics and the report do not.
+  /// Trains to the end. With a folder, continues from its checkpoint if there is one, and writes
+  /// checkpoints, best.safetensors, metrics.jsonl and report.html. best.safetensors holds the weights
+  /// (averaged if ema_decay is set) of the best evaluation; without evaluations, the averaged weights of
+  /// the last checkpoint. An evaluation that is not finite, or whose loss shows that training diverged, is
+  /// never the best; a message warns if the best is worse than the untrained model. Failing to write a
+  /// checkpoint ends training with an Error; failing to write metrics or the report does not.
   TrainResult run(RunFolder* folder = nullptr);
 
  private:
-  /// What is known after one step, beside the losses.
+  /// What a step returns besides the losses.
   struct StepOutcome {
     double learning_rate;
     Tensor gradient_norm;
   };
-  /// Counts of this session, for the speed and the time left.
+  /// Counters of this session, for speed and time left.
   struct Session {
     std::chrono::steady_clock::time_point start, last_record, last_shown;
     std::int64_t first_step = 0;
     std::int64_t tokens_since_record = 0;
     double earlier_seconds = 0;
-    int far_records = 0;         // one after the other, in which the loss was far above its start
-    int steep_records = 0;       // likewise, in which the gradient's norm dwarfed the loss
-    std::set<std::string> said;  // what is said once
+    int far_records = 0;         // consecutive records whose loss was far above its start
+    int steep_records = 0;       // consecutive records whose gradient norm dwarfed the loss
+    std::set<std::string> said;  // topics already reported
     std::int64_t evaluations = 0;
     bool larger_is_better = false;  // of the metric that chooses the best
   };
@@ -156,16 +157,16 @@ class Trainer {
   GradientExchange exchange_;
   Optimizer optimizer_;
   std::unique_ptr<MovingAverage> average_;  // null without ema_decay
-  std::int64_t last_batch_ = 0;             // how many batches there are in all; 0: no limit but the steps
+  std::int64_t last_batch_ = 0;             // total number of batches; 0: limited only by the steps
   std::int64_t steps_ = 0;
-  bool evaluates_ = false;  // false: nothing was measured, so the averages themselves are the best weights
+  bool evaluates_ = false;  // false: no evaluations, so the averages themselves are the best weights
   TrainerState state_;
-  Tensor first_loss_;  // of the first step, mean per token, before any weight was changed
+  Tensor first_loss_;  // mean per token in the first step, before any weight changed
   LossMeter meter_;
   FiniteGuard guard_;
   std::unique_ptr<Autocast> autocast_;               // from open() on
-  std::int64_t skipped_said_ = 0;                    // how many skipped steps the user has been told of
-  std::map<std::string, double> auxiliary_weights_;  // of auxiliary losses, in the last batch
+  std::int64_t skipped_said_ = 0;                    // skipped steps already reported
+  std::map<std::string, double> auxiliary_weights_;  // weights of the auxiliary losses in the last batch
   Session session_;
   bool saves_ = false;  // rank 0 has a folder
   RunFolder* folder_ = nullptr;

@@ -18,7 +18,7 @@ struct QueryTile {
   std::int64_t rows() const { return end - begin; }
 };
 
-/// Keys [key, key + count) stand in columns [column, column + count) of a score tile.
+/// Keys [key, key + count) occupy columns [column, column + count) of a score tile.
 struct Segment {
   std::int64_t key = 0, column = 0, count = 0;
 };
@@ -26,11 +26,11 @@ struct Segment {
 /// Columns of a score tile that fall into one partly filled block of a BlockPattern.
 struct PartialBlock {
   std::int64_t column = 0, count = 0;
-  std::int64_t mask = 0;    ///< which of the pattern's masks
+  std::int64_t mask = 0;    ///< index of the pattern's mask
   std::int64_t inside = 0;  ///< position of the first column inside the block
 };
 
-/// The keys that one tile of scores holds side by side.
+/// The keys whose scores share one tile.
 struct KeyTile {
   std::vector<Segment> segments;
   std::vector<PartialBlock> partial;
@@ -39,26 +39,25 @@ struct KeyTile {
 
 /// Which entries of a score tile exist.
 struct TileMask {
-  const std::int32_t* allowed = nullptr;  ///< nonzero where the entry exists; null: all do
-  std::int64_t stride = 0;                ///< from row to row; 0: the same for all rows
-  std::int64_t limit = no_limit;          ///< row r has entries only in columns < limit + r
+  const std::int32_t* allowed = nullptr;  ///< nonzero if the entry exists; null: all exist
+  std::int64_t stride = 0;                ///< between rows; 0: the same for all rows
+  std::int64_t limit = no_limit;          ///< row r only has entries in columns < limit + r
 
   static constexpr std::int64_t no_limit = std::int64_t{1} << 62;
 };
 
-/// Buffers of the calling thread (thread_scratch.h) that attention uses.
+/// The thread_scratch() slots (thread_pool.h) that attention uses.
 enum AttentionScratch : int { score_slot, gradient_slot, row_slot, mask_slot, word_slot };
 
-/// The most rows a tile of scores has.
+/// Maximum rows of a score tile.
 constexpr std::int64_t max_tile_rows = 128;
 
-/// How the score matrices of one attention call are cut into tiles. Depends on the shapes and masks alone,
-/// never on the number of threads, and is the same for both passes: a product may round otherwise in a tile
-/// of another shape, and backward has to see the very scores that forward saw.
+/// How the score matrices of one attention call are cut into tiles. Depends only on the shapes and masks,
+/// never on the number of threads, and is the same for both passes: products may round differently in tiles
+/// of another shape, and backward must see exactly the scores that forward saw.
 class AttentionPlan {
  public:
-  /// Throws when the block pattern does not fit the shapes or contradicts itself. `args` must outlive the
-  /// plan.
+  /// Throws if the block pattern does not fit the shapes or is inconsistent. `args` must outlive the plan.
   explicit AttentionPlan(const AttentionArgs& args);
 
   std::int64_t batch, heads, queries, keys;
@@ -67,21 +66,21 @@ class AttentionPlan {
   std::int64_t tile_count() const { return bands_ * tiles_per_band_; }
   /// May be empty (in the last band of blocks).
   QueryTile query_tile(std::int64_t index) const;
-  /// The number of keys of a batch entry without the padding at the end.
+  /// The number of keys of a batch entry, without the padding at its end.
   std::int64_t real_keys(std::int64_t b) const;
-  /// Score entries that are computed for all batch entries and heads, padding not subtracted.
+  /// Number of score entries computed over all batch entries and heads, including padding.
   double area() const;
 
-  /// Keys of one piece. No tile reaches from one piece into the next.
+  /// Keys per piece. No tile crosses from one piece into the next.
   std::int64_t piece() const { return piece_; }
 
-  /// Walks the visible keys of a query tile inside [key_begin, key_end), one KeyTile at a time. key_begin is
-  /// the beginning of a piece.
+  /// Walks the visible keys of a query tile in [key_begin, key_end), one KeyTile at a time. key_begin must
+  /// be the start of a piece.
   class Walk {
    public:
     Walk(const AttentionPlan& plan, std::int64_t head, const QueryTile& queries, std::int64_t key_begin,
          std::int64_t key_end);
-    /// Fills `tile`; false when no key is left.
+    /// Fills `tile`; returns false when no keys are left.
     bool next(KeyTile& tile);
 
    private:
@@ -89,12 +88,11 @@ class AttentionPlan {
     bool next_of_pattern(KeyTile& tile);
 
     const AttentionPlan& plan_;
-    std::int64_t key_, end_;  // the first key that has not been visited, and the end
+    std::int64_t key_, end_;  // the first key not yet visited, and the end
     std::int64_t entry_ = 0, last_entry_ = 0;
   };
 
-  /// The mask of one tile: a tensor's own memory, or scratch memory of the thread where
-  /// masks must be combined.
+  /// The mask of one tile: a tensor's own memory, or the thread's scratch memory if masks must be combined.
   TileMask mask(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& tile) const;
 
   /// Row stride of a score tile: whole vectors of any width.
@@ -108,17 +106,18 @@ class AttentionPlan {
 
   const AttentionArgs& args_;
   std::int64_t tile_rows_;
-  std::int64_t step_;            // columns of a tile at most, from the first key of a piece on
+  std::int64_t step_;            // maximum columns of a tile, counted from the first key of a piece
   std::int64_t piece_;           // a multiple of step_
-  std::int64_t band_;            // rows of one band: of a row of blocks, or all
+  std::int64_t band_;            // rows of a band: one row of blocks, or all queries
   std::int64_t bands_;           // number of bands
   std::int64_t tiles_per_band_;  // query tiles in a band
 };
 
-// What attention adds to its logits, on one tile of scores at a time: ALiBi's slopes (Press, Smith and Lewis
-// 2022, arXiv 2108.12409, section 3) and a bias. T is float or double.
+// Terms added to the logits, one tile of scores at a time: ALiBi's slopes (Press, Smith and Lewis 2022,
+// arXiv 2108.12409, section 3) and a bias. T is float or double.
 
-/// scores[r, c] -= slope |position + r - key(c)|, with `position` that of the first row among the keys.
+/// scores[r, c] -= slope |position + r - key(c)|, where `position` is the first
+/// row's position among the keys.
 template <class T>
 void subtract_distances(T* scores, std::int64_t stride, std::int64_t rows, const KeyTile& keys, T slope,
                         std::int64_t position);
@@ -128,7 +127,7 @@ template <class T>
 void add_rows(T* to, std::int64_t to_stride, const T* from, std::int64_t from_stride, std::int64_t rows,
               std::int64_t columns);
 
-/// Slopes and bias of one call; without them it does nothing.
+/// The slopes and bias of one call; does nothing without them.
 template <class T>
 class ScoreBias {
  public:
@@ -137,7 +136,7 @@ class ScoreBias {
         bias_(args.bias),
         offset_(plan.keys - plan.queries) {}
 
-  /// Adds them to the scaled scores of a tile.
+  /// Adds slopes and bias to the scaled scores of a tile.
   void add(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& keys, T* scores,
            std::int64_t stride) const {
     if (slopes_)
@@ -154,11 +153,11 @@ class ScoreBias {
  private:
   const T* slopes_;
   const Tensor& bias_;
-  std::int64_t offset_;  // of the first query among the keys
+  std::int64_t offset_;  // position of the first query among the keys
 };
 
-/// The gradient of the bias, and who shares an entry of it: the heads of a group, which one task adds up in
-/// their order. Where no gradient is wanted every head is a group of its own.
+/// The gradient of the bias. Heads that share an entry of it form a group, which one task adds up in order.
+/// If no gradient is wanted, every head is a group of its own.
 template <class T>
 class BiasGradient {
  public:
@@ -172,7 +171,7 @@ class BiasGradient {
   std::int64_t groups() const { return batches_ * heads_; }
   bool shared() const { return groups() != plan_.batch * plan_.heads; }
 
-  /// visit(b, h) for all heads of a group.
+  /// Calls visit(b, h) for all heads of a group.
   template <class Visit>
   void for_each_head(std::int64_t group, const Visit& visit) const {
     const std::int64_t one_b = group / heads_, one_h = group % heads_;
@@ -208,8 +207,8 @@ class BiasGradient {
 
 // The elementwise part of attention, on one tile of scores at a time. T is float or double.
 
-/// A tile of scores. Rows are 64-byte aligned, `stride` apart; what lies between `columns` and `stride`
-/// is free to use.
+/// A tile of scores. Rows are 64-byte aligned, `stride` apart; the space between `columns`
+/// and `stride` is free to use.
 template <class T>
 struct ScoreTile {
   T* scores = nullptr;
@@ -217,8 +216,8 @@ struct ScoreTile {
   TileMask mask;
 };
 
-/// Dropout on a tile of weights: column c of a segment that starts at `key` is decided by element
-/// first + row * keys + key + (c - segment.column).
+/// Dropout on a tile of attention weights. Column c of a segment is decided by random element
+/// first + row * keys + segment.key + (c - segment.column).
 struct TileDropout {
   double p = 0;  ///< 0: none
   RandomKey key;
@@ -228,29 +227,29 @@ struct TileDropout {
 };
 
 /// One step of the online softmax (Milakov and Gimelshein, arXiv 1805.02867). Replaces the scores by
-/// exp(score - maximum), 0 where masked or dropped (not rescaled by 1 / (1 - p)). `maximum` and `sum` [rows]
-/// are carried from tile to tile and start as -infinity and 0; `rescale` [rows] gets what earlier results
-/// must be multiplied by.
+/// exp(score - maximum), 0 where masked or dropped (not rescaled by 1 / (1 - p)). `maximum` and `sum`
+/// [rows] carry over from tile to tile and start at -infinity and 0; `rescale` [rows] receives the
+/// factors for earlier results.
 template <class T>
 void softmax_tile(const ScoreTile<T>& tile, const TileDropout& dropout, T* maximum, T* sum, T* rescale);
 
-/// What the backward pass knows of the rows of a tile: the largest score, 1 / sum of exp(score - largest),
-/// which is 0 where there is no score, and delta. The first two stay apart: their logarithm, beside a large
-/// score, would be rounded away.
+/// Per-row values that the backward pass needs: the largest score, 1 / sum of exp(score - largest), which
+/// is 0 for a row without scores, and delta. The first two are kept apart: added to a large score, the
+/// logarithm of the sum would be rounded away.
 template <class T>
 struct SoftmaxRows {
   const T *largest, *inverse_sum, *delta;
 };
 
-/// From scores s and the gradients g of the dropped-out weights (same stride) to, in place,
+/// Converts, in place, the scores s and the gradients g of the dropped-out weights (same stride) to
 ///   scores:    w k        with w = exp(s - largest) inverse_sum, k = 1 / (1 - p) where kept, 0 where dropped
 ///   gradients: w (g k - delta)
-/// A row without scores gives zeros. gradients and delta may be null: then it is the scores alone.
+/// A row without scores gives zeros. gradients and delta may be null: then only `scores` is updated.
 template <class T>
 void softmax_tile_backward(const ScoreTile<T>& tile, const TileDropout& dropout, T* gradients,
                            const SoftmaxRows<T>& rows);
 
-/// x[r, :] *= factors[r]; a factor of 0 gives zeros whatever was there.
+/// x[r, :] *= factors[r]; a factor of 0 gives zeros, even for NaN.
 template <class T>
 void scale_rows(T* x, std::int64_t stride, std::int64_t rows, std::int64_t columns, const T* factors);
 
@@ -259,10 +258,10 @@ template <class T>
 void row_dots(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride, std::int64_t rows,
               std::int64_t columns, T* out);
 
-// What the forward and the backward pass of attention share.
+// Shared by the forward and the backward pass of attention.
 
-/// The matrices [rows, width] of a tensor [B, H, rows, width], addressed where they lie; of an undefined one
-/// there are none.
+/// The matrices [rows, width] of a tensor [B, H, rows, width], addressed in place;
+/// none for an undefined tensor.
 template <class T>
 class Panels {
  public:
@@ -272,7 +271,7 @@ class Panels {
     batch_stride_ = tensor.stride(0);
     head_stride_ = tensor.stride(1);
     width_ = tensor.size(3);
-    // BLAS wants a row stride of at least the width even where there is one row.
+    // BLAS needs a row stride of at least the width, even for a single row.
     row_stride_ = std::max(tensor.stride(2), width_);
   }
 
@@ -289,8 +288,8 @@ class Panels {
   std::int64_t batch_stride_ = 0, head_stride_ = 0, width_ = 0, row_stride_ = 0;
 };
 
-/// Repeated rows (a row stride below the width) cannot be given to BLAS and are copied; anything else
-/// is returned as is.
+/// Copies a tensor with overlapping rows (a row stride below the width), which BLAS cannot
+/// take; returns any other as is.
 Tensor with_separate_rows(const Tensor& x);
 
 /// The dropout of one score tile.
@@ -301,17 +300,17 @@ inline TileDropout tile_dropout(const AttentionArgs& args, const AttentionPlan& 
           static_cast<std::uint64_t>(row) * static_cast<std::uint64_t>(plan.keys), plan.keys, &keys.segments};
 }
 
-/// Where tasks are so small that waking a thread would cost more, several make one: a number that follows
-/// from the shapes alone.
+/// How many tasks to combine into one when they are so small that waking a thread would cost more.
+/// Depends only on the shapes.
 inline std::int64_t tasks_per_call(double flops, std::int64_t tasks) {
-  constexpr double flops_per_call = 1e6;  // some 10 us
+  constexpr double flops_per_call = 1e6;  // about 10 us
   if (tasks == 0) return 1;
   const double each = std::max(flops / static_cast<double>(tasks), 1.0);
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(flops_per_call / each), 1, tasks);
 }
 
-// Products with a single row, for decoding one token at a time, where a general matrix product spends its
-// time on packing. T is float or double.
+// Products with a single row, for decoding one token at a time, where a general matrix product would spend
+// its time on packing. T is float or double.
 
 /// out[j] = factor * sum over c of row[c] matrix[j, c] + (add ? out[j] : 0).
 template <class T>
@@ -327,13 +326,12 @@ template <class T>
 void row_times_matrix(const T* weights, const T* matrix, std::int64_t stride, std::int64_t rows,
                       std::int64_t columns, bool add, T* out);
 
-// The scores of a tile of queries and keys, in the one way in which both passes compute them. A score that
-// differs in its last bit is another weight where scores are large: at 1e10 that bit is worth a factor of
-// e^1000.
+// The scores of a tile of queries and keys, computed identically in both passes. For large scores, a
+// difference in the last bit gives a different weight: at 1e10 that bit is worth a factor of e^1000.
 
-/// Whether a tile is multiplied row by row: where it has so few rows, as when hypotheses of one sentence look
-/// at its source, a general product spends its time on packing. Not under Bf16Products, where products are
-/// rounded.
+/// Whether to multiply a tile row by row. With few rows, as when the hypotheses of one sentence attend
+/// to its source, a general product would spend its time on packing. Not under Bf16Products, which
+/// rounds products' operands.
 inline bool takes_rows(std::int64_t rows) {
   constexpr std::int64_t few_rows = 8;
   return rows <= few_rows && !Bf16Products::active();
@@ -345,7 +343,7 @@ class Scores {
   Scores(const AttentionArgs& args, const AttentionPlan& plan)
       : args_(args), plan_(plan), query_(args.query), key_(args.key), bias_(args, plan) {}
 
-  /// scale Q K^T and what is added to it for one tile, with its mask, in memory of the calling thread.
+  /// scale Q K^T plus slopes and bias for one tile, with its mask, in scratch memory of the calling thread.
   ScoreTile<T> tile(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& keys) const {
     ScoreTile<T> tile;
     tile.rows = queries.rows();

@@ -10,13 +10,14 @@
 // exp(score - largest) (FlashAttention, arXiv 2205.14135, section 3.1 and appendix B.4). With weights w,
 // dropout factors k, output o and its gradient g:
 //   dV = (w k)^T g,   dw = g V^T k,   ds = w (dw - sum_j w_j dw_j) = w (dw - o . g),
-//   dQ = scale ds K,  dK = scale ds^T Q,  and that of a bias is ds, summed over the heads that share it.
-// A gradient l of log_sum_exp adds w l to ds, so that it is subtracted from the sum: o . g - l.
+//   dQ = scale ds K,  dK = scale ds^T Q,  and dbias = ds, summed over the heads that share the bias.
+// A gradient l of log_sum_exp adds w l to ds, so it is subtracted in delta = o . g - l.
 
 namespace heed::cpu {
 namespace {
 
-// From this many scores per head on, few heads are cut along queries and keys too (7 products instead of 5).
+// With at least this many scores per head, fewer than few_heads groups are also cut along queries and keys
+// (7 products instead of 5).
 constexpr std::int64_t scores_of_long_head = 512 * 512, few_heads = 8;
 
 template <class T>
@@ -40,7 +41,7 @@ class Backward {
         dvalue_(dvalue),
         bias_gradient_(bias_gradient) {}
 
-  /// All gradients of the heads of one group.
+  /// Computes all gradients for the heads of one group.
   void whole_heads(std::int64_t group) const {
     bias_gradient_.clear(group, 0, plan_.queries);
     bias_gradient_.for_each_head(group, [&](std::int64_t b, std::int64_t h) {
@@ -51,7 +52,7 @@ class Backward {
     });
   }
 
-  /// dQ and the bias' gradient of one query tile of the heads of a group.
+  /// Computes dQ and the bias gradient for one query tile of the heads of a group.
   void queries_only(std::int64_t task) const {
     const std::int64_t group = task / plan_.tile_count();
     const QueryTile queries = plan_.query_tile(task % plan_.tile_count());
@@ -61,7 +62,7 @@ class Backward {
     });
   }
 
-  /// dK and dV of some keys.
+  /// Computes dK and dV for one piece of keys.
   void keys_only(std::int64_t task) const {
     const std::int64_t pieces = key_pieces(), head = task / pieces;
     const std::int64_t begin = task % pieces * plan_.piece(),
@@ -81,7 +82,7 @@ class Backward {
   struct Wanted {
     bool queries = false, keys = false;
   };
-  /// Whether anybody wants the gradients of the logits; else what remains is dV.
+  /// Whether gradients of the logits are needed; otherwise only dV is.
   bool of_logits() const { return dquery_.defined() || bias_gradient_.wanted(); }
 
   void clear_keys(const Place& at, std::int64_t begin, std::int64_t end) const {
@@ -92,7 +93,7 @@ class Backward {
     }
   }
 
-  /// The part of the gradients that comes from some queries and the keys [key_begin, key_end).
+  /// Adds the contribution of one query tile and the keys [key_begin, key_end).
   void add_tile(const Place& at, const QueryTile& queries, std::int64_t key_begin, std::int64_t key_end,
                 Wanted wanted) const {
     const std::int64_t rows = queries.rows();
@@ -187,11 +188,11 @@ void backward(const AttentionArgs& args, const Tensor& out, const Tensor& sums, 
   const BiasGradient<T> bias_gradient(dbias, plan);
   const std::int64_t head_count = plan.batch * plan.heads, groups = bias_gradient.groups();
   const bool long_heads = plan.queries * plan.keys >= scores_of_long_head;
-  // Heads that share a bias are one task, or there is nothing to share.
+  // Few groups are cut if heads are long or share a bias; otherwise each group would be a single task.
   const bool cut = groups < few_heads && (long_heads || bias_gradient.shared());
   const auto key_width = static_cast<double>(args.key.size(3)),
              value_width = static_cast<double>(args.value.size(3));
-  // S for each pass, g V^T for each where gradients of the logits are wanted, dV, dQ and dK.
+  // S for each pass, g V^T for each pass if gradients of the logits are needed, then dV, dQ and dK.
   const bool of_logits = dquery.defined() || bias_gradient.wanted();
   const double passes = cut && of_logits ? 2 : 1;
   const double flops =

@@ -5,8 +5,9 @@
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/core/profile.h"
 
-// Attention without the N x M matrix: the scores of some queries and some keys at a time, joined by the
-// online softmax (Rabe and Staats, arXiv 2112.05682; Dao et al., FlashAttention, arXiv 2205.14135).
+// Attention without the N x M matrix: scores are computed for a tile of queries and keys at a time
+// and combined by the online softmax (Rabe and Staats, arXiv 2112.05682; Dao et al.,
+// FlashAttention, arXiv 2205.14135).
 
 namespace heed::cpu {
 
@@ -66,7 +67,8 @@ class Forward {
     }
   }
 
-  /// Divides by the sum of the weights and by the share that dropout keeps. Overwrites `sum`.
+  /// Divides by the sum of the weights and by the share that dropout keeps, and saves maximum
+  /// and sum. Overwrites `sum`.
   void finish(std::int64_t b, std::int64_t h, const QueryTile& queries, const T* maximum, T* sum) const {
     const T kept = args_.dropout < 1 ? static_cast<T>(1 / (1 - args_.dropout)) : T{0};
     T* sums = sums_ + 2 * ((b * plan_.heads + h) * plan_.queries + queries.begin);

@@ -13,18 +13,18 @@ namespace heed::cpu {
 
 namespace {
 
-// Two score tiles, and keys, values and their gradients, stay in a second-level cache of 1 MiB.
+// Two score tiles, with keys, values and their gradients, fit into a second-level cache of 1 MiB.
 constexpr std::int64_t max_tile_columns = 256;
-// Keys of one task where the backward pass is cut along keys.
+// Keys per task if the backward pass is cut along keys.
 constexpr std::int64_t keys_per_piece = 1024;
 
-/// Tall tiles make the products fast, low ones follow the causal diagonal more closely: they pay for short
-/// sequences.
+/// Tall tiles make the products fast; low tiles follow the causal diagonal more closely, which
+/// pays off for short sequences.
 std::int64_t most_rows(const AttentionArgs& args) {
   return args.causal && args.query.size(2) <= 512 ? max_tile_rows / 2 : max_tile_rows;
 }
 
-/// Tiles of about equal width, so that none is a thin rest.
+/// Makes tiles about equally wide, so that none is a thin remainder.
 std::int64_t columns_of_tiles(std::int64_t keys) {
   const std::int64_t tiles = std::max<std::int64_t>(1, ceil_div(keys, max_tile_columns));
   return std::clamp<std::int64_t>(ceil_div(ceil_div(keys, tiles), 16) * 16, 16, max_tile_columns);
@@ -45,7 +45,7 @@ AttentionPlan::AttentionPlan(const AttentionArgs& args)
   band_ = args.pattern ? args.pattern->block : std::max<std::int64_t>(queries, 1);
   bands_ = ceil_div(queries, band_);
   tiles_per_band_ = ceil_div(band_, tile_rows_);
-  // Tiles of equal height, so that none is a thin rest.
+  // Tiles of equal height, so that none is a thin remainder.
   tile_rows_ = ceil_div(band_, tiles_per_band_);
 }
 
@@ -162,7 +162,7 @@ TileMask AttentionPlan::mask(std::int64_t b, std::int64_t h, const QueryTile& qu
   const bool padded = needs_key_mask(b, tile), one = tile.segments.size() == 1;
   const std::int64_t key = tile.segments.front().key, offset = keys - this->queries;
   TileMask result;
-  // Causality matters only when the first query of the tile does not see its last key.
+  // The causal mask matters only if the tile's first query does not see its last key.
   const Segment& last = tile.segments.back();
   const bool cut = args_.causal && queries.begin + offset + 1 < last.key + last.count;
   if (cut && one) result.limit = queries.begin + offset + 1 - key;
@@ -238,7 +238,8 @@ void SubtractDistances(T* scores, std::int64_t stride, std::int64_t rows, const 
   for (const Segment& segment : keys.segments) {
     for (std::int64_t r = 0; r < rows; ++r) {
       T* HWY_RESTRICT row = scores + r * stride + segment.column;
-      const std::int64_t ahead = segment.key - position - r;  // of the first key, seen from the query
+      // The first key's position relative to the query.
+      const std::int64_t ahead = segment.key - position - r;
       std::int64_t c = 0;
       for (; c + lanes <= segment.count; c += lanes) {
         const auto distance = hn::Abs(hn::Add(hn::Set(d, static_cast<T>(ahead + c)), counted));

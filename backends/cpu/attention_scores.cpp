@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// Four 32-bit integers per float, or two widened to the lanes of double.
+/// Loads one 32-bit integer per lane, widened to 64 bits for double.
 template <class D>
 HWY_INLINE auto load_integers(D, const std::int32_t* from) {
   const hn::RebindToSigned<D> di;
@@ -39,7 +39,8 @@ HWY_INLINE auto load_integers_n(D, const std::int32_t* from, std::int64_t count)
   }
 }
 
-/// Lanes c, c + 1, ... of a mask row of `count` entries that are not 0; lanes past its end count as 0.
+/// Which of entries c, c + 1, ... of a mask row are not 0. The row has `count` entries;
+/// lanes past its end count as 0.
 template <class D>
 HWY_INLINE hn::Mask<D> allowed_lanes(D d, const std::int32_t* row, std::int64_t c, std::int64_t count) {
   const hn::RebindToSigned<D> di;
@@ -49,7 +50,7 @@ HWY_INLINE hn::Mask<D> allowed_lanes(D d, const std::int32_t* row, std::int64_t 
   return hn::RebindMask(d, hn::Ne(entries, hn::Zero(di)));
 }
 
-/// The decisions of dropout about one row of a tile at a time.
+/// Dropout's decisions, for one row of a tile at a time.
 template <class D>
 class KeptLanes {
  public:
@@ -58,7 +59,7 @@ class KeptLanes {
         rule_(dropout.p),
         stream_(dropout.key),
         words_(thread_scratch<std::uint32_t>(word_slot, static_cast<std::size_t>(stride))),
-        // Words are compared as (word >> 8), which is positive as a signed number too.
+        // Words are compared as (word >> 8), which is not negative as a signed number either.
         last_dropped_(hn::Set(
             hn::RebindToSigned<D>(),
             rule_.drops_all() ? Signed{1} << 24 : static_cast<Signed>(rule_.first_kept() >> 8) - 1)) {}
@@ -103,13 +104,13 @@ inline std::int64_t round_up(std::int64_t count, std::int64_t lanes) {
   return (count + lanes - 1) / lanes * lanes;
 }
 
-/// The columns of row r that causality leaves.
+/// The number of columns of row r that the causal mask leaves.
 template <class T>
 std::int64_t columns_of_row(const ScoreTile<T>& tile, std::int64_t r) {
   return std::clamp<std::int64_t>(tile.mask.limit + r, 0, tile.columns);
 }
 
-/// Puts -infinity where a row has no entry, up to a whole vector, and returns the largest score.
+/// Sets missing entries of a row to -infinity, up to a whole vector, and returns the largest score.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE T mask_and_maximum(D d, T* HWY_RESTRICT row, const std::int32_t* allowed, std::int64_t count) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -142,7 +143,7 @@ void SoftmaxTile(const ScoreTile<T>& tile, const TileDropout& dropout, T* maximu
     const std::int64_t count = columns_of_row(tile, r), padded = round_up(count, lanes);
     const std::int32_t* allowed = tile.mask.allowed ? tile.mask.allowed + r * tile.mask.stride : nullptr;
     const T before = maximum[r], now = std::max(before, mask_and_maximum(d, row, allowed, count));
-    // With nothing allowed so far, exp(-infinity - 0) = 0 is what is wanted.
+    // If nothing has been allowed so far, shift by 0: exp(-infinity - 0) = 0, as needed.
     const auto shift = hn::Set(d, now == -infinity ? T{0} : now);
     auto total = hn::Zero(d);
     if (kept.active()) {

@@ -11,7 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// One long matrix row after the other: the memory is read in one stream, which its prefetchers follow.
+/// One long matrix row after the other: memory is read as a single stream, which the prefetchers follow.
 template <class T>
 void LongRowsTimesRow(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix, std::int64_t stride,
                       std::int64_t rows, std::int64_t columns, T factor, bool add, T* HWY_RESTRICT out) {
@@ -79,8 +79,8 @@ void RowTimesTransposed(const T* HWY_RESTRICT row, const T* HWY_RESTRICT matrix,
   }
 }
 
-/// One row after the other, as LongRowsTimesRow. Reads up to a vector beyond the last row (Int8Rows::slack):
-/// what is there is multiplied by zeros.
+/// One row after the other, like LongRowsTimesRow. Reads up to a vector beyond the last row
+/// (Int8Rows::slack); those values are multiplied by zeros.
 void Int8RowsTimesRow(const float* HWY_RESTRICT row, const std::int8_t* HWY_RESTRICT values,
                       const float* HWY_RESTRICT scales, std::int64_t stride, std::int64_t rows,
                       std::int64_t columns, bool add, float* HWY_RESTRICT out) {
@@ -110,7 +110,7 @@ void Int8RowsTimesRow(const float* HWY_RESTRICT row, const std::int8_t* HWY_REST
   }
 }
 
-/// Four vectors of columns at a time stay in registers over all rows.
+/// Keeps four vectors of columns at a time in registers over all rows.
 template <class T>
 void RowTimesMatrix(const T* HWY_RESTRICT weights, const T* HWY_RESTRICT matrix, std::int64_t stride,
                     std::int64_t rows, std::int64_t columns, bool add, T* HWY_RESTRICT out) {

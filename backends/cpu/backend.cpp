@@ -7,7 +7,8 @@
 namespace heed {
 
 CpuInfo cpu_info() {
-  // Better targets have lower bits: the lowest one both compiled and found on this processor is used.
+  // Better targets have lower bits: use the lowest one that is both compiled in and
+  // supported by this processor.
   const std::int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   return {cpu_threads(), cpu::available_processors(), hwy::TargetName(targets & -targets)};
 }

@@ -10,17 +10,17 @@
 
 #if defined(__x86_64__)
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12's own header: bug 105593
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // from GCC 12's own header: bug 105593
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 #include <immintrin.h>
 #endif
 
-// One instruction of AVX-512 BF16 multiplies 16 pairs of bf16 and adds both products to 16 sums, twice the
-// work of a fused multiply-add. So operands are kept as pairs, two neighbours along k in 32 bits:
+// One AVX-512 BF16 instruction multiplies 16 pairs of bf16 and adds both products to 16 sums, twice the
+// work of a fused multiply-add. So operands are stored as pairs, two neighbours along k in 32 bits:
 //   a: rows of pairs; each is broadcast to a vector;
 //   b: panels of 32 columns; for each pair along k two vectors, a pair per column.
-// 14 x 32 sums stay in registers. Intrinsics, as Highway 1.0.3 does not reach the instruction.
+// 14 x 32 sums stay in registers. Uses intrinsics, since Highway 1.0.3 does not offer the instruction.
 
 namespace heed {
 namespace {
@@ -52,34 +52,35 @@ bool Bf16Products::available() {
 namespace cpu {
 namespace {
 
-// Functions for these instructions are called where available() is true alone.
+// Functions compiled for these instructions must only be called if available() is true.
 #define HEED_BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 
 constexpr int lanes = 16, tile_rows = 14, panel_columns = 2 * lanes;
 constexpr int chunk = 2 * lanes;  // of k: a vector of pairs
-// A panel is as large as the first-level cache, the packed rows of a take a quarter of the second.
+// A panel fills a first-level cache of 32 KiB; the packed rows of a take a quarter of a
+// second-level cache of 1 MiB.
 constexpr std::int64_t depth_at_once = 512, rows_at_once = 18 * tile_rows;
-// From row to row of a; no power of 2, for the sake of the cache.
+// Distance between packed rows of a; not a power of 2, to avoid cache conflicts.
 constexpr std::int64_t row_pairs = depth_at_once / 2 + lanes;
 
 using Pairs = std::uint32_t;
 
-// Of thread_scratch. Attention, whose tiles are multiplied here, has those before.
+// Slots of thread_scratch. Attention, whose tiles are multiplied here, uses lower ones.
 enum : int { row_slot = 6, panel_slot = 7 };
 
 __mmask16 first(std::int64_t count) {
   return static_cast<__mmask16>((1u << std::clamp<std::int64_t>(count, 0, lanes)) - 1);
 }
 
-/// `count` floats, as far as there are so many, rounded: lane i is the pair (x[2 i], x[2 i + 1]).
+/// Loads and rounds up to 32 floats, of which `count` exist (the rest are 0): lane i is the
+/// pair (x[2 i], x[2 i + 1]).
 HEED_BF16 inline __m512i pairs_along(const float* x, std::int64_t count) {
   const __mmask16 low = first(count), high = first(count - lanes);
   const __m512 more = high ? _mm512_maskz_loadu_ps(high, x + lanes) : _mm512_setzero_ps();
   return (__m512i)_mm512_cvtne2ps_pbh(more, _mm512_maskz_loadu_ps(low, x));
 }
 
-/// Lane i is the pair (x[i], x[stride + i]), of `rows` rows and `columns` columns as far as there are so
-/// many.
+/// Lane i is the pair (x[i], x[stride + i]). Only `rows` rows and `columns` columns exist; the rest are 0.
 HEED_BF16 inline __m512i pairs_across(const float* x, std::int64_t stride, std::int64_t rows,
                                       std::int64_t columns) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7,
@@ -90,8 +91,8 @@ HEED_BF16 inline __m512i pairs_across(const float* x, std::int64_t stride, std::
   return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(other, one));
 }
 
-/// 16 x 16 elements of 32 bits: first 2 x 2 blocks of elements, then of pairs, then of vectors' quarters,
-/// twice.
+/// Transposes 16 x 16 elements of 32 bits: in 2 x 2 blocks first of elements, then of pairs,
+/// then twice of vector quarters.
 HEED_BF16 inline void transpose(__m512i (&x)[lanes]) {
   __m512i y[lanes];
   for (int i = 0; i < lanes; i += 2) {
@@ -116,7 +117,7 @@ HEED_BF16 inline void transpose(__m512i (&x)[lanes]) {
   }
 }
 
-/// Rows of pairs from `rows` x `depth` floats that lie by rows.
+/// Packs `rows` x `depth` floats, stored by rows, into rows of pairs.
 HEED_BF16 void pack_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth,
                          Pairs* out) {
   for (std::int64_t r = 0; r < rows; ++r, x += stride, out += row_pairs)
@@ -124,7 +125,7 @@ HEED_BF16 void pack_rows(const float* x, std::int64_t stride, std::int64_t rows,
       _mm512_storeu_si512(out + k / 2, pairs_along(x + k, depth - k));
 }
 
-/// Rows of pairs from `rows` x `depth` floats that lie by columns.
+/// Packs `rows` x `depth` floats, stored by columns, into rows of pairs.
 HEED_BF16 void pack_turned_rows(const float* x, std::int64_t stride, std::int64_t rows, std::int64_t depth,
                                 Pairs* out) {
   for (std::int64_t r = 0; r < rows; r += lanes) {
@@ -140,7 +141,7 @@ HEED_BF16 void pack_turned_rows(const float* x, std::int64_t stride, std::int64_
   }
 }
 
-/// A panel from `depth` x `columns` floats that lie by rows.
+/// Packs `depth` x `columns` floats, stored by rows, into a panel.
 HEED_BF16 void pack_panel(const float* x, std::int64_t stride, std::int64_t depth, std::int64_t columns,
                           Pairs* out) {
   for (std::int64_t k = 0; k < depth; k += 2, x += 2 * stride, out += panel_columns) {
@@ -149,7 +150,7 @@ HEED_BF16 void pack_panel(const float* x, std::int64_t stride, std::int64_t dept
   }
 }
 
-/// A panel from `depth` x `columns` floats that lie by columns.
+/// Packs `depth` x `columns` floats, stored by columns, into a panel.
 HEED_BF16 void pack_turned_panel(const float* x, std::int64_t stride, std::int64_t depth,
                                  std::int64_t columns, Pairs* out) {
   for (std::int64_t c = 0; c < panel_columns; c += lanes) {
@@ -166,7 +167,7 @@ HEED_BF16 void pack_turned_panel(const float* x, std::int64_t stride, std::int64
   }
 }
 
-/// c = alpha a b + (add ? c : 0) for Rows rows and Vectors vectors of columns, the last with a mask.
+/// c = alpha a b + (add ? c : 0) for Rows rows and Vectors vectors of columns; `last` masks the last vector.
 template <int Rows, int Vectors>
 HEED_BF16 void multiply_tile(const Pairs* a, const Pairs* b, std::int64_t pairs, float alpha, bool add,
                              float* c, std::int64_t stride, __mmask16 last) {
@@ -199,7 +200,7 @@ constexpr std::array<TileFunction, tile_rows> tile_functions(std::integer_sequen
   return {multiply_tile<Rows + 1, Vectors>...};
 }
 
-/// Of 1 to 14 rows and one or two vectors.
+/// Functions for 1 to 14 rows and one or two vectors.
 constexpr std::array<std::array<TileFunction, tile_rows>, 2> tiles{
     tile_functions<1>(std::make_integer_sequence<int, tile_rows>()),
     tile_functions<2>(std::make_integer_sequence<int, tile_rows>())};

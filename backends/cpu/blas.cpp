@@ -22,7 +22,7 @@
 namespace heed::cpu {
 namespace {
 
-/// Keeps the calling thread on one processor for a while.
+/// Pins the calling thread to one processor while it lives.
 class OneProcessor {
  public:
   OneProcessor() {
@@ -45,10 +45,10 @@ class OneProcessor {
   bool is_kept_ = false;
 };
 
-/// What OpenBLAS maps for each thread that calls it (32 << 22 on x86-64, less elsewhere).
+/// What OpenBLAS maps for each calling thread (32 << 22 on x86-64, less elsewhere).
 constexpr std::size_t buffer_bytes = std::size_t{128} << 20;
 
-/// What the process may use of its address space, and does, in words.
+/// Describes how much address space the process may use and does use.
 std::string address_space() {
   const std::size_t used = addresses_used() >> 20;
   const std::optional<std::size_t> limit = address_limit();
@@ -56,11 +56,11 @@ std::string address_space() {
   return concat_text("the process may use ", *limit >> 20, " MiB of addresses (ulimit -v) and uses ", used);
 }
 
-/// OpenBLAS, opened at run time, so that a program that only lists devices need not load 40 MB of kernels,
-/// and in a namespace of its own: an application that uses OpenBLAS, too, keeps its own copy and number of
-/// threads. Ours starts no threads beside our pool, because it is opened by a thread with one processor: it
-/// has a thread for each that it sees. Which kernels it takes is its own choice, or the user's by
-/// OPENBLAS_CORETYPE.
+/// OpenBLAS is opened at run time, so that a program that only lists devices need not load 40 MB of
+/// kernels, and in a linker namespace of its own, so that an application that also uses OpenBLAS keeps its
+/// own copy and number of threads. OpenBLAS starts a thread per processor it sees; our copy starts none,
+/// because the thread that opens it is pinned to one processor. It picks its kernels itself, unless the
+/// user sets OPENBLAS_CORETYPE.
 struct OpenBlas {
   decltype(&cblas_sgemm) sgemm = nullptr;
   decltype(&cblas_dgemm) dgemm = nullptr;
@@ -80,7 +80,7 @@ struct OpenBlas {
     core_name = symbol<char* (*)()>(library, "openblas_get_corename")();
   }
 
-  // Not part of its interface, and null in builds that keep their buffers otherwise.
+  // Not part of the public interface; null in builds that manage their buffers differently.
   void* (*take_buffer)(int) = nullptr;
   void (*return_buffer)(void*) = nullptr;
 
@@ -115,9 +115,9 @@ struct OpenBlas {
   }
 };
 
-/// OpenBLAS gives every thread that is inside one of its functions a buffer, which the next caller takes
-/// over. Where the system has no room for another one, it asks again for ever. So here the buffers are made
-/// before they are needed, one for each thread that calls, and where there is no room the caller is told.
+/// OpenBLAS gives every thread inside one of its functions a buffer, which the next caller reuses. If the
+/// system has no room for another one, OpenBLAS retries for ever. So this class makes the buffers in
+/// advance, one per calling thread, and throws if there is no room.
 class Buffers {
  public:
   /// Never destroyed: threads may outlive static objects.
@@ -126,7 +126,7 @@ class Buffers {
     return all;
   }
 
-  /// A thread will call, from now until it leaves.
+  /// Announces that this thread will call OpenBLAS until it leaves.
   void enter() {
     const std::lock_guard lock(mutex_);
     if (callers_ == made_) make(made_ == 0 ? std::min(cpu_threads(), available_processors()) : 1);
@@ -139,7 +139,7 @@ class Buffers {
 
  private:
   Buffers() {
-    // The child has one thread, which may be a caller or not: it counts as one.
+    // The child has one thread, which may or may not be a caller; count it as one.
     pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                    [] {
                      instance().callers_ = std::min<std::size_t>(instance().callers_, 1);
@@ -149,7 +149,7 @@ class Buffers {
 
   void make(int more) {
     const auto count = static_cast<std::size_t>(more), wanted = made_ + count;
-    // While this thread holds the free buffers below, another one may need a buffer in its own one's place.
+    // While this thread holds the free buffers below, another caller may need one in place of its own.
     probe(callers_ == 0 ? count : count + 1);
     const OpenBlas& blas = OpenBlas::instance();
     if (blas.take_buffer && blas.return_buffer) {
@@ -157,7 +157,7 @@ class Buffers {
       taken.reserve(wanted);
       while (taken.size() < wanted && known_.size() < wanted) {
         void* buffer = blas.take_buffer(1);
-        if (!buffer) break;  // its table is full
+        if (!buffer) break;  // OpenBLAS's table is full
         taken.push_back(buffer);
         known_.insert(buffer);
       }
@@ -166,7 +166,7 @@ class Buffers {
     made_ = wanted;
   }
 
-  /// Maps what OpenBLAS is going to, and gives it back.
+  /// Maps as much memory as OpenBLAS will need, and unmaps it again.
   static void probe(std::size_t count) {
     std::vector<void*> mapped;
     mapped.reserve(count);
@@ -184,12 +184,12 @@ class Buffers {
   }
 
   std::mutex mutex_;
-  std::size_t callers_ = 0;  // threads that are between enter() and leave()
-  std::size_t made_ = 0;     // at least as many
+  std::size_t callers_ = 0;  // threads between enter() and leave()
+  std::size_t made_ = 0;     // buffers made, at least one per caller
   std::set<void*> known_;
 };
 
-/// The functions of OpenBLAS, for a thread that has its buffer.
+/// OpenBLAS's functions; ensures that the calling thread has a buffer.
 const OpenBlas& openblas() {
   struct Caller {
     Caller() { Buffers::instance().enter(); }
@@ -197,7 +197,7 @@ const OpenBlas& openblas() {
     Caller(const Caller&) = delete;
     Caller& operator=(const Caller&) = delete;
   };
-  const OpenBlas& blas = OpenBlas::instance();  // first: loading takes memory too
+  const OpenBlas& blas = OpenBlas::instance();  // first, because loading takes memory too
   thread_local const Caller caller;
   return blas;
 }

@@ -6,15 +6,15 @@
 namespace heed::cpu {
 
 /// c = alpha op(a) op(b) + beta c, row-major, on the calling thread only; T is float or double.
-/// op(a) is m x k: a is stored [m, k], or [k, m] when trans_a; op(b) is k x n likewise; ld* are row strides.
-/// With beta 0 the old content of c is ignored, NaN included. The first call loads OpenBLAS; throws an Error
-/// when that fails or an extent exceeds 2^31 - 1, OutOfMemory when there is no room for its working memory.
+/// op(a) is m x k: a is stored [m, k], or [k, m] if trans_a; op(b) is k x n likewise; ld* are row strides.
+/// With beta 0 the old contents of c are ignored, NaN included. The first call loads OpenBLAS. Throws an
+/// Error if that fails or an extent exceeds 2^31 - 1, OutOfMemory if its working memory does not fit.
 template <class T>
 void gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, T alpha, const T* a,
           std::int64_t lda, const T* b, std::int64_t ldb, T beta, T* c, std::int64_t ldc);
 
-/// y = alpha op(a) x + beta y; a is stored [rows, columns] with row stride lda, op(a) is its transpose when
-/// trans_a. x and y have the given distances between elements. Otherwise as gemm.
+/// y = alpha op(a) x + beta y; a is stored [rows, columns] with row stride lda, op(a) is its transpose if
+/// trans_a. x_stride and y_stride are the distances between elements of x and y. Otherwise as gemm.
 template <class T>
 void gemv(bool trans_a, std::int64_t rows, std::int64_t columns, T alpha, const T* a, std::int64_t lda,
           const T* x, std::int64_t x_stride, T beta, T* y, std::int64_t y_stride);
@@ -28,32 +28,32 @@ extern template void gemm<float>(bool, bool, std::int64_t, std::int64_t, std::in
 extern template void gemm<double>(bool, bool, std::int64_t, std::int64_t, std::int64_t, double, const double*,
                                   std::int64_t, const double*, std::int64_t, double, double*, std::int64_t);
 
-/// gemm<float> (blas.h) with the elements of a and b rounded to bf16, as Bf16Products says: c = alpha op(a)
-/// op(b), which with `add` is added to c. k is at least 1. The order of a sum depends on k alone.
+/// gemm<float> with the elements of a and b rounded to bf16, as Bf16Products describes: c = alpha op(a)
+/// op(b), or c += with `add`. k must be at least 1. The order of summation depends only on k.
 void bf16_gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha,
                const float* a, std::int64_t lda, const float* b, std::int64_t ldb, bool add, float* c,
                std::int64_t ldc);
 
-/// How a batch of products [m, k] x [k, n] is cut into tasks: a grid of tiles of C, and pieces of k that are
-/// summed on their own. It follows from the shape alone, so that the bits of the result are the same for any
-/// number of threads.
+/// How a batch of products [m, k] x [k, n] is cut into tasks: a grid of tiles of C, and pieces of
+/// k that are summed separately. Depends only on the shape, so that the result has the same bits
+/// for any number of threads.
 struct MatmulPlan {
   std::int64_t tile_rows, tile_columns;
   std::int64_t rows = 1, columns = 1;  ///< tiles of C
   std::int64_t parts = 1;              ///< pieces of k
   std::int64_t part_depth;             ///< length of all pieces but the last
-  std::int64_t tiles_at_once = 1;      ///< tiles per task of the pool, where they are small
+  std::int64_t tiles_at_once = 1;      ///< tiles per task of the pool, more than 1 if they are small
   std::int64_t tiles() const { return batch * rows * columns * parts; }
   std::int64_t tasks() const { return (tiles() + tiles_at_once - 1) / tiles_at_once; }
 
-  /// All extents are positive, but k may be 0.
+  /// All extents must be positive, but k may be 0.
   MatmulPlan(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k);
 
  private:
   void cut_matrix();
   void cut_vector();
   void set(std::int64_t tile_rows, std::int64_t tile_columns, std::int64_t part_depth);
-  /// Nanoseconds that one thread takes, and what waiting for the last tiles counts.
+  /// Estimated nanoseconds on one thread, plus a penalty for waiting for the last tiles.
   double cost() const;
 
   std::int64_t batch, m, n, k;

@@ -10,19 +10,20 @@
 #include "heed/base/error.h"
 #include "heed/core/profile.h"
 
-// Filling and copying with any strides on both sides, between any two dtypes.
+// Filling and copying between any strides and any two dtypes.
 
 namespace heed::cpu {
 namespace {
 
 constexpr std::int64_t task_elements = 32 << 10;
-constexpr std::int64_t tile = 8;  // lines open at once while transposing: fewer than the ways of a cache
+// Cache lines open at once while transposing: fewer than the ways of a cache.
+constexpr std::int64_t tile = 8;
 
 template <class From, class To>
 To convert(From value) {
   if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
-    // Truncates; what i32 cannot hold (NaN included) becomes the nearest bound or 0, where a
-    // plain cast is undefined.
+    // Truncates. Values that i32 cannot hold become the nearest bound, and NaN becomes 0; a
+    // plain cast would be undefined.
     if (!(value > -2147483649.0)) return value != value ? 0 : std::numeric_limits<To>::min();
     return value < 2147483648.0 ? static_cast<To>(value) : std::numeric_limits<To>::max();
   } else {
@@ -30,8 +31,7 @@ To convert(From value) {
   }
 }
 
-/// The axes of a copy, outermost first, with those merged that both sides can walk as one, ordered so that
-/// the output's strides fall.
+/// The axes of a copy, ordered by decreasing output stride; axes that both sides can walk as one are merged.
 struct CopyPlan {
   struct Axis {
     std::int64_t extent, from, to;
@@ -57,7 +57,7 @@ struct CopyPlan {
     rank = merged;
   }
 
-  /// Moves an axis to the last place but one.
+  /// Makes an axis the second last.
   void make_second_last(int axis) {
     std::rotate(axes.begin() + axis, axes.begin() + axis + 1, axes.begin() + rank - 1);
   }
@@ -69,7 +69,7 @@ struct CopyPlan {
   }
 };
 
-/// Steps through the combinations of the leading axes of a plan, and the offsets that go with them.
+/// Steps through the index combinations of a plan's leading axes, and their offsets.
 class Walker {
  public:
   Walker(const CopyPlan& plan, int axes, std::int64_t index) : plan_(plan), axes_(axes) {
@@ -117,8 +117,8 @@ void copy_row(const From* from, std::int64_t from_stride, To* to, std::int64_t t
   }
 }
 
-/// Copies [rows, columns] where the input walks down columns: tile by tile, so that every cache line
-/// fetched is used up.
+/// Copies [rows, columns] whose input is contiguous along columns, tile by tile, so that every cache
+/// line fetched is fully used.
 template <class From, class To>
 void copy_transposed(const From* from, const CopyPlan::Axis& rows, const CopyPlan::Axis& columns, To* to) {
   for (std::int64_t j0 = 0; j0 < columns.extent; j0 += tile) {
@@ -132,8 +132,8 @@ void copy_transposed(const From* from, const CopyPlan::Axis& rows, const CopyPla
   }
 }
 
-/// The last two axes are a transposition. Its rows are cut into bands of fixed height, so that one big matrix
-/// is shared out too.
+/// Copies when the last two axes are a transposition. Cuts the rows into bands of fixed height, so that
+/// even a single big matrix is shared among threads.
 template <class From, class To>
 void copy_transpositions(const CopyPlan& plan, const From* from, To* to) {
   const CopyPlan::Axis rows = plan.axes[plan.rank - 2], columns = plan.axes[plan.rank - 1];
@@ -157,7 +157,7 @@ template <class From, class To>
 void copy_rows(const CopyPlan& plan, const From* from, To* to) {
   const CopyPlan::Axis inner = plan.axes[plan.rank - 1];
   const std::int64_t length = std::min(inner.extent, task_elements);
-  const std::int64_t pieces = ceil_div(inner.extent, length);  // of a row
+  const std::int64_t pieces = ceil_div(inner.extent, length);  // pieces per row
   parallel_ranges(plan.combinations(plan.rank - 1) * pieces, task_elements / length,
                   [&](std::int64_t begin, std::int64_t end) {
                     Walker row(plan, plan.rank - 1, begin / pieces);
@@ -179,7 +179,7 @@ void run_copy(CopyPlan plan, const From* from, To* to) {
   }
   if (plan.axes[plan.rank - 1].from > 1) {
     for (int i = 0; i < plan.rank - 1; ++i) {
-      if (plan.axes[i].from != 1) continue;  // the input's elements are neighbours along another axis
+      if (plan.axes[i].from != 1) continue;  // find the axis along which the input is contiguous
       plan.make_second_last(i);
       return copy_transpositions(plan, from, to);
     }
@@ -216,7 +216,7 @@ void copy(const Tensor& x, const Tensor& out) {
 
 namespace {
 
-/// Throws at the first index that is neither -1 nor a row.
+/// Throws for the first index that is neither -1 nor a row.
 void check_indices(const char* op, const Tensor& index, std::int64_t rows) {
   const auto* at = index.data<std::int32_t>();
   for (std::int64_t i = 0; i < index.count(); ++i) {
@@ -230,12 +230,12 @@ std::byte* bytes_of(const Tensor& tensor) {
          static_cast<std::size_t>(tensor.offset()) * size_of(tensor.dtype());
 }
 
-/// Rows of one task: enough to be worth waking a thread.
+/// Rows per task: enough to be worth waking a thread.
 std::int64_t rows_per_task(std::size_t row_bytes) {
   return std::max<std::int64_t>(1, 131072 / static_cast<std::int64_t>(row_bytes + 8));
 }
 
-/// Columns [begin, end) of one batch entry, in the order of i.
+/// Adds columns [begin, end) of one batch entry, in the order of i.
 template <class T>
 void add_columns(const T* x, const std::int32_t* index, std::int64_t count, std::int64_t width,
                  std::int64_t begin, std::int64_t end, T* out) {
@@ -250,11 +250,10 @@ void add_columns(const T* x, const std::int32_t* index, std::int64_t count, std:
 template <class T>
 void scatter_add(const Tensor& x, const Tensor& index, const Tensor& out) {
   const std::int64_t batch = x.size(0), count = x.size(1), width = x.size(2), rows = out.size(1);
-  // Columns are independent sums, and unlike ranges of targets equally much work each:
-  // frequent tokens crowd together.
+  // Columns are independent sums with equal work. Ranges of targets would not be: frequent tokens cluster.
   constexpr std::int64_t columns = 16;
   const std::int64_t pieces = std::max<std::int64_t>(1, width / columns);
-  // Little work per batch entry: several entries make one task.
+  // With little work per batch entry, several entries make one task.
   const std::int64_t grain =
       std::clamp<std::int64_t>(32768 / std::max<std::int64_t>(1, count * width / pieces), 1,
                                std::max<std::int64_t>(1, batch * pieces));

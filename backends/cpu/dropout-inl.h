@@ -16,7 +16,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// Calls body(part, words, i) for vectors of words that cover [begin, end); begin is a multiple of four.
+/// Calls body(part, words, i) for vectors of random words that cover [begin, end);
+/// begin is a multiple of four.
 template <class Body>
 HWY_INLINE void for_each_words(const PhiloxStream& stream, std::int64_t begin, std::int64_t end, Body body) {
   const std::int64_t lanes = PhiloxStream::step() / 2;
@@ -40,8 +41,7 @@ HWY_INLINE void dropout_range(const PhiloxStream& stream, double p, std::int64_t
                               const float* x, const float* residual, float* out) {
   const hn::ScalableTag<float> d;
   const hn::ScalableTag<std::int32_t> di;
-  // Kept iff (word >> 8) >= ceil(2^24 p), which is DropoutRule in 24 bits and thus free of overflow
-  // at p near 1.
+  // Kept iff (word >> 8) >= ceil(2^24 p): DropoutRule in 24 bits, which cannot overflow for p near 1.
   const auto limit = hn::Set(di, static_cast<std::int32_t>(std::ceil(p * 0x1p24)) - 1);
   const auto scale = hn::Set(d, static_cast<float>(1 / (1 - p)));
   for_each_words(stream, begin, end, [&](auto part, auto words, std::int64_t i) HWY_ATTR {

@@ -6,8 +6,8 @@
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/core/profile.h"
 
-// The elementwise kernels: strided operands are read in segments, which the row functions
-// (elementwise_rows.cpp) work on with SIMD. An output that is the memory of a contiguous input is safe: a
+// The elementwise kernels. Strided operands are read in segments, which the row functions
+// (elementwise_rows.cpp) process with SIMD. The output may share memory with a contiguous input: each
 // segment is read before it is written.
 
 namespace heed::cpu {
@@ -19,8 +19,8 @@ double traffic(const Tensor& out, int inputs) {
   return static_cast<double>(out.count()) * static_cast<double>(size_of(out.dtype())) * (inputs + 1);
 }
 
-/// The tensor itself, or a contiguous copy of one whose rows run across memory, such as a transposed matrix:
-/// copying it tile by tile is several times faster than gathering its rows.
+/// The tensor itself, or a contiguous copy if its rows are not contiguous but another axis is, as in a
+/// transposed matrix: copying it tile by tile is several times faster than gathering its rows.
 Tensor walkable(const Tensor& x) {
   const MergedLayout layout(x.shape(), x.strides());
   if (layout.inner_stride() <= 1 || x.count() < task_elements) return x;

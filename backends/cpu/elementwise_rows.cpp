@@ -8,8 +8,8 @@
 //
 #include "heed/backends/cpu/lanes-inl.h"
 
-// Every line of core/elementwise.def becomes a struct with the operation and its derivative, and a
-// case of a switch.
+// Every line of core/elementwise.def becomes a struct with the operation and its
+// derivative, and a switch case.
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -22,7 +22,7 @@ namespace unary_ops {
     static HWY_INLINE V value([[maybe_unused]] V x, [[maybe_unused]] V p, [[maybe_unused]] V q) {    \
       return y_of_x;                                                                                 \
     }                                                                                                \
-    /* `saved` is x or y; the expression names the one that it is. */                                \
+    /* `saved` is x or y, whichever the expression uses. */                                          \
     template <class V>                                                                               \
     static HWY_INLINE V derivative([[maybe_unused]] V x, [[maybe_unused]] V y, [[maybe_unused]] V p, \
                                    [[maybe_unused]] V q) {                                           \
@@ -54,7 +54,7 @@ namespace binary_ops {
 #include "heed/core/elementwise.def"
 }  // namespace binary_ops
 
-/// out[i] = f(inputs[i]...) a vector at a time. The last, partial vector goes through the same instructions.
+/// out[i] = f(inputs[i]...), a vector at a time. The last, partial vector uses the same instructions.
 template <class T, class Function, class... Inputs>
 HWY_INLINE void map_lanes(T* out, std::int64_t count, Function f, const Inputs*... inputs) {
   using V = Lanes<T>;

@@ -4,9 +4,9 @@
 
 #include "heed/core/elementwise.h"
 
-// The elementwise operations on contiguous memory, on the calling thread, with the best SIMD target of
-// the processor. Any output may be the same memory as any input. T: float, double; where the table
-// says ANY also std::int32_t.
+// Elementwise operations on contiguous memory, on the calling thread, with the processor's best SIMD
+// target. Any output may be the same memory as any input. T is float or double; for operations marked ANY
+// in the table also std::int32_t.
 
 namespace heed::cpu {
 
@@ -37,7 +37,7 @@ void compare_row(CompareOp op, const std::int32_t* a, const std::int32_t* b, std
 template <class T>
 void select_row(const std::int32_t* condition, const T* a, const T* b, T* out, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const T yes = a[i], no = b[i];  // both are read, which lets the compiler use vectors
+    const T yes = a[i], no = b[i];  // reading both lets the compiler vectorise
     out[i] = condition[i] != 0 ? yes : no;
   }
 }

@@ -6,7 +6,7 @@ namespace heed::cpu {
 
 #include "heed/backends/kernels.inc"
 
-// What this backend alone provides.
+// Only this backend provides these.
 void linear_maps(const Tensor& x, std::span<const Tensor> weights, std::span<const Tensor> biases,
                  std::span<const Tensor> outs);
 void linear_backward(std::span<const Tensor> grads, const Tensor& x, std::span<const Tensor> weights,

@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// f(lane, lane of b) for every lane: for functions too rare or too delicate to be worth a polynomial.
+/// f(lane of a, lane of b) for every lane: for functions too rare or too delicate for a polynomial.
 template <class D, class Function>
 HWY_INLINE hn::Vec<D> for_each_lane(D d, hn::Vec<D> a, hn::Vec<D> b, Function f) {
   using T = hn::TFromD<D>;
@@ -77,8 +77,8 @@ HWY_INLINE hn::Vec<D> tanh_f32(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 0.62f)), small, large);
 }
 
-/// Error function, f32, to 2.2e-7. x Q(u) with u = x^2 mapped from [0, 3.925^2] to [-1, 1], where the powers
-/// of u stay small, so that one polynomial serves all x; beyond, erf is 1 to f32.
+/// Error function, f32, to 2.2e-7. x Q(u) with u = x^2 mapped from [0, 3.925^2] to [-1, 1], where the
+/// powers of u stay small, so that one polynomial serves all x; beyond, erf rounds to 1 in f32.
 template <class D>
 HWY_INLINE hn::Vec<D> erf_f32(D d, hn::Vec<D> x) {
   constexpr float bound = 3.925f;
@@ -91,8 +91,8 @@ HWY_INLINE hn::Vec<D> erf_f32(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::Ge(hn::Abs(x), hn::Set(d, bound)), hn::CopySign(hn::Set(d, 1.0f), x), y);
 }
 
-/// A vector of T that reads like a number: `0.5 * x * (1.0 + erf(0.7071067811865476 * x))`
-/// works as it stands.
+/// A vector of T that can be used like a number:
+/// `0.5 * x * (1.0 + erf(0.7071067811865476 * x))` compiles as written.
 template <class T>
 struct Lanes {
   using D = hn::ScalableTag<T>;
@@ -119,7 +119,7 @@ struct Lanes {
   friend HWY_INLINE Condition operator==(Lanes a, Lanes b) { return {hn::Eq(a.v, b.v)}; }
 
   friend HWY_INLINE Lanes where(Condition c, Lanes a, Lanes b) { return hn::IfThenElse(c.mask, a.v, b.v); }
-  /// A NaN in either operand is kept.
+  /// A NaN in either operand gives NaN.
   friend HWY_INLINE Lanes max(Lanes a, Lanes b) {
     const auto larger = hn::IfThenElse(hn::Lt(a.v, b.v), b.v, a.v);
     if constexpr (std::is_integral_v<T>)

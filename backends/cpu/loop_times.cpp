@@ -15,7 +15,7 @@
 namespace heed::cpu {
 namespace {
 
-/// Seconds that the processor has spent on this thread.
+/// Processor time spent on this thread, in seconds.
 double thread_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -100,7 +100,7 @@ Schedule schedule(const StepTimes& step, int threads, double start) {
     result.total += loop.before;
     result.serial += loop.before;
     const bool shared = threads > 1 && loop.tasks.size() > 1;
-    // When each thread is free, the earliest first.
+    // The times when threads become free, earliest first.
     std::priority_queue<double, std::vector<double>, std::greater<>> free(
         std::greater<>(), std::vector<double>(static_cast<std::size_t>(threads), shared ? start : 0.0));
     double end = 0;

@@ -7,27 +7,27 @@
 
 #include "heed/backends/cpu/thread_pool.h"
 
-// How a program would scale: the tasks of its parallel loops, timed one by one on one thread, and what a
-// number of threads would make of them. Only machines with many cores can measure that; this says it
-// anywhere.
+// Predicts how a program would scale: times the tasks of its parallel loops one by one on one thread,
+// and schedules them on a given number of threads. Measuring this takes a machine with many cores;
+// predicting it works anywhere.
 
 namespace heed::cpu {
 
-/// One parallel loop. Times are seconds of the processor, so that other programs do not count.
+/// One parallel loop. Times are seconds of processor time, so that other programs do not count.
 struct LoopTimes {
-  std::string kernel;         ///< that it belongs to, while a profile is recorded, too
-  double before = 0;          ///< since the loop before, or since the start
+  std::string kernel;         ///< the kernel it belongs to, if a profile is recorded at the same time
+  double before = 0;          ///< time since the previous loop, or since the start
   std::vector<double> tasks;  ///< in order
 };
 
-/// A stretch of a program: its loops, and what comes after the last.
+/// A section of a program: its loops, and the time after the last.
 struct StepTimes {
   std::vector<LoopTimes> loops;
   double after = 0;
 };
 
-/// Records the loops of the calling thread from here to stop(). They run on this thread alone meanwhile, to
-/// the same bits; loops of other threads are not touched. One at a time: a second one throws an Error.
+/// Records the loops of the calling thread until stop(). Meanwhile they run on this thread alone, with the
+/// same bits; loops of other threads are not affected. Throws an Error if this thread is already recording.
 class LoopRecorder {
  public:
   LoopRecorder();
@@ -38,31 +38,32 @@ class LoopRecorder {
   StepTimes stop();
 
  private:
-  friend void parallel_for(std::int64_t tasks, TaskRef body);  // asks once a loop whether one is active
+  // Checks once per loop whether a recorder is active.
+  friend void parallel_for(std::int64_t tasks, TaskRef body);
   void run(std::int64_t tasks, TaskRef body);
 
   static inline constinit thread_local LoopRecorder* active_ = nullptr;
 
   StepTimes times_;
-  double last_;  // when the last loop ended
+  double last_;  // end of the last loop
 };
 
-/// The same step several times: the median of each task and of each stretch between loops. Throws an Error
-/// when the steps do not consist of the same loops.
+/// Combines several runs of the same step: the median of each task and of each gap between loops. Throws an
+/// Error if the steps do not consist of the same loops.
 StepTimes median_of(std::span<const StepTimes> steps);
 
-/// What a step takes on some threads, in seconds.
+/// The time of a step on a given number of threads, in seconds.
 struct Schedule {
   double total = 0;
-  double serial = 0;  ///< of it, where only one thread has work: between loops, and in loops of one task
+  double serial = 0;  ///< the part where only one thread has work: between loops, and in loops of one task
 };
 
-/// Each task of a loop, in order, goes to the thread that is free first; nobody goes on before the loop is
-/// done. A loop of two tasks or more starts `start` seconds late where there are two threads or more.
+/// Each task of a loop, in order, goes to the thread that is free first; all threads wait for the end of
+/// the loop. With two or more threads, a loop of two or more tasks starts `start` seconds late.
 Schedule schedule(const StepTimes& step, int threads, double start);
 
-/// The seconds by the clock until all threads of the pool have begun a loop and ended it again: the first
-/// decile of many tries, so that other programs do not count.
+/// Wall-clock seconds for all threads of the pool to begin a loop and end it again: the first decile of
+/// many tries, so that other programs do not count.
 double measure_loop_start();
 
 }  // namespace heed::cpu

@@ -1,5 +1,5 @@
-// SIMD helpers that the kernels share: partial vectors, sums of lanes and the exponential;
-// included once per target.
+// SIMD helpers that the kernels share: partial vectors, lane sums and the
+// exponential; included once per target.
 #if defined(HEED_BACKENDS_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_BACKENDS_CPU_MATH_INL_H_
 #undef HEED_BACKENDS_CPU_MATH_INL_H_
@@ -19,7 +19,7 @@ namespace heed::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The first `count` lanes from memory, 0 < count < lanes; the others are 0. Reads nothing beyond them.
+/// Loads the first `count` lanes, 0 < count < lanes; the others are 0. Reads no memory beyond them.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> load_n(D d, const T* from, std::int64_t count) {
 #if HWY_MEM_OPS_MIGHT_FAULT
@@ -43,8 +43,8 @@ HWY_INLINE void store_n(hn::Vec<D> value, D d, T* to, std::int64_t count) {
 #endif
 }
 
-/// A whole vector of a row of elements; `Rest` is the part of one at the row's end. Kernels written for both
-/// take them from for_each_vector.
+/// A whole vector of a row; `Rest` is the partial one at the end of the row. for_each_vector passes either
+/// to kernels written for both.
 struct Whole {
   template <class D, class T = hn::TFromD<D>>
   HWY_INLINE hn::Vec<D> load(D d, const T* from) const {
@@ -87,7 +87,7 @@ HWY_INLINE void for_each_vector(D d, std::int64_t n, Body body) {
   if (i < n) body(Rest{n - i}, i);
 }
 
-/// The sum of all lanes, in every target's own fixed order.
+/// The sum of all lanes, in a fixed order for each target.
 template <class D>
 HWY_INLINE hn::TFromD<D> lane_sum(D d, hn::Vec<D> v) {
   return hn::GetLane(hn::SumOfLanes(d, v));
@@ -99,8 +99,8 @@ HWY_INLINE hn::TFromD<D> lane_max(D d, hn::Vec<D> v) {
   return hn::GetLane(hn::MaxOfLanes(d, v));
 }
 
-/// e^x within one unit in the last place for f32; results below 2e-38 become 0, NaN stays NaN. f64
-/// asks the C library.
+/// e^x within one unit in the last place for f32; results below 2e-38 become 0, NaN stays
+/// NaN. f64 uses the C library.
 template <class D>
 HWY_INLINE hn::Vec<D> exp(D d, hn::Vec<D> x) {
   if constexpr (std::is_same_v<hn::TFromD<D>, float>) {
@@ -110,7 +110,7 @@ HWY_INLINE hn::Vec<D> exp(D d, hn::Vec<D> x) {
     // of 2^(n - 1).
     const hn::RebindToUnsigned<D> bits;
     const auto tiny = hn::Lt(x, hn::Set(d, -86.9f));
-    const auto bounded = hn::Min(hn::Set(d, 89.0f), x);  // in this order x86 keeps a NaN
+    const auto bounded = hn::Min(hn::Set(d, 89.0f), x);  // with this operand order x86 keeps a NaN
     const auto rounder = hn::Set(d, 12582912.0f + 126.0f);
     const auto rounded = hn::MulAdd(bounded, hn::Set(d, 1.44269504f), rounder);
     const auto n = hn::Sub(rounded, rounder);

@@ -11,9 +11,10 @@
 #include "heed/core/low_precision.h"
 #include "heed/core/profile.h"
 
-// Matrix products. C is cut into a grid of tiles that depends on the shape alone, and each tile is one
-// single-threaded BLAS call: the bits of the result are the same for any number of threads. (OpenBLAS' own
-// threads give other bits for every thread count, and are slower on the small products of attention heads.)
+// Matrix products. C is cut into a grid of tiles that depends only on the shape, and each tile is
+// one single-threaded BLAS call, so the result has the same bits for any number of threads.
+// (OpenBLAS's own threads give different bits for every thread count and are slower on the small
+// products of attention heads.)
 
 namespace heed::cpu {
 namespace {
@@ -48,17 +49,17 @@ std::int64_t batch_offset(const Tensor& tensor, std::int64_t index) {
   return offset;
 }
 
-/// So few rows are multiplied one by one with a matrix that lies by columns, such as the weights of a linear
-/// map.
+/// Up to this many rows are multiplied one by one with a matrix stored by columns, such as
+/// the weights of a linear map.
 constexpr std::int64_t unpacked_rows = 6;
 
-/// The operands of one call of BLAS.
+/// The operands of one BLAS call.
 template <class T>
 struct Product {
   MatrixLayout a_layout, b_layout;
   std::int64_t c_leading;
-  const Int8Rows* int8_rows = nullptr;  // of b, which is their transpose
-  const T* b_begin = nullptr;           // where they begin in f32
+  const Int8Rows* int8_rows = nullptr;  // int8 values of b, which is their transpose
+  const T* b_begin = nullptr;           // where those values begin in f32
 
   /// c = a b + beta c for a height x width tile and sums of `depth` terms.
   void operator()(std::int64_t height, std::int64_t width, std::int64_t depth, const T* a, const T* b, T beta,
@@ -67,7 +68,7 @@ struct Product {
       if (beta == 0)
         for (std::int64_t row = 0; row < height; ++row) std::fill_n(c + row * c_leading, width, T(0));
     } else if (height <= unpacked_rows && b_layout.transposed && a_layout.column_stride() == 1) {
-      // Nothing is packed: some rows of the weights at a time are read once and serve all rows of `a` from
+      // Nothing is packed: a few rows of the weights at a time are read once and serve all rows of `a` from
       // the cache.
       constexpr std::int64_t at_once = 8;
       for (std::int64_t j = 0; j < width; j += at_once)
@@ -97,7 +98,7 @@ struct Product {
   }
 };
 
-/// Prepares a tile of C for the product to be added: bias, plus the old content if beta is 1.
+/// Initialises a tile of C, to which the product is added: bias, plus the old contents if beta is 1.
 template <class T>
 void start_with_bias(std::int64_t height, std::int64_t width, const T* bias, T beta, T* c,
                      std::int64_t leading) {
@@ -110,8 +111,8 @@ void start_with_bias(std::int64_t height, std::int64_t width, const T* bias, T b
   }
 }
 
-/// out = a b + bias + beta out, as the tiles of a plan. Every tile is computed on its own, in any order; then
-/// those rows of C whose sums have several parts are added up.
+/// out = a b + bias + beta out, computed as the tiles of a plan, in any order. If sums have several parts,
+/// these are added up afterwards.
 template <class T>
 class TiledProduct {
  public:
@@ -127,19 +128,19 @@ class TiledProduct {
         bias_(bias.defined() ? bias.data<T>() : nullptr),
         beta_(beta),
         plan_(batch_, m_, n_, k_) {
-    // The sums of all parts of k but the first are kept here, [parts - 1, batch, m, n], and added in order.
+    // Holds the sums of all parts of k but the first, [parts - 1, batch, m, n]; they are added in order.
     if (plan_.parts > 1) rest_ = Tensor::empty({plan_.parts - 1, batch_, m_, n_}, out.dtype());
   }
 
   const MatmulPlan& plan() const { return plan_; }
 
-  /// Tiles [task, task + 1) * tiles_at_once.
+  /// Computes tiles [task, task + 1) * tiles_at_once.
   void run(std::int64_t task) const {
     const std::int64_t begin = task * plan_.tiles_at_once;
     for (std::int64_t i = begin; i < std::min(begin + plan_.tiles_at_once, plan_.tiles()); ++i) tile(i);
   }
 
-  /// Tasks that add the parts when all tiles are there.
+  /// The number of tasks that add the parts once all tiles are done.
   std::int64_t adding_tasks() const { return plan_.parts > 1 ? ceil_div(batch_ * m_, rows_at_once()) : 0; }
 
   void add_parts(std::int64_t task) const {
@@ -211,12 +212,12 @@ Tensor turned(const Tensor& matrix) {
   return matrix.view({matrix.size(1), matrix.size(0)}, {matrix.stride(1), matrix.stride(0)}, matrix.offset());
 }
 
-/// The tasks of several products, one after the other.
+/// The tasks of several products, in one list.
 template <class T>
 class TaskList {
  public:
-  /// Products that run one after the other in a task: they have the same plan, and each but the first adds to
-  /// what the one before it wrote.
+  /// Adds products that run one after the other in a task: they have the same plan, and each but the first
+  /// adds to the result of the one before.
   void add(std::span<const TiledProduct<T>> chain) {
     tasks_ += chain[0].plan().tasks();
     sums_ += chain[0].adding_tasks();
@@ -243,7 +244,7 @@ class TaskList {
  private:
   struct Chain {
     std::span<const TiledProduct<T>> products;
-    std::int64_t tasks_end, sums_end;  // of the list
+    std::int64_t tasks_end, sums_end;  // positions in the list
   };
   std::vector<Chain> chains_;
   std::int64_t tasks_ = 0, sums_ = 0;
@@ -280,7 +281,7 @@ void run_backward(std::span<const Tensor> grads, const Tensor& x, std::span<cons
     tasks.add(std::span(&of_weights.back(), 1));
     of_x.emplace_back(grads[i], weights[i], no_bias, T(i > 0), dx);
   }
-  // Maps of one width are one chain. Others are cut each in its own way and wait for what they add to.
+  // Maps of equal width form one chain. Otherwise each is cut differently and waits for the one it adds to.
   const auto same = [&](const Tensor& grad) { return grad.size(1) == grads[0].size(1); };
   if (std::all_of(grads.begin(), grads.end(), same)) {
     tasks.add(of_x);

@@ -4,35 +4,34 @@
 
 #include "heed/base/error.h"
 
-// OpenBLAS copies ("packs") both operands of every call, so that small tiles cost more than large ones; and
-// the fewer the tiles, the longer the threads that have none left wait for the last. The grid is the one with
-// the least of both, by figures measured on Zen 4 with the kernels for AVX-512: 93 GFLOP/s where a tile is
-// whole rows of C, 88 at 256 x 256, 82 at 64 x 256 or 128 x 128. Sums of 256 terms are as fast as long ones,
-// but for the pass that adds them.
+// OpenBLAS copies ("packs") both operands of every call, so small tiles cost more than large ones; but
+// the fewer the tiles, the longer idle threads wait for the last one. The chosen grid minimises the sum
+// of both, with figures measured on Zen 4 with the AVX-512 kernels: 93 GFLOP/s if a tile is whole rows
+// of C, 88 at 256 x 256, 82 at 64 x 256 or 128 x 128. Sums of 256 terms are as fast as long ones, apart
+// from the pass that adds them.
 
 namespace heed::cpu {
 namespace {
 
-// Nanoseconds of one thread.
-constexpr double per_flop = 0.0105, per_sum = 0.7;  // a sum: an element of C that is added to another part
-// To pack an element. An operand that fits the second-level cache is cheap to read again, unless its rows lie
-// far apart.
+// Nanoseconds on one thread.
+constexpr double per_flop = 0.0105, per_sum = 0.7;  // a sum: adding one element of C to that of another part
+// To pack an element. An operand that fits into the second-level cache is cheap to read again,
+// unless its rows are far apart.
 constexpr double per_cached = 0.1, per_element = 0.5;
 constexpr std::int64_t cached = 1 << 18, short_sum = 1024;
-// What waiting counts: as if a product took the time of so many tiles longer. With 3 (and 5 us
-// for each tile) 64 threads would be 41 instead of 26 times faster in bench_steps' encoder, but a single one
-// 5 % slower.
+// The cost of waiting, as if a product took this many tiles longer. With 3 (and 5 us per tile), 64 threads
+// would be 41 instead of 26 times faster in bench_steps' encoder, but one thread 5 % slower.
 constexpr double tiles_waited = 1;
 
-constexpr double smallest_tile = 2e6;  // flops, some 20 us
-constexpr double flops_at_once = 1e6;  // of a task made of several small products
+constexpr double smallest_tile = 2e6;  // flops, about 20 us
+constexpr double flops_at_once = 1e6;  // per task made of several small products
 constexpr double smallest_vector =
-    128e3;  // flops of a product with a vector: a quarter of a megabyte of the matrix
+    128e3;  // flops of a product with a vector: reads a quarter of a megabyte of the matrix
 constexpr std::int64_t vector_tasks = 32, few_tasks = 4;
 constexpr std::int64_t shortest_side = 64, shortest_part = 256;
 constexpr std::int64_t most_pieces = 256;  // of an axis
 
-/// The extent of a piece, a multiple of 16 where there are several.
+/// The extent of a piece, a multiple of 16 if there are several.
 std::int64_t piece_of(std::int64_t extent, std::int64_t count) {
   return count == 1 ? extent : std::min(extent, ceil_div(ceil_div(extent, count), 16) * 16);
 }
@@ -65,7 +64,7 @@ double MatmulPlan::cost() const {
   return one * static_cast<double>(batch) + tiles_waited * one / product(rows, columns, parts);
 }
 
-/// Axes are halved, quartered, and so on.
+/// Tries axes whole, halved, quartered, and so on.
 void MatmulPlan::cut_matrix() {
   MatmulPlan best = *this;
   double least = cost();
@@ -87,7 +86,7 @@ void MatmulPlan::cut_matrix() {
   *this = best;
 }
 
-/// Of a product with a vector, or a few, the long side is cut; a long sum where there is no other.
+/// For a product with one or a few vectors: cuts the longer side, and a long sum if that gives too few tasks.
 void MatmulPlan::cut_vector() {
   const double worth = 2 * static_cast<double>(batch) * product(m, n, k) / smallest_vector;
   const auto wanted = static_cast<std::int64_t>(std::min(static_cast<double>(vector_tasks), worth));

@@ -54,8 +54,8 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-/// Size classes of small blocks, in lines of 64 bytes: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ...: four
-/// to a power of two, so that at most a fifth of a block is unused.
+/// Size classes of small blocks, in lines of 64 bytes: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, ...:
+/// four per power of two, so that beyond one line at most a fifth of a block is unused.
 constexpr std::size_t class_lines(std::size_t index) {
   return index < 4 ? index + 1 : (4 + index % 4 + 1) << (index / 4 - 1);
 }
@@ -150,16 +150,17 @@ MemoryPool::Block MemoryPool::take(FreeMap::iterator found, std::size_t bytes) {
   const auto [address, free] = *found;
   erase_free(found);
   const std::size_t rest = free.size - bytes;
-  const std::size_t rest_resident = std::min(rest, free.resident);  // which pages are which is not recorded
+  // Which pages are resident is not recorded.
+  const std::size_t rest_resident = std::min(rest, free.resident);
   reserved_ += bytes + rest_resident - free.resident;
   if (rest > 0) insert_free(address + bytes, {rest, rest_resident});
   return {address, bytes};
 }
 
-/// Cuts a block from memory never used so far, together with a free block just before it.
+/// Cuts a block from memory never used so far, extending a free block just before it.
 MemoryPool::Block MemoryPool::extend(std::size_t bytes) {
-  // A pool that is full of free blocks too small for this request holds too much: keep it within a
-  // quarter of its peak.
+  // If all free blocks are too small for this request, the pool holds too much: keep it
+  // within a quarter above its peak.
   const std::size_t limit = std::max(highest_, current_ + bytes) / 4 * 5;
   if (reserved_ + bytes > limit) drop_pages(reserved_ + bytes - limit);
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -184,13 +185,13 @@ MemoryPool::Block MemoryPool::extend(std::size_t bytes) {
 
 void MemoryPool::add_segment(std::size_t bytes) {
   std::size_t size = first_segment;
-  for (const Segment& segment : segments_) size += segment.size;  // doubles the whole
+  for (const Segment& segment : segments_) size += segment.size;  // doubles the total
   if (const std::optional<std::size_t> limit =
-          address_limit())  // of which others need a part, OpenBLAS most of all
+          address_limit())  // others need part of the limit, OpenBLAS most
     size = std::min(size, (*limit - std::min(*limit, addresses_used())) / 16 / huge_page * huge_page);
   size = std::max(std::min(size, largest_segment), round_up(bytes, huge_page));
   void* address = map_pages(size + huge_page);
-  if (!address) {  // the address space is limited: settle for what is needed now
+  if (!address) {  // address space is limited: settle for what is needed now
     size = round_up(bytes, huge_page);
     address = map_pages(size + huge_page);
   }

@@ -13,8 +13,8 @@
 #include "heed/base/error.h"
 
 // Layer normalisation (arXiv 1607.06450): y = (x - mean) inverse_deviation weight + bias. RMS normalisation
-// (arXiv 1910.07467) is the same with 0 for the mean, and asked for by `mean` null. Of a sum with dropout,
-// some rows at a time are added while they are in the cache.
+// (arXiv 1910.07467) is the same with mean 0; a null `mean` selects it. For a sum with dropout, a few rows
+// at a time are added and normalised while they are in cache.
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -69,7 +69,7 @@ struct LayerNormBackward {
   T* dx;
 
   /// With h = (x - mean) s and u = grad weight: dx = s (u - mean(u) - h mean(u h)); without a mean h = x s,
-  /// and mean(u) falls away. Adds grad h and grad to the sums of this block of rows, [2, n], unless null.
+  /// and mean(u) drops out. Adds grad h and grad to the sums of this block of rows, [2, n], unless null.
   void row(std::int64_t r, T* sums) const {
     const D d;
     const T* from = x + r * n;
@@ -112,13 +112,13 @@ void add_dropped(const PhiloxStream& stream, double p, std::int64_t begin, std::
   });
 }
 
-/// Rows whose contributions to dweight and dbias are added in one go: set by the shape, not by the threads. A
-/// multiple of four, so that a block begins with a block of random words.
+/// Rows whose contributions to dweight and dbias are added in one pass. Depends on the shape, not on the
+/// threads. A multiple of four, so that it begins with a whole block of random words.
 inline std::int64_t rows_per_block(std::int64_t n) {
   return std::max<std::int64_t>(32, 32768 / n / 4 * 4);
 }
 
-/// Rows that are added and normalised while they are in the first cache.
+/// Rows that are added and normalised while they are in the first-level cache.
 inline std::int64_t rows_in_cache(std::int64_t n) {
   return std::max<std::int64_t>(4, 4096 / n / 4 * 4);
 }
@@ -128,7 +128,7 @@ T* data_or_null(const Tensor& x) {
   return x.defined() ? x.data<T>() : nullptr;
 }
 
-/// `before(begin, end)` prepares some rows, begin a multiple of four.
+/// Calls before(begin, end) to prepare some rows, begin a multiple of four, and then normalises them.
 template <class T, class Before>
 void layer_norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
                      const Tensor& out, const Tensor& mean, const Tensor& inverse_deviation,
@@ -146,7 +146,7 @@ void layer_norm_rows(const Tensor& x, const Tensor& weight, const Tensor& bias, 
                   });
 }
 
-/// to[j] = sum of the blocks' partial[block * 2 n + j], in their order and in double.
+/// to[j] = sum over blocks of partial[block * 2 n + j], in order and in double.
 template <class T>
 void combine_blocks(const T* partial, std::int64_t blocks, std::int64_t n, T* to) {
   constexpr std::int64_t width = 256;
@@ -161,7 +161,7 @@ void combine_blocks(const T* partial, std::int64_t blocks, std::int64_t n, T* to
   }
 }
 
-/// `after(begin, end)` goes on with the dx of some rows, begin a multiple of four.
+/// Calls after(begin, end) once the dx of some rows is computed, begin a multiple of four.
 template <class T, class After>
 void layer_norm_backward_rows(const Tensor& x, const Tensor& weight, const Tensor& mean,
                               const Tensor& inverse_deviation, const Tensor& grad, const Tensor& also,
@@ -314,7 +314,7 @@ void add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& me
 }  // namespace heed::cpu
 #endif
 
-// Rotary positions (arXiv 2104.09864): pairs of elements turned by the angles of their positions.
+// Rotary positions (arXiv 2104.09864): pairs of elements are rotated by the angles of their positions.
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -324,10 +324,10 @@ struct Rotary {
   using D = hn::ScalableTag<T>;
   const T *x, *cosines, *sines;
   std::int64_t heads, half;
-  T direction;  // 1, or -1 to turn back
+  T direction;  // 1 to rotate, -1 to rotate back
   T* out;
 
-  /// All heads of one position of one sample, the `row`th of all.
+  /// Rotates all heads at one position of one sample; `row` counts positions over all samples.
   void turn(std::int64_t row, std::int64_t position) const {
     const D d;
     const auto forth = hn::Set(d, direction);

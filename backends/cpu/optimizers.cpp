@@ -15,13 +15,13 @@
 #define HEED_BACKENDS_CPU_OPTIMIZERS_ONCE
 namespace heed::cpu {
 
-/// A stretch of one of the tensors that an optimizer updates in one pass.
+/// A range of elements of one of the tensors that an optimizer updates in one pass.
 struct Piece {
   std::size_t tensor;
   std::int64_t begin, count;
 };
 
-/// All elements of all tensors, in pieces set by their shapes alone.
+/// All elements of all tensors, cut into pieces that depend only on the shapes.
 inline std::vector<Piece> cut_into_pieces(std::span<const Tensor> tensors) {
   constexpr std::int64_t piece_size = 32768;
   std::vector<Piece> pieces;
@@ -45,8 +45,8 @@ inline double total_bytes(std::span<const Tensor> tensors) {
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-/// The gradient as the update sees it: scaled, and with the decay of the weights where that is not decoupled
-/// (then `shrink` multiplies the weights instead).
+/// The effective gradient: scaled, and with weight decay added unless it is decoupled (in that case
+/// `shrink` multiplies the weights instead).
 template <class T>
 struct Decay {
   T gradient_scale, added, shrink;
@@ -94,8 +94,7 @@ void adam_piece(const OptimizerStep& step, double gradient_scale, const Piece& p
   });
 }
 
-/// Stochastic gradient descent; with momentum the velocity is u = momentum u + g and
-/// takes the gradient's place.
+/// Stochastic gradient descent; with momentum, the velocity u = momentum u + g replaces the gradient.
 template <class T>
 void sgd_piece(const OptimizerStep& step, double gradient_scale, const Piece& piece) {
   const hn::ScalableTag<T> d;
@@ -169,7 +168,7 @@ HWY_AFTER_NAMESPACE();
 namespace heed::cpu {
 namespace {
 
-/// Calls body(index) for every piece on the pool; on this thread when all of them together are small.
+/// Calls body(index) for every piece on the pool, or on this thread if all pieces together are small.
 template <class Body>
 void for_each_piece(const std::vector<Piece>& pieces, Body body) {
   std::int64_t total = 0;

@@ -21,9 +21,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// The stream of one key, read a pair of vectors at a time.
 ///
-/// One block of four words lives in one 64-bit lane per counter word, so that a 32 x 32 -> 64 bit product
-/// needs no shuffles; the upper halves hold leftovers that no later product reads. Neighbouring lanes work on
-/// blocks half a vector apart, and interleaving the results therefore leaves every word in its place.
+/// Each counter word of a block has a 64-bit lane of its own, so that a 32 x 32 -> 64 bit product needs no
+/// shuffles; the upper halves hold leftovers that no later product reads. Neighbouring lanes work on blocks
+/// half a vector apart, so that interleaving the results puts every word in its place.
 class PhiloxStream {
  public:
   using D64 = hn::ScalableTag<std::uint64_t>;
@@ -67,7 +67,7 @@ class PhiloxStream {
     second = hn::BitCast(d32, hn::InterleaveUpper(d, hn::BitCast(d, low), hn::BitCast(d, high)));
   }
 
-  /// The words start, ..., start + count - 1, at any start.
+  /// Writes words start, ..., start + count - 1, for any start.
   HWY_INLINE void fill(std::uint64_t start, std::int64_t count, std::uint32_t* HWY_RESTRICT out) const {
     const D32 d32;
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d32));
@@ -87,7 +87,7 @@ class PhiloxStream {
   }
 
  private:
-  /// `count` words from the `skipped`-th of `block` on; fewer than a pair of vectors holds.
+  /// `count` words from word `skipped` of `block` on; fewer than a pair of vectors holds.
   HWY_NOINLINE void partial(std::uint64_t block, std::int64_t skipped, std::int64_t count,
                             std::uint32_t* HWY_RESTRICT out) const {
     const D32 d32;

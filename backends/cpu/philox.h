@@ -14,11 +14,11 @@ void philox_fill(const RandomKey& key, std::uint64_t start, std::int64_t count, 
 class DropoutRule {
  public:
   explicit DropoutRule(double p);
-  /// No element is dropped.
+  /// True if no element is dropped.
   bool keeps_all() const { return first_kept_ == 0; }
-  /// Every element is dropped: p is within 2^-24 of 1.
+  /// True if every element is dropped: p is within 2^-24 of 1.
   bool drops_all() const { return first_kept_ >> 32 != 0; }
-  /// The smallest word that is kept; meaningless when drops_all().
+  /// The smallest word that is kept; meaningless if drops_all().
   std::uint32_t first_kept() const { return static_cast<std::uint32_t>(first_kept_); }
   bool keeps(std::uint32_t word) const { return word >= first_kept_; }
 

@@ -46,9 +46,9 @@ namespace heed::cpu::HWY_NAMESPACE {
 
 // Elements worth a task of their own; a multiple of every step below.
 constexpr std::int64_t task_size = 16384;
-constexpr std::int64_t batch_size = 1024;  // words drawn at once where they pass through memory
+constexpr std::int64_t batch_size = 1024;  // words drawn at once when they go through memory
 
-/// Words of the stream as numbers in [0, 1): the upper 24 bits times 2^-24.
+/// Converts words of the stream to numbers in [0, 1): the upper 24 bits times 2^-24.
 template <class D>
 HWY_INLINE hn::Vec<D> unit_intervals(D d, PhiloxStream::Words words) {
   const hn::Repartition<std::int32_t, D> di;
@@ -78,7 +78,7 @@ void uniform_range(const PhiloxStream& stream, double low, double high, std::int
 }
 
 /// Box and Muller (1958): the pair (u, v) gives r cos(2 pi v) and r sin(2 pi v) with r = sqrt(-2 log(1 - u)).
-/// Fills `count` values, an even number, from as many words.
+/// Computes `count` values, an even number, from as many words.
 void box_muller(const std::uint32_t* words, std::int64_t count, float* out) {
   const hn::ScalableTag<float> d;
   const PhiloxStream::D32 d32;

@@ -13,8 +13,8 @@
 //
 #include "heed/backends/cpu/math-inl.h"
 
-// Sums go through short blocks in the tensor's own type and add the blocks in double (int64), so that the
-// error does not grow with the extent. Blocks, chunks and tiles follow from the shape alone.
+// Sums add short blocks in the tensor's own type and the blocks in double (int64 for i32), so that the
+// error does not grow with the extent. Blocks, chunks and tiles depend only on the shape.
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
@@ -75,7 +75,7 @@ void sum_rows(const T* x, std::int64_t rows, std::int64_t n, T* out) {
   }
 }
 
-/// The sums of eight rows at a time keep the additions in double rare. x [n, stride], sum [width].
+/// Adds eight rows at a time in T, so that additions in double are rare. x [n, stride], sum [width].
 template <class T>
 void add_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_t width, Wide<T>* sum) {
   const hn::ScalableTag<Wide<T>> dw;
@@ -110,7 +110,7 @@ void add_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_t w
   }
 }
 
-/// How [outer, n, inner] is cut: tiles of columns, and chunks of rows that are summed apart.
+/// How [outer, n, inner] is cut: tiles of columns, and chunks of rows that are summed separately.
 struct ColumnTasks {
   std::int64_t n, inner, rows, tiles, chunks;
 
@@ -159,7 +159,7 @@ void sum_columns(const T* x, std::int64_t outer, std::int64_t n, std::int64_t in
   }
 }
 
-/// The larger (smaller) of two, where a NaN wins.
+/// The larger (smaller) of two values; NaN wins.
 template <bool largest, class T>
 HWY_INLINE T extreme_of(T best, T x) {
   return ((largest ? x > best : x < best) || x != x) ? x : best;
@@ -271,12 +271,12 @@ namespace heed::cpu {
 namespace {
 
 constexpr std::int64_t task_size = 16384;  // elements worth a task of their own
-constexpr std::int64_t tile_width = 256;   // columns followed at once
+constexpr std::int64_t tile_width = 256;   // columns processed at once
 
 template <class T>
 using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
 
-/// One row, whose sum stays in a register.
+/// Scans one row, keeping its sum in a register.
 template <class T>
 void scan_row(const T* x, std::int64_t n, bool reverse, T* out) {
   Wide<T> sum = 0;
@@ -287,8 +287,8 @@ void scan_row(const T* x, std::int64_t n, bool reverse, T* out) {
   }
 }
 
-/// One tile of columns, running in double (int64) so that the error does not grow with n.
-/// x and out [n, stride]; `reverse` starts from the last row.
+/// Scans one tile of columns, in double (int64 for i32) so that the error does not grow with n. x and out
+/// [n, stride]; `reverse` starts from the last row.
 template <class T>
 void scan_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_t width, bool reverse, T* out) {
   Wide<T> sum[tile_width] = {};

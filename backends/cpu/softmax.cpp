@@ -16,7 +16,7 @@ namespace heed::cpu::HWY_NAMESPACE {
 
 constexpr std::int64_t task_size = 16384;  // elements worth a task of their own
 
-/// The mask of one row, as masks of vectors; every entry is allowed where there is none.
+/// The mask of one row, applied a vector at a time; null allows every entry.
 class RowMask {
  public:
   explicit RowMask(const std::int32_t* allowed) : allowed_(allowed) {}
@@ -46,7 +46,7 @@ class RowMask {
   const std::int32_t* allowed_;
 };
 
-/// One row of a softmax, read through its mask; lanes beyond the end read -infinity.
+/// One row of a softmax, read through its mask; lanes beyond the end read as -infinity.
 template <class T>
 struct SoftmaxRow {
   using D = hn::ScalableTag<T>;
@@ -63,7 +63,7 @@ struct SoftmaxRow {
     return part.or_beyond(d, mask.apply(part, d, part.load(d, x + i), i), minus_infinity);
   }
 
-  /// -infinity when nothing is allowed, NaN when there is one in the row.
+  /// The largest allowed value; -infinity if nothing is allowed, NaN if there is one in the row.
   HWY_INLINE T largest() const {
     const D d;
     auto best = hn::Set(d, minus_infinity);
@@ -77,7 +77,7 @@ struct SoftmaxRow {
     return lane_max(d, best);
   }
 
-  /// out = exp(x - largest); returns its sum.
+  /// out = exp(x - largest); returns the sum.
   HWY_INLINE T exponentials(T largest) const {
     const D d;
     const auto shift = hn::Set(d, largest);
@@ -115,7 +115,7 @@ void softmax_rows(const Tensor& x, const Tensor& mask, bool log, const Tensor& o
   T* to = out.data<T>();
   const std::int32_t* allowed = mask.defined() ? mask.data<std::int32_t>() : nullptr;
   const std::int64_t mask_stride = allowed ? mask.stride(0) : 0;
-  const bool whole_rows = allowed && mask.stride(1) == 0;  // one entry decides about its row
+  const bool whole_rows = allowed && mask.stride(1) == 0;  // one entry decides for its whole row
   const T nothing = log ? SoftmaxRow<T>::minus_infinity : T(0);
 
   parallel_ranges(
@@ -153,7 +153,7 @@ void softmax_backward_row(const T* y, const T* grad, std::int64_t n, T* dx) {
   });
 }
 
-/// dx = g - exp(y) sum(g). Where y is -infinity it is a constant (masked): it takes no part and gets 0.
+/// dx = g - exp(y) sum(g). A y of -infinity is a constant (masked): it is excluded and gets 0.
 template <class T>
 void log_softmax_backward_row(const T* y, const T* grad, std::int64_t n, T* dx) {
   const hn::ScalableTag<T> d;
@@ -224,16 +224,16 @@ void softmax_backward(const Tensor& y, const Tensor& grad, bool log, const Tenso
 #endif
 
 // Cross entropy with label smoothing (arXiv 1512.00567, section 7) straight from the logits:
-// loss = log_sum_exp - (1 - e) x_target - e mean(x). What is subtracted from logits is one of them, so that
-// logits far from 0 lose no digits.
+// loss = log_sum_exp - (1 - e) x_target - e mean(x). The value subtracted from the logits is itself one of
+// them, so that logits far from 0 lose no digits.
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
-constexpr std::int64_t block_size = 1024;  // elements read twice while they are in the first-level cache
+constexpr std::int64_t block_size = 1024;  // elements read twice while in the first-level cache
 
-/// The log of the sum of exponentials and the sum of one row, read from memory once: each block is summed
-/// against the largest value so far (arXiv 1805.02867).
+/// The sum of exponentials and the sum of one row, which is read from memory once: each block is summed
+/// relative to the largest value so far (arXiv 1805.02867).
 template <class T>
 struct RowSums {
   T largest = -std::numeric_limits<T>::infinity();

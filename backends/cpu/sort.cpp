@@ -22,8 +22,8 @@
 #if HWY_ONCE
 namespace heed::cpu {
 
-/// The first position i in [from, count) where x[i] <= bound is false: x[i] is larger, or one of the two is
-/// no number. `count` where there is none. T is float, double or std::int32_t.
+/// The first position i in [from, count) where x[i] <= bound is false: x[i] is larger, or either is NaN.
+/// Returns `count` if there is none. T is float, double or std::int32_t.
 template <class T>
 std::int64_t find_above(const T* x, std::int64_t from, std::int64_t count, T bound);
 
@@ -35,7 +35,7 @@ namespace heed::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Four vectors at a time, because nearly all of them hold nothing.
+/// Checks four vectors at a time, because nearly all contain no match.
 template <class T>
 std::int64_t FindAbove(const T* HWY_RESTRICT x, std::int64_t from, std::int64_t count, T bound) {
   const hn::ScalableTag<T> d;
@@ -107,8 +107,7 @@ namespace {
 template <class T>
 using KeyOf = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
-/// An unsigned number that orders as the value does (reversed when descending); NaN is
-/// the largest either way.
+/// An unsigned key that sorts like the value (reversed if descending). NaN gets the largest key either way.
 template <class T>
 KeyOf<T> sort_key(T value, bool descending) {
   using Key = KeyOf<T>;
@@ -116,7 +115,7 @@ KeyOf<T> sort_key(T value, bool descending) {
   Key key;
   if constexpr (std::is_floating_point_v<T>) {
     if (std::isnan(value)) return std::numeric_limits<Key>::max();
-    // Adding 0 makes -0 equal to 0. Negative numbers are ordered backwards by their bits.
+    // Adding 0 makes -0 equal to 0. The bits of negative numbers sort backwards.
     const Key bits = std::bit_cast<Key>(value + T{0});
     key = bits & sign ? ~bits : bits | sign;
   } else {
@@ -132,7 +131,7 @@ struct Entry {
   friend auto operator<=>(const Entry&, const Entry&) = default;
 };
 
-/// Least significant digit first, which is stable; digits that all keys share are skipped.
+/// Sorts by the least significant digit first, which is stable; skips digits that all keys share.
 template <class Key>
 void radix_sort(Entry<Key>*& entries, Entry<Key>*& other, std::int64_t count) {
   for (int shift = 0; shift < static_cast<int>(8 * sizeof(Key)); shift += 8) {
@@ -148,7 +147,7 @@ void radix_sort(Entry<Key>*& entries, Entry<Key>*& other, std::int64_t count) {
   }
 }
 
-/// The entries of a row in order, in scratch memory of the thread.
+/// The entries of a row in sorted order, in scratch memory of the thread.
 template <class T>
 Entry<KeyOf<T>>* sorted_entries(const T* x, std::int64_t count, bool descending) {
   using E = Entry<KeyOf<T>>;
@@ -179,7 +178,7 @@ void top_k_row(const T* x, std::int64_t count, std::int64_t k, std::int32_t* out
   for (std::int64_t i = 0; i < k; ++i) best[i] = {sort_key(x[i], true), static_cast<std::int32_t>(i)};
   std::make_heap(best, best + k);
   T worst = x[best[0].position];
-  // What is not above the worst is surely no better; a tie loses to the lower position.
+  // A value not above the worst is certainly no better; ties go to the lower position.
   for (std::int64_t i = find_above(x, k, count, worst); i < count; i = find_above(x, i + 1, count, worst)) {
     const E entry{sort_key(x[i], true), static_cast<std::int32_t>(i)};
     if (entry.key >= best[0].key) continue;
@@ -211,7 +210,7 @@ void top_k_rows(const Tensor& x, const Tensor& out) {
     for (std::int64_t r = begin; r < end; ++r) {
       const T* row = x.data<T>() + r * count;
       std::int32_t* to = out.data<std::int32_t>() + r * k;
-      // A heap pays while few values enter it.
+      // A heap only pays off while few values enter it.
       if (k * 16 <= count) {
         top_k_row(row, count, k, to);
       } else {
@@ -264,15 +263,15 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::cpu::HWY_NAMESPACE {
 
 constexpr std::int64_t task_size = 32768;  // elements worth a task of their own
-constexpr std::int64_t tile_width = 512;   // columns followed at once
+constexpr std::int64_t tile_width = 512;   // columns processed at once
 
-/// True when `x` takes the place of `best`; a NaN counts as the largest, as it does for the maximum itself.
+/// Whether `x` replaces `best`; NaN counts as the largest, as in the max reduction.
 template <class T>
 HWY_INLINE bool beats(T x, T best) {
   return x > best || (x != x && best == best);
 }
 
-/// One tile of columns; x [n, stride], out [width].
+/// Processes one tile of columns; x [n, stride], out [width].
 template <class T>
 void argmax_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_t width, std::int32_t* out) {
   T best[tile_width];
@@ -288,7 +287,7 @@ void argmax_columns(const T* x, std::int64_t n, std::int64_t stride, std::int64_
   }
 }
 
-/// The first position in [0, n) where condition(vector), a mask of lanes, holds; n when there is none.
+/// The first position in [0, n) where condition(vector), a mask of lanes, holds; n if there is none.
 template <class D, class Condition>
 HWY_INLINE std::int64_t find_first(D d, const hn::TFromD<D>* x, std::int64_t n, Condition condition) {
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -299,11 +298,10 @@ HWY_INLINE std::int64_t find_first(D d, const hn::TFromD<D>* x, std::int64_t n, 
   }
   if (i == n) return n;
   const std::intptr_t at = hn::FindFirstTrue(d, condition(load_n(d, x + i, n - i)));
-  return at < 0 ? n
-                : std::min(n, i + at);  // the lanes beyond the end may match, but only after those before it
+  return at < 0 ? n : std::min(n, i + at);  // lanes beyond the end may match, but come after all real ones
 }
 
-/// The largest of the row, then where it first stands: the second pass reads the cache.
+/// Finds the largest value of the row, then its first position: the second pass reads from cache.
 template <class T>
 std::int64_t argmax_row(const T* x, std::int64_t n) {
   const hn::ScalableTag<T> d;

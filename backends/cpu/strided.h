@@ -10,7 +10,7 @@
 
 namespace heed::cpu {
 
-/// Calls body(T()) with the C++ type of the elements.
+/// Calls body(T()), where T is the C++ element type.
 template <class Body>
 void with_element_type(DType dtype, Body&& body) {
   switch (dtype) {
@@ -20,20 +20,20 @@ void with_element_type(DType dtype, Body&& body) {
       return body(double());
     case DType::i32:
       return body(std::int32_t());
-    case DType::f16:  // not on the CPU: Tensor::empty refuses
+    case DType::f16:  // not on the CPU: Tensor::empty refuses it
     case DType::bf16:
       break;
   }
 }
 
-/// The same for a kernel that has no i32 form.
+/// The same for kernels without an i32 version.
 template <class Body>
 void with_floating_type(const char* op, DType dtype, Body&& body) {
   check(is_floating(dtype), op, ": needs a floating dtype, got ", dtype);
   return dtype == DType::f32 ? body(float()) : body(double());
 }
 
-/// A tensor's layout with the axes that can be walked as one merged, and axes of extent 1 dropped.
+/// A tensor's layout with axes merged where possible and axes of extent 1 dropped.
 struct MergedLayout {
   Shape shape;
   Shape strides;
@@ -61,11 +61,11 @@ struct MergedLayout {
   std::int64_t inner_stride() const { return strides.at(-1); }
 };
 
-/// The most elements that kernels process between two looks at the layout of their operands.
+/// Maximum elements that kernels process before looking at their operands' layout again.
 constexpr std::int64_t segment_elements = 512;
 
-/// Reads a strided operand as if it were contiguous, a segment at a time: in place where its elements are
-/// neighbours, else through a small buffer.
+/// Reads a strided operand as if it were contiguous, a segment at a time: in place if its elements are
+/// adjacent, otherwise through a small buffer.
 template <class T>
 class SegmentReader {
  public:
@@ -81,7 +81,7 @@ class SegmentReader {
     }
   }
 
-  /// How many elements from `begin` on read() can give at once.
+  /// How many elements read() can return at once from `begin` on.
   std::int64_t longest(std::int64_t begin) const {
     switch (mode_) {
       case Mode::contiguous:
@@ -114,7 +114,8 @@ class SegmentReader {
 
  private:
   enum class Mode { contiguous, rows, constant, gathered };
-  static constexpr std::int64_t shortest_row = 64;  // below, the price of a segment outweighs that of a copy
+  // For shorter rows, a segment costs more than a copy.
+  static constexpr std::int64_t shortest_row = 64;
 
   /// Finds the coordinates and the offset of an element.
   void locate(std::int64_t index) {
@@ -166,8 +167,7 @@ class SegmentReader {
   alignas(64) T buffer_[segment_elements];
 };
 
-/// Calls body(begin, count, pointers...) with the segments of [begin, end) that every reader
-/// can give at once.
+/// Calls body(begin, count, pointers...) for segments of [begin, end) that every reader can return at once.
 template <class Body, class... Readers>
 void for_each_segment(std::int64_t begin, std::int64_t end, Body&& body, Readers&... readers) {
   while (begin < end) {

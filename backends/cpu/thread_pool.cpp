@@ -34,13 +34,13 @@ void relax() {
 #endif
 }
 
-/// One loop being run: the tasks are handed out by a counter.
+/// A running loop: a counter hands out the tasks.
 class Job {
  public:
   Job(std::int64_t tasks, TaskRef body) : tasks_(tasks), body_(body) {}
 
   void run() {
-    const Bf16Products products(bf16_products_);  // the caller's, on every thread
+    const Bf16Products products(bf16_products_);  // the caller's setting applies on every thread
     inside_task = true;
     try {
       for (;;) {
@@ -70,13 +70,13 @@ class Job {
 };
 
 /// The workers watch one word, the gate: {epoch, open, workers inside}. A job is published by opening the
-/// gate in a new epoch; a worker enters with a compare-exchange, so none can enter once the caller has closed
-/// it. Whoever is late (asleep) is not waited for.
+/// gate in a new epoch. A worker enters with a compare-exchange, so none can enter once the caller has
+/// closed the gate. Workers that are late (asleep) are not waited for.
 class ThreadPool {
  public:
-  /// The pool of this process. Its threads end with the program's static objects; work that comes later still
-  /// starts them anew. After fork() the child has none of them, only their memory, which it leaves as it is:
-  /// it gets a pool of its own, and takes the same pieces of work to the same bits.
+  /// The pool of this process. Its threads end when static objects are destroyed; later work starts them
+  /// again. After fork() the child has none of the threads, only their memory, which it leaves alone: it
+  /// gets a pool of its own and computes the same bits.
   static ThreadPool& instance() {
     ThreadPool* pool = current_.load(std::memory_order_acquire);
     return pool ? *pool : first_use();
@@ -113,7 +113,7 @@ class ThreadPool {
  private:
   static constexpr std::uint32_t inside_mask = 0x3ff;  // up to 1023 workers
   static constexpr std::uint32_t open_bit = 0x400;
-  // Epochs wrap around; a worker that then misses a job does no harm.
+  // Epochs wrap around; if a worker then misses a job, no harm is done.
   static constexpr std::uint32_t epoch_unit = 0x800;
 
   explicit ThreadPool(int threads) : threads_(threads) {}
@@ -139,7 +139,7 @@ class ThreadPool {
     return *pool;
   }
 
-  /// Ends the threads when static objects are destroyed, as a library may be unloaded then.
+  /// Ends the threads when static objects are destroyed, since the library may be unloaded then.
   struct Joiner {
     ~Joiner() {
       if (ThreadPool* pool = current_.load(std::memory_order_acquire)) pool->stop();
@@ -150,12 +150,12 @@ class ThreadPool {
     stopping_.store(false, std::memory_order_relaxed);
     const int workers = threads() - 1;
     workers_.reserve(static_cast<std::size_t>(workers));
-    // A worker that finds no processor of its own would only take time from the others by spinning.
+    // A worker without a processor of its own would only take time from the others by spinning.
     const bool spin = threads() <= available_processors();
     try {
       for (int i = 0; i < workers; ++i) workers_.emplace_back([this, spin] { work(spin); });
     } catch (const std::system_error&) {
-      // The system refuses more threads: the loop runs on those there are, the caller at least.
+      // The system refuses more threads: the loop runs on those that started, and always on the caller.
     }
   }
 
@@ -170,7 +170,7 @@ class ThreadPool {
 
   void work(bool spin) {
     std::uint32_t seen = gate_.load(std::memory_order_acquire) & ~(epoch_unit - 1);
-    // The job that started this worker may be under way already: let it be taken for a new one.
+    // The job that started this worker may already be running: treat it as new.
     seen -= epoch_unit;
     while (!stopping_.load(std::memory_order_acquire)) {
       std::uint32_t gate = wait_for_new_epoch(seen, spin);
@@ -215,7 +215,7 @@ class ThreadPool {
   }
 
   static inline std::atomic<ThreadPool*> current_{nullptr};
-  static inline ThreadPool* parents_ = nullptr;  // in a process that was forked
+  static inline ThreadPool* parents_ = nullptr;  // the parent's pool, in a forked process
 
   std::mutex owner_;  // held by the thread whose job is running
   std::atomic<int> threads_;

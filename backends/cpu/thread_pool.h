@@ -10,12 +10,12 @@
 #include "heed/base/error.h"
 #include "heed/core/device.h"
 
-// One pool of threads for all CPU kernels. A loop is cut into tasks whose number and extent follow from the
-// shapes alone, never from the number of threads, so that every result has the same bits on any machine size.
+// One pool of threads for all CPU kernels. The number and size of a loop's tasks depend only on the shapes,
+// never on the number of threads, so that results have the same bits on any number of cores.
 
 namespace heed::cpu {
 
-/// A reference to a callable that outlives the call it is passed to: two words, no allocation.
+/// A reference to a callable, which must outlive the call: two words, no allocation.
 class TaskRef {
  public:
   template <class Body, class = std::enable_if_t<!std::is_same_v<std::remove_cvref_t<Body>, TaskRef>>>
@@ -30,9 +30,9 @@ class TaskRef {
 };
 
 /// Calls body(task) for every task in [0, tasks), in any order, on the pool; returns when all are done.
-/// A task that throws ends the loop early, and the exception is thrown again here. A call from inside a task,
-/// or while another thread of the program is using the pool, runs serially. Waking the threads costs 1 to 80
-/// us: cut work below some 10 us into one task.
+/// A task that throws ends the loop early, and the exception is rethrown here. A call from inside a task,
+/// or while another thread of the program is using the pool, runs serially. Waking the threads costs 1 to
+/// 80 us: make work below about 10 us a single task.
 void parallel_for(std::int64_t tasks, TaskRef body);
 
 /// Calls body(begin, end) for [0, count) cut into pieces of `grain` (the last may be shorter).
@@ -45,11 +45,11 @@ void parallel_ranges(std::int64_t count, std::int64_t grain, Body&& body) {
   });
 }
 
-/// Processors this process may run on.
+/// The number of processors this process may run on.
 int available_processors();
 
-/// Working memory of the calling thread: one buffer per slot, kept from task to task and grown when needed.
-/// The content is whatever the last user left. Cache-line aligned.
+/// Working memory of the calling thread: one buffer per slot, kept between tasks and grown when needed. It
+/// holds whatever the last user left. Cache-line aligned.
 template <class T>
 T* thread_scratch(int slot, std::size_t count) {
   constexpr std::align_val_t alignment{64};
@@ -65,7 +65,7 @@ T* thread_scratch(int slot, std::size_t count) {
   Buffer& buffer = buffers[slot];
   if (const std::size_t needed = count * sizeof(T); buffer.size < needed) {
     buffer.bytes.reset();
-    buffer.size = 0;  // also where the next line throws
+    buffer.size = 0;  // in case the next line throws
     buffer.bytes.reset(static_cast<std::byte*>(::operator new[](needed, alignment)));
     buffer.size = needed;
   }

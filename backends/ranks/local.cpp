@@ -1,4 +1,4 @@
-// Ranks on one machine: forked processes, a socket pair between any two.
+// Ranks on one machine: forked processes with a socket pair between any two.
 
 #include <poll.h>
 #include <sys/prctl.h>
@@ -27,7 +27,7 @@
 namespace heed {
 namespace {
 
-/// A descriptor that is closed when nobody holds it any more.
+/// A file descriptor, closed by its owner's destructor.
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
@@ -45,11 +45,11 @@ class Descriptor {
   int number_;
 };
 
-using Row = std::vector<Descriptor>;  // to every other rank
+using Row = std::vector<Descriptor>;  // sockets to every other rank
 
 class LocalRanks : public Ranks {
  public:
-  /// `parent`: a socket to the process that forked this one, see run_local_ranks().
+  /// `parent`: a socket to the process that forked this one; see run_local_ranks().
   LocalRanks(int rank, Row peers, const Descriptor& parent, const RankPatience& patience)
       : Ranks(rank, static_cast<int>(peers.size()), std::make_unique<Courier>(), patience),
         peers_(std::move(peers)),
@@ -88,7 +88,7 @@ class LocalRanks : public Ranks {
       if (ready <= 0) continue;
       silence().heard();
       for (std::size_t r = 0; r < peers_.size(); ++r) {
-        // What a rank has sent before it ended is read first.
+        // Receive first: a rank that has ended may have sent data before.
         if (waiting[r].revents && !to_get[r].empty())
           to_get[r] = to_get[r].subspan(
               moved(r, recv(peers_[r].number(), to_get[r].data(), to_get[r].size(), MSG_DONTWAIT), true));
@@ -112,7 +112,7 @@ class LocalRanks : public Ranks {
   const Descriptor& parent_;
 };
 
-/// Two sockets that are connected; `count` is of the ranks, for the error.
+/// Two connected sockets; `count` is the number of ranks, for the error message.
 std::pair<Descriptor, Descriptor> socket_pair(int type, int count) {
   int ends[2];
   const int failed = socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends);
@@ -132,7 +132,7 @@ std::vector<Row> connected(int count) {
   return rows;
 }
 
-/// What is in the way of a rank that cannot begin is for the process that forked it to say.
+/// Connects a rank. If that fails, sends the reason to the process that forked it, which reports it.
 std::unique_ptr<LocalRanks> join(int rank, Row peers, const Descriptor& parent,
                                  const RankPatience& patience) {
   const auto tell = [&](const std::exception& error) {
@@ -142,7 +142,8 @@ std::unique_ptr<LocalRanks> join(int rank, Row peers, const Descriptor& parent,
   try {
     return std::make_unique<LocalRanks>(rank, std::move(peers), parent, patience);
   } catch (const RankLost& error) {
-    std::this_thread::sleep_for(std::chrono::seconds(2));  // the lost one knows more
+    // The lost rank's own error says more, so let it arrive first.
+    std::this_thread::sleep_for(std::chrono::seconds(2));
     tell(error);
   } catch (const std::system_error& error) {
     tell(Error(
@@ -155,22 +156,22 @@ std::unique_ptr<LocalRanks> join(int rank, Row peers, const Descriptor& parent,
 
 [[noreturn]] void be_rank(int rank, std::vector<Row> rows, const Descriptor& parent, pid_t parent_id,
                           const std::function<int(Ranks&)>& body, const RankPatience& patience) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody is left behind
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // the rank must not outlive its parent
   if (getppid() != parent_id) _exit(1);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1}) std::signal(signal, SIG_IGN);
   Row own = std::move(rows[static_cast<std::size_t>(rank)]);
-  rows.clear();  // so that a rank that ends is seen to end
+  rows.clear();  // other ranks notice a rank's end only once no copies of its sockets are open
   int status = 1;
   try {
     status = body(*join(rank, std::move(own), parent, patience));
-  } catch (const std::exception&) {  // the body says what it has to say
+  } catch (const std::exception&) {  // the body has reported its error
   }
   std::cout.flush();
   std::fflush(nullptr);
   _exit(status);
 }
 
-/// What a rank that could not begin has sent; empty when none has.
+/// The error sent by a rank that could not begin; empty if there is none.
 std::string text_from(const Descriptor& ranks) {
   std::string text(4096, '\0');
   const ssize_t bytes = recv(ranks.number(), text.data(), text.size(), MSG_DONTWAIT);
@@ -178,9 +179,9 @@ std::string text_from(const Descriptor& ranks) {
   return text;
 }
 
-/// The processes of the ranks; killed when the one that started them has had enough.
+/// The processes of the ranks; the destructor kills those that still run.
 struct Processes {
-  std::vector<pid_t> ids;  // -1: has ended
+  std::vector<pid_t> ids;  // -1: ended
   ~Processes() {
     for (const pid_t id : ids)
       if (id > 0) kill(id, SIGKILL);
@@ -190,7 +191,7 @@ struct Processes {
   }
 };
 
-/// Ranks that have not ended although the first has: nothing keeps them but a stop.
+/// Reports ranks that have not ended after rank 0 has: only a stopped process would take so long.
 class Stragglers {
  public:
   explicit Stragglers(const RankPatience& patience) : patience_(patience) {}
@@ -222,8 +223,8 @@ int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
                     const std::function<bool()>& stop_requested, const RankPatience& patience) {
   check(count >= 1 && count <= 1024, "ranks: the number of ranks is ", count, "; it must be 1 to 1024");
   std::vector<Row> rows = connected(count);
-  // All ranks share an end: into it goes why one cannot begin, and that nothing more will come out asks them
-  // to stop.
+  // All ranks share the other end. A rank that cannot begin sends the reason through it, and shutting down
+  // the parent's sending side asks them to stop.
   auto [to_ranks, to_parent] = socket_pair(SOCK_SEQPACKET, count);
   std::cout.flush();
   std::fflush(nullptr);
@@ -268,7 +269,7 @@ int run_local_ranks(int count, const std::function<int(Ranks&)>& body,
     if (stop_requested && stop_requested()) {
       shutdown(to_ranks.number(), SHUT_WR);
       for (const pid_t id : processes.ids)
-        if (id > 0) kill(id, SIGCONT);  // one that was stopped would keep the others from their end
+        if (id > 0) kill(id, SIGCONT);  // a stopped process would keep the others from ending
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }

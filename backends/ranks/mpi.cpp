@@ -1,6 +1,6 @@
-// Ranks that a launcher of MPI has started. Of MPI only the moving of bytes is used, and its library is
-// opened at run time: the two families differ in their handles alone, which are pointers in Open MPI and
-// numbers in MPICH and what descends from it (the ABI that MPICH, Intel MPI and MVAPICH agreed on).
+// Ranks started by an MPI launcher. MPI is only used to move bytes, and its library is opened at run time:
+// the two families differ only in their handles, which are pointers in Open MPI and integers in MPICH and
+// its descendants (the common ABI of MPICH, Intel MPI and MVAPICH).
 
 #include <dlfcn.h>
 #include <sys/ioctl.h>
@@ -20,14 +20,14 @@ namespace {
 
 constexpr const char* open_mpi_library = "libmpi.so.40";
 constexpr const char* mpich_library = "libmpich.so.12";
-constexpr int funneled = 1;  // MPI_THREAD_FUNNELED in both: there are threads, and one of them calls MPI
+constexpr int funneled = 1;  // MPI_THREAD_FUNNELED in both: of several threads, only one calls MPI
 
 bool is_set(const char* name) {
   const char* const value = std::getenv(name);
   return value && *value;
 }
 
-/// A symbol of the library as a function or an object.
+/// Looks up a function or object in the library.
 template <class T>
 T symbol(void* library, const std::string& path, const char* name) {
   void* const found = dlsym(library, name);
@@ -35,8 +35,8 @@ T symbol(void* library, const std::string& path, const char* name) {
   return reinterpret_cast<T>(found);
 }
 
-/// Waits until the launcher has read what this process wrote to its standard error, for a second at most:
-/// MPICH's ends the job as soon as it hears of an abort, and what then still lies in the pipe is lost.
+/// Waits, for a second at most, until the launcher has read what this process wrote to standard error.
+/// MPICH's launcher ends the job as soon as it learns of an abort, and anything still in the pipe is lost.
 void let_messages_arrive() {
   struct stat kind {};
   int unread = 0;
@@ -45,7 +45,7 @@ void let_messages_arrive() {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
-/// The functions of one family, whose handles are of type Handle.
+/// Ranks over one family of MPI libraries, whose handles have type Handle.
 template <class Handle>
 class MpiRanks : public Ranks {
  public:
@@ -70,7 +70,8 @@ class MpiRanks : public Ranks {
 
   [[noreturn]] void abandon(int status) override {
     let_messages_arrive();
-    // From here, although MPI is the courier's: that may be waiting for ranks that never answer.
+    // Called on this thread although only the courier calls MPI otherwise: the courier may be waiting for
+    // ranks that never answer.
     library_.abort(library_.world, status);
     std::_Exit(status);
   }
@@ -78,7 +79,7 @@ class MpiRanks : public Ranks {
  protected:
   void transfer(std::span<const std::span<const std::byte>> out,
                 std::span<const std::span<std::byte>> in) override {
-    // Messages to single ranks, not a collective call: that would not tell who keeps it waiting.
+    // Point-to-point messages, because a collective call would not tell which rank it waits for.
     std::vector<Handle> requests;
     std::vector<int> partners;
     const auto begin = [&](std::size_t bytes, std::size_t r, const char* name, const auto& call) {
@@ -102,9 +103,10 @@ class MpiRanks : public Ranks {
   using Clock = std::chrono::steady_clock;
   static constexpr int tag = 1;
 
-  /// MPI itself would wait with all of a processor's time, which the next batch can use.
+  /// Polls with pauses, since MPI's own wait would occupy a processor that can compute the next batch.
   void wait(std::vector<Handle>& requests, std::vector<int>& partners) {
-    std::vector<std::array<std::byte, 64>> unused(requests.size());  // MPI_Status, of 20 to 24 bytes
+    // Room for MPI_Status, which takes 20 to 24 bytes.
+    std::vector<std::array<std::byte, 64>> unused(requests.size());
     std::vector<int> done(requests.size());
     silence().heard();
     auto moved = Clock::now(), looked = moved;
@@ -129,7 +131,7 @@ class MpiRanks : public Ranks {
     }
   }
 
-  /// In their order, each once; -1: done.
+  /// The ranks still awaited, in order, each once; -1 in `partners`: done.
   static std::vector<int> missing(const std::vector<int>& partners) {
     std::set<int> ranks(partners.begin(), partners.end());
     ranks.erase(-1);
@@ -161,7 +163,7 @@ std::unique_ptr<Ranks> joined(void* library, const std::string& path, Handle wor
     check(ask_rank(world, &rank) == 0 && ask_size(world, &count) == 0, "MPI: ", path,
           " does not say its rank");
   });
-  // A library that does not speak with its launcher takes itself for the only rank.
+  // A library that cannot talk to the launcher believes it is the only rank.
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}) {
     if (!is_set(name)) continue;
     check(std::to_string(count) == std::getenv(name), "MPI: the launcher started ", std::getenv(name),
@@ -184,7 +186,7 @@ std::unique_ptr<Ranks> open_mpi(const RankPatience& patience) {
   const std::string path = is_set("HEED_MPI") ? std::getenv("HEED_MPI")
                            : is_open_mpi      ? open_mpi_library
                                               : mpich_library;
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);  // its plug-ins look for its names
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);  // its plug-ins look up its symbols
   if (!library)
     fail("MPI: ", path, " cannot be opened (", dlerror(),
          "); install it, or name another with the environment variable HEED_MPI");
