@@ -1,6 +1,7 @@
-// `lanes` threads work on a row, a workgroup (constant 0) on as many rows as it has room for; both are powers
-// of two. Sums and maxima over the lanes of a row are trees whose order depends on `lanes` alone: the modules
-// that exchange values within subgroups (SUBGROUPS) take the same order, and give the same bits.
+// `lanes` threads work on a row, and a workgroup (its size is constant 0) on as many rows as it has room for;
+// both sizes are powers of two. Sums and maxima over the lanes of a row are trees whose order depends on
+// `lanes` alone: the modules that exchange values within subgroups (SUBGROUPS) use the same order and give
+// the same bits.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint lanes = 256;
 
@@ -8,7 +9,7 @@ shared float partial[gl_WorkGroupSize.x];
 
 #ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_shuffle : require
-layout(constant_id = 12) const uint subgroup = 32;  // threads of one, a power of two; a workgroup has no part of one
+layout(constant_id = 12) const uint subgroup = 32;  // its threads, a power of two; workgroups hold whole ones
 uint thread() { return gl_SubgroupID * subgroup + gl_SubgroupInvocationID; }
 #else
 uint thread() { return gl_LocalInvocationID.x; }
@@ -18,7 +19,7 @@ uint lane() { return thread() & (lanes - 1); }
 // The row of this thread, counted over the whole launch.
 uint row_index() { return group_index() * (gl_WorkGroupSize.x / lanes) + thread() / lanes; }
 
-// The tree: a step combines neighbours that are 1, 2, 4, ... lanes apart.
+// The tree: its steps combine values that are 1, 2, 4, ... lanes apart.
 #ifdef SUBGROUPS
 #define HEED_OVER_LANES(name, combine)                                                       \
   float name(float value) {                                                                  \
@@ -50,7 +51,7 @@ uint row_index() { return group_index() * (gl_WorkGroupSize.x / lanes) + thread(
   }
 #endif
 float plus(float a, float b) { return a + b; }
-// All threads of a workgroup call these together, those without a row too.
+// All threads of a workgroup call these together, including those without a row.
 HEED_OVER_LANES(row_sum, plus)
 HEED_OVER_LANES(row_max, max)
 
@@ -64,7 +65,7 @@ void add_exponential(inout Exponentials e, float x) {
   if (x > e.largest) {
     e.sum = e.sum * exp(e.largest - x) + (x == INFINITY ? uintBitsToFloat(0x7fc00000u) : 1.0);  // infinity - infinity
     e.largest = x;
-  } else if (x != -INFINITY) {  // a NaN arrives in the sum
+  } else if (x != -INFINITY) {  // a NaN propagates into the sum
     e.sum += exp(x - e.largest);
   }
 }
