@@ -3,7 +3,7 @@
 // round. A workgroup owns the rows of one tile and walks over the columns. Invocation (lane_x, lane_y) holds
 // the scores of rows 4 lane_y .. + 3 and columns 4 lane_x .. + 3.
 //
-// attention_products.glsl multiplies by ordinary arithmetic, attention_fragments.glsl by matrix hardware.
+// attention_products.glsl multiplies in ordinary arithmetic, attention_fragments.glsl on matrix hardware.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 16;        // invocations side by side

@@ -1,7 +1,7 @@
 // The online softmax of attention's forward pass. Needs `partial`, a shared array of (LANES + 1) vec4s for
 // every four rows, and row_barrier(), where the invocations of a row wait for each other.
 
-// Combines what the invocations of each row of the tile hold, in a fixed order.
+// Combines the values of the invocations of each row of the tile, in a fixed order.
 #define HEED_COMBINE(name, operation)                                                              \
   vec4 name(vec4 x) {                                                                              \
     row_barrier();                                                                                 \

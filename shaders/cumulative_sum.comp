@@ -17,7 +17,7 @@ layout(binding = 2) readonly buffer Totals { V totals_[]; };
 
 shared V sums[gl_WorkGroupSize.x];
 
-// The sum of what comes before the chunk.
+// The sum of everything before the chunk.
 V carried(Place here) {
   bool begins = here.chunk_index == (REVERSE ? chunks - 1 : 0);
   if (!HAS_TOTALS || begins || !is_inside(here)) return V(0);

@@ -12,7 +12,7 @@ layout(push_constant) uniform Push {
   uint skips[BINDINGS];
   uint outer, n, inner;
   uint chunk;   // rows in a chunk; the last may have fewer
-  uint chunks;  // of each outer index
+  uint chunks;  // per outer index
   PARAMETERS
 };
 

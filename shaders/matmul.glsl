@@ -1,5 +1,5 @@
-// out = a b + beta out + bias, or what activation.glsl makes of it: a workgroup computes a tile of BM x BN
-// outputs, an invocation TM x TN of them.
+// out = a b + beta out + bias, to which activation.glsl may be applied. A workgroup computes a tile of BM x
+// BN outputs, an invocation TM x TN of them.
 //
 // While a tile of the operands in shared memory, BK deep, is multiplied, the next one is loaded into
 // registers. With two stages, two tiles in shared memory alternate, which saves one of two barriers per tile.

@@ -1,7 +1,7 @@
-// out = a b + beta out + bias, or what activation.glsl makes of it, with factors of half precision, on matrix
-// hardware. A workgroup computes a tile of BM x BN outputs, a subgroup WM x WN of them, in fragments of FM x
-// FN that are products of FM x FK and FK x FN, with the device's sizes (8 or 16 each). Products and sums are
-// f32.
+// out = a b + beta out + bias, to which activation.glsl may be applied, with factors of half precision, on
+// matrix hardware. A workgroup computes a tile of BM x BN outputs, a subgroup WM x WN of them, in fragments
+// of FM x FN that are products of FM x FK and FK x FN, with the device's sizes (8 or 16 each). Products and
+// sums are f32.
 //
 // In shared memory the tiles have the same layout as in memory; the fragments are loaded by rows or by
 // columns accordingly.

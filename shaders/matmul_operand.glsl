@@ -1,10 +1,12 @@
 // Moves the tile of one operand from memory to registers (FETCH) and from there to shared memory (KEEP).
 // Included once per operand, with these names defined:
 //   FETCH, KEEP        the two functions
-//   ELEMENTS, FOURS    its buffer, seen in elements and in fours
-//   HELD, TILE, PITCH  its registers; its tile in shared memory, [STAGES][BK][EXTENT], and fours per line of that
+//   ELEMENTS, FOURS    its buffer, as elements and as fours
+//   HELD, TILE, PITCH  its registers; its tile in shared memory, [STAGES][BK][EXTENT]; fours per line of the
+//                      tile
 //   EXTENT             rows (of a) or columns (of b) in a tile
-//   ALONG_K            whether elements with neighbouring k are neighbours in memory (else: neighbouring rows or columns)
+//   ALONG_K            whether elements with neighbouring k are neighbours in memory (else those of
+//                      neighbouring rows or columns are)
 //   IN_FOURS           whether every line in memory begins at a multiple of four elements
 
 // Rows or columns from `first` on, of `extent` in all, and k from k_begin to below k_end; elements outside

@@ -1,4 +1,4 @@
-// out = x M + beta out + bias, or what activation.glsl makes of it, with x a vector of k elements and M a k x
+// out = x M + beta out + bias, to which activation.glsl may be applied; x is a vector of k elements, M a k x
 // n matrix. A workgroup computes COLUMNS outputs; its invocations are divided evenly among them, and their
 // partial sums are added in a fixed order.
 #include "matmul_elements.glsl"

@@ -26,8 +26,8 @@ uint row_index() { return group_index() * (gl_WorkGroupSize.x / lanes) + thread(
     [[unroll]] for (uint step = 1; step < min(lanes, subgroup); step <<= 1)                  \
       value = combine(value, subgroupShuffleXor(value, step));                               \
     if (lanes > subgroup) {                                                                  \
-      const uint of_row = lanes / subgroup; /* subgroups; no more than one has threads */    \
-      barrier();                            /* everybody has read the last results */        \
+      const uint of_row = lanes / subgroup; /* subgroups of a row, at most `subgroup`  */    \
+      barrier();                            /* all have read the last results */             \
       if (gl_SubgroupInvocationID == 0) partial[gl_SubgroupID] = value;                      \
       barrier();                                                                             \
       value = partial[gl_SubgroupID / of_row * of_row + gl_SubgroupInvocationID % of_row];   \
@@ -40,7 +40,7 @@ uint row_index() { return group_index() * (gl_WorkGroupSize.x / lanes) + thread(
 #define HEED_OVER_LANES(name, combine)                                                                     \
   float name(float value) {                                                                                \
     const uint t = thread();                                                                               \
-    barrier(); /* everybody has read the last result */                                                    \
+    barrier(); /* all have read the last result */                                                         \
     partial[t] = value;                                                                                    \
     barrier();                                                                                             \
     for (uint step = 1; step < lanes; step <<= 1) {                                                        \

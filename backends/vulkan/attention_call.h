@@ -24,8 +24,8 @@ struct AttentionOperand {
 /// The tensor itself if its strides and size allow it and its start, width and strides are multiples of
 /// `step` elements; otherwise a contiguous copy.
 AttentionOperand attention_input(const Gpu& gpu, const Tensor& x, std::int64_t step = 1);
-/// The tensor itself if it is as aligned and has no gaps; otherwise a new contiguous tensor of its shape,
-/// which finish_output() copies to it.
+/// The tensor itself if it is usable and aligned likewise and has no gaps; otherwise a new contiguous tensor
+/// of its shape, from which finish_output() copies the result.
 AttentionOperand attention_output(const Gpu& gpu, const Tensor& x, std::int64_t step = 1);
 /// Copies the result to x, unless it was written in place.
 void finish_output(const AttentionOperand& written, const Tensor& x);
@@ -99,7 +99,7 @@ class AttentionPass {
  private:
   struct Bound {
     AttentionOperand operand;
-    bool per_row = false;  // it has a row per row of a tile, not per column
+    bool per_row = false;  // one row per row of a tile, not per column
     bool written = false;
     bool is_statistic = false;
     bool is_bias = false;  // the bias or its gradient

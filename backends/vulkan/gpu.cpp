@@ -52,7 +52,7 @@ void DeviceErrors::check() {
 
 namespace {
 
-/// Enables what the baseline requires and the capabilities found.
+/// Enables what the baseline requires and what the capabilities say.
 VkDevice create_device(const PhysicalDevice& chosen) {
   auto v12 =
       structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
@@ -217,7 +217,7 @@ Gpu& gpu(int index) {
         ": this process was forked from one that uses Vulkan, whose ",
         "driver does not survive fork(); use the device in the parent alone, or start a program of its own "
         "(exec)");
-  static std::mutex mutex;  // not the registry's, which the new device enters
+  static std::mutex mutex;  // not the registry's, which the new device locks
   const std::lock_guard lock(mutex);
   std::map<int, Gpu*>& opened = registry().opened;
   const auto found = opened.find(index);

@@ -46,7 +46,7 @@ void add_parts(Gpu& gpu, const MatrixProduct& p, const Tensor& parts, const Tens
 /// Products of a vector (m or n is 1) and a matrix.
 struct VectorProduct {
   const MatrixProduct& p;
-  bool by_row = p.m() == 1;  // out is a row: x is a's; else a column: x is b's
+  bool by_row = p.m() == 1;  // out is a row and x is a; else out is a column and x is b
   const Tensor& x = by_row ? p.a : p.b;
   const Tensor& matrix = by_row ? p.b : p.a;
   MatrixLayout layout{matrix};
@@ -157,7 +157,7 @@ void multiply_halves(Gpu& gpu, const MatrixProduct& p, ProductAxis axis) {
 /// otherwise, or if sums would be computed in parts.
 bool multiply_maps(Gpu& gpu, std::span<const MatrixProduct> maps) {
   const MatrixProduct& first = maps[0];
-  const auto begins_alike = [](const Tensor& one, const Tensor& other) {  // to be read in vectors, or not
+  const auto begins_alike = [](const Tensor& one, const Tensor& other) {  // both or neither are read in vectors
     return one.offset() % 8 == other.offset() % 8;
   };
   const auto alike = [&](const MatrixProduct& map) {

@@ -205,7 +205,7 @@ Halves halve(const MatrixProduct& product, ProductAxis axis) {
   const OperandAxes at = operand_axes(axis);
   const std::int64_t extent = at.a >= 0 ? product.a.size(at.a) : product.b.size(at.b);
   std::int64_t middle = (extent + 1) / 2;
-  // Whole tiles if there are several; otherwise lines still begin at multiples of eight.
+  // Cuts at a multiple of 128, so that tiles stay whole, or of eight, so that lines still begin at one.
   for (const std::int64_t step : {128, 8})
     if (extent >= 2 * step) {
       middle = (middle + step - 1) / step * step;

@@ -114,7 +114,7 @@ struct Slab {
 };
 
 Block::~Block() {
-  if (!slab_ || forked_from_driver()) return;  // the memory is the parent's
+  if (!slab_ || forked_from_driver()) return;  // in a child the memory is the parent's
   const std::lock_guard lock(gpu_.mutex());
   gpu_.memory().free(*this);
 }

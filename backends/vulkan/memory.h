@@ -75,8 +75,8 @@ class Block final : public Storage {
   std::uint64_t offset_ = 0;  // of the first byte a tensor may use
   std::uint64_t room_ = 0;    // bytes taken from the slab, guards included
   std::uint64_t last_use_ = 0, last_write_ = 0;
-  // The nodes of the free range that the block was. They return to their containers, so that freeing
-  // allocates nothing.
+  // The nodes of the free range that the block was taken from. They return to their containers, so that
+  // freeing allocates nothing.
   FreeRanges::node_type range_node_;
   FreeSizes::node_type size_node_;
 };

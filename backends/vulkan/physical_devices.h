@@ -42,7 +42,7 @@ struct Capabilities {
   bool memory_budget = false;            ///< the driver says how much memory is left
   bool portability_subset = false;       ///< must be enabled where it is offered (MoltenVK)
   bool unified_memory = false;           ///< the host can access device memory
-  bool float16 = false;                  ///< arithmetic in f16 (storing it takes storage16)
+  bool float16 = false;                  ///< arithmetic in f16 (storing it needs storage16)
   bool cooperative_matrix = false;       ///< fragments of f16 with sums in f32 (matrix hardware)
   bool cooperative_bfloat16 = false;     ///< the same of bf16
   std::string no_cooperative_matrix;     ///< why there are no f16 fragments
@@ -50,7 +50,7 @@ struct Capabilities {
   std::uint32_t subgroup_size = 1;
   bool subgroup_size_control = false;  ///< a shader may require full subgroups of that size
   FloatControls float_controls;
-  bool unrolling = true;  ///< loops are unrolled where a shader asks for it
+  bool unrolling = true;  ///< loops are unrolled if a shader requests it
 };
 
 /// A device the driver offers, and whether heed can use it.
@@ -59,9 +59,9 @@ struct PhysicalDevice {
   std::string name;
   std::string kind;      ///< "discrete GPU", "integrated GPU", "virtual GPU", "software", "other"
   std::string driver;    ///< its name and version
-  std::string identity;  ///< vendor, device, driver version and driver id, in hexadecimal
+  std::string identity;  ///< vendor, device, driver version, pipeline-cache UUID, in hexadecimal
   std::string uuid;      ///< of the device, the same under its other drivers (CUDA): "00112233-4455-..."
-  std::string refusal;   ///< why heed cannot use it; empty: it can
+  std::string refusal;   ///< why heed cannot use it; "" if it can
   std::uint32_t api_version = 0;
   std::uint32_t queue_family = 0;
   std::uint32_t timestamp_bits = 0;  ///< valid bits of the queue's timestamps; 0: it has none

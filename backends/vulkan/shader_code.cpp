@@ -12,7 +12,8 @@ namespace {
 constexpr std::uint32_t op_entry_point = 15, op_execution_mode = 16, op_capability = 17;
 constexpr std::uint32_t group_non_uniform = 61, storage_buffer_16_bit = 4433;  // capabilities
 
-/// A behaviour as a capability, which a module declares, and as an execution mode of its entry point.
+/// A floating-point behaviour: the capability that a module declares for it, and the execution mode of its
+/// entry point.
 struct Behaviour {
   std::uint32_t capability, mode;
 };
