@@ -31,7 +31,7 @@ const uint HEADS_OUTSIDE = FLAGS >> 14u;  // bit t: operand t is [B, H, L, d] in
 
 const uint THREADS = gl_WorkGroupSize.x;
 const uint TILE_ROWS = 4u * (THREADS / LANES), TILE_COLUMNS = 4u * LANES;
-// Kept weights are divided by 1 - p, with p as rounded to DROPPED.
+// Kept weights are divided by 1 - p, with p = DROPPED / 2^24.
 float kept_scale() { return DROPPED >= 16777216u ? 0.0 : 1.0 / (1.0 - float(DROPPED) / 16777216.0); }
 
 layout(binding = 0) readonly buffer Query { T query[]; };

@@ -157,7 +157,7 @@ void multiply_halves(Gpu& gpu, const MatrixProduct& p, ProductAxis axis) {
 /// otherwise, or if sums would be computed in parts.
 bool multiply_maps(Gpu& gpu, std::span<const MatrixProduct> maps) {
   const MatrixProduct& first = maps[0];
-  const auto begins_alike = [](const Tensor& one, const Tensor& other) {  // both or neither are read in vectors
+  const auto begins_alike = [](const Tensor& one, const Tensor& other) {  // both or neither read in vectors
     return one.offset() % 8 == other.offset() % 8;
   };
   const auto alike = [&](const MatrixProduct& map) {
