@@ -5,7 +5,7 @@ layout(push_constant) uniform Push {
   uint depth;                               // of one part of k; a multiple of BK if there are several
   uint a_leading, b_leading, out_leading;   // elements between lines
   uint inner;                               // extent of the inner of two batch axes
-  uint a_outer, a_inner, b_outer, b_inner, out_outer, out_inner, out_part;  // elements between items and parts
+  uint a_outer, a_inner, b_outer, b_inner, out_outer, out_inner, out_part;  // from item to item, part to part
   uint finish_bits;
   uint map_b[3], map_bias[3], map_out[3];  // where each map's operands begin, see maps_bit
 };

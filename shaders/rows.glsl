@@ -63,7 +63,7 @@ struct Exponentials {
 
 void add_exponential(inout Exponentials e, float x) {
   if (x > e.largest) {
-    e.sum = e.sum * exp(e.largest - x) + (x == INFINITY ? uintBitsToFloat(0x7fc00000u) : 1.0);  // infinity - infinity
+    e.sum = e.sum * exp(e.largest - x) + (x == INFINITY ? uintBitsToFloat(0x7fc00000u) : 1.0);  // inf - inf
     e.largest = x;
   } else if (x != -INFINITY) {  // a NaN propagates into the sum
     e.sum += exp(x - e.largest);

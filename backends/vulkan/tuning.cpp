@@ -61,7 +61,7 @@ std::int64_t one_of(std::span<const std::int64_t> allowed, const Json& object, c
   return value;
 }
 
-// --- measuring -------------------------------------------------------------------------------------------------
+// --- measuring --------------------------------------------------------------------------------------------
 
 /// Seconds of one call: the median of five rounds, each of enough calls to take about 20 ms.
 double seconds_of(Gpu& gpu, const std::function<void()>& work) {
