@@ -1,4 +1,5 @@
-# Settings that every target of this project shares. As a part of another project, that project's choices stand.
+# Settings that every target of this project shares. If heed is part of another project, that project's
+# choices take precedence.
 
 if(PROJECT_IS_TOP_LEVEL)
   if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
@@ -18,8 +19,9 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 
 set(HEED_WARNINGS -Wall -Wextra -Wpedantic $<$<BOOL:${HEED_WARNINGS_AS_ERRORS}>:-Werror>)
 
-# The standard library checks the indices of its containers, in every kind of build: sizes come from settings, files and
-# shapes, and an abort says where, while a write past a block says nothing. docs/hostile_use.md has what it costs.
+# The standard library checks the indices of its containers in every kind of build. Sizes come from settings,
+# files and shapes; an abort says where one was wrong, while a write past the end of a block goes unnoticed.
+# docs/hostile_use.md says what the checks cost.
 add_compile_definitions(_GLIBCXX_ASSERTIONS)
 
 if(HEED_SANITIZE)

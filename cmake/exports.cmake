@@ -1,6 +1,7 @@
-# The symbols of libheed.so, as a version script: the C API (bindings/c/heed.h), and functions, objects, vtables and type
-# information of namespace heed (names of the Itanium C++ ABI), but not of heed::cpu and heed::vulkan, the backends, whose
-# headers are not installed. A version script cannot take names out of a pattern: so the pattern is spelled around them.
+# The symbols of libheed.so, as a version script: the C API (bindings/c/heed.h), and functions, objects,
+# vtables and type information of namespace heed (names of the Itanium C++ ABI), but not of heed::cpu and
+# heed::vulkan, the backends, whose headers are not installed. A version script cannot exclude names from a
+# pattern, so the patterns are spelled around these two.
 
 set(HEED_EXPORTS ${PROJECT_BINARY_DIR}/exports.map)
 set(patterns "    heed_*;\n")

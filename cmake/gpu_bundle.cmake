@@ -1,12 +1,13 @@
-# Gathers programs and the libraries that they need in one folder that can be moved to a machine with a GPU, its driver and
-# nothing else. What every system has is left out, because drivers may want a newer one: glibc, libstdc++, libgcc_s.
+# Gathers programs and the libraries they need in one folder, which can be moved to a machine that has a GPU,
+# its driver and nothing else. Libraries that every system has are left out, because drivers may need newer
+# versions: glibc, libstdc++, libgcc_s.
 #
 #   cmake -D PROGRAMS=FILE;... -D OPENED=FILE;... -D EXTRA=FILE;... -D FOLDER=DIR -D STRIP=PROGRAM -D OBJDUMP=PROGRAM \
 #       -P cmake/gpu_bundle.cmake
 #
-# The programs look for libraries in lib/ beside them first (an RPATH, which holds for what OpenBLAS and the loader of
-# Vulkan need in their turn, too). OPENED: libraries that the programs open at run
-# time, so that none names them. EXTRA: Python files.
+# The programs look for libraries in the lib/ beside them first (by an RPATH, which also applies to the
+# libraries that OpenBLAS and the Vulkan loader need). OPENED: libraries that the programs open at run time,
+# and therefore do not list as dependencies. EXTRA: Python files.
 
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER}/lib)
@@ -27,7 +28,7 @@ foreach(library ${OPENED} ${libraries})
 endforeach()
 file(COPY ${PROGRAMS} ${EXTRA} DESTINATION ${FOLDER})
 
-# The newest glibc that any of them asks for.
+# The newest glibc version that any of the files needs.
 set(glibc 2.0)
 file(GLOB binaries ${FOLDER}/lib/*)
 foreach(program ${PROGRAMS})

@@ -34,7 +34,7 @@ install(FILES ${PROJECT_BINARY_DIR}/heed-config.cmake ${PROJECT_BINARY_DIR}/heed
 # Paths relative to the .pc file itself, so that the installed tree can be moved.
 file(RELATIVE_PATH HEED_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" HEED_PC_PREFIX "${HEED_PC_PREFIX}")
-foreach(HEED_PC_NAME heed heed-c)  # heed-c: for programs in C, whose compiler knows no C++20
+foreach(HEED_PC_NAME heed heed-c)  # heed-c: for C programs, whose compiler does not know -std=c++20
   set(HEED_PC_FLAGS)
   if(HEED_PC_NAME STREQUAL "heed")
     set(HEED_PC_FLAGS "-std=c++20 ")

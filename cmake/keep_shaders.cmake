@@ -1,6 +1,6 @@
-# Compiles the shaders that Debian 12's glslang cannot, and keeps their modules in shaders/kept, with checksums of what they
-# were made from. To be run with a glslang that knows all extensions (16.5 does) whenever a test
-# says that they are out of date:
+# Compiles the shaders that Debian 12's glslang cannot compile, and keeps their modules in shaders/kept, with
+# checksums of their sources. Run it with a glslang that knows all extensions (16.5 does) whenever a test says
+# that the modules are out of date:
 #
 #   cmake -D GLSLANG=/path/to/glslang -P cmake/keep_shaders.cmake
 cmake_minimum_required(VERSION 3.25)

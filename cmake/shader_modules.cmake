@@ -1,7 +1,7 @@
-# What a shader's `//!` lines say (shaders/README.md), and what its modules are made from. Included by shaders.cmake, by
-# keep_shaders.cmake and by the test of the modules that are kept.
+# Reads a shader's `//!` lines (shaders/README.md) and finds the sources of its modules. Included by
+# shaders.cmake, by keep_shaders.cmake and by the test of the kept modules.
 
-# Sets `needs` to the GLSL extensions that a source cannot do without, and `modules` to a list of NAME|DEFINE|DEFINE...
+# Sets `needs` to the GLSL extensions that a source requires, and `modules` to a list of NAME|DEFINE|DEFINE...
 function(heed_read_shader source needs modules)
   get_filename_component(base ${source} NAME_WE)
   file(STRINGS ${source} directives REGEX "^//!")
@@ -50,7 +50,7 @@ function(heed_read_shader source needs modules)
   set(${modules} ${found} PARENT_SCOPE)
 endfunction()
 
-# Sets `name` and `defines` to those of a NAME|DEFINE|DEFINE...
+# Splits NAME|DEFINE|DEFINE... into `name` and `defines`.
 function(heed_split_module module name defines)
   string(REPLACE "|" ";" words "${module}")
   list(POP_FRONT words first)
@@ -59,7 +59,7 @@ function(heed_split_module module name defines)
   set(${defines} "${words}" PARENT_SCOPE)
 endfunction()
 
-# Sets `result` to the files that a source includes, with itself, sorted.
+# Sets `result` to a source and the files that it includes, sorted.
 function(heed_shader_files folder source result)
   set(found)
   set(waiting ${source})
@@ -83,8 +83,8 @@ function(heed_shader_files folder source result)
   set(${result} ${found} PARENT_SCOPE)
 endfunction()
 
-# Sets `result` to a checksum of all that a module is made from but the compiler: no comments, and of the table of elementwise
-# ops only what a module that is kept makes use of, its activations.
+# Sets `result` to a checksum of everything that a module is made from except the compiler. Comments do not
+# count, and of the table of elementwise ops only the activations do, which are all that kept modules use.
 function(heed_module_hash folder source defines result)
   heed_shader_files(${folder} ${source} files)
   set(all "${defines}")
@@ -103,7 +103,8 @@ function(heed_module_hash folder source defines result)
   set(${result} ${hash} PARENT_SCOPE)
 endfunction()
 
-# Sets `result` to the line of a module in shaders/kept/checksums.txt: NAME SOURCE_HASH MODULE_HASH; "" without one.
+# Sets `result` to the line of a module in shaders/kept/checksums.txt: NAME SOURCE_HASH MODULE_HASH; "" if
+# there is none.
 function(heed_kept_line folder name result)
   set(${result} "" PARENT_SCOPE)
   if(EXISTS ${folder}/kept/checksums.txt)

@@ -1,4 +1,4 @@
-# Compiles shaders/*.comp to SPIR-V and makes one source file that holds all modules, sorted by name.
+# Compiles shaders/*.comp to SPIR-V and generates one source file with all modules, sorted by name.
 # shaders/README.md says what the `//!` lines of a shader mean.
 
 find_program(HEED_GLSLANG NAMES glslangValidator glslang
@@ -48,7 +48,7 @@ function(heed_add_module source name defines)
   set(module_headers ${module_headers} ${header} PARENT_SCOPE)
 endfunction()
 
-# A module that was compiled elsewhere, by a newer glslang, and is kept with the sources (keep_shaders.cmake).
+# Adds a module that was compiled by a newer glslang and is kept with the sources (keep_shaders.cmake).
 function(heed_add_kept_module name)
   set(header ${spirv_folder}/${name}.h)
   set(module ${shader_folder}/kept/${name}.spv)

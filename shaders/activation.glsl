@@ -1,13 +1,13 @@
-// What becomes of a product's sums before they are written: an activation of them, or the sums times its
-// derivative, as unary.comp and unary_backward.comp compute it of what was written.
+// What a product does with its sums before it writes them: it applies an activation, or multiplies them by
+// the derivative of one, like unary.comp and unary_backward.comp on sums that were written first.
 //
-// Needs matmul_elements.glsl; FLAGS, a specialisation constant; buffers of outputs, lying as out does:
-// `kept_sums`, which may get the sums, and `saved`, what the derivative is of. Included last: the functions
-// of core/elementwise.def are macros from here on.
+// Needs matmul_elements.glsl; FLAGS, a specialisation constant; buffers of the output's type, laid out as
+// out: `kept_sums`, which may receive the sums, and `saved`, the argument of the derivative. Included last:
+// from here on the functions of core/elementwise.def are macros.
 #include "elementwise.glsl"
 
-// Of FLAGS: whether the sums are kept, whether the derivative is wanted, and which line HEED_ACTIVATION of
-// the table is meant, from 1 (0: none).
+// In FLAGS: whether the sums are kept, whether the derivative is wanted, and which HEED_ACTIVATION line of
+// the table applies, counted from 1 (0: none).
 const uint keeps_sums_bit = 32, derivative_bit = 64, activation_shift = 8;
 const uint ACTIVATION = FLAGS >> activation_shift;
 const bool keeps_sums = (FLAGS & keeps_sums_bit) != 0, takes_derivative = (FLAGS & derivative_bit) != 0;
@@ -20,7 +20,7 @@ float activation(float x) {
   return x;
 }
 
-// The expression names the one that was saved.
+// The table's expression uses x or y, whichever was saved; the caller passes it as both.
 float activation_derivative(float x, float y) {
   uint line = 1;
 #define HEED_ACTIVATION(name, y_of_x, saved, dydx, low, high) \
@@ -29,8 +29,8 @@ float activation_derivative(float x, float y) {
   return 0.0;
 }
 
-// An output from its sum, rounded first as if it had been written (of f16 drivers may leave that out); `at`:
-// its place from the beginning of out.
+// An output from its sum, which is first rounded as if it had been written (drivers may omit that for f16).
+// `at`: the output's index from the beginning of out.
 float activated(float sum, uint at) {
   if (ACTIVATION == 0) return sum;
   const float rounded = out_to_float(float_to_out(sum));

@@ -1,15 +1,14 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 //! types f32 f16 bf16 i32
-// The row of the largest element of each chunk; the lowest on ties, and a NaN counts as the largest. The
-// elements may themselves be results of chunks, with the rows that they came from; then rows follow from
-// those.
+// The row of the largest element of each chunk; on ties the lowest row, and NaN counts as the largest. The
+// elements may themselves be the results of chunks, given with the rows that they came from (HAS_ROWS).
 #include "common.glsl"
 #define BINDINGS 4
 #define PARAMETERS uint first_row;
 #include "fold.glsl"
 
-layout(constant_id = 3) const bool HAS_ROWS = false;     // the elements come with their rows
+layout(constant_id = 3) const bool HAS_ROWS = false;     // the rows of the elements are given
 layout(constant_id = 4) const bool GIVES_VALUES = false;  // the largest elements are wanted too
 
 layout(binding = 0) writeonly buffer OutRows { int out_rows_[]; };

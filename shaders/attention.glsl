@@ -3,14 +3,14 @@
 // round. A workgroup owns the rows of one tile and walks over the columns. Invocation (lane_x, lane_y) holds
 // the scores of rows 4 lane_y .. + 3 and columns 4 lane_x .. + 3.
 //
-// attention_products.glsl multiplies by ordinary arithmetic, attention_fragments.glsl by matrix hardware.
+// attention_products.glsl multiplies in ordinary arithmetic, attention_fragments.glsl on matrix hardware.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 16;        // invocations side by side
 layout(constant_id = 2) const uint KEY_WIDTH = 64;    // dk
 layout(constant_id = 3) const uint VALUE_WIDTH = 64;  // dv
 layout(constant_id = 5) const uint FLAGS = 0;
-layout(constant_id = 6) const uint DROPPED = 0;  // a weight is dropped when its random word >> 8 is below
+layout(constant_id = 6) const uint DROPPED = 0;  // a weight is dropped if its random word >> 8 is below this
 layout(constant_id = 7) const uint BLOCK = 1;    // side of the pattern's blocks
 
 const bool HAS_KEY_MASK = (FLAGS & 1u) != 0u;
@@ -27,11 +27,11 @@ const bool HAS_SLOPES = (FLAGS & 1024u) != 0u;
 const bool HAS_BIAS = (FLAGS & 2048u) != 0u;
 const bool BIAS_HAS_BATCH = (FLAGS & 4096u) != 0u;
 const bool BIAS_HAS_HEADS = (FLAGS & 8192u) != 0u;
-const uint HEADS_OUTSIDE = FLAGS >> 14u;  // bit t: operand t lies as [B, H, L, d]; otherwise as [B, L, H, d]
+const uint HEADS_OUTSIDE = FLAGS >> 14u;  // bit t: operand t is [B, H, L, d] in memory, else [B, L, H, d]
 
 const uint THREADS = gl_WorkGroupSize.x;
 const uint TILE_ROWS = 4u * (THREADS / LANES), TILE_COLUMNS = 4u * LANES;
-// What is kept is divided by 1 - p, with p as the words see it.
+// Kept weights are divided by 1 - p, with p = DROPPED / 2^24.
 float kept_scale() { return DROPPED >= 16777216u ? 0.0 : 1.0 / (1.0 - float(DROPPED) / 16777216.0); }
 
 layout(binding = 0) readonly buffer Query { T query[]; };
@@ -47,7 +47,7 @@ layout(push_constant) uniform Push {
   uint skip_query, skip_key, skip_value, skip_key_mask, skip_mask, skip_pattern, skip_slopes, skip_bias;
   SKIPS_OF_RESULTS
   uint queries, keys, heads;
-  uint first_head;  // b heads + h of the first workgroup; not 0 where the launch is a part of the whole
+  uint first_head;  // b heads + h of the first workgroup; not 0 if the launch is a part of the call
   uint first_tile;
   float scale;
   uint seed_low, seed_high, step, op;  // of dropout
@@ -55,15 +55,15 @@ layout(push_constant) uniform Push {
   OTHER_NUMBERS
 };
 
-shared int column_index[TILE_COLUMNS];  // which query or key stands in a column; -1: none
-shared int column_mask[TILE_COLUMNS];   // which of the pattern's masks holds for the column; -1: none
+shared int column_index[TILE_COLUMNS];  // the query or key of a column; -1: none
+shared int column_mask[TILE_COLUMNS];   // the number of the pattern's mask for the column; -1: none
 
 uint lane_x() { return invocation() % LANES; }
 uint lane_y() { return invocation() / LANES; }
 
 // --- where things are
-// In the launch, and in the whole call.
-#ifdef HEADS_ARE_WALKED  // a workgroup takes several, one after another
+// Batch entry and head: local ones count within the launch, the others within the whole call.
+#ifdef HEADS_ARE_WALKED  // a workgroup takes several heads, one after another
 uint walked_batch, walked_head;
 uint local_batch() { return walked_batch; }
 uint local_head() { return walked_head; }
@@ -80,7 +80,7 @@ uint head_offset(uint operand, uint rows, uint row_stride, uint head_stride) {
   return local_batch() * (outside ? heads * head_stride : rows * row_stride) + local_head() * head_stride;
 }
 
-// The same of a result, which has no gaps, and the stride of its rows.
+// The same for a result, which has no gaps, and the stride of its rows.
 uint result_offset(uint operand, uint rows, uint width) {
   const bool outside = ((HEADS_OUTSIDE >> operand) & 1u) != 0u;
   return local_batch() * heads * rows * width + local_head() * (outside ? rows : 1u) * width;
@@ -92,7 +92,7 @@ uint result_row(uint operand, uint width) {
 #ifdef COLUMNS_ARE_QUERIES
 #define ROW_COUNT keys
 #define COLUMN_COUNT queries
-const uint LISTS = 3u;  // where the header of the pattern says where its transposed lists begin
+const uint LISTS = 3u;  // from this word on the pattern's header says where its transposed lists begin
 #else
 #define ROW_COUNT queries
 #define COLUMN_COUNT keys
@@ -101,8 +101,8 @@ const uint LISTS = 0u;
 
 struct Rows {
   uint begin, end;
-  uint first;  // of the launch: operands begin there
-  uint band;   // row of blocks of the pattern
+  uint first;  // the launch's first row, where the operands begin
+  uint band;   // the pattern's row of blocks
 };
 
 uint first_row_of(uint tile_index) {
@@ -124,7 +124,8 @@ Rows rows_of_tile(uint tile_index) {
   return rows;
 }
 
-// The columns that the rows see, counted through: with a pattern, the blocks of their band one after another.
+// The columns that the rows see, numbered consecutively: with a pattern, through the blocks of the band, one
+// after another.
 struct Columns {
   uint begin, end;
   uint entry;  // the pattern's first block
@@ -153,13 +154,13 @@ Columns columns_of(Rows rows) {
   return columns;
 }
 
-// The query or key that is number `at` of the columns; it may lie beyond the last one.
+// The query or key with number `at` among the columns; it may lie beyond the last one.
 uint index_of(Columns columns, uint at) {
   if (!HAS_PATTERN) return at;
   return list(1u, columns.entry + at / BLOCK) * BLOCK + at % BLOCK;
 }
 
-// Whether causality leaves nothing of the tile of columns that begins at `at`.
+// Whether the causal mask removes the whole tile of columns that begins at `at`.
 bool all_in_the_future(Rows rows, Columns columns, uint at) {
   if (!CAUSAL || !HAS_PATTERN) return false;
 #ifdef COLUMNS_ARE_QUERIES
@@ -174,7 +175,7 @@ bool key_is_real(uint j) {
   return !HAS_KEY_MASK || key_mask[skip_key_mask + local_batch() * keys + j] != 0;
 }
 
-// The query or key of a column, counted as in Columns, or -1: there is none, or the key is padding.
+// The query or key of a column, numbered as in Columns; -1 if there is none or if the key is padding.
 int named_column(Columns columns, uint at) {
   if (at >= columns.end) return -1;
   const uint found = index_of(columns, at);
@@ -209,7 +210,7 @@ bool block_allows(int mask, uint i, uint j) {
   return ((pattern[skip_pattern + pattern[skip_pattern + 6u] + bit / 32u] >> (bit % 32u)) & 1u) != 0u;
 }
 
-// The entries among `bits` that the pattern and the mask leave.
+// The entries of `bits` that the pattern and the mask allow.
 uint unmasked_entries(uint bits, uint first_row) {
   [[dont_unroll]] for (uint n = 0u; n < 16u; ++n) {
     if (((bits >> n) & 1u) == 0u) continue;
@@ -228,7 +229,7 @@ uint unmasked_entries(uint bits, uint first_row) {
   return bits;
 }
 
-// Bit 4 r + c: whether row r and column c of this invocation meet in an existing entry.
+// Bit 4 r + c: whether the entry in row r and column c of this invocation exists.
 uint existing_entries(Rows rows) {
   uint bits = 0u;
   const uint first_row = rows.begin + 4u * lane_y();
@@ -252,15 +253,15 @@ uint existing_entries(Rows rows) {
 }
 
 // --- what is added to the scores
-// Where the entry of query i and key j lies in a bias, or its gradient, that begins at query `first`.
+// The index of the entry of query i and key j in a bias, or its gradient, that begins at query `first`.
 uint bias_at(uint i, uint j, uint first) {
   uint matrix = BIAS_HAS_BATCH ? local_batch() : 0u;
   if (BIAS_HAS_HEADS) matrix = matrix * heads + local_head();
   return (matrix * queries + i - first) * keys + j;
 }
 
-// The logit of row r and column c of this invocation, from the product of query and key. `precise`, as
-// products are: every pass has to see the same bits, or large logits would give backward other weights than
+// The logit of row r and column c of this invocation, from the product of query and key. `precise`, as the
+// products are: every pass must see the same bits, or large logits would give backward different weights from
 // forward.
 float logit(Rows rows, uint r, uint c, float product) {
   precise float x = scale * product;
@@ -291,8 +292,9 @@ uvec2 add_wide(uvec2 a, uint b) {
   return uvec2(low, a.y + carry);
 }
 
-// Bit 4 r + c: whether dropout keeps the weight of row r and column c. The stream is numbered by the element
-// ((b H + h) N + i) M + j; four elements share a Philox block, so neighbouring keys are asked together.
+// Bit 4 r + c: whether dropout keeps the weight of row r and column c. The random stream is indexed by the
+// element ((b H + h) N + i) M + j; four elements share a Philox block, so neighbouring keys are drawn
+// together.
 uint kept_entries(Rows rows) {
   if (DROPPED == 0u) return 0xffffu;
   uint bits = 0u;
@@ -324,5 +326,5 @@ uint kept_entries(Rows rows) {
 
 bool bit_of(uint bits, uint r, uint c) { return ((bits >> (4u * r + c)) & 1u) != 0u; }
 
-// exp, exactly 0 at -infinity.
+// exp(x), and exactly 0 at -infinity.
 float weight(float x) { return x == -INFINITY ? 0.0 : exp(x); }

@@ -1,6 +1,6 @@
 #version 460
 //! types f32 f16 bf16
-// shaders/attention_dbias.glsl by ordinary arithmetic.
+// shaders/attention_dbias.glsl in ordinary arithmetic.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "philox.glsl"

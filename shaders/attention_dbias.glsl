@@ -1,13 +1,13 @@
-// The gradient of what is added to attention's logits: ds as in attention_dquery.comp, summed over the heads
-// and batch entries that share an entry of the bias. A workgroup takes one tile of the N x M matrix through
-// all of them, one after another, so that each sum has a fixed order, and adds to what earlier launches left.
+// The gradient of attention's bias: ds as in attention_dquery.comp, summed over the heads and batch entries
+// that share an entry of the bias. A workgroup takes one tile of the N x M matrix through all of them, one
+// after another, so that each sum has a fixed order, and adds to what earlier launches left.
 //
-// add_head(rows, columns, at, sums) adds ds of the walked head, whose columns have their names, to the sums.
+// add_head(rows, columns, at, sums) adds ds of the walked head to the sums, after name_columns().
 
 layout(binding = 10) buffer DBias { float dbias[]; };
 
-// Where the entry of row r and column c lies, or -1: all that stands in this tile, whether it is padding or
-// not.
+// The index in dbias of row r and column c, or -1 beyond the tile or the keys; entries of padding have one
+// too.
 int place(Rows rows, Columns columns, uint at, uint r, uint c) {
   const uint row = rows.begin + 4u * lane_y() + r, column = at + 4u * lane_x() + c;
   if (row >= rows.end || column >= columns.end) return -1;

@@ -1,13 +1,13 @@
 #version 460
 //! types f32 f16 bf16
 // The gradients of attention with respect to keys and values: dV = (w k)^T g, dK = scale ds^T Q, with w, k
-// and ds as in attention_dquery.comp. A workgroup takes some keys through all queries that see them, so that
-// each gradient is a sum in a fixed order.
+// and ds as in attention_dquery.comp. A workgroup takes some keys and walks over all queries that see them,
+// so that each gradient is summed in a fixed order.
 //
-// S and dP are computed in both passes: one pass would have to add up dQ across workgroups, and without
-// atomics, whose order is anybody's, that is an f32 copy of dQ for every tile of keys: to write and read them
-// costs 8 bytes for the 4 T operations it saves in a tile of T keys, no gain in f32 with the tiles that
-// registers hold, and a loss in half precision.
+// S and dP are computed in both passes, because a single pass would have to add up dQ across workgroups.
+// Without atomics, whose order is not fixed, that takes an f32 copy of dQ for every tile of keys. Writing and
+// reading these costs 8 bytes for the 4 T operations saved in a tile of T keys: no gain in f32, with tiles
+// that registers can hold, and a loss in half precision.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "philox.glsl"

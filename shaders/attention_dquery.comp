@@ -2,7 +2,7 @@
 //! types f32 f16 bf16
 // The gradient of attention with respect to the queries: dw = g V^T k, ds = w (dw - D), dQ = scale ds K, with
 // weights w = exp(score - largest) / sum, dropout factors k, and D = out . g (FlashAttention, arXiv
-// 2205.14135, section 3.1 and appendix B.4). A workgroup takes some queries through all keys they see.
+// 2205.14135, section 3.1 and appendix B.4). A workgroup takes some queries and walks over all keys they see.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "philox.glsl"

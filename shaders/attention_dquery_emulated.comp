@@ -3,6 +3,6 @@
 //! types f16 bf16
 //! variant attention_dkey_emulated COLUMNS_ARE_QUERIES=1
 //! variant attention_dbias_emulated OF_BIAS=1
-// shaders/attention_gradient_fragments.glsl on devices without matrix hardware: for tests.
+// For tests: shaders/attention_gradient_fragments.glsl on devices without matrix hardware.
 #define EMULATED
 #include "attention_gradient_fragments.glsl"

@@ -1,7 +1,7 @@
 #version 460
 //! types f32 f16 bf16
-// Attention without the N x M matrix: a workgroup takes some queries through all keys they see and keeps the
-// largest score, the sum of the weights and the weighted sum of the values (online softmax: Milakov and
+// Attention without the N x M matrix: a workgroup takes some queries, walks over all keys they see and keeps
+// the largest score, the sum of the weights and the weighted sum of the values (online softmax: Milakov and
 // Gimelshein, arXiv 1805.02867; Rabe and Staats, arXiv 2112.05682; Dao et al., arXiv 2205.14135).
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"

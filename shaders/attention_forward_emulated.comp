@@ -1,6 +1,6 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 //! types f16 bf16
-// shaders/attention_forward_fragments.glsl on devices without matrix hardware: for tests.
+// For tests: shaders/attention_forward_fragments.glsl on devices without matrix hardware.
 #define EMULATED
 #include "attention_forward_fragments.glsl"

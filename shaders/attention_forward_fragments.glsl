@@ -1,13 +1,13 @@
-// attention_forward.comp for halves, by matrix hardware: the queries stay in fragments, keys and values of
-// the next tile are on their way to registers while those of this one are multiplied, and each subgroup takes
-// its rows through the softmax without waiting for the others: two barriers of the workgroup to a tile.
-// Weights are rounded to halves before they multiply the values; sums and statistics are f32.
+// attention_forward.comp in half precision, on matrix hardware. The queries stay in fragments; keys and
+// values of the next tile are loaded into registers while those of the current one are multiplied; and each
+// subgroup does the softmax of its rows without waiting for the others, so that a tile needs two barriers of
+// the workgroup. Weights are rounded to halves before they multiply the values; sums and statistics are f32.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "philox.glsl"
 #define SKIPS_OF_RESULTS uint skip_out, skip_row_sums;
 #define OTHER_NUMBERS
-// Where the lines of each begin in `memory`.
+// Where the lines of each operand begin in `memory`.
 #define QUERIES_AT 0u
 #define KEYS_AT (TILE_ROWS * KEY_PITCH)
 #define VALUES_AT (KEYS_AT + TILE_COLUMNS * KEY_PITCH)
@@ -72,7 +72,7 @@ void main() {
     row_barrier();
     vec4 scores[4];
     read_floats(SCORES_AT, scores);
-    const vec4 rescale = weigh(rows, scores, softmax);  // waits until all have read
+    const vec4 rescale = weigh(rows, scores, softmax);  // waits until all lanes have read
     write_halves(SCORES_AT, scores);
     if (lane_x() == 0u)
       [[unroll]] for (uint r = 0u; r < 4u; ++r) row_scales[4u * lane_y() + r] = rescale[r];

@@ -1,13 +1,13 @@
-// Attention's products by matrix hardware: cooperative matrices, or with EMULATED the same by ordinary
-// arithmetic on shared memory, which runs anywhere and tests what is built on them.
+// Attention's products on matrix hardware: cooperative matrices or, with EMULATED, the same in ordinary
+// arithmetic on shared memory, which runs anywhere and tests the code built on them.
 //
 // A subgroup owns FRAGMENT_ROWS rows of its workgroup's tile. A fragment of the left factor is FRAGMENT_ROWS
-// x DEPTH, one of the right factor DEPTH x COLUMNS, as the device has them (8 or 16 each). Which element a
-// lane holds only the driver knows, so that scores go through shared memory to where invocation (lane_x,
-// lane_y) expects them. All that is shared lies in `memory`, in lines of eights: eight halves or four floats.
-// Widths are multiples of eight, and lines of operands begin at such.
+// x DEPTH, one of the right factor DEPTH x COLUMNS, with the device's sizes (8 or 16 each). Only the driver
+// knows which element a lane holds, so scores pass through shared memory to where invocation (lane_x, lane_y)
+// expects them. Everything shared lies in `memory`, in lines of eights: eight halves or four floats. Widths
+// are multiples of eight, and the lines of operands begin at multiples of eight.
 layout(local_size_x_id = 0) in;
-layout(constant_id = 4) const uint SUBGROUP = 64;  // its lanes
+layout(constant_id = 4) const uint SUBGROUP = 64;  // lanes of a subgroup
 layout(constant_id = 8) const uint COLUMNS = 16;
 layout(constant_id = 9) const uint DEPTH = 16;
 #ifdef EMULATED
@@ -27,13 +27,13 @@ layout(binding = 2) readonly buffer ValueEights { uvec4 value_eights[]; };
 
 const uint FRAGMENT_ROWS = 4u * SUBGROUP / LANES;
 const uint SUBGROUPS = THREADS / SUBGROUP;
-// Widths of keys and values that are multiples of 16, in eights; the same in fragments of a right factor, and
-// in steps along a left one.
+// The widths of keys and values, rounded up to multiples of 16: in eights, in fragments of a right factor,
+// and in steps along a left one.
 const uint KEY_EIGHTS = (KEY_WIDTH + 15u) / 16u * 2u, VALUE_EIGHTS = (VALUE_WIDTH + 15u) / 16u * 2u;
 const uint KEY_FRAGMENTS = KEY_EIGHTS * 8u / COLUMNS, VALUE_FRAGMENTS = VALUE_EIGHTS * 8u / COLUMNS;
 const uint KEY_STEPS = KEY_EIGHTS * 8u / DEPTH, VALUE_STEPS = VALUE_EIGHTS * 8u / DEPTH;
 const uint TILE_FRAGMENTS = TILE_COLUMNS / COLUMNS, TILE_STEPS = TILE_COLUMNS / DEPTH;
-// One eight more than needed, so that the lines that a fragment reads at once lie in different banks.
+// One eight more than needed, so that the lines that a fragment reads together lie in different banks.
 const uint KEY_PITCH = KEY_EIGHTS + 1u, VALUE_PITCH = VALUE_EIGHTS + 1u, SCORE_PITCH = LANES + 1u;
 
 shared uvec4 memory[LINES_END];
@@ -126,15 +126,15 @@ vec4 four_elements(Place fragment, uint line, uint place) {
 #define clear_sums(sums) sums = FRAGMENT_SUMS(0.0)
 #define multiply_add(sums, left, right) sums = coopMatMulAdd(left, right, sums)
 #define store_sums(sums, from) coopMatStore(sums, memory, from, SCORE_PITCH, gl_CooperativeMatrixLayoutRowMajor)
-// Columns that lie upon each other: each element is the scale of its row.
+// A column stride of 0: each element is the scale of its row.
 #define load_row_scales(scales, from) coopMatLoad(scales, row_scales, from, 0, gl_CooperativeMatrixLayoutColumnMajor)
 #define scale_sums(sums, scales) sums = sums * scales
 
 #endif
 
 // --- between registers and shared memory
-// fetch() takes a tile of columns to registers, so that it is under way while another is multiplied; keep()
-// puts it into the lines that begin at `lines`.
+// fetch() loads a tile of columns into registers while another tile is multiplied; keep() stores it into the
+// lines that begin at `lines`.
 #define HEED_FETCHED_TILE(fetch, keep, eights, held, of_line, width, lines)                                \
   uvec4 held[(TILE_COLUMNS * of_line + THREADS - 1u) / THREADS];                                           \
   void fetch(Columns columns, uint at, uint base, uint stride) {                                           \
@@ -153,7 +153,7 @@ vec4 four_elements(Place fragment, uint line, uint place) {
     }                                                                                                      \
   }
 
-// Puts the tile's rows into the lines that begin at `lines`.
+// Stores the tile's rows into the lines that begin at `lines`.
 #define HEED_KEPT_ROWS(keep, eights, of_line, width, lines)                             \
   void keep(Rows rows, uint base, uint stride) {                                        \
     for (uint n = invocation(); n < TILE_ROWS * of_line; n += THREADS) {                \
@@ -164,8 +164,8 @@ vec4 four_elements(Place fragment, uint line, uint place) {
     }                                                                                   \
   }
 
-// The tile's scores lie in lines of SCORE_PITCH, a subgroup's own after one another: as floats, four columns
-// to an eight, and then as halves, from the beginning of the same lines.
+// The tile's scores lie in lines of SCORE_PITCH, those of a subgroup together: first as floats, four columns
+// to an eight, later as halves at the beginning of the same lines.
 uint line_of_row(uint r) { return (4u * lane_y() + r) * SCORE_PITCH; }
 void read_floats(uint begin, out vec4 entries[4]) {
   [[unroll]] for (uint r = 0u; r < 4u; ++r) entries[r] = uintBitsToFloat(memory[begin + line_of_row(r) + lane_x()]);
@@ -174,7 +174,7 @@ void write_halves(uint begin, vec4 entries[4]) {
   [[unroll]] for (uint r = 0u; r < 4u; ++r) {
     const uvec2 words = words_of(entries[r]);
     const uint at = begin + line_of_row(r) + lane_x() / 2u;
-    // Component by component, with numbers known here: compilers may write the whole eight otherwise.
+    // Component by component, with constant indices: otherwise compilers may write the whole eight.
     if (lane_x() % 2u == 0u) {
       memory[at].x = words.x;
       memory[at].y = words.y;
@@ -185,7 +185,7 @@ void write_halves(uint begin, vec4 entries[4]) {
   }
 }
 
-// Stores the products of the tile's rows, whose lines begin at `left_lines`, and of its columns.
+// Stores the products of the tile's rows, whose lines begin at `left_lines`, with its columns.
 #define HEED_FRAGMENT_SCORES(name, steps, left_lines, right_lines, pitch)                                     \
   void name(uint own_row, uint own_scores) {                                                                  \
     FRAGMENT_SUMS products[TILE_FRAGMENTS];                                                                   \
@@ -202,7 +202,7 @@ void write_halves(uint begin, vec4 entries[4]) {
     UNROLL for (uint j = 0u; j < TILE_FRAGMENTS; ++j) store_sums(products[j], own_scores + COLUMNS / 4u * j); \
   }
 
-// sums += the halves that took the place of scores, times the lines of the tile's columns.
+// sums += the halves that replaced the scores, times the lines of the tile's columns.
 #define HEED_ADD_HALVES_TIMES_LINES(name, fragments, right_lines, pitch)          \
   void name(uint own_scores, inout FRAGMENT_SUMS sums[fragments]) {               \
     UNROLL for (uint l = 0u; l < TILE_STEPS; ++l) {                               \
@@ -216,7 +216,7 @@ void write_halves(uint begin, vec4 entries[4]) {
     }                                                                             \
   }
 
-// Stores the sums, fragments side by side, times `factor` per row. Scores are overwritten.
+// Stores the sums of fragments that lie side by side, times `factor` per row. Overwrites the scores.
 #define HEED_STORE_SUMS(name, target, fragments, width)                                                            \
   void name(Rows rows, uint base, uint stride, vec4 factor, FRAGMENT_SUMS sums[fragments], uint scores) {          \
     UNROLL for (uint step = 0u; step < fragments; step += TILE_FRAGMENTS) {                                        \

@@ -1,9 +1,10 @@
-// attention_dquery.comp and, with COLUMNS_ARE_QUERIES, attention_dkey.comp, or with OF_BIAS
-// attention_dbias.comp for halves, by matrix hardware: the tile's rows stay in shared memory, columns of the
-// next tile are on their way to registers while those of this one are multiplied, and a subgroup's scores are
-// its own. ds and weights are rounded to halves before they multiply; sums are f32.
+// attention_dquery.comp or, with COLUMNS_ARE_QUERIES, attention_dkey.comp or, with OF_BIAS,
+// attention_dbias.comp in half precision, on matrix hardware. The tile's rows stay in shared memory, the
+// columns of the next tile are loaded into registers while those of the current one are multiplied, and no
+// subgroup reads another's scores. ds and weights are rounded to halves before they multiply; sums are f32.
 //
-// Beside the rows of queries lie those of the result's gradients, beside those of keys the values.
+// The rows of the queries go with those of the result's gradient, the rows of the keys with those of the
+// values.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 #include "philox.glsl"
@@ -20,7 +21,7 @@
 #else
 #define OTHER_NUMBERS uint grad_row, grad_head;
 #endif
-// Where the lines of each begin in `memory`.
+// Where the lines of each operand begin in `memory`.
 #define ROWS_AT 0u
 #define ROWS_OF_VALUES_AT (TILE_ROWS * KEY_PITCH)
 #define COLUMNS_AT (ROWS_OF_VALUES_AT + TILE_ROWS * VALUE_PITCH)
@@ -59,7 +60,7 @@ HEED_FETCHED_TILE(fetch_values, keep_values, COLUMN_VALUE_EIGHTS, held_values, V
 HEED_FRAGMENT_SCORES(store_scores, KEY_STEPS, ROWS_AT, COLUMNS_AT, KEY_PITCH)
 HEED_FRAGMENT_SCORES(store_slopes, VALUE_STEPS, ROWS_OF_VALUES_AT, COLUMNS_OF_VALUES_AT, VALUE_PITCH)
 
-// The products of a subgroup's rows with the tile's columns, all of which lie in `memory`.
+// The products of a subgroup's rows with the tile's columns; all operands are in `memory`.
 void multiply_tile(out vec4 scores[4], out vec4 slopes[4]) {
   const uint own_row = subgroup_number() * FRAGMENT_ROWS, own_scores = SCORES_AT + own_row * SCORE_PITCH;
   store_scores(own_row, own_scores);
@@ -94,7 +95,7 @@ void add_head(Rows rows, Columns columns, uint at, inout vec4 sums[4]) {
 HEED_ADD_HALVES_TIMES_LINES(add_columns, KEY_FRAGMENTS, COLUMNS_AT, KEY_PITCH)
 HEED_ADD_HALVES_TIMES_LINES(add_values, VALUE_FRAGMENTS, COLUMNS_OF_VALUES_AT, VALUE_PITCH)
 
-// The first tile of columns from `at` on that is not wholly in the future.
+// The first tile of columns from `at` on that is not entirely in the future.
 uint next_tile(Rows rows, Columns columns, uint at) {
   while (at < columns.end && all_in_the_future(rows, columns, at)) at += TILE_COLUMNS;
   return at;

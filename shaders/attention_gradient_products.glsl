@@ -1,4 +1,4 @@
-// attention_gradients.glsl by ordinary arithmetic: reads the gradient of the result.
+// attention_gradients.glsl in ordinary arithmetic; adds the gradient of the result as an operand.
 #include "attention_products.glsl"
 #include "attention_gradients.glsl"
 

@@ -1,5 +1,5 @@
-// What the gradient passes of attention read beside the operands (attention_rows.comp), and what they make of
-// scores and of the products of gradients and values.
+// What the gradient passes of attention read besides the operands (written by attention_rows.comp), and what
+// they compute from the scores and from the products of gradients and values.
 
 layout(binding = 9) readonly buffer Statistics { float query_statistics[]; };
 
@@ -16,8 +16,8 @@ float weight_of(float logit, RowStatistics of_query) {
   return weight(logit - of_query.largest) * of_query.inverse_sum;
 }
 
-// Replaces scores by weights with dropout, and the products by ds (attention_dquery.comp). Row r's or column
-// c's statistics are those of its query.
+// Replaces the scores by weights with dropout, and the products (slopes) by ds (attention_dquery.comp). The
+// statistics of an entry are those of its query, which is row r or column c.
 void weigh_slopes(Rows rows, inout vec4 scores[4], inout vec4 slopes[4]) {
   const uint existing = existing_entries(rows), kept = kept_entries(rows);
   RowStatistics of_query[4];

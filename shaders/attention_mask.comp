@@ -1,6 +1,7 @@
 #version 460
-// The mask of attention, one bit per entry: all three passes of attention read it, and 1 bit costs them less
-// than 32. Rows of [B, H, N, M] begin at a new word; axes along which the mask is constant have extent 1.
+// Packs the mask of attention, one bit per entry: all three passes of attention read it, and reading 1 bit is
+// cheaper than 32. Each row of [B, H, N, M] begins at a new word; axes along which the mask is constant have
+// extent 1.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 

@@ -1,7 +1,7 @@
-// Attention's products by ordinary arithmetic, in square tiles: SIDE rows and as many columns.
+// Attention's products in ordinary arithmetic, in square tiles of SIDE rows and SIDE columns.
 //
-// In shared memory a column stands in a slot of its own: column 4 x + j in slot j LANES + x. Neighbouring
-// invocations then read neighbouring slots, which no two banks of shared memory have to serve in turn.
+// In shared memory each column has a slot: column 4 x + j is in slot j LANES + x. Neighbouring invocations
+// then read neighbouring slots, without bank conflicts.
 uint invocation() { return gl_LocalInvocationIndex; }
 #include "attention.glsl"
 
@@ -12,10 +12,10 @@ const uint SLICE = LANES * QUADS;  // vec4s of a row of the result that the work
 // Staged rows hold 4 vec4s; the fifth keeps the reads of neighbouring invocations on different banks.
 const uint STAGE_ROW = 5u;
 const uint TILE_ROW = LANES + 1u;
-// Slots that fit the stage when it holds rows of the second product.
+// The number of slots that fit the stage when it holds rows for the second product.
 const uint STAGE_SLOTS = 40u / QUADS;
 
-// Four elements as they lie in memory.
+// T4: four elements as stored in memory.
 #if defined(TYPE_f32)
 #define T4 vec4
 vec4 unpack(vec4 x) { return x; }
@@ -39,7 +39,7 @@ shared vec4 tile[SIDE * TILE_ROW];  // weights or their gradients: [slot][row / 
 uint slot_of(uint column) { return column % 4u * LANES + column / 4u; }
 uint column_of(uint slot) { return slot % LANES * 4u + slot / LANES; }
 
-// Elements column .. column + 3 of the row of `width` elements that begins at `at`; 0 beyond its end.
+// Elements column .. column + 3 of a row that begins at `at` and has `width` elements; 0 beyond its end.
 #define HEED_LOADER(name, scalars, quads, width)                                  \
   vec4 name(uint at, uint column) {                                               \
     if (column >= width) return vec4(0);                                          \
@@ -56,8 +56,8 @@ HEED_LOADER(load_query, query, query_quads, KEY_WIDTH)
 HEED_LOADER(load_key, key, key_quads, KEY_WIDTH)
 HEED_LOADER(load_value, value, value_quads, VALUE_WIDTH)
 
-// sum + left . right, one element after the other: the same bits in every shader, whichever factor stands on
-// the left.
+// sum + left . right, one element after the other: the same bits in every shader, whichever factor is on the
+// left.
 float add_product(float sum, vec4 left, vec4 right) {
   precise float x = fma(left.x, right.x, sum);
   precise float y = fma(left.y, right.y, x);
@@ -67,7 +67,7 @@ float add_product(float sum, vec4 left, vec4 right) {
 }
 
 // The products of the rows of one operand with the columns of another: scores[r][c] = row_r . column_c.
-// Leaves the stage in use: a barrier has to come before it is written again.
+// Leaves the stage in use: a barrier must precede the next write to it.
 #define HEED_ROWS_TIMES_COLUMNS(name, load_row, load_column, width)                                            \
   void name(Rows rows, uint row_base, uint row_stride, uint column_base, uint column_stride,                   \
             out vec4 scores[4]) {                                                                              \
@@ -104,7 +104,8 @@ void store_tile(vec4 entries[4]) {
         vec4(entries[0][c], entries[1][c], entries[2][c], entries[3][c]);
 }
 
-// sums[r][q] += tile x rows of one operand that stand in the columns; `slice` says which part of their width.
+// sums[r][q] += tile x the rows of one operand that belong to the columns; `slice` is the part of their
+// width.
 #define HEED_ADD_TILE_TIMES_ROWS(name, load)                                                                   \
   void name(uint base, uint stride, uint slice, inout vec4 sums[4][QUADS]) {                                   \
     for (uint from = 0u; from < SIDE; from += STAGE_SLOTS) {                                                   \
@@ -146,5 +147,5 @@ void clear(out vec4 sums[4][QUADS]) {
     [[unroll]] for (uint q = 0u; q < QUADS; ++q) sums[r][q] = vec4(0);
 }
 
-// Workgroups lie tile by tile, and for each tile slice by slice of the result's width.
+// Workgroups are ordered by tile and, within a tile, by slice of the result's width.
 uint slices_of(uint width) { return ((width + 3u) / 4u + SLICE - 1u) / SLICE; }

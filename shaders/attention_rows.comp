@@ -1,9 +1,9 @@
 #version 460
 //! types f32 f16 bf16
-// What the backward pass of attention needs of each query: its largest score, 1 / sum of exp(score -
+// What the backward pass of attention needs for each query: its largest score, 1 / sum of exp(score -
 // largest), and D = out . grad, side by side in `rows` [B, H, N, 3]. A gradient l of largest + log(sum) adds
-// w l to ds, so that it is subtracted from D. A query that sees no key gets +infinity and 0, with which its
-// weights come out as 0.
+// w l to ds, so l is subtracted from D. A query that sees no key gets +infinity and 0, which make its weights
+// 0.
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 

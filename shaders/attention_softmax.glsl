@@ -1,7 +1,7 @@
 // The online softmax of attention's forward pass. Needs `partial`, a shared array of (LANES + 1) vec4s for
-// every four rows, and row_barrier(), at which the invocations of a row wait for each other.
+// every four rows, and row_barrier(), where the invocations of a row wait for each other.
 
-// Combines what the invocations of each row of the tile hold, in a fixed order.
+// Combines the values of the invocations of each row of the tile, in a fixed order.
 #define HEED_COMBINE(name, operation)                                                              \
   vec4 name(vec4 x) {                                                                              \
     row_barrier();                                                                                 \
@@ -15,15 +15,15 @@ vec4 add(vec4 a, vec4 b) { return a + b; }
 HEED_COMBINE(maximum_over_lanes, max)
 HEED_COMBINE(sum_over_lanes, add)
 
-// Of four rows: the largest score so far, and the sum of the weights that are relative to it, of this
-// invocation's columns.
+// For four rows: the largest score so far, and the sum of this invocation's weights, which are relative to
+// it.
 struct Softmax {
   vec4 largest, total;
 };
 Softmax no_softmax() { return Softmax(vec4(-INFINITY), vec4(0)); }
 
-// Replaces the products of queries and keys by weights, 0 where dropout takes them; returns by what all sums
-// so far are to be multiplied.
+// Replaces the products of queries and keys by weights, 0 where they are dropped; returns the factors by
+// which all sums so far have to be multiplied.
 vec4 weigh(Rows rows, inout vec4 scores[4], inout Softmax softmax) {
   const uint existing = existing_entries(rows), kept = kept_entries(rows);
   vec4 found = vec4(-INFINITY);
@@ -36,7 +36,7 @@ vec4 weigh(Rows rows, inout vec4 scores[4], inout Softmax softmax) {
   const vec4 now = max(softmax.largest, maximum_over_lanes(found));
   vec4 rescale;
   [[unroll]] for (uint r = 0u; r < 4u; ++r) {
-    // With nothing allowed so far, exp(-infinity - 0) = 0 is what is wanted.
+    // If no entry was allowed so far, the weights are exp(-infinity - 0) = 0.
     const float shift = now[r] == -INFINITY ? 0.0 : now[r];
     rescale[r] = now[r] == softmax.largest[r] ? 1.0 : weight(softmax.largest[r] - shift);
     float sum = 0.0;
@@ -51,7 +51,8 @@ vec4 weigh(Rows rows, inout vec4 scores[4], inout Softmax softmax) {
   return rescale;
 }
 
-// After the last tile: adds up the weights, and returns by what the sums are to be multiplied.
+// After the last tile: adds up the weights of each row and returns the factors by which the sums have to be
+// multiplied.
 vec4 normalize(inout Softmax softmax) {
   softmax.total = sum_over_lanes(softmax.total);
   vec4 factor;
@@ -60,7 +61,7 @@ vec4 normalize(inout Softmax softmax) {
   return factor;
 }
 
-// Writes the largest score of the rows and their sums, once normalize() has added up.
+// Writes the rows' largest scores and sums of weights; call it after normalize().
 void store_row_sums(Rows rows, Softmax softmax) {
   if (lane_x() != 0u) return;
   const uint line = (local_batch() * heads + local_head()) * queries;

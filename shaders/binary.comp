@@ -21,7 +21,7 @@ layout(binding = 2) readonly buffer B { T b_[]; };
 layout(binding = 2) readonly buffer Fours2 { FOUR b_fours[]; };
 #endif
 
-// What a line's dtypes stand for: whether its expression is there for integers.
+// ANY and FLOAT are the values of a line's dtypes: FLOAT lines are left out for integers.
 #define ANY(y) \
   if (OP == line) give(y)
 #if defined(TYPE_i32)

@@ -1,4 +1,4 @@
-// What the compute shaders share. Included first.
+// Shared by all compute shaders. Included first.
 #extension GL_EXT_shader_16bit_storage : require
 #extension GL_EXT_control_flow_attributes : enable
 
@@ -9,8 +9,8 @@ uint bf16_bits(float x) {
   return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
 }
 
-// T is how an element lies in memory; arithmetic is in float. The conversions of 16-bit types are macros: a
-// function may take such a type only where the device computes in it, beyond storing it.
+// T is the type of an element in memory; arithmetic is in float. The conversions of 16-bit types are macros,
+// since a function may have such a parameter only if the device can compute in that type, not just store it.
 #if defined(TYPE_f32)
 #define T float
 float to_float(float x) { return x; }

@@ -5,15 +5,14 @@
 //! variant copy_to_f16 TO_f16=1
 //! variant copy_to_bf16 TO_bf16=1
 //! variant copy_to_i32 TO_i32=1
-// out = x in the element type of out: copy_to_f16_f32 reads f32 and writes f16, copy_f32 leaves the type as
-// it is.
+// out = x in the element type of out: copy_to_f16_f32 reads f32 and writes f16; copy_f32 keeps the type.
 #include "common.glsl"
 #define OPERANDS 2
 #define PARAMETERS
 #include "tensor_iterator.glsl"
 #include "elementwise.glsl"
 
-// A float truncates; what an int cannot hold becomes the nearest bound, a NaN 0.
+// A float is truncated; values beyond the range of int become the nearest bound, and NaN becomes 0.
 int to_int(int x) { return x; }
 int to_int(float x) {
   if (is_nan(x)) return 0;

@@ -6,8 +6,8 @@
 #include "rows.glsl"
 
 // Cross entropy with label smoothing (arXiv 1512.00567, section 7) straight from the logits [rows, classes]:
-// loss = log_sum_exp - (1 - e) x_target - e mean(x). What is subtracted from logits is one of them, so that
-// logits far from 0 lose no digits.
+// loss = log_sum_exp - (1 - e) x_target - e mean(x). Logits are subtracted only from logits, so that those
+// far from 0 lose no digits.
 layout(binding = 0) readonly buffer Logits { T logits[]; };
 layout(binding = 1) readonly buffer Targets { int targets[]; };
 layout(binding = 2) writeonly buffer Loss { float loss[]; };

@@ -3,7 +3,8 @@
 //! types f32 f16 bf16
 #include "common.glsl"
 
-// dlogits = grad (softmax - (1 - e) one_hot(target) - e / classes); dlogits may be the memory of the logits.
+// dlogits = grad (softmax - (1 - e) one_hot(target) - e / classes); dlogits may be in the memory of the
+// logits.
 layout(local_size_x_id = 0) in;
 
 layout(binding = 0) readonly buffer Logits { T logits[]; };
@@ -16,7 +17,7 @@ layout(push_constant) uniform Push {
   uint skip_logits, skip_targets, skip_log_sum_exp, skip_grad, skip_dlogits, error_word;
   uint first_row;  // of this launch, among those of the call
   uint rows, classes;
-  uint pieces;                 // of a row, each of which is a workgroup's
+  uint pieces;                 // of a row, one workgroup each
   uint pitch, pitch_dlogits;   // elements between rows
   int ignored;
   float on_target, on_every;  // 1 - e, e / classes

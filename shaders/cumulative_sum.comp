@@ -1,8 +1,8 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 //! types f32 f16 bf16 i32
-// Running sums along n, or from its end. With HAS_TOTALS the running sums over whole chunks are there
-// already, in float or int [outer, chunks, inner], and every chunk begins with that of the chunk before it.
+// Running sums along n, or from its end (REVERSE). With HAS_TOTALS the running sums over whole chunks are
+// given as float or int [outer, chunks, inner], and every chunk starts from that of the chunk before it.
 #include "common.glsl"
 #define BINDINGS 3
 #define PARAMETERS
@@ -17,7 +17,7 @@ layout(binding = 2) readonly buffer Totals { V totals_[]; };
 
 shared V sums[gl_WorkGroupSize.x];
 
-// The sum of what comes before the chunk.
+// The sum of everything before the chunk.
 V carried(Place here) {
   bool begins = here.chunk_index == (REVERSE ? chunks - 1 : 0);
   if (!HAS_TOTALS || begins || !is_inside(here)) return V(0);
@@ -29,7 +29,7 @@ void main() {
   Place here = place();
   uint start = column_start(here), lane = gl_LocalInvocationIndex;
   V carry = carried(here);
-  // As many rows at a time as there are invocations along n; all walk the same number of steps, for the
+  // As many rows at a time as there are invocations along n; all take the same number of steps because of the
   // barriers.
   for (uint done = 0; done < chunk; done += HEIGHT) {
     uint position = here.first + done + here.row_lane;
@@ -46,7 +46,7 @@ void main() {
     sum += carry;
     if (present) out_[skips[0] + start + row * inner] = from_value(sum);
     carry = sum;
-    if (HEIGHT > 1) {  // the last lane's sum is everyone's carry
+    if (HEIGHT > 1) {  // the last lane's sum is the carry of all
       sums[lane] = sum;
       barrier();
       carry = sums[lane + (HEIGHT - 1 - here.row_lane) * WIDTH];

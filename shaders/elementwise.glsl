@@ -1,5 +1,5 @@
-// What the shaders made from core/elementwise.def share: V, the type in which a value is worked on, and the
-// functions that the table's expressions call, with the meaning they have on the CPU.
+// Shared by the shaders made from core/elementwise.def: V, the type of arithmetic, and the functions that the
+// table's expressions call, with the same meaning as on the CPU.
 #include "math.glsl"
 
 #if defined(TYPE_i32)
@@ -12,8 +12,8 @@
 #define from_value(x) from_float(x)
 #endif
 
-// Returns what a line gives. `precise`: no driver takes (1 + u) - 1 for u, or joins products and sums in one
-// shader and not in another.
+// Returns the result of a line. `precise`: no driver may simplify (1 + u) - 1 to u, or fuse products and sums
+// in one shader but not in another.
 #define give(y)         \
   {                     \
     precise V result = y; \

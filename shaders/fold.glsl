@@ -1,6 +1,6 @@
-// How workgroups are laid over [outer, n, inner] where something runs along n: WIDTH invocations along inner,
-// HEIGHT along n, and as many series as are left. A series is a pair of an outer index and a chunk, a piece
-// of n. backends/vulkan/rows.h launches them. The includer defines BINDINGS and PARAMETERS (further push
+// How workgroups cover [outer, n, inner] in a computation along n: WIDTH invocations along inner, HEIGHT
+// along n, and the rest over series. A series is one chunk (a piece of n) of one outer index.
+// backends/vulkan/rows.h launches them. The includer defines BINDINGS and PARAMETERS (further push
 // constants).
 #include "math.glsl"
 
@@ -12,7 +12,7 @@ layout(push_constant) uniform Push {
   uint skips[BINDINGS];
   uint outer, n, inner;
   uint chunk;   // rows in a chunk; the last may have fewer
-  uint chunks;  // of each outer index
+  uint chunks;  // per outer index
   PARAMETERS
 };
 
@@ -30,13 +30,13 @@ layout(push_constant) uniform Push {
 #define HIGHEST INFINITY
 #endif
 
-// Where an invocation stands.
+// The part of an invocation.
 struct Place {
   uint row_lane;     // in [0, HEIGHT)
   uint outer_index;
   uint chunk_index;
   uint column;
-  uint first, last;  // the rows of the chunk; none for an invocation beyond the tensor
+  uint first, last;  // the chunk's rows from first to below last; none beyond the tensor
 };
 
 Place place() {
@@ -56,7 +56,7 @@ Place place() {
 }
 
 bool is_inside(Place here) { return here.column < inner && here.outer_index < outer; }
-// Where element (0, column) of its [n, inner] lies.
+// The index of element (0, column) of its [n, inner].
 uint column_start(Place here) { return here.outer_index * n * inner + here.column; }
-// Its place in [outer, chunks, inner].
+// The index of its result in [outer, chunks, inner].
 uint result_at(Place here) { return (here.outer_index * chunks + here.chunk_index) * inner + here.column; }

@@ -1,5 +1,5 @@
-// Four neighbouring elements in one load of 16 bytes (8 for half types): a buffer is declared twice over one
-// binding, in elements and in fours. Halves are read as words, and written as halves, which rounds them.
+// Four neighbouring elements in one load of 16 bytes (8 for half types): a buffer is declared twice for one
+// binding, as elements and as fours. Halves are read as words, and written as halves, which rounds them.
 // Needs common.glsl.
 vec4 f16_four(uvec2 x) { return vec4(unpackHalf2x16(x.x), unpackHalf2x16(x.y)); }
 vec4 bf16_four(uvec2 x) { return uintBitsToFloat(uvec4(x.x << 16, x.x & 0xffff0000u, x.y << 16, x.y & 0xffff0000u)); }
@@ -21,8 +21,8 @@ vec4 bf16_four(uvec2 x) { return uintBitsToFloat(uvec4(x.x << 16, x.x & 0xffff00
 #define four_from_float(v) u16vec4(uvec4(bf16_bits((v).x), bf16_bits((v).y), bf16_bits((v).z), bf16_bits((v).w)))
 #endif
 
-// `left` elements are there from `at` on; what lies beyond is 0. What begins elsewhere than at a multiple of
-// four is read one by one, to the same numbers.
+// `left` elements follow from `at` on; those beyond read as 0. Unless the four begins at a multiple of four
+// (in_fours), its elements are read one by one, with the same result.
 #define load_four_as(elements, fours, convert, convert_four, in_fours, at, left)             \
   ((in_fours) && (left) >= 4 ? convert_four(fours[(at) / 4])                                 \
                              : vec4(convert(elements[at]), (left) > 1 ? convert(elements[(at) + 1]) : 0.0, \

@@ -4,8 +4,8 @@
 #include "common.glsl"
 
 // out[b, i, :] = x[b, index[b, i], :], zeros where the index is -1. Rows are numbered over all batch entries.
-// Where x is larger than a binding, every launch sees rows [first_source, last_source) of it and leaves the
-// other ones alone.
+// If x is larger than a binding, each launch sees rows [first_source, last_source) of it and skips those from
+// elsewhere.
 layout(local_size_x_id = 0) in;
 
 layout(binding = 0) readonly buffer X { T x[]; };

@@ -11,11 +11,11 @@
 #endif
 
 // Layer normalisation (arXiv 1607.06450) over the rows of [rows, n]: y = (x - mean) inverse_deviation weight
-// + bias. RMS normalisation (arXiv 1910.07467) is the same, not centred: with 0 for the mean. With OF_SUM x
-// is residual + added keep / (1 - p), as it is stored.
+// + bias. RMS normalisation (arXiv 1910.07467) is the same without centring, that is with a mean of 0. With
+// OF_SUM x is residual + added keep / (1 - p), rounded to T and stored.
 layout(constant_id = 2) const bool has_weight = true;
 layout(constant_id = 3) const bool has_bias = true;
-layout(constant_id = 4) const uint held = 4;  // elements of a row that a lane keeps: ceil(n / lanes)
+layout(constant_id = 4) const uint held = 4;  // elements of a row per lane: ceil(n / lanes)
 layout(constant_id = 5) const bool centred = true;
 
 #ifdef OF_SUM

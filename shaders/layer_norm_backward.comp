@@ -11,13 +11,13 @@
 #endif
 
 // With h = (x - mean) s and u = grad weight: dx = s (u - mean(u) - h mean(u h)); not centred: h = x s,
-// without mean(u). Each row of threads takes rows_per_thread rows one after another and leaves the sums of
-// grad h and of grad over them in sums [threads' rows, 2, n], which layer_norm_sums.comp adds up. With OF_SUM
-// x is residual + added keep / (1 - p): its own gradient, other, is added to dx, and dadded = dx keep / (1 -
-// p).
+// without mean(u). The `lanes` threads of a row take rows_per_thread rows (a block) one after another, and
+// leave the sums of grad h and of grad over the block in sums [blocks, 2, n], which layer_norm_sums.comp adds
+// up. With OF_SUM x is residual + added keep / (1 - p): the further gradient of x, `other`, is added to dx,
+// and dadded = dx keep / (1 - p).
 layout(constant_id = 2) const bool has_weight = true;
 layout(constant_id = 3) const bool with_sums = true;
-layout(constant_id = 4) const uint held = 4;  // elements of a row that a lane keeps: ceil(n / lanes)
+layout(constant_id = 4) const uint held = 4;  // elements of a row per lane: ceil(n / lanes)
 layout(constant_id = 5) const bool centred = true;
 
 layout(binding = 0) readonly buffer X { T x[]; };

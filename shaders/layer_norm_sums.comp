@@ -4,7 +4,7 @@
 #include "common.glsl"
 
 // dweight and dbias: the columns of sums [blocks, 2, n] added up. A workgroup takes eight columns; its 16
-// rows of threads add every 16th block and are combined pairwise.
+// rows of threads each add every 16th block, and their sums are combined pairwise.
 layout(constant_id = 0) const bool has_weight = true;
 layout(constant_id = 1) const bool has_bias = true;
 layout(local_size_x = 8, local_size_y = 16) in;

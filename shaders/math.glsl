@@ -1,6 +1,6 @@
-// Functions of a float where Vulkan's own are too coarse (sin and cos to 2^-11, log near 1, tanh, pow) or
-// leave open what happens to a NaN. All are within a few units in the last place. `precise` keeps drivers
-// from simplifying x - (x - y) and the like.
+// Functions of a float for which Vulkan's own are too coarse (sin and cos to 2^-11, log near 1, tanh, pow) or
+// leave the treatment of NaN open. All are within a few units in the last place. `precise` keeps drivers from
+// simplifying x - (x - y) and the like.
 
 bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
 bool is_nan(int x) { return false; }
@@ -14,7 +14,7 @@ int larger(int a, int b) { return max(a, b); }
 int smaller(int a, int b) { return min(a, b); }
 
 // e^x = 2^n e^r with |r| <= log(2) / 2, and e^r = 1 + r + r^2 q(r) with q fitted to a relative error of 3e-9.
-// Results below 2e-38 are 0. Doubling the polynomial and halving the power serves n = 128 too.
+// Results below 2e-38 are 0. Doubling the polynomial and halving the power of two makes n = 128 work too.
 float exact_exp(float x) {
   if (is_nan(x)) return x;
   if (x < -86.9) return 0.0;
@@ -85,16 +85,16 @@ float exact_erf(float x) {
 }
 
 // r in [-pi/4, pi/4] and the quadrant n mod 4 of x = n pi/2 + r, for |x| >= 2^13: x is an integer times a
-// power of two, and of its product with 2/pi only the bits that matter modulo 4 are formed (Payne and Hanek,
-// 1983).
+// power of two, and only those bits of its product with 2/pi are computed that matter modulo 4 (Payne and
+// Hanek, 1983).
 float reduce_large_angle(float x, out uint quadrant) {
-  // One word more than is read, and a vector below: glslang 12 gives an array as long as one among the push
-  // constants their layout, which newer validation refuses of a variable.
+  // One word more than is read, and a vector below instead of an array: glslang 12 gives an array of the same
+  // length as one in the push constants their layout, which newer validation rejects for a variable.
   const uint two_over_pi[] = uint[](0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u,
                                     0xfe5163abu, 0xdebbc561u);
   uint bits = floatBitsToUint(x);
   uint mantissa = (bits & 0x7fffffu) | 0x800000u;
-  // Bit 0 of the table weighs 2^31; those of weight 4 and more (after the scaling by 2^e) count for nothing.
+  // Bit 0 of the table weighs 2^31; bits of weight 4 and more (after the scaling by 2^e) do not matter.
   uint start = ((bits >> 23) & 255u) - 150u + 30u;
   uint word = start / 32, shift = start % 32;
   uvec3 window;
@@ -153,8 +153,8 @@ float exact_cos(float x) {
   return sin_of_reduced(quadrant + 1u, r);
 }
 
-// e^(y log x) for x > 0, finite or not. The logarithm and its product with y are kept as sums of two floats:
-// an error of one of them would count |y log x| times.
+// e^(y log x) for x > 0, finite or not. The logarithm and its product with y are kept as sums of two floats,
+// since an error in either would be amplified |y log x| times.
 float positive_pow(float x, float y) {
   if (x == INFINITY || abs(y) == INFINITY) {
     float direction = x == 1.0 ? 0.0 : x > 1.0 ? y : -y;
@@ -175,7 +175,7 @@ float positive_pow(float x, float y) {
   return power == INFINITY ? power : fma(power, product_low, power);
 }
 
-// As in C: a negative base has a power where the exponent is an integer, pow(1, y) = pow(x, 0) = 1 even for
+// As in C: a negative base has a power only if the exponent is an integer; pow(1, y) = pow(x, 0) = 1 even for
 // NaN.
 float exact_pow(float x, float y) {
   if (x == 1.0 || y == 0.0) return 1.0;

@@ -1,8 +1,8 @@
-// out = a b + beta out + bias, or what activation.glsl makes of it: a workgroup computes a tile of BM x BN
-// outputs, an invocation TM x TN of them.
+// out = a b + beta out + bias, to which activation.glsl may be applied. A workgroup computes a tile of BM x
+// BN outputs, an invocation TM x TN of them.
 //
-// While a tile of the operands in shared memory, BK deep, is multiplied, the next one is on its way to
-// registers. With two stages the tiles in shared memory alternate, which saves one of two barriers per tile.
+// While a tile of the operands in shared memory, BK deep, is multiplied, the next one is loaded into
+// registers. With two stages, two tiles in shared memory alternate, which saves one of two barriers per tile.
 #include "matmul_elements.glsl"
 
 layout(local_size_x_id = 0) in;
@@ -32,7 +32,7 @@ layout(binding = 6) readonly buffer SavedFours { OUT_FOUR saved_fours[]; };
 const bool a_along_k = (FLAGS & a_along_k_bit) != 0, b_along_k = (FLAGS & b_along_k_bit) != 0;
 const bool a_in_fours = (FLAGS & a_vectors_bit) != 0, b_in_fours = (FLAGS & b_vectors_bit) != 0;
 
-// One four more than needed, so that the lines of a tile do not begin in the same bank.
+// One four more than needed, so that the lines of a tile begin in different banks.
 const uint a_pitch = BM / 4 + 1, b_pitch = BN / 4 + 1;
 shared vec4 a_tile[STAGES * BK * a_pitch];
 shared vec4 b_tile[STAGES * BK * b_pitch];
@@ -66,8 +66,8 @@ vec4 sums[TM * TN / 4];
 #include "matmul_operand.glsl"
 
 // An invocation owns TM / 4 times TN / 4 blocks of 4 x 4 outputs, spread evenly over the tile. 32
-// neighbouring invocations own a patch of 4 x 8 blocks: they read few different fours of shared memory at
-// once.
+// neighbouring invocations own a patch of 4 x 8 blocks, so that they read few different fours of shared
+// memory at once.
 const uint block_rows = BM / TM, block_columns = BN / TN;
 uint block_row() {
   const uint group = gl_LocalInvocationIndex / 32, lane = gl_LocalInvocationIndex % 32;

@@ -1,10 +1,10 @@
-// out = a b + beta out + bias, or what activation.glsl makes of it, with factors of half precision, by matrix
-// hardware: a workgroup computes a tile of BM x BN outputs, a subgroup WM x WN of them, in fragments of FM x
-// FN that are products of FM x FK and FK x FN, as the device has them (8 or 16 each). Products and sums are
-// f32.
+// out = a b + beta out + bias, to which activation.glsl may be applied, with factors of half precision, on
+// matrix hardware. A workgroup computes a tile of BM x BN outputs, a subgroup WM x WN of them, in fragments
+// of FM x FN that are products of FM x FK and FK x FN, with the device's sizes (8 or 16 each). Products and
+// sums are f32.
 //
-// The tiles lie in shared memory as they lie in memory, and the fragments are loaded by rows or by columns
-// accordingly.
+// In shared memory the tiles have the same layout as in memory; the fragments are loaded by rows or by
+// columns accordingly.
 #include "matmul_elements.glsl"
 
 layout(local_size_x_id = 0) in;
@@ -37,7 +37,7 @@ layout(binding = 6) readonly buffer SavedFours { OUT_FOUR saved_fours[]; };
 const bool a_along_k = (FLAGS & a_along_k_bit) != 0, b_along_k = (FLAGS & b_along_k_bit) != 0;
 const bool a_in_eights = (FLAGS & a_vectors_bit) != 0, b_in_eights = (FLAGS & b_vectors_bit) != 0;
 
-// One eight more than needed, so that the lines that a fragment reads at once lie in different banks.
+// One eight more than needed, so that the lines that a fragment reads together lie in different banks.
 const uint a_lines = a_along_k ? BM : BK, a_pitch = (a_along_k ? BK : BM) / 8 + 1;
 const uint b_lines = b_along_k ? BN : BK, b_pitch = (b_along_k ? BK : BN) / 8 + 1;
 shared uvec4 a_tile[STAGES * a_lines * a_pitch];
@@ -77,7 +77,7 @@ uvec4 b_held[BN * BK / 8 / gl_WorkGroupSize.x];
 
 #include "matmul_finish.glsl"
 
-// Where the fragment of rows from `row` and k from `l` of the tile begins, in eights.
+// Where the fragment begins whose first row is `row` and whose first k is `l` of the tile, in eights.
 uint a_at(uint stage, uint row, uint l) {
   return (stage * a_lines + (a_along_k ? row : l)) * a_pitch + (a_along_k ? l : row) / 8;
 }
@@ -129,7 +129,7 @@ void main() {
   }
 
   write_row_sums(place);
-  // Fragment by fragment through shared memory, since only that tells which element a lane holds.
+  // Fragment by fragment through shared memory, since the driver alone knows which element a lane holds.
   UNROLL for (uint i = 0; i < WM / FM; ++i) {
     UNROLL for (uint j = 0; j < WN / FN; ++j) {
       stage_sums(sums[i * (WN / FN) + j], subgroup * FRAGMENT);

@@ -1,4 +1,4 @@
-// The operands of a matrix product as they lie in memory, one by one and in fours, and its output: of the
+// The types of a matrix product's operands in memory, one by one and in fours, and of its output: the
 // operands' type, or f32 with WIDE.
 #ifdef TYPE_f32
 #define ELEMENT float
@@ -7,8 +7,8 @@
 vec4 four_of(float x, float y, float z, float w) { return vec4(x, y, z, w); }
 vec4 unpack_four(vec4 x) { return x; }
 #else
-// The bits of two elements in each word: nothing is converted before it is needed, so that a load can be
-// under way while the invocation computes.
+// The bits of two elements in each word: nothing is converted before it is needed, so that a load can be in
+// flight while the invocation computes.
 #define ELEMENT uint16_t
 #define WORD uint
 #define FOUR uvec2
@@ -23,7 +23,7 @@ vec4 unpack_four(uvec2 x) {
 #endif
 #define NO_FOUR FOUR(0)
 
-// Of the push constant finish_bits: what is added to a sum, and whether four outputs are written at once.
+// In the push constant finish_bits: what is added to a sum, and whether four outputs are written at once.
 const uint bias_bit = 1, accumulate_bit = 2, out_fours_bit = 4;
 
 #if defined(WIDE) || defined(TYPE_f32)

@@ -2,7 +2,7 @@
 #extension GL_GOOGLE_include_directive : require
 //! types f16 bf16
 //! variant matmul_emulated_wide WIDE=1
-// shaders/matmul_cooperative.glsl on devices without matrix hardware: for tests.
+// For tests: shaders/matmul_cooperative.glsl on devices without matrix hardware.
 #define EMULATED
 #include "common.glsl"
 #include "matmul_cooperative.glsl"

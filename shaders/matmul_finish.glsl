@@ -1,7 +1,7 @@
 // Four neighbouring outputs from their sums; needs matmul_push.glsl and matmul_elements.glsl.
 #include "activation.glsl"
 
-// As activated(), of four that begin at multiples of four elements everywhere.
+// activated() for four outputs that begin at a multiple of four elements in every buffer.
 vec4 activated_four(vec4 sums, uint at) {
   if (ACTIVATION == 0) return sums;
   vec4 result = unpack_out(pack_out(sums));
@@ -15,7 +15,7 @@ vec4 activated_four(vec4 sums, uint at) {
   return result;
 }
 
-// `bias_at`: where the bias of the first lies.
+// Writes four outputs. `bias_at`: the index of the first one's bias.
 void finish(vec4 value, uint at, uint column, uint bias_at) {
   const bool has_bias = (finish_bits & bias_bit) != 0, accumulates = (finish_bits & accumulate_bit) != 0;
   const uint from_begin = at - out_skip;

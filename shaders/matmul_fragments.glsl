@@ -1,10 +1,10 @@
-// Fragments that a subgroup multiplies, FM x FK and FK x FN: cooperative matrices, or with EMULATED the same
-// by ordinary arithmetic on shared memory, which runs anywhere and tests what is built on the fragments.
+// Fragments that a subgroup multiplies, FM x FK and FK x FN: cooperative matrices or, with EMULATED, the same
+// in ordinary arithmetic on shared memory, which runs anywhere and tests the code built on the fragments.
 //
 // Needs a_tile and b_tile, shared arrays of uvec4, each eight elements, in lines of a_pitch and b_pitch;
 // a_along_k and b_along_k, whether a line holds one row of a or one column of b; and `staging`, a shared
-// array of floats, of which each subgroup has its own part: staging_barrier() is where its lanes wait for
-// each other.
+// array of floats in which each subgroup has its own part. At staging_barrier() the lanes of a subgroup wait
+// for each other.
 #ifdef EMULATED
 
 // Unrolled, the emulation takes drivers minutes to compile.
@@ -25,7 +25,7 @@ float half_of(uint word, uint place) { return unpackHalf2x16(word)[place]; }
 #else
 float half_of(uint word, uint place) { return uintBitsToFloat(place == 0 ? word << 16 : word & 0xffff0000u); }
 #endif
-// An element of the fragment that begins at the eight `at`: the one in `line`, at `place`.
+// The element at `place` in `line` of the fragment that begins at the eight `at`.
 #define tile_element(tile, at, pitch, line, place) \
   half_of(tile[(at) + (line) * (pitch) + (place) / 8][(place) % 8 / 2], (place) % 2)
 float a_element(uint at, uint i, uint l) {

@@ -1,14 +1,17 @@
-// How the tile of one operand of half precision travels, bits unchanged, eight elements at a time: from
-// memory to registers (FETCH), from there to shared memory (KEEP). Included once per operand, with these
-// names defined:
+// Moves the tile of one half-precision operand, bits unchanged and eight elements at a time, from memory to
+// registers (FETCH) and from there to shared memory (KEEP). Included once per operand, with these names
+// defined:
 //   FETCH, KEEP        the two functions
-//   ELEMENTS, EIGHTS   its buffer, seen in elements and in eights
-//   HELD, TILE, PITCH  its registers; its tile in shared memory, stages of LINES lines; eights per line of that
+//   ELEMENTS, EIGHTS   its buffer, as elements and as eights
+//   HELD, TILE, PITCH  its registers; its tile in shared memory, STAGES stages of `lines` lines; eights per
+//                      line of the tile
 //   EXTENT             rows (of a) or columns (of b) in a tile
-//   ALONG_K            whether elements with neighbouring k are neighbours in memory (else: neighbouring rows or columns)
+//   ALONG_K            whether elements with neighbouring k are neighbours in memory (else those of
+//                      neighbouring rows or columns are)
 //   IN_EIGHTS          whether every line in memory begins at a multiple of eight elements
 
-// `first` of `extent` rows or columns, and k from k_begin to below k_end; what lies outside is 0.
+// Rows or columns from `first` on, of `extent` in all, and k from k_begin to below k_end; elements outside
+// are 0.
 void FETCH(uint base, uint leading, uint first, uint extent, uint k_begin, uint k_end) {
   const uint lines = ALONG_K ? extent : k_end, columns = ALONG_K ? k_end : extent;
   const uint run = (ALONG_K ? BK : EXTENT) / 8;

@@ -1,13 +1,16 @@
-// How the tile of one operand travels: from memory to registers (FETCH), from there to shared memory (KEEP).
+// Moves the tile of one operand from memory to registers (FETCH) and from there to shared memory (KEEP).
 // Included once per operand, with these names defined:
 //   FETCH, KEEP        the two functions
-//   ELEMENTS, FOURS    its buffer, seen in elements and in fours
-//   HELD, TILE, PITCH  its registers; its tile in shared memory, [STAGES][BK][EXTENT], and fours per line of that
+//   ELEMENTS, FOURS    its buffer, as elements and as fours
+//   HELD, TILE, PITCH  its registers; its tile in shared memory, [STAGES][BK][EXTENT]; fours per line of the
+//                      tile
 //   EXTENT             rows (of a) or columns (of b) in a tile
-//   ALONG_K            whether elements with neighbouring k are neighbours in memory (else: neighbouring rows or columns)
+//   ALONG_K            whether elements with neighbouring k are neighbours in memory (else those of
+//                      neighbouring rows or columns are)
 //   IN_FOURS           whether every line in memory begins at a multiple of four elements
 
-// `first` of `extent` rows or columns, and k from k_begin to below k_end; what lies outside is 0.
+// Rows or columns from `first` on, of `extent` in all, and k from k_begin to below k_end; elements outside
+// are 0.
 void FETCH(uint base, uint leading, uint first, uint extent, uint k_begin, uint k_end) {
   const uint lines = ALONG_K ? extent : k_end, columns = ALONG_K ? k_end : extent;
   const uint run = (ALONG_K ? BK : EXTENT) / 4;

@@ -1,5 +1,6 @@
-// The sums of the rows of a over one part of k: the workgroups of the first column of tiles add up what is in
-// their tile anyway. Needs row_sums, [parts, m], and a_value(stage, row, l), an element of the tile.
+// The sums of the rows of a over one part of k. The workgroups of the first column of tiles add them up,
+// since their tiles hold those rows anyway. Needs row_sums, [parts, m], and a_value(stage, row, l), an
+// element of the tile.
 const bool with_row_sums = (FLAGS & row_sums_bit) != 0;
 const uint rows_each = (BM + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
 float own_row_sums[rows_each];

@@ -4,7 +4,7 @@
 #include "common.glsl"
 #include "matmul_elements.glsl"
 // out = parts[0] + parts[1] + ... + bias + beta out, in this order: the second pass of a product whose sums
-// over k were computed in parts, or what activation.glsl makes of it.
+// over k were computed in parts. activation.glsl may be applied to it.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint FLAGS = 0;
@@ -23,7 +23,7 @@ layout(push_constant) uniform Push {
   uint m, n, inner;        // inner: extent of the inner of two batch axes
   uint out_leading, out_outer, out_inner;
   uint finish_bits;
-  uint row_count;  // how many row sums there are, too: m or 0
+  uint row_count;  // how many row sums to add up, too: m or 0
 };
 
 #include "activation.glsl"

@@ -1,6 +1,6 @@
-// out = x M + beta out + bias, or what activation.glsl makes of it, x a vector of k, M a k x n matrix: a
-// workgroup computes COLUMNS outputs, and as many invocations as there are share each of the sums, which are
-// added in a fixed order.
+// out = x M + beta out + bias, to which activation.glsl may be applied; x is a vector of k elements, M a k x
+// n matrix. A workgroup computes COLUMNS outputs; its invocations are divided evenly among them, and their
+// partial sums are added in a fixed order.
 #include "matmul_elements.glsl"
 
 layout(local_size_x_id = 0) in;

@@ -22,7 +22,7 @@ layout(push_constant) uniform Push {
   float shrink;  // decay that multiplies the weight
 };
 
-// What an element has before and after the step.
+// An element's weight and moments, before or after the step.
 struct Element {
   float weight, first, second;
 };

@@ -1,6 +1,7 @@
-// A stream of random numbers laid over a contiguous tensor. Each invocation draws one block of four words,
-// which pass through shared memory, so that neighbours write neighbours. The includer defines BINDINGS and
-// PARAMETERS (further push constants); backends/vulkan/random.cpp pushes the rest.
+// A stream of random numbers laid over a contiguous tensor. Each invocation draws one block of four words.
+// The words pass through shared memory, so that neighbouring invocations write neighbouring elements. The
+// includer defines BINDINGS and PARAMETERS (further push constants); backends/vulkan/random.cpp pushes the
+// rest.
 #include "philox.glsl"
 
 layout(local_size_x_id = 0) in;
@@ -15,7 +16,7 @@ layout(push_constant) uniform Push {
 
 shared uvec4 blocks[gl_WorkGroupSize.x];
 
-// The block of this invocation.
+// Draws the block of this invocation.
 uvec4 draw() {
   uint block = group_index() * gl_WorkGroupSize.x + gl_LocalInvocationIndex;
   uint carry;

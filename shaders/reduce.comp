@@ -3,8 +3,8 @@
 //! types f32 f16 bf16 i32
 //! variant reduce_partial RESULT_IS_WIDE=1
 //! variant reduce_final INPUT_IS_WIDE=1
-// out[outer, chunks, inner]: the sum, maximum or minimum over each chunk. Partial results lie in memory as
-// float or int whatever the element type: reduce_partial writes them, reduce_final reads them.
+// out[outer, chunks, inner]: the sum, maximum or minimum over each chunk. Partial results are stored as float
+// or int, whatever the element type: reduce_partial writes them, reduce_final reads them.
 #include "common.glsl"
 #define BINDINGS 2
 #define PARAMETERS
@@ -36,7 +36,7 @@ V combine(V a, V b) { return OP == SUM ? a + b : OP == MAX ? larger(a, b) : smal
 void main() {
   Place here = place();
   uint start = skips[1] + column_start(here);
-  // Four results at a time: loads that do not wait for each other, and a shorter chain of roundings.
+  // Four results at a time: the loads do not wait for each other, and the chain of roundings is shorter.
   V part[4] = V[](nothing(), nothing(), nothing(), nothing());
   for (uint row = here.first + here.row_lane; row < here.last; row += 4 * HEIGHT) {
     [[unroll]] for (uint k = 0; k < 4; ++k) {

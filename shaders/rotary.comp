@@ -3,9 +3,9 @@
 //! types f32 f16 bf16
 #include "common.glsl"
 
-// Rotary positions (arXiv 2104.09864): of x [rows, heads, 2 half_width], the rows those of positions that
-// follow one another and begin anew after the last, the pair of elements i and i + half_width is turned by
-// the angle of its position. A thread turns one pair.
+// Rotary positions (arXiv 2104.09864): in x [rows, heads, 2 half_width], whose rows have consecutive
+// positions that start again from 0 after the last, the pair of elements i and i + half_width is rotated by
+// the angle of its position. A thread rotates one pair.
 layout(local_size_x_id = 0) in;
 
 layout(binding = 0) readonly buffer X { T x[]; };
@@ -16,7 +16,7 @@ layout(push_constant) uniform Push {
   uint skip_x, skip_cosines, skip_sines, skip_out;
   uint pairs;
   uint first_position, positions, heads, half_width;
-  float direction;  // 1, or -1 to turn back
+  float direction;  // 1, or -1 to rotate back
 };
 
 void main() {

@@ -1,6 +1,7 @@
-// `lanes` threads work on a row, a workgroup (constant 0) on as many rows as it has room for; both are powers
-// of two. Sums and maxima over the lanes of a row are trees whose order depends on `lanes` alone: the modules
-// that exchange values within subgroups (SUBGROUPS) take the same order, and give the same bits.
+// `lanes` threads work on a row, and a workgroup (its size is constant 0) on as many rows as it has room for;
+// both sizes are powers of two. Sums and maxima over the lanes of a row are trees whose order depends on
+// `lanes` alone: the modules that exchange values within subgroups (SUBGROUPS) use the same order and give
+// the same bits.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint lanes = 256;
 
@@ -8,7 +9,7 @@ shared float partial[gl_WorkGroupSize.x];
 
 #ifdef SUBGROUPS
 #extension GL_KHR_shader_subgroup_shuffle : require
-layout(constant_id = 12) const uint subgroup = 32;  // threads of one, a power of two; a workgroup has no part of one
+layout(constant_id = 12) const uint subgroup = 32;  // its threads, a power of two; workgroups hold whole ones
 uint thread() { return gl_SubgroupID * subgroup + gl_SubgroupInvocationID; }
 #else
 uint thread() { return gl_LocalInvocationID.x; }
@@ -18,15 +19,15 @@ uint lane() { return thread() & (lanes - 1); }
 // The row of this thread, counted over the whole launch.
 uint row_index() { return group_index() * (gl_WorkGroupSize.x / lanes) + thread() / lanes; }
 
-// The tree: a step combines neighbours that are 1, 2, 4, ... lanes apart.
+// The tree: its steps combine values that are 1, 2, 4, ... lanes apart.
 #ifdef SUBGROUPS
 #define HEED_OVER_LANES(name, combine)                                                       \
   float name(float value) {                                                                  \
     [[unroll]] for (uint step = 1; step < min(lanes, subgroup); step <<= 1)                  \
       value = combine(value, subgroupShuffleXor(value, step));                               \
     if (lanes > subgroup) {                                                                  \
-      const uint of_row = lanes / subgroup; /* subgroups; no more than one has threads */    \
-      barrier();                            /* everybody has read the last results */        \
+      const uint of_row = lanes / subgroup; /* subgroups of a row, at most `subgroup`  */    \
+      barrier();                            /* all have read the last results */             \
       if (gl_SubgroupInvocationID == 0) partial[gl_SubgroupID] = value;                      \
       barrier();                                                                             \
       value = partial[gl_SubgroupID / of_row * of_row + gl_SubgroupInvocationID % of_row];   \
@@ -39,7 +40,7 @@ uint row_index() { return group_index() * (gl_WorkGroupSize.x / lanes) + thread(
 #define HEED_OVER_LANES(name, combine)                                                                     \
   float name(float value) {                                                                                \
     const uint t = thread();                                                                               \
-    barrier(); /* everybody has read the last result */                                                    \
+    barrier(); /* all have read the last result */                                                         \
     partial[t] = value;                                                                                    \
     barrier();                                                                                             \
     for (uint step = 1; step < lanes; step <<= 1) {                                                        \
@@ -50,7 +51,7 @@ uint row_index() { return group_index() * (gl_WorkGroupSize.x / lanes) + thread(
   }
 #endif
 float plus(float a, float b) { return a + b; }
-// All threads of a workgroup call these together, those without a row too.
+// All threads of a workgroup call these together, including those without a row.
 HEED_OVER_LANES(row_sum, plus)
 HEED_OVER_LANES(row_max, max)
 
@@ -62,9 +63,9 @@ struct Exponentials {
 
 void add_exponential(inout Exponentials e, float x) {
   if (x > e.largest) {
-    e.sum = e.sum * exp(e.largest - x) + (x == INFINITY ? uintBitsToFloat(0x7fc00000u) : 1.0);  // infinity - infinity
+    e.sum = e.sum * exp(e.largest - x) + (x == INFINITY ? uintBitsToFloat(0x7fc00000u) : 1.0);  // inf - inf
     e.largest = x;
-  } else if (x != -INFINITY) {  // a NaN arrives in the sum
+  } else if (x != -INFINITY) {  // a NaN propagates into the sum
     e.sum += exp(x - e.largest);
   }
 }

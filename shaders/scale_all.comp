@@ -4,8 +4,8 @@
 //! variant scale_all_to_f32 TO_f32=1
 //! variant scale_all_to_f16 TO_f16=1
 //! variant scale_all_to_bf16 TO_bf16=1
-// out = x factor, or out + x factor, for lists of tensors: scale_all_to_f16_f32 reads f32 and writes f16,
-// scale_all_f32 leaves the type as it is.
+// out = x factor, or out + x factor, for lists of tensors: scale_all_to_f16_f32 reads f32 and writes f16;
+// scale_all_f32 keeps the type.
 #include "common.glsl"
 #define LISTS 2
 #include "tensor_lists.glsl"

@@ -3,10 +3,11 @@
 //! types f32 f16 bf16
 #include "common.glsl"
 
-// out[b, index[b, i], :] += x[b, i, :], rows with one target in the order of i: the thread of the first such
-// row and a column adds them all. Either `order` holds the positions of each batch entry sorted stably by
-// their index, so that rows with one target are neighbours; or (few rows) they are looked for. Where out is
-// larger than a binding, a launch sees rows [first_target, last_target) of it.
+// out[b, index[b, i], :] += x[b, i, :], adding rows with the same target in the order of i: the thread of the
+// first such row adds them all, one thread per column. Either `order` holds the positions of each batch
+// entry, sorted stably by index, so that rows with the same target are neighbours; or, with few rows, the
+// thread searches for them. If out is larger than a binding, a launch sees rows [first_target, last_target)
+// of it.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const bool sorted = true;
 
@@ -25,7 +26,7 @@ layout(push_constant) uniform Push {
 
 const uint ahead = 8;
 
-// The row of x at a place of the order.
+// The row of x at a place in the order.
 uint row_at(uint batch_begin, uint place) {
   return batch_begin + (sorted ? uint(order[skip_order + batch_begin + place]) : place);
 }
@@ -44,7 +45,7 @@ void main() {
   }
   const uint target_row = batch * n + uint(target);
   if (target_row < first_target || target_row >= last_target) return;
-  // Only the first of its target goes on.
+  // Only the first row of a target continues.
   if (sorted) {
     if (place > 0 && index[skip_index + row_at(batch_begin, place - 1)] == target) return;
   } else {

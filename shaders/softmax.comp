@@ -5,8 +5,8 @@
 #include "common.glsl"
 #include "rows.glsl"
 
-// Softmax or its logarithm over the rows of [rows, n]; a row in which nothing is allowed gives zeros or
-// -infinity.
+// Softmax or its logarithm over the rows of [rows, n]; a row whose entries are all masked gives zeros, or
+// -infinity for the logarithm.
 layout(constant_id = 2) const bool log_form = false;
 layout(constant_id = 3) const uint mask_kind = 0;  // 0: none, 1: of every entry, 2: one entry for a row
 
@@ -37,7 +37,7 @@ void main() {
   if (row >= rows) return;
 
   const uint first = skip_out + row * n;
-  const bool nothing = all.sum == 0.0;  // otherwise the largest alone contributes 1
+  const bool nothing = all.sum == 0.0;  // otherwise the sum is at least 1, from the largest
   const float factor = 1.0 / all.sum, log_sum = log(all.sum);
   for (uint i = lane(); i < n; i += lanes) {
     float y;

@@ -5,7 +5,8 @@
 #include "common.glsl"
 #include "rows.glsl"
 
-// dx = y (g - sum(g y)); of the logarithm dx = g - exp(y) sum(g), where y = -infinity is a constant.
+// dx = y (g - sum(g y)); for the logarithm dx = g - exp(y) sum(g), where entries with y = -infinity count as
+// constants.
 layout(constant_id = 2) const bool log_form = false;
 
 layout(binding = 0) readonly buffer Y { T y[]; };

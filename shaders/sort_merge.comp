@@ -2,8 +2,8 @@
 #extension GL_GOOGLE_include_directive : require
 #include "common.glsl"
 
-// Merges neighbouring sorted runs of the rows of [rows, n]: an entry moves by the number of entries of the
-// other run that precede it, found by bisection. Only the first `kept` entries of a row are written.
+// Merges neighbouring sorted runs of the rows of [rows, n]: an entry moves by the number of entries in the
+// other run that precede it, which bisection finds. Only the first `kept` entries of a row are written.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const bool writes_keys = true;
 

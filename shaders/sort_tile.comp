@@ -4,8 +4,8 @@
 #include "common.glsl"
 
 // Sorts tiles of rows by (key, position) in shared memory (Batcher's bitonic sort, 1968) and writes the first
-// `keep` entries of each. A key is an unsigned number that orders as the value does, NaN last; positions make
-// all entries different, so that the order is the stable one.
+// `keep` entries of each. A key is an unsigned number with the order of the value (reversed if descending),
+// NaN last; positions make all entries different, so the sort is stable.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint tile = 1024;        // entries, a power of two
 layout(constant_id = 2) const uint tiles_at_once = 1;  // of a workgroup, a power of two
@@ -48,7 +48,7 @@ uint key_of(float value) {
 #define read_value(i) to_float(x[i])
 #endif
 
-// The tile of the call that an entry of the shared memory belongs to.
+// The tile, among those of the call, to which an entry of shared memory belongs.
 uint tile_of(uint entry) { return group_index() * tiles_at_once + entry / tile; }
 uint row_of(uint entry) { return tile_of(entry) / per_row; }
 uint first_of(uint entry) { return tile_of(entry) % per_row * tile; }

@@ -3,7 +3,7 @@
 //! types f32 f16 bf16
 #include "common.glsl"
 
-// The sum of squares of every piece of a list of tensors; sum_pieces.comp adds the pieces of a tensor.
+// The sum of squares of each piece of a list of tensors; sum_pieces.comp adds up the pieces of a tensor.
 #define LISTS 1
 #include "tensor_lists.glsl"
 

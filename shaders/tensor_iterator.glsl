@@ -3,7 +3,8 @@
 // rest. Axes are numbered from the innermost.
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint AXES = 1;
-// Along one axis every operand lies without gaps from a multiple of four on, or is one element repeated.
+// There is one axis, along which every operand has no gaps and begins at a multiple of four, or repeats one
+// element.
 layout(constant_id = 4) const bool IN_FOURS = false;
 const uint MAX_AXES = 4;
 const uint ITEMS = 4;  // elements per invocation, a workgroup apart: neighbours in memory are read together
@@ -38,7 +39,7 @@ uint divide_by_extent(uint n, uint axis) {
   return high >> shifts[axis];
 }
 
-// Where element i lies in each operand; the last element for an i beyond the end.
+// The index of element i in each operand; that of the last element if i is beyond the end.
 uint[OPERANDS] locate(uint i) {
   uint at[OPERANDS] = skips;
   uint rest = min(i, count - 1);

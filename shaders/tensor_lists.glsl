@@ -1,5 +1,5 @@
-// Lists of contiguous tensors, of which entry i of each belongs together, walked by one dispatch: a workgroup
-// takes a piece of one entry. All tensors of a list lie in one binding; a table says where.
+// Lists of contiguous tensors, walked together by one dispatch; entry i is the i-th tensor of every list. A
+// workgroup takes a piece of one entry. All tensors of a list lie in one binding; a table says where.
 // backends/vulkan/tensor_lists.h makes the table and the bindings. The includer defines LISTS, how many there
 // are.
 #include "fours.glsl"
@@ -7,8 +7,8 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint PIECE = 4096;  // elements, a multiple of four
 
-// For each entry: the first workgroup; elements; its first piece among those of all entries; where it begins
-// in each list.
+// For each entry: its first workgroup; its elements; the number of its first piece among those of all
+// entries; where it begins in each list.
 layout(binding = 0) readonly buffer Table { uint table[]; };
 const uint table_words = 3 + LISTS;
 
@@ -43,6 +43,7 @@ Piece piece_of(uint group, uint skip_table, uint entries) {
   return piece;
 }
 
-// The fours of a piece: four neighbouring elements, of which `left` are in the piece.
+// Visits the fours of a piece: the four neighbouring elements from i on, of which the last may lie beyond the
+// piece.
 #define EACH_FOUR(piece, i) \
   for (uint i = piece.begin + 4 * gl_LocalInvocationIndex; i < piece.end; i += 4 * gl_WorkGroupSize.x)

@@ -1,8 +1,8 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 //! types u32 u16
-// A copy whose input's neighbours lie along another axis (rows) than the output's (columns): square tiles
-// pass through shared memory, so that both sides are read and written along memory.
+// A copy in which neighbours in memory lie along the rows' axis in the input but along the columns' axis in
+// the output. Square tiles pass through shared memory, so that both sides are accessed in memory order.
 #include "common.glsl"
 layout(local_size_x_id = 0) in;
 const uint TILE = 32;
@@ -18,7 +18,7 @@ layout(push_constant) uniform Push {
 layout(binding = 0) writeonly buffer Out { T out_[]; };
 layout(binding = 1) readonly buffer X { T x_[]; };
 
-shared uint tile[TILE][TILE + 1];  // one more keeps a column off a single bank
+shared uint tile[TILE][TILE + 1];  // one more, so that a column is spread over the banks
 
 void main() {
   uint group = group_index();

@@ -13,7 +13,7 @@ layout(binding = 0) writeonly buffer Fours0 { FOUR_WRITTEN out_fours[]; };
 layout(binding = 1) readonly buffer X { T x_[]; };
 layout(binding = 1) readonly buffer Fours1 { FOUR x_fours[]; };
 
-// The lines of the table are numbered as those of enum UnaryOp; OP picks one when the pipeline is made.
+// The lines of the table are numbered like enum UnaryOp; OP picks one when the pipeline is compiled.
 float value(float x) {
   uint line = 0;
 #define HEED_UNARY(name, y, saved, dydx, low, high) \

@@ -1,7 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 //! types f32 f16 bf16
-// out = grad dy/dx, where `saved` is x or y as the table says.
+// out = grad dy/dx, where `saved` is x or y, as the table says.
 #include "common.glsl"
 #define OPERANDS 3
 #define PARAMETERS float p, q;
@@ -16,7 +16,7 @@ layout(binding = 1) readonly buffer Fours1 { FOUR saved_fours[]; };
 layout(binding = 2) readonly buffer Grad { T grad_[]; };
 layout(binding = 2) readonly buffer Fours2 { FOUR grad_fours[]; };
 
-// The expression names the one that was saved.
+// The table's expression uses x or y, whichever was saved; the caller passes it as both.
 float derivative(float x, float y) {
   uint line = 0;
 #define HEED_UNARY(name, y_of_x, saved, dydx, low, high) \

@@ -7,7 +7,7 @@
 namespace heed::vulkan {
 
 namespace {
-// Where the loader is, by system; the first that opens is taken.
+// The loader's file names on each system; the first that opens is used.
 constexpr const char* loader_names[] = {
 #if defined(__APPLE__)
     "libvulkan.dylib", "libvulkan.1.dylib", "libMoltenVK.dylib"

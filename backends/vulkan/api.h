@@ -5,8 +5,8 @@
 
 #include <string>
 
-// The functions of Vulkan that heed uses, in tables: the loader is opened at run time, so that one binary
-// also runs where there is no Vulkan, and a test can put a function of its own into a device's table.
+// The Vulkan functions that heed uses, in tables. The loader is opened at run time, so the same binary also
+// runs on machines without Vulkan, and a test can replace a function in a device's table.
 
 namespace heed::vulkan {
 
@@ -87,26 +87,27 @@ struct DeviceApi {
   PFN_vkCmdPushDescriptorSetKHR CmdPushDescriptorSetKHR = nullptr;  ///< null without VK_KHR_push_descriptor
 };
 
-/// Opens the Vulkan loader of the system and fills the functions that need no instance. Returns why it could
-/// not; empty: it could.
+/// Opens the system's Vulkan loader and fills in the functions that need no instance. Returns why that
+/// failed; "" on success.
 std::string open_loader(InstanceApi& api);
-/// Fills the functions of api.instance.
+/// Fills in the functions of api.instance.
 void load_instance_functions(InstanceApi& api);
-/// Fills the functions of api.device.
+/// Fills in the functions of api.device.
 void load_device_functions(const InstanceApi& instance, DeviceApi& api);
 
-/// A structure of Vulkan, zero but for its type and what it points on to.
+/// A Vulkan structure, zero except for sType and pNext.
 template <class Structure>
 Structure structure(VkStructureType type, const void* next = nullptr) {
   Structure made{};
   made.sType = type;
-  made.pNext = const_cast<void*>(next);  // const in what Vulkan reads, not in what it fills
+  made.pNext = const_cast<void*>(next);  // pNext is const in what Vulkan reads, not in what it fills
   return made;
 }
 
-/// "VK_ERROR_DEVICE_LOST" and so on; the number for a result without a name here.
+/// "VK_ERROR_DEVICE_LOST" and so on; "VkResult N" for a result that has no name here.
 std::string name_of(VkResult result);
-/// Throws an Error "vulkan: `what` failed: VK_ERROR_..." unless the result is a success.
+/// Throws an Error "vulkan: `what` failed: VK_ERROR_..." unless the result is a success; OutOfMemory and
+/// DeviceLost for the results of that meaning.
 void check_result(VkResult result, const char* what);
 
 }  // namespace heed::vulkan

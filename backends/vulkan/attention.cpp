@@ -1,8 +1,8 @@
-// Scaled dot-product attention that never holds the N x M matrix; shaders/attention.glsl has the tiles,
-// attention_fragments.h says what matrix hardware takes of it.
+// Scaled dot-product attention that never holds the N x M matrix. shaders/attention.glsl describes the tiles,
+// attention_fragments.h what runs on matrix hardware.
 //
-// Widths of any size work: scores are summed over dk in pieces, and a result that is wider than a workgroup's
-// registers is computed in slices, each of which computes the scores anew.
+// Any width works: scores are summed over dk in pieces, and a result wider than a workgroup's registers is
+// computed in slices, each of which recomputes the scores.
 
 #include <algorithm>
 #include <optional>
@@ -19,7 +19,8 @@ namespace heed::vulkan {
 
 namespace {
 
-// vec4s of a row that an invocation holds in registers, of each result.
+// The most vec4s of a row of each result that an invocation holds in registers: with one result, and with
+// two.
 constexpr std::int64_t most_quads = 4, most_quads_of_two = 2;
 
 void check_pattern(const AttentionArgs& args) {
@@ -69,7 +70,7 @@ void row_statistics(Gpu& gpu, const Tensor& out, const Tensor& grad, const Tenso
   launch.folded_groups(ceil_div(count, threads / 16));
 }
 
-/// How many elements the lines of what a kernel reads and writes are a multiple of, and begin at one.
+/// The alignment, in elements, of the operands and results of a kernel; see attention_input().
 std::int64_t step_of(const std::optional<FragmentKernel>& fragments) {
   return fragments ? 8 : 1;
 }
@@ -123,7 +124,7 @@ void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& ar
   if (statistics.count() > 0)
     row_statistics(call.gpu, attention_input(call.gpu, out).tensor, slope.tensor, sums, log_sum_exp_grad,
                    statistics);
-  // One kernel makes dkey and dvalue, so that there is a place for the first, also where it is not wanted.
+  // One kernel computes dkey and dvalue, so dkey needs memory even if it is not wanted.
   const AttentionOperand of_key = attention_output(
                              call.gpu,
                              dkey.defined()
@@ -168,13 +169,13 @@ void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& ar
   finish_output(of_value, dvalue);
 }
 
-// The masks of attention in the form its shaders read: a bit per entry.
+// Attention's masks in the form that its shaders read: one bit per entry.
 
 namespace {
 
 constexpr std::uint32_t threads = 256;
 
-/// Bits of a part of the mask, or of its halves where the mask is larger than a binding may be.
+/// Packs a part of the mask into bits, in halves if that part is too large for a binding.
 void pack_bits(Gpu& gpu, const Tensor& mask, const Tensor& bits) {
   std::int64_t last = 0, longest = 0;
   int widest = -1;
@@ -212,7 +213,8 @@ struct Lists {
   std::vector<std::int32_t> offsets, columns, ids;
 };
 
-/// From the blocks that each row of blocks sees to the blocks that see each column, rows ascending.
+/// Turns lists of the blocks that each row of blocks sees into lists of the blocks that see each column, rows
+/// ascending.
 Lists transposed(const Lists& lists, std::int64_t heads, std::int64_t rows, std::int64_t columns) {
   Lists result;
   result.offsets.assign(static_cast<std::size_t>(heads * columns + 1), 0);
@@ -244,7 +246,7 @@ void append(std::vector<std::int32_t>& words, std::size_t slot, const std::vecto
   words.insert(words.end(), list.begin(), list.end());
 }
 
-/// The masks that blocks use, one bit per entry.
+/// The masks that the blocks use, one bit per entry.
 std::vector<std::int32_t> packed_masks(const BlockPattern& pattern, const std::vector<std::int32_t>& ids) {
   const std::int64_t used = ids.empty() ? 0 : *std::max_element(ids.begin(), ids.end()) + 1;
   const std::int64_t entries = used * pattern.block * pattern.block;
@@ -258,7 +260,8 @@ std::vector<std::int32_t> packed_masks(const BlockPattern& pattern, const std::v
 }
 
 /// What shaders/attention.glsl reads: a header that says where offsets, columns and mask ids begin (words 0
-/// to 2; transposed 3 to 5) and the bits of the masks (word 6), then these.
+/// to 2; those of the transposed lists 3 to 5) and where the masks' bits begin (word 6), followed by all of
+/// these.
 std::vector<std::int32_t> packed(const BlockPattern& pattern) {
   pattern.check_lists();
   const std::int64_t rows = ceil_div(pattern.queries, pattern.block),
@@ -280,7 +283,7 @@ std::vector<std::int32_t> packed(const BlockPattern& pattern) {
 }  // namespace
 
 Tensor AttentionCall::mask_bits() const {
-  // An axis along which the mask does not change needs its bits once.
+  // An axis along which the mask does not change is packed once.
   Shape shape = args.mask.shape();
   for (int axis = 0; axis < 4; ++axis)
     if (args.mask.stride(axis) == 0) shape[axis] = std::min<std::int64_t>(shape[axis], 1);

@@ -9,7 +9,7 @@ namespace heed::vulkan {
 
 namespace {
 
-/// Bytes that a binding of a view takes at most.
+/// The most bytes that a binding of a view can take.
 std::uint64_t binding_bytes(const Gpu& gpu, const Tensor& x) {
   if (!x.defined() || x.count() == 0) return 0;
   std::int64_t last = 0;
@@ -22,12 +22,13 @@ bool is_usable(const Gpu& gpu, const Tensor& x) {
   if (x.size(3) > 1 && x.stride(3) != 1) return false;
   const std::int64_t step = x.stride(0);
   if (x.size(0) > 1 && step != x.size(2) * x.stride(2) && step != x.size(1) * x.stride(1)) return false;
-  // One head has to fit, as there is nothing smaller to split into.
+  // One head has to fit, since nothing smaller can be split off.
   const Tensor one = x.view({1, 1, x.size(2), x.size(3)}, x.strides(), x.offset());
   return binding_bytes(gpu, one) <= gpu.limits().max_range;
 }
 
-/// [B, H, L, d] in memory without gaps, or as [B, L, H, d].
+/// Whether x has these strides; is_outside() and is_inside() check for [B, H, L, d] and [B, L, H, d] without
+/// gaps.
 bool has_strides(const Tensor& x, const Shape& strides) {
   for (int axis = 0; axis < 4; ++axis)
     if (x.size(axis) > 1 && x.stride(axis) != strides[axis]) return false;
@@ -52,7 +53,7 @@ Tensor without_gaps(const Tensor& x) {
   return copy;
 }
 
-/// The first element lies at an address that is a multiple of so many elements.
+/// Whether the address of the first element is a multiple of `elements` elements.
 bool begins_aligned(const Tensor& x, std::int64_t elements) {
   const auto& block = static_cast<const Block&>(*x.storage());
   const std::uint64_t element = size_of(x.dtype());
@@ -126,7 +127,7 @@ AttentionGroup square_group(const AttentionCall& call, bool rows_are_queries, st
   AttentionGroup group;
   group.lanes = band <= 16 && columns <= 128 ? 4 : band <= 32 ? 8 : 16;
   group.lanes = std::min(group.lanes, call.gpu.tuning().attention.lanes);
-  // What shaders/attention_products.glsl declares as shared.
+  // The shared memory that shaders/attention_products.glsl declares.
   const auto shared_bytes = [](std::int64_t lanes) { return 16 * 4 * lanes * (10 + lanes + 1) + 32 * lanes; };
   const Limits& limits = call.gpu.limits();
   while (group.lanes > 4 && (group.lanes * group.lanes > limits.max_invocations ||
@@ -181,7 +182,7 @@ const AttentionPass::Bound* AttentionPass::written_bias() const {
   return nullptr;
 }
 
-/// Of any row of tiles.
+/// The most tiles of columns in any row of tiles.
 std::int64_t AttentionPass::most_column_tiles() const {
   std::int64_t columns = call_.keys;
   if (const BlockPattern* pattern = call_.args.pattern) {
@@ -210,7 +211,7 @@ Tensor AttentionPass::view_of(const Bound& bound, const AttentionPart& part) con
   if (!bound.is_bias || shape[1] > 1) shape[1] = part.heads, offset += part.head * x.stride(1);
   if (bound.per_row) {
     const std::int64_t first = first_row_of(part.tile);
-    // A tile may end before its last row, but a later one does not begin before that.
+    // A tile may end early, but no later tile begins before its end.
     shape[2] = first_row_of(part.tile + part.tiles) - first;
     offset += first * x.stride(2);
   }
@@ -222,7 +223,7 @@ bool AttentionPass::fits(const AttentionPart& part) const {
   if (part.batches > limits.max_groups || part.heads > limits.max_groups ||
       part.tiles * group_.slices > limits.max_groups)
     return false;
-  // Heads that have patterns of their own share no walk over the columns.
+  // Heads with patterns of their own cannot share a walk over the columns.
   const Bound* gradient = written_bias();
   const BlockPattern* pattern = call_.args.pattern;
   if (gradient && gradient->operand.tensor.size(1) == 1 && pattern && pattern->heads > 1 && part.heads > 1)
@@ -286,7 +287,7 @@ std::uint32_t AttentionPass::flags() const {
 void AttentionPass::launch(const char* shader, double flops, const AttentionPart& part) const {
   const AttentionArgs& args = call_.args;
   const auto word = [](std::int64_t x) { return static_cast<std::uint32_t>(x); };
-  // Dropped is what has unit_interval(word) < p, which is (word >> 8) < 2^24 p.
+  // A weight is dropped if unit_interval(word) < p, which is (word >> 8) < 2^24 p.
   const auto dropped = static_cast<std::uint32_t>(std::ceil(std::clamp(args.dropout, 0.0, 1.0) * 0x1p24));
   Launch launch(call_.gpu, shader_name(shader, args.query.dtype()),
                 {word(group_.invocations), word(group_.lanes), word(call_.key_width), word(call_.value_width),

@@ -11,8 +11,8 @@
 
 namespace heed::vulkan {
 
-/// A tensor [B, H, L, d] whose batch stride follows from the others, which saves a push constant: a batch
-/// entry lies behind the one before as [L, H, d] or as [H, L, d].
+/// A tensor [B, H, L, d] whose batch stride follows from its other strides, which saves a push constant: each
+/// batch entry follows the one before, laid out as [L, H, d] or as [H, L, d].
 struct AttentionOperand {
   Tensor tensor;
   bool heads_outside = false;
@@ -21,16 +21,16 @@ struct AttentionOperand {
   std::int64_t head_stride() const { return tensor.stride(1); }
 };
 
-/// The tensor itself where its strides and its size allow and its lines begin in steps of so many elements,
-/// else a contiguous copy.
+/// The tensor itself if its strides and size allow it and its start, width and strides are multiples of
+/// `step` elements; otherwise a contiguous copy.
 AttentionOperand attention_input(const Gpu& gpu, const Tensor& x, std::int64_t step = 1);
-/// The tensor itself where it has no gaps and its lines begin in such steps, or a contiguous one of its
-/// shape, to be copied to it afterwards.
+/// The tensor itself if it is usable and aligned likewise and has no gaps; otherwise a new contiguous tensor
+/// of its shape, from which finish_output() copies the result.
 AttentionOperand attention_output(const Gpu& gpu, const Tensor& x, std::int64_t step = 1);
-/// Copies what was not written in place.
+/// Copies the result to x, unless it was written in place.
 void finish_output(const AttentionOperand& written, const Tensor& x);
 
-/// A part of the work of a pass: a launch that the device's limits allow.
+/// A part of the work of a pass, small enough for one launch within the device's limits.
 struct AttentionPart {
   std::int64_t batch = 0, batches = 0;
   std::int64_t head = 0, heads = 0;
@@ -48,12 +48,13 @@ class AttentionCall {
   AttentionOperand query, key, value;
   Tensor key_mask;  ///< [B, M] contiguous, or undefined
   Tensor bias;      ///< [1 or B, 1 or H, N, M] contiguous, or undefined
-  Tensor mask;      ///< bits, or undefined
-  Tensor pattern;   ///< its lists on the device, or undefined
+  Tensor mask;      ///< one bit per entry, or undefined
+  Tensor pattern;   ///< the block pattern's lists on the device, or undefined
 
-  /// Score entries that are computed, padding not subtracted.
+  /// The number of scores that are computed, those of padding included.
   double area() const;
-  /// Whether what each part binds of x begins and goes on in steps of so many elements.
+  /// Whether the start, width and strides of x are multiples of `elements` elements, so that every part of it
+  /// is aligned.
   static bool is_aligned(const AttentionOperand& x, std::int64_t elements = 4);
 
  private:
@@ -61,47 +62,47 @@ class AttentionCall {
   Tensor pattern_lists() const;
 };
 
-/// How a workgroup of a pass takes a tile: the first constants of shaders/attention.glsl.
+/// How a workgroup of a pass computes a tile: the first specialisation constants of shaders/attention.glsl.
 struct AttentionGroup {
   std::int64_t invocations = 16;
-  std::int64_t lanes = 4;  ///< invocations side by side, of four columns each
-  std::int64_t own = 1;  ///< vec4s of a row of the result in an invocation; of fragments: lanes of a subgroup
-  std::int64_t slices = 1;                                ///< of the result's width, each a workgroup's
+  std::int64_t lanes = 4;   ///< invocations side by side, each with four columns
+  std::int64_t own = 1;     ///< vec4s of a result row per invocation; with fragments: lanes of a subgroup
+  std::int64_t slices = 1;  ///< of the result's width, one workgroup each
   std::int64_t fragment_columns = 0, fragment_depth = 0;  ///< 0: ordinary arithmetic
 
   std::int64_t rows() const { return 4 * invocations / lanes; }
   std::int64_t columns() const { return 4 * lanes; }
 };
 
-/// Rows that a tile of a pass holds at most: of one block of the pattern, if there is one.
+/// The most rows that a tile of a pass can hold: with a block pattern, those of one block.
 std::int64_t longest_tile(const AttentionCall& call, bool rows_are_queries);
-/// For ordinary arithmetic: square tiles. `result_width` is the width of the widest result, of which an
-/// invocation holds at most `most_quads` times four columns.
+/// The square tiles of ordinary arithmetic. `result_width` is the width of the widest result; an invocation
+/// holds at most 4 x `most_quads` columns of it.
 AttentionGroup square_group(const AttentionCall& call, bool rows_are_queries, std::int64_t result_width,
                             std::int64_t most_quads);
 
-/// One of the passes: how its tiles are cut, and what it binds beside query, key and value.
+/// One of the passes: how its tiles are cut, and what it binds besides query, key and value.
 class AttentionPass {
  public:
   AttentionPass(const AttentionCall& call, bool rows_are_queries, const AttentionGroup& group);
 
-  /// An operand after query, key and value.
+  /// Binds an operand after query, key and value. `per_query`: it has a row per query, not per key.
   AttentionPass& input(const AttentionOperand& x, bool per_query);
   AttentionPass& output(const AttentionOperand& x, bool per_query);
-  /// A f32 tensor [B, H, N, ...], contiguous.
+  /// Binds a contiguous f32 tensor [B, H, N, ...] of numbers per query.
   AttentionPass& statistics(const Tensor& x, bool written);
-  /// The gradient of the bias, f32, of its shape and contiguous. A workgroup of this pass then takes one tile
-  /// of columns alone, and adds to what is there.
+  /// Binds the gradient of the bias: f32, contiguous, of the bias's shape. Each workgroup of this pass then
+  /// takes a single tile of columns, and adds to what the gradient holds.
   AttentionPass& bias_gradient(const Tensor& x);
   void run(const char* shader, double flops) const;
 
  private:
   struct Bound {
     AttentionOperand operand;
-    bool per_row = false;  // of a tile, not per column
+    bool per_row = false;  // one row per row of a tile, not per column
     bool written = false;
     bool is_statistic = false;
-    bool is_bias = false;  // or its gradient
+    bool is_bias = false;  // the bias or its gradient
   };
 
   AttentionPass& add(const AttentionOperand& x, bool per_query, bool written);

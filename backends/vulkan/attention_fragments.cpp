@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::int64_t narrowest = 16, widest = 128;
 
-/// What shaders/attention_forward_fragments.glsl and attention_gradient_fragments.glsl declare as shared.
+/// The shared memory that shaders/attention_forward_fragments.glsl and attention_gradient_fragments.glsl
+/// declare.
 std::int64_t fragment_shared_bytes(FragmentPass pass, const AttentionGroup& group, std::int64_t key_width,
                                    std::int64_t value_width) {
   const std::int64_t key_pitch = 2 * ceil_div(key_width, 16) + 1,
@@ -33,7 +34,7 @@ std::string text_of_attention(const AttentionVariant& v) {
                      " and ", v.value_width, ", ", v.fragment.subgroups, " subgroups of ", v.fragment.lanes);
 }
 
-/// Why the hardware does not serve a variant; empty: it does.
+/// Why the hardware cannot be used for a variant; "" if it can.
 std::string tested_problem(Gpu& gpu, const AttentionVariant& variant) {
   if (!find_shader(concat_text("attention_forward_cooperative_", variant.dtype)))
     return "this build has no attention for matrix hardware";
@@ -64,7 +65,7 @@ bool nearly_equal(const Tensor& found, const Tensor& expected, double allowed) {
   return error <= allowed * largest;
 }
 
-/// An attention call for a test: no whole tiles, and more than two of either kind.
+/// An attention call for a test, with more than two tiles of rows and of columns, the last ones incomplete.
 struct TrialCall {
   AttentionArgs args;
   Tensor grad;
@@ -93,8 +94,8 @@ struct TrialCall {
   }
 };
 
-/// Products are multiples of 1/64, logits of 128: e^-128 is 0 in f32. One head shares its weight among the
-/// keys that are alike, the other also prefers near keys, so that its largest score rises from tile to tile.
+/// Products are multiples of 1/64 and logits multiples of 128; e^-128 is 0 in f32. One head shares its weight
+/// among equal keys; the other also prefers near keys, so that its largest score rises from tile to tile.
 bool forward_is_exact(const FragmentChoice& choose, const AttentionVariant& v, Device device) {
   TrialCall call(v, device);
   call.args.scale = 8192;
@@ -136,8 +137,8 @@ Tensor uneven_halves(const Shape& shape, DType dtype, Device device) {
   return halves;
 }
 
-/// Whether the weights that the gradients of the values are made of add up to 1, as those of the forward pass
-/// do: the sum of such gradients is that of the result's.
+/// Whether the weights in the gradients of the values add up to 1, as those of the forward pass do: the
+/// values' gradients must have the same sum as the result's.
 bool weights_add_up(const AttentionVariant& v, const FragmentChoice& forward, const FragmentChoice& choose,
                     Device device) {
   TrialCall call(v, device);
@@ -193,7 +194,7 @@ std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, Fragm
   if (of_device == Fragment()) return {};
   const FragmentShape fragment{can.subgroup_size, of_device.rows, call.gpu.tuning().attention.subgroups,
                                of_device.columns, of_device.depth};
-  // Where the hardware failed the test of products, attention does not try it.
+  // If the hardware failed the test of products, attention does not try it.
   if (!matrix_hardware(device).multiplies(dtype)) return {};
   std::optional<FragmentKernel> chosen;
   for (const FragmentPass each :

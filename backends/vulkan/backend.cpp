@@ -1,4 +1,4 @@
-// Memory of the Vulkan backend as the rest of heed sees it, and data to and from the host.
+// The Vulkan backend's memory as the rest of heed sees it, and transfers to and from the host.
 
 #include <algorithm>
 #include <cstring>
@@ -56,7 +56,8 @@ void download(const Tensor& from, void* host) {
   const auto [gpu, block, skip, bytes] = range_of(from);
   const std::lock_guard lock(gpu.mutex());
   if (block.mapped()) {
-    // Also for launches beside these elements that may report an error: the next read of anything throws it.
+    // Waits for launches that may report an error too, whatever they write: the next read of anything throws
+    // it.
     gpu.stream().wait(std::max(block.last_write(), gpu.device_errors().last()));
     gpu.device_errors().check();
     std::memcpy(host, block.mapped() + skip, bytes);
@@ -72,7 +73,7 @@ void download(const Tensor& from, void* host) {
     gpu.device_errors().check();
     std::memcpy(piece.to, piece.from, piece.bytes);
   };
-  std::optional<Piece> before;  // taken by the host while the device copies the next
+  std::optional<Piece> before;  // the host takes it while the device copies the next
   for (std::uint64_t done = 0; done < bytes; done += Staging::largest_piece) {
     HostBuffer& buffer = gpu.staging().for_download();
     const Piece piece{buffer.data(), to + done, std::min(bytes - done, Staging::largest_piece),

@@ -32,9 +32,9 @@ std::vector<FragmentProperties> fragments_of(const InstanceApi& api, VkPhysicalD
   return all;
 }
 
-/// The fragment of a device's list for a type of factors.
+/// The best fragment of a device's list for a type of factors.
 Fragment best_of(const std::vector<FragmentProperties>& all, std::int32_t factor) {
-  const auto worth = [](const Fragment& f) {  // of equal ones the wider and deeper
+  const auto worth = [](const Fragment& f) {  // among equal ones the wider and deeper
     return f.rows * f.columns * f.depth + (f.columns == 16 && f.depth == 16 ? 1 : 0);
   };
   const auto is_served = [](std::uint32_t extent) { return extent == 8 || extent == 16; };

@@ -6,8 +6,8 @@
 
 #include "heed/backends/vulkan/api.h"
 
-// VK_KHR_cooperative_matrix and VK_KHR_shader_bfloat16, whose structures headers before 1.3.255 and 1.4.311
-// do not have: they are declared here after the specification.
+// VK_KHR_cooperative_matrix and VK_KHR_shader_bfloat16. Vulkan headers before 1.3.255 and 1.4.311 lack their
+// structures, so these are declared here, following the specification.
 
 namespace heed::vulkan {
 
@@ -31,16 +31,16 @@ struct Bfloat16Features {
 
 /// What a subgroup multiplies at once: rows x depth by depth x columns, each 8 or 16.
 struct Fragment {
-  std::uint32_t rows = 0, columns = 0, depth = 0;  ///< 0: nothing
+  std::uint32_t rows = 0, columns = 0, depth = 0;  ///< 0: no fragments
 
   bool operator==(const Fragment&) const = default;
 };
 
-/// The fragments of halves that a device multiplies into f32: the largest of its list, of equal ones 8 x 16 x
-/// 16 (rows, columns, depth) first.
+/// The half-precision fragments that a device multiplies into f32: the largest of its list, and among equally
+/// large ones the 8 x 16 x 16 (rows, columns, depth).
 struct CooperativeMatrices {
   Fragment f16, bf16;
-  std::string missing;  ///< why not f16
+  std::string missing;  ///< why there are no f16 fragments
 };
 CooperativeMatrices cooperative_matrices(const InstanceApi& api, VkPhysicalDevice device,
                                          const std::vector<VkExtensionProperties>& extensions);

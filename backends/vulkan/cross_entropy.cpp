@@ -9,10 +9,10 @@
 
 namespace heed::vulkan {
 
-/// How a device with so much memory holds logits of `element` bytes: as many rows at a time as fit 512 MiB
-/// and at least 2,048, so that the products of a chunk fill a large GPU and read the weight seldom, but no
-/// more than an eighth of the memory; all chunks of nearly one size. Rows begin at multiples of eight
-/// elements, so that a vocabulary of odd size is read in vectors, too.
+/// How a device with `memory_bytes` of memory holds logits of `element` bytes. A chunk has as many rows as
+/// fit 512 MiB and at least 2,048, so that its products fill a large GPU and rarely reread the weight, but
+/// takes no more than an eighth of the memory; all chunks have nearly the same size. Rows begin at multiples
+/// of eight elements, so that a vocabulary of odd size is read in vectors too.
 LogitChunks plan_logits(std::uint64_t memory_bytes, std::int64_t element, std::int64_t rows,
                         std::int64_t classes);
 
@@ -57,7 +57,7 @@ void cross_entropy_backward(const Tensor& logits, const Tensor& targets, const T
   if (logits.count() == 0) return;
   Gpu& gpu = gpu_of(logits);
   const std::int64_t classes = logits.size(1), rows = logits.size(0);
-  // A workgroup takes a piece of one row.
+  // A workgroup handles a piece of one row.
   const auto fours = std::bit_ceil(static_cast<std::uint64_t>(ceil_div(classes, 4)));
   const std::uint32_t workgroup =
       workgroup_size(gpu, static_cast<std::uint32_t>(std::clamp<std::uint64_t>(fours, 32, 256)));

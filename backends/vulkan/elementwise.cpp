@@ -9,13 +9,13 @@
 #include "heed/base/error.h"
 #include "heed/core/elementwise.h"
 
-// The elementwise kernels; the shaders are made from core/elementwise.def, as the kernels of the CPU are.
+// The elementwise kernels; their shaders are made from core/elementwise.def, like the CPU's kernels.
 
 namespace heed::vulkan {
 namespace {
 
-/// The tensor itself, or a contiguous copy of one whose neighbours in memory lie along another axis than the
-/// output's, such as a transposed matrix: copying it in tiles costs less than reading it across memory.
+/// The tensor itself, or a contiguous copy if its neighbours in memory lie along a different axis than the
+/// output's, as in a transposed matrix: copying it in tiles is cheaper than reading it with large strides.
 Tensor iterable(const Tensor& x) {
   constexpr std::int64_t worth_a_copy = 1 << 14;
   if (x.count() < worth_a_copy || x.rank() < 2 || x.is_contiguous()) return x;
@@ -92,7 +92,7 @@ void where(const Tensor& condition, const Tensor& a, const Tensor& b, const Tens
 
 namespace {
 
-/// Truncates, to the nearest bound where i32 cannot hold the value (NaN: 0).
+/// Truncates; values beyond the range of i32 become the nearest bound, and NaN becomes 0.
 std::int32_t to_i32(double value) {
   using Bounds = std::numeric_limits<std::int32_t>;
   if (std::isnan(value)) return 0;
@@ -101,8 +101,8 @@ std::int32_t to_i32(double value) {
 
 constexpr std::int64_t tile = 32;  // as in transpose.comp
 
-/// A copy between matrices of which one lies along rows and the other along columns, and up to
-/// two axes around them.
+/// A copy between matrices of which one is stored by rows and the other by columns, with up to two axes
+/// around them.
 struct Transposition {
   TensorIterator::Axis outer{1, {}}, inner{1, {}}, rows, columns;
 
@@ -112,7 +112,7 @@ struct Transposition {
   std::int64_t tiles() const { return matrices() * row_tiles() * column_tiles(); }
 };
 
-/// The transposition that a walk is; nothing where the plain kernel does as well.
+/// The transposition that an iterator describes; nullopt if the plain kernel does as well.
 std::optional<Transposition> as_transposition(const TensorIterator& iterator) {
   const auto axes = iterator.axes();
   const TensorIterator::Axis& columns = axes.back();

@@ -27,7 +27,7 @@ std::uint32_t& DeviceErrors::word(std::size_t slot) const {
 }
 
 std::uint64_t DeviceErrors::add(std::string text) {
-  if (slots_[next_].value != 0) {  // the ring is full: all of it is recorded, and most of it done
+  if (slots_[next_].value != 0) {  // the ring is full: waits for its oldest launch
     gpu_.stream().wait(slots_[next_].value);
     check();
   }
@@ -52,7 +52,7 @@ void DeviceErrors::check() {
 
 namespace {
 
-/// Switches on what the baseline asks for and what the capabilities found.
+/// Enables what the baseline requires and what the capabilities say.
 VkDevice create_device(const PhysicalDevice& chosen) {
   auto v12 =
       structure<VkPhysicalDeviceVulkan12Features>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES);
@@ -61,10 +61,10 @@ VkDevice create_device(const PhysicalDevice& chosen) {
   auto v11 = structure<VkPhysicalDeviceVulkan11Features>(
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, &v12);
   v11.storageBuffer16BitAccess = chosen.capabilities.storage16;
-  // SPIR-V with cooperative matrices is written in Vulkan's memory model.
+  // SPIR-V with cooperative matrices uses the Vulkan memory model.
   const bool matrices = chosen.capabilities.cooperative_matrix,
              bfloat16 = chosen.capabilities.cooperative_bfloat16;
-  v12.vulkanMemoryModel = v12.vulkanMemoryModelDeviceScope = matrices;  // with it atomics name their scope
+  v12.vulkanMemoryModel = v12.vulkanMemoryModelDeviceScope = matrices;  // under it atomics name their scope
   CooperativeMatrixFeatures cooperative;
   cooperative.cooperativeMatrix = VK_TRUE;
   Bfloat16Features bfloat16_types;
@@ -99,7 +99,7 @@ VkDevice create_device(const PhysicalDevice& chosen) {
   return device;
 }
 
-/// Every Gpu there is, and those that gpu() has opened, by index. Never destroyed, like them.
+/// All Gpu objects, and those that gpu() has opened, by index. Never destroyed, like the latter.
 struct Registry {
   std::mutex mutex;
   std::set<Gpu*> all;
@@ -115,7 +115,7 @@ std::vector<Gpu*> all_gpus() {
   return {registry().all.begin(), registry().all.end()};
 }
 
-/// Adds what the devices have measured to the profile.
+/// Adds the devices' measurements to the profile.
 void collect_profiles() {
   for (Gpu* gpu : all_gpus()) {
     const std::lock_guard lock(gpu->mutex());
@@ -123,7 +123,8 @@ void collect_profiles() {
   }
 }
 
-/// exit() destroys the thread_local objects of the thread that calls it before it runs any exit handler.
+/// Drains the devices when it is destroyed: exit() destroys the thread_local objects of its calling thread
+/// before it runs any exit handler.
 struct Drainer {
   ~Drainer() {
     if (forked_from_driver()) return;
@@ -144,7 +145,7 @@ void finish_devices() {
   }
 }
 
-/// The device of an index; throws when it is not there or was refused.
+/// The device at an index; throws if it does not exist or was refused.
 const PhysicalDevice& usable_device(int index) {
   const PhysicalDevices& found = physical_devices();
   check(found.problem.empty(), "device vulkan:", index, ": ", found.problem);
@@ -216,7 +217,7 @@ Gpu& gpu(int index) {
         ": this process was forked from one that uses Vulkan, whose ",
         "driver does not survive fork(); use the device in the parent alone, or start a program of its own "
         "(exec)");
-  static std::mutex mutex;  // not the registry's, which the new device enters
+  static std::mutex mutex;  // not the registry's, which the new device locks
   const std::lock_guard lock(mutex);
   std::map<int, Gpu*>& opened = registry().opened;
   const auto found = opened.find(index);

@@ -16,19 +16,21 @@
 
 namespace heed::vulkan {
 
-/// How shaders report bad indices: each launch that may report an error has a word of memory that the host
-/// sees, set to no_error, into which the shader puts the lowest bad position by atomicMin.
+/// How shaders report bad indices: each launch that may report an error has a word of host-visible memory,
+/// set to no_error, where the shader leaves the lowest bad position with atomicMin.
 class DeviceErrors {
  public:
   static constexpr std::uint32_t no_error = 0xffffffffu;
 
   explicit DeviceErrors(Gpu& gpu);
   VkBuffer buffer() const { return words_->buffer(); }
-  /// The byte offset of the word for a launch recorded now.
+  /// Reserves a word for the launch that is recorded now, and returns its byte offset. `text` is the error's
+  /// message.
   std::uint64_t add(std::string text);
-  /// The value of the timeline at which all launches that may report an error are done; 0: there are none.
+  /// The timeline value at which all launches that may report an error are done; 0 if there are none.
   std::uint64_t last() const { return slots_[(next_ + slots - 1) % slots].value; }
-  /// Throws an Error with the first error of what the device has finished; forgets all of that.
+  /// Throws an Error with the first error among the launches that the device has finished; frees the words of
+  /// all of these.
   void check();
 
  private:
@@ -49,12 +51,12 @@ class DeviceErrors {
 /// An opened Vulkan device: its memory, its pipelines and its one command stream. Opened on first use and
 /// kept until the program ends. Every public function of the backend holds `mutex` while it records.
 ///
-/// An opened device is never closed: tensors in static variables may outlive any order of destruction. When
-/// the program leaves (main returns, or somebody calls exit) the host waits for the device and writes its
-/// pipeline cache, before the driver's own exit handlers run; work recorded after that is refused.
+/// An opened device is never closed, since tensors in static variables may outlive any order of destruction.
+/// When the program ends (main returns, or exit() is called), the host waits for the device and writes its
+/// pipeline cache before the driver's own exit handlers run; work recorded after that is refused.
 class Gpu {
  public:
-  /// `index` is the device's in physical_devices().
+  /// `index` is the device's index in physical_devices().
   explicit Gpu(int index);
   ~Gpu();
   Gpu(const Gpu&) = delete;
@@ -65,9 +67,9 @@ class Gpu {
   /// Lowers limits, which forces splitting: for tests. The device's own limits stay the upper bound.
   void lower_limits(const Limits& limits);
   void restore_limits() { limits_ = chosen_.limits; }
-  /// For tests: the functions of the driver, one of which may be replaced by another.
+  /// For tests: the driver's functions, which may be replaced.
   DeviceApi& replaceable_api() { return api_; }
-  /// For tests: as if the queue wrote none.
+  /// For tests: behaves as if the queue wrote no timestamps.
   void forget_timestamps() { chosen_.timestamp_bits = 0; }
   const Capabilities& capabilities() const { return chosen_.capabilities; }
   int index() const { return index_; }
@@ -76,14 +78,14 @@ class Gpu {
   const std::string& driver() const { return chosen_.driver; }
   /// Names the device and its driver's version in file names.
   const std::string& identity() const { return chosen_.identity; }
-  /// What the driver says of its memory, for messages; "" where it says nothing.
+  /// What the driver says about its memory, for error messages; "" if it says nothing.
   std::string memory_left() const;
   double flops_per_second() const { return chosen_.flops_per_second; }
   double bytes_per_second() const { return chosen_.bytes_per_second; }
-  /// Of the largest heap that is the device's own.
+  /// Bytes of the largest device-local heap.
   std::uint64_t memory_bytes() const { return chosen_.memory_bytes; }
   const Tuning& tuning() const { return tuning_; }
-  /// From now on, until the device is opened again: for tune() and tests.
+  /// For tune() and tests: changes the tuning until the device is opened again.
   void use(const AttentionTuning& attention) { tuning_.attention = attention; }
   std::uint32_t queue_family() const { return chosen_.queue_family; }
   std::uint32_t timestamp_bits() const { return chosen_.timestamp_bits; }
@@ -115,15 +117,15 @@ class Gpu {
   std::unique_ptr<HostBuffer> placeholder_;
 };
 
-/// The opened device of an index of physical_devices(). Throws an Error with the reason when it is unusable,
-/// and in a child made by fork(), where a driver's threads are missing.
+/// The device at an index of physical_devices(), opened on first use. Throws an Error with the reason if it
+/// is unusable, and in a child of fork(), where the driver's threads are missing.
 Gpu& gpu(int index);
-/// Asks that, when the program leaves, the devices finish before whatever was set up so far is taken down.
-/// The driver sets things up lazily, so this is called after each of its compilations.
+/// Makes the devices finish, when the program ends, before anything that was set up so far is torn down. The
+/// driver sets things up lazily, so this is called after each of its compilations.
 void finish_before_exit_handlers();
-/// Asks that the devices become idle before any exit handler runs, if it is the calling thread, the main
-/// one, that leaves: a driver may be compiling on a thread of its own, and what its compiler sets up there
-/// is taken down first.
+/// If called on the main thread: makes the devices idle before any exit handler runs, provided that this
+/// thread ends the program. A driver may be compiling on a thread of its own, and what its compiler sets up
+/// there is torn down first.
 void drain_before_exit_handlers();
 
 }  // namespace heed::vulkan

@@ -45,7 +45,7 @@ void gather_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
         .folded_groups(ceil_div(count, per_group));
   };
   const auto each = [&](std::int64_t begin, std::int64_t end) {
-    // The rows of x that belong to these batch entries, as many at a time as can be bound.
+    // The rows of x in these batch entries, as many at a time as can be bound.
     const std::int64_t lowest = begin / m * n, highest = ceil_div(end, m) * n;
     if (highest - lowest <= most_sources) return from(begin, end, lowest, highest);
     for (std::int64_t first = lowest; first < highest; first += most_sources)
@@ -56,10 +56,10 @@ void gather_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
 
 namespace {
 
-/// With so few rows it is cheaper to look for those with the same target than to sort.
+/// Up to this many rows it is cheaper to search for those with the same target than to sort.
 constexpr std::int64_t searched_rows = 64;
 
-/// `first_position` counts the indices before this part of the call.
+/// `first_position` is the number of indices before this part of the call.
 void scatter(Gpu& gpu, const Tensor& x, const Tensor& index, const Tensor& out, std::int64_t first_position) {
   const std::int64_t batch = x.size(0), m = x.size(1), width = x.size(2), n = out.size(1);
   const std::uint32_t workgroup = workgroup_size(gpu);
@@ -72,7 +72,7 @@ void scatter(Gpu& gpu, const Tensor& x, const Tensor& index, const Tensor& out, 
                    first_position + half * m);
   }
   if (!fits && m > 1) {
-    // One after the other, so that rows are still added in their order.
+    // One half after the other, so that rows are still added in order.
     const std::int64_t half = m / 2;
     const auto part = [&](std::int64_t begin, std::int64_t end) {
       const Tensor rows = x.view({1, end - begin, width}, x.strides(), x.offset() + begin * width);
@@ -91,7 +91,7 @@ void scatter(Gpu& gpu, const Tensor& x, const Tensor& index, const Tensor& out, 
   const Tensor targets = flat_rows(out);
   const std::int64_t most_targets = most_elements(gpu, width * element);
   std::int64_t first = 0;
-  do {  // also where there are no targets: indices are looked at
+  do {  // runs even without targets, since indices are checked
     const std::int64_t last = std::min(batch * n, first + most_targets);
     Launch(gpu, shader_name("scatter_add_rows", x.dtype()), {workgroup, order.defined()})
         .read(x)
@@ -119,12 +119,13 @@ void scatter_add_rows(const Tensor& x, const Tensor& index, const Tensor& out) {
   if (x.count() > 0) scatter(gpu_of(x), x, index, out, 0);
 }
 
-// Rows are sorted as entries (key, position), all different: tiles in shared memory, then neighbouring runs
-// are merged. For the k largest each tile keeps its own k largest, until one tile is left.
+// Rows are sorted as entries (key, position), which are all different: tiles are sorted in shared memory,
+// then neighbouring runs are merged. For the k largest, each tile keeps its own k largest until only one tile
+// is left.
 
 namespace {
 
-/// Entries of rows, [rows, n]; keys undefined where they are still the values.
+/// Entries of rows, [rows, n]; keys are undefined if only the positions are wanted.
 struct Entries {
   Tensor keys, positions;
 };
@@ -133,7 +134,7 @@ Entries empty_entries(std::int64_t rows, std::int64_t n, Device device) {
   return {Tensor::empty({rows, n}, DType::i32, device), Tensor::empty({rows, n}, DType::i32, device)};
 }
 
-/// Entries of one tile: a power of two whose entries fit half of the shared memory.
+/// The most entries of one tile: a power of two that fits half of the shared memory.
 std::int64_t largest_tile(const Gpu& gpu) {
   const std::uint32_t bytes_per_entry = 8;
   return std::bit_floor(std::clamp(gpu.limits().shared_bytes / 2 / bytes_per_entry, 2u, 2048u));
@@ -151,8 +152,8 @@ struct TileSource {
   bool descending;
 };
 
-/// The first `keep` entries of every sorted tile, one tile after the other. Keys are written
-/// where `to` has them.
+/// Writes the first `keep` entries of each sorted tile, one tile after another. Keys are written only if `to`
+/// has them.
 void sort_tiles(Gpu& gpu, const TileSource& source, std::int64_t tile, std::int64_t keep, const Entries& to) {
   const Tensor& any = source.values.defined() ? source.values : source.entries.keys;
   const std::int64_t rows = any.size(0), n = any.size(1), per_row = ceil_div(n, tile);
@@ -177,7 +178,8 @@ void sort_tiles(Gpu& gpu, const TileSource& source, std::int64_t tile, std::int6
       .folded_groups(ceil_div(rows * per_row, at_once));
 }
 
-/// Sorted runs become runs of twice the length; `to` has room for the first entries of each row.
+/// Merges sorted runs into runs of twice the length; `to` may have room for only the first entries of each
+/// row.
 void merge_runs(Gpu& gpu, const Entries& from, std::int64_t run, const Entries& to) {
   const std::uint32_t workgroup = workgroup_size(gpu);
   Launch(gpu, "sort_merge", {workgroup, to.keys.defined()})
@@ -193,7 +195,7 @@ void merge_runs(Gpu& gpu, const Entries& from, std::int64_t run, const Entries& 
       .folded_groups(ceil_div(from.keys.count(), workgroup));
 }
 
-/// The first out.size(1) positions of each sorted row.
+/// Writes the first out.size(1) positions of each sorted row.
 void argsort_rows(Gpu& gpu, const Tensor& x, bool descending, const Tensor& out) {
   const std::int64_t rows = x.size(0), n = x.size(1), tile = tile_for(gpu, n);
   const TileSource source{x, {}, descending};

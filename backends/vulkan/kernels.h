@@ -6,7 +6,7 @@ namespace heed::vulkan {
 
 #include "heed/backends/kernels.inc"
 
-// What this backend alone provides.
+// Provided by this backend alone.
 LogitChunks logit_chunks(Device device, DType dtype, std::int64_t rows, std::int64_t classes);
 void linear_maps(const Tensor& x, std::span<const Tensor> weights, std::span<const Tensor> biases,
                  std::span<const Tensor> outs);

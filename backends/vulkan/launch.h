@@ -24,11 +24,11 @@ Gpu& gpu_of(const Tensor& tensor);
 /// A range of device memory as one binding of a shader sees it.
 struct Binding {
   VkBuffer buffer = VK_NULL_HANDLE;
-  std::uint64_t offset = 0;  ///< bytes, aligned as the device asks
+  std::uint64_t offset = 0;  ///< bytes, aligned as the device requires
   std::uint64_t bytes = 0;
   bool read = false;
   bool written = false;
-  Block* block = nullptr;  ///< what the range is part of; null for the device's own buffers
+  Block* block = nullptr;  ///< the block that the range is part of; null for the device's own buffers
 };
 
 /// A range of device memory that holds many tensors, and where in it they begin, in elements.
@@ -41,8 +41,8 @@ struct Window {
 
 /// One dispatch of a compute shader: its bindings in order, its specialisation constants, its push constants.
 ///
-/// A shader's push constants begin with one uint per binding, how many elements lie before the tensor's first
-/// (a binding has to begin at an aligned address), followed by the values given to push().
+/// A shader's push constants begin with one uint per binding: how many elements precede the tensor's first
+/// one, since a binding must begin at an aligned address. The values given to push() follow.
 ///
 ///   Launch(gpu, shader_name("softmax", x.dtype()), {workgroup, log})
 ///       .read(x).write(out).push(rows).push(columns).work(0, bytes).groups(rows);
@@ -52,35 +52,36 @@ class Launch {
   Launch(Gpu& gpu, std::string_view shader, std::initializer_list<std::uint32_t> constants = {});
 
   /// Binds the smallest range that holds all elements of a view. An undefined or empty tensor binds a few
-  /// bytes that no shader may rely on. Throws when the range exceeds limits().max_range: the caller splits.
+  /// bytes that no shader may rely on. Throws if the range exceeds limits().max_range: the caller has to
+  /// split.
   Launch& read(const Tensor& tensor) { return bind(tensor, true, false); }
   Launch& write(const Tensor& tensor) { return bind(tensor, false, true); }
   Launch& update(const Tensor& tensor) { return bind(tensor, true, true); }
-  /// The smallest range that holds all of some views of one buffer and dtype.
+  /// The smallest range that holds all of `tensors`, which are views of one buffer and one dtype.
   Window window_of(std::span<const Tensor> tensors) const;
-  /// Binds it, for reading and perhaps writing. Throws when it exceeds limits().max_range.
+  /// Binds a window for reading and, if `written`, for writing. Throws if it exceeds limits().max_range.
   Launch& bind(const Window& window, bool written);
-  /// Binds a tensor that nobody else holds until the dispatch is recorded.
+  /// Binds a tensor for reading, and keeps it alive until the dispatch is recorded.
   Launch& read_own(Tensor tensor);
-  /// Binds the words through which shaders report bad indices. This binding's own uint of the push
-  /// constants says which word belongs to this launch: the shader does atomicMin(errors[word], position).
-  /// When the host next reads from the device it throws an Error: `message` followed by " (position P)".
+  /// Binds the word through which the shader reports bad indices with atomicMin(errors[word], position);
+  /// `word` is this binding's uint of the push constants. When the host next reads from the device, it throws
+  /// an Error: `message` followed by " (position P)".
   Launch& reports_errors(std::string message);
 
   Launch& push(std::uint32_t value);
-  Launch& push(std::int64_t value);  ///< throws when the value does not fit an unsigned 32-bit number
+  Launch& push(std::int64_t value);  ///< throws if the value does not fit an unsigned 32-bit number
   Launch& push(std::int32_t value);
   Launch& push(float value);
   Launch& push(double value) { return push(static_cast<float>(value)); }
 
-  /// What the profile counts: floating-point operations of matrix products, and the least traffic in bytes.
+  /// What the profile counts: floating-point operations of matrix products, and the minimum traffic in bytes.
   Launch& work(double flops, double bytes);
 
-  /// Records the dispatch of x y z workgroups; nothing where one is 0. Throws above limits().max_groups.
-  /// A launch is recorded once.
+  /// Records the dispatch of x * y * z workgroups; nothing if one of these is 0. Throws above
+  /// limits().max_groups. Called once per launch.
   void groups(std::int64_t x, std::int64_t y = 1, std::int64_t z = 1);
-  /// Records at least `count` workgroups, folded over x and y: the shader takes group_index() of common.glsl
-  /// and returns when it is not below its own count.
+  /// Records at least `count` workgroups, folded over x and y: the shader computes group_index()
+  /// (common.glsl) and returns if that is not below its own count.
   void folded_groups(std::int64_t count);
 
  private:
@@ -88,12 +89,12 @@ class Launch {
   Launch& push_word(std::uint32_t word);
 
   Gpu& gpu_;
-  std::unique_lock<std::recursive_mutex> lock_;  // nobody else records between what belongs together
+  std::unique_lock<std::recursive_mutex> lock_;  // no other thread records before this launch is done
   std::string_view shader_;
   static constexpr std::size_t max_bindings = most_bindings;
-  static constexpr std::size_t max_words = 32;  // 128 bytes: what every Vulkan device offers
+  static constexpr std::size_t max_words = 32;  // 128 bytes, which every Vulkan device offers
   Tensor own_;
-  std::vector<std::pair<Block*, bool>> in_windows_;  // what windows hold, and whether it is written
+  std::vector<std::pair<Block*, bool>> in_windows_;  // the blocks of windows, and whether they are written
   std::array<std::uint32_t, most_constants> constants_{};
   std::array<Binding, max_bindings> bindings_{};
   std::array<std::uint32_t, max_bindings> skips_{};
@@ -102,7 +103,7 @@ class Launch {
   Work work_;
 };
 
-/// Whether some views of one dtype lie in one buffer, and near enough to each other for one binding.
+/// Whether views of one dtype lie in one buffer, and close enough together for one binding.
 bool fits_window(const Gpu& gpu, std::span<const Tensor> tensors);
 
 /// "softmax", f32 -> "softmax_f32": the module of a shader that is compiled once per element type.
@@ -111,7 +112,7 @@ std::string_view shader_name(std::string_view base, DType dtype);
 /// The same by element size, for shaders that only move elements: "u32" or "u16".
 std::string_view shader_name_by_size(std::string_view base, DType dtype);
 
-// Cutting tensors into what one dispatch can bind and cover.
+// Cutting tensors into pieces that one dispatch can bind and cover.
 
 /// The indices [first, first + count) of an axis.
 struct Part {
@@ -128,7 +129,7 @@ inline Tensor narrowed(const Tensor& x, int axis, Part part) {
   return x.view(shape, x.strides(), x.offset() + part.first * x.strides()[axis]);
 }
 
-/// How many elements of memory a view reaches over.
+/// How many elements of memory a view spans, from its first element to its last.
 inline std::int64_t reach_of(const Tensor& x) {
   std::int64_t last = 0;
   for (int i = 0; i < x.rank(); ++i) last += (x.shape()[i] - 1) * x.strides()[i];
@@ -145,13 +146,13 @@ inline bool range_holds(const Gpu& gpu, std::int64_t count, DType dtype) {
   return count * static_cast<std::int64_t>(size_of(dtype)) <= most_bytes(gpu);
 }
 
-/// Workgroups of one Launch::folded_groups.
+/// The most workgroups of one Launch::folded_groups.
 inline std::int64_t most_groups(const Gpu& gpu) {
   const std::int64_t per_axis = gpu.limits().max_groups;
   return std::min<std::int64_t>(per_axis * per_axis, 1 << 30);
 }
 
-/// The largest power of two up to `wanted` that the device takes as a workgroup.
+/// The largest power of two up to `wanted` that the device allows as the size of a workgroup.
 inline std::uint32_t group_size(const Gpu& gpu, std::uint32_t wanted) {
   return std::bit_floor(std::min(wanted, gpu.limits().max_invocations));
 }

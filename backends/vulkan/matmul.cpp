@@ -9,8 +9,9 @@
 #include "heed/backends/vulkan/matmul_plan.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
 
-// Matrix products: shaders/matmul.glsl in tiles, shaders/matmul_vector.glsl where an operand is a vector, and
-// shaders/matmul_sum.comp for sums over k computed in parts. What exceeds a limit of the device is halved.
+// Matrix products: shaders/matmul.glsl computes them in tiles, shaders/matmul_vector.glsl if an operand is a
+// vector, and shaders/matmul_sum.comp adds up sums over k that were computed in parts. Products that exceed a
+// limit of the device are halved.
 
 namespace heed::vulkan {
 namespace {
@@ -45,7 +46,7 @@ void add_parts(Gpu& gpu, const MatrixProduct& p, const Tensor& parts, const Tens
 /// Products of a vector (m or n is 1) and a matrix.
 struct VectorProduct {
   const MatrixProduct& p;
-  bool by_row = p.m() == 1;  // out is a row: x is a's; else a column: x is b's
+  bool by_row = p.m() == 1;  // out is a row and x is a; else out is a column and x is b
   const Tensor& x = by_row ? p.a : p.b;
   const Tensor& matrix = by_row ? p.b : p.a;
   MatrixLayout layout{matrix};
@@ -64,7 +65,7 @@ bool has_vector(const MatrixProduct& p) {
 void multiply_vector(Gpu& gpu, const MatrixProduct& p) {
   const VectorProduct v{p};
   const std::uint32_t invocations = std::min(v.invocations, std::bit_floor(gpu.limits().max_invocations));
-  // With f32 outputs of factors of half precision: the wide module.
+  // The wide module has factors of half precision and f32 outputs.
   const std::string_view base = p.a.dtype() == p.out.dtype() ? "matmul_vector" : "matmul_vector_wide";
   Launch launch(gpu, shader_name(base, p.a.dtype()),
                 {invocations, std::min(v.columns, invocations), v.along_k ? 1u : 0u, p.activated.flags()});
@@ -81,7 +82,7 @@ void multiply_vector(Gpu& gpu, const MatrixProduct& p) {
   launch.groups(v.groups(), 1, p.items());
 }
 
-/// Scratch for sums in parts is bounded, whatever the device allows.
+/// The scratch memory for sums in parts is bounded, whatever the device allows.
 constexpr std::uint64_t longest_scratch = 256u << 20;
 
 void multiply_halves(Gpu& gpu, const MatrixProduct& p, ProductAxis axis);
@@ -91,14 +92,14 @@ struct TilePlan {
   MatmulPlan plan;
 };
 
-/// The kernel for so many products like this one, and how it cuts them.
+/// The kernel for `items` products like this one, and how it cuts them.
 TilePlan tile_plan(Gpu& gpu, const MatrixProduct& p, std::int64_t items) {
   const Limits& limits = gpu.limits();
   const std::uint64_t scratch = std::min({longest_scratch, limits.max_range, limits.max_allocation});
   const auto plan_by = [&](const TileSet& tiles) {
     return plan_matmul(tiles, limits, items, p.m(), p.n(), p.k(), scratch);
   };
-  // f32 is never computed in less: matrix hardware multiplies what is stored in half precision.
+  // f32 is never computed in lower precision: matrix hardware multiplies only tensors of half precision.
   const MatrixHardware* hardware = is_half(p.a.dtype()) ? &matrix_hardware(p.out.device()) : nullptr;
   if (hardware && hardware->multiplies(p.a.dtype())) {
     const MatmulPlan plan = plan_by(hardware->tiles);
@@ -133,7 +134,8 @@ void multiply(Gpu& gpu, const MatrixProduct& p) {
   if (parts.defined()) add_parts(gpu, p, parts, row_parts);
 }
 
-/// Bytes of an operand that one binding holds: it begins at an aligned address, before its tensor.
+/// The most bytes of an operand that one binding holds, given that the binding begins at an aligned address
+/// before the tensor.
 std::uint64_t most_operand_bytes(const Limits& limits) {
   return limits.max_range - std::min<std::uint64_t>(limits.max_range / 2, limits.offset_alignment);
 }
@@ -150,12 +152,12 @@ void multiply_halves(Gpu& gpu, const MatrixProduct& p, ProductAxis axis) {
   multiply_within_limits(gpu, halves.second);
 }
 
-/// Linear maps of the same rows and widths by one dispatch, or, where the device's bindings do not hold them
-/// as they lie, by several that add up in the same order. False, and nothing is done, where they are no such
-/// maps, or sums are added up in parts.
+/// Computes linear maps of the same rows and widths in one dispatch or, if one binding cannot hold them
+/// together, in several that add up in the same order. Returns false and does nothing if the maps differ
+/// otherwise, or if sums would be computed in parts.
 bool multiply_maps(Gpu& gpu, std::span<const MatrixProduct> maps) {
   const MatrixProduct& first = maps[0];
-  const auto begins_alike = [](const Tensor& one, const Tensor& other) {  // to be read in vectors, or not
+  const auto begins_alike = [](const Tensor& one, const Tensor& other) {  // both or neither read in vectors
     return one.offset() % 8 == other.offset() % 8;
   };
   const auto alike = [&](const MatrixProduct& map) {
@@ -196,8 +198,8 @@ void matmul(const Tensor& a, const Tensor& b, const Tensor& bias, double beta, c
                    [&](const MatrixProduct& product) { multiply_within_limits(gpu, product); });
 }
 
-/// One product whose kernel adds up the rows of grad' on its way; where it has to be split, or is one of a
-/// vector, a product and a reduction.
+/// One product whose kernel adds up the rows of grad' on the way; if it has to be split or has a vector
+/// operand, a product and a reduction.
 void linear_gradients(const Tensor& grad, const Tensor& x, const Tensor& dweight, const Tensor& dbias) {
   if (dbias.count() == 0) return;
   Gpu& gpu = gpu_of(dweight);

@@ -22,7 +22,7 @@ struct BatchAxis {
   std::int64_t out() const { return strides[2]; }
 };
 
-/// The batch axes from the innermost outwards, without those of extent 1.
+/// The batch axes from the innermost to the outermost, without those of extent 1.
 std::vector<BatchAxis> batch_axes(const Tensor& a, const Tensor& b, const Tensor& out) {
   std::vector<BatchAxis> axes;
   for (int axis = out.rank() - 3; axis >= 0; --axis)
@@ -37,7 +37,8 @@ struct Batched {
   std::vector<BatchAxis> axes;
 };
 
-/// Rows of `a` and `out` that go on evenly into the next item, with the same b, are one longer matrix.
+/// If the rows of `a` and `out` continue evenly into the next item and b is the same, the items become one
+/// longer matrix.
 void merge_into_rows(Batched& batched) {
   MatrixProduct& p = batched.product;
   std::int64_t rows = p.out.size(0), a_stride = p.a.stride(0), out_stride = p.out.stride(0);
@@ -112,7 +113,7 @@ Tensor last_two_axes(const Tensor& tensor) {
                      tensor.offset());
 }
 
-/// Elements of memory that a view spans.
+/// The number of elements of memory that a view spans.
 std::int64_t span_of(const Tensor& tensor) {
   std::int64_t last = 0;
   for (int axis = 0; axis < tensor.rank(); ++axis) last += (tensor.size(axis) - 1) * tensor.stride(axis);
@@ -125,7 +126,7 @@ Tensor narrow(const Tensor& tensor, int axis, std::int64_t begin, std::int64_t c
   return tensor.view(shape, tensor.strides(), tensor.offset() + begin * tensor.stride(axis));
 }
 
-/// The place of an axis of the product among those of an operand; -1: the operand does not have it.
+/// The index of a product's axis in each operand; -1: the operand does not have it.
 struct OperandAxes {
   int a, b, out;
 };
@@ -144,7 +145,7 @@ OperandAxes operand_axes(ProductAxis axis) {
   }
 }
 
-/// The axis along which a view reaches farthest.
+/// The axis along which a view spans the most memory.
 int longest_axis(const Tensor& tensor) {
   int longest = 0;
   const auto reach = [&](int axis) { return (tensor.size(axis) - 1) * tensor.stride(axis); };
@@ -204,7 +205,7 @@ Halves halve(const MatrixProduct& product, ProductAxis axis) {
   const OperandAxes at = operand_axes(axis);
   const std::int64_t extent = at.a >= 0 ? product.a.size(at.a) : product.b.size(at.b);
   std::int64_t middle = (extent + 1) / 2;
-  // Whole tiles where there are several, and no line that begins beside a multiple of eight.
+  // Cuts at a multiple of 128, so that tiles stay whole, or of eight, so that lines still begin at one.
   for (const std::int64_t step : {128, 8})
     if (extent >= 2 * step) {
       middle = (middle + step - 1) / step * step;

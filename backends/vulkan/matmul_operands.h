@@ -14,16 +14,16 @@
 
 namespace heed::vulkan {
 
-/// What becomes of the sums of a product, shaders/activation.glsl: `op` of them, or with `saved` them times
-/// its derivative.
+/// What a product does with its sums (shaders/activation.glsl): out = op(sums) or, with `saved`, the sums
+/// times the derivative of op.
 struct Activated {
-  std::optional<UnaryOp> op;  ///< none: they are the outputs
-  Tensor sums = {};           ///< lies as out and gets the sums; undefined: not wanted
-  Tensor saved = {};          ///< lies as out: what the derivative is of
+  std::optional<UnaryOp> op;  ///< none: the sums are the outputs
+  Tensor sums = {};           ///< laid out as out, receives the sums; undefined: not wanted
+  Tensor saved = {};          ///< laid out as out: x or y of op, for the derivative
 
   /// The bits for the specialisation constant FLAGS.
   std::uint32_t flags() const;
-  /// How many tensors of out's size it reads or writes.
+  /// How many further tensors of out's size it reads or writes.
   int beside() const;
 };
 
@@ -32,7 +32,7 @@ struct Activated {
 struct MatrixProduct {
   Tensor a, b, bias, out;
   bool accumulate = false;  ///< beta is 1
-  Tensor row_sums = {};     ///< [m], of out's type: gets the sums of the rows of a; undefined: not wanted
+  Tensor row_sums = {};     ///< [m], of out's type: receives the sums of the rows of a; undefined: not wanted
   Activated activated = {};
 
   std::int64_t items() const { return out.size(0) * out.size(1); }
@@ -41,24 +41,24 @@ struct MatrixProduct {
   std::int64_t k() const { return a.size(3); }
   /// Multiplications and additions.
   double flops() const;
-  /// The least traffic.
+  /// The minimum traffic.
   double bytes() const;
 };
 
-/// How the last two axes of an operand lie in memory: as lines of neighbouring elements.
+/// The memory layout of an operand's last two axes: lines of neighbouring elements.
 struct MatrixLayout {
   bool by_rows;          ///< the elements of a row are neighbours; else those of a column
   std::int64_t leading;  ///< elements from one line to the next
   explicit MatrixLayout(const Tensor& matrix);
 };
 
-/// Whether every line of every item begins at a multiple of `elements`, so that a shader can read
-/// as many at once.
+/// Whether every line of every item begins at a multiple of `elements`, so that a shader can read that many
+/// at once.
 bool begins_at_multiples(const Tensor& matrix, const MatrixLayout& layout, std::int64_t elements);
 
-/// Calls `visit` with products that make up the one given as core/backend.h has it. Batch axes that are
-/// evenly spaced in all operands become one, and a batch of products with the same b becomes one product with
-/// more rows; mostly a single product remains.
+/// Calls `visit` with the products that make up the given one, which is as in core/backend.h. Batch axes that
+/// are evenly spaced in all operands become one, and a batch of products with the same b becomes one product
+/// with more rows; usually a single product remains.
 void for_each_product(const Tensor& a, const Tensor& b, const Tensor& bias, bool accumulate,
                       const Tensor& out, const std::function<void(const MatrixProduct&)>& visit);
 
@@ -70,7 +70,8 @@ struct Halves {
 };
 Halves halve(const MatrixProduct& product, ProductAxis axis);
 
-/// The axis along which to halve since an operand spans more than `most_bytes`; nothing when all fit.
+/// The axis along which to halve a product because an operand spans more than `most_bytes`; nullopt if all
+/// fit.
 std::optional<ProductAxis> axis_to_halve(const MatrixProduct& product, std::uint64_t most_bytes);
 
 class Launch;
@@ -79,17 +80,17 @@ class Launch;
 /// precision; and the latter's emulation by ordinary arithmetic.
 enum class TileKernel { scalar, cooperative, emulated };
 
-/// Where an operand's elements lie, in elements.
+/// Where an operand lies in memory, counted in elements.
 struct OperandPlace {
   bool by_rows;
   std::int64_t leading, outer, inner;
   bool in_vectors;  ///< lines begin at multiples of what the kernel reads or writes at once
 };
 
-/// A batch of products in numbers, as shaders/matmul_push.glsl has it, and what to bind.
+/// A batch of products as the numbers that shaders/matmul_push.glsl declares, and what to bind.
 struct TiledProduct {
   std::string_view type;  ///< of the factors: "f32", "f16" or "bf16"
-  bool wide = false;      ///< the output is f32, whatever the factors are
+  bool wide = false;      ///< the output is f32, whatever type the factors have
   std::int64_t m, n, k, items, inner;
   OperandPlace a_place, b_place, out_place;
   std::int64_t out_part = 0;  ///< elements from the sums of one part of k to those of the next
@@ -97,30 +98,30 @@ struct TiledProduct {
   Tensor a, b, bias, out;
   Tensor row_sums;  ///< [parts, m], of the type that is written; undefined: not wanted
   Activated activated;
-  /// b, bias (none, or all) and out of linear maps of the same a, which differ in nothing else; empty: one
-  /// product.
+  /// The b, bias (of all maps or of none) and out of linear maps that share a and differ in nothing else;
+  /// empty: a single product.
   std::vector<Tensor> map_b, map_bias, map_out;
-  Fragment emulated{16, 16, 16};  ///< by the emulated kernel; the cooperative one takes the device's
+  Fragment emulated{16, 16, 16};  ///< of the emulated kernel; the cooperative one uses the device's
   double flops, bytes;
 };
 
-/// A product as the kernel takes it. `parts`, if defined, is f32 [parts, outer, inner, m, n] and takes the
-/// sums over the parts of k instead of the product's output; bias, old content and activation are left out
-/// then. `row_parts`, f32 [parts, m], does so for the row sums.
+/// A product as the kernel takes it. `parts`, if defined, is f32 [parts, outer, inner, m, n] and receives the
+/// sums over the parts of k in place of the product's output; bias, old content and activation are then left
+/// out. `row_parts`, f32 [parts, m], likewise receives the row sums.
 TiledProduct tiled(const MatrixProduct& product, TileKernel kernel, const Tensor& parts,
                    const Tensor& row_parts = {});
 
-/// Maps of the same a that one dispatch takes.
+/// The most linear maps of the same a that one dispatch computes.
 inline constexpr std::size_t most_maps = 3;
-/// Such maps, at most so many, as one product of the kernel. All have the same sizes and lie alike, apart
-/// from where they begin.
+/// At most most_maps such maps as one product of the kernel. All have the same sizes and layout and differ
+/// only in where they begin.
 TiledProduct tiled_maps(std::span<const MatrixProduct> maps, TileKernel kernel);
-/// Whether what they read and write can be bound at once: it has to lie near each other.
+/// Whether the tensors of all maps can be bound at once: those of each kind have to lie close together.
 bool fit_bindings(const Gpu& gpu, const TiledProduct& maps);
-/// One of them alone, cut and read as all of them are.
+/// Map i alone, cut and read in the same way as all of them together.
 TiledProduct one_of(const TiledProduct& maps, std::size_t i);
 
-/// Binds the tensors of `activated`, in place of an unwanted output that of the product.
+/// Binds the tensors of `activated`, and `out` in place of sums that are not wanted.
 void bind_activated(Launch& launch, const Activated& activated, const Tensor& out);
 
 /// Records a product in tiles.

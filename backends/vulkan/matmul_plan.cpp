@@ -23,7 +23,8 @@ constexpr TileShape scalar_tile(std::uint32_t rows, std::uint32_t columns, std::
           efficiency};
 }
 
-/// Lines of eight halves, with one eight more: as many as the longer of the two layouts takes.
+/// Bytes of a tile in half precision: lines of eights, with one eight more each, in the larger of the two
+/// layouts.
 std::uint32_t half_tile_bytes(std::uint32_t extent, std::uint32_t depth) {
   return 16 * std::max(extent * (depth / 8 + 1), depth * (extent / 8 + 1));
 }
@@ -43,7 +44,7 @@ TileShape fragment_tile(std::uint32_t lanes, std::uint32_t rows, std::uint32_t c
 }
 
 // The model: a GPU of TileSet::units processors, each of which needs `busy` invocations to hide its
-// latencies. Time is counted in multiply-adds of one processor.
+// latencies. The unit of time is a multiply-add of one processor.
 constexpr double busy = 256;
 constexpr std::int64_t shortest_part = 256;
 
@@ -76,8 +77,8 @@ const TileSet& scalar_tiles() {
 }
 
 TileSet fragment_tiles(std::uint32_t lanes) {
-  // Subgroups of 64 x 64 outputs read shared memory least and need the most registers: which is fastest, a
-  // device says when it is tuned. The deepest tile takes more than 48 KiB.
+  // Subgroups of 64 x 64 outputs read shared memory least but need the most registers; tuning finds out which
+  // tile is fastest on a device. The deepest tile takes more than 48 KiB.
   return {{fragment_tile(lanes, 128, 128, 32, 64, 32, 1.0), fragment_tile(lanes, 128, 128, 32, 64, 64, 0.9),
            fragment_tile(lanes, 128, 256, 32, 64, 64, 0.9), fragment_tile(lanes, 128, 256, 64, 64, 64, 0.9),
            fragment_tile(lanes, 64, 64, 32, 32, 32, 0.6)},

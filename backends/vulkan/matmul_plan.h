@@ -14,28 +14,28 @@ struct TileShape {
   std::uint32_t own_rows, own_columns;  ///< outputs of one invocation (TM, TN) or subgroup (WM, WN)
   std::uint32_t invocations;
   std::uint32_t stage_bytes;  ///< of shared memory for a tile of a and one of b
-  std::uint32_t other_bytes;  ///< of shared memory beside those
+  std::uint32_t other_bytes;  ///< of shared memory besides those
   double efficiency;          ///< share of the arithmetic rate that full workgroups reach
 };
 
 /// A kernel for tiled products: its tiles, and what the model of its speed needs.
 struct TileSet {
   std::vector<TileShape> tiles;
-  double per_byte;           ///< multiply-adds of the whole GPU in the time in which memory moves a byte
-  double per_launch;         ///< multiply-adds of one processor in the time of one more launch
+  double per_byte;           ///< multiply-adds that the whole GPU does while its memory moves a byte
+  double per_launch;         ///< multiply-adds that one processor does in the time of one more launch
   std::int64_t units = 128;  ///< processors of the GPU
 };
 
-/// Of shaders/matmul.glsl.
+/// The tiles of shaders/matmul.glsl.
 const TileSet& scalar_tiles();
-/// Of shaders/matmul_cooperative.glsl on a device whose subgroups have so many lanes.
+/// The tiles of shaders/matmul_cooperative.glsl on a device whose subgroups have `lanes` lanes.
 TileSet fragment_tiles(std::uint32_t lanes);
 
 /// "128 x 64 x 32, 64 x 32 each"
 std::string name_of(const TileShape& tile);
-/// Whether a workgroup of a device holds a tile.
+/// Whether a tile fits into a workgroup of a device.
 bool fits(const TileShape& tile, const Limits& limits);
-/// Tiles in shared memory that alternate: two where there is room.
+/// How many tiles in shared memory alternate: two if there is room, else one.
 std::uint32_t stages_of(const TileShape& tile, const Limits& limits);
 
 /// How a batch of products is cut into workgroups.

@@ -17,7 +17,7 @@
 namespace heed::vulkan {
 namespace {
 
-/// The bits of a number that half precision holds exactly, and that is 0 or neither tiny nor huge.
+/// The bits of a number in half precision. It must be exact there, and 0 or a normal number of f16.
 std::uint16_t half_bits(float x, DType dtype) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   if (dtype == DType::bf16 || x == 0) return static_cast<std::uint16_t>(bits >> 16);
@@ -25,7 +25,8 @@ std::uint16_t half_bits(float x, DType dtype) {
   return static_cast<std::uint16_t>((bits >> 16 & 0x8000u) | ((bits & 0x7fffffffu) - bias) >> 13);
 }
 
-/// A matrix [1, 1, rows, columns] whose lines begin at multiples of eight elements, or do not.
+/// A matrix [1, 1, rows, columns] whose lines begin at multiples of eight elements if `in_vectors`, and do
+/// not otherwise.
 Tensor exact_matrix(std::int64_t rows, std::int64_t columns, bool by_rows, bool in_vectors, DType dtype,
                     Device device) {
   const std::int64_t leading = ceil_div(by_rows ? columns : rows, 8) * 8 + (in_vectors ? 0 : 1);
@@ -43,7 +44,7 @@ std::string text_of(const FragmentVariant& v) {
                      layout(v.b_by_rows, v.b_in_vectors), v.row_sums ? ", row sums" : "");
 }
 
-/// Why the hardware is not used for a type; empty: it is.
+/// Why the hardware is not used for a type; "" if it is.
 std::string problem_of(Gpu& gpu, const TileSet& tiles, DType dtype) {
   const Capabilities& can = gpu.capabilities();
   const bool there = dtype == DType::f16 ? can.cooperative_matrix : can.cooperative_bfloat16;
@@ -53,7 +54,7 @@ std::string problem_of(Gpu& gpu, const TileSet& tiles, DType dtype) {
     return concat_text("heed was built with a glslang that does not know ",
                        dtype == DType::f16 ? "GL_KHR_cooperative_matrix" : "GL_EXT_bfloat16");
   const TileShape* best =
-      nullptr;  // what large products take; the others are tested before their first use, too
+      nullptr;  // the tile of large products; the others are tested before their first use, too
   for (const TileShape& tile : tiles.tiles)
     if (fits(tile, gpu.limits()) && (!best || tile.efficiency > best->efficiency)) best = &tile;
   if (!best) return "the device's workgroups hold none of its tiles";
@@ -85,7 +86,7 @@ MatrixHardware test_hardware(Device device) {
   return hardware;
 }
 
-/// The variants of a device that were tested, by what tells them apart, and why those that failed did.
+/// A device's tested variants, by their description, with the reason if the test failed.
 using TestedVariants = std::map<std::string, std::string>;
 TestedVariants& tested_variants(Device device) {
   static std::map<int, TestedVariants> all;
@@ -104,7 +105,7 @@ Tensor exact_halves(const Shape& shape, DType dtype, Device device) {
 }
 
 const MatrixHardware& matrix_hardware(Device device) {
-  const std::lock_guard gpu_lock(gpu(device.index).mutex());  // first, as callers may hold it
+  const std::lock_guard gpu_lock(gpu(device.index).mutex());  // locked first, as callers may hold it
   static std::mutex mutex;
   static std::map<int, MatrixHardware> tested;
   const std::lock_guard lock(mutex);
@@ -127,7 +128,7 @@ FragmentVariant variant_of(const TiledProduct& product, const MatmulPlan& plan) 
 
 std::string problem_of_variant(Gpu& gpu, TileKernel kernel, const FragmentVariant& v) {
   const Device device{DeviceType::vulkan, gpu.index()};
-  // More than one tile each way, and no multiple of what a fragment or a vector holds.
+  // More than one tile in each direction, and no multiple of a fragment's or a vector's size.
   const std::int64_t m = v.tile.rows + 6, n = v.tile.columns + 13, k = 3 * v.tile.depth - 7;
   const DType out_type = v.wide ? DType::f32 : v.dtype;
   const Tensor a = exact_matrix(m, k, v.a_by_rows, v.a_in_vectors, v.dtype, device),

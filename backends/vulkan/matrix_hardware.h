@@ -15,18 +15,18 @@ namespace heed::vulkan {
 struct MatrixHardware {
   bool f16 = false, bf16 = false;
   std::string f16_problem, bf16_problem;  ///< why not
-  TileSet tiles;                          ///< of the kernel on this device
+  TileSet tiles;                          ///< of the fragment kernel on this device
 
   bool multiplies(DType dtype) const {
     return (dtype == DType::f16 && f16) || (dtype == DType::bf16 && bf16);
   }
 };
 
-/// Asks and tests at the first call for a device: products whose sums f32 holds exactly must have the bits
-/// that the kernel for ordinary arithmetic gives, else the hardware is not used.
+/// The first call for a device queries its hardware and tests it: products whose sums f32 holds exactly must
+/// equal those of the ordinary kernel bit for bit, or the hardware is not used.
 const MatrixHardware& matrix_hardware(Device device);
 
-/// What tells one pipeline of the kernel for fragments from another.
+/// What distinguishes the pipelines of the fragment kernel.
 struct FragmentVariant {
   DType dtype = DType::f16;  ///< of the factors
   bool wide = false;         ///< the output is f32
@@ -36,17 +36,17 @@ struct FragmentVariant {
   TileShape tile{};
   Fragment emulated{16, 16, 16};  ///< see TiledProduct
 };
-/// Of a product as multiply_tiles takes it.
+/// The variant with which multiply_tiles computes a product.
 FragmentVariant variant_of(const TiledProduct& product, const MatmulPlan& plan);
 
-/// How the products of one variant differ from those of ordinary arithmetic, where f32 holds all sums
-/// exactly; empty: not in a single bit. `kernel` is the cooperative one, or its emulation for tests.
+/// How a variant's products differ from those of ordinary arithmetic when f32 holds all sums exactly; "" if
+/// all bits agree. `kernel` is the cooperative one, or its emulation for tests.
 std::string problem_of_variant(Gpu& gpu, TileKernel kernel, const FragmentVariant& variant);
 
-/// Whether a kernel of matrix hardware may be used: `problem` tests it before it first is, which waits for
-/// the device. One that fails is not used again, and matrix_hardware_use() says why.
+/// Whether a kernel for matrix hardware may be used. `problem` tests it before its first use, which waits for
+/// the device. A kernel that fails is never used, and matrix_hardware_use() says why.
 bool is_trusted(Device device, const std::string& name, const std::function<std::string()>& problem);
-/// The same of a product.
+/// The same for a variant of the kernel for products.
 bool is_trusted(Device device, const FragmentVariant& variant);
 
 /// Multiples of 1/8 between -1 and 1: exact in half precision, and so are sums of their products in f32.

@@ -12,9 +12,9 @@ namespace heed::vulkan {
 
 namespace {
 
-constexpr std::uint64_t granule = 256;  // every block begins and ends at a multiple
+constexpr std::uint64_t granule = 256;  // every block begins and ends at a multiple of it
 constexpr std::uint64_t first_slab = 256u << 20, largest_slab = 1u << 30;
-/// A NaN in every floating type, and no index of anything.
+/// A NaN in every floating type, and not a valid index.
 constexpr std::uint32_t guard_word = 0xfff1fff1;
 
 std::uint64_t round_up(std::uint64_t value, std::uint64_t multiple) {
@@ -31,7 +31,7 @@ VkBuffer create_buffer(const DeviceApi& api, std::uint64_t bytes) {
   return buffer;
 }
 
-/// The first memory type among `allowed` with all of `flags`; -1 when there is none.
+/// The first memory type among `allowed` with all of `flags`; -1 if there is none.
 int memory_type(const VkPhysicalDeviceMemoryProperties& memory, std::uint32_t allowed,
                 VkMemoryPropertyFlags flags) {
   for (std::uint32_t i = 0; i < memory.memoryTypeCount; ++i)
@@ -43,11 +43,11 @@ int memory_type(const VkPhysicalDeviceMemoryProperties& memory, std::uint32_t al
 struct Allocation {
   VkBuffer buffer = VK_NULL_HANDLE;
   VkDeviceMemory memory = VK_NULL_HANDLE;
-  std::byte* data = nullptr;  // null: the host does not see it
+  std::byte* data = nullptr;  // null: not mapped
 };
 
-/// A buffer with its own memory of the first of `wishes` that the device has; without a buffer when there
-/// is no room left.
+/// A buffer with its own memory, of the first type in `wishes` that the device has; a null buffer if no
+/// memory is left.
 Allocation allocate_buffer(Gpu& gpu, std::uint64_t bytes,
                            std::initializer_list<VkMemoryPropertyFlags> wishes) {
   const DeviceApi& api = gpu.api();
@@ -114,7 +114,7 @@ struct Slab {
 };
 
 Block::~Block() {
-  if (!slab_ || forked_from_driver()) return;  // the memory is the parent's
+  if (!slab_ || forked_from_driver()) return;  // in a child the memory is the parent's
   const std::lock_guard lock(gpu_.mutex());
   gpu_.memory().free(*this);
 }
@@ -288,9 +288,9 @@ void Memory::check_guards(const Block& block) noexcept {
     const bool whole = std::all_of(words, words + 2 * guard_bytes_ / sizeof *words,
                                    [](std::uint32_t word) { return word == guard_word; });
     if (!whole) ++damaged_guards_;
-  } catch (const DeviceLost&) {  // which everybody is told who still wants something of the device
+  } catch (const DeviceLost&) {  // every further use of the device reports it
   } catch (const std::exception&) {
-    ++damaged_guards_;  // as good as seen: guards that nobody looked at must not pass for whole
+    ++damaged_guards_;  // guards that could not be checked must not count as intact
   }
 }
 

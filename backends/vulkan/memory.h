@@ -15,7 +15,7 @@ namespace heed::vulkan {
 
 class Gpu;
 
-/// A buffer with its own memory that the host sees at data(): for transfers and error words.
+/// A buffer with its own memory, mapped at data(): for transfers and error words.
 class HostBuffer {
  public:
   HostBuffer(Gpu& gpu, std::uint64_t bytes, bool cached);
@@ -51,16 +51,16 @@ using FreeSizes = std::multimap<std::uint64_t, Place>;
 
 /// The storage of a tensor: a range of a slab.
 ///
-/// Freed memory is handed out again at once: what uses it next is recorded later in the same stream. The
-/// timeline values say when the host may touch it.
+/// Freed memory is handed out again at once, since its next use is recorded later in the same stream. The
+/// timeline values say when the host may access it.
 class Block final : public Storage {
  public:
   Block(Gpu& gpu, Device device, std::size_t bytes) : Storage(device, bytes, nullptr), gpu_(gpu) {}
   ~Block() override;
   VkBuffer buffer() const;
-  std::byte* mapped() const;  ///< where the host sees it; null when it does not
+  std::byte* mapped() const;  ///< its host address; null if it is not mapped
   std::uint64_t offset() const { return offset_; }
-  std::uint64_t end_of_guards() const;                  ///< the byte behind its guard bytes; 0: it has none
+  std::uint64_t end_of_guards() const;                  ///< the offset behind its guard bytes; 0: it has none
   std::uint64_t last_use() const { return last_use_; }  ///< timeline value of the last command that used it
   std::uint64_t last_write() const { return last_write_; }  ///< ... that wrote it
   void used(std::uint64_t value, bool written) {
@@ -75,7 +75,7 @@ class Block final : public Storage {
   std::uint64_t offset_ = 0;  // of the first byte a tensor may use
   std::uint64_t room_ = 0;    // bytes taken from the slab, guards included
   std::uint64_t last_use_ = 0, last_write_ = 0;
-  // Of the free range that the block was: they join their containers again, so that
+  // The nodes of the free range that the block was taken from. They return to their containers, so that
   // freeing allocates nothing.
   FreeRanges::node_type range_node_;
   FreeSizes::node_type size_node_;
@@ -83,11 +83,11 @@ class Block final : public Storage {
 
 /// Device memory, taken from the driver in slabs and handed out best fit.
 ///
-/// With HEED_VULKAN_GUARDS=1 every block lies between guard bytes, NaN in any floating type, that are checked
-/// when it is freed (which waits for the device), and bindings reach over those behind: how tests find
-/// accesses out of bounds, which the validation layers do not see and which the software device drops where a
-/// binding ends. Unless the host writes into device memory itself (unified_memory), what is in a block begins
-/// as NaN, too.
+/// With HEED_VULKAN_GUARDS=1 every block lies between guard bytes, which are NaN in any floating type and are
+/// checked when the block is freed (this waits for the device). Bindings extend over the guard bytes behind a
+/// block. Tests find accesses out of bounds this way: the validation layers do not see them, and the software
+/// device drops those beyond the end of a binding. Unless the host writes into device memory itself
+/// (unified_memory), the blocks are filled with NaN as well.
 class Memory {
  public:
   explicit Memory(Gpu& gpu);
@@ -96,9 +96,9 @@ class Memory {
   std::shared_ptr<Block> allocate(Device device, std::size_t bytes);
   MemoryStats stats() const { return stats_; }
   void reset_peak() { stats_.peak_bytes = stats_.current_bytes; }
-  /// Gives slabs that hold nothing back to the driver. Waits for the device.
+  /// Returns empty slabs to the driver. Waits for the device.
   void trim();
-  /// What is held and how broken up it is, for the message of OutOfMemory.
+  /// How much memory is held and how fragmented it is, for the message of OutOfMemory.
   std::string report() const;
   /// How often guard bytes were found changed.
   std::int64_t damaged_guards() const { return damaged_guards_; }
@@ -121,11 +121,11 @@ class Memory {
   MemoryStats stats_;
   std::uint64_t next_slab_bytes_;
   std::uint64_t guard_bytes_ = 0;
-  std::unique_ptr<HostBuffer> guards_seen_;  // what came back of them
+  std::unique_ptr<HostBuffer> guards_seen_;  // guard bytes that were read back
   std::int64_t damaged_guards_ = 0;
 };
 
-/// Memory through which data goes to and comes from memory that the host does not see.
+/// Host-visible memory through which data passes to and from memory that the host cannot access.
 class Staging {
  public:
   static constexpr std::uint64_t largest_piece = 8u << 20;
@@ -137,10 +137,10 @@ class Staging {
     std::uint64_t offset;
     std::byte* data;
   };
-  /// Room for up to largest_piece bytes that a command recorded next reads. Waits for the device only when it
-  /// is many pieces behind.
+  /// Room for up to largest_piece bytes, to be read by the command that is recorded next. Waits for the
+  /// device only if it is many pieces behind.
   Piece for_upload(std::uint64_t bytes);
-  /// One of two buffers of largest_piece bytes that the host reads after waiting, by turns.
+  /// One of two buffers of largest_piece bytes, in turn, which the host reads after waiting.
   HostBuffer& for_download();
 
  private:

@@ -52,14 +52,14 @@ void softmax_backward(const Tensor& y, const Tensor& grad, bool log, const Tenso
 
 namespace {
 
-/// What layer_norm and add_norm share; `added` is undefined for the former.
+/// The inputs that add_norm adds up; `added` is undefined for layer_norm.
 struct AddedRows {
   Tensor added, residual;
   double p = 0;
   RandomKey key;
 };
 
-/// What shaders/dropout_rows.glsl wants to know, for rows that begin at an element of the stream.
+/// Pushes what shaders/dropout_rows.glsl needs, for rows that begin at element `first` of the stream.
 void push_dropout(Launch& launch, double p, const RandomKey& key, std::int64_t first) {
   const auto block = static_cast<std::uint64_t>(first / 4);
   launch.push(first % 4)
@@ -115,9 +115,9 @@ void add_norm_forward(const Tensor& x, const Tensor& residual, double p, const R
 
 namespace {
 
-/// Rows that a row of threads takes one after another. The fewer, the more partial sums there are to write
-/// and to add up, and those must fit one binding; the more, the less there is to do at once. It follows from
-/// the shape and the limits alone, and so do the bits.
+/// How many rows the threads of a row take one after another. Fewer rows mean more partial sums to write and
+/// to add up, which must fit one binding; more rows mean less parallelism. The number depends on the shape
+/// and the limits alone, and so do the bits of the result.
 std::int64_t rows_per_thread(const Gpu& gpu, std::int64_t rows, std::int64_t n, const RowShape& shape) {
   const std::int64_t most_blocks = most_elements(gpu, 2 * 4 * n);
   return std::max(ceil_div(rows, most_blocks),
@@ -137,7 +137,7 @@ void add_blocks(Gpu& gpu, const Tensor& sums, const Tensor& dweight, const Tenso
       .folded_groups(2 * ceil_div(n, columns_per_group));
 }
 
-/// The way back of what was added; `sum` says whether something was.
+/// The gradients of add_norm's inputs; `sum` is false for layer_norm.
 struct AddedGradients {
   bool sum = false;
   Tensor sum_grad, dadded;
@@ -208,7 +208,7 @@ void add_norm_backward(const Tensor& sum, const Tensor& weight, const Tensor& me
 
 namespace {
 
-/// `direction` is 1, or -1 to turn back.
+/// `direction` is 1, or -1 to rotate back.
 void turn(const Tensor& x, const Tensor& cosines, const Tensor& sines, double direction, const Tensor& out) {
   if (x.count() == 0) return;
   Gpu& gpu = gpu_of(x);

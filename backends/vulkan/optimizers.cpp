@@ -13,7 +13,7 @@ namespace heed::vulkan {
 
 namespace {
 
-/// The numbers of a step as the shaders take them (shaders/optimizer.glsl).
+/// The rate and epsilon of a step in the form that shaders/optimizer.glsl takes.
 struct Rates {
   double rate, epsilon;
 };
@@ -22,7 +22,7 @@ void update(const char* name, const OptimizerStep& step, const Rates& rates) {
   if (step.parameters.empty()) return;
   Gpu& gpu = gpu_of(step.parameters[0]);
   std::vector<TensorList> lists{{step.parameters, true}, {step.gradients}};
-  // Where there are no moments the shader binds the weights, and reads none.
+  // In place of moments that do not exist, the weights are bound; the shader does not read them as moments.
   std::array<std::size_t, 4> bound{0, 1, 0, 0};
   for (const auto& [moments, place] : {std::pair(step.first_moment, 2u), {step.second_moment, 3u}}) {
     if (moments.empty()) continue;
@@ -57,7 +57,8 @@ void update(const char* name, const OptimizerStep& step, const Rates& rates) {
 void adam(const OptimizerStep& step) {
   const auto steps = static_cast<double>(step.step);
   const double correction1 = 1 - std::pow(step.beta1, steps), correction2 = 1 - std::pow(step.beta2, steps);
-  // w -= rate m / (sqrt(v) + epsilon') is the paper's update multiplied out by sqrt(correction2).
+  // w -= rate m / (sqrt(v) + epsilon') is the paper's update with numerator and denominator multiplied by
+  // sqrt(correction2).
   update("adam", step,
          {step.learning_rate * std::sqrt(correction2) / correction1, step.epsilon * std::sqrt(correction2)});
 }

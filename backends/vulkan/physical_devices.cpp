@@ -26,7 +26,7 @@ struct Messages {
   std::mutex mutex;
   std::vector<std::string> texts;
 };
-/// Never destroyed: layers speak while the program leaves.
+/// Never destroyed: layers send messages while the program exits.
 Messages& messages() {
   static Messages& all = *new Messages;
   return all;
@@ -66,7 +66,7 @@ bool offers_instance_extension(const InstanceApi& api, const char* name) {
                              [&](const auto& each) { return std::strcmp(each.extensionName, name) == 0; });
 }
 
-/// Returns why there is no instance; empty: there is one.
+/// Returns why no instance could be created; "" on success.
 std::string create_instance(InstanceApi& api) {
   auto application = structure<VkApplicationInfo>(VK_STRUCTURE_TYPE_APPLICATION_INFO);
   application.pEngineName = "heed";
@@ -89,7 +89,7 @@ std::string create_instance(InstanceApi& api) {
   messenger.pNext = &features;
   const char* extensions[2];
   create.ppEnabledExtensionNames = extensions;
-  // Without it a loader hides drivers that lack a part of Vulkan that heed does not use, such as MoltenVK.
+  // Without this a loader hides drivers such as MoltenVK, which lack parts of Vulkan that heed does not use.
   if (offers_instance_extension(api, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {
     create.flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
     extensions[create.enabledExtensionCount++] = VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME;
@@ -129,7 +129,7 @@ struct Properties {
       structure<VkPhysicalDeviceVulkan11Properties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES);
   VkPhysicalDeviceVulkan12Properties v12 =
       structure<VkPhysicalDeviceVulkan12Properties>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES);
-  // Of extensions: 0 where they are not offered.
+  // Properties of extensions: 0 if the extension is not offered.
   VkPhysicalDevicePushDescriptorPropertiesKHR push_descriptor =
       structure<VkPhysicalDevicePushDescriptorPropertiesKHR>(
           VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PUSH_DESCRIPTOR_PROPERTIES_KHR);
@@ -156,7 +156,7 @@ struct Features {
           VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES);
 };
 
-/// Of NVIDIA's and AMD's GPUs; 0 for others.
+/// The number of processors of NVIDIA's and AMD's GPUs; 0 for others.
 std::int64_t processors_of(const Properties& properties) {
   const VkPhysicalDeviceShaderCorePropertiesAMD& amd = properties.compute_units;
   return std::int64_t{properties.multiprocessors.shaderSMCount} + std::int64_t{amd.shaderEngineCount} *
@@ -184,7 +184,7 @@ std::string version_text(std::uint32_t version) {
                      VK_API_VERSION_PATCH(version));
 }
 
-/// What HEED_VULKAN_DISABLE names.
+/// The names in HEED_VULKAN_DISABLE.
 std::vector<std::string_view> disabled_capabilities() {
   std::vector<std::string_view> names;
   const char* list = std::getenv("HEED_VULKAN_DISABLE");
@@ -201,7 +201,7 @@ bool is_disabled(std::string_view capability) {
   return std::ranges::find(names, capability) != names.end();
 }
 
-/// What is wrong with HEED_VULKAN_DISABLE; empty: nothing.
+/// What is wrong with HEED_VULKAN_DISABLE; "" if nothing.
 std::string problem_of_disabled() {
   constexpr std::string_view known[] = {"push_descriptor",    "unified_memory",   "float16",
                                         "cooperative_matrix", "storage16",        "memory_budget",
@@ -215,13 +215,13 @@ std::string problem_of_disabled() {
   return "";
 }
 
-/// What HEED_VULKAN_QUEUE says.
+/// The value of HEED_VULKAN_QUEUE.
 std::string_view wanted_queue() {
   const char* name = std::getenv("HEED_VULKAN_QUEUE");
   return name ? name : "";
 }
 
-/// What is wrong with HEED_VULKAN_QUEUE; empty: nothing.
+/// What is wrong with HEED_VULKAN_QUEUE; "" if nothing.
 std::string problem_of_queue() {
   const std::string_view name = wanted_queue();
   if (name.empty() || name == "main" || name == "compute") return "";
@@ -234,7 +234,7 @@ bool has_extension(const std::vector<VkExtensionProperties>& extensions, const c
   });
 }
 
-/// Takes a family of queues, or says why the device is refused.
+/// Chooses a queue family, or sets the reason why the device is refused.
 void take_queue_family(const InstanceApi& api, PhysicalDevice& device) {
   std::uint32_t count = 0;
   api.GetPhysicalDeviceQueueFamilyProperties(device.handle, &count, nullptr);
@@ -282,7 +282,7 @@ std::string uuid_text(const std::uint8_t (&bytes)[VK_UUID_SIZE]) {
   return text;
 }
 
-/// What a device computes as it is asked to, as far as the widths can be told apart.
+/// The controls that a device offers, as far as they can be set for each width on its own.
 FloatControls float_controls_of(const VkPhysicalDeviceVulkan12Properties& given) {
   const bool rounding = given.roundingModeIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE,
              denormals = given.denormBehaviorIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_NONE;
@@ -293,8 +293,8 @@ FloatControls float_controls_of(const VkPhysicalDeviceVulkan12Properties& given)
           .denormals_16 = denormals && given.shaderDenormPreserveFloat16};
 }
 
-/// How fast a slow device of its kind is, so that no batch of commands meets a watchdog: those of operating
-/// systems bite after two seconds or more. A software device has none.
+/// Sets the speed of a slow device of this kind, so that no batch of commands meets a watchdog; those of
+/// operating systems strike after two seconds or more. A software device has no watchdog.
 void guess_speed(PhysicalDevice& device) {
   const bool discrete = device.kind == "discrete GPU";
   device.flops_per_second = discrete ? 1e12 : 1e11;
@@ -384,7 +384,7 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
   can.unified_memory = (core.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ||
                         core.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU) &&
                        !is_disabled("unified_memory");
-  // Its optimiser doubles its work with each of the conditions that follow one another in an unrolled loop.
+  // SwiftShader's optimiser takes twice as long for each further condition of an unrolled loop.
   can.unrolling = properties.v12.driverID != VK_DRIVER_ID_GOOGLE_SWIFTSHADER && !is_disabled("unrolling");
   can.float16 = features.v12.shaderFloat16 && !is_disabled("float16");
   can.subgroup_size = properties.v11.subgroupSize;
@@ -418,7 +418,7 @@ std::atomic<bool> forked{false};
 
 Driver* ask_driver() {
   pthread_atfork(nullptr, nullptr, [] { forked.store(true, std::memory_order_relaxed); });
-  auto* driver = new Driver;  // kept until the program ends: drivers do not like to be unloaded at exit
+  auto* driver = new Driver;  // kept until the program ends: drivers cope badly with being unloaded at exit
   driver->found.problem = problem_of_disabled();
   if (driver->found.problem.empty()) driver->found.problem = problem_of_queue();
   if (driver->found.problem.empty()) driver->found.problem = open_loader(driver->api);

@@ -13,12 +13,12 @@
 
 namespace heed::vulkan {
 
-/// Bindings of a shader, at most.
+/// The most bindings of a shader.
 inline constexpr std::uint32_t most_bindings = 12;
-/// Headers declare it only for those who ask for unfinished extensions.
+/// The headers declare it only where unfinished extensions are enabled.
 inline constexpr const char* portability_subset_extension = "VK_KHR_portability_subset";
 
-/// What kernels have to respect.
+/// The limits that kernels have to respect.
 struct Limits {
   std::uint64_t max_range = 0;         ///< bytes of one storage-buffer binding
   std::uint64_t max_allocation = 0;    ///< bytes of one driver allocation
@@ -26,30 +26,31 @@ struct Limits {
   std::uint32_t max_invocations = 0;   ///< per workgroup
   std::uint32_t shared_bytes = 0;      ///< per workgroup
   std::uint32_t offset_alignment = 1;  ///< bytes, of a binding's offset
-  /// Invocations of a subgroup, where they exchange values and workgroups of up to 256 may be made of whole
-  /// ones; 1: none.
+  /// Invocations of a subgroup, if they can exchange values and workgroups of up to 256 can be made of whole
+  /// subgroups; else 1.
   std::uint32_t exchanging = 1;
-  /// Of what is submitted at once, as estimated: drivers end what keeps a device busy for seconds.
+  /// The estimated duration of what is submitted at once: drivers abort work that keeps a device busy for
+  /// seconds.
   double batch_seconds = 1e9;
 };
 
-/// What a device has beyond the baseline. Each can be switched off by name in HEED_VULKAN_DISABLE (comma
-/// separated), so that the other path is testable.
+/// What a device offers beyond the baseline. HEED_VULKAN_DISABLE (names, separated by commas) switches off
+/// most of it, so that the other path can be tested.
 struct Capabilities {
   bool push_descriptor = false;
   bool storage16 = false;                ///< 16-bit elements in memory, which half precision needs
   bool memory_budget = false;            ///< the driver says how much memory is left
-  bool portability_subset = false;       ///< has to be switched on where it is offered (MoltenVK)
-  bool unified_memory = false;           ///< device memory that the host sees
-  bool float16 = false;                  ///< arithmetic in f16 (storing it takes storage16)
+  bool portability_subset = false;       ///< must be enabled where it is offered (MoltenVK)
+  bool unified_memory = false;           ///< the host can access device memory
+  bool float16 = false;                  ///< arithmetic in f16 (storing it needs storage16)
   bool cooperative_matrix = false;       ///< fragments of f16 with sums in f32 (matrix hardware)
   bool cooperative_bfloat16 = false;     ///< the same of bf16
-  std::string no_cooperative_matrix;     ///< why there are none
-  Fragment fragment, bfloat16_fragment;  ///< what these are
+  std::string no_cooperative_matrix;     ///< why there are no f16 fragments
+  Fragment fragment, bfloat16_fragment;  ///< their sizes
   std::uint32_t subgroup_size = 1;
-  bool subgroup_size_control = false;  ///< a shader may ask for full subgroups of that size
+  bool subgroup_size_control = false;  ///< a shader may require full subgroups of that size
   FloatControls float_controls;
-  bool unrolling = true;  ///< attention's loops are unrolled, as its shaders ask
+  bool unrolling = true;  ///< attention's loops are unrolled if a shader requests it
 };
 
 /// A device the driver offers, and whether heed can use it.
@@ -58,40 +59,41 @@ struct PhysicalDevice {
   std::string name;
   std::string kind;      ///< "discrete GPU", "integrated GPU", "virtual GPU", "software", "other"
   std::string driver;    ///< its name and version
-  std::string identity;  ///< vendor, device, driver version and driver id, in hexadecimal
-  std::string uuid;      ///< of the device, the same for other drivers of it (CUDA's): "00112233-4455-..."
-  std::string refusal;   ///< why heed cannot use it; empty: it can
+  std::string identity;  ///< vendor, device, driver version, pipeline-cache UUID, in hexadecimal
+  std::string uuid;      ///< of the device, the same under its other drivers (CUDA): "00112233-4455-..."
+  std::string refusal;   ///< why heed cannot use it; "" if it can
   std::uint32_t api_version = 0;
   std::uint32_t queue_family = 0;
-  std::uint32_t timestamp_bits = 0;  ///< how many of a timestamp the queue writes; 0: it has none
+  std::uint32_t timestamp_bits = 0;  ///< valid bits of the queue's timestamps; 0: it has none
   float timestamp_period = 0;        ///< nanoseconds
-  std::int64_t processors = 0;       ///< as its driver says; 0: it does not
+  std::int64_t processors = 0;       ///< as the driver reports; 0: it does not
   std::uint64_t memory_bytes = 0;    ///< of the largest device-local heap
   double flops_per_second = 1, bytes_per_second = 1;  ///< a low guess for devices of its kind
   Limits limits;
   Capabilities capabilities;
 };
 
-/// All devices in the driver's order. `problem` is why there are none: no loader, no driver.
+/// All devices in the driver's order. `problem` says why there are none, such as no loader or no driver.
 struct PhysicalDevices {
   std::vector<PhysicalDevice> devices;
   std::string problem;
 };
 
-/// What heed needs and a device of version 1.2 lacks; empty: nothing.
+/// What heed needs but a Vulkan 1.2 device lacks; "" if nothing.
 std::string missing_from_baseline(const VkPhysicalDeviceLimits& limits,
                                   const VkPhysicalDeviceVulkan12Features& features);
 
-/// The family of a device's queues that heed takes, or why it has none.
+/// The queue family that heed uses on a device, or why there is none.
 struct QueueChoice {
   std::optional<std::uint32_t> family;
   std::string problem = {};
 };
-/// By the value of HEED_VULKAN_QUEUE: "main" (or nothing), the first family that computes, which mostly draws
-/// too; "compute", the first that computes and does not draw, whose work runs beside that of the screen.
+/// Chooses by the value of HEED_VULKAN_QUEUE. "main" or "": the first family with compute, which usually has
+/// graphics too. "compute": the first family with compute but no graphics, whose work runs alongside the
+/// display's.
 QueueChoice choose_queue_family(std::span<const VkQueueFamilyProperties> families, std::string_view wanted);
 
-/// Bytes of device memory that this process may have in all, and has, as the driver says now.
+/// Bytes of device memory that this process may use in all, and uses, as the driver reports at the moment.
 struct MemoryBudget {
   std::uint64_t budget = 0, used = 0;
 };
@@ -105,8 +107,8 @@ const InstanceApi& instance();
 /// True in a child made by fork() after the driver was loaded: its threads stayed behind in the parent.
 bool forked_from_driver();
 
-/// Messages of the validation layers so far (HEED_VULKAN_VALIDATION=1 asks for the layers; an Error at the
-/// first use of Vulkan where they are not installed).
+/// Messages of the validation layers so far. HEED_VULKAN_VALIDATION=1 enables the layers; if they are not
+/// installed, the first use of Vulkan throws an Error.
 std::vector<std::string> validation_messages();
 /// Forgets them.
 void clear_validation_messages();

@@ -16,7 +16,7 @@ namespace heed::vulkan {
 
 namespace {
 
-/// Before the driver's data: an interrupted, damaged or foreign file must never reach the driver.
+/// Precedes the driver's data, so that a truncated, damaged or foreign file never reaches the driver.
 struct CacheHeader {
   char magic[8] = {'h', 'e', 'e', 'd', 'v', 'k', 'p', '2'};
   std::uint64_t device = 0;  // checksum of the device's identity
@@ -32,9 +32,9 @@ std::uint64_t checksum_of(std::string_view data) {
   return hash;
 }
 
-/// The driver's data in a cache file; empty when the file is absent, damaged or another device's.
+/// The driver's data in a cache file; empty if the file is absent, damaged or another device's.
 std::string read_cache(const std::filesystem::path& file, std::uint64_t device) {
-  std::error_code problem;  // of a file that cannot be read: it is not there for us
+  std::error_code problem;  // a file that cannot be read counts as absent
   if (!std::filesystem::is_regular_file(file, problem)) return {};
   if (std::filesystem::file_size(file, problem) > largest_cache || problem) return {};
   std::ifstream in(file, std::ios::binary);
@@ -184,7 +184,7 @@ void Pipelines::save() noexcept {
     header.checksum = checksum_of(data);
     data.insert(0, reinterpret_cast<const char*>(&header), sizeof header);
     std::filesystem::create_directories(file_.parent_path());
-    if (std::filesystem::is_symlink(file_)) std::filesystem::remove(file_);  // what it points to is not ours
+    if (std::filesystem::is_symlink(file_)) std::filesystem::remove(file_);  // its target is not heed's file
     write_file_atomically(file_, data);
   } catch (const std::exception&) {  // the cache only saves time
     file_.clear();

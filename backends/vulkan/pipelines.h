@@ -15,18 +15,19 @@
 
 namespace heed::vulkan {
 
-/// The folder of what is kept for the next program: $HEED_CACHE_DIR, else $XDG_CACHE_HOME/heed, else
-/// ~/.cache/heed; "" where none of these is set.
+/// The folder for what is kept from one run to the next: $HEED_CACHE_DIR, else $XDG_CACHE_HOME/heed, else
+/// ~/.cache/heed; "" if none of these is set.
 std::filesystem::path cache_folder();
 
-/// What a driver left in the content of a cache file, made for the device whose identity has this checksum;
-/// "" when the file is cut, damaged or another device's.
+/// The driver's data in `file`, the content of a cache file, if it was made for the device whose identity has
+/// the checksum `device`; "" if the file is truncated, damaged or another device's.
 std::string driver_data(std::string file, std::uint64_t device);
 
 class Gpu;
 struct ShaderCode;
 
-/// Specialisation constants that a launch may give, numbered from 0. The next one is the size of a subgroup.
+/// The most specialisation constants that a launch may give, numbered from 0. The next number is the subgroup
+/// size.
 inline constexpr std::uint32_t most_constants = 12;
 
 /// A shader specialised by constants, ready to run.
@@ -38,18 +39,17 @@ struct Pipeline {
 
 /// Compiles pipelines when they are first needed and keeps them. What the driver compiled is kept on disk
 /// too, one file per device and driver in cache_folder(). A file that is damaged or another device's is
-/// ignored and written anew; one that cannot be written is done without.
+/// ignored and rewritten; failure to write one is not an error.
 class Pipelines {
  public:
   explicit Pipelines(Gpu& gpu);
   /// Throws an Error when there is no shader of that name or the driver cannot compile it.
   const Pipeline& get(std::string_view shader, std::span<const std::uint32_t> constants,
                       std::size_t bindings);
-  /// Writes the cache file when pipelines were added since it was read or written.
+  /// Writes the cache file if pipelines were added since it was read or written.
   void save() noexcept;
   const std::filesystem::path& cache_file() const { return file_; }
-  /// How much of the driver's data the cache file held when the device was opened; 0:
-  /// nothing that was usable.
+  /// Bytes of the driver's data in the cache file when the device was opened; 0 if none were usable.
   std::size_t found_bytes() const { return found_bytes_; }
 
  private:
@@ -64,12 +64,12 @@ class Pipelines {
   };
 
   const Layout& layout(std::size_t bindings);
-  /// A module as the driver gets it.
+  /// A module as it is passed to the driver.
   std::vector<std::uint32_t> words_of(const ShaderCode& code, std::span<const std::uint32_t> constants) const;
   Pipeline compile(std::string_view shader, std::span<const std::uint32_t> constants, std::size_t bindings);
 
   Gpu& gpu_;
-  std::filesystem::path file_;  // empty: nowhere
+  std::filesystem::path file_;  // empty: no cache file
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::map<Key, Pipeline> pipelines_;
   std::map<std::size_t, Layout> layouts_;

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::int64_t block_words = 4;
 
-/// Calls body(begin, count) for pieces of a contiguous tensor that one dispatch of `workgroup` invocations
-/// can bind and cover; each begins with a block of the stream.
+/// Calls body(begin, count) for pieces of a contiguous tensor, each of which one dispatch with workgroups of
+/// `workgroup` invocations can bind and cover. Each piece begins with a block of the stream.
 template <class Body>
 void for_each_piece(const Gpu& gpu, std::int64_t workgroup, const Tensor& out, const Body& body) {
   const std::int64_t bound = most_bytes(gpu) / static_cast<std::int64_t>(size_of(out.dtype()));
@@ -26,7 +26,7 @@ Tensor piece_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
   return x.defined() ? x.view({count}, {1}, x.offset() + begin) : x;
 }
 
-/// What random.glsl declares, for the elements from `begin` on.
+/// Pushes what random.glsl declares, for the elements from `begin` on.
 void push_stream(Launch& launch, const RandomKey& key, std::int64_t begin, std::int64_t count) {
   const auto block = static_cast<std::uint64_t>(begin / block_words);
   launch.push(count).push(static_cast<std::uint32_t>(block)).push(static_cast<std::uint32_t>(block >> 32));
@@ -34,7 +34,7 @@ void push_stream(Launch& launch, const RandomKey& key, std::int64_t begin, std::
   launch.push(key.step).push(key.op);
 }
 
-/// Fills `out` with a shader of some numbers.
+/// Fills `out` by a shader with `numbers` as its parameters.
 void draw(std::string_view shader, const RandomKey& key, std::initializer_list<double> numbers,
           const Tensor& out) {
   Gpu& gpu = gpu_of(out);

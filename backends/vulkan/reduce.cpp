@@ -5,7 +5,7 @@
 namespace heed::vulkan {
 namespace {
 
-/// The type of results that are to be reduced further.
+/// The type of results that are reduced further.
 DType wide(DType dtype) {
   return dtype == DType::i32 ? DType::i32 : DType::f32;
 }
@@ -49,8 +49,8 @@ void sum_chunks(Gpu& gpu, const Tensor& x, const Fold& fold, const Tensor& total
 
 namespace {
 
-/// Tensors are pairs of elements and the rows that they come from. The rows of the input are undefined at
-/// first, the elements of the final result are not wanted.
+/// Its tensors are pairs: elements and the rows that they come from. The rows of the first input are
+/// undefined; the elements of the final result are not wanted.
 struct LargestRow {
   DType dtype;
   Device device;
@@ -65,7 +65,7 @@ struct LargestRow {
     Launch launch(
         gpu, shader_name("argmax", dtype),
         {fold.workgroup, fold.width, fold.height, rows.defined() ? 1u : 0u, values.defined() ? 1u : 0u});
-    // A place for the values is bound in any case, and a shader that may write is taken to write.
+    // The binding for the values must not be empty, and it counts as written since the shader may write.
     launch.write(result).write(values.defined() ? values : result).read(x).read(rows);
     fold.push(launch);
     launch.push(first_row);
@@ -83,8 +83,8 @@ void argmax(const Tensor& x, const Tensor& out) {
 
 namespace {
 
-/// Wide tensors are scanned by one invocation per column, narrow ones by a workgroup along n. Longer rows are
-/// cut into chunks, for the sake of occupancy and of the rounding errors of a long chain.
+/// Tensors with a wide inner axis are scanned by one invocation per column, narrow ones by a workgroup along
+/// n. A long n is cut into chunks, for occupancy and to limit the rounding errors of a long chain.
 Fold scan_fold(const Gpu& gpu, const Shape& shape) {
   const std::int64_t outer = shape[0], n = shape[1], inner = shape[2];
   const auto power_above = [](std::int64_t x) {
@@ -120,7 +120,8 @@ void add_row(const Tensor& row, const Tensor& out) {
   binary(BinaryOp::add, out, row.view(out.shape(), {0, 0, 1}, row.offset()), out);
 }
 
-/// [1, n, inner] whose rows do not fit one dispatch: each piece goes on where the one before it ended.
+/// Scans [1, n, inner] whose rows do not fit one dispatch: each piece continues from the last sum of the one
+/// before.
 void scan_pieces(const Tensor& x, bool reverse, std::int64_t longest, const Tensor& out) {
   const std::int64_t n = x.size(1);
   Tensor previous;

@@ -15,7 +15,8 @@ std::int64_t power_above(std::int64_t n) {
 Fold reduction_fold(const Gpu& gpu, const Shape& shape, std::int64_t chunk) {
   const std::int64_t outer = shape[0], n = shape[1], inner = shape[2];
   const std::int64_t size = group_size(gpu, 256);
-  // Neighbours in memory are read together; then as many invocations along n as leave each four rows.
+  // Neighbours in memory are read together; then there are as many invocations along n as leave four rows to
+  // each.
   const std::int64_t narrow = std::min<std::int64_t>({power_above(inner), 32, size});
   const std::int64_t height =
       std::min(power_above(ceil_div(std::max<std::int64_t>(chunk, 1), 4)), size / narrow);
@@ -32,7 +33,7 @@ Fold reduction_fold(const Gpu& gpu, const Shape& shape, std::int64_t chunk) {
 
 Fold reduction_fold(const Gpu& gpu, const Shape& shape) {
   constexpr std::int64_t enough_groups = 512;
-  constexpr std::int64_t fewest_rows = 16, most_rows = 4096;  // of one invocation
+  constexpr std::int64_t fewest_rows = 16, most_rows = 4096;  // rows of one invocation
   const std::int64_t n = std::max<std::int64_t>(shape[1], 1);
   const Fold whole = reduction_fold(gpu, shape, n);
   std::int64_t chunks =

@@ -10,7 +10,7 @@
 
 namespace heed::vulkan {
 
-/// Threads of a workgroup where nothing asks for more: a power of two.
+/// The usual number of threads in a workgroup: a power of two.
 inline std::uint32_t workgroup_size(const Gpu& gpu, std::uint32_t wanted = 256) {
   return std::bit_floor(std::min(wanted, gpu.limits().max_invocations));
 }
@@ -20,7 +20,7 @@ struct RowShape {
   std::uint32_t workgroup;
   std::uint32_t lanes;  ///< threads of one row; a power of two
   std::int64_t rows_per_group() const { return workgroup / lanes; }
-  /// Elements of a row that one thread meets.
+  /// The most elements of a row that one thread handles.
   std::uint32_t held(std::int64_t n) const { return static_cast<std::uint32_t>(ceil_div(n, lanes)); }
 };
 
@@ -30,9 +30,9 @@ inline RowShape row_shape(const Gpu& gpu, std::int64_t n) {
   return {workgroup, static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, workgroup))};
 }
 
-/// The module of a shader that includes shaders/rows.glsl: the one whose threads exchange values within
-/// subgroups where the device can, the workgroup is made of whole ones, and those of a row are no more than
-/// one has threads. Both give the same bits.
+/// The module of a shader that includes shaders/rows.glsl. It is the one whose threads exchange values within
+/// subgroups if the device supports that, the workgroup is made of whole subgroups, and a row spans no more
+/// subgroups than a subgroup has threads. Both modules give the same bits.
 inline std::string_view row_shader(const Gpu& gpu, std::string_view base, DType dtype,
                                    const RowShape& shape) {
   const std::uint32_t exchanging = gpu.limits().exchanging;
@@ -41,14 +41,15 @@ inline std::string_view row_shader(const Gpu& gpu, std::string_view base, DType 
   return shader_name(std::string(base) + "_subgroups", dtype);
 }
 
-/// Elements of `bytes` each that a contiguous tensor may have to be bound at once, wherever it begins.
+/// The most elements of `bytes` bytes each that a contiguous tensor can have and be bound at once, wherever
+/// it begins.
 inline std::int64_t most_elements(const Gpu& gpu, std::int64_t bytes) {
   const auto room = static_cast<std::int64_t>(gpu.limits().max_range - gpu.limits().offset_alignment);
   return std::max<std::int64_t>(1, room / std::max<std::int64_t>(1, bytes));
 }
 
-/// Calls body(begin, end) for stretches of rows that one launch can take: `row_bytes` in the largest tensor,
-/// and `items` pieces of work per row, of which a workgroup does `items_per_group`.
+/// Calls body(begin, end) for ranges of rows that one launch can process. A row takes `row_bytes` in the
+/// largest tensor and is `items` pieces of work, of which a workgroup does `items_per_group`.
 template <class Body>
 void for_row_ranges(const Gpu& gpu, std::int64_t rows, std::int64_t row_bytes, std::int64_t items,
                     std::int64_t items_per_group, Body body) {
@@ -66,7 +67,7 @@ inline Tensor row_range(const Tensor& x, std::int64_t begin, std::int64_t end) {
   return x.view(shape, x.strides(), x.offset() + begin * x.stride(0));
 }
 
-/// What to bind where a kernel leaves out an output: memory that the launch writes anyway. A placeholder that
+/// What to bind for an output that is left out: memory that the launch writes anyway. A placeholder that
 /// several launches share would look like a hazard between them.
 inline const Tensor& either(const Tensor& output, const Tensor& other) {
   return output.defined() ? output : other;
@@ -77,7 +78,7 @@ inline Tensor as_rows(const Tensor& x) {
   return x.view({x.count() / x.size(-1), x.size(-1)});
 }
 
-/// How one dispatch is laid over [outer, n, inner] where something runs along n (shaders/fold.glsl).
+/// How one dispatch covers [outer, n, inner] for a computation along n (shaders/fold.glsl).
 struct Fold {
   std::int64_t outer, n, inner;
   std::int64_t chunk, chunks;  ///< n is cut into `chunks` pieces of `chunk` rows; the last may have fewer
@@ -89,30 +90,30 @@ struct Fold {
   void push(Launch& launch) const { launch.push(outer).push(n).push(inner).push(chunk).push(chunks); }
 };
 
-/// A layout for reductions. Rows are cut into chunks, whose results are reduced again, where there
-/// are too few outputs to occupy a device; never because of the device at hand, so that the result is
-/// the same on all.
+/// A layout for reductions. If there are too few outputs to occupy a GPU, rows are cut into chunks, whose
+/// results are reduced again. The choice does not depend on the device at hand, so that the result is the
+/// same on all.
 Fold reduction_fold(const Gpu& gpu, const Shape& shape);
 /// The same with chunks of a given length.
 Fold reduction_fold(const Gpu& gpu, const Shape& shape, std::int64_t chunk);
 
-/// Some columns of [outer, n, inner], contiguous.
+/// A contiguous copy of some columns of [outer, n, inner].
 Tensor columns_of(const Tensor& x, Part part);
-/// How many whole rows of [1, n, inner] one dispatch can bind; 0 where even the columns are too many for one.
+/// How many whole rows of [1, n, inner] one dispatch can bind; 0 if even the columns are too many for one.
 std::int64_t rows_at_once(const Gpu& gpu, const Tensor& x);
 
-/// What a reduction reads ([outer, n, inner]) and writes ([outer, inner]), contiguous. The first of the
-/// inputs is there, others may be undefined.
+/// The contiguous tensors that a reduction reads ([outer, n, inner]) or writes ([outer, inner]). The first
+/// input is always defined; the others may not be.
 using FoldTensors = std::array<Tensor, 2>;
 
-/// f on each that is defined.
+/// f of each tensor that is defined.
 template <class F>
 FoldTensors each_of(const FoldTensors& tensors, const F& f) {
   const auto if_defined = [&](const Tensor& t) { return t.defined() ? f(t) : Tensor(); };
   return {if_defined(tensors[0]), if_defined(tensors[1])};
 }
 
-/// Reduces along n with as many launches as the limits of the device and the chunks ask for. A kernel has
+/// Reduces along n with as many launches as the device's limits and the chunks require. A kernel has
 ///   FoldTensors partials(shape)  allocates results that are to be reduced further, [outer, n, inner];
 ///   void launch(gpu, fold, in, out, first_row)  row r of `in` is row first_row + r of the whole.
 template <class Kernel>

@@ -12,7 +12,8 @@ namespace {
 constexpr std::uint32_t op_entry_point = 15, op_execution_mode = 16, op_capability = 17;
 constexpr std::uint32_t group_non_uniform = 61, storage_buffer_16_bit = 4433;  // capabilities
 
-/// A behaviour as a capability, which a module declares, and as an execution mode of its entry point.
+/// A floating-point behaviour: the capability that a module declares for it, and the execution mode of its
+/// entry point.
 struct Behaviour {
   std::uint32_t capability, mode;
 };
@@ -79,15 +80,15 @@ namespace {
 using Words = std::span<const std::uint32_t>;
 using Values = std::map<std::uint32_t, std::uint32_t>;
 
-// Numbers of instructions.
+// Opcodes.
 constexpr std::uint32_t type_bool = 20, type_int = 21, constant_true = 41, constant_false = 42, constant = 43,
                         constant_composite = 44, spec_true = 48, spec_false = 49, spec_constant = 50,
                         spec_composite = 51, spec_op = 52, decorate = 71, loop_merge = 246;
 constexpr std::uint32_t spec_id = 1;      // a decoration
 constexpr std::uint32_t unroll_hint = 1;  // a bit of a loop's control
 
-/// An operation on integers of 32 bits and truth values (1 and 0); nothing where it is not known or not
-/// defined.
+/// The result of an operation on 32-bit integers and booleans (1 and 0); nullopt if the operation is not
+/// handled or its result is undefined.
 std::optional<std::uint32_t> worked_out(std::uint32_t operation, std::span<const std::uint32_t> x) {
   constexpr std::uint32_t logical_not = 168, select = 169;
   if (operation == logical_not && x.size() == 1) return x[0] ^ 1u;
@@ -134,7 +135,7 @@ std::optional<std::uint32_t> worked_out(std::uint32_t operation, std::span<const
   }
 }
 
-/// Copies a module, instruction by instruction.
+/// Copies a module, instruction by instruction, and replaces its specialisation constants.
 class Specialiser {
  public:
   Specialiser(Words module, const Values& values) : values_(values) {
@@ -181,14 +182,14 @@ class Specialiser {
 
   void keep(Words words) { made_.insert(made_.end(), words.begin(), words.end()); }
 
-  /// What the launch gives for a constant.
+  /// The value that the launch gives to a constant.
   std::optional<std::uint32_t> given(std::uint32_t id) const {
     const auto number = numbers_.find(id);
     const auto value = number == numbers_.end() ? values_.end() : values_.find(number->second);
     return value == values_.end() ? std::nullopt : std::optional(value->second);
   }
 
-  /// An ordinary constant.
+  /// Writes an ordinary constant.
   void put(std::uint32_t type, std::uint32_t id, std::uint32_t value) {
     known_[id] = value;
     if (type == bool_type_) {
@@ -199,7 +200,7 @@ class Specialiser {
     }
   }
 
-  /// An ordinary one where all its parts are.
+  /// Writes a composite constant, as an ordinary one if all its parts are known.
   void put_composite(Words words) {
     const Words parts = words.subspan(3);
     const bool all_known =
@@ -210,7 +211,8 @@ class Specialiser {
     if (all_known) made_[begin] = (made_[begin] & 0xffff0000u) | constant_composite;
   }
 
-  /// An operation whose result is not worked out stays what it is, of constants that are ordinary now.
+  /// Writes the result of an operation as an ordinary constant. An operation that cannot be computed is kept;
+  /// its operands are ordinary constants by now.
   void put_operation(Words words) {
     constexpr std::uint32_t extract = 81;
     const std::uint32_t operation = words[3];
@@ -231,8 +233,8 @@ class Specialiser {
   std::vector<std::uint32_t> made_;
   std::uint32_t bool_type_ = 0;
   std::set<std::uint32_t> int_types_;                               // of 32 bits
-  std::map<std::uint32_t, std::uint32_t> numbers_;                  // of specialisation constants
-  std::map<std::uint32_t, std::uint32_t> known_;                    // constants of 32 bits, by their bits
+  std::map<std::uint32_t, std::uint32_t> numbers_;                  // numbers of specialisation constants
+  std::map<std::uint32_t, std::uint32_t> known_;                    // bits of 32-bit constants and booleans
   std::map<std::uint32_t, std::vector<std::uint32_t>> composites_;  // ids of their parts
 };
 

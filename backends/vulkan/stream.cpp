@@ -23,9 +23,10 @@ void Hazards::add(VkBuffer buffer, std::uint64_t begin, std::uint64_t end, bool 
 }
 
 namespace {
-// Large batches meet the time-outs of drivers, small ones cost latency. The device gets its first work early.
+// Large batches may exceed the time-outs of drivers; small ones cost latency. A device that is idle gets work
+// early.
 constexpr std::size_t longest_batch = 64, first_batch = 8;
-// So many batches wait for the device at most: some training steps' worth.
+// At most this many batches wait for the device: the work of a few training steps.
 constexpr std::size_t most_in_flight = 64;
 constexpr std::uint32_t sets_per_pool = 64, descriptors_per_set = most_bindings;
 
@@ -34,7 +35,7 @@ constexpr VkPipelineStageFlags device_stages =
 constexpr VkAccessFlags device_writes = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
 constexpr VkAccessFlags device_reads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
 
-/// What HEED_VULKAN_LOSE_AFTER says: a number of submissions, or more than there can be.
+/// The number of submissions in HEED_VULKAN_LOSE_AFTER; if it is not set, more than can ever happen.
 std::int64_t submissions_until_lost() {
   const char* text = std::getenv("HEED_VULKAN_LOSE_AFTER");
   if (!text || !*text) return std::numeric_limits<std::int64_t>::max();
@@ -140,7 +141,7 @@ void Stream::begin_timing() {
   batch_->is_timed = true;
 }
 
-/// A command's time lasts from when all before it were done until it is done too.
+/// A command's time runs from the end of all commands before it to its own end.
 void Stream::add_times(const Batch& batch) {
   if (!batch.is_timed) return;
   const DeviceApi& api = gpu_.api();
@@ -166,9 +167,9 @@ void Stream::drain() noexcept {
   if (finished_) return;
   try {
     if (lost_.empty()) wait_idle();
-  } catch (const std::exception&) {  // nobody is left who could be told
+  } catch (const std::exception&) {  // nothing is left to report it to
   }
-  // Signalling a value is not the last thing a driver does for a submission.
+  // A driver may still work on a submission after it has signalled the value.
   gpu_.api().DeviceWaitIdle(gpu_.api().device);
 }
 
@@ -310,7 +311,7 @@ void Stream::submit() {
   if (!batch_) return;
   check_alive();
   const DeviceApi& api = gpu_.api();
-  // What the host reads after waiting has to be made visible to it.
+  // Makes the device's writes visible to the host, which reads them after waiting.
   auto memory = structure<VkMemoryBarrier>(VK_STRUCTURE_TYPE_MEMORY_BARRIER);
   memory.srcAccessMask = device_writes;
   memory.dstAccessMask = VK_ACCESS_HOST_READ_BIT;
@@ -332,7 +333,7 @@ void Stream::submit() {
   if (result != VK_SUCCESS) lose(result, submits ? "vkQueueSubmit" : "as HEED_VULKAN_LOSE_AFTER asks for");
   ++recording_;
   ++counters_.submissions;
-  completed();  // takes finished batches back
+  completed();  // recycles finished batches
 }
 
 std::uint64_t Stream::completed() {
@@ -353,7 +354,7 @@ std::uint64_t Stream::completed() {
 void Stream::wait(std::uint64_t value) {
   check_alive();
   if (value >= recording_ && batch_) submit();
-  value = std::min(value, recording_ - 1);  // a launch that threw may have announced a batch that never came
+  value = std::min(value, recording_ - 1);  // a launch that threw may have named a batch that never came
   if (value <= completed_ || completed() >= value) return;
   const DeviceApi& api = gpu_.api();
   auto info = structure<VkSemaphoreWaitInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO);

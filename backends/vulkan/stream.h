@@ -15,14 +15,14 @@
 
 namespace heed::vulkan {
 
-/// Remembers which ranges of memory were touched since the last barrier, and says when a command needs one:
-/// when it reads what was written, or writes what was read or written.
+/// Remembers which ranges of memory were accessed since the last barrier, and says whether a command needs
+/// another: it does if it reads what was written, or writes what was read or written.
 class Hazards {
  public:
   /// Whether an access conflicts with one since the last barrier.
   bool conflicts(VkBuffer buffer, std::uint64_t begin, std::uint64_t end, bool written) const;
   void add(VkBuffer buffer, std::uint64_t begin, std::uint64_t end, bool written);
-  /// After a barrier.
+  /// To be called after a barrier.
   void clear() { ranges_.clear(); }
   /// A long list costs more to search than a barrier does.
   bool is_long() const { return ranges_.size() > 128; }
@@ -40,14 +40,15 @@ struct Binding;
 
 using StreamCounters = DeviceCounters;
 
-/// What the profile counts of a command: floating-point operations of matrix products, and the least traffic.
+/// What the profile counts for a command: floating-point operations of matrix products, and the minimum
+/// traffic.
 struct Work {
   double flops = 0;
   double bytes = 0;
 };
 
 /// The one command stream of a device. Commands are recorded into a batch that is submitted when it is long
-/// enough or when somebody waits; they take effect in the order in which they were recorded. Batch n signals
+/// enough or when the host waits; they take effect in the order in which they were recorded. Batch n signals
 /// the value n on a timeline.
 class Stream {
  public:
@@ -59,29 +60,30 @@ class Stream {
             std::uint64_t bytes);
   void fill(VkBuffer buffer, std::uint64_t offset, std::uint64_t bytes, std::uint32_t word);
 
-  /// The value that what is recorded now will signal.
+  /// The value that commands recorded now will signal.
   std::uint64_t recording() const { return recording_; }
   /// The last value the device has signalled; does not wait.
   std::uint64_t completed();
   void submit();
-  /// Submits what is recorded when `value` needs it, and waits until the device has
-  /// signalled it. Throws DeviceLost.
+  /// Submits the recorded commands if `value` depends on them, and waits until the device has signalled it.
+  /// Throws DeviceLost.
   void wait(std::uint64_t value);
   void wait_idle() { wait(batch_ ? recording_ : recording_ - 1); }
   const StreamCounters& counters() const { return counters_; }
-  /// Submits and waits, so that the profile has the times of all commands so far, or, when one starts, none.
+  /// Submits and waits, so that the profile has the times of all commands so far or, when a profile starts,
+  /// of none of them.
   void collect_times();
-  /// Waits until the driver is idle too. Throws nothing: for a program that is leaving.
+  /// Waits until the driver is idle too. Throws nothing: for a program that is ending.
   void drain() noexcept;
   /// The same, and refuses all further commands.
   void finish() noexcept;
   bool is_finished() const { return finished_; }
-  /// For the test that proves the validation layers active: records no barriers until told otherwise, and
-  /// then the one for all that were left out.
+  /// For the test that the validation layers are active: records no barriers until called with false, then
+  /// one in place of all those left out.
   void leave_out_barriers(bool leave_out);
 
  private:
-  /// A command buffer and what it keeps: reused once its value is reached.
+  /// A command buffer and what belongs to it; reused once its value is reached.
   struct Batch {
     VkCommandPool pool = VK_NULL_HANDLE;
     VkCommandBuffer commands = VK_NULL_HANDLE;
@@ -89,7 +91,7 @@ class Stream {
     std::size_t sets_left = 0, pools_used = 0;
     std::uint64_t value = 0;
     std::vector<std::string_view> names;
-    double seconds = 0;  // of work, as estimated
+    double seconds = 0;  // the estimated duration of its work
     // While a profile is recorded, the device writes the time when the batch begins and after each command.
     VkQueryPool times = VK_NULL_HANDLE;
     bool is_timed = false;
@@ -105,9 +107,9 @@ class Stream {
   void barrier();
   std::unique_ptr<Batch> fresh_batch();
   void check_alive() const;
-  /// What is recorded is gone, and with it what was to be computed from it: from now on all throws
-  /// DeviceLost. Also where the driver was out of memory, since commands that never ran must not pass for
-  /// done.
+  /// The recorded commands are lost, and so is everything that depends on them: from now on everything throws
+  /// DeviceLost. Also called if the driver ran out of memory at a submission, since commands that never ran
+  /// must not count as done.
   [[noreturn]] void lose(VkResult result, const char* what);
 
   Gpu& gpu_;
@@ -115,7 +117,7 @@ class Stream {
   VkSemaphore timeline_ = VK_NULL_HANDLE;
   std::uint64_t recording_ = 1;
   std::uint64_t completed_ = 0;
-  std::unique_ptr<Batch> batch_;                  // being recorded; null: nothing is
+  std::unique_ptr<Batch> batch_;                  // being recorded; null if none is
   std::deque<std::unique_ptr<Batch>> in_flight_;  // oldest first
   std::vector<std::unique_ptr<Batch>> idle_;
   VkPipeline bound_ = VK_NULL_HANDLE;
@@ -124,7 +126,7 @@ class Stream {
   bool serial_;              // HEED_VULKAN_SERIAL: wait after every command, to find the one that fails
   std::int64_t lose_after_;  // HEED_VULKAN_LOSE_AFTER: submissions after which the device counts as lost
   bool leave_out_barriers_ = false;
-  std::string lost_;       // why nothing works any more
+  std::string lost_;       // why the device was lost; empty: it was not
   bool finished_ = false;  // the driver may be gone
 };
 

@@ -14,7 +14,7 @@ struct Reciprocal {
   std::uint32_t multiplier, shift;
 
   explicit Reciprocal(std::uint32_t divisor) {
-    const int bits = std::bit_width(divisor - 1);  // 2^bits is the least power not below the divisor
+    const int bits = std::bit_width(divisor - 1);  // 2^bits is the smallest power of two >= divisor
     shift = static_cast<std::uint32_t>(bits - 1);
     multiplier = static_cast<std::uint32_t>(((std::uint64_t{1} << (31 + bits)) + divisor - 1) / divisor);
   }
@@ -59,7 +59,7 @@ bool TensorIterator::fits(const Gpu& gpu) const {
 }
 
 int TensorIterator::axis_to_cut(const Gpu& gpu) const {
-  // That along which an operand reaches too far, or else the outermost of the output.
+  // The axis with the largest stride in an operand that does not fit a binding, or else in the output.
   std::size_t operand = 0;
   for (std::size_t k = 0; k < operand_count_; ++k)
     if (!range_holds(gpu, reach_of(*operands_[k]), operands_[k]->dtype())) operand = k;

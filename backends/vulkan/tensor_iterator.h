@@ -7,8 +7,8 @@
 
 namespace heed::vulkan {
 
-/// Operands of one shape as one dispatch walks them (shaders/tensor_iterator.glsl): with the axes merged that
-/// all of them can walk as one, in the order of memory of the first, which is the output.
+/// Operands of one shape as one dispatch walks them (shaders/tensor_iterator.glsl). Axes that all operands
+/// can walk as one are merged; the walk follows the memory order of the first operand, which is the output.
 class TensorIterator {
  public:
   static constexpr std::size_t max_operands = 4;
@@ -27,13 +27,13 @@ class TensorIterator {
   /// Outermost first; may be more than max_axes.
   std::span<const Axis> axes() const { return std::span(axes_).first(static_cast<std::size_t>(rank_)); }
   std::int64_t count() const { return count_; }
-  /// Whether one dispatch can do it.
+  /// Whether one dispatch is enough.
   bool fits(const Gpu& gpu) const;
-  /// The axis of the operands' shape to cut in two where it does not.
+  /// The axis of the operands' shape to halve if one dispatch is not enough.
   int axis_to_cut(const Gpu& gpu) const;
 
-  /// Launches a shader that includes tensor_iterator.glsl, with its constants from 2 on and its own push
-  /// constants. Its bindings are the operands, in order.
+  /// Launches a shader that includes tensor_iterator.glsl, with its specialisation constants 2 and 3 and its
+  /// own push constants. Its bindings are the operands, in order.
   template <class... Parameters>
   void launch(Gpu& gpu, std::string_view shader, std::array<std::uint32_t, 2> constants,
               Parameters... parameters) const {

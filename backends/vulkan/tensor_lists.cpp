@@ -9,7 +9,7 @@
 namespace heed::vulkan {
 namespace {
 
-/// Where a stretch lies, as far as bindings care: the buffer and a window of it, and the element type.
+/// What stretches must share to share a binding: the buffer, a window of it, and the element type.
 struct Place {
   VkBuffer buffer;
   std::uint64_t window;
@@ -19,7 +19,7 @@ struct Place {
   }
 };
 
-/// A stretch begins in one of the windows of a buffer; a binding holds two of them.
+/// Each stretch begins in one of the windows of its buffer; a binding holds two consecutive windows.
 std::uint64_t window_bytes(const Gpu& gpu) {
   return gpu.limits().max_range / 2;
 }
@@ -31,7 +31,7 @@ Place place_of(const Gpu& gpu, const Tensor& stretch) {
   return {block.buffer(), begin / window_bytes(gpu), stretch.dtype()};
 }
 
-/// The longest stretch that fits what follows the beginning of a window.
+/// The longest stretch that fits into a binding wherever in its window it begins.
 std::int64_t longest_stretch(const Gpu& gpu, std::span<const TensorList> lists) {
   std::size_t element = 1;
   for (const TensorList& list : lists)
@@ -48,7 +48,7 @@ Tensor stretch_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
   return x.view({count}, {1}, x.offset() + begin);
 }
 
-/// Adds a stretch of every list to the dispatch that binds where they lie; launches the one there was when it
+/// Adds one stretch of every list to the dispatch that binds their places; launches that dispatch first if it
 /// is full.
 class Dispatches {
  public:

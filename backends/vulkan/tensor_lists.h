@@ -16,8 +16,8 @@ struct TensorList {
   bool written = false;
 };
 
-/// What one dispatch takes of some lists: entries whose tensors lie so near to each other, list by list, that
-/// one binding holds them. With slabs of at least 256 MiB this is nearly always all of them.
+/// What one dispatch processes of some lists: entries whose tensors lie so close together, within each list,
+/// that one binding holds them. With slabs of at least 256 MiB this is nearly always all of them.
 struct ListDispatch {
   std::vector<DType> types;                        ///< of each list
   std::vector<std::vector<Tensor>> stretches;      ///< of each list, one for each entry
@@ -27,20 +27,20 @@ struct ListDispatch {
   std::int64_t elements = 0;
 
   std::int64_t entries() const { return static_cast<std::int64_t>(stretches[0].size()); }
-  /// Binds the table and the given lists, one of which may come twice.
+  /// Binds the table and the given lists, of which one may be given more than once.
   void bind(Launch& launch, std::span<const std::size_t> lists) const;
-  /// How many entries and workgroups there are.
+  /// Pushes the numbers of entries and of workgroups.
   void push(Launch& launch) const { launch.push(entries()).push(groups); }
   double bytes(std::size_t list) const {
     return static_cast<double>(elements) * static_cast<double>(size_of(types[list]));
   }
 };
 
-/// Elements that a workgroup takes of an entry.
+/// The most elements of an entry that one workgroup processes.
 inline constexpr std::int64_t list_piece = 4096;
 
 /// Calls `launch` for dispatches that cover the lists, all of one length. Tensors too long for a binding are
-/// cut, at multiples of list_piece where a binding holds as many.
+/// cut, at multiples of list_piece if a binding holds that many elements.
 void for_each_list_dispatch(Gpu& gpu, std::span<const TensorList> lists,
                             const std::function<void(const ListDispatch&)>& launch);
 

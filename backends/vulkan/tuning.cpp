@@ -61,9 +61,9 @@ std::int64_t one_of(std::span<const std::int64_t> allowed, const Json& object, c
   return value;
 }
 
-// --- measuring -------------------------------------------------------------------------------------------------
+// --- measuring --------------------------------------------------------------------------------------------
 
-/// Seconds of one call: the median of five rounds of enough calls to last.
+/// Seconds of one call: the median of five rounds, each of enough calls to take about 20 ms.
 double seconds_of(Gpu& gpu, const std::function<void()>& work) {
   const auto timed = [&](int calls) {
     const auto start = std::chrono::steady_clock::now();
@@ -79,7 +79,8 @@ double seconds_of(Gpu& gpu, const std::function<void()>& work) {
   return rounds[2];
 }
 
-/// Multiply-adds in a second of square products in one tile, of the size from which a product takes 10 ms.
+/// Measures the multiply-adds per second of square products with a tile, at the smallest size (a power of
+/// two, up to 8192) at which a product takes 10 ms.
 class ProductRate {
  public:
   ProductRate(Gpu& gpu, TileKernel kernel, DType dtype) : gpu_(gpu), kernel_(kernel), dtype_(dtype) {}
@@ -108,7 +109,7 @@ class ProductRate {
   std::int64_t size_ = 128;
 };
 
-/// Bytes that a copy of 16 MiB reads and writes in a second.
+/// Bytes per second that a copy of 16 MiB reads and writes.
 double memory_rate(Gpu& gpu) {
   const Device device{DeviceType::vulkan, gpu.index()};
   const Tensor from = Tensor::zeros({4 << 20}, DType::f32, device),
@@ -140,8 +141,8 @@ void measure(Gpu& gpu, TileKernel kernel, DType dtype, TileSet& set) {
   set.per_launch = best / static_cast<double>(set.units) * launch_seconds(gpu);
 }
 
-/// Seconds of attention, forward and backward, with a device's attention as it is set, from a length on at
-/// which it takes 10 ms.
+/// Measures the seconds of attention, forward and backward, with a given tuning, at a length at which it
+/// takes 10 ms with the device's own tuning (at most 4096).
 class AttentionTime {
  public:
   AttentionTime(Gpu& gpu, DType dtype) : gpu_(gpu), dtype_(dtype) {
@@ -175,7 +176,7 @@ class AttentionTime {
   std::int64_t length_ = 128;
 };
 
-/// Sets `size`, a member of `best`, to the one of `tried` with which attention takes the least time.
+/// Sets `size`, a member of `best`, to the value in `tried` with which attention is fastest.
 void measure(Gpu& gpu, DType dtype, std::span<const std::int64_t> tried, AttentionTuning& best,
              std::int64_t AttentionTuning::*size) {
   const AttentionTime time(gpu, dtype);
