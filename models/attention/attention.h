@@ -110,7 +110,7 @@ struct AttentionCache {
   /// [B, T, H dh], or fewer heads where query heads share them. Variants that cache no keys may keep the
   /// inputs [B, T, d] here.
   Tensor key;
-  Tensor value;                       ///< likewise, the values
+  Tensor value;                       ///< of the same positions
   Tensor mask;                        ///< [B, T]
   bool of_memory = false;             ///< key and value depend on the memory alone: one row per memory row
   std::int64_t position = 0;          ///< of the next query, where a variant needs it
