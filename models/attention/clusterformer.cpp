@@ -18,11 +18,11 @@
 // the window and the normaliser open. C0 is normal with variance 1 / d. Time N (K + 2 N / K) d + N d^2,
 // memory N d + K N, parameters 5 d^2, and K d once.
 //
-// Options: "clusters" K (by default blocks of 256 words, because the paper's sqrt(max_length) sees too
-// little of a document; "auto"; see cluster_count.h; the first layer chooses for all that follow);
-// "window": a block sees itself and the "next" one (default) or the one before, "prev"; "assoc": the
-// softmax runs over "words" (default) or over "clusters", which makes C' a mean; "phi_scale" (1), "cosine"
-// (true), "lambda1", "lambda2" (0.01).
+// Options: "clusters" K (default: blocks of 256 words, because the paper's sqrt(max_length) sees too little
+// of a document; or "auto", see cluster_count.h; the first layer chooses for all that follow); "window": a
+// block sees itself and the "next" one (default) or the one before, "prev"; "assoc": the softmax runs over
+// "words" (default) or over "clusters", which makes C' a mean; "phi_scale" (1), "cosine" (true), "lambda1",
+// "lambda2" (0.01).
 //
 // Causal form (an extension: the form above reveals future words through its centroids, its softmax over
 // words and its sort). Each layer has its own centroids C, which do not depend on the words:
