@@ -33,7 +33,7 @@ std::vector<Dialogue> parse_dialogues(std::string_view bytes, std::string_view o
 ParallelText answers_in(const std::vector<Dialogue>& dialogues, std::int64_t context);
 
 /// Small talk made by rule, to test whether a model looks back further than one turn: people say who they
-/// are, where they come from and what they look for, and later answers depend on exactly that.
+/// are, where they come from and what they look for, and the answers refer to exactly that.
 struct SmallTalk {
   std::vector<Dialogue> train, held_out;
 };

@@ -12,7 +12,8 @@
 namespace heed {
 namespace {
 
-/// The most bytes that deflate expands one byte to (a run of 258 in two bits, after its first bytes).
+/// The most bytes that one packed byte can unpack to (a run of 258 in two bits, after the first bytes of
+/// the run).
 constexpr std::uint64_t largest_ratio = 1032;
 
 /// Returns the bytes once, then nothing.

@@ -15,8 +15,8 @@ class CharacterMap {
   /// `base64` is the table as stored in a tokenizer.json file; throws Error if it is damaged.
   explicit CharacterMap(std::string_view base64);
   /// Hugging Face's rule: a grapheme cluster (what a reader takes for one character) of less than 6 bytes
-  /// that begins with a string of the table is replaced as a whole; in all others each character is
-  /// replaced by itself.
+  /// that begins with a string of the table is replaced as a whole; in all others the characters are
+  /// replaced one by one.
   std::string apply(std::string_view text) const;
 
  private:

@@ -13,7 +13,8 @@ namespace heed {
 /// English sentences made by rule, to test whether a language model has learned a rule rather than just
 /// letters. There are two kinds, three of the first for each one of the second:
 /// - the verb agrees with its noun in number, whatever comes between the two:
-///   "every small cat that these dogs follow sleeps.", "the dogs near a goat that..." never nests deeper;
+///   "every small cat that these dogs follow sleeps."; deeper nesting, as in "the dogs near a goat that...",
+///   does not occur;
 /// - a sum of animals: "two cats and one horse are three animals.", up to nine of each.
 
 /// One sentence without a line end; a pure function of (seed, index).

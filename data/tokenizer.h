@@ -21,7 +21,7 @@ struct AddedToken {
   bool lstrip = false;       ///< Includes the white space on its left.
   bool rstrip = false;       ///< Includes the white space on its right.
   bool normalized = false;   ///< Matched in the normalised text instead of the raw text.
-  bool special = false;      ///< Left out by decode() unless kept explicitly.
+  bool special = false;      ///< Left out by decode() unless `keep_special`.
 };
 
 /// A step that changes the text before tokenization; a tokenizer has a list of them, usually empty. The

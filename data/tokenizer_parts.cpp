@@ -312,7 +312,7 @@ std::string Tokenizer::Parts::decode(std::span<const std::int32_t> ids, bool kee
 
 TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_level, bool add_prefix_space,
                                     bool split_words) {
-  using Json = nlohmann::json;  // in the order in which a file that is read keeps its parts
+  using Json = nlohmann::json;  // with sorted keys, like the parts read from a file
   const auto name_of = [](TextStep step) {
     switch (step) {
       case TextStep::nfc:

@@ -25,9 +25,9 @@ namespace heed {
 ///   1 / D = max_k sum_l z_{k,l} p_l  over p_k > 0,   z_{k,k} = 1,  z_{k,l} = max(0, u_k . u_l),  D <= K
 ///
 /// K is then fixed at the largest number whose blocks of N / K words are twice as large as that group:
-/// floor(D / 2) for the mean D. It must cost at most 40 % more than K0 at the mean length, f(K) <= 1.4
-/// f(K0), and must not exceed K0. A group may begin anywhere in a block; when blocks have twice its size,
-/// at most every second position cuts it apart. The buffers "chosen" (0 while measuring) and "measured"
+/// floor(D / 2) for the mean D. K must not exceed K0, and must cost at most 40 % more than K0 at the mean
+/// length: f(K) <= 1.4 f(K0). A group may begin anywhere in a block; when blocks have twice its size, at
+/// most every second position cuts it apart. The buffers "chosen" (0 while measuring) and "measured"
 /// (passes, sum of N, sum of D) are saved with the model, so the same seed gives the same K, even if a run
 /// is killed and resumed. A training step waits for the device only while measuring.
 class ClusterCount : public Module {

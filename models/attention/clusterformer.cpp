@@ -15,8 +15,8 @@
 // The paper's phi is the dot product, with which both losses reward large norms without bound: with weights
 // of 1 they take the whole clipped gradient and drown the task's loss. Here phi is the cosine, which bounds
 // both, unless "cosine" is false, and the weights of the losses are small. The paper leaves these weights,
-// the window and the normaliser open. C0 is normal with variance 1 / d. Time N (K + 2 N / K) d + N d^2,
-// memory N d + K N, parameters 5 d^2, and K d once.
+// the window and the normaliser open. C0 is normal with variance 1 / d.
+// Time N (K + 2 N / K) d + N d^2, memory N d + K N, parameters 5 d^2, and K d once.
 //
 // Options: "clusters" K (default: blocks of 256 words, because the paper's sqrt(max_length) sees too little
 // of a document; or "auto", see cluster_count.h; the first layer chooses for all that follow); "window": a
@@ -32,8 +32,8 @@
 //
 // The losses have C in place of C'. Wc acts through the argmax alone and gets no gradient: it is a buffer
 // that keeps its initial value. In stable order of I the words of a cluster are adjacent and in time order,
-// so a block of w sorted words needs only itself and the block before. Time N (K + 2 w) d + N d^2,
-// parameters 4 d^2 + K d.
+// so a block of w sorted words needs only itself and the block before.
+// Time N (K + 2 w) d + N d^2, parameters 4 d^2 + K d.
 //
 // Its options: "clusters" K (sqrt(max_length), or 3; "auto": see cluster_count.h); "block" w
 // (ceil(max_length / K), or 64 without a max_length); "phi_scale", "cosine", "lambda1", "lambda2" as above.
@@ -223,7 +223,8 @@ class ClusterFormer : public Attention {
                                 : Tensor::ones({1, 1, 1}, DType::i32, input.x.device());
   }
 
-  /// "assoc" is "clusters": each word is shared among the centroids, and a centroid is the mean of its
+  /// "assoc" is "clusters": each word is shared among the centroids, and a centroid is the mean of the
+  /// words, weighted by its shares.
   /// shares.
   static Tensor mean_of_members(const Tensor& logits, const AttentionInput& input) {
     const Tensor real = unsqueeze(mask_as_numbers(input.mask, input.x), 1);  // [B, 1, N]

@@ -9,9 +9,9 @@
 // Time N M d + (N + M) d^2, parameters 4 d^2; the fused kernel holds no N x M matrix.
 //
 // Grouped queries (Ainslie et al. 2023, arXiv 2305.13245, section 2.2): with G heads of keys and values, Wk
-// and Wv are [d -> G dh], and each of these heads serves H / G consecutive query heads. Parameters 2 d^2 (1
-// + G / H); the decoding cache shrinks by the same factor G / H. G = 1 is multi-query attention (Shazeer
-// 2019, arXiv 1911.02150).
+// and Wv are [d -> G dh], and each of these heads serves H / G consecutive query heads. Parameters
+// 2 d^2 (1 + G / H); the decoding cache shrinks to G / H of its size. G = 1 is multi-query attention
+// (Shazeer 2019, arXiv 1911.02150).
 //
 // Positions may rotate the queries and keys or add to the logits (models/positions.h).
 //

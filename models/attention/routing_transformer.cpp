@@ -17,8 +17,8 @@
 // Time N C d + N w d + N d^2, with C and w near sqrt(N); parameters 4 d^2 (3 d^2 shared).
 //
 // Later words never contribute values, but they can push a word out of a cluster, so the causal form is not
-// strictly causal. Departure: the mean over clusters is exact (the released code divides by the count +
-// 0.01).
+// strictly causal.
+// Departure: the mean over clusters is exact (the released code divides by the count + 0.01).
 //
 // Options: "clusters" C (sqrt(max_length), or 3), "window" w (0: ceil(N / C)), "decay" (0.999), "beta"
 // (1e-4), "update" ("ema" or "paper"), "shared_qk" (k = q; always in the causal form).

@@ -19,9 +19,9 @@ struct LogitFactors {
   Tensor rows, columns;
 };
 
-/// S(X) = rows columns^T + matrix for one kind of Synthesizer, with its parameters. Queries are the n = N -
-/// first positions from `first` on; keys are all N positions of x [B, N, d]. A batch extent of 1 means that
-/// all samples share the logits. A kind overrides one of the two parts, or both.
+/// S(X) = rows columns^T + matrix for one kind of Synthesizer, with its parameters. Queries are the
+/// n = N - first positions from `first` on; keys are all N positions of x [B, N, d]. A batch extent of 1
+/// means that all samples share the logits. A kind overrides one of the two parts, or both.
 class SynthesizerLogits : public Module {
  public:
   virtual LogitFactors factors(const Tensor& /*x*/, std::int64_t /*first*/) const { return {}; }
