@@ -10,7 +10,8 @@
 namespace heed {
 namespace {
 
-// The two random streams of an epoch: which examples of one length meet, and the order of the batches.
+// The two random streams of an epoch: the grouping of examples of equal length, and the order of the
+// batches.
 enum class Stream : std::uint32_t { examples, batches };
 
 RandomKey epoch_key(std::uint64_t seed, std::uint32_t epoch, Stream stream) {
@@ -117,7 +118,7 @@ std::vector<Batch> BatchPlan::epoch(std::uint32_t epoch) const {
 std::vector<Batch> BatchPlan::cut(std::span<const Example> order) const {
   // rows and lengths are below 2^31, so that (rows + 1) * (source + target) fits 63 bits
   std::vector<Batch> batches;
-  std::int64_t source = 0, target = 0;  // the longest of the batch under way
+  std::int64_t source = 0, target = 0;  // the longest of the current batch
   for (const Example& example : order) {
     const std::int64_t wider_source = std::max<std::int64_t>(source, example.source);
     const std::int64_t wider_target = std::max<std::int64_t>(target, example.target);

@@ -44,7 +44,7 @@ const Tables& tables() {
   return tables;
 }
 
-/// One symbol of a word under way: a doubly linked list inside a vector, so that a merge costs O(1).
+/// One symbol of a word being encoded, in a doubly linked list inside a vector, so that a merge costs O(1).
 struct Symbol {
   std::int32_t id;
   int previous, next;
@@ -175,7 +175,7 @@ void BpeModel::encode_word(std::string_view word, std::vector<std::int32_t>& ids
     if (left.id < 0 || left.next < 0) continue;  // merged away since it was proposed
     Symbol& right = at(left.next);
     if (Pair{left.id, right.id} != merges_[static_cast<std::size_t>(best.rank)])
-      continue;  // its neighbour has changed since
+      continue;  // a neighbour has changed since
     left.id = best.result;
     left.next = right.next;
     right.id = -1;
@@ -192,19 +192,20 @@ namespace {
 
 using Pair = BpeModel::Pair;
 
-/// A word under way: a stretch of all symbols.
+/// The symbols of a word, a range of symbols_.
 struct SymbolRun {
   std::size_t begin, size;
   std::int64_t count;
 };
 
-/// What is known of a pair of neighbours. `words` may name a word twice, or one that has lost the pair since.
+/// The statistics of a neighbouring pair. `words` may list a word twice, or one that no longer has the
+/// pair.
 struct PairUse {
   std::int64_t count = 0;
   std::vector<std::int32_t> words;
 };
 
-/// A pair with a count it once had. Counts in the heap may be too high, never too low.
+/// A pair with a past count. Counts in the heap may be too high, never too low.
 struct PairCount {
   std::int64_t count;
   Pair pair;
@@ -228,7 +229,7 @@ class Trainer {
       const std::int64_t count = pairs_[top.pair].count;
       if (count < std::max<std::int64_t>(options_.min_frequency, 1)) continue;
       if (count != top.count)
-        heap_.push({count, top.pair});  // it has become rarer: back to its place
+        heap_.push({count, top.pair});  // it has become rarer: reinsert it
       else
         merge(top.pair);
     }
@@ -283,7 +284,7 @@ class Trainer {
   void merge(const Pair& pair) {
     const auto left = static_cast<std::size_t>(pair.first), right = static_cast<std::size_t>(pair.second);
     const std::int32_t token = add_token(tokens_[left] + tokens_[right]);
-    // A pair can come back after its merge, when another merge makes half of it anew; one rank is enough.
+    // A pair can reappear after its merge, when another merge recreates one half of it; one rank is enough.
     if (merged_.emplace(pair, token).second) merges_.push_back(pair);
     const std::vector<std::int32_t> words = std::move(pairs_[pair].words);
     grown_.clear();
@@ -327,7 +328,7 @@ class Trainer {
   std::vector<std::string> tokens_;
   std::unordered_map<std::string, std::int32_t> ids_;
   std::array<std::int32_t, 256> byte_ids_{};
-  std::vector<std::int32_t> symbols_;  // of all words, one behind the other
+  std::vector<std::int32_t> symbols_;  // of all words, concatenated
   std::vector<SymbolRun> words_;
   std::unordered_map<Pair, PairUse, SymbolPairHash> pairs_;
   std::unordered_map<Pair, std::int32_t, SymbolPairHash> merged_;
@@ -359,7 +360,7 @@ std::set<char32_t> characters_of(std::span<const std::string> texts) {
   return characters;
 }
 
-/// Gives out ids in the order of the first mention.
+/// Assigns ids in order of first occurrence.
 class Vocabulary {
  public:
   std::int32_t add(const std::string& token) {
@@ -370,7 +371,7 @@ class Vocabulary {
   }
 
   std::vector<std::string> tokens;
-  bool is_new = false;  // whether the last one was
+  bool is_new = false;  // whether the last add() was new
 
  private:
   std::unordered_map<std::string, std::int32_t> ids_;
@@ -401,7 +402,7 @@ BpeModel character_vocabulary(std::span<const std::string> texts,
     id_of({&text, 1});
     check(vocabulary.is_new, "the character '", text, "' is a special token too");
   }
-  // A merge begins with the first byte of a character and ends within it, so none reaches across two.
+  // A merge starts with the first byte of a character and ends within it, so none spans two characters.
   std::vector<BpeModel::Pair> merges;
   for (const std::string& text : spelled) {
     std::int32_t begun = id_of(std::string_view(text).substr(0, 1));

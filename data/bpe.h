@@ -17,7 +17,7 @@ namespace heed {
 
 /// The byte alphabet of byte-level BPE (Radford et al., "Language models are unsupervised multitask
 /// learners", 2019): each of the 256 bytes is spelled by one visible character, so that any text has a
-/// spelling and a vocabulary file stays readable. Printable Latin-1 bytes spell themselves, the others are
+/// spelling and a vocabulary file stays readable. Printable Latin-1 bytes spell themselves; the others are
 /// U+0100 and up, in order ("Ġ" is a space).
 
 /// The character that spells a byte.
@@ -31,17 +31,17 @@ std::optional<std::string> unspell_bytes(std::string_view spelling);
 
 // --- the model ---------------------------------------------------------------------------------------------
 
-/// The settings of a BPE model beside its vocabulary and merges, named as in a tokenizer.json file.
+/// The settings of a BPE model besides its vocabulary and merges, named as in a tokenizer.json file.
 struct BpeOptions {
-  /// Stands for bytes without a token; without it such bytes are left out.
+  /// Replaces bytes without a token; if unset, such bytes are left out.
   std::optional<std::string> unk_token;
-  bool fuse_unk = false;       ///< A run of such bytes gives one unk_token, not one each.
-  bool ignore_merges = false;  ///< A word that is a token by itself is taken whole.
+  bool fuse_unk = false;       ///< A run of such bytes gives a single unk_token.
+  bool ignore_merges = false;  ///< A word that is itself a token is not merged.
 };
 
 /// Two neighbouring symbols, by id.
 using SymbolPair = std::pair<std::int32_t, std::int32_t>;
-/// Mixes the bits, so that a vocabulary made for it cannot put all pairs into one bucket.
+/// Mixes the bits, so that no crafted vocabulary can put all pairs into one bucket.
 struct SymbolPairHash {
   std::size_t operator()(const SymbolPair& pair) const {
     std::uint64_t key = (static_cast<std::uint64_t>(static_cast<std::uint32_t>(pair.first)) << 32) |
@@ -56,8 +56,9 @@ class BpeModel : public TokenVocabulary {
  public:
   using Pair = SymbolPair;
 
-  /// `tokens` are the spellings by id, all different; `merges` are pairs of ids, the strongest first. Throws
-  /// Error when a merge names an id that does not exist or gives a token that is not in the vocabulary.
+  /// `tokens` are the spellings by id, all different; `merges` are pairs of ids, the highest priority
+  /// first. Throws Error when a merge names an id that does not exist or produces a token that is not in
+  /// the vocabulary.
   BpeModel(std::vector<std::string> tokens, std::vector<Pair> merges, BpeOptions options);
 
   /// Appends the ids of one word, given as raw bytes.
@@ -75,7 +76,7 @@ class BpeModel : public TokenVocabulary {
     Pair pair{-1, -1};  // -1: free
     Merge merge;
   };
-  /// The place of a pair, or the free one where it would stand.
+  /// The place of a pair, or the free place where it would go.
   std::size_t place_of(const Pair& pair) const;
   const Merge* find_merge(std::int32_t left, std::int32_t right) const;
   std::vector<std::int32_t> initial_symbols(std::string_view word) const;
@@ -89,21 +90,21 @@ class BpeModel : public TokenVocabulary {
 
 struct BpeTraining {
   std::int64_t vocabulary_size = 8000;
-  /// Pairs that are rarer are not merged, even if the vocabulary stays smaller.
+  /// Rarer pairs are not merged, even if the vocabulary stays smaller.
   std::int64_t min_frequency = 2;
-  std::vector<std::string> special_tokens;  ///< They take the first ids, in this order; the 256 bytes follow.
+  std::vector<std::string> special_tokens;  ///< Take the first ids, in this order; the 256 bytes follow.
 };
 
-/// Learns the merges: the most frequent pair of neighbouring symbols becomes a new token, again and again
-/// (Sennrich et al., 2016, algorithm 1). Of pairs equally frequent the one with the smaller ids goes first,
-/// so the result depends on the counts alone. Throws Error when the vocabulary cannot hold the special tokens
+/// Learns the merges: the most frequent pair of neighbouring symbols becomes a new token, repeatedly
+/// (Sennrich et al., 2016, algorithm 1). Among equally frequent pairs the one with the smaller ids wins, so
+/// the result depends on the counts alone. Throws Error when the vocabulary cannot hold the special tokens
 /// and 256 bytes.
 BpeModel train_bpe(const WordCounts& words, const BpeTraining& options);
 
-/// A BPE model whose merges put the bytes of each character of the texts together, and nothing else. The ids
-/// are: the special tokens, the bytes that occur, then the characters of more than one byte by code point
-/// (each behind the beginnings that its merges pass through). A run of other bytes is "<unk>", where that is
-/// among the special tokens. Throws Error when a text is not UTF-8, or when all are empty.
+/// A BPE model whose merges join the bytes of each character of the texts, and nothing else. Ids: the
+/// special tokens, the bytes that occur, then the characters of more than one byte by code point (each
+/// after the prefixes that its merges pass through). A run of other bytes is "<unk>" if that is among the
+/// special tokens. Throws Error when a text is not UTF-8, or when all are empty.
 BpeModel character_vocabulary(std::span<const std::string> texts,
                               const std::vector<std::string>& special_tokens);
 

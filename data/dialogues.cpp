@@ -18,7 +18,7 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(white_space) + 1 - begin));
 }
 
-/// What stands between the marks; the last is what stands behind the last mark.
+/// The texts between the marks; the last one is what follows the last mark.
 std::vector<std::string> cut_at_marks(std::string_view line) {
   std::vector<std::string> parts;
   for (std::size_t at = 0;;) {

@@ -12,10 +12,11 @@
 namespace heed {
 namespace {
 
-/// The most bytes that deflate makes of one (a run of 258 in two bits, after its first bytes).
+/// The most bytes that one packed byte can unpack to (a run of 258 in two bits, after the first bytes of
+/// the run).
 constexpr std::uint64_t largest_ratio = 1032;
 
-/// What is not unpacked yet, once.
+/// Returns the bytes once, then nothing.
 std::function<std::string_view()> once(std::string_view bytes) {
   return [bytes]() mutable { return std::exchange(bytes, {}); };
 }
@@ -25,12 +26,12 @@ std::function<std::string_view()> once(std::string_view bytes) {
 struct GzipReader::Stream {
   Stream(std::function<std::string_view()> source, std::string name)
       : packed(std::move(source)), origin(std::move(name)) {
-    // 15 is the largest window, 16 more asks for the gzip form with its checksum.
+    // 15: the largest window; 16: the gzip format with its checksum.
     check(inflateInit2(&z, 15 + 16) == Z_OK, "zlib could not be started");
   }
   ~Stream() { inflateEnd(&z); }
 
-  /// Makes sure that there are packed bytes; false at the end of the file.
+  /// Ensures that packed bytes are available; false at the end of the file.
   bool fill() {
     if (rest.empty() && !at_end) {
       rest = packed();
@@ -39,7 +40,7 @@ struct GzipReader::Stream {
     return !rest.empty();
   }
 
-  /// Begins the next member, where there is one. Its two first bytes may come in two pieces.
+  /// Begins the next member. Its first two bytes may arrive in two pieces.
   void begin_member() {
     check(static_cast<unsigned char>(rest.front()) == 0x1f && (rest.size() == 1 || is_gzip(rest)), origin,
           ": the gzip data is followed by ", rest.size(), " other bytes");
@@ -50,10 +51,10 @@ struct GzipReader::Stream {
   z_stream z{};
   std::function<std::string_view()> packed;
   std::string origin;
-  std::string_view rest;  // packed bytes that were not taken yet
+  std::string_view rest;  // packed bytes not yet consumed
   bool at_end = false;    // the source has no more
   bool in_member = true;
-  bool output_full = false;  // zlib may hold more
+  bool output_full = false;  // zlib may have more output
   std::uint64_t unpacked = 0;
   std::array<char, 1 << 16> buffer;
 };
@@ -87,7 +88,7 @@ std::string_view GzipReader::next() {
     s.unpacked += got;
     s.in_member = status != Z_STREAM_END;
     s.output_full = s.in_member && s.z.avail_out == 0;
-    // A buffer error says that nothing could be done, for want of input: the next round asks for more.
+    // A buffer error means that no progress was possible without more input; the next round provides it.
     check(status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR, s.origin,
           ": the gzip file is damaged: ", s.z.msg != nullptr ? s.z.msg : "unknown form", " (after ",
           s.unpacked, " unpacked bytes)");

@@ -29,14 +29,15 @@ fs::file_type type_of(const fs::path& path) {
   return type;
 }
 
-/// Answers are a line each, and labels stand in JSON and in tables: what would break these is refused.
+/// Answers take one line each, and labels appear in JSON and in tables: labels that would break these are
+/// refused.
 constexpr std::size_t longest_label = 1000;  // bytes
 bool is_label(std::string_view label) {
   return label.size() <= longest_label && label.find_first_of("\n\r") == std::string::npos &&
          unicode::find_invalid(label) == std::string::npos;
 }
 
-/// Makes the text of the place only for a label that is refused.
+/// Builds the text of the place only for a label that is refused.
 void check_label_at(std::string_view label, const auto& at) {
   if (!is_label(label)) check_label(label, at.place());
 }
@@ -49,7 +50,7 @@ struct NamedPlace {
 
 // --- formats that are one file -----------------------------------------------------------------------------
 
-/// What a reader of one file gets.
+/// The input of a reader of a single file.
 struct FileInput {
   const TextInput& text;
   const LabelledOptions& options;
@@ -133,7 +134,7 @@ std::string read_document(const fs::path& path, const LabelledOptions& options, 
   return text;
 }
 
-/// A file for each class, with a text on each line.
+/// One file per class, with one text per line.
 LabelledText read_class_files(std::span<const fs::path> files, const LabelledOptions& options,
                               ReadReport* report) {
   LabelledText text;
@@ -175,7 +176,7 @@ LabelledText read_class_folder(const fs::path& path, const LabelledOptions& opti
 struct Format {
   const char* name;
   bool has_columns;
-  LabelledText (*read)(const FileInput&);  // null: a folder
+  LabelledText (*read)(const FileInput&);  // null: the format is a folder
 };
 
 constexpr std::array<Format, 5> formats = {{{"lines", false, read_labelled_lines},
@@ -222,7 +223,8 @@ std::vector<std::size_t> drawn_order(std::size_t count, std::uint64_t seed) {
 
 using Part = LabelledText TextParts::*;
 
-/// Draws parts of the groups of `order`: first the test texts, then validation texts. `what` names them.
+/// Assigns the groups of `order` to parts: first the test texts, then the validation texts. `what`
+/// describes them in errors.
 void draw_parts(std::vector<std::size_t> order, const SplitOptions& options, const std::string& what,
                 std::vector<Part>& part_of) {
   const std::size_t count = order.size();
@@ -244,8 +246,8 @@ void draw_parts(std::vector<std::size_t> order, const SplitOptions& options, con
     part_of[order[rank]] = rank < test ? &TextParts::test : &TextParts::valid;
 }
 
-/// What stays in one part: pairs with the same first text, and any other text by itself; numbered as they
-/// come.
+/// The group of each text, which must stay in one part: pairs with the same first text, or any other text
+/// by itself; numbered in order of appearance.
 std::vector<std::size_t> inseparable(const LabelledText& text) {
   std::vector<std::size_t> groups(text.size());
   if (text.seconds.empty()) std::iota(groups.begin(), groups.end(), 0);
@@ -267,7 +269,7 @@ void check_split(const SplitOptions& options, std::size_t groups) {
         options.folds, " folds");
 }
 
-/// Each class can be tested in one fold and learned in another.
+/// Throws for a class with a single group: the fold that tests it would have none to learn from.
 void check_classes_of_folds(const LabelledText& text, const std::vector<std::size_t>& group_of) {
   std::map<std::string_view, std::set<std::size_t>> groups;
   for (std::size_t i = 0; i < text.size(); ++i) groups[text.labels[i]].insert(group_of[i]);
@@ -357,7 +359,7 @@ LabelledText parse_labelled_text(std::string_view bytes, std::string_view origin
 
 LabelledText read_labelled_text(const fs::path& path, const LabelledOptions& options, ReadReport* report) {
   if (!options.format.empty())
-    format_named(options.format);  // a wrong name is said before anything is looked for
+    format_named(options.format);  // a wrong name is reported before any path is looked for
   check(type_of(path) != fs::file_type::not_found, path.string(), ": there is no such file or folder");
   const Format& format = options.format.empty() ? format_of(path) : format_named(options.format);
   check_columns_are_used(options, format);

@@ -19,7 +19,7 @@
 namespace heed {
 namespace {
 
-// The two random streams of an epoch: where the first window begins, and the order of the windows.
+// The two random streams of an epoch: the offset of the first window, and the order of the windows.
 enum class WindowStream : std::uint32_t { offset, order };
 
 RandomKey window_key(std::uint64_t seed, std::uint32_t epoch, WindowStream stream) {
@@ -38,13 +38,13 @@ WindowPlan::WindowPlan(std::int64_t tokens, const WindowOptions& options)
 }
 
 WindowPlan::Epoch WindowPlan::epoch(std::uint32_t epoch) const {
-  // Where the text is shorter than two windows, the first must not begin so late that none fits.
+  // If the text is shorter than two windows, the first must not begin so late that none fits.
   const std::int64_t places = std::min(options_.length, tokens_ - options_.length);
   Epoch result;
   result.first_ = Draws(window_key(options_.seed, epoch, WindowStream::offset)).below(places);
   result.length_ = options_.length;
   result.rows_ = static_cast<std::size_t>(options_.rows);
-  const std::int64_t windows = (tokens_ - 1 - result.first_) / options_.length;  // each needs one token more
+  const std::int64_t windows = (tokens_ - 1 - result.first_) / options_.length;  // each needs one more token
   check(windows < std::int64_t{1} << 32, "a text of ", tokens_, " tokens has ", windows,
         " windows, more than 2^32; take longer ones");
   result.order_.resize(static_cast<std::size_t>(windows));
@@ -82,7 +82,7 @@ namespace {
 constexpr std::size_t piece_bytes = std::size_t{16} << 20;
 constexpr std::size_t written_at_once = std::size_t{1} << 20;
 
-/// $TMPDIR, else /tmp; an Error where it is no folder comes with the file.
+/// $TMPDIR, else /tmp. If it is not a folder, creating the file throws.
 std::filesystem::path temporary_folder() {
   std::error_code none;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(none);
@@ -94,14 +94,14 @@ bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '\v' || c == '\f';
 }
 
-/// Where a piece can end at the end of this line: before its line break, if that follows a word; 0: nowhere.
+/// Where a piece can end in this line: before its line break if that follows a word; 0: nowhere.
 std::size_t cut_in(std::string_view line) {
   if (!line.ends_with('\n')) return 0;
   const std::size_t at = without_line_end(line).size();
   return at > 0 && !is_space(line[at - 1]) ? at : 0;
 }
 
-/// Where a piece ends that has no such place: before the last space that follows a word, else between two
+/// Where a piece without such a place ends: before the last space that follows a word, else between two
 /// characters.
 std::size_t forced_cut(std::string_view text) {
   for (std::size_t at = piece_bytes; at > piece_bytes / 2; --at)
@@ -198,7 +198,7 @@ TextPiece LargeText::operator[](std::size_t piece) const {
 void read_large_text(const std::filesystem::path& path, LargeText& text, const TextOptions& options,
                      ReadReport* report) {
   std::string piece;
-  std::size_t cut = 0;  // the last place in it where it can end; 0: none
+  std::size_t cut = 0;  // the last place where `piece` can end; 0: none
   bool begins = true;
   read_text_by_lines(
       path, options,

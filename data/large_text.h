@@ -14,28 +14,28 @@
 
 namespace heed {
 
-/// A stretch of a token stream that a language model reads at once: tokens begin to begin + length - 1, each
-/// of which is to predict the next one.
+/// A stretch of a token stream that a language model reads at once: tokens begin to begin + length - 1,
+/// each of which predicts the next one.
 struct Window {
   std::int64_t begin = 0;
   std::int64_t length = 0;
-  std::int64_t first_target = 0;  ///< predictions before this one (from 0) are context and do not count
+  std::int64_t first_target = 0;  ///< predictions before this index (from 0) are context and do not count
   friend bool operator==(const Window&, const Window&) = default;
 };
 
 struct WindowOptions {
-  std::int64_t length = 256;  ///< tokens that a window reads
-  std::int64_t rows = 16;     ///< windows in a batch
+  std::int64_t length = 256;  ///< tokens read per window
+  std::int64_t rows = 16;     ///< windows per batch
   std::uint64_t seed = 1;
 };
 
-/// Cuts a stream into windows to learn from. In every epoch the windows lie side by side, from a new random
-/// place on, so that a token stands at another place of its window each time; their order is random too. The
-/// batches are a pure function of the arguments and the epoch's number.
+/// Cuts a stream into windows for training. In every epoch the windows are adjacent and start at a new
+/// random offset, so that a token takes a different place in its window each time; their order is random
+/// too. The batches are a pure function of the arguments and the epoch number.
 class WindowPlan {
  public:
-  /// `tokens`: length of the stream. Throws Error when it holds no window, which reads `length` tokens and
-  /// needs one more to predict.
+  /// `tokens`: length of the stream. Throws Error when it holds no complete window, which reads `length`
+  /// tokens and needs one more as the last target.
   WindowPlan(std::int64_t tokens, const WindowOptions& options);
   /// The batches of an epoch; the last one may have fewer rows.
   class Epoch {
@@ -48,7 +48,7 @@ class WindowPlan {
     friend class WindowPlan;
     std::int64_t first_ = 0, length_ = 0;
     std::size_t rows_ = 1;
-    std::vector<std::uint32_t> order_;  // of the windows, which lie side by side from first_ on
+    std::vector<std::uint32_t> order_;  // of the windows, which are adjacent from first_ on
   };
   Epoch epoch(std::uint32_t epoch) const;
 
@@ -57,20 +57,21 @@ class WindowPlan {
   WindowOptions options_;
 };
 
-/// Windows that predict each token of a stream but the first exactly once, to measure with: from window to
-/// window it is `stride` tokens, of which each sees at least length - stride others before it (those at the
-/// beginning of the stream: all there are). The last window ends with the stream. A stream that is shorter
-/// than `length` makes one short window. Throws Error unless 1 <= stride <= length and there are two tokens.
+/// Windows for evaluation, which predict each token of a stream except the first exactly once. They are
+/// `stride` tokens apart, and each predicted token has at least length - stride tokens before it in its
+/// window (at the beginning of the stream, all there are). The last window ends with the stream. A stream
+/// shorter than `length` gives one short window. Throws Error unless 1 <= stride <= length and there are
+/// two tokens.
 std::vector<Window> strided_windows(std::int64_t tokens, std::int64_t length, std::int64_t stride);
 
-// Texts, and the tokens made of them, that need not fit in memory.
+// Texts and token streams that need not fit in memory.
 
-/// What is kept in memory of a text, or of its tokens, before the rest goes to a file.
+/// How much of a text, or of its tokens, is kept in memory before the rest goes to a file.
 inline constexpr std::int64_t default_memory_bytes = std::int64_t{64} << 20;
 
-/// Bytes that are added at the end and read anywhere: in memory, and from a limit on in a file of the folder
-/// for temporary files ($TMPDIR, else /tmp) which has no name, so that nothing is left of it. Throws an Error
-/// for a file that cannot be written.
+/// Bytes that are appended at the end and read anywhere. They are held in memory, and beyond a limit in an
+/// unnamed file in the temporary folder ($TMPDIR, else /tmp), so nothing remains afterwards. Throws Error
+/// if the file cannot be written.
 class Spool {
  public:
   explicit Spool(std::int64_t memory_bytes = default_memory_bytes);
@@ -80,7 +81,7 @@ class Spool {
 
   void add(std::string_view bytes);
   std::int64_t size() const { return size_; }
-  /// Bytes begin to begin + count - 1, which must be there.
+  /// Bytes begin to begin + count - 1, which must exist.
   std::string read(std::int64_t begin, std::int64_t count) const;
   bool is_in_memory() const { return !file_; }
 
@@ -88,14 +89,14 @@ class Spool {
   struct File;
 
   std::int64_t memory_bytes_, size_ = 0;
-  std::string memory_;  // once there is a file: what is not written yet
+  std::string memory_;  // with a file: the bytes not yet written
   std::unique_ptr<File> file_;
 };
 
-/// A part of a document: its beginning, or what follows the piece before it.
+/// A part of a document: its beginning, or the continuation of the piece before.
 struct TextPiece {
   std::string text;
-  bool begins = true;  ///< a document
+  bool begins = true;  ///< true: starts a document
 };
 
 /// Documents in pieces, each small enough for memory.
@@ -103,7 +104,7 @@ class LargeText {
  public:
   explicit LargeText(std::int64_t memory_bytes = default_memory_bytes) : spool_(memory_bytes) {}
   void add(std::string_view text, bool begins);
-  std::size_t size() const { return pieces_.size(); }  ///< pieces
+  std::size_t size() const { return pieces_.size(); }  ///< number of pieces
   bool empty() const { return pieces_.empty(); }
   TextPiece operator[](std::size_t piece) const;
   std::int64_t bytes() const { return spool_.size(); }
@@ -120,27 +121,27 @@ class LargeText {
   std::int64_t characters_ = 0;
 };
 
-/// Adds the text of a file (see read_text_by_lines) as one document, in pieces of some 16 MiB that end before
-/// a line break which follows a word, where tokenizers cut a text as well. Where 16 MiB have no such place,
-/// they end before a space that follows a word, or else between two characters.
+/// Adds the text of a file (see read_text_by_lines) as one document, in pieces of about 16 MiB. A piece
+/// ends before a line break that follows a word, where tokenizers split a text as well; if 16 MiB have no
+/// such place, before a space that follows a word, or else between two characters.
 void read_large_text(const std::filesystem::path& path, LargeText& text, const TextOptions& options = {},
                      ReadReport* report = nullptr);
-/// The first `characters` of a text, and what follows them. A document that is cut begins anew in the second
-/// part.
+/// The first `characters` characters of a text, and the rest. A document that is split begins anew in the
+/// second part.
 std::pair<LargeText, LargeText> split_large_text(const LargeText& text, std::int64_t characters,
                                                  std::int64_t memory_bytes = default_memory_bytes);
 
-/// A stream of tokens, each of 0 to 2^31 - 1.
+/// A stream of tokens, each in [0, 2^31 - 1].
 class TokenStream {
  public:
-  /// Tokens below 65,536 take 2 bytes, others 4: `vocabulary` says which there are.
+  /// Tokens take 2 bytes if `vocabulary` is at most 65,536, otherwise 4.
   explicit TokenStream(std::int64_t vocabulary, std::int64_t memory_bytes = default_memory_bytes)
       : bytes_(vocabulary <= 65536 ? 2 : 4), spool_(memory_bytes) {}
   TokenStream(const Tokens& tokens) : TokenStream(std::int64_t{1} << 31) { add(tokens); }
   void add(std::span<const std::int32_t> tokens);
   std::int64_t size() const { return spool_.size() / bytes_; }
   bool empty() const { return size() == 0; }
-  /// Tokens begin to begin + count - 1, which must be there.
+  /// Tokens begin to begin + count - 1, which must exist.
   Tokens read(std::int64_t begin, std::int64_t count) const;
 
  private:

@@ -14,7 +14,7 @@
 namespace heed {
 namespace {
 
-/// Calls take(row) for rows of so many columns.
+/// Calls take(row) for each row; throws for a row with another number of columns.
 template <class Take>
 void for_each_row(TextLines lines, std::size_t columns, const char* names, const Take& take) {
   const std::string origin = lines.origin();
@@ -30,7 +30,7 @@ bool says_the_same(const News& a, const News& b) {
          a.abstract == b.abstract;
 }
 
-/// Takes a number and the mark behind it from the front of a text; -1 when it does not begin so.
+/// Takes a number and the mark after it from the front of a text; -1 if the text begins otherwise.
 int take_number(std::string_view& text, char mark) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -40,7 +40,7 @@ int take_number(std::string_view& text, char mark) {
   return number;
 }
 
-/// "11/13/2019 5:53:12 AM"; -1 for what is no such time.
+/// Parses "11/13/2019 5:53:12 AM" into seconds since 1970; -1 if that fails.
 std::int64_t seconds_of(std::string_view text) {
   namespace chrono = std::chrono;
   const int month = take_number(text, '/'), day = take_number(text, '/'), year = take_number(text, ' ');
@@ -103,7 +103,7 @@ namespace {
 std::vector<News> news_in(TextLines lines, NewsNames& names) {
   const std::string origin = lines.origin();
   std::vector<News> all;
-  std::unordered_map<std::int32_t, std::pair<std::size_t, std::size_t>> known;  // number: index in all, line
+  std::unordered_map<std::int32_t, std::pair<std::size_t, std::size_t>> known;  // id: index in all, line
   for_each_row(std::move(lines), 8,
                "id, category, subcategory, title, abstract, url, entities of title and abstract",
                [&](TableRow& row) {

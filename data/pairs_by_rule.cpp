@@ -39,7 +39,7 @@ std::string german_below_hundred(int n) {
   return n % 10 == 0 ? tens : std::string(german_small[static_cast<std::size_t>(n % 10)]) + "und" + tens;
 }
 
-/// `begins_word`: nothing stands before, so a single hundred goes without "ein".
+/// `begins_word`: nothing precedes, so a single hundred goes without "ein".
 std::string german_below_thousand(int n, bool begins_word) {
   std::string words;
   if (n >= 200 || (n >= 100 && !begins_word)) words = german_small[static_cast<std::size_t>(n / 100)];
@@ -51,7 +51,7 @@ void check_range(std::int32_t number) {
   check(number >= 0 && number < number_words_end, "number words go from 0 to 999999, not to ", number);
 }
 
-/// Draws distinct numbers with 3 to 6 digits, one after the other.
+/// Draws distinct numbers with 3 to 6 digits, one at a time.
 class NumberDraw {
  public:
   explicit NumberDraw(std::uint64_t seed) : draws_({seed, 0, 0}), taken_(number_words_end, false) {}
@@ -61,7 +61,7 @@ class NumberDraw {
       const std::size_t length = draws_.below(left_.size());
       if (left_[length] == 0) continue;
       std::int32_t number = first_[length] + draws_.below(first_[length] * 9);
-      if (draws_.below(8) == 0) {  // by chance alone, numbers such as 100,000 would hardly ever come
+      if (draws_.below(8) == 0) {  // by chance alone, numbers such as 100,000 would be very rare
         std::int32_t unit = 10;
         for (std::size_t zeros = draws_.below(length + 2); zeros > 0; --zeros) unit *= 10;
         number -= number % unit;
@@ -77,7 +77,7 @@ class NumberDraw {
   Draws draws_;
   std::vector<bool> taken_;
   std::array<std::int32_t, 4> first_ = {100, 1000, 10'000, 100'000};  // the smallest number of each length
-  std::array<std::int32_t, 4> left_ = {900, 9000, 90'000, 900'000};   // numbers of each length not drawn yet
+  std::array<std::int32_t, 4> left_ = {900, 9000, 90'000, 900'000};   // numbers of each length left to draw
 };
 
 }  // namespace
@@ -135,7 +135,7 @@ const WordList places = {"near the river", "in the old town", "behind the market
 const WordList weather = {"it rained", "the sun was out", "a cold wind blew", "nobody expected much"};
 const WordList idle = {"slept", "waited", "was away", "had lunch"};
 
-/// In the headline; in the report, where it is the participle, too.
+/// The form in the headline, and the form in the report, which is also the participle.
 struct HeadlineVerb {
   std::string_view present, past;
 };
@@ -159,7 +159,7 @@ class Reporter {
     while (whom == who) whom = draws_.pick(professions);
     while (other == who || other == whom) other = draws_.pick(professions);
     const HeadlineVerb verb = draws_.pick(headline_verbs);
-    const int order = draws_.below(3);  // of the event and what does not matter
+    const int order = draws_.below(3);  // of the event and the asides
     if (order != 0) aside(other);
     event(who, verb.past, whom);
     if (order != 1) aside(other);
@@ -241,7 +241,7 @@ using EightWords = std::array<std::string_view, 8>;
 constexpr EightWords people = {"emma", "oscar", "nora", "felix", "clara", "hugo", "greta", "anton"};
 constexpr std::uint32_t answers = 5;
 
-/// What one can ask of a person, and how it is answered.
+/// A kind of question about a person, and its answers.
 struct QuestionKind {
   std::string_view ask, verb;
   std::array<std::string_view, 3> says;  // between the person and the thing

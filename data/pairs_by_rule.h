@@ -22,41 +22,42 @@ std::string english_number(std::int32_t number);
 /// head entries "hundert" and "tausend"; inside the word it is written ("tausendeinhundert").
 std::string german_number(std::int32_t number);
 
-/// Numbers to learn from and, apart from these, numbers to be asked for.
+/// Numbers for training and, separate from these, held-out numbers.
 struct NumberSets {
   std::vector<std::int32_t> train, held_out;
 };
 
-/// Draws two sets without a common member, a pure function of its arguments. Every number below 100 is in
-/// `train`, so that each word is seen; all others are drawn by length first (3 to 6 digits alike, while a
-/// length lasts), so that short numbers are not lost among the many long ones, and then by value; one draw in
-/// eight ends in zeros, any number of them alike, since people ask for round numbers. `held_out` is drawn
-/// first. Throws Error when train_count is below 100 or there are not enough numbers.
+/// Draws two disjoint sets, a pure function of its arguments. Every number below 100 is in `train`, so that
+/// every word occurs. All others are drawn by length first (3 to 6 digits with equal probability, until a
+/// length is used up), so that the few short numbers are not lost among the many long ones, and then by
+/// value. One draw in eight ends in zeros, each count of zeros equally likely, since people ask for round
+/// numbers. `held_out` is drawn first. Throws Error when train_count is below 100 or there are not enough
+/// numbers.
 NumberSets draw_numbers(std::uint64_t seed, std::int64_t train_count, std::int64_t held_out_count);
 
 /// English source and German target of each number.
 ParallelText number_words(std::span<const std::int32_t> numbers);
 
-/// Short reports made by rule, each with a headline, to see whether a model has learned to summarise: the
-/// headline says who did what to whom, "baker helps miller", whatever stands around that in the report: "it
-/// rained. near the river the young baker helped the miller. the tall judge slept." A report may tell it in
-/// the passive voice, and names others who do nothing.
+/// Short reports made by rule, each with a headline, to test whether a model has learned to summarise. The
+/// headline says who did what to whom, "baker helps miller", whatever else the report contains: "it rained.
+/// near the river the young baker helped the miller. the tall judge slept." A report may use the passive
+/// voice, and mentions others who do nothing.
 struct Reports {
   ParallelText train, held_out;
 };
-/// A pure function of its arguments; no held-out report is among the others. Throws Error for counts below 1
+/// A pure function of its arguments; no held-out report occurs in training. Throws Error for counts below 1
 /// or above a million.
 Reports headline_reports(std::uint64_t seed, std::int64_t train_count, std::int64_t held_out_count);
 
-/// Questions about people with sentences that may answer them, made by rule, to see whether a model learns to
-/// match pairs:
+/// Questions about people with sentences that may answer them, made by rule, to test whether a model learns
+/// to match pairs:
 ///
 ///   where is emma ?    emma waits in the garden .     1
 ///   where is emma ?    emma eats some bread .         0   of the same person, but no place
 ///   where is emma ?    oscar waits in the kitchen .   0   a place, but of somebody else
 ///
-/// Each question ("where is", "what does ... eat", "how old is") has five answers, up to two of them right;
-/// there are questions without a right answer. A pure function of the arguments. Throws Error for a count
+/// Each question ("where is", "what does ... eat", "how old is") has five answers, of which up to two are
+/// right; some questions have no right answer. A pure function of the arguments. Throws Error for a count
 /// below 1 or above a million.
 LabelledText draw_answer_pairs(std::uint64_t seed, std::int64_t questions);
 

@@ -40,9 +40,9 @@ struct Entry {
   std::uint64_t end;
 };
 
-/// Goes through a header before json reads it, and refuses what json would accept silently or could not
-/// stand: repeated keys, of which it keeps the last, and nesting that no tensor file has. (json's own
-/// callback for that looks at all tensors before each one.)
+/// Scans a header before json parses it and refuses what json would accept silently or fail on: repeated
+/// keys, of which json keeps the last, and nesting that no tensor file has. (json's own callback for this
+/// looks at all tensors before each one.)
 class HeaderGuard final : public json::json_sax_t {
  public:
   explicit HeaderGuard(std::string_view source) : source_(source) {}
@@ -83,7 +83,7 @@ class HeaderGuard final : public json::json_sax_t {
 
   std::string source_;
   int depth_ = 0;
-  std::vector<std::unordered_set<std::string>> keys_;  // of the objects that are open
+  std::vector<std::unordered_set<std::string>> keys_;  // of the open objects
 };
 
 json parse_header(std::string_view text, std::string_view source) {
@@ -92,7 +92,7 @@ json parse_header(std::string_view text, std::string_view source) {
         text.size(), " is a NUL");
   try {
     HeaderGuard guard(source);
-    json::sax_parse(text.begin(), text.end(), &guard);  // where it stops at an error, so does the next line
+    json::sax_parse(text.begin(), text.end(), &guard);  // if this stops at an error, so does the next line
     json header = json::parse(text.begin(), text.end());
     check(header.is_object(), source, ": the header is not a JSON object");
     return header;
@@ -130,8 +130,8 @@ Shape shape_of(const json& entry, const std::string& where) {
   return shape;
 }
 
-/// The bytes that a tensor takes; throws when they cannot be counted in 63 bits. The extents beside a zero
-/// must multiply to a countable number too, since strides are made from them.
+/// The size of a tensor in bytes; throws if it overflows 63 bits. The extents beside a zero must not
+/// overflow either, since strides are computed from them.
 std::uint64_t bytes_of(const Shape& shape, FileType type, const std::string& where) {
   const std::string what = concat_text(where, " has the impossible shape ", shape);
   auto bytes = static_cast<std::int64_t>(size_of(type));
@@ -164,7 +164,7 @@ Entry parse_entry(const std::string& name, const json& value, std::uint64_t data
   return entry;
 }
 
-/// All tensors of a header; its texts go into `metadata`.
+/// All tensors of a header; its metadata goes into `metadata`.
 std::vector<Entry> parse_entries(const json& header, std::uint64_t data_bytes, std::string_view source,
                                  std::map<std::string, std::string>& metadata) {
   std::vector<Entry> entries;
@@ -298,7 +298,7 @@ void write_elements(const Sink& write, const Tensor& tensor) {
   write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)});
 }
 
-/// Throws for a finite number that the half type does not hold.
+/// Throws for a finite number that overflows the 16-bit type.
 void write_half(const Sink& write, const std::string& name, const Tensor& tensor, StoredFloat stored) {
   std::vector<std::uint16_t> halves;
   for (const float value : tensor.to_vector<float>()) {

@@ -12,7 +12,7 @@
 
 namespace heed {
 
-// Numbers of 16 bits as files hold them.
+// 16-bit floating-point numbers, as stored in files.
 
 /// IEEE 754 binary16 as f32, exactly.
 inline float float_of_f16(std::uint16_t half) {
@@ -24,7 +24,7 @@ inline float float_of_f16(std::uint16_t half) {
   return sign ? -small : small;
 }
 
-/// The nearest binary16, ties to even; beyond 65504 (as far as that rounds) infinity.
+/// The nearest binary16, ties to even; infinity from 65520 on, which would round beyond 65504.
 inline std::uint16_t f16_of_float(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value), magnitude = bits & 0x7fffffffu;
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
@@ -52,30 +52,30 @@ inline std::uint16_t bf16_of_float(float value) {
 
 class FileWriter;
 
-/// Named tensors and named texts: the content of a safetensors file. Maps keep the order of names fixed.
+/// Named tensors and named texts: the content of a safetensors file. Maps keep the names in a fixed order.
 struct TensorFile {
   std::map<std::string, Tensor> tensors;
   std::map<std::string, std::string> metadata;
 };
 
 /// Reads a safetensors file (8 bytes header length, JSON header, raw little-endian data). F32, F64 and I32
-/// keep their type; F16 and BF16 become f32, exactly; I64 becomes i32 when every value fits. Throws an Error
-/// that names the file, the tensor and what is wrong for anything else: other types, more than 8 axes, a
-/// damaged header, holes, overlaps, duplicate names.
+/// keep their type; F16 and BF16 become f32, exactly; I64 becomes i32 if every value fits. Anything else
+/// throws an Error that names the file, the tensor and the fault: other types, more than 8 axes, a damaged
+/// header, holes, overlaps, duplicate names.
 TensorFile load_safetensors(const std::filesystem::path& path, Device device = {});
 /// The same from memory; `source` names the bytes in errors.
 TensorFile parse_safetensors(std::string_view bytes, std::string_view source, Device device = {});
 
-/// How f32 is written: as it is, or rounded to the nearest number of 16 bits.
+/// How f32 is written: unchanged, or rounded to the nearest 16-bit number.
 enum class StoredFloat { f32, f16, bf16 };
 
-/// Writes a safetensors file atomically (see write_file_atomically). Equal content gives equal bytes: the
-/// wider types come first, so that all data is aligned, and then names in order; the header is padded to 8
-/// bytes. Throws when a name or text is not UTF-8, a name is "__metadata__", a tensor is undefined, or a
-/// finite number is beyond f16.
+/// Writes a safetensors file atomically (see write_file_atomically). Equal content gives equal bytes: wider
+/// types come first, so that all data is aligned, then names in order; the header is padded to 8 bytes.
+/// Throws when a name or text is not UTF-8, a name is "__metadata__", a tensor is undefined, or a finite
+/// number overflows the stored 16-bit type.
 void save_safetensors(const std::filesystem::path& path, const TensorFile& content,
                       StoredFloat stored = StoredFloat::f32);
-/// The same into a file that is being written.
+/// The same into a file being written.
 void write_safetensors(FileWriter& file, const TensorFile& content, StoredFloat stored = StoredFloat::f32);
 /// The same bytes in memory, for messages.
 std::string safetensors_text(const TensorFile& content, StoredFloat stored = StoredFloat::f32);

@@ -17,14 +17,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A field of a message in protobuf's wire format: its number, and its value as it was written.
+/// A field of a message in protobuf's wire format: its number and its undecoded value.
 struct Field {
   std::uint64_t number = 0;
   std::optional<std::uint64_t> integer;  // varint, 64 or 32 bits
   std::string_view bytes;                // or a text or message
 };
 
-/// Goes through the fields of a message; throws Error where it is cut or not one.
+/// Visits the fields of a message; throws Error if it is truncated or malformed.
 class FieldReader {
  public:
   FieldReader(std::string_view message, const std::string& origin) : rest_(message), origin_(origin) {}
@@ -124,7 +124,7 @@ void check_trainer(std::string_view message, const std::string& origin) {
 
 void read_normaliser(std::string_view message, const std::string& origin, SentencePieceModel& model) {
   each_field(message, origin, [&](const Field& field) {
-    if (field.number == 1)  // "nmt_nfkc", "nfkc", and the same in small letters
+    if (field.number == 1)  // "nmt_nfkc", "nfkc", and their case-folded forms (_cf)
       model.composes = field.bytes.find("nfkc") != std::string_view::npos;
     if (field.number == 2) model.character_map = field.bytes;
     const auto must_be_true = [&](std::uint64_t number, const char* name) {
@@ -162,8 +162,8 @@ Json replace_step(const char* from, const char* to) {
 Json normaliser_of(const SentencePieceModel& model) {
   Json steps = Json::array({replace_step(other_language, "")});
   // Precompiled looks at one cluster of characters at a time and takes the first match in it, where
-  // SentencePiece takes the longest: letters with several marks, and the parts of Korean syllables, are
-  // joined before.
+  // SentencePiece takes the longest. So letters with several marks, and the parts of Korean syllables, are
+  // composed first.
   if (model.composes) steps.push_back({{"type", "NFC"}});
   if (!model.character_map.empty())
     steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", to_base64(model.character_map)}});
@@ -199,7 +199,7 @@ SentencePieceTokenizer sentencepiece_tokenizer(const SentencePieceModel& model,
                                                const std::vector<std::string>& tokens) {
   for (const char* const mark : {"</s>", "<unk>"})
     check(std::ranges::find(tokens, mark) != tokens.end(), "the vocabulary has no token ", mark);
-  std::unordered_map<std::string, double> scores;  // of what a text is cut into
+  std::unordered_map<std::string, double> scores;  // of the pieces that texts are split into
   double least = 0;
   for (const SentencePieceModel::Piece& piece : model.pieces)
     if (piece.kind == SentencePieceModel::Kind::normal) {
@@ -232,7 +232,7 @@ SentencePieceTokenizer sentencepiece_tokenizer(const SentencePieceModel& model,
     if (piece != scores.end()) scores.erase(piece);
   }
   SentencePieceTokenizer tokenizer;
-  for (const SentencePieceModel::Piece& piece : model.pieces)  // in their order
+  for (const SentencePieceModel::Piece& piece : model.pieces)  // in model order
     if (scores.contains(piece.text)) tokenizer.without_id.push_back(piece.text);
   const Json metaspace = {
       {"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "always"}, {"split", true}};

@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 // --- csv and tsv
 
-/// The index of a column that is given by its number, or by its name in the header.
+/// The index of a column given by number, or by name in the header.
 std::size_t column_index(const std::string& column, const TableRow& first, bool header,
                          std::string_view origin) {
   const std::vector<std::string>& fields = first.fields;
@@ -46,7 +46,7 @@ void check_distinct(const auto& found, const TableOptions& options, std::string_
             options.columns[i], "\" are one; name each once");
 }
 
-/// Picks the columns that are asked for out of the rows of csv and tsv.
+/// Picks the selected columns from the rows of csv and tsv.
 class ColumnPicker {
  public:
   ColumnPicker(const TableOptions& options, const TakeCells& take, std::string_view origin)
@@ -145,7 +145,7 @@ void rows_of_json_lines(TextLines lines, const TableOptions& options, const Take
 
 struct TableFormat {
   const char* name;
-  const char* ending;  // of the names of such files, ".gz" left out
+  const char* ending;  // of file names, without ".gz"
   void (*rows)(TextLines, const TableOptions&, const TakeCells&);
 };
 
@@ -166,7 +166,7 @@ const TableFormat& format_of_table(const std::filesystem::path& path, const Tabl
   return table_kind(name);
 }
 
-/// A table of the rows that `read` gives.
+/// Collects the rows that `read` produces in a table.
 template <class Read>
 Table table_of(const Read& read) {
   Table table;

@@ -11,34 +11,34 @@
 
 namespace heed {
 
-/// How a table is laid out in a file, and what is read of it. Formats:
-/// - csv, tsv: see read_csv and read_tsv; columns have numbers, and names where the first row holds them;
-/// - jsonl: a JSON object on each line, whose members are the columns: texts, numbers, true and false.
+/// The layout of a table file, and what to read from it. Formats:
+/// - csv, tsv: see read_csv and read_tsv; columns have numbers, and names if the first row holds them;
+/// - jsonl: one JSON object per line, whose members are the columns: texts, numbers, true and false.
 struct TableOptions {
-  std::string format = {};  ///< "": by the name: .csv, .tsv, .jsonl, each also with .gz
-  bool header = false;      ///< of csv and tsv: the first row holds names and is left out
-  /// The columns, in this order: a number from 1 or a name of the header; of jsonl a name. Empty: all.
+  std::string format = {};  ///< "": from the file name: .csv, .tsv, .jsonl, each also with .gz
+  bool header = false;      ///< csv and tsv: the first row holds names and is not data
+  /// The columns, in this order: a number from 1 or a name in the header; for jsonl a name. Empty: all.
   std::vector<std::string> columns = {};
-  bool distinct = false;  ///< none of these may be one with another: no label stands among its texts
-  bool others = false;    ///< behind these all others; of jsonl those of the first line
+  bool distinct = false;  ///< these must differ, so that the label column is not also a text
+  bool others = false;    ///< adds all other columns after these; for jsonl those of the first line
   TextOptions text = {};
 };
 
-/// Columns of texts of the same length; numbers of jsonl stand as JSON writes them.
+/// Columns of texts, all of the same length; numbers of jsonl are written as in JSON.
 struct Table {
-  std::vector<std::string> names;  ///< as they were asked for, or as the file has them
+  std::vector<std::string> names;  ///< as given in the options, or as in the file
   std::vector<TextList> columns;   ///< [columns][rows]
-  TextPlaces places;               ///< [rows]; where the row begins
+  TextPlaces places;               ///< [rows], where each row begins
   std::size_t size() const { return places.size(); }
-  const TextList& column(std::string_view name) const;  ///< throws Error when there is none
+  const TextList& column(std::string_view name) const;  ///< throws Error if it does not exist
 };
 
-/// A row, of the columns that were asked for, and all rows before it were as good as this one.
+/// The selected columns of one row; all rows before it were valid.
 struct TableCells {
   const std::vector<std::string>& names;  ///< of the columns
   const std::vector<std::string>&
-      first;  ///< all that the first line holds: names of a header, else cells; of jsonl keys
-  std::vector<std::string>& cells;  ///< [columns], which may be taken away
+      first;  ///< everything on the first line: header names or cells; for jsonl the keys
+  std::vector<std::string>& cells;  ///< [columns], may be moved from
   std::string_view origin;
   std::size_t line;           ///< where the row begins
   std::string place() const;  ///< "file:line"
@@ -47,26 +47,25 @@ using TakeCells = std::function<void(const TableCells& row)>;
 
 /// "csv", "tsv", "jsonl".
 std::vector<std::string> table_formats();
-/// The format that the name of a file tells; "" when it tells none.
+/// The format that a file name implies; "" if none.
 std::string table_format(const std::filesystem::path& path);
 
-/// Reads a table, plain or gzip. Throws Error with file and line as read_lines, read_csv and read_tsv do; for
-/// a name that does not tell the format; for a column that is not there or stands twice in the header, with
-/// the names that are; for a file with nothing but a header; for a line that is no JSON object, lacks a
-/// column, or has a list, an object or null there.
+/// Reads a table, plain or gzip. Throws Error with file and line as read_lines, read_csv and read_tsv do;
+/// for a file name that implies no format; for a column that is missing or occurs twice in the header,
+/// listing the available names; for a file with only a header; and for a line that is not a JSON object,
+/// lacks a column, or has a list, an object or null there.
 Table read_table(const std::filesystem::path& path, const TableOptions& options = {},
                  ReadReport* report = nullptr);
-/// The same for bytes already in memory, in a format that is named; `origin` says in errors where they came
-/// from.
+/// The same for bytes already in memory, in the given format; `origin` names their source in errors.
 Table parse_table(std::string_view bytes, std::string_view origin, const TableOptions& options,
                   ReadReport* report = nullptr);
-/// The same row by row, as they are read: none is kept. What is wrong with the columns is said at the first.
+/// The same row by row, without keeping them. Errors about the columns come with the first row.
 void read_table_rows(const std::filesystem::path& path, const TableOptions& options, const TakeCells& take,
                      ReadReport* report = nullptr);
 void parse_table_rows(std::string_view bytes, std::string_view origin, const TableOptions& options,
                       const TakeCells& take, ReadReport* report = nullptr);
 
-/// Names in quotes, for messages; of very many the first, of long ones the beginning.
+/// Names in quotes, for messages; long lists and long names are shortened.
 std::string quoted_names(std::span<const std::string> names);
 
 }  // namespace heed

@@ -36,7 +36,7 @@ std::vector<std::string> names_of(const Table& table) {
   return names;
 }
 
-/// The characters that Windows code page 1252 has for the bytes 0x80 to 0x9F; 0 where it has none.
+/// The characters of Windows code page 1252 for the bytes 0x80 to 0x9F; 0 where undefined.
 constexpr std::array<char32_t, 32> cp1252_high = {
     0x20AC, 0,      0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021, 0x02C6, 0x2030, 0x0160,
     0x2039, 0x0152, 0,      0x017D, 0,      0,      0x2018, 0x2019, 0x201C, 0x201D, 0x2022,
@@ -87,20 +87,20 @@ std::string decode_single_bytes(std::string_view line, const TextOptions& option
 }
 
 void check_size_of(const std::filesystem::path& path, const TextOptions& options) {
-  std::error_code unknown;  // what has no size, the reader refuses
+  std::error_code unknown;  // anything without a size is refused by the reader
   const std::uintmax_t size = std::filesystem::file_size(path, unknown);
   if (!unknown) check_file_size(size, path.string(), options.max_bytes);
 }
 
 using Pieces = std::function<std::string_view()>;
 
-/// The bytes of an input as they stand in the file.
+/// The bytes of an input, as stored.
 Pieces packed_pieces(const TextInput& input) {
   if (input.bytes) return [bytes = *input.bytes]() mutable { return std::exchange(bytes, {}); };
   return [parts = std::make_shared<FileParts>(input.path)] { return parts->next(); };
 }
 
-/// The bytes of the text, piece by piece. Its size is looked at before the first is given.
+/// The bytes of the text, piece by piece, unpacked. The size is checked before the first piece.
 Pieces pieces_of(const TextInput& input, const TextOptions& options) {
   Pieces packed = packed_pieces(input);
   const std::string_view first = packed();
@@ -247,7 +247,7 @@ ParallelText read_parallel_text(const std::filesystem::path& source, const std::
     } else if (one && other) {
       text.source.push_back(*one);
       text.target.push_back(*other);
-    } else {  // the lines of the longer file are counted
+    } else {  // count the lines of the longer file
       text = {};
       while (sources.next() || targets.next()) continue;
       fail("the two files do not belong together: ", source.string(), " has ", sources.number(), " lines, ",
@@ -285,7 +285,7 @@ class LineReader::Source {
         break;
       } else {
         try_to_read();
-        if (failure_ && !lines.empty()) break;  // these lines first
+        if (failure_ && !lines.empty()) break;  // return these lines first
         if (failure_) std::rethrow_exception(failure_);
       }
     }
@@ -305,7 +305,7 @@ class LineReader::Source {
     if (descriptor_ > 0) ::close(descriptor_);
   }
 
-  /// The next bytes of the file; none at its end.
+  /// The next bytes of the file; empty at its end.
   std::string_view read_bytes() {
     ssize_t got = -1;
     do got = ::read(descriptor_, buffer_.data(), buffer_.size());
@@ -314,7 +314,7 @@ class LineReader::Source {
     return {buffer_.data(), static_cast<std::size_t>(got)};
   }
 
-  /// What lies at the front of the input tells a gzip file; its two bytes may come one by one.
+  /// The first bytes of the input, which identify a gzip file; its two magic bytes may arrive separately.
   std::string_view first_bytes() {
     std::string_view bytes = read_bytes();
     if (bytes != "\x1f") return bytes;
@@ -378,7 +378,7 @@ class LineReader::Source {
   std::deque<Ready> ready_;  // lines of the last piece
   std::int64_t number_ = 0, replaced_ = 0;
   bool begun_ = false, at_end_ = false;
-  std::exception_ptr failure_;  // why no more can be read
+  std::exception_ptr failure_;  // why reading stopped
 };
 
 LineReader::LineReader(const std::string& file, const TextOptions& options)
@@ -402,7 +402,7 @@ namespace {
 
 constexpr std::size_t most_fields = 65'536;
 
-/// What the rows of a file have in common.
+/// Checks that concern all rows of a file.
 class RowChecks {
  public:
   /// Each row must be as wide as the first.
@@ -419,14 +419,15 @@ class RowChecks {
   std::size_t width_ = 0;
 };
 
-/// Checked as they are found: a row of separators takes more room as fields than as text.
+/// Fields are counted as they are found, since a row of separators takes more memory as fields than as
+/// text.
 std::string& add_field(TableRow& row, const TextLines& lines) {
   check(row.fields.size() < most_fields, lines.place(), ": the row has more than ", most_fields,
         " fields; is this a table of texts?");
   return row.fields.emplace_back();
 }
 
-/// Goes through the lines of a file; a quoted field may run over several of them.
+/// Parses the lines of a file; a quoted field may span several lines.
 class CsvParser {
  public:
   explicit CsvParser(TextLines& lines) : lines_(lines) {}

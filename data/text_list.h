@@ -13,12 +13,12 @@
 #include <utility>
 #include <vector>
 
-// Many texts in little memory, as readers of data keep them.
+// Compact storage for many texts, used by the data readers.
 
 namespace heed {
 
-/// A list of texts. Each takes 9 bytes beside its own (10 from 128 bytes on), where a std::string takes 32 to
-/// 64. A text never changes and never moves; copies of a list share them.
+/// A list of texts. Each takes 9 bytes besides its own (10 from 128 bytes on), where a std::string takes 32
+/// to 64. A text never changes or moves; copies of a list share the texts.
 class TextList {
  public:
   class Iterator;
@@ -38,13 +38,13 @@ class TextList {
   void pop_back() { texts_.pop_back(); }
   std::size_t size() const { return texts_.size(); }
   bool empty() const { return texts_.empty(); }
-  /// Stays as long as the list, or a copy of it.
+  /// Valid as long as the list or a copy of it.
   std::string_view operator[](std::size_t index) const;
   std::string_view front() const { return (*this)[0]; }
   std::string_view back() const { return (*this)[size() - 1]; }
   Iterator begin() const;
   Iterator end() const;
-  /// The texts of these indices, which are not copied.
+  /// The texts at these indices; they are shared, not copied.
   TextList picked(std::span<const std::size_t> indices) const;
   std::vector<std::string> strings() const;
 
@@ -55,8 +55,8 @@ class TextList {
   char* room_for(std::size_t bytes);
 
   std::vector<std::shared_ptr<char[]>> blocks_;
-  std::deque<const char*> texts_;  // each begins with its length, seven bits a byte, the lowest first
-  // What is free in a block that no other list writes to.
+  std::deque<const char*> texts_;  // each starts with its length, seven bits per byte, lowest first
+  // The free part of a block that no other list writes to.
   char* free_ = nullptr;
   std::size_t free_bytes_ = 0, next_block_ = 256;
 };
@@ -101,11 +101,11 @@ inline TextList::Iterator TextList::end() const {
   return {*this, size()};
 }
 
-/// Where each text of a list came from, for messages. Takes 8 bytes for each.
+/// Where each text of a list came from, for messages. Takes 8 bytes per text.
 class TextPlaces {
  public:
-  /// "file:line"; 0: the file as a whole. An origin that ends in a space has its number right behind it:
-  /// "pair 3".
+  /// "file:line"; line 0: the file as a whole. If the origin ends in a space the number follows it
+  /// directly: "pair 3".
   void add(std::string_view origin, std::size_t line = 0);
   std::size_t size() const { return lines_.size(); }
   std::string operator[](std::size_t index) const;
@@ -113,7 +113,7 @@ class TextPlaces {
 
  private:
   struct Run {
-    std::size_t first;  // index from which on the texts are of this origin
+    std::size_t first;  // index of the first text of this origin
     std::shared_ptr<const std::string> origin;
   };
   const Run& run_of(std::size_t index) const;

@@ -119,7 +119,7 @@ std::string each_character(std::string_view text, const Change& change) {
   return result;
 }
 
-/// Without the characters of a kind.
+/// The text without the characters of one kind.
 template <class Is>
 std::string without(std::string_view text, const Is& is) {
   return each_character(text, [&](char32_t c, std::string_view bytes, std::string& result) {
@@ -145,7 +145,7 @@ bool lies_in(char32_t c, std::initializer_list<std::pair<char32_t, char32_t>> ra
                      [&](const auto& one) { return c >= one.first && c <= one.second; });
 }
 
-/// The blocks of Chinese characters, as BERT has them.
+/// The blocks of Chinese characters that BERT uses.
 bool is_chinese(char32_t c) {
   return lies_in(c, {{0x4E00, 0x9FFF},
                      {0x3400, 0x4DBF},
@@ -182,7 +182,7 @@ TextRule bert_rule(const SortedJson& part) {
   };
 }
 
-/// SentencePiece's "nmt" rule: control characters go, and what serves as a space becomes one.
+/// SentencePiece's "nmt" rule: removes control characters and turns every kind of space into U+0020.
 std::string nmt(std::string_view text) {
   return each_character(text, [](char32_t c, std::string_view bytes, std::string& result) {
     if (lies_in(c, {{0x1, 0x8}, {0xB, 0xB}, {0xE, 0x1F}, {0x7F, 0x7F}, {0x8F, 0x8F}, {0x9F, 0x9F}})) return;
@@ -203,7 +203,7 @@ std::string stripped(std::string_view text, bool left, bool right) {
     const unicode::CodePoint c = unicode::decode(text, at);
     return c.valid && unicode::is_space(c.value);
   };
-  std::size_t begin = 0, end = 0;  // behind the last character that is no space
+  std::size_t begin = 0, end = 0;  // `end`: after the last character that is not a space
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t next = at + static_cast<std::size_t>(unicode::decode(text, at).length);
     if (!is_space_at(at))
@@ -272,7 +272,7 @@ TextRule normalizer_rule(const SortedJson& part, const std::string& type) {
 
 // --- pre-tokenizers
 
-/// The parts of a piece that `cut` gives, without the empty ones.
+/// The parts that `cut` makes of a piece, without the empty ones.
 template <class Cut>
 WordRule cutting(const Cut& cut) {
   return [=](const Piece& piece, std::vector<Piece>& pieces) {
@@ -282,7 +282,7 @@ WordRule cutting(const Cut& cut) {
   };
 }
 
-/// Runs of characters of the same kind; kind 0 is left out, and where `alone` says so a character is a run by
+/// Runs of characters of the same kind. Kind 0 is left out; a character of negative kind is a run by
 /// itself.
 template <class Kind>
 std::vector<std::string_view> runs(std::string_view text, const Kind& kind_of) {
@@ -292,7 +292,7 @@ std::vector<std::string_view> runs(std::string_view text, const Kind& kind_of) {
   for (std::size_t at = 0; at < text.size();) {
     const unicode::CodePoint c = unicode::decode(text, at);
     const int next = c.valid ? kind_of(c.value) : 1;
-    if (next != kind || next < 0) {  // negative kinds stand alone
+    if (next != kind || next < 0) {
       if (kind != 0) found.push_back(text.substr(begin, at - begin));
       begin = at;
       kind = next;
@@ -303,7 +303,7 @@ std::vector<std::string_view> runs(std::string_view text, const Kind& kind_of) {
   return found;
 }
 
-/// SentencePiece's spaces: each is a visible character, in front of the word that it stands before.
+/// SentencePiece's spaces: each becomes a visible character that begins the word after it.
 WordRule metaspace_rule(const SortedJson& part) {
   const std::string where = "pre_tokenizer", space = text_in(part, "replacement", where);
   const bool adds = flag(part, "add_prefix_space", true, where);
@@ -353,7 +353,7 @@ WordRule word_rule(const SortedJson& part, const std::string& type) {
 
 // --- decoders
 
-/// English punctuation without the space that the decoder of WordPiece puts before it.
+/// Removes the space that the WordPiece decoder puts before English punctuation.
 std::string cleaned_up(std::string text) {
   static const std::pair<const char*, const char*> changes[] = {
       {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
@@ -396,7 +396,7 @@ std::optional<char> byte_of(const std::string& token) {
   return static_cast<char>(value);
 }
 
-/// Runs of byte tokens become text, or one U+FFFD for each byte where they are not UTF-8.
+/// Joins runs of byte tokens into text, or into one U+FFFD per byte if they are not UTF-8.
 void join_bytes(std::vector<std::string>& tokens) {
   std::vector<std::string> joined;
   std::string bytes;
@@ -426,7 +426,8 @@ void fuse(std::vector<std::string>& tokens) {
   tokens = {all};
 }
 
-/// Takes up to `start` times the content from the front of each token, and `stop` times from its end.
+/// Removes the content up to `start` times from the front of each token, and up to `stop` times from its
+/// end.
 TokenRule strip_decoder(const SortedJson& part) {
   const std::string content = text_in(part, "content", "decoder");
   check(!content.empty(), "decoder.content is empty");

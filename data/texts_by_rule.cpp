@@ -16,8 +16,8 @@ using WordList = std::vector<std::string_view>;
 
 // No word begins with a vowel, so that "a" is always right; every noun and verb takes a plain "s".
 const WordList nouns = {"cat", "dog", "horse", "bird", "goat", "duck", "rabbit", "turtle", "spider", "tiger"};
-const WordList verbs = {"sleep", "run", "sing", "jump", "wait", "play"};  // need no object
-const WordList seeing_verbs = {"see", "like", "follow", "greet"};         // have one
+const WordList verbs = {"sleep", "run", "sing", "jump", "wait", "play"};  // without an object
+const WordList seeing_verbs = {"see", "like", "follow", "greet"};         // with an object
 const WordList adjectives = {"small", "brown", "quiet", "happy", "wild", "young"};
 const WordList singular_determiners = {"a", "the", "every", "this"};
 const WordList plural_determiners = {"the", "two", "some", "these"};
@@ -100,7 +100,7 @@ bool holds(const WordList& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// Reads one sentence; each function takes what it names from the front, or returns false.
+/// Parses one sentence; each function consumes what it is named after, or returns false.
 class Reader {
  public:
   explicit Reader(std::string_view text) {
@@ -158,7 +158,7 @@ class Reader {
     }
     return false;
   }
-  /// What may stand between a noun and its verb; nothing, too.
+  /// What may come between a noun and its verb, possibly nothing.
   bool modifier(bool plural) {
     bool other_plural = false;
     if (take("near")) return any_noun_phrase(other_plural);
@@ -230,7 +230,7 @@ int apply(std::size_t which, std::vector<int> arguments) {
   return sum % 10;
 }
 
-/// One tree; it stops growing where it is too long to be kept.
+/// One expression tree; it stops growing once it is too long to be kept.
 class Tree {
  public:
   /// Tree number `index` of a seed has its own stream of random words.
@@ -326,7 +326,7 @@ constexpr std::array<const char*, 12> common_words{"new",  "today",  "after", "c
 constexpr std::int64_t topic_count = topics.size(), users = 400, window = 60, shown = 10,
                        impressions_per_news = 4, older = 200;
 
-/// Draws of one thing: a news, a user or an impression.
+/// The random stream of one news item, user or impression.
 enum class DrawnFor : std::uint32_t { news, user, impression };
 Draws draws_for(DrawnFor what, std::uint64_t seed, std::int64_t index) {
   return Draws({seed, static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(what)});
@@ -342,7 +342,7 @@ News made_news(std::uint64_t seed, std::int64_t index, NewsNames& names) {
   News news{names.number_of(concat_text("N", index + 1)), topic.category, topic.name, "", ""};
   const std::int64_t length = 5 + draw.below(4), of_topic = 2 + draw.below(2), begin = draw.below(length);
   for (std::int64_t i = 0; i < length; ++i) {
-    // The words of the topic stand anywhere, spread over the title.
+    // The words of the topic are spread over the title.
     const bool topical = (i + begin) * of_topic % length < of_topic;
     if (i > 0) news.title += ' ';
     news.title += topical ? draw.pick(topic.words) : draw.pick(common_words);
@@ -350,7 +350,7 @@ News made_news(std::uint64_t seed, std::int64_t index, NewsNames& names) {
   return news;
 }
 
-/// The two topics that a user likes.
+/// Whether the topic is one of the two that a user likes.
 bool likes(std::uint64_t seed, std::int64_t user, std::int64_t topic) {
   Draws draw = draws_for(DrawnFor::user, seed, user);
   const std::int64_t first = draw.below(topic_count);
@@ -358,7 +358,7 @@ bool likes(std::uint64_t seed, std::int64_t user, std::int64_t topic) {
   return topic == first || topic == second;
 }
 
-/// What a user is shown when the news up to `newest` are out; by their places in the list of all news.
+/// The impression shown when the news up to `newest` are out; news by their places in the list of all news.
 Impression made_impression(std::uint64_t seed, std::int64_t index, std::int64_t newest) {
   Draws draw = draws_for(DrawnFor::impression, seed, index);
   Impression impression;

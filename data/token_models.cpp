@@ -43,14 +43,14 @@ StringTree::StringTree(const std::vector<std::string_view>& strings) : beginning
     lengths_.push_back(string.size());
     longest_ = std::max(longest_, string.size());
   }
-  // One level of the tree after the other: the links of a node lead to levels above, which are whole by then.
+  // Builds the tree level by level: the links of a node lead to levels above, which are complete by then.
   for (std::size_t depth = 1; !paths.empty(); ++depth) {
     for (Path& path : paths) {
       const std::string_view text = strings[static_cast<std::size_t>(path.string)];
       path.node = child_or_new(path.node, static_cast<unsigned char>(text[text.size() - depth]));
       if (text.size() > depth) continue;
       Node& node = nodes_[static_cast<std::size_t>(path.node)];
-      if (node.found >= 0 && length(node.found) == depth) continue;  // one that is alike
+      if (node.found >= 0 && length(node.found) == depth) continue;  // an equal string
       beginnings_[static_cast<std::size_t>(path.string)] = node.found;
       node.found = path.string;
     }
@@ -132,7 +132,7 @@ WordModel frequent_words(const WordCounts& words, const WordTraining& options) {
   check(static_cast<std::int64_t>(tokens.size()) < options.vocabulary_size, "a vocabulary of ",
         options.vocabulary_size, " is too small: the special tokens alone are ", tokens.size());
   const std::unordered_set<std::string> first(tokens.begin(), tokens.end());
-  std::vector<std::pair<std::int64_t, std::string>> ranked;  // the more frequent, the smaller
+  std::vector<std::pair<std::int64_t, std::string>> ranked;  // first the most frequent
   for (const auto& [word, count] : words)
     if (count >= options.min_frequency && !first.contains(word)) ranked.emplace_back(-count, word);
   std::sort(ranked.begin(), ranked.end());
@@ -183,7 +183,7 @@ void WordPieceModel::encode_word(std::string_view word, std::vector<std::int32_t
 
 namespace {
 
-/// The best way to a place of the word: by which token, from where.
+/// The best path to a position in the word: its last token, and where that begins.
 struct Step {
   double score = 0;
   std::int32_t token = -1;  // -1: an unknown character
@@ -238,7 +238,7 @@ void UnigramModel::encode_word(std::string_view word, std::vector<std::int32_t>&
     }
     at += length;
   }
-  std::vector<std::string_view> pieces;  // from the last on; unknown ones that follow each other are one
+  std::vector<std::string_view> pieces;  // in reverse order; adjacent unknown pieces are joined
   bool after_unknown = false;
   for (std::size_t end = word.size(); end > 0; end = best[end].begin) {
     const Step& step = best[end];
@@ -263,7 +263,7 @@ void UnigramModel::append_piece(std::string_view piece, std::vector<std::int32_t
   if (options_.byte_fallback && bytes.size() == piece.size())
     ids.insert(ids.end(), bytes.begin(), bytes.end());
   else
-    ids.push_back(options_.unk_id.value_or(0));  // encode_word has checked that there is one
+    ids.push_back(options_.unk_id.value_or(0));  // encode_word has checked that it exists
 }
 
 }  // namespace heed

@@ -14,7 +14,7 @@
 namespace heed {
 namespace {
 
-/// What marks are called in the files of other programs; of each row the first that is there serves.
+/// Names of marks in the files of other programs; in each row the first that exists is used.
 constexpr std::array<std::array<std::string_view, 4>, 5> names_of_marks = {
     {{"<pad>", "[PAD]"},
      {"</s>", "[SEP]", "<eos>", "<|endoftext|>"},
@@ -90,8 +90,8 @@ Tokenizer Tokenizer::train_words(const TextSource& lines, const TokenizerTrainin
   settings.added_tokens = special_tokens(training.first_tokens);
   for (std::size_t i = options.special_tokens.size(); i < settings.added_tokens.size(); ++i)
     settings.added_tokens[i].special = false;
-  // A tokenizer without words cuts the texts as the result will: special tokens that stand in them are no
-  // words.
+  // A tokenizer without words splits the texts as the result will, so that special tokens in them do not
+  // count as words.
   const Parts parts(WordModel(training.first_tokens, training.unknown), settings);
   WordCounts counts;
   std::int64_t count = 0;
@@ -122,7 +122,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
       ids.push_back(*raw.id);
       continue;
     }
-    // The text is taken to begin here unless its first character was normalised away.
+    // The text counts as beginning here unless its first character was normalised away.
     const std::size_t first = static_cast<std::size_t>(unicode::decode(raw.text, 0).length);
     const bool at_start =
         raw.text.data() == text.data() &&

@@ -12,103 +12,102 @@
 
 namespace heed {
 
-/// A token that is found in the text as it stands, before any word splitting; named as in a tokenizer.json
-/// file.
+/// A token that is matched in the text as it is, before any word splitting. Fields are named as in a
+/// tokenizer.json file.
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
-  bool single_word = false;  ///< Found only where no word character touches it.
-  bool lstrip = false;       ///< Takes the white space on its left with it.
-  bool rstrip = false;       ///< Takes the white space on its right with it.
-  bool normalized = false;   ///< Looked for in the normalised text instead of the raw text.
-  bool special = false;      ///< Left out by decode() unless asked for.
+  bool single_word = false;  ///< Matched only where no word character is adjacent.
+  bool lstrip = false;       ///< Includes the white space on its left.
+  bool rstrip = false;       ///< Includes the white space on its right.
+  bool normalized = false;   ///< Matched in the normalised text instead of the raw text.
+  bool special = false;      ///< Left out by decode() unless `keep_special`.
 };
 
-/// A step that changes the text before it is cut into tokens; a tokenizer has a list of them, usually empty.
-/// The tables are those of the utf8proc in use: the newest characters may differ from another program's.
+/// A step that changes the text before tokenization; a tokenizer has a list of them, usually empty. The
+/// character tables are those of the installed utf8proc: the newest characters may differ from another
+/// program's.
 enum class TextStep { nfc, nfd, nfkc, nfkd, lower_case };
 
 struct TokenizerTraining {
-  std::int64_t vocabulary_size = 8000;  ///< All ids, special tokens included.
-  std::int64_t min_frequency = 2;       ///< Pairs that are rarer are never merged; words are unknown.
+  std::int64_t vocabulary_size = 8000;  ///< All ids, including special tokens.
+  std::int64_t min_frequency = 2;       ///< Rarer pairs are never merged; rarer words are unknown.
   /// The first ids, from 0, in this order.
   std::vector<std::string> special_tokens = {"<pad>", "<s>", "</s>", "<unk>"};
-  /// Puts a space before a text that has none, so that its first word is the same token as elsewhere;
-  /// decode() then gives the text back with that space.
+  /// Puts a space before a text that lacks one, so that its first word is the same token as elsewhere;
+  /// decode() then returns the text with that space.
   bool add_prefix_space = false;
-  /// GPT-2's word split; without it a whole line is one word and merges cross spaces.
+  /// GPT-2's word split. Without it a whole line is one word, and merges cross spaces.
   bool split_words = true;
   std::vector<TextStep> normalizer;
 };
 
-/// Texts that need not be in memory together: calls take(text) for each.
+/// Texts that need not all be in memory: calls take(text) for each.
 using TextSource = std::function<void(const std::function<void(std::string_view text)>& take)>;
-/// Those of a list, which must outlive it.
+/// The texts of a list, which must outlive the source.
 TextSource source_of(std::span<const std::string> texts);
 
 /// A tokenizer in the `tokenizer.json` format of Hugging Face tokenizers: byte-level BPE, whole words,
-/// WordPiece or Unigram. Any text can be encoded. With byte-level BPE and without a normaliser
-/// decode_bytes(encode(text)) is the text, byte for byte (ill-formed UTF-8 included), but for special tokens
-/// that stand in it; words come back joined by a space. Copies share the vocabulary; all functions may be
-/// called from several threads.
+/// WordPiece or Unigram. Any text can be encoded. With byte-level BPE and no normaliser,
+/// decode_bytes(encode(text)) returns the text byte for byte (including ill-formed UTF-8), except for
+/// special tokens in it; whole words are joined by spaces. Copies share the vocabulary. All functions may
+/// be called from several threads.
 class Tokenizer {
  public:
-  /// Learns a vocabulary; the result depends on the lines (not on their order) and the options alone.
+  /// Learns a vocabulary. The result depends only on the lines (not on their order) and the options.
   static Tokenizer train(std::span<const std::string> lines, const TokenizerTraining& options = {});
   static Tokenizer train(const TextSource& lines, const TokenizerTraining& options = {});
-  /// A tokenizer whose tokens are the characters of the texts, after the special tokens: byte-level BPE that
-  /// merges the bytes of one character and nothing else, so that its file is read by other tools too. A run
-  /// of bytes that no text has is "<unk>" where that is among the special tokens. Throws Error when a text is
-  /// not UTF-8 or all are empty.
+  /// A tokenizer whose tokens are the characters of the texts, after the special tokens. It is byte-level
+  /// BPE that merges only the bytes within a character, so other tools can read its file. A run of bytes
+  /// that occurs in no text becomes "<unk>" if that is among the special tokens. Throws Error when a text
+  /// is not UTF-8 or all are empty.
   static Tokenizer train_characters(std::span<const std::string> texts,
                                     const std::vector<std::string>& special_tokens,
                                     const std::vector<TextStep>& normalizer = {});
-  /// A tokenizer of whole words, cut at white space, with each punctuation mark a word of its own: the most
-  /// frequent ones, and "<unk>" for the rest, which must be among the special tokens. `kept_tokens` (such as
-  /// "\n") follow these: they are found in the text as they stand, and decode() keeps them. The result
-  /// depends on the lines (not on their order) and the options alone, of which add_prefix_space and
-  /// split_words say nothing here.
+  /// A tokenizer of whole words, split at white space, with each punctuation mark as its own word. It keeps
+  /// the most frequent words; all others are "<unk>", which must be among the special tokens. `kept_tokens`
+  /// (such as "\n") follow these: they are matched in the text as they are, and decode() keeps them. The
+  /// result depends only on the lines (not on their order) and the options, without add_prefix_space and
+  /// split_words, which have no effect here.
   static Tokenizer train_words(std::span<const std::string> lines, const TokenizerTraining& options = {},
                                const std::vector<std::string>& kept_tokens = {});
   static Tokenizer train_words(const TextSource& lines, const TokenizerTraining& options = {},
                                const std::vector<std::string>& kept_tokens = {});
-  /// Reads a file. Throws Error with the path and what is wrong: not there, damaged, or of a kind that
-  /// encode() could not follow exactly (it then names the part).
+  /// Reads a file. Throws Error with the path and the reason: it is missing, damaged, or has a part that
+  /// encode() could not reproduce exactly (which the error names).
   static Tokenizer load(const std::filesystem::path& path);
-  /// Reads the text of such a file; `origin` says in errors where it came from.
+  /// Reads the text of such a file; `origin` names its source in errors.
   static Tokenizer from_json(std::string_view text, std::string_view origin);
   /// The file's text. Throws Error for tokens that are not valid UTF-8, which JSON cannot hold.
   std::string to_json() const;
-  /// Writes the file; never leaves half of one. Throws Error when that fails.
+  /// Writes the file atomically. Throws Error when that fails.
   void save(const std::filesystem::path& path) const;
 
-  /// The ids of a text, as `tokenizers` gives them with add_special_tokens=False. Special tokens that stand
-  /// in the text are recognised. Bytes in missing_bytes() give the unknown token, or nothing where there is
-  /// none.
+  /// The ids of a text, as `tokenizers` gives them with add_special_tokens=False. Special tokens in the
+  /// text are recognised. Bytes in missing_bytes() give the unknown token, or nothing if there is none.
   std::vector<std::int32_t> encode(std::string_view text) const;
-  /// The text of ids, special tokens left out unless `keep_special`. Throws Error on an id outside the
-  /// vocabulary. Ids need not form whole characters: what is not UTF-8 then becomes U+FFFD.
+  /// The text of ids, without special tokens unless `keep_special`. Throws Error on an id outside the
+  /// vocabulary. Ids need not form whole characters: bytes that are not UTF-8 become U+FFFD.
   std::string decode(std::span<const std::int32_t> ids, bool keep_special = false) const;
-  /// The same without the U+FFFD: the bytes as they are.
+  /// The same, but returns the bytes unchanged instead of U+FFFD.
   std::string decode_bytes(std::span<const std::int32_t> ids, bool keep_special = false) const;
 
-  /// Number of ids: they are 0 to vocabulary_size() - 1.
+  /// The number of ids, which run from 0 to vocabulary_size() - 1.
   std::int32_t vocabulary_size() const;
   /// How a token is spelled in the file ("Ġ" stands for a space). Throws Error on an id outside the
   /// vocabulary.
   const std::string& token(std::int32_t id) const;
   /// The id of a token as spelled in the file.
   std::optional<std::int32_t> find(std::string_view token) const;
-  /// The same for a token that must be there, such as "<pad>"; throws Error otherwise. Where a mark goes by
-  /// another name, that one serves: [PAD], [UNK], [CLS] or `<bos>` for `<s>`, [SEP], `<eos>` or
-  /// `<|endoftext|>` for `</s>`.
+  /// The same for a required token such as "<pad>"; throws Error if it is missing. A mark may go by another
+  /// name: [PAD], [UNK], [CLS] or `<bos>` for `<s>`, [SEP], `<eos>` or `<|endoftext|>` for `</s>`.
   std::int32_t id_of(std::string_view token) const;
   const std::vector<AddedToken>& added_tokens() const;
-  /// Bytes without a token. Empty for what train() makes; a foreign file may lack some, and a program should
-  /// say so.
+  /// Bytes without a token. Empty for what train() makes; a file from elsewhere may lack some, and a
+  /// program should report that.
   std::string missing_bytes() const;
-  /// The distinct characters of a text that encode() would lose, for they have a byte without a token; in
-  /// their order in the text. Empty for any text when missing_bytes() is.
+  /// The distinct characters of a text that encode() would lose because one of their bytes has no token, in
+  /// order of appearance. Always empty when missing_bytes() is.
   std::vector<std::string> unknown_characters(std::string_view text) const;
 
  private:

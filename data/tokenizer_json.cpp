@@ -12,8 +12,8 @@ namespace heed {
 using namespace json_parts;
 using SortedJson = nlohmann::json;
 
-/// Reads a tokenizer.json. It follows the parts it knows exactly and refuses all others by name, because a
-/// part that is skipped would give other ids without a word.
+/// Reads a tokenizer.json file. Supports the parts that it can reproduce exactly and refuses all others by
+/// name, because skipping a part would silently give other ids.
 class TokenizerFile {
  public:
   static Tokenizer read(std::string_view text) {
@@ -97,7 +97,7 @@ class TokenizerFile {
   }
 
   static TokenModel read_model(const SortedJson& model) {
-    // Old files name the model by its parts alone, without a type.
+    // Old files identify the model by its parts alone, without a type.
     const std::string type = is_null(model, "type") ? "BPE" : text_of(model["type"], "model.type");
     if (type == "WordLevel")
       return WordModel(tokens_by_id(member(model, "vocab", "model"), "model.vocab"),
@@ -205,7 +205,7 @@ OrderedJson added_tokens_part(const std::vector<AddedToken>& tokens) {
 
 OrderedJson vocabulary_part(const std::vector<std::string>& tokens) {
   OrderedJson vocabulary = OrderedJson::object();
-  // Appended without the look-up by name, which would cost the square of the vocabulary.
+  // Appended without a look-up by name, which would be quadratic in the vocabulary.
   auto& entries = vocabulary.get_ref<OrderedJson::object_t&>();
   for (std::size_t id = 0; id < tokens.size(); ++id)
     static_cast<std::vector<OrderedJson::object_t::value_type>&>(entries).emplace_back(tokens[id], id);
@@ -274,8 +274,8 @@ std::string TokenizerFile::write(const Tokenizer& tokenizer) {
   } catch (const OrderedJson::exception&) {
     fail("a tokenizer with a token that is not valid UTF-8 has no JSON; learn it from text that is UTF-8");
   }
-  // Put in as text, since an object that keeps its order takes the square of its size to read. No text inside
-  // the file has a line end as it stands.
+  // Inserted as text, since parsing into an ordered object takes quadratic time. No string inside the file
+  // contains a raw line end.
   const auto put = [&](const char* name, const std::string& part) {
     const std::string start = concat_text("\n  \"", name, "\": ");
     std::string indented = start;

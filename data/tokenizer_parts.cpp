@@ -50,7 +50,7 @@ std::size_t skip_spaces_right(std::string_view text, std::size_t at) {
 }  // namespace
 
 TokenMatcher::TokenMatcher(std::vector<Pattern> patterns) : patterns_(std::move(patterns)) {
-  // What is normalised away can never be found.
+  // A token that is normalised away can never be found.
   std::erase_if(patterns_, [](const Pattern& pattern) { return pattern.text.empty(); });
   std::vector<std::string_view> texts;
   for (const Pattern& pattern : patterns_) {
@@ -108,7 +108,7 @@ Kind kind_of(char32_t value) {
   return unicode::is_number(value) ? Kind::number : Kind::other;
 }
 
-/// The kinds of ASCII, of which most texts are made.
+/// The kinds of ASCII characters, which make up most texts.
 constexpr std::array<Kind, 128> ascii_kinds = [] {
   std::array<Kind, 128> kinds{};
   for (std::size_t value = 0; value < kinds.size(); ++value) {
@@ -136,7 +136,7 @@ std::size_t end_of_run(std::string_view text, std::size_t at, Kind kind) {
   return at;
 }
 
-/// Length of an English contraction at the start of the text, which is not empty, or 0.
+/// The length of an English contraction at the start of the text, or 0. The text must not be empty.
 std::size_t contraction_length(std::string_view text) {
   if (text.front() != '\'') return 0;
   static constexpr std::array<std::string_view, 7> contractions = {"'s", "'t",  "'re", "'ve",
@@ -146,8 +146,8 @@ std::size_t contraction_length(std::string_view text) {
   return 0;
 }
 
-/// End of a run of white space. The last character of a run before a word is left to the word: a U+0020 joins
-/// it, any other space then stands alone.
+/// The end of a run of white space. Before a word the last character of the run is left over: a U+0020
+/// joins the word, any other space becomes a piece of its own.
 std::size_t end_of_space(std::string_view text, std::size_t at) {
   std::size_t last = at, end = at;
   for (Character c = character_at(text, end); c.kind == Kind::space; c = character_at(text, end)) {
@@ -232,7 +232,7 @@ std::string normalize_text(std::string_view text, std::span<const TextRule> rule
 
 namespace {
 
-constexpr std::size_t largest_cached_word = 64;  // bytes; longer ones hardly repeat
+constexpr std::size_t largest_cached_word = 64;  // bytes; longer words hardly repeat
 constexpr std::size_t cache_places = 1 << 17;
 constexpr std::size_t places_of_word = 8;
 
@@ -312,7 +312,7 @@ std::string Tokenizer::Parts::decode(std::span<const std::int32_t> ids, bool kee
 
 TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_level, bool add_prefix_space,
                                     bool split_words) {
-  using Json = nlohmann::json;  // in the order in which a file that is read keeps its parts
+  using Json = nlohmann::json;  // with sorted keys, like the parts read from a file
   const auto name_of = [](TextStep step) {
     switch (step) {
       case TextStep::nfc:

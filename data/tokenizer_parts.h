@@ -18,23 +18,24 @@
 
 namespace heed {
 
-/// A stretch of text, with the id of the token it is, if it is one.
+/// A stretch of text, with its token id if it is a token.
 struct Segment {
   std::string_view text;
   std::optional<std::int32_t> id;
 };
 
-/// Finds tokens in a text: at each place the longest that begins there, left to right, without overlap.
+/// Finds tokens in a text: at each place the longest that begins there, from left to right, without
+/// overlap.
 class TokenMatcher {
  public:
-  /// A token to look for and what it looks like in the text: its content, or that normalised.
+  /// A token and the text to match: its content, possibly normalised.
   struct Pattern {
     std::string text;
     AddedToken token;
   };
 
   explicit TokenMatcher(std::vector<Pattern> patterns = {});
-  /// Cuts the text at its tokens. Parts without text are left out.
+  /// Splits the text at its tokens. Empty parts are left out.
   std::vector<Segment> split(std::string_view text) const;
 
  private:
@@ -43,21 +44,21 @@ class TokenMatcher {
   std::array<bool, 256> begins_pattern_{};
 };
 
-/// Cuts a text into the words that byte-level BPE never merges across. The rule is the pattern of GPT-2
+/// Splits a text into the words that byte-level BPE never merges across. The rule is the pattern of GPT-2
 /// (Radford et al., 2019), scanned by hand with Unicode categories:
 ///   's | 't | 're | 've | 'm | 'll | 'd | ?L+ | ?N+ | ?(other)+ | space+ not before a non-space | space+
-/// where " ?" is one optional U+0020. The pieces follow each other without gaps; ill-formed bytes count as
+/// where " ?" is one optional U+0020. The words follow one another without gaps; ill-formed bytes count as
 /// "other".
 std::vector<std::string_view> split_words(std::string_view text);
-/// The end of the word that begins at byte `at`, which must lie inside the text.
+/// The end of the word that begins at byte `at`, which must be inside the text.
 std::size_t end_of_word(std::string_view text, std::size_t at);
-/// Cuts a text into words and single punctuation marks, as BERT does ("BertPreTokenizer"): white space is
-/// left out.
+/// Splits a text into words and single punctuation marks, as BERT does ("BertPreTokenizer"), without the
+/// white space.
 std::vector<std::string_view> split_at_punctuation(std::string_view text);
 
-/// The ids of words met before: most words of a text are repeats. A word has few places where it may stand,
-/// so that no text makes looking one up slow; where these are taken it is not kept. Words stay where they
-/// are, so that looking one up takes no lock.
+/// The ids of words seen before, since most words of a text are repeats. Each word has only a few places
+/// where it may be stored, so no text makes the look-up slow; if these are taken the word is not cached.
+/// Entries never move, so a look-up takes no lock.
 class WordCache {
  public:
   /// Appends the ids of the word if it is known.
@@ -65,40 +66,40 @@ class WordCache {
   void insert(std::string_view word, std::span<const std::int32_t> ids);
 
  private:
-  /// The numbers of bytes and of ids, the ids, and the bytes of a word.
+  /// A word's number of bytes, number of ids, ids and bytes.
   using Entry = std::unique_ptr<std::int32_t[]>;
   using Place = std::atomic<const std::int32_t*>;  // null: free
 
-  std::atomic<Place*> places_ = nullptr;  // none before the first word: many a tokenizer never meets one
-  std::mutex mutex_;                      // of what follows, and of writing
+  std::atomic<Place*> places_ = nullptr;  // null before the first word, which many tokenizers never see
+  std::mutex mutex_;                      // guards the members below, and writing
   std::unique_ptr<Place[]> owned_places_;
   std::vector<Entry> entries_;
 };
 
-/// What cuts a word into tokens.
+/// The model that splits a word into tokens.
 using TokenModel = std::variant<BpeModel, WordModel, WordPieceModel, UnigramModel>;
 const TokenVocabulary& vocabulary_of(const TokenModel& model);
 
-/// What a tokenizer file says, without the model.
+/// The content of a tokenizer file, without the model.
 struct TokenizerSettings {
   std::vector<AddedToken> added_tokens;
   std::vector<TextRule> normalizer;
-  /// Words keep their spaces, and bytes are spelled by the byte alphabet: nothing is lost.
+  /// Words keep their spaces, and bytes are spelled in the byte alphabet, so nothing is lost.
   bool byte_level = true;
-  bool add_prefix_space = false, split_words = true;  // byte-level
+  bool add_prefix_space = false, split_words = true;  // for byte-level
   std::vector<WordRule> pre_tokenizer;                // otherwise
-  std::optional<std::vector<TokenRule>> decoder;      // likewise; none: tokens are joined by a space
-  /// JSON text of the parts as they are written.
+  std::optional<std::vector<TokenRule>> decoder;      // otherwise; none: tokens are joined by spaces
+  /// JSON text of the parts, as written to the file.
   std::string normalizer_text = "null", pre_tokenizer_text = "null", decoder_text = "null";
-  /// Adds special tokens around sequences: not for encode(), but kept for save().
+  /// Adds special tokens around sequences: ignored by encode(), but kept for save().
   std::string post_processor_text = "null";
 };
 
-/// The settings of a tokenizer that is learned: its text steps, and byte-level words or those of BERT.
+/// The settings of a tokenizer to be learned: its text steps, and byte-level words or those of BERT.
 TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_level,
                                     bool add_prefix_space = false, bool split_words = true);
 
-/// All of a tokenizer; immutable but for the cache.
+/// The state of a tokenizer; immutable except for the cache.
 struct Tokenizer::Parts {
   /// Throws Error when the added tokens contradict the vocabulary.
   Parts(TokenModel model, TokenizerSettings settings);
@@ -109,7 +110,7 @@ struct Tokenizer::Parts {
   TokenModel model;
   TokenizerSettings settings;
   std::int32_t vocabulary_size = 0;
-  std::vector<std::string> bytes_of_id;     // what decoding an id gives
+  std::vector<std::string> bytes_of_id;     // what an id decodes to
   std::vector<std::string> spelling_of_id;  // how the file spells an id
   std::vector<bool> special_id;             // left out by decode()
   std::unordered_map<std::string, std::int32_t> added_ids;
@@ -117,11 +118,11 @@ struct Tokenizer::Parts {
   mutable WordCache cache;
 };
 
-/// Applies the steps one after the other.
+/// Applies the steps in order.
 std::string normalize_text(std::string_view text, std::span<const TextStep> steps);
 std::string normalize_text(std::string_view text, std::span<const TextRule> rules);
 
-/// A text after all steps: without any it is the text itself, which must outlive this.
+/// A text after all rules; without rules it refers to the original text, which must outlive it.
 class NormalizedText {
  public:
   NormalizedText(std::string_view text, std::span<const TextRule> rules)
@@ -137,7 +138,7 @@ class NormalizedText {
   std::string_view text_;
 };
 
-/// Calls visit(word) for the words of a text as the model sees them. `at_start`: the whole text begins here.
+/// Calls visit(word) for each word of a text, as the model sees it. `at_start`: the whole text begins here.
 template <class Visit>
 void for_each_word(std::string_view text, const TokenizerSettings& settings, bool at_start,
                    const Visit& visit) {

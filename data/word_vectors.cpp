@@ -13,7 +13,7 @@
 namespace heed {
 namespace {
 
-/// The texts between single spaces; those at the ends are left out.
+/// The fields between single spaces; trailing spaces are ignored.
 std::vector<std::string_view> fields_of(std::string_view line) {
   while (line.ends_with(' ')) line.remove_suffix(1);
   std::vector<std::string_view> fields;
@@ -36,7 +36,7 @@ void check_width(const std::string& place, std::int64_t found, std::int64_t widt
         ": set model.width=", found, " (a multiple of model.heads), or take other vectors");
 }
 
-/// The numbers at the end of a line into `values`; what stands before them is the word.
+/// Reads the numbers at the end of a line into `values` and returns the word before them.
 std::string_view read_vector(const std::string& place, std::string_view line,
                              std::span<const std::string_view> fields, std::span<float> values) {
   check(fields.size() > values.size(), place, "a word and ", values.size(),

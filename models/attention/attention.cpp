@@ -29,7 +29,7 @@ void check_input(const AttentionConfig& config, const AttentionInput& input) {
   check_mask("memory_mask", input.memory_mask, input.memory);
 }
 
-/// Each row of x [S, ...] `times` times: [S times, ...].
+/// Repeats each row of x [S, ...] `times` times in succession: [S times, ...].
 Tensor repeated(const Tensor& x, std::int64_t times) {
   if (!x.defined() || times == 1) return x;
   Shape each = unsqueeze(x, 1).shape(), all = x.shape();
@@ -62,17 +62,17 @@ void AttentionCache::extend_mask(const AttentionInput& input, std::int64_t befor
 Tensor Attention::operator()(const AttentionInput& input, Context& context) try {
   check_input(config_, input);
   check(!input.global.defined() || takes_global_tokens(), "this variant has no global tokens");
-  if (input.x.count() == 0) return input.x;  // nobody attends
+  if (input.x.count() == 0) return input.x;  // no tokens
   const Tensor out = forward(input, context);
   check(out.defined(), "gave no output");
   check(out.shape() == input.x.shape(), "gave an output of shape ", out.shape(), " for inputs of shape ",
         input.x.shape());
   if (!input.mask.defined()) return out;
-  // A selection and not a product: it keeps no copy of `out` for backward.
+  // where() rather than a product, so that backward needs no copy of `out`.
   const Tensor zero = Tensor::zeros({1}, out.dtype(), out.device());
   return where(unsqueeze(input.mask, 2), out, zero);
 } catch (Error& error) {
-  // A part of this layer, such as a Linear, has said already where it is.
+  // A part of this layer, such as a Linear, may already have added its own path.
   const std::string where = path();
   if (where.empty() || !std::string_view(error.what()).starts_with(where))
     error.add_context(described("attention") + ": ");
@@ -127,7 +127,8 @@ AttentionOptions Attention::kernel_options(const Tensor& key_mask, Context& cont
 
 namespace {
 
-/// True when the elements of one step along axis 1 lie side by side, and the next step behind them.
+/// True when the elements of each step along axis 1 are contiguous and the steps follow one another without
+/// gaps.
 bool lies_by_steps(const Tensor& x) {
   std::int64_t expected = 1;
   for (int axis = x.rank() - 1; axis > 1; --axis) {
@@ -138,15 +139,15 @@ bool lies_by_steps(const Tensor& x) {
          x.stride(0) % expected == 0;
 }
 
-/// The steps of a row from its first one to the end of its place in the block.
+/// How many steps fit between the first step of a row and the end of the row's slot in the block.
 std::int64_t room_of(const Tensor& x) {
   const std::int64_t row = x.stride(0), from = x.offset() % row;
-  const std::int64_t end = x.offset() - from + x.size(0) * row;  // of the last row's place
+  const std::int64_t end = x.offset() - from + x.size(0) * row;  // end of the last row's slot
   const bool whole = static_cast<std::size_t>(end) * size_of(x.dtype()) <= x.storage()->bytes();
   return whole ? (row - from) / x.stride(1) : x.size(1);
 }
 
-/// x [R, T, ...] with T more or fewer steps, of the same memory.
+/// `length` steps of x [R, T, ...] from `begin` on, a view that may reach beyond T into the spare room.
 Tensor with_length(const Tensor& x, std::int64_t begin, std::int64_t length) {
   Shape shape = x.shape();
   shape[1] = length;

@@ -8,13 +8,14 @@
 //   O = merge( softmax( q k^T / sqrt(dh) over the keys seen ) v ) Wo
 //
 // Options: "block" b (64), "global_blocks" g (1), "window_blocks" w (3), "random_blocks" r (3). The random
-// blocks of a row are r distinct ones that are neither global nor in the window (fewer where there are not
-// so many, written -1). They are drawn once, per head, for the longest sequence (max_length L) and kept as
-// the buffer "random_blocks" [H, ceil(L / b), r]; a shorter sequence leaves out those beyond its end.
+// blocks of a row are r distinct blocks that are neither global nor in the window, filled up with -1 where
+// fewer exist. They are drawn once per head for the longest sequence (max_length L) and kept as the buffer
+// "random_blocks" [H, ceil(L / b), r]; a shorter sequence ignores those beyond its end.
 //
 // Time N (2 g + w + r) b d + N d^2, memory N d (fused), parameters 4 d^2.
-// Causal (an extension): the layout and j <= i, with random blocks from before. There nb = ceil(L / b), so
-// that what a position sees does not depend on how much text follows. Cross-attention is not defined.
+// Causal (an extension): the same layout restricted to j <= i, with random blocks drawn from earlier ones.
+// Here nb = ceil(L / b), so what a position sees does not depend on how much text follows. Cross-attention
+// is not defined.
 
 #include <algorithm>
 #include <cstdlib>
@@ -28,8 +29,8 @@
 namespace heed {
 namespace {
 
-/// Appends `count` distinct numbers below `size`, -1 where there are no more: the first steps of a
-/// Fisher-Yates shuffle of 0, 1, ..., of which only those that moved are held.
+/// Appends `count` distinct numbers below `size`, with -1 once they run out: the first steps of a
+/// Fisher-Yates shuffle of 0, 1, ..., storing only the entries that moved.
 void draw(std::int64_t size, std::int64_t count, const RandomKey& key, std::vector<std::int64_t>& drawn) {
   std::map<std::int64_t, std::int64_t> moved;
   const auto at = [&](std::int64_t place) {
@@ -118,7 +119,7 @@ class BigBird : public PatternAttention {
     std::vector<std::int64_t> drawn;
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t bi = row % nb;
-      // The legal blocks are those from g on that lie before the window, and those behind it.
+      // The legal blocks are the non-global ones before the window and behind it.
       const std::int64_t end = config().causal ? std::min(bi, nb - global_) : nb - global_;
       const std::int64_t before = std::clamp<std::int64_t>(bi - window_ / 2, global_, std::max(global_, end));
       const std::int64_t behind = std::max(global_, bi + window_ / 2 + 1);
@@ -136,7 +137,7 @@ class BigBird : public PatternAttention {
   }
 
   std::shared_ptr<const BlockPattern> pattern(std::int64_t length) {
-    // The key holds the random blocks too: a checkpoint that is loaded brings others.
+    // The key includes the random blocks, because loading a checkpoint replaces them.
     const std::vector<std::int32_t> random = random_blocks();
     PatternCache::Key key(random.begin(), random.end());
     key.push_back(length);

@@ -16,12 +16,12 @@ constexpr double passes_to_measure = 10;
 constexpr double most_relative_cost = 1.4;
 constexpr std::int64_t words_of_a_block = 256;
 
-/// f(K): multiplications of a word.
+/// f(K): multiplications per word.
 double cost(double clusters, double length, double width) {
   return 2 * width * (clusters + 2 * length / clusters) + 5 * width * width;
 }
 
-/// K when a configuration is silent.
+/// The default K.
 std::int64_t silent(const AttentionConfig& config) {
   if (config.causal || config.max_length <= 0) return default_clusters(config);
   return std::max<std::int64_t>(2, ceil_div(config.max_length, words_of_a_block));
@@ -44,7 +44,7 @@ ClusterCount::ClusterCount(const AttentionConfig& config) : width_(config.width)
   const std::string text = config.options.take_text("clusters", "auto");
   check(text == "auto", "setting 'clusters' must be a number or \"auto\", is '", text, "'");
   automatic_ = true;
-  constexpr double any_length = 2048;  // where no max_length is stated: 64 clusters
+  constexpr double any_length = 2048;  // without a max_length: 64 clusters
   most_ = cheapest(config.max_length > 0 ? static_cast<double>(config.max_length) : any_length);
   add_buffer("chosen", chosen_, Initialiser::constant({1}, 0, DType::i32));
   add_buffer("measured", measured_, Initialiser::constant({3}, 0));
@@ -87,7 +87,7 @@ void ClusterCount::observe(const Tensor& x, const Tensor& centroids, const Tenso
   const Tensor middle = sum(x.detach() * real, 1, true) / maximum(sum(real, 1, true), one);  // [B, 1, d]
   const Tensor unit = unit_vectors(centroids.detach() - middle);                             // [B, K, d]
   const Tensor cosines = mean(relu(matmul(unit, transpose(unit, 1, 2))), 0);                 // [K, K]
-  // A cluster is like itself, also when its centroid is the very mean and has no direction.
+  // A cluster resembles itself even if its centroid equals the mean and has no direction.
   const Tensor at = Tensor::arange(clusters, DType::i32, x.device());
   const Tensor alike = where(equal(unsqueeze(at, 0), unsqueeze(at, 1)), one, cosines);
   const Tensor groups = where(greater(share, zero), matmul(alike, share), zero);  // [K, 1]

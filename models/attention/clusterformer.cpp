@@ -1,3 +1,43 @@
+// ClusterFormer: "ClusterFormer: Neural Clustering Attention for Efficient and Effective Transformer", Wang
+// et al., ACL 2022 (2022.acl-long.170), section 3. Centroids C travel from layer to layer, C0 in the first:
+//
+//   S     = softmax over words j of phi(C_k, X_j Wc)                [B, K, N]
+//   C_k'  = sum_j S_kj X_j,   I_j = argmax_k S_kj                    new centroids, assignment of words
+//   X^S   = the words in stable order of I,  Q, K, V = X^S Wq, X^S Wk, X^S Wv
+//   O^S_i = softmax(Q_i K_i^T / sqrt(dh)) V_i                        block i of w = ceil(N / K) sorted words,
+//   O     = unsort(O^S) Wo                                           which sees 2 w words
+//
+// Two losses shape the clusters (section 3.2), with n real words in the batch:
+//
+//   L1 = - 1/n sum over real words j of phi(X_j, C'_{I_j})           each word near its centroid
+//   L2 = - 1/(K-1) sum_{k<K} phi(C'_k, C'_{k+1}), mean over samples  neighbours in the order alike
+//
+// The paper's phi is the dot product, with which both losses reward large norms without bound: with weights
+// of 1 they take the whole clipped gradient and drown the task's loss. Here phi is the cosine, which bounds
+// both, unless "cosine" is false, and the weights of the losses are small. The paper leaves these weights,
+// the window and the normaliser open. C0 is normal with variance 1 / d.
+// Time N (K + 2 N / K) d + N d^2, memory N d + K N, parameters 5 d^2, and K d once.
+//
+// Options: "clusters" K (default: blocks of 256 words, because the paper's sqrt(max_length) sees too little
+// of a document; or "auto", see cluster_count.h; the first layer chooses for all that follow); "window": a
+// block sees itself and the "next" one (default) or the one before, "prev"; "assoc": the softmax runs over
+// "words" (default) or over "clusters", which makes C' a mean; "phi_scale" (1), "cosine" (true), "lambda1",
+// "lambda2" (0.01).
+//
+// Causal form (an extension: the form above reveals future words through its centroids, its softmax over
+// words and its sort). Each layer has its own centroids C, which do not depend on the words:
+//
+//   I_j = argmax_k phi(C_k, X_j Wc)                                   X_j alone decides
+//   O_t = softmax(Q_t K_s^T / sqrt(dh)) V_s Wo                        over the last w words s <= t, I_s = I_t
+//
+// The losses have C in place of C'. Wc acts through the argmax alone and gets no gradient: it is a buffer
+// that keeps its initial value. In stable order of I the words of a cluster are adjacent and in time order,
+// so a block of w sorted words needs only itself and the block before.
+// Time N (K + 2 w) d + N d^2, parameters 4 d^2 + K d.
+//
+// Its options: "clusters" K (sqrt(max_length), or 3; "auto": see cluster_count.h); "block" w
+// (ceil(max_length / K), or 64 without a max_length); "phi_scale", "cosine", "lambda1", "lambda2" as above.
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,9 +50,9 @@
 #include "heed/models/attention/shared/heads.h"
 #include "heed/models/attention/shared/sorting.h"
 
-// What the two forms of ClusterFormer share: the similarity and the losses that shape the clusters.
-
 namespace heed {
+
+// What both forms share: the similarity and the losses.
 
 /// phi(x, y) = scale cos(x, y), or scale x . y: options "phi_scale" (1) and "cosine" (true).
 class Similarity {
@@ -20,12 +60,12 @@ class Similarity {
   explicit Similarity(const Options& options);
   /// a [..., K, d], b [..., N, d] -> phi of all pairs, [..., K, N].
   Tensor of_pairs(const Tensor& a, const Tensor& b) const;
-  /// phi of all pairs of a and b W^T, [..., K, N], with W [out, in]: as a product, (a W) b^T, which takes
-  /// K d^2 in place of N d^2.
+  /// phi of all pairs of a and b W^T, [..., K, N], with W [out, in]. The dot product is computed as (a W)
+  /// b^T, which takes K d^2 instead of N d^2.
   Tensor of_projected(const Tensor& a, const Tensor& b, const Tensor& weight) const;
   /// The sum of phi(a_i, b_i) over all rows of equal shape.
   Tensor sum_of_rows(const Tensor& a, const Tensor& b) const;
-  /// What the sums above multiply: x itself, or its unit vectors.
+  /// The vectors that phi multiplies: x itself, or its unit vectors.
   Tensor prepared(const Tensor& x) const;
 
  private:
@@ -33,12 +73,12 @@ class Similarity {
   bool cosine_;
 };
 
-/// The losses of section 3.2 with their weights, options "lambda1" and "lambda2" (0.01 each).
+/// The two losses with their weights, options "lambda1" and "lambda2" (0.01 each).
 class ClusterLosses {
  public:
   ClusterLosses(const Options& options, const Similarity& similarity);
-  /// Adds "clustering" L1 and "centroid_sorting" L2 to the pass. x [B, N, d], centroids [B or 1, K, d],
-  /// assignment i32 [B, N] (K: padding), mask [B, N].
+  /// Adds "clustering" L1 and "centroid_sorting" L2 to the losses of the pass. x [B, N, d], centroids [B or
+  /// 1, K, d], assignment i32 [B, N] (K: padding), mask [B, N].
   void add(const Tensor& x, const Tensor& centroids, const Tensor& assignment, const Tensor& mask,
            Context& context) const;
 
@@ -49,14 +89,6 @@ class ClusterLosses {
 
 /// The strictly causal form.
 std::unique_ptr<Attention> make_causal_clusterformer(const AttentionConfig& config);
-
-// Similarity and losses of ClusterFormer (Wang et al., ACL 2022, section 3), with n real words in the batch:
-//
-//   L1 = - 1/n sum over real words j of phi(X_j, C_{I_j})           each word near its centroid
-//   L2 = - 1/(K-1) sum_{k<K} phi(C_k, C_{k+1}), mean over samples   neighbours in the order alike
-//
-// With the dot product as phi both reward large norms without bound: with weights of 1 they drown the task's
-// loss. So phi is the cosine here unless "cosine" is false, which bounds both, and the weights are small.
 
 Similarity::Similarity(const Options& options)
     : scale_(options.take_number("phi_scale", 1, 1e-6, 1e6)), cosine_(options.take_bool("cosine", true)) {}
@@ -107,26 +139,7 @@ void ClusterLosses::add(const Tensor& words_seen, const Tensor& centroids_seen, 
   context.losses.push_back({"centroid_sorting", lambda2_, -chain / (samples * links)});
 }
 
-// ClusterFormer: "ClusterFormer: Neural Clustering Attention for Efficient and Effective Transformer", Wang
-// et al., ACL 2022 (2022.acl-long.170), section 3. Centroids C travel from layer to layer, C0 in the first:
-//
-//   S     = softmax over words j of phi(C_k, X_j Wc)                [B, K, N]
-//   C_k'  = sum_j S_kj X_j,   I_j = argmax_k S_kj                    new centroids, assignment of words
-//   X^S   = the words in stable order of I,  Q, K, V = X^S Wq, X^S Wk, X^S Wv
-//   O^S_i = softmax(Q_i K_i^T / sqrt(dh)) V_i                        block i of w = ceil(N / K) sorted words,
-//   O     = unsort(O^S) Wo                                           which sees 2 w words
-//
-// Two losses shape the clusters (cluster_losses.cpp); clusterformer_causal.cpp has the causal form.
-// Time N (K + 2 N / K) d + N d^2, memory N d + K N, parameters 5 d^2, and K d once.
-//
-// Options: "clusters" K (blocks of 256 words; the paper's sqrt(max_length) sees too little on documents;
-// "auto": cluster_count.h says how either is chosen, and the first layer chooses for all that follow);
-// "window": a block sees itself and the "next" one (default) or the one before, "prev"; "assoc": the softmax
-// runs over "words" (default) or over "clusters", C' then being a mean; "phi_scale" (1), "cosine" (true),
-// "lambda1", "lambda2" (0.01). The paper leaves the window, the normaliser and the weights of the losses
-// open; its similarity phi is the plain product, "cosine" false. Ours are the cosine and the small weights,
-// because plain products grow without bound: with weights of 1 the losses of the clusters take the whole
-// clipped gradient. C0 is normal with variance 1 / d.
+// The bidirectional form.
 
 namespace {
 
@@ -188,7 +201,7 @@ class ClusterFormer : public Attention {
   }
 
  private:
-  /// Those of the layer before [B, K, d]; C0 for all samples in the first one.
+  /// The centroids of the layer before, [B, K, d]; in the first layer C0, the same for all samples.
   Tensor centroids(const Tensor& x, const Context& context) {
     if (const auto found = context.handed_on.find(travelling); found != context.handed_on.end()) {
       const Tensor& given = found->second;
@@ -210,7 +223,9 @@ class ClusterFormer : public Attention {
                                 : Tensor::ones({1, 1, 1}, DType::i32, input.x.device());
   }
 
-  /// "clusters": every word shares itself out, and a centroid is the weighted mean of what it got.
+  /// "assoc" is "clusters": each word is shared among the centroids, and a centroid is the mean of the
+  /// words, weighted by its shares.
+  /// shares.
   static Tensor mean_of_members(const Tensor& logits, const AttentionInput& input) {
     const Tensor real = unsqueeze(mask_as_numbers(input.mask, input.x), 1);  // [B, 1, N]
     const Tensor shares = softmax(logits, 1) * real;                         // [B, K, N]
@@ -236,7 +251,7 @@ class ClusterFormer : public Attention {
   ClusterLosses losses_;
   PatternCache patterns_;
   Initialiser initialiser_;
-  Tensor centroids_;  // C0 [K, d] (of "auto": the most K there may be), in the first layer only
+  Tensor centroids_;  // C0 [K, d] (with "auto" the largest possible K), in the first layer only
   Linear similarity_;
   Projections w_;
 };
@@ -252,19 +267,7 @@ AttentionVariant clusterformer_variant() {
           }};
 }
 
-// The causal form of ClusterFormer (an extension: the paper's form shows future words through its centroids,
-// its softmax over words and its sort). Each layer has centroids C of its own, which no word moves:
-//
-//   I_j = argmax_k phi(C_k, X_j Wc)                                   X_j alone decides
-//   O_t = softmax(Q_t K_s^T / sqrt(dh)) V_s Wo                        over the last w words s <= t, I_s = I_t
-//
-// Losses as in cluster_losses.cpp, with C in place of the updated centroids. Wc acts through the argmax
-// alone and has no gradient: it is a buffer that keeps its initial value.
-// In stable order of I the words of a cluster stand side by side in time, so a block of w sorted words needs
-// itself and the block before. Time N (K + 2 w) d + N d^2, parameters 4 d^2 + K d.
-//
-// Options: "clusters" K (sqrt(max_length), or 3; "auto": cluster_count.h); "block" w (ceil(max_length / K),
-// or 64 when no max_length is stated); "phi_scale", "cosine", "lambda1", "lambda2" as in the other form.
+// The causal form.
 
 namespace {
 
@@ -288,7 +291,7 @@ class CausalClusterFormer : public Attention {
  protected:
   Tensor forward(const AttentionInput& input, Context& context) override {
     const Tensor& x = input.x;
-    // Neither K nor w may follow the length of this input, or the past would change as the text grows.
+    // Neither K nor w may depend on the length of this input, or the past would change as the text grows.
     const std::int64_t longest = config().max_length, batch = x.size(0), length = x.size(1);
     const std::int64_t clusters = count_.of(longest > 0 ? longest : 2048, context.training);
     const std::int64_t block = block_ > 0 ? block_ : longest > 0 ? ceil_div(longest, clusters) : 64;
@@ -299,7 +302,7 @@ class CausalClusterFormer : public Attention {
     if (context.training) count_.observe(x, centroids, assignment, input.mask, context);
     losses_.add(x, centroids, assignment, input.mask, context);
 
-    const Tensor order = argsort(assignment);     // stable: in time within a cluster, padding last
+    const Tensor order = argsort(assignment);     // stable: by time within a cluster, padding last
     const Tensor sorted = gather_rows(x, order);  // [B, N, d]
     // Blocks become samples: [B, N, d] -> [B blocks, H, w (keys: 2 w), dh].
     const auto heads_of = [&](const Tensor& blocks) {
@@ -338,7 +341,7 @@ class CausalClusterFormer : public Attention {
     const Tensor queries = into_blocks(cluster, width, static_cast<double>(clusters));  // [B, blocks, w]
     const Tensor keys = with_block_before(queries, static_cast<double>(clusters));      // [.., 2 w]
     const Tensor same = equal(unsqueeze(queries, 3), unsqueeze(keys, 2)) * unsqueeze(less(keys, clusters), 2);
-    // Counted from the first word of the block before, query r stands at w + r.
+    // Positions count from the first word of the block before, so query r is at w + r.
     const Tensor at = unsqueeze(Tensor::arange(width, DType::i32, device) + width, 1);  // [w, 1]
     const Tensor of_key = unsqueeze(Tensor::arange(2 * width, DType::i32, device), 0);  // [1, 2 w]
     const Tensor recent = less_equal(of_key, at) * greater(of_key, at - block);
@@ -347,7 +350,7 @@ class CausalClusterFormer : public Attention {
   }
 
   ClusterCount count_;
-  std::int64_t block_;  // 0: not set, so that it follows from K
+  std::int64_t block_;  // 0: not set, follows from K
   Similarity phi_;
   ClusterLosses losses_;
   Initialiser initialiser_;

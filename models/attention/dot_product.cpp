@@ -5,15 +5,15 @@
 //   A = softmax( q k^T / sqrt(dh) )  over the allowed keys      (eq. 1)
 //   O = merge(A v) Wo
 //
-// Keys are allowed where they are no padding and, in the causal form, not later than the query.
+// A key is allowed unless it is padding or, in the causal form, later than the query.
 // Time N M d + (N + M) d^2, parameters 4 d^2; the fused kernel holds no N x M matrix.
 //
 // Grouped queries (Ainslie et al. 2023, arXiv 2305.13245, section 2.2): with G heads of keys and values, Wk
-// and Wv [d -> G dh], each serves H / G heads of queries that stand one after the other. Parameters 2 d^2 (1
-// + G / H), and what decoding remembers shrinks to G / H. G = 1 is multi-query attention (Shazeer 2019, arXiv
-// 1911.02150).
+// and Wv are [d -> G dh], and each of these heads serves H / G consecutive query heads. Parameters
+// 2 d^2 (1 + G / H); the decoding cache shrinks to G / H of its size. G = 1 is multi-query attention
+// (Shazeer 2019, arXiv 1911.02150).
 //
-// Positions may be turns of queries and keys (rotary.h), or what is added to the logits (distance_bias.h).
+// Positions may rotate the queries and keys or add to the logits (models/positions.h).
 //
 // Settings: "kv_heads" G, a divisor of H (0: H).
 
@@ -92,9 +92,9 @@ class DotProductAttention : public Attention {
     const std::int64_t batch = query.size(0), length = query.size(2), sharing = config().heads / key_heads_;
     if (sharing == 1 || (length > 1 && (options.causal || distances_.active())))
       return attention(query, for_all_heads(key), for_all_heads(value), options);
-    // All queries see the same keys, so that those of a group are queries of one head; no key is copied.
+    // All queries see the same keys, so the queries of a group become one head, and no key is copied.
     options.causal = false;
-    if (distances_.active()) {  // of the one query: each head's row is a row of the group's
+    if (distances_.active()) {  // one query: the bias row of each head becomes a row of its group
       options.bias = reshape(distances_.matrix(1, key.size(2), query), {1, key_heads_, sharing, key.size(2)});
       options.slopes = {};
     }
@@ -102,7 +102,7 @@ class DotProductAttention : public Attention {
     return reshape(attention(group, key, value, options), query.shape());
   }
 
-  /// Each head of x [B, G, M, dh] for all queries of its group: [B, H, M, dh].
+  /// Repeats each head of x [B, G, M, dh] for every query head of its group: [B, H, M, dh].
   Tensor for_all_heads(const Tensor& x) const {
     const std::int64_t sharing = config().heads / key_heads_;
     if (sharing == 1) return x;

@@ -1,6 +1,6 @@
-// Hard-coded Gaussian attention: "Hard-Coded Gaussian Attention for Neural Machine Translation", You, Sun and
-// Iyyer, ACL 2020, arXiv 2005.00742, section 3. Nothing looks for its keys: head h of query i always reads
-// around position f_h(i), weighted by the density of a normal distribution. In self-attention Y = X:
+// Hard-coded Gaussian attention: "Hard-Coded Gaussian Attention for Neural Machine Translation", You, Sun
+// and Iyyer, ACL 2020, arXiv 2005.00742, section 3. Queries and keys are not compared: head h of query i
+// always reads around position f_h(i), weighted by a normal density. In self-attention Y = X:
 //
 //   v         = split(Y Wv)                                                             [B, H, M, dh]
 //   f_h(i)    = gamma i + offset_h,      offset_h = offsets[h mod number of offsets]
@@ -8,15 +8,15 @@
 //   O         = merge(A v) Wo
 //
 // As in the paper the density is not normalised: rows at the ends and rows with masked keys sum to less
-// than 1. A key is allowed where it is no padding and, in the causal form, not later than the query.
+// than 1. A key is allowed unless it is padding or, in the causal form, later than the query.
 //
-// A is a band, so it is never made as a whole: queries go in blocks of 64 rows, each with the window of keys
-// that its rows can reach. The window ends where the weight is below the precision of the number type
-// (6 sigma for f32, 9 sigma for f64). In self-attention all blocks have the same weights. They are kept for
-// the lengths met last. Time N (64 + 2 reach) d + N d^2, memory N d, parameters 2 d^2.
+// A is a band and is never materialised. Queries are processed in blocks of 64 rows, each with the window
+// of keys that its rows can reach. The window ends where a weight falls below the precision of the dtype (9
+// sigma for f64, otherwise 6 sigma). In self-attention all blocks have the same weights. Up to 32 bands are
+// cached, by their lengths. Time N (64 + 2 reach) d + N d^2, memory N d, parameters 2 d^2.
 //
 // Settings: offsets (default -1, 1; causal: -1, 0), sigma (1), and for cross-attention gamma (1), the mean
-// length of a source over that of its target. Departure: dropout, where asked for, acts on A.
+// source length divided by the mean target length. Departure: dropout, if any, acts on A.
 
 #include <algorithm>
 #include <cmath>
@@ -52,7 +52,7 @@ class HardCodedGaussianAttention : public Attention {
     if (config().cross) {
       if (!cache.value.defined()) cache.value = value_(input.memory);
       cache.of_memory = true;
-      // What a position reads does not depend on the query, so that one answer serves all rows of a memory.
+      // What a position reads does not depend on the query, so one result serves all rows of a memory.
       const std::int64_t sharing = rows_per_memory(input), queries = input.x.size(1);
       const Tensor out = attend(cache.value, input.memory_mask, cache.position, queries, context);
       cache.position += queries;
@@ -60,7 +60,7 @@ class HardCodedGaussianAttention : public Attention {
       return reshape(expand(unsqueeze(out, 1), {out.size(0), sharing, queries, out.size(2)}),
                      input.x.shape());
     }
-    // Only the last positions are within reach, and where they stand in the sequence does not matter.
+    // Only the last positions are within reach, and their absolute positions do not matter.
     const std::int64_t before = cache.value.defined() ? cache.value.size(1) : 0;
     cache.extend_mask(input, before);
     cache.value = appended(std::move(cache.value), value_(input.x));
@@ -92,10 +92,10 @@ class HardCodedGaussianAttention : public Attention {
   std::int64_t window_size(std::int64_t rows, DType dtype) const {
     const auto [lowest, highest] = std::minmax_element(offsets_.begin(), offsets_.end());
     const double span = gamma_ * static_cast<double>(rows - 1) + *highest - *lowest + 2 * reach(dtype);
-    return static_cast<std::int64_t>(std::ceil(span)) + 2;  // both ends, and the rounding of the first key
+    return static_cast<std::int64_t>(std::ceil(span)) + 2;  // for both ends and the rounding of the first key
   }
 
-  /// Which queries ask: `blocks` blocks of `rows` from query `first` on, of `keys` keys.
+  /// The queries: `blocks` blocks of `rows` rows from query `first` on, over `keys` keys.
   struct Layout {
     std::int64_t first, blocks, rows, keys;
   };
@@ -103,10 +103,10 @@ class HardCodedGaussianAttention : public Attention {
   /// The windows of all blocks.
   struct Windows {
     std::vector<std::int64_t> begin;  ///< the first key of each block
-    std::int64_t size;                ///< keys of a window
+    std::int64_t size;                ///< keys per window
   };
 
-  /// Windows that are much wider than the sequence leave out what lies beyond it.
+  /// The windows of a layout. Those much wider than the sequence are cut to it.
   Windows windows(const Layout& at, DType dtype) const {
     Windows windows{{}, window_size(at.rows, dtype)};
     for (std::int64_t n = 0; n < at.blocks; ++n)
@@ -117,7 +117,7 @@ class HardCodedGaussianAttention : public Attention {
       for (std::int64_t& begin : windows.begin) begin = 0;
       return windows;
     }
-    // All blocks share their weights, so all are cut alike: to the keys that some block has.
+    // All blocks share their weights, so all windows are cut alike, to the keys that any block needs.
     const std::int64_t last = at.first + (at.blocks - 1) * at.rows, begin = first_key(0, dtype);
     const std::int64_t from = std::max(begin, -last), to = std::min(begin + windows.size, at.keys - at.first);
     for (std::int64_t n = 0; n < at.blocks; ++n)
@@ -126,8 +126,8 @@ class HardCodedGaussianAttention : public Attention {
     return windows;
   }
 
-  /// The weights of the blocks, [H, blocks, rows, window]. Without gamma a weight depends on j - i alone, so
-  /// that the first block stands for all.
+  /// The weights of the blocks, [H, blocks, rows, window]. In self-attention a weight depends on j - i
+  /// alone, so there is one block that serves all: [H, 1, rows, window].
   Tensor weights(const Layout& at, const Windows& windows, const Tensor& like) const {
     const std::int64_t blocks = config().cross ? at.blocks : 1, heads = config().heads;
     std::vector<double> density;
@@ -138,7 +138,7 @@ class HardCodedGaussianAttention : public Attention {
         const std::int64_t begin = windows.begin[static_cast<std::size_t>(n)], top = at.first + n * at.rows;
         for (std::int64_t i = top; i < top + at.rows; ++i)
           for (std::int64_t j = begin; j < begin + windows.size; ++j) {
-            // In self-attention as for query 0 of a sequence without end.
+            // Self-attention counts from the block's first query.
             density.push_back(config().cross ? weight(h, i, j) : weight(h, i - top, j - top));
           }
       }
@@ -146,7 +146,7 @@ class HardCodedGaussianAttention : public Attention {
     return as_tensor(density, {heads, blocks, at.rows, windows.size}, like);
   }
 
-  /// A_h[i, j], padding aside.
+  /// A_h[i, j], ignoring padding.
   double weight(std::int64_t h, std::int64_t i, std::int64_t j) const {
     if (config().causal && j > i) return 0;
     const double offset = offsets_[static_cast<std::size_t>(h) % offsets_.size()];
@@ -161,7 +161,7 @@ class HardCodedGaussianAttention : public Attention {
                 like.dtype());
   }
 
-  /// A [1 or B, H, N, M] as a whole, for the queries at first, first + 1, ...
+  /// The full A [1 or B, H, N, M] for queries first, first + 1, ...; for inspection only.
   Tensor all_weights(const Tensor& v, const Tensor& mask, std::int64_t first, std::int64_t queries) const {
     std::vector<double> a;
     for (std::int64_t h = 0; h < config().heads; ++h)
@@ -171,7 +171,7 @@ class HardCodedGaussianAttention : public Attention {
     return mask.defined() ? whole * cast(unsqueeze(unsqueeze(mask, 1), 1), v.dtype()) : whole;
   }
 
-  /// The keys of all windows, one after the other: i32 [blocks window], -1 beyond the sequence.
+  /// The keys of all windows, concatenated: i32 [blocks window], -1 beyond the sequence.
   static Tensor window_keys(const Windows& windows, std::int64_t count, Device device) {
     std::vector<std::int32_t> keys;
     for (const std::int64_t begin : windows.begin)
@@ -180,7 +180,7 @@ class HardCodedGaussianAttention : public Attention {
     return Tensor::from(keys, {static_cast<std::int64_t>(keys.size())}, device);
   }
 
-  /// What depends on the lengths alone, on the device of `like` and in its dtype.
+  /// Everything that depends on the lengths alone, on the device of `like` and in its dtype.
   struct Band {
     Tensor weights, keys;
   };
@@ -201,7 +201,7 @@ class HardCodedGaussianAttention : public Attention {
     const std::int64_t rows = std::min(rows_per_block, std::max<std::int64_t>(queries, 1));
     const std::int64_t blocks = ceil_div(queries, rows);
     if (context.capture) show(context, "weights", all_weights(v, mask, first, queries));
-    // v [B, M, d]: a padded key gives nothing.
+    // v [B, M, d]: padded keys contribute nothing.
     if (mask.defined()) v = where(unsqueeze(mask, 2), v, Tensor::zeros({1}, v.dtype(), v.device()));
 
     const auto& [constant, keys] = band({first, blocks, rows, v.size(1)}, v);

@@ -88,7 +88,7 @@ class LinformerAttention : public Attention {
   Projections w_;
   // [k, L] or [H, k, L]; f_ is undefined when E serves both
   Tensor e_, f_;
-  const LinformerAttention* first_ = nullptr;  // whose E serves this layer too; null: its own
+  const LinformerAttention* first_ = nullptr;  // the layer whose E this one shares; null: its own E
 };
 
 }  // namespace

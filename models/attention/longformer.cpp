@@ -1,6 +1,6 @@
-// Longformer: "The long-document Transformer", Beltagy et al. 2020, arXiv 2004.05150, section 3. Some tokens
-// are global: they see everything and everything sees them. All others see a window of w tokens, w / 2 on
-// each side and themselves, every dil-th position of it:
+// Longformer: "The long-document Transformer", Beltagy et al. 2020, arXiv 2004.05150, section 3. Global
+// tokens see everything, and everything sees them. All other tokens see themselves and a window of w
+// tokens, w / 2 on each side, taken at steps of dil:
 //
 //   window(i, j) = |i - j| <= (w / 2) dil  and  (i - j) mod dil = 0
 //   ordinary i:  softmax( q_i k_j / sqrt(dh) ) v_j      over  window(i, j) or j global,  one softmax
@@ -10,7 +10,7 @@
 // q, k, v = X Wq, X Wk, X Wv and qg, kg, vg = X Wqg, X Wkg, X Wvg, which start as copies of the former.
 //
 // Options: "window" w, even (512); "dilation" dil (1); "global_tokens" g (1): the first g tokens of a
-// sequence are global. AttentionInput::global names other ones, sample by sample; it is read on the host.
+// sequence are global. AttentionInput::global replaces them per sample; it is read on the host.
 //
 // Time N (w dil + g) d: the blocks of a dilated window are visited whole. Parameters 7 d^2. Cross-attention
 // is not defined.
@@ -70,7 +70,7 @@ class Longformer : public PatternAttention {
     const std::int64_t batch = input.x.size(0), length = input.x.size(1);
     if (!input.global.defined())
       return output_(merge_heads(attend(input.x, input.mask, first_tokens(length), context)));
-    // Each sample has a pattern of its own.
+    // Each sample has its own pattern.
     const std::vector<std::int32_t> is_global = input.global.to_vector<std::int32_t>();
     std::vector<Tensor> samples;
     Capture inside;
@@ -103,7 +103,7 @@ class Longformer : public PatternAttention {
 
   std::int64_t reach() const { return window_ / 2 * dilation_; }
 
-  /// Of an ordinary query.
+  /// Whether the ordinary query i sees key j.
   bool sees(std::int64_t i, std::int64_t j, const Positions& global) const {
     if (config().causal && j > i) return false;
     return (std::abs(i - j) <= reach() && (i - j) % dilation_ == 0) ||
@@ -123,7 +123,7 @@ class Longformer : public PatternAttention {
       return out;
     }
 
-    // The rows of global tokens, all at once, in place of what they got above.
+    // The rows of all global tokens at once; they replace the rows above.
     const auto count = static_cast<std::int64_t>(global.size());
     std::vector<std::int32_t> slots(static_cast<std::size_t>(length), -1);
     for (std::size_t g = 0; g < global.size(); ++g)

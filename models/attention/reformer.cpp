@@ -1,3 +1,25 @@
+// LSH attention: "Reformer: The Efficient Transformer", Kitaev et al. 2020, arXiv 2001.04451, section 2.
+// Queries and keys share a projection, k_j = q_j / |q_j|. In each of R rounds, with a random matrix rot_r:
+//
+//   bucket_r(i) = argmax [q_i rot_r ; -q_i rot_r]
+//   order_r     = words by bucket, then position;  chunk_r(i) = rank div m
+//   W_r         = pairs in one bucket, key in the query's chunk or the one before  (causal: not later)
+//   o_i         = sum_r softmax_r(z_r(i)) o_r(i),   z_r = log sum exp over W_r,  o_r = softmax over W_r
+//
+// A pair that is in several W_r must count once (the paper subtracts the log of how often it occurs). Here
+// it counts only in the first of them, which gives the same sum: one softmax of q k / sqrt(dh) over the
+// union. A word sees itself only if it sees nothing else (logit - 1e5). Time R N m d + R N log N + N d^2,
+// memory R N d + H R N m for the masks, parameters 3 d^2.
+//
+// Later words never contribute values, but their ranks can push earlier words out of a chunk: the causal
+// form is strictly causal only while no bucket is longer than a chunk.
+//
+// Departures: the first chunk does not look back to the last one (in the released code it does). Training
+// draws new rotations in every pass; inference keeps them, so that equal inputs give equal outputs.
+//
+// Options: "rounds" R (8), "chunk" m (64), "buckets" (0: 2 ceil(N / m); otherwise a fixed even number, with
+// the rotations in a buffer).
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -10,18 +32,21 @@
 
 namespace heed {
 
-/// The rounds of locality-sensitive hashing of Reformer (arXiv 2001.04451, section 2): in each, G sequences
-/// of N words are sorted by bucket and cut into chunks, and a word sees the words of its bucket that stand in
-/// its chunk or in the one before (W_r in reformer.cpp).
+// Hashing.
+
+/// The rounds of hashing. In each, G sequences of N words are sorted by bucket and cut into chunks; a word
+/// sees the words of its bucket in its own chunk and in the one before (W_r).
 class HashRounds {
  public:
   HashRounds(std::int64_t buckets, std::int64_t chunk, bool causal)
       : buckets_(buckets), chunk_(chunk), causal_(causal) {}
 
-  /// One more round: sides [G, N, buckets / 2] are words times its rotation; real i32 [G, N] or undefined.
+  /// Adds a round: sides [G, N, buckets / 2] are the words times its rotation; real i32 [G, N] or
+  /// undefined.
   void add(const Tensor& sides, const Tensor& real);
-  /// i32 [G, chunks, m, 2 m] of the last round, from sorted queries to their chunk before and their own: 1
-  /// for pairs in W, but for a word with itself and for pairs that an earlier round had already.
+  /// i32 [G, chunks, m, 2 m] for the last round, from sorted queries to the keys of the chunk before and
+  /// their own chunk: 1 for pairs in W, except a word with itself and pairs that an earlier round already
+  /// has.
   Tensor allowed() const;
 
   const Tensor& order() const { return rounds_.back().order; }  ///< i32 [G, N] of the last round
@@ -31,7 +56,7 @@ class HashRounds {
  private:
   struct Round {
     Tensor bucket, order;
-    /// bucket (chunks + 1) + chunk: a query may see a key where the difference of their places is 0 or 1.
+    /// bucket (chunks + 1) + chunk: a query may see a key if its place minus the key's is 0 or 1.
     Tensor place;
   };
 
@@ -70,7 +95,7 @@ void HashRounds::add(const Tensor& sides, const Tensor& real) {
 
 Tensor HashRounds::allowed() const {
   const Round& last = rounds_.back();
-  // Of the queries [G, chunks, m, 1] and keys [G, chunks, 1, 2 m]; what fills up blocks is in no bucket.
+  // x at the queries [G, chunks, m, 1] and at the keys [G, chunks, 1, 2 m]; `filler` completes the blocks.
   const auto pairs = [&](const Tensor& x, std::int64_t filler) {
     const auto fill = static_cast<double>(filler);
     const Tensor queries = into_blocks(gather(x, 1, last.order), chunk_, fill);
@@ -79,7 +104,7 @@ Tensor HashRounds::allowed() const {
   const auto [bucket_q, bucket_k] = pairs(last.bucket, buckets_);
   const auto [position_q, position_k] = pairs(counted(last.order), -1);
   const Tensor beside = causal_ ? less(position_k, position_q) : not_equal(position_k, position_q);
-  // What needs the queries or the keys alone is done before both are set against each other.
+  // Work on the keys alone comes before the broadcast against the queries.
   const Tensor real_bucket_k = where(less(bucket_k, buckets_), bucket_k, -1);
   Tensor allowed = equal(bucket_q, real_bucket_k) * beside;
   for (std::size_t r = 0; r + 1 < rounds_.size(); ++r) {
@@ -102,25 +127,7 @@ Tensor HashRounds::all_buckets() const {
   return stack(buckets, 0);
 }
 
-// LSH attention: "Reformer: The Efficient Transformer", Kitaev et al. 2020, arXiv 2001.04451, section 2.
-// Queries and keys share a projection, k_j = q_j / |q_j|. In each of R rounds, with a random matrix rot_r:
-//
-//   bucket_r(i) = argmax [q_i rot_r ; -q_i rot_r]
-//   order_r     = words by bucket, then position;  chunk_r(i) = rank div m
-//   W_r         = pairs in one bucket, key in the query's chunk or the one before  (causal: not later)
-//   o_i         = sum_r softmax_r(z_r(i)) o_r(i),   z_r = log sum exp over W_r,  o_r = softmax over W_r
-//
-// A pair that lies in several W_r must count once (the paper subtracts log of how often it does). Here it
-// counts in the first of them alone, which is the same sum: one softmax of q k / sqrt(dh) over the union. A
-// word sees itself only when there is nothing else (logit - 1e5).
-// Time R N m d + R N log N + N d^2, memory R N d + H R N m for what is allowed, parameters 3 d^2.
-//
-// Later words never enter with their values, but their ranks can push earlier ones out of a chunk: strictly
-// causal only while no bucket is longer than a chunk.
-// Departures: the first chunk does not look back to the last one (the released code does). Rotations are
-// fresh in training; in inference they stay, so that one input has one output.
-// Options: "rounds" R (8), "chunk" m (64), "buckets" (0: 2 ceil(N / m); else a fixed even number, whose
-// rotations are a buffer).
+// The layer.
 
 namespace {
 
@@ -157,12 +164,12 @@ class Reformer : public Attention {
     const std::int64_t buckets = buckets_ ? buckets_ : 2 * ceil_div(length, chunk_);
     const Tensor rotations = rotations_for(input.x, buckets, context);  // [R, H, dh, buckets / 2]
 
-    // First what a word sees when there is nothing else: itself. Half precision does not reach -1e5.
+    // The first part is each word by itself, in case it sees nothing else. Half precision cannot hold -1e5.
     const Tensor self = cast(sum(query * key, -1), statistics_type(query.dtype()));
     std::vector<AttentionPart> parts{{value, self * scale() - 1e5}};
     HashRounds rounds(buckets, std::min(chunk_, length), config().causal);
     const Tensor by_head = reshape(query.detach(), {batch, heads, length, query.size(2)});
-    std::vector<Tensor> shown;  // softmax over W_r between all words [G, N, N], when somebody looks
+    std::vector<Tensor> shown;  // softmax over W_r between all words [G, N, N], under a capture
     for (std::int64_t r = 0; r < rounds_; ++r) {
       const Tensor sides = matmul(by_head, select(rotations, 0, r));  // [B, H, N, buckets / 2]
       rounds.add(reshape(sides, {batch * heads, length, buckets / 2}), real);
@@ -204,7 +211,7 @@ class Reformer : public Attention {
                                 : draw(inference_key_, buckets, x.dtype(), x.device());
   }
 
-  /// o_r [G, N, dh] and z_r [G, N] of the last round, over the pairs that no earlier round had.
+  /// o_r [G, N, dh] and z_r [G, N] of the last round, over the pairs that no earlier round has.
   AttentionPart attend(const Tensor& query, const Tensor& key, const Tensor& value, const HashRounds& rounds,
                        Context& context, std::vector<Tensor>& shown) const {
     const std::int64_t length = query.size(1);
@@ -220,13 +227,13 @@ class Reformer : public Attention {
       const Tensor sorted = unsqueeze(weights_of_blocks(in_blocks, length), 1);  // [G, 1, N, N]
       shown.push_back(squeeze(unsorted_weights(sorted, rounds.order()), 1));
     }
-    const AttentionPart part = attention_part(chunks_of(query), k, v, options);  // chunks stand as heads
+    const AttentionPart part = attention_part(chunks_of(query), k, v, options);  // chunks as heads
     const Tensor rank = inverse_order(rounds.order());
     const auto back = [&](const Tensor& x) { return gather_rows(from_blocks(x, length), rank); };
     return {back(part.output), back(part.log_sum_exp)};
   }
 
-  /// The parts put together, of which the first is each word by itself: [G, N, N].
+  /// The weights of all parts combined, [G, N, N]; the first part is each word by itself.
   static Tensor all_weights(const std::vector<AttentionPart>& parts, const std::vector<Tensor>& rounds) {
     std::vector<Tensor> normalisers;
     for (const AttentionPart& part : parts) normalisers.push_back(part.log_sum_exp.detach());

@@ -1,3 +1,28 @@
+// Routing attention: "Efficient Content-Based Sparse Attention with Routing Transformers", Roy et al. 2021,
+// arXiv 2003.05997, algorithm 1. Every head has centroids mu_c, c < C, which follow the words:
+//
+//   q, k  = LN(split(X Wq)), LN(split(X Wk))           LN without scale and shift: |q| = sqrt(dh)
+//   qi_c  = the w words of largest mu_c . q_i, in their order;  ki_c likewise  (causal: k = q, ki_c = qi_c)
+//   o_c   = softmax(q[qi_c] k[ki_c]^T / sqrt(dh)) v[ki_c]            (causal: only keys that are not later)
+//   o_i   = mean of o_c over the clusters that took word i, 0 when none did;  O = merge(o) Wo
+//
+// The commitment loss is the mean of (x - mu_a(x))^2 over the real words, with weight "beta", where a(x) is
+// the nearest centroid (largest mu . x); it is averaged over q and k where they differ. In training the
+// centroids move after the pass:
+//
+//   "ema"    n_c, s_c <- moving averages of the number and the sum of the x with a(x) = c;
+//            mu_c <- s_c / ((n_c + e) T / (T + C e)), T = sum_c n_c, e = 1e-5   (released code, default)
+//   "paper"  mu_c <- decay mu_c + (1 - decay) / 2 (sum of q in c + sum of k in c)
+//
+// Time N C d + N w d + N d^2, with C and w near sqrt(N); parameters 4 d^2 (3 d^2 shared).
+//
+// Later words never contribute values, but they can push a word out of a cluster, so the causal form is not
+// strictly causal.
+// Departure: the mean over clusters is exact (the released code divides by the count + 0.01).
+//
+// Options: "clusters" C (sqrt(max_length), or 3), "window" w (0: ceil(N / C)), "decay" (0.999), "beta"
+// (1e-4), "update" ("ema" or "paper"), "shared_qk" (k = q; always in the causal form).
+
 #include <algorithm>
 #include <span>
 
@@ -11,24 +36,25 @@
 
 namespace heed {
 
-/// The centroids of routing attention and the rules by which they follow the words (equations in
-/// routing_transformer.cpp). They and what is computed with them keep their own type, where words are f16 or
-/// bf16, too. Buffers "centroids" [H, C, dh], "counts" [H, C] and "sums" [H, C, dh]. Words are [B, H, N, dh],
-/// the nearest centroids of words i32 [B, H, N] with -1 at padding.
+// Centroids.
+
+/// The centroids and the rules by which they follow the words. They and everything computed with them keep
+/// their own dtype, even where words are f16 or bf16. Buffers "centroids" [H, C, dh], "counts" [H, C] and
+/// "sums" [H, C, dh]. Words are [B, H, N, dh]; their nearest centroids are i32 [B, H, N], -1 at padding.
 class RoutingCentroids : public Module {
  public:
-  /// Takes the options "decay" and "update". Centroids start as layer norms of normal vectors, each as of one
-  /// word seen before.
+  /// Takes the options "decay" and "update". Centroids start as layer-normalised normal vectors, each
+  /// counted as one word already seen.
   RoutingCentroids(const AttentionConfig& config, std::int64_t clusters, Initialiser& initialiser);
 
   /// mu_c . x_i: [B, H, C, N].
   Tensor scores(const Tensor& x) const;
-  /// The mean of (x - mu_nearest)^2 over all entries of real words; 0 when there are none.
+  /// The mean of (x - mu_nearest)^2 over all entries of real words; 0 without real words.
   Tensor distance(const Tensor& x, const Tensor& nearest) const;
-  /// Hands the sums and the numbers of words of every centroid on to absorb(); one entry for x = q, or two
-  /// for q and k.
+  /// Passes the sum and the number of the words of every centroid on to absorb(); x has one entry for
+  /// shared q and k, else two.
   void follow(std::span<const Tensor> x, std::span<const Tensor> nearest, Context& context);
-  /// Moves the centroids by sums [H, C, dh] and numbers [H, C] of a pass.
+  /// Moves the centroids by the sums [H, C, dh] and counts [H, C] of a pass.
   void absorb(std::span<const Tensor> values) override;
 
  private:
@@ -43,7 +69,7 @@ RoutingCentroids::RoutingCentroids(const AttentionConfig& config, std::int64_t c
       paper_(config.options.take_choice("update", {"ema", "paper"}) == "paper") {
   const Shape shape{config.heads, clusters, config.width / config.heads};
   const Tensor drawn = initialiser.normal(shape, 1);
-  // Each has memory of its own: what a file has of one must not be read into the other.
+  // Each buffer has its own memory, so that loading one does not overwrite the other.
   const auto start = [&] { return ShapesOnly::active() ? drawn : layer_norm(drawn, {}, {}, 1e-6); };
   add_buffer("centroids", centroids_, start());
   add_buffer("counts", counts_, Initialiser::constant({config.heads, clusters}, 1));
@@ -103,25 +129,7 @@ void RoutingCentroids::absorb(std::span<const Tensor> values) {
   centroids_ = sums_ / unsqueeze(smooth, 2);
 }
 
-// Routing attention: "Efficient Content-Based Sparse Attention with Routing Transformers", Roy et al. 2021,
-// arXiv 2003.05997, algorithm 1. Every head has centroids mu_c, c < C, which follow the words:
-//
-//   q, k  = LN(split(X Wq)), LN(split(X Wk))           LN without scale and shift: |q| = sqrt(dh)
-//   qi_c  = the w words of largest mu_c . q_i, in their order;  ki_c likewise  (causal: k = q, ki_c = qi_c)
-//   o_c   = softmax(q[qi_c] k[ki_c]^T / sqrt(dh)) v[ki_c]            (causal: only keys that are not later)
-//   o_i   = mean of o_c over the clusters that took word i, 0 when none did;  O = merge(o) Wo
-//
-// Commitment loss: mean (x - mu_a(x))^2 over the real words, a(x) the nearest centroid (largest mu . x), with
-// weight "beta"; the mean over q and k where they differ. In training the centroids move after the pass:
-//   "ema"    n_c, s_c <- moving averages of the number and the sum of the x with a(x) = c;
-//            mu_c <- s_c / ((n_c + e) T / (T + C e)), T = sum_c n_c, e = 1e-5   (released code, default)
-//   "paper"  mu_c <- decay mu_c + (1 - decay) / 2 (sum of q in c + sum of k in c)
-// Time N C d + N w d + N d^2, with C and w near sqrt(N); parameters 4 d^2 (3 d^2 shared).
-//
-// Later words never enter with their values, but they can push a word out of a cluster: not strictly causal.
-// Departures: the mean over clusters is exact (the released code divides by the count + 0.01).
-// Options: "clusters" C (sqrt(max_length), or 3), "window" w (0: ceil(N / C)), "decay" (0.999), "beta"
-// (1e-4), "update" ("ema" or "paper"), "shared_qk" (k = q; always in the causal form).
+// The layer.
 
 namespace {
 
@@ -189,14 +197,14 @@ class RoutingAttention : public Attention {
     return input.mask.defined() ? unsqueeze(input.mask, 1) : Tensor();
   }
 
-  /// The positions of the w largest scores of real words, ascending, -1 behind them: [B, H, C, w].
+  /// The positions of the w largest scores of real words, ascending, then -1: [B, H, C, w].
   Tensor largest(const Tensor& scores, const Tensor& real) const {
     const std::int64_t length = scores.size(3);
     const std::int64_t width = std::min(window_ ? window_ : ceil_div(length, clusters_), length);
     return sorted_top_k(scores, real.defined() ? unsqueeze(real, 2) : real, width);
   }
 
-  /// Attention inside every cluster, and the mean over the clusters of a word: [B, H, N, dh].
+  /// Attention inside every cluster, then the mean over the clusters of each word: [B, H, N, dh].
   Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& query_ids,
                 const Tensor& key_ids, Context& context) const {
     const std::int64_t sequences = query.size(0) * query.size(1), length = query.size(2), dh = query.size(3);
@@ -208,7 +216,7 @@ class RoutingAttention : public Attention {
                      {sequences, clusters_, width, dh});
     };
     AttentionOptions options = kernel_options({}, context);
-    options.causal = config().causal;  // positions ascend, and keys stand where their queries do
+    options.causal = config().causal;  // positions ascend, and query and key i are the same word
     options.mask = reshape(greater(key_ids, -1), {sequences, clusters_, 1, width});
     const Tensor out = attention(members(query, flat_query_ids), members(key, flat_key_ids),
                                  members(value, flat_key_ids), options);
@@ -224,7 +232,7 @@ class RoutingAttention : public Attention {
     return reshape(mean, query.shape());
   }
 
-  /// Weights [B H, C, w, w] inside clusters -> the mean over the clusters of a word, [B, H, N, N].
+  /// Weights [B H, C, w, w] inside clusters -> their mean over the clusters of each word, [B, H, N, N].
   static Tensor all_weights(const Tensor& inside, const Tensor& query_ids, const Tensor& key_ids,
                             std::int64_t length) {
     const Tensor at = Tensor::arange(length, DType::i32, inside.device());

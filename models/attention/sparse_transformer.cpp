@@ -1,3 +1,23 @@
+// Sparse Transformer: "Generating long sequences with Sparse Transformers", Child et al. 2019, arXiv
+// 1904.10509, sections 4.2 - 4.3. Dot-product attention in which query i sees only the keys j of
+//
+//   strided:  A1 = { i - l <= j <= i },          A2 = { j <= i : (i - j) mod l = 0 }
+//   fixed:    A1 = { j <= i : j div l = i div l },  A2 = { j <= i : j mod l in { l - c, ..., l - 1 } }
+//   O = merge( softmax( q k^T / sqrt(dh) over the keys seen ) v ) Wo
+//
+// Options: "pattern", "strided" (default) or "fixed"; "mode", the set that a head uses: "heads" (default:
+// even heads A1, odd heads A2), "interleaved" (even layers A1, odd layers A2) or "merged" (the union);
+// "stride" l (the square root of max_length, or 128 without one); "summary" c (l / 16, at least 1).
+//
+// A1 uses blocks along the diagonal: N l d. Strided A2 is causal attention among the positions of one
+// residue, which are brought together: N (N / l) d. Fixed A2 gathers the c N / l keys that queries can see:
+// N (c N / l) d. With l near sqrt(N) each of these is N sqrt(N) d. No order of the positions suits the
+// strided union, so its two sets are attended separately, A2 without the keys of A1, and joined under one
+// softmax. Parameters 4 d^2.
+//
+// Bidirectional (an extension): without j <= i, and with strided A1 = { |i - j| <= l }. In fixed A2 a query
+// may see no key; its result is 0. Cross-attention is not defined.
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -14,10 +34,12 @@
 
 namespace heed {
 
+// Key sets.
+
 /// The sets of keys of the Sparse Transformer: A1, A2 and their union.
 enum class KeySet { local, distant, both };
 
-/// Which keys a query sees, as in the head of sparse_transformer.cpp, and the blocks that hold them.
+/// Which keys a query sees, and the blocks that hold them.
 struct KeySets {
   bool strided = true;  ///< false: fixed
   bool causal = false;
@@ -25,9 +47,11 @@ struct KeySets {
   std::int64_t summary = 1;  ///< c
 
   bool sees(KeySet set, std::int64_t i, std::int64_t j) const;
-  /// The keys that anybody sees: where some are seen by all, these come first, so that they fill blocks.
+  /// The keys that any query sees. Those seen by all later queries come first, so that they fill whole
+  /// blocks.
   std::vector<std::int32_t> key_order(KeySet set, std::int64_t length) const;
-  /// For `length` queries and the keys in the given order. Not for strided A2, which touches most blocks.
+  /// The block pattern of `length` queries and the keys in the given order. Not for strided A2, which
+  /// touches most blocks.
   std::shared_ptr<const BlockPattern> blocks(KeySet set, std::int64_t length,
                                              const std::vector<std::int32_t>& order) const;
 
@@ -68,7 +92,7 @@ std::shared_ptr<const BlockPattern> KeySets::blocks(KeySet set, std::int64_t len
   return make_block_pattern(definition);
 }
 
-/// Whether some query from `first` to `last` may see key j: never wrong where it says no.
+/// Whether a query from `first` to `last` may see key j. False is certain; true may be cautious.
 bool KeySets::may_see(KeySet set, std::int64_t first, std::int64_t last, std::int64_t j) const {
   if (causal && j > last) return false;
   if (set != KeySet::local && (strided || is_summary(j))) return true;
@@ -76,27 +100,30 @@ bool KeySets::may_see(KeySet set, std::int64_t first, std::int64_t last, std::in
                  : j / stride >= first / stride && j / stride <= last / stride;
 }
 
-/// Attention among the positions of one residue modulo `stride`: query i sees the keys j with (i - j) mod
-/// stride = 0 (and j <= i with options.causal). q, k, v [B, H, N, dh] of one sequence; options without mask
-/// and pattern. The positions of a residue are brought together, so that time is N (N / stride) d.
+// Attention by residue, for strided A2.
+
+/// Attention among positions with the same residue modulo `stride`: query i sees the keys j with (i - j)
+/// mod stride = 0 (and j <= i with options.causal). q, k, v [B, H, N, dh] of one sequence; options without
+/// mask and pattern. Positions of one residue are brought together, so time is N (N / stride) d.
 Tensor residue_attention(const Tensor& query, const Tensor& key, const Tensor& value, std::int64_t stride,
                          const AttentionOptions& options);
 
-/// The same over the keys with |i - j| >= `apart` stride alone, to be joined with attention over nearer ones.
+/// The same, only over the keys with |i - j| >= `apart` stride, to be joined with attention over nearer
+/// keys.
 AttentionPart residue_attention_part(const Tensor& query, const Tensor& key, const Tensor& value,
                                      std::int64_t stride, std::int64_t apart,
                                      const AttentionOptions& options);
 
 namespace {
 
-/// Positions in rounds of `stride`: the residue becomes part of the batch.
+/// Folds the positions into rounds of `stride`, so that the residue becomes part of the batch.
 class Residues {
  public:
   Residues(const Tensor& query, std::int64_t stride, const AttentionOptions& options)
       : batch_(query.size(0)), heads_(query.size(1)), length_(query.size(2)) {
     check(stride > 0, "residue_attention: the stride must be positive, got ", stride);
     check(!options.mask.defined() && !options.pattern, "residue_attention: takes neither mask nor pattern");
-    // From the length on all strides are one: each position has a residue of its own.
+    // Strides beyond the length are equivalent: each position has its own residue.
     constexpr std::int64_t any_length = 4096;
     stride_ = std::min(stride, std::max(any_length, length_));
     rounds_ = ceil_div(length_, stride_);
@@ -119,7 +146,7 @@ class Residues {
     return slice(out, 2, 0, length_);
   }
 
-  /// The key mask in the same order; what fills up the last round is no key.
+  /// The key mask in the same order; positions that complete the last round are masked.
   AttentionOptions fold(AttentionOptions options, Device device) const {
     if (!options.key_mask.defined()) options.key_mask = Tensor::ones({batch_, length_}, DType::i32, device);
     const Tensor real = reshape(pad(options.key_mask, 1, 0, missing_), {batch_, rounds_, stride_});
@@ -159,25 +186,7 @@ AttentionPart residue_attention_part(const Tensor& query, const Tensor& key, con
   return {residues.unfold(part.output), squeeze(residues.unfold(unsqueeze(part.log_sum_exp, 3)), 3)};
 }
 
-// Sparse Transformer: "Generating long sequences with Sparse Transformers", Child et al. 2019, arXiv
-// 1904.10509, sections 4.2 - 4.3. Dot-product attention in which query i sees only the keys j of
-//
-//   strided:  A1 = { i - l <= j <= i },          A2 = { j <= i : (i - j) mod l = 0 }
-//   fixed:    A1 = { j <= i : j div l = i div l },  A2 = { j <= i : j mod l in { l - c, ..., l - 1 } }
-//   O = merge( softmax( q k^T / sqrt(dh) over the keys seen ) v ) Wo
-//
-// Options: "pattern", "strided" (default) or "fixed"; "mode", which set a head uses: "heads" (default: even
-// heads A1, odd heads A2), "interleaved" (even layers A1, odd layers A2) or "merged" (the union); "stride" l
-// (the square root of max_length, or 128 where that is not stated); "summary" c (l / 16, at least 1).
-//
-// A1 goes through blocks along the diagonal: N l d. Strided A2 is causal attention among the positions of one
-// residue, so these are brought together: N (N / l) d. Fixed A2 brings the c N / l keys that anybody sees
-// together: N (c N / l) d. With l near sqrt(N) all of these are N sqrt(N) d. The strided union fits no order
-// of the positions, so that its two sets are attended apart, A2 without what A1 has, and joined under one
-// softmax. Parameters 4 d^2.
-//
-// Bidirectional (an extension): without j <= i, and strided A1 = { |i - j| <= l }. In fixed A2 a query may
-// see nothing; it gets 0. Cross-attention is not defined.
+// The layer.
 
 namespace {
 
@@ -245,7 +254,7 @@ class SparseTransformer : public PatternAttention {
     };
     if (set == KeySet::local) return attention(q, k, v, near());
     if (set == KeySet::distant) return residue_attention(q, k, v, sets_.stride, far());
-    constexpr std::int64_t beyond_local = 2;  // strides: A1 has i - l, i and i + l
+    constexpr std::int64_t beyond_local = 2;  // strides: A1 covers i - l, i and i + l
     const AttentionPart parts[] = {attention_part(q, k, v, near()),
                                    residue_attention_part(q, k, v, sets_.stride, beyond_local, far())};
     return join_attention(parts);

@@ -1,18 +1,79 @@
-// Dense Synthesizer: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri, Metzler,
-// Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3.1. A token says by itself, without looking at the
-// others, how much it wants of each position; df is the hidden width:
+// The Synthesizers: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri, Metzler,
+// Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3. Each replaces the logits of self-attention by
+// S(X):
+//
+//   Y_h = softmax( S_h(X) ) v_h,   O = merge(Y) Wo        (eq. 2, in shared/synthesizer_logits.cpp)
+//
+// L is max_length: longer inputs are an error, shorter ones use the leading rows and columns of the
+// parameters.
+//
+// Dense (section 3.1). A token decides by itself, without looking at the others, how much it wants of each
+// position; df is the hidden width:
 //
 //   hid_i   = ReLU( W1_h x_i + b1_h )                     [B, H, N, df]
 //   S[i, j] = hid_i . W2_h[:, j] + b2_h[j],   j < N       (eq. 1)
-//   Y_h     = softmax( S_h(X) ) v_h,   O = merge(Y) Wo    (eq. 2, in synthesizer_logits.cpp)
 //
-// S is a product, so the fused attention kernel makes it on its way with W2 in the place of the keys.
-// Time N d H df + N^2 (H df + d) + N d^2, memory N d (fused). Parameters 2 d^2 + H (d df + df L) for
-// L = max_length.
+// S is a product, so the fused attention kernel computes it tile by tile, with W2 in place of the keys.
+// Time N d H df + N^2 (H df + d) + N d^2, memory N d (fused). Parameters 2 d^2 + H (d df + df L).
+// Settings: hidden (df, default d / H), share_w2 (false; true: one W2 for all heads, as in the released
+// code), logit_bias (b1 and b2; default as the projections).
+// Departure: the paper has df = d with one head; d / H per head keeps the cost at d^2.
 //
-// Settings: hidden (df, default d / H), share_w2 (false; true: one W2 for all heads, as the released code has
-// it), logit_bias (b1 and b2; default as the projections). Departure: the paper counts df = d for one head;
-// d / H per head keeps the cost of d^2. Longer inputs than L are an error, shorter ones use first columns.
+// Random (section 3.2). The logits are parameters: which position reads which is learned for the task and
+// is the same for every sample:
+//
+//   S_h = R_h[0:N, 0:N]                                   [1, H, N, N]   (eq. 4)
+//
+// The fused kernel adds S to scores of 0. When no sample is padded and nothing is dropped, one weight
+// matrix per head serves the whole batch, and the values of all samples form one product per head.
+// Time N^2 d + N d^2, memory H L^2 for the parameters and their gradient. Parameters 2 d^2 + H L^2.
+// Setting: deviation (of normal initial logits; default 0: Xavier uniform on [L, L], since the paper says
+// only "random").
+//
+// Fixed Random (section 3.2). As Random, but R keeps its initial values, is saved with the model and has no
+// gradient.
+// Time N^2 d + N d^2, memory H L^2; 2 d^2 trained parameters and H L^2 fixed numbers.
+// Setting: deviation as above; a large one makes each row attend to a few random positions.
+//
+// Factorized Dense (section 3.3). A token makes two short vectors, of lengths a and b with a b >= L, which
+// are stretched to the length of the sequence and multiplied:
+//
+//   hid_i   = ReLU( W1_h x_i + b1_h )                                     [B, H, N, df]
+//   A_i     = WA_h hid_i + bA_h,   B_i = WB_h hid_i + bB_h                [B, H, N, a], [B, H, N, b]
+//   S[i, n] = A_i[n mod a] B_i[n mod b]       tiling "tile"               [B, H, N, N]   (eq. 5)
+//           = A_i[n div b] B_i[n mod b]       tiling "outer" (an extension)
+//
+// "tile" repeats after lcm(a, b) positions. If a and b have a common divisor, as in a = b = 16, some
+// positions always share a logit; this is allowed, but the default b is coprime to a.
+// Time N d H df + N H df (a + b) + N^2 d + N d^2; S is made for some rows at a time, and again in backward.
+// Parameters 2 d^2 + H df (d + a + b).
+// Settings: tiling ("tile"), a (default about sqrt(L)), b (about L / a), hidden (df, default d / H),
+// logit_bias (b1, bA and bB; default as the projections).
+//
+// Factorized Random (section 3.4). Random logits of rank k:
+//
+//   S_h = R1_h[0:N] R2_h[0:N]^T                           [1, H, N, N]   (eq. 6)
+//
+// S is a product, so the fused kernel computes it tile by tile, with R1 and R2 in place of queries and
+// keys, and no weight matrix is held at all.
+// Time N^2 (H k + d) + N d^2, memory N d (fused). Parameters 2 d^2 + 2 H L k.
+// Settings: k (default 8, as in the paper; the released code has 16), deviation (of the normal initial
+// factors; default k^(-1/4), so that each logit starts with variance 1).
+//
+// Mixture (section 3.5). The logits are a weighted sum over any set of components m, with learned weights
+// per head and one softmax after the sum:
+//
+//   S_h   = sum_m alpha_{m, h} S_{m, h}(X),   alpha = softmax(logits of alpha) over m    (eq. 7)
+//   S_dot = Q K^T / sqrt(dh),   Q = split(X Wq),  K = split(X Wk)                        [B, H, N, N]
+//
+// Time and parameters are those of the components, plus M H for the weights of M components. The sum of
+// components that are products (dense, fact_random, dot) is again one product for the fused kernel; the
+// others add a matrix to its scores, made for some rows at a time, and again in backward.
+// Settings: components (of dense, random, random_fixed, fact_dense, fact_random, dot; default random, dot)
+// and those of the components, each of which serves every component that has it: hidden, share_w2,
+// logit_bias, tiling, a, b, k, deviation. All weights start equal.
+// Departures: the paper writes the dot product without its 1 / sqrt(dh), which its code folds into the
+// initial values; the released code has one scalar per layer.
 
 #include <algorithm>
 #include <cmath>
@@ -26,6 +87,9 @@
 #include "heed/models/attention/shared/synthesizer_logits.h"
 
 namespace heed {
+
+// Dense.
+
 namespace {
 
 class DenseLogits : public SynthesizerLogits {
@@ -44,7 +108,7 @@ class DenseLogits : public SynthesizerLogits {
     const std::int64_t batch = x.size(0), length = x.size(1);
     Tensor hid = relu(linear_per_head(slice(x, 1, first, length), w1_, b1_));  // [B, H, n, df]
     Tensor columns = transpose(slice(w2_, 2, 0, length), 1, 2);                // [H or 1, N, df]
-    if (b2_.defined()) {  // the bias is one more column, of a hidden unit that is always 1
+    if (b2_.defined()) {  // the bias is one more column, for a hidden unit that is always 1
       hid = concat({hid, Tensor::ones({batch, heads_, length - first, 1}, x.dtype(), x.device())}, 3);
       columns = concat({columns, unsqueeze(slice(b2_, 1, 0, length), 2)}, 2);
     }
@@ -69,19 +133,7 @@ AttentionVariant synthesizer_dense_variant() {
           }};
 }
 
-// Random Synthesizer: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri, Metzler,
-// Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3.2. The logits are parameters: which position
-// reads which is learned for the task and the same for every sample, whatever it says:
-//
-//   S_h = R_h[0:N, 0:N]                                   [1, H, N, N]   (eq. 4)
-//   Y_h = softmax( S_h ) v_h,   O = merge(Y) Wo           (eq. 2, in synthesizer_logits.cpp)
-//
-// The fused attention kernel adds S to scores of 0. Where no sample is padded and nothing is dropped, one
-// weight matrix per head serves the whole batch, and the values of all samples are one product per head. Time
-// N^2 d + N d^2, memory H L^2 of the parameters and their gradient. Parameters 2 d^2 + H L^2, L = max_length.
-//
-// Setting: deviation (of normal initial logits; default 0: Xavier uniform on [L, L], since the paper says
-// only "random"). Longer inputs than L are an error, shorter ones use the leading square of R.
+// Random.
 
 namespace {
 
@@ -100,7 +152,7 @@ class RandomLogits : public SynthesizerLogits {
 
   std::size_t matrix_parts() const override { return 1; }
   std::vector<Tensor> matrix_rows(const Tensor& x, std::int64_t first) const override {
-    // Fixed logits are a buffer, which keeps its type where words are f16 or bf16.
+    // Fixed logits are a buffer, which keeps its dtype where words are f16 or bf16.
     return {cast(unsqueeze(slice(r_, 1, first, x.size(1)), 0), x.dtype())};
   }
   Tensor matrix(std::span<const Tensor> rows, std::int64_t keys) const override {
@@ -127,18 +179,7 @@ AttentionVariant synthesizer_random_variant() {
           }};
 }
 
-// Fixed Random Synthesizer: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri,
-// Metzler, Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3.2. As the Random Synthesizer
-// (synthesizer_random.cpp), but the logits stay as they were drawn:
-//
-//   S_h = R_h[0:N, 0:N],  R fixed                         [1, H, N, N]   (eq. 4)
-//   Y_h = softmax( S_h ) v_h,   O = merge(Y) Wo           (eq. 2, in synthesizer_logits.cpp)
-//
-// R is saved with the model and has no gradient. Time N^2 d + N d^2, memory H L^2; parameters 2 d^2 trained,
-// and H L^2 numbers that are not, L = max_length.
-//
-// Setting: deviation (of normal logits; default 0: Xavier uniform on [L, L]). A large one makes each row
-// attend to few random positions.
+// Fixed Random.
 
 AttentionVariant synthesizer_random_fixed_variant() {
   return {"synthesizer_random_fixed", synthesizer_capabilities(), [](const AttentionConfig& config) {
@@ -146,27 +187,11 @@ AttentionVariant synthesizer_random_fixed_variant() {
           }};
 }
 
-// Factorized Dense Synthesizer: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri,
-// Metzler, Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3.3. A token makes two short vectors, of
-// lengths a and b with a b >= L = max_length, which are stretched to the sequence's length and multiplied:
-//
-//   hid_i   = ReLU( W1_h x_i + b1_h )                                     [B, H, N, df]
-//   A_i     = WA_h hid_i + bA_h,   B_i = WB_h hid_i + bB_h                [B, H, N, a], [B, H, N, b]
-//   S[i, n] = A_i[n mod a] B_i[n mod b]       tiling "tile"               [B, H, N, N]   (eq. 5)
-//           = A_i[n div b] B_i[n mod b]       tiling "outer" (an extension)
-//   Y_h     = softmax( S_h(X) ) v_h,   O = merge(Y) Wo                    (eq. 2, in synthesizer_logits.cpp)
-//
-// "tile" repeats itself after lcm(a, b) positions: with a common divisor of a and b, such as a = b = 16, some
-// positions always get the same logit. It is allowed; the default b has none with a.
-// Time N d H df + N H df (a + b) + N^2 d + N d^2; S is made for some rows at a time, and again backward.
-// Parameters 2 d^2 + H df (d + a + b).
-//
-// Settings: tiling ("tile"), a (default about sqrt(L)), b (about L / a), hidden (df, default d / H),
-// logit_bias (b1, bA and bB; default as the projections). Longer inputs than L are an error.
+// Factorized Dense.
 
 namespace {
 
-/// The smallest b with a b >= length, and for tiles without a common divisor with a.
+/// The smallest b with a b >= length; for tiles also coprime to a.
 std::int64_t second_length(std::int64_t a, std::int64_t length, bool outer) {
   std::int64_t b = ceil_div(length, a);
   while (!outer && std::gcd(a, b) > 1) ++b;
@@ -219,7 +244,7 @@ class FactorizedDenseLogits : public SynthesizerLogits {
       const Shape flat{b.size(0), b.size(1), b.size(2), times * each};
       return slice(reshape(pieces * unsqueeze(a, 3), flat), 3, 0, keys);
     }
-    a = slice(a, 3, 0, ceil_div(keys, b.size(3)));  // the others meet no position
+    a = slice(a, 3, 0, ceil_div(keys, b.size(3)));  // the others match no position
     if (a.size(3) == 1) b = slice(b, 3, 0, keys);
     const Tensor products = unsqueeze(a, 4) * unsqueeze(b, 3);  // [B, H, n, a, b]
     const Shape flat{a.size(0), a.size(1), a.size(2), a.size(3) * b.size(3)};
@@ -245,19 +270,7 @@ AttentionVariant synthesizer_factorized_dense_variant() {
           }};
 }
 
-// Factorized Random Synthesizer: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri,
-// Metzler, Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3.4. Random logits of rank k:
-//
-//   S_h = R1_h[0:N] R2_h[0:N]^T                           [1, H, N, N]   (eq. 6)
-//   Y_h = softmax( S_h ) v_h,   O = merge(Y) Wo           (eq. 2, in synthesizer_logits.cpp)
-//
-// S is a product, so the fused attention kernel makes it on its way, with R1 and R2 in the place of queries
-// and keys; no weight matrix is held at all. Time N^2 (H k + d) + N d^2, memory N d (fused). Parameters 2 d^2
-// + 2 H L k, L = max_length.
-//
-// Settings: k (default 8, as in the paper; the released code has 16), deviation (of the normal initial
-// factors; default k^(-1/4), so that each logit starts with variance 1). Longer inputs than L are an error,
-// shorter ones use the leading rows.
+// Factorized Random.
 
 namespace {
 
@@ -293,23 +306,7 @@ AttentionVariant synthesizer_factorized_random_variant() {
           }};
 }
 
-// Mixture of Synthesizers: "Synthesizer: Rethinking Self-Attention for Transformer Models", Tay, Bahri,
-// Metzler, Juan, Zhao and Zheng 2021, arXiv 2005.00743 v3, section 3.5. The logits are a weighted sum of
-// those of any set of components m, with learned weights per head; one softmax follows the sum:
-//
-//   S_h   = sum_m alpha_{m, h} S_{m, h}(X),   alpha = softmax(logits of alpha) over m    (eq. 7)
-//   S_dot = Q K^T / sqrt(dh),   Q = split(X Wq),  K = split(X Wk)                        [B, H, N, N]
-//   Y_h   = softmax( S_h(X) ) v_h,   O = merge(Y) Wo           (eq. 2, in synthesizer_logits.cpp)
-//
-// Time and parameters are those of the parts and M H for the M weights per head. The sum of components that
-// are products (dense, fact_random, dot) is again one product for the fused kernel; the others add a matrix
-// to its scores, made for some rows at a time, and again backward.
-//
-// Settings: components (of dense, random, random_fixed, fact_dense, fact_random, dot; default random, dot),
-// and those of the components, each setting serving every component that has it: hidden, share_w2,
-// logit_bias, tiling, a, b, k, deviation. All weights start equal. Departure: the paper prints the dot
-// product without its 1 / sqrt(dh), which its code folds into the initial values; the released code has one
-// scalar per layer.
+// Mixture.
 
 namespace {
 

@@ -7,8 +7,8 @@
 #include "heed/models/attention/attention.h"
 #include "heed/models/module.h"
 
-// The list of names: one line per variant of heed's own; applications add theirs by register_attention().
-// models/attention/<name>.cpp defines <name>_variant(), which says what the variant can do and how to make it.
+// The list of heed's own variants; applications add theirs with register_attention(). For each name a file
+// in models/attention/ defines <name>_variant(), which returns the capabilities and the factory.
 // clang-format off
 #define HEED_ATTENTION_VARIANTS(variant) \
   variant(dot_product)                   \
@@ -38,11 +38,11 @@ HEED_ATTENTION_VARIANTS(HEED_DECLARE)
 
 namespace {
 
-/// The variants that there are. A line never moves, so that what was found stays valid while others are added.
+/// The list of variants. Entries never move, so references to them stay valid while others are added.
 class Registry {
  public:
   static Registry& instance() {
-    static Registry registry;  // made when first asked for, be it while global variables are initialised
+    static Registry registry;  // built on first use, possibly while globals are initialised
     return registry;
   }
 
@@ -113,14 +113,14 @@ void check_capability(std::string_view name, const Capabilities& capabilities, b
        "; these can: ", names_where(can));
 }
 
-/// Of rotary positions, for which no variant has a reason of its own.
+/// Checks rotary positions separately: no variant states a reason for lacking them.
 void check_rotary(std::string_view name, const Capabilities& capabilities, bool asked) {
   check(!asked || capabilities.rotary, "attention '", name,
         "' cannot have rotary positions, which turn the queries and keys that are compared; these can: ",
         names_where(&Capabilities::rotary));
 }
 
-/// The same of what is added to logits.
+/// Likewise for positions that are added to the logits.
 void check_distances(std::string_view name, const AttentionConfig& config, const Capabilities& capabilities) {
   check(!config.alibi || capabilities.alibi, "attention '", name,
         "' cannot have alibi positions, which take distances from the logits of all pairs; these can: ",
@@ -157,7 +157,8 @@ Capabilities attention_capabilities(std::string_view name, const Options& option
 
 namespace {
 
-/// Throws where an option is no setting of the mechanism but looks like one, or like one of the others that were asked for.
+/// Throws for an option that is not a setting of the variant but is spelled almost like one, whether a
+/// listed setting or one that this configuration looked up.
 void check_spelling(std::string_view name, const Options& options) {
   if (options.values().empty()) return;
   std::vector<std::string> known;
@@ -201,7 +202,7 @@ std::unique_ptr<Attention> make_attention(std::string_view name, const Attention
   } catch (const DeviceLost&) {
     throw;
   } catch (const Error&) {
-    check_spelling(name, config.options);  // which may be why a value is missing
+    check_spelling(name, config.options);  // a misspelt option may be the cause
     throw;
   }
 }

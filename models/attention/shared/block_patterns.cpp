@@ -44,7 +44,7 @@ class PatternBuilder {
 
  private:
   Tensor masks() const {
-    // The one mask that there has to be, which no block uses.
+    // A pattern has at least one mask, even if no block uses it.
     if (known_.empty()) return Tensor::zeros({1}, DType::i32).view({1, side_, side_}, {0, 0, 0}, 0);
     const auto count = static_cast<std::int64_t>(known_.size());
     std::vector<std::int32_t> all(
@@ -58,7 +58,7 @@ class PatternBuilder {
     return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
   }
 
-  /// Writes mask_ and says what it holds. What lies beyond the matrix is 0, and does not count.
+  /// Fills mask_ and classifies it. Entries beyond the matrix are 0 and do not count.
   BlockContent fill_mask(std::int64_t head, std::int64_t row, std::int64_t column) {
     mask_.assign(static_cast<std::size_t>(checked_product("a block of a pattern", side_, side_)), 0);
     const std::int64_t top = row * side_, left = column * side_;
@@ -92,7 +92,7 @@ std::shared_ptr<const BlockPattern> make_block_pattern(const PatternDefinition& 
   check(definition.block > 0 && definition.heads > 0 && definition.queries >= 0 && definition.keys >= 0,
         "make_block_pattern: ", definition.heads, " heads, ", definition.queries, " queries, ",
         definition.keys, " keys and blocks of side ", definition.block, " make no pattern");
-  // Of a block that holds the whole matrix more than that is never looked at.
+  // A block larger than the matrix serves no purpose, so its side is limited.
   constexpr std::int64_t any_matrix = 1024;
   const std::int64_t block =
       std::min(definition.block, std::max({any_matrix, definition.queries, definition.keys}));

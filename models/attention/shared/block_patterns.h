@@ -14,9 +14,9 @@
 
 namespace heed {
 
-/// Values that were made before, by the numbers they depend on (the length first of all). Batches come in
-/// many lengths; a run that meets more than `most` starts over. Values are handles, cheap to copy; several
-/// threads may ask at once, of which one makes what is missing.
+/// Caches values by the numbers they depend on (the length first of all). Batches come in many lengths, so
+/// a full cache of `most` values is cleared. Values are handles, cheap to copy. Safe to use from several
+/// threads: one builds a missing value while the others wait.
 template <class Value, std::size_t most>
 class BoundedCache {
  public:
@@ -37,39 +37,41 @@ class BoundedCache {
   std::map<Key, Value> values_;
 };
 
-// What the block-sparse variants share: from the definition of a pattern to its blocks, without ever holding
+// Shared by the block-sparse variants: from the definition of a pattern to its blocks, without ever holding
 // an N x N matrix.
 
 enum class BlockContent { none, all, some };
 
-/// A pattern in the words of a paper: which entry (i, j) of an attention matrix exists.
+/// A pattern as papers define it: which entries (i, j) of an attention matrix exist.
 struct PatternDefinition {
   std::int64_t queries = 0, keys = 0;
   std::int64_t heads = 1;  ///< 1: the same for all heads
   std::int64_t block = 64;
-  /// Entry (i, j) of a head. Asked only inside blocks that hold `some`, never beyond the matrix.
+  /// Whether entry (i, j) of a head exists. Called only inside blocks classified as `some`, never beyond
+  /// the matrix.
   std::function<bool(std::int64_t head, std::int64_t i, std::int64_t j)> entry;
-  /// Block (row, column) of a head. `some` is always right, `none` and `all` save looking at every entry.
+  /// Classifies block (row, column) of a head. `some` is always correct; `none` and `all` avoid testing
+  /// every entry.
   std::function<BlockContent(std::int64_t head, std::int64_t row, std::int64_t column)> content;
 };
 
-/// The blocks that hold an entry. Blocks that turn out full need no mask, and equal masks are kept once.
+/// The blocks that hold an entry. Blocks that turn out full need no mask, and equal masks are stored once.
 std::shared_ptr<const BlockPattern> make_block_pattern(const PatternDefinition& definition);
 
-/// Patterns that were built before.
+/// Block patterns built earlier.
 using PatternCache = BoundedCache<std::shared_ptr<const BlockPattern>, 256>;
 
-/// Self-attention in which the position of a query says which keys it looks at.
+/// Self-attention in which the position of a query determines which keys it sees.
 class PatternAttention : public Attention {
  public:
-  /// i32 [H, N, N], 1 where a query looks at a key, padding aside. Slow: for looking inside.
+  /// i32 [H, N, N], 1 where a query sees a key, ignoring padding. Slow: for inspection only.
   Tensor visible(std::int64_t length) const;
 
  protected:
   using Attention::Attention;
-  /// The definition: whether query i of a sequence of `length` tokens looks at key j.
+  /// The definition: whether query i of a sequence of `length` tokens sees key j.
   virtual bool sees(std::int64_t head, std::int64_t i, std::int64_t j, std::int64_t length) const = 0;
-  /// Leaves "weights" [B, H, N, N] by the definition, for whoever looks inside.
+  /// Records "weights" [B, H, N, N] as the definition gives them; only under a capture.
   void show_visible_weights(Context& context, const Tensor& query, const Tensor& key,
                             const Tensor& key_mask) const;
 };

@@ -8,7 +8,7 @@ Tensor split_heads(const Tensor& x, std::int64_t heads) {
   check(x.rank() == 3 && heads > 0 && x.size(2) % heads == 0, "split_heads: cannot split shape ", x.shape(),
         " into ", heads, " heads");
   const std::int64_t width = x.size(2) / heads;
-  if (!x.tracked() && x.stride(2) == 1)  // also of a block with room between the rows of the batch
+  if (!x.tracked() && x.stride(2) == 1)  // also for a block with spare room between rows
     return x.view({x.size(0), heads, x.size(1), width}, {x.stride(0), width, x.stride(1), 1}, x.offset());
   return permute(reshape(x, {x.size(0), x.size(1), heads, width}), {0, 2, 1, 3});
 }

@@ -23,7 +23,7 @@ Tensor weights_of_blocks(const Tensor& weights, std::int64_t n) {
   std::vector<Tensor> rows;
   for (std::int64_t i = 0; i < blocks; ++i)
     rows.push_back(pad(select(weights, 1, i), 2, i * width, (blocks - 1 - i) * width));
-  return slice(slice(concat(rows, 1), 1, 0, n), 2, width, width + n);  // before the first block is nothing
+  return slice(slice(concat(rows, 1), 1, 0, n), 2, width, width + n);  // drops the filler before block 0
 }
 
 std::shared_ptr<const BlockPattern> neighbour_pattern(std::int64_t n, std::int64_t width, bool next) {
@@ -41,7 +41,7 @@ std::shared_ptr<const BlockPattern> neighbour_pattern(std::int64_t n, std::int64
   pattern->offsets = Tensor::from(offsets, {blocks + 1});
   pattern->columns = Tensor::from(columns, {count});
   pattern->mask_ids = Tensor::full({count}, -1, DType::i32);
-  // All blocks are full: the one mask there has to be is a single element, seen width x width times.
+  // All blocks are full, but a pattern has at least one mask: a single element, viewed as width x width.
   pattern->masks = Tensor::ones({1}, DType::i32).view({1, width, width}, {0, 0, 0}, 0);
   return pattern;
 }
@@ -77,7 +77,7 @@ Tensor sorted_top_k(const Tensor& scores, const Tensor& real, std::int64_t k) {
   if (!real.defined()) return sort(top_k(free, k).second).first;
   const double lowest = -std::numeric_limits<double>::infinity();
   const Tensor ids = top_k(where(real, free, lowest), k).second;
-  // What is not real goes behind the others as position n, and becomes -1.
+  // Padding sorts last, as position n, and then becomes -1.
   const std::int64_t n = free.size(-1);
   const Tensor kept = gather(expand(real, free.shape()), -1, ids);
   const Tensor ascending = sort(where(kept, ids, n)).first;

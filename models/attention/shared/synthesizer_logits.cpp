@@ -18,7 +18,7 @@ Tensor causal_mask(std::int64_t first, std::int64_t queries, std::int64_t keys, 
 
 //   Y_h = softmax( S_h(X) ) v_h over the allowed keys,  v = split(X Wv)    (eq. 2)
 //   O   = merge(Y) Wo
-// There is no 1 / sqrt(dh) on synthetic logits.
+// Synthetic logits are not scaled by 1 / sqrt(dh).
 class Synthesizer : public Attention {
  public:
   Synthesizer(std::string_view name, const AttentionConfig& config,
@@ -37,7 +37,7 @@ class Synthesizer : public Attention {
   Tensor step(const AttentionInput& input, AttentionCache& cache, Context& context) override {
     const std::int64_t before = cache.key.defined() ? cache.key.size(1) : 0;
     cache.extend_mask(input, before);
-    cache.key = appended(std::move(cache.key), input.x);  // dot-product logits look at all inputs
+    cache.key = appended(std::move(cache.key), input.x);  // dot-product logits need all inputs
     cache.value = appended(std::move(cache.value), value_(input.x));
     return attend(cache.key, cache.value, cache.mask, before, context);
   }
@@ -63,11 +63,11 @@ class Synthesizer : public Attention {
     return output_(merge_heads(fused(product, rows, split_heads(value, config().heads), mask, context)));
   }
 
-  /// The fused kernel makes the product tile by tile and adds the matrix, so that it needs no other N x N
-  /// matrix. One that has to be made is there for some rows at a time.
+  /// The fused kernel computes the product tile by tile and adds the matrix, so the product itself needs no
+  /// N x N memory. A matrix that must be materialised is made for some rows at a time.
   Tensor fused(const LogitFactors& product, const std::vector<Tensor>& rows, const Tensor& value,
                const Tensor& mask, Context& context) const {
-    // What is asked by some positions: first their rows, then what all of them look at.
+    // First the tensors with one row per query, then those that all queries share.
     std::vector<Tensor> inputs = rows;
     if (product.rows.defined()) inputs.insert(inputs.end(), {product.rows, product.columns});
     inputs.push_back(value);
@@ -96,8 +96,8 @@ class Synthesizer : public Attention {
     return concat(outputs, 2);
   }
 
-  /// How many rows of the matrix are there at once: all where it is no larger than what it is made of, or
-  /// small; else as many as have 64 MB of f32, but enough to keep the kernel busy.
+  /// How many rows of the matrix to hold at once: all of them if the matrix is no larger than the tensors
+  /// it is made from; otherwise as many as fit 64 MB of f32, but at least 64 to keep the kernel busy.
   std::int64_t rows_at_once(const std::vector<Tensor>& rows, std::int64_t keys) const {
     constexpr std::int64_t most_numbers = std::int64_t{1} << 24, fewest_rows = 64;
     if (rows.empty()) return keys;
@@ -111,7 +111,7 @@ class Synthesizer : public Attention {
     return std::max(most_numbers / of_a_row, fewest_rows);
   }
 
-  /// softmax(rows columns^T + matrix) v [B, H, n, dh] of the inputs that fused() puts together.
+  /// softmax(rows columns^T + matrix) v, [B, H, n, dh], from the inputs that fused() collects.
   Tensor part(std::span<const Tensor> inputs, std::int64_t keys, const Tensor& mask, Context& context) const {
     const std::size_t matrix_parts = logits_->matrix_parts();
     const Tensor& value = inputs.back();
@@ -135,7 +135,7 @@ class Synthesizer : public Attention {
     return attention(rows, columns, value, options);
   }
 
-  /// softmax(S) [1, H, n, N] over the allowed keys, where S is a matrix that is the same for all samples.
+  /// softmax(S) [1, H, n, N] over the allowed keys, for an S that all samples share.
   Tensor shared_weights(const std::vector<Tensor>& rows, std::int64_t first, std::int64_t keys,
                         Context& context) const {
     const Tensor s = logits_->matrix(rows, keys);
@@ -181,7 +181,7 @@ Tensor xavier_per_head(std::int64_t heads, std::int64_t in, std::int64_t out, In
 
 Tensor linear_per_head(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const std::int64_t heads = weight.size(0), in = weight.size(1), out = weight.size(2);
-  // All heads read the same x, so their matrices stand side by side in one product.
+  // All heads read the same x, so their matrices are placed side by side in one product.
   const Tensor y = matmul(x, reshape(permute(weight, {1, 0, 2}), {in, heads * out}));
   return split_heads(bias.defined() ? y + reshape(bias, {heads * out}) : y, heads);
 }
