@@ -4,8 +4,8 @@
 #include "fuzz_support.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/core/device.h"
 #include "heed/base/error.h"
+#include "heed/core/device.h"
 #include "heed/core/random.h"
 #include "heed/models/attention/attention.h"
 
