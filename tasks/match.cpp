@@ -1,114 +1,22 @@
+// Matching of pairs of texts: two texts and the class of the pair, such as a question with a sentence that
+// answers it or not, or a premise with what does or does not follow (models/pairs.h). Pairs come from tables
+// (data/table.h); without them it learns to answer simple questions, made by rule. Pairs with the same first
+// text that follow each other are a group, whose right answers are ranked.
+//
+// Files of a run beside the weights: tokenizer.json and classes.json, the names of the classes in the order
+// of the model's outputs. Parts of the data: train, valid, test.
+
 #include <algorithm>
 #include <array>
-#include <string>
-#include <unordered_set>
-#include <vector>
 
-#include "heed/base/unicode.h"
 #include "heed/data/pairs_by_rule.h"
 #include "heed/data/table.h"
-#include "heed/data/tokenizer_parts.h"
-#include "heed/models/pairs.h"
-#include "heed/tasks/data.h"
 #include "heed/tasks/labelled.h"
+#include "heed/tasks/pair_tokens.h"
 #include "heed/tasks/recipe.h"
 #include "heed/training/ranking.h"
 
 namespace heed {
-
-/// Turns pairs of texts into what a PairMatcher reads: each text's tokens with the end mark, and for each token whether
-/// the word it belongs to stands in the other text, too, in small or capital letters. A word is matched whole, so that
-/// names which the vocabulary lacks are found. The kinds of match tell how rare the word is by its place in the
-/// vocabulary, which is learned from the frequent to the rare: 1 for about 30 words, 2 for 250, 3 for 2000, 4 for
-/// others and for words of several tokens.
-class PairTokenizer {
- public:
-  PairTokenizer(Tokenizer tokenizer, const Settings& settings)
-      : bounded_(std::move(tokenizer), settings),
-        is_joint_(settings.get<std::string>("model.kind") == "joint") {}
-
-  /// A text as the tokenizer is to learn it: words and marks of punctuation with a space before each.
-  static std::string spaced(std::string_view text);
-
-  /// Throws an Error when one of the texts is too long (see BoundedTokenizer).
-  TokenPair operator()(const std::string& first, const std::string& second);
-  const Tokenizer& tokenizer() const { return bounded_.tokenizer(); }
-  std::string take_cut_message() { return bounded_.take_cut_message(); }
-
- private:
-  /// A word with the form by which it is compared.
-  struct Word {
-    std::string lower;
-    Tokens tokens;
-  };
-  std::vector<Word> words_of(const std::string& text) const;
-  MatchedTokens matched(const std::vector<Word>& words, const std::vector<Word>& others, bool begins);
-  std::int32_t kind_of_match(const Word& word) const;
-
-  BoundedTokenizer bounded_;
-  bool is_joint_;  // a row is the pair, and begins once
-};
-
-namespace {
-
-std::string with_space(std::string_view word) {
-  return concat_text(' ', word);
-}
-
-}  // namespace
-
-std::string PairTokenizer::spaced(std::string_view text) {
-  std::string words;
-  for (const std::string_view word : split_at_punctuation(text)) words += with_space(word);
-  return words;
-}
-
-TokenPair PairTokenizer::operator()(const std::string& first, const std::string& second) {
-  const std::vector<Word> of_first = words_of(first), of_second = words_of(second);
-  return {matched(of_first, of_second, true), matched(of_second, of_first, !is_joint_)};
-}
-
-std::vector<PairTokenizer::Word> PairTokenizer::words_of(const std::string& text) const {
-  std::vector<Word> words;
-  for (const std::string_view word : split_at_punctuation(text))
-    words.push_back(
-        {unicode::lower_case(word, unicode::FinalSigma::medial), tokenizer().encode(with_space(word))});
-  return words;
-}
-
-MatchedTokens PairTokenizer::matched(const std::vector<Word>& words, const std::vector<Word>& others,
-                                     bool begins) {
-  std::unordered_set<std::string_view> there;
-  for (const Word& other : others) there.insert(other.lower);
-  MatchedTokens text;
-  if (begins) text.tokens = bounded_.begin();
-  text.matches.resize(text.tokens.size(), 0);
-  for (const Word& word : words) {
-    text.tokens.insert(text.tokens.end(), word.tokens.begin(), word.tokens.end());
-    text.matches.resize(text.tokens.size(), there.contains(word.lower) ? kind_of_match(word) : 0);
-  }
-  text.tokens.push_back(tokenizer().id_of("</s>"));
-  text.tokens = bounded_.bounded(std::move(text.tokens));
-  text.matches.resize(text.tokens.size(), 0);
-  text.matches.back() = 0;  // the end mark
-  return text;
-}
-
-std::int32_t PairTokenizer::kind_of_match(const Word& word) const {
-  constexpr std::int32_t others = 4 + 256;  // ids that marks and bytes may take before the first word
-  if (word.tokens.size() != 1 || word.tokens[0] == tokenizer().find("<unk>")) return 4;
-  const std::int32_t rank = word.tokens[0] - others;
-  return rank < 32 ? 1 : rank < 256 ? 2 : rank < 2048 ? 3 : 4;
-}
-
-// Matching of pairs of texts: two texts and the class of the pair, such as a question with a sentence that answers it or
-// not, or a premise with what does or does not follow (models/pairs.h). Pairs come from tables
-// (data/table.h); without them it learns to answer simple questions, made by rule. Pairs with the same first text that
-// follow each other are a group, whose right answers are ranked.
-//
-// Files of a run beside the weights: tokenizer.json and classes.json, the names of the classes in the order of the
-// model's outputs. Parts of the data: train, valid, test.
-
 namespace {
 
 // F1 is of two classes, MAP and MRR are of two classes with groups: elsewhere they are left out.

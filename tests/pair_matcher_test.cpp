@@ -11,7 +11,7 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/data/pairs_by_rule.h"
-#include "heed/tasks/match.cpp"
+#include "heed/tasks/pair_tokens.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/temporary_folder.h"

@@ -6,10 +6,14 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/models/attention/fastformer.cpp"
 #include "heed/models/attention/shared/block_patterns.h"
 #include "heed/models/attention/shared/heads.h"
 #include "model_support.h"
+
+namespace heed {
+Tensor prefix_pooling(const Tensor& logits, const Tensor& values,
+                      const Tensor& allowed = {});  // of fastformer.cpp
+}
 
 using namespace heed;
 using namespace heed::test;

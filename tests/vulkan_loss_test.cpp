@@ -4,9 +4,14 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
-#include "heed/backends/vulkan/cross_entropy.cpp"
+#include "heed/core/backend.h"
 #include "heed/core/device.h"
 #include "vulkan_compare.h"
+
+namespace heed::vulkan {
+LogitChunks plan_logits(std::uint64_t memory_bytes, std::int64_t element, std::int64_t rows,
+                        std::int64_t classes);  // of cross_entropy.cpp
+}
 
 using namespace heed;
 using namespace heed::test;
