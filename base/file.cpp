@@ -134,6 +134,7 @@ std::string read_file(const fs::path& path, std::int64_t limit) {
 }
 
 struct FileParts::State {
+  explicit State(fs::path opened) : path(std::move(opened)) {}
   fs::path path;
   std::optional<Descriptor> file = {};
   std::array<char, 1 << 16> part = {};

@@ -34,7 +34,7 @@ bool is_same(const fs::path& path, int folder) {
 
 }  // namespace
 
-OpenFolder::OpenFolder(fs::path path)
+OpenFolder::OpenFolder(const fs::path& path)
     : OpenFolder(path, open_at_or_throw("open the folder", AT_FDCWD, path, O_RDONLY | O_DIRECTORY, path)) {}
 
 OpenFolder::OpenFolder(fs::path path, int descriptor)

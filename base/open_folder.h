@@ -24,7 +24,7 @@ struct Descriptor;
 class OpenFolder {
  public:
   /// The path itself may be a link.
-  explicit OpenFolder(std::filesystem::path path);
+  explicit OpenFolder(const std::filesystem::path& path);
 
   /// The path that it was opened by.
   const std::filesystem::path& path() const { return path_; }
