@@ -90,6 +90,7 @@ class ColumnPicker {
 };
 
 template <void (*read)(TextLines, const TakeRow&)>
+// NOLINTNEXTLINE(performance-unnecessary-value-param): moved into read
 void rows_between_separators(TextLines lines, const TableOptions& options, const TakeCells& take) {
   const std::string origin = lines.origin();
   ColumnPicker picker(options, take, origin);
