@@ -78,7 +78,10 @@ LabelledText parse_labelled_text(std::string_view bytes, std::string_view origin
 
 // --- parts -------------------------------------------------------------------------------------------------
 
-using TextParts = DataParts<LabelledText>;
+/// Texts in three parts that have nothing in common.
+struct TextParts {
+  LabelledText train, valid, test;
+};
 
 struct SplitOptions {
   double valid_fraction = 0;
