@@ -188,7 +188,8 @@ std::vector<std::string> differences(const Settings& settings, const RunFiles& f
     if (!ours.is_null() && !theirs.is_null() && ours != theirs)
       found.push_back(concat_text(name, " is ", ours.dump(), " here and ", theirs.dump(), " there"));
   };
-  const Json model = here.at("model"), their_model = there.value("model", Json::object());
+  const Json& model = here.at("model");
+  const Json their_model = there.value("model", Json::object());
   const auto compare_models = [&](const std::string& name) {
     const Json theirs = value_there(their_model, name);
     const bool is_newer = theirs.is_null() && !name.ends_with("_layers") && !name.ends_with("_attention");

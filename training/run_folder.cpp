@@ -251,7 +251,7 @@ RunFolder::RunFolder(const std::filesystem::path& path, bool verify)
     : folder_(path), verify_(verify), lock_(lock_folder(folder_)) {}
 
 RunFolder::RunFolder(RunFolder&& other) noexcept
-    : folder_(other.folder_),
+    : folder_(std::move(other.folder_)),
       verify_(other.verify_),
       files_(std::move(other.files_)),
       config_(std::move(other.config_)),
