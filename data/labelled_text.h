@@ -78,10 +78,7 @@ LabelledText parse_labelled_text(std::string_view bytes, std::string_view origin
 
 // --- parts -------------------------------------------------------------------------------------------------
 
-/// Texts in three parts that have nothing in common.
-struct TextParts {
-  LabelledText train, valid, test;
-};
+using TextParts = DataParts<LabelledText>;
 
 struct SplitOptions {
   double valid_fraction = 0;

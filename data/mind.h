@@ -61,10 +61,7 @@ std::vector<Impression> parse_impressions(std::string_view bytes, std::string_vi
 /// The numbers of ids with spaces between.
 std::vector<std::int32_t> parse_news_ids(std::string_view text, NewsNames& names);
 
-/// Impressions in three parts that have nothing in common.
-struct ImpressionParts {
-  std::vector<Impression> train, valid, test;
-};
+using ImpressionParts = DataParts<std::vector<Impression>>;
 
 /// Which impressions are held out: in the order of their time, or else of the random words of `seed`, the last
 /// round(n * test_fraction) are for the test, the round(n * valid_fraction) before them to measure progress with.

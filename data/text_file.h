@@ -73,8 +73,14 @@ struct ParallelText {
   std::size_t size() const { return source.size(); }
 };
 
-/// Reads two files of lines (see read_lines) side by side. Lines without a character in either file are counted and left
-/// out. Throws Error with both counts when they differ.
+/// Data in three parts that have nothing in common: to learn from, to measure progress with, and for a test.
+template <class Data>
+struct DataParts {
+  Data train, valid, test;
+};
+
+/// Reads two files of lines (see read_lines) side by side. Lines without a character in either file are
+/// counted and left out. Throws Error with both counts when they differ.
 ParallelText read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target,
                                 const TextOptions& options = {}, ReadReport* report = nullptr);
 

@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/core/tokens.h"
 #include "heed/data/safetensors.h"
+#include "heed/data/tokenizer.h"
 #include "heed/models/module.h"
 
 namespace heed {
@@ -16,9 +18,9 @@ namespace heed {
 /// What layers show in a pass that is given a context for inference; without gradients.
 Capture captured(const std::function<void(Context&)>& pass);
 
-/// What a model shows of its inside, example by example: attention weights, cluster assignments, orders. The tensors
-/// are named "<example>.<layer>.<name>", such as "lines.0.encoder.layers.1.attention.weights"; what a layer shows
-/// twice under one name has ".1", ".2" ... behind the second, third ...
+/// What a model shows of its inside, example by example: attention weights, cluster assignments, orders. The
+/// tensors are named "<example>.<layer>.<name>", such as "lines.0.encoder.layers.1.attention.weights"; what a
+/// layer shows twice under one name has ".1", ".2" ... behind the second, third ...
 class CaptureFile {
  public:
   /// What one pass over `example` left.
@@ -26,9 +28,9 @@ class CaptureFile {
   /// Token ids that the model read, "<example>.<name>", and what they say.
   void add_tokens(const std::string& example, const std::string& name, const Tensor& ids,
                   const std::vector<std::string>& texts);
-  /// Writes the file, whole or not at all: a page with a map of every head for a name that ends in .html, else
-  /// safetensors, whose metadata hold the tokens as JSON lists of strings. A file that exists is refused unless
-  /// `overwrite`.
+  /// Writes the file, whole or not at all: a page with a map of every head for a name that ends in .html,
+  /// else safetensors, whose metadata hold the tokens as JSON lists of strings. A file that exists is refused
+  /// unless `overwrite`.
   void save(const std::filesystem::path& path, bool overwrite) const;
 
   const TensorFile& content() const { return content_; }
@@ -39,6 +41,11 @@ class CaptureFile {
 
   TensorFile content_;
 };
+
+/// Adds what one pass over `rows` left, with their tokens. Of two rows each is an example of its own:
+/// "<example>-first" and "<example>-second".
+void add_pass(CaptureFile& file, const std::string& example, const Capture& capture,
+              const std::vector<Tokens>& rows, const Tokenizer& tokenizer);
 
 // Drawings of what models show of their inside (tasks/capture.h), as parts of a page of training/report.h.
 
@@ -57,14 +64,15 @@ inline constexpr std::string_view capture_note =
 /// The CSS of the drawings, for page_head().
 std::string_view capture_style();
 
-/// For each example: a map of every head, one of them large with the tokens on its axes, whose cells say their weight
-/// when pointed at; and its text as often as there are clusters, buckets and weights of tokens to colour it by.
-/// `capture`: as CaptureFile has it. "" where there is nothing to draw. At most once in a page.
+/// For each example: a map of every head, one of them large with the tokens on its axes, whose cells say
+/// their weight when pointed at; and its text as often as there are clusters, buckets and weights of tokens
+/// to colour it by. `capture`: as CaptureFile has it. "" where there is nothing to draw. At most once in a
+/// page.
 std::string capture_html(const TensorFile& capture, const DrawingOptions& options = {});
 
-/// Histograms of the attention weights of each layer before and after training, as in figure 1 of the Synthesizer paper
-/// (arXiv 2005.00743, where they are of the first and the last step). Both captures are of the same model and texts. ""
-/// where there are no weights.
+/// Histograms of the attention weights of each layer before and after training, as in figure 1 of the
+/// Synthesizer paper (arXiv 2005.00743, where they are of the first and the last step). Both captures are of
+/// the same model and texts. "" where there are no weights.
 std::string weight_histograms_html(const TensorFile& first, const TensorFile& last, std::size_t most_layers);
 
 /// Bytes in base 64 (RFC 4648), as scripts read them.

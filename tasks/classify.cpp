@@ -10,9 +10,7 @@
 #include "heed/data/idx.h"
 #include "heed/data/texts_by_rule.h"
 #include "heed/models/classifier.h"
-#include "heed/tasks/data.h"
 #include "heed/tasks/labelled.h"
-#include "heed/tasks/recipe.h"
 
 namespace heed {
 namespace {
@@ -67,11 +65,7 @@ Settings classify_settings(bool own_data) {
   declare_runtime(settings);
   declare_texts(settings);
   declare_tokenizer(settings, 8000);
-  TransformerConfig model;
-  model.encoder_layers = 2;
-  model.width = 128;
-  model.feed_forward = 256;
-  declare_model(settings, model, Stacks::encoder);
+  declare_model(settings, {.width = 128, .feed_forward = 256, .encoder_layers = 2}, Stacks::encoder);
   declare_training(settings, class_metrics);
   declare_classes(settings);
   settings.change_defaults(own_data ? for_texts : for_listops);
@@ -100,55 +94,48 @@ LabelledText draw_expressions(const Settings& settings) {
                       integer("count"), rule);
 }
 
-/// An example is the tokens of a text, or the values of an image, which the model turns into patches.
+/// An input is the tokens of a text, or the values of an image, which the model turns into patches.
 class ClassifyLearner : public LabelledLearner<Tokens> {
  public:
   using LabelledLearner::LabelledLearner;
 
   void check_settings() const override {
     names_labelled_data(settings_);
-    const auto patch = settings_.get<std::int64_t>("data.patch"),
-               batch_tokens = settings_.get<std::int64_t>("training.batch_tokens");
+    const auto patch = settings_.get<std::int64_t>("data.patch");
     if (reads_images(settings_))
-      check_model<ImageClassifier>(image_config({patch, patch, {}}, 2), batch_tokens);
+      check_model<ImageClassifier>(image_config({patch, patch, {}}, 2), batch_tokens());
     else
-      check_model<EncoderClassifier>(config(300, 2), batch_tokens);
+      check_model<EncoderClassifier>(config(300, 2), batch_tokens());
   }
 
   void learn_vocabulary() override {
-    if (reads_images(settings_))
+    if (reads_images(settings_)) {
       image_ = image_of_line(parts_.train.texts.front());
-    else
-      tokenizer_.emplace(learn_tokenizer(settings_, source_of({&parts_.train.texts})), settings_);
-    classes_ = class_names(parts_.train);
+      classes_ = class_names(parts_.train);
+    } else {
+      LabelledLearner::learn_vocabulary();
+    }
   }
 
   std::map<std::string, std::string> files() const override {
-    if (tokenizer_)
-      return {{"tokenizer.json", tokenizer_->tokenizer().to_json()},
-              {"classes.json", classes_to_json(classes_)}};
+    if (tokenizer_) return LabelledLearner::files();
     return {{"image.txt", image_line(image_, 0) + "\n"}, {"classes.json", classes_to_json(classes_)}};
   }
 
   void open_files(const std::function<std::string(std::string_view)>& read) override {
+    if (!reads_images(settings_)) return LabelledLearner::open_files(read);
     classes_ = classes_from_json(read("classes.json"));
-    if (!reads_images(settings_)) {
-      tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
-      return;
-    }
     std::string line = read("image.txt");
     line.resize(std::min(line.size(), line.find('\n')));
     image_ = image_of_line(line);
   }
 
   void build(Device device) override {
-    const auto classes = static_cast<std::int64_t>(classes_.size()),
-               batch_tokens = settings_.get<std::int64_t>("training.batch_tokens");
+    const auto classes = static_cast<std::int64_t>(classes_.size());
     if (tokenizer_)
-      model_ = make_model<EncoderClassifier>(config(tokenizer_->tokenizer().vocabulary_size(), classes),
-                                             batch_tokens, device);
+      model_ = make_model<EncoderClassifier>(config(vocabulary_size(), classes), batch_tokens(), device);
     else
-      model_ = make_model<ImageClassifier>(image_config(image_, classes), batch_tokens, device);
+      model_ = make_model<ImageClassifier>(image_config(image_, classes), batch_tokens(), device);
   }
 
   Module& model() override { return *model_; }
@@ -180,36 +167,31 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
 
   LabelledText made_by_rule() const override { return draw_expressions(settings_); }
 
-  Tokens example_of_line(const std::string& line) override {
+  Tokens input_of_line(const std::string& line) override {
     return tokenizer_ ? (*tokenizer_)(line) : pixels_of(line);
   }
 
-  std::vector<Tokens> examples_of(const LabelledText& text) override {
-    std::vector<Tokens> examples;
-    if (tokenizer_)
-      examples = (*tokenizer_)(text.texts, text.places);
-    else
-      for (const std::string_view line : text.texts) examples.push_back(pixels_of(line));
-    if (std::string cut = take_cut_message(); !cut.empty()) remark(std::move(cut));
-    return examples;
+  std::vector<Tokens> inputs_of(const LabelledText& text) override {
+    if (tokenizer_) return (*tokenizer_)(text.texts, text.places);
+    std::vector<Tokens> images;
+    for (const std::string_view line : text.texts) images.push_back(pixels_of(line));
+    return images;
   }
 
-  std::string take_cut_message() override { return tokenizer_ ? tokenizer_->take_cut_message() : ""; }
-
   /// As the encoder sees them.
-  std::array<std::vector<std::int32_t>, 2> lengths(const std::vector<Tokens>& examples) const override {
-    if (tokenizer_) return {lengths_of(examples), {}};
+  Lengths lengths(const std::vector<Tokens>& inputs) const override {
+    if (tokenizer_) return {lengths_of(inputs), {}};
     const auto patches = static_cast<std::int32_t>(image_config(image_, 2).patches());
-    return {std::vector<std::int32_t>(examples.size(), patches), {}};
+    return {std::vector<std::int32_t>(inputs.size(), patches), {}};
   }
 
   std::string description() const override {
-    return tokenizer_ ? concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size())
+    return tokenizer_ ? LabelledLearner::description()
                       : concat_text("images of ", image_.rows, " x ", image_.columns);
   }
 
-  Tensor logits(const std::vector<Tokens>& examples, Context& context) override {
-    return model_->logits(pad_tokens(examples, model_->device()), context);
+  Tensor logits(const std::vector<Tokens>& inputs, Context& context) override {
+    return model_->logits(pad_tokens(inputs, model_->device()), context);
   }
 
   ClassFigures figures(const ClassQuality& quality, const std::vector<ClassScores>&,
@@ -217,19 +199,11 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
     return {metrics(std::vector<double>{quality.accuracy, quality.loss, quality.macro_f1})};
   }
 
-  std::vector<Tokens> rows_of(const Tokens& example) const override {
-    return tokenizer_ ? std::vector<Tokens>{example} : std::vector<Tokens>();
+  std::vector<Tokens> rows_of(const Tokens& input) const override {
+    return tokenizer_ ? std::vector<Tokens>{input} : std::vector<Tokens>();
   }
-  const Tokenizer* tokenizer() const override { return tokenizer_ ? &tokenizer_->tokenizer() : nullptr; }
 
  private:
-  TransformerConfig config(std::int64_t vocabulary, std::int64_t classes) const {
-    TransformerConfig config = model_config(trained());
-    config.source_vocabulary = vocabulary;
-    config.classes = classes;
-    return config;
-  }
-
   ImageClassifierConfig image_config(const Images& image, std::int64_t classes) const {
     return {config(0, classes), image.rows, image.columns, trained().get<std::int64_t>("data.patch")};
   }
@@ -243,8 +217,7 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
     return values;
   }
 
-  std::optional<BoundedTokenizer> tokenizer_;  // none: the texts are images
-  Images image_;                               // an example of their size
+  Images image_;  // an example of their size, where the texts are images
   std::unique_ptr<EncoderClassifier> model_;
 };
 

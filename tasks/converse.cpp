@@ -58,9 +58,7 @@ Settings converse_settings(bool own_data) {
   settings.integer("data.dialogues", 2000, 1, 1'000'000, "Without data: how many dialogues to learn from");
   settings.integer("data.held_out_dialogues", 50, 1, 1000, "Without data: how many to measure with");
   declare_tokenizer(settings, 8000);
-  TransformerConfig model;
-  model.tie_embeddings = "all";
-  declare_model(settings, model, Stacks::encoder_decoder);
+  declare_model(settings, {.tie_embeddings = "all"}, Stacks::encoder_decoder);
   declare_training(settings, dialogue_metrics);
   SearchOptions search;  // how long an answer is does not follow from what it answers
   search.length_ratio = 0;
@@ -129,7 +127,7 @@ class ConverseLearner : public TextToTextLearner {
     return parts;
   }
 
-  ParallelText named_pairs(std::span<const std::string> files, ReadReport& report) const override {
+  ParallelText read(std::span<const std::string> files, ReadReport& report) override {
     ParallelText pairs =
         answers_in(read_dialogues(files.front(), text_options(settings_), &report), context());
     check(pairs.size() > 0, files.front(), ": no dialogue has a second turn: there is no answer to measure");

@@ -11,6 +11,10 @@
 
 namespace heed {
 
+bool names_file(const Settings& settings) {
+  return !settings.get<std::string>("data.file").empty();
+}
+
 void declare_long_texts(Settings& settings) {
   settings.integer("data.max_tokens", 256, 1, 1 << 24, "The most tokens of a text, its end mark included");
   settings.choice("data.long_texts", "error", {"error", "cut"},
@@ -102,6 +106,23 @@ TextSource source_of(std::vector<const TextList*> lists) {
     for (const TextList* list : lists)
       for (const std::string_view text : *list) take(text);
   };
+}
+
+std::string digest_of(const LabelledText& text) {
+  return text.seconds.empty() ? digest_of_texts({&text.texts, &text.labels})
+                              : digest_of_texts({&text.texts, &text.seconds, &text.labels});
+}
+
+std::string digest_of(const ParallelText& pairs) {
+  return digest_of_texts({&pairs.source, &pairs.target});
+}
+
+TextSource all_texts(const LabelledText& text) {
+  return source_of({&text.texts, &text.seconds});
+}
+
+TextSource all_texts(const ParallelText& pairs) {
+  return source_of({&pairs.source, &pairs.target});
 }
 
 BatchOptions training_batches(const Settings& settings) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -7,6 +8,7 @@
 
 #include "heed/base/digest.h"
 #include "heed/data/batching.h"
+#include "heed/data/labelled_text.h"
 #include "heed/data/text_file.h"
 #include "heed/data/text_list.h"
 #include "heed/data/tokenizer.h"
@@ -16,6 +18,21 @@
 // What tasks do with texts between the reader and the model.
 
 namespace heed {
+
+/// True when the settings name data.file.
+bool names_file(const Settings& settings);
+/// The parts of the files that the settings name: data.valid and data.test, or where there are none the
+/// shares of data.file that split(all, valid_fraction, test_fraction) holds out. `read` reads a file.
+template <class Read, class Split>
+auto parts_of_files(const Settings& settings, const Read& read, const Split& split) {
+  const auto valid = settings.get<std::string>("data.valid"), test = settings.get<std::string>("data.test");
+  auto parts = split(read(settings.get<std::string>("data.file")),
+                     valid.empty() ? settings.get<double>("data.valid_fraction") : 0,
+                     test.empty() ? settings.get<double>("data.test_fraction") : 0);
+  if (!valid.empty()) parts.valid = read(valid);
+  if (!test.empty()) parts.test = read(test);
+  return parts;
+}
 
 /// "data.max_tokens" and "data.long_texts": what becomes of a text that is longer; and "tokenizer.begin".
 void declare_long_texts(Settings& settings);
@@ -27,8 +44,8 @@ Tokens tokens_with_end(const Tokenizer& tokenizer, std::string_view text);
 /// "tokenizer.begin" names, if any.
 class BoundedTokenizer {
  public:
-  /// data.max_tokens is the most tokens of a text; data.long_texts says what happens to longer ones: "error", or
-  /// "cut", which keeps the beginning.
+  /// data.max_tokens is the most tokens of a text; data.long_texts says what happens to longer ones: "error",
+  /// or "cut", which keeps the beginning.
   BoundedTokenizer(Tokenizer tokenizer, const Settings& settings);
   /// Throws an Error for a text that is too long.
   Tokens operator()(std::string_view text);
@@ -62,6 +79,13 @@ std::string digest_of_texts(std::initializer_list<const TextList*> lists);
 /// The texts of lists, which must outlive this, one list behind the other.
 TextSource source_of(std::vector<const TextList*> lists);
 
+/// A digest of all texts and labels.
+std::string digest_of(const LabelledText& text);
+std::string digest_of(const ParallelText& pairs);
+/// The first texts, and then the second, of data that must outlive this.
+TextSource all_texts(const LabelledText& text);
+TextSource all_texts(const ParallelText& pairs);
+
 /// The limits of a training batch: training.batch_tokens, data.max_tokens and the seed.
 BatchOptions training_batches(const Settings& settings);
 /// The batches of an evaluation: no example is left out, and like lengths stand together.
@@ -78,20 +102,29 @@ std::vector<Element> pick(const std::vector<Element>& all, const Batch& rows) {
   return picked;
 }
 
-/// The batches of the epoch that was asked for last, so that a step need not plan the whole epoch again.
+/// The batches of a plan. Those of the last epoch asked for are kept, so that a step need not plan the epoch
+/// again.
 template <class Plan>
 class EpochBatches {
  public:
-  using Batches = decltype(std::declval<const Plan&>().epoch(0));
-  const Batches& of(const Plan& plan, std::int64_t epoch) {
-    if (epoch != epoch_) {
-      batches_ = plan.epoch(static_cast<std::uint32_t>(epoch));
-      epoch_ = epoch;
-    }
-    return batches_;
+  void plan(Plan plan) {
+    plan_.emplace(std::move(plan));
+    epoch_ = -1;
+  }
+  std::int64_t count(std::int64_t epoch) { return static_cast<std::int64_t>(of(epoch).size()); }
+  decltype(auto) at(std::int64_t epoch, std::int64_t batch) {
+    return of(epoch)[static_cast<std::size_t>(batch)];
   }
 
  private:
+  using Batches = decltype(std::declval<const Plan&>().epoch(0));
+  const Batches& of(std::int64_t epoch) {
+    if (epoch != epoch_) batches_ = plan_->epoch(static_cast<std::uint32_t>(epoch));
+    epoch_ = epoch;
+    return batches_;
+  }
+
+  std::optional<Plan> plan_;
   std::int64_t epoch_ = -1;
   Batches batches_;
 };
@@ -99,29 +132,27 @@ class EpochBatches {
 /// To four decimals: more say nothing about a score.
 double rounded(double value);
 
-/// Lines that are soon read: of the first 500 of `texts` those whose length is nearest to 60 bytes, in their order; at most
-/// `count`, and no blank ones.
+/// Lines that are soon read: of the first 500 of `texts` those whose length is nearest to 60 bytes, in their
+/// order; at most `count`, and no blank ones.
 std::vector<std::string> short_lines(const TextList& texts, std::size_t count);
 
 // Pairs of texts, a source and what is to be written for it, from tables or from two files of lines.
 
-struct PairParts {
-  ParallelText train, valid, test;
-};
+using PairParts = DataParts<ParallelText>;
 
-/// The settings below "data" that name files of pairs: a table each ("file", "valid", "test", with "format", "header"
-/// and the columns), or two files of lines each ("source" and "target", "valid_source", ...). `valid_fraction`: the
-/// share that is held out where no file is named to measure with.
+/// The settings below "data" that name files of pairs: a table each ("file", "valid", "test", with "format",
+/// "header" and the columns), or two files of lines each ("source" and "target", "valid_source", ...).
+/// `valid_fraction`: the share that is held out where no file is named to measure with.
 void declare_pairs(Settings& settings, double valid_fraction);
 
-/// True when the settings name pairs to learn from; throws a SettingsError when they name half of them, or both a table
-/// and files of lines.
+/// True when the settings name pairs to learn from; throws a SettingsError when they name half of them, or
+/// both a table and files of lines.
 bool names_pairs(const Settings& settings);
 
 /// All parts that the settings name.
 PairParts read_pair_parts(const Settings& settings, ReadReport& report);
-/// A table (one file), or sources and targets (two). Line ends in a cell become spaces. Throws an Error with file and
-/// line.
+/// A table (one file), or sources and targets (two). Line ends in a cell become spaces. Throws an Error with
+/// file and line.
 ParallelText read_pairs(const Settings& settings, std::span<const std::string> files, ReadReport& report);
 
 /// Draws the share of the pairs that is held out, as split_text() does.

@@ -1,26 +1,21 @@
 // Vectors of texts: an encoder (models/pairs.h) gives each a vector of length 1, and learns from pairs that
-// belong together, each with the partners of the others in its batch for wrong answers. It is measured by where the
-// partner stands among all second texts. An answer is the vector, its numbers separated by spaces. Without data it learns
-// to bring together English and German number words.
+// belong together, each with the partners of the others in its batch for wrong answers. It is measured by
+// where the partner stands among all second texts. An answer is the vector, its numbers separated by spaces.
+// Without data it learns to bring together English and German number words.
 //
 // Files of a run beside the weights: tokenizer.json. Parts of the data: train, valid, test.
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/data/pairs_by_rule.h"
 #include "heed/models/pairs.h"
-#include "heed/tasks/data.h"
-#include "heed/tasks/learner.h"
-#include "heed/tasks/recipe.h"
+#include "heed/tasks/example_learner.h"
 
 namespace heed {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr MetricKind embed_kinds[] = {{"mrr", true}, {"accuracy", true}};
 
@@ -52,13 +47,20 @@ Settings embed_text_settings(bool own_data) {
   return settings;
 }
 
-/// 1 / rank of the partner of each first text among all second ones: those that are strictly nearer stand before it.
-std::vector<double> reciprocal_ranks(const std::vector<float>& first, const std::vector<float>& second,
-                                     std::int64_t width) {
+using Vectors = std::vector<std::vector<float>>;
+
+Tensor matrix_of(const Vectors& rows) {
+  std::vector<float> values;
+  for (const std::vector<float>& row : rows) values.insert(values.end(), row.begin(), row.end());
+  return Tensor::from(values, {std::ssize(rows), std::ssize(rows.front())});
+}
+
+/// 1 / rank of the partner of each first text among all second ones: those that are strictly nearer stand
+/// before it.
+std::vector<double> reciprocal_ranks(const Vectors& first, const Vectors& second) {
   const NoGrad no_grad;
-  const std::int64_t count = std::ssize(first) / width, most_rows = 256;
-  const Tensor u = Tensor::from(first, {count, width}),
-               v = transpose(Tensor::from(second, {count, width}), 0, 1);
+  const std::int64_t count = std::ssize(first), most_rows = 256;
+  const Tensor u = matrix_of(first), v = transpose(matrix_of(second), 0, 1);
   std::vector<double> ranks;
   for (std::int64_t begin = 0; begin < count; begin += most_rows) {
     const std::int64_t end = std::min(count, begin + most_rows);
@@ -83,201 +85,80 @@ std::string numbers_text(std::span<const float> values) {
   return text;
 }
 
-class EmbedTextLearner : public Learner {
+/// The input is the first text of a pair, the target the second.
+class EmbedTextLearner : public TextExampleLearner<SentenceEncoder, ParallelText, Tokens> {
  public:
-  using Learner::Learner;
-
-  void check_settings() const override {
-    names_pairs(settings_);
-    check_model<SentenceEncoder>(config(300), settings_.get<std::int64_t>("training.batch_tokens"));
-  }
-
-  /// The sets do not follow the seed: runs with other seeds are compared on the same numbers.
-  void read_data() override {
-    if (!names_pairs(settings_)) {
-      const NumberSets sets = draw_numbers(1, settings_.get<std::int64_t>("data.numbers"),
-                                           settings_.get<std::int64_t>("data.held_out_numbers"));
-      parts_ = {number_words(sets.train), number_words(sets.held_out), {}};
-      return;
-    }
-    ReadReport report;
-    parts_ = read_pair_parts(settings_, report);
-    remark_on_reading(report);
-  }
-
-  std::map<std::string, std::string> data_digests() const override {
-    std::map<std::string, std::string> digests;
-    for (const auto& [name, part] :
-         {std::pair{"train", &parts_.train}, {"valid", &parts_.valid}, {"test", &parts_.test}})
-      if (part->size() > 0) digests[name] = digest_of_texts({&part->source, &part->target});
-    return digests;
-  }
-
-  void learn_vocabulary() override {
-    tokenizer_.emplace(learn_tokenizer(settings_, source_of({&parts_.train.source, &parts_.train.target})),
-                       settings_);
-  }
-
-  std::map<std::string, std::string> files() const override {
-    return {{"tokenizer.json", tokenizer_->tokenizer().to_json()}};
-  }
-
-  void open_files(const std::function<std::string(std::string_view)>& read) override {
-    tokenizer_.emplace(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"), settings_);
-  }
-
-  void build(Device device) override {
-    model_ = make_model<SentenceEncoder>(config(tokenizer_->tokenizer().vocabulary_size()),
-                                         settings_.get<std::int64_t>("training.batch_tokens"), device);
-  }
+  using TextExampleLearner::TextExampleLearner;
 
   void prepare_training() override {
     remark(concat_text(parts_.train.size(), " pairs to learn from, ", parts_.valid.size(),
-                       " to measure with; vocabulary ", tokenizer_->tokenizer().vocabulary_size()));
-    first_ = tokens_of(parts_.train.source, "first text of pair ");
-    second_ = tokens_of(parts_.train.target, "second text of pair ");
-    say_what_was_cut();
-    plan_.emplace(lengths_of(first_), lengths_of(second_), training_batches(settings_));
-    if (const std::string left_out = plan_->left_out_message(); !left_out.empty()) remark(left_out);
+                       " to measure with; vocabulary ", vocabulary_size()));
+    TextExampleLearner::prepare_training();
   }
 
-  Module& model() override { return *model_; }
   std::string unit() const override { return "pairs"; }
-  std::int64_t batches(std::int64_t epoch) override {
-    return static_cast<std::int64_t>(batches_.of(*plan_, epoch).size());
+
+  std::vector<std::string> example_lines(std::size_t count) const override {
+    return short_lines(shown_data().source, count);
   }
 
-  Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
-    const Batch& rows = batches_.of(*plan_, epoch)[static_cast<std::size_t>(batch)];
-    std::vector<Tokens> texts = pick(first_, rows), seconds = pick(second_, rows);
+ protected:
+  // --- what it reads
+
+  /// The sets do not follow the seed: runs with other seeds are compared on the same numbers.
+  PairParts read_parts(ReadReport& report) override {
+    if (names_pairs(settings_)) return read_pair_parts(settings_, report);
+    const NumberSets sets = draw_numbers(1, settings_.get<std::int64_t>("data.numbers"),
+                                         settings_.get<std::int64_t>("data.held_out_numbers"));
+    return {number_words(sets.train), number_words(sets.held_out), {}};
+  }
+  ParallelText read(std::span<const std::string> files, ReadReport& report) override {
+    return read_pairs(settings_, files, report);
+  }
+  Examples examples_of(const ParallelText& pairs) override {
+    return {tokens_of(pairs.source, "first text of pair "), tokens_of(pairs.target, "second text of pair ")};
+  }
+  Lengths training_lengths(const Examples& pairs) const override {
+    return {lengths_of(pairs.inputs), lengths_of(pairs.targets)};
+  }
+
+  // --- what it loses and answers
+
+  Loss loss_of(const std::vector<Tokens>& firsts, const std::vector<Tokens>& seconds,
+               Context& context) override {
+    std::vector<Tokens> texts = firsts;
     texts.insert(texts.end(), seconds.begin(), seconds.end());
     return model_->loss(pad_tokens(texts, model_->device()), settings_.get<double>("training.scale"),
                         settings_.get<double>("training.label_smoothing"), context);
   }
 
-  Evaluation evaluate() override {
-    if (parts_.valid.size() == 0) return {};
-    return evaluation(values_of(ranks_in(parts_.valid)));
+  Tensor outputs(const std::vector<Tokens>& texts, Context& context) override {
+    return model_->vectors(pad_tokens(texts, model_->device()), context);
   }
 
-  std::vector<std::string> example_lines(std::size_t count) const override {
-    return short_lines(parts_.valid.size() > 0 ? parts_.valid.source : parts_.train.source, count);
+  Prediction prediction_of(const Tokens&, const Output& vector) const override {
+    return {numbers_text(vector), 1, {}, {}};  // surely: there is no other answer
   }
 
-  std::vector<Prediction> predict(std::span<const std::string> lines,
-                                  const PredictOptions& options) override {
-    const auto read = [&](const std::string& line) { return (*tokenizer_)(line); };
-    const auto answer = [&](const std::vector<Tokens>& texts) {
-      say_what_was_cut();
-      const std::vector<float> all = vectors_of(texts);
-      const auto width = static_cast<std::size_t>(model_->config().width);
-      std::vector<Prediction> answers;  // surely: there is no other answer
-      for (std::size_t i = 0; i < texts.size(); ++i)
-        answers.push_back({numbers_text(std::span(all).subspan(i * width, width)), 1, {}, {}});
-      return answers;
-    };
-    const auto show = [&](const Tokens& example, std::int64_t line, CaptureFile& file) {
-      show_inside(example, line, file);
-    };
-    return answer_lines(lines, options, read, answer, show);
-  }
-
-  Measurement measure(std::string_view part) override {
-    const ParallelText& pairs = part == "valid" ? parts_.valid : part == "test" ? parts_.test : parts_.train;
-    check(pairs.size() > 0, "the ", part, " part of the run's data is empty: name files to measure on");
-    return measurement_of(pairs);
-  }
-
-  Measurement measure_files(std::span<const std::string> files) override {
-    ReadReport report;
-    const ParallelText pairs = read_pairs(settings_, files, report);
-    remark_on_reading(report);
-    return measurement_of(pairs);
+  Measurement measured(const Examples& pairs, const ParallelText&) override {
+    const Vectors first = outputs_of(pairs.inputs), second = outputs_of(pairs.targets);
+    const std::vector<double> ranks = reciprocal_ranks(first, second);
+    double sum = 0, right = 0;
+    for (const double one : ranks) sum += one, right += one == 1 ? 1 : 0;
+    const auto count = static_cast<double>(ranks.size());
+    Measurement measurement =
+        this->measurement(std::vector<double>{sum / count, right / count}, ranks.size(), /*round=*/true);
+    measurement.examples = {"mrr", "mean", {}};
+    for (const double one : ranks) measurement.examples.rows.push_back({one, 1});
+    return measurement;
   }
 
  private:
-  TransformerConfig config(std::int64_t vocabulary) const {
-    TransformerConfig config = model_config(trained());
-    config.source_vocabulary = vocabulary;
-    return config;
-  }
-
   std::vector<Tokens> tokens_of(const TextList& texts, std::string_view what) {
     TextPlaces places;
     for (std::size_t i = 0; i < texts.size(); ++i) places.add(what, i + 1);
     return (*tokenizer_)(texts, places);
   }
-
-  void say_what_was_cut() {
-    if (std::string cut = tokenizer_->take_cut_message(); !cut.empty()) remark(std::move(cut));
-  }
-
-  /// The vectors of texts, one after the other; texts of like length are read together.
-  std::vector<float> vectors_of(const std::vector<Tokens>& texts) {
-    const NoGrad no_grad;
-    const auto width = static_cast<std::size_t>(model_->config().width);
-    std::vector<float> all(texts.size() * width);
-    if (texts.empty()) return all;
-    const BatchPlan plan(lengths_of(texts), {},
-                         evaluation_batches(settings_.get<std::int64_t>("prediction.batch_size")));
-    const std::vector<Batch> batches = plan.epoch(0);
-    const auto found = deal_out_numbers<float>(ranks(), batches.size(), [&](std::size_t batch) {
-      Context context = Context::inference();
-      return model_->vectors(pad_tokens(pick(texts, batches[batch]), model_->device()), context)
-          .template to_vector<float>();
-    });
-    for (std::size_t batch = 0; batch < batches.size(); ++batch)
-      for (std::size_t i = 0; i < batches[batch].size(); ++i)
-        std::copy_n(found[batch].begin() + static_cast<std::ptrdiff_t>(i * width), width,
-                    all.begin() +
-                        static_cast<std::ptrdiff_t>(batches[batch][i]) * static_cast<std::ptrdiff_t>(width));
-    return all;
-  }
-
-  std::vector<double> ranks_in(const ParallelText& pairs) {
-    const std::vector<float> first = vectors_of(tokens_of(pairs.source, "first text of pair ")),
-                             second = vectors_of(tokens_of(pairs.target, "second text of pair "));
-    say_what_was_cut();
-    return reciprocal_ranks(first, second, model_->config().width);
-  }
-
-  /// In the order of `embed_kinds`.
-  static std::vector<double> values_of(const std::vector<double>& ranks) {
-    double sum = 0, right = 0;
-    for (const double one : ranks) sum += one, right += one == 1 ? 1 : 0;
-    const auto count = static_cast<double>(ranks.size());
-    return {sum / count, right / count};
-  }
-
-  Measurement measurement_of(const ParallelText& pairs) {
-    const std::vector<double> ranks = ranks_in(pairs);
-    Measurement measurement;
-    measurement.metrics = metrics(values_of(ranks));
-    measurement.count = static_cast<std::int64_t>(ranks.size());
-    measurement.examples = {"mrr", "mean", {}};
-    for (const double one : ranks) measurement.examples.rows.push_back({one, 1});
-    Json json = Json::object();
-    for (const Metric& metric : measurement.metrics) json[metric.name] = rounded(metric.value);
-    json["pairs"] = pairs.size();
-    measurement.json = json.dump();
-    return measurement;
-  }
-
-  /// One pass over a text in which the model shows its inside.
-  void show_inside(const Tokens& tokens, std::int64_t line, CaptureFile& file) {
-    const PaddedTokens input = pad_tokens({&tokens, 1}, model_->device());
-    const Capture capture = captured([&](Context& context) { model_->vectors(input, context); });
-    const std::string name = "lines." + std::to_string(line);
-    file.add_tokens(name, "tokens", input.ids, token_texts(tokenizer_->tokenizer(), tokens));
-    file.add(name, capture);
-  }
-
-  PairParts parts_;
-  std::optional<BoundedTokenizer> tokenizer_;
-  std::unique_ptr<SentenceEncoder> model_;
-  std::vector<Tokens> first_, second_;
-  std::optional<BatchPlan> plan_;
-  EpochBatches<BatchPlan> batches_;
 };
 
 }  // namespace

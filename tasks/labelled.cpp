@@ -110,34 +110,17 @@ LabelledOptions labelled_options(const Settings& settings, const std::string& pa
 TextParts labelled_parts(const Settings& settings,
                          const std::function<LabelledText(const std::string& path)>& read,
                          const std::function<LabelledText()>& draw) {
-  SplitOptions options;
-  options.valid_fraction = settings.get<double>("data.valid_fraction");
-  options.test_fraction = settings.get<double>("data.test_fraction");
-  options.seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed"));
-  options.stratified = settings.get<bool>("data.stratified");
-  options.folds = settings.get<std::int64_t>("data.folds");
-  options.fold = settings.get<std::int64_t>("data.fold");
-  if (!names_labelled_data(settings)) return split_text(draw(), options);
-  const auto valid = settings.get<std::string>("data.valid"), test = settings.get<std::string>("data.test");
-  if (!valid.empty()) options.valid_fraction = 0;
-  if (!test.empty()) options.test_fraction = 0;
-  TextParts parts = split_text(read(settings.get<std::string>("data.file")), options);
-  if (!valid.empty()) parts.valid = read(valid);
-  if (!test.empty()) parts.test = read(test);
-  return parts;
-}
-
-std::map<std::string, std::string> digests_of(const TextParts& parts) {
-  std::map<std::string, std::string> digests;
-  const auto add = [&](const char* part, const LabelledText& text) {
-    if (text.size() > 0)
-      digests[part] = text.seconds.empty() ? digest_of_texts({&text.texts, &text.labels})
-                                           : digest_of_texts({&text.texts, &text.seconds, &text.labels});
+  const auto split = [&](const LabelledText& all, double valid_fraction, double test_fraction) {
+    return split_text(all, {.valid_fraction = valid_fraction,
+                            .test_fraction = test_fraction,
+                            .seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed")),
+                            .stratified = settings.get<bool>("data.stratified"),
+                            .folds = settings.get<std::int64_t>("data.folds"),
+                            .fold = settings.get<std::int64_t>("data.fold")});
   };
-  add("train", parts.train);
-  add("valid", parts.valid);
-  add("test", parts.test);
-  return digests;
+  if (names_labelled_data(settings)) return parts_of_files(settings, read, split);
+  return split(draw(), settings.get<double>("data.valid_fraction"),
+               settings.get<double>("data.test_fraction"));
 }
 
 std::string classes_to_json(const std::vector<std::string>& classes) {

@@ -1,6 +1,6 @@
-// Language modelling: a decoder-only Transformer (models/language_model.h) that learns a text, characters or byte-level
-// BPE, and writes on from a prompt. The text is a file or a folder of files; without one it learns English sentences
-// made by rule.
+// Language modelling: a decoder-only Transformer (models/language_model.h) that learns a text, characters or
+// byte-level BPE, and writes on from a prompt. The text is a file or a folder of files; without one it learns
+// English sentences made by rule.
 //
 // Files of a run beside the weights: tokenizer.json. Parts of the data: train, valid.
 
@@ -72,12 +72,11 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
     if (settings_.get<bool>("model.output_transform") ||
         !settings_.get<std::string>("tokenizer.begin").empty())
       throw SettingsError("model.output_transform and tokenizer.begin are of objective=masked alone");
-    check_model<LanguageModel>(config(300), settings_.get<std::int64_t>("training.batch_tokens"));
+    check_model<LanguageModel>(config(300), batch_tokens());
   }
 
   void build(Device device) override {
-    model_ = make_model<LanguageModel>(config(tokenizer_->vocabulary_size()),
-                                       settings_.get<std::int64_t>("training.batch_tokens"), device);
+    model_ = make_model<LanguageModel>(config(tokenizer_->vocabulary_size()), batch_tokens(), device);
   }
 
   // --- training
@@ -93,30 +92,10 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
     if (valid_.empty()) return {};
     const TextLoss loss =
         text_loss(*model_, valid_, valid_characters_, evaluation_windows(settings_), ranks());
-    return evaluation(values_of(loss));
+    return evaluation(metrics(values_of(loss)));
   }
 
   // --- use
-
-  /// One continuation of each line.
-  std::vector<Prediction> predict(std::span<const std::string> lines,
-                                  const PredictOptions& options) override {
-    std::vector<Prediction> predictions;
-    PredictOptions of_line = options;
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      of_line.first_line = options.first_line + static_cast<std::int64_t>(i);
-      try {
-        predictions.push_back(is_blank(lines[i]) ? Prediction() : write(lines[i], 1, of_line).front());
-      } catch (const DeviceLost&) {
-        throw;
-      } catch (const OutOfMemory&) {
-        throw;
-      } catch (const Error& error) {
-        predictions.emplace_back().error = error.what();
-      }
-    }
-    return predictions;
-  }
 
   void check_prompt(const std::string& prompt) const override {
     prompt_tokens(prompt, settings_.get<std::int64_t>("model.max_length"));
@@ -145,7 +124,12 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
   }
 
  protected:
-  Measurement measurement_of(const LargeText& documents, bool has_rule) override {
+  /// One continuation.
+  Prediction answer(const std::string& line, const PredictOptions& options) override {
+    return write(line, 1, options).front();
+  }
+
+  Measurement measurement_of(const LargeText& documents) override {
     const TextLossOptions windows = evaluation_windows(settings_);
     const TokenStream stream = stream_of(documents, "the text");
     const TextLoss loss = text_loss(*model_, stream, documents.characters(), windows);
@@ -160,7 +144,7 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
     json["context"] = windows.window;
     json["stride"] = windows.stride;
     if (const auto sentences = settings_.get<std::int64_t>("evaluation.sentences");
-        has_rule && sentences > 0) {
+        has_rule(documents) && sentences > 0) {
       json["sentences"] = sentences;
       json["by_rule"] = share_by_rule(sentences);
     }
@@ -214,10 +198,8 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
     if (tokens.size() > limit)
       tokens.erase(tokens.begin(), tokens.end() - static_cast<std::ptrdiff_t>(limit));
     const PaddedTokens input = pad_tokens({&tokens, 1}, model_->device());
-    const Capture capture = captured([&](Context& context) { model_->hidden(input, context); });
-    const std::string example = "samples." + std::to_string(sample);
-    file.add_tokens(example, "tokens", input.ids, token_texts(*tokenizer_, tokens));
-    file.add(example, capture);
+    add_pass(file, "samples." + std::to_string(sample),
+             captured([&](Context& context) { model_->hidden(input, context); }), {tokens}, *tokenizer_);
   }
 
   std::unique_ptr<LanguageModel> model_;

@@ -1,5 +1,6 @@
 #include "heed/tasks/learner.h"
 
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "heed/base/names.h"
@@ -27,8 +28,16 @@ std::vector<Metric> Learner::metrics(std::span<const double> values) const {
   return metrics;
 }
 
-Evaluation Learner::evaluation(std::span<const double> values) const {
-  return {metrics(values), settings_.get<std::string>("training.keep_best_by")};
+Measurement Learner::measurement(std::span<const double> values, std::size_t count, bool round) const {
+  nlohmann::ordered_json json;
+  Measurement measurement;
+  measurement.metrics = metrics(values);
+  measurement.count = static_cast<std::int64_t>(count);
+  for (const Metric& metric : measurement.metrics)
+    json[metric.name] = round ? rounded(metric.value) : metric.value;
+  json[unit()] = count;
+  measurement.json = json.dump();
+  return measurement;
 }
 
 }  // namespace heed

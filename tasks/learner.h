@@ -37,7 +37,8 @@ struct TaskKind {
   Stacks stacks;
   /// The first is what the best weights are kept by, unless set otherwise.
   std::span<const MetricKind> metrics;
-  /// Every setting with its default; those for the user's data differ from those for the data that it brings along.
+  /// Every setting with its default; those for the user's data differ from those for the data that it brings
+  /// along.
   Settings (*settings)(bool own_data);
   /// True when the settings name data; throws a SettingsError when they name half of it.
   bool (*names_data)(const Settings& settings);
@@ -76,40 +77,14 @@ struct PredictOptions {
   std::int64_t first_line = 0;  ///< the number of the first line in the capture: "lines.<number>"
 };
 
-/// Answers lines of which each is an example by itself; blank ones get none. `read(line)` makes the example, or throws an
-/// Error that becomes the line's; `answer(examples)` gives a Prediction for each, and `show(example, line, file)` adds
-/// what the model shows of its inside.
-template <class Read, class Answer, class Show>
-std::vector<Prediction> answer_lines(std::span<const std::string> lines, const PredictOptions& options,
-                                     const Read& read, const Answer& answer, const Show& show) {
-  std::vector<Prediction> predictions(lines.size());
-  std::vector<decltype(read(lines.front()))> examples;
-  std::vector<std::size_t> places;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    if (is_blank(lines[i])) continue;
-    try {
-      examples.push_back(read(lines[i]));
-      places.push_back(i);
-    } catch (const Error& error) {
-      predictions[i].error = error.what();
-    }
-  }
-  std::vector<Prediction> answers = answer(examples);
-  for (std::size_t i = 0; i < examples.size(); ++i) {
-    predictions[places[i]] = std::move(answers[i]);
-    if (options.capture)
-      show(examples[i], options.first_line + static_cast<std::int64_t>(places[i]), *options.capture);
-  }
-  return predictions;
-}
-
 /// An answer that was wrong.
 struct Mistake {
   std::string place, text, expected, predicted;
   double probability = 0;  ///< that the model gave to its answer
 };
 
-/// What each example, or group of examples, adds to a metric, so that two models can be compared on the same examples.
+/// What each example, or group of examples, adds to a metric, so that two models can be compared on the same
+/// examples.
 struct ExampleStatistics {
   std::string metric;        ///< whose value they give together; "": there are none
   std::string combine = {};  ///< how, from the sums of the rows: "mean" (the first over the second) or "bleu"
@@ -125,8 +100,8 @@ struct Measurement {
   ExampleStatistics examples = {};  ///< of one of the metrics, where it is made of what single examples add
 };
 
-/// A task at work: its settings, data, vocabulary and model. It trains (as a Task of the Trainer), measures and
-/// predicts. Run (run.h) leads it through its life; a task implements the steps:
+/// A task at work: its settings, data, vocabulary and model. It trains (as a Task of the Trainer), measures
+/// and predicts. Run (run.h) leads it through its life; a task implements the steps:
 ///
 ///   to train     check, read_data, learn_vocabulary (or open_files), build, prepare_training
 ///   to be used   open_files, build, then predict and measure
@@ -137,14 +112,16 @@ class Learner : public Task {
   const TaskKind& kind() const { return kind_; }
   const Settings& settings() const { return settings_; }
 
-  /// Of a run that is used with other settings: those that it was trained with, which its model keeps. Before build().
+  /// Of a run that is used with other settings: those that it was trained with, which its model keeps. Before
+  /// build().
   void set_trained(Settings settings) { trained_ = std::move(settings); }
 
   /// Throws a SettingsError for settings that do not fit together. Reads, allocates and writes nothing.
   virtual void check_settings() const = 0;
   /// Reads the data of the settings, or makes the embedded ones.
   virtual void read_data() = 0;
-  /// The digest of each part of the data that was read, "train", "valid", "test"; a part may be left out that is empty.
+  /// The digest of each part of the data that was read, "train", "valid", "test"; a part may be left out that
+  /// is empty.
   virtual std::map<std::string, std::string> data_digests() const = 0;
   /// Learns from the training part what belongs to the model beside its weights: tokenizer, labels.
   virtual void learn_vocabulary() = 0;
@@ -164,8 +141,9 @@ class Learner : public Task {
   /// Measures on other files, named as the task's data settings have it.
   virtual Measurement measure_files(std::span<const std::string> files) = 0;
 
-  /// Some lines of the data that was read, held-out ones where there are any, as predict() takes them and not longer
-  /// than they have to be: what a report shows the model at work on. At most `count`; none where a task has no lines.
+  /// Some lines of the data that was read, held-out ones where there are any, as predict() takes them and not
+  /// longer than they have to be: what a report shows the model at work on. At most `count`; none where a
+  /// task has no lines.
   virtual std::vector<std::string> example_lines(std::size_t /*count*/) const { return {}; }
 
   /// What is worth telling the user since the last call.
@@ -175,11 +153,18 @@ class Learner : public Task {
   void remark(std::string text) { remarks_.push_back(std::move(text)); }
   /// Says how many bytes of files were no characters, and how many blank lines were left out, if any.
   void remark_on_reading(const ReadReport& report);
-  /// The values of the kind's metrics, in their order, as an evaluation.
-  Evaluation evaluation(std::span<const double> values) const;
+  /// The kind's metrics with their values, in the kind's order.
   std::vector<Metric> metrics(std::span<const double> values) const;
+  Evaluation evaluation(std::vector<Metric> metrics) const {
+    return {std::move(metrics), settings_.get<std::string>("training.keep_best_by")};
+  }
+  /// What was measured on `count` examples. Its JSON has the metrics, on request rounded(), and the count as
+  /// unit() names it: {"mrr":0.5,"pairs":300}.
+  Measurement measurement(std::span<const double> values, std::size_t count, bool round = false) const;
+  std::int64_t batch_tokens() const { return settings_.get<std::int64_t>("training.batch_tokens"); }
 
-  /// What the model is made of: data.max_tokens, too, of which some attentions take their strides and clusters.
+  /// What the model is made of: data.max_tokens, too, of which some attentions take their strides and
+  /// clusters.
   const Settings& trained() const { return trained_ ? *trained_ : settings_; }
 
   Settings settings_;

@@ -44,7 +44,7 @@ class MaskedLearner : public TextLearner {
     const auto best_by = settings_.get<std::string>("training.keep_best_by");
     if (best_by != "loss" && best_by != "accuracy" && best_by != "pseudo_perplexity")
       throw SettingsError("training.keep_best_by=" + best_by + " is measured with objective=causal alone");
-    check_model<MaskedLanguageModel>(config(300), settings_.get<std::int64_t>("training.batch_tokens"));
+    check_model<MaskedLanguageModel>(config(300), batch_tokens());
   }
 
   /// A mark that the tokenizer lacks would leave a run that answers nothing.
@@ -56,8 +56,7 @@ class MaskedLearner : public TextLearner {
 
   void build(Device device) override {
     ordinary_ = ordinary_tokens(*tokenizer_);
-    model_ = make_model<MaskedLanguageModel>(config(tokenizer_->vocabulary_size()),
-                                             settings_.get<std::int64_t>("training.batch_tokens"), device);
+    model_ = make_model<MaskedLanguageModel>(config(tokenizer_->vocabulary_size()), batch_tokens(), device);
   }
 
   Module& model() override { return *model_; }
@@ -76,32 +75,16 @@ class MaskedLearner : public TextLearner {
 
   Evaluation evaluate() override {
     if (valid_.empty()) return {};
-    return {metrics_of(guesses_of(valid_)), settings_.get<std::string>("training.keep_best_by")};
-  }
-
-  /// Lines in which "<mask>" or "[MASK]" stands for a token: the same lines, filled in.
-  std::vector<Prediction> predict(std::span<const std::string> lines,
-                                  const PredictOptions& options) override {
-    std::vector<Prediction> predictions(lines.size());
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      if (is_blank(lines[i])) continue;
-      try {
-        const Tokens tokens = line_tokens(lines[i]);
-        predictions[i] = filled(tokens, options.capture,
-                                "lines." + std::to_string(options.first_line + static_cast<std::int64_t>(i)));
-      } catch (const DeviceLost&) {
-        throw;
-      } catch (const OutOfMemory&) {
-        throw;
-      } catch (const Error& error) {
-        predictions[i].error = error.what();
-      }
-    }
-    return predictions;
+    return evaluation(metrics_of(guesses_of(valid_)));
   }
 
  protected:
-  Measurement measurement_of(const LargeText& documents, bool) override {
+  /// A line in which "<mask>" or "[MASK]" stands for a token: the same line, filled in.
+  Prediction answer(const std::string& line, const PredictOptions& options) override {
+    return filled(line_tokens(line), options.capture, "lines." + std::to_string(options.first_line));
+  }
+
+  Measurement measurement_of(const LargeText& documents) override {
     const Guesses guesses = guesses_of(stream_of(documents, "the text"));
     Measurement measurement;
     measurement.metrics = metrics_of(guesses);
@@ -138,8 +121,8 @@ class MaskedLearner : public TextLearner {
     return std::binary_search(ordinary_.begin(), ordinary_.end(), token);
   }
 
-  /// The tokens that a place may be filled with: all but the special ones, wherever a published tokenizer has these. What
-  /// stands for words that are not known is guessed as a word is.
+  /// The tokens that a place may be filled with: all but the special ones, wherever a published tokenizer has
+  /// these. What stands for words that are not known is guessed as a word is.
   static Tokens ordinary_tokens(const Tokenizer& tokenizer) {
     std::set<std::int32_t> special = {tokenizer.id_of(text_mark), tokenizer.id_of(mask_token)};
     for (const AddedToken& token : tokenizer.added_tokens())
@@ -243,10 +226,7 @@ class MaskedLearner : public TextLearner {
     Capture capture;
     const Tensor logits =
         logits_at(input, Tensor::from(places, {count}, model_->device()), file ? &capture : nullptr);
-    if (file) {
-      file->add_tokens(example, "tokens", input.ids, token_texts(*tokenizer_, tokens));
-      file->add(example, capture);
-    }
+    if (file) add_pass(*file, example, capture, {tokens}, *tokenizer_);
     Prediction prediction;
     for (const Filling& filling : best_fillings(logits)) {
       Tokens whole = tokens;
@@ -260,7 +240,8 @@ class MaskedLearner : public TextLearner {
     return prediction;
   }
 
-  /// The likeliest tokens for each row of logits [count, V], all rows together; special tokens are no filling.
+  /// The likeliest tokens for each row of logits [count, V], all rows together; special tokens are no
+  /// filling.
   std::vector<Filling> best_fillings(const Tensor& logits) const {
     const auto ordinary = static_cast<std::int64_t>(ordinary_.size());
     const Tensor columns = Tensor::from(ordinary_, {ordinary}, model_->device());

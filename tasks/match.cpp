@@ -7,13 +7,14 @@
 // of the model's outputs. Parts of the data: train, valid, test.
 
 #include <algorithm>
-#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "heed/data/pairs_by_rule.h"
 #include "heed/data/table.h"
 #include "heed/tasks/labelled.h"
 #include "heed/tasks/pair_tokens.h"
-#include "heed/tasks/recipe.h"
 #include "heed/training/ranking.h"
 
 namespace heed {
@@ -51,11 +52,7 @@ Settings match_settings(bool own_data) {
   settings.integer("data.questions", 1500, 1, 1'000'000,
                    "Without data: how many questions, of 5 answers each");
   declare_tokenizer(settings, 8000, "words");
-  TransformerConfig model;
-  model.encoder_layers = 1;
-  model.width = 64;
-  model.feed_forward = 128;
-  declare_model(settings, model, Stacks::encoder);
+  declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1}, Stacks::encoder);
   settings.choice("model.kind", "joint", {"joint", "towers"},
                   "How a pair is read: both texts at once, or each by itself by one encoder");
   declare_training(settings, pair_metrics);
@@ -72,32 +69,22 @@ class MatchLearner : public LabelledLearner<TokenPair> {
 
   void check_settings() const override {
     names_labelled_data(settings_);
-    check_model<PairMatcher>(config(300, 2), settings_.get<std::int64_t>("training.batch_tokens"),
-                             is_joint());
+    check_model<PairMatcher>(pair_config(300, 2), batch_tokens(), is_joint());
   }
 
   void learn_vocabulary() override {
-    const TextSource texts = [&](const std::function<void(std::string_view)>& take) {
-      for (const TextList* list : {&parts_.train.texts, &parts_.train.seconds})
-        for (const std::string_view text : *list) take(PairTokenizer::spaced(text));
-    };
-    set_vocabulary(learn_tokenizer(settings_, texts), class_names(parts_.train));
+    LabelledLearner::learn_vocabulary();
+    check_positive_label();
   }
-
-  std::map<std::string, std::string> files() const override {
-    return {{"tokenizer.json", tokenizer_->tokenizer().to_json()},
-            {"classes.json", classes_to_json(classes_)}};
-  }
-
   void open_files(const std::function<std::string(std::string_view)>& read) override {
-    set_vocabulary(Tokenizer::from_json(read("tokenizer.json"), "tokenizer.json"),
-                   classes_from_json(read("classes.json")));
+    LabelledLearner::open_files(read);
+    check_positive_label();
   }
 
   void build(Device device) override {
-    model_ = make_model<PairMatcher>(
-        config(tokenizer_->tokenizer().vocabulary_size(), static_cast<std::int64_t>(classes_.size())),
-        settings_.get<std::int64_t>("training.batch_tokens"), device, is_joint());
+    const auto classes = static_cast<std::int64_t>(classes_.size());
+    model_ =
+        make_model<PairMatcher>(pair_config(vocabulary_size(), classes), batch_tokens(), device, is_joint());
   }
 
   void prepare_training() override {
@@ -128,43 +115,49 @@ class MatchLearner : public LabelledLearner<TokenPair> {
                              settings_.get<std::int64_t>("data.questions"));
   }
 
-  TokenPair example_of_line(const std::string& line) override {
+  TextSource texts_of(const LabelledText& text) const override {
+    return [texts = all_texts(text)](const std::function<void(std::string_view)>& take) {
+      texts([&](std::string_view one) { take(PairTokenizer::spaced(one)); });
+    };
+  }
+
+  void set_tokenizer(Tokenizer tokenizer) override {
+    pairs_.emplace(tokenizer, settings_);
+    LabelledLearner::set_tokenizer(std::move(tokenizer));
+  }
+  std::string take_cut_message() override { return pairs_->take_cut_message(); }
+
+  TokenPair input_of_line(const std::string& line) override {
     const std::size_t tab = line.find('\t');
     check(tab != std::string::npos && line.find('\t', tab + 1) == std::string::npos,
           "expected two texts with one tab between them");
-    return (*tokenizer_)(line.substr(0, tab), line.substr(tab + 1));
+    return (*pairs_)(line.substr(0, tab), line.substr(tab + 1));
   }
 
-  std::vector<TokenPair> examples_of(const LabelledText& text) override {
+  std::vector<TokenPair> inputs_of(const LabelledText& text) override {
     std::vector<TokenPair> pairs;
     std::int64_t empty = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
       try {
-        pairs.push_back((*tokenizer_)(std::string(text.texts[i]), std::string(text.seconds[i])));
+        pairs.push_back((*pairs_)(text.texts[i], text.seconds[i]));
       } catch (Error& error) {
         error.add_context(text.places[i] + ": ");
         throw;
       }
       if (is_blank(text.texts[i]) || is_blank(text.seconds[i])) ++empty;
     }
-    if (std::string cut = take_cut_message(); !cut.empty()) remark(std::move(cut));
+    say_what_was_cut();
     if (empty > 0) remark(concat_text(empty, " pairs have a text that says nothing"));
     return pairs;
   }
 
-  std::string take_cut_message() override { return tokenizer_->take_cut_message(); }
-
-  std::array<std::vector<std::int32_t>, 2> lengths(const std::vector<TokenPair>& pairs) const override {
-    std::array<std::vector<std::int32_t>, 2> lengths;
+  Lengths lengths(const std::vector<TokenPair>& pairs) const override {
+    Lengths lengths;
     for (const TokenPair& pair : pairs) {
       lengths[0].push_back(static_cast<std::int32_t>(pair.first.tokens.size()));
       lengths[1].push_back(static_cast<std::int32_t>(pair.second.tokens.size()));
     }
     return lengths;
-  }
-
-  std::string description() const override {
-    return concat_text("vocabulary ", tokenizer_->tokenizer().vocabulary_size());
   }
 
   Tensor logits(const std::vector<TokenPair>& pairs, Context& context) override {
@@ -194,22 +187,17 @@ class MatchLearner : public LabelledLearner<TokenPair> {
     rows.pop_back();
     return rows;
   }
-  const Tokenizer* tokenizer() const override { return &tokenizer_->tokenizer(); }
 
  private:
   bool is_joint() const { return settings_.get<std::string>("model.kind") == "joint"; }
 
-  TransformerConfig config(std::int64_t vocabulary, std::int64_t classes) const {
-    TransformerConfig config = model_config(trained());
-    config.source_vocabulary = vocabulary;
-    config.classes = classes;
-    if (is_joint()) config.max_length *= 2;
-    return config;
+  TransformerConfig pair_config(std::int64_t vocabulary, std::int64_t classes) const {
+    TransformerConfig pair = config(vocabulary, classes);
+    if (is_joint()) pair.max_length *= 2;
+    return pair;
   }
 
-  void set_vocabulary(Tokenizer tokenizer, std::vector<std::string> classes) {
-    tokenizer_.emplace(std::move(tokenizer), settings_);
-    classes_ = std::move(classes);
+  void check_positive_label() const {
     const auto positive = settings_.get<std::string>("data.positive_label");
     if (positive.empty()) return;
     check_name("data.positive_label", positive, classes_);
@@ -249,7 +237,7 @@ class MatchLearner : public LabelledLearner<TokenPair> {
                     "same first text, with right and wrong answers"));
   }
 
-  std::optional<PairTokenizer> tokenizer_;
+  std::optional<PairTokenizer> pairs_;
   std::unique_ptr<PairMatcher> model_;
 };
 

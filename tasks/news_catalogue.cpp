@@ -13,6 +13,39 @@ using Json = nlohmann::ordered_json;
 
 }  // namespace
 
+void declare_news(Settings& settings) {
+  settings.choice("news.represented_by", "both", {"title", "id", "both"},
+                  "title: its words (news without any share one vector); id: a learned vector for each news; "
+                  "both: their sum");
+  settings.flag("news.category", true, "Whether a learned vector of its category is added to a news");
+  settings.flag("news.abstract", false, "Whether the abstract is read behind the title");
+  settings.integer("news.min_count", 5, 1, 1'000'000'000,
+                   "News that occur less often in training share one learned vector");
+  settings.integer("user.layers", 1, 1, 1024,
+                   "Layers of the encoder over the clicked news; its attention is the model's");
+  settings.integer("user.max_history", 50, 0, 1'000'000,
+                   "The most clicked news of a user that are read: the newest");
+}
+
+NewsCatalogue::NewsCatalogue(const Settings& settings)
+    : wants_titles_(settings.get<std::string>("news.represented_by") != "id"),
+      wants_identities_(settings.get<std::string>("news.represented_by") != "title"),
+      wants_categories_(settings.get<bool>("news.category")),
+      with_abstract_(settings.get<bool>("news.abstract")),
+      min_count_(settings.get<std::int64_t>("news.min_count")),
+      user_layers_(settings.get<std::int64_t>("user.layers")),
+      max_history_(settings.get<std::int64_t>("user.max_history")) {}
+
+RecommenderConfig NewsCatalogue::sizes(std::int64_t identities, std::int64_t categories) const {
+  return {reads_titles(), wants_identities_ ? identities : 0, wants_categories_ ? categories : 0,
+          user_layers_, max_history_};
+}
+
+bool NewsCatalogue::is_known(std::int32_t number) const {
+  const NewsFacts& facts = of(number);
+  return (wants_identities_ && facts.identity > 0) || (reads_titles() && !facts.tokens.empty());
+}
+
 const NewsFacts& NewsCatalogue::of(std::int32_t number) const {
   static const NewsFacts unknown;
   return static_cast<std::size_t>(number) < facts_.size() ? facts_[static_cast<std::size_t>(number)]
@@ -24,11 +57,11 @@ NewsFacts& NewsCatalogue::at(std::int32_t number) {
   return facts_[static_cast<std::size_t>(number)];
 }
 
-void NewsCatalogue::add(std::span<const News> news, bool with_abstract, bool new_categories) {
+void NewsCatalogue::add(std::span<const News> news, bool new_categories) {
   for (const News& one : news) {
     NewsFacts& facts = at(one.number);
     std::string text = one.title;
-    if (with_abstract && !one.abstract.empty()) text += (text.empty() ? "" : " ") + one.abstract;
+    if (with_abstract_ && !one.abstract.empty()) text += (text.empty() ? "" : " ") + one.abstract;
     if (text != facts.text) facts.tokens.clear();
     facts.text = std::move(text);
     const auto place = std::find(categories_.begin(), categories_.end(), one.category);
@@ -38,7 +71,7 @@ void NewsCatalogue::add(std::span<const News> news, bool with_abstract, bool new
   }
 }
 
-void NewsCatalogue::learn_from(std::span<const Impression> impressions, std::int64_t min_count) {
+void NewsCatalogue::learn_from(std::span<const Impression> impressions) {
   std::vector<std::int64_t> seen(names.size(), 0);
   for (const Impression& one : impressions) {
     for (const auto* list : {&one.history, &one.clicked, &one.passed})
@@ -46,13 +79,15 @@ void NewsCatalogue::learn_from(std::span<const Impression> impressions, std::int
     for (const std::int32_t number : one.clicked) ++at(number).clicks;
   }
   for (std::size_t i = 0; i < seen.size(); ++i) {
-    if (seen[i] < min_count) continue;
+    if (seen[i] < min_count_) continue;
     identities_.push_back(static_cast<std::int32_t>(i));
     at(identities_.back()).identity = static_cast<std::int32_t>(identities_.size());
   }
+  has_titles_ = !texts().empty();
 }
 
 void NewsCatalogue::tokenize(const std::function<Tokens(const std::string& text)>& tokens_of) {
+  if (!reads_titles()) return;
   for (NewsFacts& facts : facts_)
     if (facts.tokens.empty() && !facts.text.empty()) facts.tokens = tokens_of(facts.text);
 }
@@ -97,22 +132,98 @@ void NewsCatalogue::add_json(const std::string& text) {
       check(facts.category >= -1 && facts.category < categories(), "news.json: ", row.at(0).dump(),
             " has the category ", facts.category, " of ", categories());
     }
+    has_titles_ = !texts().empty();
   } catch (const Json::exception& error) {
     fail("news.json is not what a recommend run has: ", error.what());
   }
 }
 
-NewsInput news_input(const NewsCatalogue& catalogue, std::span<const std::int32_t> numbers, bool with_titles,
-                     bool with_identities, Device device) {
+std::vector<float> NewsCatalogue::clicks_of(std::span<const std::int32_t> numbers) const {
+  std::vector<float> clicks;
+  for (const std::int32_t number : numbers) clicks.push_back(static_cast<float>(of(number).clicks));
+  return clicks;
+}
+
+std::span<const std::int32_t> NewsCatalogue::newest(std::span<const std::int32_t> history) const {
+  return history.last(std::min(history.size(), static_cast<std::size_t>(max_history_)));
+}
+
+std::vector<std::string> NewsCatalogue::remarks_on(std::span<const Impression> impressions) const {
+  std::int64_t long_histories = 0, empty = 0, without_pair = 0, without_title = 0, unknown = 0;
+  for (const Impression& one : impressions) {
+    empty += one.history.empty() ? 1 : 0;
+    long_histories += newest(one.history).size() < one.history.size() ? 1 : 0;
+    without_pair += one.clicked.empty() || one.passed.empty() ? 1 : 0;
+  }
+  const std::set<std::int32_t> candidates = candidates_of(impressions);
+  for (const std::int32_t number : candidates) {
+    without_title += reads_titles() && of(number).tokens.empty() ? 1 : 0;
+    unknown += is_known(number) ? 0 : 1;
+  }
+  std::vector<std::string> remarks;
+  const auto say = [&](std::int64_t count, const auto&... what) {
+    if (count > 0) remarks.push_back(concat_text(count, what...));
+  };
+  say(without_pair, " impressions have no click, or nothing but clicks: nothing is learned from them");
+  say(empty, " histories are empty");
+  say(long_histories, " histories are longer than user.max_history = ", max_history_,
+      ": the newest of each are read");
+  say(without_title, " of ", candidates.size(), " news that were shown have no title in data.news");
+  say(unknown, " of ", candidates.size(),
+      wants_identities_
+          ? " occur less than news.min_count times and have no title, either: they share a vector"
+          : " share a vector for that");
+  return remarks;
+}
+
+std::string NewsCatalogue::remark_on_unknown(std::span<const Impression> asked) const {
+  std::set<std::int32_t> unknown;
+  for (const Impression& one : asked)
+    for (const auto* list : {&one.history, &one.passed})
+      for (const std::int32_t number : *list)
+        if (!is_known(number)) unknown.insert(number);
+  if (unknown.empty()) return "";
+  return concat_text(unknown.size(), " news are unknown to the run (such as ", names.name(*unknown.begin()),
+                     "): all of them look the same to it; --news names a file with their titles");
+}
+
+std::string NewsCatalogue::ids(std::span<const std::int32_t> numbers) const {
+  std::string text;
+  for (const std::int32_t number : numbers) text += (text.empty() ? "" : " ") + names.name(number);
+  return text;
+}
+
+std::string NewsCatalogue::line_of(const Impression& impression) const {
+  constexpr std::size_t most = 8;
+  const std::span history = impression.history;
+  std::vector<std::int32_t> shown = impression.clicked;
+  shown.insert(shown.end(), impression.passed.begin(), impression.passed.end());
+  shown.resize(std::min(shown.size(), most));
+  return ids(history.last(std::min(history.size(), most))) + "\t" + ids(shown);
+}
+
+Impression NewsCatalogue::impression_of(const std::string& line) {
+  const std::size_t tab = line.find('\t');
+  Impression one;
+  if (tab != std::string::npos) {
+    one.history = parse_news_ids(std::string_view(line).substr(0, tab), names);
+    one.passed = parse_news_ids(std::string_view(line).substr(tab + 1), names);
+  }
+  check(!one.passed.empty() && line.find('\t', tab + 1) == std::string::npos,
+        "expected the ids of clicked news, a tab, and the ids of candidates, with spaces between");
+  return one;
+}
+
+NewsInput NewsCatalogue::input(std::span<const std::int32_t> numbers, Device device) const {
   const Shape shape{static_cast<std::int64_t>(numbers.size())};
   std::vector<Tokens> titles;
   std::vector<std::int32_t> rows, identities, categories;
   for (const std::int32_t number : numbers) {
-    const NewsFacts& facts = catalogue.of(number);
-    const bool has_title = with_titles && !facts.tokens.empty();
+    const NewsFacts& facts = of(number);
+    const bool has_title = reads_titles() && !facts.tokens.empty();
     rows.push_back(has_title ? static_cast<std::int32_t>(titles.size()) : -1);
     if (has_title) titles.push_back(facts.tokens);
-    identities.push_back(with_identities ? facts.identity : has_title ? -1 : 0);
+    identities.push_back(wants_identities_ ? facts.identity : has_title ? -1 : 0);
     categories.push_back(facts.category);
   }
   NewsInput input;
@@ -121,6 +232,40 @@ NewsInput news_input(const NewsCatalogue& catalogue, std::span<const std::int32_
   input.identities = Tensor::from(identities, shape, device);
   input.categories = Tensor::from(categories, shape, device);
   return input;
+}
+
+std::set<std::int32_t> candidates_of(std::span<const Impression> impressions) {
+  std::set<std::int32_t> candidates;
+  for (const Impression& one : impressions) {
+    candidates.insert(one.clicked.begin(), one.clicked.end());
+    candidates.insert(one.passed.begin(), one.passed.end());
+  }
+  return candidates;
+}
+
+std::int32_t BatchNews::row_of(std::int32_t number) {
+  const auto [place, is_new] = rows_.try_emplace(number, static_cast<std::int32_t>(numbers_.size()) + 1);
+  if (is_new) numbers_.push_back(number);
+  return place->second;
+}
+
+Tokens BatchNews::rows_of(std::span<const std::int32_t> numbers) {
+  Tokens rows;
+  for (const std::int32_t number : numbers) rows.push_back(row_of(number));
+  return rows;
+}
+
+Tokens BatchNews::history_rows(std::span<const std::int32_t> history) {
+  Tokens rows = rows_of(history);
+  rows.insert(rows.begin(), NewsRecommender::anyone);
+  return rows;
+}
+
+Tokens BatchNews::candidate_rows(const Impression& impression) {
+  Tokens rows = rows_of(impression.clicked);
+  const Tokens passed = rows_of(impression.passed);
+  rows.insert(rows.end(), passed.begin(), passed.end());
+  return rows;
 }
 
 }  // namespace heed

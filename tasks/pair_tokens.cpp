@@ -20,12 +20,12 @@ std::string PairTokenizer::spaced(std::string_view text) {
   return words;
 }
 
-TokenPair PairTokenizer::operator()(const std::string& first, const std::string& second) {
+TokenPair PairTokenizer::operator()(std::string_view first, std::string_view second) {
   const std::vector<Word> of_first = words_of(first), of_second = words_of(second);
   return {matched(of_first, of_second, true), matched(of_second, of_first, !is_joint_)};
 }
 
-std::vector<PairTokenizer::Word> PairTokenizer::words_of(const std::string& text) const {
+std::vector<PairTokenizer::Word> PairTokenizer::words_of(std::string_view text) const {
   std::vector<Word> words;
   for (const std::string_view word : split_at_punctuation(text))
     words.push_back(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "heed/models/pairs.h"
@@ -23,7 +24,7 @@ class PairTokenizer {
   static std::string spaced(std::string_view text);
 
   /// Throws an Error when one of the texts is too long (see BoundedTokenizer).
-  TokenPair operator()(const std::string& first, const std::string& second);
+  TokenPair operator()(std::string_view first, std::string_view second);
   const Tokenizer& tokenizer() const { return bounded_.tokenizer(); }
   std::string take_cut_message() { return bounded_.take_cut_message(); }
 
@@ -33,7 +34,7 @@ class PairTokenizer {
     std::string lower;
     Tokens tokens;
   };
-  std::vector<Word> words_of(const std::string& text) const;
+  std::vector<Word> words_of(std::string_view text) const;
   MatchedTokens matched(const std::vector<Word>& words, const std::vector<Word>& others, bool begins);
   std::int32_t kind_of_match(const Word& word) const;
 

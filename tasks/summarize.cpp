@@ -45,9 +45,7 @@ Settings summarize_settings(bool own_data) {
   settings.integer("data.reports", 5000, 1, 1'000'000, "Without data: how many reports to learn from");
   settings.integer("data.held_out_reports", 200, 1, 1'000'000, "Without data: how many to measure with");
   declare_tokenizer(settings, 8000);
-  TransformerConfig model;
-  model.tie_embeddings = "all";
-  declare_model(settings, model, Stacks::encoder_decoder);
+  declare_model(settings, {.tie_embeddings = "all"}, Stacks::encoder_decoder);
   declare_training(settings, summary_metrics);
   declare_text_to_text(settings);
   settings.flag("evaluation.stemming", true, "Whether ROUGE compares the stems of words");

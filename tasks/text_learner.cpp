@@ -35,15 +35,8 @@ std::string joined_lines(const std::vector<std::string>& sentences) {
   return text;
 }
 
-/// The digest of documents that are one piece each is that of their texts.
-std::string digest_of_text(const LargeText& text) {
-  Digest digest;
-  for (std::size_t i = 0; i < text.size(); ++i) add_text(digest, text[i].text);
-  digest.add(";");
-  return digest.hex();
-}
-
-/// A text in which every character of the texts stands, each once: all that a tokenizer of characters learns from.
+/// A text in which every character of the texts stands, each once: all that a tokenizer of characters learns
+/// from.
 std::string characters_of(std::initializer_list<const LargeText*> texts) {
   std::string characters;
   std::vector<bool> seen(0x110000);
@@ -182,46 +175,59 @@ TokenStream TextLearner::stream_of(const LargeText& documents, std::string_view 
 }
 
 /// The share of the characters at the end becomes what is measured with.
-void TextLearner::read_data() {
+DataParts<LargeText> TextLearner::read_parts(ReadReport& report) {
+  DataParts<LargeText> parts;
   if (!names_text(settings_)) {
     // The text does not follow the seed: runs with other seeds are compared on the same sentences.
     const AgreementText text = agreement_text(1, settings_.get<std::int64_t>("data.sentences"),
                                               settings_.get<std::int64_t>("data.held_out_sentences"));
-    train_text_.add(joined_lines(text.train), true);
-    valid_text_.add(joined_lines(text.held_out), true);
-    return;
+    parts.train.add(joined_lines(text.train), true);
+    parts.valid.add(joined_lines(text.held_out), true);
+    return parts;
   }
-  train_text_ = read(settings_.get<std::string>("data.file"));
-  if (const auto valid = settings_.get<std::string>("data.valid"); !valid.empty()) {
-    valid_text_ = read(valid);
-    return;
+  const auto file = settings_.get<std::string>("data.file"), valid = settings_.get<std::string>("data.valid");
+  parts.train = read({&file, 1}, report);
+  if (!valid.empty()) {
+    parts.valid = read({&valid, 1}, report);
+    return parts;
   }
   const double share = 1 - settings_.get<double>("data.valid_fraction");
-  const auto characters = static_cast<std::int64_t>(static_cast<double>(train_text_.characters()) * share);
-  std::tie(train_text_, valid_text_) = split_large_text(train_text_, characters, memory_bytes());
+  const auto characters = static_cast<std::int64_t>(static_cast<double>(parts.train.characters()) * share);
+  std::tie(parts.train, parts.valid) = split_large_text(parts.train, characters, memory_bytes());
+  return parts;
 }
 
-std::map<std::string, std::string> TextLearner::data_digests() const {
-  return {{"train", digest_of_text(train_text_)}, {"valid", digest_of_text(valid_text_)}};
+LargeText TextLearner::read(std::span<const std::string> files, ReadReport& report) {
+  LargeText text(memory_bytes());
+  read_documents(files.front(), text, text_options(settings_), report);
+  return text;
+}
+
+/// Documents that are one piece each have the digest of their texts.
+std::string TextLearner::digest(const LargeText& text) const {
+  Digest digest;
+  for (std::size_t i = 0; i < text.size(); ++i) add_text(digest, text[i].text);
+  digest.add(";");
+  return digest.hex();
 }
 
 void TextLearner::learn_vocabulary() {
   std::vector<std::string> marks = {text_mark};
   if (is_masked(settings_)) marks.push_back(mask_token);
   if (settings_.get<std::string>("tokenizer.kind") == "characters") {
-    const std::string characters = characters_of({&train_text_, &valid_text_});
+    const std::string characters = characters_of({&parts_.train, &parts_.valid});
     tokenizer_ = learn_tokenizer(settings_, {&characters, 1}, marks);
     return;
   }
   std::size_t pieces = 0;
   for (std::int64_t left = settings_.get<std::int64_t>("tokenizer.training_bytes");
-       pieces < train_text_.size() && left > 0; ++pieces)
-    left -= train_text_.bytes(pieces);
-  if (pieces < train_text_.size())
-    remark(concat_text("the tokenizer is learned from the first ", pieces, " of ", train_text_.size(),
+       pieces < parts_.train.size() && left > 0; ++pieces)
+    left -= parts_.train.bytes(pieces);
+  if (pieces < parts_.train.size())
+    remark(concat_text("the tokenizer is learned from the first ", pieces, " of ", parts_.train.size(),
                        " pieces of the text (tokenizer.training_bytes)"));
   const TextSource texts = [&](const std::function<void(std::string_view)>& take) {
-    for (std::size_t i = 0; i < pieces; ++i) take(train_text_[i].text);
+    for (std::size_t i = 0; i < pieces; ++i) take(parts_.train[i].text);
   };
   tokenizer_ = learn_tokenizer(settings_, texts, marks, {.keep_line_breaks = true});
 }
@@ -235,44 +241,43 @@ void TextLearner::open_files(const std::function<std::string(std::string_view)>&
 }
 
 void TextLearner::prepare_training() {
-  remark(concat_text(train_text_.characters(), " characters to learn from, ", valid_text_.characters(),
+  remark(concat_text(parts_.train.characters(), " characters to learn from, ", parts_.valid.characters(),
                      " to measure with; vocabulary ", tokenizer_->vocabulary_size()));
   LargeText first;
   const auto most = settings_.get<std::int64_t>("evaluation.characters");
-  const bool all = most == 0 || valid_text_.characters() <= most;
+  const bool all = most == 0 || parts_.valid.characters() <= most;
   if (!all) {
-    first = std::move(split_large_text(valid_text_, most, memory_bytes()).first);
+    first = std::move(split_large_text(parts_.valid, most, memory_bytes()).first);
     remark(concat_text("progress is measured on the first ", most,
                        " of these characters (evaluation.characters)"));
   }
-  const LargeText& measured = all ? valid_text_ : first;
+  const LargeText& measured = all ? parts_.valid : first;
   valid_characters_ = measured.characters();
-  train_ = stream_of(train_text_, "the text to learn from");
+  train_ = stream_of(parts_.train, "the text to learn from");
   valid_ = stream_of(measured, "the text to measure with");
-  plan_.emplace(train_.size(), training_windows(settings_));
+  batches_.plan({train_.size(), training_windows(settings_)});
 }
 
-std::int64_t TextLearner::batches(std::int64_t epoch) {
-  return static_cast<std::int64_t>(batches_.of(*plan_, epoch).size());
-}
-
-std::vector<Window> TextLearner::windows_of(std::int64_t epoch, std::int64_t batch) {
-  return batches_.of(*plan_, epoch)[static_cast<std::size_t>(batch)];
-}
-
-Measurement TextLearner::measure(std::string_view part) {
-  if (part == "test") throw SettingsError("a language_model run has no test part: give --data");
-  const LargeText& documents = part == "valid" ? valid_text_ : train_text_;
-  check(!documents.empty(), "the run has no validation text: give --data");
-  return measurement_of(documents, !names_text(settings_));
-}
-
-Measurement TextLearner::measure_files(std::span<const std::string> files) {
-  return measurement_of(read(files.front()), false);
+std::vector<Prediction> TextLearner::predict(std::span<const std::string> lines,
+                                             const PredictOptions& options) {
+  std::vector<Prediction> predictions(lines.size());
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (is_blank(lines[i])) continue;
+    try {
+      predictions[i] = answer(lines[i], {options.capture, options.first_line + static_cast<std::int64_t>(i)});
+    } catch (const DeviceLost&) {
+      throw;
+    } catch (const OutOfMemory&) {
+      throw;
+    } catch (const Error& error) {
+      predictions[i].error = error.what();
+    }
+  }
+  return predictions;
 }
 
 std::vector<std::string> TextLearner::example_lines(std::size_t count) const {
-  const LargeText& text = valid_text_.empty() ? train_text_ : valid_text_;
+  const LargeText& text = shown_data();
   std::vector<std::string> lines;
   for (std::size_t piece = 0; piece < text.size() && lines.size() < 500; ++piece) {
     const std::string document = text[piece].text;
@@ -295,14 +300,6 @@ std::vector<std::string> TextLearner::example_lines(std::size_t count) const {
     line.replace(word, std::min(line.find(' ', word), line.size()) - word, mask_token);
   }
   return lines;
-}
-
-LargeText TextLearner::read(const std::string& path) {
-  ReadReport report;
-  LargeText text(memory_bytes());
-  read_documents(path, text, text_options(settings_), report);
-  remark_on_reading(report);
-  return text;
 }
 
 }  // namespace heed

@@ -68,13 +68,6 @@ void declare_text_to_text(Settings& settings, const SearchOptions& search) {
   declare_decoding(settings, search);
 }
 
-TokenizedPairs::TokenizedPairs(const Tokenizer& tokenizer, std::int32_t begin, std::vector<Tokens> sources,
-                               const TextList& targets, const BatchOptions& options)
-    : begin_(begin), end_(tokenizer.id_of("</s>")), sources_(std::move(sources)) {
-  for (const std::string_view line : targets) targets_.push_back(tokenizer.encode(line));
-  plan_.emplace(lengths_of(sources_), lengths_of(targets_, 1), options);
-}
-
 double TargetScore::perplexity() const {
   return std::exp(-log_probability / static_cast<double>(tokens));
 }
@@ -91,37 +84,7 @@ void TextToTextLearner::check_settings() const {
     check(!settings_.get<bool>("model.pointer"),
           "tokenizer.separate: model.pointer copies tokens of the source, which needs one vocabulary");
   }
-  check_model<EncoderDecoder>(config(300, 300), settings_.get<std::int64_t>("training.batch_tokens"));
-}
-
-void TextToTextLearner::read_data() {
-  if (!kind().names_data(settings_)) {
-    parts_ = made_by_rule();
-    return;
-  }
-  ReadReport report;
-  parts_ = named_parts(report);
-  remark_on_reading(report);
-}
-
-PairParts TextToTextLearner::named_parts(ReadReport& report) {
-  return read_pair_parts(settings_, report);
-}
-
-ParallelText TextToTextLearner::named_pairs(std::span<const std::string> files, ReadReport& report) const {
-  return heed::read_pairs(settings_, files, report);
-}
-
-std::string TextToTextLearner::source_of(const std::string& line) const {
-  return is_blank(line) ? std::string() : line;
-}
-
-std::map<std::string, std::string> TextToTextLearner::data_digests() const {
-  std::map<std::string, std::string> digests{
-      {"train", digest_of_texts({&parts_.train.source, &parts_.train.target})},
-      {"valid", digest_of_texts({&parts_.valid.source, &parts_.valid.target})}};
-  if (parts_.test.size() > 0) digests["test"] = digest_of_texts({&parts_.test.source, &parts_.test.target});
-  return digests;
+  check_model<EncoderDecoder>(config(300, 300), batch_tokens());
 }
 
 void TextToTextLearner::learn_vocabulary() {
@@ -155,9 +118,8 @@ void TextToTextLearner::open_files(const std::function<std::string(std::string_v
 
 void TextToTextLearner::build(Device device) {
   set_gamma();
-  model_ =
-      make_model<EncoderDecoder>(config(tokenizer_->vocabulary_size(), target_tokenizer().vocabulary_size()),
-                                 settings_.get<std::int64_t>("training.batch_tokens"), device);
+  model_ = make_model<EncoderDecoder>(
+      config(tokenizer_->vocabulary_size(), target_tokenizer().vocabulary_size()), batch_tokens(), device);
 }
 
 void TextToTextLearner::prepare_training() {
@@ -171,10 +133,11 @@ void TextToTextLearner::prepare_training() {
   const bool cut = settings_.get<std::string>("data.long_sources") == "cut";
   const std::int64_t limit =
       cut ? settings_.get<std::int64_t>("data.max_tokens") : std::numeric_limits<std::int64_t>::max();
-  pairs_.emplace(target_tokenizer(), begin(), all_source_tokens(parts_.train.source, limit),
-                 parts_.train.target, training_batches(settings_));
+  pairs_ = tokens_of(parts_.train, limit);
   say_what_was_cut("data.max_tokens");
-  if (const std::string left_out = pairs_->plan().left_out_message(); !left_out.empty()) remark(left_out);
+  const BatchPlan plan = pairs_.plan(training_batches(settings_));
+  if (const std::string left_out = plan.left_out_message(); !left_out.empty()) remark(left_out);
+  batches_.plan(plan);
 }
 
 TransformerConfig TextToTextLearner::config(std::int64_t source_vocabulary,
@@ -185,9 +148,10 @@ TransformerConfig TextToTextLearner::config(std::int64_t source_vocabulary,
   return config;
 }
 
-/// Where hard-coded Gaussian attention looks from the decoder to the encoder and no gamma is set: sets it to the
-/// mean length of a source over that of its target, as the paper has it (arXiv 2005.00742, section 3.2). Every rank
-/// measures it, since settings do not travel; a run that is used has the one that it was trained with.
+/// Where hard-coded Gaussian attention looks from the decoder to the encoder and no gamma is set: sets it to
+/// the mean length of a source over that of its target, as the paper has it (arXiv 2005.00742, section 3.2).
+/// Every rank measures it, since settings do not travel; a run that is used has the one that it was trained
+/// with.
 void TextToTextLearner::set_gamma() {
   if (parts_.train.size() == 0) return;
   Json choices = Json::parse(settings_.json(cross_setting));
@@ -207,13 +171,8 @@ void TextToTextLearner::set_gamma() {
 
 // --- training
 
-std::int64_t TextToTextLearner::batches(std::int64_t epoch) {
-  return static_cast<std::int64_t>(batches_.of(pairs_->plan(), epoch).size());
-}
-
 Loss TextToTextLearner::loss(std::int64_t epoch, std::int64_t batch, Context& context) {
-  const Batch& rows = batches_.of(pairs_->plan(), epoch)[static_cast<std::size_t>(batch)];
-  return model_->loss(pairs_->batch(rows, model_->device()),
+  return model_->loss(batch_of(pairs_, batches_.at(epoch, batch)),
                       settings_.get<double>("training.label_smoothing"), context);
 }
 
@@ -222,7 +181,8 @@ Evaluation TextToTextLearner::evaluate() {
   Decoding greedy = decoding();
   greedy.sampled = false;
   greedy.search.beam = greedy.search.best = 1;
-  return evaluation(quality_of(parts_.valid, greedy, settings_.get<std::int64_t>("evaluation.pairs")).values);
+  const auto most = settings_.get<std::int64_t>("evaluation.pairs");
+  return evaluation(metrics(quality_of(parts_.valid, greedy, most).values));
 }
 
 // --- use
@@ -236,28 +196,9 @@ std::vector<Prediction> TextToTextLearner::predict(std::span<const std::string> 
   return predictions;
 }
 
-Measurement TextToTextLearner::measure(std::string_view part) {
-  const ParallelText& pairs = part == "valid" ? parts_.valid : part == "test" ? parts_.test : parts_.train;
-  if (part == "test" && pairs.size() == 0)
-    throw SettingsError(concat_text("this ", kind().name, " run has no test part: name files to measure on"));
-  check(pairs.size() > 0, "the run has no validation data: name files to measure on");
-  return measurement_of(pairs);
-}
-
-Measurement TextToTextLearner::measure_files(std::span<const std::string> files) {
-  ReadReport report;
-  const ParallelText pairs = named_pairs(files, report);
-  remark_on_reading(report);
-  return measurement_of(pairs);
-}
-
-std::vector<std::string> TextToTextLearner::example_lines(std::size_t count) const {
-  return short_lines((parts_.valid.size() > 0 ? parts_.valid : parts_.train).source, count);
-}
-
 ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
   ReadReport report;
-  ParallelText pairs = named_pairs(files, report);
+  ParallelText pairs = read(files, report);
   check(report.blank == 0, files.front(), ": ", report.blank,
         " lines are blank, and have no score that could stand in their place; leave them out");
   remark_on_reading(report);
@@ -265,14 +206,15 @@ ParallelText TextToTextLearner::read_files(std::span<const std::string> files) {
 }
 
 std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
-  const TokenizedPairs tokens(target_tokenizer(), begin(), all_source_tokens(pairs.source, answered_limit()),
-                              pairs.target, evaluation_batches(32));
+  const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
   say_what_was_cut("decoding.max_source_tokens");
   std::vector<TargetScore> scores(pairs.size());
-  for (const Batch& rows : tokens.plan().epoch(0)) {
-    const std::vector<double> found = tokens.log_probabilities_of(*model_, rows);
+  for (const Batch& rows : tokens.plan(evaluation_batches(32)).epoch(0)) {
+    const std::vector<Tokens> targets = pick(tokens.targets, rows);
+    const std::vector<double> found =
+        log_probabilities(*model_, pick(tokens.sources, rows), targets, begin(), end());
     for (std::size_t i = 0; i < rows.size(); ++i)
-      scores[static_cast<std::size_t>(rows[i])] = {found[i], tokens.target_tokens(rows[i])};
+      scores[static_cast<std::size_t>(rows[i])] = {found[i], std::ssize(targets[i]) + 1};  // and the end mark
   }
   return scores;
 }
@@ -282,7 +224,7 @@ Decoding TextToTextLearner::decoding() const {
   decoding.search.begin = begin();
   // A model that begins with padding gives it a probability, too.
   if (const auto pad = target_tokenizer().find("<pad>"); pad == begin()) decoding.search.never = begin();
-  decoding.search.end = target_tokenizer().id_of("</s>");
+  decoding.search.end = end();
   return decoding;
 }
 
@@ -303,11 +245,18 @@ Tokens TextToTextLearner::source_tokens(std::string_view source, std::int64_t li
   return tokens;
 }
 
-std::vector<Tokens> TextToTextLearner::all_source_tokens(const TextList& sources, std::int64_t limit) {
-  std::vector<Tokens> all;
-  all.reserve(sources.size());
-  for (const std::string_view source : sources) all.push_back(source_tokens(source, limit));
-  return all;
+TokenizedPairs TextToTextLearner::tokens_of(const ParallelText& pairs, std::int64_t source_limit) {
+  TokenizedPairs tokens;
+  for (const std::string_view source : pairs.source)
+    tokens.sources.push_back(source_tokens(source, source_limit));
+  for (const std::string_view target : pairs.target)
+    tokens.targets.push_back(target_tokenizer().encode(target));
+  return tokens;
+}
+
+TranslationBatch TextToTextLearner::batch_of(const TokenizedPairs& pairs, const Batch& rows) const {
+  return make_translation_batch(pick(pairs.sources, rows), pick(pairs.targets, rows), begin(), end(),
+                                model_->device());
 }
 
 /// The most tokens of a source that is answered: by the setting, and by what the model can read.
@@ -332,7 +281,8 @@ std::string TextToTextLearner::text_of(const Hypothesis& hypothesis) const {
   return text;
 }
 
-/// One answer for each source; none for a blank one. Where ranks share the work, each knows only the texts of the others'.
+/// One answer for each source; none for a blank one. Where ranks share the work, each knows only the texts of
+/// the others'.
 std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::string> sources,
                                                       const Decoding& decoding,
                                                       const PredictOptions& options) {
@@ -386,12 +336,11 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
 /// The mean over all target tokens, without label smoothing.
 double TextToTextLearner::mean_loss(const ParallelText& pairs) {
   const NoGrad no_grad;
-  const TokenizedPairs tokens(target_tokenizer(), begin(), all_source_tokens(pairs.source, answered_limit()),
-                              pairs.target, evaluation_batches(32));
-  const std::vector<Batch> batches = tokens.plan().epoch(0);
+  const TokenizedPairs tokens = tokens_of(pairs, answered_limit());
+  const std::vector<Batch> batches = tokens.plan(evaluation_batches(32)).epoch(0);
   const auto losses = deal_out_numbers<double>(ranks(), batches.size(), [&](std::size_t batch) {
     Context context = Context::inference();
-    const Loss loss = model_->loss(tokens.batch(batches[batch], model_->device()), 0, context);
+    const Loss loss = model_->loss(batch_of(tokens, batches[batch]), 0, context);
     return std::vector<double>{loss.sum.item(), static_cast<double>(loss.count)};
   });
   double sum = 0, count = 0;
@@ -420,8 +369,7 @@ Measurement TextToTextLearner::measurement_of(const ParallelText& pairs) {
 /// One pass over a source and its answer in which the model shows its inside.
 void TextToTextLearner::show_inside(std::int64_t line, const Tokens& source, const Tokens& target,
                                     CaptureFile& file) {
-  const TranslationBatch batch = make_translation_batch({&source, 1}, {&target, 1}, begin(),
-                                                        target_tokenizer().id_of("</s>"), model_->device());
+  const TranslationBatch batch = batch_of({{source}, {target}}, {0});
   const Capture capture = captured([&](Context& context) {
     const Tensor memory = model_->encode(batch.source, context);
     model_->decode(batch.target, memory, batch.source.mask, context);

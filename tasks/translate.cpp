@@ -37,9 +37,7 @@ Settings translate_settings(bool own_data) {
   settings.integer("data.numbers", 20000, 1, 999'999, "Without data: how many number words to learn from");
   settings.integer("data.held_out_numbers", 500, 1, 999'999, "Without data: how many to measure with");
   declare_tokenizer(settings, 8000);
-  TransformerConfig model;
-  model.tie_embeddings = "all";
-  declare_model(settings, model, Stacks::encoder_decoder);
+  declare_model(settings, {.tie_embeddings = "all"}, Stacks::encoder_decoder);
   declare_training(settings, translation_metrics);
   declare_text_to_text(settings);
   settings.change_defaults(own_data ? for_sentences : for_number_words);

@@ -100,6 +100,16 @@ ClickRanking click_ranking(std::span<const float> clicked, std::span<const float
   return found;
 }
 
+double click_loss(std::span<const float> clicked, std::span<const float> passed) {
+  double sum = 0;
+  for (const float click : clicked) {
+    double others = 0;
+    for (const float other : passed) others += std::exp(static_cast<double>(other - click));
+    sum += std::log1p(others);
+  }
+  return sum / static_cast<double>(clicked.size());
+}
+
 void ClickRankingMeter::add(std::span<const float> clicked, std::span<const float> passed) {
   if (clicked.empty() || passed.empty()) {
     ++left_out_;

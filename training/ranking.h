@@ -40,6 +40,10 @@ struct ClickRanking {
 /// Of one list. Throws Error when one side is empty or a score is no number.
 ClickRanking click_ranking(std::span<const float> clicked, std::span<const float> passed);
 
+/// The loss of one list: the mean over the clicked ones of -log(e^s / (e^s + sum_j e^s_j)), s being the score
+/// of the clicked one and s_j those of the passed ones.
+double click_loss(std::span<const float> clicked, std::span<const float> passed);
+
 /// The mean over lists. Those without a click or without anything passed say nothing about an order: they are counted
 /// and left out.
 class ClickRankingMeter {
