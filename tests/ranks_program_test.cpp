@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -202,8 +203,13 @@ TEST_CASE("ranks: killed at random, any of them, and resumed with another number
       break;
     }
     ranks.pop_back();
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    for (const pid_t rank : ranks) CHECK_FALSE(fs::exists(concat_text("/proc/", rank)));
+    const auto any_left = [&] {
+      return std::any_of(ranks.begin(), ranks.end(),
+                         [](pid_t rank) { return fs::exists(concat_text("/proc/", rank)); });
+    };
+    while (any_left() && std::chrono::steady_clock::now() - start < std::chrono::seconds(most_seconds))
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK_FALSE(any_left());
   }
   const ProgramResult last = run_program("translate", arguments(2));
   CHECK_MESSAGE(last.status == 0, last.errors);
