@@ -62,7 +62,7 @@ namespace {
 
 struct ExchangeFlags {
   std::string from;
-  TextFlag out, dtype, format;
+  TextFlag out, dtype;
 };
 
 StoredFloat stored_float(const std::string& name) {
@@ -104,23 +104,15 @@ std::function<int()> add_import_command(CLI::App& app) {
 }
 
 std::function<int()> add_export_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "export", "Writes a run as a published model, for Hugging Face's transformers or for CTranslate2");
+  CLI::App* command =
+      app.add_subcommand("export", "Writes a run as a published model for Hugging Face's transformers");
   auto flags = std::make_shared<ExchangeFlags>();
   command->add_option("run", flags->from, "Folder of the run")->required()->type_name("RUN");
   flags->out.add(*command, "--out", "FOLDER", "Where to, a new folder");
-  flags->format.add(*command, "--format", "NAME", "hf (the default) or ctranslate2");
   flags->dtype.add(*command, "--dtype", "TYPE", "How weights are stored: f32 (the default), f16 or bf16");
   return [flags] {
     std::string out;
     const StoredFloat stored = stored_float(flags->dtype.value("f32"));
-    const std::string format = flags->format.value("hf");
-    if (format == "ctranslate2") {
-      if (flags->dtype.given())
-        throw SettingsError("--dtype is of --format hf: CTranslate2 converts weights when it loads them");
-      return print(export_ctranslate2(flags->from, needed(flags->out, "export", out)), out);
-    }
-    if (format != "hf") throw SettingsError("--format: \"" + format + "\" is not hf or ctranslate2");
     return print(export_run(flags->from, needed(flags->out, "export", out), stored), out);
   };
 }
