@@ -352,12 +352,11 @@ void run_trainer(const Case& c, double dropout, int repeat, std::int64_t accumul
     times.push_back(std::chrono::duration<double, std::milli>(ends[i].time - ends[i - 1].time).count());
   std::sort(times.begin(), times.end());
   const Moment &last = ends.back(), &before = ends[ends.size() - 2];
-  std::int64_t bytes = 0, messages = 0, own = 0, all = 0, largest = 0;
+  std::int64_t bytes = 0, messages = 0, own = 0, all = 0;
   const auto parameters = task.model().parameters();
   const std::vector<bool> owned = heed::GradientExchange(task.model(), parameters, ranks).owned();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     all += parameters[i].tensor->count() * 4;
-    largest = std::max(largest, parameters[i].tensor->count() * 4);
     if (!owned.empty() && owned[i]) own += parameters[i].tensor->count() * 4;
   }
   const int count = ranks ? ranks->count() : 1, rank = ranks ? ranks->rank() : 0;
@@ -376,11 +375,10 @@ void run_trainer(const Case& c, double dropout, int repeat, std::int64_t accumul
   std::printf(
       "{\"case\": \"%s\", \"ranks\": %d, \"batches\": %lld, \"ms\": %.2f, \"model_bytes\": %lld, \"bytes\": "
       "%lld, "
-      "\"messages\": %lld, \"formula_bytes\": %lld, \"largest\": %lld}\n",
+      "\"messages\": %lld, \"formula_bytes\": %lld}\n",
       c.name.c_str(), count, static_cast<long long>(accumulation), median, static_cast<long long>(all),
       static_cast<long long>(bytes), static_cast<long long>(messages),
-      static_cast<long long>(count > 1 ? accumulation * all - kept + (count - 1) * all : 0),
-      static_cast<long long>(largest));
+      static_cast<long long>(count > 1 ? accumulation * all - kept + (count - 1) * all : 0));
 }
 
 }  // namespace
