@@ -80,53 +80,28 @@ class Attention(Module):
         self.name = name
 
     def __call__(
-        self,
-        x: Like,
-        mask: Optional[Like] = None,
-        memory: Optional[Like] = None,
-        memory_mask: Optional[Like] = None,
+        self, x: Like, mask: Optional[Like] = None, memory: Optional[Like] = None, memory_mask: Optional[Like] = None,
         context: Optional[Context] = None,
     ) -> Tensor:
         """x [batch, length, width] -> the same shape. Masks: 1 = real token; no context: inference."""
         tensors = [None if one is None else _t(one) for one in (x, mask, memory, memory_mask)]
-        return Tensor._of(lib.result("heed_attention_forward", self, *tensors, context))
+        return Tensor._result("heed_attention_forward", self, *tensors, context)
 
     def __repr__(self) -> str:
         return f"heed.attention({self.name!r}, ...)"
 
 
 def attention(
-    name: str,
-    width: int,
-    heads: int = 1,
-    *,
-    dropout: Optional[float] = None,
-    bias: Optional[bool] = None,
-    causal: Optional[bool] = None,
-    cross: Optional[bool] = None,
-    max_length: Optional[int] = None,
-    seed: Optional[int] = None,
-    dtype: Optional[str] = None,
-    device: Optional[str] = None,
-    **options: Any,
+    name: str, width: int, heads: int = 1, *, dropout: Optional[float] = None, bias: Optional[bool] = None,
+    causal: Optional[bool] = None, cross: Optional[bool] = None, max_length: Optional[int] = None,
+    seed: Optional[int] = None, dtype: Optional[str] = None, device: Optional[str] = None, **options: Any,
 ) -> Attention:
     """A layer of any mechanism: attention("clusterformer", 64, heads=4, clusters=8).
 
     ``options`` are the mechanism's own settings: attentions() lists them with defaults and ranges.
     """
-    settings = dict(options)
-    settings.update(
-        width=width,
-        heads=heads,
-        dropout=dropout,
-        bias=bias,
-        causal=causal,
-        cross=cross,
-        max_length=max_length,
-        seed=seed,
-        dtype=dtype,
-        device=device,
-    )
+    settings = dict(options, width=width, heads=heads, dropout=dropout, bias=bias, causal=causal, cross=cross,
+                    max_length=max_length, seed=seed, dtype=dtype, device=device)
     return Attention(name, lib.result("heed_attention_create", lib.encoded(name), lib.settings_json(settings)))
 
 
@@ -160,23 +135,13 @@ class Optimizer(_Handle):
     _free_name = "heed_optimizer_free"
 
     def __init__(
-        self,
-        name: str,
-        parameters: Union[Parameters, Iterable[Parameters]],
-        learning_rate: float = 1e-3,
+        self, name: str, parameters: Union[Parameters, Iterable[Parameters]], learning_rate: float = 1e-3,
         **settings: float,
     ) -> None:
         self.learning_rate = learning_rate
         tensors = _tensors(parameters)
-        super().__init__(
-            lib.result(
-                "heed_optimizer_create",
-                lib.encoded(name),
-                lib.settings_json(settings),
-                lib.handles_of(tensors),
-                len(tensors),
-            )
-        )
+        given = lib.encoded(name), lib.settings_json(settings), lib.handles_of(tensors), len(tensors)
+        super().__init__(lib.result("heed_optimizer_create", *given))
 
     def step(self, learning_rate: Optional[float] = None) -> None:
         """One update in place, from the gradients."""

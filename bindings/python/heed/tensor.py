@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import ctypes
 import itertools
-from typing import Any, Iterator, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -43,6 +43,33 @@ def _as_array(data: Any, dtype: Optional[str]) -> np.ndarray:
     return np.ascontiguousarray(array, dtype=_NUMPY[dtype]).reshape(array.shape)
 
 
+def _with_operand(name: str, op: bytes, swapped: bool = False) -> Callable[["Tensor", Like], "Tensor"]:
+    def apply(self: "Tensor", other: Like) -> "Tensor":
+        try:
+            operand = self._operand(other)
+        except TypeError:
+            return NotImplemented
+        return Tensor._result(name, op, *((operand, self) if swapped else (self, operand)))
+
+    return apply
+
+
+def _operator(op: bytes, swapped: bool = False) -> Callable[["Tensor", Like], "Tensor"]:
+    return _with_operand("heed_binary", op, swapped)
+
+
+def _comparison(op: bytes) -> Callable[["Tensor", Like], "Tensor"]:
+    return _with_operand("heed_compare", op)
+
+
+def _reduction(op: bytes) -> Callable[..., "Tensor"]:
+    def reduce(self: "Tensor", axis: Optional[int] = None, keepdims: bool = False) -> "Tensor":
+        over = lib.ALL_AXES if axis is None else axis
+        return Tensor._result("heed_reduce", op, self, over, int(keepdims))
+
+    return reduce
+
+
 class Tensor:
     """A tensor of f32, f64 (on the CPU) or i32; a strided view of memory that others may share.
 
@@ -73,6 +100,11 @@ class Tensor:
         made._handle = handle
         made._owned = owned
         return made
+
+    @classmethod
+    def _result(cls, name: str, *arguments: Any) -> "Tensor":
+        """What a function of the library returns."""
+        return cls._of(lib.result(name, *arguments))
 
     @property
     def _as_parameter_(self) -> Optional[int]:  # what ctypes passes
@@ -196,8 +228,8 @@ class Tensor:
     def to(self, where: str) -> "Tensor":
         """Another dtype ("f32", ...), which has a gradient, or a copy on another device, which has none."""
         if where in DTYPES:
-            return Tensor._of(lib.result("heed_cast", self, DTYPES[where]))
-        return Tensor._of(lib.result("heed_tensor_to_device", self, lib.encoded(where)))
+            return Tensor._result("heed_cast", self, DTYPES[where])
+        return Tensor._result("heed_tensor_to_device", self, lib.encoded(where))
 
     # --- gradients
 
@@ -215,7 +247,7 @@ class Tensor:
         lib.call("heed_tensor_zero_gradient", self)
 
     def detach(self) -> "Tensor":
-        return Tensor._of(lib.result("heed_tensor_detach", self))
+        return Tensor._result("heed_tensor_detach", self)
 
     # --- operators
 
@@ -223,86 +255,35 @@ class Tensor:
         if isinstance(other, Tensor):
             return other
         if isinstance(other, (int, float, np.integer, np.floating)):
-            return Tensor._of(lib.result("heed_scalar_like", self, float(other)))
+            return Tensor._result("heed_scalar_like", self, float(other))
         return Tensor(_as_array(other, self.dtype), device=self.device)
 
-    def _binary(self, op: bytes, other: Like, swapped: bool = False) -> "Tensor":
-        try:
-            operand = self._operand(other)
-        except TypeError:
-            return NotImplemented
-        a, b = (operand, self) if swapped else (self, operand)
-        return Tensor._of(lib.result("heed_binary", op, a, b))
-
-    def _compare(self, op: bytes, other: Like) -> "Tensor":
-        try:
-            operand = self._operand(other)
-        except TypeError:
-            return NotImplemented
-        return Tensor._of(lib.result("heed_compare", op, self, operand))
-
-    def __add__(self, other: Like) -> "Tensor":
-        return self._binary(b"add", other)
-
-    def __radd__(self, other: Like) -> "Tensor":
-        return self._binary(b"add", other, swapped=True)
-
-    def __sub__(self, other: Like) -> "Tensor":
-        return self._binary(b"sub", other)
-
-    def __rsub__(self, other: Like) -> "Tensor":
-        return self._binary(b"sub", other, swapped=True)
-
-    def __mul__(self, other: Like) -> "Tensor":
-        return self._binary(b"mul", other)
-
-    def __rmul__(self, other: Like) -> "Tensor":
-        return self._binary(b"mul", other, swapped=True)
-
-    def __truediv__(self, other: Like) -> "Tensor":
-        return self._binary(b"div", other)
-
-    def __rtruediv__(self, other: Like) -> "Tensor":
-        return self._binary(b"div", other, swapped=True)
+    __add__, __radd__ = _operator(b"add"), _operator(b"add", swapped=True)
+    __sub__, __rsub__ = _operator(b"sub"), _operator(b"sub", swapped=True)
+    __mul__, __rmul__ = _operator(b"mul"), _operator(b"mul", swapped=True)
+    __truediv__, __rtruediv__ = _operator(b"div"), _operator(b"div", swapped=True)
+    __rpow__ = _operator(b"pow", swapped=True)
 
     def __pow__(self, exponent: Like) -> "Tensor":
         if isinstance(exponent, (int, float)):
-            return Tensor._of(lib.result("heed_unary", b"pow_scalar", self, exponent, 0))
-        return self._binary(b"pow", exponent)
-
-    def __rpow__(self, base: Like) -> "Tensor":
-        return self._binary(b"pow", base, swapped=True)
+            return Tensor._result("heed_unary", b"pow_scalar", self, exponent, 0)
+        return _operator(b"pow")(self, exponent)
 
     def __matmul__(self, other: Like) -> "Tensor":
-        return Tensor._of(lib.result("heed_matmul", self, self._operand(other)))
+        return Tensor._result("heed_matmul", self, self._operand(other))
 
     def __rmatmul__(self, other: Like) -> "Tensor":
-        return Tensor._of(lib.result("heed_matmul", self._operand(other), self))
+        return Tensor._result("heed_matmul", self._operand(other), self)
 
     def __neg__(self) -> "Tensor":
-        return Tensor._of(lib.result("heed_unary", b"neg", self, 0, 0))
+        return Tensor._result("heed_unary", b"neg", self, 0, 0)
 
     def __abs__(self) -> "Tensor":
-        return Tensor._of(lib.result("heed_unary", b"abs", self, 0, 0))
+        return Tensor._result("heed_unary", b"abs", self, 0, 0)
 
-    def __eq__(self, other: Like) -> "Tensor":  # type: ignore[override]
-        return self._compare(b"equal", other)
-
-    def __ne__(self, other: Like) -> "Tensor":  # type: ignore[override]
-        return self._compare(b"not_equal", other)
-
-    def __lt__(self, other: Like) -> "Tensor":
-        return self._compare(b"less", other)
-
-    def __le__(self, other: Like) -> "Tensor":
-        return self._compare(b"less_equal", other)
-
-    def __gt__(self, other: Like) -> "Tensor":
-        return self._compare(b"greater", other)
-
-    def __ge__(self, other: Like) -> "Tensor":
-        return self._compare(b"greater_equal", other)
-
+    __eq__, __ne__ = _comparison(b"equal"), _comparison(b"not_equal")  # type: ignore[assignment]
+    __lt__, __le__ = _comparison(b"less"), _comparison(b"less_equal")
+    __gt__, __ge__ = _comparison(b"greater"), _comparison(b"greater_equal")
     __hash__ = object.__hash__
 
     # --- shape
@@ -310,11 +291,11 @@ class Tensor:
     def reshape(self, *shape: Any) -> "Tensor":
         """One extent may be -1."""
         extents = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
-        return Tensor._of(lib.result("heed_reshape", self, len(extents), lib.longs(extents)))
+        return Tensor._result("heed_reshape", self, len(extents), lib.longs(extents))
 
     def permute(self, *order: Any) -> "Tensor":
         axes = order[0] if len(order) == 1 and not isinstance(order[0], (int, np.integer)) else order
-        return Tensor._of(lib.result("heed_permute", self, len(axes), lib.longs(axes)))
+        return Tensor._result("heed_permute", self, len(axes), lib.longs(axes))
 
     def transpose(self, axis_a: int = -1, axis_b: int = -2) -> "Tensor":
         order = list(range(self.ndim))
@@ -364,31 +345,15 @@ class Tensor:
         return found.reshape(extents)
 
     def _slice(self, axis: int, begin: int, end: int, step: int) -> "Tensor":
-        return Tensor._of(lib.result("heed_slice", self, axis, begin, end, step))
+        return Tensor._result("heed_slice", self, axis, begin, end, step)
 
     def __iter__(self) -> Iterator["Tensor"]:
         return (self[i] for i in range(len(self)))
 
     # --- reductions
 
-    def _reduce(self, op: bytes, axis: Optional[int], keepdims: bool) -> "Tensor":
-        over = lib.ALL_AXES if axis is None else axis
-        return Tensor._of(lib.result("heed_reduce", op, self, over, int(keepdims)))
-
-    def sum(self, axis: Optional[int] = None, keepdims: bool = False) -> "Tensor":
-        return self._reduce(b"sum", axis, keepdims)
-
-    def mean(self, axis: Optional[int] = None, keepdims: bool = False) -> "Tensor":
-        return self._reduce(b"mean", axis, keepdims)
-
-    def max(self, axis: Optional[int] = None, keepdims: bool = False) -> "Tensor":
-        return self._reduce(b"max", axis, keepdims)
-
-    def min(self, axis: Optional[int] = None, keepdims: bool = False) -> "Tensor":
-        return self._reduce(b"min", axis, keepdims)
-
-    def argmax(self, axis: Optional[int] = None, keepdims: bool = False) -> "Tensor":
-        return self._reduce(b"argmax", axis, keepdims)
+    sum, mean, argmax = _reduction(b"sum"), _reduction(b"mean"), _reduction(b"argmax")
+    max, min = _reduction(b"max"), _reduction(b"min")
 
 
 class _Elements:
@@ -427,17 +392,8 @@ def from_numpy(array: np.ndarray) -> Tensor:
     key = next(_keys)
     _lent[key] = array
     try:
-        return Tensor._of(
-            lib.result(
-                "heed_tensor_borrow",
-                DTYPES[_OF_NUMPY[array.dtype]],
-                array.ndim,
-                lib.longs(array.shape),
-                array.ctypes.data,
-                _release,
-                key,
-            )
-        )
+        kind, extents = DTYPES[_OF_NUMPY[array.dtype]], lib.longs(array.shape)
+        return Tensor._result("heed_tensor_borrow", kind, array.ndim, extents, array.ctypes.data, _release, key)
     except BaseException:
         _lent.pop(key, None)
         raise
