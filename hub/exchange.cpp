@@ -12,7 +12,7 @@
 #include "heed/data/sentencepiece.h"
 #include "heed/data/tokenizer.h"
 #include "heed/hub/architecture.h"
-#include "heed/models/low_rank.h"
+#include "heed/models/layers.h"
 #include "heed/tasks/recipe.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/model_file.h"

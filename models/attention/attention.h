@@ -153,8 +153,9 @@ class Attention : public Module {
   std::int64_t rows_per_memory(const AttentionInput& input) const;
   /// The queries of a step [B, n, d], grouped by the memory row they share: [S, (B / S) n, d].
   Tensor by_memory(const AttentionInput& input) const;
-  /// Records a tensor in Context::capture, detached; does nothing without a capture.
+  /// Records a tensor in Context::capture, detached; does nothing without a capture, when `value` is not called.
   void show(Context& context, std::string_view name, const Tensor& value) const;
+  void show(Context& context, std::string_view name, const std::function<Tensor()>& value) const;
   /// Records "weights" [B, H, N, M]: those of attention(query, key, value, options) before dropout.
   /// Computed only under a capture.
   void show_weights(Context& context, const Tensor& query, const Tensor& key,
