@@ -174,6 +174,12 @@ struct AttentionVariant {
   std::function<Capabilities(const Options&)> capabilities_with = nullptr;
 };
 
+/// AttentionVariant::make for layers of one class.
+template <class Layer>
+std::unique_ptr<Attention> make_layer(const AttentionConfig& config) {
+  return std::make_unique<Layer>(config);
+}
+
 /// Adds an application's own variant to the list, so that models, settings, runs and programs find it by
 /// name, like heed's own. `make` builds a layer and may throw. make_attention() first rejects what the
 /// capabilities rule out, then checks that `make` used every setting. Throws for a name that is empty,

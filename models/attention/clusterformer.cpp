@@ -260,8 +260,7 @@ AttentionVariant clusterformer_variant() {
   return {"clusterformer",
           {.causal = true, .reason = "the paper replaces self-attention only; use dot_product across"},
           [](const AttentionConfig& config) {
-            return config.causal ? make_causal_clusterformer(config)
-                                 : std::unique_ptr<Attention>(std::make_unique<ClusterFormer>(config));
+            return config.causal ? make_causal_clusterformer(config) : make_layer<ClusterFormer>(config);
           }};
 }
 

@@ -230,9 +230,7 @@ AttentionVariant fastformer_variant() {
            .cross = true,
            .cross_by_step = false,
            .reason = "as cross-attention it pools all queries, which a decoder does not know yet"},
-          [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<Fastformer>(config));
-          }};
+          make_layer<Fastformer>};
 }
 
 }  // namespace heed

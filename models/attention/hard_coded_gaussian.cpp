@@ -227,9 +227,7 @@ class HardCodedGaussianAttention : public Attention {
 AttentionVariant hard_coded_gaussian_variant() {
   return {"hard_coded_gaussian",
           {.causal = true, .cross = true, .as_heads = true},
-          [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<HardCodedGaussianAttention>(config));
-          }};
+          make_layer<HardCodedGaussianAttention>};
 }
 
 }  // namespace heed

@@ -187,9 +187,7 @@ AttentionVariant longformer_variant() {
            .rotary = true,
            .alibi = true,
            .reason = "Longformer is defined for self-attention only"},
-          [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<Longformer>(config));
-          }};
+          make_layer<Longformer>};
 }
 
 }  // namespace heed

@@ -267,9 +267,7 @@ class Reformer : public Attention {
 AttentionVariant reformer_variant() {
   return {"reformer",
           {.causal = true, .strictly_causal = false, .reason = "queries and keys are the same words"},
-          [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<Reformer>(config));
-          }};
+          make_layer<Reformer>};
 }
 
 }  // namespace heed

@@ -265,9 +265,7 @@ AttentionVariant routing_transformer_variant() {
           {.causal = true,
            .strictly_causal = false,
            .reason = "queries and keys are routed among the words of one sequence"},
-          [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<RoutingAttention>(config));
-          }};
+          make_layer<RoutingAttention>};
 }
 
 }  // namespace heed
