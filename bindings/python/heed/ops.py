@@ -1,4 +1,4 @@
-"""Functions of tensors. Each is recorded when an operand is a parameter or depends on one."""
+"""Functions of tensors, recorded if an operand is a parameter or depends on one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _unary(name: str) -> Callable[[Tensor], Tensor]:
         return Tensor._result("heed_unary", code, _t(x), 0, 0)
 
     op.__name__ = op.__qualname__ = name
-    op.__doc__ = f"{name} of every element; without a gradient where nothing depends on a parameter."
+    op.__doc__ = f"{name} of every element."
     return op
 
 
@@ -90,7 +90,7 @@ def stack(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Along a new axis."""
     parts = [_t(part) for part in parts]
     if not parts:
-        raise ValueError("there is nothing to stack")
+        raise ValueError("nothing to stack")
     rank = parts[0].ndim + 1
     if not -rank <= axis < rank:
         raise IndexError(f"stack: axis {axis} is out of range for a result of {rank} axes")
@@ -120,7 +120,7 @@ def layer_norm(
 
 
 def dropout(x: Tensor, p: float, seed: int, step: int, stream: int = 0) -> Tensor:
-    """Zeroes elements with probability p and divides the others by 1 - p; (seed, step, stream) say which."""
+    """Zeroes elements with probability p, chosen by (seed, step, stream), and divides the others by 1 - p."""
     return Tensor._result("heed_dropout", _t(x), p, seed, step, stream)
 
 
@@ -181,7 +181,7 @@ def uniform(
     shape: Any, low: float = 0.0, high: float = 1.0, *, seed: int, step: int = 0, stream: int = 0, dtype: str = "f32",
     device: Optional[str] = None,
 ) -> Tensor:
-    """Random numbers in [low, high); the same (seed, step, stream) gives the same ones on every device."""
+    """Random numbers in [low, high); equal (seed, step, stream) give equal numbers on every device."""
     return _random(b"uniform", low, high, shape, (seed, step, stream), dtype, device)
 
 
@@ -196,14 +196,14 @@ def normal(
 
 
 def parameter(data: Like, dtype: Optional[str] = None, device: Optional[str] = None) -> Tensor:
-    """A tensor whose gradient backward() collects; shares the memory of a Tensor, copies everything else."""
+    """A tensor whose gradient backward() accumulates; shares the memory of a Tensor, copies everything else."""
     tensor = data if isinstance(data, Tensor) else Tensor(data, dtype, device)
     return Tensor._result("heed_tensor_parameter", tensor)
 
 
 @contextlib.contextmanager
 def no_grad() -> Iterator[None]:
-    """Within it this thread records nothing."""
+    """This thread records nothing inside."""
     before = lib.result("heed_set_recording", 0, kind=ctypes.c_int32)
     try:
         yield
@@ -213,7 +213,7 @@ def no_grad() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class GradcheckResult:
-    """True where the gradients agree with finite differences."""
+    """True if the gradients agree with finite differences."""
 
     passed: bool
     worst_error: float
@@ -229,7 +229,7 @@ class GradcheckResult:
 def gradcheck(function: Callable[..., Tensor], inputs: Sequence[Like], tolerance: float = 1e-6) -> GradcheckResult:
     """Compares backward() through function(*inputs) with central finite differences, in double precision.
 
-    Floating inputs that are not tensors become f64, integers i32. An exception of the function comes out of here.
+    Floating inputs that are not tensors become f64, integers i32. An exception of the function is raised here.
     """
     tensors = []
     for one in inputs:
@@ -242,12 +242,12 @@ def gradcheck(function: Callable[..., Tensor], inputs: Sequence[Like], tolerance
         try:
             found = function(*[Tensor._of(handles[i], owned=False) for i in range(count)])
             if not isinstance(found, Tensor):
-                raise TypeError(f"the function must give a heed.Tensor, not {type(found).__name__}")
+                raise TypeError(f"the function must return a heed.Tensor, not {type(found).__name__}")
             shape = found.shape
-            # A handle of its own, which the library frees.
+            # A new handle, which the library frees.
             out[0] = lib.result("heed_reshape", found, len(shape), lib.longs(shape))
             return 0
-        except BaseException as error:  # noqa: B902 - it is raised again below
+        except BaseException as error:  # noqa: B902 - raised again below
             raised.append(error)
             return lib.CALLBACK_FAILED
 

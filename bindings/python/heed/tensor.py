@@ -21,7 +21,7 @@ Like = Union["Tensor", np.ndarray, Number, Sequence[Any]]
 
 
 def _as_array(data: Any, dtype: Optional[str]) -> np.ndarray:
-    """Host values in a type that heed has. Integers become i32 and lists of numbers f32, unless `dtype` says else."""
+    """Host values in a type that heed has. By default integers become i32 and lists of numbers f32."""
     array = np.asarray(data)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"heed has no tensors of {array.dtype}")
@@ -37,7 +37,7 @@ def _as_array(data: Any, dtype: Optional[str]) -> np.ndarray:
         raise TypeError(f"unknown dtype {dtype!r}: f32, f64 or i32 from the host")
     if dtype == "i32" and array.size and array.dtype != np.int32:
         if array.dtype.kind not in "biu":
-            raise TypeError(f"{array.dtype} values for a tensor of i32: convert them first")
+            raise TypeError(f"{array.dtype} values for an i32 tensor: convert them first")
         if array.max() > np.iinfo(np.int32).max or array.min() < np.iinfo(np.int32).min:
             raise OverflowError("a value does not fit i32, heed's only type of integers")
     return np.ascontiguousarray(array, dtype=_NUMPY[dtype]).reshape(array.shape)
@@ -78,7 +78,7 @@ class Tensor:
     """
 
     __slots__ = ("_handle", "_owned", "__weakref__")
-    __array_ufunc__ = None  # array * tensor is the tensor's to compute
+    __array_ufunc__ = None  # array * tensor calls the tensor's operator
     _handle: Optional[int]
 
     def __init__(self, data: Like, dtype: Optional[str] = None, device: Optional[str] = None) -> None:
@@ -116,7 +116,7 @@ class Tensor:
             self._handle = None
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Tensor is not to be pickled or copied: pickle its numpy()")
+        raise TypeError("a Tensor cannot be pickled or copied: pickle its numpy()")
 
     # --- what it is
 
@@ -149,7 +149,7 @@ class Tensor:
 
     @property
     def tracked(self) -> bool:
-        """Whether it is a parameter, or was computed from one."""
+        """Whether it is a parameter or was computed from one."""
         return bool(lib.result("heed_tensor_is_tracked", self, kind=ctypes.c_int32))
 
     def __len__(self) -> int:
@@ -166,7 +166,7 @@ class Tensor:
     # --- to NumPy and other libraries
 
     def _view(self, writable: bool) -> np.ndarray:
-        """The elements where they lie, on the CPU."""
+        """The elements in place, on the CPU."""
         shape, strides = self._layout()
         kind = np.dtype(_NUMPY[self.dtype])
         address = lib.result("heed_tensor_data", self)
@@ -175,7 +175,7 @@ class Tensor:
         return np.asarray(_Elements(self, address, shape, strides, kind, writable))
 
     def numpy(self, copy: bool = False) -> np.ndarray:
-        """The elements as an array: without a copy on the CPU, and then read-only; f16 and bf16 as float32."""
+        """The elements as an array: read-only and without a copy on the CPU; f16 and bf16 as float32."""
         if not copy and self.device == "cpu":
             return self._view(writable=False)
         array = np.empty(self.shape, _NUMPY.get(self.dtype, np.float32))
@@ -185,17 +185,17 @@ class Tensor:
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
         converts = dtype is not None and np.dtype(dtype) != _NUMPY.get(self.dtype, np.float32)
         if copy is False and (converts or self.device != "cpu"):
-            raise ValueError(f"a tensor of {self.dtype} on {self.device} does not become this array without a copy")
+            raise ValueError(f"a {self.dtype} tensor on {self.device} cannot become this array without a copy")
         array = self.numpy(copy=bool(copy))
         return array.astype(dtype) if converts else array
 
     def __dlpack_device__(self) -> Tuple[int, int]:
         if self.device != "cpu":
-            raise BufferError(f"memory of {self.device} cannot be lent: copy it to the CPU by to('cpu')")
+            raise BufferError(f"memory of {self.device} cannot be shared: copy it to the CPU with to('cpu')")
         return (1, 0)
 
     def __dlpack__(self, *, max_version: Optional[Tuple[int, int]] = None, **options: Any) -> Any:
-        """For from_dlpack of other libraries, without a copy. Only version 1 can say that nobody is to write there."""
+        """For from_dlpack of other libraries, without a copy. Only version 1 can mark the memory read-only."""
         self.__dlpack_device__()
         if max_version is not None and max_version[0] >= 1:
             return self._view(writable=False).__dlpack__(max_version=max_version, **options)
@@ -226,7 +226,7 @@ class Tensor:
         lib.call("heed_tensor_assign", self, array.ctypes.data, array.nbytes)
 
     def to(self, where: str) -> "Tensor":
-        """Another dtype ("f32", ...), which has a gradient, or a copy on another device, which has none."""
+        """Another dtype ("f32", ...), with a gradient, or a copy on another device, without one."""
         if where in DTYPES:
             return Tensor._result("heed_cast", self, DTYPES[where])
         return Tensor._result("heed_tensor_to_device", self, lib.encoded(where))
@@ -239,7 +239,7 @@ class Tensor:
 
     @property
     def grad(self) -> Optional["Tensor"]:
-        """What backward() has collected in a parameter; None when nothing yet."""
+        """The gradient that backward() has accumulated in a parameter; None if there is none."""
         handle = lib.result("heed_tensor_gradient", self)
         return None if handle is None else Tensor._of(handle)
 
@@ -307,7 +307,7 @@ class Tensor:
         return self.permute(list(reversed(range(self.ndim))))
 
     def __getitem__(self, key: Any) -> "Tensor":
-        """Numbers, slices of positive step, None and ... ; rows by a list of indices are heed.embedding()."""
+        """Numbers, slices of positive step, None and ... ; for rows by a list of indices use heed.embedding()."""
         keys = list(key) if isinstance(key, tuple) else [key]
         shape = self.shape
         given = builtins.sum(1 for one in keys if one is not None and one is not Ellipsis)
@@ -357,7 +357,7 @@ class Tensor:
 
 
 class _Elements:
-    """What an array refers to while it looks at a tensor's memory."""
+    """Keeps a tensor alive while an array uses its memory."""
 
     def __init__(self, tensor: Tensor, address: int, shape: Any, strides: Any, kind: np.dtype, writable: bool):
         self.tensor = tensor
@@ -371,7 +371,7 @@ class _Elements:
 
 
 _lent: dict = {}
-_keys = itertools.count(1)  # next() of it is one step also where several threads lend
+_keys = itertools.count(1)  # next() is atomic
 
 
 @lib.RELEASE
@@ -380,15 +380,15 @@ def _release(key: Optional[int]) -> None:
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
-    """A tensor in the memory of an array, without a copy; the array lives as long as anything sees that memory.
+    """A tensor in the memory of an array, without a copy; the array lives as long as anything uses that memory.
 
-    Takes float32, float64 and int32 in row-major order. What is written to the array is seen by the tensor: not to be
-    done between a forward pass and its backward pass.
+    Takes float32, float64 and int32 in row-major order. The tensor sees what is written to the array: do not write
+    between a forward pass and its backward pass.
     """
     if array.dtype not in _OF_NUMPY or not array.flags.c_contiguous or not array.flags.aligned:
         raise TypeError("from_numpy() shares float32, float64 and int32 in row-major order; heed.Tensor(array) copies")
     if not array.flags.writeable:
-        raise TypeError("from_numpy() shares memory that may be written to, and this array is read-only; heed.Tensor(array) copies")
+        raise TypeError("from_numpy() shares writable memory, and this array is read-only; heed.Tensor(array) copies")
     key = next(_keys)
     _lent[key] = array
     try:
@@ -400,7 +400,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
 
 
 def from_dlpack(other: Any) -> Tensor:
-    """A tensor in the memory of another library's CPU tensor, without a copy where it is row-major and may be written to."""
+    """A tensor in the memory of another library's CPU tensor, without a copy if that is row-major and writable."""
     array = np.from_dlpack(other)
     shared = array.flags.c_contiguous and array.flags.writeable
     return from_numpy(array if shared else np.array(array, order="C"))
