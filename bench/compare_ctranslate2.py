@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Translates a file with heed and with CTranslate2, the same weights in both, and compares speed and output.
 
-Writes the model folder of CTranslate2 from a run of `translate`, then lets both answer the file in turn, each in a process
-of its own: float32, the same threads, beam and batch size, no length penalty (the two libraries have different formulas
-for it, so that only its absence is the same). Prints a line of JSON:
+Writes CTranslate2's model folder from a run of `translate` (with --convert FOLDER it stops there), then lets both answer
+the file in turn, each in a process of its own: float32, the same threads, beam and batch size, and no length penalty,
+for which the two libraries have different formulas. Prints a line of JSON:
 
   with_start_up   CTranslate2's time over heed's, of whole processes, from nothing to the last line
   decoding        the same without what one line takes: the process, the model, the vocabulary
   cpu_*           the same two ratios of processor seconds (user and system), which other work on the machine moves less
   same_output     share of lines where both wrote the same text
 
-Any python3 that has ctranslate2, tokenizers and numpy. Models: dot-product attention, one vocabulary for both sides.
+Needs ctranslate2, tokenizers and numpy. Models: dot-product attention, one vocabulary for both sides.
 """
 
 import argparse
@@ -67,8 +67,6 @@ def convert(run, folder):
         chosen = model[f"{stack}_attention"]
         if chosen != "dot_product":
             sys.exit(f"model.{stack}_attention is {chosen}; CTranslate2 has dot_product only")
-    if model["tie_embeddings"] != "all":
-        sys.exit("model.tie_embeddings must be all")
     if model["activation"] not in ("relu", "gelu", "gelu_tanh", "silu") or model["share_layers"] != "none":
         sys.exit("the activation or the sharing of layers is not one that CTranslate2 has")
     if model.get("norm_kind", "layer") != "layer":
@@ -100,11 +98,11 @@ def convert(run, folder):
         linear(to.linear_1, name + "feed_forward.output")
         norm(to.layer_norm, name + "feed_forward_norm")
 
-    embedding = tensors["embedding.weight"]
+    embedding = tensors.get("embedding.weight")
     length = 1024  # of what is read and of what is written
     for stack, side, embeddings in ((spec.encoder, "source", spec.encoder.embeddings[0]),
                                     (spec.decoder, "target", spec.decoder.embeddings)):
-        embeddings.weight = embedding
+        embeddings.weight = tensors[f"{side}_embedding.weight"] if embedding is None else embedding
         stack.scale_embeddings = model["scale_embeddings"]
         learned = tensors.get(f"{side}.positions.weight")
         if model["positions"] not in ("sinusoidal", "learned"):
@@ -112,7 +110,9 @@ def convert(run, folder):
         stack.position_encodings.encodings = sinusoids(length, model["width"]) if learned is None else learned
         if model["norm"] == "pre":
             norm(stack.layer_norm, ("encoder" if side == "source" else "decoder") + ".norm")
-    spec.decoder.projection.weight = embedding
+    spec.decoder.projection.weight = tensors.get("output.weight", spec.decoder.embeddings.weight)
+    if "output.bias" in tensors:
+        spec.decoder.projection.bias = tensors["output.bias"]
     for i, layer in enumerate(spec.encoder.layer):
         name = f"encoder.layers.{i}."
         self_attention(layer.self_attention, name + "attention", name + "attention_norm")
@@ -176,7 +176,8 @@ def main():
     here = os.path.dirname(os.path.abspath(__file__))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", required=True, help="folder of a run of `translate train`")
-    parser.add_argument("--source", required=True, help="the text to translate, one sentence a line; plain or .gz")
+    parser.add_argument("--source", help="the text to translate, one sentence a line; plain or .gz")
+    parser.add_argument("--convert", metavar="FOLDER", help="only write CTranslate2's model to this new folder")
     parser.add_argument("--heed", default=os.path.join(here, "..", "build", "bin", "translate"),
                         help="the program translate (default: the one of the release build)")
     parser.add_argument("--threads", type=int, default=2)
@@ -189,8 +190,11 @@ def main():
     parser.add_argument("--run-ctranslate2", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run_ctranslate2:
-        run_ctranslate2(options)
-        return
+        return run_ctranslate2(options)
+    if options.convert:
+        return convert(options.run, options.convert)
+    if not options.source:
+        parser.error("--source FILE or --convert FOLDER is required")
 
     opener = gzip.open if options.source.endswith(".gz") else open
     with opener(options.source, "rt", encoding="utf-8") as file:

@@ -1,29 +1,62 @@
 #!/usr/bin/env python3
-"""The classifier with its defaults beside two simple rivals, on the same training and test texts of each set.
+"""The classifier and the matcher beside simple rivals, on the same training and test texts of each set.
 
-    python3 bench/compare_simple.py ../shared/data --seeds 3
-    python3 bench/compare_simple.py --set questions=train.txt,test.txt --encoding latin-1
+    python3 bench/compare_simple.py classify ../shared/data --seeds 3
+    python3 bench/compare_simple.py classify --set questions=train.txt,test.txt --encoding latin-1
+    python3 bench/compare_simple.py match ../shared/data --only rte --defaults -- --threads 1
 
-DATA is a folder with subj, mpqa, mr and cr as they are distributed; --set names other sets: files of lines (a label, a
-space and a text), the test in a file of its own or a tenth of the texts. Prints the accuracy on the test, of what
-depends on a seed the mean and the standard deviation:
+Prints a Markdown table of the accuracy on the test, for wikiqa the mean average precision over the questions that have a
+right answer; with mean and standard deviation where a seed matters. Needs scikit-learn.
 
-    heed      build/bin/classify train with defaults alone, which holds out its validation texts from the training texts
-    TF-IDF    words and pairs of words with logistic regression (scikit-learn; C = 10), on all training texts
-    CNN       Kim 2014 (arXiv 1408.5882), random embeddings of 300, 100 filters each of widths 3, 4 and 5, the best epoch
-              on the same share of the training texts; needs PyTorch, and is left out where there is none
+classify: DATA is a folder with subj, mpqa, mr and cr as they are distributed; --set names other sets: files of lines (a
+label, a space and a text), the test in a file of its own or a tenth of the texts.
+    heed      build/bin/classify train with its defaults, which holds out its validation texts from the training texts
+    TF-IDF    words and pairs of words with logistic regression (C = 10), on all training texts
+match: DATA is a folder with the sets of examples/configs.
+    heed      build/bin/match train with examples/configs/NAME.json; with --defaults only with what that says of the data
+    overlap   logistic regression (C = 1) on seven counts of the words that both texts have
+    TF-IDF    the same on these counts and on words and pairs of words of both texts, u and v, as [u; v; |u - v|; u * v]
 """
 import argparse
 import json
+import math
 import pathlib
 import random
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 
-SETS = {"subj": ["subj/subj.all"], "mpqa": ["mpqa/mpqa.all"], "cr": ["cr/custrev.all"],
-        "mr": ["mr/rt-polarity.neg", "mr/rt-polarity.pos"]}
+TEXTS = {"subj": ["subj/subj.all"], "mpqa": ["mpqa/mpqa.all"], "cr": ["cr/custrev.all"],
+         "mr": ["mr/rt-polarity.neg", "mr/rt-polarity.pos"]}
+# Training, validation (none: held out of the training pairs) and test files, and what is measured.
+PAIRS = {"snli": ("dev.txt", None, "test.txt", "accuracy"), "scitail": ("dev.txt", None, "test.txt", "accuracy"),
+         "mrpc": ("msr_paraphrase_train.txt", None, "msr_paraphrase_test.txt", "accuracy"),
+         "quora": ("dev.tsv", None, "test.tsv", "accuracy"), "rte": ("train.tsv", None, "dev.tsv", "accuracy"),
+         "wikiqa": ("WikiQA-train.txt", "WikiQA-dev.txt", "WikiQA-test.txt", "map")}
+CONFIGS = pathlib.Path(__file__).resolve().parent.parent / "examples/configs"
+
+
+def shown(values):
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
+    return f"{statistics.mean(values):5.1f} ± {deviation:.1f}"
+
+
+def heed_figures(options, metric, train, test):
+    """The metric of a run for each seed; `train` and `test` are flags."""
+    figures = []
+    for seed in range(1, options.seeds + 1):
+        with tempfile.TemporaryDirectory() as folder:
+            program, run = pathlib.Path(options.bin) / options.task, f"{folder}/run"
+            subprocess.run([program, "train", *train, "--seed", str(seed), "--out", run, *options.flags], check=True,
+                           stderr=subprocess.PIPE)
+            answer = subprocess.run([program, "evaluate", "--run", run, *test], check=True, capture_output=True, text=True)
+            figures.append(100 * json.loads(answer.stdout.splitlines()[-1])[metric])
+    return shown(figures)
+
+
+# --- texts
 
 
 def lines_of(path):
@@ -38,150 +71,155 @@ def split_of(lines, fraction=0.1):
     return lines[count:], lines[:count]
 
 
-def read_sets(arguments):
-    for name, files in SETS.items() if arguments.data else ():
+def text_sets(options):
+    for name, files in TEXTS.items() if options.data else ():
         if len(files) == 1:
-            lines = lines_of(arguments.data / files[0])
+            lines = lines_of(options.data / files[0])
         else:  # a file for each class
-            lines = [b"%d %s" % (label, line) for label, file in enumerate(files)
-                     for line in lines_of(arguments.data / file)]
+            lines = [b"%d %s" % (label, line) for label, file in enumerate(files) for line in lines_of(options.data / file)]
         yield name, *split_of(lines)
-    for text in arguments.set:
+    for text in options.set:
         name, _, files = text.partition("=")
         train, _, test = files.partition(",")
         yield (name, lines_of(train), lines_of(test)) if test else (name, *split_of(lines_of(train)))
 
 
-def labels_and_texts(lines, encoding):
-    pairs = [line.decode(encoding, "replace").partition(" ") for line in lines]
-    return [label for label, _, _ in pairs], [text for _, _, text in pairs]
-
-
-def heed_accuracy(train, test, seed, arguments):
-    with tempfile.TemporaryDirectory() as folder:
-        files = [pathlib.Path(folder) / name for name in ("train", "test")]
-        for file, lines in zip(files, (train, test)):
-            file.write_bytes(b"\n".join(lines) + b"\n")
-        run = f"{folder}/run"
-        command = [arguments.classify, "train", "--data", files[0], "--test", files[1], "--format", "lines",
-                   "--encoding", arguments.encoding, "--seed", str(seed), "--out", run, *arguments.classify_flags]
-        subprocess.run(command, check=True, stderr=subprocess.PIPE)
-        answer = subprocess.run([arguments.classify, "evaluate", "--run", run, "--part", "test"], check=True,
-                                capture_output=True, text=True)
-    return 100 * json.loads(answer.stdout.splitlines()[-1])["accuracy"]
-
-
-def tf_idf_accuracy(train, test, encoding):
+def compare_texts(options):
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
-    labels, texts = labels_and_texts(train, encoding)
-    test_labels, test_texts = labels_and_texts(test, encoding)
-    vectors = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\S+")
-    model = LogisticRegression(C=10, max_iter=1000).fit(vectors.fit_transform(texts), labels)
-    return 100 * model.score(vectors.transform(test_texts), test_labels)
+    print("| set | train | test | heed | TF-IDF |\n|---|---|---|---|---|", flush=True)
+    for name, *parts in text_sets(options):
+        if options.only and name not in options.only:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            files = [pathlib.Path(folder) / part for part in ("train", "test")]
+            for file, lines in zip(files, parts):
+                file.write_bytes(b"\n".join(lines) + b"\n")
+            heed = heed_figures(options, "accuracy", ["--data", files[0], "--test", files[1], "--format", "lines",
+                                                      "--encoding", options.encoding], ["--part", "test"])
+        (train_labels, train), (test_labels, test) = (
+            zip(*(line.decode(options.encoding, "replace").partition(" ")[::2] for line in lines)) for lines in parts)
+        vectors = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\S+")
+        model = LogisticRegression(C=10, max_iter=1000).fit(vectors.fit_transform(train), train_labels)
+        figure = 100 * model.score(vectors.transform(test), test_labels)
+        print(f"| {name} | {len(train)} | {len(test)} | {heed} | {figure:.1f} |", flush=True)
 
 
-def cnn_accuracy(train, test, seed, encoding):
-    import torch
-    from torch import nn
-
-    torch.manual_seed(seed)
-    labels, texts = labels_and_texts(train, encoding)
-    test_labels, test_texts = labels_and_texts(test, encoding)
-    classes = {label: i for i, label in enumerate(sorted(set(labels)))}
-    words = {word: i + 2 for i, word in enumerate(sorted({word for text in texts for word in text.lower().split()}))}
-
-    def encoded(texts, labels):
-        ids = [[words.get(word, 1) for word in text.lower().split()] for text in texts]
-        longest = max(5, max(map(len, ids)))
-        rows = torch.tensor([[0] * 4 + row + [0] * (longest + 4 - len(row)) for row in ids])
-        return rows, torch.tensor([classes.get(label, -1) for label in labels])
-
-    def as_wide_as_needed(rows):  # the maximum over positions does not change: four paddings on each side stay
-        used = rows.any(0).nonzero()
-        return rows[:, : max(9, int(used.max()) + 5 if len(used) else 0)]
-
-    class Network(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding = nn.Embedding(len(words) + 2, 300, padding_idx=0)
-            nn.init.uniform_(self.embedding.weight, -0.25, 0.25)
-            self.filters = nn.ModuleList(nn.Conv1d(300, 100, width) for width in (3, 4, 5))
-            self.output = nn.Linear(300, len(classes))
-
-        def forward(self, rows):
-            x = self.embedding(as_wide_as_needed(rows)).transpose(1, 2)
-            x = torch.cat([torch.relu(filters(x)).amax(2) for filters in self.filters], 1)
-            return self.output(nn.functional.dropout(x, 0.5, self.training))
-
-    def accuracy(rows, labels):
-        network.eval()
-        with torch.no_grad():
-            right = sum((network(part).argmax(1) == wanted).sum().item()
-                        for part, wanted in zip(rows.split(256), labels.split(256)))
-        return 100 * right / len(labels)
-
-    rows, wanted = encoded(texts, labels)
-    order = torch.randperm(len(rows))
-    held_out = order[: len(rows) // 20]
-    learned = order[len(rows) // 20:]
-    test_rows, test_wanted = encoded(test_texts, test_labels)
-    network = Network()
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
-    best = (-1.0, 0.0)
-    for _ in range(10):
-        for batch in learned[torch.randperm(len(learned))].split(50):
-            network.train()
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(network(rows[batch]), wanted[batch]).backward()
-            optimizer.step()
-        best = max(best, (accuracy(rows[held_out], wanted[held_out]), accuracy(test_rows, test_wanted)))
-    return best[1]
+# --- pairs of texts
 
 
-def shown(values):
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):5.1f} ± {deviation:.1f}"
+def read_pairs(path, data):
+    """First texts, second texts and labels, as the configuration's "data" names the columns."""
+    rows = [line.rstrip("\r").split("\t")
+            for line in path.read_bytes().decode("utf-8-sig", "replace").split("\n") if line.strip()]
+    header = rows.pop(0) if data.get("header") else []
+    columns = [data.get(name + "_column", place) for place, name in enumerate(("first", "second", "label"), 1)]
+    at = [header.index(column) if column in header else int(column) - 1 for column in columns]
+    return [[row[place] for row in rows] for place in at]
 
 
-def have(module):
-    try:
-        __import__(module)
-    except ImportError:
-        return False
-    return True
+def words_of(text):
+    return set(re.findall(r"\w+", text.lower()))
+
+
+def overlap_features(firsts, seconds, idf):
+    rows = []
+    for first, second in zip(map(words_of, firsts), map(words_of, seconds)):
+        common = first & second
+        weight = [sum(idf.get(word, idf[""]) for word in words) for words in (common, first, second)]
+        rows.append([len(common), len(common) / max(1, len(first)), len(common) / max(1, len(second)), weight[0],
+                     weight[0] / max(1, weight[1]), weight[0] / max(1, weight[2]), abs(len(first) - len(second))])
+    return rows
+
+
+def inverse_frequencies(texts):
+    counts = {}
+    for words in map(words_of, texts):
+        for word in words:
+            counts[word] = counts.get(word, 0) + 1
+    return {"": math.log(len(texts))} | {word: math.log(len(texts) / count) for word, count in counts.items()}
+
+
+def mean_average_precision(firsts, labels, scores):
+    groups = []
+    for place, first in enumerate(firsts):
+        if place == 0 or first != firsts[place - 1]:
+            groups.append([])
+        groups[-1].append((scores[place], labels[place] != "1"))  # of equal scores the wrong answer stands first
+    precisions = []
+    for group in groups:
+        ordered = sorted(group, key=lambda one: (-one[0], not one[1]))
+        ranks = [rank for rank, (_, wrong) in enumerate(ordered, 1) if not wrong]
+        if ranks:
+            precisions.append(sum(right / rank for right, rank in enumerate(ranks, 1)) / len(ranks))
+    return sum(precisions) / len(precisions)
+
+
+def rival_figures(train, test, metric):
+    """Of the counts and of TF-IDF."""
+    import numpy
+    from scipy.sparse import hstack
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    def figure(learned, measured):
+        model = LogisticRegression(max_iter=1000).fit(learned, train[2])
+        if metric == "map":
+            return 100 * mean_average_precision(test[0], test[2], model.predict_proba(measured)[:, 1])
+        return 100 * numpy.mean(model.predict(measured) == numpy.array(test[2]))
+
+    idf = inverse_frequencies(train[0] + train[1])
+    counts = [overlap_features(part[0], part[1], idf) for part in (train, test)]
+    scaler = StandardScaler().fit(counts[0])
+    counts = [scaler.transform(part) for part in counts]
+    vectors = TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"\w+").fit(train[0] + train[1])
+
+    def features(part, counts):
+        u, v = vectors.transform(part[0]), vectors.transform(part[1])
+        return hstack([u, v, abs(u - v), u.multiply(v), counts]).tocsr()
+
+    yield figure(*counts)
+    yield figure(*map(features, (train, test), counts))
+
+
+def compare_pairs(options):
+    print("| set | train | test | heed | overlap | TF-IDF |\n|---|---|---|---|---|---|", flush=True)
+    for name, (*files, metric) in PAIRS.items():
+        if options.only and name not in options.only:
+            continue
+        train_file, valid_file, test_file = (options.data / name / file if file else None for file in files)
+        config = json.loads((CONFIGS / f"{name}.json").read_text())
+        data = config["data"]
+        train, test = read_pairs(train_file, data), read_pairs(test_file, data)
+        with tempfile.TemporaryDirectory() as folder:
+            settings = pathlib.Path(folder) / "config.json"
+            settings.write_text(json.dumps({"data": data} if options.defaults else config))
+            flags = ["--data", train_file, "--config", settings, *(["--valid", valid_file] if valid_file else [])]
+            row = [heed_figures(options, metric, flags, ["--data", test_file])]
+        row += [f"{figure:.1f}" for figure in rival_figures(train, test, metric)]
+        print(f"| {name} | {len(train[0])} | {len(test[0])} | {' | '.join(row)} |", flush=True)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     epilog="Flags after -- go to `train`, such as --attention NAME.")
+    parser.add_argument("task", choices=("classify", "match"))
     parser.add_argument("data", nargs="?", type=pathlib.Path)
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=TRAIN[,TEST]")
-    parser.add_argument("--only", nargs="+", metavar="NAME")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=TRAIN[,TEST]", help="classify: another set")
+    parser.add_argument("--encoding", default="cp1252", help="classify: of the texts (default cp1252)")
+    parser.add_argument("--defaults", action="store_true", help="match: the model and training of heed's defaults")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these sets only")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--encoding", default="cp1252")
-    parser.add_argument("--classify", default="build/bin/classify")
-    parser.epilog = "Behind -- stand more flags of classify train, such as --attention NAME."
+    parser.add_argument("--bin", default="build/bin", help="folder of the programs")
     own = sys.argv[1:]
     cut = own.index("--") if "--" in own else len(own)
-    arguments = parser.parse_args(own[:cut])
-    arguments.classify_flags = own[cut + 1:]
-    if not arguments.data and not arguments.set:
-        parser.error("name the folder of the data, or sets by --set")
-    seeds = range(1, arguments.seeds + 1)
-    rivals = {"TF-IDF": have("sklearn"), "CNN": have("torch")}
-    for name, there in rivals.items():
-        if not there:
-            print(f"{name}: left out, its Python package is not installed", flush=True)
-    print("| set | train | test | heed | TF-IDF | CNN |\n|---|---|---|---|---|---|", flush=True)
-    for name, train, test in read_sets(arguments):
-        if arguments.only and name not in arguments.only:
-            continue
-        row = [shown([heed_accuracy(train, test, seed, arguments) for seed in seeds])]
-        row.append(f"{tf_idf_accuracy(train, test, arguments.encoding):.1f}" if rivals["TF-IDF"] else "")
-        row.append(shown([cnn_accuracy(train, test, seed, arguments.encoding) for seed in seeds])
-                   if rivals["CNN"] else "")
-        print(f"| {name} | {len(train)} | {len(test)} | {' | '.join(row)} |", flush=True)
+    options = parser.parse_args(own[:cut])
+    options.flags = own[cut + 1:]
+    if not options.data and not (options.task == "classify" and options.set):
+        parser.error("name the folder of the data, or a set with --set")
+    compare_texts(options) if options.task == "classify" else compare_pairs(options)
 
 
 if __name__ == "__main__":

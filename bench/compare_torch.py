@@ -35,7 +35,6 @@ class Case:
     activation: str
     classes: int = 0
     smoothing: float = 0.0
-    padded: bool = False  # sequences may end in tokens 0, which nothing attends to and no loss counts
 
 
 CASES = {
@@ -56,13 +55,13 @@ def peak_megabytes():
     raise RuntimeError("no VmHWM in /proc/self/status")
 
 
-def build(case_name, dropout, case=None):
-    """The model of that name and a function that gives its loss, in PyTorch; `case`: with other sizes."""
+def build(case_name, dropout):
+    """The model of that name and a function that gives its loss, in PyTorch."""
     import torch
     import torch.nn.functional as F
     from torch import nn
 
-    case = case or CASES[case_name]
+    case = CASES[case_name]
     d = case.width
 
     def dropped(x, module):
@@ -75,7 +74,7 @@ def build(case_name, dropout, case=None):
             self.key_value = nn.Linear(d, 2 * d, bias=False) if cross else None
             self.output = nn.Linear(d, d, bias=False)
 
-        def forward(self, x, memory=None, causal=False, mask=None):
+        def forward(self, x, memory=None, causal=False):
             def heads(t):
                 return t.view(t.shape[0], t.shape[1], case.heads, -1).transpose(1, 2)
 
@@ -85,7 +84,7 @@ def build(case_name, dropout, case=None):
                 q = self.query(x)
                 k, v = self.key_value(memory).chunk(2, dim=-1)
             p = dropout if self.training else 0.0
-            y = F.scaled_dot_product_attention(heads(q), heads(k), heads(v), mask, dropout_p=p, is_causal=causal)
+            y = F.scaled_dot_product_attention(heads(q), heads(k), heads(v), dropout_p=p, is_causal=causal)
             return self.output(y.transpose(1, 2).reshape(x.shape))
 
     class Layer(nn.Module):
@@ -100,12 +99,10 @@ def build(case_name, dropout, case=None):
             self.input, self.output = nn.Linear(d, case.hidden), nn.Linear(case.hidden, d)
             self.norm3 = nn.LayerNorm(d)
 
-        def forward(self, x, memory=None, mask=None):
-            """`mask`: the keys of the encoder's positions that are not padding, which follows what a causal layer sees."""
-            own_mask = None if self.causal else mask
-            x = self.norm1(x + dropped(self.attention(x, causal=self.causal, mask=own_mask), self))
+        def forward(self, x, memory=None):
+            x = self.norm1(x + dropped(self.attention(x, causal=self.causal), self))
             if memory is not None:
-                x = self.norm2(x + dropped(self.cross(x, memory, mask=mask), self))
+                x = self.norm2(x + dropped(self.cross(x, memory), self))
             hidden = getattr(F, case.activation)(self.input(x))
             return self.norm3(x + dropped(self.output(dropped(hidden, self)), self))
 
@@ -129,25 +126,20 @@ def build(case_name, dropout, case=None):
             return dropped(self.embedding(ids) * d**0.5 + self.positions[: ids.shape[1]], self)
 
         def logits(self, ids, shifted):
-            real = ids != 0 if case.padded else None
-            mask = real[:, None, None, :] if case.padded else None
             x = self.embed(ids)
             for layer in self.layers:
-                x = layer(x, mask=mask)
+                x = layer(x)
             if case.classes:
-                mean = (x * real[..., None]).sum(1) / real.sum(1, keepdim=True) if case.padded else x.mean(dim=1)
-                return self.classifier(mean)
+                return self.classifier(x.mean(dim=1))
             if case_name == "translation":
                 memory, x = x, self.embed(shifted)
                 for layer in self.decoder:
-                    x = layer(x, memory, mask)
+                    x = layer(x, memory)
             return F.linear(x, self.embedding.weight)
 
         def loss(self, ids, targets, shifted):
             logits = self.logits(ids, shifted)
-            ignored = 0 if case.padded and not case.classes else -100
-            return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1), ignore_index=ignored,
-                                   label_smoothing=case.smoothing)
+            return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1), label_smoothing=case.smoothing)
 
     model = compare_gpu.gpt2(torch, dataclasses.asdict(case), dropout) if case_name == "gpt2" else Model()
     ids, shifted = torch.randint(4, case.vocabulary, (2, case.batch, case.length))

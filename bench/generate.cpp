@@ -1,6 +1,6 @@
-// Times writing text token by token with a language model of random weights, at batch 1. Every token reads
-// all weights once, so that the memory's bandwidth is the bound where they are larger than the caches. Prints
-// a line of JSON: tokens per second, the bound, and what share of it was reached.
+// Times writing text token by token with a language model of random weights at batch 1. Every token reads all
+// weights once, so memory bandwidth is the bound if they are larger than the caches. Prints a line of JSON:
+// tokens per second, the bound, and the share of it that was reached.
 
 #include <algorithm>
 #include <chrono>
@@ -24,20 +24,20 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Half a gigabyte that `threads` threads read, each its own part.
+/// Half a gigabyte, of which each thread reads a part.
 class Bandwidth {
  public:
   explicit Bandwidth(int threads)
       : memory_(std::size_t{64} << 20, 1), sums_(static_cast<std::size_t>(threads)) {}
 
-  /// The seconds that reading it once takes.
+  /// Seconds to read it once.
   double read() {
     const std::size_t each = memory_.size() / sums_.size();
     const auto start = Clock::now();
     std::vector<std::thread> readers;
     for (std::size_t t = 0; t < sums_.size(); ++t)
       readers.emplace_back([&, t] {
-        // Four sums, so that additions do not wait for each other.
+        // Four sums, so that additions do not depend on each other.
         std::uint64_t a = 0, b = 0, c = 0, d = 0;
         const std::uint64_t* from = memory_.data() + t * each;
         for (std::size_t i = 0; i + 32 <= each; i += 32)
@@ -68,14 +68,13 @@ void run(const Sizes& sizes, int threads, bool profile) {
   heed::set_cpu_threads(threads);
   heed::LanguageModel model(gpt2_config(sizes.layers, sizes.width,
                                         std::max<std::int64_t>(1, sizes.width / 64), sizes.vocabulary, 1024));
-  const std::int64_t positions = 1024 * sizes.width;  // of which a token reads one row
+  const std::int64_t positions = 1024 * sizes.width;  // a token reads one row
   const double weight_bytes = 4.0 * static_cast<double>(model.parameter_count() - positions);
   if (sizes.int8) model.round_to_int8();
   std::vector<std::int32_t> prompt;
   for (std::int64_t i = 0; i < sizes.prompt; ++i)
     prompt.push_back(static_cast<std::int32_t>(i % sizes.vocabulary));
-  // Reading the memory and writing a token take turns, and the best of both counts, when no other
-  // work of the machine was in the way.
+  // Reading the memory and writing a token alternate, and the best of both counts: the least disturbed.
   const heed::NoGrad no_grad;
   heed::SamplingOptions greedy;
   greedy.temperature = 0;
@@ -110,19 +109,19 @@ void run(const Sizes& sizes, int threads, bool profile) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Times writing text at batch 1, beside what the memory's bandwidth allows.");
+  CLI::App app("Times writing text at batch 1 beside the bound of the memory bandwidth.");
   Sizes sizes;
   int threads = 2;
   bool profile = false;
   app.add_option("--layers", sizes.layers, "of the decoder")->check(CLI::Range(1, 1000));
   app.add_option("--width", sizes.width, "of the model")->check(CLI::Range(1, 65536));
-  app.add_option("--vocabulary", sizes.vocabulary, "tokens that the model knows")
+  app.add_option("--vocabulary", sizes.vocabulary, "size of the vocabulary")
       ->check(CLI::Range(2, 10'000'000));
-  app.add_option("--prompt", sizes.prompt, "tokens that are read first")->check(CLI::Range(1, 512));
-  app.add_option("--tokens", sizes.tokens, "tokens that are written")->check(CLI::Range(1, 511));
+  app.add_option("--prompt", sizes.prompt, "tokens to read first")->check(CLI::Range(1, 512));
+  app.add_option("--tokens", sizes.tokens, "tokens to write")->check(CLI::Range(1, 511));
   app.add_option("--threads", threads, "threads of the CPU backend")->check(CLI::Range(1, 1000));
   app.add_flag("--int8", sizes.int8, "weights in 8 bits; the bound is that of f32");
-  app.add_flag("--profile", profile, "print where the time went, per kernel");
+  app.add_flag("--profile", profile, "print the time per kernel");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,5 +1,5 @@
-// Times a device: matrix products, kernels bound by memory, attention, whole training steps, and what
-// recording an op costs. Prints a line of JSON per measurement, for compare_gpu.py.
+// Times a device: matrix products, memory-bound kernels, attention, training steps, and the recording of an
+// op. Prints a line of JSON per measurement, for compare_gpu.py.
 
 #include <algorithm>
 #include <array>
@@ -36,10 +36,10 @@ using Json = nlohmann::ordered_json;
 struct Settings {
   heed::Device device;
   bool quick = false;
-  bool count = false;  // steps are recorded, but their kernels do not run
+  bool count = false;  // record steps without running their kernels
   bool profile = false;
-  double seconds = 0.5;  // of one measurement
-  std::string weights;   // the folder that gets those of the trained models; empty: none
+  double seconds = 0.5;  // per measurement
+  std::string weights;   // folder for the initial weights of the models; empty: none
 };
 
 void print(const Json& line) {
@@ -56,10 +56,9 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Milliseconds of one call of `work`, whose last result is `result`: the median of five rounds of many
-/// calls.
+/// Milliseconds of one call of `work`, the median of five rounds of many calls.
 double time_of(const Settings& settings, const std::function<Tensor()>& work) {
-  // The first calls compile shaders, the second step of a training other ones than the first.
+  // The first calls compile shaders; the second training step uses other shaders than the first.
   for (int i = 0; i < 3; ++i) wait_for(work());
   double start = now();
   wait_for(work());
@@ -126,9 +125,9 @@ void bench_products(const Settings& settings) {
   }
 }
 
-// --- kernels bound by memory -------------------------------------------------------------------------------
+// --- memory-bound kernels ----------------------------------------------------------------------------------
 
-/// One kernel over x [rows, width]: how many times it moves all elements, and the call.
+/// A kernel over x [rows, width], and how often it moves all elements.
 struct MemoryKernel {
   std::string name;
   double passes;
@@ -250,7 +249,7 @@ struct StepCase {
 };
 
 std::vector<StepCase> step_cases(bool quick) {
-  // The second has the layers and parameters of GPT-2, for counting what a step takes on any device.
+  // The second has the layers and parameters of GPT-2, for counting the work of a step on any device.
   if (quick) return {{"tiny", 1, 32, 2, 50, 2, 16}, {"gpt2_layers", 12, 16, 2, 50, 2, 16}};
   return {{"gpt2_124m", 12, 768, 12, 50257, 8, 1024}, {"small", 4, 256, 8, 8000, 8, 256}};
 }
@@ -293,7 +292,7 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
   }
   if (!settings.weights.empty()) heed::save_model(model, weights_file(settings, c));
   const heed::LanguageModelBatch batch = heed::make_language_model_batch(sequences, settings.device);
-  // PyTorch's, beside it, decays every parameter.
+  // PyTorch's optimizer, in the comparison, decays every parameter.
   heed::Optimizer adam(model.parameters(),
                        {.kind = heed::OptimizerKind::adamw, .weight_decay = 0.1, .decay_vectors = true});
   const Tensor scale = Tensor::from(std::vector<float>{1024}, {1}, settings.device);
@@ -324,7 +323,7 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
   const double ms = time_of(settings, step);
   const std::uint32_t steps = number;
   const heed::DeviceCounters after = counts ? heed::device_counters(settings.device) : heed::DeviceCounters();
-  // The host's share of one step, with the device's if the host had to wait for it.
+  // The host's time of one step, including the device's if the host waits for it.
   Json line = {{"bench", "step"},
                {"model", c.name},
                {"precision", name_of(precision)},
@@ -342,7 +341,7 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
                {"loss", loss.item()},
                {"peak_mb", static_cast<double>(heed::memory_stats(settings.device).peak_bytes) / (1 << 20)}};
   if (!settings.weights.empty()) line["weights"] = weights_file(settings, c).string();
-  if (counts) {  // what a step gives the device to do
+  if (counts) {  // the work of a step
     line["dispatches"] = (after.dispatches - before.dispatches) / steps;
     line["barriers"] = (after.barriers - before.barriers) / steps;
     line["submissions"] = (after.submissions - before.submissions) / steps;
@@ -351,8 +350,8 @@ void bench_step(const Settings& settings, const StepCase& c, heed::Precision pre
   if (settings.profile) print_kernels(c, precision, step);
 }
 
-/// From now on a device gets its commands without the kernels, so that the true sizes cost no arithmetic.
-/// What is read back means nothing.
+/// From now on a device gets its commands without the kernels, so that true sizes cost no arithmetic. Results
+/// are meaningless.
 void leave_out_kernels([[maybe_unused]] heed::Device device) {
 #ifdef HEED_HAS_VULKAN
   heed::check(device.type == heed::DeviceType::vulkan, "--count is for Vulkan devices");
@@ -375,7 +374,7 @@ void bench_steps(const Settings& settings) {
 
 // --- recording ---------------------------------------------------------------------------------------------
 
-/// What the host spends on one small op, the device apart.
+/// The time of the host for one small op.
 void bench_recording(const Settings& settings) {
   const Tensor x = numbers({32, 32}, DType::f32, settings.device);
   const Tensor out = Tensor::empty({32, 32}, DType::f32, settings.device);
@@ -426,18 +425,17 @@ int main(int argc, char** argv) {
   Settings settings;
   app.add_option("--device", device,
                  "cpu, vulkan, vulkan:N or vulkan:NAME (a software device must be named)");
-  app.add_option("--only", only, "these measurements only")->delimiter(',')->check(CLI::IsMember(names));
-  app.add_option("--seconds", settings.seconds, "for one measurement")->check(CLI::Range(0.01, 100.0));
+  app.add_option("--only", only, "only these measurements")->delimiter(',')->check(CLI::IsMember(names));
+  app.add_option("--seconds", settings.seconds, "per measurement")->check(CLI::Range(0.01, 100.0));
   app.add_option("--weights", settings.weights,
-                 "folder that gets the weights with which the training steps begin, as safetensors")
+                 "folder for the initial weights of the training steps, as safetensors")
       ->check(CLI::ExistingDirectory);
   app.add_flag("--profile", settings.profile,
-               "after each training step a line for each of its kernels: calls, time and rates");
-  app.add_flag(
-      "--count", settings.count,
-      "the true training steps are recorded, but their kernels do not run: counts what a step takes, on any "
-      "Vulkan device");
-  app.add_flag("--quick", settings.quick, "tiny sizes, one call each: tests the benchmark itself");
+               "after each training step a line for each of its kernels: calls, time, rates");
+  app.add_flag("--count", settings.count,
+               "records training steps of true size without running the kernels: counts their work on any "
+               "Vulkan device");
+  app.add_flag("--quick", settings.quick, "tiny sizes, one call each, to test the benchmark");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,6 +1,5 @@
-// Times the ops one by one, in f32. `case/...`: every row of the op case table at its small size, which shows
-// what an op costs beside its arithmetic. `size/...`: the ops a Transformer spends its time in, at the sizes
-// it uses them.
+// Times ops one by one in f32. `case/...`: every row of the op case table at its small size, which shows the
+// overhead of an op. `size/...`: the ops in which a Transformer spends its time, at its sizes.
 
 #include <benchmark/benchmark.h>
 
@@ -18,7 +17,7 @@ namespace {
 using heed::Tensor;
 using Function = std::function<Tensor(std::span<const Tensor>)>;
 
-/// What one run of an op amounts to, for the rates in the table; 0 where it says nothing.
+/// The work of one run of an op, for the rates in the table; 0 if unknown.
 struct Amount {
   double flops = 0;
   double bytes = 0;
@@ -128,8 +127,8 @@ void add_attention() {
   attention("24", {64, 4, 24, 64}, false, 0);
   attention("256_causal", {8, 8, 256, 32}, true, 0);
   attention("2048", {1, 4, 2048, 64}, false, 0);
-  // What is added to the logits, at the size of "256_causal": a slope per head, and a matrix per head with
-  // its gradient.
+  // Biases on the logits at the size of "256_causal": a slope per head, and a matrix per head with its
+  // gradient.
   const heed::Shape shape{8, 8, 256, 32};
   const double flops = 2.0 * static_cast<double>(shape.count() * shape[2]);
   const Tensor slopes = draw({8});

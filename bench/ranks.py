@@ -5,9 +5,8 @@
 
 Prints a line of JSON per case: `ratio` is the throughput of the ranks over that of one process (1: the same), the median
 over the pairs, and `bytes` what all ranks together have sent in a step, beside what the formula of docs/distributed.md
-says. With --model it also prints, as the tables of that page, the speed-up that follows for more ranks. With --torch the
-same is measured of PyTorch's DistributedDataParallel over gloo, in turn with heed: `torch_ratio` is its throughput with
-two processes over that of one, and `beside_torch` heed's throughput over its, both with two processes.
+says. With --torch PyTorch's DistributedDataParallel over gloo does the same work, in turn with heed: `torch_ratio` is its
+throughput with two processes over that of one, and `beside_torch` heed's throughput over its, both with two processes.
 """
 
 import argparse
@@ -24,7 +23,6 @@ import compare_torch
 
 CASES = ["encoder", "translation", "language_model"]
 PROGRAM = pathlib.Path(__file__).resolve().parent.parent / "build/bin/bench_steps"
-MESSAGE_SECONDS = 20e-6  # what a message costs beside its bytes, on an ordinary network
 
 
 def measure(case, ranks, threads, batches, steps):
@@ -90,16 +88,6 @@ def measure_torch(case, ranks, threads, batches, steps):
     return json.loads(outputs[0].splitlines()[-1])
 
 
-def predicted(batch_seconds, model_bytes, largest, ranks, gigabits):
-    """The speed-up over one process, for one batch per rank and step, and no overlap of computing and sending. The owner
-    of the largest parameter gets its gradient from all and sends its weights to all."""
-    share = max(model_bytes / ranks, largest)
-    through_one = 2 * (ranks - 1) * share
-    exchanges = 3 + 2 * -(-model_bytes // 2**25)  # outcome, norm, stop; and buckets of gradients and weights
-    seconds = batch_seconds + through_one * 8 / (gigabits * 1e9) + 2 * exchanges * (ranks - 1) * MESSAGE_SECONDS
-    return ranks * batch_seconds / seconds
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=3)
@@ -108,8 +96,6 @@ def main():
     parser.add_argument("--case", action="append", choices=CASES)
     parser.add_argument("--torch", action="store_true", help="beside DistributedDataParallel (needs PyTorch)")
     parser.add_argument("--run-torch", nargs=7, help=argparse.SUPPRESS)
-    parser.add_argument("--model", action="store_true", help="print the predicted speed-up at 2 to 256 ranks")
-    parser.add_argument("--batch-ms", type=float, help="with --model: the time of a batch, where it was measured better")
     options = parser.parse_args()
     if options.run_torch:
         ranks, threads, batches, steps, port, rank = map(int, options.run_torch[1:])
@@ -136,15 +122,6 @@ def main():
             "bytes": last["bytes"], "formula_bytes": last["formula_bytes"],
             "beside_formula": round(last["bytes"] / last["formula_bytes"] - 1, 5), "messages": last["messages"], **torch}),
             flush=True)
-        if options.model:
-            measured = statistics.median(one["ms"] for one in alone) / options.batches
-            batch = (options.batch_ms or measured) / 1000
-            print(f"\n| {case} | " + " | ".join(f"{n} ranks" for n in (2, 4, 16, 64, 256)) + " |\n|" + "---|" * 6)
-            for gigabits in (1, 10, 100):
-                cells = [f"{predicted(batch, last['model_bytes'], last['largest'], n, gigabits):.3g}"
-                         for n in (2, 4, 16, 64, 256)]
-                print(f"| {gigabits} Gbit/s | " + " | ".join(cells) + " |")
-            print(flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Times one full training step (forward, backward, Adam) of a model. Prints a line of JSON, for
+// Times one training step (forward, backward, Adam) of a model and prints a line of JSON, for
 // compare_torch.py.
 
 #include <algorithm>
@@ -51,14 +51,14 @@ std::vector<std::string> case_names() {
   return names;
 }
 
-/// A model with the losses of its batches, and what these consist of, by name.
+/// A model, the losses of its batches, and the tensors of these batches by name.
 struct Work {
   std::unique_ptr<heed::Module> model;
   std::vector<std::function<heed::Loss(Context&)>> losses;
   std::map<std::string, heed::Tensor> content;
 };
 
-/// Sequences of equal length, so that nothing is padded.
+/// Sequences of equal length, without padding.
 std::vector<Tokens> random_tokens(const Case& c, std::int64_t length, std::uint32_t stream) {
   const auto count = static_cast<std::size_t>(c.batch * length);
   const auto numbers = heed::uniform({c.batch, length}, 4, static_cast<double>(c.vocabulary), {1, 0, stream})
@@ -119,8 +119,7 @@ Work make_work(const Case& c, double dropout, std::uint32_t batches = 1) {
     add(
         std::make_unique<heed::EncoderDecoder>(config),
         [&](std::uint32_t i) {
-          // The begin mark makes the decoder's input one longer than the target, and the end mark the target
-          // as long.
+          // The begin token makes the decoder's input one longer, and the end token makes the target as long.
           auto batch = heed::make_translation_batch(random_tokens(c, c.length, 2 * i),
                                                     random_tokens(c, c.length - 1, 2 * i + 1), 1, 2);
           keep(i, "ids", batch.source.ids), keep(i, "shifted", batch.target.ids),
@@ -141,8 +140,8 @@ Work make_work(const Case& c, double dropout, std::uint32_t batches = 1) {
   return work;
 }
 
-/// Trains without dropout, on eight batches in turn, and writes a safetensors file for same_recipe.py: the
-/// initial weights, the batches, and the loss of every step. The learning rate is 1e-4.
+/// Trains without dropout on eight batches in turn and writes a safetensors file for same_recipe.py: the
+/// initial weights, the batches and the loss of every step. The learning rate is 1e-4.
 void record(const Case& c, int steps, const std::string& path) {
   constexpr std::uint32_t batches = 8;
   const Work work = make_work(c, 0, batches);
@@ -164,7 +163,7 @@ void record(const Case& c, int steps, const std::string& path) {
   heed::save_safetensors(path, file);
 }
 
-/// The most memory this process ever held (VmHWM), in MB of 2^20 bytes.
+/// The peak memory of this process (VmHWM), in MB of 2^20 bytes.
 double peak_megabytes() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -176,7 +175,7 @@ double peak_megabytes() {
 
 constexpr std::uint32_t warm_up = 3;
 
-/// A model and its optimizer, which go on by whole steps.
+/// A model and its optimizer.
 class Training {
  public:
   Training(const Case& c, double dropout)
@@ -210,7 +209,7 @@ double seconds_of(Work&& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Floating-point operations of the products of one step.
+/// Floating-point operations of the products in one step.
 double step_flops(Training& training) {
   heed::start_profile();
   training.step();
@@ -220,7 +219,7 @@ double step_flops(Training& training) {
   return flops;
 }
 
-/// What one product of two large square matrices reaches: operations per second, the best of some.
+/// Operations per second of a product of two large square matrices, the best of several.
 double best_product() {
   constexpr std::int64_t size = 2048;
   const heed::NoGrad no_grad;
@@ -231,14 +230,14 @@ double best_product() {
   return 2.0 * size * size * size / best;
 }
 
-/// `gflops`: the products' operations over the time of the whole step; `share`: of the best product's.
+/// `gflops`: the operations of all products over the time of the step; `share`: that over the best product.
 void run(const Case& c, double dropout, int repeat, bool profile) {
   Training training(c, dropout);
   if (profile) heed::start_profile();
   std::vector<double> times;
   for (int i = 0; i < repeat; ++i) times.push_back(1e3 * seconds_of([&] { training.step(); }));
   if (profile) std::cerr << heed::profile_table();
-  const double peak = peak_megabytes(), loss = training.loss();  // before anything else takes part in them
+  const double peak = peak_megabytes(), loss = training.loss();  // before the measurements below change them
   std::sort(times.begin(), times.end());
   const double median = (times[(times.size() - 1) / 2] + times[times.size() / 2]) / 2;
   const double reached = step_flops(training) / median * 1e3, best = best_product();
@@ -250,9 +249,8 @@ void run(const Case& c, double dropout, int repeat, bool profile) {
       best / 1e9, reached / best);
 }
 
-/// What keeps some threads from being so many times faster, per kernel, as a text table: processor time of a
-/// step on one thread, what of it is serial (one task, or before its loops), and the time predicted on these
-/// threads.
+/// A table of what limits the speed-up, per kernel: the processor time of a step on one thread, its serial
+/// share (a single task, or work before a loop), and the predicted time on these threads.
 std::string loops_table(const heed::cpu::StepTimes& step, int threads, double start) {
   struct Row {
     std::int64_t loops = 0, tasks = 0;
@@ -288,8 +286,8 @@ std::string loops_table(const heed::cpu::StepTimes& step, int threads, double st
   return table + line;
 }
 
-/// Times the tasks of all parallel loops of a step on one thread, and prints for each number of threads how
-/// much faster it would be, and which share of its time only one thread would have work.
+/// Times the tasks of all parallel loops of a step on one thread. For each number of threads it prints the
+/// predicted speed-up and the share of the time in which only one thread has work.
 void simulate(const Case& c, double dropout, int repeat, const std::vector<int>& threads, bool profile) {
   heed::set_cpu_threads(std::max(2, std::min(heed::cpu::available_processors(), threads.back())));
   const double start = heed::cpu::measure_loop_start();
@@ -312,7 +310,7 @@ void simulate(const Case& c, double dropout, int repeat, const std::vector<int>&
   if (profile) std::cerr << loops_table(step, threads.back(), start);
 }
 
-/// The work as a task of the Trainer: every batch is the same one.
+/// The work as a task of the Trainer; all batches are the same.
 class StepTask : public heed::Task {
  public:
   explicit StepTask(Work work) : work_(std::move(work)) {}
@@ -325,8 +323,8 @@ class StepTask : public heed::Task {
 };
 
 /// Whole steps of the Trainer, of `accumulation` batches, shared by the ranks (null: this process alone).
-/// Rank 0 prints the median time, and what all ranks together have sent in a step; for the formula also the
-/// gradient bytes that are computed by who owns them, which do not travel.
+/// Rank 0 prints the median time and what all ranks together send in a step, beside the formula, which leaves
+/// out gradients that their owner computes.
 void run_trainer(const Case& c, double dropout, int repeat, std::int64_t accumulation, heed::Ranks* ranks) {
   constexpr int warm_up = 2;
   StepTask task(make_work(c, dropout));
@@ -341,7 +339,7 @@ void run_trainer(const Case& c, double dropout, int repeat, std::int64_t accumul
   };
   std::vector<Moment> ends;
   heed::TrainerCallbacks callbacks;
-  callbacks.stop_requested = [&] {  // asked after each step
+  callbacks.stop_requested = [&] {  // called after each step
     ends.push_back({std::chrono::steady_clock::now(), ranks ? ranks->bytes_sent() : 0,
                     ranks ? ranks->messages_sent() : 0});
     return false;
@@ -352,12 +350,11 @@ void run_trainer(const Case& c, double dropout, int repeat, std::int64_t accumul
     times.push_back(std::chrono::duration<double, std::milli>(ends[i].time - ends[i - 1].time).count());
   std::sort(times.begin(), times.end());
   const Moment &last = ends.back(), &before = ends[ends.size() - 2];
-  std::int64_t bytes = 0, messages = 0, own = 0, all = 0, largest = 0;
+  std::int64_t bytes = 0, messages = 0, own = 0, all = 0;
   const auto parameters = task.model().parameters();
   const std::vector<bool> owned = heed::GradientExchange(task.model(), parameters, ranks).owned();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     all += parameters[i].tensor->count() * 4;
-    largest = std::max(largest, parameters[i].tensor->count() * 4);
     if (!owned.empty() && owned[i]) own += parameters[i].tensor->count() * 4;
   }
   const int count = ranks ? ranks->count() : 1, rank = ranks ? ranks->rank() : 0;
@@ -376,11 +373,10 @@ void run_trainer(const Case& c, double dropout, int repeat, std::int64_t accumul
   std::printf(
       "{\"case\": \"%s\", \"ranks\": %d, \"batches\": %lld, \"ms\": %.2f, \"model_bytes\": %lld, \"bytes\": "
       "%lld, "
-      "\"messages\": %lld, \"formula_bytes\": %lld, \"largest\": %lld}\n",
+      "\"messages\": %lld, \"formula_bytes\": %lld}\n",
       c.name.c_str(), count, static_cast<long long>(accumulation), median, static_cast<long long>(all),
       static_cast<long long>(bytes), static_cast<long long>(messages),
-      static_cast<long long>(count > 1 ? accumulation * all - kept + (count - 1) * all : 0),
-      static_cast<long long>(largest));
+      static_cast<long long>(count > 1 ? accumulation * all - kept + (count - 1) * all : 0));
 }
 
 }  // namespace
@@ -396,26 +392,24 @@ int main(int argc, char** argv) {
   std::int64_t accumulation = 0;
   std::string record_to;
   std::vector<int> simulated;
-  app.add_option("--case", name, "which model and sizes")->check(CLI::IsMember(case_names()));
-  app.add_option("--dropout", dropout, "on sub-layers, attention weights and activations")
+  app.add_option("--case", name, "model and sizes")->check(CLI::IsMember(case_names()));
+  app.add_option("--dropout", dropout, "of sub-layers, attention weights and activations")
       ->check(CLI::Range(0.0, 0.9));
-  app.add_option("--precision", precision, "of what is multiplied")->check(CLI::IsMember({"f32", "bf16"}));
+  app.add_option("--precision", precision, "of products")->check(CLI::IsMember({"f32", "bf16"}));
   app.add_option("--threads", threads, "threads of the CPU backend")->check(CLI::Range(1, 1000));
   app.add_option("--repeat", repeat, "timed steps, after three to warm up")->check(CLI::Range(1, 100'000));
-  app.add_option("--accumulation", accumulation, "time whole steps of the Trainer, of so many batches")
+  app.add_option("--accumulation", accumulation, "time whole steps of the Trainer with so many batches")
       ->check(CLI::Range(1, 10'000));
   app.add_option("--ranks", ranks, "with --accumulation: processes that share the batches")
       ->check(CLI::Range(1, 1024));
-  app.add_option("--record", record_to, "write what same_recipe.py needs to this file, instead of timing");
+  app.add_option("--record", record_to, "write the input of same_recipe.py to this file instead of timing");
   app.add_option("--simulate", simulated,
-                 "time every task of a step on one thread, and predict how much faster so many threads would "
-                 "be, such as "
-                 "1,2,4,8,16,32,64")
+                 "time every task of a step on one thread and predict the speed-up with these numbers of "
+                 "threads, such as 1,2,4,8,16,32,64")
       ->delimiter(',')
       ->check(CLI::Range(1, 1000));
   app.add_flag("--profile", profile,
-               "print where the time went, per kernel; with --simulate, where the last number of threads "
-               "would spend it");
+               "print the time per kernel; with --simulate, that predicted for the last number of threads");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,13 +1,13 @@
-# Gathers programs and the libraries they need in one folder, which can be moved to a machine that has a GPU,
-# its driver and nothing else. Libraries that every system has are left out, because drivers may need newer
-# versions: glibc, libstdc++, libgcc_s.
+# Copies programs and the libraries they need to a folder that can be moved to a machine with a GPU and its
+# driver. Libraries that every system has (glibc, libstdc++, libgcc_s) are left out, because drivers may need
+# newer ones.
 #
 #   cmake -D PROGRAMS=FILE;... -D OPENED=FILE;... -D EXTRA=FILE;... -D FOLDER=DIR -D STRIP=PROGRAM -D OBJDUMP=PROGRAM \
 #       -P cmake/gpu_bundle.cmake
 #
-# The programs look for libraries in the lib/ beside them first (by an RPATH, which also applies to the
-# libraries that OpenBLAS and the Vulkan loader need). OPENED: libraries that the programs open at run time,
-# and therefore do not list as dependencies. EXTRA: Python files.
+# The programs first look for libraries in the lib/ beside them (by RPATH, which also applies to what OpenBLAS
+# and the Vulkan loader need). OPENED: libraries that are opened at run time, so they are not listed as
+# dependencies. EXTRA: Python files.
 
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER}/lib)

@@ -27,7 +27,7 @@ constexpr const char* run_name = "run";
 constexpr const char* log_name = "log.txt";
 constexpr const char* result_name = "result.json";
 
-/// A name for a folder: letters, digits and a few signs stay, what else there is becomes "_".
+/// A folder name: letters, digits and a few signs stay, everything else becomes "_".
 std::string folder_name(const std::string& text) {
   std::string name;
   for (const char c : text)
@@ -44,7 +44,7 @@ void check_distinct(const char* what, const std::vector<std::string>& values) {
     if (!seen.insert(value).second) throw SettingsError(concat_text(what, ": ", value, " is named twice"));
 }
 
-/// Every choice of the grid, the last setting the fastest.
+/// All points of the grid; the last setting varies fastest.
 std::vector<std::vector<std::size_t>> grid(const std::vector<ComparedSetting>& settings) {
   std::vector<std::vector<std::size_t>> points = {{}};
   for (const ComparedSetting& setting : settings) {
@@ -103,7 +103,7 @@ Json json_of(const CellResult& result) {
             {"rows", result.examples.rows}}}};
 }
 
-/// A number; what is not finite stands as null in JSON.
+/// A number; null stands for one that is not finite.
 double number_in(const Json& json) {
   return json.is_null() ? std::nan("") : json.get<double>();
 }
@@ -131,7 +131,7 @@ CellResult result_of(const Json& json) {
   return result;
 }
 
-/// Nothing where there is none, or one that cannot be read: the cell's run is then measured again.
+/// Nothing if there is none or it cannot be read: the cell's run is then measured again.
 std::optional<CellResult> result_in(const fs::path& folder) {
   const fs::path path = folder / result_name;
   if (!path_exists(path)) return std::nullopt;
@@ -142,7 +142,7 @@ std::optional<CellResult> result_in(const fs::path& folder) {
   }
 }
 
-/// Whether a setting says how a run is used, so that another value needs another measurement but no other
+/// Whether a setting only affects how a run is used: another value needs a new measurement, but no new
 /// training.
 bool is_of_measuring(const std::string& setting) {
   return !setting.starts_with("training.") &&
@@ -151,8 +151,7 @@ bool is_of_measuring(const std::string& setting) {
          });
 }
 
-/// Throws where what lies in a cell's folder was made with other settings than those of the cell, and names
-/// them.
+/// Throws if a cell's folder was made with other settings than the cell's, and names them.
 void check_same_settings(const ComparisonCell& cell, const std::string& earlier, const fs::path& folder) {
   const Json there = without_runtime(earlier).flatten(),
              here = without_runtime(cell.settings.json()).flatten();
@@ -179,8 +178,8 @@ void check_same_settings(const ComparisonCell& cell, const std::string& earlier,
         measuring_alone ? "its result.json to measure it again" : "that folder to train it again");
 }
 
-/// Throws where the run in a cell's folder was to end elsewhere than the cell: it would go on from the end of
-/// another schedule. What else a run may not go on with, its own folder refuses.
+/// Throws if the run in a cell's folder has another end than the cell: it would resume from the end of
+/// another schedule. The run folder itself refuses everything else that a run cannot resume with.
 void check_schedule(const ComparisonCell& cell, const fs::path& folder) {
   const fs::path config = folder / run_name / "config.json";
   if (!path_exists(config)) return;
@@ -194,7 +193,7 @@ void check_schedule(const ComparisonCell& cell, const fs::path& folder) {
            " to train it again");
 }
 
-/// The most that tensors took in any process that trained a run.
+/// The peak over all processes that trained a run.
 std::int64_t peak_bytes_of(const fs::path& run) {
   std::int64_t peak = 0;
   for (const Progress& record : read_metrics(run / "metrics.jsonl"))
@@ -216,7 +215,7 @@ std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan) {
   if (!attentions.empty() && std::ranges::count(names, chosen) > 0)
     throw SettingsError(concat_text("--set ", chosen, " and --attention name the same: give one"));
   if (std::ranges::count(names, "seed") > 0)
-    throw SettingsError("seeds are no choice to compare: give them by --seeds");
+    throw SettingsError("seeds cannot be compared: give them with --seeds");
   for (const std::int64_t seed : plan.seeds) seeds.push_back(std::to_string(seed));
   check_distinct("seeds", seeds);
   if (std::ranges::count(attentions, "") > 0)
@@ -229,7 +228,7 @@ std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan) {
     for (const auto& point : grid(plan.settings)) {
       Settings settings = plan.base;
       std::string choice = attention;
-      // As programs have it: an attention and its options lie over the other settings.
+      // As in the programs, an attention and its options override the other settings.
       const auto assign = [&](bool of_attention) {
         for (std::size_t i = 0; i < point.size(); ++i) {
           const ComparedSetting& setting = plan.settings[i];
@@ -265,7 +264,7 @@ std::optional<CellResult> run_cell(const TaskKind& kind, const ComparisonCell& c
   const fs::path run_folder = folder / run_name;
   CellResult result;
   result.settings = cell.settings.json();
-  result.failure = "it was not trained to its end";  // what an interruption leaves, with the settings
+  result.failure = "it was not trained to its end";  // kept, with the settings, if interrupted
   write_result(result, opened);
   result.failure.clear();
   const Device device = device_of(cell.settings);
@@ -320,8 +319,7 @@ void ComparedData::check_measurable(const ComparisonCell& cell) {
   const auto parts = digests(cell);
   if (!parts.contains("test") && !parts.contains("valid"))
     throw SettingsError(
-        "the data has no test part and no valid part, so that nothing can be compared: name a file for one, "
-        "or hold out a "
+        "the data has no test part and no valid part to compare on: name a file for one, or hold out a "
         "share of data.file (data.test, data.valid, data.test_fraction, data.valid_fraction)");
 }
 
@@ -329,13 +327,13 @@ void ComparedData::check_same(const ComparisonCell& cell, const fs::path& folder
   const RunFiles run = RunFiles::open(folder / run_name);
   for (const auto& [part, digest] : digests(cell))
     check(run.data_digest(part) == digest, folder, ": its data has changed since (", part,
-          "), so that it cannot stand beside the others: remove that folder, or compare in another one");
+          "), so it cannot be compared with the others: remove that folder, or compare in another one");
 }
 
 void check_comparison_folder(const fs::path& folder) {
   static const std::set<std::string> tables = {"table.txt", "table.md", "table.jsonl", "report.html"};
   if (!path_exists(folder)) return;
-  check(fs::is_directory(folder), "--out ", folder, " is a file, and a comparison is a folder");
+  check(fs::is_directory(folder), "--out ", folder, " is a file, but a comparison needs a folder");
   bool has_cells = false, has_tables = false;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
@@ -344,7 +342,7 @@ void check_comparison_folder(const fs::path& folder) {
                          (fs::is_empty(entry.path()) || path_exists(entry.path() / log_name) ||
                           path_exists(entry.path() / run_name) || path_exists(entry.path() / result_name));
     check(is_table || is_temporary || is_cell, "--out ", folder, " has ", entry.path().filename(),
-          " in it, which is of no comparison: name a folder that is new or empty");
+          " in it, which is not part of a comparison: name a folder that is new or empty");
     has_cells = has_cells || is_cell;
     has_tables = has_tables || is_table;
   }

@@ -95,7 +95,7 @@ Difference paired_bootstrap(std::span<const ExampleStatistics> first,
       check(seed.rows.size() == examples && seed.metric == first.front().metric,
             "two choices were not measured on the same examples: ", examples, " of ", first.front().metric,
             " and ", seed.rows.size(), " of ", seed.metric);
-  // The metric of a side: the mean over its seeds, for examples drawn `times` often.
+  // The metric of a side, the mean over its seeds, if example i was drawn times[i] times.
   const auto metric = [&](std::span<const ExampleStatistics> side, const std::vector<std::uint32_t>& times) {
     double sum = 0;
     for (const ExampleStatistics& seed : side) {
@@ -141,7 +141,7 @@ std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells
     else
       row.failures.push_back(concat_text("seed ", cells[i].seed, ": ", results[i]->failure));
   }
-  // Nothing where a training diverged: no draw of examples says anything then.
+  // Nothing if a training diverged: resampling says nothing then.
   const auto statistics = [](const ComparisonRow& row) {
     std::vector<ExampleStatistics> all;
     for (const CellResult& result : row.results) {
@@ -212,7 +212,7 @@ std::string comparison_notes(std::span<const ComparisonRow> rows) {
   for (const ComparisonRow& row : rows)
     if (row.measured_elsewhere)
       text.append(unicode::message_line(row.choice))
-          .append(" was measured on other examples than the first, so that there is no difference to tell\n");
+          .append(" was measured on other examples than the first, so there is no difference to report\n");
   for (const ComparisonRow& row : rows)
     if (row.difference) {
       text += concat_text("from the first: the difference in ", row.results.front().examples.metric,
@@ -303,7 +303,7 @@ bool has_points(std::span<const ChartSeries> series) {
   return std::ranges::any_of(series, [](const ChartSeries& one) { return !one.points.empty(); });
 }
 
-/// A series for each row, in their order, so that colours stay the same from chart to chart.
+/// A series for each row, in order, so that colours are the same in all charts.
 std::vector<ChartSeries> series_of(std::span<const ComparisonRow> rows,
                                    const std::function<std::vector<ChartPoint>(std::size_t)>& points) {
   std::vector<ChartSeries> series;

@@ -7,8 +7,6 @@
 #include "heed/autograd/autograd.h"
 #include "heed/base/json.h"
 #include "heed/hub/architecture.h"
-#include "heed/hub/config_reader.h"
-#include "heed/hub/weight_names.h"
 
 namespace heed {
 namespace {

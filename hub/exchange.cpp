@@ -12,8 +12,7 @@
 #include "heed/data/sentencepiece.h"
 #include "heed/data/tokenizer.h"
 #include "heed/hub/architecture.h"
-#include "heed/hub/ctranslate2.h"
-#include "heed/models/low_rank.h"
+#include "heed/models/layers.h"
 #include "heed/tasks/recipe.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/model_file.h"
@@ -25,6 +24,15 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
+/// What a published folder holds.
+struct PublishedModel {
+  std::string config;                 ///< the text of config.json
+  std::string tokenizer;              ///< the text of tokenizer.json, that of the sources if there are two
+  std::string target_tokenizer = {};  ///< empty: the same
+  std::map<std::string, Tensor> tensors;  ///< by published name; 16-bit floats were converted to f32
+  std::vector<std::string> remarks = {};
+};
+
 constexpr std::int64_t most_text_of_published =
     std::int64_t{1} << 28;  // bytes of a text file: a tokenizer takes tens of millions
 
@@ -35,11 +43,11 @@ std::map<std::string, Tensor> read_shards(const fs::path& folder, const fs::path
         " has no \"weight_map\" that says which file holds which weight");
   std::map<std::string, std::set<std::string>> files;
   for (const auto& [name, file] : map.items()) {
-    check(file.is_string(), index, ": the file of \"", name, "\" is no text");
+    check(file.is_string(), index, ": the file of \"", name, "\" is not a string");
     const auto text = file.get<std::string>();
     check(!text.empty() && text != "." && text != ".." &&
               text.find_first_of(std::string_view("/\0", 2)) == std::string::npos,
-          index, ": ", file.dump(), " is no name of a file in the folder");
+          index, ": ", file.dump(), " is not the name of a file in the folder");
     files[text].insert(name);
   }
   std::map<std::string, Tensor> all;
@@ -50,7 +58,7 @@ std::map<std::string, Tensor> read_shards(const fs::path& folder, const fs::path
             " says it holds");
     for (auto& [name, tensor] : shard.tensors)
       check(all.emplace(name, std::move(tensor)).second, folder / file, ": \"", name,
-            "\" stands in another file, too");
+            "\" is in another file, too");
   }
   return all;
 }
@@ -60,8 +68,7 @@ std::map<std::string, Tensor> read_published_weights(const fs::path& folder) {
   if (path_exists(whole)) return load_safetensors(whole).tensors;
   if (path_exists(index)) return read_shards(folder, index);
   check(!path_exists(folder / "pytorch_model.bin"), folder,
-        " has its weights in pytorch_model.bin alone, which is a program as much as data. Make a file of "
-        "weights of it: "
+        " has its weights only in pytorch_model.bin, which is a pickled program. Convert it to safetensors: "
         "python3 -c \"import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', "
         "weights_only=True); "
         "s.save_file({k: v.clone().contiguous() for k, v in w.items()}, 'model.safetensors')\"");
@@ -75,13 +82,13 @@ std::string sentencepiece_json(const fs::path& file, const std::vector<std::stri
   SentencePieceTokenizer made =
       sentencepiece_tokenizer(read_sentencepiece(read_file(file, most_text_of_published), origin), tokens);
   if (!made.without_id.empty())
-    model.remarks.push_back(concat_text(
-        "left out: ", made.without_id.size(), " pieces of ", file.filename().string(),
-        " that have no number in vocab.json, the first of them \"", made.without_id.front(), '"'));
+    model.remarks.push_back(
+        concat_text("left out: ", made.without_id.size(), " pieces of ", file.filename().string(),
+                    " without an id in vocab.json, the first \"", made.without_id.front(), '"'));
   return std::move(made.json);
 }
 
-/// A model of SentencePiece for each language, and one list of numbers for both.
+/// A SentencePiece model for each language, and one list of ids for both.
 void read_sentencepieces(const fs::path& folder, PublishedModel& model) {
   const fs::path vocabulary = folder / "vocab.json";
   const auto json = parse_json<Json>(read_file(vocabulary, most_text_of_published), vocabulary.string());
@@ -106,13 +113,10 @@ void read_tokenizers(const fs::path& folder, PublishedModel& model) {
        "AutoTokenizer.from_pretrained('.').backend_tokenizer.save('tokenizer.json')\"");
 }
 
-}  // namespace
-
 PublishedModel read_published(const fs::path& folder) {
   std::error_code unreadable;
   check(fs::is_directory(folder, unreadable), folder,
-        " is no folder: a published model is one, with config.json, "
-        "model.safetensors and tokenizer.json");
+        " is not a folder with config.json, model.safetensors and tokenizer.json");
   check(path_exists(folder / "config.json"), "there is no model in ", folder, ": it has no config.json");
   PublishedModel model;
   model.config = read_file(folder / "config.json", most_text_of_published);
@@ -121,27 +125,11 @@ PublishedModel read_published(const fs::path& folder) {
   return model;
 }
 
-void write_published(const fs::path& path, const PublishedModel& model, StoredFloat stored) {
-  fill_new_folder(path, [&](const fs::path& folder) {
-    for (const auto& [name, text] : model.more_files) write_file_atomically(folder / name, text);
-    write_file_atomically(folder / "tokenizer.json", model.tokenizer);
-    if (!model.target_tokenizer.empty())
-      write_file_atomically(folder / "target_tokenizer.json", model.target_tokenizer);
-    save_safetensors(folder / "model.safetensors", {model.tensors, {{"format", "pt"}}}, stored);
-    write_file_atomically(folder / "config.json", model.config);
-  });
-}
-
-namespace {
-
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
-/// sentence-transformers says beside the model how the vectors of tokens become one. heed takes their mean.
+/// sentence-transformers keeps beside the model how token vectors are pooled. heed takes their mean.
 void check_pooling(const fs::path& folder, const fs::path& file) {
   if (!path_exists(file)) return;
   const Json json = parse_json<Json>(read_file(file, 1 << 20), file.string());
-  check(json.is_object(), file, " is no JSON object");
+  check(json.is_object(), file, " is not a JSON object");
   bool by_mean = false, otherwise = false;
   for (const auto& [name, value] : json.items()) {
     if (!name.starts_with("pooling_mode_")) continue;
@@ -149,34 +137,32 @@ void check_pooling(const fs::path& folder, const fs::path& file) {
     (name == "pooling_mode_mean_tokens" ? by_mean : otherwise) |= value.get<bool>();
   }
   check(by_mean && !otherwise, folder,
-        " pools its tokens otherwise than by their mean, which heed's model does not do: ", json.dump());
+        " does not pool its tokens by their mean, the only pooling that heed supports: ", json.dump());
 }
 
-/// It lists there what a text goes through. heed knows a model, a pooling, and vectors that are brought to
-/// length 1.
+/// modules.json lists the stages of a text. heed supports a model, pooling, and normalisation to length 1.
 void check_sentence_transformer(const fs::path& folder) {
   const fs::path file = folder / "modules.json";
   if (!path_exists(file)) return check_pooling(folder, folder / "1_Pooling/config.json");
   const Json modules = parse_json<Json>(read_file(file, 1 << 20), file.string());
-  check(modules.is_array(), file, " is no list of modules");
+  check(modules.is_array(), file, " is not a list of modules");
   const auto text = [&](const Json& module, const char* name) {
     check(module.is_object() && module.contains(name) && module[name].is_string(), file,
-          ": a module has no \"", name, "\" that is a text: ", module.dump());
+          ": a module has no \"", name, "\" that is a string: ", module.dump());
     return module[name].get<std::string>();
   };
   for (const Json& module : modules) {
     const std::string type = text(module, "type"), kind = type.substr(type.rfind('.') + 1);
     check(kind == "Transformer" || kind == "Pooling" || kind == "Normalize", folder,
-          " sends its vectors through ", type, ", which heed's model does not do");
+          " sends its vectors through ", type, ", which heed does not support");
     if (kind == "Pooling") check_pooling(folder, folder / text(module, "path") / "config.json");
   }
 }
 
-/// A tokenizer.json may say where texts are cut and how far they are filled up: here data.max_tokens says the
-/// first, and batches the second.
+/// A tokenizer.json may truncate and pad texts. In heed data.max_tokens truncates and batches pad.
 std::string without_lengths(const std::string& text, ExchangeReport& report) {
   auto json = parse_json<nlohmann::json>(text, "tokenizer.json");
-  check(json.is_object(), "tokenizer.json is no JSON object");
+  check(json.is_object(), "tokenizer.json is not a JSON object");
   bool changed = false;
   for (const char* const part : {"truncation", "padding"}) {
     if (json.value(part, nlohmann::json()).is_null()) continue;
@@ -187,7 +173,7 @@ std::string without_lengths(const std::string& text, ExchangeReport& report) {
   return changed ? json.dump() : text;
 }
 
-/// Texts end in a mark, and a masked model fills in another: a run without them would answer nothing.
+/// Texts end in </s>, and a masked model fills in <mask>: without these tokens a run could not answer.
 void check_marks(const Tokenizer& tokenizer, const std::string& file, bool is_masked) {
   try {
     tokenizer.id_of("</s>");
@@ -198,8 +184,8 @@ void check_marks(const Tokenizer& tokenizer, const std::string& file, bool is_ma
   }
 }
 
-/// A published vocabulary is often rounded up: rows that no token has are left out of everything that has a
-/// row for each.
+/// A published vocabulary is often rounded up. Rows without a token are dropped from all weights that have a
+/// row for each token.
 void fit_vocabulary(std::map<std::string, Tensor>& weights, std::int64_t tokens, ExchangeReport& report) {
   const std::int64_t rows = weights.at("embedding.weight").size(0);
   check(rows >= tokens, "tokenizer.json has ", tokens, " tokens, but the embedding ", rows,
@@ -210,7 +196,7 @@ void fit_vocabulary(std::map<std::string, Tensor>& weights, std::int64_t tokens,
     if (const auto found = weights.find(name); found != weights.end() && found->second.size(0) == rows)
       found->second = contiguous(slice(found->second, 0, 0, tokens));
   report.remarks.push_back(
-      concat_text("left out: ", rows - tokens, " rows of the embedding that stand for no token"));
+      concat_text("left out: ", rows - tokens, " rows of the embedding without a token"));
 }
 
 void fill_model(Module& model, const std::map<std::string, Tensor>& weights, const std::string& what) {
@@ -265,7 +251,7 @@ std::map<std::string, Tensor> tensors_on_host(const std::map<std::string, Tensor
   return out;
 }
 
-/// The tokenizers of what a run reads and of what it writes, the same where it has one.
+/// The tokenizers of inputs and outputs; the same if the run has only one.
 struct Tokenizers {
   Tokenizer source, target;
   bool are_two = false;
@@ -280,22 +266,9 @@ Tokenizers tokenizers_of_exported(Run& run) {
   return {source, Tokenizer::from_json(own->second, own->first), true};
 }
 
-std::vector<std::string> tokens_of(const Tokenizer& tokenizer) {
-  std::vector<std::string> tokens;
-  for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) tokens.push_back(tokenizer.token(id));
-  return tokens;
-}
-
-/// All of a run that is exported, low-rank parts merged.
-RunContent merged_run_content(Run& run, const Tokenizer& tokenizer) {
-  return run_content(
-      run, merged_low_rank(tensors_on_host(model_state(run.learner().model())), model_config(run.settings())),
-      tokenizer);
-}
-
-/// The tokenizer.json of a run for `transformers`, whose tokenizers put the marks around a text that here the
-/// task does: without them its models would silently read something else. One that came with such a part
-/// keeps it; GPT-2's, which puts no marks, is none.
+/// The tokenizer.json of a run for `transformers`. There the tokenizer adds the special tokens around a text,
+/// here the task does; without them the exported model would silently read something else. A tokenizer that
+/// came with a post-processor keeps it, unless that adds no tokens, as GPT-2's.
 std::string with_marks(const Tokenizer& tokenizer, const std::string& begin, bool has_end) {
   std::string text = tokenizer.to_json();
   Json file = Json::parse(text);
@@ -390,34 +363,27 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
 ExchangeReport export_run(const fs::path& path, const fs::path& out, StoredFloat stored) {
   Run run = Run::open(path, {.device = "cpu", .settings = {"int8_weights=false"}});
   const Tokenizers tokenizers = tokenizers_of_exported(run);
-  RunContent content = merged_run_content(run, tokenizers.target);
+  RunContent content = run_content(
+      run, merged_low_rank(tensors_on_host(model_state(run.learner().model())), model_config(run.settings())),
+      tokenizers.target);
   const Architecture& architecture = layout_for_run(content);
-  // A causal model reads what it is given, and a masked one marks where it was told to.
+  // A causal model adds no special tokens, a masked one only if tokenizer.begin is set.
   const std::string begin = content.task == "embed_text" || content.task == "language_model"
                                 ? run.settings().get<std::string>("tokenizer.begin")
                                 : "";
   const bool has_end = content.task != "language_model" || !begin.empty();
   ExportPlan plan = architecture.export_plan(std::move(content));
-  PublishedModel model{plan.config, with_marks(tokenizers.source, begin, has_end),
-                       tokenizers.are_two ? with_marks(tokenizers.target, "", has_end) : "",
-                       published_weights(plan.weights, plan.names, path.string())};
-  model.more_files["tokenizer_config.json"] = tokenizer_config(tokenizers.source);
-  write_published(out, model, stored);
+  const std::map<std::string, Tensor> weights = published_weights(plan.weights, plan.names, path.string());
+  fill_new_folder(out, [&](const fs::path& folder) {
+    write_file_atomically(folder / "tokenizer_config.json", tokenizer_config(tokenizers.source));
+    write_file_atomically(folder / "tokenizer.json", with_marks(tokenizers.source, begin, has_end));
+    if (tokenizers.are_two)
+      write_file_atomically(folder / "target_tokenizer.json", with_marks(tokenizers.target, "", has_end));
+    save_safetensors(folder / "model.safetensors", {weights, {{"format", "pt"}}}, stored);
+    write_file_atomically(folder / "config.json", plan.config);
+  });
   return {
       std::string(architecture.name), std::string(run.task()), run.learner().model().parameter_count(), {}};
-}
-
-ExchangeReport export_ctranslate2(const fs::path& path, const fs::path& out) {
-  Run run = Run::open(path, {.device = "cpu", .settings = {"int8_weights=false"}});
-  const Tokenizers tokenizers = tokenizers_of_exported(run);
-  RunContent content = merged_run_content(run, tokenizers.target);
-  check(marian_architecture().exports(content), "CTranslate2 translates: a ", run.task(),
-        " run has no encoder and decoder");
-  const std::vector<std::string> source = tokens_of(tokenizers.source), target = tokens_of(tokenizers.target);
-  const std::string unknown =
-      tokenizers.target.find("<unk>") ? "<unk>" : target.at(static_cast<std::size_t>(content.end));
-  write_ctranslate2(out, std::move(content), source, target, unknown);
-  return {"CTranslate2", std::string(run.task()), run.learner().model().parameter_count(), {}};
 }
 
 std::map<std::string, Tensor> published_tensors(Run& run, const std::map<std::string, Tensor>& ours) {

@@ -9,8 +9,6 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/json.h"
 #include "heed/hub/architecture.h"
-#include "heed/hub/config_reader.h"
-#include "heed/hub/weight_names.h"
 
 namespace heed {
 namespace {

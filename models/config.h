@@ -72,7 +72,7 @@ struct TransformerConfig {
   /// time.
   bool recompute_layers = false;
   double epsilon = 1e-5;       ///< of normalisation
-  std::int64_t lora_rank = 0;  ///< rank of the maps that LoRA adds (low_rank.h); 0: all weights are trained
+  std::int64_t lora_rank = 0;  ///< rank of the maps that LoRA adds (layers.h); 0: all weights are trained
   double lora_alpha = 16;      ///< LoRA's scale is lora_alpha / lora_rank
   std::string lora_maps = "query,value";  ///< names of the maps that LoRA changes, comma-separated
   double embedding_deviation = 0;         ///< of initial embeddings and learned positions; 0: 1 / sqrt(width)

@@ -3,6 +3,7 @@
 #include <concepts>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,6 +15,8 @@
 #include "heed/models/module.h"
 
 namespace heed {
+
+struct TransformerConfig;  // models/config.h
 
 /// y = x W^T + b, with "weight" [out, in] (Xavier uniform) and, when requested, "bias" [out] (0).
 class Linear : public Module {
@@ -181,5 +184,17 @@ class ModuleList : public Module {
 
 /// A table of all parameters and buffers with their shapes and element counts, and the totals.
 std::string summary(Module& model);
+
+/// Fine-tuning with few weights (LoRA: Hu et al., arXiv 2106.09685). When config.lora_rank is set, all
+/// embeddings, inputs, convolutions and stacks of the model are frozen (Module::freeze), and the maps whose
+/// path ends in one of config.lora_maps get a low-rank part (Linear::add_low_rank). Parts that belong to a
+/// task (output, comparison, pooling) are trained as before. Throws an Error when a name matches no map,
+/// listing the available names.
+void add_low_rank_parts(Module& model, const TransformerConfig& config);
+
+/// The same weights with the low-rank parts merged: `name`.weight becomes `name`.weight + (alpha / rank) B
+/// A for each `name` with `name`.lora_a and `name`.lora_b, which are dropped.
+std::map<std::string, Tensor> merged_low_rank(std::map<std::string, Tensor> weights,
+                                              const TransformerConfig& config);
 
 }  // namespace heed

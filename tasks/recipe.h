@@ -8,7 +8,7 @@
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer.h"
 #include "heed/models/config.h"
-#include "heed/models/low_rank.h"
+#include "heed/models/layers.h"
 #include "heed/models/module.h"
 #include "heed/tasks/learner.h"
 #include "heed/training/trainer.h"

@@ -10,7 +10,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/digest.h"
 #include "heed/data/word_vectors.h"
-#include "heed/models/low_rank.h"
+#include "heed/models/layers.h"
 #include "heed/tasks/settings.h"
 #include "heed/training/model_file.h"
 #include "heed/training/run_files.h"

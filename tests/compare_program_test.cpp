@@ -261,7 +261,7 @@ TEST_CASE("compare: what makes no sense is refused before anything is trained") 
   refused({"--task", "classify", "--out", "x", "--steps", "2", "--set", "training.steps=5,10"},
           "name the same");
   refused({"--task", "classify", "--out", "x", "--steps", "0"}, "training.steps");
-  refused({"--task", "classify", "--out", "x", "--set", "data.valid_fraction=0"}, "nothing can be compared");
+  refused({"--task", "classify", "--out", "x", "--set", "data.valid_fraction=0"}, "no valid part");
   CHECK(fs::is_empty(folder.path()));
 }
 

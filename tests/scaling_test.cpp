@@ -11,7 +11,7 @@
 #include "heed/base/error.h"
 #include "heed/models/attention/attention.h"
 #include "heed/tests/program_runner.h"
-#include "heed/tools/heed/growth.h"
+#include "heed/tools/heed/attention_cost.h"
 
 using namespace heed;
 using namespace heed::programs;
@@ -146,7 +146,7 @@ TEST_CASE("heed bench attention explains what it cannot do") {
   refused({"--variants", "longfromer"}, "did you mean 'longformer'?");
   refused({"--variants", "all", "--lengths", "0"}, "lengths must be positive");
   refused({"--lengths", "many"}, "--lengths");
-  refused({"--heads", "3"}, "no multiple of 3 heads");
+  refused({"--heads", "3"}, "is not a multiple of 3 heads");
   refused({"--repetitions", "-1"}, "repetitions must be positive");
   refused({"--set", "refromer.rounds=3"}, "did you mean 'reformer'?");
   refused({"--device", "gpu"}, "device");

@@ -22,7 +22,7 @@ struct Table {
   std::uintptr_t next = 1;
 };
 
-/// Never destroyed: handles that are left at the end of the program outlive the devices that they lie on.
+/// Never destroyed: handles that are left when the program ends outlive their devices.
 Table& table() {
   static auto* const handles = new Table;
   return *handles;
@@ -35,13 +35,13 @@ const char* name_of(std::uintptr_t kind) {
 }
 
 thread_local std::string last_error;
-/// For when there is no memory for a message.
+/// Used if there is no memory for a message.
 thread_local const char* last_error_without_memory = nullptr;
 
 void set_last_error(const char* prefix, const char* message) noexcept {
   last_error_without_memory = nullptr;
   try {
-    last_error = unicode::printable_lines(concat_text(prefix, message));  // hosts show it as it is
+    last_error = unicode::printable_lines(concat_text(prefix, message));  // hosts print it as is
   } catch (...) {
     last_error_without_memory = "out of memory, even for a message";
   }
@@ -69,7 +69,7 @@ std::shared_ptr<void> find_object(Kind kind, std::uintptr_t handle, const char* 
   check_argument(handle != 0, argument, " is NULL");
   const char* wanted = name_of(static_cast<std::uintptr_t>(kind));
   const bool known = name_of(given) && handle >> kind_bits >= 1 && handle >> kind_bits < handles.next;
-  check_argument(known, argument, " is no handle of heed where a ", wanted, " is needed");
+  check_argument(known, argument, " is not a handle of heed; a ", wanted, " is needed");
   check_argument(given == static_cast<std::uintptr_t>(kind), argument, " is a ", name_of(given), " where a ",
                  wanted, " is needed");
   throw BadArgument(concat_text(argument, " is a ", wanted, " that was freed"));
@@ -122,7 +122,7 @@ heed_status status_of_exception(const char* function) noexcept {
   } catch (BadArgument& error) {
     try {
       error.add_context(concat_text(function, ": "));
-    } catch (...) {  // the message as it is
+    } catch (...) {  // no memory: without the function's name
       return failed(HEED_BAD_ARGUMENT, "", error.what());
     }
     return failed(HEED_BAD_ARGUMENT, "", error.what());
@@ -137,7 +137,7 @@ heed_status status_of_exception(const char* function) noexcept {
   } catch (const Error& error) {
     return failed(HEED_ERROR, "", error.what());
   } catch (const Interrupted&) {
-    return failed(HEED_INTERRUPTED, function, ": interrupted, as the program asked");
+    return failed(HEED_INTERRUPTED, function, ": interrupted at the program's request");
   } catch (const std::bad_alloc&) {
     return failed(HEED_OUT_OF_MEMORY, function, ": out of memory");
   } catch (const std::exception& error) {

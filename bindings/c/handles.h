@@ -18,7 +18,7 @@
 #include "heed/tasks/run.h"
 #include "heed/training/optimizer.h"
 
-// What stands between the C API and the library: handles, and exceptions that become statuses.
+// The layer between the C API and the library: handles, and exceptions that become statuses.
 
 namespace heed::c {
 
@@ -39,21 +39,21 @@ void check_argument(bool condition, const Parts&... parts) {
     throw BadArgument(concat_text(parts...));
 }
 
-/// What a heed_module stands for: a layer of its own, or the model of a run.
+/// The object behind a heed_module: a layer, or the model of a run.
 struct ModuleObject {
   std::shared_ptr<void> owner;  // of the module
   Module* module = nullptr;
-  Attention* attention = nullptr;  // the module, where it is one
+  Attention* attention = nullptr;  // the module, if it is one
   std::vector<NamedTensor> parameters;
 };
 
 struct OptimizerObject {
-  std::vector<Tensor> tensors;  // to whose elements the optimizer keeps pointers
+  std::vector<Tensor> tensors;  // the optimizer keeps pointers to these
   std::unique_ptr<Optimizer> optimizer;
   double clip_norm = 0;
 };
 
-/// A run, with which one call works at a time.
+/// A run; only one call uses it at a time.
 struct RunObject {
   explicit RunObject(Run opened) : run(std::move(opened)) {}
   Run run;
@@ -61,10 +61,10 @@ struct RunObject {
   std::atomic<std::thread::id> user;  // of that call
 };
 
-/// The types of handles, in the order of their numbers.
+/// The types of handles, in order of their numbers.
 enum class Kind : std::uint8_t { tensor = 1, context, module, optimizer, run };
 
-/// What a type of handle stands for.
+/// The object behind a type of handle.
 template <class Handle>
 struct Behind;
 template <class T, Kind number>
@@ -83,16 +83,16 @@ struct Behind<heed_optimizer> : BehindAll<OptimizerObject, Kind::optimizer> {};
 template <>
 struct Behind<heed_run> : BehindAll<RunObject, Kind::run> {};
 
-/// The table of all handles. A handle is a number in the clothes of a pointer: it is looked up, never
-/// followed, and never given out again, so that a freed one is known for what it is.
+/// The table of all handles. A handle is a number disguised as a pointer: it is looked up, never
+/// dereferenced, and never reused, so that a freed one is recognised.
 std::uintptr_t add_object(Kind kind, std::shared_ptr<void> object);
-/// Throws a BadArgument that names the argument when there is no such object of this kind.
+/// Throws a BadArgument that names the argument if there is no such object of this kind.
 std::shared_ptr<void> find_object(Kind kind, std::uintptr_t handle, const char* argument);
-/// Null when there is none.
+/// Null if there is none.
 std::shared_ptr<void> take_object(Kind kind, std::uintptr_t handle);
 std::int64_t object_count();
 
-/// The object behind an argument. Who holds it may go on even when another thread frees the handle.
+/// The object behind an argument. It stays valid even if another thread frees the handle.
 template <class Handle>
 auto object_of(const Handle* handle, const char* argument) {
   using Type = Behind<Handle>;
@@ -102,14 +102,14 @@ auto object_of(const Handle* handle, const char* argument) {
 
 template <class Handle>
 Handle* new_handle(std::shared_ptr<typename Behind<Handle>::Object> object) {
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): it is never followed
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): it is never dereferenced
   return reinterpret_cast<Handle*>(add_object(Behind<Handle>::kind, std::move(object)));
 }
 
 inline Tensor tensor_of(const heed_tensor* handle, const char* argument) {
   return *object_of(handle, argument);
 }
-/// An argument that may be NULL: an undefined tensor.
+/// NULL gives an undefined tensor.
 inline Tensor optional_tensor(const heed_tensor* handle, const char* argument) {
   return handle ? tensor_of(handle, argument) : Tensor();
 }
@@ -119,19 +119,19 @@ inline std::string text_of(const char* text, const char* argument) {
   check_argument(text != nullptr, argument, " is NULL");
   return text;
 }
-/// A text that the caller frees.
+/// A text that the caller must free.
 char* new_text(const std::string& text);
 
-/// A JSON object of settings, or none for NULL. Throws a SettingsError for anything else.
+/// Settings from a JSON object; none for NULL. Throws a SettingsError for anything else.
 Options settings_of(const char* json);
 
 /// The names of all ops, for heed_list().
 std::string op_names_json();
 
-/// Turns the exception that is being handled into a status, and its message into that of this thread.
+/// Turns the current exception into a status, and its message into the last error of this thread.
 heed_status status_of_exception(const char* function) noexcept;
 
-/// Runs the body of a function of the API: no exception leaves it.
+/// Runs the body of an API function; no exception leaves it.
 template <class Body>
 heed_status guarded(const char* function, const Body& body) noexcept {
   try {
@@ -142,7 +142,7 @@ heed_status guarded(const char* function, const Body& body) noexcept {
   }
 }
 
-/// The same for a function with a result, which is NULL or 0 where it fails.
+/// The same for a function with a result, which is NULL or 0 on failure.
 template <class Result, class Body>
 heed_status guarded(const char* function, Result* out, const Body& body) noexcept {
   if (out) *out = {};
@@ -152,7 +152,7 @@ heed_status guarded(const char* function, Result* out, const Body& body) noexcep
   });
 }
 
-/// The same for a body that gives a Tensor; an undefined one becomes NULL.
+/// The same for a body that returns a Tensor; an undefined one becomes NULL.
 template <class Body>
 heed_status guarded_tensor(const char* function, heed_tensor** out, const Body& body) noexcept {
   return guarded(function, out, [&]() -> heed_tensor* {
@@ -161,18 +161,18 @@ heed_status guarded_tensor(const char* function, heed_tensor** out, const Body& 
   });
 }
 
-/// Frees a handle. Nothing can be told about one that is not there, but for heed_last_error().
+/// Frees a handle. An invalid one is only reported by heed_last_error().
 template <class Handle>
 void free_handle(const char* function, Handle* handle) noexcept {
   if (!handle) return;
   guarded(function, [&] {
     const std::shared_ptr<void> last =
         take_object(Behind<Handle>::kind, reinterpret_cast<std::uintptr_t>(handle));
-    if (!last) object_of(handle, "the handle");  // throws what it is instead
+    if (!last) object_of(handle, "the handle");  // throws and says what it is
   });
 }
 
-// Numbers and lists that come from C, as the library has them.
+// Numbers and lists from C, as the library has them.
 
 inline Shape shape_of(int32_t rank, const int64_t* numbers, const char* argument = "shape") {
   check_argument(rank >= 0 && rank <= HEED_MAX_RANK, "rank is ", rank, "; it must be 0 to ", HEED_MAX_RANK);
@@ -181,7 +181,7 @@ inline Shape shape_of(int32_t rank, const int64_t* numbers, const char* argument
 }
 
 inline DType dtype_of_number(heed_dtype dtype) {
-  check_argument(dtype >= HEED_F32 && dtype <= HEED_BF16, "dtype is ", dtype, ", which is no heed_dtype");
+  check_argument(dtype >= HEED_F32 && dtype <= HEED_BF16, "dtype is ", dtype, ", which is not a heed_dtype");
   return static_cast<DType>(dtype);
 }
 static_assert(HEED_F32 == static_cast<int>(DType::f32) && HEED_BF16 == static_cast<int>(DType::bf16));

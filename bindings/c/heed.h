@@ -2,22 +2,22 @@
 #define HEED_C_HEED_H
 
 /*
- * heed for C99, and for everything that can call C.
+ * heed for C99, and for every language that can call C.
  *
- * - Handles are opaque, and each type has one function that frees it. NULL may be freed. A handle is a number
- *   that is never given out again, so that a freed, foreign or wrong one is an error and not a crash. Handles
- *   that are still there when the program ends are no error.
- * - A function that can fail returns a status, and heed_last_error() says why in words. It never prints,
- *   aborts or exits, and no C++ exception leaves it. Where it fails, results of type pointer are NULL.
- * - Results are written to the last arguments, `out`, which may not be NULL unless it is said. Arguments that may
- *   be NULL are called "or NULL".
- * - Texts are UTF-8 and end in NUL. Those that come as `char**` belong to the caller: heed_text_free().
- * - Settings are JSON objects, or NULL for the defaults. A name that does not exist, or a value out of its
- *   range, is an error that says what is there.
- * - Axes count from the end when negative. Operands broadcast by NumPy's rules. Floating operands share one dtype.
- * - Calls are safe from any thread as long as no two at once use the same optimizer or context, train or load a module
- *   that another one uses, or write a tensor that another one reads. Calls that use the same run wait for each other.
- *   Errors and recording belong to the thread.
+ * - Handles are opaque; each type has one function that frees it. Freeing NULL does nothing. Handles are
+ *   never reused, so a freed, foreign or wrong one is an error, not a crash. Handles need not be freed before
+ *   the program ends.
+ * - A function that can fail returns a status, and heed_last_error() says why. It never prints, aborts or
+ *   exits, and never throws. When it fails, pointer results are NULL.
+ * - Results are written to the last arguments, `out`, which may not be NULL unless documented. Arguments that
+ *   may be NULL are documented as "or NULL".
+ * - Texts are UTF-8 and end in NUL. Those returned through `char**` are the caller's: heed_text_free().
+ * - Settings are JSON objects, or NULL for the defaults. An unknown name or a value out of range is an error
+ *   that lists what is allowed.
+ * - Negative axes count from the end. Operands broadcast by NumPy's rules. Floating operands share one dtype.
+ * - Calls are safe from any thread unless two at once use the same optimizer or context, one trains or loads
+ *   a module that another uses, or one writes a tensor that another reads. Calls that use the same run wait
+ *   for each other. Errors and recording are per thread.
  */
 
 #include <stddef.h>
@@ -27,185 +27,192 @@
 extern "C" {
 #endif
 
-/** Grows whenever a program that was compiled before would go wrong: compare it with heed_abi_version(). */
+/** Increases whenever programs compiled before would break: compare it with heed_abi_version(). */
 #define HEED_ABI_VERSION 1
-/** The most dimensions of a tensor. */
+/** The largest rank of a tensor. */
 #define HEED_MAX_RANK 8
-/** As the axis of heed_reduce(): over all elements, to rank 0. */
+/** As the axis of heed_reduce(): all elements, giving rank 0. */
 #define HEED_ALL_AXES INT32_MAX
 
 typedef int32_t heed_status;
 enum {
   HEED_OK = 0,
-  HEED_ERROR = 1,           /**< shapes, types, names or values that do not fit; files that cannot be read */
+  HEED_ERROR = 1,           /**< wrong shapes, types, names or values; unreadable files */
   HEED_BAD_ARGUMENT = 2,    /**< NULL, a freed or foreign handle, a size that is not the tensor's */
-  HEED_BAD_SETTINGS = 3,    /**< a setting that does not exist, or is out of its range */
-  HEED_OUT_OF_MEMORY = 4,   /**< the message says what was asked for */
-  HEED_DEVICE_LOST = 5,     /**< a GPU stopped answering: what is on it is lost */
-  HEED_CALLBACK_FAILED = 6, /**< the caller's own function said so, or threw */
-  HEED_INTERRUPTED = 7      /**< the function given to heed_set_stop() asked for it */
+  HEED_BAD_SETTINGS = 3,    /**< an unknown setting, or a value out of range */
+  HEED_OUT_OF_MEMORY = 4,   /**< the message says how much was requested */
+  HEED_DEVICE_LOST = 5,     /**< a GPU stopped responding; its contents are lost */
+  HEED_CALLBACK_FAILED = 6, /**< the caller's function returned an error or threw */
+  HEED_INTERRUPTED = 7      /**< the function given to heed_set_stop() requested it */
 };
 
 typedef int32_t heed_dtype;
 enum {
   HEED_F32 = 0,
-  HEED_F64 = 1, /**< on the CPU only, for gradient checks */
-  HEED_I32 = 2, /**< indices, masks, what comparisons give */
+  HEED_F64 = 1, /**< CPU only, for gradient checks */
+  HEED_I32 = 2, /**< indices, masks, results of comparisons */
   HEED_F16 = 3, /**< on Vulkan devices only */
   HEED_BF16 = 4 /**< on Vulkan devices only */
 };
 
-typedef struct heed_tensor heed_tensor;   /**< a strided view of memory on a device; many may share it */
-typedef struct heed_context heed_context; /**< what travels through one forward pass */
-typedef struct heed_module heed_module;   /**< a layer or a model: named parameters, and how to apply them */
-typedef struct heed_optimizer heed_optimizer; /**< parameters with the moments of their gradients */
+typedef struct heed_tensor heed_tensor;       /**< a strided view of memory on a device; many may share it */
+typedef struct heed_context heed_context;     /**< the state of one forward pass */
+typedef struct heed_module heed_module;       /**< a layer or a model with its named parameters */
+typedef struct heed_optimizer heed_optimizer; /**< parameters and the moments of their gradients */
 typedef struct heed_run heed_run;             /**< what a sample program trained */
 
-/* --- the library ----------------------------------------------------------------------------------------- */
+/* --- the library --- */
 
-/** HEED_ABI_VERSION of the library that runs. */
+/** HEED_ABI_VERSION of the loaded library. */
 int32_t heed_abi_version(void);
-/** "0.1.0"; lives for ever. */
+/** "0.1.0"; never freed. */
 const char* heed_version(void);
-/** Why the last call of this thread that failed has failed; "" before one has. Valid until the next call. */
+/** Why this thread's last failed call failed; "" if none has. Valid until the next call. */
 const char* heed_last_error(void);
-/** For callbacks that are about to return that they failed: the words for heed_last_error(). */
+/** For callbacks that are about to return an error: the text of heed_last_error(). */
 void heed_set_last_error(const char* message);
 void heed_text_free(char* text);
 /**
- * What heed_run_predict(), heed_run_capture() and heed_run_measure() of this thread ask at once and then some 20 times a
- * second: not 0 ends the call with HEED_INTERRUPTED, and the run can be used again. NULL: nothing is asked, as at first.
+ * heed_run_predict(), heed_run_capture() and heed_run_measure() of this thread call `stop` at once and then
+ * about 20 times a second. If it returns non-zero, the call ends with HEED_INTERRUPTED; the run stays usable.
+ * NULL, the default: never.
  */
 heed_status heed_set_stop(int32_t (*stop)(void* context), void* context);
-/** How many threads the CPU works with, 1 to 1000; results never depend on it. */
+/** The number of CPU threads, 1 to 1000; results never depend on it. */
 heed_status heed_set_cpu_threads(int32_t count);
-/** How many handles there are that nobody has freed: what a test for leaks compares. */
+/** The number of handles that have not been freed, for leak tests. */
 int64_t heed_live_handles(void);
 /**
- * What there is, as JSON. "ops": the names for heed_unary(), heed_binary(), heed_compare() and heed_reduce().
- * "attention": every mechanism with what it can do and its settings, with defaults and ranges. "optimizers",
+ * A list as JSON. "ops": the names for heed_unary(), heed_binary(), heed_compare() and heed_reduce().
+ * "attention": every mechanism with its capabilities and its settings with defaults and ranges. "optimizers",
  * "tasks": names. "devices": name, kind, and why one cannot be used ("" if it can).
  */
 heed_status heed_list(const char* what, char** out);
 
-/* --- tensors --------------------------------------------------------------------------------------------- */
+/* --- tensors --- */
 
 /**
- * A tensor of its own memory. `data`: elements in row-major order, which are copied (f32, f64, i32); NULL: zeros.
- * `device`: "cpu", "vulkan", "vulkan:0", "vulkan:NAME", "auto"; NULL or "": the environment variable HEED_DEVICE,
- * or "cpu". `shape` may be NULL for rank 0.
+ * A tensor with its own memory. `data`: elements in row-major order, to be copied (f32, f64, i32); NULL:
+ * zeros. `device`: "cpu", "vulkan", "vulkan:0", "vulkan:NAME", "auto"; NULL or "": the environment variable
+ * HEED_DEVICE, or "cpu". `shape` may be NULL for rank 0.
  */
 heed_status heed_tensor_create(heed_dtype dtype, int32_t rank, const int64_t* shape, const void* data,
                                const char* device, heed_tensor** out);
 /**
- * A tensor of f32, f64 or i32 on the CPU in memory that the caller lends, row-major and aligned to its elements,
- * without a copy. `release(context)` is called once, from any thread, when no tensor sees the memory any more
- * (which may be after heed_tensor_free(): gradients and views hold it); NULL: the memory outlives them all. It is
- * not called when this call fails. Nothing but heed_tensor_assign() and optimizers writes to the memory.
+ * An f32, f64 or i32 tensor on the CPU that uses the caller's memory without a copy; it must be row-major and
+ * aligned to its elements. `release(context)` is called once, from any thread, when no tensor uses the memory
+ * any more (possibly after heed_tensor_free(): gradients and views keep it alive); NULL: the memory outlives
+ * them all. It is not called if this call fails. Only heed_tensor_assign() and optimizers write to the
+ * memory.
  */
 heed_status heed_tensor_borrow(heed_dtype dtype, int32_t rank, const int64_t* shape, void* data,
                                void (*release)(void* context), void* context, heed_tensor** out);
 /**
- * Random numbers: "uniform" in [a, b), or "normal" with mean a and deviation b. Element i depends on (seed, step,
- * stream, i) alone: equal keys give equal numbers, on every device.
+ * Random numbers: "uniform" in [a, b), or "normal" with mean a and deviation b. Element i depends only on
+ * (seed, step, stream, i): equal keys give equal numbers on every device.
  */
 heed_status heed_tensor_random(const char* distribution, double a, double b, uint64_t seed, uint32_t step,
                                uint32_t stream, heed_dtype dtype, int32_t rank, const int64_t* shape,
                                const char* device, heed_tensor** out);
 void heed_tensor_free(heed_tensor* tensor);
 /**
- * Rank, extents and strides (in elements). `shape` and `strides` have room for HEED_MAX_RANK numbers, or are NULL.
+ * Rank, extents and strides (in elements). `shape` and `strides` have room for HEED_MAX_RANK numbers, or are
+ * NULL.
  */
 heed_status heed_tensor_shape(const heed_tensor* tensor, int32_t* rank, int64_t* shape, int64_t* strides);
 heed_status heed_tensor_dtype(const heed_tensor* tensor, heed_dtype* out);
 /** "cpu" or "vulkan:N". */
 heed_status heed_tensor_device(const heed_tensor* tensor, char** out);
 /**
- * The address of the first element, which lives as long as any tensor that shares it; the elements lie by the
- * strides. An error on devices whose memory the host cannot see. What is written there must not be in use by a
- * backward pass that is still to come, nor be a weight in 8 bits (the setting int8_weights).
+ * The address of the first element; the strides give the others. Valid while any tensor shares the memory. An
+ * error on devices whose memory the host cannot access. Do not write values that a later backward pass still
+ * needs, nor weights in 8 bits (the setting int8_weights).
  */
 heed_status heed_tensor_data(const heed_tensor* tensor, void** out);
 /**
- * Copies the elements to the host in row-major order (f16 and bf16 as f32). `bytes`: the size of `destination`,
- * exactly that of the elements.
+ * Copies the elements to the host in row-major order (f16 and bf16 as f32). `bytes`: the size of
+ * `destination`, which must equal that of the elements.
  */
 heed_status heed_tensor_read(const heed_tensor* tensor, void* destination, size_t bytes);
-/** Overwrites the elements in place, in row-major order. `bytes`: the size of `source`, exactly theirs. */
+/**
+ * Overwrites the elements in place, in row-major order. `bytes`: the size of `source`, which must equal
+ * theirs.
+ */
 heed_status heed_tensor_assign(heed_tensor* tensor, const void* source, size_t bytes);
-/** The only element, of any dtype; an error when there are more. */
+/** The only element, of any dtype; an error if there are more. */
 heed_status heed_tensor_item(const heed_tensor* tensor, double* out);
-/** A copy on another device (named as above), untracked; the same elements where it is there already. */
+/** An untracked copy on another device (named as above); shares the elements if it is already there. */
 heed_status heed_tensor_to_device(const heed_tensor* tensor, const char* device, heed_tensor** out);
 
-/* --- gradients ------------------------------------------------------------------------------------------- */
+/* --- gradients --- */
 
-/** A tracked leaf that shares the elements: heed_backward() collects its gradient. Floating types only. */
+/** A tracked leaf that shares the elements: heed_backward() accumulates its gradient. Floating types only. */
 heed_status heed_tensor_parameter(const heed_tensor* tensor, heed_tensor** out);
-/** The same elements without the record of how they were made. */
+/** The same elements, untracked. */
 heed_status heed_tensor_detach(const heed_tensor* tensor, heed_tensor** out);
-/** 1 when the tensor is a leaf or was computed from one. */
+/** 1 if the tensor is a leaf or was computed from one. */
 heed_status heed_tensor_is_tracked(const heed_tensor* tensor, int32_t* out);
 /**
- * Adds d(output)/d(leaf) to the gradient of every leaf that `output` depends on. `output` has one element, unless
- * the gradient to start from is given (same shape), or NULL. A graph can be walked once.
+ * Adds d(output)/d(leaf) to the gradient of every leaf that `output` depends on. `gradient`:
+ * d(loss)/d(output), of the same shape, or NULL if `output` has one element. A graph can be walked once.
  */
 heed_status heed_backward(const heed_tensor* output, const heed_tensor* gradient);
-/** What has been collected in a leaf; NULL when nothing has. */
+/** The accumulated gradient of a leaf; NULL if there is none. */
 heed_status heed_tensor_gradient(const heed_tensor* leaf, heed_tensor** out);
 heed_status heed_tensor_zero_gradient(const heed_tensor* leaf);
-/** Whether this thread records what it computes (1 at first). `before`: what it was, or NULL. */
+/** Whether this thread records what it computes (1 by default). `before`: the previous value, or NULL. */
 heed_status heed_set_recording(int32_t enabled, int32_t* before);
 
 /**
- * A function of tensors that the caller brings. `inputs` are lent for the call; *output is a tensor that heed frees.
- * Returns HEED_OK, or any other status when it failed (heed_set_last_error() tells why).
+ * The caller's function of tensors. `inputs` are borrowed for the call; heed frees *output. Returns HEED_OK,
+ * or another status if it failed (call heed_set_last_error() to say why).
  */
 typedef heed_status (*heed_function)(void* context, heed_tensor* const* inputs, size_t count,
                                      heed_tensor** output);
 typedef struct heed_gradcheck_result {
   int32_t passed;        /**< 1: every error is within the tolerance */
-  int32_t worst_input;   /**< which input has the worst element; -1: there was nothing to check */
+  int32_t worst_input;   /**< which input has the worst element; -1: nothing to check */
   int64_t worst_element; /**< which element of it, in row-major order */
   double worst_error;    /**< max of |analytic - numeric| / max(1, |analytic|, |numeric|) */
   double analytic, numeric;
 } heed_gradcheck_result;
 /**
- * Compares heed_backward() with central finite differences of sum(w f(inputs)), w fixed random weights. Every f64
- * input is perturbed, at most 64 elements of each; i32 inputs are passed on; f32 is refused. `tolerance`: 0 for 1e-6.
+ * Compares heed_backward() with central finite differences of sum(w f(inputs)), w fixed random weights. Every
+ * f64 input is perturbed, at most 64 elements of each; i32 inputs are passed on; f32 is refused. `tolerance`:
+ * 0 for 1e-6.
  */
 heed_status heed_gradcheck(heed_function function, void* context, heed_tensor* const* inputs, size_t count,
                            double tolerance, heed_gradcheck_result* out);
 
-/* --- ops: each is recorded when an operand is tracked ------------------------------------------------------ */
+/* --- ops: recorded if an operand is tracked --- */
 
 /**
- * "neg", "abs", "exp", "relu", "gelu", ...: heed_list("ops") has them all. `p` and `q` are the numbers of those that
- * have some: leaky_relu (slope), elu (alpha), add_scalar, mul_scalar, div_scalar, pow_scalar (the number), clamp (low,
- * high). What an op does not take must be 0.
+ * "neg", "abs", "exp", "relu", "gelu", ...: heed_list("ops") lists them all. `p` and `q` are the parameters
+ * of leaky_relu (slope), elu (alpha), add_scalar, mul_scalar, div_scalar, pow_scalar (the number) and clamp
+ * (low, high). Parameters that an op does not take must be 0.
  */
 heed_status heed_unary(const char* op, const heed_tensor* x, double p, double q, heed_tensor** out);
 /** "add", "sub", "mul", "div", "pow", "maximum", "minimum", "swiglu" (silu(a) b), "geglu" (gelu(a) b). */
 heed_status heed_binary(const char* op, const heed_tensor* a, const heed_tensor* b, heed_tensor** out);
 /** "equal", "not_equal", "less", "less_equal", "greater", "greater_equal": i32 0 or 1. */
 heed_status heed_compare(const char* op, const heed_tensor* a, const heed_tensor* b, heed_tensor** out);
-/** A number as a tensor of rank 0 with the dtype and the device of `like`, for the other operand of the above. */
+/** A number as a tensor of rank 0 with the dtype and device of `like`, as an operand of the ops above. */
 heed_status heed_scalar_like(const heed_tensor* like, double value, heed_tensor** out);
 /** condition (i32) != 0 ? a : b. */
 heed_status heed_where(const heed_tensor* condition, const heed_tensor* a, const heed_tensor* b,
                        heed_tensor** out);
 heed_status heed_cast(const heed_tensor* x, heed_dtype dtype, heed_tensor** out);
 /**
- * "sum", "mean", "max", "min", "log_sum_exp", or "argmax" (i32, without gradient), along `axis`, which stays with
- * extent 1 where keep_axis is not 0; or over HEED_ALL_AXES.
+ * "sum", "mean", "max", "min", "log_sum_exp" or "argmax" (i32, no gradient) along `axis`, which stays with
+ * extent 1 if keep_axis is not 0; or over HEED_ALL_AXES.
  */
 heed_status heed_reduce(const char* op, const heed_tensor* x, int32_t axis, int32_t keep_axis,
                         heed_tensor** out);
 heed_status heed_softmax(const heed_tensor* x, int32_t axis, heed_tensor** out);
 heed_status heed_log_softmax(const heed_tensor* x, int32_t axis, heed_tensor** out);
-/** One extent may be -1, which is worked out. */
+/** One extent may be -1 and is inferred. */
 heed_status heed_reshape(const heed_tensor* x, int32_t rank, const int64_t* shape, heed_tensor** out);
-/** Axis i of the result is axis order[i] of x. `rank`: how many numbers `order` has. */
+/** Axis i of the result is axis order[i] of x. `rank`: the length of `order`. */
 heed_status heed_permute(const heed_tensor* x, int32_t rank, const int64_t* order, heed_tensor** out);
 /** Elements begin, begin + step, ... < end of an axis; negative begin and end count from the back. */
 heed_status heed_slice(const heed_tensor* x, int32_t axis, int64_t begin, int64_t end, int64_t step,
@@ -221,102 +228,107 @@ heed_status heed_embedding(const heed_tensor* table, const heed_tensor* ids, hee
 /** Over the last axis (arXiv 1607.06450); weight and bias [n] or NULL; epsilon 0 for 1e-5. */
 heed_status heed_layer_norm(const heed_tensor* x, const heed_tensor* weight, const heed_tensor* bias,
                             double epsilon, heed_tensor** out);
-/** Zeroes elements with probability p and divides the others by 1 - p; which, (seed, step, stream) say. */
+/** Zeroes elements with probability p, chosen by (seed, step, stream), and divides the others by 1 - p. */
 heed_status heed_dropout(const heed_tensor* x, double p, uint64_t seed, uint32_t step, uint32_t stream,
                          heed_tensor** out);
-/** Per row: logits [..., classes], targets i32 [...]; a target of -1 gives 0. `smoothing` of labels: 0 for none. */
+/**
+ * Per row: logits [..., classes], targets i32 [...]; a target of -1 gives 0. `smoothing`: of labels, 0 for
+ * none.
+ */
 heed_status heed_cross_entropy(const heed_tensor* logits, const heed_tensor* targets, double smoothing,
                                heed_tensor** out);
 /**
- * softmax(q k^T / sqrt(dk)) v (Vaswani et al. 2017, eq. 1): query [B, H, N, dk], key [B, H, M, dk], value
- * [B, H, M, dv] -> [B, H, N, dv]. `mask`: i32 that broadcasts to [B, H, N, M], 1 = allowed, or NULL. `causal`: key j
- * is allowed for query i where j <= i + M - N.
+ * softmax(q k^T / sqrt(dk)) v (Vaswani et al. 2017, eq. 1): query [B, H, N, dk], key [B, H, M, dk], value [B,
+ * H, M, dv] -> [B, H, N, dv]. `mask`: i32 that broadcasts to [B, H, N, M], 1 = allowed, or NULL. `causal`:
+ * key j is allowed for query i where j <= i + M - N.
  */
 heed_status heed_attention(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
                            const heed_tensor* mask, int32_t causal, heed_tensor** out);
 /**
- * The same with numbers added to the scaled products before the softmax. `bias`: [1 or B, 1 or H, N, M] of query's type,
- * with a gradient, or NULL; where it is -infinity there is no such pair. `slopes`: [H], f32 (f64 beside f64): pairs lose
- * slopes[h] |i + M - N - j| (ALiBi, arXiv 2108.12409), without a gradient, or NULL.
+ * The same with biases added to the scaled products before the softmax. `bias`: [1 or B, 1 or H, N, M] of
+ * query's type, with a gradient, or NULL; -infinity excludes a pair. `slopes`: [H], f32 (f64 beside f64), or
+ * NULL: slopes[h] |i + M - N - j| is subtracted (ALiBi, arXiv 2108.12409), without a gradient.
  */
 heed_status heed_biased_attention(const heed_tensor* query, const heed_tensor* key, const heed_tensor* value,
                                   const heed_tensor* mask, int32_t causal, const heed_tensor* bias,
                                   const heed_tensor* slopes, heed_tensor** out);
 
-/* --- attention layers and other modules -------------------------------------------------------------------- */
+/* --- attention layers and other modules --- */
 
 /**
- * An attention layer by the name of its mechanism, such as "clusterformer". `settings`: "width" (needed), "heads",
- * "dropout", "bias", "causal", "cross", "max_length" (which some mechanisms need), "seed" of the initial parameters,
- * "dtype" ("f32" or "f64"), "device", and those of the mechanism (heed_list("attention")).
+ * An attention layer by the name of its mechanism, such as "clusterformer". `settings`: "width" (required),
+ * "heads", "dropout", "bias", "causal", "cross", "max_length" (required by some mechanisms), "seed" of the
+ * initial parameters, "dtype" ("f32" or "f64"), "device", and those of the mechanism
+ * (heed_list("attention")).
  */
 heed_status heed_attention_create(const char* name, const char* settings, heed_module** out);
 /**
- * x [B, N, width] -> [B, N, width]. `mask` and `memory_mask`: i32 [B, N] and [B, M], 1 = real, or NULL; `memory`:
- * [B, M, width] of cross-attention, else NULL. `context`: of the pass, or NULL for inference.
+ * x [B, N, width] -> [B, N, width]. `mask` and `memory_mask`: i32 [B, N] and [B, M], 1 = real, or NULL;
+ * `memory`: [B, M, width] for cross-attention, else NULL. `context`: that of the pass, or NULL for inference.
  */
 heed_status heed_attention_forward(heed_module* layer, const heed_tensor* x, const heed_tensor* mask,
                                    const heed_tensor* memory, const heed_tensor* memory_mask,
                                    heed_context* context, heed_tensor** out);
 /**
- * A forward pass. `training`: 1 with dropout, from (seed, step); 0 for inference. All layers of one pass share one
- * context: it numbers their dropout, carries what passes from layer to layer and collects what they add to the loss.
+ * A forward pass. `training`: 1 with dropout drawn from (seed, step); 0 for inference. All layers of a pass
+ * share one context: it numbers their dropout, carries state from layer to layer and collects the losses they
+ * add.
  */
 heed_status heed_context_create(int32_t training, uint64_t seed, uint32_t step, heed_context** out);
-/** The weighted sum of what the layers add to the loss, such as ClusterFormer's clustering; NULL when nothing. */
+/** The weighted sum of the losses that layers add, such as ClusterFormer's clustering loss; NULL if none. */
 heed_status heed_context_auxiliary_loss(const heed_context* context, heed_tensor** out);
 void heed_context_free(heed_context* context);
 
 heed_status heed_module_parameter_count(heed_module* module, size_t* out);
 /**
- * The index-th parameter: its dotted name, which lives as long as the handle, and the leaf itself, which the module
- * goes on using. Either may be NULL.
+ * The index-th parameter: its dotted name, valid as long as the handle, and the leaf itself, which the module
+ * keeps using. Either may be NULL.
  */
 heed_status heed_module_parameter(heed_module* module, size_t index, const char** name, heed_tensor** out);
-/** Parameters and buffers as safetensors, whole or not at all. */
+/** Writes parameters and buffers as safetensors, completely or not at all. */
 heed_status heed_module_save(heed_module* module, const char* path);
-/** Names, shapes and types must all agree; else nothing has changed. */
+/** Names, shapes and types must all match; otherwise nothing changes. */
 heed_status heed_module_load(heed_module* module, const char* path);
 void heed_module_free(heed_module* module);
 
-/* --- optimizers ------------------------------------------------------------------------------------------- */
+/* --- optimizers --- */
 
 /**
- * "sgd", "adam" or "adamw" over leaves on one device, each given once. `settings`: "beta1" (0.9; of sgd the momentum,
- * 0), "beta2", "epsilon", "weight_decay", "decay_vectors" (false: adamw spares parameters of one axis or none, as biases are),
- * and "clip_norm", the limit of the gradients' global norm (0: none).
+ * "sgd", "adam" or "adamw" over distinct leaves on one device. `settings`: "beta1" (0.9; for sgd the
+ * momentum, 0), "beta2", "epsilon", "weight_decay", "decay_vectors" (false: adamw does not decay parameters
+ * of rank 0 or 1, such as biases), and "clip_norm", the limit of the gradients' global norm (0: none).
  */
 heed_status heed_optimizer_create(const char* name, const char* settings, heed_tensor* const* parameters,
                                   size_t count, heed_optimizer** out);
-/** One update in place. A parameter without a gradient is left out; an error when none has one. */
+/** One update in place. Parameters without a gradient are skipped; an error if none has one. */
 heed_status heed_optimizer_step(heed_optimizer* optimizer, double learning_rate);
 heed_status heed_optimizer_zero_gradients(heed_optimizer* optimizer);
 void heed_optimizer_free(heed_optimizer* optimizer);
 
-/* --- runs: what the sample programs trained ------------------------------------------------------------------ */
+/* --- runs: what the sample programs trained --- */
 
 /**
- * Opens the folder of a run, of whatever task. `settings`: "device", "weights" ("best", "last" or "initial"), "config" (a
- * file laid over the run's), "settings" (a list of "name=value", over that), "verify" (true). How many threads
- * compute is the process's affair: heed_set_cpu_threads().
+ * Opens the folder of a run of any task. `settings`: "device", "weights" ("best", "last" or "initial"),
+ * "config" (a file that overrides the run's settings), "settings" (a list of "name=value" that overrides
+ * both), "verify" (true). Threads are set for the whole process: heed_set_cpu_threads().
  */
 heed_status heed_run_open(const char* folder, const char* settings, heed_run** out);
-/** {"task": ..., "settings": {...}, "remarks": [...]}: remarks are what the run had to say since the last call. */
+/** {"task": ..., "settings": {...}, "remarks": [...]}: remarks are those since the last call. */
 heed_status heed_run_describe(heed_run* run, char** out);
 /**
- * One answer for each line: [{"text", "probability", "alternatives": [{"text", "probability"}]}, ...], or {"error"}
- * where a line has none.
+ * One answer for each line: [{"text", "probability", "alternatives": [{"text", "probability"}]}, ...], or
+ * {"error"} for a line without one.
  */
 heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t count, char** out);
 /**
- * The same, and writes what the model shows of its inside for each line to `path`: attention maps for a name that ends
- * in .html, else safetensors. A file that exists is refused unless `overwrite` is not 0.
+ * The same, and writes the model's internals for each line to `path`: attention maps if it ends in .html,
+ * else safetensors. An existing file is an error unless `overwrite` is not 0.
  */
 heed_status heed_run_capture(heed_run* run, const char* const* lines, size_t count, const char* path,
                              int32_t overwrite, char** out);
 /** The task's metrics on "valid", "test" or "train", the parts of the run's own data. */
 heed_status heed_run_measure(heed_run* run, const char* part, char** out);
-/** The model, whose parameters can be read, and trained further. It may outlive the handle of the run. */
+/** The model, whose parameters can be read and trained. It may outlive the handle of the run. */
 heed_status heed_run_model(heed_run* run, heed_module** out);
 void heed_run_free(heed_run* run);
 

@@ -11,7 +11,7 @@
 namespace heed::c {
 namespace {
 
-/// A module of which `owner` is, or keeps, the owner.
+/// `owner` keeps the module alive.
 heed_module* module_handle(std::shared_ptr<void> owner, Module& module, Attention* attention) {
   auto object = std::make_shared<ModuleObject>();
   object->owner = std::move(owner);
@@ -21,7 +21,7 @@ heed_module* module_handle(std::shared_ptr<void> owner, Module& module, Attentio
   return new_handle<heed_module>(std::move(object));
 }
 
-/// An Error about settings that one gave is a SettingsError.
+/// Turns an Error about the caller's settings into a SettingsError.
 template <class Body>
 auto about_settings(const Body& body) {
   try {
@@ -41,7 +41,7 @@ struct LayerSettings {
   Device device;
 };
 
-/// What is not a setting of every layer is one of the mechanism.
+/// Settings that not every layer has belong to the mechanism.
 LayerSettings layer_settings(const Options& given) {
   LayerSettings layer;
   AttentionConfig& config = layer.config;
@@ -55,7 +55,7 @@ LayerSettings layer_settings(const Options& given) {
   config.seed = static_cast<std::uint64_t>(given.take_integer("seed", 0, 0));
   if (given.take_choice("dtype", {"f32", "f64"}) == "f64") layer.dtype = DType::f64;
   layer.device = find_device(given.take_text("device", ""));
-  config.options = given;  // with what was asked for here, so that a misspelt name finds it
+  config.options = given;  // including those taken here, so that a misspelt name finds the nearest
   return layer;
 }
 
@@ -86,7 +86,7 @@ std::shared_ptr<OptimizerObject> make_optimizer(const std::string& name, const O
   std::set<const Node*> seen;
   for (std::size_t i = 0; i < object->tensors.size(); ++i) {
     const std::string parameter = concat_text("parameters[", i, ']');
-    gradient(object->tensors[i]);  // throws when it is no leaf
+    gradient(object->tensors[i]);  // throws if it is not a leaf
     check(seen.insert(object->tensors[i].node().get()).second, "optimizer: ", parameter,
           " is given more than once");
     named.push_back({parameter, &object->tensors[i]});
@@ -189,7 +189,7 @@ heed_status heed_optimizer_step(heed_optimizer* optimizer, double learning_rate)
   return guarded(__func__, [&] {
     const auto object = object_of(optimizer, "optimizer");
     check(learning_rate >= 0 && learning_rate <= 1e30, "optimizer: the learning rate is ", learning_rate,
-          "; it must be a number that is not negative");
+          "; it must not be negative");
     const bool clips = object->clip_norm > 0;
     object->optimizer->step(
         learning_rate,

@@ -1,4 +1,4 @@
-// The C API: ops, by name where the library has them in a table.
+// The C API: ops, by name if they are in the library's table.
 
 #include "heed/autograd/ops.h"
 
@@ -25,7 +25,7 @@ const std::vector<std::string> compare_names = {
 };
 const std::vector<std::string> reduce_names = {"sum", "mean", "max", "min", "log_sum_exp", "argmax"};
 
-/// The place of a name in its list, which is the number of its op.
+/// The index of a name in its list, which is the number of the op.
 std::size_t number_of(const char* op, const std::vector<std::string>& names, const char* kind) {
   const std::string name = text_of(op, "op");
   const auto found = std::find(names.begin(), names.end(), name);
@@ -117,7 +117,7 @@ heed_status heed_reduce(const char* op, const heed_tensor* x, int32_t axis, int3
                         heed_tensor** out) {
   return guarded_tensor(__func__, out, [&] {
     const std::size_t number = number_of(op, reduce_names, "reducing");
-    check_argument(axis != HEED_ALL_AXES || keep_axis == 0, "over all axes none can be kept");
+    check_argument(axis != HEED_ALL_AXES || keep_axis == 0, "keep_axis needs one axis, not HEED_ALL_AXES");
     return reduced(reduce_names[number], tensor_of(x, "x"), axis, keep_axis != 0);
   });
 }

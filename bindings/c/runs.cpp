@@ -1,4 +1,4 @@
-// The C API: trained runs, and what there is by name.
+// The C API: trained runs, and lists.
 
 #include <nlohmann/json.hpp>
 
@@ -31,7 +31,7 @@ RunOptions run_options(const Options& given) {
     given.check_all_taken("a run");
     for (const std::string& assignment : options.settings)
       check(assigned_name(assignment) != "threads",
-            "settings: \"threads\" belongs to the whole process: heed_set_cpu_threads() sets it");
+            "settings: \"threads\" is set for the whole process, by heed_set_cpu_threads()");
   } catch (const Error& error) {
     throw SettingsError(error.what());
   }
@@ -48,17 +48,18 @@ std::vector<std::string> lines_of(const char* const* lines, std::size_t count) {
   return texts;
 }
 
-/// What long calls of this thread ask, and with what; null: nothing.
+/// The function that long calls of this thread ask whether to stop, and its argument; null: none.
 thread_local int32_t (*asked_to_stop)(void*) = nullptr;
 thread_local void* stop_context = nullptr;
 
-/// While it lives, no other call works with the run. One of the same thread, from the function given to
-/// heed_set_stop(), would wait for ever.
+/// While it lives, no other call can use the run. A call on the same thread, from the function given to
+/// heed_set_stop(), would deadlock.
 class RunUse {
  public:
   explicit RunUse(RunObject& object) : object_(object) {
     const std::thread::id here = std::this_thread::get_id();
-    check(object.user != here, "the run is in use by the call that asks whether to stop: wait for its end");
+    check(object.user != here,
+          "the run is in use by the call that asks whether to stop; wait until it returns");
     object.in_use.lock();
     object.user = here;
   }
@@ -73,7 +74,7 @@ class RunUse {
   RunObject& object_;
 };
 
-/// What `work` makes of a run that no other call uses meanwhile, as a text for the caller.
+/// The text that `work` returns for a run that no other call uses meanwhile.
 template <class Work>
 char* text_from_run(heed_run* handle, const Work& work) {
   const std::shared_ptr<RunObject> object = object_of(handle, "run");

@@ -39,10 +39,10 @@ void assign(const Tensor& to, const void* source) {
     case DType::bf16:
       break;
   }
-  fail("the host has no ", to.dtype(), ": cast from and to f32");
+  fail(to.dtype(), " does not exist on the host: cast from and to f32");
 }
 
-/// The elements in row-major order, on their device, in a type that the host has.
+/// The elements in row-major order, on their device, in a type that exists on the host.
 Tensor readable(const Tensor& x) {
   const NoGrad no_grad;
   return contiguous(is_half(x.dtype()) ? cast(x.detach(), DType::f32) : x.detach());
@@ -53,7 +53,7 @@ void read(const Tensor& x, void* destination) {
   if (source.count() > 0) backend_of(source).download(source, destination);
 }
 
-/// Memory of the caller.
+/// The caller's memory.
 class LentStorage : public Storage {
  public:
   LentStorage(void* data, std::size_t bytes) : Storage(Device{}, bytes, data, true) {}
@@ -61,11 +61,11 @@ class LentStorage : public Storage {
     if (!release_) return;
     try {
       release_(context_);
-    } catch (...) {  // nobody is there to be told
+    } catch (...) {  // there is no caller to report to
       heed_set_last_error("the release function of lent memory threw an exception");
     }
   }
-  /// From now on the caller is told when nobody sees the memory any more.
+  /// From now on `release` is called when no tensor uses the memory any more.
   void set_release(void (*release)(void*), void* context) {
     release_ = release;
     context_ = context;
@@ -96,10 +96,9 @@ Tensor call(heed_function function, void* context, std::span<const Tensor> input
   const std::string said = heed_last_error();
   if (status != HEED_OK) {
     heed_tensor_free(output);
-    throw CallbackFailed("the function failed: " +
-                         (said.empty() ? std::string("it does not say why") : said));
+    throw CallbackFailed("the function failed: " + (said.empty() ? std::string("without a message") : said));
   }
-  if (!output) throw CallbackFailed("the function gave no output");
+  if (!output) throw CallbackFailed("the function returned no output");
   const Tensor result = tensor_of(output, "the output of the function");
   if (std::find(handles.begin(), handles.end(), output) == handles.end()) heed_tensor_free(output);
   return result;
@@ -129,15 +128,15 @@ heed_status heed_tensor_borrow(heed_dtype dtype, int32_t rank, const int64_t* sh
   const heed_status status = guarded_tensor(__func__, out, [&] {
     const Shape extents = shape_of(rank, shape);
     const DType type = dtype_of_number(dtype);
-    check_argument(!is_half(type), "the host has no ", type);
+    check_argument(!is_half(type), type, " does not exist on the host");
     auto bytes = static_cast<std::int64_t>(size_of(type)), strides = bytes;
     for (const std::int64_t extent : extents) {
       bytes = checked_product("the size of the tensor", bytes, extent);
       strides = checked_product("the size of the tensor", strides, std::max<std::int64_t>(extent, 1));
     }
     check_argument(data != nullptr || bytes == 0, "data is NULL");
-    check_argument(reinterpret_cast<std::uintptr_t>(data) % size_of(type) == 0,
-                   "data does not lie on a multiple of ", size_of(type), " bytes");
+    check_argument(reinterpret_cast<std::uintptr_t>(data) % size_of(type) == 0, "data is not aligned to ",
+                   size_of(type), " bytes");
     storage = std::make_shared<LentStorage>(data, static_cast<std::size_t>(bytes));
     return Tensor(storage, 0, extents, contiguous_strides(extents), type);
   });
@@ -182,7 +181,7 @@ heed_status heed_tensor_data(const heed_tensor* tensor, void** out) {
   return guarded(__func__, out, [&]() -> void* {
     const Tensor x = tensor_of(tensor, "tensor");
     check(x.device() == Device{}, "the memory of ", x.device(),
-          " is not the host's: copy it by heed_tensor_read");
+          " is not on the host: copy it with heed_tensor_read");
     auto* const bytes = static_cast<std::byte*>(x.storage()->host_data());
     return bytes ? bytes + static_cast<std::size_t>(x.offset()) * size_of(x.dtype()) : nullptr;
   });

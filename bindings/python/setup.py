@@ -1,6 +1,6 @@
-"""Makes a wheel that brings libheed.so and the libraries that it needs; pyproject.toml has the rest.
+"""Makes a wheel with libheed.so and the libraries that it needs; pyproject.toml has the rest.
 
-The library is that of the build tree (build/lib/libheed.so, built where it is not there yet) or what HEED_LIBRARY names.
+The library is that of the build tree (build/lib/libheed.so, built if it is missing) or the one that HEED_LIBRARY names.
 """
 
 import os
@@ -19,9 +19,9 @@ except ImportError:  # before setuptools 70.1
     from wheel.bdist_wheel import bdist_wheel
 
 root = pathlib.Path(__file__).resolve().parent.parent.parent
-# What every system has, and drivers may want newer than here.
+# Every system has these, and drivers may need newer ones.
 OF_THE_SYSTEM = re.compile(r"(linux-vdso|ld-linux.*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+))\.so")
-OPENED = "libopenblas.so.0"  # at run time, so that libheed.so does not name it
+OPENED = "libopenblas.so.0"  # opened at run time, so ldd does not list it
 
 
 def built_library():
@@ -34,7 +34,7 @@ def built_library():
 
 
 def needed_by(library):
-    """Files of the libraries that one needs, by name, without those of every system."""
+    """The libraries that one needs, by name, without those of every system."""
     listed = subprocess.run(["ldd", library], check=True, capture_output=True, text=True).stdout
     lacking = re.findall(r"(\S+) => not found", listed)
     if lacking:
@@ -51,7 +51,7 @@ def opened_library():
 
 
 def newest_glibc(files):
-    """The second number of the newest glibc that one of them asks for."""
+    """The minor version of the newest glibc that one of them needs."""
     return max(int(number) for file in files for number in re.findall(rb"GLIBC_2\.(\d+)", file.read_bytes()))
 
 
@@ -60,14 +60,14 @@ class BuildWithLibraries(build_py):
         super().run()
         for tool in ("ldd", "strip", "patchelf"):
             if not shutil.which(tool):
-                raise SystemExit(f"{tool} is not installed, which a wheel with libraries takes")
+                raise SystemExit(f"{tool} is not installed; a wheel with libraries needs it")
         library, openblas = built_library(), opened_library()
         files = {"libheed.so": library, OPENED: openblas, **needed_by(library), **needed_by(openblas)}
         for name, path in files.items():
             target = pathlib.Path(self.build_lib) / "heed" / name
             shutil.copyfile(path, target)
             subprocess.run(["strip", "--strip-unneeded", target], check=True)
-            # What they need is looked for beside them. RPATH, not RUNPATH, comes before LD_LIBRARY_PATH.
+            # They look for libraries beside them. RPATH, unlike RUNPATH, precedes LD_LIBRARY_PATH.
             subprocess.run(["patchelf", "--force-rpath", "--set-rpath", "$ORIGIN", target], check=True)
 
 
@@ -78,7 +78,7 @@ class PlatformWheel(bdist_wheel):
 
 
 class WithLibraries(Distribution):
-    def has_ext_modules(self):  # so that the wheel is one of a platform
+    def has_ext_modules(self):  # makes the wheel platform-specific
         return True
 
 

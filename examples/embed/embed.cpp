@@ -1,13 +1,19 @@
-// How an application uses heed as a library: its own operation, checked; its own network and training loop;
-// the library's trainer reporting to the application's log; and an error that arrives as an exception.
+// How an application uses heed as a library: its own operation, checked; its own network and training loop; the
+// library's trainer reporting to the application's log; an error that arrives as an exception; and, with the folder of
+// a run of any task, answers to lines:
+//
+//   embed [RUN < lines]
 
 #include <heed/heed.h>
 
 #include <cstdio>
+#include <iostream>
+#include <string>
+#include <vector>
 
 namespace {
 
-/// What the network is to learn.
+/// The function that the network learns.
 constexpr std::int64_t points = 512;
 heed::Tensor inputs() {
   return heed::uniform({points, 2}, -1, 1, {1, 0, 0});
@@ -16,8 +22,8 @@ heed::Tensor targets(const heed::Tensor& x) {
   return heed::sin(heed::slice(x, 1, 0, 1) * 3.0) * heed::slice(x, 1, 1, 2);
 }
 
-/// An operation of our own, composed from those of the library: silu(x A^T) * (x B^T) (SwiGLU, arXiv
-/// 2002.05202, eq. 6). It needs no derivative: that follows from its parts.
+/// An operation of our own, composed of the library's: silu(x A^T) * (x B^T) (SwiGLU, arXiv 2002.05202, eq. 6). Its
+/// derivative follows from its parts.
 heed::Tensor swiglu(const heed::Tensor& x, const heed::Tensor& gate, const heed::Tensor& bias,
                     const heed::Tensor& value) {
   return heed::silu(heed::linear(x, gate, bias)) * heed::linear(x, value);
@@ -87,7 +93,7 @@ class Regression : public heed::Task {
   heed::Tensor x_ = inputs();
 };
 
-/// The library prints nothing: what it has to say goes to callbacks.
+/// The library prints nothing: it reports to callbacks.
 void train_with_trainer() {
   Regression task;
   heed::TrainerOptions options;
@@ -100,6 +106,14 @@ void train_with_trainer() {
     std::printf("trainer: step %lld, loss %.5f\n", static_cast<long long>(progress.step), progress.loss);
   };
   heed::Trainer(task, options, callbacks).run();
+}
+
+/// Answers the lines of standard input with what a sample program trained.
+void answer_lines(const char* folder) {
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(std::cin, line);) lines.push_back(line);
+  auto run = heed::Run::open(folder);
+  for (const heed::Prediction& answer : run.predict(lines)) std::cout << answer.text << '\n';
 }
 
 /// A mistake is an exception that says what was wrong, and the program goes on.
@@ -115,8 +129,9 @@ bool mistakes_are_reported() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   try {
+    if (argc > 1) return answer_lines(argv[1]), 0;
     const bool checked = swiglu_is_right() && mistakes_are_reported();
     train_with_trainer();
     const double loss = train_by_hand();

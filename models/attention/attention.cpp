@@ -110,9 +110,13 @@ void Attention::show(Context& context, std::string_view name, const Tensor& valu
   if (context.capture) context.capture->entries.push_back({path(), std::string(name), value.detach()});
 }
 
+void Attention::show(Context& context, std::string_view name, const std::function<Tensor()>& value) const {
+  if (context.capture) show(context, name, value());
+}
+
 void Attention::show_weights(Context& context, const Tensor& query, const Tensor& key,
                              const AttentionOptions& options) const {
-  if (context.capture) show(context, "weights", attention_weights(query.detach(), key.detach(), options));
+  show(context, "weights", [&] { return attention_weights(query.detach(), key.detach(), options); });
 }
 
 AttentionOptions Attention::kernel_options(const Tensor& key_mask, Context& context) const {

@@ -153,8 +153,9 @@ class Attention : public Module {
   std::int64_t rows_per_memory(const AttentionInput& input) const;
   /// The queries of a step [B, n, d], grouped by the memory row they share: [S, (B / S) n, d].
   Tensor by_memory(const AttentionInput& input) const;
-  /// Records a tensor in Context::capture, detached; does nothing without a capture.
+  /// Records a tensor in Context::capture, detached; does nothing without a capture, when `value` is not called.
   void show(Context& context, std::string_view name, const Tensor& value) const;
+  void show(Context& context, std::string_view name, const std::function<Tensor()>& value) const;
   /// Records "weights" [B, H, N, M]: those of attention(query, key, value, options) before dropout.
   /// Computed only under a capture.
   void show_weights(Context& context, const Tensor& query, const Tensor& key,
@@ -172,6 +173,12 @@ struct AttentionVariant {
   /// Capabilities for given settings, where they depend on the settings; empty: they never do.
   std::function<Capabilities(const Options&)> capabilities_with = nullptr;
 };
+
+/// AttentionVariant::make for layers of one class.
+template <class Layer>
+std::unique_ptr<Attention> make_layer(const AttentionConfig& config) {
+  return std::make_unique<Layer>(config);
+}
 
 /// Adds an application's own variant to the list, so that models, settings, runs and programs find it by
 /// name, like heed's own. `make` builds a layer and may throw. make_attention() first rejects what the

@@ -171,9 +171,7 @@ AttentionVariant bigbird_variant() {
            .rotary = true,
            .alibi = true,
            .reason = "BigBird is defined for self-attention only"},
-          [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<BigBird>(config));
-          }};
+          make_layer<BigBird>};
 }
 
 }  // namespace heed

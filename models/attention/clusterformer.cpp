@@ -195,8 +195,7 @@ class ClusterFormer : public Attention {
     show(context, "assignment", assignment);
     show(context, "order", order);
     show(context, "centroids", updated);
-    if (context.capture)
-      show(context, "weights", unsorted_weights(attention_weights(query, key, options), order));
+    show(context, "weights", [&] { return unsorted_weights(attention_weights(query, key, options), order); });
     return w_.output(scatter_add_rows(attended, order, length));
   }
 
@@ -212,7 +211,7 @@ class ClusterFormer : public Attention {
       return given;
     }
     check(centroids_.defined(),
-          "this is no first ClusterFormer layer, and no layer before it gave centroids");
+          "this is not the first ClusterFormer layer, and no layer before it gave centroids");
     const std::int64_t clusters = count_.of(x.size(1), context.training);
     return expand(slice(centroids_, 0, 0, clusters), {x.size(0), clusters, x.size(2)});
   }
@@ -225,7 +224,6 @@ class ClusterFormer : public Attention {
 
   /// "assoc" is "clusters": each word is shared among the centroids, and a centroid is the mean of the
   /// words, weighted by its shares.
-  /// shares.
   static Tensor mean_of_members(const Tensor& logits, const AttentionInput& input) {
     const Tensor real = unsqueeze(mask_as_numbers(input.mask, input.x), 1);  // [B, 1, N]
     const Tensor shares = softmax(logits, 1) * real;                         // [B, K, N]
@@ -262,8 +260,7 @@ AttentionVariant clusterformer_variant() {
   return {"clusterformer",
           {.causal = true, .reason = "the paper replaces self-attention only; use dot_product across"},
           [](const AttentionConfig& config) {
-            return config.causal ? make_causal_clusterformer(config)
-                                 : std::unique_ptr<Attention>(std::make_unique<ClusterFormer>(config));
+            return config.causal ? make_causal_clusterformer(config) : make_layer<ClusterFormer>(config);
           }};
 }
 
@@ -319,16 +316,7 @@ class CausalClusterFormer : public Attention {
 
     show(context, "assignment", assignment);
     show(context, "order", order);
-    if (context.capture) {
-      const Tensor in_blocks = attention_weights(query, key, options);  // [B blocks, H, w, 2 w]
-      const std::int64_t blocks = in_blocks.size(0) / batch, heads = config().heads;
-      const Tensor by_head =
-          permute(reshape(in_blocks, {batch, blocks, heads, width, 2 * width}), {0, 2, 1, 3, 4});
-      const Tensor sorted_words =
-          weights_of_blocks(reshape(by_head, {batch * heads, blocks, width, 2 * width}), length);
-      show(context, "weights",
-           unsorted_weights(reshape(sorted_words, {batch, heads, length, length}), order));
-    }
+    show(context, "weights", [&] { return weights(attention_weights(query, key, options), order); });
     const Tensor blocks = reshape(attended, {batch, attended.size(0) / batch, width, x.size(2)});
     return w_.output(scatter_add_rows(from_blocks(blocks, length), order, length));
   }
@@ -347,6 +335,18 @@ class CausalClusterFormer : public Attention {
     const Tensor recent = less_equal(of_key, at) * greater(of_key, at - block);
     const Tensor mask = same * recent;
     return reshape(mask, {mask.size(0) * mask.size(1), 1, width, 2 * width});
+  }
+
+  /// Weights [B blocks, H, w, 2 w] inside the blocks -> [B, H, N, N] between the words in their own order.
+  static Tensor weights(const Tensor& in_blocks, const Tensor& order) {
+    const std::int64_t batch = order.size(0), length = order.size(1);
+    const std::int64_t blocks = in_blocks.size(0) / batch, heads = in_blocks.size(1),
+                       width = in_blocks.size(2);
+    const Tensor by_head =
+        permute(reshape(in_blocks, {batch, blocks, heads, width, 2 * width}), {0, 2, 1, 3, 4});
+    const Tensor sorted_words =
+        weights_of_blocks(reshape(by_head, {batch * heads, blocks, width, 2 * width}), length);
+    return unsorted_weights(reshape(sorted_words, {batch, heads, length, length}), order);
   }
 
   ClusterCount count_;

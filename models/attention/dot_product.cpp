@@ -122,9 +122,7 @@ class DotProductAttention : public Attention {
 AttentionVariant dot_product_variant() {
   return {"dot_product",
           {.causal = true, .cross = true, .as_heads = true, .rotary = true, .alibi = true, .relative = true},
-          [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<DotProductAttention>(config));
-          }};
+          make_layer<DotProductAttention>};
 }
 
 }  // namespace heed

@@ -188,7 +188,7 @@ class Fastformer : public Attention {
               Context& context) const {
     const std::int64_t batch = x.size(0), heads = x.size(1), length = x.size(2), width = x.size(3);
     const Tensor a = transpose(scores, 1, 2) / std::sqrt(static_cast<double>(width));  // [B, H, N]
-    if (context.capture) show(context, name, pooling_weights(a, mask));
+    show(context, name, [&] { return pooling_weights(a, mask); });
     Tensor values = x;
     if (context.training && config().dropout > 0) {  // one draw per token and head serves all prefixes
       const Tensor ones = Tensor::ones({batch, heads, length, 1}, x.dtype(), x.device());
@@ -230,9 +230,7 @@ AttentionVariant fastformer_variant() {
            .cross = true,
            .cross_by_step = false,
            .reason = "as cross-attention it pools all queries, which a decoder does not know yet"},
-          [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<Fastformer>(config));
-          }};
+          make_layer<Fastformer>};
 }
 
 }  // namespace heed

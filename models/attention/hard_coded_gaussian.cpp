@@ -200,7 +200,7 @@ class HardCodedGaussianAttention : public Attention {
     const std::int64_t batch = v.size(0), heads = config().heads, dh = config().inner_width() / heads;
     const std::int64_t rows = std::min(rows_per_block, std::max<std::int64_t>(queries, 1));
     const std::int64_t blocks = ceil_div(queries, rows);
-    if (context.capture) show(context, "weights", all_weights(v, mask, first, queries));
+    show(context, "weights", [&] { return all_weights(v, mask, first, queries); });
     // v [B, M, d]: padded keys contribute nothing.
     if (mask.defined()) v = where(unsqueeze(mask, 2), v, Tensor::zeros({1}, v.dtype(), v.device()));
 
@@ -227,9 +227,7 @@ class HardCodedGaussianAttention : public Attention {
 AttentionVariant hard_coded_gaussian_variant() {
   return {"hard_coded_gaussian",
           {.causal = true, .cross = true, .as_heads = true},
-          [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<HardCodedGaussianAttention>(config));
-          }};
+          make_layer<HardCodedGaussianAttention>};
 }
 
 }  // namespace heed

@@ -99,9 +99,7 @@ AttentionVariant linformer_variant() {
            .any_length = false,
            .as_heads = true,
            .reason = "each of its k sums along the length mixes all positions, past and future"},
-          [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<LinformerAttention>(config));
-          }};
+          make_layer<LinformerAttention>};
 }
 
 }  // namespace heed

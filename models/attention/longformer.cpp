@@ -143,11 +143,10 @@ class Longformer : public PatternAttention {
     const auto in_place = [&](const Tensor& of_global, const Tensor& of_all) {
       return where(unsqueeze(is_global, 1), index_select(of_global, 2, slot), of_all);
     };
-    if (context.capture) {
-      show(
-          context, "weights",
-          in_place(attention_weights(global_query, global_key, all), attention_weights(query, key, options)));
-    }
+    show(context, "weights", [&] {
+      return in_place(attention_weights(global_query, global_key, all),
+                      attention_weights(query, key, options));
+    });
     return in_place(rows, out);
   }
 
@@ -188,9 +187,7 @@ AttentionVariant longformer_variant() {
            .rotary = true,
            .alibi = true,
            .reason = "Longformer is defined for self-attention only"},
-          [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<Longformer>(config));
-          }};
+          make_layer<Longformer>};
 }
 
 }  // namespace heed

@@ -125,9 +125,7 @@ class MixedHeads : public Attention {
 AttentionVariant mixed_heads_variant() {
   return {"mixed_heads",
           {.causal = true, .cross = true},  // of the default parts
-          [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<MixedHeads>(config));
-          },
+          make_layer<MixedHeads>,
           capabilities_of_parts};
 }
 

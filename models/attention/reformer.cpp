@@ -173,7 +173,8 @@ class Reformer : public Attention {
     for (std::int64_t r = 0; r < rounds_; ++r) {
       const Tensor sides = matmul(by_head, select(rotations, 0, r));  // [B, H, N, buckets / 2]
       rounds.add(reshape(sides, {batch * heads, length, buckets / 2}), real);
-      parts.push_back(attend(query, key, value, rounds, context, shown));
+      parts.push_back(attend(query, key, value, rounds, context));
+      if (context.capture) shown.push_back(weights(query, key, rounds));
     }
     const Tensor joined = join_attention(parts);  // [G, N, dh]
 
@@ -213,24 +214,30 @@ class Reformer : public Attention {
 
   /// o_r [G, N, dh] and z_r [G, N] of the last round, over the pairs that no earlier round has.
   AttentionPart attend(const Tensor& query, const Tensor& key, const Tensor& value, const HashRounds& rounds,
-                       Context& context, std::vector<Tensor>& shown) const {
-    const std::int64_t length = query.size(1);
-    const auto chunks_of = [&](const Tensor& x) {
-      return into_blocks(gather_rows(x, rounds.order()), std::min(chunk_, length));
-    };
+                       Context& context) const {
     AttentionOptions options = kernel_options({}, context);
     options.mask = rounds.allowed();
-    const Tensor k = with_block_before(chunks_of(key));  // [G, chunks, 2 m, dh]
-    const Tensor v = with_block_before(chunks_of(value));
-    if (context.capture) {
-      const Tensor in_blocks = attention_weights(chunks_of(query), k, options);  // [G, chunks, m, 2 m]
-      const Tensor sorted = unsqueeze(weights_of_blocks(in_blocks, length), 1);  // [G, 1, N, N]
-      shown.push_back(squeeze(unsorted_weights(sorted, rounds.order()), 1));
-    }
-    const AttentionPart part = attention_part(chunks_of(query), k, v, options);  // chunks as heads
+    const Tensor k = with_block_before(chunks_of(key, rounds));  // [G, chunks, 2 m, dh]
+    const Tensor v = with_block_before(chunks_of(value, rounds));
+    const AttentionPart part = attention_part(chunks_of(query, rounds), k, v, options);  // chunks as heads
     const Tensor rank = inverse_order(rounds.order());
-    const auto back = [&](const Tensor& x) { return gather_rows(from_blocks(x, length), rank); };
+    const auto back = [&](const Tensor& x) { return gather_rows(from_blocks(x, query.size(1)), rank); };
     return {back(part.output), back(part.log_sum_exp)};
+  }
+
+  /// x [G, N, dh] in the order of the last round, cut into chunks: [G, chunks, m, dh].
+  Tensor chunks_of(const Tensor& x, const HashRounds& rounds) const {
+    return into_blocks(gather_rows(x, rounds.order()), std::min(chunk_, x.size(1)));
+  }
+
+  /// The weights of the last round between all words, [G, N, N].
+  Tensor weights(const Tensor& query, const Tensor& key, const HashRounds& rounds) const {
+    AttentionOptions options;
+    options.mask = rounds.allowed();
+    const Tensor k = with_block_before(chunks_of(key, rounds));
+    const Tensor in_blocks = attention_weights(chunks_of(query, rounds), k, options);  // [G, chunks, m, 2 m]
+    const Tensor sorted = unsqueeze(weights_of_blocks(in_blocks, query.size(1)), 1);   // [G, 1, N, N]
+    return squeeze(unsorted_weights(sorted, rounds.order()), 1);
   }
 
   /// The weights of all parts combined, [G, N, N]; the first part is each word by itself.
@@ -260,9 +267,7 @@ class Reformer : public Attention {
 AttentionVariant reformer_variant() {
   return {"reformer",
           {.causal = true, .strictly_causal = false, .reason = "queries and keys are the same words"},
-          [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<Reformer>(config));
-          }};
+          make_layer<Reformer>};
 }
 
 }  // namespace heed

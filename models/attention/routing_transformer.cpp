@@ -220,11 +220,11 @@ class RoutingAttention : public Attention {
     options.mask = reshape(greater(key_ids, -1), {sequences, clusters_, 1, width});
     const Tensor out = attention(members(query, flat_query_ids), members(key, flat_key_ids),
                                  members(value, flat_key_ids), options);
-    if (context.capture) {
-      const Tensor weights =
+    show(context, "weights", [&] {
+      const Tensor inside =
           attention_weights(members(query, flat_query_ids), members(key, flat_key_ids), options);
-      show(context, "weights", all_weights(weights, query_ids, key_ids, length));
-    }
+      return all_weights(inside, query_ids, key_ids, length);
+    });
     const Tensor total = scatter_add_rows(reshape(out, {sequences, -1, dh}), flat_query_ids, length);
     const Tensor one = Tensor::ones({sequences, flat_query_ids.size(1), 1}, query.dtype(), query.device());
     const Tensor count = scatter_add_rows(one, flat_query_ids, length);  // [B H, N, 1]
@@ -265,9 +265,7 @@ AttentionVariant routing_transformer_variant() {
           {.causal = true,
            .strictly_causal = false,
            .reason = "queries and keys are routed among the words of one sequence"},
-          [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<RoutingAttention>(config));
-          }};
+          make_layer<RoutingAttention>};
 }
 
 }  // namespace heed

@@ -292,9 +292,7 @@ AttentionVariant sparse_transformer_variant() {
            .as_heads = true,
            .rotary = true,
            .reason = "the Sparse Transformer is defined for self-attention only"},
-          [](const AttentionConfig& config) {
-            return std::unique_ptr<Attention>(std::make_unique<SparseTransformer>(config));
-          }};
+          make_layer<SparseTransformer>};
 }
 
 }  // namespace heed

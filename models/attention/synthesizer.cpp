@@ -87,10 +87,14 @@
 #include "heed/models/attention/shared/synthesizer_logits.h"
 
 namespace heed {
+namespace {
+
+template <class Logits>
+LogitsPtr make_logits(const AttentionConfig& config, Initialiser& initialiser) {
+  return std::make_unique<Logits>(config, initialiser);
+}
 
 // Dense.
-
-namespace {
 
 class DenseLogits : public SynthesizerLogits {
  public:
@@ -121,25 +125,11 @@ class DenseLogits : public SynthesizerLogits {
   Tensor w2_, b2_;  // [H, df, L], [H, L]; H = 1 when shared
 };
 
-}  // namespace
-
-LogitsPtr make_dense_logits(const AttentionConfig& config, Initialiser& initialiser) {
-  return std::make_unique<DenseLogits>(config, initialiser);
-}
-
-AttentionVariant synthesizer_dense_variant() {
-  return {"synthesizer_dense", synthesizer_capabilities(), [](const AttentionConfig& config) {
-            return make_synthesizer("synthesizer_dense", config, make_dense_logits);
-          }};
-}
-
 // Random.
-
-namespace {
 
 class RandomLogits : public SynthesizerLogits {
  public:
-  RandomLogits(const AttentionConfig& config, Initialiser& initialiser, bool trained) {
+  RandomLogits(const AttentionConfig& config, Initialiser& initialiser, bool trained = true) {
     const std::int64_t heads = config.heads, length = config.max_length;
     const double deviation = config.options.take_number("deviation", 0, 0, 1e6);
     const Tensor initial = deviation > 0 ? initialiser.normal({heads, length, length}, deviation)
@@ -163,33 +153,12 @@ class RandomLogits : public SynthesizerLogits {
   Tensor r_;  // [H, L, L]
 };
 
-}  // namespace
-
-LogitsPtr make_random_logits(const AttentionConfig& config, Initialiser& initialiser) {
-  return std::make_unique<RandomLogits>(config, initialiser, true);
-}
-
-LogitsPtr make_random_fixed_logits(const AttentionConfig& config, Initialiser& initialiser) {
-  return std::make_unique<RandomLogits>(config, initialiser, false);
-}
-
-AttentionVariant synthesizer_random_variant() {
-  return {"synthesizer_random", synthesizer_capabilities(), [](const AttentionConfig& config) {
-            return make_synthesizer("synthesizer_random", config, make_random_logits);
-          }};
-}
-
-// Fixed Random.
-
-AttentionVariant synthesizer_random_fixed_variant() {
-  return {"synthesizer_random_fixed", synthesizer_capabilities(), [](const AttentionConfig& config) {
-            return make_synthesizer("synthesizer_random_fixed", config, make_random_fixed_logits);
-          }};
-}
+struct FixedRandomLogits : RandomLogits {
+  FixedRandomLogits(const AttentionConfig& config, Initialiser& initialiser)
+      : RandomLogits(config, initialiser, false) {}
+};
 
 // Factorized Dense.
-
-namespace {
 
 /// The smallest b with a b >= length; for tiles also coprime to a.
 std::int64_t second_length(std::int64_t a, std::int64_t length, bool outer) {
@@ -258,21 +227,7 @@ class FactorizedDenseLogits : public SynthesizerLogits {
   Tensor wb_, bb_;  // [H, df, b], [H, b]
 };
 
-}  // namespace
-
-LogitsPtr make_factorized_dense_logits(const AttentionConfig& config, Initialiser& initialiser) {
-  return std::make_unique<FactorizedDenseLogits>(config, initialiser);
-}
-
-AttentionVariant synthesizer_factorized_dense_variant() {
-  return {"synthesizer_factorized_dense", synthesizer_capabilities(), [](const AttentionConfig& config) {
-            return make_synthesizer("synthesizer_factorized_dense", config, make_factorized_dense_logits);
-          }};
-}
-
 // Factorized Random.
-
-namespace {
 
 class FactorizedRandomLogits : public SynthesizerLogits {
  public:
@@ -294,21 +249,7 @@ class FactorizedRandomLogits : public SynthesizerLogits {
   Tensor r1_, r2_;  // [H, L, k]
 };
 
-}  // namespace
-
-LogitsPtr make_factorized_random_logits(const AttentionConfig& config, Initialiser& initialiser) {
-  return std::make_unique<FactorizedRandomLogits>(config, initialiser);
-}
-
-AttentionVariant synthesizer_factorized_random_variant() {
-  return {"synthesizer_factorized_random", synthesizer_capabilities(), [](const AttentionConfig& config) {
-            return make_synthesizer("synthesizer_factorized_random", config, make_factorized_random_logits);
-          }};
-}
-
 // Mixture.
-
-namespace {
 
 class DotProductLogits : public SynthesizerLogits {
  public:
@@ -330,21 +271,17 @@ class DotProductLogits : public SynthesizerLogits {
   Linear query_, key_;
 };
 
-LogitsPtr make_dot_logits(const AttentionConfig& config, Initialiser& initialiser) {
-  return std::make_unique<DotProductLogits>(config, initialiser);
-}
-
 LogitsPtr make_component(const std::string& name, const AttentionConfig& config, Initialiser& initialiser) {
   struct Kind {
     const char* name;
     LogitsPtr (*make)(const AttentionConfig&, Initialiser&);
   };
-  static constexpr Kind kinds[] = {{"dense", make_dense_logits},
-                                   {"random", make_random_logits},
-                                   {"random_fixed", make_random_fixed_logits},
-                                   {"fact_dense", make_factorized_dense_logits},
-                                   {"fact_random", make_factorized_random_logits},
-                                   {"dot", make_dot_logits}};
+  static constexpr Kind kinds[] = {{"dense", make_logits<DenseLogits>},
+                                   {"random", make_logits<RandomLogits>},
+                                   {"random_fixed", make_logits<FixedRandomLogits>},
+                                   {"fact_dense", make_logits<FactorizedDenseLogits>},
+                                   {"fact_random", make_logits<FactorizedRandomLogits>},
+                                   {"dot", make_logits<DotProductLogits>}};
   std::vector<std::string> names;
   for (const Kind& kind : kinds) {
     if (kind.name == name) return kind.make(config, initialiser);
@@ -423,14 +360,28 @@ class MixtureLogits : public SynthesizerLogits {
 
 }  // namespace
 
-LogitsPtr make_mixture_logits(const AttentionConfig& config, Initialiser& initialiser) {
-  return std::make_unique<MixtureLogits>(config, initialiser);
+AttentionVariant synthesizer_dense_variant() {
+  return synthesizer_variant("synthesizer_dense", make_logits<DenseLogits>);
+}
+
+AttentionVariant synthesizer_random_variant() {
+  return synthesizer_variant("synthesizer_random", make_logits<RandomLogits>);
+}
+
+AttentionVariant synthesizer_random_fixed_variant() {
+  return synthesizer_variant("synthesizer_random_fixed", make_logits<FixedRandomLogits>);
+}
+
+AttentionVariant synthesizer_factorized_dense_variant() {
+  return synthesizer_variant("synthesizer_factorized_dense", make_logits<FactorizedDenseLogits>);
+}
+
+AttentionVariant synthesizer_factorized_random_variant() {
+  return synthesizer_variant("synthesizer_factorized_random", make_logits<FactorizedRandomLogits>);
 }
 
 AttentionVariant synthesizer_mixture_variant() {
-  return {"synthesizer_mixture", synthesizer_capabilities(), [](const AttentionConfig& config) {
-            return make_synthesizer("synthesizer_mixture", config, make_mixture_logits);
-          }};
+  return synthesizer_variant("synthesizer_mixture", make_logits<MixtureLogits>);
 }
 
 }  // namespace heed

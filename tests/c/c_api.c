@@ -299,7 +299,7 @@ static void test_handles(void) {
   FAILS(heed_unary("exp", freed, 0, 0, &y), HEED_BAD_ARGUMENT, "was freed");
   FAILS(heed_unary("exp", (heed_tensor*)layer, 0, 0, &y), HEED_BAD_ARGUMENT, "is a heed_module where");
   FAILS(heed_unary("exp", (heed_tensor*)&not_ours, 0, 0, &y), HEED_BAD_ARGUMENT, "x is");
-  FAILS(heed_unary("exp", (heed_tensor*)(uintptr_t)0x7fffffff9, 0, 0, &y), HEED_BAD_ARGUMENT, "no handle");
+  FAILS(heed_unary("exp", (heed_tensor*)(uintptr_t)0x7fffffff9, 0, 0, &y), HEED_BAD_ARGUMENT, "not a handle");
   FAILS(heed_optimizer_step((heed_optimizer*)x, 1), HEED_BAD_ARGUMENT, "heed_tensor where a heed_optimizer");
   heed_set_last_error("");
   heed_tensor_free(freed); /* twice: nothing happens, but it is told */

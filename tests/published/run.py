@@ -25,6 +25,7 @@ except ImportError as error:
 transformers.logging.set_verbosity_error()
 PROGRAMS = pathlib.Path(os.environ.get("HEED_PROGRAMS", "build/bin")).resolve()
 GRADIENTS = pathlib.Path(os.environ.get("HEED_GRADIENTS", PROGRAMS / "published_gradients")).resolve()
+CONVERTER = pathlib.Path(__file__).resolve().parents[2] / "bench/compare_ctranslate2.py"
 NEAR = 1e-4
 VOCABULARY = 40
 
@@ -329,7 +330,7 @@ class Published(unittest.TestCase):
         for kind, more in kinds.items():
             own, out = self.folder / kind, self.folder / f"ct_{kind}"
             run("translate", "train", "--out", own, *small, *more)
-            run("heed", "export", own, "--format", "ctranslate2", "--out", out)
+            subprocess.run([sys.executable, CONVERTER, "--run", own, "--convert", out], check=True)
             tokenizer = Tokenizer.from_file(str(own / "tokenizer.json"))
             translator = ctranslate2.Translator(str(out), compute_type="float32", intra_threads=1)
             for beam in (1, 4):

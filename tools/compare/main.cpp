@@ -1,3 +1,11 @@
+// compare: trains one task with several attentions, settings and seeds, and says which is best at what cost.
+//
+//   compare --task classify --data subj.all --format lines --encoding cp1252 --test-fraction 0.1
+//           --attention dot_product,fastformer,clusterformer --seeds 1,2,3 --out runs/which
+//
+// Every cell is a process of its own, so that a failing one does not stop the others. The same command
+// resumes an interrupted comparison.
+
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,20 +37,11 @@
 #include "heed/training/progress.h"
 
 namespace heed::programs {
-
-/// Trains what has no result yet, `jobs` cells at a time, each in a process of its own that writes its
-/// progress to log.txt in the cell's folder, and returns all results: empty for cells that were interrupted.
-/// A cell that fails, or whose process is killed, has its reason as a result. Call it before any device is
-/// opened.
-std::vector<std::optional<CellResult>> run_cells(const TaskKind& kind, std::span<const ComparisonCell> cells,
-                                                 const std::filesystem::path& folder, int jobs,
-                                                 const std::function<bool()>& stop_requested);
-
 namespace {
 
 namespace fs = std::filesystem;
 
-/// The whole life of the process of a cell: its exit status.
+/// The process of a cell; returns its exit status.
 int train_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFolder& folder) {
   const InterruptGuard interrupt;
   CellResult result;
@@ -73,7 +72,7 @@ pid_t start_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFol
   const pid_t parent = ::getpid(), child = ::fork();
   check(child >= 0, "a process for ", cell.name, " could not be started: ", std::strerror(errno));
   if (child > 0) return child;
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // no cell trains on when the comparison is gone
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);  // no cell outlives the comparison
   if (::getppid() != parent) ::_exit(exit_failure);
   ::dup2(log.value, STDOUT_FILENO);
   ::dup2(log.value, STDERR_FILENO);
@@ -87,6 +86,8 @@ pid_t start_cell(const TaskKind& kind, const ComparisonCell& cell, const OpenFol
   std::exit(status);
 }
 
+/// Trains the cells that have no result yet, `jobs` at a time, each in a process of its own that writes its
+/// progress to log.txt in the cell's folder. Construct it before any device is opened.
 class CellProcesses {
  public:
   CellProcesses(const TaskKind& kind, std::span<const ComparisonCell> cells, const fs::path& folder)
@@ -107,6 +108,7 @@ class CellProcesses {
                 << " cells are done\n";
   }
 
+  /// All results: empty for interrupted cells, the reason for cells that failed or whose process was killed.
   std::vector<std::optional<CellResult>> run(int jobs, const std::function<bool()>& stop_requested) {
     std::size_t next = 0;
     while (next < waiting_.size() || !running_.empty()) {
@@ -133,7 +135,7 @@ class CellProcesses {
     for (const auto& [process, cell] : running_) ::kill(process, SIGTERM);
   }
 
-  /// Takes what processes have left that ended; sleeps a little when none has.
+  /// Takes the result of a process that ended; sleeps a little if none has.
   void collect() {
     int status = 0;
     const pid_t process = ::waitpid(-1, &status, WNOHANG);
@@ -184,27 +186,7 @@ class CellProcesses {
   bool ending_ = false;
 };
 
-}  // namespace
-
-std::vector<std::optional<CellResult>> run_cells(const TaskKind& kind, std::span<const ComparisonCell> cells,
-                                                 const fs::path& folder, int jobs,
-                                                 const std::function<bool()>& stop_requested) {
-  return CellProcesses(kind, cells, folder).run(jobs, stop_requested);
-}
-
-// compare: trains one task with several attentions, settings and seeds, and says which is best at what cost.
-//
-//   compare --task classify --data subj.all --format lines --encoding cp1252 --test-fraction 0.1
-//           --attention dot_product,fastformer,clusterformer --seeds 1,2,3 --out runs/which
-//
-// Every cell is a process of its own, so that one that fails stops no other; what was interrupted goes on
-// when the same command is given again.
-
-namespace {
-
-namespace fs = std::filesystem;
-
-/// "a,b,c" at the commas that stand in no brackets and no quotes.
+/// Splits "a,b,c" at the commas outside brackets and quotes.
 std::vector<std::string> parts_of(const std::string& text) {
   std::vector<std::string> parts(1);
   int depth = 0;
@@ -225,8 +207,8 @@ std::vector<std::string> parts_of_flag(const TextFlag& flag) {
   return flag.given() ? parts_of(flag.value()) : std::vector<std::string>();
 }
 
-/// A data flag of a task's own program stands for the setting of its name: --data for data.file,
-/// --valid-source for data.valid_source.
+/// The setting of a data flag of the task's own program: data.file for --data, data.valid_source for
+/// --valid-source.
 std::string setting_of_flag(const std::string& flag, const Settings& settings) {
   std::vector<std::string> flags;
   for (const Setting& setting : settings.declared()) {
@@ -247,21 +229,22 @@ class CompareCommand {
   explicit CompareCommand(CLI::App& app) {
     task_.add(app, "--task", "NAME", "Which task: classify, translate, ...");
     out_.add(app, "--out", "DIR", "Folder of the comparison: a run for each cell, and the tables");
-    attention_.add(app, "--attention", "NAMES", "Attentions to compare, with commas between them");
-    seeds_.add(app, "--seeds", "NUMBERS",
-               "Seeds of the trainings of each choice; default: the one of the settings");
-    steps_.add(app, "--steps", "N", "Steps of each training; default as the task's settings say");
-    config_.add(app, "--config", "FILE", "Settings from a JSON file, laid over the defaults");
-    jobs_.add(app, "--jobs", "N", "How many trainings at a time; default 1");
-    threads_.add(app, "--threads", "N", "Of each training; default: the processors, divided by the jobs");
-    device_.add(app, "--device", "DEVICE", "Where to compute");
+    attention_.add(app, "--attention", "NAMES", "Attentions to compare, separated by commas");
+    seeds_.add(app, "--seeds", "NUMBERS", "Seeds for each choice (default: that of the settings)");
+    steps_.add(app, "--steps", "N", "Steps of each training (default: those of the task's settings)");
+    config_.add(app, "--config", "FILE", "Settings from a JSON file, over the defaults");
+    jobs_.add(app, "--jobs", "N", "Trainings at a time (default: 1)");
+    threads_.add(app, "--threads", "N",
+                 "Threads of each training (default: the processors divided by the jobs)");
+    device_.add(app, "--device", "DEVICE", "Device to compute on");
     format_.add(app, "--table", "FORMAT",
-                "Of the table that is printed: text (the default), markdown or json");
-    app.add_option("--set", assignments_, "One setting, or several values with commas between them: a grid")
+                "Format of the printed table: text (the default), markdown or json");
+    app.add_option("--set", assignments_, "A setting; several values separated by commas make a grid")
         ->type_name("KEY=VALUES")
         ->allow_extra_args(false);
     app.allow_extras();
-    app.footer("Flags of the task's data (--data, --format, --source ...) are those of its own program.\n");
+    app.footer(
+        "The flags of the task's data (--data, --format, --source ...) are those of its own program.\n");
     app_ = &app;
   }
 
@@ -273,12 +256,12 @@ class CompareCommand {
     const ComparisonPlan plan = make_plan(jobs);
     const std::vector<ComparisonCell> cells = cells_of(plan);
     const fs::path folder = out_.value();
-    for (const ComparisonCell& cell : cells)  // what cannot be trained is said before anything is
+    for (const ComparisonCell& cell : cells)  // report what cannot be trained before training anything
       check_cell(plan.kind, cell);
     check_comparison_folder(folder);
     const InterruptGuard interrupt;
     const std::vector<std::optional<CellResult>> results =
-        run_cells(plan.kind, cells, folder, jobs, [] { return InterruptGuard::interrupted(); });
+        CellProcesses(plan.kind, cells, folder).run(jobs, [] { return InterruptGuard::interrupted(); });
     const OpenFolder opened(folder);
     const std::vector<ComparisonRow> rows = comparison_rows(cells, results);
     const std::string text = comparison_text(rows), markdown = comparison_markdown(rows),
@@ -302,8 +285,7 @@ class CompareCommand {
     if (std::ranges::any_of(cell.settings.declared(), is_folds) &&
         cell.settings.get<std::int64_t>("data.folds") > 0 &&
         cell.settings.get<std::int64_t>("data.fold") == 0)
-      throw SettingsError(
-          "a cell is one training: of the folds (data.folds) name one by --set data.fold=1,2,...");
+      throw SettingsError("a cell is one training: choose folds (data.folds) with --set data.fold=1,2,...");
     if (cell.settings.get<std::int64_t>("training.steps") == 0 &&
         cell.settings.get<std::int64_t>("training.epochs") == 0)
       throw SettingsError("training.steps is 0: there is nothing to compare");
@@ -366,15 +348,15 @@ class CompareCommand {
     return plan;
   }
 
-  /// One value, of no attention: laid below the flags. What belongs to an attention waits until that is
-  /// chosen.
+  /// A single value that does not belong to an attention, applied below the flags. Settings of an attention
+  /// are applied after it is chosen.
   static bool is_plain(const TaskKind& kind, const std::string& assignment) {
     const std::string name = assigned_name(assignment);
     return !belongs_to_attention(kind.stacks, name) &&
            parts_of(assignment.substr(name.size() + 1)).size() == 1;
   }
 
-  /// Defaults < the model of `from`, where it is named < --config < --set < flags.
+  /// Defaults < the model of `from`, if given < --config < --set < flags.
   Settings base(const TaskKind& kind, bool own_data, const std::string& from = {}) const {
     Settings settings = kind.settings(own_data);
     if (!from.empty()) take_model_of(settings, from);
@@ -385,7 +367,7 @@ class CompareCommand {
     for (std::size_t i = 0; i < rest.size(); ++i) {
       std::string flag = rest[i], value;
       if (!flag.starts_with("--"))
-        throw SettingsError("what is \"" + flag + "\"? Lists have commas, not spaces");
+        throw SettingsError("unexpected \"" + flag + "\": lists are separated by commas, not spaces");
       if (const std::size_t sign = flag.find('='); sign != std::string::npos) {
         value = flag.substr(sign + 1);
         flag.resize(sign);

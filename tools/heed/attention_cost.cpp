@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view composed_name = "dot_product_composed";
 
-/// softmax(Q K^T / sqrt(dh)) V out of matrix products and a softmax.
+/// softmax(Q K^T / sqrt(dh)) V as two matrix products and a softmax.
 class ComposedDotProduct : public Attention {
  public:
   explicit ComposedDotProduct(const AttentionConfig& config)
@@ -64,7 +64,7 @@ std::unique_ptr<Attention> make_layer(const AttentionChoice& choice, std::int64_
   return make_attention(choice.name, config);
 }
 
-/// A layer, its input, and a gradient for its output.
+/// A layer, its input, and the gradient of its output.
 class Pass {
  public:
   Pass(const AttentionChoice& choice, std::int64_t length, const CostSettings& settings)
@@ -77,7 +77,7 @@ class Pass {
 
   std::int64_t parameter_count() { return layer_->parameter_count(); }
 
-  /// Forward and backward, until the gradients are there.
+  /// Forward and backward, until the gradients are computed.
   void run() {
     for (const NamedTensor& named : layer_->parameters()) zero_gradient(*named.tensor);
     zero_gradient(x_);
@@ -85,7 +85,7 @@ class Pass {
     Tensor loss = sum((*layer_)({x_, {}, {}, {}}, context) * weights_);
     if (const Tensor own = context.auxiliary_loss(); own.defined()) loss = loss + own;
     backward(loss);
-    // A device may still be computing: a value that is read has been waited for.
+    // The device may still be computing: reading a value waits for it.
     (void)reshape(slice(gradient(x_), 1, 0, 1), {-1}).to_vector<float>();
   }
 
@@ -101,7 +101,7 @@ double milliseconds(Pass& pass) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// A pass that counts operations. It comes after one that fills caches and memory pools.
+/// Counts the operations of a pass. Run a first pass before it, which fills caches and memory pools.
 void count(Pass& pass, AttentionCost& cost) {
   start_profile();
   pass.run();
@@ -132,7 +132,7 @@ void check_attention(const AttentionChoice& choice, std::int64_t length, const C
 
 AttentionCost measure_attention(const AttentionChoice& choice, std::int64_t length,
                                 const CostSettings& settings) {
-  // Short passes are repeated until they add up to a time that a clock measures well, unless one is enough.
+  // Short passes are repeated until the clock can measure their sum.
   const double least_total_ms = settings.repetitions > 1 ? 100 : 0;
   Pass pass(choice, length, settings);
   AttentionCost cost;
@@ -149,6 +149,35 @@ AttentionCost measure_attention(const AttentionChoice& choice, std::int64_t leng
   }
   cost.peak_mb = static_cast<double>(memory_stats(settings.device).peak_bytes) / 1e6;
   return cost;
+}
+
+std::optional<double> growth_exponent(std::span<const CostAtLength> points) {
+  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
+  for (const auto& [length, cost] : points) {
+    check(length > 0 && cost > 0, "growth_exponent: length ", length, " and cost ", cost,
+          " must be positive to have logarithms");
+    const double log_length = std::log(length), log_cost = std::log(cost);
+    n += 1;
+    x += log_length;
+    y += log_cost;
+    xx += log_length * log_length;
+    xy += log_length * log_cost;
+  }
+  const auto differs = [&](const CostAtLength& point) { return point.length != points.front().length; };
+  if (std::none_of(points.begin(), points.end(), differs)) return {};
+  return (n * xy - x * y) / (n * xx - x * x);
+}
+
+std::optional<double> expected_cost(std::span<const CostAtLength> points, double length) {
+  if (points.size() < 2) return {};
+  const CostAtLength &first = points[points.size() - 2], &last = points.back();
+  check(first.length < last.length, "expected_cost: lengths must ascend, got ", first.length, " and ",
+        last.length);
+  // cost / length = a + b length is a straight line.
+  const double slope = (last.cost / last.length - first.cost / first.length) / (last.length - first.length);
+  const double b = std::clamp(slope, 0.0, last.cost / (last.length * last.length));
+  const double a = last.cost / last.length - b * last.length;
+  return a * length + b * length * length;
 }
 
 }  // namespace heed::programs

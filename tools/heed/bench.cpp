@@ -1,4 +1,4 @@
-// heed bench attention: what every attention variant costs, and how its cost grows with the length.
+// heed bench attention: the cost of every attention variant, and how it grows with the length.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -10,7 +10,6 @@
 
 #include "attention_cost.h"
 #include "commands.h"
-#include "growth.h"
 #include "heed/core/device.h"
 #include "heed/examples/common/program.h"
 #include "heed/models/attention/attention.h"
@@ -32,7 +31,7 @@ struct BenchOptions {
   CostSettings cost;
 };
 
-/// Half of the memory that the system says is free, in MB; 4000 where it does not say.
+/// Half of the free memory in MB; 4000 if unknown.
 double half_of_free_memory() {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
@@ -88,8 +87,8 @@ class Printer {
   bool json_;
 };
 
-/// The settings of every variant: what --set changes. The defaults are the variants' own, but for Reformer,
-/// which hashes twice, and ClusterFormer, which has sqrt(length) clusters (attention_cost.cpp).
+/// The settings of every variant, which --set changes. Defaults are the variants' own, except that Reformer
+/// hashes twice and ClusterFormer has sqrt(length) clusters (attention_cost.cpp).
 Settings variant_settings(const BenchOptions& options) {
   Settings settings;
   for (const std::string& name : measurable_attentions())
@@ -104,7 +103,7 @@ AttentionChoice choice_of(const std::string& variant, const Settings& settings) 
   return transformer_config_from_json(Json{{"encoder_attention", choice}}.dump()).encoder_attention.front();
 }
 
-/// Why a variant cannot serve as it is asked to; "" when it can.
+/// Why a variant cannot be measured; "" if it can.
 std::string obstacle(const std::string& variant, const BenchOptions& options) {
   for (const AttentionVariant& known : attention_variants())
     if (known.name == variant && options.cost.causal && !known.capabilities.causal)
@@ -112,7 +111,7 @@ std::string obstacle(const std::string& variant, const BenchOptions& options) {
   return {};
 }
 
-/// All lengths of one variant, ascending, up to the first that would need too much memory.
+/// Measures one variant at ascending lengths; skips those that would need too much memory.
 void bench_variant(const AttentionChoice& choice, const BenchOptions& options, const Printer& printer) {
   const std::string& variant = choice.name;
   std::vector<CostAtLength> memory, time;
@@ -120,7 +119,7 @@ void bench_variant(const AttentionChoice& choice, const BenchOptions& options, c
     memory.push_back({static_cast<double>(length), cost.peak_mb});
     time.push_back({static_cast<double>(length), cost.ms});
   };
-  // Two short lengths tell what the first one asked for will need.
+  // Two short lengths predict what the first requested one needs.
   CostSettings once = options.cost;
   once.repetitions = 1;
   for (const std::int64_t length : {256, 512})
@@ -141,7 +140,7 @@ void bench_variant(const AttentionChoice& choice, const BenchOptions& options, c
     if (options.profile) std::cerr << variant << ", length " << length << '\n' << cost.kernels << std::endl;
   }
 
-  // What is fixed, such as the projections' weights, weighs little from a length of 1024 on.
+  // From a length of 1024 on, fixed costs such as the projections' weights matter little.
   const auto exponent = [&](std::vector<CostAtLength> points) {
     points.erase(points.begin(), points.begin() + static_cast<std::ptrdiff_t>(probes));
     std::vector<CostAtLength> longer;
@@ -170,7 +169,7 @@ int run(BenchOptions options) {
   positive("repetitions", options.cost.repetitions);
   if (options.cost.width % options.cost.heads != 0)
     throw SettingsError(
-        concat_text("width ", options.cost.width, " is no multiple of ", options.cost.heads, " heads"));
+        concat_text("width ", options.cost.width, " is not a multiple of ", options.cost.heads, " heads"));
   if (options.threads < 0 || options.threads > 1000)
     throw SettingsError(concat_text("threads must be 0 to 1000, not ", options.threads));
   if (options.threads > 0) set_cpu_threads(static_cast<int>(options.threads));
@@ -203,7 +202,7 @@ int run(BenchOptions options) {
 }  // namespace
 
 std::function<int()> add_bench_command(CLI::App& app) {
-  CLI::App* bench = app.add_subcommand("bench", "Measures what things cost");
+  CLI::App* bench = app.add_subcommand("bench", "Measures costs");
   bench->require_subcommand(1);
   CLI::App* command = bench->add_subcommand(
       "attention", "Time, memory, parameters and operations of every attention variant, and how they grow");
@@ -221,14 +220,14 @@ std::function<int()> add_bench_command(CLI::App& app) {
   };
   integer("--width", options->cost.width, "Width d of the model");
   integer("--heads", options->cost.heads, "Heads");
-  integer("--batch", options->cost.batch, "Sequences at once");
-  integer("--repetitions", options->cost.repetitions, "Timed passes, of which the fastest counts");
+  integer("--batch", options->cost.batch, "Sequences in the batch");
+  integer("--repetitions", options->cost.repetitions, "Timed passes; the fastest counts");
   integer("--threads", options->threads, "Threads to compute with; 0: one for each processor");
   command
       ->add_option("--memory-limit", options->memory_limit_mb,
-                   "Skip lengths that would need more; 0: half of the free memory")
+                   "Skip lengths that need more memory; 0: half of the free memory")
       ->type_name("MB");
-  command->add_flag("--causal", options->cost.causal, "The causal forms, of the variants that have one");
+  command->add_flag("--causal", options->cost.causal, "Measure the causal forms");
   command
       ->add_option("--set", options->assignments,
                    "A setting of a variant, for example reformer.rounds=4; may be repeated")
@@ -237,13 +236,13 @@ std::function<int()> add_bench_command(CLI::App& app) {
   command->add_option("--device", options->device, "Device to compute on")
       ->type_name("DEVICE")
       ->capture_default_str();
-  command->add_flag("--profile", options->profile, "Prints where the time of a pass went, per kernel");
+  command->add_flag("--profile", options->profile, "Print the time of a pass by kernel");
   command->add_flag("--json", options->json,
-                    "A line of JSON for each variant and length, and for each variant");
+                    "Print a line of JSON for each variant and length, and one for each variant");
   command->footer(
       "Reformer hashes twice, ClusterFormer has sqrt(length) clusters, the other settings are the variants'\n"
       "defaults with max_length = length.\n"
-      "Times are of a forward and a backward pass in training, without dropout. Exponents are fitted to the\n"
+      "Times are for a forward and a backward pass in training, without dropout. Exponents are fitted to\n"
       "lengths from 1024 on.\n");
   return [options] { return run(*options); };
 }

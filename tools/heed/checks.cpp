@@ -1,5 +1,5 @@
-// heed gradcheck: every op and model against finite differences in f64; on another device than the CPU
-// against the CPU's gradients.
+// heed gradcheck: compares every op and model with finite differences in f64, or on another device with the
+// CPU.
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -40,12 +40,12 @@ std::string short_number(double value) {
   return text.str();
 }
 
-/// Models have many parameters, and their forward pass is dear: a few elements of each.
+/// Models have many parameters and a slow forward pass: only a few elements of each.
 std::int64_t elements_to_check(const OpCase& one) {
   return one.inputs.size() > 16 ? 6 : 64;
 }
 
-/// Checks one case and prints its row; false when it failed.
+/// Checks one case and prints its row; false if it failed.
 bool check_case(const OpCase& one) {
   const std::string allowed = short_number(one.tolerance);
   try {
@@ -62,11 +62,11 @@ bool check_case(const OpCase& one) {
   }
 }
 
-// Of f32 against f64, relative to the largest element of a gradient.
+// f32 against f64, relative to the largest element of a gradient.
 constexpr double allowed_on_device = 1e-4;
 
-/// Compares values and gradients in f32 on a device with those in f64 on the CPU. Finite differences in f32
-/// would show rounding errors only.
+/// Compares values and gradients in f32 on a device with f64 on the CPU: finite differences in f32 would only
+/// show rounding errors.
 bool check_case_on(Device device, const OpCase& one) {
   const std::string allowed = short_number(allowed_on_device);
   try {
@@ -117,18 +117,16 @@ std::function<int()> add_gradcheck_command(CLI::App& app) {
       ->type_name("DEVICE")
       ->capture_default_str();
   command->footer(
-      "On the CPU the gradients are compared with finite differences, both in f64. Another device computes "
-      "in\n"
-      "f32, where finite differences say nothing: its values and gradients are compared with those of the "
-      "CPU\n"
-      "in f64.\n\n"
+      "On the CPU gradients are compared with finite differences, both in f64. Another device computes in\n"
+      "f32, where finite differences say nothing: its values and gradients are compared with the CPU's in "
+      "f64.\n\n"
       "Exit status: 0 all pass, 1 a case fails.\n");
   return [options] { return run(*options); };
 }
 
 }  // namespace heed::programs
 
-// heed verify: holds the attention variants to reference cases made with an independent implementation.
+// heed verify: compares the attention variants with reference cases from an independent implementation.
 
 namespace heed::verify {
 namespace {
@@ -194,7 +192,7 @@ int run(const VerifyOptions& options) {
     std::error_code ignored;
     throw SettingsError(
         !fs::is_directory(options.folder, ignored)
-            ? options.folder + ": there is no such folder"
+            ? options.folder + ": no such folder"
             : concat_text(options.folder, ": no reference case (*.safetensors)",
                           options.filter.empty() ? "" : " matches \"" + options.filter + "\""));
   }

@@ -2,8 +2,7 @@
 
 #include <functional>
 
-// Each command adds itself to the program and returns what to run when it was chosen; that returns the exit
-// status.
+// Each function adds a command to the program and returns its body, which returns the exit status.
 
 namespace CLI {
 class App;

@@ -1,4 +1,4 @@
-// heed report: the report of a run again, or one of several runs side by side.
+// heed report: rewrites the report of a run, or compares several runs in one.
 
 #include <CLI/CLI.hpp>
 #include <iostream>
@@ -21,7 +21,7 @@ struct ReportFlags {
 
 int write_report(const ReportFlags& flags) {
   if (flags.runs.size() > 1 && !flags.out.given())
-    throw SettingsError("give --out FILE: the report of several runs belongs into none of them");
+    throw SettingsError("give --out FILE: the report of several runs belongs to none of them");
   const ReportOptions options{flags.device.value(), !flags.unverified, nullptr};
   const std::vector<std::filesystem::path> folders(flags.runs.begin(), flags.runs.end());
   const auto report = [&] {
@@ -32,7 +32,7 @@ int write_report(const ReportFlags& flags) {
     write_output(flags.out.value(), report(), flags.overwrite);
     std::cout << flags.out.value() << '\n';
   } else {
-    const std::string page = report();  // which says what is wrong where there is no run
+    const std::string page = report();  // throws if this is not a run
     OpenFolder(folders.front()).write("report.html", page);
     std::cout << (folders.front() / "report.html").string() << '\n';
   }
@@ -43,26 +43,25 @@ int write_report(const ReportFlags& flags) {
 }  // namespace
 
 std::function<int()> add_report_command(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("report", "Writes the report of a run again, or one of several runs side by side");
+  CLI::App* command = app.add_subcommand(
+      "report", "Rewrites the report of a run, or writes one for several runs side by side");
   auto flags = std::make_shared<ReportFlags>();
   command->add_option("runs", flags->runs, "Folders of runs")->required()->type_name("RUN");
-  flags->out.add(*command, "--out", "FILE", "Where to; of one run RUN/report.html unless named here");
-  flags->device.add(*command, "--device", "DEVICE",
-                    "Device to compute on, that of the run unless named here");
-  command->add_flag("--overwrite", flags->overwrite, "Replaces the file of --out when it exists");
+  flags->out.add(*command, "--out", "FILE", "Where to write it; for one run the default is RUN/report.html");
+  flags->device.add(*command, "--device", "DEVICE", "Device to compute on (default: that of the run)");
+  command->add_flag("--overwrite", flags->overwrite, "Replaces an existing --out file");
   command->add_flag("--unverified", flags->unverified,
-                    "Uses files of the runs even where they were changed after they were written");
+                    "Uses files of the runs even if they were changed after they were written");
   return [flags] { return write_report(*flags); };
 }
 
-// heed import, heed export: published models become runs, and runs published models.
+// heed import, heed export: published models become runs and the reverse.
 
 namespace {
 
 struct ExchangeFlags {
   std::string from;
-  TextFlag out, dtype, format;
+  TextFlag out, dtype;
 };
 
 StoredFloat stored_float(const std::string& name) {
@@ -80,10 +79,9 @@ int print(const ExchangeReport& report, const std::string& out) {
   return exit_success;
 }
 
-const std::string& needed(const TextFlag& out, const char* what, std::string& value) {
-  if (!out.given()) throw SettingsError(std::string(what) + " needs --out");
-  value = out.value();
-  return value;
+std::string needed(const TextFlag& out, const char* command) {
+  if (!out.given()) throw SettingsError(std::string(command) + " needs --out");
+  return out.value();
 }
 
 }  // namespace
@@ -91,37 +89,28 @@ const std::string& needed(const TextFlag& out, const char* what, std::string& va
 std::function<int()> add_import_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "import",
-      "Makes a run of a published model: GPT-2, BERT (MiniLM) or Marian, as Hugging Face keeps them");
+      "Makes a run from a published model in Hugging Face's layout: GPT-2, BERT (MiniLM) or Marian");
   auto flags = std::make_shared<ExchangeFlags>();
   command->add_option("folder", flags->from, "Folder with config.json, model.safetensors and tokenizer.json")
       ->required()
       ->type_name("FOLDER");
   flags->out.add(*command, "--out", "RUN", "Folder of the run");
   return [flags] {
-    std::string out;
-    return print(import_run(flags->from, needed(flags->out, "import", out)), out);
+    const std::string out = needed(flags->out, "import");
+    return print(import_run(flags->from, out), out);
   };
 }
 
 std::function<int()> add_export_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand(
-      "export", "Writes a run as a published model, for Hugging Face's transformers or for CTranslate2");
+  CLI::App* command =
+      app.add_subcommand("export", "Writes a run as a published model for Hugging Face's transformers");
   auto flags = std::make_shared<ExchangeFlags>();
   command->add_option("run", flags->from, "Folder of the run")->required()->type_name("RUN");
-  flags->out.add(*command, "--out", "FOLDER", "Where to, a new folder");
-  flags->format.add(*command, "--format", "NAME", "hf (the default) or ctranslate2");
+  flags->out.add(*command, "--out", "FOLDER", "New folder to write");
   flags->dtype.add(*command, "--dtype", "TYPE", "How weights are stored: f32 (the default), f16 or bf16");
   return [flags] {
-    std::string out;
-    const StoredFloat stored = stored_float(flags->dtype.value("f32"));
-    const std::string format = flags->format.value("hf");
-    if (format == "ctranslate2") {
-      if (flags->dtype.given())
-        throw SettingsError("--dtype is of --format hf: CTranslate2 converts weights when it loads them");
-      return print(export_ctranslate2(flags->from, needed(flags->out, "export", out)), out);
-    }
-    if (format != "hf") throw SettingsError("--format: \"" + format + "\" is not hf or ctranslate2");
-    return print(export_run(flags->from, needed(flags->out, "export", out), stored), out);
+    const std::string out = needed(flags->out, "export");
+    return print(export_run(flags->from, out, stored_float(flags->dtype.value("f32"))), out);
   };
 }
 

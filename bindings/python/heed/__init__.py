@@ -75,5 +75,5 @@ __version__ = _lib.heed_version().decode()
 
 
 def set_threads(count: int) -> None:
-    """How many threads the CPU works with; results never depend on it."""
+    """Sets the number of CPU threads; results never depend on it."""
     _call("heed_set_cpu_threads", count)

@@ -1,4 +1,4 @@
-"""The shared library: where it is found, what its functions take (bindings/c/heed.h), and its errors as exceptions."""
+"""Loads the shared library, declares its functions (bindings/c/heed.h), and turns its errors into exceptions."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ ALL_AXES = 2**31 - 1
 
 
 class Error(RuntimeError):
-    """What the library refuses: shapes, types, names or files that do not fit. The message says what to do."""
+    """Wrong shapes, types, names or files. The message says what to do."""
 
 
 class BadArgument(Error, ValueError):
-    """A handle that is none, or a size that is not the tensor's."""
+    """An invalid handle, or a size that is not the tensor's."""
 
 
 class SettingsError(Error, ValueError):
-    """A setting that does not exist, or is out of its range."""
+    """An unknown setting, or a value out of range."""
 
 
 class OutOfMemory(Error, MemoryError):
-    """A device has no room left."""
+    """A device is out of memory."""
 
 
 class DeviceLost(Error):
-    """A GPU stopped answering: what is on it is lost."""
+    """A GPU stopped responding; its contents are lost."""
 
 
 class CallbackFailed(Error):
-    """A function that was handed to the library failed without an exception of its own."""
+    """A callback failed without an exception of its own."""
 
 
 class Interrupted(Error):
-    """A long call was asked to end; Ctrl-C comes out as KeyboardInterrupt instead."""
+    """A long call was asked to stop; Ctrl-C raises KeyboardInterrupt instead."""
 
 
 for _class in (Interrupted, Error, BadArgument, SettingsError, OutOfMemory, DeviceLost, CallbackFailed):
@@ -52,7 +52,7 @@ CALLBACK_FAILED = 6
 
 
 def _checked(kind: Any) -> Any:
-    """An integer argument; ctypes by itself would cut off what does not fit."""
+    """An integer argument; ctypes alone would truncate values that do not fit."""
 
     class Checked:
         @staticmethod
@@ -71,7 +71,7 @@ class _handle:
     @staticmethod
     def from_param(value: Any) -> Any:
         if value is not None and not hasattr(value, "_as_parameter_"):
-            raise TypeError(f"a heed.Tensor or another object of heed is needed, not {type(value).__name__}")
+            raise TypeError(f"expected a heed.Tensor or another heed object, not {type(value).__name__}")
         return None if value is None else ctypes.c_void_p(value._as_parameter_)
 
 
@@ -97,7 +97,7 @@ class GradcheckStruct(ctypes.Structure):
     ]
 
 
-# Functions that return a status, which call() turns into an exception.
+# Functions that return a status; call() raises it as an exception.
 _CALLS = {
     "heed_set_stop": [STOP, ctypes.c_void_p],
     "heed_set_cpu_threads": [_int],
@@ -206,9 +206,9 @@ if library.heed_abi_version() != ABI_VERSION:
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Calls a function of the library, without the interpreter's lock; its error becomes an exception.
+    """Calls a function of the library without the interpreter's lock; raises its error.
 
-    Objects are passed as they are, not by their handles: so they live until the call is over.
+    Arguments are objects rather than handles, so that they live until the call returns.
     """
     try:
         status = getattr(library, name)(*arguments)
@@ -221,9 +221,9 @@ def call(name: str, *arguments: Any) -> None:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Within it Ctrl-C ends a long call of the library, and then does what it does elsewhere: KeyboardInterrupt.
+    """Lets Ctrl-C end a long call of the library, and then raises KeyboardInterrupt as usual.
 
-    Python hands signals to its main thread alone, and to that only between two of its instructions: those of `stop`.
+    Python runs signal handlers only in its main thread, between two bytecode instructions: here those of `stop`.
     """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
@@ -237,7 +237,7 @@ def interruptible() -> Iterator[None]:
         try:
             while seen:
                 handler(*seen.pop(0))
-        except BaseException as error:  # noqa: B902 - it is raised again below
+        except BaseException as error:  # noqa: B902 - raised again below
             raised.append(error)
         return len(raised)
 
@@ -258,7 +258,7 @@ def interruptible() -> Iterator[None]:
 
 
 def result(name: str, *arguments: Any, kind: Any = ctypes.c_void_p) -> Any:
-    """The same for a function whose last argument is its result; None for NULL."""
+    """The same for a function whose last argument is the result; None for NULL."""
     out = kind()
     call(name, *arguments, ctypes.byref(out))
     return out.value if hasattr(out, "value") else out
@@ -278,14 +278,14 @@ def result_json(name: str, *arguments: Any) -> Any:
 
 
 def encoded(text: str) -> bytes:
-    """Text for the library. A NUL would end it silently."""
+    """Text for the library; a NUL would silently truncate it."""
     if "\0" in text:
-        raise ValueError("a text for heed may not hold a NUL character")
+        raise ValueError("a text for heed must not contain a NUL character")
     return text.encode("utf-8")
 
 
 def settings_json(settings: dict) -> Optional[bytes]:
-    """Settings whose value is None are left to their defaults."""
+    """Settings that are None keep their defaults."""
     return encoded(json.dumps({name: value for name, value in settings.items() if value is not None}))
 
 
@@ -297,10 +297,10 @@ def longs(values: Any) -> Any:
 
 
 def handles_of(objects: Any) -> Any:
-    """The handles of tensors, as an array of C."""
+    """The handles of tensors as a C array."""
     return (ctypes.c_void_p * len(objects))(*[one._handle for one in objects])
 
 
 def listing(what: str) -> Any:
-    """What there is: "ops", "attention", "optimizers", "tasks" or "devices"."""
+    """A list: "ops", "attention", "optimizers", "tasks" or "devices"."""
     return result_json("heed_list", encoded(what))

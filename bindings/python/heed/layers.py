@@ -1,4 +1,4 @@
-"""Attention layers, what a forward pass carries, and optimizers."""
+"""Attention layers, the context of a forward pass, and optimizers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .tensor import Like, Tensor
 
 
 class _Handle:
-    """An object of the library, freed with this one."""
+    """Owns an object of the library."""
 
     _free_name = ""
 
@@ -25,7 +25,7 @@ class _Handle:
         return self._handle
 
     def __reduce__(self) -> Any:
-        raise TypeError(f"a {type(self).__name__} is not to be pickled or copied: save() its parameters")
+        raise TypeError(f"a {type(self).__name__} cannot be pickled or copied: save() its parameters")
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
@@ -34,7 +34,7 @@ class _Handle:
 
 
 class Context(_Handle):
-    """A forward pass: all layers of one pass share one. It numbers their dropout, by (seed, step)."""
+    """A forward pass, shared by all its layers. Numbers their dropout by (seed, step)."""
 
     _free_name = "heed_context_free"
 
@@ -43,7 +43,7 @@ class Context(_Handle):
 
     @property
     def auxiliary_loss(self) -> Optional[Tensor]:
-        """The weighted sum of what the layers add to the loss, such as ClusterFormer's clustering."""
+        """The weighted sum of the losses that layers add, such as ClusterFormer's clustering loss."""
         handle = lib.result("heed_context_auxiliary_loss", self)
         return None if handle is None else Tensor._of(handle)
 
@@ -54,7 +54,7 @@ class Module(_Handle):
     _free_name = "heed_module_free"
 
     def parameters(self) -> Dict[str, Tensor]:
-        """The leaves themselves by their dotted names: an optimizer that steps them moves this module."""
+        """The leaves themselves by dotted name: an optimizer that updates them updates this module."""
         count = lib.result("heed_module_parameter_count", self, kind=ctypes.c_size_t)
         found = {}
         for index in range(count):
@@ -64,74 +64,49 @@ class Module(_Handle):
         return found
 
     def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
-        """As safetensors, whole or not at all."""
+        """Writes safetensors, completely or not at all."""
         lib.call("heed_module_save", self, lib.encoded(os.fspath(path)))
 
     def load(self, path: Union[str, "os.PathLike[str]"]) -> None:
-        """Names, shapes and types must all agree; else nothing has changed."""
+        """Names, shapes and types must all match; otherwise nothing changes."""
         lib.call("heed_module_load", self, lib.encoded(os.fspath(path)))
 
 
 class Attention(Module):
-    """An attention layer; attention() makes one."""
+    """An attention layer, made by attention()."""
 
     def __init__(self, name: str, handle: int) -> None:
         super().__init__(handle)
         self.name = name
 
     def __call__(
-        self,
-        x: Like,
-        mask: Optional[Like] = None,
-        memory: Optional[Like] = None,
-        memory_mask: Optional[Like] = None,
+        self, x: Like, mask: Optional[Like] = None, memory: Optional[Like] = None, memory_mask: Optional[Like] = None,
         context: Optional[Context] = None,
     ) -> Tensor:
         """x [batch, length, width] -> the same shape. Masks: 1 = real token; no context: inference."""
         tensors = [None if one is None else _t(one) for one in (x, mask, memory, memory_mask)]
-        return Tensor._of(lib.result("heed_attention_forward", self, *tensors, context))
+        return Tensor._result("heed_attention_forward", self, *tensors, context)
 
     def __repr__(self) -> str:
         return f"heed.attention({self.name!r}, ...)"
 
 
 def attention(
-    name: str,
-    width: int,
-    heads: int = 1,
-    *,
-    dropout: Optional[float] = None,
-    bias: Optional[bool] = None,
-    causal: Optional[bool] = None,
-    cross: Optional[bool] = None,
-    max_length: Optional[int] = None,
-    seed: Optional[int] = None,
-    dtype: Optional[str] = None,
-    device: Optional[str] = None,
-    **options: Any,
+    name: str, width: int, heads: int = 1, *, dropout: Optional[float] = None, bias: Optional[bool] = None,
+    causal: Optional[bool] = None, cross: Optional[bool] = None, max_length: Optional[int] = None,
+    seed: Optional[int] = None, dtype: Optional[str] = None, device: Optional[str] = None, **options: Any,
 ) -> Attention:
     """A layer of any mechanism: attention("clusterformer", 64, heads=4, clusters=8).
 
     ``options`` are the mechanism's own settings: attentions() lists them with defaults and ranges.
     """
-    settings = dict(options)
-    settings.update(
-        width=width,
-        heads=heads,
-        dropout=dropout,
-        bias=bias,
-        causal=causal,
-        cross=cross,
-        max_length=max_length,
-        seed=seed,
-        dtype=dtype,
-        device=device,
-    )
+    settings = dict(options, width=width, heads=heads, dropout=dropout, bias=bias, causal=causal, cross=cross,
+                    max_length=max_length, seed=seed, dtype=dtype, device=device)
     return Attention(name, lib.result("heed_attention_create", lib.encoded(name), lib.settings_json(settings)))
 
 
 def attentions() -> Dict[str, Dict[str, Any]]:
-    """Every mechanism by name: what it can do, and its settings."""
+    """Every mechanism by name, with its capabilities and settings."""
     return {one["name"]: one for one in lib.listing("attention")}
 
 
@@ -146,37 +121,27 @@ def _tensors(parameters: Union[Parameters, Iterable[Parameters]]) -> List[Tensor
     if isinstance(parameters, dict):
         return [tensor for part in parameters.values() for tensor in _tensors(part)]
     if isinstance(parameters, str):
-        raise TypeError("an optimizer takes tensors, modules, dictionaries of them or a list of these, not a text")
+        raise TypeError("an optimizer takes tensors, modules, dictionaries of them or a list of these, not a string")
     return [tensor for part in parameters for tensor in _tensors(part)]
 
 
 class Optimizer(_Handle):
     """ "sgd", "adam" or "adamw" over parameters: tensors, modules, dictionaries, or a list of these.
 
-    ``settings``: beta1 (of sgd the momentum), beta2, epsilon, weight_decay, decay_vectors
-    (False: adamw spares parameters of one axis or none, as biases are), clip_norm.
+    ``settings``: beta1 (for sgd the momentum), beta2, epsilon, weight_decay, decay_vectors
+    (False: adamw does not decay parameters of rank 0 or 1, such as biases), clip_norm.
     """
 
     _free_name = "heed_optimizer_free"
 
     def __init__(
-        self,
-        name: str,
-        parameters: Union[Parameters, Iterable[Parameters]],
-        learning_rate: float = 1e-3,
+        self, name: str, parameters: Union[Parameters, Iterable[Parameters]], learning_rate: float = 1e-3,
         **settings: float,
     ) -> None:
         self.learning_rate = learning_rate
         tensors = _tensors(parameters)
-        super().__init__(
-            lib.result(
-                "heed_optimizer_create",
-                lib.encoded(name),
-                lib.settings_json(settings),
-                lib.handles_of(tensors),
-                len(tensors),
-            )
-        )
+        given = lib.encoded(name), lib.settings_json(settings), lib.handles_of(tensors), len(tensors)
+        super().__init__(lib.result("heed_optimizer_create", *given))
 
     def step(self, learning_rate: Optional[float] = None) -> None:
         """One update in place, from the gradients."""

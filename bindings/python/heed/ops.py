@@ -1,4 +1,4 @@
-"""Functions of tensors. Each is recorded when an operand is a parameter or depends on one."""
+"""Functions of tensors, recorded if an operand is a parameter or depends on one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence
 import numpy as np
 
 from . import _library as lib
-from .tensor import DTYPES, Like, Tensor
+from .tensor import DTYPES, Like, Tensor, _reduction
 
 
 def _t(x: Like) -> Tensor:
@@ -21,10 +21,10 @@ def _unary(name: str) -> Callable[[Tensor], Tensor]:
     code = name.encode()
 
     def op(x: Tensor) -> Tensor:
-        return Tensor._of(lib.result("heed_unary", code, _t(x), 0, 0))
+        return Tensor._result("heed_unary", code, _t(x), 0, 0)
 
     op.__name__ = op.__qualname__ = name
-    op.__doc__ = f"{name} of every element; without a gradient where nothing depends on a parameter."
+    op.__doc__ = f"{name} of every element."
     return op
 
 
@@ -36,20 +36,20 @@ abs = _unary("abs")  # as in NumPy
 
 
 def leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
-    return Tensor._of(lib.result("heed_unary", b"leaky_relu", _t(x), slope, 0))
+    return Tensor._result("heed_unary", b"leaky_relu", _t(x), slope, 0)
 
 
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
-    return Tensor._of(lib.result("heed_unary", b"elu", _t(x), alpha, 0))
+    return Tensor._result("heed_unary", b"elu", _t(x), alpha, 0)
 
 
 def clamp(x: Tensor, low: float, high: float) -> Tensor:
-    return Tensor._of(lib.result("heed_unary", b"clamp", _t(x), low, high))
+    return Tensor._result("heed_unary", b"clamp", _t(x), low, high)
 
 
 def _pair(op: bytes, a: Like, b: Like) -> Tensor:
     a = a if isinstance(a, Tensor) else (b._operand(a) if isinstance(b, Tensor) else Tensor(a))
-    return Tensor._of(lib.result("heed_binary", op, a, a._operand(b)))
+    return Tensor._result("heed_binary", op, a, a._operand(b))
 
 
 def maximum(a: Like, b: Like) -> Tensor:
@@ -63,31 +63,34 @@ def minimum(a: Like, b: Like) -> Tensor:
 def where(condition: Tensor, a: Like, b: Like) -> Tensor:
     """a where the condition (i32) is not 0, else b."""
     a = a if isinstance(a, Tensor) else (b._operand(a) if isinstance(b, Tensor) else Tensor(a))
-    return Tensor._of(lib.result("heed_where", condition, a, a._operand(b)))
+    return Tensor._result("heed_where", condition, a, a._operand(b))
+
+
+_log_sum_exp = _reduction(b"log_sum_exp")
 
 
 def log_sum_exp(x: Tensor, axis: Optional[int] = None, keepdims: bool = False) -> Tensor:
-    return x._reduce(b"log_sum_exp", axis, keepdims)
+    return _log_sum_exp(x, axis, keepdims)
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
-    return Tensor._of(lib.result("heed_softmax", _t(x), axis))
+    return Tensor._result("heed_softmax", _t(x), axis)
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    return Tensor._of(lib.result("heed_log_softmax", _t(x), axis))
+    return Tensor._result("heed_log_softmax", _t(x), axis)
 
 
 def concat(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
     parts = [_t(part) for part in parts]
-    return Tensor._of(lib.result("heed_concat", lib.handles_of(parts), len(parts), axis))
+    return Tensor._result("heed_concat", lib.handles_of(parts), len(parts), axis)
 
 
 def stack(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Along a new axis."""
     parts = [_t(part) for part in parts]
     if not parts:
-        raise ValueError("there is nothing to stack")
+        raise ValueError("nothing to stack")
     rank = parts[0].ndim + 1
     if not -rank <= axis < rank:
         raise IndexError(f"stack: axis {axis} is out of range for a result of {rank} axes")
@@ -96,68 +99,44 @@ def stack(parts: Sequence[Tensor], axis: int = 0) -> Tensor:
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    return Tensor._of(lib.result("heed_matmul", _t(a), _t(b)))
+    return Tensor._result("heed_matmul", _t(a), _t(b))
 
 
 def linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
     """x [..., in] times the transpose of weight [out, in], plus bias [out]."""
-    return Tensor._of(lib.result("heed_linear", _t(x), weight, bias))
+    return Tensor._result("heed_linear", _t(x), weight, bias)
 
 
 def embedding(table: Tensor, ids: Like) -> Tensor:
     """Rows of table [n, width] by ids of any shape; -1 gives zeros."""
-    return Tensor._of(lib.result("heed_embedding", table, _t(ids)))
+    return Tensor._result("heed_embedding", table, _t(ids))
 
 
 def layer_norm(
     x: Tensor, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, epsilon: float = 1e-5
 ) -> Tensor:
     """Over the last axis."""
-    return Tensor._of(
-        lib.result(
-            "heed_layer_norm",
-            _t(x),
-            weight,
-            bias,
-            epsilon,
-        )
-    )
+    return Tensor._result("heed_layer_norm", _t(x), weight, bias, epsilon)
 
 
 def dropout(x: Tensor, p: float, seed: int, step: int, stream: int = 0) -> Tensor:
-    """Zeroes elements with probability p and divides the others by 1 - p; (seed, step, stream) say which."""
-    return Tensor._of(lib.result("heed_dropout", _t(x), p, seed, step, stream))
+    """Zeroes elements with probability p, chosen by (seed, step, stream), and divides the others by 1 - p."""
+    return Tensor._result("heed_dropout", _t(x), p, seed, step, stream)
 
 
 def cross_entropy(logits: Tensor, targets: Like, smoothing: float = 0.0) -> Tensor:
     """Per row of logits [..., classes]; a target of -1 gives 0."""
-    return Tensor._of(lib.result("heed_cross_entropy", logits, _t(targets), smoothing))
+    return Tensor._result("heed_cross_entropy", logits, _t(targets), smoothing)
 
 
 def dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Optional[Like] = None,
-    causal: bool = False,
-    bias: Optional[Like] = None,
-    slopes: Optional[Like] = None,
+    query: Tensor, key: Tensor, value: Tensor, mask: Optional[Like] = None, causal: bool = False,
+    bias: Optional[Like] = None, slopes: Optional[Like] = None,
 ) -> Tensor:
     """softmax(q k^T / sqrt(dk) + bias) v of [batch, heads, length, width]; mask: 1 = allowed; bias: [1 or batch, 1 or
     heads, length, keys]; slopes: a number per head that each step of distance takes from a product (ALiBi)."""
     mask, bias, slopes = (None if given is None else _t(given) for given in (mask, bias, slopes))
-    return Tensor._of(
-        lib.result(
-            "heed_biased_attention",
-            _t(query),
-            _t(key),
-            _t(value),
-            mask,
-            int(causal),
-            bias,
-            slopes,
-        )
-    )
+    return Tensor._result("heed_biased_attention", _t(query), _t(key), _t(value), mask, int(causal), bias, slopes)
 
 
 # --- new tensors
@@ -169,11 +148,8 @@ def _shape(shape: Any) -> Any:
 
 def zeros(shape: Any, dtype: str = "f32", device: Optional[str] = None) -> Tensor:
     extents = _shape(shape)
-    return Tensor._of(
-        lib.result(
-            "heed_tensor_create", _number(dtype), len(extents), lib.longs(extents), None, lib.encoded(device or "")
-        )
-    )
+    where = lib.encoded(device or "")
+    return Tensor._result("heed_tensor_create", _number(dtype), len(extents), lib.longs(extents), None, where)
 
 
 def ones(shape: Any, dtype: str = "f32", device: Optional[str] = None) -> Tensor:
@@ -196,49 +172,22 @@ def _number(dtype: str) -> int:
 
 
 def _random(kind: bytes, a: float, b: float, shape: Any, key: Any, dtype: str, device: Optional[str]) -> Tensor:
-    extents, (seed, step, stream) = _shape(shape), key
-    return Tensor._of(
-        lib.result(
-            "heed_tensor_random",
-            kind,
-            a,
-            b,
-            seed,
-            step,
-            stream,
-            _number(dtype),
-            len(extents),
-            lib.longs(extents),
-            lib.encoded(device or ""),
-        )
-    )
+    extents = _shape(shape)
+    layout = (_number(dtype), len(extents), lib.longs(extents), lib.encoded(device or ""))
+    return Tensor._result("heed_tensor_random", kind, a, b, *key, *layout)
 
 
 def uniform(
-    shape: Any,
-    low: float = 0.0,
-    high: float = 1.0,
-    *,
-    seed: int,
-    step: int = 0,
-    stream: int = 0,
-    dtype: str = "f32",
+    shape: Any, low: float = 0.0, high: float = 1.0, *, seed: int, step: int = 0, stream: int = 0, dtype: str = "f32",
     device: Optional[str] = None,
 ) -> Tensor:
-    """Random numbers in [low, high); the same (seed, step, stream) gives the same ones on every device."""
+    """Random numbers in [low, high); equal (seed, step, stream) give equal numbers on every device."""
     return _random(b"uniform", low, high, shape, (seed, step, stream), dtype, device)
 
 
 def normal(
-    shape: Any,
-    mean: float = 0.0,
-    deviation: float = 1.0,
-    *,
-    seed: int,
-    step: int = 0,
-    stream: int = 0,
-    dtype: str = "f32",
-    device: Optional[str] = None,
+    shape: Any, mean: float = 0.0, deviation: float = 1.0, *, seed: int, step: int = 0, stream: int = 0,
+    dtype: str = "f32", device: Optional[str] = None,
 ) -> Tensor:
     return _random(b"normal", mean, deviation, shape, (seed, step, stream), dtype, device)
 
@@ -247,14 +196,14 @@ def normal(
 
 
 def parameter(data: Like, dtype: Optional[str] = None, device: Optional[str] = None) -> Tensor:
-    """A tensor whose gradient backward() collects; shares the memory of a Tensor, copies everything else."""
+    """A tensor whose gradient backward() accumulates; shares the memory of a Tensor, copies everything else."""
     tensor = data if isinstance(data, Tensor) else Tensor(data, dtype, device)
-    return Tensor._of(lib.result("heed_tensor_parameter", tensor))
+    return Tensor._result("heed_tensor_parameter", tensor)
 
 
 @contextlib.contextmanager
 def no_grad() -> Iterator[None]:
-    """Within it this thread records nothing."""
+    """This thread records nothing inside."""
     before = lib.result("heed_set_recording", 0, kind=ctypes.c_int32)
     try:
         yield
@@ -264,7 +213,7 @@ def no_grad() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class GradcheckResult:
-    """True where the gradients agree with finite differences."""
+    """True if the gradients agree with finite differences."""
 
     passed: bool
     worst_error: float
@@ -280,7 +229,7 @@ class GradcheckResult:
 def gradcheck(function: Callable[..., Tensor], inputs: Sequence[Like], tolerance: float = 1e-6) -> GradcheckResult:
     """Compares backward() through function(*inputs) with central finite differences, in double precision.
 
-    Floating inputs that are not tensors become f64, integers i32. An exception of the function comes out of here.
+    Floating inputs that are not tensors become f64, integers i32. An exception of the function is raised here.
     """
     tensors = []
     for one in inputs:
@@ -293,25 +242,18 @@ def gradcheck(function: Callable[..., Tensor], inputs: Sequence[Like], tolerance
         try:
             found = function(*[Tensor._of(handles[i], owned=False) for i in range(count)])
             if not isinstance(found, Tensor):
-                raise TypeError(f"the function must give a heed.Tensor, not {type(found).__name__}")
+                raise TypeError(f"the function must return a heed.Tensor, not {type(found).__name__}")
             shape = found.shape
-            # A handle of its own, which the library frees.
+            # A new handle, which the library frees.
             out[0] = lib.result("heed_reshape", found, len(shape), lib.longs(shape))
             return 0
-        except BaseException as error:  # noqa: B902 - it is raised again below
+        except BaseException as error:  # noqa: B902 - raised again below
             raised.append(error)
             return lib.CALLBACK_FAILED
 
     try:
-        found = lib.result(
-            "heed_gradcheck",
-            bridge,
-            None,
-            lib.handles_of(tensors),
-            len(tensors),
-            tolerance,
-            kind=lib.GradcheckStruct,
-        )
+        handles = lib.handles_of(tensors)
+        found = lib.result("heed_gradcheck", bridge, None, handles, len(tensors), tolerance, kind=lib.GradcheckStruct)
     except lib.CallbackFailed:
         if raised:
             raise raised[0]

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 from . import _library as lib
 from .layers import Module, _Handle
 
-_AT_ONCE = 1024  # lines of one call, as the sample programs have it
+_AT_ONCE = 1024  # lines of one call, as in the sample programs
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _lines(texts: Sequence[str]) -> Any:
 
 
 class Run(_Handle):
-    """A trained run, of whatever task: Run.open(folder).predict(texts)."""
+    """A trained run of any task: Run.open(folder).predict(texts)."""
 
     _free_name = "heed_run_free"
 
@@ -63,7 +63,7 @@ class Run(_Handle):
         settings: Optional[Sequence[str]] = None,
         verify: bool = True,
     ) -> "Run":
-        """``weights``: "best", "last" or "initial"; ``settings``: ["decoding.beam=1", ...], laid over the run's."""
+        """``weights``: "best", "last" or "initial"; ``settings``: ["decoding.beam=1", ...] override the run's."""
         given = dict(device=device, weights=weights, config=config, verify=verify)
         given["settings"] = list(settings) if settings else None
         return cls(lib.result("heed_run_open", lib.encoded(os.fspath(folder)), lib.settings_json(given)))
@@ -85,12 +85,12 @@ class Run(_Handle):
 
     @property
     def model(self) -> Module:
-        """Its parameters can be read, and trained further."""
+        """The model, whose parameters can be read and trained."""
         return Module(lib.result("heed_run_model", self))
 
     def predict(self, texts: Sequence[str]) -> List[Prediction]:
         """One answer for each text."""
-        _lines(texts)  # all can be passed on
+        _lines(texts)  # fails before the first call
         answers: List[Prediction] = []
         with lib.interruptible():
             for begin in range(0, len(texts), _AT_ONCE):
@@ -102,7 +102,7 @@ class Run(_Handle):
     def capture(
         self, texts: Sequence[str], path: Union[str, "os.PathLike[str]"], overwrite: bool = False
     ) -> List[Prediction]:
-        """The same, and writes what the model looked at: maps for a name in .html, else safetensors."""
+        """The same, and writes what the model attends to: maps if the name ends in .html, else safetensors."""
         lines, file = _lines(texts), lib.encoded(os.fspath(path))
         with lib.interruptible():
             found = lib.result_json("heed_run_capture", self, lines, len(lines), file, int(overwrite))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import ctypes
 import itertools
-from typing import Any, Iterator, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -21,7 +21,7 @@ Like = Union["Tensor", np.ndarray, Number, Sequence[Any]]
 
 
 def _as_array(data: Any, dtype: Optional[str]) -> np.ndarray:
-    """Host values in a type that heed has. Integers become i32 and lists of numbers f32, unless `dtype` says else."""
+    """Host values in a type that heed has. By default integers become i32 and lists of numbers f32."""
     array = np.asarray(data)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"heed has no tensors of {array.dtype}")
@@ -37,10 +37,37 @@ def _as_array(data: Any, dtype: Optional[str]) -> np.ndarray:
         raise TypeError(f"unknown dtype {dtype!r}: f32, f64 or i32 from the host")
     if dtype == "i32" and array.size and array.dtype != np.int32:
         if array.dtype.kind not in "biu":
-            raise TypeError(f"{array.dtype} values for a tensor of i32: convert them first")
+            raise TypeError(f"{array.dtype} values for an i32 tensor: convert them first")
         if array.max() > np.iinfo(np.int32).max or array.min() < np.iinfo(np.int32).min:
             raise OverflowError("a value does not fit i32, heed's only type of integers")
     return np.ascontiguousarray(array, dtype=_NUMPY[dtype]).reshape(array.shape)
+
+
+def _with_operand(name: str, op: bytes, swapped: bool = False) -> Callable[["Tensor", Like], "Tensor"]:
+    def apply(self: "Tensor", other: Like) -> "Tensor":
+        try:
+            operand = self._operand(other)
+        except TypeError:
+            return NotImplemented
+        return Tensor._result(name, op, *((operand, self) if swapped else (self, operand)))
+
+    return apply
+
+
+def _operator(op: bytes, swapped: bool = False) -> Callable[["Tensor", Like], "Tensor"]:
+    return _with_operand("heed_binary", op, swapped)
+
+
+def _comparison(op: bytes) -> Callable[["Tensor", Like], "Tensor"]:
+    return _with_operand("heed_compare", op)
+
+
+def _reduction(op: bytes) -> Callable[..., "Tensor"]:
+    def reduce(self: "Tensor", axis: Optional[int] = None, keepdims: bool = False) -> "Tensor":
+        over = lib.ALL_AXES if axis is None else axis
+        return Tensor._result("heed_reduce", op, self, over, int(keepdims))
+
+    return reduce
 
 
 class Tensor:
@@ -51,7 +78,7 @@ class Tensor:
     """
 
     __slots__ = ("_handle", "_owned", "__weakref__")
-    __array_ufunc__ = None  # array * tensor is the tensor's to compute
+    __array_ufunc__ = None  # array * tensor calls the tensor's operator
     _handle: Optional[int]
 
     def __init__(self, data: Like, dtype: Optional[str] = None, device: Optional[str] = None) -> None:
@@ -74,6 +101,11 @@ class Tensor:
         made._owned = owned
         return made
 
+    @classmethod
+    def _result(cls, name: str, *arguments: Any) -> "Tensor":
+        """What a function of the library returns."""
+        return cls._of(lib.result(name, *arguments))
+
     @property
     def _as_parameter_(self) -> Optional[int]:  # what ctypes passes
         return self._handle
@@ -84,7 +116,7 @@ class Tensor:
             self._handle = None
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Tensor is not to be pickled or copied: pickle its numpy()")
+        raise TypeError("a Tensor cannot be pickled or copied: pickle its numpy()")
 
     # --- what it is
 
@@ -117,7 +149,7 @@ class Tensor:
 
     @property
     def tracked(self) -> bool:
-        """Whether it is a parameter, or was computed from one."""
+        """Whether it is a parameter or was computed from one."""
         return bool(lib.result("heed_tensor_is_tracked", self, kind=ctypes.c_int32))
 
     def __len__(self) -> int:
@@ -134,7 +166,7 @@ class Tensor:
     # --- to NumPy and other libraries
 
     def _view(self, writable: bool) -> np.ndarray:
-        """The elements where they lie, on the CPU."""
+        """The elements in place, on the CPU."""
         shape, strides = self._layout()
         kind = np.dtype(_NUMPY[self.dtype])
         address = lib.result("heed_tensor_data", self)
@@ -143,7 +175,7 @@ class Tensor:
         return np.asarray(_Elements(self, address, shape, strides, kind, writable))
 
     def numpy(self, copy: bool = False) -> np.ndarray:
-        """The elements as an array: without a copy on the CPU, and then read-only; f16 and bf16 as float32."""
+        """The elements as an array: read-only and without a copy on the CPU; f16 and bf16 as float32."""
         if not copy and self.device == "cpu":
             return self._view(writable=False)
         array = np.empty(self.shape, _NUMPY.get(self.dtype, np.float32))
@@ -153,17 +185,17 @@ class Tensor:
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
         converts = dtype is not None and np.dtype(dtype) != _NUMPY.get(self.dtype, np.float32)
         if copy is False and (converts or self.device != "cpu"):
-            raise ValueError(f"a tensor of {self.dtype} on {self.device} does not become this array without a copy")
+            raise ValueError(f"a {self.dtype} tensor on {self.device} cannot become this array without a copy")
         array = self.numpy(copy=bool(copy))
         return array.astype(dtype) if converts else array
 
     def __dlpack_device__(self) -> Tuple[int, int]:
         if self.device != "cpu":
-            raise BufferError(f"memory of {self.device} cannot be lent: copy it to the CPU by to('cpu')")
+            raise BufferError(f"memory of {self.device} cannot be shared: copy it to the CPU with to('cpu')")
         return (1, 0)
 
     def __dlpack__(self, *, max_version: Optional[Tuple[int, int]] = None, **options: Any) -> Any:
-        """For from_dlpack of other libraries, without a copy. Only version 1 can say that nobody is to write there."""
+        """For from_dlpack of other libraries, without a copy. Only version 1 can mark the memory read-only."""
         self.__dlpack_device__()
         if max_version is not None and max_version[0] >= 1:
             return self._view(writable=False).__dlpack__(max_version=max_version, **options)
@@ -194,10 +226,10 @@ class Tensor:
         lib.call("heed_tensor_assign", self, array.ctypes.data, array.nbytes)
 
     def to(self, where: str) -> "Tensor":
-        """Another dtype ("f32", ...), which has a gradient, or a copy on another device, which has none."""
+        """Another dtype ("f32", ...), with a gradient, or a copy on another device, without one."""
         if where in DTYPES:
-            return Tensor._of(lib.result("heed_cast", self, DTYPES[where]))
-        return Tensor._of(lib.result("heed_tensor_to_device", self, lib.encoded(where)))
+            return Tensor._result("heed_cast", self, DTYPES[where])
+        return Tensor._result("heed_tensor_to_device", self, lib.encoded(where))
 
     # --- gradients
 
@@ -207,7 +239,7 @@ class Tensor:
 
     @property
     def grad(self) -> Optional["Tensor"]:
-        """What backward() has collected in a parameter; None when nothing yet."""
+        """The gradient that backward() has accumulated in a parameter; None if there is none."""
         handle = lib.result("heed_tensor_gradient", self)
         return None if handle is None else Tensor._of(handle)
 
@@ -215,7 +247,7 @@ class Tensor:
         lib.call("heed_tensor_zero_gradient", self)
 
     def detach(self) -> "Tensor":
-        return Tensor._of(lib.result("heed_tensor_detach", self))
+        return Tensor._result("heed_tensor_detach", self)
 
     # --- operators
 
@@ -223,86 +255,35 @@ class Tensor:
         if isinstance(other, Tensor):
             return other
         if isinstance(other, (int, float, np.integer, np.floating)):
-            return Tensor._of(lib.result("heed_scalar_like", self, float(other)))
+            return Tensor._result("heed_scalar_like", self, float(other))
         return Tensor(_as_array(other, self.dtype), device=self.device)
 
-    def _binary(self, op: bytes, other: Like, swapped: bool = False) -> "Tensor":
-        try:
-            operand = self._operand(other)
-        except TypeError:
-            return NotImplemented
-        a, b = (operand, self) if swapped else (self, operand)
-        return Tensor._of(lib.result("heed_binary", op, a, b))
-
-    def _compare(self, op: bytes, other: Like) -> "Tensor":
-        try:
-            operand = self._operand(other)
-        except TypeError:
-            return NotImplemented
-        return Tensor._of(lib.result("heed_compare", op, self, operand))
-
-    def __add__(self, other: Like) -> "Tensor":
-        return self._binary(b"add", other)
-
-    def __radd__(self, other: Like) -> "Tensor":
-        return self._binary(b"add", other, swapped=True)
-
-    def __sub__(self, other: Like) -> "Tensor":
-        return self._binary(b"sub", other)
-
-    def __rsub__(self, other: Like) -> "Tensor":
-        return self._binary(b"sub", other, swapped=True)
-
-    def __mul__(self, other: Like) -> "Tensor":
-        return self._binary(b"mul", other)
-
-    def __rmul__(self, other: Like) -> "Tensor":
-        return self._binary(b"mul", other, swapped=True)
-
-    def __truediv__(self, other: Like) -> "Tensor":
-        return self._binary(b"div", other)
-
-    def __rtruediv__(self, other: Like) -> "Tensor":
-        return self._binary(b"div", other, swapped=True)
+    __add__, __radd__ = _operator(b"add"), _operator(b"add", swapped=True)
+    __sub__, __rsub__ = _operator(b"sub"), _operator(b"sub", swapped=True)
+    __mul__, __rmul__ = _operator(b"mul"), _operator(b"mul", swapped=True)
+    __truediv__, __rtruediv__ = _operator(b"div"), _operator(b"div", swapped=True)
+    __rpow__ = _operator(b"pow", swapped=True)
 
     def __pow__(self, exponent: Like) -> "Tensor":
         if isinstance(exponent, (int, float)):
-            return Tensor._of(lib.result("heed_unary", b"pow_scalar", self, exponent, 0))
-        return self._binary(b"pow", exponent)
-
-    def __rpow__(self, base: Like) -> "Tensor":
-        return self._binary(b"pow", base, swapped=True)
+            return Tensor._result("heed_unary", b"pow_scalar", self, exponent, 0)
+        return _operator(b"pow")(self, exponent)
 
     def __matmul__(self, other: Like) -> "Tensor":
-        return Tensor._of(lib.result("heed_matmul", self, self._operand(other)))
+        return Tensor._result("heed_matmul", self, self._operand(other))
 
     def __rmatmul__(self, other: Like) -> "Tensor":
-        return Tensor._of(lib.result("heed_matmul", self._operand(other), self))
+        return Tensor._result("heed_matmul", self._operand(other), self)
 
     def __neg__(self) -> "Tensor":
-        return Tensor._of(lib.result("heed_unary", b"neg", self, 0, 0))
+        return Tensor._result("heed_unary", b"neg", self, 0, 0)
 
     def __abs__(self) -> "Tensor":
-        return Tensor._of(lib.result("heed_unary", b"abs", self, 0, 0))
+        return Tensor._result("heed_unary", b"abs", self, 0, 0)
 
-    def __eq__(self, other: Like) -> "Tensor":  # type: ignore[override]
-        return self._compare(b"equal", other)
-
-    def __ne__(self, other: Like) -> "Tensor":  # type: ignore[override]
-        return self._compare(b"not_equal", other)
-
-    def __lt__(self, other: Like) -> "Tensor":
-        return self._compare(b"less", other)
-
-    def __le__(self, other: Like) -> "Tensor":
-        return self._compare(b"less_equal", other)
-
-    def __gt__(self, other: Like) -> "Tensor":
-        return self._compare(b"greater", other)
-
-    def __ge__(self, other: Like) -> "Tensor":
-        return self._compare(b"greater_equal", other)
-
+    __eq__, __ne__ = _comparison(b"equal"), _comparison(b"not_equal")  # type: ignore[assignment]
+    __lt__, __le__ = _comparison(b"less"), _comparison(b"less_equal")
+    __gt__, __ge__ = _comparison(b"greater"), _comparison(b"greater_equal")
     __hash__ = object.__hash__
 
     # --- shape
@@ -310,11 +291,11 @@ class Tensor:
     def reshape(self, *shape: Any) -> "Tensor":
         """One extent may be -1."""
         extents = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
-        return Tensor._of(lib.result("heed_reshape", self, len(extents), lib.longs(extents)))
+        return Tensor._result("heed_reshape", self, len(extents), lib.longs(extents))
 
     def permute(self, *order: Any) -> "Tensor":
         axes = order[0] if len(order) == 1 and not isinstance(order[0], (int, np.integer)) else order
-        return Tensor._of(lib.result("heed_permute", self, len(axes), lib.longs(axes)))
+        return Tensor._result("heed_permute", self, len(axes), lib.longs(axes))
 
     def transpose(self, axis_a: int = -1, axis_b: int = -2) -> "Tensor":
         order = list(range(self.ndim))
@@ -326,7 +307,7 @@ class Tensor:
         return self.permute(list(reversed(range(self.ndim))))
 
     def __getitem__(self, key: Any) -> "Tensor":
-        """Numbers, slices of positive step, None and ... ; rows by a list of indices are heed.embedding()."""
+        """Numbers, slices of positive step, None and ... ; for rows by a list of indices use heed.embedding()."""
         keys = list(key) if isinstance(key, tuple) else [key]
         shape = self.shape
         given = builtins.sum(1 for one in keys if one is not None and one is not Ellipsis)
@@ -364,35 +345,19 @@ class Tensor:
         return found.reshape(extents)
 
     def _slice(self, axis: int, begin: int, end: int, step: int) -> "Tensor":
-        return Tensor._of(lib.result("heed_slice", self, axis, begin, end, step))
+        return Tensor._result("heed_slice", self, axis, begin, end, step)
 
     def __iter__(self) -> Iterator["Tensor"]:
         return (self[i] for i in range(len(self)))
 
     # --- reductions
 
-    def _reduce(self, op: bytes, axis: Optional[int], keepdims: bool) -> "Tensor":
-        over = lib.ALL_AXES if axis is None else axis
-        return Tensor._of(lib.result("heed_reduce", op, self, over, int(keepdims)))
-
-    def sum(self, axis: Optional[int] = None, keepdims: bool = False) -> "Tensor":
-        return self._reduce(b"sum", axis, keepdims)
-
-    def mean(self, axis: Optional[int] = None, keepdims: bool = False) -> "Tensor":
-        return self._reduce(b"mean", axis, keepdims)
-
-    def max(self, axis: Optional[int] = None, keepdims: bool = False) -> "Tensor":
-        return self._reduce(b"max", axis, keepdims)
-
-    def min(self, axis: Optional[int] = None, keepdims: bool = False) -> "Tensor":
-        return self._reduce(b"min", axis, keepdims)
-
-    def argmax(self, axis: Optional[int] = None, keepdims: bool = False) -> "Tensor":
-        return self._reduce(b"argmax", axis, keepdims)
+    sum, mean, argmax = _reduction(b"sum"), _reduction(b"mean"), _reduction(b"argmax")
+    max, min = _reduction(b"max"), _reduction(b"min")
 
 
 class _Elements:
-    """What an array refers to while it looks at a tensor's memory."""
+    """Keeps a tensor alive while an array uses its memory."""
 
     def __init__(self, tensor: Tensor, address: int, shape: Any, strides: Any, kind: np.dtype, writable: bool):
         self.tensor = tensor
@@ -406,7 +371,7 @@ class _Elements:
 
 
 _lent: dict = {}
-_keys = itertools.count(1)  # next() of it is one step also where several threads lend
+_keys = itertools.count(1)  # next() is atomic
 
 
 @lib.RELEASE
@@ -415,36 +380,27 @@ def _release(key: Optional[int]) -> None:
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
-    """A tensor in the memory of an array, without a copy; the array lives as long as anything sees that memory.
+    """A tensor in the memory of an array, without a copy; the array lives as long as anything uses that memory.
 
-    Takes float32, float64 and int32 in row-major order. What is written to the array is seen by the tensor: not to be
-    done between a forward pass and its backward pass.
+    Takes float32, float64 and int32 in row-major order. The tensor sees what is written to the array: do not write
+    between a forward pass and its backward pass.
     """
     if array.dtype not in _OF_NUMPY or not array.flags.c_contiguous or not array.flags.aligned:
         raise TypeError("from_numpy() shares float32, float64 and int32 in row-major order; heed.Tensor(array) copies")
     if not array.flags.writeable:
-        raise TypeError("from_numpy() shares memory that may be written to, and this array is read-only; heed.Tensor(array) copies")
+        raise TypeError("from_numpy() shares writable memory, and this array is read-only; heed.Tensor(array) copies")
     key = next(_keys)
     _lent[key] = array
     try:
-        return Tensor._of(
-            lib.result(
-                "heed_tensor_borrow",
-                DTYPES[_OF_NUMPY[array.dtype]],
-                array.ndim,
-                lib.longs(array.shape),
-                array.ctypes.data,
-                _release,
-                key,
-            )
-        )
+        kind, extents = DTYPES[_OF_NUMPY[array.dtype]], lib.longs(array.shape)
+        return Tensor._result("heed_tensor_borrow", kind, array.ndim, extents, array.ctypes.data, _release, key)
     except BaseException:
         _lent.pop(key, None)
         raise
 
 
 def from_dlpack(other: Any) -> Tensor:
-    """A tensor in the memory of another library's CPU tensor, without a copy where it is row-major and may be written to."""
+    """A tensor in the memory of another library's CPU tensor, without a copy if that is row-major and writable."""
     array = np.from_dlpack(other)
     shared = array.flags.c_contiguous and array.flags.writeable
     return from_numpy(array if shared else np.array(array, order="C"))

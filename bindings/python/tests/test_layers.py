@@ -194,7 +194,7 @@ class Training(unittest.TestCase):
             with self.subTest(words):
                 self.assertRaisesRegex(heed.Error, words, call)
 
-        self.assertRaisesRegex(TypeError, "not a text", lambda: heed.Optimizer("sgd", ["weights"]))
+        self.assertRaisesRegex(TypeError, "not a string", lambda: heed.Optimizer("sgd", ["weights"]))
 
     def test_save_and_load(self):
         a = heed.attention("dot_product", WIDTH, seed=1)

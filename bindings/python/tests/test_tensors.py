@@ -128,7 +128,7 @@ class Values(unittest.TestCase):
             heed.gradcheck(breaks, [draw(3)])
         with self.assertRaisesRegex(heed.BadArgument, "freed"):  # lent for the call alone
             heed.exp(kept[0])
-        with self.assertRaisesRegex(TypeError, "must give a heed.Tensor"):
+        with self.assertRaisesRegex(TypeError, "must return a heed.Tensor"):
             heed.gradcheck(lambda x: 3, [draw(3)])
         with self.assertRaises(KeyboardInterrupt):
             heed.gradcheck(lambda x: (_ for _ in ()).throw(KeyboardInterrupt), [draw(3)])

@@ -21,10 +21,10 @@ Tensor causal_mask(std::int64_t first, std::int64_t queries, std::int64_t keys, 
 // Synthetic logits are not scaled by 1 / sqrt(dh).
 class Synthesizer : public Attention {
  public:
-  Synthesizer(std::string_view name, const AttentionConfig& config,
+  Synthesizer(std::string name, const AttentionConfig& config,
               LogitsPtr (*make)(const AttentionConfig&, Initialiser&))
       : Attention(config),
-        name_(name),
+        name_(std::move(name)),
         initialiser_(config.seed),
         value_(config.width, config.inner_width(), config.bias, initialiser_),
         output_(config.inner_width(), config.width, config.bias, initialiser_),
@@ -163,16 +163,17 @@ class Synthesizer : public Attention {
 
 }  // namespace
 
-std::unique_ptr<Attention> make_synthesizer(std::string_view name, const AttentionConfig& config,
-                                            LogitsPtr (*make)(const AttentionConfig&, Initialiser&)) {
-  return std::make_unique<Synthesizer>(name, config, make);
-}
-
-Capabilities synthesizer_capabilities() {
-  return {.causal = true,
-          .any_length = false,
-          .as_heads = true,
-          .reason = "synthetic logits are for self-attention"};
+AttentionVariant synthesizer_variant(std::string name,
+                                     LogitsPtr (*make)(const AttentionConfig&, Initialiser&)) {
+  const auto layer = [name, make](const AttentionConfig& config) -> std::unique_ptr<Attention> {
+    return std::make_unique<Synthesizer>(name, config, make);
+  };
+  return {std::move(name),
+          {.causal = true,
+           .any_length = false,
+           .as_heads = true,
+           .reason = "synthetic logits are for self-attention"},
+          layer};
 }
 
 Tensor xavier_per_head(std::int64_t heads, std::int64_t in, std::int64_t out, Initialiser& initialiser) {

@@ -2,7 +2,7 @@
 
 #include <memory>
 #include <span>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "heed/models/attention/attention.h"
@@ -33,20 +33,10 @@ class SynthesizerLogits : public Module {
 };
 
 using LogitsPtr = std::unique_ptr<SynthesizerLogits>;
-/// The kinds (synthesizer.cpp). Settings are taken from config.options.
-LogitsPtr make_dense_logits(const AttentionConfig& config, Initialiser& initialiser);
-LogitsPtr make_random_logits(const AttentionConfig& config, Initialiser& initialiser);
-LogitsPtr make_random_fixed_logits(const AttentionConfig& config, Initialiser& initialiser);
-LogitsPtr make_factorized_dense_logits(const AttentionConfig& config, Initialiser& initialiser);
-LogitsPtr make_factorized_random_logits(const AttentionConfig& config, Initialiser& initialiser);
-LogitsPtr make_mixture_logits(const AttentionConfig& config, Initialiser& initialiser);
-
-/// Builds the variant `name` with one kind of logits: self-attention, optionally causal, over up to
-/// max_length positions.
-std::unique_ptr<Attention> make_synthesizer(std::string_view name, const AttentionConfig& config,
-                                            LogitsPtr (*make)(const AttentionConfig&, Initialiser&));
-/// What every Synthesizer can do.
-Capabilities synthesizer_capabilities();
+/// The variant `name` with one kind of logits, which takes its settings from config.options: self-attention,
+/// optionally causal, over up to max_length positions.
+AttentionVariant synthesizer_variant(std::string name,
+                                     LogitsPtr (*make)(const AttentionConfig&, Initialiser&));
 
 /// Initial values of H matrices [in, out], each Xavier uniform on its own: [H, in, out].
 Tensor xavier_per_head(std::int64_t heads, std::int64_t in, std::int64_t out, Initialiser& initialiser);
