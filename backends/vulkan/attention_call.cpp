@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "heed/backends/vulkan/shader_flags.h"
 #include "heed/base/error.h"
 
 namespace heed::vulkan {
@@ -127,7 +128,7 @@ AttentionGroup square_group(const AttentionCall& call, bool rows_are_queries, st
   AttentionGroup group;
   group.lanes = band <= 16 && columns <= 128 ? 4 : band <= 32 ? 8 : 16;
   group.lanes = std::min(group.lanes, call.gpu.tuning().attention.lanes);
-  // The shared memory that shaders/attention_products.glsl declares.
+  // The shared memory that shaders/attention_products.comp declares.
   const auto shared_bytes = [](std::int64_t lanes) { return 16 * 4 * lanes * (10 + lanes + 1) + 32 * lanes; };
   const Limits& limits = call.gpu.limits();
   while (group.lanes > 4 && (group.lanes * group.lanes > limits.max_invocations ||
@@ -261,26 +262,28 @@ void AttentionPass::run_part(const char* shader, double flops, const AttentionPa
 }
 
 std::uint32_t AttentionPass::flags() const {
-  std::uint32_t flags = 0, bit = 1;
-  const auto add = [&](bool set) {
-    if (set) flags |= bit;
-    bit <<= 1;
-  };
-  add(call_.key_mask.defined());
-  add(call_.mask.defined());
-  add(call_.args.causal);
-  add(call_.args.pattern != nullptr);
-  add(call_.args.pattern && call_.args.pattern->heads > 1);
-  add(std::ranges::all_of(bound_, [](const Bound& bound) {
+  const AttentionArgs& args = call_.args;
+  const auto mask_has = [&](int axis) { return call_.mask.defined() && args.mask.stride(axis) != 0; };
+  const auto bias_has = [&](int axis) { return call_.bias.defined() && call_.bias.size(axis) > 1; };
+  const bool aligned = std::ranges::all_of(bound_, [](const Bound& bound) {
     return bound.written || bound.is_statistic || bound.is_bias || AttentionCall::is_aligned(bound.operand);
-  }));
-  for (int axis = 0; axis < 4; ++axis) add(call_.mask.defined() && call_.args.mask.stride(axis) != 0);
-  add(call_.args.slopes.defined());
-  add(call_.bias.defined());
-  add(call_.bias.defined() && call_.bias.size(0) > 1);
-  add(call_.bias.defined() && call_.bias.size(1) > 1);
-  for (const Bound& bound : bound_)
-    if (!bound.is_statistic && !bound.is_bias) add(bound.operand.heads_outside);
+  });
+  std::uint32_t flags =
+      bit_if(call_.key_mask.defined(), attention_key_mask_bit) |
+      bit_if(call_.mask.defined(), attention_mask_bit) | bit_if(args.causal, attention_causal_bit) |
+      bit_if(args.pattern != nullptr, attention_pattern_bit) |
+      bit_if(args.pattern && args.pattern->heads > 1, attention_pattern_per_head_bit) |
+      bit_if(aligned, attention_aligned_bit) | bit_if(mask_has(0), attention_mask_has_batch_bit) |
+      bit_if(mask_has(1), attention_mask_has_heads_bit) |
+      bit_if(mask_has(2), attention_mask_has_queries_bit) | bit_if(mask_has(3), attention_mask_has_keys_bit) |
+      bit_if(args.slopes.defined(), attention_slopes_bit) | bit_if(call_.bias.defined(), attention_bias_bit) |
+      bit_if(bias_has(0), attention_bias_has_batch_bit) | bit_if(bias_has(1), attention_bias_has_heads_bit);
+  std::uint32_t operand_bit = 1u << attention_operands_shift;
+  for (const Bound& bound : bound_) {
+    if (bound.is_statistic || bound.is_bias) continue;
+    flags |= bit_if(bound.operand.heads_outside, operand_bit);
+    operand_bit <<= 1;
+  }
   return flags;
 }
 

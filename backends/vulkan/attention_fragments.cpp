@@ -14,8 +14,7 @@ namespace {
 
 constexpr std::int64_t narrowest = 16, widest = 128;
 
-/// The shared memory that shaders/attention_forward_fragments.glsl and attention_gradient_fragments.glsl
-/// declare.
+/// The shared memory that shaders/attention_fragments.comp declares.
 std::int64_t fragment_shared_bytes(FragmentPass pass, const AttentionGroup& group, std::int64_t key_width,
                                    std::int64_t value_width) {
   const std::int64_t key_pitch = 2 * ceil_div(key_width, 16) + 1,

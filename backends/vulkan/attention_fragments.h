@@ -8,7 +8,7 @@
 #include "heed/backends/vulkan/attention_call.h"
 #include "heed/backends/vulkan/matmul_operands.h"
 
-// Attention's products on matrix hardware: shaders/attention_fragments.glsl.
+// Attention's products on matrix hardware: shaders/attention_fragments.comp.
 
 namespace heed::vulkan {
 

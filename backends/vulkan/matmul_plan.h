@@ -26,9 +26,9 @@ struct TileSet {
   std::int64_t units = 128;  ///< processors of the GPU
 };
 
-/// The tiles of shaders/matmul.glsl.
+/// The tiles of shaders/matmul.comp.
 const TileSet& scalar_tiles();
-/// The tiles of shaders/matmul_cooperative.glsl on a device whose subgroups have `lanes` lanes.
+/// The tiles of shaders/matmul_cooperative.comp on a device whose subgroups have `lanes` lanes.
 TileSet fragment_tiles(std::uint32_t lanes);
 
 /// "128 x 64 x 32, 64 x 32 each"
