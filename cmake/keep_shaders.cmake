@@ -1,6 +1,6 @@
-# Compiles the shaders that Debian 12's glslang cannot compile, and keeps their modules in shaders/kept, with
-# checksums of their sources. Run it with a glslang that knows all extensions (16.5 does) whenever a test says
-# that the modules are out of date:
+# Compiles the shaders that Debian 12's glslang cannot compile and stores the modules in shaders/kept, with
+# checksums of their sources. Run it with a glslang that supports all extensions (16.5 does) when a test
+# reports that the modules are out of date:
 #
 #   cmake -D GLSLANG=/path/to/glslang -P cmake/keep_shaders.cmake
 cmake_minimum_required(VERSION 3.25)
@@ -11,7 +11,7 @@ if(NOT OUT)
   set(OUT ${folder}/kept)
 endif()
 if(NOT GLSLANG)
-  message(FATAL_ERROR "say which glslang: -D GLSLANG=/path/to/glslang")
+  message(FATAL_ERROR "GLSLANG is not set: pass -D GLSLANG=/path/to/glslang")
 endif()
 execute_process(COMMAND ${GLSLANG} --version OUTPUT_VARIABLE version)
 string(REGEX REPLACE "\n.*" "" version "${version}")
@@ -19,12 +19,12 @@ file(MAKE_DIRECTORY ${OUT})
 set(table "# Made by cmake/keep_shaders.cmake with ${version}: module, checksum of its sources, checksum of the module\n")
 file(GLOB sources ${folder}/*.comp)
 foreach(source ${sources})
-  heed_read_shader(${source} needs modules)
-  if(NOT needs)
-    continue()
-  endif()
+  heed_read_shader(${source} modules)
   foreach(module ${modules})
-    heed_split_module("${module}" name defines)
+    heed_split_module("${module}" name needs defines)
+    if(NOT needs)
+      continue()
+    endif()
     set(flags ${defines})
     list(TRANSFORM flags PREPEND -D)
     execute_process(COMMAND ${GLSLANG} -V -g0 --quiet --target-env vulkan1.2 -I${folder} -I${root} ${flags}

@@ -2,7 +2,7 @@
 # shaders/README.md says what the `//!` lines of a shader mean.
 
 find_program(HEED_GLSLANG NAMES glslangValidator glslang
-             DOC "glslang's compiler; another version than the system's may know more extensions")
+             DOC "glslang's compiler; a newer one than the system's may support more extensions")
 if(NOT HEED_GLSLANG)
   message(FATAL_ERROR "HEED_VULKAN needs glslangValidator (Debian: glslang-tools). Without it: -D HEED_VULKAN=OFF")
 endif()
@@ -14,7 +14,7 @@ file(MAKE_DIRECTORY ${spirv_folder})
 file(GLOB shader_sources CONFIGURE_DEPENDS ${shader_folder}/*.comp)
 file(GLOB shader_includes CONFIGURE_DEPENDS ${shader_folder}/*.glsl)
 
-# Sets `result` to whether glslang knows a GLSL extension.
+# Sets `result` to whether glslang supports a GLSL extension.
 function(heed_glslang_knows extension result)
   if(NOT DEFINED HEED_HAS_${extension})
     set(probe ${spirv_folder}/probe.comp)
@@ -25,7 +25,7 @@ function(heed_glslang_knows extension result)
       set(known ON)
     else()
       set(known OFF)
-      message(STATUS "glslang does not know ${extension}: of the shaders that need it the modules in shaders/kept are taken")
+      message(STATUS "glslang does not support ${extension}: using the modules in shaders/kept for the shaders that need it")
     endif()
     set(HEED_HAS_${extension} ${known} CACHE INTERNAL "")
   endif()
@@ -43,12 +43,13 @@ function(heed_add_module source name defines)
     COMMAND ${HEED_GLSLANG} -V --quiet --target-env vulkan1.2 -I${shader_folder} -I${PROJECT_SOURCE_DIR} ${defines}
             --vn ${name} -o ${header} ${source}
     DEPENDS ${source} ${shader_includes} ${PROJECT_SOURCE_DIR}/core/elementwise.def
+            ${PROJECT_SOURCE_DIR}/backends/vulkan/shader_flags.h
     COMMENT "Shader ${name}" VERBATIM)
   set(modules ${modules} ${name} PARENT_SCOPE)
   set(module_headers ${module_headers} ${header} PARENT_SCOPE)
 endfunction()
 
-# Adds a module that was compiled by a newer glslang and is kept with the sources (keep_shaders.cmake).
+# Adds a module that a newer glslang compiled and that is kept with the sources (keep_shaders.cmake).
 function(heed_add_kept_module name)
   set(header ${spirv_folder}/${name}.h)
   set(module ${shader_folder}/kept/${name}.spv)
@@ -63,16 +64,16 @@ endfunction()
 
 foreach(source ${shader_sources})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
-  heed_read_shader(${source} needs source_modules)
-  set(known ON)
-  foreach(extension ${needs})
-    heed_glslang_knows(${extension} knows_this)
-    if(NOT knows_this)
-      set(known OFF)
-    endif()
-  endforeach()
+  heed_read_shader(${source} source_modules)
   foreach(module ${source_modules})
-    heed_split_module("${module}" name defines)
+    heed_split_module("${module}" name needs defines)
+    set(known ON)
+    foreach(extension ${needs})
+      heed_glslang_knows(${extension} knows_this)
+      if(NOT knows_this)
+        set(known OFF)
+      endif()
+    endforeach()
     if(known)
       heed_add_module(${source} ${name} "${defines}")
       continue()
@@ -82,8 +83,8 @@ foreach(source ${shader_sources})
     if(line MATCHES "^${name} ${hash} ")
       heed_add_kept_module(${name})
     else()
-      message(WARNING "shader ${name} is left out: glslang does not know ${needs}, and what is kept of it is of other sources; "
-              "cmake/keep_shaders.cmake says how to make it anew")
+      message(WARNING "shader ${name} is left out: glslang does not support ${needs}, and its module in shaders/kept was "
+              "made from other sources; cmake/keep_shaders.cmake says how to make it again")
     endif()
   endforeach()
 endforeach()

@@ -1,14 +1,12 @@
 // What a product does with its sums before it writes them: it applies an activation, or multiplies them by
-// the derivative of one, like unary.comp and unary_backward.comp on sums that were written first.
+// the derivative of one, as elementwise.comp does to sums that were written first.
 //
 // Needs matmul_elements.glsl; FLAGS, a specialisation constant; buffers of the output's type, laid out as
 // out: `kept_sums`, which may receive the sums, and `saved`, the argument of the derivative. Included last:
 // from here on the functions of core/elementwise.def are macros.
-#include "elementwise.glsl"
+#define TABLE_NAMES
+#include "math.glsl"
 
-// In FLAGS: whether the sums are kept, whether the derivative is wanted, and which HEED_ACTIVATION line of
-// the table applies, counted from 1 (0: none).
-const uint keeps_sums_bit = 32, derivative_bit = 64, activation_shift = 8;
 const uint ACTIVATION = FLAGS >> activation_shift;
 const bool keeps_sums = (FLAGS & keeps_sums_bit) != 0, takes_derivative = (FLAGS & derivative_bit) != 0;
 

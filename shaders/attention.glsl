@@ -1,9 +1,11 @@
-// What the attention shaders share. Scores are computed in tiles of TILE_ROWS x TILE_COLUMNS: the rows are
-// queries and the columns keys, or, for the gradients of keys and values (COLUMNS_ARE_QUERIES), the other way
-// round. A workgroup owns the rows of one tile and walks over the columns. Invocation (lane_x, lane_y) holds
-// the scores of rows 4 lane_y .. + 3 and columns 4 lane_x .. + 3.
+// What the passes of attention share: the forward pass (FORWARD), the gradient of the queries, those of keys
+// and values (COLUMNS_ARE_QUERIES) and that of the bias (OF_BIAS). Scores are computed in tiles of TILE_ROWS
+// x TILE_COLUMNS: the rows are queries and the columns keys, or, for the gradients of keys and values
+// (COLUMNS_ARE_QUERIES), the other way round. A workgroup owns the rows of one tile and walks over the
+// columns. Invocation (lane_x, lane_y) holds the scores of rows 4 lane_y .. + 3 and columns 4 lane_x .. + 3.
 //
-// attention_products.glsl multiplies in ordinary arithmetic, attention_fragments.glsl on matrix hardware.
+// attention_products.comp multiplies in ordinary arithmetic, attention_fragments.comp on matrix hardware;
+// each includes this file and defines invocation(), the number of an invocation within its workgroup.
 
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint LANES = 16;        // invocations side by side
@@ -13,21 +15,23 @@ layout(constant_id = 5) const uint FLAGS = 0;
 layout(constant_id = 6) const uint DROPPED = 0;  // a weight is dropped if its random word >> 8 is below this
 layout(constant_id = 7) const uint BLOCK = 1;    // side of the pattern's blocks
 
-const bool HAS_KEY_MASK = (FLAGS & 1u) != 0u;
-const bool HAS_MASK = (FLAGS & 2u) != 0u;
-const bool CAUSAL = (FLAGS & 4u) != 0u;
-const bool HAS_PATTERN = (FLAGS & 8u) != 0u;
-const bool PATTERN_PER_HEAD = (FLAGS & 16u) != 0u;
-const bool ALIGNED = (FLAGS & 32u) != 0u;  // four neighbouring elements may be read at once
-const bool MASK_HAS_BATCH = (FLAGS & 64u) != 0u;
-const bool MASK_HAS_HEADS = (FLAGS & 128u) != 0u;
-const bool MASK_HAS_QUERIES = (FLAGS & 256u) != 0u;
-const bool MASK_HAS_KEYS = (FLAGS & 512u) != 0u;
-const bool HAS_SLOPES = (FLAGS & 1024u) != 0u;
-const bool HAS_BIAS = (FLAGS & 2048u) != 0u;
-const bool BIAS_HAS_BATCH = (FLAGS & 4096u) != 0u;
-const bool BIAS_HAS_HEADS = (FLAGS & 8192u) != 0u;
-const uint HEADS_OUTSIDE = FLAGS >> 14u;  // bit t: operand t is [B, H, L, d] in memory, else [B, L, H, d]
+#define OF_ATTENTION
+#include "backends/vulkan/shader_flags.h"
+const bool HAS_KEY_MASK = (FLAGS & attention_key_mask_bit) != 0u;
+const bool HAS_MASK = (FLAGS & attention_mask_bit) != 0u;
+const bool CAUSAL = (FLAGS & attention_causal_bit) != 0u;
+const bool HAS_PATTERN = (FLAGS & attention_pattern_bit) != 0u;
+const bool PATTERN_PER_HEAD = (FLAGS & attention_pattern_per_head_bit) != 0u;
+const bool ALIGNED = (FLAGS & attention_aligned_bit) != 0u;
+const bool MASK_HAS_BATCH = (FLAGS & attention_mask_has_batch_bit) != 0u;
+const bool MASK_HAS_HEADS = (FLAGS & attention_mask_has_heads_bit) != 0u;
+const bool MASK_HAS_QUERIES = (FLAGS & attention_mask_has_queries_bit) != 0u;
+const bool MASK_HAS_KEYS = (FLAGS & attention_mask_has_keys_bit) != 0u;
+const bool HAS_SLOPES = (FLAGS & attention_slopes_bit) != 0u;
+const bool HAS_BIAS = (FLAGS & attention_bias_bit) != 0u;
+const bool BIAS_HAS_BATCH = (FLAGS & attention_bias_has_batch_bit) != 0u;
+const bool BIAS_HAS_HEADS = (FLAGS & attention_bias_has_heads_bit) != 0u;
+const uint HEADS_OUTSIDE = FLAGS >> attention_operands_shift;  // bit t: of operand t
 
 const uint THREADS = gl_WorkGroupSize.x;
 const uint TILE_ROWS = 4u * (THREADS / LANES), TILE_COLUMNS = 4u * LANES;
@@ -45,14 +49,27 @@ layout(binding = 7) readonly buffer Bias { T bias[]; };                   // [1 
 
 layout(push_constant) uniform Push {
   uint skip_query, skip_key, skip_value, skip_key_mask, skip_mask, skip_pattern, skip_slopes, skip_bias;
-  SKIPS_OF_RESULTS
+#if defined(FORWARD)
+  uint skip_out, skip_row_sums;
+#elif defined(COLUMNS_ARE_QUERIES)
+  uint skip_grad, skip_statistics, skip_dkey, skip_dvalue;
+#elif defined(OF_BIAS)
+  uint skip_grad, skip_statistics, skip_dbias;
+#else
+  uint skip_grad, skip_statistics, skip_dquery;
+#endif
   uint queries, keys, heads;
   uint first_head;  // b heads + h of the first workgroup; not 0 if the launch is a part of the call
   uint first_tile;
   float scale;
   uint seed_low, seed_high, step, op;  // of dropout
   uint query_row, query_head, key_row, key_head, value_row, value_head;
-  OTHER_NUMBERS
+#ifndef FORWARD
+  uint grad_row, grad_head;
+#endif
+#ifdef OF_BIAS
+  uint batches_in_turn, heads_in_turn, column_tiles;
+#endif
 };
 
 shared int column_index[TILE_COLUMNS];  // the query or key of a column; -1: none
@@ -63,7 +80,7 @@ uint lane_y() { return invocation() / LANES; }
 
 // --- where things are
 // Batch entry and head: local ones count within the launch, the others within the whole call.
-#ifdef HEADS_ARE_WALKED  // a workgroup takes several heads, one after another
+#ifdef OF_BIAS  // a workgroup takes several heads, one after another
 uint walked_batch, walked_head;
 uint local_batch() { return walked_batch; }
 uint local_head() { return walked_head; }

@@ -1,4 +1,4 @@
-// The gradient of attention's bias: ds as in attention_dquery.comp, summed over the heads and batch entries
+// The gradient of attention's bias: ds as in that of the queries, summed over the heads and batch entries
 // that share an entry of the bias. A workgroup takes one tile of the N x M matrix through all of them, one
 // after another, so that each sum has a fixed order, and adds to what earlier launches left.
 //

@@ -1,16 +1,73 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 //! types f32 f16 bf16 i32
+//! variant fill FILL=1
+//! variant copy
 //! variant copy_to_f32 TO_f32=1
 //! variant copy_to_f16 TO_f16=1
 //! variant copy_to_bf16 TO_bf16=1
 //! variant copy_to_i32 TO_i32=1
-// out = x in the element type of out: copy_to_f16_f32 reads f32 and writes f16; copy_f32 keeps the type.
+//! variant where WHERE=1 types u32 u16
+// What moves elements without computing: out = x in the element type of out (copy_to_f16_f32 reads f32 and
+// writes f16; copy_f32 keeps the type), out = element (FILL), or out = condition != 0 ? a : b (WHERE).
 #include "common.glsl"
+
+#if defined(FILL)
+
+#define OPERANDS 1
+#if defined(TYPE_i32)
+#define PARAMETERS int element;
+#else
+#define PARAMETERS float element;
+#endif
+#include "tensor_iterator.glsl"
+
+layout(binding = 0) writeonly buffer Out { T out_[]; };
+#if !defined(TYPE_i32)
+layout(binding = 0) writeonly buffer Fours0 { FOUR_WRITTEN out_fours[]; };
+#endif
+
+void main() {
+#if !defined(TYPE_i32)
+  if (IN_FOURS) {
+    const uint i = four_item();
+    if (i >= count) return;
+    store_result(out_, out_fours, i, vec4(element))
+    return;
+  }
+#endif
+  EACH_ITEM(k) if (item(k) < count) out_[locate(item(k))[0]] = from_value(element);
+}
+
+#elif defined(WHERE)
+
+#define OPERANDS 4
+#define PARAMETERS
+#include "tensor_iterator.glsl"
+
+layout(binding = 0) writeonly buffer Out { T out_[]; };
+layout(binding = 1) readonly buffer Condition { int condition_[]; };
+layout(binding = 2) readonly buffer A { T a_[]; };
+layout(binding = 3) readonly buffer B { T b_[]; };
+
+void main() {
+  if (item(0) - gl_LocalInvocationIndex >= count) return;
+  uint chosen[ITEMS];
+  uint at[ITEMS][OPERANDS];
+  EACH_ITEM(k) {
+    at[k] = locate(item(k));
+    uint a = uint(a_[at[k][2]]), b = uint(b_[at[k][3]]);
+    chosen[k] = condition_[at[k][1]] != 0 ? a : b;
+  }
+  EACH_ITEM(k) if (item(k) < count) out_[at[k][0]] = T(chosen[k]);
+}
+
+#else
+
 #define OPERANDS 2
 #define PARAMETERS
 #include "tensor_iterator.glsl"
-#include "elementwise.glsl"
+#include "math.glsl"
 
 // A float is truncated; values beyond the range of int become the nearest bound, and NaN becomes 0.
 int to_int(int x) { return x; }
@@ -73,3 +130,5 @@ void main() {
   }
   EACH_ITEM(k) if (item(k) < count) out_[at[k][0]] = converted(x[k]);
 }
+
+#endif

@@ -17,15 +17,9 @@ layout(push_constant) uniform Push {
 };
 
 #if defined(TYPE_i32)
-#define V int
-#define to_value(x) (x)
-#define from_value(x) (x)
 #define LOWEST int(0x80000000u)
 #define HIGHEST 0x7fffffff
 #else
-#define V float
-#define to_value(x) to_float(x)
-#define from_value(x) from_float(x)
 #define LOWEST (-INFINITY)
 #define HIGHEST INFINITY
 #endif

@@ -189,3 +189,26 @@ float exact_pow(float x, float y) {
   if (negative && !integer && magnitude != 0.0 && magnitude != INFINITY) return NAN;
   return negative && odd ? -power : power;
 }
+
+// For the shaders that are made from core/elementwise.def: the functions that its expressions call, with the
+// same meaning as on the CPU. From here on they hide those of GLSL.
+#ifdef TABLE_NAMES
+// `give` returns the result of a line. `precise`: no driver may simplify (1 + u) - 1 to u, or fuse products
+// and sums in one shader but not in another.
+#define give(y)         \
+  {                     \
+    precise V result = y; \
+    return result;      \
+  }
+
+#define where(condition, a, b) ((condition) ? (a) : (b))
+#define exp(x) exact_exp(x)
+#define log(x) exact_log(x)
+#define sin(x) exact_sin(x)
+#define cos(x) exact_cos(x)
+#define tanh(x) exact_tanh(x)
+#define erf(x) exact_erf(x)
+#define pow(x, y) exact_pow(x, y)
+#define max(a, b) larger(a, b)
+#define min(a, b) smaller(a, b)
+#endif

@@ -1,5 +1,7 @@
 // The types of a matrix product's operands in memory, one by one and in fours, and of its output: the
 // operands' type, or f32 with WIDE.
+#include "backends/vulkan/shader_flags.h"
+
 #ifdef TYPE_f32
 #define ELEMENT float
 #define WORD float
@@ -22,9 +24,6 @@ vec4 unpack_four(uvec2 x) {
 #endif
 #endif
 #define NO_FOUR FOUR(0)
-
-// In the push constant finish_bits: what is added to a sum, and whether four outputs are written at once.
-const uint bias_bit = 1, accumulate_bit = 2, out_fours_bit = 4;
 
 #if defined(WIDE) || defined(TYPE_f32)
 #define OUT float

@@ -1,4 +1,5 @@
-// Four neighbouring outputs from their sums; needs matmul_push.glsl and matmul_elements.glsl.
+// What tiled products write: four neighbouring outputs from their sums, and the sums of the rows of a. Needs
+// matmul_tiles.glsl, and a_value(stage, row, l), an element of the tile of a.
 #include "activation.glsl"
 
 // activated() for four outputs that begin at a multiple of four elements in every buffer.
@@ -31,5 +32,35 @@ void finish(vec4 value, uint at, uint column, uint bias_at) {
       if (accumulates) x += out_to_float(out_elements[at + c]);
       out_elements[at + c] = float_to_out(activated(x, from_begin + c));
     }
+  }
+}
+
+// --- the sums of the rows of a over one part of k, in row_sums [parts, m]
+// The workgroups of the first column of tiles add them up, since their tiles hold those rows anyway.
+const bool with_row_sums = (FLAGS & row_sums_bit) != 0;
+const uint rows_each = (BM + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;
+float own_row_sums[rows_each];
+
+void clear_row_sums() {
+  if (with_row_sums) {
+    for (uint i = 0; i < rows_each; ++i) own_row_sums[i] = 0;
+  }
+}
+
+void add_row_sums(uint stage, Place place) {
+  if (!with_row_sums || place.column != 0) return;
+  for (uint i = 0; i < rows_each; ++i) {
+    const uint row = i * gl_WorkGroupSize.x + gl_LocalInvocationIndex;
+    if (row < BM)
+      for (uint l = 0; l < BK; ++l) own_row_sums[i] += a_value(stage, row, l);
+  }
+}
+
+void write_row_sums(Place place) {
+  if (!with_row_sums || place.column != 0) return;
+  for (uint i = 0; i < rows_each; ++i) {
+    const uint row = i * gl_WorkGroupSize.x + gl_LocalInvocationIndex;
+    if (row < BM && place.row + row < m)
+      row_sums[row_sums_skip + place.part * m + place.row + row] = float_to_out(own_row_sums[i]);
   }
 }

@@ -1,6 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 //! types f32 f16 bf16 i32
+//! variant reduce
 //! variant reduce_partial RESULT_IS_WIDE=1
 //! variant reduce_final INPUT_IS_WIDE=1
 // out[outer, chunks, inner]: the sum, maximum or minimum over each chunk. Partial results are stored as float

@@ -1,6 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 //! types f32 f16 bf16
+//! variant scale_all
 //! variant scale_all_to_f32 TO_f32=1
 //! variant scale_all_to_f16 TO_f16=1
 //! variant scale_all_to_bf16 TO_bf16=1

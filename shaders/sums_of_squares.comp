@@ -1,9 +1,12 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-//! types f32 f16 bf16
+//! variant sums_of_squares types f32 f16 bf16
+//! variant sum_pieces PIECES=1
 #include "common.glsl"
 
-// The sum of squares of each piece of a list of tensors; sum_pieces.comp adds up the pieces of a tensor.
+#ifndef PIECES
+
+// The sum of squares of each piece of a list of tensors; sum_pieces adds up the pieces of a tensor.
 #define LISTS 1
 #include "tensor_lists.glsl"
 
@@ -34,3 +37,35 @@ void main() {
   }
   if (t == 0) sums[skip_sums + piece.number] = partial[0];
 }
+
+#else
+
+// out[s] = x[first[s]] + ... + x[first[s + 1] - 1], pairwise.
+layout(local_size_x_id = 0) in;
+
+layout(binding = 0) readonly buffer X { float x[]; };
+layout(binding = 1) readonly buffer First { int first[]; };
+layout(binding = 2) writeonly buffer Out { float result[]; };
+layout(push_constant) uniform Push {
+  uint skip_x, skip_first, skip_out;
+  uint segments;
+};
+
+shared float partial[gl_WorkGroupSize.x];
+
+void main() {
+  const uint segment = group_index(), t = gl_LocalInvocationID.x;
+  if (segment >= segments) return;
+  const uint end = uint(first[skip_first + segment + 1]);
+  float sum = 0.0;
+  for (uint i = uint(first[skip_first + segment]) + t; i < end; i += gl_WorkGroupSize.x) sum += x[skip_x + i];
+  partial[t] = sum;
+  barrier();
+  for (uint step = gl_WorkGroupSize.x / 2; step > 0; step >>= 1) {
+    if (t < step) partial[t] += partial[t + step];
+    barrier();
+  }
+  if (t == 0) result[skip_out + segment] = partial[0];
+}
+
+#endif

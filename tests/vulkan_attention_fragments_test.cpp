@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/backends/vulkan/attention_fragments.h"
+#include "heed/backends/vulkan/attention.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/core/backend.h"
 #include "heed/tests/attention_cases.h"
@@ -330,7 +330,7 @@ TEST_CASE("vulkan attention by fragments: variants are tested before they are us
   const auto device = vulkan_test_device();
   if (!device) return;
   vulkan::Gpu& gpu = vulkan::gpu(device->index);
-  const auto problem = [&](const vulkan::AttentionVariant& variant) {
+  const auto problem = [&](const vulkan::PassVariant& variant) {
     return vulkan::problem_of_attention(gpu, emulated, variant);
   };
   using enum vulkan::FragmentPass;

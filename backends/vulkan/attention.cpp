@@ -1,21 +1,81 @@
-// Scaled dot-product attention that never holds the N x M matrix. shaders/attention.glsl describes the tiles,
-// attention_fragments.h what runs on matrix hardware.
+// Scaled dot-product attention that never holds the N x M matrix. shaders/attention.glsl describes the tiles.
 //
 // Any width works: scores are summed over dk in pieces, and a result wider than a workgroup's registers is
 // computed in slices, each of which recomputes the scores.
 
+#include "heed/backends/vulkan/attention.h"
+
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "heed/backends/vulkan/attention_call.h"
-#include "heed/backends/vulkan/attention_fragments.h"
 #include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/vulkan/matrix_hardware.h"
+#include "heed/backends/vulkan/shader_code.h"
 #include "heed/base/error.h"
 
 namespace heed::vulkan {
+namespace {
+
+// --- which kernel computes a pass
+
+constexpr std::int64_t narrowest = 16, widest = 128;
+
+/// The shared memory that shaders/attention_fragments.comp declares.
+std::int64_t fragment_shared_bytes(FragmentPass pass, const AttentionGroup& group, std::int64_t key_width,
+                                   std::int64_t value_width) {
+  const std::int64_t key_pitch = 2 * ceil_div(key_width, 16) + 1,
+                     value_pitch = 2 * ceil_div(value_width, 16) + 1, score_pitch = group.lanes + 1;
+  const std::int64_t rows = group.rows(), columns = group.columns();
+  const bool forward = pass == FragmentPass::forward;
+  const std::int64_t lines =
+      rows * (key_pitch + (forward ? 0 : value_pitch) + score_pitch) + columns * (key_pitch + value_pitch);
+  const std::int64_t softmax = forward ? 16 * (rows / 4 * score_pitch) + 4 * rows : 0;
+  return 16 * lines + softmax + 8 * columns;
+}
+
+}  // namespace
+
+std::optional<AttentionGroup> fragment_group(const AttentionCall& call, FragmentPass pass,
+                                             FragmentShape fragment) {
+  const std::int64_t band = longest_tile(call, pass != FragmentPass::dkey);
+  const auto fits_width = [](std::int64_t width) { return width >= narrowest && width <= widest; };
+  if (!is_half(call.args.query.dtype()) || band < 16 || !fits_width(call.key_width) ||
+      !fits_width(call.value_width))
+    return {};
+  const auto begins_in_eights = [](const AttentionOperand& x) { return AttentionCall::is_aligned(x, 8); };
+  if (!begins_in_eights(call.query) || !begins_in_eights(call.key) || !begins_in_eights(call.value))
+    return {};
+  AttentionGroup group;
+  group.lanes = 4 * fragment.lanes / fragment.rows;
+  group.own = fragment.lanes;
+  group.fragment_columns = fragment.columns;
+  group.fragment_depth = fragment.depth;
+  if (group.lanes % 4 != 0) return {};  // a subgroup's scores are whole fragments
+  const Limits& limits = call.gpu.limits();
+  for (std::int64_t n = std::min(fragment.subgroups, ceil_div(band, fragment.rows)); n > 0; --n) {
+    group.invocations = n * fragment.lanes;
+    if (group.invocations <= limits.max_invocations &&
+        fragment_shared_bytes(pass, group, call.key_width, call.value_width) <= limits.shared_bytes)
+      return group;
+  }
+  return {};
+}
+
+FragmentChoice always(TileKernel kernel, FragmentShape fragment) {
+  return [=](const AttentionCall& call, FragmentPass pass) {
+    const std::optional<AttentionGroup> group = fragment_group(call, pass, fragment);
+    check(group.has_value(), "attention: fragments do not take a call of ", call.queries, " queries, ",
+          call.keys, " keys, widths ", call.key_width, " and ", call.value_width);
+    return std::optional(FragmentKernel{kernel, *group});
+  };
+}
+
+// --- the passes
 
 namespace {
 
@@ -37,24 +97,12 @@ void check_pattern(const AttentionArgs& args) {
 /// [B, H, N, 3].
 void row_statistics(Gpu& gpu, const Tensor& out, const Tensor& grad, const Tensor& sums,
                     const Tensor& log_sum_exp_grad, const Tensor& rows) {
-  const auto too_large = [&](const Tensor& x) {
-    std::int64_t last = 0;
-    for (int axis = 0; axis < x.rank(); ++axis) last += (x.size(axis) - 1) * x.stride(axis);
-    return static_cast<std::uint64_t>(last + 1) * size_of(x.dtype()) + gpu.limits().offset_alignment >
-           gpu.limits().max_range;
-  };
+  const auto fits = [&](const Tensor& x) { return range_holds(gpu, reach_of(x), x.dtype()); };
   const int axis = rows.size(0) > 1 ? 0 : 1;
-  if (rows.size(axis) > 1 && (too_large(out) || too_large(grad) || too_large(rows))) {
-    const std::int64_t half = rows.size(axis) / 2, rest = rows.size(axis) - half;
-    const auto part = [&](const Tensor& x, std::int64_t begin, std::int64_t count) {
-      Shape shape = x.shape();
-      shape[axis] = count;
-      return x.view(shape, x.strides(), x.offset() + begin * x.stride(axis));
-    };
-    for (const auto& [begin, extent] : {std::pair{std::int64_t{0}, half}, std::pair{half, rest}}) {
-      row_statistics(gpu, part(out, begin, extent), part(grad, begin, extent), part(sums, begin, extent),
-                     log_sum_exp_grad.defined() ? part(log_sum_exp_grad, begin, extent) : log_sum_exp_grad,
-                     part(rows, begin, extent));
+  if (rows.size(axis) > 1 && !(fits(out) && fits(grad) && fits(rows))) {
+    for (const Part part : halves(rows.size(axis))) {
+      const auto half = [&](const Tensor& x) { return x.defined() ? narrowed(x, axis, part) : x; };
+      row_statistics(gpu, half(out), half(grad), half(sums), half(log_sum_exp_grad), half(rows));
     }
     return;
   }
@@ -82,10 +130,6 @@ std::string shader_by(const std::optional<FragmentKernel>& fragments, const char
 
 }  // namespace
 
-void attention_forward(const AttentionArgs& args, const Tensor& out, const Tensor& sums) {
-  attention_forward_by(trusted_fragments, args, out, sums);
-}
-
 void attention_forward_by(const FragmentChoice& choose, const AttentionArgs& args, const Tensor& out,
                           const Tensor& sums) {
   if (sums.count() == 0) return;
@@ -100,13 +144,6 @@ void attention_forward_by(const FragmentChoice& choose, const AttentionArgs& arg
       .statistics(sums, true)
       .run(shader_by(fragments, "attention_forward").c_str(), flops);
   finish_output(result, out);
-}
-
-void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& sums, const Tensor& grad,
-                        const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey,
-                        const Tensor& dvalue, const Tensor& dbias) {
-  attention_backward_by(trusted_fragments, args, out, sums, grad, log_sum_exp_grad, dquery, dkey, dvalue,
-                        dbias);
 }
 
 void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& args, const Tensor& out,
@@ -169,138 +206,198 @@ void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& ar
   finish_output(of_value, dvalue);
 }
 
-// Attention's masks in the form that its shaders read: one bit per entry.
+// --- whether a device's matrix hardware computes them correctly
 
 namespace {
 
-constexpr std::uint32_t threads = 256;
-
-/// Packs a part of the mask into bits, in halves if that part is too large for a binding.
-void pack_bits(Gpu& gpu, const Tensor& mask, const Tensor& bits) {
-  std::int64_t last = 0, longest = 0;
-  int widest = -1;
-  for (int axis = 0; axis < 4; ++axis) {
-    last += (mask.size(axis) - 1) * mask.stride(axis);
-    if (axis < 3 && mask.size(axis) > 1 && mask.stride(axis) > longest) {
-      longest = mask.stride(axis);
-      widest = axis;
-    }
-  }
-  const std::uint64_t bytes =
-      static_cast<std::uint64_t>(last + 1) * size_of(mask.dtype()) + gpu.limits().offset_alignment;
-  if (bytes > gpu.limits().max_range && widest >= 0) {
-    const std::int64_t half = mask.size(widest) / 2;
-    const auto part = [&](const Tensor& x, std::int64_t begin, std::int64_t count) {
-      Shape shape = x.shape();
-      shape[widest] = count;
-      return x.view(shape, x.strides(), x.offset() + begin * x.stride(widest));
-    };
-    pack_bits(gpu, part(mask, 0, half), part(bits, 0, half));
-    pack_bits(gpu, part(mask, half, mask.size(widest) - half), part(bits, half, mask.size(widest) - half));
-    return;
-  }
-  const std::uint32_t size = std::min(threads, gpu.limits().max_invocations);
-  Launch launch(gpu, "attention_mask", {size, size});
-  launch.read(mask).write(bits).push(bits.count()).push(mask.size(1)).push(mask.size(2)).push(mask.size(3));
-  for (int axis = 0; axis < 4; ++axis) launch.push(mask.stride(axis));
-  for (int axis = 0; axis < 3; ++axis) launch.push(bits.stride(axis));
-  launch.work(0, static_cast<double>(mask.count()) * 4);
-  launch.folded_groups(ceil_div(bits.count(), size));
+std::string text_of_attention(const PassVariant& v) {
+  constexpr const char* names[] = {"forward", "dquery", "dkey", "dbias"};
+  return concat_text("attention ", names[static_cast<int>(v.pass)], ' ', v.dtype, ", widths ", v.key_width,
+                     " and ", v.value_width, ", ", v.fragment.subgroups, " subgroups of ", v.fragment.lanes);
 }
 
-/// The lists of one direction of a pattern: offsets, columns, mask ids.
-struct Lists {
-  std::vector<std::int32_t> offsets, columns, ids;
+std::optional<FragmentKernel> ordinary_arithmetic(const AttentionCall&, FragmentPass) {
+  return {};
+}
+
+/// Whether no element differs by more than `allowed` times the largest one.
+bool nearly_equal(const Tensor& found, const Tensor& expected, double allowed) {
+  const std::vector<double> a = found.to_doubles(), b = expected.to_doubles();
+  double largest = 0, error = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (!std::isfinite(a[i])) return false;
+    largest = std::max(largest, std::abs(b[i]));
+    error = std::max(error, std::abs(a[i] - b[i]));
+  }
+  return error <= allowed * largest;
+}
+
+/// An attention call for a test, with more than two tiles of rows and of columns, the last ones incomplete.
+struct TrialCall {
+  AttentionArgs args;
+  Tensor grad;
+  DType dtype;
+
+  TrialCall(const PassVariant& v, Device device) : dtype(v.dtype) {
+    const std::int64_t rows = v.fragment.rows * v.fragment.subgroups,
+                       columns = 16 * v.fragment.lanes / v.fragment.rows;
+    const std::int64_t longer = 4 * columns + 7, shorter = 2 * rows + 3;
+    const bool by_query = v.pass != FragmentPass::dkey;
+    const std::int64_t queries = by_query ? shorter : longer, keys = by_query ? longer : shorter;
+    args.query = exact_halves({1, 2, queries, v.key_width}, dtype, device);
+    args.key = exact_halves({1, 2, keys, v.key_width}, dtype, device);
+    args.value = exact_halves({1, 2, keys, v.value_width}, dtype, device);
+    grad = exact_halves({1, 2, queries, v.value_width}, dtype, device);
+    args.causal = true;
+  }
+
+  Tensor zeros_like(const Tensor& x) const { return Tensor::zeros(x.shape(), x.dtype(), x.device()); }
+  std::pair<Tensor, Tensor> forward(const FragmentChoice& choose) const {
+    const Shape& shape = args.query.shape();
+    const Tensor out = zeros_like(grad);
+    const Tensor sums = Tensor::zeros({shape[0], shape[1], shape[2], 2}, DType::f32, grad.device());
+    attention_forward_by(choose, args, out, sums);
+    return {out, sums};
+  }
 };
 
-/// Turns lists of the blocks that each row of blocks sees into lists of the blocks that see each column, rows
-/// ascending.
-Lists transposed(const Lists& lists, std::int64_t heads, std::int64_t rows, std::int64_t columns) {
-  Lists result;
-  result.offsets.assign(static_cast<std::size_t>(heads * columns + 1), 0);
-  result.columns.resize(lists.columns.size());
-  result.ids.resize(lists.ids.size());
-  const auto at = [](const std::vector<std::int32_t>& list, std::int64_t i) {
-    return list[static_cast<std::size_t>(i)];
+/// Products are multiples of 1/64 and logits multiples of 128; e^-128 is 0 in f32. One head shares its weight
+/// among equal keys; the other also prefers near keys, so that its largest score rises from tile to tile.
+bool forward_is_exact(const FragmentChoice& choose, const PassVariant& v, Device device) {
+  TrialCall call(v, device);
+  call.args.scale = 8192;
+  call.args.slopes = Tensor::from(std::vector<float>{0, 65536}, {2}, device);
+  const auto bits = [](const std::pair<Tensor, Tensor>& x) {
+    return std::pair(x.first.to_doubles(), x.second.to_doubles());
   };
-  const auto for_each = [&](const auto& visit) {
-    for (std::int64_t band = 0; band < heads * rows; ++band)
-      for (std::int64_t e = at(lists.offsets, band); e < at(lists.offsets, band + 1); ++e)
-        visit(static_cast<std::size_t>(band / rows * columns + at(lists.columns, e)), band % rows,
-              static_cast<std::size_t>(e));
+  return bits(call.forward(choose)) == bits(call.forward(ordinary_arithmetic));
+}
+
+bool gradients_agree(const FragmentChoice& choose, const PassVariant& v, Device device) {
+  TrialCall call(v, device);
+  call.args.scale = 0.125;
+  if (v.pass == FragmentPass::dbias)
+    call.args.bias = exact_halves({1, 1, call.args.query.size(2), call.args.key.size(2)}, v.dtype, device);
+  const auto [out, sums] = call.forward(ordinary_arithmetic);
+  const auto gradients = [&](const FragmentChoice& by) {
+    std::vector<Tensor> all{call.zeros_like(call.args.query), call.zeros_like(call.args.key),
+                            call.zeros_like(call.args.value)};
+    if (call.args.bias.defined()) all.push_back(call.zeros_like(call.args.bias));
+    attention_backward_by(by, call.args, out, sums, call.grad, {}, all[0], all[1], all[2],
+                          all.size() > 3 ? all[3] : Tensor());
+    return all;
   };
-  for_each([&](std::size_t to, std::int64_t, std::size_t) { ++result.offsets[to + 1]; });
-  for (std::size_t i = 1; i < result.offsets.size(); ++i) result.offsets[i] += result.offsets[i - 1];
-  std::vector<std::int32_t> next = result.offsets;
-  for_each([&](std::size_t to, std::int64_t row, std::size_t e) {
-    const auto place = static_cast<std::size_t>(next[to]++);
-    result.columns[place] = static_cast<std::int32_t>(row);
-    result.ids[place] = lists.ids[e];
-  });
-  return result;
+  const std::vector<Tensor> found = gradients(choose), expected = gradients(ordinary_arithmetic);
+  const double rounding = v.dtype == DType::f16 ? 0x1p-11 : 0x1p-8;
+  for (std::size_t i = 0; i < found.size(); ++i)
+    if (!nearly_equal(found[i], expected[i], 8 * rounding)) return false;
+  return true;
 }
 
-/// Appends a list and notes in word `slot` of the header where it begins.
-void append(std::vector<std::int32_t>& words, std::size_t slot, const std::vector<std::int32_t>& list) {
-  words[slot] = static_cast<std::int32_t>(words.size());
-  words.insert(words.end(), list.begin(), list.end());
+/// Numbers between -1 and 1 whose products fill the mantissa of a float.
+Tensor uneven_halves(const Shape& shape, DType dtype, Device device) {
+  std::vector<float> values(static_cast<std::size_t>(shape.count()));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(i * 7919 % 10007) / 5003.5F - 1;
+  const Tensor halves = Tensor::empty(shape, dtype, device);
+  backend_of(halves).copy(Tensor::from(values, shape, device), halves);
+  return halves;
 }
 
-/// The masks that the blocks use, one bit per entry.
-std::vector<std::int32_t> packed_masks(const BlockPattern& pattern, const std::vector<std::int32_t>& ids) {
-  const std::int64_t used = ids.empty() ? 0 : *std::max_element(ids.begin(), ids.end()) + 1;
-  const std::int64_t entries = used * pattern.block * pattern.block;
-  std::vector<std::int32_t> words(static_cast<std::size_t>(ceil_div(entries, 32)), 0);
-  const std::vector<std::int32_t> masks =
-      used > 0 ? pattern.masks.to_vector<std::int32_t>() : std::vector<std::int32_t>{};
-  for (std::int64_t i = 0; i < entries; ++i)
-    if (masks[static_cast<std::size_t>(i)] != 0)
-      words[static_cast<std::size_t>(i / 32)] |= static_cast<std::int32_t>(1u << (i % 32));
-  return words;
-}
-
-/// What shaders/attention.glsl reads: a header that says where offsets, columns and mask ids begin (words 0
-/// to 2; those of the transposed lists 3 to 5) and where the masks' bits begin (word 6), followed by all of
-/// these.
-std::vector<std::int32_t> packed(const BlockPattern& pattern) {
-  pattern.check_lists();
-  const std::int64_t rows = ceil_div(pattern.queries, pattern.block),
-                     columns = ceil_div(pattern.keys, pattern.block);
-  const Lists lists{pattern.offsets.to_vector<std::int32_t>(), pattern.columns.to_vector<std::int32_t>(),
-                    pattern.mask_ids.to_vector<std::int32_t>()};
-  const Lists back = transposed(lists, pattern.heads, rows, columns);
-  std::vector<std::int32_t> words(7, 0);
-  append(words, 0, lists.offsets);
-  append(words, 1, lists.columns);
-  append(words, 2, lists.ids);
-  append(words, 3, back.offsets);
-  append(words, 4, back.columns);
-  append(words, 5, back.ids);
-  append(words, 6, packed_masks(pattern, lists.ids));
-  return words;
+/// Whether the weights in the gradients of the values add up to 1, as those of the forward pass do: the
+/// values' gradients must have the same sum as the result's.
+bool weights_add_up(const PassVariant& v, const FragmentChoice& forward, const FragmentChoice& choose,
+                    Device device) {
+  TrialCall call(v, device);
+  call.args.causal = false;
+  call.args.scale = 1e12;
+  call.args.query = uneven_halves(call.args.query.shape(), v.dtype, device);
+  call.args.key = uneven_halves(call.args.key.shape(), v.dtype, device);
+  backend_of(call.grad).fill(1, call.grad);
+  const auto [out, sums] = call.forward(forward);
+  const Tensor dkey = call.zeros_like(call.args.key), dvalue = call.zeros_like(call.args.value);
+  attention_backward_by(choose, call.args, out, sums, call.grad, {}, call.zeros_like(call.args.query), dkey,
+                        dvalue, {});
+  double sum = 0;
+  for (const double x : dvalue.to_doubles()) sum += x;
+  return std::abs(sum / static_cast<double>(call.grad.count()) - 1) < 0.01;
 }
 
 }  // namespace
 
-Tensor AttentionCall::mask_bits() const {
-  // An axis along which the mask does not change is packed once.
-  Shape shape = args.mask.shape();
-  for (int axis = 0; axis < 4; ++axis)
-    if (args.mask.stride(axis) == 0) shape[axis] = std::min<std::int64_t>(shape[axis], 1);
-  const Tensor distinct = args.mask.view(shape, args.mask.strides(), args.mask.offset());
-  Shape words = shape;
-  words[3] = ceil_div(shape[3], 32);
-  const Tensor bits = Tensor::empty(words, DType::i32, args.mask.device());
-  if (bits.count() > 0) pack_bits(gpu, distinct, bits);
-  return bits;
+std::string problem_of_attention(Gpu& gpu, TileKernel kernel, const PassVariant& v) {
+  const Device device{DeviceType::vulkan, gpu.index()};
+  const FragmentChoice choose = [&](const AttentionCall& call, FragmentPass pass) {
+    return pass == v.pass ? always(kernel, v.fragment)(call, pass) : std::nullopt;
+  };
+  bool agrees = v.pass == FragmentPass::forward ? forward_is_exact(choose, v, device)
+                                                : gradients_agree(choose, v, device);
+  if (v.pass == FragmentPass::dkey)
+    agrees = agrees && weights_add_up(v, always(kernel, v.fragment), choose, device);
+  if (agrees) return "";
+  return concat_text("the results of ", gpu.name(), " differ from those of ordinary arithmetic (",
+                     text_of_attention(v), ")");
 }
 
-Tensor AttentionCall::pattern_lists() const {
-  const Device device = args.query.device();
-  return args.pattern->on_devices.get(device, [&] {
-    const std::vector<std::int32_t> words = packed(*args.pattern);
-    return Tensor::from(words, {static_cast<std::int64_t>(words.size())}, device);
-  });
+namespace {
+
+/// Why the hardware cannot be used for a variant; "" if it can.
+std::string tested_problem(Gpu& gpu, const PassVariant& variant) {
+  if (!find_shader(concat_text("attention_forward_cooperative_", variant.dtype)))
+    return "this build has no attention for matrix hardware";
+  try {
+    return problem_of_attention(gpu, TileKernel::cooperative, variant);
+  } catch (const OutOfMemory&) {  // says nothing about the hardware
+    throw;
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+/// The device's fragments, if its matrix hardware is used and has passed the tests of all passes: backward
+/// must see exactly the scores of forward, and the hardware may round differently from ordinary arithmetic.
+std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, FragmentPass pass) {
+  const DType dtype = call.args.query.dtype();
+  const Device device = call.args.query.device();
+  const Capabilities& can = call.gpu.capabilities();
+  const Fragment of_device = dtype == DType::f16    ? can.fragment
+                             : dtype == DType::bf16 ? can.bfloat16_fragment
+                                                    : Fragment();
+  if (of_device == Fragment()) return {};
+  const FragmentShape fragment{can.subgroup_size, of_device.rows, call.gpu.tuning().attention.subgroups,
+                               of_device.columns, of_device.depth};
+  // If the hardware failed the test of products, attention does not try it.
+  if (!matrix_hardware(device).multiplies(dtype)) return {};
+  std::optional<FragmentKernel> chosen;
+  for (const FragmentPass each :
+       {FragmentPass::forward, FragmentPass::dquery, FragmentPass::dkey, FragmentPass::dbias}) {
+    if (each == FragmentPass::dbias && !call.bias.defined()) continue;
+    const std::optional<AttentionGroup> group = fragment_group(call, each, fragment);
+    if (!group) return {};
+    PassVariant variant{each, dtype, call.key_width, call.value_width, fragment};
+    variant.fragment.subgroups = group->invocations / fragment.lanes;
+    if (!is_trusted(device, text_of_attention(variant), [&] { return tested_problem(call.gpu, variant); }))
+      return {};
+    if (each == pass) chosen = FragmentKernel{TileKernel::cooperative, *group};
+  }
+  return chosen;
+}
+
+}  // namespace
+
+// --- the entries of the kernel contract
+
+void attention_forward(const AttentionArgs& args, const Tensor& out, const Tensor& sums) {
+  attention_forward_by(trusted_fragments, args, out, sums);
+}
+
+void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& sums, const Tensor& grad,
+                        const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey,
+                        const Tensor& dvalue, const Tensor& dbias) {
+  attention_backward_by(trusted_fragments, args, out, sums, grad, log_sum_exp_grad, dquery, dkey, dvalue,
+                        dbias);
 }
 
 }  // namespace heed::vulkan

@@ -3,19 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "heed/backends/vulkan/shader_flags.h"
 #include "heed/base/error.h"
 
 namespace heed::vulkan {
 
 namespace {
-
-/// The most bytes that a binding of a view can take.
-std::uint64_t binding_bytes(const Gpu& gpu, const Tensor& x) {
-  if (!x.defined() || x.count() == 0) return 0;
-  std::int64_t last = 0;
-  for (int axis = 0; axis < x.rank(); ++axis) last += (x.size(axis) - 1) * x.stride(axis);
-  return static_cast<std::uint64_t>(last + 1) * size_of(x.dtype()) + gpu.limits().offset_alignment;
-}
 
 bool is_usable(const Gpu& gpu, const Tensor& x) {
   if (x.count() == 0) return true;
@@ -24,7 +17,7 @@ bool is_usable(const Gpu& gpu, const Tensor& x) {
   if (x.size(0) > 1 && step != x.size(2) * x.stride(2) && step != x.size(1) * x.stride(1)) return false;
   // One head has to fit, since nothing smaller can be split off.
   const Tensor one = x.view({1, 1, x.size(2), x.size(3)}, x.strides(), x.offset());
-  return binding_bytes(gpu, one) <= gpu.limits().max_range;
+  return range_holds(gpu, reach_of(one), one.dtype());
 }
 
 /// Whether x has these strides; is_outside() and is_inside() check for [B, H, L, d] and [B, L, H, d] without
@@ -60,6 +53,102 @@ bool begins_aligned(const Tensor& x, std::int64_t elements) {
   return (block.offset() + static_cast<std::uint64_t>(x.offset()) * element) %
              (static_cast<std::uint64_t>(elements) * element) ==
          0;
+}
+
+// --- masks in the form that the shaders read
+
+/// Packs the mask, one bit per entry, in halves if it is too large for a binding.
+void pack_bits(Gpu& gpu, const Tensor& mask, const Tensor& bits) {
+  if (!range_holds(gpu, reach_of(mask), mask.dtype())) {
+    std::int64_t longest = 0;
+    int widest = -1;
+    for (int axis = 0; axis < 3; ++axis)
+      if (mask.size(axis) > 1 && mask.stride(axis) > longest) longest = mask.stride(axis), widest = axis;
+    if (widest >= 0) {
+      for (const Part part : halves(mask.size(widest)))
+        pack_bits(gpu, narrowed(mask, widest, part), narrowed(bits, widest, part));
+      return;
+    }
+  }
+  const std::uint32_t size = std::min(256u, gpu.limits().max_invocations);
+  Launch launch(gpu, "attention_mask", {size, size});
+  launch.read(mask).write(bits).push(bits.count()).push(mask.size(1)).push(mask.size(2)).push(mask.size(3));
+  for (int axis = 0; axis < 4; ++axis) launch.push(mask.stride(axis));
+  for (int axis = 0; axis < 3; ++axis) launch.push(bits.stride(axis));
+  launch.work(0, static_cast<double>(mask.count()) * 4);
+  launch.folded_groups(ceil_div(bits.count(), size));
+}
+
+/// The lists of one direction of a pattern: offsets, columns, mask ids.
+struct Lists {
+  std::vector<std::int32_t> offsets, columns, ids;
+};
+
+/// Turns lists of the blocks that each row of blocks sees into lists of the blocks that see each column, rows
+/// ascending.
+Lists transposed(const Lists& lists, std::int64_t heads, std::int64_t rows, std::int64_t columns) {
+  Lists result;
+  result.offsets.assign(static_cast<std::size_t>(heads * columns + 1), 0);
+  result.columns.resize(lists.columns.size());
+  result.ids.resize(lists.ids.size());
+  const auto at = [](const std::vector<std::int32_t>& list, std::int64_t i) {
+    return list[static_cast<std::size_t>(i)];
+  };
+  const auto for_each = [&](const auto& visit) {
+    for (std::int64_t band = 0; band < heads * rows; ++band)
+      for (std::int64_t e = at(lists.offsets, band); e < at(lists.offsets, band + 1); ++e)
+        visit(static_cast<std::size_t>(band / rows * columns + at(lists.columns, e)), band % rows,
+              static_cast<std::size_t>(e));
+  };
+  for_each([&](std::size_t to, std::int64_t, std::size_t) { ++result.offsets[to + 1]; });
+  for (std::size_t i = 1; i < result.offsets.size(); ++i) result.offsets[i] += result.offsets[i - 1];
+  std::vector<std::int32_t> next = result.offsets;
+  for_each([&](std::size_t to, std::int64_t row, std::size_t e) {
+    const auto place = static_cast<std::size_t>(next[to]++);
+    result.columns[place] = static_cast<std::int32_t>(row);
+    result.ids[place] = lists.ids[e];
+  });
+  return result;
+}
+
+/// Appends a list and notes in word `slot` of the header where it begins.
+void append(std::vector<std::int32_t>& words, std::size_t slot, const std::vector<std::int32_t>& list) {
+  words[slot] = static_cast<std::int32_t>(words.size());
+  words.insert(words.end(), list.begin(), list.end());
+}
+
+/// The masks that the blocks use, one bit per entry.
+std::vector<std::int32_t> packed_masks(const BlockPattern& pattern, const std::vector<std::int32_t>& ids) {
+  const std::int64_t used = ids.empty() ? 0 : *std::max_element(ids.begin(), ids.end()) + 1;
+  const std::int64_t entries = used * pattern.block * pattern.block;
+  std::vector<std::int32_t> words(static_cast<std::size_t>(ceil_div(entries, 32)), 0);
+  const std::vector<std::int32_t> masks =
+      used > 0 ? pattern.masks.to_vector<std::int32_t>() : std::vector<std::int32_t>{};
+  for (std::int64_t i = 0; i < entries; ++i)
+    if (masks[static_cast<std::size_t>(i)] != 0)
+      words[static_cast<std::size_t>(i / 32)] |= static_cast<std::int32_t>(1u << (i % 32));
+  return words;
+}
+
+/// What shaders/attention.glsl reads: a header that says where offsets, columns and mask ids begin (words 0
+/// to 2; those of the transposed lists 3 to 5) and where the masks' bits begin (word 6), followed by all of
+/// these.
+std::vector<std::int32_t> packed(const BlockPattern& pattern) {
+  pattern.check_lists();
+  const std::int64_t rows = ceil_div(pattern.queries, pattern.block),
+                     columns = ceil_div(pattern.keys, pattern.block);
+  const Lists lists{pattern.offsets.to_vector<std::int32_t>(), pattern.columns.to_vector<std::int32_t>(),
+                    pattern.mask_ids.to_vector<std::int32_t>()};
+  const Lists back = transposed(lists, pattern.heads, rows, columns);
+  std::vector<std::int32_t> words(7, 0);
+  append(words, 0, lists.offsets);
+  append(words, 1, lists.columns);
+  append(words, 2, lists.ids);
+  append(words, 3, back.offsets);
+  append(words, 4, back.columns);
+  append(words, 5, back.ids);
+  append(words, 6, packed_masks(pattern, lists.ids));
+  return words;
 }
 
 }  // namespace
@@ -100,6 +189,27 @@ AttentionCall::AttentionCall(const AttentionArgs& arguments)
   if (args.pattern) pattern = pattern_lists();
 }
 
+Tensor AttentionCall::mask_bits() const {
+  // An axis along which the mask does not change is packed once.
+  Shape shape = args.mask.shape();
+  for (int axis = 0; axis < 4; ++axis)
+    if (args.mask.stride(axis) == 0) shape[axis] = std::min<std::int64_t>(shape[axis], 1);
+  const Tensor distinct = args.mask.view(shape, args.mask.strides(), args.mask.offset());
+  Shape words = shape;
+  words[3] = ceil_div(shape[3], 32);
+  const Tensor bits = Tensor::empty(words, DType::i32, args.mask.device());
+  if (bits.count() > 0) pack_bits(gpu, distinct, bits);
+  return bits;
+}
+
+Tensor AttentionCall::pattern_lists() const {
+  const Device device = args.query.device();
+  return args.pattern->on_devices.get(device, [&] {
+    const std::vector<std::int32_t> words = packed(*args.pattern);
+    return Tensor::from(words, {static_cast<std::int64_t>(words.size())}, device);
+  });
+}
+
 double AttentionCall::area() const {
   const auto all = static_cast<double>(batch * heads);
   if (!args.pattern) return all * static_cast<double>(queries) * static_cast<double>(keys);
@@ -127,7 +237,7 @@ AttentionGroup square_group(const AttentionCall& call, bool rows_are_queries, st
   AttentionGroup group;
   group.lanes = band <= 16 && columns <= 128 ? 4 : band <= 32 ? 8 : 16;
   group.lanes = std::min(group.lanes, call.gpu.tuning().attention.lanes);
-  // The shared memory that shaders/attention_products.glsl declares.
+  // The shared memory that shaders/attention_products.comp declares.
   const auto shared_bytes = [](std::int64_t lanes) { return 16 * 4 * lanes * (10 + lanes + 1) + 32 * lanes; };
   const Limits& limits = call.gpu.limits();
   while (group.lanes > 4 && (group.lanes * group.lanes > limits.max_invocations ||
@@ -202,7 +312,7 @@ std::int64_t AttentionPass::first_row_of(std::int64_t tile) const {
   return std::min(tile / tiles * block + tile % tiles * side, rows_);
 }
 
-Tensor AttentionPass::view_of(const Bound& bound, const AttentionPart& part) const {
+Tensor AttentionPass::view_of(const Bound& bound, const PassPart& part) const {
   const Tensor& x = bound.operand.tensor;
   if (x.count() == 0) return x;
   Shape shape = x.shape();
@@ -218,7 +328,7 @@ Tensor AttentionPass::view_of(const Bound& bound, const AttentionPart& part) con
   return x.view(shape, x.strides(), offset);
 }
 
-bool AttentionPass::fits(const AttentionPart& part) const {
+bool AttentionPass::fits(const PassPart& part) const {
   const Limits& limits = call_.gpu.limits();
   if (part.batches > limits.max_groups || part.heads > limits.max_groups ||
       part.tiles * group_.slices > limits.max_groups)
@@ -229,7 +339,8 @@ bool AttentionPass::fits(const AttentionPart& part) const {
   if (gradient && gradient->operand.tensor.size(1) == 1 && pattern && pattern->heads > 1 && part.heads > 1)
     return false;
   return std::ranges::all_of(bound_, [&](const Bound& bound) {
-    return binding_bytes(call_.gpu, view_of(bound, part)) <= limits.max_range;
+    const Tensor view = view_of(bound, part);
+    return view.count() == 0 || range_holds(call_.gpu, reach_of(view), view.dtype());
   });
 }
 
@@ -237,9 +348,9 @@ void AttentionPass::run(const char* shader, double flops) const {
   run_part(shader, flops, {0, call_.batch, 0, call_.heads, 0, tiles_});
 }
 
-void AttentionPass::run_part(const char* shader, double flops, const AttentionPart& part) const {
+void AttentionPass::run_part(const char* shader, double flops, const PassPart& part) const {
   if (part.batches == 0 || part.heads == 0 || part.tiles == 0) return;
-  AttentionPart first = part, second = part;
+  PassPart first = part, second = part;
   const auto halve = [](std::int64_t all, std::int64_t& count, std::int64_t& begin, std::int64_t& rest) {
     count = all / 2;
     begin += count;
@@ -261,30 +372,32 @@ void AttentionPass::run_part(const char* shader, double flops, const AttentionPa
 }
 
 std::uint32_t AttentionPass::flags() const {
-  std::uint32_t flags = 0, bit = 1;
-  const auto add = [&](bool set) {
-    if (set) flags |= bit;
-    bit <<= 1;
-  };
-  add(call_.key_mask.defined());
-  add(call_.mask.defined());
-  add(call_.args.causal);
-  add(call_.args.pattern != nullptr);
-  add(call_.args.pattern && call_.args.pattern->heads > 1);
-  add(std::ranges::all_of(bound_, [](const Bound& bound) {
+  const AttentionArgs& args = call_.args;
+  const auto mask_has = [&](int axis) { return call_.mask.defined() && args.mask.stride(axis) != 0; };
+  const auto bias_has = [&](int axis) { return call_.bias.defined() && call_.bias.size(axis) > 1; };
+  const bool aligned = std::ranges::all_of(bound_, [](const Bound& bound) {
     return bound.written || bound.is_statistic || bound.is_bias || AttentionCall::is_aligned(bound.operand);
-  }));
-  for (int axis = 0; axis < 4; ++axis) add(call_.mask.defined() && call_.args.mask.stride(axis) != 0);
-  add(call_.args.slopes.defined());
-  add(call_.bias.defined());
-  add(call_.bias.defined() && call_.bias.size(0) > 1);
-  add(call_.bias.defined() && call_.bias.size(1) > 1);
-  for (const Bound& bound : bound_)
-    if (!bound.is_statistic && !bound.is_bias) add(bound.operand.heads_outside);
+  });
+  std::uint32_t flags =
+      bit_if(call_.key_mask.defined(), attention_key_mask_bit) |
+      bit_if(call_.mask.defined(), attention_mask_bit) | bit_if(args.causal, attention_causal_bit) |
+      bit_if(args.pattern != nullptr, attention_pattern_bit) |
+      bit_if(args.pattern && args.pattern->heads > 1, attention_pattern_per_head_bit) |
+      bit_if(aligned, attention_aligned_bit) | bit_if(mask_has(0), attention_mask_has_batch_bit) |
+      bit_if(mask_has(1), attention_mask_has_heads_bit) |
+      bit_if(mask_has(2), attention_mask_has_queries_bit) | bit_if(mask_has(3), attention_mask_has_keys_bit) |
+      bit_if(args.slopes.defined(), attention_slopes_bit) | bit_if(call_.bias.defined(), attention_bias_bit) |
+      bit_if(bias_has(0), attention_bias_has_batch_bit) | bit_if(bias_has(1), attention_bias_has_heads_bit);
+  std::uint32_t operand_bit = 1u << attention_operands_shift;
+  for (const Bound& bound : bound_) {
+    if (bound.is_statistic || bound.is_bias) continue;
+    flags |= bit_if(bound.operand.heads_outside, operand_bit);
+    operand_bit <<= 1;
+  }
   return flags;
 }
 
-void AttentionPass::launch(const char* shader, double flops, const AttentionPart& part) const {
+void AttentionPass::launch(const char* shader, double flops, const PassPart& part) const {
   const AttentionArgs& args = call_.args;
   const auto word = [](std::int64_t x) { return static_cast<std::uint32_t>(x); };
   // A weight is dropped if unit_interval(word) < p, which is (word >> 8) < 2^24 p.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "heed/backends/vulkan/launch.h"
@@ -31,7 +30,7 @@ AttentionOperand attention_output(const Gpu& gpu, const Tensor& x, std::int64_t 
 void finish_output(const AttentionOperand& written, const Tensor& x);
 
 /// A part of the work of a pass, small enough for one launch within the device's limits.
-struct AttentionPart {
+struct PassPart {
   std::int64_t batch = 0, batches = 0;
   std::int64_t head = 0, heads = 0;
   std::int64_t tile = 0, tiles = 0;
@@ -107,12 +106,12 @@ class AttentionPass {
 
   AttentionPass& add(const AttentionOperand& x, bool per_query, bool written);
   std::int64_t first_row_of(std::int64_t tile) const;
-  Tensor view_of(const Bound& bound, const AttentionPart& part) const;
+  Tensor view_of(const Bound& bound, const PassPart& part) const;
   std::int64_t most_column_tiles() const;
   const Bound* written_bias() const;
-  bool fits(const AttentionPart& part) const;
-  void launch(const char* shader, double flops, const AttentionPart& part) const;
-  void run_part(const char* shader, double flops, const AttentionPart& part) const;
+  bool fits(const PassPart& part) const;
+  void launch(const char* shader, double flops, const PassPart& part) const;
+  void run_part(const char* shader, double flops, const PassPart& part) const;
   std::uint32_t flags() const;
 
   const AttentionCall& call_;

@@ -8,8 +8,9 @@
 #include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/matmul_plan.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
+#include "heed/backends/vulkan/shader_flags.h"
 
-// Matrix products: shaders/matmul.glsl computes them in tiles, shaders/matmul_vector.glsl if an operand is a
+// Matrix products: shaders/matmul.comp computes them in tiles, shaders/matmul_vector.comp if an operand is a
 // vector, and shaders/matmul_sum.comp adds up sums over k that were computed in parts. Products that exceed a
 // limit of the device are halved.
 
@@ -20,9 +21,9 @@ Launch& bind_out(Launch& launch, const MatrixProduct& p) {
   return p.accumulate ? launch.update(p.out) : launch.write(p.out);
 }
 
-/// What a shader adds to the sums: the first bits of finish_bits in shaders/matmul_elements.glsl.
+/// What a shader adds to the sums.
 std::uint32_t finish_bits(const MatrixProduct& p) {
-  return (p.bias.defined() ? 1u : 0u) | (p.accumulate ? 2u : 0u);
+  return bit_if(p.bias.defined(), bias_bit) | bit_if(p.accumulate, accumulate_bit);
 }
 
 /// out = the sum of parts [parts, outer, inner, m, n] + bias + beta out, and likewise the row sums from

@@ -8,6 +8,7 @@
 #include "heed/backends/strides.h"
 #include "heed/backends/vulkan/launch.h"
 #include "heed/backends/vulkan/shader_code.h"
+#include "heed/backends/vulkan/shader_flags.h"
 #include "heed/base/error.h"
 
 namespace heed::vulkan {
@@ -159,8 +160,8 @@ int longest_axis(const Tensor& tensor) {
 std::uint32_t Activated::flags() const {
   if (!op) return 0;
   const auto line = std::ranges::find(activation_ops, *op) - std::begin(activation_ops);
-  const std::uint32_t use = saved.defined() ? 64u : sums.defined() ? 32u : 0u;
-  return use | static_cast<std::uint32_t>(line + 1) << 8;
+  const std::uint32_t use = saved.defined() ? derivative_bit : bit_if(sums.defined(), keeps_sums_bit);
+  return use | static_cast<std::uint32_t>(line + 1) << activation_shift;
 }
 
 int Activated::beside() const {
@@ -268,10 +269,6 @@ std::string_view module_of(TileKernel kernel, const TiledProduct& product) {
   return code->name;
 }
 
-std::uint32_t bit(bool set, std::uint32_t place) {
-  return set ? 1u << place : 0u;
-}
-
 }  // namespace
 
 TiledProduct tiled(const MatrixProduct& product, TileKernel kernel, const Tensor& parts,
@@ -354,12 +351,12 @@ void bind_activated(Launch& launch, const Activated& activated, const Tensor& ou
 
 void multiply_tiles(Gpu& gpu, TileKernel kernel, const TiledProduct& p, const MatmulPlan& plan) {
   const TileShape& tile = plan.tile;
-  // The flags that shaders/matmul_push.glsl, activation.glsl and matmul_elements.glsl name.
-  const std::uint32_t flags = bit(p.a_place.by_rows, 0) | bit(!p.b_place.by_rows, 1) |
-                              bit(p.a_place.in_vectors, 2) | bit(p.b_place.in_vectors, 3) |
-                              bit(p.row_sums.defined(), 4) | p.activated.flags() | bit(!p.map_b.empty(), 7);
-  const std::uint32_t finish =
-      bit(p.bias.defined(), 0) | bit(p.accumulate, 1) | bit(p.out_place.in_vectors, 2);
+  const std::uint32_t flags =
+      bit_if(p.a_place.by_rows, a_along_k_bit) | bit_if(!p.b_place.by_rows, b_along_k_bit) |
+      bit_if(p.a_place.in_vectors, a_vectors_bit) | bit_if(p.b_place.in_vectors, b_vectors_bit) |
+      bit_if(p.row_sums.defined(), row_sums_bit) | bit_if(!p.map_b.empty(), maps_bit) | p.activated.flags();
+  const std::uint32_t finish = bit_if(p.bias.defined(), bias_bit) | bit_if(p.accumulate, accumulate_bit) |
+                               bit_if(p.out_place.in_vectors, out_fours_bit);
   const Capabilities& can = gpu.capabilities();
   const Fragment fragment = kernel == TileKernel::emulated ? p.emulated
                             : p.type == "f16"              ? can.fragment

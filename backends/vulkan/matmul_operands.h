@@ -87,7 +87,7 @@ struct OperandPlace {
   bool in_vectors;  ///< lines begin at multiples of what the kernel reads or writes at once
 };
 
-/// A batch of products as the numbers that shaders/matmul_push.glsl declares, and what to bind.
+/// A batch of products as the numbers that shaders/matmul_tiles.glsl declares, and what to bind.
 struct TiledProduct {
   std::string_view type;  ///< of the factors: "f32", "f16" or "bf16"
   bool wide = false;      ///< the output is f32, whatever type the factors have

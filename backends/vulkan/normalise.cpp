@@ -59,7 +59,7 @@ struct AddedRows {
   RandomKey key;
 };
 
-/// Pushes what shaders/dropout_rows.glsl needs, for rows that begin at element `first` of the stream.
+/// Pushes what shaders/layer_norm.comp needs, for rows that begin at element `first` of the stream.
 void push_dropout(Launch& launch, double p, const RandomKey& key, std::int64_t first) {
   const auto block = static_cast<std::uint64_t>(first / 4);
   launch.push(first % 4)

@@ -13,7 +13,7 @@ namespace heed::vulkan {
 
 namespace {
 
-/// The rate and epsilon of a step in the form that shaders/optimizer.glsl takes.
+/// The rate and epsilon of a step in the form that shaders/optimizer.comp takes.
 struct Rates {
   double rate, epsilon;
 };

@@ -26,7 +26,7 @@ Tensor piece_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
   return x.defined() ? x.view({count}, {1}, x.offset() + begin) : x;
 }
 
-/// Pushes what random.glsl declares, for the elements from `begin` on.
+/// Pushes what random.comp declares, for the elements from `begin` on.
 void push_stream(Launch& launch, const RandomKey& key, std::int64_t begin, std::int64_t count) {
   const auto block = static_cast<std::uint64_t>(begin / block_words);
   launch.push(count).push(static_cast<std::uint32_t>(block)).push(static_cast<std::uint32_t>(block >> 32));

@@ -12,9 +12,9 @@ class Gpu;
 
 /// The size of attention's workgroups, as far as rows and limits allow it.
 struct AttentionTuning {
-  /// LANES of shaders/attention_products.glsl, 4, 8 or 16: its tiles are 4 lanes x 4 lanes scores.
+  /// LANES of shaders/attention_products.comp, 4, 8 or 16: its tiles are 4 lanes x 4 lanes scores.
   std::int64_t lanes = 16;
-  /// The subgroups of shaders/attention_fragments.glsl, 1, 2 or 4: each takes the rows of a fragment.
+  /// The subgroups of shaders/attention_fragments.comp, 1, 2 or 4: each takes the rows of a fragment.
   std::int64_t subgroups = 4;
 };
 

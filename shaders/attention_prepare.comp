@@ -1,14 +1,50 @@
 #version 460
-//! types f32 f16 bf16
+#extension GL_GOOGLE_include_directive : require
+//! variant attention_mask MASK=1
+//! variant attention_rows types f32 f16 bf16
+// What is computed before the passes of attention: the mask's bits, and the numbers of each query for
+// backward.
+#include "common.glsl"
+
+layout(local_size_x_id = 0) in;  // for attention_rows a multiple of 16: 16 invocations share a row
+layout(constant_id = 1) const uint THREADS = 256;
+
+#ifdef MASK
+
+// Packs the mask of attention, one bit per entry: all three passes of attention read it, and reading 1 bit is
+// cheaper than 32. Each row of [B, H, N, M] begins at a new word; axes along which the mask is constant have
+// extent 1.
+layout(binding = 0) readonly buffer Mask { int mask[]; };
+layout(binding = 1) writeonly buffer Bits { uint bits[]; };
+
+layout(push_constant) uniform Push {
+  uint skip_mask, skip_bits;
+  uint count;  // words in all
+  uint heads, queries, keys;
+  uint batch_stride, head_stride, query_stride, key_stride;
+  uint bits_batch_stride, bits_head_stride, bits_query_stride;
+};
+
+void main() {
+  const uint at = group_index() * THREADS + gl_LocalInvocationIndex;
+  if (at >= count) return;
+  const uint words = (keys + 31u) / 32u;
+  const uint word = at % words, i = at / words % queries, h = at / words / queries % heads,
+             b = at / words / queries / heads;
+  const uint from = skip_mask + b * batch_stride + h * head_stride + i * query_stride;
+  const uint begin = 32u * word, end = min(begin + 32u, keys);
+  uint found = 0u;
+  for (uint j = begin; j < end; ++j)
+    if (mask[from + j * key_stride] != 0) found |= 1u << (j - begin);
+  bits[skip_bits + b * bits_batch_stride + h * bits_head_stride + i * bits_query_stride + word] = found;
+}
+
+#else
+
 // What the backward pass of attention needs for each query: its largest score, 1 / sum of exp(score -
 // largest), and D = out . grad, side by side in `rows` [B, H, N, 3]. A gradient l of largest + log(sum) adds
 // w l to ds, so l is subtracted from D. A query that sees no key gets +infinity and 0, which make its weights
 // 0.
-#extension GL_GOOGLE_include_directive : require
-#include "common.glsl"
-
-layout(local_size_x_id = 0) in;  // a multiple of 16: 16 invocations share a row
-layout(constant_id = 1) const uint THREADS = 256;
 layout(constant_id = 2) const bool HAS_LOG_GRAD = false;
 
 layout(binding = 0) readonly buffer Out { T result[]; };
@@ -52,3 +88,5 @@ void main() {
   rows[skip_rows + 3u * row + 1u] = blind ? 0.0 : 1.0 / total;
   rows[skip_rows + 3u * row + 2u] = blind ? 0.0 : mean;
 }
+
+#endif

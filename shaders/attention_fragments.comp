@@ -1,11 +1,27 @@
-// Attention's products on matrix hardware: cooperative matrices or, with EMULATED, the same in ordinary
-// arithmetic on shared memory, which runs anywhere and tests the code built on them.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+//! types f16 bf16
+//! variant attention_forward_cooperative FORWARD=1
+//! variant attention_dquery_cooperative
+//! variant attention_dkey_cooperative COLUMNS_ARE_QUERIES=1
+//! variant attention_dbias_cooperative OF_BIAS=1
+//! variant attention_forward_emulated EMULATED=1 FORWARD=1
+//! variant attention_dquery_emulated EMULATED=1
+//! variant attention_dkey_emulated EMULATED=1 COLUMNS_ARE_QUERIES=1
+//! variant attention_dbias_emulated EMULATED=1 OF_BIAS=1
+//! needs GL_KHR_cooperative_matrix cooperative
+//! needs GL_EXT_bfloat16 cooperative.*bf16
+// The passes of attention_products.comp in half precision, on matrix hardware: cooperative matrices or, with
+// EMULATED, the same in ordinary arithmetic on shared memory, which runs anywhere and tests the code built on
+// them.
 //
 // A subgroup owns FRAGMENT_ROWS rows of its workgroup's tile. A fragment of the left factor is FRAGMENT_ROWS
 // x DEPTH, one of the right factor DEPTH x COLUMNS, with the device's sizes (8 or 16 each). Only the driver
 // knows which element a lane holds, so scores pass through shared memory to where invocation (lane_x, lane_y)
-// expects them. Everything shared lies in `memory`, in lines of eights: eight halves or four floats. Widths
+// expects them. Everything shared is in `memory`, in lines of eights: eight halves or four floats. Widths
 // are multiples of eight, and the lines of operands begin at multiples of eight.
+#include "common.glsl"
+
 layout(local_size_x_id = 0) in;
 layout(constant_id = 4) const uint SUBGROUP = 64;  // lanes of a subgroup
 layout(constant_id = 8) const uint COLUMNS = 16;
@@ -36,6 +52,21 @@ const uint TILE_FRAGMENTS = TILE_COLUMNS / COLUMNS, TILE_STEPS = TILE_COLUMNS / 
 // One eight more than needed, so that the lines that a fragment reads together lie in different banks.
 const uint KEY_PITCH = KEY_EIGHTS + 1u, VALUE_PITCH = VALUE_EIGHTS + 1u, SCORE_PITCH = LANES + 1u;
 
+// Where the lines of each operand begin in `memory`.
+#ifdef FORWARD
+#define QUERIES_AT 0u
+#define KEYS_AT (TILE_ROWS * KEY_PITCH)
+#define VALUES_AT (KEYS_AT + TILE_COLUMNS * KEY_PITCH)
+#define SCORES_AT (VALUES_AT + TILE_COLUMNS * VALUE_PITCH)
+#define LINES_END (SCORES_AT + TILE_ROWS * SCORE_PITCH)
+#else
+#define ROWS_AT 0u
+#define ROWS_OF_VALUES_AT (TILE_ROWS * KEY_PITCH)
+#define COLUMNS_AT (ROWS_OF_VALUES_AT + TILE_ROWS * VALUE_PITCH)
+#define COLUMNS_OF_VALUES_AT (COLUMNS_AT + TILE_COLUMNS * KEY_PITCH)
+#define SCORES_AT (COLUMNS_OF_VALUES_AT + TILE_COLUMNS * VALUE_PITCH)
+#define LINES_END (SCORES_AT + TILE_ROWS * SCORE_PITCH)
+#endif
 shared uvec4 memory[LINES_END];
 
 #ifdef TYPE_f16
@@ -235,3 +266,234 @@ void write_halves(uint begin, vec4 entries[4]) {
       }                                                                                                            \
     }                                                                                                              \
   }
+
+#ifdef FORWARD
+
+// --- forward. The queries stay in fragments; keys and
+// values of the next tile are loaded into registers while those of the current one are multiplied; and each
+// subgroup does the softmax of its rows without waiting for the others, so that a tile needs two barriers of
+// the workgroup. Weights are rounded to halves before they multiply the values; sums and statistics are f32.
+
+shared vec4 partial[THREADS / LANES * (LANES + 1u)];
+shared float row_scales[TILE_ROWS];
+
+layout(binding = 8) writeonly buffer OutFours { HALF_FOUR result_fours[]; };
+layout(binding = 9) writeonly buffer RowSums { float row_sums[]; };
+
+HEED_KEPT_ROWS(keep_queries, query_eights, KEY_EIGHTS, KEY_WIDTH, QUERIES_AT)
+HEED_FETCHED_TILE(fetch_keys, keep_keys, key_eights, key_held, KEY_EIGHTS, KEY_WIDTH, KEYS_AT)
+HEED_FETCHED_TILE(fetch_values, keep_values, value_eights, value_held, VALUE_EIGHTS, VALUE_WIDTH, VALUES_AT)
+HEED_ADD_HALVES_TIMES_LINES(add_values, VALUE_FRAGMENTS, VALUES_AT, VALUE_PITCH)
+HEED_STORE_SUMS(store_result, result_fours, VALUE_FRAGMENTS, VALUE_WIDTH)
+#include "attention_weights.glsl"
+
+void main() {
+  const Rows rows = rows_of_tile(first_tile + gl_WorkGroupID.x);
+  if (rows.begin >= rows.end) return;
+  const Columns columns = columns_of(rows);
+  const uint query_base = skip_query + head_offset(0u, queries, query_row, query_head);
+  const uint key_base = skip_key + head_offset(1u, keys, key_row, key_head);
+  const uint value_base = skip_value + head_offset(2u, keys, value_row, value_head);
+  const uint own_row = subgroup_number() * FRAGMENT_ROWS, own_scores = SCORES_AT + own_row * SCORE_PITCH;
+
+  fetch_keys(columns, columns.begin, key_base, key_row);
+  fetch_values(columns, columns.begin, value_base, value_row);
+  keep_queries(rows, query_base, query_row);
+  barrier();
+  FRAGMENT_LEFT own_queries[KEY_STEPS];
+  UNROLL for (uint l = 0u; l < KEY_STEPS; ++l)
+    load_left(own_queries[l], QUERIES_AT + own_row * KEY_PITCH + DEPTH / 8u * l, KEY_PITCH);
+  FRAGMENT_SUMS sums[VALUE_FRAGMENTS];
+  UNROLL for (uint j = 0u; j < VALUE_FRAGMENTS; ++j) clear_sums(sums[j]);
+  Softmax softmax = no_softmax();
+
+  for (uint at = columns.begin; at < columns.end; at += TILE_COLUMNS) {
+    if (all_in_the_future(rows, columns, at)) break;
+    barrier();
+    keep_keys();
+    keep_values();
+    name_columns(columns, at);
+    barrier();
+    if (at + TILE_COLUMNS < columns.end) {
+      fetch_keys(columns, at + TILE_COLUMNS, key_base, key_row);
+      fetch_values(columns, at + TILE_COLUMNS, value_base, value_row);
+    }
+    UNROLL for (uint j = 0u; j < TILE_FRAGMENTS; ++j) {
+      FRAGMENT_SUMS products;
+      clear_sums(products);
+      UNROLL for (uint l = 0u; l < KEY_STEPS; ++l) {
+        FRAGMENT_RIGHT y;
+        load_right_columns(y, KEYS_AT + COLUMNS * j * KEY_PITCH + DEPTH / 8u * l, KEY_PITCH);
+        multiply_add(products, own_queries[l], y);
+      }
+      store_sums(products, own_scores + COLUMNS / 4u * j);
+    }
+    row_barrier();
+    vec4 scores[4];
+    read_floats(SCORES_AT, scores);
+    const vec4 rescale = weigh(rows, scores, softmax);  // waits until all lanes have read
+    write_halves(SCORES_AT, scores);
+    if (lane_x() == 0u)
+      [[unroll]] for (uint r = 0u; r < 4u; ++r) row_scales[4u * lane_y() + r] = rescale[r];
+    row_barrier();
+    FRAGMENT_SUMS scales;
+    load_row_scales(scales, own_row);
+    UNROLL for (uint j = 0u; j < VALUE_FRAGMENTS; ++j) scale_sums(sums[j], scales);
+    add_values(own_scores, sums);
+  }
+
+  const vec4 factor = normalize(softmax);
+  store_result(rows, skip_out + result_offset(3u, queries, VALUE_WIDTH), result_row(3u, VALUE_WIDTH), factor, sums,
+               SCORES_AT);
+  store_row_sums(rows, softmax);
+}
+
+#else
+
+// --- backward. The tile's rows stay in shared memory, the
+// columns of the next tile are loaded into registers while those of the current one are multiplied, and no
+// subgroup reads another's scores. ds and weights are rounded to halves before they multiply; sums are f32.
+//
+// The rows of the queries go with those of the result's gradient, the rows of the keys with those of the
+// values.
+#include "attention_weights.glsl"
+
+layout(binding = 8) readonly buffer GradEights { uvec4 grad_eights[]; };
+
+#ifdef COLUMNS_ARE_QUERIES
+#define ROW_EIGHTS key_eights
+#define ROW_VALUE_EIGHTS value_eights
+#define COLUMN_EIGHTS query_eights
+#define COLUMN_VALUE_EIGHTS grad_eights
+layout(binding = 10) writeonly buffer DKey { HALF_FOUR dkey_fours[]; };
+layout(binding = 11) writeonly buffer DValue { HALF_FOUR dvalue_fours[]; };
+HEED_STORE_SUMS(store_dkey, dkey_fours, KEY_FRAGMENTS, KEY_WIDTH)
+HEED_STORE_SUMS(store_dvalue, dvalue_fours, VALUE_FRAGMENTS, VALUE_WIDTH)
+#else
+#define ROW_EIGHTS query_eights
+#define ROW_VALUE_EIGHTS grad_eights
+#define COLUMN_EIGHTS key_eights
+#define COLUMN_VALUE_EIGHTS value_eights
+#ifndef OF_BIAS
+layout(binding = 10) writeonly buffer DQuery { HALF_FOUR dquery_fours[]; };
+HEED_STORE_SUMS(store_dquery, dquery_fours, KEY_FRAGMENTS, KEY_WIDTH)
+#endif
+#endif
+HEED_KEPT_ROWS(keep_rows, ROW_EIGHTS, KEY_EIGHTS, KEY_WIDTH, ROWS_AT)
+HEED_KEPT_ROWS(keep_rows_of_values, ROW_VALUE_EIGHTS, VALUE_EIGHTS, VALUE_WIDTH, ROWS_OF_VALUES_AT)
+HEED_FETCHED_TILE(fetch_columns, keep_columns, COLUMN_EIGHTS, held, KEY_EIGHTS, KEY_WIDTH, COLUMNS_AT)
+HEED_FETCHED_TILE(fetch_values, keep_values, COLUMN_VALUE_EIGHTS, held_values, VALUE_EIGHTS, VALUE_WIDTH,
+                  COLUMNS_OF_VALUES_AT)
+HEED_FRAGMENT_SCORES(store_scores, KEY_STEPS, ROWS_AT, COLUMNS_AT, KEY_PITCH)
+HEED_FRAGMENT_SCORES(store_slopes, VALUE_STEPS, ROWS_OF_VALUES_AT, COLUMNS_OF_VALUES_AT, VALUE_PITCH)
+
+// The products of a subgroup's rows with the tile's columns; all operands are in `memory`.
+void multiply_tile(out vec4 scores[4], out vec4 slopes[4]) {
+  const uint own_row = subgroup_number() * FRAGMENT_ROWS, own_scores = SCORES_AT + own_row * SCORE_PITCH;
+  store_scores(own_row, own_scores);
+  row_barrier();
+  read_floats(SCORES_AT, scores);
+  row_barrier();
+  store_slopes(own_row, own_scores);
+  row_barrier();
+  read_floats(SCORES_AT, slopes);
+}
+
+#ifdef OF_BIAS
+
+void add_head(Rows rows, Columns columns, uint at, inout vec4 sums[4]) {
+  keep_rows(rows, skip_query + head_offset(0u, queries, query_row, query_head), query_row);
+  keep_rows_of_values(rows, skip_grad + head_offset(3u, queries, grad_row, grad_head), grad_row);
+  fetch_columns(columns, at, skip_key + head_offset(1u, keys, key_row, key_head), key_row);
+  fetch_values(columns, at, skip_value + head_offset(2u, keys, value_row, value_head), value_row);
+  keep_columns();
+  keep_values();
+  barrier();
+  vec4 scores[4], slopes[4];
+  multiply_tile(scores, slopes);
+  weigh_slopes(rows, scores, slopes);
+  [[unroll]] for (uint r = 0u; r < 4u; ++r) sums[r] += slopes[r];
+}
+
+#include "attention_dbias.glsl"
+
+#else
+
+HEED_ADD_HALVES_TIMES_LINES(add_columns, KEY_FRAGMENTS, COLUMNS_AT, KEY_PITCH)
+HEED_ADD_HALVES_TIMES_LINES(add_values, VALUE_FRAGMENTS, COLUMNS_OF_VALUES_AT, VALUE_PITCH)
+
+// The first tile of columns from `at` on that is not entirely in the future.
+uint next_tile(Rows rows, Columns columns, uint at) {
+  while (at < columns.end && all_in_the_future(rows, columns, at)) at += TILE_COLUMNS;
+  return at;
+}
+
+void main() {
+  const Rows rows = rows_of_tile(first_tile + gl_WorkGroupID.x);
+  if (rows.begin >= rows.end) return;
+  const Columns columns = columns_of(rows);
+  const uint query_base = skip_query + head_offset(0u, queries, query_row, query_head);
+  const uint key_base = skip_key + head_offset(1u, keys, key_row, key_head);
+  const uint value_base = skip_value + head_offset(2u, keys, value_row, value_head);
+  const uint grad_base = skip_grad + head_offset(3u, queries, grad_row, grad_head);
+  const uint own_scores = SCORES_AT + subgroup_number() * FRAGMENT_ROWS * SCORE_PITCH;
+#ifdef COLUMNS_ARE_QUERIES
+  keep_rows(rows, key_base, key_row);
+  keep_rows_of_values(rows, value_base, value_row);
+#define FETCH(at)                                      \
+  fetch_columns(columns, at, query_base, query_row); \
+  fetch_values(columns, at, grad_base, grad_row)
+  FRAGMENT_SUMS value_sums[VALUE_FRAGMENTS];
+  UNROLL for (uint j = 0u; j < VALUE_FRAGMENTS; ++j) clear_sums(value_sums[j]);
+#else
+  keep_rows(rows, query_base, query_row);
+  keep_rows_of_values(rows, grad_base, grad_row);
+#define FETCH(at)                                  \
+  fetch_columns(columns, at, key_base, key_row); \
+  fetch_values(columns, at, value_base, value_row)
+#endif
+  FRAGMENT_SUMS sums[KEY_FRAGMENTS];
+  UNROLL for (uint j = 0u; j < KEY_FRAGMENTS; ++j) clear_sums(sums[j]);
+
+  uint at = next_tile(rows, columns, columns.begin);
+  if (at < columns.end) {
+    FETCH(at);
+  }
+  while (at < columns.end) {
+    barrier();
+    keep_columns();
+    keep_values();
+    name_columns(columns, at);
+    barrier();
+    at = next_tile(rows, columns, at + TILE_COLUMNS);
+    if (at < columns.end) {
+      FETCH(at);
+    }
+    vec4 scores[4], slopes[4];
+    multiply_tile(scores, slopes);
+    weigh_slopes(rows, scores, slopes);
+    row_barrier();
+#ifdef COLUMNS_ARE_QUERIES
+    write_halves(SCORES_AT, scores);
+    row_barrier();
+    add_values(own_scores, value_sums);
+    row_barrier();
+#endif
+    write_halves(SCORES_AT, slopes);
+    row_barrier();
+    add_columns(own_scores, sums);
+  }
+#ifdef COLUMNS_ARE_QUERIES
+  store_dkey(rows, skip_dkey + result_offset(4u, keys, KEY_WIDTH), result_row(4u, KEY_WIDTH), vec4(scale), sums,
+             SCORES_AT);
+  store_dvalue(rows, skip_dvalue + result_offset(5u, keys, VALUE_WIDTH), result_row(5u, VALUE_WIDTH), vec4(1),
+               value_sums, SCORES_AT);
+#else
+  store_dquery(rows, skip_dquery + result_offset(4u, queries, KEY_WIDTH), result_row(4u, KEY_WIDTH), vec4(scale), sums,
+               SCORES_AT);
+#endif
+}
+
+#endif
+
+#endif

@@ -8,7 +8,8 @@
 #include "heed/backends/vulkan/attention_call.h"
 #include "heed/backends/vulkan/matmul_operands.h"
 
-// Attention's products on matrix hardware: shaders/attention_fragments.glsl.
+// Attention on matrix hardware (shaders/attention_fragments.comp) or by ordinary arithmetic
+// (shaders/attention_products.comp).
 
 namespace heed::vulkan {
 
@@ -37,9 +38,6 @@ struct FragmentKernel {
 /// Chooses the fragment kernel of a pass; nullopt means ordinary arithmetic.
 using FragmentChoice = std::function<std::optional<FragmentKernel>(const AttentionCall&, FragmentPass)>;
 
-/// The device's fragments, if its matrix hardware is used and has passed the tests of all passes: backward
-/// must see exactly the scores of forward, and the hardware may round differently from ordinary arithmetic.
-std::optional<FragmentKernel> trusted_fragments(const AttentionCall& call, FragmentPass pass);
 /// Always chooses this kernel; throws an Error for a call that fragments cannot compute.
 FragmentChoice always(TileKernel kernel, FragmentShape fragment);
 
@@ -52,7 +50,7 @@ void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& ar
                            const Tensor& dbias);
 
 /// What distinguishes the pipelines of the fragment kernels, apart from their masks.
-struct AttentionVariant {
+struct PassVariant {
   FragmentPass pass = FragmentPass::forward;
   DType dtype = DType::f16;
   std::int64_t key_width = 64, value_width = 64;
@@ -67,6 +65,6 @@ struct AttentionVariant {
 /// get real weights, which are rounded to half precision: they may differ by a few such roundings of their
 /// largest element. Those of keys and values, whose products swap their factors, are also computed after a
 /// forward pass on fragments, with logits so large that one bit of a score changes the weight.
-std::string problem_of_attention(Gpu& gpu, TileKernel kernel, const AttentionVariant& variant);
+std::string problem_of_attention(Gpu& gpu, TileKernel kernel, const PassVariant& variant);
 
 }  // namespace heed::vulkan

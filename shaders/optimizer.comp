@@ -1,8 +1,20 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+//! types f32 f16 bf16
+//! variant adam MOMENTS=1
+//! variant sgd
 // One step over a whole list of parameters. Weights and moments are in float, T is the type of the gradients.
+#include "common.glsl"
 #define LISTS 4
 #include "tensor_lists.glsl"
 layout(constant_id = 2) const bool has_scale = false;
 layout(constant_id = 3) const bool has_skip = false;
+#ifdef MOMENTS
+const bool has_first = true, has_second = true;
+#else
+layout(constant_id = 4) const bool has_first = false;
+const bool has_second = false;
+#endif
 
 layout(binding = 1) buffer Weights { float weights[]; };
 layout(binding = 1) buffer WeightFours { vec4 weight_fours[]; };
@@ -27,7 +39,22 @@ struct Element {
   float weight, first, second;
 };
 
-Element updated(Element e, float gradient);  // defined by the optimizer
+#ifdef MOMENTS
+// Adam (arXiv 1412.6980, algorithm 1). rate and epsilon include the bias corrections.
+Element updated(Element e, float gradient) {
+  e.first = beta1 * e.first + rest1 * gradient;
+  e.second = beta2 * e.second + rest2 * (gradient * gradient);
+  e.weight = e.weight * shrink - rate * e.first / (sqrt(e.second) + epsilon);
+  return e;
+}
+#else
+// Gradient descent; with momentum (beta1) the velocity u = momentum u + g replaces the gradient.
+Element updated(Element e, float gradient) {
+  e.first = has_first ? beta1 * e.first + gradient : gradient;
+  e.weight = e.weight * shrink - rate * e.first;
+  return e;
+}
+#endif
 
 void main() {
   if (group_index() >= groups || (has_skip && skip[skip_skip] != 0)) return;

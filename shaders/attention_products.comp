@@ -1,7 +1,15 @@
-// Attention's products in ordinary arithmetic, in square tiles of SIDE rows and SIDE columns.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+//! types f32 f16 bf16
+//! variant attention_forward FORWARD=1
+//! variant attention_dquery
+//! variant attention_dkey COLUMNS_ARE_QUERIES=1
+//! variant attention_dbias OF_BIAS=1
+// The passes of attention in ordinary arithmetic, in square tiles of SIDE rows and SIDE columns.
 //
 // In shared memory each column has a slot: column 4 x + j is in slot j LANES + x. Neighbouring invocations
 // then read neighbouring slots, without bank conflicts.
+#include "common.glsl"
 uint invocation() { return gl_LocalInvocationIndex; }
 #include "attention.glsl"
 
@@ -149,3 +157,181 @@ void clear(out vec4 sums[4][QUADS]) {
 
 // Workgroups are ordered by tile and, within a tile, by slice of the result's width.
 uint slices_of(uint width) { return ((width + 3u) / 4u + SLICE - 1u) / SLICE; }
+
+#if defined(FORWARD)
+
+// Attention without the N x M matrix: a workgroup takes some queries, walks over all keys they see and keeps
+// the largest score, the sum of the weights and the weighted sum of the values (online softmax: Milakov and
+// Gimelshein, arXiv 1805.02867; Rabe and Staats, arXiv 2112.05682; Dao et al., arXiv 2205.14135).
+
+layout(binding = 8) writeonly buffer Out { T result[]; };
+layout(binding = 9) writeonly buffer RowSums { float row_sums[]; };
+
+HEED_ROWS_TIMES_COLUMNS(query_times_key, load_query, load_key, KEY_WIDTH)
+HEED_ADD_TILE_TIMES_ROWS(add_values, load_value)
+HEED_STORE(store_result, result, VALUE_WIDTH)
+
+#define partial stage
+#define row_barrier() barrier()
+#include "attention_weights.glsl"
+
+void main() {
+  const uint slices = slices_of(VALUE_WIDTH);
+  const uint slice = gl_WorkGroupID.x % slices;
+  const Rows rows = rows_of_tile(first_tile + gl_WorkGroupID.x / slices);
+  if (rows.begin >= rows.end) return;
+  const Columns columns = columns_of(rows);
+  const uint query_base = skip_query + head_offset(0u, queries, query_row, query_head);
+  const uint key_base = skip_key + head_offset(1u, keys, key_row, key_head);
+  const uint value_base = skip_value + head_offset(2u, keys, value_row, value_head);
+
+  vec4 sums[4][QUADS];
+  clear(sums);
+  Softmax softmax = no_softmax();
+
+  for (uint at = columns.begin; at < columns.end; at += SIDE) {
+    if (all_in_the_future(rows, columns, at)) break;
+    barrier();
+    name_columns(columns, at);
+    vec4 scores[4];
+    query_times_key(rows, query_base, query_row, key_base, key_row, scores);
+    const vec4 rescale = weigh(rows, scores, softmax);
+    [[unroll]] for (uint r = 0u; r < 4u; ++r)
+      [[unroll]] for (uint q = 0u; q < QUADS; ++q) sums[r][q] *= rescale[r];
+    store_tile(scores);
+    add_values(value_base, value_row, slice, sums);
+  }
+
+  const vec4 factor = normalize(softmax);
+  store_result(rows, skip_out + result_offset(3u, queries, VALUE_WIDTH), result_row(3u, VALUE_WIDTH), slice, factor,
+               sums);
+  if (slice == 0u) store_row_sums(rows, softmax);
+}
+
+#else
+
+#include "attention_weights.glsl"
+
+layout(binding = 8) readonly buffer Grad { T grad[]; };
+layout(binding = 8) readonly buffer GradQuads { T4 grad_quads[]; };
+
+HEED_LOADER(load_grad, grad, grad_quads, VALUE_WIDTH)
+
+#endif
+
+#if defined(COLUMNS_ARE_QUERIES)
+
+// The gradients of attention with respect to keys and values: dV = (w k)^T g, dK = scale ds^T Q, with w, k
+// and ds as for the queries, below. A workgroup takes some keys and walks over all queries that see them,
+// so that each gradient is summed in a fixed order.
+//
+// S and dP are computed in both passes, because a single pass would have to add up dQ across workgroups.
+// Without atomics, whose order is not fixed, that takes an f32 copy of dQ for every tile of keys. Writing and
+// reading these costs 8 bytes for the 4 T operations saved in a tile of T keys: no gain in f32, with tiles
+// that registers can hold, and a loss in half precision.
+
+layout(binding = 10) writeonly buffer DKey { T dkey[]; };
+layout(binding = 11) writeonly buffer DValue { T dvalue[]; };
+
+HEED_ROWS_TIMES_COLUMNS(key_times_query, load_key, load_query, KEY_WIDTH)
+HEED_ROWS_TIMES_COLUMNS(value_times_grad, load_value, load_grad, VALUE_WIDTH)
+HEED_ADD_TILE_TIMES_ROWS(add_queries, load_query)
+HEED_ADD_TILE_TIMES_ROWS(add_grads, load_grad)
+HEED_STORE(store_dkey, dkey, KEY_WIDTH)
+HEED_STORE(store_dvalue, dvalue, VALUE_WIDTH)
+
+void main() {
+  const uint slices = slices_of(max(KEY_WIDTH, VALUE_WIDTH)), slice = gl_WorkGroupID.x % slices;
+  const Rows rows = rows_of_tile(first_tile + gl_WorkGroupID.x / slices);
+  if (rows.begin >= rows.end) return;
+  const Columns columns = columns_of(rows);
+  const uint query_base = skip_query + head_offset(0u, queries, query_row, query_head);
+  const uint key_base = skip_key + head_offset(1u, keys, key_row, key_head);
+  const uint value_base = skip_value + head_offset(2u, keys, value_row, value_head);
+  const uint grad_base = skip_grad + head_offset(3u, queries, grad_row, grad_head);
+
+  vec4 key_sums[4][QUADS], value_sums[4][QUADS];
+  clear(key_sums);
+  clear(value_sums);
+
+  for (uint at = columns.begin; at < columns.end; at += SIDE) {
+    if (all_in_the_future(rows, columns, at)) continue;
+    barrier();
+    name_columns(columns, at);
+    vec4 scores[4], slopes[4];
+    key_times_query(rows, key_base, key_row, query_base, query_row, scores);
+    value_times_grad(rows, value_base, value_row, grad_base, grad_row, slopes);
+    weigh_slopes(rows, scores, slopes);
+    store_tile(scores);
+    add_grads(grad_base, grad_row, slice, value_sums);
+    barrier();
+    store_tile(slopes);
+    add_queries(query_base, query_row, slice, key_sums);
+  }
+  store_dkey(rows, skip_dkey + result_offset(4u, keys, KEY_WIDTH), result_row(4u, KEY_WIDTH), slice, vec4(scale),
+             key_sums);
+  store_dvalue(rows, skip_dvalue + result_offset(5u, keys, VALUE_WIDTH), result_row(5u, VALUE_WIDTH), slice, vec4(1),
+               value_sums);
+}
+
+#elif defined(OF_BIAS)
+
+HEED_ROWS_TIMES_COLUMNS(query_times_key, load_query, load_key, KEY_WIDTH)
+HEED_ROWS_TIMES_COLUMNS(grad_times_value, load_grad, load_value, VALUE_WIDTH)
+
+void add_head(Rows rows, Columns columns, uint at, inout vec4 sums[4]) {
+  const uint query_base = skip_query + head_offset(0u, queries, query_row, query_head);
+  const uint key_base = skip_key + head_offset(1u, keys, key_row, key_head);
+  const uint value_base = skip_value + head_offset(2u, keys, value_row, value_head);
+  const uint grad_base = skip_grad + head_offset(3u, queries, grad_row, grad_head);
+  vec4 scores[4], slopes[4];
+  query_times_key(rows, query_base, query_row, key_base, key_row, scores);
+  grad_times_value(rows, grad_base, grad_row, value_base, value_row, slopes);
+  weigh_slopes(rows, scores, slopes);
+  [[unroll]] for (uint r = 0u; r < 4u; ++r) sums[r] += slopes[r];
+}
+
+#include "attention_dbias.glsl"
+
+#elif !defined(FORWARD)
+
+// The gradient of attention with respect to the queries: dw = g V^T k, ds = w (dw - D), dQ = scale ds K, with
+// weights w = exp(score - largest) / sum, dropout factors k, and D = out . g (FlashAttention, arXiv
+// 2205.14135, section 3.1 and appendix B.4). A workgroup takes some queries and walks over all keys they see.
+
+layout(binding = 10) writeonly buffer DQuery { T dquery[]; };
+
+HEED_ROWS_TIMES_COLUMNS(query_times_key, load_query, load_key, KEY_WIDTH)
+HEED_ROWS_TIMES_COLUMNS(grad_times_value, load_grad, load_value, VALUE_WIDTH)
+HEED_ADD_TILE_TIMES_ROWS(add_keys, load_key)
+HEED_STORE(store_dquery, dquery, KEY_WIDTH)
+
+void main() {
+  const uint slices = slices_of(KEY_WIDTH), slice = gl_WorkGroupID.x % slices;
+  const Rows rows = rows_of_tile(first_tile + gl_WorkGroupID.x / slices);
+  if (rows.begin >= rows.end) return;
+  const Columns columns = columns_of(rows);
+  const uint query_base = skip_query + head_offset(0u, queries, query_row, query_head);
+  const uint key_base = skip_key + head_offset(1u, keys, key_row, key_head);
+  const uint value_base = skip_value + head_offset(2u, keys, value_row, value_head);
+  const uint grad_base = skip_grad + head_offset(3u, queries, grad_row, grad_head);
+
+  vec4 sums[4][QUADS];
+  clear(sums);
+
+  for (uint at = columns.begin; at < columns.end; at += SIDE) {
+    if (all_in_the_future(rows, columns, at)) break;
+    barrier();
+    name_columns(columns, at);
+    vec4 scores[4], slopes[4];
+    query_times_key(rows, query_base, query_row, key_base, key_row, scores);
+    grad_times_value(rows, grad_base, grad_row, value_base, value_row, slopes);
+    weigh_slopes(rows, scores, slopes);
+    store_tile(slopes);
+    add_keys(key_base, key_row, slice, sums);
+  }
+  store_dquery(rows, skip_dquery + result_offset(4u, queries, KEY_WIDTH), result_row(4u, KEY_WIDTH), slice,
+               vec4(scale), sums);
+}
+
+#endif

@@ -1,7 +1,0 @@
-#version 460
-#extension GL_GOOGLE_include_directive : require
-//! types f16 bf16
-// Operands of half precision, output in f32.
-#define WIDE
-#include "common.glsl"
-#include "matmul_vector.glsl"
