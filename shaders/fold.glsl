@@ -1,6 +1,6 @@
 // How workgroups cover [outer, n, inner] in a computation along n: WIDTH invocations along inner, HEIGHT
 // along n, and the rest over series. A series is one chunk (a piece of n) of one outer index.
-// backends/vulkan/rows.h launches them. The includer defines BINDINGS and PARAMETERS (further push
+// backends/vulkan/reduce.cpp launches them. The includer defines BINDINGS and PARAMETERS (further push
 // constants).
 #include "math.glsl"
 

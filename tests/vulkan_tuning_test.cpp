@@ -7,7 +7,6 @@
 
 #include "heed/backends/vulkan/attention_call.h"
 #include "heed/backends/vulkan/gpu.h"
-#include "heed/backends/vulkan/matmul_plan.h"
 #include "heed/backends/vulkan/tuning.h"
 #include "heed/base/file.h"
 #include "heed/base/json.h"

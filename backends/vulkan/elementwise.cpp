@@ -130,7 +130,7 @@ std::optional<Transposition> as_transposition(const TensorIterator& iterator) {
 
 void transpose(Gpu& gpu, const TensorIterator& iterator, const Transposition& t) {
   const Tensor &out = iterator[0], &x = iterator[1];
-  Launch launch(gpu, shader_name_by_size("transpose", out.dtype()), {group_size(gpu, 256)});
+  Launch launch(gpu, shader_name_by_size("transpose", out.dtype()), {workgroup_size(gpu)});
   launch.write(out).read(x);
   launch.push(t.rows.extent).push(t.columns.extent).push(t.row_tiles()).push(t.column_tiles());
   launch.push(t.matrices()).push(t.inner.extent);
@@ -156,7 +156,7 @@ void copy(const Tensor& x, const Tensor& out) {
   const bool converts = x.dtype() != out.dtype();
   const std::string shader = converts ? "copy_to_" + std::string(name_of(out.dtype())) : "copy";
   for_each_iterator(gpu, {&out, &x}, [&](const TensorIterator& iterator) {
-    if (!converts && group_size(gpu, 256) >= tile) {
+    if (!converts && workgroup_size(gpu) >= tile) {
       const auto transposition = as_transposition(iterator);
       if (transposition && transposition->tiles() <= most_groups(gpu))
         return transpose(gpu, iterator, *transposition);

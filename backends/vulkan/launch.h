@@ -153,7 +153,7 @@ inline std::int64_t most_groups(const Gpu& gpu) {
 }
 
 /// The largest power of two up to `wanted` that the device allows as the size of a workgroup.
-inline std::uint32_t group_size(const Gpu& gpu, std::uint32_t wanted) {
+inline std::uint32_t workgroup_size(const Gpu& gpu, std::uint32_t wanted = 256) {
   return std::bit_floor(std::min(wanted, gpu.limits().max_invocations));
 }
 

@@ -6,9 +6,9 @@
 #include "heed/backends/vulkan/kernels.h"
 #include "heed/backends/vulkan/launch.h"
 #include "heed/backends/vulkan/matmul_operands.h"
-#include "heed/backends/vulkan/matmul_plan.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/backends/vulkan/shader_flags.h"
+#include "heed/backends/vulkan/tuning.h"
 
 // Matrix products: shaders/matmul.comp computes them in tiles, shaders/matmul_vector.comp if an operand is a
 // vector, and shaders/matmul_sum.comp adds up sums over k that were computed in parts. Products that exceed a

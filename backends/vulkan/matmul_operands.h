@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "heed/backends/vulkan/gpu.h"
-#include "heed/backends/vulkan/matmul_plan.h"
+#include "heed/backends/vulkan/tuning.h"
 #include "heed/core/elementwise.h"
 #include "heed/core/tensor.h"
 

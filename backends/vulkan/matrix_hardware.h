@@ -5,7 +5,7 @@
 
 #include "heed/backends/vulkan/gpu.h"
 #include "heed/backends/vulkan/matmul_operands.h"
-#include "heed/backends/vulkan/matmul_plan.h"
+#include "heed/backends/vulkan/tuning.h"
 #include "heed/core/device.h"
 #include "heed/core/tensor.h"
 

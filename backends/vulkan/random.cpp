@@ -38,7 +38,7 @@ void push_stream(Launch& launch, const RandomKey& key, std::int64_t begin, std::
 void draw(std::string_view shader, const RandomKey& key, std::initializer_list<double> numbers,
           const Tensor& out) {
   Gpu& gpu = gpu_of(out);
-  const std::uint32_t workgroup = group_size(gpu, 128);
+  const std::uint32_t workgroup = workgroup_size(gpu, 128);
   for_each_piece(gpu, workgroup, out, [&](std::int64_t begin, std::int64_t count) {
     Launch launch(gpu, shader_name(shader, out.dtype()), {workgroup});
     launch.write(piece_of(out, begin, count));
@@ -61,7 +61,7 @@ void normal(const RandomKey& key, double mean, double deviation, const Tensor& o
 
 void dropout(const Tensor& x, const Tensor& residual, double p, const RandomKey& key, const Tensor& out) {
   Gpu& gpu = gpu_of(out);
-  const std::uint32_t workgroup = group_size(gpu, 128);
+  const std::uint32_t workgroup = workgroup_size(gpu, 128);
   const auto first_kept = static_cast<std::uint32_t>(std::ceil(p * 0x1p24));
   for_each_piece(gpu, workgroup, out, [&](std::int64_t begin, std::int64_t count) {
     Launch launch(gpu, shader_name("dropout", out.dtype()), {workgroup, residual.defined() ? 1u : 0u});

@@ -1,9 +1,135 @@
+#include <algorithm>
+#include <array>
 #include <bit>
 
 #include "heed/backends/vulkan/rows.h"
 
 namespace heed::vulkan {
 namespace {
+
+// --- how workgroups cover a computation along an axis
+
+/// How one dispatch covers [outer, n, inner] for a computation along n (shaders/fold.glsl).
+struct Fold {
+  std::int64_t outer, n, inner;
+  std::int64_t chunk, chunks;  ///< n is cut into `chunks` pieces of `chunk` rows; the last may have fewer
+  std::uint32_t workgroup, width, height;  ///< invocations: in all, along inner, along n
+
+  std::int64_t groups() const {
+    return ceil_div(inner, width) * ceil_div(outer * chunks, workgroup / (width * height));
+  }
+  void push(Launch& launch) const { launch.push(outer).push(n).push(inner).push(chunk).push(chunks); }
+};
+
+std::int64_t power_above(std::int64_t n) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)));
+}
+
+/// A layout for reductions of chunks of a given length.
+Fold reduction_fold(const Gpu& gpu, const Shape& shape, std::int64_t chunk) {
+  const std::int64_t outer = shape[0], n = shape[1], inner = shape[2];
+  const std::int64_t size = workgroup_size(gpu);
+  // Neighbours in memory are read together; then there are as many invocations along n as leave four rows to
+  // each.
+  const std::int64_t narrow = std::min<std::int64_t>({power_above(inner), 32, size});
+  const std::int64_t height =
+      std::min(power_above(ceil_div(std::max<std::int64_t>(chunk, 1), 4)), size / narrow);
+  const std::int64_t width = std::min(power_above(inner), size / height);
+  return {.outer = outer,
+          .n = n,
+          .inner = inner,
+          .chunk = chunk,
+          .chunks = std::max<std::int64_t>(1, ceil_div(n, chunk)),
+          .workgroup = static_cast<std::uint32_t>(size),
+          .width = static_cast<std::uint32_t>(width),
+          .height = static_cast<std::uint32_t>(height)};
+}
+
+/// A layout for reductions of whole rows. If there are too few outputs to occupy a GPU, rows are cut into
+/// chunks, whose results are reduced again. The choice does not depend on the device at hand, so that the
+/// result is the same on all.
+Fold reduction_fold(const Gpu& gpu, const Shape& shape) {
+  constexpr std::int64_t enough_groups = 512;
+  constexpr std::int64_t fewest_rows = 16, most_rows = 4096;  // rows of one invocation
+  const std::int64_t n = std::max<std::int64_t>(shape[1], 1);
+  const Fold whole = reduction_fold(gpu, shape, n);
+  std::int64_t chunks =
+      std::min(enough_groups / std::max<std::int64_t>(whole.groups(), 1), n / (whole.height * fewest_rows));
+  chunks = std::max({chunks, ceil_div(n, whole.height * most_rows), std::int64_t{1}});
+  return chunks == 1 ? whole : reduction_fold(gpu, shape, ceil_div(n, chunks));
+}
+
+/// A contiguous copy of some columns of [outer, n, inner].
+Tensor columns_of(const Tensor& x, Part part) {
+  const Tensor columns = Tensor::empty({x.size(0), x.size(1), part.count}, x.dtype(), x.device());
+  copy(narrowed(x, 2, part), columns);
+  return columns;
+}
+
+/// How many whole rows of [1, n, inner] one dispatch can bind; 0 if even the columns are too many for one.
+std::int64_t rows_at_once(const Gpu& gpu, const Tensor& x) {
+  const Fold one_chunk = reduction_fold(gpu, {1, x.size(1), x.size(2)}, std::max<std::int64_t>(x.size(1), 1));
+  if (one_chunk.groups() > most_groups(gpu)) return 0;
+  return most_bytes(gpu) / (x.size(2) * static_cast<std::int64_t>(sizeof(float)));
+}
+
+/// The contiguous tensors that a reduction reads ([outer, n, inner]) or writes ([outer, inner]). The first
+/// input is always defined; the others may not be.
+using FoldTensors = std::array<Tensor, 2>;
+
+/// f of each tensor that is defined.
+template <class F>
+FoldTensors each_of(const FoldTensors& tensors, const F& f) {
+  const auto if_defined = [&](const Tensor& t) { return t.defined() ? f(t) : Tensor(); };
+  return {if_defined(tensors[0]), if_defined(tensors[1])};
+}
+
+/// Reduces along n with as many launches as the device's limits and the chunks require. A kernel has
+///   FoldTensors partials(shape)  allocates results that are to be reduced further, [outer, n, inner];
+///   void launch(gpu, fold, in, out, first_row)  row r of `in` is row first_row + r of the whole.
+template <class Kernel>
+void fold_rows(Gpu& gpu, const Kernel& kernel, const FoldTensors& in, const FoldTensors& out,
+               std::int64_t first_row = 0) {
+  const Tensor& x = in[0];
+  const std::int64_t outer = x.size(0), n = x.size(1), inner = x.size(2);
+  const Fold fold = reduction_fold(gpu, x.shape());
+  const auto reduce_partials = [&](const FoldTensors& partials) { fold_rows(gpu, kernel, partials, out); };
+  if (range_holds(gpu, x.count(), DType::f32) && range_holds(gpu, outer * inner, DType::f32) &&
+      fold.groups() <= most_groups(gpu)) {
+    if (fold.chunks == 1) return kernel.launch(gpu, fold, in, out, first_row);
+    const FoldTensors partials = kernel.partials({outer, fold.chunks, inner});
+    kernel.launch(gpu, fold, in, partials, first_row);
+    return reduce_partials(partials);
+  }
+  if (outer > 1) {
+    for (const Part part : halves(outer)) {
+      const auto cut = [part](const Tensor& t) { return narrowed(t, 0, part); };
+      fold_rows(gpu, kernel, each_of(in, cut), each_of(out, cut), first_row);
+    }
+    return;
+  }
+  const std::int64_t longest = std::min(rows_at_once(gpu, x), ceil_div(n, 2));
+  if (longest < 2) {
+    for (const Part part : halves(inner)) {
+      const auto columns = [part](const Tensor& t) { return columns_of(t, part); };
+      const auto cut = [part](const Tensor& t) { return narrowed(t, 1, part); };
+      fold_rows(gpu, kernel, each_of(in, columns), each_of(out, cut), first_row);
+    }
+    return;
+  }
+  const FoldTensors partials = kernel.partials({1, ceil_div(n, longest), inner});
+  for (std::int64_t begin = 0; begin < n; begin += longest) {
+    const std::int64_t count = std::min(longest, n - begin);
+    const auto rows = [=](const Tensor& t) { return narrowed(t, 1, {begin, count}); };
+    const auto result = [=](const Tensor& t) {
+      return t.view({1, inner}, {inner, 1}, t.offset() + begin / longest * inner);
+    };
+    fold_rows(gpu, kernel, each_of(in, rows), each_of(partials, result), first_row + begin);
+  }
+  reduce_partials(partials);
+}
+
+// --- sums, maxima and minima
 
 /// The type of results that are reduced further.
 DType wide(DType dtype) {
@@ -43,9 +169,7 @@ void reduce(ReduceOp op, const Tensor& x, const Tensor& out) {
   fold_rows(gpu_of(x), Reduction{op, wide(x.dtype()), x.device()}, {x, Tensor()}, {out, Tensor()});
 }
 
-void sum_chunks(Gpu& gpu, const Tensor& x, const Fold& fold, const Tensor& totals) {
-  launch_reduce(gpu, ReduceOp::sum, fold, x, totals);
-}
+// --- the row of the largest element
 
 namespace {
 
@@ -81,16 +205,15 @@ void argmax(const Tensor& x, const Tensor& out) {
   fold_rows(gpu_of(x), LargestRow{x.dtype(), x.device()}, {x, Tensor()}, {Tensor(), out});
 }
 
+// --- running sums
+
 namespace {
 
 /// Tensors with a wide inner axis are scanned by one invocation per column, narrow ones by a workgroup along
 /// n. A long n is cut into chunks, for occupancy and to limit the rounding errors of a long chain.
 Fold scan_fold(const Gpu& gpu, const Shape& shape) {
   const std::int64_t outer = shape[0], n = shape[1], inner = shape[2];
-  const auto power_above = [](std::int64_t x) {
-    return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(x)));
-  };
-  const std::int64_t size = group_size(gpu, 256);
+  const std::int64_t size = workgroup_size(gpu);
   const std::int64_t width = std::min(power_above(inner), size);
   const std::int64_t height = inner >= 32 ? 1 : std::min(power_above(n), size / width);
   const std::int64_t longest = height == 1 ? 128 : 8 * height;
@@ -146,9 +269,8 @@ void cumulative_sum(const Tensor& x, bool reverse, const Tensor& out) {
   if (range_holds(gpu, x.count(), DType::f32) && std::max(fold.groups(), sums.groups()) <= most_groups(gpu)) {
     Tensor totals;
     if (fold.chunks > 1) {
-      totals = Tensor::empty({outer, fold.chunks, inner}, x.dtype() == DType::i32 ? DType::i32 : DType::f32,
-                             x.device());
-      sum_chunks(gpu, x, sums, totals);
+      totals = Tensor::empty({outer, fold.chunks, inner}, wide(x.dtype()), x.device());
+      launch_reduce(gpu, ReduceOp::sum, sums, x, totals);
       cumulative_sum(totals, reverse, totals);
     }
     return launch_scan(gpu, fold, x, reverse, totals, out);

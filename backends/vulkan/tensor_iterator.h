@@ -47,7 +47,7 @@ class TensorIterator {
 
  private:
   static constexpr std::int64_t items = 4;  // elements per invocation, as in tensor_iterator.glsl
-  static std::uint32_t workgroup(const Gpu& gpu) { return group_size(gpu, 128); }
+  static std::uint32_t workgroup(const Gpu& gpu) { return workgroup_size(gpu, 128); }
 
   void bind_and_push(Launch& launch) const;
   double traffic() const;
