@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/attention_call.h"
 #include "heed/backends/vulkan/attention_fragments.h"
-#include "heed/backends/vulkan/kernels.h"
 #include "heed/base/error.h"
 
 namespace heed::vulkan {
