@@ -129,20 +129,14 @@ Tensor empty_heads(const Tensor& like, std::int64_t width) {
 
 AttentionArgs kernel_arguments(const Tensor& query, const Tensor& key, const Tensor& value,
                                const AttentionOptions& options) {
-  AttentionArgs args;
-  args.query = rows_adjacent(query.detach());
-  args.key = rows_adjacent(key.detach());
-  args.value = rows_adjacent(value.detach());
-  if (options.key_mask.defined()) args.key_mask = contiguous(options.key_mask);
-  if (options.mask.defined())
-    args.mask = broadcast_view(options.mask, {query.size(0), query.size(1), query.size(2), key.size(2)});
-  if (options.slopes.defined()) args.slopes = contiguous(options.slopes);
-  if (options.bias.defined()) args.bias = rows_adjacent(options.bias.detach());
+  AttentionArgs args{options, rows_adjacent(query.detach()), rows_adjacent(key.detach()),
+                     rows_adjacent(value.detach())};
   args.scale = scale_of(query, options);
-  args.causal = options.causal;
-  args.pattern = options.pattern.get();
-  args.dropout = options.dropout;
-  args.dropout_key = options.dropout_key;
+  if (args.key_mask.defined()) args.key_mask = contiguous(args.key_mask);
+  if (args.mask.defined())
+    args.mask = broadcast_view(args.mask, {query.size(0), query.size(1), query.size(2), key.size(2)});
+  if (args.slopes.defined()) args.slopes = contiguous(args.slopes);
+  if (args.bias.defined()) args.bias = rows_adjacent(args.bias.detach());
   return args;
 }
 
@@ -195,8 +189,9 @@ Tensor attention_fused(const Tensor& query, const Tensor& key, const Tensor& val
                                  &args.mask,  &args.slopes, &args.bias,  &output};
   return record(
       "attention", output, inputs_of(query, key, value, options),
-      [args, output, sums, pattern = options.pattern, gradients = wanted(query, key, options)](
-          const Tensor& grad) { return kernel_gradients(args, gradients, output, sums, grad, {}); },
+      [args, output, sums, gradients = wanted(query, key, options)](const Tensor& grad) {
+        return kernel_gradients(args, gradients, output, sums, grad, {});
+      },
       reads);
 }
 
@@ -224,7 +219,7 @@ AttentionPart attention_part_fused(const Tensor& query, const Tensor& key, const
                                  &args.mask,  &args.slopes, &args.bias,  &memory};
   const Tensor both = record(
       "attention_part", memory, inputs_of(query, key, value, options),
-      [args, output = part.output, sums, rows, width, pattern = options.pattern,
+      [args, output = part.output, sums, rows, width,
        gradients = wanted(query, key, options)](const Tensor& grad) {
         const AttentionPart grads = places(contiguous(grad), rows, width);
         return kernel_gradients(args, gradients, output, sums, grads.output, grads.log_sum_exp);

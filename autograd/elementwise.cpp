@@ -76,7 +76,7 @@ Tensor number_beside(const char* op, const Tensor& like, double value) {
   using Limits = std::numeric_limits<std::int32_t>;
   check(is_floating(like.dtype()) ||
             (value == std::floor(value) && value >= Limits::min() && value <= Limits::max()),
-        op, ": ", value, " is no number of type ", like.dtype());
+        op, ": ", value, " cannot be represented as ", like.dtype());
   return Tensor::full({}, value, like.dtype(), like.device());
 }
 

@@ -195,7 +195,7 @@ Tensor compared_with_diagonal(CompareOp op, std::int64_t rows, std::int64_t colu
 
 Tensor triangle(const char* op, CompareOp kept, const Tensor& x, std::int64_t diagonal) {
   check(x.defined(), op, ": the operand is undefined");
-  check(x.rank() >= 2, op, ": shape ", x.shape(), " is no matrix");
+  check(x.rank() >= 2, op, ": shape ", x.shape(), " is not a matrix");
   check_positions(op, x.size(-1));
   check_positions(op, x.size(-2));
   const std::int64_t limit = std::max(x.size(-1), x.size(-2));  // a diagonal further out changes nothing

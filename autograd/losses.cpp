@@ -68,7 +68,7 @@ LogitChunks chunks_of(const Backend& backend, const Tensor& x, std::int64_t rows
   return {std::max<std::int64_t>(1, logits_at_once / classes), classes};
 }
 
-struct Loss {
+struct ChunkedLoss {
   // x [rows, d], weight [classes, d], bias [classes] or undefined, targets [rows]
   Tensor x, weight, bias, targets;
   double smoothing;
@@ -101,7 +101,7 @@ struct Scratch {
 };
 
 /// Writes the losses of rows begin ... begin + count - 1 to `loss` and adds their share of the gradients.
-void add_rows(const Loss& given, const Scratch& scratch, std::int64_t begin, std::int64_t count,
+void add_rows(const ChunkedLoss& given, const Scratch& scratch, std::int64_t begin, std::int64_t count,
               const Tensor& loss, EarlyGradients& gradients) {
   const Backend& backend = backend_of(given.x);
   const std::int64_t classes = given.weight.size(0), pitch = scratch.logits.size(1);
@@ -196,12 +196,12 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
   }
   require_kernel(backend_of(x).matmul, op, x.device());
 
-  const Loss given{contiguous(x.detach()).view({rows, x.size(-1)}),
-                   contiguous(weight.detach()),
-                   bias.defined() ? contiguous(bias.detach()) : bias,
-                   contiguous(targets).view({rows}),
-                   smoothing,
-                   ignored};
+  const ChunkedLoss given{contiguous(x.detach()).view({rows, x.size(-1)}),
+                          contiguous(weight.detach()),
+                          bias.defined() ? contiguous(bias.detach()) : bias,
+                          contiguous(targets).view({rows}),
+                          smoothing,
+                          ignored};
   const auto wanted = [&](const Tensor& input, DType dtype) {
     if (!recording() || !input.tracked()) return Tensor();
     return rows > 0 ? Tensor::empty(input.shape(), dtype, input.device())

@@ -107,6 +107,17 @@ NormedSum add_norm(const char* op, const Tensor& x, const Tensor& residual, doub
   return {results[0], results[1]};
 }
 
+Tensor apply_dropout(const Tensor& x, const Tensor& residual, double p, const RandomKey& key,
+                     const Tensor& out) {
+  require_kernel(backend_of(x).dropout, "dropout", x.device());
+  backend_of(x).dropout(x, residual, p, key, out);
+  return out;
+}
+
+void check_probability(const char* op, double p) {
+  check(p >= 0 && p < 1, op, ": probability ", p, " is outside [0, 1)");
+}
+
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
@@ -165,6 +176,30 @@ Tensor rotary(const Tensor& x, const Tensor& cosines, const Tensor& sines) {
                   return Gradients{dx};
                 },
                 {&cosine, &sine});
+}
+
+Tensor dropout(const Tensor& x, double p, const RandomKey& key) {
+  check_floating("dropout", x);
+  check_probability("dropout", p);
+  if (p == 0) return x;
+  return record("dropout", apply_dropout(contiguous(x.detach()), {}, p, key, empty_like(x)), {x},
+                [p, key](const Tensor& grad) {
+                  return Gradients{apply_dropout(contiguous(grad), {}, p, key, reuse_or_empty(grad))};
+                });
+}
+
+Tensor dropout_add(const Tensor& x, const Tensor& residual, double p, const RandomKey& key) {
+  check_same("dropout_add", x, residual);
+  check_floating("dropout_add", x);
+  check_probability("dropout_add", p);
+  check(x.shape() == residual.shape(), "dropout_add: shapes ", x.shape(), " and ", residual.shape(),
+        " differ");
+  if (p == 0) return x + residual;
+  const Tensor out =
+      apply_dropout(contiguous(x.detach()), contiguous(residual.detach()), p, key, empty_like(x));
+  return record("dropout_add", out, {x, residual}, [p, key](const Tensor& grad) {
+    return Gradients{apply_dropout(contiguous(grad), {}, p, key, empty_like(grad)), grad};
+  });
 }
 
 }  // namespace heed

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "heed/core/attention.h"
 #include "heed/core/elementwise.h"
 #include "heed/core/random.h"
 #include "heed/core/tensor.h"
@@ -18,8 +19,6 @@
 // floating inputs share one dtype, which is also that of the result.
 
 namespace heed {
-
-struct BlockPattern;  // core/block_pattern.h
 
 /// One axis or several: -1, {0, 2}, or {} for none.
 class Axes {
@@ -138,8 +137,6 @@ Tensor where(const Tensor& condition, double a, const Tensor& b);
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 /// Converts the dtype; differentiable between floating types.
 Tensor cast(const Tensor& x, DType dtype);
-/// The same values on another device, copied through host memory; differentiable. Same as x.to(device).
-Tensor to(const Tensor& x, Device device);
 
 // --- shape: views where possible, gradients are views too --------------------------------------------------
 /// One extent may be -1 (inferred). Copies when x is not contiguous.
@@ -312,18 +309,6 @@ Tensor normal(const Shape& shape, double mean, double deviation, const RandomKey
 Tensor permutation(std::int64_t count, const RandomKey& key, Device device = {});
 
 // --- attention ---------------------------------------------------------------------------------------------
-struct AttentionOptions {
-  double scale = 0;                             ///< 0: 1 / sqrt(dk)
-  bool causal = false;                          ///< key j is allowed for query i when j <= i + M - N
-  Tensor key_mask;                              ///< i32 [B, M], 1 = real
-  Tensor mask;                                  ///< i32, broadcasts to [B, H, N, M], 1 = allowed
-  std::shared_ptr<const BlockPattern> pattern;  ///< null: all blocks
-  /// f32 [H] (f64 for f64 operands): logits get -slopes[h] |i + M - N - j|, without a matrix. No gradient.
-  Tensor slopes;
-  Tensor bias;            ///< [1 or B, 1 or H, N, M], added to the scaled logits; -infinity excludes the pair
-  double dropout = 0;     ///< on the weights, after the softmax
-  RandomKey dropout_key;  ///< selects the dropped weights
-};
 /// softmax(q k^T scale + bias) v over the allowed keys (Vaswani et al. 2017, eq. 1): query [B, H, N, dk],
 /// key [B, H, M, dk], value [B, H, M, dv] -> [B, H, N, dv]. The fused kernel holds no N x M matrix other
 /// than a given bias and its gradient. A query without an allowed key gives 0. slopes are ALiBi's (Press,

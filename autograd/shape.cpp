@@ -271,32 +271,27 @@ Tensor pad(const Tensor& x, int axis, std::int64_t before, std::int64_t after, d
 
 // The members of Tensor that the op layer implements; core/tensor.h declares them.
 
-Tensor to(const Tensor& x, Device device) {
-  check(x.defined(), "to: the operand is undefined");
-  if (x.device() == device) return x;
-  const bool to_cpu = device.type == DeviceType::cpu;
-  check(to_cpu || x.dtype() != DType::f64, "to: f64 exists on the CPU only, not on ", device,
-        "; cast to f32 first");
-  check(!to_cpu || !is_half(x.dtype()), "to: ", x.dtype(),
-        " exists on Vulkan devices only; cast to f32 first");
-  const Tensor source = contiguous(x.detach());
-  const Tensor out = Tensor::empty(x.shape(), x.dtype(), device);
-  std::vector<std::byte> host(static_cast<std::size_t>(x.count()) * size_of(x.dtype()));
-  if (!host.empty()) {
-    backend_of(source).download(source, host.data());
-    backend_of(out).upload(host.data(), out);
-  }
-  return record("to", out, {x},
-                [from = x.device()](const Tensor& grad) { return Gradients{to(grad, from)}; });
-}
-
 Tensor Tensor::to(DType dtype) const {
   check(defined(), "to: the operand is undefined");
   return cast(*this, dtype);
 }
 
 Tensor Tensor::to(Device device) const {
-  return heed::to(*this, device);
+  check(defined(), "to: the operand is undefined");
+  if (this->device() == device) return *this;
+  const bool to_cpu = device.type == DeviceType::cpu;
+  check(to_cpu || dtype() != DType::f64, "to: f64 exists on the CPU only, not on ", device,
+        "; cast to f32 first");
+  check(!to_cpu || !is_half(dtype()), "to: ", dtype(), " exists on Vulkan devices only; cast to f32 first");
+  const Tensor source = contiguous(detach());
+  const Tensor out = Tensor::empty(shape(), dtype(), device);
+  std::vector<std::byte> host(static_cast<std::size_t>(count()) * size_of(dtype()));
+  if (!host.empty()) {
+    backend_of(source).download(source, host.data());
+    backend_of(out).upload(host.data(), out);
+  }
+  return record("to", out, {*this},
+                [from = this->device()](const Tensor& grad) { return Gradients{grad.to(from)}; });
 }
 
 Tensor Tensor::operator[](std::int64_t index) const {

@@ -88,7 +88,7 @@ void check(bool condition, const Parts&... parts) {
 inline std::int64_t checked_product(std::string_view what, std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
   check(a >= 0 && b >= 0 && !__builtin_mul_overflow(a, b, &product), what, ": ", a, " times ", b,
-        " is no size: it must not be negative and at most ", std::numeric_limits<std::int64_t>::max());
+        " is not a size: it must not be negative and at most ", std::numeric_limits<std::int64_t>::max());
   return product;
 }
 template <class... Rest>
@@ -97,11 +97,11 @@ std::int64_t checked_product(std::string_view what, std::int64_t a, std::int64_t
   return checked_product(what, checked_product(what, a, b), c, rest...);
 }
 
-/// a + b, likewise.
+/// a + b, checked in the same way.
 inline std::int64_t checked_sum(std::string_view what, std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   check(a >= 0 && b >= 0 && !__builtin_add_overflow(a, b, &sum), what, ": ", a, " plus ", b,
-        " is no size: it must not be negative and at most ", std::numeric_limits<std::int64_t>::max());
+        " is not a size: it must not be negative and at most ", std::numeric_limits<std::int64_t>::max());
   return sum;
 }
 

@@ -49,7 +49,7 @@ auto written_json(int limit, std::string source) {
     if (event == Event::object_end) open.pop_back();
     if (event == Event::key)
       check(open.back().insert(parsed.template get<std::string>()).second, source, ": the member ",
-            parsed.dump(), " stands twice in an object");
+            parsed.dump(), " occurs twice in an object");
     return true;
   };
 }

@@ -58,7 +58,7 @@ class OpenFolder {
   /// Moves the entry to `new_name` in `to`, on the same file system, replacing what is there; a link itself
   /// is replaced, not its target.
   void move(const std::string& name, const OpenFolder& to, const std::string& new_name) const;
-  /// Removes a file, a link or an empty folder; a missing one is no error.
+  /// Removes a file, a link or an empty folder; a missing one is not an error.
   void remove(const std::string& name) const;
   /// Waits until a file, or the list of names, is on disk.
   void sync(const std::string& name) const;

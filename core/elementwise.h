@@ -29,8 +29,26 @@ struct UnaryParams {
   double q = 0;
 };
 
-const char* name_of(UnaryOp op);
-const char* name_of(BinaryOp op);
-const char* name_of(CompareOp op);
+inline const char* name_of(UnaryOp op) {
+  static constexpr const char* names[] = {
+#define HEED_UNARY(name, ...) #name,
+#include "heed/core/elementwise.def"
+  };
+  return names[static_cast<int>(op)];
+}
+inline const char* name_of(BinaryOp op) {
+  static constexpr const char* names[] = {
+#define HEED_BINARY(name, ...) #name,
+#include "heed/core/elementwise.def"
+  };
+  return names[static_cast<int>(op)];
+}
+inline const char* name_of(CompareOp op) {
+  static constexpr const char* names[] = {
+#define HEED_COMPARE(name, ...) #name,
+#include "heed/core/elementwise.def"
+  };
+  return names[static_cast<int>(op)];
+}
 
 }  // namespace heed

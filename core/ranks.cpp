@@ -50,9 +50,9 @@ std::string processors(int& count) {
 
 }  // namespace
 
-Courier::Courier() : thread_([this] { serve(); }) {}
+WorkerThread::WorkerThread() : thread_([this] { serve(); }) {}
 
-Courier::~Courier() {
+WorkerThread::~WorkerThread() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
@@ -61,7 +61,7 @@ Courier::~Courier() {
   thread_.join();
 }
 
-void Courier::serve() {
+void WorkerThread::serve() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return work_ || ending_; });
@@ -82,19 +82,19 @@ void Courier::serve() {
   }
 }
 
-void Courier::wait(std::unique_lock<std::mutex>& lock) {
+void WorkerThread::wait(std::unique_lock<std::mutex>& lock) {
   awaited_ = true;
   changed_.wait(lock, [&] { return !busy_; });
   awaited_ = false;
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
 }
 
-bool Courier::is_awaited() const {
+bool WorkerThread::is_awaited() const {
   const std::lock_guard lock(mutex_);
   return awaited_;
 }
 
-void Courier::start(std::function<void()> work) {
+void WorkerThread::start(std::function<void()> work) {
   std::unique_lock lock(mutex_);
   wait(lock);
   work_ = std::move(work);
@@ -102,43 +102,43 @@ void Courier::start(std::function<void()> work) {
   changed_.notify_all();
 }
 
-void Courier::finish() {
+void WorkerThread::finish() {
   std::unique_lock lock(mutex_);
   wait(lock);
 }
 
-void Courier::run(const std::function<void()>& work) {
+void WorkerThread::run(const std::function<void()>& work) {
   if (is_current()) return work();
   start(work);
   finish();
 }
 
-Ranks::Ranks(int rank, int count, std::unique_ptr<Courier> courier, const RankPatience& patience)
+Ranks::Ranks(int rank, int count, std::unique_ptr<WorkerThread> worker, const RankPatience& patience)
     : rank_(rank),
       count_(count),
-      courier_(std::move(courier)),
-      silence_(std::make_unique<RankSilence>(rank, patience, *courier_)) {
+      worker_(std::move(worker)),
+      silence_(std::make_unique<RankSilence>(rank, patience, *worker_)) {
   check(count >= 1 && rank >= 0 && rank < count, "ranks: there is no rank ", rank, " of ", count);
 }
 
 Ranks::~Ranks() = default;
 
 void Ranks::start(std::function<void()> exchanges) {
-  courier_->start(std::move(exchanges));
+  worker_->start(std::move(exchanges));
 }
 
 void Ranks::finish() {
-  if (!courier_->is_current()) courier_->finish();
+  if (!worker_->is_current()) worker_->finish();
 }
 
 void Ranks::deliver(std::span<const std::span<const std::byte>> out,
                     std::span<const std::span<std::byte>> in) {
-  courier_->run([&] { transfer(out, in); });
+  worker_->run([&] { transfer(out, in); });
 }
 
-void Ranks::let_courier_end() noexcept {
+void Ranks::finish_transfers() noexcept {
   try {
-    courier_->finish();
+    worker_->finish();
   } catch (...) {  // errors of exchanges that no caller waits for any more are dropped
   }
 }
@@ -344,7 +344,7 @@ void RankSilence::heard() {
 }
 
 void RankSilence::wait_for(const std::vector<int>& silent) {
-  if (!courier_.is_awaited()) return quiet_.restart();
+  if (!worker_.is_awaited()) return quiet_.restart();
   quiet_.look();
   const double seconds = quiet_.seconds();
   const bool speaks = speaker(silent) == rank_;

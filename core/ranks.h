@@ -21,19 +21,19 @@
 namespace heed {
 
 /// A thread that does one piece of work at a time while its caller continues. A transport makes all its
-/// calls on one Courier, because MPI may be used from a single thread only.
-class Courier {
+/// calls on one WorkerThread, because MPI may be used from a single thread only.
+class WorkerThread {
  public:
-  Courier();
-  ~Courier();  ///< waits for the work; drops its exception
-  Courier(const Courier&) = delete;
-  Courier& operator=(const Courier&) = delete;
+  WorkerThread();
+  ~WorkerThread();  ///< waits for the work; drops its exception
+  WorkerThread(const WorkerThread&) = delete;
+  WorkerThread& operator=(const WorkerThread&) = delete;
 
   /// Waits for the previous work as finish() does, then starts this one.
   void start(std::function<void()> work);
   /// Waits for the work and rethrows its exception.
   void finish();
-  /// Runs the work on the courier's thread and waits; runs it directly when called from that thread.
+  /// Runs the work on the worker thread and waits; runs it directly when called from that thread.
   void run(const std::function<void()>& work);
   bool is_current() const { return std::this_thread::get_id() == thread_.get_id(); }
   /// True while another thread waits for the work.
@@ -80,7 +80,6 @@ struct RankPatience {
   std::function<void(const std::string& text)> say = {};
 };
 
-class Courier;      // the thread that does a Ranks' transfers
 class RankSilence;  // reports the ranks that do not answer
 
 class Ranks {
@@ -126,12 +125,12 @@ class Ranks {
   [[noreturn]] virtual void abandon(int status) = 0;
 
  protected:
-  /// `courier` does all transfers.
-  Ranks(int rank, int count, std::unique_ptr<Courier> courier, const RankPatience& patience = {});
-  Courier& courier() { return *courier_; }
+  /// `worker` does all transfers.
+  Ranks(int rank, int count, std::unique_ptr<WorkerThread> worker, const RankPatience& patience = {});
+  WorkerThread& worker() { return *worker_; }
   RankSilence& silence() { return *silence_; }
-  /// Waits for the courier. Destructors of transports call it before they release what the courier uses.
-  void let_courier_end() noexcept;
+  /// Waits for the worker. Destructors of transports call it before they release what the worker uses.
+  void finish_transfers() noexcept;
   /// Called once the transport is connected: the ranks agree on the job and its layout. Throws an Error
   /// when one runs another version of heed.
   void meet();
@@ -150,7 +149,7 @@ class Ranks {
   void deliver(std::span<const std::span<const std::byte>> out, std::span<const std::span<std::byte>> in);
 
   int rank_, count_;
-  std::unique_ptr<Courier> courier_;
+  std::unique_ptr<WorkerThread> worker_;
   int local_rank_ = 0, local_count_ = 1, thread_share_ = 1;
   std::uint64_t job_ = 0;       // a random number in all messages of this job
   std::uint64_t sequence_ = 0;  // number of the next exchange
@@ -209,12 +208,12 @@ class AwakeTime {
   double seconds_ = 0;
 };
 
-/// Measures, on the courier's thread, how long other ranks have been silent. Only time in which a thread
-/// waits for the courier counts: a rank that computes while its gradients travel is not held up.
+/// Measures, on the worker thread, how long other ranks have been silent. Only time in which a thread
+/// waits for the worker counts: a rank that computes while its gradients travel is not held up.
 class RankSilence {
  public:
-  RankSilence(int rank, RankPatience patience, const Courier& courier)
-      : rank_(rank), patience_(std::move(patience)), courier_(courier) {}
+  RankSilence(int rank, RankPatience patience, const WorkerThread& worker)
+      : rank_(rank), patience_(std::move(patience)), worker_(worker) {}
 
   /// For transports: call when a transfer begins or bytes have moved.
   void heard();
@@ -225,7 +224,7 @@ class RankSilence {
  private:
   int rank_;
   RankPatience patience_;
-  const Courier& courier_;
+  const WorkerThread& worker_;
   AwakeTime quiet_;
   std::vector<int> named_;  // ranks that `say` has reported as silent
   double longest_ = 0;      // the longest silence, in seconds, of a rank that answered in the end

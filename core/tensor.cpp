@@ -61,7 +61,7 @@ Tensor Tensor::full(const Shape& shape, double value, DType dtype, Device device
   check(dtype != DType::i32 ||
             (value == std::floor(value) && value >= std::numeric_limits<std::int32_t>::min() &&
              value <= std::numeric_limits<std::int32_t>::max()),
-        "full: ", value, " is no number of type i32");
+        "full: ", value, " cannot be represented as i32");
   Tensor result = empty(shape, dtype, device);
   const Backend& backend = backend_of(device);
   require_kernel(backend.fill, "full", device);

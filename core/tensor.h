@@ -34,6 +34,9 @@ constexpr std::size_t size_of(DType dtype) {
 constexpr bool is_floating(DType dtype) {
   return dtype != DType::i32;
 }
+/// A token sequence as ids, which tensors hold as i32.
+using Tokens = std::vector<std::int32_t>;
+
 /// The type of losses and of the statistics that a kernel keeps beside its result, such as the mean of a
 /// row: f32 for the half types, otherwise the type itself.
 constexpr DType statistics_type(DType dtype) {

@@ -12,9 +12,9 @@ namespace {
 
 // The two random streams of an epoch: the grouping of examples of equal length, and the order of the
 // batches.
-enum class Stream : std::uint32_t { examples, batches };
+enum class EpochStream : std::uint32_t { examples, batches };
 
-RandomKey epoch_key(std::uint64_t seed, std::uint32_t epoch, Stream stream) {
+RandomKey epoch_key(std::uint64_t seed, std::uint32_t epoch, EpochStream stream) {
   return {seed, epoch, static_cast<std::uint32_t>(stream)};
 }
 
@@ -99,7 +99,7 @@ std::vector<Batch> BatchPlan::epoch(std::uint32_t epoch) const {
   };
   std::vector<Keyed> keyed;
   keyed.reserve(examples_.size());
-  const RandomKey key = epoch_key(options_.seed, epoch, Stream::examples);
+  const RandomKey key = epoch_key(options_.seed, epoch, EpochStream::examples);
   for (const Example& example : examples_)
     keyed.push_back(
         {example, options_.shuffle ? random_word(key, static_cast<std::uint64_t>(example.index)) : 0});
@@ -111,7 +111,7 @@ std::vector<Batch> BatchPlan::epoch(std::uint32_t epoch) const {
   order.reserve(keyed.size());
   for (const Keyed& entry : keyed) order.push_back(entry.example);
   std::vector<Batch> batches = cut(order);
-  if (options_.shuffle) shuffle_batches(batches, epoch_key(options_.seed, epoch, Stream::batches));
+  if (options_.shuffle) shuffle_batches(batches, epoch_key(options_.seed, epoch, EpochStream::batches));
   return batches;
 }
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/core/tokens.h"
+#include "heed/core/tensor.h"
 #include "heed/data/text_file.h"
 
 namespace heed {

@@ -4,7 +4,7 @@
 
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
-#include "heed/core/tokens.h"
+#include "heed/core/tensor.h"
 #include "heed/models/positions.h"
 
 namespace heed {

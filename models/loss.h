@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "heed/core/tensor.h"
-#include "heed/core/tokens.h"
 #include "heed/models/config.h"
 #include "heed/models/layers.h"
 

@@ -199,8 +199,9 @@ Tensor Context::auxiliary_loss() const {
   return total;
 }
 
-Context Rng::next_step() {
-  check(step_ < std::numeric_limits<std::uint32_t>::max(), "Rng: no step comes after number ", step_);
+Context StepContexts::next() {
+  check(step_ < std::numeric_limits<std::uint32_t>::max(), "StepContexts: no step comes after number ",
+        step_);
   return Context::train(seed_, ++step_);
 }
 

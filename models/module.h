@@ -138,14 +138,14 @@ struct Context {
 
 /// The contexts of a hand-written training loop, one step after another. It counts the steps, so that no
 /// two steps draw the same dropout masks.
-class Rng {
+class StepContexts {
  public:
   /// `step`: the number of steps already done, when training is resumed.
-  explicit Rng(std::uint64_t seed, std::uint32_t step = 0) : seed_(seed), step_(step) {}
+  explicit StepContexts(std::uint64_t seed, std::uint32_t step = 0) : seed_(seed), step_(step) {}
 
   /// The context of the next step; steps count from 1. Throws an Error after 2^32 - 1 steps.
-  Context next_step();
-  /// The number of the step that next_step() returned last.
+  Context next();
+  /// The number of the step that next() returned last.
   std::uint32_t step() const { return step_; }
 
  private:

@@ -78,8 +78,8 @@ EncoderLayer::EncoderLayer(const TransformerConfig& config, std::int64_t layer, 
   add_module("feed_forward_norm", feed_forward_norm_);
 }
 
-Stream EncoderLayer::operator()(const Stream& x, const Tensor& mask, Context& context) {
-  const Stream attended = attention_norm_.around(x, context, [&](const Tensor& input) {
+ResidualStream EncoderLayer::operator()(const ResidualStream& x, const Tensor& mask, Context& context) {
+  const ResidualStream attended = attention_norm_.around(x, context, [&](const Tensor& input) {
     return (*attention_)({input, mask, {}, {}}, context);
   });
   return feed_forward_norm_.around(attended, context,
@@ -103,7 +103,7 @@ Encoder::Encoder(const TransformerConfig& config, Initialiser& initialiser)
 
 Tensor Encoder::operator()(Tensor x, const Tensor& mask, Context& context) {
   context.handed_on.clear();
-  Stream stream(std::move(x));
+  ResidualStream stream(std::move(x));
   for (const auto& layer : layers_) {
     const auto run = [&layer = *layer, mask](const Tensor& input, const Tensor&, Context& inner) {
       return layer(input, mask, inner).sum();
@@ -147,15 +147,15 @@ DecoderLayer::DecoderLayer(const TransformerConfig& config, std::int64_t layer, 
 }
 
 template <class Self, class Cross>
-Stream DecoderLayer::run(const Stream& x, Context& context, Self&& self, Cross&& cross) {
-  Stream attended = self_attention_norm_.around(x, context, self);
+ResidualStream DecoderLayer::run(const ResidualStream& x, Context& context, Self&& self, Cross&& cross) {
+  ResidualStream attended = self_attention_norm_.around(x, context, self);
   if (cross_attention_) attended = cross_attention_norm_->around(attended, context, cross);
   return feed_forward_norm_.around(attended, context,
                                    [&](const Tensor& input) { return feed_forward_(input, context); });
 }
 
-Stream DecoderLayer::operator()(const Stream& x, const Tensor& mask, const Tensor& memory,
-                                const Tensor& memory_mask, Context& context) {
+ResidualStream DecoderLayer::operator()(const ResidualStream& x, const Tensor& mask, const Tensor& memory,
+                                        const Tensor& memory_mask, Context& context) {
   return run(
       x, context,
       [&](const Tensor& input) {
@@ -176,8 +176,8 @@ Tensor DecoderLayer::attend_to_self(const Tensor& x, AttentionCache& cache, Cont
   return concat(outputs, 1);
 }
 
-Stream DecoderLayer::step(const Stream& x, DecoderLayerCache& cache, const DecoderState& state,
-                          Context& context) {
+ResidualStream DecoderLayer::step(const ResidualStream& x, DecoderLayerCache& cache,
+                                  const DecoderState& state, Context& context) {
   return run(
       x, context, [&](const Tensor& input) { return attend_to_self(input, cache.self, context); },
       [&](const Tensor& input) {
@@ -205,7 +205,7 @@ Decoder::Decoder(const TransformerConfig& config, bool has_memory, Initialiser& 
 Tensor Decoder::operator()(Tensor x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
                            Context& context) {
   context.handed_on.clear();
-  Stream stream(std::move(x));
+  ResidualStream stream(std::move(x));
   for (const auto& layer : layers_) {
     const auto run = [&layer = *layer, mask, memory_mask](const Tensor& input, const Tensor& seen,
                                                           Context& inner) {
@@ -226,7 +226,7 @@ DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask) con
 Tensor Decoder::step(Tensor x, DecoderState& state, Context& context) {
   context.handed_on.clear();
   const std::int64_t read = x.size(1);
-  Stream stream(std::move(x));
+  ResidualStream stream(std::move(x));
   for (std::size_t i = 0; i < layers_.size(); ++i)
     stream = layers_[i]->step(stream, state.layers[i], state, context);
   state.position += read;

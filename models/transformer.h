@@ -38,11 +38,11 @@ class LayerAttentions {
 
 /// The residual stream through a stack of sub-layers: x + dropout(added). Before a pre-norm sub-layer, the
 /// addition is fused with the normalisation.
-class Stream {
+class ResidualStream {
  public:
   // a stream with nothing to add
-  Stream(Tensor x) : x_(std::move(x)) {}
-  Stream(Tensor x, Tensor added, double p, const RandomKey& key)
+  ResidualStream(Tensor x) : x_(std::move(x)) {}
+  ResidualStream(Tensor x, Tensor added, double p, const RandomKey& key)
       : x_(std::move(x)), added_(std::move(added)), p_(p), key_(key) {}
 
   /// The sum and its normalisation.
@@ -68,13 +68,13 @@ class Residual : public Norm {
         dropout_(config.dropout) {}
 
   template <class Sublayer>
-  Stream around(const Stream& stream, Context& context, Sublayer&& sublayer) const {
+  ResidualStream around(const ResidualStream& stream, Context& context, Sublayer&& sublayer) const {
     const NormedSum input = pre_ ? stream.normed_by(*this) : NormedSum{stream.sum(), {}};
     const Tensor added = sublayer(pre_ ? input.normalised : input.sum);
     const double p = context.training ? dropout_ : 0;
     const RandomKey key = p > 0 ? context.random.next() : RandomKey();
-    const Stream after(input.sum, added, p, key);
-    return pre_ ? after : Stream(after.normed_by(*this).normalised);
+    const ResidualStream after(input.sum, added, p, key);
+    return pre_ ? after : ResidualStream(after.normed_by(*this).normalised);
   }
 
  private:
@@ -96,7 +96,7 @@ class EncoderLayer : public Module {
  public:
   EncoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& attentions,
                Initialiser& initialiser);
-  Stream operator()(const Stream& x, const Tensor& mask, Context& context);
+  ResidualStream operator()(const ResidualStream& x, const Tensor& mask, Context& context);
 
  private:
   std::shared_ptr<Attention> attention_;
@@ -145,14 +145,15 @@ class DecoderLayer : public Module {
   /// `cross` is null without an encoder.
   DecoderLayer(const TransformerConfig& config, std::int64_t layer, LayerAttentions& self,
                LayerAttentions* cross, Initialiser& initialiser);
-  Stream operator()(const Stream& x, const Tensor& mask, const Tensor& memory, const Tensor& memory_mask,
-                    Context& context);
+  ResidualStream operator()(const ResidualStream& x, const Tensor& mask, const Tensor& memory,
+                            const Tensor& memory_mask, Context& context);
   /// x [R, n, d], the newest positions of each hypothesis.
-  Stream step(const Stream& x, DecoderLayerCache& cache, const DecoderState& state, Context& context);
+  ResidualStream step(const ResidualStream& x, DecoderLayerCache& cache, const DecoderState& state,
+                      Context& context);
 
  private:
   template <class Self, class Cross>
-  Stream run(const Stream& x, Context& context, Self&& self, Cross&& cross);
+  ResidualStream run(const ResidualStream& x, Context& context, Self&& self, Cross&& cross);
 
   Tensor attend_to_self(const Tensor& x, AttentionCache& cache, Context& context);
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "heed/core/tokens.h"
+#include "heed/core/tensor.h"
 #include "heed/data/safetensors.h"
 #include "heed/data/tokenizer.h"
 #include "heed/models/module.h"

@@ -108,7 +108,7 @@ inline void make_inputs(const Case& c, DType dtype, Inputs& in) {
   if (c.mask) in.args.mask = c.mask(c);
   if (c.pattern) {
     in.pattern = c.pattern(c);
-    in.args.pattern = &in.pattern;
+    in.args.pattern = std::shared_ptr<const BlockPattern>(std::shared_ptr<void>(), &in.pattern);
   }
   if (c.slopes) {
     std::vector<double> slopes;

@@ -233,10 +233,10 @@ TEST_CASE("modules: nothing that a variant keeps shares memory, so that a file i
 }
 
 TEST_CASE("modules: steps count themselves, so that no two have the same masks") {
-  Rng rng(3), late(3, 1);
-  Context first = rng.next_step(), second = rng.next_step(), again = late.next_step();
+  StepContexts contexts(3), late(3, 1);
+  Context first = contexts.next(), second = contexts.next(), again = late.next();
   CHECK(first.training);
-  CHECK(rng.step() == 2);
+  CHECK(contexts.step() == 2);
   const auto mask = [](Context& context) {
     return dropout(Tensor::full({64}, 1), 0.5, context.random.next()).to_vector<float>();
   };
@@ -245,6 +245,6 @@ TEST_CASE("modules: steps count themselves, so that no two have the same masks")
   CHECK(mask(again) == two);
   Context expected = Context::train(3, 2);
   CHECK(mask(expected) == two);
-  Rng last(3, std::numeric_limits<std::uint32_t>::max());
-  CHECK_THROWS_WITH_AS(last.next_step(), doctest::Contains("no step comes after number 4294967295"), Error);
+  StepContexts last(3, std::numeric_limits<std::uint32_t>::max());
+  CHECK_THROWS_WITH_AS(last.next(), doctest::Contains("no step comes after number 4294967295"), Error);
 }

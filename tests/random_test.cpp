@@ -125,9 +125,9 @@ TEST_CASE("uniform numbers stay below the upper bound when they are rounded") {
   CHECK(last_below(0, 0x1p-1073, DType::f64) == 0x1p-1074);
 }
 
-TEST_CASE("uniform and normal refuse what is no interval and no deviation") {
+TEST_CASE("uniform and normal refuse what is not an interval or a deviation") {
   const double infinity = std::numeric_limits<double>::infinity();
-  CHECK_THROWS_WITH_AS(heed::uniform({3}, 2, 1, key), "uniform: [2, 1) is no interval of f32", Error);
+  CHECK_THROWS_WITH_AS(heed::uniform({3}, 2, 1, key), "uniform: [2, 1) is not an interval of f32", Error);
   CHECK_THROWS_AS(heed::uniform({3}, 0, std::nan(""), key), Error);
   CHECK_THROWS_AS(heed::uniform({3}, -infinity, 0, key), Error);
   CHECK_THROWS_AS(heed::uniform({3}, -3e38, 3e38, key), Error);

@@ -60,8 +60,8 @@ std::string letter(int a, int b, int i) {
 /// A rank whose peer answers every message with a copy of it, of which some bytes are changed.
 class MirrorRanks : public Ranks {
  public:
-  MirrorRanks() : Ranks(0, 2, std::make_unique<Courier>()) {}
-  ~MirrorRanks() override { let_courier_end(); }
+  MirrorRanks() : Ranks(0, 2, std::make_unique<WorkerThread>()) {}
+  ~MirrorRanks() override { finish_transfers(); }
   [[noreturn]] void abandon(int status) override { std::_Exit(status); }
   std::function<void(std::span<std::byte>)> change = [](std::span<std::byte>) {};
 

@@ -88,7 +88,7 @@ TEST_CASE("settings: what is wrong is named with what is allowed") {
   const auto merged = [](const std::string& json) {
     return refusal([&](Settings& settings) { settings.merge(json, "file.json"); });
   };
-  CHECK(contains(merged(R"({"training": {"steps": 1, "steps": 2}})"), "the member \"steps\" stands twice"));
+  CHECK(contains(merged(R"({"training": {"steps": 1, "steps": 2}})"), "the member \"steps\" occurs twice"));
   CHECK(contains(merged("{\n\"training\": {\n\"steps\": ,\n}}"), "file.json, line 3: not valid JSON"));
   CHECK(contains(merged(std::string("{}\0", 3)), "NUL"));
   CHECK(contains(merged("[]"), "expected an object"));

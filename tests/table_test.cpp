@@ -110,7 +110,7 @@ TEST_CASE("JSON lines: members are columns; texts, numbers, true and false are t
   check_error([] { jsonl("{\"a\": 1}\n{\"a\": \n"); }, "f:2 is not valid JSON");
   check_error([] { jsonl("{\"a\": \"caf\xe9\"}\n"); }, "f:1: byte");
   check_error([] { jsonl("{\"a\": 1}\n{\"a\": 1, \"b\": {\"a\": 2}, \"a\": 3}\n"); },
-              "f:2: the member \"a\" stands twice");
+              "f:2: the member \"a\" occurs twice");
   CHECK_NOTHROW(jsonl("{\"a\": 1, \"b\": 2}\n"));
   check_error([] { jsonl("{\"a\": 123456789012345678901}\n"); }, "f:1: the number \"a\" has more digits");
   CHECK(jsonl("{\"a\": 18446744073709551615}\n").columns[0][0] == "18446744073709551615");

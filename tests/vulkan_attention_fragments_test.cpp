@@ -37,8 +37,8 @@ struct HalfInputs {
   HalfInputs(const Case& c, DType dtype, Device device) {
     make_inputs(c, DType::f32, in);
     half = full = in.args;
-    for (Tensor AttentionArgs::*x :
-         {&AttentionArgs::query, &AttentionArgs::key, &AttentionArgs::value, &AttentionArgs::bias}) {
+    for (Tensor AttentionArgs::*x : std::initializer_list<Tensor AttentionArgs::*>{
+             &AttentionArgs::query, &AttentionArgs::key, &AttentionArgs::value, &AttentionArgs::bias}) {
       const Tensor& from = in.args.*x;
       if (!from.defined()) continue;
       const Shape& shape = from.shape();

@@ -328,8 +328,8 @@ TEST_CASE("vulkan attention: f16 and bf16 in memory, f32 in between") {
     AttentionArgs half = in.args, full = in.args;
     half.slopes = moved(in.args.slopes, *device);  // f32 beside halves
     // Both compute from the same rounded numbers.
-    for (Tensor AttentionArgs::*x :
-         {&AttentionArgs::query, &AttentionArgs::key, &AttentionArgs::value, &AttentionArgs::bias}) {
+    for (Tensor AttentionArgs::*x : std::initializer_list<Tensor AttentionArgs::*>{
+             &AttentionArgs::query, &AttentionArgs::key, &AttentionArgs::value, &AttentionArgs::bias}) {
       half.*x = in_type(moved(in.args.*x, *device), dtype);
       full.*x = moved(in_type(half.*x, DType::f32), {});
     }

@@ -1,7 +1,7 @@
 // Linear maps of the same rows by one dispatch: the bits of one product after the other.
 
 #include "heed/autograd/ops.h"
-#include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/core/device.h"
 #include "vulkan_compare.h"

@@ -188,13 +188,13 @@ class BiasGradient {
   }
 
   /// Adds the gradients of a tile of scores.
-  void add(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& keys, const T* slopes,
+  void add(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& keys, const T* dscores,
            std::int64_t stride) const {
     if (!data_) return;
     const std::int64_t group = (batches_ > 1 ? b : 0) * heads_ + (heads_ > 1 ? h : 0);
     T* rows = data_ + (group * plan_.queries + queries.begin) * plan_.keys;
     for (const Segment& segment : keys.segments) {
-      add_rows(rows + segment.key, plan_.keys, slopes + segment.column, stride, queries.rows(),
+      add_rows(rows + segment.key, plan_.keys, dscores + segment.column, stride, queries.rows(),
                segment.count);
     }
   }
@@ -288,10 +288,6 @@ class Panels {
   std::int64_t batch_stride_ = 0, head_stride_ = 0, width_ = 0, row_stride_ = 0;
 };
 
-/// Copies a tensor with overlapping rows (a row stride below the width), which BLAS cannot
-/// take; returns any other as is.
-Tensor with_separate_rows(const Tensor& x);
-
 /// The dropout of one score tile.
 inline TileDropout tile_dropout(const AttentionArgs& args, const AttentionPlan& plan, std::int64_t b,
                                 std::int64_t h, std::int64_t query, const KeyTile& keys) {
@@ -308,23 +304,6 @@ inline std::int64_t tasks_per_call(double flops, std::int64_t tasks) {
   const double each = std::max(flops / static_cast<double>(tasks), 1.0);
   return std::clamp<std::int64_t>(static_cast<std::int64_t>(flops_per_call / each), 1, tasks);
 }
-
-// Products with a single row, for decoding one token at a time, where a general matrix product would spend
-// its time on packing. T is float or double.
-
-/// out[j] = factor * sum over c of row[c] matrix[j, c] + (add ? out[j] : 0).
-template <class T>
-void row_times_transposed(const T* row, const T* matrix, std::int64_t stride, std::int64_t rows,
-                          std::int64_t columns, T factor, bool add, T* out);
-
-/// The same with the rows of Int8Rows: matrix[j, c] is scales[j] * values[j * stride + c].
-void row_times_int8(const float* row, const std::int8_t* values, const float* scales, std::int64_t stride,
-                    std::int64_t rows, std::int64_t columns, bool add, float* out);
-
-/// out[c] = (add ? out[c] : 0) + sum over j of weights[j] matrix[j, c].
-template <class T>
-void row_times_matrix(const T* weights, const T* matrix, std::int64_t stride, std::int64_t rows,
-                      std::int64_t columns, bool add, T* out);
 
 // The scores of a tile of queries and keys, computed identically in both passes. For large scores, a
 // difference in the last bit gives a different weight: at 1e10 that bit is worth a factor of e^1000.

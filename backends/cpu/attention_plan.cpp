@@ -94,7 +94,7 @@ AttentionPlan::Walk::Walk(const AttentionPlan& plan, std::int64_t head, const Qu
   // The last query of the tile sees the most keys.
   if (plan.args_.causal) end_ = std::min(end_, queries.end + plan.keys - plan.queries);
   if (queries.rows() == 0) end_ = key_;
-  if (const BlockPattern* pattern = plan.args_.pattern; pattern && end_ > key_) {
+  if (const BlockPattern* pattern = plan.args_.pattern.get(); pattern && end_ > key_) {
     const auto* offset = pattern->offsets.data<std::int32_t>();
     const std::int64_t row = (pattern->heads == 1 ? 0 : head) * plan.bands_ + queries.begin / plan.band_;
     entry_ = offset[row];

@@ -176,32 +176,32 @@ void SoftmaxTileBackward(const ScoreTile<T>& tile, const TileDropout& dropout, T
   KeptLanes kept(d, dropout, tile.stride);
   for (std::int64_t r = 0; r < tile.rows; ++r) {
     T* HWY_RESTRICT row = tile.scores + r * tile.stride;
-    T* HWY_RESTRICT slopes = gradients ? gradients + r * tile.stride : nullptr;
+    T* HWY_RESTRICT dscores = gradients ? gradients + r * tile.stride : nullptr;
     const std::int64_t count = rows.inverse_sum[r] == T{0} ? 0 : columns_of_row(tile, r);
     const std::int64_t padded = round_up(count, lanes);
     const std::int32_t* allowed = tile.mask.allowed ? tile.mask.allowed + r * tile.mask.stride : nullptr;
     const auto shift = hn::Set(d, rows.largest[r]), share = hn::Set(d, rows.inverse_sum[r]);
-    const auto mean = hn::Set(d, slopes ? rows.delta[r] : T{0});
+    const auto mean = hn::Set(d, dscores ? rows.delta[r] : T{0});
     if (kept.active()) kept.draw(r, count);
     for (std::int64_t c = 0; c < padded; c += lanes) {
       const auto weights = hn::Mul(exp(d, hn::Sub(hn::Load(d, row + c), shift)), share);
-      auto dropped = weights, slope = slopes ? hn::Load(d, slopes + c) : hn::Zero(d);
+      auto dropped = weights, dscore = dscores ? hn::Load(d, dscores + c) : hn::Zero(d);
       if (kept.active()) {
         const auto factor = hn::IfThenElseZero(kept(d, c), scale);
         dropped = hn::Mul(weights, factor);
-        slope = hn::Mul(slope, factor);
+        dscore = hn::Mul(dscore, factor);
       }
-      slope = hn::Mul(weights, hn::Sub(slope, mean));
+      dscore = hn::Mul(weights, hn::Sub(dscore, mean));
       if (allowed) {
         const auto exists = allowed_lanes(d, allowed, c, count);
         dropped = hn::IfThenElseZero(exists, dropped);
-        slope = hn::IfThenElseZero(exists, slope);
+        dscore = hn::IfThenElseZero(exists, dscore);
       }
       hn::Store(dropped, d, row + c);
-      if (slopes) hn::Store(slope, d, slopes + c);
+      if (dscores) hn::Store(dscore, d, dscores + c);
     }
     std::fill(row + count, row + tile.columns, T{0});
-    if (slopes) std::fill(slopes + count, slopes + tile.columns, T{0});
+    if (dscores) std::fill(dscores + count, dscores + tile.columns, T{0});
   }
 }
 

@@ -1,7 +1,7 @@
 #include <hwy/targets.h>
 
-#include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
+#include "heed/backends/kernels.h"
 #include "heed/core/device.h"
 
 namespace heed {
@@ -14,12 +14,14 @@ CpuInfo cpu_info() {
 }
 
 const Backend& cpu_backend() {
-  static const Backend backend = [] {
-    Backend made = cpu::backend_of_kernels("cpu");
-    made.linear_maps = cpu::linear_maps;
-    made.linear_backward = cpu::linear_backward;
-    return made;
-  }();
+  static const Backend backend{
+      .name = "cpu",
+#define HEED_KERNEL(kernel, ...) .kernel = cpu::kernel,
+#define HEED_FUSED(kernel, ...) .kernel = {cpu::kernel##_forward, cpu::kernel##_backward},
+#define HEED_VULKAN_KERNEL(...)
+#define HEED_VULKAN_FUSED(kernel, ...) .kernel = {},
+#include "heed/core/kernels.def"
+  };
   return backend;
 }
 

@@ -34,6 +34,23 @@ void bf16_gemm(bool trans_a, bool trans_b, std::int64_t m, std::int64_t n, std::
                const float* a, std::int64_t lda, const float* b, std::int64_t ldb, bool add, float* c,
                std::int64_t ldc);
 
+// Products with a single row, for decoding one token at a time, where a general matrix product would spend
+// its time on packing. T is float or double.
+
+/// out[j] = factor * sum over c of row[c] matrix[j, c] + (add ? out[j] : 0).
+template <class T>
+void row_times_transposed(const T* row, const T* matrix, std::int64_t stride, std::int64_t rows,
+                          std::int64_t columns, T factor, bool add, T* out);
+
+/// The same with the rows of Int8Rows: matrix[j, c] is scales[j] * values[j * stride + c].
+void row_times_int8(const float* row, const std::int8_t* values, const float* scales, std::int64_t stride,
+                    std::int64_t rows, std::int64_t columns, bool add, float* out);
+
+/// out[c] = (add ? out[c] : 0) + sum over j of weights[j] matrix[j, c].
+template <class T>
+void row_times_matrix(const T* weights, const T* matrix, std::int64_t stride, std::int64_t rows,
+                      std::int64_t columns, bool add, T* out);
+
 /// How a batch of products [m, k] x [k, n] is cut into tasks: a grid of tiles of C, and pieces of
 /// k that are summed separately. Depends only on the shape, so that the result has the same bits
 /// for any number of threads.

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <type_traits>
 
-#include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/strided.h"
 #include "heed/backends/cpu/thread_pool.h"
+#include "heed/backends/kernels.h"
 #include "heed/base/error.h"
 #include "heed/core/profile.h"
 

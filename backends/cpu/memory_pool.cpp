@@ -12,7 +12,7 @@
 #include <fstream>
 #include <optional>
 
-#include "heed/backends/cpu/kernels.h"
+#include "heed/backends/kernels.h"
 
 namespace heed::cpu {
 

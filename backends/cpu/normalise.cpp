@@ -1,15 +1,15 @@
 #include <vector>
 
-#include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
+#include "heed/backends/kernels.h"
 #include "heed/core/profile.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "heed/backends/cpu/normalise.cpp"
 #include <hwy/foreach_target.h>
 //
-#include "heed/backends/cpu/dropout-inl.h"
 #include "heed/backends/cpu/math-inl.h"
+#include "heed/backends/cpu/philox-inl.h"
 #include "heed/base/error.h"
 
 // Layer normalisation (arXiv 1607.06450): y = (x - mean) inverse_deviation weight + bias. RMS normalisation

@@ -1,8 +1,8 @@
 #include <cmath>
 #include <vector>
 
-#include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
+#include "heed/backends/kernels.h"
 #include "heed/core/profile.h"
 
 #undef HWY_TARGET_INCLUDE

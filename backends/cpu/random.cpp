@@ -1,8 +1,8 @@
 #include <cmath>
 
-#include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/philox.h"
 #include "heed/backends/cpu/thread_pool.h"
+#include "heed/backends/kernels.h"
 #include "heed/core/profile.h"
 #include "heed/core/random.h"
 
@@ -12,7 +12,6 @@
 //
 #include <hwy/contrib/math/math-inl.h>
 
-#include "heed/backends/cpu/dropout-inl.h"
 #include "heed/backends/cpu/philox-inl.h"
 
 HWY_BEFORE_NAMESPACE();

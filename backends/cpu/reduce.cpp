@@ -2,8 +2,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
+#include "heed/backends/kernels.h"
 #include "heed/base/error.h"
 #include "heed/core/profile.h"
 

@@ -6,8 +6,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
+#include "heed/backends/kernels.h"
 #include "heed/core/profile.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "heed/backends/strides.h"
+#include "heed/backends/kernels.h"
 #include "heed/base/error.h"
 #include "heed/core/tensor.h"
 

@@ -51,12 +51,12 @@ class LocalRanks : public Ranks {
  public:
   /// `parent`: a socket to the process that forked this one; see run_local_ranks().
   LocalRanks(int rank, Row peers, const Descriptor& parent, const RankPatience& patience)
-      : Ranks(rank, static_cast<int>(peers.size()), std::make_unique<Courier>(), patience),
+      : Ranks(rank, static_cast<int>(peers.size()), std::make_unique<WorkerThread>(), patience),
         peers_(std::move(peers)),
         parent_(parent) {
     meet();
   }
-  ~LocalRanks() override { let_courier_end(); }
+  ~LocalRanks() override { finish_transfers(); }
 
   bool asked_to_stop() const override {
     pollfd waiting{parent_.number(), POLLIN, 0};

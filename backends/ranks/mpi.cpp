@@ -58,19 +58,19 @@ class MpiRanks : public Ranks {
     Handle world, byte;
   };
 
-  MpiRanks(const Library& library, int rank, int count, std::unique_ptr<Courier> courier,
+  MpiRanks(const Library& library, int rank, int count, std::unique_ptr<WorkerThread> worker,
            const RankPatience& patience)
-      : Ranks(rank, count, std::move(courier), patience), library_(library) {
+      : Ranks(rank, count, std::move(worker), patience), library_(library) {
     meet();
   }
   ~MpiRanks() override {
-    let_courier_end();
-    courier().run([this] { library_.finalize(); });
+    finish_transfers();
+    worker().run([this] { library_.finalize(); });
   }
 
   [[noreturn]] void abandon(int status) override {
     let_messages_arrive();
-    // Called on this thread although only the courier calls MPI otherwise: the courier may be waiting for
+    // Called on this thread although only the worker calls MPI otherwise: the worker may be waiting for
     // ranks that never answer.
     library_.abort(library_.world, status);
     std::_Exit(status);
@@ -156,8 +156,8 @@ std::unique_ptr<Ranks> joined(void* library, const std::string& path, Handle wor
                       world,
                       byte};
   int provided = 0, rank = 0, count = 0;
-  auto courier = std::make_unique<Courier>();
-  courier->run([&] {
+  auto worker = std::make_unique<WorkerThread>();
+  worker->run([&] {
     check(init(nullptr, nullptr, funneled, &provided) == 0, "MPI: ", path, " could not be initialised");
     check(provided >= funneled, "MPI: ", path, " does not serve programs with threads (MPI_THREAD_FUNNELED)");
     check(ask_rank(world, &rank) == 0 && ask_size(world, &count) == 0, "MPI: ", path,
@@ -170,7 +170,7 @@ std::unique_ptr<Ranks> joined(void* library, const std::string& path, Handle wor
           " ranks, but ", path, " knows of ", count, ": it belongs to another launcher");
     break;
   }
-  return std::make_unique<MpiRanks<Handle>>(functions, rank, count, std::move(courier), patience);
+  return std::make_unique<MpiRanks<Handle>>(functions, rank, count, std::move(worker), patience);
 }
 
 }  // namespace

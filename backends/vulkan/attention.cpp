@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/attention_call.h"
-#include "heed/backends/vulkan/kernels.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/backends/vulkan/shader_code.h"
 #include "heed/base/error.h"

@@ -41,7 +41,7 @@ using FragmentChoice = std::function<std::optional<FragmentKernel>(const Attenti
 /// Always chooses this kernel; throws an Error for a call that fragments cannot compute.
 FragmentChoice always(TileKernel kernel, FragmentShape fragment);
 
-/// The entries of the kernel contract (core/backend.h), with a choice of kernels.
+/// The entries of the kernel contract (core/kernels.def), with a choice of kernels.
 void attention_forward_by(const FragmentChoice& choose, const AttentionArgs& args, const Tensor& out,
                           const Tensor& sums);
 void attention_backward_by(const FragmentChoice& choose, const AttentionArgs& args, const Tensor& out,

@@ -295,7 +295,7 @@ const AttentionPass::Bound* AttentionPass::written_bias() const {
 /// The most tiles of columns in any row of tiles.
 std::int64_t AttentionPass::most_column_tiles() const {
   std::int64_t columns = call_.keys;
-  if (const BlockPattern* pattern = call_.args.pattern) {
+  if (const BlockPattern* pattern = call_.args.pattern.get()) {
     const std::vector<std::int32_t> offsets = pattern->offsets.to_vector<std::int32_t>();
     std::int64_t blocks = 0;
     for (std::size_t i = 1; i < offsets.size(); ++i)
@@ -335,7 +335,7 @@ bool AttentionPass::fits(const PassPart& part) const {
     return false;
   // Heads with patterns of their own cannot share a walk over the columns.
   const Bound* gradient = written_bias();
-  const BlockPattern* pattern = call_.args.pattern;
+  const BlockPattern* pattern = call_.args.pattern.get();
   if (gradient && gradient->operand.tensor.size(1) == 1 && pattern && pattern->heads > 1 && part.heads > 1)
     return false;
   return std::ranges::all_of(bound_, [&](const Bound& bound) {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <optional>
 
-#include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/launch.h"
 #include "heed/base/error.h"
 
@@ -110,15 +110,13 @@ void trim(Device device) {
 namespace heed {
 
 const Backend& vulkan_backend() {
-  static const Backend backend = [] {
-    Backend made = vulkan::backend_of_kernels("vulkan");
-    made.logit_chunks = vulkan::logit_chunks;
-    made.activated_linear = {vulkan::activated_linear_forward, vulkan::activated_linear_backward};
-    made.linear_maps = vulkan::linear_maps;
-    made.linear_gradients = vulkan::linear_gradients;
-    made.scale_all = vulkan::scale_all;
-    return made;
-  }();
+  static const Backend backend{
+      .name = "vulkan",
+#define HEED_KERNEL(kernel, ...) .kernel = vulkan::kernel,
+#define HEED_FUSED(kernel, ...) .kernel = {vulkan::kernel##_forward, vulkan::kernel##_backward},
+#define HEED_CPU_KERNEL(...)
+#include "heed/core/kernels.def"
+  };
   return backend;
 }
 

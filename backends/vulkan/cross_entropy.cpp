@@ -2,7 +2,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/rows.h"
 #include "heed/base/error.h"
 #include "heed/core/backend.h"

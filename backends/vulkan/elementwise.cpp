@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/tensor_iterator.h"
 #include "heed/base/error.h"
 #include "heed/core/elementwise.h"

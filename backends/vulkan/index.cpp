@@ -1,4 +1,4 @@
-#include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/rows.h"
 #include "heed/base/error.h"
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/launch.h"
 #include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/matrix_hardware.h"

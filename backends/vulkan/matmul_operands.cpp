@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "heed/backends/strides.h"
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/launch.h"
 #include "heed/backends/vulkan/shader_code.h"
 #include "heed/backends/vulkan/shader_flags.h"

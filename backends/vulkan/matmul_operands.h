@@ -56,7 +56,7 @@ struct MatrixLayout {
 /// at once.
 bool begins_at_multiples(const Tensor& matrix, const MatrixLayout& layout, std::int64_t elements);
 
-/// Calls `visit` with the products that make up the given one, which is as in core/backend.h. Batch axes that
+/// Calls `visit` with the products that make up the given one (matmul in core/kernels.def). Batch axes that
 /// are evenly spaced in all operands become one, and a batch of products with the same b becomes one product
 /// with more rows; usually a single product remains.
 void for_each_product(const Tensor& a, const Tensor& b, const Tensor& bias, bool accumulate,

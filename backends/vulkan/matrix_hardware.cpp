@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/gpu.h"
-#include "heed/backends/vulkan/kernels.h"
 #include "heed/backends/vulkan/launch.h"
 #include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/shader_code.h"

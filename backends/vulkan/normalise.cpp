@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/rows.h"
 
 namespace heed::vulkan {

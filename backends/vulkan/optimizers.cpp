@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/rows.h"
 #include "heed/backends/vulkan/tensor_lists.h"
 #include "heed/base/error.h"

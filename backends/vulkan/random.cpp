@@ -3,7 +3,7 @@
 #include <cmath>
 #include <initializer_list>
 
-#include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/launch.h"
 
 namespace heed::vulkan {

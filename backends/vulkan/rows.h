@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "heed/backends/vulkan/kernels.h"
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/launch.h"
 
 namespace heed::vulkan {

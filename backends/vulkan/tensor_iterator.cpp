@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "heed/backends/strides.h"
+#include "heed/backends/kernels.h"
 
 namespace heed::vulkan {
 

@@ -11,8 +11,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "heed/backends/kernels.h"
 #include "heed/backends/vulkan/gpu.h"
-#include "heed/backends/vulkan/kernels.h"
 #include "heed/backends/vulkan/matmul_operands.h"
 #include "heed/backends/vulkan/matrix_hardware.h"
 #include "heed/backends/vulkan/pipelines.h"

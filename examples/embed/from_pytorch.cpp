@@ -94,10 +94,10 @@ heed::Tensor their_classes(const heed::Tensor& x) {
 double train(Network& network) {
   const heed::Tensor x = some_points(), classes = their_classes(x);
   heed::Optimizer adam(network.parameters(), {});
-  heed::Rng rng(1);
+  heed::StepContexts contexts(1);
   heed::Tensor last;
   for (int step = 1; step <= 60; ++step) {
-    heed::Context context = rng.next_step();  // training, with the masks of this step
+    heed::Context context = contexts.next();  // training, with the masks of this step
     const heed::Tensor loss = heed::mean(heed::cross_entropy(network(x, context), classes));
     heed::backward(loss);
     adam.clip(1.0);
@@ -112,10 +112,10 @@ void mixed_precision(Network& network, heed::Device device, heed::Precision prec
   network.to(heed::DType::f32, device);
   const heed::Tensor x = some_points().to(device), classes = their_classes(x);
   heed::Optimizer adam(network.parameters(), {});
-  heed::Rng rng(1);
+  heed::StepContexts contexts(1);
   heed::Autocast autocast(network, precision);  // heed::Precision::bf16, on a GPU
   for (int step = 1; step <= 3; ++step) {
-    heed::Context context = rng.next_step();
+    heed::Context context = contexts.next();
     autocast.backward([&] {
       const heed::Tensor logits = network(x.to(autocast.dtype()), context);
       return heed::sum(heed::cross_entropy(logits, classes).to(heed::DType::f32));

@@ -42,7 +42,7 @@ class RowOrder {
 /// rows fill the gaps, so that few rows move.
 std::vector<std::int32_t> rows_that_go_on(const std::vector<bool>& keep);
 
-struct AttentionOptions;  // autograd/ops.h
+struct AttentionOptions;  // core/attention.h
 struct Projections;       // shared/heads.h
 
 class Attention;

@@ -1,5 +1,5 @@
 #include "heed/tests/cases/op_cases.h"
-#include "heed/core/block_pattern.h"
+#include "heed/core/attention.h"
 
 #include <string_view>
 

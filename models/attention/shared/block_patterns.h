@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "heed/autograd/ops.h"
-#include "heed/core/block_pattern.h"
+#include "heed/core/attention.h"
 #include "heed/models/attention/shared/heads.h"
 
 namespace heed {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "heed/core/block_pattern.h"
+#include "heed/core/attention.h"
 #include "heed/models/attention/attention.h"
 
 // Shared by the variants that sort the words and then attend to neighbours.

@@ -1,9 +1,9 @@
-#include "heed/backends/cpu/attention.h"
+#include "heed/backends/cpu/blas.h"
 
 #include <hwy/cache_control.h>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "heed/backends/cpu/attention_single.cpp"
+#define HWY_TARGET_INCLUDE "heed/backends/cpu/row_products.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, once per target:
 #include "heed/backends/cpu/math-inl.h"

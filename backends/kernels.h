@@ -3,10 +3,31 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
-#include "heed/core/tensor.h"
+#include "heed/core/backend.h"
 
-// Questions about strides, for the kernels of every backend.
+// What the kernels of all backends share: their declarations, and questions about strides.
+
+// The kernels of core/kernels.def are functions in the namespace of their backend.
+namespace heed::cpu {
+#define HEED_KERNEL(kernel, ...) std::type_identity_t<__VA_ARGS__> kernel;
+#define HEED_FUSED(kernel, forward, backward)     \
+  std::type_identity_t<forward> kernel##_forward; \
+  std::type_identity_t<backward> kernel##_backward;
+#define HEED_VULKAN_KERNEL(...)
+#define HEED_VULKAN_FUSED(...)
+#include "heed/core/kernels.def"
+}  // namespace heed::cpu
+
+namespace heed::vulkan {
+#define HEED_KERNEL(kernel, ...) std::type_identity_t<__VA_ARGS__> kernel;
+#define HEED_FUSED(kernel, forward, backward)     \
+  std::type_identity_t<forward> kernel##_forward; \
+  std::type_identity_t<backward> kernel##_backward;
+#define HEED_CPU_KERNEL(...)
+#include "heed/core/kernels.def"
+}  // namespace heed::vulkan
 
 namespace heed {
 

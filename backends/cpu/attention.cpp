@@ -1,10 +1,111 @@
 #include <algorithm>
+#include <limits>
 
 #include "heed/backends/cpu/attention.h"
-#include "heed/backends/cpu/kernels.h"
 #include "heed/backends/cpu/thread_pool.h"
+#include "heed/backends/kernels.h"
 #include "heed/base/error.h"
 #include "heed/core/profile.h"
+
+// Attention without the N x M matrix: scores are computed for a tile of queries and keys at a time
+// and combined by the online softmax (Rabe and Staats, arXiv 2112.05682; Dao et al.,
+// FlashAttention, arXiv 2205.14135).
+
+namespace heed::cpu {
+namespace {
+
+/// Copies a tensor with overlapping rows (a row stride below the width), which BLAS cannot
+/// take; returns any other as is.
+Tensor with_separate_rows(const Tensor& x) {
+  if (x.size(2) <= 1 || x.stride(2) >= x.size(3)) return x;
+  const Tensor rows = Tensor::empty(x.shape(), x.dtype(), x.device());
+  copy(x, rows);
+  return rows;
+}
+
+AttentionArgs with_separate_rows(AttentionArgs args) {
+  for (Tensor* x : {&args.query, &args.key, &args.value}) *x = with_separate_rows(*x);
+  return args;
+}
+
+template <class T>
+class Forward {
+ public:
+  Forward(const AttentionArgs& args, const AttentionPlan& plan, const Tensor& out, const Tensor& sums)
+      : args_(args), plan_(plan), scores_(args, plan), value_(args.value), out_(out), sums_(sums.data<T>()) {}
+
+  /// One query tile of one head.
+  void run(std::int64_t task) const {
+    const std::int64_t head = task / plan_.tile_count(), b = head / plan_.heads, h = head % plan_.heads;
+    const QueryTile queries = plan_.query_tile(task % plan_.tile_count());
+    const std::int64_t rows = queries.rows();
+    if (rows == 0) return;
+    T* maximum = thread_scratch<T>(row_slot, static_cast<std::size_t>(3 * max_tile_rows));
+    T *sum = maximum + max_tile_rows, *rescale = sum + max_tile_rows;
+    std::fill_n(maximum, rows, -std::numeric_limits<T>::infinity());
+    std::fill_n(sum, rows, T{0});
+
+    thread_local KeyTile keys;
+    AttentionPlan::Walk walk(plan_, h, queries, 0, plan_.real_keys(b));
+    for (bool first = true; walk.next(keys); first = false) {
+      const ScoreTile<T> tile = scores_.tile(b, h, queries, keys);
+      softmax_tile(tile, tile_dropout(args_, plan_, b, h, queries.begin, keys), maximum, sum, rescale);
+      if (!first) scale_rows(out_.at(b, h, queries.begin), out_.stride(), rows, out_.width(), rescale);
+      add_values(b, h, queries, keys, tile, first);
+    }
+    finish(b, h, queries, maximum, sum);
+  }
+
+ private:
+  /// out (+)= weights V, not yet normalised.
+  void add_values(std::int64_t b, std::int64_t h, const QueryTile& queries, const KeyTile& keys,
+                  const ScoreTile<T>& tile, bool first) const {
+    T* out = out_.at(b, h, queries.begin);
+    for (const Segment& segment : keys.segments) {
+      const T *weights = tile.scores + segment.column, *value = value_.at(b, h, segment.key);
+      if (takes_rows(tile.rows)) {
+        for (std::int64_t r = 0; r < tile.rows; ++r)
+          row_times_matrix(weights + r * tile.stride, value, value_.stride(), segment.count, value_.width(),
+                           !first, out + r * out_.stride());
+      } else {
+        gemm<T>(false, false, tile.rows, value_.width(), segment.count, T{1}, weights, tile.stride, value,
+                value_.stride(), first ? T{0} : T{1}, out, out_.stride());
+      }
+      first = false;
+    }
+  }
+
+  /// Divides by the sum of the weights and by the share that dropout keeps, and saves maximum
+  /// and sum. Overwrites `sum`.
+  void finish(std::int64_t b, std::int64_t h, const QueryTile& queries, const T* maximum, T* sum) const {
+    const T kept = args_.dropout < 1 ? static_cast<T>(1 / (1 - args_.dropout)) : T{0};
+    T* sums = sums_ + 2 * ((b * plan_.heads + h) * plan_.queries + queries.begin);
+    for (std::int64_t r = 0; r < queries.rows(); ++r) {
+      sums[2 * r] = maximum[r];
+      sums[2 * r + 1] = sum[r];
+      sum[r] = sum[r] == T{0} ? T{0} : kept / sum[r];
+    }
+    scale_rows(out_.at(b, h, queries.begin), out_.stride(), queries.rows(), out_.width(), sum);
+  }
+
+  const AttentionArgs& args_;
+  const AttentionPlan& plan_;
+  Scores<T> scores_;
+  Panels<T> value_, out_;
+  T* sums_;
+};
+
+template <class T>
+void forward(const AttentionArgs& args, const Tensor& out, const Tensor& sums) {
+  const AttentionPlan plan(args);
+  const double flops = 2 * plan.area() * static_cast<double>(args.query.size(3) + args.value.size(3));
+  const ProfileScope profile("attention", flops, 0);
+  const Forward<T> pass(args, plan, out, sums);
+  const std::int64_t tasks = plan.batch * plan.heads * plan.tile_count();
+  parallel_ranges(tasks, tasks_per_call(flops, tasks), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t task = begin; task < end; ++task) pass.run(task);
+  });
+}
 
 // The backward pass recomputes the weights tile by tile, from each row's largest score and the sum of
 // exp(score - largest) (FlashAttention, arXiv 2205.14135, section 3.1 and appendix B.4). With weights w,
@@ -12,9 +113,6 @@
 //   dV = (w k)^T g,   dw = g V^T k,   ds = w (dw - sum_j w_j dw_j) = w (dw - o . g),
 //   dQ = scale ds K,  dK = scale ds^T Q,  and dbias = ds, summed over the heads that share the bias.
 // A gradient l of log_sum_exp adds w l to ds, so it is subtracted in delta = o . g - l.
-
-namespace heed::cpu {
-namespace {
 
 // With at least this many scores per head, fewer than few_heads groups are also cut along queries and keys
 // (7 products instead of 5).
@@ -106,14 +204,14 @@ class Backward {
     for (; walk.next(keys); first = false) {
       if (first) row_values(at, queries, largest, inverse_sum, delta);
       const ScoreTile<T> tile = scores_.tile(at.b, at.h, queries, keys);
-      T* slopes = of_logits() ? weight_gradients(at, queries, keys, tile.stride) : nullptr;
-      softmax_tile_backward(tile, tile_dropout(args_, plan_, at.b, at.h, queries.begin, keys), slopes,
+      T* dscores = of_logits() ? weight_gradients(at, queries, keys, tile.stride) : nullptr;
+      softmax_tile_backward(tile, tile_dropout(args_, plan_, at.b, at.h, queries.begin, keys), dscores,
                             SoftmaxRows<T>{largest, inverse_sum, delta});
       if (wanted.queries) {
-        if (dquery_.defined()) add_to_queries(at, queries, keys, slopes, tile.stride, first);
-        bias_gradient_.add(at.b, at.h, queries, keys, slopes, tile.stride);
+        if (dquery_.defined()) add_to_queries(at, queries, keys, dscores, tile.stride, first);
+        bias_gradient_.add(at.b, at.h, queries, keys, dscores, tile.stride);
       }
-      if (wanted.keys) add_to_keys(at, queries, keys, tile, slopes);
+      if (wanted.keys) add_to_keys(at, queries, keys, tile, dscores);
     }
     if (first && wanted.queries && dquery_.defined()) {
       for (std::int64_t i = queries.begin; i < queries.end; ++i) {
@@ -133,41 +231,41 @@ class Backward {
       row_dots(out_.at(at.b, at.h, queries.begin), out_.stride(), grad_.at(at.b, at.h, queries.begin),
                grad_.stride(), queries.rows(), out_.width(), delta);
     if (!log_sum_exp_grad_.defined() || !of_logits()) return;
-    const T* slope = log_sum_exp_grad_.data<T>() + row;
-    for (std::int64_t r = 0; r < queries.rows(); ++r) delta[r] -= slope[r];
+    const T* dscore = log_sum_exp_grad_.data<T>() + row;
+    for (std::int64_t r = 0; r < queries.rows(); ++r) delta[r] -= dscore[r];
   }
 
   /// g V^T.
   T* weight_gradients(const Place& at, const QueryTile& queries, const KeyTile& keys,
                       std::int64_t stride) const {
-    T* slopes = thread_scratch<T>(gradient_slot, static_cast<std::size_t>(queries.rows() * stride));
+    T* dscores = thread_scratch<T>(gradient_slot, static_cast<std::size_t>(queries.rows() * stride));
     for (const Segment& segment : keys.segments) {
       gemm<T>(false, true, queries.rows(), segment.count, value_.width(), T{1},
               grad_.at(at.b, at.h, queries.begin), grad_.stride(), value_.at(at.b, at.h, segment.key),
-              value_.stride(), T{0}, slopes + segment.column, stride);
+              value_.stride(), T{0}, dscores + segment.column, stride);
     }
-    return slopes;
+    return dscores;
   }
 
-  void add_to_queries(const Place& at, const QueryTile& queries, const KeyTile& keys, const T* slopes,
+  void add_to_queries(const Place& at, const QueryTile& queries, const KeyTile& keys, const T* dscores,
                       std::int64_t stride, bool first) const {
     for (const Segment& segment : keys.segments) {
       gemm<T>(false, false, queries.rows(), key_.width(), segment.count, static_cast<T>(args_.scale),
-              slopes + segment.column, stride, key_.at(at.b, at.h, segment.key), key_.stride(),
+              dscores + segment.column, stride, key_.at(at.b, at.h, segment.key), key_.stride(),
               first ? T{0} : T{1}, dquery_.at(at.b, at.h, queries.begin), dquery_.stride());
       first = false;
     }
   }
 
   void add_to_keys(const Place& at, const QueryTile& queries, const KeyTile& keys,
-                   const ScoreTile<T>& weights, const T* slopes) const {
+                   const ScoreTile<T>& weights, const T* dscores) const {
     for (const Segment& segment : keys.segments) {
       gemm<T>(true, false, segment.count, value_.width(), queries.rows(), T{1},
               weights.scores + segment.column, weights.stride, grad_.at(at.b, at.h, queries.begin),
               grad_.stride(), T{1}, dvalue_.at(at.b, at.h, segment.key), dvalue_.stride());
       if (!dkey_.defined()) continue;
       gemm<T>(true, false, segment.count, key_.width(), queries.rows(), static_cast<T>(args_.scale),
-              slopes + segment.column, weights.stride, query_.at(at.b, at.h, queries.begin), query_.stride(),
+              dscores + segment.column, weights.stride, query_.at(at.b, at.h, queries.begin), query_.stride(),
               T{1}, dkey_.at(at.b, at.h, segment.key), dkey_.stride());
     }
   }
@@ -213,13 +311,16 @@ void backward(const AttentionArgs& args, const Tensor& out, const Tensor& sums, 
 
 }  // namespace
 
+void attention_forward(const AttentionArgs& args, const Tensor& out, const Tensor& sums) {
+  const AttentionArgs separate = with_separate_rows(args);
+  args.query.dtype() == DType::f64 ? forward<double>(separate, out, sums)
+                                   : forward<float>(separate, out, sums);
+}
+
 void attention_backward(const AttentionArgs& args, const Tensor& out, const Tensor& sums, const Tensor& grad,
                         const Tensor& log_sum_exp_grad, const Tensor& dquery, const Tensor& dkey,
                         const Tensor& dvalue, const Tensor& dbias) {
-  AttentionArgs separate = args;
-  separate.query = with_separate_rows(args.query);
-  separate.key = with_separate_rows(args.key);
-  separate.value = with_separate_rows(args.value);
+  const AttentionArgs separate = with_separate_rows(args);
   const Tensor separate_grad = with_separate_rows(grad);
   if (args.query.dtype() == DType::f64) {
     backward<double>(separate, out, sums, separate_grad, log_sum_exp_grad, dquery, dkey, dvalue, dbias);

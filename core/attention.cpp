@@ -1,4 +1,4 @@
-#include "heed/core/block_pattern.h"
+#include "heed/core/attention.h"
 
 #include <algorithm>
 
