@@ -16,7 +16,6 @@
 #include "heed/models/low_rank.h"
 #include "heed/tasks/recipe.h"
 #include "heed/training/checkpoint.h"
-#include "heed/training/model_file.h"
 #include "heed/training/run_folder.h"
 
 namespace heed {
