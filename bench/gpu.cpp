@@ -20,7 +20,7 @@
 #include "heed/core/device.h"
 #include "heed/core/profile.h"
 #include "heed/heed.h"
-#include "heed/training/model_file.h"
+#include "heed/training/checkpoint.h"
 #include "heed/training/precision.h"
 #ifdef HEED_HAS_VULKAN
 #include "heed/backends/vulkan/gpu.h"

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """How many of heed's own files one training step of the translator executes, headers included.
 
-    python3 bench/step_files.py --build build-step --list
+    python3 bench/step_files.py --list
 
-Prints a line of JSON: the files, the lines that they have, and those of them that were executed. With --list, a line for each
-file goes before it: lines executed, lines, name.
+Prints a line of JSON: the number of files, of their lines, and of the lines that were executed. With --list, a line for
+each file comes first: lines executed, lines, name.
 
-It builds `translate` for the processor with gcov's counters and trains a tiny model. The counters are set to zero after the
-third step of the optimizer and written after the fifth: what counts is two whole steps, with what the trainer does between
-them. Nothing is recorded, evaluated or saved meanwhile. The build takes minutes; it is kept in its folder and made up to date.
+It builds `translate` for the CPU with gcov's counters and trains a tiny model. The counters are reset before the backward
+pass of the fourth step and written before that of the sixth, so they cover two whole steps and what the trainer does
+between them. Nothing is recorded, evaluated or saved meanwhile. The build takes minutes; its folder is kept for next time.
 """
 
 import argparse
@@ -21,23 +21,26 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-STEP = "_ZN4heed9Optimizer4stepEdRKNS_6TensorES3_"  # Optimizer::step(double, const Tensor&, const Tensor&)
-HOOK = """// Made by bench/step_files.py: the linker lets calls of Optimizer::step() come here.
+# The trainer calls it once a step. It is in another folder, and so in another object file: the linker redirects only
+# calls between object files.
+BACKWARD = "_ZN4heed8backwardERKNS_6TensorES2_"  # heed::backward(const Tensor&, const Tensor&)
+HOOK = """// Made by bench/step_files.py: the linker redirects calls of heed::backward() here.
 #include <unistd.h>
 extern "C" {
 void __gcov_reset();
 void __gcov_dump();
-void __real_STEP(void* optimizer, double rate, const void* scale, const void* skip);
-void __wrap_STEP(void* optimizer, double rate, const void* scale, const void* skip) {
+void __real_BACKWARD(const void* output, const void* start);
+void __wrap_BACKWARD(const void* output, const void* start) {
   static int steps = 0;
-  __real_STEP(optimizer, rate, scale, skip);
-  if (++steps == 3) __gcov_reset();
-  if (steps < 5) return;
-  __gcov_dump();
-  _exit(0);
+  if (++steps == 4) __gcov_reset();
+  if (steps == 6) {
+    __gcov_dump();
+    _exit(0);
+  }
+  __real_BACKWARD(output, start);
 }
 }
-""".replace("STEP", STEP)
+""".replace("BACKWARD", BACKWARD)
 TINY = ["data.numbers=300", "data.held_out_numbers=20", "tokenizer.vocabulary=280", "model.width=16", "model.heads=2",
         "model.feed_forward=16", "model.encoder_layers=2", "model.decoder_layers=2", "training.batch_tokens=256",
         "training.log_every=1000", "training.evaluate_every=1000", "training.save_every=1000"]
@@ -54,9 +57,9 @@ def build(folder, jobs):
         hook.write_text(HOOK)
     run(["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "-D", "CMAKE_BUILD_TYPE=Debug",
          "-D", "CMAKE_CXX_FLAGS_DEBUG=-O0 --coverage -fprofile-abs-path -fprofile-update=atomic",
-         "-D", "HEED_UNITY=OFF", "-D", "HEED_VULKAN=OFF", "-D", "HEED_BUILD_SHARED=OFF", "-D", "HEED_BUILD_TESTS=OFF",
+         "-D", "HEED_VULKAN=OFF", "-D", "HEED_BUILD_SHARED=OFF", "-D", "HEED_BUILD_TESTS=OFF",
          "-D", "HEED_BUILD_BENCH=OFF", "-D", f"HEED_OWN_SOURCES={hook}",
-         "-D", f"CMAKE_EXE_LINKER_FLAGS=-Wl,--wrap={STEP}"], stdout=sys.stderr)
+         "-D", f"CMAKE_EXE_LINKER_FLAGS=-Wl,--wrap={BACKWARD}"], stdout=sys.stderr)
     run(["ninja", "-C", folder, f"-j{jobs}", "translate"], stdout=sys.stderr)
 
 
@@ -69,7 +72,7 @@ def train(folder):
         run([folder / "bin/translate", "train", "--out", f"{out}/run", "--threads", "2", "--steps", "20", *settings],
             stdout=sys.stderr)
         if (pathlib.Path(out) / "run/model.safetensors").exists():
-            sys.exit(f"step_files: the training ended by itself: is {STEP} no longer the name of Optimizer::step()?")
+            sys.exit(f"step_files: training ran to its end: {BACKWARD} is no longer the name of heed::backward()")
 
 
 def executed_lines(folder):
@@ -87,7 +90,7 @@ def executed_lines(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build-step", help="folder of the build with counters")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build-coverage", help="folder of the build with counters")
     parser.add_argument("--jobs", type=int, default=2, help="compilations at a time")
     parser.add_argument("--list", action="store_true", help="print every file")
     arguments = parser.parse_args()

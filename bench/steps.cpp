@@ -20,6 +20,7 @@
 #include "heed/core/device.h"
 #include "heed/core/low_precision.h"
 #include "heed/heed.h"
+#include "heed/training/gradient_exchange.h"
 
 #include "gpt2_config.h"
 
@@ -352,7 +353,8 @@ void run_trainer(const Case& c, double dropout, int repeat, std::int64_t accumul
   const Moment &last = ends.back(), &before = ends[ends.size() - 2];
   std::int64_t bytes = 0, messages = 0, own = 0, all = 0;
   const auto parameters = task.model().parameters();
-  const std::vector<bool> owned = heed::GradientExchange(task.model(), parameters, ranks).owned();
+  std::vector<bool> owned;
+  if (ranks) owned = heed::GradientExchange(task.model(), parameters, *ranks).owned();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     all += parameters[i].tensor->count() * 4;
     if (!owned.empty() && owned[i]) own += parameters[i].tensor->count() * 4;

@@ -124,7 +124,8 @@ std::vector<fs::path> sorted_entries(const fs::path& folder) {
 std::string read_document(const fs::path& path, const LabelledOptions& options, ReadReport* report) {
   const fs::file_type type = type_of(path);
   check(type != fs::file_type::directory, path.string(), ": expected a document, but this is a folder");
-  check(type == fs::file_type::regular, path.string(), ": expected a document, but this is no regular file");
+  check(type == fs::file_type::regular, path.string(),
+        ": expected a document, but this is not a regular file");
   std::string text;
   TextLines lines(TextInput(path), options.text, report);
   while (const auto line = lines.next()) {
@@ -336,7 +337,7 @@ void check_label(std::string_view label, std::string_view place) {
   check(label.size() <= longest_label, place, ": the label \"", unicode::shortened(label, 80), "\" has ",
         label.size(), " bytes, and at most ", longest_label, " are allowed: is it a text, not a label?");
   check(is_label(label), place, ": the label \"", unicode::printable(label),
-        "\" has line ends in it, or is no UTF-8");
+        "\" contains line ends or is not UTF-8");
 }
 
 std::string labelled_format(const fs::path& path) {

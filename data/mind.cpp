@@ -9,6 +9,7 @@
 #include "heed/base/digest.h"
 #include "heed/base/error.h"
 #include "heed/core/random.h"
+#include "heed/data/table.h"
 #include "heed/data/text_file.h"
 
 namespace heed {
@@ -71,7 +72,7 @@ Impression impression_of(const TableRow& row, std::string_view origin, NewsNames
   Impression impression;
   impression.time = seconds_of(row.fields[2]);
   if (impression.time < 0)
-    refuse("\"", row.fields[2], "\" is no time; expected one such as 11/13/2019 5:53:12 AM");
+    refuse("\"", row.fields[2], "\" is not a time; expected one like 11/13/2019 5:53:12 AM");
   impression.history = parse_news_ids(row.fields[3], names);
   for_each_word(row.fields[4], [&](std::string_view word) {
     const bool clicked = word.ends_with("-1");
@@ -109,7 +110,7 @@ std::vector<News> news_in(TextLines lines, NewsNames& names) {
                [&](TableRow& row) {
                  std::vector<std::string>& fields = row.fields;
                  check(!fields[0].empty() && fields[0].find(' ') == std::string::npos, origin, ":", row.line,
-                       ": \"", fields[0], "\" is no id of news; expected one such as N55528");
+                       ": \"", fields[0], "\" is not the id of a news item; expected one like N55528");
                  News news{names.number_of(fields[0]), std::move(fields[1]), std::move(fields[2]),
                            std::move(fields[3]), std::move(fields[4])};
                  const auto [place, is_new] = known.try_emplace(news.number, all.size(), row.line);

@@ -10,14 +10,14 @@
 
 #include "heed/data/text_file.h"
 
-// The files of MIND, the Microsoft news dataset (Wu et al., ACL 2020): news.tsv and behaviors.tsv, as they are.
+// The files of MIND, the Microsoft news dataset (Wu et al., ACL 2020): news.tsv and behaviors.tsv.
 
 namespace heed {
 
-/// Numbers for the ids of news, from 0 in the order in which they are met.
+/// Numbers the ids of news from 0, in the order in which they appear.
 class NewsNames {
  public:
-  /// The number of an id, which gets the next one when it is new.
+  /// The number of an id; a new id gets the next number.
   std::int32_t number_of(std::string_view id);
   const std::string& name(std::int32_t number) const { return names_[static_cast<std::size_t>(number)]; }
   std::size_t size() const { return names_.size(); }
@@ -27,45 +27,47 @@ class NewsNames {
   std::vector<std::string> names_;
 };
 
-/// A row of news.tsv; what it says of entities and addresses is not kept.
+/// A row of news.tsv, without its entities and address.
 struct News {
   std::int32_t number = 0;
-  std::string category, subcategory, title, abstract;  ///< the abstract may be empty, as may the title
+  std::string category, subcategory, title, abstract;  ///< title and abstract may be empty
 };
 
 /// A list of news that a user was shown.
 struct Impression {
-  std::int64_t time = 0;              ///< seconds since 1970 of the file's clock
+  std::int64_t time = 0;              ///< seconds since 1970, by the file's clock
   std::vector<std::int32_t> history;  ///< news that the user had clicked before, oldest first; may be empty
   std::vector<std::int32_t> clicked, passed;  ///< of those shown; each in the order of the file
 };
 
-/// Reads news.tsv: eight columns, id, category, subcategory, title, abstract, url and two lists of entities. An id may
-/// stand there twice when both rows say the same. Throws Error with file and line as read_lines does, on another
-/// number of columns, an empty id or one with a space, and a second row of an id that says something else.
+/// Reads news.tsv: eight columns, id, category, subcategory, title, abstract, url and two lists of entities.
+/// An id may occur twice if both rows are equal. Throws Error with file and line as read_lines does, for
+/// another number of columns, an id that is empty or contains a space, and a second, different row of an id.
 std::vector<News> read_news(const std::filesystem::path& path, NewsNames& names,
                             const TextOptions& options = {}, ReadReport* report = nullptr);
-/// The same for bytes already in memory; `origin` says in errors where they came from.
+/// The same for bytes already in memory; `origin` names their source in errors.
 std::vector<News> parse_news(std::string_view bytes, std::string_view origin, NewsNames& names,
                              const TextOptions& options = {}, ReadReport* report = nullptr);
 
-/// Reads behaviors.tsv: five columns, impression id, user id, time ("11/13/2019 5:53:12 AM"), history and impressions
-/// ("N1-1 N2-0": clicked or not), both with spaces between. Throws Error with file and line as read_lines does, on
-/// another number of columns, what is no such time, a candidate without -0 or -1, and a row without candidates.
+/// Reads behaviors.tsv: five columns, impression id, user id, time ("11/13/2019 5:53:12 AM"), history and
+/// impressions ("N1-1 N2-0": clicked or not), both separated by spaces. Throws Error with file and line as
+/// read_lines does, for another number of columns, a time in another form, a candidate without -0 or -1, and
+/// a row without candidates.
 std::vector<Impression> read_impressions(const std::filesystem::path& path, NewsNames& names,
                                          const TextOptions& options = {}, ReadReport* report = nullptr);
 /// The same for bytes already in memory.
 std::vector<Impression> parse_impressions(std::string_view bytes, std::string_view origin, NewsNames& names,
                                           const TextOptions& options = {}, ReadReport* report = nullptr);
 
-/// The numbers of ids with spaces between.
+/// The numbers of ids that are separated by spaces.
 std::vector<std::int32_t> parse_news_ids(std::string_view text, NewsNames& names);
 
 using ImpressionParts = DataParts<std::vector<Impression>>;
 
-/// Which impressions are held out: in the order of their time, or else of the random words of `seed`, the last
-/// round(n * test_fraction) are for the test, the round(n * valid_fraction) before them to measure progress with.
-/// Each part keeps the order of the data. Throws Error for fractions that leave nothing to train on.
+/// Which impressions are held out: in order of time, or else of the random words of `seed`, the last
+/// round(n * test_fraction) are for the test and the round(n * valid_fraction) before them for measuring
+/// progress. Each part keeps the order of the data. Throws Error for fractions that leave nothing to train
+/// on.
 struct ImpressionSplit {
   double valid_fraction = 0, test_fraction = 0;
   bool by_time = true;

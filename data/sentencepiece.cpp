@@ -55,7 +55,7 @@ class FieldReader {
  private:
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
-    fail(origin_, " is no model of SentencePiece, or damaged: it has ", parts...);
+    fail(origin_, " is not a SentencePiece model, or it is damaged: it has ", parts...);
   }
 
   std::string_view take(std::uint64_t count) {
@@ -191,7 +191,7 @@ SentencePieceModel read_sentencepiece(std::string_view bytes, const std::string&
               " changes texts when they are decoded, which heed does not follow");
       });
   });
-  check(!model.pieces.empty(), origin, " is no model of SentencePiece: it has no pieces");
+  check(!model.pieces.empty(), origin, " is not a SentencePiece model: it has no pieces");
   return model;
 }
 

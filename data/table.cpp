@@ -13,6 +13,158 @@
 namespace heed {
 namespace {
 
+constexpr std::size_t most_fields = 65'536;
+
+/// Checks that concern all rows of a file.
+class RowChecks {
+ public:
+  /// Each row must be as wide as the first.
+  void check_width(const TableRow& row, const TextLines& lines) {
+    if (width_ == 0) width_ = row.fields.size();
+    check(row.fields.size() == width_, lines.origin(), ":", row.line, ": the row has ", row.fields.size(),
+          " fields, but the first row has ", width_);
+  }
+  void check_any(const TextLines& lines) const {
+    check(width_ > 0, lines.origin(), ": there are ", lines.number(), " lines, but all are blank");
+  }
+
+ private:
+  std::size_t width_ = 0;
+};
+
+/// Fields are counted as they are found, since a row of separators takes more memory as fields than as
+/// text.
+std::string& add_field(TableRow& row, const TextLines& lines) {
+  check(row.fields.size() < most_fields, lines.place(), ": the row has more than ", most_fields,
+        " fields; is this a table of texts?");
+  return row.fields.emplace_back();
+}
+
+/// Parses the lines of a file; a quoted field may span several lines.
+class CsvParser {
+ public:
+  explicit CsvParser(TextLines& lines) : lines_(lines) {}
+
+  void rows(const TakeRow& take) {
+    RowChecks checks;
+    TableRow row;
+    while (next_line()) {
+      if (text_.empty()) {
+        lines_.leave_out();
+        continue;
+      }
+      read(row);
+      checks.check_width(row, lines_);
+      take(row);
+    }
+    checks.check_any(lines_);
+  }
+
+ private:
+  bool next_line() {
+    const auto line = lines_.next();
+    if (line) text_ = *line;
+    at_ = 0;
+    return line.has_value();
+  }
+
+  void read(TableRow& row) {
+    row.fields.clear();
+    row.line = lines_.number();
+    while (true) {
+      std::string& field = add_field(row, lines_);
+      if (at_ < text_.size() && text_[at_] == '"')
+        read_quoted(field);
+      else
+        read_plain(field);
+      if (at_ == text_.size()) return;
+      ++at_;  // the comma
+    }
+  }
+
+  void read_plain(std::string& field) {
+    const std::size_t end = std::min(text_.find(',', at_), text_.size());
+    field = text_.substr(at_, end - at_);
+    check(field.find('"') == std::string::npos, lines_.place(),
+          ": an unquoted field contains a quote: ", unicode::shortened(field, 40));
+    at_ = end;
+  }
+
+  void read_quoted(std::string& field) {
+    const std::size_t first_line = lines_.number();
+    for (++at_;;) {
+      const std::size_t quote = text_.find('"', at_);
+      if (quote == std::string::npos) {
+        field.append(text_.substr(at_)).push_back('\n');
+        if (!next_line()) fail(lines_.origin(), ":", first_line, ": a quoted field is never closed");
+        continue;
+      }
+      field.append(text_.substr(at_, quote - at_));
+      at_ = quote + 1;
+      if (at_ == text_.size() || text_[at_] == ',') return;
+      check(text_[at_] == '"', lines_.place(), ": expected a comma behind the closing quote, but found ",
+            text_.substr(at_, 20));
+      field.push_back('"');
+      ++at_;
+    }
+  }
+
+  TextLines& lines_;
+  std::string_view text_;  // of the line
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+void rows_of_csv(TextLines lines, const TakeRow& take) {
+  CsvParser(lines).rows(take);
+}
+
+void rows_of_tsv(TextLines lines, const TakeRow& take) {
+  RowChecks checks;
+  TableRow row;
+  while (const auto line = lines.next()) {
+    if (line->empty()) {
+      lines.leave_out();
+      continue;
+    }
+    row.fields.clear();
+    row.line = lines.number();
+    for (std::size_t begin = 0; begin <= line->size();) {
+      const std::size_t tab = std::min(line->find('\t', begin), line->size());
+      add_field(row, lines) = line->substr(begin, tab - begin);
+      begin = tab + 1;
+    }
+    checks.check_width(row, lines);
+    take(row);
+  }
+  checks.check_any(lines);
+}
+
+void parse_csv(std::string_view bytes, std::string_view origin, const TakeRow& take,
+               const TextOptions& options, ReadReport* report) {
+  rows_of_csv({TextInput(bytes, origin), options, report}, take);
+}
+
+void read_csv(const std::filesystem::path& path, const TakeRow& take, const TextOptions& options,
+              ReadReport* report) {
+  rows_of_csv({TextInput(path), options, report}, take);
+}
+
+void parse_tsv(std::string_view bytes, std::string_view origin, const TakeRow& take,
+               const TextOptions& options, ReadReport* report) {
+  rows_of_tsv({TextInput(bytes, origin), options, report}, take);
+}
+
+void read_tsv(const std::filesystem::path& path, const TakeRow& take, const TextOptions& options,
+              ReadReport* report) {
+  rows_of_tsv({TextInput(path), options, report}, take);
+}
+
+// --- tables
+
+namespace {
+
 using Json = nlohmann::ordered_json;
 
 // --- csv and tsv
@@ -35,7 +187,7 @@ std::size_t column_index(const std::string& column, const TableRow& first, bool 
   check(found != fields.end(), origin, ":", first.line, ": there is no column \"", column, "\" among ",
         quoted_names(fields));
   check(std::find(found + 1, fields.end(), column) == fields.end(), origin, ":", first.line,
-        ": the column \"", column, "\" stands twice in the header: give its number");
+        ": the column \"", column, "\" occurs twice in the header: give its number");
   return static_cast<std::size_t>(found - fields.begin());
 }
 
@@ -233,6 +385,78 @@ Table parse_table(std::string_view bytes, std::string_view origin, const TableOp
 
 Table read_table(const std::filesystem::path& path, const TableOptions& options, ReadReport* report) {
   return table_of([&](const TakeCells& take) { read_table_rows(path, options, take, report); });
+}
+
+// --- word vectors
+
+namespace {
+
+/// The fields between single spaces; trailing spaces are ignored.
+std::vector<std::string_view> fields_of(std::string_view line) {
+  while (line.ends_with(' ')) line.remove_suffix(1);
+  std::vector<std::string_view> fields;
+  while (!line.empty()) {
+    const std::size_t end = std::min(line.find(' '), line.size());
+    fields.push_back(line.substr(0, end));
+    line.remove_prefix(std::min(end + 1, line.size()));
+  }
+  return fields;
+}
+
+template <class Number>
+bool read_number(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+void check_width(const std::string& place, std::int64_t found, std::int64_t width) {
+  check(found == width, place, "the vectors have ", found, " numbers, but model.width is ", width,
+        ": set model.width=", found, " (a multiple of model.heads), or take other vectors");
+}
+
+/// Reads the numbers at the end of a line into `values` and returns the word before them.
+std::string_view read_vector(const std::string& place, std::string_view line,
+                             std::span<const std::string_view> fields, std::span<float> values) {
+  check(fields.size() > values.size(), place, "a word and ", values.size(),
+        " numbers were expected, but there are ", fields.size(), " fields");
+  const std::size_t first = fields.size() - values.size();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    check(read_number(fields[first + i], values[i]) && std::isfinite(values[i]), place, "number ", i + 1,
+          " is \"", unicode::shortened(fields[first + i], 40), "\"; finite numbers are expected");
+  const std::string_view last = fields[first - 1];
+  return line.substr(0, static_cast<std::size_t>(last.data() + last.size() - line.data()));
+}
+
+}  // namespace
+
+void read_word_vectors(const std::string& path, std::int64_t width,
+                       const std::function<void(std::string_view, std::span<const float>)>& visit) {
+  check(std::filesystem::is_regular_file(path), path,
+        std::filesystem::exists(path) ? ": not a file" : ": there is no such file");
+  LineReader reader(path, {.bad_bytes = BadBytes::replace});
+  std::int64_t count = 0, announced = -1, number = 0;
+  std::vector<float> values(static_cast<std::size_t>(width));
+  for (std::vector<InputLine> lines; !(lines = reader.next(1024)).empty();)
+    for (const InputLine& line : lines) {
+      ++number;
+      const std::string place = concat_text(path, ":", number, ": ");
+      check(line.error.empty(), place, line.error);
+      const std::vector<std::string_view> fields = fields_of(line.text);
+      std::int64_t vectors = 0, announced_width = 0;
+      if (number == 1 && fields.size() == 2 && read_number(fields[0], vectors) &&
+          read_number(fields[1], announced_width)) {
+        check_width(place, announced_width, width);
+        announced = std::max<std::int64_t>(vectors, 0);
+        continue;
+      }
+      if (number == 1 && !fields.empty())
+        check_width(place, static_cast<std::int64_t>(fields.size()) - 1, width);
+      ++count;
+      visit(read_vector(place, line.text, fields, values), values);
+    }
+  check(count > 0, path, ": there are no vectors in it");
+  check(announced < 0 || announced == count, path, ": its first line says ", announced, " vectors, but ",
+        count, " follow");
 }
 
 }  // namespace heed

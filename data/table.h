@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -10,6 +11,42 @@
 #include "heed/data/text_file.h"
 
 namespace heed {
+
+// --- rows of csv and tsv
+
+/// One row of a table and the line where it begins, from 1.
+struct TableRow {
+  std::vector<std::string> fields;
+  std::size_t line = 0;
+};
+
+/// Receives each row as it is read. It may move the fields away.
+using TakeRow = std::function<void(TableRow& row)>;
+
+/// Reads comma-separated values (RFC 4180): a field in quotes may contain commas, line ends, and doubled
+/// quotes, which stand for one; its line ends become "\n". A backslash is an ordinary character, even before
+/// a quote. Plain or gzip. Empty lines are left out. Throws Error with file and line as read_lines does, and
+/// for a quote inside an unquoted field, text after a closing quote, a quote that is never closed, a row with
+/// another number of fields than the first or with more than 65,536, and a file without rows.
+void read_csv(const std::filesystem::path& path, const TakeRow& take, const TextOptions& options = {},
+              ReadReport* report = nullptr);
+/// The same for bytes already in memory; `origin` names their source in errors.
+void parse_csv(std::string_view bytes, std::string_view origin, const TakeRow& take,
+               const TextOptions& options = {}, ReadReport* report = nullptr);
+
+/// Reads tab-separated values: a row is a line, and everything except tabs is text, quotes too. Empty lines
+/// are left out. Throws Error with file and line as read_lines does, and for rows as read_csv does.
+void read_tsv(const std::filesystem::path& path, const TakeRow& take, const TextOptions& options = {},
+              ReadReport* report = nullptr);
+/// The same for bytes already in memory.
+void parse_tsv(std::string_view bytes, std::string_view origin, const TakeRow& take,
+               const TextOptions& options = {}, ReadReport* report = nullptr);
+
+/// The same for lines from any source.
+void rows_of_csv(TextLines lines, const std::function<void(TableRow& row)>& take);
+void rows_of_tsv(TextLines lines, const std::function<void(TableRow& row)>& take);
+
+// --- tables
 
 /// The layout of a table file, and what to read from it. Formats:
 /// - csv, tsv: see read_csv and read_tsv; columns have numbers, and names if the first row holds them;
@@ -67,5 +104,14 @@ void parse_table_rows(std::string_view bytes, std::string_view origin, const Tab
 
 /// Names in quotes, for messages; long lists and long names are shortened.
 std::string quoted_names(std::span<const std::string> names);
+
+/// Reads word vectors in text form and calls visit(word, its `width` numbers) for each, in order. Each line
+/// has a word and its numbers (GloVe); the files of word2vec begin with a line of two whole numbers, the
+/// count and the width of the vectors. A word may contain spaces. Plain or gzip; bytes that are not UTF-8
+/// become U+FFFD. Throws Error with file and line for a path that is not a file, a damaged file, or vectors
+/// of another width.
+void read_word_vectors(
+    const std::string& path, std::int64_t width,
+    const std::function<void(std::string_view word, std::span<const float> values)>& visit);
 
 }  // namespace heed

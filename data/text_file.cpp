@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <limits>
@@ -22,6 +23,109 @@
 #include "heed/data/gzip.h"
 
 namespace heed {
+
+namespace {
+
+constexpr std::size_t largest_block = std::size_t{1} << 20;
+
+}  // namespace
+
+TextList::TextList(std::initializer_list<std::string_view> texts) {
+  for (const std::string_view text : texts) push_back(text);
+}
+
+TextList::TextList(const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) push_back(text);
+}
+
+void TextList::swap(TextList& other) noexcept {
+  blocks_.swap(other.blocks_);
+  texts_.swap(other.texts_);
+  std::swap(free_, other.free_);
+  std::swap(free_bytes_, other.free_bytes_);
+  std::swap(next_block_, other.next_block_);
+}
+
+char* TextList::room_for(std::size_t bytes) {
+  const bool has_own_block = bytes > free_bytes_ && bytes > next_block_ / 8;
+  if (has_own_block) return blocks_.emplace_back(std::make_shared_for_overwrite<char[]>(bytes)).get();
+  if (bytes > free_bytes_) {
+    free_ = blocks_.emplace_back(std::make_shared_for_overwrite<char[]>(next_block_)).get();
+    free_bytes_ = next_block_;
+    next_block_ = std::min(2 * next_block_, largest_block);
+  }
+  free_bytes_ -= bytes;
+  return std::exchange(free_, free_ + bytes);
+}
+
+void TextList::push_back(std::string_view text) {
+  std::size_t length_bytes = 1;
+  for (std::size_t rest = text.size() >> 7; rest > 0; rest >>= 7) ++length_bytes;
+  char* const begin = room_for(length_bytes + text.size());
+  char* at = begin;
+  std::size_t rest = text.size();
+  for (std::size_t i = 1; i < length_bytes; ++i, rest >>= 7) *at++ = static_cast<char>((rest & 0x7F) | 0x80);
+  *at++ = static_cast<char>(rest);
+  if (!text.empty()) std::memcpy(at, text.data(), text.size());
+  texts_.push_back(begin);
+}
+
+std::string_view TextList::operator[](std::size_t index) const {
+  const char* at = texts_[index];
+  std::size_t length = 0;
+  for (int shift = 0;; shift += 7) {
+    const auto byte = static_cast<unsigned char>(*at++);
+    length |= static_cast<std::size_t>(byte & 0x7FU) << shift;
+    if (byte < 0x80) return {at, length};
+  }
+}
+
+TextList TextList::picked(std::span<const std::size_t> indices) const {
+  TextList result;
+  result.blocks_ = blocks_;
+  for (const std::size_t index : indices) result.texts_.push_back(texts_[index]);
+  return result;
+}
+
+std::vector<std::string> TextList::strings() const {
+  return std::vector<std::string>(begin(), end());
+}
+
+bool operator==(const TextList& a, const TextList& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+void TextPlaces::add_run(const std::shared_ptr<const std::string>& origin) {
+  runs_.push_back({size(), origin});
+}
+
+void TextPlaces::add(std::string_view origin, std::size_t line) {
+  if (runs_.empty() || *runs_.back().origin != origin) add_run(std::make_shared<const std::string>(origin));
+  lines_.push_back(line);
+}
+
+const TextPlaces::Run& TextPlaces::run_of(std::size_t index) const {
+  return *(std::ranges::upper_bound(runs_, index, {}, &Run::first) - 1);
+}
+
+std::string TextPlaces::operator[](std::size_t index) const {
+  const std::string& origin = *run_of(index).origin;
+  if (lines_[index] == 0) return origin;
+  return concat_text(origin, origin.ends_with(' ') ? "" : ":", lines_[index]);
+}
+
+TextPlaces TextPlaces::picked(std::span<const std::size_t> indices) const {
+  TextPlaces result;
+  for (const std::size_t index : indices) {
+    const Run& run = run_of(index);
+    if (result.runs_.empty() || result.runs_.back().origin != run.origin) result.add_run(run.origin);
+    result.lines_.push_back(lines_[index]);
+  }
+  return result;
+}
+
+// --- reading them
+
 namespace {
 
 constexpr std::array<std::pair<Encoding, const char*>, 3> encodings = {
@@ -77,7 +181,7 @@ std::string decode_single_bytes(std::string_view line, const TextOptions& option
       value = cp1252_high[byte - 0x80u];
     if (value == 0 && byte != 0) {
       if (options.bad_bytes == BadBytes::error)
-        return concat_text("the byte ", hex(c), " stands for nothing in cp1252");
+        return concat_text("the byte ", hex(c), " is undefined in cp1252");
       value = 0xFFFD;
       ++replaced;
     }
@@ -149,7 +253,7 @@ std::vector<std::string> bad_bytes_names() {
 BadBytes bad_bytes_from_name(std::string_view name) {
   for (const auto& [value, known] : policies)
     if (name == known) return value;
-  fail("unknown rule for bytes that are no text, \"", name, "\": use error or replace");
+  fail("unknown rule for invalid bytes, \"", name, "\": use error or replace");
 }
 
 std::string decode_line(std::string_view line, const TextOptions& options, std::string& text,
@@ -396,156 +500,6 @@ std::int64_t LineReader::line_number() const {
 
 std::int64_t LineReader::replaced() const {
   return source_->replaced();
-}
-
-namespace {
-
-constexpr std::size_t most_fields = 65'536;
-
-/// Checks that concern all rows of a file.
-class RowChecks {
- public:
-  /// Each row must be as wide as the first.
-  void check_width(const TableRow& row, const TextLines& lines) {
-    if (width_ == 0) width_ = row.fields.size();
-    check(row.fields.size() == width_, lines.origin(), ":", row.line, ": the row has ", row.fields.size(),
-          " fields, but the first row has ", width_);
-  }
-  void check_any(const TextLines& lines) const {
-    check(width_ > 0, lines.origin(), ": there are ", lines.number(), " lines, but all are blank");
-  }
-
- private:
-  std::size_t width_ = 0;
-};
-
-/// Fields are counted as they are found, since a row of separators takes more memory as fields than as
-/// text.
-std::string& add_field(TableRow& row, const TextLines& lines) {
-  check(row.fields.size() < most_fields, lines.place(), ": the row has more than ", most_fields,
-        " fields; is this a table of texts?");
-  return row.fields.emplace_back();
-}
-
-/// Parses the lines of a file; a quoted field may span several lines.
-class CsvParser {
- public:
-  explicit CsvParser(TextLines& lines) : lines_(lines) {}
-
-  void rows(const TakeRow& take) {
-    RowChecks checks;
-    TableRow row;
-    while (next_line()) {
-      if (text_.empty()) {
-        lines_.leave_out();
-        continue;
-      }
-      read(row);
-      checks.check_width(row, lines_);
-      take(row);
-    }
-    checks.check_any(lines_);
-  }
-
- private:
-  bool next_line() {
-    const auto line = lines_.next();
-    if (line) text_ = *line;
-    at_ = 0;
-    return line.has_value();
-  }
-
-  void read(TableRow& row) {
-    row.fields.clear();
-    row.line = lines_.number();
-    while (true) {
-      std::string& field = add_field(row, lines_);
-      if (at_ < text_.size() && text_[at_] == '"')
-        read_quoted(field);
-      else
-        read_plain(field);
-      if (at_ == text_.size()) return;
-      ++at_;  // the comma
-    }
-  }
-
-  void read_plain(std::string& field) {
-    const std::size_t end = std::min(text_.find(',', at_), text_.size());
-    field = text_.substr(at_, end - at_);
-    check(field.find('"') == std::string::npos, lines_.place(),
-          ": a quote stands inside a field that is not quoted: ", unicode::shortened(field, 40));
-    at_ = end;
-  }
-
-  void read_quoted(std::string& field) {
-    const std::size_t first_line = lines_.number();
-    for (++at_;;) {
-      const std::size_t quote = text_.find('"', at_);
-      if (quote == std::string::npos) {
-        field.append(text_.substr(at_)).push_back('\n');
-        if (!next_line()) fail(lines_.origin(), ":", first_line, ": a quoted field is never closed");
-        continue;
-      }
-      field.append(text_.substr(at_, quote - at_));
-      at_ = quote + 1;
-      if (at_ == text_.size() || text_[at_] == ',') return;
-      check(text_[at_] == '"', lines_.place(), ": expected a comma behind the closing quote, but found ",
-            text_.substr(at_, 20));
-      field.push_back('"');
-      ++at_;
-    }
-  }
-
-  TextLines& lines_;
-  std::string_view text_;  // of the line
-  std::size_t at_ = 0;
-};
-
-}  // namespace
-
-void rows_of_csv(TextLines lines, const TakeRow& take) {
-  CsvParser(lines).rows(take);
-}
-
-void rows_of_tsv(TextLines lines, const TakeRow& take) {
-  RowChecks checks;
-  TableRow row;
-  while (const auto line = lines.next()) {
-    if (line->empty()) {
-      lines.leave_out();
-      continue;
-    }
-    row.fields.clear();
-    row.line = lines.number();
-    for (std::size_t begin = 0; begin <= line->size();) {
-      const std::size_t tab = std::min(line->find('\t', begin), line->size());
-      add_field(row, lines) = line->substr(begin, tab - begin);
-      begin = tab + 1;
-    }
-    checks.check_width(row, lines);
-    take(row);
-  }
-  checks.check_any(lines);
-}
-
-void parse_csv(std::string_view bytes, std::string_view origin, const TakeRow& take,
-               const TextOptions& options, ReadReport* report) {
-  rows_of_csv({TextInput(bytes, origin), options, report}, take);
-}
-
-void read_csv(const std::filesystem::path& path, const TakeRow& take, const TextOptions& options,
-              ReadReport* report) {
-  rows_of_csv({TextInput(path), options, report}, take);
-}
-
-void parse_tsv(std::string_view bytes, std::string_view origin, const TakeRow& take,
-               const TextOptions& options, ReadReport* report) {
-  rows_of_tsv({TextInput(bytes, origin), options, report}, take);
-}
-
-void read_tsv(const std::filesystem::path& path, const TakeRow& take, const TextOptions& options,
-              ReadReport* report) {
-  rows_of_tsv({TextInput(path), options, report}, take);
 }
 
 }  // namespace heed

@@ -1,30 +1,144 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "heed/data/text_list.h"
-
 namespace heed {
 
-/// How the bytes of a text file stand for characters. It is always named by the caller, never guessed.
+// --- many texts, held compactly
+
+/// A list of texts. Each takes 9 bytes besides its own (10 from 128 bytes on), where a std::string takes 32
+/// to 64. A text never changes or moves; copies of a list share the texts.
+class TextList {
+ public:
+  class Iterator;
+
+  TextList() = default;
+  TextList(std::initializer_list<std::string_view> texts);
+  TextList(const std::vector<std::string>& texts);
+  TextList(const TextList& other) : blocks_(other.blocks_), texts_(other.texts_) {}
+  // Making an empty deque allocates, so that a move may throw.
+  TextList(TextList&& other) : TextList() { swap(other); }  // NOLINT(performance-noexcept-move-constructor)
+  TextList& operator=(TextList other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~TextList() = default;
+
+  void push_back(std::string_view text);
+  void pop_back() { texts_.pop_back(); }
+  std::size_t size() const { return texts_.size(); }
+  bool empty() const { return texts_.empty(); }
+  /// Valid as long as the list or a copy of it.
+  std::string_view operator[](std::size_t index) const;
+  std::string_view front() const { return (*this)[0]; }
+  std::string_view back() const { return (*this)[size() - 1]; }
+  Iterator begin() const;
+  Iterator end() const;
+  /// The texts at these indices; they are shared, not copied.
+  TextList picked(std::span<const std::size_t> indices) const;
+  std::vector<std::string> strings() const;
+
+  friend bool operator==(const TextList& a, const TextList& b);
+
+ private:
+  void swap(TextList& other) noexcept;
+  char* room_for(std::size_t bytes);
+
+  std::vector<std::shared_ptr<char[]>> blocks_;
+  std::deque<const char*> texts_;  // each starts with its length, seven bits per byte, lowest first
+  // The free part of a block that no other list writes to.
+  char* free_ = nullptr;
+  std::size_t free_bytes_ = 0, next_block_ = 256;
+};
+
+class TextList::Iterator {
+ public:
+  using iterator_category = std::random_access_iterator_tag;
+  using value_type = std::string_view;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const std::string_view*;
+  using reference = std::string_view;
+
+  Iterator() = default;
+  Iterator(const TextList& list, std::size_t at) : list_(&list), at_(static_cast<difference_type>(at)) {}
+  reference operator*() const { return (*list_)[static_cast<std::size_t>(at_)]; }
+  reference operator[](difference_type n) const { return *(*this + n); }
+  Iterator& operator+=(difference_type n) {
+    at_ += n;
+    return *this;
+  }
+  Iterator& operator-=(difference_type n) { return *this += -n; }
+  Iterator& operator++() { return *this += 1; }
+  Iterator& operator--() { return *this += -1; }
+  Iterator operator++(int) { return std::exchange(*this, *this + 1); }
+  Iterator operator--(int) { return std::exchange(*this, *this - 1); }
+  friend Iterator operator+(Iterator a, difference_type n) { return a += n; }
+  friend Iterator operator+(difference_type n, Iterator a) { return a += n; }
+  friend Iterator operator-(Iterator a, difference_type n) { return a -= n; }
+  friend difference_type operator-(const Iterator& a, const Iterator& b) { return a.at_ - b.at_; }
+  friend bool operator==(const Iterator& a, const Iterator& b) { return a.at_ == b.at_; }
+  friend auto operator<=>(const Iterator& a, const Iterator& b) { return a.at_ <=> b.at_; }
+
+ private:
+  const TextList* list_ = nullptr;
+  difference_type at_ = 0;
+};
+
+inline TextList::Iterator TextList::begin() const {
+  return {*this, 0};
+}
+inline TextList::Iterator TextList::end() const {
+  return {*this, size()};
+}
+
+/// Where each text of a list came from, for messages. Takes 8 bytes per text.
+class TextPlaces {
+ public:
+  /// "file:line"; line 0: the file as a whole. If the origin ends in a space the number follows it
+  /// directly: "pair 3".
+  void add(std::string_view origin, std::size_t line = 0);
+  std::size_t size() const { return lines_.size(); }
+  std::string operator[](std::size_t index) const;
+  TextPlaces picked(std::span<const std::size_t> indices) const;
+
+ private:
+  struct Run {
+    std::size_t first;  // index of the first text of this origin
+    std::shared_ptr<const std::string> origin;
+  };
+  const Run& run_of(std::size_t index) const;
+  void add_run(const std::shared_ptr<const std::string>& origin);
+
+  std::deque<std::size_t> lines_;
+  std::vector<Run> runs_;
+};
+
+// --- reading them
+
+/// How the bytes of a text file encode characters. The caller always names it; it is never guessed.
 enum class Encoding { utf8, latin1, cp1252 };
 /// "utf-8", "latin-1", "cp1252".
 std::vector<std::string> encoding_names();
 /// Throws Error on any other name.
 Encoding encoding_from_name(std::string_view name);
 
-/// What becomes of bytes that the encoding does not have: an Error, or U+FFFD, one for each ill-formed
-/// sequence of UTF-8 (see unicode::CodePoint) and for each byte of cp1252.
+/// How invalid bytes are treated: as an Error, or replaced by U+FFFD, one for each ill-formed sequence of
+/// UTF-8 (see unicode::CodePoint) or each undefined byte of cp1252.
 enum class BadBytes { error, replace };
 /// "error", "replace".
 std::vector<std::string> bad_bytes_names();
@@ -35,100 +149,71 @@ BadBytes bad_bytes_from_name(std::string_view name);
 struct TextOptions {
   Encoding encoding = Encoding::utf8;
   BadBytes bad_bytes = BadBytes::error;
-  /// The most bytes of one file, unpacked.
+  /// The largest size of a file, unpacked.
   std::uint64_t max_bytes = std::uint64_t{4} << 30;
-  /// The most bytes of a line, line end included, where a text is read by lines.
+  /// The longest line, line end included, when a text is read by lines.
   std::uint64_t max_line_bytes = std::uint64_t{64} << 20;
 };
 
-/// What a reader met that its caller is to say.
+/// What a reader found that its caller should report.
 struct ReadReport {
-  std::int64_t replaced = 0;  ///< bytes in whose place stands U+FFFD
-  std::int64_t blank = 0;     ///< blank lines that were left out, of tables and of two files of lines
+  std::int64_t replaced = 0;  ///< bytes replaced by U+FFFD
+  std::int64_t blank = 0;     ///< blank lines left out, in tables and in parallel texts
 };
 
-/// The lines of a text file, plain or gzip (told apart by its first bytes), as UTF-8 without line ends. Lines
-/// end in "\n" or "\r\n"; the last one may lack it. A UTF-8 byte-order mark at the start is no text and is
-/// left out; a NUL is a character like others. Throws Error with path and line number on bytes that the
-/// encoding does not have, on what is no regular file, on an empty file, on a damaged or cut-off gzip file,
-/// and beyond the limits of the options, before memory is taken.
+/// The lines of a text file, plain or gzip (recognised by its first bytes), as UTF-8 without line ends. Lines
+/// end in "\n" or "\r\n"; the last line end may be missing. A UTF-8 byte-order mark at the start is left out;
+/// a NUL is an ordinary character. Throws Error with path and line number for invalid bytes, for a path that
+/// is not a regular file, for an empty file, for a damaged or truncated gzip file, and beyond the limits of
+/// the options, before allocating memory.
 TextList read_lines(const std::filesystem::path& path, const TextOptions& options = {},
                     ReadReport* report = nullptr);
-/// The same for bytes already in memory; `origin` says in errors where they came from.
+/// The same for bytes already in memory; `origin` names their source in errors.
 TextList parse_lines(std::string_view bytes, std::string_view origin, const TextOptions& options = {},
                      ReadReport* report = nullptr);
 
-/// The text of such a file as UTF-8, line by line, each with its line end as it stands; a line may have any length. The
+/// The text of such a file as UTF-8, line by line, with line ends unchanged; a line may have any length. The
 /// file is never in memory as a whole. Throws as read_lines does.
 void read_text_by_lines(const std::filesystem::path& path, const TextOptions& options,
                         const std::function<void(std::string_view line)>& take, ReadReport* report = nullptr);
 
-/// The bytes of a file that parse_* are to read. Throws Error when it is no regular file, and when it is
-/// longer than max_bytes, before it is read.
+/// The bytes of a file, for the parse_* functions. Throws Error if it is not a regular file, or if it is
+/// larger than max_bytes, before reading it.
 std::string read_limited_file(const std::filesystem::path& path, const TextOptions& options);
 
-/// Sentences and their translations: line i of one belongs to line i of the other.
+/// Sentences and their translations: line i of one corresponds to line i of the other.
 struct ParallelText {
   TextList source, target;
   std::size_t size() const { return source.size(); }
 };
 
-/// Data in three parts that have nothing in common: to learn from, to measure progress with, and for a test.
+/// Data in three disjoint parts: for training, for measuring progress, and for a test.
 template <class Data>
 struct DataParts {
   Data train, valid, test;
 };
 
-/// Reads two files of lines (see read_lines) side by side. Lines without a character in either file are
-/// counted and left out. Throws Error with both counts when they differ.
+/// Reads two files of lines (see read_lines) side by side. Pairs with an empty line are counted and left out.
+/// Throws Error with both counts if they differ.
 ParallelText read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target,
                                 const TextOptions& options = {}, ReadReport* report = nullptr);
 
-/// One row of a table and the line where it begins, from 1.
-struct TableRow {
-  std::vector<std::string> fields;
-  std::size_t line = 0;
-};
+// Shared by the readers of whole files and of streams: lines from bytes that arrive in pieces, and characters
+// from the bytes of a line.
 
-/// Gets each row as it is read. It may take the fields away.
-using TakeRow = std::function<void(TableRow& row)>;
-
-/// Reads comma-separated values as RFC 4180 has them: a field in quotes may hold commas, line ends and
-/// doubled quotes, which stand for one, and its line ends become "\n"; a backslash is an ordinary character,
-/// before a quote as well. Plain or gzip. A line without a character is no row. Throws Error with file and line as
-/// read_lines does, on a quote inside an unquoted field, text behind a closing quote, a quote that is never closed, a
-/// row with another number of fields than the first, or with more than 65,536, and where there is no row.
-void read_csv(const std::filesystem::path& path, const TakeRow& take, const TextOptions& options = {},
-              ReadReport* report = nullptr);
-/// The same for bytes already in memory; `origin` says in errors where they came from.
-void parse_csv(std::string_view bytes, std::string_view origin, const TakeRow& take,
-               const TextOptions& options = {}, ReadReport* report = nullptr);
-
-/// Reads tab-separated values: a row is a line, and all but tabs is text, quotes too. A line without a character is no
-/// row. Throws Error with file and line as read_lines does, and on rows as read_csv does.
-void read_tsv(const std::filesystem::path& path, const TakeRow& take, const TextOptions& options = {},
-              ReadReport* report = nullptr);
-/// The same for bytes already in memory.
-void parse_tsv(std::string_view bytes, std::string_view origin, const TakeRow& take,
-               const TextOptions& options = {}, ReadReport* report = nullptr);
-
-// What the readers of whole files and of streams have in common: lines from bytes that come in pieces, and
-// characters from the bytes of a line.
-
-/// A line without its line end, as UTF-8 in `text`. Returns what is wrong with it, or "".
+/// Decodes a line without its line end into `text`, as UTF-8. Returns what is wrong with it, or "".
 std::string decode_line(std::string_view line, const TextOptions& options, std::string& text,
                         std::int64_t& replaced);
 
 /// "the line is longer than ..."
 std::string long_line_message(std::uint64_t max_line_bytes);
 
-/// Cuts bytes that come in pieces into lines, in linear time. It keeps the beginning of one line at most, and
-/// no more than the limit of that. A byte-order mark in front is left out where the encoding is UTF-8.
+/// Cuts bytes that arrive in pieces into lines, in linear time. It keeps at most the beginning of one line,
+/// up to the limit. If the encoding is UTF-8, a byte-order mark at the start is left out.
 class LineSplitter {
  public:
   struct Line {
-    std::string_view
-        bytes;  ///< with its line end, until next() is called again; none of one that is too long
+    std::string_view bytes;  ///< with its line end, valid until the next call of next(); empty if too long
     bool too_long;
   };
 
@@ -137,9 +222,9 @@ class LineSplitter {
 
   /// The next piece, once next() has returned none.
   void give(std::string_view piece) { rest_ = piece; }
-  /// There are no more: the last line may lack its line end.
+  /// No more pieces follow: the last line may lack its line end.
   void finish() { at_end_ = true; }
-  /// The next line that the pieces hold to its end.
+  /// The next complete line of the pieces given so far.
   std::optional<Line> next() {
     if (is_given_) begun_.clear();
     too_long_ = too_long_ && !is_given_;
@@ -166,7 +251,7 @@ class LineSplitter {
     is_given_ = true;
     const bool marked = std::exchange(leaves_out_mark_, false) && line.starts_with("\xEF\xBB\xBF");
     if (marked) line.remove_prefix(3);
-    if (marked && line.empty()) {  // a mark alone is no line
+    if (marked && line.empty()) {  // a mark alone is not a line
       begun_.clear();
       return {};
     }
@@ -176,7 +261,7 @@ class LineSplitter {
   bool leaves_out_mark_;
   std::uint64_t max_line_bytes_;
   std::string_view rest_;  // of the piece
-  std::string begun_;      // of the line under way
+  std::string begun_;      // start of the current line
   bool too_long_ = false, is_given_ = false, at_end_ = false;
 };
 
@@ -187,32 +272,33 @@ inline std::string_view without_line_end(std::string_view line) {
   return line;
 }
 
-/// A text file, or bytes in memory that are read as one; plain or gzip.
+/// A text file, or bytes in memory that are read like one; plain or gzip.
 struct TextInput {
   explicit TextInput(std::filesystem::path file) : origin(file.string()), path(std::move(file)) {}
   TextInput(std::string_view in_memory, std::string_view name) : origin(name), bytes(in_memory) {}
 
   std::string origin;  ///< in messages
   std::filesystem::path path = {};
-  std::optional<std::string_view> bytes = {};  ///< none: they are in the file
+  std::optional<std::string_view> bytes = {};  ///< unset: they are in the file
 };
 
-/// The lines of a text, one after the other: what is wrong in one is said before the next is read, and nothing of
-/// those before is kept. All readers of data stand on it.
+/// The lines of a text, one after another. An error in a line is thrown before the next one is read, and
+/// earlier lines are not kept. All readers of data use it.
 class TextLines {
  public:
-  enum class Ends { left_out, kept };  ///< of lines; kept, a line may have any length
+  enum class Ends { left_out, kept };  ///< line ends; if kept, a line may have any length
 
-  /// `report`, where there is one, must outlive this. Throws Error for what is too large or no regular file.
+  /// `report`, unless null, must outlive this. Throws Error for a file that is too large or not a regular
+  /// file.
   TextLines(TextInput input, const TextOptions& options, ReadReport* report = nullptr,
             Ends ends = Ends::left_out);
 
-  /// The next line as UTF-8, until the next call. Throws Error as read_lines does.
+  /// The next line as UTF-8, valid until the next call. Throws Error as read_lines does.
   std::optional<std::string_view> next();
   const std::string& origin() const { return input_.origin; }
   std::size_t number() const { return number_; }  ///< of the line, from 1
   std::string place() const;                      ///< "file:line"
-  /// Notes that the line is left out because nothing stands in it.
+  /// Counts the line as left out because it is empty.
   void leave_out() {
     if (report_ != nullptr) ++report_->blank;
   }
@@ -230,11 +316,7 @@ class TextLines {
   std::size_t number_ = 0;
 };
 
-/// What read_csv and read_tsv do.
-void rows_of_csv(TextLines lines, const std::function<void(TableRow& row)>& take);
-void rows_of_tsv(TextLines lines, const std::function<void(TableRow& row)>& take);
-
-/// Puts `to` where `from` stands, from left to right.
+/// Replaces each `from` by `to`, from left to right.
 void replace_all(std::string& text, std::string_view from, std::string_view to);
 
 /// A line of input as UTF-8 without its line end, or what is wrong with it.
@@ -244,26 +326,26 @@ struct InputLine {
   std::string error;
 };
 
-/// Lines of standard input or a file as they come, plain or gzip, under the rules of read_lines. Those that
-/// are there already are handed out together, so that a file is worked on in large batches and a person or a
-/// program at the other end of a pipe gets each answer at once. Of the lines that follow only the one under
-/// way is kept, so that the input may be endless: max_bytes is no limit here.
+/// Lines of standard input or a file as they arrive, plain or gzip, under the rules of read_lines. Lines that
+/// are already available are returned together, so that a file is processed in large batches and a person or
+/// a program at the other end of a pipe gets each answer at once. Only the current line is kept, so the input
+/// may be endless: max_bytes does not apply.
 class LineReader {
  public:
-  /// An empty name stands for standard input; pipes, named ones too, are waited for. Throws an Error when the
-  /// file cannot be read.
+  /// An empty name means standard input. Waits for pipes, named ones too. Throws an Error if the file cannot
+  /// be read.
   explicit LineReader(const std::string& file, const TextOptions& options = {});
   ~LineReader();
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  /// Waits for a line and returns it with those behind it that are there, at most `limit`; empty at the end.
-  /// A line that cannot be read costs that line alone: it comes with an error, and one that is too long is
-  /// skipped over in constant memory. Throws an Error when reading fails and when a gzip file is damaged.
+  /// Waits for a line and returns it with those already available after it, at most `limit`; empty at the
+  /// end. A line that cannot be decoded has an error and does not affect the others; one that is too long is
+  /// skipped in constant memory. Throws an Error if reading fails or a gzip file is damaged.
   std::vector<InputLine> next(std::size_t limit);
-  /// The number of the last line that was handed out, from 1.
+  /// The number of the last line returned, from 1.
   std::int64_t line_number() const;
-  /// Bytes of the lines handed out in whose place stands U+FFFD.
+  /// Bytes of the returned lines that were replaced by U+FFFD.
   std::int64_t replaced() const;
 
  private:

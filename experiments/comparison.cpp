@@ -13,8 +13,8 @@
 #include "heed/core/device.h"
 #include "heed/core/profile.h"
 #include "heed/tasks/recipe.h"
+#include "heed/training/checkpoint.h"
 #include "heed/training/progress.h"
-#include "heed/training/run_files.h"
 
 namespace heed {
 namespace {

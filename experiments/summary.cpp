@@ -8,9 +8,9 @@
 
 #include "heed/base/unicode.h"
 #include "heed/core/random.h"
-#include "heed/training/bleu.h"
 #include "heed/training/progress.h"
 #include "heed/training/report.h"
+#include "heed/training/text_metrics.h"
 
 namespace heed {
 namespace {

@@ -15,7 +15,6 @@
 #include "heed/models/layers.h"
 #include "heed/tasks/recipe.h"
 #include "heed/training/checkpoint.h"
-#include "heed/training/model_file.h"
 #include "heed/training/run_folder.h"
 
 namespace heed {

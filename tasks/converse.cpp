@@ -16,7 +16,7 @@
 #include "heed/data/labelled_text.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/text_to_text.h"
-#include "heed/training/bleu.h"
+#include "heed/training/text_metrics.h"
 
 namespace heed {
 namespace {

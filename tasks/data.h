@@ -10,7 +10,6 @@
 #include "heed/data/batching.h"
 #include "heed/data/labelled_text.h"
 #include "heed/data/text_file.h"
-#include "heed/data/text_list.h"
 #include "heed/data/tokenizer.h"
 #include "heed/models/loss.h"
 #include "heed/tasks/settings.h"

@@ -15,7 +15,7 @@
 #include "heed/tasks/capture.h"
 #include "heed/tasks/data.h"
 #include "heed/tasks/settings.h"
-#include "heed/training/task.h"
+#include "heed/training/trainer.h"
 
 namespace heed {
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "heed/base/error.h"
+#include "heed/base/open_folder.h"
 #include "heed/base/unicode.h"
 #include "heed/data/idx.h"
 #include "heed/tasks/capture.h"
@@ -397,6 +398,12 @@ std::string run_report(const fs::path& folder, const ReportOptions& options) {
   page += section("What the model looks at", [&] { return model.examples(); });
   page += section("Attention weights before and after training", [&] { return model.histograms(); });
   return page.append(page_end);
+}
+
+fs::path write_run_report(const fs::path& folder, const ReportOptions& options) {
+  const std::string page = run_report(folder, options);  // which says what is wrong if there is no run
+  OpenFolder(folder).write("report.html", page);
+  return folder / "report.html";
 }
 
 std::string runs_report(std::span<const fs::path> folders, const ReportOptions& options) {

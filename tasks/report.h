@@ -35,6 +35,10 @@ struct ReportOptions {
 /// examples, histograms of the attention weights before and after training. A part that cannot be made (data
 /// that is no longer there, say) says why in its place. Throws an Error when there is no run.
 std::string run_report(const std::filesystem::path& folder, const ReportOptions& options = {});
+/// Writes that page into the run as report.html, in place of the one with curves only that the trainer writes
+/// while it trains (training/watch.h), and returns its path. Throws as run_report() does.
+std::filesystem::path write_run_report(const std::filesystem::path& folder,
+                                       const ReportOptions& options = {});
 
 /// A page about several runs, side by side: what they came to, the settings in which they differ, and their
 /// curves over each other. Throws an Error when one is no run.

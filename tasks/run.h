@@ -11,7 +11,7 @@
 #include "heed/core/ranks.h"
 #include "heed/tasks/learner.h"
 #include "heed/tasks/use.h"
-#include "heed/training/run_files.h"
+#include "heed/training/checkpoint.h"
 #include "heed/training/run_folder.h"
 #include "heed/training/trainer.h"
 

@@ -9,11 +9,10 @@
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/digest.h"
-#include "heed/data/word_vectors.h"
+#include "heed/data/table.h"
 #include "heed/models/layers.h"
 #include "heed/tasks/settings.h"
-#include "heed/training/model_file.h"
-#include "heed/training/run_files.h"
+#include "heed/training/checkpoint.h"
 
 namespace heed {
 namespace {

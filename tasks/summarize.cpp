@@ -12,7 +12,7 @@
 #include "heed/data/pairs_by_rule.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/text_to_text.h"
-#include "heed/training/rouge.h"
+#include "heed/training/text_metrics.h"
 
 namespace heed {
 namespace {

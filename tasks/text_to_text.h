@@ -12,7 +12,7 @@
 #include "heed/tasks/data.h"
 #include "heed/tasks/decoding.h"
 #include "heed/tasks/example_learner.h"
-#include "heed/training/bleu.h"
+#include "heed/training/text_metrics.h"
 
 // What tasks have in common that read a text and write one: an encoder-decoder Transformer
 // (models/encoder_decoder.h) over one vocabulary, learned from pairs. A task says where its pairs come from

@@ -1,4 +1,4 @@
-#include "heed/training/bleu.h"
+#include "heed/training/text_metrics.h"
 
 #include <doctest/doctest.h>
 

@@ -13,6 +13,7 @@
 #include "cpu_seconds.h"
 #include "heed/base/error.h"
 #include "heed/data/labelled_text.h"
+#include "heed/data/table.h"
 #include "heed/data/text_file.h"
 #include "heed/data/texts_by_rule.h"
 #include "heed/tests/temporary_folder.h"
@@ -135,7 +136,7 @@ TEST_CASE("Labels that would break a line of answers, or JSON, are refused with 
   refused(std::string(1'000'000, 'b') + " one\n", "lines", "bbb…\" has 1000000 bytes");
   const TemporaryFolder folder;
   write(folder / "all" / "caf\xe9" / "1", "one");
-  CHECK_THROWS_WITH_AS(read_labelled_text(folder / "all", {}), doctest::Contains("is no UTF-8"), Error);
+  CHECK_THROWS_WITH_AS(read_labelled_text(folder / "all", {}), doctest::Contains("is not UTF-8"), Error);
 }
 
 TEST_CASE("CSV: quotes as RFC 4180 has them, and a backslash is no escape") {
@@ -391,7 +392,7 @@ TEST_CASE("Folders of documents hold regular files alone") {
   const fs::path pipe = folder / "set" / "a" / "2";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   CHECK(contains(error_of([&] { read_labelled_text(folder / "set"); }),
-                 pipe.string() + ": expected a document, but this is no regular file"));
+                 pipe.string() + ": expected a document, but this is not a regular file"));
   fs::remove(pipe);
   fs::create_symlink(folder / "nowhere", pipe);
   CHECK(contains(error_of([&] { read_labelled_text(folder / "set"); }), pipe.string()));

@@ -7,7 +7,7 @@
 #include "heed/models/attention/cluster_count.h"
 #include "heed/models/classifier.h"
 #include "heed/tests/model_support.h"
-#include "heed/training/model_file.h"
+#include "heed/training/checkpoint.h"
 
 using namespace heed;
 

@@ -15,7 +15,7 @@
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/program_runner.h"
 #include "heed/tests/temporary_folder.h"
-#include "heed/training/bleu.h"
+#include "heed/training/text_metrics.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include "heed/base/error.h"
 #include "heed/data/pairs_by_rule.h"
-#include "heed/training/bleu.h"
+#include "heed/training/text_metrics.h"
 
 using namespace heed;
 

@@ -264,7 +264,7 @@ TEST_CASE("published: Marian's models of SentencePiece become a tokenizer for ea
   CHECK(contains(refusal(folder / "marian", folder / "refused"), "must use the ids 0 to 1"));
   write_content(folder / "marian/vocab.json", vocabulary.dump());
   write_content(folder / "marian/source.spm", "no model");
-  CHECK(contains(refusal(folder / "marian", folder / "refused"), "source.spm is no model of SentencePiece"));
+  CHECK(contains(refusal(folder / "marian", folder / "refused"), "source.spm is not a SentencePiece model"));
 }
 
 TEST_CASE("published: what is damaged, missing or unknown is refused by name, and leaves no run") {

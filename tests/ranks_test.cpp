@@ -20,6 +20,7 @@
 
 #include "child_process.h"
 #include "heed/core/device.h"
+#include "heed/training/gradient_exchange.h"
 #include "heed/training/trainer.h"
 #include "run_records.h"
 #include "temporary_folder.h"
@@ -581,7 +582,7 @@ TEST_CASE(
 TEST_CASE("ranks: a rank steps and keeps the moments of its own parameters alone, and all are owned") {
   CHECK(run_local_ranks(3, [](Ranks& ranks) {
           TinyTask task;
-          const GradientExchange exchange(task.model(), task.model().parameters(), &ranks);
+          const GradientExchange exchange(task.model(), task.model().parameters(), ranks);
           std::string mine;
           for (const bool owned : exchange.owned()) mine += owned ? '1' : '0';
           const std::vector<std::string> all = ranks.all_gather(mine);

@@ -109,7 +109,7 @@ TEST_CASE("sentencepiece: what a tokenizer.json cannot say is refused by name") 
   CHECK(contains(refusal(english + piece("\xFF", 0)), "piece 9 is no text"));
   CHECK(contains(refusal(english + piece("a", std::bit_cast<float>(0x7FC00000u))), "the score of piece 9"));
   CHECK(contains(refusal(""), "no pieces"));
-  CHECK(contains(refusal("{\"model\": 1}"), "a.spm is no model of SentencePiece"));
+  CHECK(contains(refusal("{\"model\": 1}"), "a.spm is not a SentencePiece model"));
 }
 
 TEST_CASE("sentencepiece: every cut and every changed byte gives an Error or a model") {

@@ -17,7 +17,7 @@
 #include "heed/tasks/start.h"
 #include "heed/tests/hostile/small_runs.h"
 #include "heed/tests/temporary_folder.h"
-#include "heed/training/model_file.h"
+#include "heed/training/checkpoint.h"
 #include "heed/training/trainer.h"
 
 namespace {

@@ -335,7 +335,7 @@ TEST_CASE("part rates and frozen parts: broken off and resumed, the same bits") 
   const std::string before = content_of(folder / "broken" / "config.json");
   CHECK_THROWS_WITH_AS(
       trained("classify", folder / "broken", with_steps("training.steps=5"), /*resume=*/true),
-      doctest::Contains("has made 10 steps, and this training is to end after 5"), Error);
+      doctest::Contains("has made 10 steps, but this training ends after 5"), Error);
   CHECK(content_of(folder / "broken" / "config.json") == before);
   trained("classify", folder / "broken", with_steps("training.steps=20"), /*resume=*/true);
   CHECK(tensors_of(folder / "broken" / "model.safetensors") ==

@@ -19,6 +19,7 @@
 #include "heed/data/gzip.h"
 #include "heed/data/labelled_text.h"
 #include "heed/data/safetensors.h"
+#include "heed/data/table.h"
 #include "heed/data/tokenizer.h"
 #include "temporary_folder.h"
 
@@ -88,7 +89,7 @@ TEST_CASE("Named encodings become UTF-8") {
   CHECK(parse_lines("na\xefve \x80", "f", {.encoding = Encoding::latin1}) == Lines{"naïve \u0080"});
   CHECK(parse_lines("na\xefve \x80 \x93q\x94", "f", {.encoding = Encoding::cp1252}) == Lines{"naïve € “q”"});
   CHECK_THROWS_WITH_AS(parse_lines("a\n\x81", "f", {.encoding = Encoding::cp1252}),
-                       "f:2: the byte 0x81 stands for nothing in cp1252", Error);
+                       "f:2: the byte 0x81 is undefined in cp1252", Error);
   CHECK(encoding_from_name("latin-1") == Encoding::latin1);
   CHECK_THROWS_WITH_AS(encoding_from_name("utf-16"),
                        "unknown text encoding \"utf-16\": use utf-8, latin-1 or cp1252", Error);
@@ -201,7 +202,7 @@ TEST_CASE("Bytes that are no text can be replaced, and are counted") {
   CHECK(encoding_names() == Lines{"utf-8", "latin-1", "cp1252"});
   for (const auto& name : encoding_names()) CHECK_NOTHROW(encoding_from_name(name));
   CHECK_THROWS_WITH_AS(bad_bytes_from_name("ignore"),
-                       "unknown rule for bytes that are no text, \"ignore\": use error or replace", Error);
+                       "unknown rule for invalid bytes, \"ignore\": use error or replace", Error);
 }
 
 TEST_CASE("A NUL is a character, and nothing behind it is lost") {
@@ -283,7 +284,7 @@ TEST_CASE("Marks that follow each other are put in order in little time") {
   CHECK(cpu_seconds() - begin < 5);  // the square of them takes minutes
 }
 
-TEST_CASE("Readers refuse at once what is no regular file") {
+TEST_CASE("Readers refuse at once what is not a regular file") {
   const TemporaryFolder folder;
   const auto pipe = folder / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);

@@ -5,7 +5,7 @@
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/training/task.h"
+#include "heed/training/trainer.h"
 
 // Small tasks for the tests of training/.
 

@@ -11,7 +11,7 @@
 #include "heed/models/layers.h"
 #include "heed/models/module.h"
 #include "heed/models/transformer.h"
-#include "heed/training/model_file.h"
+#include "heed/training/checkpoint.h"
 #include "heed/training/report.h"
 #include "heed/training/trainer.h"
 #include "temporary_folder.h"
@@ -585,7 +585,7 @@ class LineOfParts : public Task {
 }  // namespace
 
 TEST_CASE("trainer: a part that gets gradients but was never registered is remarked on, once") {
-  const char* const remark = "are no parameters of the model are not trained: 2, of shape ";
+  const char* const remark = "are not parameters of the model are not trained: 2, of shape ";
   for (const bool recomputes : {false, true}) {
     CAPTURE(recomputes);
     LineOfParts forgetful(false), whole(true);

@@ -1,18 +1,106 @@
 #include "heed/training/checkpoint.h"
 
+#include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
 
 #include "heed/base/digest.h"
 #include "heed/base/file.h"
 #include "heed/base/json.h"
 #include "heed/core/device.h"
 #include "heed/core/version.h"
-#include "heed/training/model_file.h"
 
 namespace heed {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Copies through the host, because the two may be on different devices.
+void copy_elements(const Tensor& from, const Tensor& to) {
+  switch (to.dtype()) {
+    case DType::f32:
+      return to.assign(std::span<const float>(from.to_vector<float>()));
+    case DType::f64:
+      return to.assign(std::span<const double>(from.to_vector<double>()));
+    case DType::i32:
+      return to.assign(std::span<const std::int32_t>(from.to_vector<std::int32_t>()));
+    case DType::f16:
+    case DType::bf16:
+      break;
+  }
+  fail("copying tensors by name: ", to.dtype(), " is for computing, not for weights; cast to f32");
+}
+
+template <class T>
+void check_finite(const Tensor& tensor, const std::string& name, std::string_view what) {
+  const std::vector<T> values = tensor.to_vector<T>();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    check(std::isfinite(values[i]), what, ": the tensor \"", name, "\" holds ", values[i], " at element ", i,
+          ", but all numbers must be finite: a training that diverged saved it so, or the file was changed");
+}
+
+void check_finite(const Tensor& tensor, const std::string& name, std::string_view what) {
+  if (tensor.dtype() == DType::f32) check_finite<float>(tensor, name, what);
+  if (tensor.dtype() == DType::f64) check_finite<double>(tensor, name, what);
+}
+
+}  // namespace
+
+void copy_named_tensors(const std::map<std::string, Tensor>& saved,
+                        std::span<const std::pair<std::string, Tensor>> targets, std::string_view what) {
+  std::set<std::string> expected;
+  for (const auto& [name, target] : targets) {
+    expected.insert(name);
+    const auto found = saved.find(name);
+    check(found != saved.end(), what, ": the tensor \"", name, "\" ", target.shape(), " is missing");
+    const Tensor& source = found->second;
+    check(source.shape() == target.shape() && source.dtype() == target.dtype(), what, ": the tensor \"", name,
+          "\" is ", source.dtype(), " ", source.shape(), ", but ", target.dtype(), " ", target.shape(),
+          " was expected");
+    check_finite(source, name, what);
+  }
+  for (const auto& [name, source] : saved)
+    check(expected.contains(name), what, ": unknown tensor \"", name, "\"");
+
+  for (const auto& [name, target] : targets) copy_elements(saved.at(name), target);
+}
+
+std::map<std::string, Tensor> model_state(Module& model) {
+  std::map<std::string, Tensor> state;
+  for (const NamedTensor& entry : model.state()) {
+    check(state.emplace(entry.name, entry.tensor->detach()).second, "the model has two tensors named \"",
+          entry.name, "\"");
+  }
+  return state;
+}
+
+void load_model_state(Module& model, const std::map<std::string, Tensor>& state, std::string_view source) {
+  const std::map<std::string, Tensor> own = model_state(model);
+  const std::vector<std::pair<std::string, Tensor>> targets(own.begin(), own.end());
+  copy_named_tensors(state, targets, concat_text(source, " does not fit the model"));
+  model.state_changed();
+}
+
+void save_model(Module& model, const fs::path& path, std::map<std::string, std::string> metadata) {
+  write_file_atomically(path, [&](FileWriter& file) { write_model(file, model, std::move(metadata)); });
+}
+
+void write_model(FileWriter& file, Module& model, std::map<std::string, std::string> metadata) {
+  metadata.emplace("format", "pt");  // Hugging Face's loaders insist on this entry
+  write_safetensors(file, {model_state(model), std::move(metadata)});
+}
+
+std::map<std::string, std::string> load_model(Module& model, const fs::path& path) {
+  TensorFile file = load_safetensors(path);
+  load_model_state(model, file.tensors, path.string());
+  return std::move(file.metadata);
+}
+
+// --- a checkpoint
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -45,7 +133,7 @@ std::map<std::string, Tensor> extract_averages(std::map<std::string, Tensor>& te
 
 /// Files of different checkpoints can only be mixed by hand; their steps reveal it.
 void check_same_step(const std::map<std::string, std::string>& metadata, std::int64_t step,
-                     const std::filesystem::path& path) {
+                     const fs::path& path) {
   const auto found = metadata.find("step");
   check(found != metadata.end(), path, " is not part of a checkpoint: it does not say of which step it is");
   check(found->second == std::to_string(step), path, " is of step ", found->second,
@@ -69,42 +157,74 @@ std::map<std::string, SavedFile> files_of(const Json& object) {
   return files;
 }
 
+/// The members of trainer_state.json after "run" and "files", in their order. `field` reads or writes each.
+template <class State, class Field>
+void for_each_field(State& state, const Field& field) {
+  field("step", state.step);
+  field("epoch", state.epoch);
+  field("batch", state.batch);
+  field("batches_done", state.batches_done);
+  field("seed", state.seed);
+  field("epoch_batches", state.epoch_batches);
+  field("first_loss", state.first_loss);
+  field("best_metric", state.best_metric);
+  field("best_loss", state.best_loss);
+  field("best_step", state.best_step);
+  field("evaluations_without_improvement", state.evaluations_without_improvement);
+  field("elapsed_seconds", state.elapsed_seconds);
+  field("tokens_since_record", state.tokens_since_record);
+  field("losses_since_record", state.losses_since_record);
+  field("metrics_bytes", state.metrics_bytes);
+  field("loss_scale", state.loss_scale);
+  field("platform", state.platform);
+}
+
+struct FieldWriter {
+  Json& object;
+
+  void operator()(const char* name, const auto& value) const { object[name] = value; }
+  void operator()(const char* name, const std::optional<double>& value) const {
+    object[name] = value ? Json(*value) : Json();
+  }
+  void operator()(const char* name, const LossScaleState& value) const {
+    object[name] = {{"scale", value.scale}, {"good_steps", value.good_steps}, {"skipped", value.skipped}};
+  }
+};
+
+struct FieldReader {
+  const Json& object;
+
+  void operator()(const char* name, std::int64_t& value) const { value = json_parts::count_in(object, name); }
+  void operator()(const char* name, std::uint64_t& value) const {
+    check(object.at(name).is_number_unsigned(), "\"", name, "\" is not an unsigned integer");
+    value = object.at(name).get<std::uint64_t>();
+  }
+  void operator()(const char* name, double& value) const { value = finite(object.at(name)); }
+  void operator()(const char* name, std::optional<double>& value) const {
+    if (!object.at(name).is_null()) value = finite(object.at(name));
+  }
+  void operator()(const char* name, std::string& value) const { value = object.at(name).get<std::string>(); }
+  void operator()(const char* name, std::map<std::string, double>& values) const {
+    check(object.at(name).is_object(), "\"", name, "\" is not an object");
+    for (const auto& [key, value] : object.at(name).items()) values[key] = finite(value);
+  }
+  void operator()(const char* name, LossScaleState& value) const {
+    const Json& scale = object.at(name);
+    value = {finite(scale.at("scale")), json_parts::count_in(scale, "good_steps"),
+             json_parts::count_in(scale, "skipped")};
+  }
+};
+
 TrainerState state_of(Json object, bool verify) {
   check(object.is_object() && object.value("format", Json()) == format_name, "it has no \"format\": \"",
         format_name, "\"");
-  check(object.at("format_version") != 1,
-        "it was made by an older version of heed, without checksums; finish"
-        " the run with that version, or start a new one");
   check(object.at("format_version") == format_version, "its format_version is ",
         object.at("format_version").dump(), ", and this version of heed reads ", format_version);
   check(take_digest(object) || !verify, "it was changed after it was written", unverified_hint);
   TrainerState state;
   state.identity = object.at("run").get<std::string>();
   state.files = files_of(object.at("files"));
-  state.step = json_parts::count_in(object, "step");
-  state.epoch = json_parts::count_in(object, "epoch");
-  state.batch = json_parts::count_in(object, "batch");
-  state.batches_done = json_parts::count_in(object, "batches_done");
-  check(object.at("seed").is_number_unsigned(), "\"seed\" is not an unsigned integer");
-  state.seed = object.at("seed").get<std::uint64_t>();
-  state.epoch_batches = json_parts::count_in(object, "epoch_batches");
-  if (!object.at("first_loss").is_null()) state.first_loss = finite(object.at("first_loss"));
-  if (!object.at("best_metric").is_null()) state.best_metric = finite(object.at("best_metric"));
-  if (const auto loss = object.find("best_loss"); loss != object.end() && !loss->is_null())
-    state.best_loss = finite(*loss);
-  state.best_step = json_parts::count_in(object, "best_step");
-  state.evaluations_without_improvement = json_parts::count_in(object, "evaluations_without_improvement");
-  state.elapsed_seconds = finite(object.at("elapsed_seconds"));
-  state.tokens_since_record = json_parts::count_in(object, "tokens_since_record");
-  check(object.at("losses_since_record").is_object(), "\"losses_since_record\" is not an object");
-  for (const auto& [name, value] : object.at("losses_since_record").items()) {
-    state.losses_since_record[name] = finite(value);
-  }
-  state.metrics_bytes = json_parts::count_in(object, "metrics_bytes");
-  if (const auto scale = object.find("loss_scale"); scale != object.end())
-    state.loss_scale = {finite(scale->at("scale")), json_parts::count_in(*scale, "good_steps"),
-                        json_parts::count_in(*scale, "skipped")};
-  state.platform = object.at("platform").get<std::string>();
+  for_each_field(state, FieldReader{object});
   return state;
 }
 
@@ -116,25 +236,7 @@ std::string trainer_state_text(const TrainerState& state) {
   object["files"] = Json::object();
   for (const auto& [name, file] : state.files)
     object["files"][name] = {{"digest", file.digest}, {"step", file.step}};
-  object["step"] = state.step;
-  object["epoch"] = state.epoch;
-  object["batch"] = state.batch;
-  object["batches_done"] = state.batches_done;
-  object["seed"] = state.seed;
-  object["epoch_batches"] = state.epoch_batches;
-  object["first_loss"] = state.first_loss ? Json(*state.first_loss) : Json();
-  object["best_metric"] = state.best_metric ? Json(*state.best_metric) : Json();
-  object["best_loss"] = state.best_loss ? Json(*state.best_loss) : Json();
-  object["best_step"] = state.best_step;
-  object["evaluations_without_improvement"] = state.evaluations_without_improvement;
-  object["elapsed_seconds"] = state.elapsed_seconds;
-  object["tokens_since_record"] = state.tokens_since_record;
-  object["losses_since_record"] = state.losses_since_record;
-  object["metrics_bytes"] = state.metrics_bytes;
-  object["loss_scale"] = {{"scale", state.loss_scale.scale},
-                          {"good_steps", state.loss_scale.good_steps},
-                          {"skipped", state.loss_scale.skipped}};
-  object["platform"] = state.platform;
+  for_each_field(state, FieldWriter{object});
   try {
     add_digest(object);
     return object.dump(2) + "\n";
@@ -195,13 +297,12 @@ void save_checkpoint(RunFolder& folder, const TrainingParts& parts, TrainerState
     staging.write("trainer_state.json", trainer_state_text(saved));
   });
   state = std::move(saved);
-  check(!lost_best, folder.file(best_name),
-        " disappeared while the run trained, and with it the weights of step ", lost_best.value_or(0),
-        "; the checkpoint of step ", state.step,
+  check(!lost_best, folder.file(best_name), " disappeared during training, and with it the weights of step ",
+        lost_best.value_or(0), "; the checkpoint of step ", state.step,
         " is whole without them: --resume goes on from it, and the next evaluation is the best");
 }
 
-TensorFile read_saved_file(const std::filesystem::path& path, const TrainerState& state, bool verify) {
+TensorFile read_saved_file(const fs::path& path, const TrainerState& state, bool verify) {
   const auto known = state.files.find(path.filename().string());
   check(known != state.files.end(), path, " is not part of this run: trainer_state.json does not name it");
   const SavedFile& expected = known->second;
@@ -229,7 +330,7 @@ namespace {
 void check_best(const RunFolder& folder, TrainerState& state) {
   const auto best = state.files.find(best_name);
   if (best == state.files.end()) return;
-  const std::filesystem::path path = folder.file(best_name);
+  const fs::path path = folder.file(best_name);
   const bool is_there = path_exists(path);
   if (folder.verifies()) {
     check(is_there, path, " is missing, but the run has kept its best weights there in step ",
@@ -247,9 +348,9 @@ void check_best(const RunFolder& folder, TrainerState& state) {
 
 TrainerState load_checkpoint(const RunFolder& folder, const TrainingParts& parts) {
   const bool verify = folder.verifies();
-  const std::filesystem::path state_path = folder.file("trainer_state.json");
-  const std::filesystem::path model_path = folder.file(model_name);
-  const std::filesystem::path optimizer_path = folder.file(optimizer_name);
+  const fs::path state_path = folder.file("trainer_state.json");
+  const fs::path model_path = folder.file(model_name);
+  const fs::path optimizer_path = folder.file(optimizer_name);
   TrainerState state = parse_trainer_state(read_file(state_path), state_path.string(), verify);
   check(!verify || state.identity == folder.identity(), state_path, " belongs to another run",
         unverified_hint);
@@ -276,6 +377,125 @@ TrainerState load_checkpoint(const RunFolder& folder, const TrainingParts& parts
     check(parts.optimizer.steps() == state.step, optimizer_path, " counts ", parts.optimizer.steps(),
           " steps, but trainer_state.json ", state.step);
   return state;
+}
+
+// --- a run, to read
+
+namespace {
+
+/// Calls `read` again if it failed and files may have moved in the meantime.
+template <class Read, class Moved>
+auto read_while_training(const Read& read, const Moved& moved) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    try {
+      return read();
+    } catch (const Error&) {
+      if (!moved()) throw;
+    }
+  }
+  return read();
+}
+
+/// Where a file of a run is, and the state that belongs to it. While the run trains, a new checkpoint may
+/// appear at any moment, and files may move after they were found.
+struct Place {
+  std::string state;
+  fs::path file;
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+Place place_of(const fs::path& run, const std::string& name) {
+  fs::path found;
+  const std::string state = read_while_training(
+      [&] {
+        found = run_file(run, "trainer_state.json");
+        return read_file(found);
+      },
+      [&] { return !found.empty() && !path_exists(found); });
+  const fs::path fresh = run / "checkpoint.new" / name;
+  return {state, path_exists(fresh) ? fresh : run / name};
+}
+
+}  // namespace
+
+RunFiles RunFiles::open(const fs::path& run, bool verify) {
+  std::error_code unreadable;
+  check(!path_exists(run) || fs::is_directory(run, unreadable), "there is no run in ", run,
+        ": it is a file, and a run is a folder");
+  check(path_exists(run / "config.json"), "there is no run in ", run,
+        !path_exists(run) ? ": there is no such folder"
+        : path_exists(run / "run.json")
+            ? ": it ended before its config.json was written; train it without --resume"
+            : ": it has no config.json");
+  check(path_exists(run / "run.json"), "the run in ", run,
+        " has lost its run.json; put it back, or train it again");
+  RunFiles files;
+  files.path_ = run;
+  files.verify_ = verify;
+  // In this order: a run that resumes may write a new configuration between the two reads.
+  files.config_ = read_file(run / "config.json");
+  files.manifest_ = parse_run_manifest(read_file(run / "run.json"), (run / "run.json").string(), verify);
+  const std::vector<std::string>& known = files.manifest_.config;
+  check(!verify || std::count(known.begin(), known.end(), digest_of(files.config_)) > 0, run / "config.json",
+        " was changed after it was written", unverified_hint);
+  return files;
+}
+
+std::string RunFiles::text(std::string_view name) const {
+  const auto known = manifest_.files.find(std::string(name));
+  check(known != manifest_.files.end(), "the ", task(), " run in ", path_, " has no ", name);
+  std::string content = read_file(path_ / name);
+  check(!verify_ || digest_of(content) == known->second, path_ / name, " was changed after it was written",
+        unverified_hint);
+  return content;
+}
+
+std::string RunFiles::data_digest(std::string_view part) const {
+  const auto known = manifest_.data.find(std::string(part));
+  return known == manifest_.data.end() ? "" : known->second;
+}
+
+TrainerState RunFiles::state_in(const std::string& text) const {
+  const fs::path path = path_ / "trainer_state.json";
+  TrainerState state = parse_trainer_state(text, path.string(), verify_);
+  check(!verify_ || state.identity == identity(), path, " belongs to another run", unverified_hint);
+  return state;
+}
+
+bool RunFiles::has_checkpoint() const {
+  return path_exists(path_ / "trainer_state.json") || path_exists(path_ / "checkpoint.new");
+}
+
+bool RunFiles::has_best() const {
+  if (!has_checkpoint()) return false;
+  const TrainerState state = state_in(place_of(path_, "trainer_state.json").state);
+  return state.files.contains("best.safetensors");
+}
+
+RunFiles::Weights RunFiles::weights(std::string_view which) const {
+  check(which == "best" || which == "last", "a run has no \"", which, "\" weights; choose best or last");
+  const std::string name = which == "best" ? "best.safetensors" : "model.safetensors";
+  Place place;
+  Weights weights;
+  read_while_training(
+      [&] {
+        place = place_of(path_, name);
+        const TrainerState state = state_in(place.state);
+        check(which == "last" || state.files.contains(name), "the run in ", path_,
+              " has chosen no best weights yet; load the last ones (--weights last)");
+        check(path_exists(place.file), place.file, " is missing, but the run has written it in step ",
+              state.files.contains(name) ? state.files.at(name).step : state.step,
+              which == "best" ? "; put it back, or load the last weights (--weights last)" : "; put it back");
+        weights.tensors = read_saved_file(place.file, state, verify_).tensors;
+        if (state.files.contains(name)) weights.digest = state.files.at(name).digest;
+      },
+      [&] { return place_of(path_, name) != place; });
+  return weights;
+}
+
+void RunFiles::load_weights(Module& model, std::string_view which) const {
+  const fs::path file = path_ / (which == "best" ? "best.safetensors" : "model.safetensors");
+  load_model_state(model, weights(which).tensors, file.string());
 }
 
 }  // namespace heed

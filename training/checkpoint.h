@@ -1,17 +1,58 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "heed/data/safetensors.h"
+#include "heed/models/module.h"
 #include "heed/training/optimizer.h"
 #include "heed/training/precision.h"
 #include "heed/training/run_folder.h"
 
 namespace heed {
+
+// --- the weights of a model as a file
+
+/// Copies saved tensors into the targets of the same names. First checks that both have exactly the same
+/// names, shapes and dtypes and that all values are finite; otherwise throws an Error naming `what` and the
+/// first tensor that is missing, differs, is unknown or has a value that is not finite, and changes nothing.
+void copy_named_tensors(const std::map<std::string, Tensor>& saved,
+                        std::span<const std::pair<std::string, Tensor>> targets, std::string_view what);
+
+/// The parameters and buffers of a model by their saved names. They share memory with the model.
+std::map<std::string, Tensor> model_state(Module& model);
+/// Loads the parameters and buffers of a model in place. Throws as copy_named_tensors
+/// does, and then changes nothing.
+void load_model_state(Module& model, const std::map<std::string, Tensor>& state, std::string_view source);
+
+/// A copy with the same configuration, dtype, device and values that shares nothing with the original.
+/// Works for models that can be constructed from their config().
+template <class Model>
+std::unique_ptr<Model> clone(Model& model) {
+  auto copy = std::make_unique<Model>(model.config());
+  if (const std::vector<NamedTensor> parameters = model.parameters(); !parameters.empty())
+    copy->to(parameters.front().tensor->dtype(), parameters.front().tensor->device());
+  load_model_state(*copy, model_state(model), "clone");
+  return copy;
+}
+
+/// Writes a model in the safetensors format, which other tools read too. Equal weights give equal bytes.
+void save_model(Module& model, const std::filesystem::path& path,
+                std::map<std::string, std::string> metadata = {});
+/// Writes the same to an open file.
+void write_model(FileWriter& file, Module& model, std::map<std::string, std::string> metadata = {});
+/// Loads a file that save_model wrote and returns its metadata.
+std::map<std::string, std::string> load_model(Module& model, const std::filesystem::path& path);
+
+// --- a checkpoint: everything that training needs to continue
 
 /// What trainer_state.json records about a weights file.
 struct SavedFile {
@@ -76,5 +117,48 @@ TrainerState load_checkpoint(const RunFolder& folder, const TrainingParts& parts
 /// Reads a weights file listed in `state`. Throws an Error describing the file if it is missing or, with
 /// `verify`, if it is not the one that was written.
 TensorFile read_saved_file(const std::filesystem::path& path, const TrainerState& state, bool verify);
+
+// --- a run, to read
+
+/// Read-only access to a run, which may have been killed or may be training right now.
+class RunFiles {
+ public:
+  /// Throws an Error if there is no run, if it has lost its run.json, or if its configuration was
+  /// changed. Without `verify`, this and all later calls read whatever can be read.
+  static RunFiles open(const std::filesystem::path& run, bool verify = true);
+
+  const std::filesystem::path& path() const { return path_; }
+  const std::string& task() const { return manifest_.task; }
+  /// The text of config.json.
+  const std::string& config() const { return config_; }
+  const std::string& identity() const { return manifest_.identity; }
+  /// The run it started from, as in RunManifest; empty if it started from random weights.
+  const std::map<std::string, std::string>& origin() const { return manifest_.origin; }
+  /// One of the run's initial files, such as "tokenizer.json".
+  std::string text(std::string_view name) const;
+  /// "" if none was recorded.
+  std::string data_digest(std::string_view part) const;
+  /// False until the first checkpoint is written; until then, training resumes from the beginning.
+  bool has_checkpoint() const;
+  /// Whether an evaluation chose best weights (or, without evaluations, weights were averaged).
+  bool has_best() const;
+  /// Loads the "best" or the "last" weights into a model. Throws an Error that says what to do if the run
+  /// has no such weights, if their file is missing, or if it is not the one that the run wrote.
+  void load_weights(Module& model, std::string_view which) const;
+  /// The same weights by name, for a model of another kind.
+  struct Weights {
+    std::map<std::string, Tensor> tensors;
+    std::string digest;  ///< of their file
+  };
+  Weights weights(std::string_view which) const;
+
+ private:
+  TrainerState state_in(const std::string& text) const;
+
+  std::filesystem::path path_;
+  bool verify_ = true;
+  std::string config_;
+  RunManifest manifest_;
+};
 
 }  // namespace heed

@@ -9,7 +9,8 @@
 #include "heed/autograd/graph.h"
 #include "heed/core/backend.h"
 #include "heed/data/safetensors.h"
-#include "heed/training/model_file.h"
+#include "heed/training/checkpoint.h"
+#include "heed/training/trainer.h"
 
 namespace heed {
 namespace {
@@ -131,12 +132,12 @@ BatchOutcome outcome_of(const TensorFile& message, Module& model) {
 
 }  // namespace
 
-GradientExchange::GradientExchange(Module& model, std::vector<NamedTensor> parameters, Ranks* ranks)
+GradientExchange::GradientExchange(Module& model, std::vector<NamedTensor> parameters, Ranks& ranks)
     : model_(model),
       parameters_(std::move(parameters)),
-      ranks_(ranks && ranks->count() > 1 ? ranks : nullptr),
+      ranks_(ranks),
       owner_(parameters_.size(), 0),
-      sums_(parameters_.size()),
+      sum_(parameters_),
       touched_(parameters_.size(), false) {
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -162,7 +163,7 @@ GradientExchange::GradientExchange(Module& model, std::vector<NamedTensor> param
 
 std::vector<bool> GradientExchange::owned() const {
   std::vector<bool> mine;
-  for (std::size_t i = 0; ranks_ && i < owner_.size(); ++i) mine.push_back(owns(i));
+  for (std::size_t i = 0; i < owner_.size(); ++i) mine.push_back(owns(i));
   return mine;
 }
 
@@ -183,30 +184,21 @@ GradientExchange::~GradientExchange() = default;
 
 std::vector<BatchOutcome> GradientExchange::add(std::optional<BatchOutcome> own, bool more) {
   Round round;
-  round.gradients.resize(parameters_.size());
-  for (std::size_t i = 0; own && i < parameters_.size(); ++i) {
-    round.gradients[i] = gradient(parameter(i));
-    zero_gradient(parameter(i));
-  }
+  round.gradients = own ? sum_.take() : std::vector<Tensor>(parameters_.size());
   std::vector<BatchOutcome> outcomes;
-  if (!ranks_) {
-    add_to_sums(round.gradients);
-    if (own) outcomes.push_back(*std::move(own));
-    return outcomes;
-  }
   add_arrived();
   round.present = gather_outcomes(std::move(own), round.gradients, outcomes);
   if (!more) {  // one bucket at a time takes the least memory
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
       const std::shared_ptr<Bucket> bucket = pack(i, round);
-      bucket->mail.deliver(*ranks_);
+      bucket->mail.deliver(ranks_);
       unpack(*bucket, round);
     }
     return outcomes;
   }
   for (std::size_t i = 0; i < buckets_.size(); ++i) round.buckets.push_back(pack(i, round));
   travelling_ = std::make_unique<Round>(std::move(round));
-  ranks_->start([ranks = ranks_, buckets = travelling_->buckets] {
+  ranks_.start([ranks = &ranks_, buckets = travelling_->buckets] {
     for (const std::shared_ptr<Bucket>& bucket : buckets) bucket->mail.deliver(*ranks);
   });
   return outcomes;
@@ -215,33 +207,9 @@ std::vector<BatchOutcome> GradientExchange::add(std::optional<BatchOutcome> own,
 /// Adds the gradients that travelled while the last batch was computed.
 void GradientExchange::add_arrived() {
   if (!travelling_) return;
-  ranks_->finish();
+  ranks_.finish();
   const std::unique_ptr<Round> round = std::move(travelling_);
   for (const std::shared_ptr<Bucket>& bucket : round->buckets) unpack(*bucket, *round);
-}
-
-/// Uses one kernel call for all, if the device has it.
-void GradientExchange::add_to_sums(std::vector<Tensor>& gradients) {
-  std::vector<Tensor> more, sums;
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    Tensor gradient = std::exchange(gradients[i], {});
-    if (!gradient.defined() || !sums_[i].defined() || !backend_of(gradient).scale_all) {
-      add_to_sum(i, std::move(gradient));
-    } else {
-      more.push_back(std::move(gradient));
-      sums.push_back(sums_[i]);
-    }
-  }
-  if (!more.empty()) backend_of(more[0]).scale_all(more, {}, true, sums);
-}
-
-void GradientExchange::add_to_sum(std::size_t parameter, Tensor gradient) {
-  if (!gradient.defined()) return;
-  Tensor& sum = sums_[parameter];
-  if (sum.defined())
-    backend_of(sum).binary(BinaryOp::add, sum, gradient, sum);
-  else
-    sum = std::move(gradient);
 }
 
 /// Returns, for each rank, which parameters have a gradient in its batch, as '0' and '1'; "": no batch.
@@ -250,7 +218,7 @@ std::vector<std::string> GradientExchange::gather_outcomes(std::optional<BatchOu
                                                            std::vector<BatchOutcome>& outcomes) {
   std::string mine;
   for (const Tensor& gradient : gradients) mine += gradient.defined() ? '1' : '0';
-  const std::vector<std::string> messages = ranks_->all_gather(own ? message_of(*own, mine) : std::string());
+  const std::vector<std::string> messages = ranks_.all_gather(own ? message_of(*own, mine) : std::string());
   std::vector<std::string> present(messages.size());
   for (std::size_t r = 0; r < messages.size(); ++r) {
     if (messages[r].empty()) continue;
@@ -294,26 +262,23 @@ void GradientExchange::unpack(const Bucket& bucket, Round& round) {
   for (std::size_t i = bucket.first; i < bucket.last; ++i)
     for (std::size_t r = 0; owns(i) && r < arrived.size(); ++r)
       if (has_gradient(round.present[r], i))
-        add_to_sum(i, r == self ? std::exchange(round.gradients[i], {})
-                                : tensor_of(take(arrived[r], parameter(i)), parameter(i)));
+        sum_.add(i, r == self ? std::exchange(round.gradients[i], {})
+                              : tensor_of(take(arrived[r], parameter(i)), parameter(i)));
 }
 
 void GradientExchange::finish() {
   add_arrived();
-  for (std::size_t i = 0; i < sums_.size(); ++i) {
-    parameter(i).node()->gradient = std::exchange(sums_[i], {});  // backward() would copy it
-  }
+  sum_.finish();
 }
 
 GradientNorm GradientExchange::norm(double divisor) {
-  if (!ranks_) return GradientNorm(parameters_, divisor);
   std::vector<NamedTensor> mine;
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     if (owns(i) && touched_[i]) mine.push_back(parameters_[i]);
   std::vector<double> own;
   if (!mine.empty()) own = GradientNorm(mine, divisor).squares().to_doubles();
   const std::vector<std::string> all =
-      ranks_->all_gather({reinterpret_cast<const char*>(own.data()), own.size() * sizeof(double)});
+      ranks_.all_gather({reinterpret_cast<const char*>(own.data()), own.size() * sizeof(double)});
   std::vector<std::size_t> next(all.size(), 0);
   std::vector<std::string> names;
   std::vector<double> squares;
@@ -332,7 +297,6 @@ GradientNorm GradientExchange::norm(double divisor) {
 }
 
 void GradientExchange::share_weights() {
-  if (!ranks_) return;
   for (const auto& [first, last] : buckets_) {
     Bytes own;
     Mail mail(count());
@@ -344,7 +308,7 @@ void GradientExchange::share_weights() {
         mail.in[static_cast<std::size_t>(owner_[i])].resize(
             mail.in[static_cast<std::size_t>(owner_[i])].size() + bytes_of(parameter(i)));
     }
-    mail.deliver(*ranks_, own);
+    mail.deliver(ranks_, own);
     std::vector<std::span<const std::byte>> arrived(mail.in.begin(), mail.in.end());
     for (std::size_t i = first; i < last; ++i)
       if (touched_[i] && !owns(i))
@@ -354,13 +318,11 @@ void GradientExchange::share_weights() {
 }
 
 bool GradientExchange::any(bool mine) {
-  if (!ranks_) return mine;
-  return std::ranges::any_of(ranks_->all_gather(mine ? "1" : "0"),
+  return std::ranges::any_of(ranks_.all_gather(mine ? "1" : "0"),
                              [](const std::string& one) { return one == "1"; });
 }
 
 Evaluation GradientExchange::broadcast(Evaluation evaluation) {
-  if (!ranks_) return evaluation;
   TensorFile message;
   std::vector<double> values;
   for (const Metric& metric : evaluation.metrics) {
@@ -371,7 +333,7 @@ Evaluation GradientExchange::broadcast(Evaluation evaluation) {
   message.metadata["keep_best_by"] = evaluation.keep_best_by;
   if (!values.empty())
     message.tensors["values"] = Tensor::from(values, {static_cast<std::int64_t>(values.size())});
-  const std::string text = ranks_->broadcast(is_first() ? safetensors_text(message) : std::string());
+  const std::string text = ranks_.broadcast(is_first() ? safetensors_text(message) : std::string());
   if (is_first()) return evaluation;
   message = parse_safetensors(text, "the evaluation of rank 0");
   evaluation = {};
@@ -386,13 +348,11 @@ Evaluation GradientExchange::broadcast(Evaluation evaluation) {
 }
 
 std::map<std::string, Tensor> GradientExchange::broadcast(std::map<std::string, Tensor> tensors) {
-  if (!ranks_) return tensors;
-  const std::string text = ranks_->broadcast(is_first() ? safetensors_text({tensors, {}}) : std::string());
+  const std::string text = ranks_.broadcast(is_first() ? safetensors_text({tensors, {}}) : std::string());
   return is_first() ? tensors : parse_safetensors(text, "what rank 0 has").tensors;
 }
 
 void GradientExchange::broadcast_model() {
-  if (!ranks_) return;
   const std::map<std::string, Tensor> state = broadcast(model_state(model_));
   if (!is_first()) load_model_state(model_, state, "the model of rank 0");
 }
@@ -405,17 +365,15 @@ int GradientExchange::owner_of(const std::string& name) const {
 }
 
 std::map<std::string, Tensor> GradientExchange::gather(std::map<std::string, Tensor> mine) {
-  if (!ranks_) return mine;
   std::vector<std::string_view> out(static_cast<std::size_t>(count()));
   const std::string text = is_first() ? std::string() : safetensors_text({mine, {}});
   out[0] = text;
-  for (const std::string& message : ranks_->exchange_texts(out))
+  for (const std::string& message : ranks_.exchange_texts(out))
     if (!message.empty()) mine.merge(parse_safetensors(message, "what another rank owns").tensors);
   return mine;
 }
 
 std::map<std::string, Tensor> GradientExchange::deal(std::map<std::string, Tensor> all) {
-  if (!ranks_) return all;
   std::vector<std::string> texts(static_cast<std::size_t>(count()));
   for (int r = 0; is_first() && r < count(); ++r) {
     TensorFile message;
@@ -424,7 +382,7 @@ std::map<std::string, Tensor> GradientExchange::deal(std::map<std::string, Tenso
     texts[static_cast<std::size_t>(r)] = safetensors_text(message);
   }
   const std::string mine =
-      ranks_->exchange_texts({std::vector<std::string_view>(texts.begin(), texts.end())})[0];
+      ranks_.exchange_texts({std::vector<std::string_view>(texts.begin(), texts.end())})[0];
   return parse_safetensors(mine, "what this rank owns").tensors;
 }
 

@@ -8,42 +8,32 @@
 
 #include "heed/core/ranks.h"
 #include "heed/models/module.h"
-#include "heed/training/step_monitor.h"
-#include "heed/training/task.h"
+#include "heed/training/step.h"
 
 namespace heed {
 
-/// The results of one batch of a step, besides its gradients.
-struct BatchOutcome {
-  struct Term {
-    std::string name;  ///< "loss" for the task's own, or an auxiliary loss's name
-    Tensor sum;        ///< over the batch, one element
-  };
-  std::int64_t count = 0;   ///< number of targets
-  std::vector<Term> terms;  ///< in the order they were added
-  std::vector<Observation> observations;
-};
+struct Evaluation;
 
-/// Adds up the gradients of a step, batch by batch. One process and several ranks give the same bits.
+/// What several ranks send each other while they train one model. The result has the same bits as with one
+/// process, which needs none of this.
 ///
-/// Floating-point addition is not associative: if each rank summed its own batches first, the total would
-/// depend on the number of ranks. So ranks never pre-add. Rank k mod N computes batch k of a step. Every
-/// parameter has an owner, which receives its gradient from every single batch and adds them in batch
-/// order, as one process does. The owner also measures the gradient's norm, steps the parameter, keeps its
-/// moments (ZeRO stage 1, arXiv 1910.02054) and sends the new weights to all ranks.
+/// If each rank summed its own batches first, the total would depend on the number of ranks (GradientSum). So
+/// ranks never pre-add. Rank k mod N computes batch k of a step. Every parameter has an owner, which receives
+/// its gradient from every single batch and adds them in batch order, as one process does. The owner also
+/// measures the gradient's norm, steps the parameter, keeps its moments (ZeRO stage 1, arXiv 1910.02054) and
+/// sends the new weights to all ranks.
 class GradientExchange {
  public:
-  /// `ranks` is null for one process; otherwise it must outlive this object. Parameters are assigned
-  /// largest first, each to the rank with the least so far.
-  GradientExchange(Module& model, std::vector<NamedTensor> parameters, Ranks* ranks);
+  /// `ranks` must outlive this object. Parameters are assigned largest first, each to the rank with the least
+  /// so far.
+  GradientExchange(Module& model, std::vector<NamedTensor> parameters, Ranks& ranks);
   ~GradientExchange();
 
-  bool is_shared() const { return ranks_ != nullptr; }
-  int rank() const { return ranks_ ? ranks_->rank() : 0; }
-  int count() const { return ranks_ ? ranks_->count() : 1; }
+  int rank() const { return ranks_.rank(); }
+  int count() const { return ranks_.count(); }
   bool is_first() const { return rank() == 0; }
-  Ranks* ranks() const { return ranks_; }
-  /// Which parameters this rank owns; empty for one process, which owns all.
+  Ranks& ranks() const { return ranks_; }
+  /// Which parameters this rank owns.
   std::vector<bool> owned() const;
 
   /// After backward(): takes the gradients of this rank's batch out of the leaves and adds them. All ranks
@@ -61,7 +51,7 @@ class GradientExchange {
   /// True if `mine` is true on any rank.
   bool any(bool mine);
   /// The value that rank 0 passes.
-  std::string broadcast(const std::string& text) { return ranks_ ? ranks_->broadcast(text) : text; }
+  std::string broadcast(const std::string& text) { return ranks_.broadcast(text); }
   Evaluation broadcast(Evaluation evaluation);
   std::map<std::string, Tensor> broadcast(std::map<std::string, Tensor> tensors);
   /// Copies all weights and buffers from rank 0.
@@ -81,18 +71,16 @@ class GradientExchange {
   std::shared_ptr<Bucket> pack(std::size_t bucket, Round& round);
   void unpack(const Bucket& bucket, Round& round);
   void add_arrived();
-  void add_to_sum(std::size_t parameter, Tensor gradient);
-  void add_to_sums(std::vector<Tensor>& gradients);
   int owner_of(const std::string& name) const;  // -1: not a parameter's tensor
   const Tensor& parameter(std::size_t i) const { return *parameters_[i].tensor; }
   bool owns(std::size_t i) const { return owner_[i] == rank(); }
 
   Module& model_;
   std::vector<NamedTensor> parameters_;
-  Ranks* ranks_;
+  Ranks& ranks_;
   std::vector<int> owner_;                                    // of each parameter
   std::vector<std::pair<std::size_t, std::size_t>> buckets_;  // parameters [first, last) sent together
-  std::vector<Tensor> sums_;                                  // gradient sums of this step; undefined: none
+  GradientSum sum_;                                           // of the parameters that this rank owns
   std::unique_ptr<Round> travelling_;                         // null: nothing in flight
   std::vector<bool> touched_;  // parameters with a gradient on any rank in this step
 };

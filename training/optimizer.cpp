@@ -12,8 +12,8 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/names.h"
 #include "heed/core/backend.h"
-#include "heed/training/model_file.h"
-#include "heed/training/step_monitor.h"
+#include "heed/training/checkpoint.h"
+#include "heed/training/step.h"
 
 namespace heed {
 namespace {
@@ -192,7 +192,7 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
           "; it must not be negative");
   for (const NamedTensor& parameter : parameters_) {
     check(parameter.tensor != nullptr, "optimizer: \"", parameter.name,
-          "\" is no tensor: its address is null");
+          "\" has a null address instead of a tensor");
     const Tensor& tensor = *parameter.tensor;
     check(tensor.defined() && tensor.tracked() && tensor.is_contiguous(), "optimizer: \"", parameter.name,
           "\" is not a contiguous tracked leaf; make it with heed::parameter()");

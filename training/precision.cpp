@@ -5,7 +5,7 @@
 #include "heed/autograd/ops.h"
 #include "heed/base/names.h"
 #include "heed/core/backend.h"
-#include "heed/training/step_monitor.h"
+#include "heed/training/step.h"
 
 namespace heed {
 
@@ -44,7 +44,7 @@ void check_precision(Precision precision, Device device) {
   check(
       Bf16Products::available(),
       "precision bf16 needs a Vulkan device or a processor with AVX-512 BF16 (AMD since Zen 4, Intel's Cooper"
-      " Lake and since Sapphire Rapids), and this one has none: take precision f32");
+      " Lake, and since Sapphire Rapids); this one has none: use precision f32");
 }
 
 LowerPrecision::LowerPrecision(Module& model, Precision precision) {
@@ -169,7 +169,7 @@ void Autocast::step(Optimizer& optimizer, double learning_rate) {
 }
 
 LossScaleState Autocast::loss_scale_state() const {
-  check(loss_scale_.has_value(), "Autocast: there is a loss scale in f16 alone");
+  check(loss_scale_.has_value(), "Autocast: only f16 has a loss scale");
   return loss_scale_->state();
 }
 

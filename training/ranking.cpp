@@ -44,7 +44,7 @@ AnswerRanking rank_answers(std::span<const std::size_t> groups, std::span<const 
   AnswerRanking ranking;
   std::vector<Answer> answers;
   for (std::size_t i = 0; i < scores.size(); ++i) {
-    check(!std::isnan(scores[i]), "rank_answers: the score of answer ", i, " is no number");
+    check(!std::isnan(scores[i]), "rank_answers: the score of answer ", i, " is NaN");
     answers.push_back({scores[i], right[i]});
     if (i + 1 < scores.size() && groups[i + 1] == groups[i]) continue;
     add_group(std::move(answers), ranking);
@@ -71,7 +71,7 @@ ClickRanking click_ranking(std::span<const float> clicked, std::span<const float
   std::vector<std::pair<float, bool>> list;
   for (const float score : clicked) list.emplace_back(score, true);
   for (const float score : passed) list.emplace_back(score, false);
-  for (const auto& [score, click] : list) check(!std::isnan(score), "a candidate's score is no number");
+  for (const auto& [score, click] : list) check(!std::isnan(score), "a candidate's score is NaN");
   std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
 
   ClickRanking found;

@@ -9,43 +9,43 @@
 
 namespace heed {
 
-/// How well right answers are ranked before wrong ones, as answer selection is measured (Yang, Yih and Meek 2015,
-/// "WikiQA"): means over the groups of answers, one group for each question, that have a right answer.
+/// How well right answers are ranked before wrong ones (Yang, Yih and Meek 2015, "WikiQA"): means over the
+/// questions that have a right answer. The answers to a question form a group.
 struct AnswerRanking {
-  /// Mean average precision: of a group the mean, over its right answers, of (right answers among the first r) / r,
-  /// r being the rank of the right answer.
+  /// Mean average precision: for a group, the mean over its right answers of (right answers among the first
+  /// r) / r, where r is the rank of the right answer.
   double map = 0;
   double mrr = 0;                  ///< the mean of 1 / rank of the first right answer
-  std::int64_t groups = 0;         ///< that have a right answer and count; 0: map and mrr say nothing
+  std::int64_t groups = 0;         ///< groups with a right answer, which count; 0: map and mrr are undefined
   std::int64_t only_right = 0;     ///< of these, without a wrong answer: 1 in both means, whatever the scores
-  std::int64_t without_right = 0;  ///< that do not count
+  std::int64_t without_right = 0;  ///< groups without a right answer, which do not count
 };
 
-/// Ranks the answers of each group by falling score; of equal scores the wrong answer stands first, so that a model that
-/// scores all alike gains nothing. groups[i] is the group of answer i; the answers of one group stand together.
-/// Throws Error when the lists differ in length, and for a score that is no number.
+/// Ranks the answers of each group by decreasing score; of equal scores the wrong answer comes first, so that
+/// a model that scores all answers alike gains nothing. groups[i] is the group of answer i; the answers of a
+/// group are adjacent. Throws Error if the lists differ in length, and for a score that is NaN.
 AnswerRanking rank_answers(std::span<const std::size_t> groups, std::span<const float> scores,
                            const std::vector<bool>& right);
 
-/// How well scores put what was clicked before what was passed, of one list or as a mean over lists; as MIND's own
-/// evaluation has it (Wu et al., ACL 2020, section 5.1). Ranks count from 1; candidates of the same score get the mean
-/// over all their orders.
+/// How well scores rank what was clicked before what was passed over, in one list or as a mean over lists, as
+/// in MIND's own evaluation (Wu et al., ACL 2020, section 5.1). Ranks count from 1; candidates with equal
+/// scores get the mean over all their orders.
 struct ClickRanking {
-  double auc = 0;  ///< share of pairs (clicked, passed) in which the clicked one has the larger score
+  double auc = 0;  ///< share of pairs (clicked, passed) whose clicked one has the larger score
   double mrr = 0;  ///< sum of 1 / rank over the clicked ones, divided by their number
   /// Sum over the first 5 (10) of (2^click - 1) / log2(1 + rank), divided by the largest possible.
   double ndcg5 = 0, ndcg10 = 0;
 };
 
-/// Of one list. Throws Error when one side is empty or a score is no number.
+/// For one list. Throws Error if one side is empty or a score is NaN.
 ClickRanking click_ranking(std::span<const float> clicked, std::span<const float> passed);
 
-/// The loss of one list: the mean over the clicked ones of -log(e^s / (e^s + sum_j e^s_j)), s being the score
-/// of the clicked one and s_j those of the passed ones.
+/// The loss of one list: the mean over the clicked ones of -log(e^s / (e^s + sum_j e^s_j)), where s is the
+/// score of the clicked one and s_j are those of the passed ones.
 double click_loss(std::span<const float> clicked, std::span<const float> passed);
 
-/// The mean over lists. Those without a click or without anything passed say nothing about an order: they are counted
-/// and left out.
+/// The mean over lists. Lists without a click or without anything passed say nothing about the order; they
+/// are counted and left out.
 class ClickRankingMeter {
  public:
   void add(std::span<const float> clicked, std::span<const float> passed);
@@ -58,7 +58,7 @@ class ClickRankingMeter {
   std::int64_t lists_ = 0, left_out_ = 0;
 };
 
-/// `count` of the passed ones to learn from beside a click: drawn without repeats, and again from all of them when
+/// Draws `count` of the passed ones as negatives for a click: without repeats, and again from all of them if
 /// there are fewer. A pure function of its arguments. `passed` must not be empty.
 std::vector<std::int32_t> draw_negatives(std::span<const std::int32_t> passed, std::int64_t count,
                                          const RandomKey& key, std::uint64_t example);

@@ -18,7 +18,7 @@
 #include "heed/base/json.h"
 #include "heed/base/unicode.h"
 #include "heed/core/version.h"
-#include "heed/training/run_files.h"
+#include "heed/training/checkpoint.h"
 
 namespace heed {
 namespace {
@@ -266,7 +266,7 @@ RunFolder::~RunFolder() {
 void RunFolder::check_new(const std::filesystem::path& path) {
   check(!path.empty(), "the name of the run's folder is empty");
   if (!path_exists(path)) return;
-  check(fs::is_directory(path), path, " is no folder; a run needs one");
+  check(fs::is_directory(path), path, " is not a folder; a run needs one");
   check(!holds_run(path), "the folder ", path,
         " already holds a run; continue it with --resume, or choose another folder");
   const std::string foreign = first_foreign(path);
@@ -327,8 +327,7 @@ void RunFolder::start(const RunStart& start) {
 
 void RunFolder::check_start(const RunStart& now, std::span<const std::string> free_keys) {
   check(path_exists(file("run.json")), "cannot resume: the run in ", path(),
-        " was made by an older version of heed, which kept no run.json, or has lost it; finish it with that"
-        " version, or start a new run in another folder");
+        " has lost its run.json; put it back, or start a new run in another folder");
   manifest_ = parse_run_manifest(read_file(file("run.json")), file("run.json").string(), verify_);
   check(manifest_.task == now.task, "cannot resume: the run in ", path(), " is a \"", manifest_.task,
         "\" run, and this is \"", now.task, "\"");

@@ -1,24 +1,65 @@
 #pragma once
 
-#include <chrono>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "heed/core/ranks.h"
+#include "heed/models/loss.h"
+#include "heed/models/module.h"
 #include "heed/training/checkpoint.h"
-#include "heed/training/gradient_exchange.h"
 #include "heed/training/optimizer.h"
 #include "heed/training/precision.h"
 #include "heed/training/progress.h"
-#include "heed/training/run_folder.h"
-#include "heed/training/step_monitor.h"
-#include "heed/training/task.h"
-#include "heed/training/tensorboard.h"
+#include "heed/training/step.h"
 
 namespace heed {
+
+class GradientExchange;
+class TrainingWatch;
+
+struct Metric {
+  std::string name;
+  double value = 0;
+  bool larger_is_better = false;
+};
+
+/// The result of an evaluation. Without metrics there is no early stopping and no best checkpoint. A metric
+/// "loss" is compared with the training loss and must be the same kind of mean.
+struct Evaluation {
+  std::vector<Metric> metrics;
+  std::string keep_best_by;  ///< name of the metric that decides which weights are best
+};
+
+/// What a Trainer trains: a model, its data and its loss. Results must depend only on the arguments (and
+/// the seed in the context), so that a resumed run sees the same data as an uninterrupted one.
+class Task {
+ public:
+  virtual ~Task() = default;
+  virtual Module& model() = 0;
+  /// The number of batches in an epoch (counted from 0); at least one.
+  virtual std::int64_t batches(std::int64_t epoch) = 0;
+  /// The loss of a batch of an epoch, without auxiliary losses: the trainer adds those that layers put in
+  /// the context.
+  virtual Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) = 0;
+  /// Measures the model on validation data; called with recording off. With several ranks, it is
+  /// called on all of them with the same weights, and the result of rank 0 counts; deal_out(ranks(),
+  /// ...) shares work among them.
+  virtual Evaluation evaluate() { return {}; }
+  /// The ranks sharing the current evaluation; null: only this process.
+  Ranks* ranks() const { return ranks_; }
+  void share_evaluation(Ranks* ranks) { ranks_ = ranks; }
+  /// The unit of a batch's count, as the progress line shows it: "1.2k texts/s".
+  virtual std::string unit() const { return "tokens"; }
+
+ private:
+  Ranks* ranks_ = nullptr;
+};
 
 struct TrainerOptions {
   std::int64_t steps = 0;   ///< optimizer steps; 0: as many as `epochs` takes
@@ -86,6 +127,7 @@ class Trainer {
  public:
   /// Throws if an option is out of range. The task, and `ranks` unless null, must outlive the trainer.
   Trainer(Task& task, const TrainerOptions& options, TrainerCallbacks callbacks = {}, Ranks* ranks = nullptr);
+  ~Trainer();
 
   /// Trains to the end. With a folder, continues from its checkpoint if there is one, and writes
   /// checkpoints, best.safetensors, metrics.jsonl and report.html. best.safetensors holds the weights
@@ -96,82 +138,49 @@ class Trainer {
   TrainResult run(RunFolder* folder = nullptr);
 
  private:
-  /// What a step returns besides the losses.
-  struct StepOutcome {
-    double learning_rate;
-    Tensor gradient_norm;
-  };
-  /// Counters of this session, for speed and time left.
-  struct Session {
-    std::chrono::steady_clock::time_point start, last_record, last_shown;
-    std::int64_t first_step = 0;
-    std::int64_t tokens_since_record = 0;
-    double earlier_seconds = 0;
-    int far_records = 0;         // consecutive records whose loss was far above its start
-    int steep_records = 0;       // consecutive records whose gradient norm dwarfed the loss
-    std::set<std::string> said;  // topics already reported
-    std::int64_t evaluations = 0;
-    bool larger_is_better = false;  // of the metric that chooses the best
-  };
-
-  void open(RunFolder* folder);
-  bool load();
-  void check_resumed();
+  // The mathematics of a step.
   StepOutcome step();
-  void say_untrained(const std::vector<Shape>& shapes);
-  double learning_rate() const;
   std::int64_t accumulate_gradients();
+  std::vector<BatchOutcome> next_batches(std::int64_t left);
   BatchOutcome run_batch();
   Tensor objective_of(const Loss& batch, const Context& context, BatchOutcome& outcome);
   void advance();
+  double learning_rate() const;
   void check_finite();
-  void record_losses(const StepOutcome& outcome);
-  void show_between_records(const StepOutcome& outcome);
-  Progress measured(const StepOutcome& outcome) const;
-  void read_first_loss();
-  void judge(const Progress& progress);
-  bool evaluate();
+  LossScale* loss_scale() { return autocast_ ? autocast_->loss_scale() : nullptr; }
+
+  // A run: how it begins, goes on, measures itself and is saved.
+  void open(RunFolder* folder);
+  bool load();
+  void check_resumed();
   Evaluation measure();
-  bool is_better(const Evaluation& evaluation, const Metric& metric) const;
-  void publish(const Progress& progress);
   void save(bool as_best);
-  void restore_run();
+  void restore_files();
   void check_run();
-  void write_report();
-  void say(std::string_view text) const;
-  void say_once(const std::string& topic, std::string_view text);
-  void say_skipped_steps();
-  void say_outcome(const TrainResult& result);
-  Progress progress_now() const;
-  double elapsed_seconds() const;
-  bool due(std::int64_t every) const { return every > 0 && state_.step % every == 0; }
-  bool out_of_patience() const;
+  bool any_rank(bool mine);
   TrainingParts parts(std::map<std::string, Tensor>& moments) {
-    return {task_.model(), optimizer_, average_.get(), exchange_.is_shared() ? &moments : nullptr};
+    return {task_.model(), optimizer_, average_.get(), exchange_ ? &moments : nullptr};
   }
 
   Task& task_;
   TrainerOptions options_;
-  TrainerCallbacks callbacks_;
+  std::function<bool()> stop_requested_;
   TrainedParameters trained_;
-  GradientExchange exchange_;
+  std::unique_ptr<GradientExchange> exchange_;  // null: one process
   Optimizer optimizer_;
+  GradientSum sum_;                         // of one process
   std::unique_ptr<MovingAverage> average_;  // null without ema_decay
+  std::unique_ptr<Autocast> autocast_;      // null in f32
   std::int64_t last_batch_ = 0;             // total number of batches; 0: limited only by the steps
   std::int64_t steps_ = 0;
-  bool evaluates_ = false;  // false: no evaluations, so the averages themselves are the best weights
+  Device device_;
   TrainerState state_;
-  Tensor first_loss_;  // mean per token in the first step, before any weight changed
   LossMeter meter_;
   FiniteGuard guard_;
-  std::unique_ptr<Autocast> autocast_;               // from open() on
-  std::int64_t skipped_said_ = 0;                    // skipped steps already reported
   std::map<std::string, double> auxiliary_weights_;  // weights of the auxiliary losses in the last batch
-  Session session_;
-  bool saves_ = false;  // rank 0 has a folder
-  RunFolder* folder_ = nullptr;
-  std::unique_ptr<MetricsLog> metrics_;  // null without a folder
-  std::unique_ptr<TensorBoardLog> tensorboard_;
+  bool saves_ = false;                               // rank 0 has a folder
+  RunFolder* folder_ = nullptr;                      // null: no folder, or another rank has it
+  std::unique_ptr<TrainingWatch> watch_;
 };
 
 }  // namespace heed

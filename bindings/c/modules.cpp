@@ -5,8 +5,8 @@
 #include "heed/autograd/autograd.h"
 #include "heed/c/handles.h"
 #include "heed/core/device.h"
-#include "heed/training/model_file.h"
-#include "heed/training/step_monitor.h"
+#include "heed/training/checkpoint.h"
+#include "heed/training/step.h"
 
 namespace heed::c {
 namespace {

@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "heed/base/file.h"
-#include "heed/base/open_folder.h"
 #include "heed/base/unicode.h"
 #include "heed/core/profile.h"
 #include "heed/data/text_file.h"
@@ -237,13 +236,10 @@ class TrainCommand {
     std::cerr << profile_table();
   }
 
-  /// The trainer's report knows no examples. A report is for looking at: that it cannot be made fails no
-  /// training.
+  /// Replaces the trainer's report, which has no examples. Training has succeeded even if this fails.
   void write_report() {
     try {
-      const std::filesystem::path folder = out_.value();
-      OpenFolder(folder).write("report.html",
-                               run_report(folder, {.verify = !unverified_, .kind = &program_.kind}));
+      write_run_report(out_.value(), {.verify = !unverified_, .kind = &program_.kind});
     } catch (const Error& error) {
       printer_.message(concat_text("the report has curves alone: ", error.what()));
     }

@@ -1,6 +1,7 @@
 #include "fuzz_support.h"
 #include "heed/base/error.h"
 #include "heed/base/unicode.h"
+#include "heed/data/table.h"
 #include "heed/data/text_file.h"
 
 // Any bytes as a table: an Error, or rows of one width whose fields are UTF-8. Byte 0 chooses options.

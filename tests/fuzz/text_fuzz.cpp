@@ -8,7 +8,7 @@
 #include "heed/data/gzip.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer_parts.h"
-#include "heed/training/bleu.h"
+#include "heed/training/text_metrics.h"
 
 /// Any bytes as a text file, gzip included: an Error or lines of valid UTF-8 that the word split leaves
 /// whole. Where bad bytes are replaced, they give no Error.

@@ -4,7 +4,7 @@
 #include "fuzz_support.h"
 #include "heed/base/error.h"
 #include "heed/base/unicode.h"
-#include "heed/data/word_vectors.h"
+#include "heed/data/table.h"
 
 // Any bytes as vectors of words, whose width the first byte chooses: an Error, or words that are UTF-8 with
 // finite numbers.

@@ -99,7 +99,7 @@ Uses uses_of_damaged_runs() {
     use("a configuration that was changed", "changed",
         with_json("run/config.json", [](Json& config) { config["seed"] = 3; }));
     use("the checkpoint of another run", "another run", take_from_other("trainer_state.json"));
-    use("an older version's run", "older version", without("run/run.json"));
+    use("a run without its run.json", "lost its run.json", without("run/run.json"));
     use("an unknown task", "run.json", with_json("run/run.json", [](Json& run) { run["task"] = "poetry"; }));
     use("a vocabulary that was changed", "tokenizer.json", flip("tokenizer.json"));
     use("a checkpoint's state that was changed", "changed",
@@ -152,7 +152,7 @@ Uses uses_of_damaged_runs() {
                             tensors_of(small_run(task) / "model.safetensors"));
                     }});
     resume("no state of the training", "trainer_state.json", without("run/trainer_state.json"));
-    resume("an older version's run", "older version", without("run/run.json"));
+    resume("a run without its run.json", "lost its run.json", without("run/run.json"));
     resume("a vocabulary that was changed", "tokenizer.json", flip("tokenizer.json"));
 
     const auto continues = [&](const std::string& name, const Before& before, const std::string& says) {

@@ -5,7 +5,6 @@
 
 #include "commands.h"
 #include "heed/base/file.h"
-#include "heed/base/open_folder.h"
 #include "heed/examples/common/program.h"
 #include "heed/hub/exchange.h"
 #include "heed/tasks/report.h"
@@ -24,17 +23,14 @@ int write_report(const ReportFlags& flags) {
     throw SettingsError("give --out FILE: the report of several runs belongs to none of them");
   const ReportOptions options{flags.device.value(), !flags.unverified, nullptr};
   const std::vector<std::filesystem::path> folders(flags.runs.begin(), flags.runs.end());
-  const auto report = [&] {
-    return folders.size() == 1 ? run_report(folders.front(), options) : runs_report(folders, options);
-  };
   if (flags.out.given()) {
     check_output(flags.out.value(), flags.overwrite);
-    write_output(flags.out.value(), report(), flags.overwrite);
+    write_output(flags.out.value(),
+                 folders.size() == 1 ? run_report(folders.front(), options) : runs_report(folders, options),
+                 flags.overwrite);
     std::cout << flags.out.value() << '\n';
   } else {
-    const std::string page = report();  // throws if this is not a run
-    OpenFolder(folders.front()).write("report.html", page);
-    std::cout << (folders.front() / "report.html").string() << '\n';
+    std::cout << write_run_report(folders.front(), options).string() << '\n';
   }
   flush_output();
   return exit_success;

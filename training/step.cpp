@@ -1,10 +1,11 @@
-#include "heed/training/step_monitor.h"
+#include "heed/training/step.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
 #include "heed/base/error.h"
 #include "heed/core/backend.h"
@@ -37,6 +38,46 @@ Tensor sums_of_squares(const std::vector<Tensor>& tensors) {
 }
 
 }  // namespace
+
+GradientSum::GradientSum(std::vector<NamedTensor> parameters)
+    : parameters_(std::move(parameters)), sums_(parameters_.size()) {}
+
+std::vector<Tensor> GradientSum::take() {
+  std::vector<Tensor> gradients;
+  for (const NamedTensor& parameter : parameters_) {
+    gradients.push_back(gradient(*parameter.tensor));
+    zero_gradient(*parameter.tensor);
+  }
+  return gradients;
+}
+
+void GradientSum::add(std::vector<Tensor> gradients) {
+  std::vector<Tensor> more, sums;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    Tensor gradient = std::exchange(gradients[i], {});
+    if (!gradient.defined() || !sums_[i].defined() || !backend_of(gradient).scale_all) {
+      add(i, std::move(gradient));
+    } else {
+      more.push_back(std::move(gradient));
+      sums.push_back(sums_[i]);
+    }
+  }
+  if (!more.empty()) backend_of(more[0]).scale_all(more, {}, true, sums);
+}
+
+void GradientSum::add(std::size_t parameter, Tensor gradient) {
+  if (!gradient.defined()) return;
+  Tensor& sum = sums_[parameter];
+  if (sum.defined())
+    backend_of(sum).binary(BinaryOp::add, sum, gradient, sum);
+  else
+    sum = std::move(gradient);
+}
+
+void GradientSum::finish() {
+  for (std::size_t i = 0; i < sums_.size(); ++i)
+    parameters_[i].tensor->node()->gradient = std::exchange(sums_[i], {});  // backward() would copy it
+}
 
 GradientNorm::GradientNorm(std::span<const NamedTensor> parameters, double divisor) : divisor_(divisor) {
   check(divisor > 0, "gradient norm: the divisor is ", divisor, "; it must be positive");
@@ -89,6 +130,10 @@ void LossMeter::add(const std::string& name, const Tensor& sum) {
     restored_.erase(name);
   }
   total = total + sum.detach();
+}
+
+Tensor LossMeter::mean(const std::string& name) const {
+  return sums_.at(name) / static_cast<double>(tokens_);
 }
 
 std::map<std::string, double> LossMeter::sums() const {
@@ -153,41 +198,6 @@ void check_weights(std::span<const NamedTensor> parameters, std::int64_t step) {
           ": the weights \"", parameters[i].name,
           "\" are too large to compute with (their squares add up to ", sums[i],
           "); they were not saved. Try a lower learning_rate or more warmup_steps");
-}
-
-namespace {
-
-constexpr double far_above = 4;      // times the first loss
-constexpr double above = 1.5;        // likewise: beyond the variation between batches
-constexpr double beyond_all = 1000;  // likewise
-
-}  // namespace
-
-std::optional<double> loss_of(const Evaluation& evaluation) {
-  for (const Metric& metric : evaluation.metrics)
-    if (metric.name == "loss") return metric.value;
-  return std::nullopt;
-}
-
-bool is_far_above(double loss, double first_loss) {
-  return first_loss > 0 && loss > far_above * first_loss;
-}
-
-bool has_diverged(const Evaluation& evaluation, std::optional<double> first_loss) {
-  if (std::ranges::any_of(evaluation.metrics, [](const Metric& metric) { return std::isinf(metric.value); }))
-    return true;
-  const std::optional<double> loss = loss_of(evaluation);
-  return loss && first_loss && *first_loss > 0 && *loss > beyond_all * *first_loss &&
-         std::isinf(std::exp(*loss));
-}
-
-std::string remark_on_best(const BestEvaluation& best, double first_loss) {
-  const double limit = best.chosen_by_loss ? above : far_above;
-  if (!(first_loss > 0 && best.loss > limit * first_loss)) return {};
-  return concat_text("the best weights, of step ", best.step, ", have a loss of ", best.loss,
-                     " on the validation data, and it was ", first_loss,
-                     " in training before the first step: training has made the model worse; try a lower"
-                     " learning_rate, more warmup_steps or a clip_norm");
 }
 
 }  // namespace heed

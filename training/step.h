@@ -2,17 +2,52 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "heed/models/module.h"
-#include "heed/training/task.h"
 
-/// What a trainer tracks in every step without waiting for the device: gradients, losses,
-/// and whether they are finite.
+/// The parts of a training step (Trainer::step): gradients and losses that are added up, the norm, and
+/// whether all is finite. None of them waits for the device.
 namespace heed {
+
+/// The results of one batch of a step, besides its gradients.
+struct BatchOutcome {
+  struct Term {
+    std::string name;  ///< "loss" for the task's own, or an auxiliary loss's name
+    Tensor sum;        ///< over the batch, one element
+  };
+  std::int64_t count = 0;   ///< number of targets
+  std::vector<Term> terms;  ///< in the order they were added
+  std::vector<Observation> observations;
+};
+
+/// The results of a step, besides its losses.
+struct StepOutcome {
+  double learning_rate = 0;
+  Tensor gradient_norm;  ///< before clipping, [1], on the device
+};
+
+/// Adds the gradients of a step's batches in order. Each batch computes its own gradient from zero, and only
+/// then is it added: floating-point addition is not associative, and so the sum does not depend on which
+/// process computed which batch.
+class GradientSum {
+ public:
+  explicit GradientSum(std::vector<NamedTensor> parameters);
+  /// Takes the gradients of a batch out of the parameters; undefined where there is none.
+  std::vector<Tensor> take();
+  /// Adds a gradient for each parameter, in one kernel call if the device has it. Ignores undefined ones.
+  void add(std::vector<Tensor> gradients);
+  /// Adds a gradient to the sum of one parameter.
+  void add(std::size_t parameter, Tensor gradient);
+  /// Makes the sums the gradients of the parameters, and starts again from zero.
+  void finish();
+
+ private:
+  std::vector<NamedTensor> parameters_;
+  std::vector<Tensor> sums_;  // undefined: no gradient yet
+};
 
 /// The global norm of parameters' gradients, |g| = sqrt(sum of all g_i^2), and the factor that clips them
 /// (Pascanu et al., arXiv 1211.5063). Ignores parameters without a gradient.
@@ -53,6 +88,8 @@ class LossMeter {
   /// Counts the tokens of a batch.
   void add_tokens(std::int64_t tokens) { tokens_ += tokens; }
   std::int64_t tokens() const { return tokens_; }
+  /// The mean of a loss per token, on the device.
+  Tensor mean(const std::string& name) const;
 
   /// The sums since the start or the last clear(), on the device of the losses.
   const std::map<std::string, Tensor>& on_device() const { return sums_; }
@@ -96,29 +133,5 @@ class FiniteGuard {
 /// Throws an Error naming the first unusable parameter: one that is not finite or whose sum of squares
 /// overflows f32. Waits for the device.
 void check_weights(std::span<const NamedTensor> parameters, std::int64_t step);
-
-// Divergence is judged by comparing the loss with that of the first step, which is the loss of the
-// untrained model. The limits are loose, so that ordinary training never triggers them.
-
-/// The metric "loss", a mean like the training loss, if the evaluation has one.
-std::optional<double> loss_of(const Evaluation& evaluation);
-
-/// Whether a loss is far above that of the first step.
-bool is_far_above(double loss, double first_loss);
-
-/// Whether the weights are useless even if the deciding metric, such as an accuracy, is still
-/// finite: some metric is infinite, or the loss is over a thousand times that of the first step and
-/// its exponential overflows.
-bool has_diverged(const Evaluation& evaluation, std::optional<double> first_loss);
-
-/// The best evaluation of a run.
-struct BestEvaluation {
-  std::int64_t step = 0;
-  double loss = 0;
-  bool chosen_by_loss = false;  ///< or by another metric where less is better
-};
-/// A remark if the best evaluation is worse than the untrained model; otherwise "". Weights chosen by
-/// accuracy, say, may well have a larger loss, so for them only a loss far above the first counts.
-std::string remark_on_best(const BestEvaluation& best, double first_loss);
 
 }  // namespace heed

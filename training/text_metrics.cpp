@@ -1,0 +1,509 @@
+#include "heed/training/text_metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <sstream>
+#include <unordered_map>
+#include <utility>
+
+#include "heed/base/error.h"
+#include "heed/base/unicode.h"
+#include "heed/core/version.h"
+#include "heed/data/text_file.h"
+
+namespace heed {
+namespace {
+
+constexpr int max_order = 4;
+using WordIds = std::vector<std::int32_t>;  // word numbers
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+/// ASCII punctuation that is always a separate token: all but the apostrophe, comma, hyphen and full stop.
+bool stands_alone(char c) {
+  return (c >= '!' && c <= '&') || (c >= '(' && c <= '+') || c == '/' || (c >= ':' && c <= '@') ||
+         (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
+}
+
+/// Whether Python's str.split splits at a character: Unicode white space and the four ASCII separators.
+bool is_separator(char32_t value) {
+  return unicode::is_space(value) || (value >= 0x1C && value <= 0x1F);
+}
+
+/// Puts spaces around a full stop or comma after anything but a digit: ([^0-9])([.,]) -> \1 \2 .
+/// Like all rules here it scans from left to right and never looks at a matched character again.
+std::string split_after_non_digit(std::string_view text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    result += text[i];
+    if (is_digit(text[i]) || i + 1 == text.size() || (text[i + 1] != '.' && text[i + 1] != ',')) continue;
+    result += ' ';
+    result += text[++i];
+    result += ' ';
+  }
+  return result;
+}
+
+/// Puts spaces around a full stop or comma before anything but a digit:
+/// ([.,])([^0-9]) -> \1 \2 with a space before.
+std::string split_before_non_digit(std::string_view text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool mark = text[i] == '.' || text[i] == ',';
+    if (!mark || i + 1 == text.size() || is_digit(text[i + 1])) {
+      result += text[i];
+      continue;
+    }
+    result += ' ';
+    result += text[i];
+    result += ' ';
+    result += text[++i];
+  }
+  return result;
+}
+
+/// Puts spaces around a hyphen after a digit: ([0-9])(-) -> \1 \2 .
+std::string split_hyphen_after_digit(std::string_view text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    result += text[i];
+    if (!is_digit(text[i]) || i + 1 == text.size() || text[i + 1] != '-') continue;
+    result += " - ";
+    ++i;
+  }
+  return result;
+}
+
+/// The rules of mteval-v13a.pl, in order. They only look at ASCII, so working on bytes is enough.
+std::string tokenize_13a(std::string text) {
+  replace_all(text, "<skipped>", "");
+  replace_all(text, "-\n", "");
+  replace_all(text, "\n", " ");
+  replace_all(text, "&quot;", "\"");
+  replace_all(text, "&amp;", "&");
+  replace_all(text, "&lt;", "<");
+  replace_all(text, "&gt;", ">");
+  std::string spaced = " ";
+  for (const char c : text) {
+    if (stands_alone(c)) {
+      spaced += ' ';
+      spaced += c;
+      spaced += ' ';
+    } else {
+      spaced += c;
+    }
+  }
+  spaced += ' ';
+  return split_hyphen_after_digit(split_before_non_digit(split_after_non_digit(spaced)));
+}
+
+std::vector<std::string_view> split_at_spaces(std::string_view text) {
+  std::vector<std::string_view> words;
+  std::size_t start = 0;
+  for (std::size_t at = 0; at <= text.size();) {
+    const auto c = at < text.size() ? unicode::decode(text, at) : unicode::CodePoint{U' ', 1, true};
+    const std::size_t next = at + static_cast<std::size_t>(c.length);
+    if (c.valid && is_separator(c.value)) {
+      if (at > start) words.push_back(text.substr(start, at - start));
+      start = next;
+    }
+    at = next;
+  }
+  return words;
+}
+
+std::string_view strip_right(std::string_view text) {
+  std::size_t end = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto c = unicode::decode(text, at);
+    at += static_cast<std::size_t>(c.length);
+    if (!c.valid || !is_separator(c.value)) end = at;
+  }
+  return text.substr(0, end);
+}
+
+/// Maps equal words to equal numbers, so that n-grams compare as numbers.
+class WordNumbers {
+ public:
+  WordIds number(const auto& words) {
+    WordIds ids;
+    for (const auto& word : words)
+      ids.push_back(numbers_.emplace(word, static_cast<std::int32_t>(numbers_.size())).first->second);
+    return ids;
+  }
+
+ private:
+  std::unordered_map<std::string, std::int32_t> numbers_;
+};
+
+/// All n-grams of a line in sorted order, repeats included.
+std::vector<std::array<std::int32_t, max_order>> sorted_ngrams(const WordIds& words, int order) {
+  std::vector<std::array<std::int32_t, max_order>> ngrams;
+  for (std::size_t i = 0; i + static_cast<std::size_t>(order) <= words.size(); ++i) {
+    std::array<std::int32_t, max_order> ngram{};
+    std::copy_n(words.begin() + static_cast<std::ptrdiff_t>(i), order, ngram.begin());
+    ngrams.push_back(ngram);
+  }
+  std::sort(ngrams.begin(), ngrams.end());
+  return ngrams;
+}
+
+/// An n-gram counts at most as often as it occurs in the reference: the size of the multiset intersection.
+std::int64_t clipped_matches(const WordIds& hypothesis, const WordIds& reference, int order) {
+  const auto a = sorted_ngrams(hypothesis, order), b = sorted_ngrams(reference, order);
+  std::int64_t matches = 0;
+  for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
+    if (*i == *j)
+      ++matches, ++i, ++j;
+    else if (*i < *j)
+      ++i;
+    else
+      ++j;
+  }
+  return matches;
+}
+
+/// The geometric mean of the precisions times the brevity penalty (Papineni et al., section 2.3).
+void compute_score(BleuScore& bleu, BleuSmoothing smoothing) {
+  const auto hypothesis = static_cast<double>(bleu.hypothesis_length);
+  const auto reference = static_cast<double>(bleu.reference_length);
+  bleu.brevity_penalty = 1;
+  if (hypothesis < reference)
+    bleu.brevity_penalty = hypothesis > 0 ? std::exp(1 - reference / hypothesis) : 0;
+  if (bleu.matches == std::array<std::int64_t, max_order>{}) return;
+  double missed = 1, log_sum = 0;
+  for (std::size_t n = 0; n < max_order; ++n) {
+    if (bleu.totals[n] == 0) return;  // no n-grams of this order: the mean is undefined, the score is 0
+    const auto total = static_cast<double>(bleu.totals[n]);
+    if (bleu.matches[n] > 0)
+      bleu.precisions[n] = 100.0 * static_cast<double>(bleu.matches[n]) / total;
+    else if (smoothing == BleuSmoothing::exponential)
+      bleu.precisions[n] = 100.0 / ((missed *= 2) * total);
+    log_sum += std::log(bleu.precisions[n]);  // minus infinity without smoothing: the score becomes 0
+  }
+  bleu.score = bleu.brevity_penalty * std::exp(log_sum / max_order);
+}
+
+}  // namespace
+
+std::string bleu_tokenize(std::string_view line, BleuTokens tokens) {
+  std::string text(strip_right(line));
+  if (tokens == BleuTokens::mteval_13a) text = tokenize_13a(std::move(text));
+  std::string joined;
+  for (const std::string_view word : split_at_spaces(text)) {
+    if (!joined.empty()) joined += ' ';
+    joined += word;
+  }
+  return joined;
+}
+
+std::string bleu_signature(const BleuOptions& options) {
+  return concat_text("nrefs:1|case:", options.lower_case ? "lc" : "mixed",
+                     "|eff:no|tok:", options.tokens == BleuTokens::none ? "none" : "13a",
+                     "|smooth:", options.smoothing == BleuSmoothing::none ? "none" : "exp", "|version:heed-",
+                     version);
+}
+
+std::vector<double> BleuScore::statistics() const {
+  std::vector<double> all(matches.begin(), matches.end());
+  all.insert(all.end(), totals.begin(), totals.end());
+  all.push_back(static_cast<double>(hypothesis_length));
+  all.push_back(static_cast<double>(reference_length));
+  return all;
+}
+
+BleuScore bleu_of_statistics(std::span<const double> statistics, const BleuOptions& options) {
+  check(statistics.size() == 2 * max_order + 2, "BLEU is made of ", 2 * max_order + 2, " counts, not of ",
+        statistics.size());
+  const auto count = [&](std::size_t i) { return std::llround(statistics[i]); };
+  BleuScore bleu;
+  bleu.signature = bleu_signature(options);
+  for (std::size_t n = 0; n < max_order; ++n) {
+    bleu.matches[n] = count(n);
+    bleu.totals[n] = count(max_order + n);
+  }
+  bleu.hypothesis_length = count(2 * max_order);
+  bleu.reference_length = count(2 * max_order + 1);
+  compute_score(bleu, options.smoothing);
+  return bleu;
+}
+
+BleuScore corpus_bleu(std::span<const std::string> hypotheses, std::span<const std::string> references,
+                      const BleuOptions& options) {
+  check(hypotheses.size() == references.size(), "BLEU compares line by line, but there are ",
+        hypotheses.size(), " hypotheses and ", references.size(), " references");
+  check(!hypotheses.empty(), "BLEU needs at least one line");
+  BleuScore bleu;
+  bleu.signature = bleu_signature(options);
+  WordNumbers numbers;
+  const auto words = [&](const std::string& line) {
+    return numbers.number(split_at_spaces(bleu_tokenize(
+        options.lower_case ? unicode::lower_case(line, unicode::FinalSigma::final) : line, options.tokens)));
+  };
+  for (std::size_t i = 0; i < hypotheses.size(); ++i) {
+    const WordIds hypothesis = words(hypotheses[i]), reference = words(references[i]);
+    bleu.hypothesis_length += static_cast<std::int64_t>(hypothesis.size());
+    bleu.reference_length += static_cast<std::int64_t>(reference.size());
+    for (int order = 1; order <= max_order; ++order) {
+      const auto n = static_cast<std::size_t>(order - 1);
+      bleu.matches[n] += clipped_matches(hypothesis, reference, order);
+      bleu.totals[n] += std::max<std::int64_t>(static_cast<std::int64_t>(hypothesis.size()) - order + 1, 0);
+    }
+  }
+  compute_score(bleu, options.smoothing);
+  return bleu;
+}
+
+double distinct_share(std::span<const std::string> texts, std::size_t n) {
+  std::set<std::vector<std::string>> distinct;
+  std::size_t all = 0;
+  for (const std::string& text : texts) {
+    std::istringstream tokens(bleu_tokenize(text));
+    std::vector<std::string> words;
+    for (std::string word; tokens >> word;) words.push_back(word);
+    for (std::size_t i = 0; i + n <= words.size(); ++i, ++all)
+      distinct.emplace(words.begin() + static_cast<std::ptrdiff_t>(i),
+                       words.begin() + static_cast<std::ptrdiff_t>(i + n));
+  }
+  return all == 0 ? 0 : static_cast<double>(distinct.size()) / static_cast<double>(all);
+}
+
+// --- ROUGE
+
+namespace {
+
+bool is_vowel_letter(char c) {
+  return c == 'a' || c == 'e' || c == 'i' || c == 'o' || c == 'u';
+}
+
+/// Which letters are consonants: all but a, e, i, o, u, and y after a consonant.
+std::vector<bool> consonants(std::string_view word) {
+  std::vector<bool> found;
+  for (const char c : word) found.push_back(c == 'y' ? found.empty() || !found.back() : !is_vowel_letter(c));
+  return found;
+}
+
+/// m of [C](VC)^m[V]: how often a vowel is followed by a consonant.
+int measure(std::string_view stem) {
+  const std::vector<bool> consonant = consonants(stem);
+  int count = 0;
+  for (std::size_t i = 1; i < consonant.size(); ++i) count += !consonant[i - 1] && consonant[i] ? 1 : 0;
+  return count;
+}
+
+bool has_vowel(std::string_view stem) {
+  const std::vector<bool> consonant = consonants(stem);
+  return std::find(consonant.begin(), consonant.end(), false) != consonant.end();
+}
+
+/// Porter's *d.
+bool ends_in_double_consonant(std::string_view word) {
+  const std::size_t n = word.size();
+  return n >= 2 && word[n - 1] == word[n - 2] && consonants(word).back();
+}
+
+/// Porter's *o: ends in consonant, vowel, consonant, the last not w, x or y. NLTK adds two-letter words of
+/// a vowel and a consonant.
+bool ends_in_short_syllable(std::string_view word) {
+  const std::vector<bool> consonant = consonants(word);
+  const std::size_t n = word.size();
+  if (n == 2) return !consonant[0] && consonant[1];
+  return n >= 3 && consonant[n - 3] && !consonant[n - 2] && consonant[n - 1] && word[n - 1] != 'w' &&
+         word[n - 1] != 'x' && word[n - 1] != 'y';
+}
+
+struct Rule {
+  std::string_view suffix, replacement;
+};
+
+/// Takes the first rule off a list of rules "suffix:replacement" or "suffix", which have spaces between them.
+Rule next_rule(std::string_view& rules) {
+  const std::string_view rule = rules.substr(0, rules.find(' '));
+  rules.remove_prefix(std::min(rule.size() + 1, rules.size()));
+  const std::size_t colon = std::min(rule.find(':'), rule.size());
+  return {rule.substr(0, colon), rule.substr(std::min(colon + 1, rule.size()))};
+}
+
+/// Applies the first rule whose suffix matches: replaces the suffix if the stem before it
+/// has a measure above `least`.
+std::string replaced(const std::string& word, std::string_view rules, int least) {
+  while (!rules.empty()) {
+    const Rule rule = next_rule(rules);
+    if (!word.ends_with(rule.suffix)) continue;
+    const std::string stem = word.substr(0, word.size() - rule.suffix.size());
+    if (measure(stem) <= least) return word;
+    if (rule.suffix == "ion" && stem.back() != 's' && stem.back() != 't') return word;
+    return stem + std::string(rule.replacement);
+  }
+  return word;
+}
+
+constexpr std::string_view rules_of_step_2 =
+    "ational:ate tional:tion enci:ence anci:ance izer:ize bli:ble alli:al entli:ent eli:e ousli:ous "
+    "ization:ize ation:ate ator:ate alism:al iveness:ive fulness:ful ousness:ous aliti:al iviti:ive "
+    "biliti:ble fulli:ful";
+constexpr std::string_view rules_of_step_3 = "icate:ic ative: alize:al iciti:ic ical:ic ful: ness:";
+constexpr std::string_view rules_of_step_4 =
+    "al ance ence er ic able ible ant ement ment ent ion ou ism ate iti ous ive ize";
+
+std::string without(const std::string& word, std::size_t letters) {
+  return word.substr(0, word.size() - letters);
+}
+
+/// Plurals.
+std::string step_1a(const std::string& word) {
+  if (word.ends_with("ies")) return without(word, word.size() == 4 ? 1 : 2);
+  if (word.ends_with("sses")) return without(word, 2);
+  return word.ends_with('s') && !word.ends_with("ss") ? without(word, 1) : word;
+}
+
+/// Past tenses and participles.
+std::string step_1b(const std::string& word) {
+  if (word.ends_with("ied")) return without(word, word.size() == 4 ? 1 : 2);
+  if (word.ends_with("eed")) return measure(without(word, 3)) > 0 ? without(word, 1) : word;
+  std::string stem;
+  for (const std::string_view suffix : {"ed", "ing"})
+    if (word.ends_with(suffix) && has_vowel(without(word, suffix.size()))) {
+      stem = without(word, suffix.size());
+      break;
+    }
+  if (stem.empty()) return word;
+  if (stem.ends_with("at") || stem.ends_with("bl") || stem.ends_with("iz")) return stem + "e";
+  if (ends_in_double_consonant(stem)) {
+    const char last = stem.back();
+    return last == 'l' || last == 's' || last == 'z' ? stem : without(stem, 1);
+  }
+  return measure(stem) == 1 && ends_in_short_syllable(stem) ? stem + "e" : stem;
+}
+
+std::string step_1c(const std::string& word) {
+  if (!word.ends_with('y')) return word;
+  const std::string stem = without(word, 1);
+  return stem.size() > 1 && consonants(stem).back() ? stem + "i" : word;
+}
+
+std::string step_2(const std::string& word) {
+  if (word.ends_with("alli") && measure(without(word, 4)) > 0) return step_2(without(word, 2));
+  if (word.ends_with("logi")) return measure(without(word, 3)) > 0 ? without(word, 1) : word;
+  return replaced(word, rules_of_step_2, 0);
+}
+
+std::string step_5(std::string word) {
+  if (word.ends_with('e')) {
+    const std::string stem = without(word, 1);
+    const int m = measure(stem);
+    if (m > 1 || (m == 1 && !ends_in_short_syllable(stem))) word = stem;
+  }
+  return word.ends_with("ll") && measure(without(word, 1)) > 1 ? without(word, 1) : word;
+}
+
+constexpr std::string_view irregular =
+    "sky:sky skies:sky dying:die lying:lie tying:tie news:news innings:inning inning:inning "
+    "outings:outing outing:outing cannings:canning canning:canning howe:howe proceed:proceed "
+    "exceed:exceed succeed:succeed";
+
+}  // namespace
+
+std::string porter_stem(std::string_view word) {
+  if (word.size() <= 2) return std::string(word);
+  for (std::string_view rest = irregular; !rest.empty();)
+    if (const auto [form, stem] = next_rule(rest); word == form) return std::string(stem);
+  std::string stem = step_2(step_1c(step_1b(step_1a(std::string(word)))));
+  stem = replaced(replaced(stem, rules_of_step_3, 0), rules_of_step_4, 1);
+  return step_5(stem);
+}
+
+namespace {
+
+/// 2 p r / (p + r), where precision p and recall r are relative to the n-grams of text and reference.
+double f_measure(std::size_t common, std::size_t in_text, std::size_t in_reference) {
+  if (common == 0) return 0;
+  const double precision = static_cast<double>(common) / static_cast<double>(in_text),
+               recall = static_cast<double>(common) / static_cast<double>(in_reference);
+  return 2 * precision * recall / (precision + recall);
+}
+
+double rouge_n(const WordIds& text, const WordIds& reference, int n) {
+  return f_measure(static_cast<std::size_t>(clipped_matches(text, reference, n)),
+                   sorted_ngrams(text, n).size(), sorted_ngrams(reference, n).size());
+}
+
+/// The length of the longest common subsequence.
+std::size_t common_subsequence(const WordIds& a, const WordIds& b) {
+  std::vector<std::size_t> row(b.size() + 1);  // for the words of a so far and the first j of b
+  for (const std::int32_t word : a) {
+    std::size_t diagonal = 0;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t above = row[j + 1];
+      row[j + 1] = word == b[j] ? diagonal + 1 : std::max(row[j], above);
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::vector<std::string> rouge_words(std::string_view text, bool stemming) {
+  std::vector<std::string> words;
+  std::string word;
+  const auto end_word = [&] {
+    if (!word.empty()) words.push_back(stemming && word.size() > 3 ? porter_stem(word) : word);
+    word.clear();
+  };
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const auto is_next = [&](std::string_view bytes) { return text.substr(i, bytes.size()) == bytes; };
+    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
+      word += c;
+    } else if (c >= 'A' && c <= 'Z') {
+      word += static_cast<char>(c - 'A' + 'a');
+    } else if (is_next("\xE2\x84\xAA")) {  // the Kelvin sign lower-cases to a plain k
+      word += 'k';
+      i += 2;
+    } else {
+      if (is_next("\xC4\xB0")) word += 'i';  // dotted I lower-cases to i and a combining dot
+      end_word();
+    }
+  }
+  end_word();
+  return words;
+}
+
+RougeScore rouge(std::string_view text, std::string_view reference, bool stemming) {
+  WordNumbers numbers;
+  const WordIds found = numbers.number(rouge_words(text, stemming)),
+                expected = numbers.number(rouge_words(reference, stemming));
+  return {rouge_n(found, expected, 1), rouge_n(found, expected, 2),
+          f_measure(common_subsequence(found, expected), found.size(), expected.size())};
+}
+
+std::vector<RougeScore> rouge_scores(std::span<const std::string> texts,
+                                     std::span<const std::string> references, bool stemming) {
+  check(texts.size() == references.size() && !texts.empty(), "ROUGE: needs as many texts as references, got ",
+        texts.size(), " and ", references.size());
+  std::vector<RougeScore> scores;
+  for (std::size_t i = 0; i < texts.size(); ++i) scores.push_back(rouge(texts[i], references[i], stemming));
+  return scores;
+}
+
+RougeScore mean_of(std::span<const RougeScore> scores) {
+  RougeScore mean;
+  const auto count = static_cast<double>(scores.size());
+  for (const RougeScore& one : scores) {
+    mean.rouge1 += one.rouge1 / count;
+    mean.rouge2 += one.rouge2 / count;
+    mean.rougeL += one.rougeL / count;
+  }
+  return mean;
+}
+
+RougeScore mean_rouge(std::span<const std::string> texts, std::span<const std::string> references,
+                      bool stemming) {
+  return mean_of(rouge_scores(texts, references, stemming));
+}
+
+}  // namespace heed

@@ -1,0 +1,291 @@
+#include "heed/training/watch.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "heed/base/error.h"
+#include "heed/core/device.h"
+#include "heed/training/report.h"
+#include "heed/training/run_folder.h"
+
+namespace heed {
+namespace {
+
+// Limits for remarks: loose, so that ordinary training never triggers them. A loss is compared with that of
+// the first step, which is the loss of the untrained model.
+constexpr double far_above = 4;            // times the first loss
+constexpr double well_above = 1.5;         // likewise: beyond the variation between batches
+constexpr double beyond_all = 1000;        // likewise
+constexpr double dwarfing_auxiliary = 10;  // times the task's loss
+constexpr double dwarfing_norm = 100;      // likewise
+constexpr int records_in_a_row = 3;
+
+double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+/// The metric "loss", a mean like the training loss, if the evaluation has one.
+std::optional<double> loss_in(const Evaluation& evaluation) {
+  const auto found = std::ranges::find(evaluation.metrics, "loss", &Metric::name);
+  return found == evaluation.metrics.end() ? std::nullopt : std::optional(found->value);
+}
+
+bool is_far_above(double loss, double first_loss) {
+  return first_loss > 0 && loss > far_above * first_loss;
+}
+
+/// Whether the weights are useless even if the deciding metric, such as an accuracy, is still finite: some
+/// metric is infinite, or the loss is over a thousand times that of the first step and its exponential
+/// overflows.
+bool has_diverged(const Evaluation& evaluation, std::optional<double> first_loss) {
+  if (std::ranges::any_of(evaluation.metrics, [](const Metric& metric) { return std::isinf(metric.value); }))
+    return true;
+  const std::optional<double> loss = loss_in(evaluation);
+  return loss && first_loss && *first_loss > 0 && *loss > beyond_all * *first_loss &&
+         std::isinf(std::exp(*loss));
+}
+
+}  // namespace
+
+TrainingWatch::TrainingWatch(const TrainerOptions& options, TrainerCallbacks callbacks, TrainerState& state,
+                             std::int64_t steps, std::string unit, Device device)
+    : options_(options),
+      callbacks_(std::move(callbacks)),
+      state_(state),
+      steps_(steps),
+      unit_(std::move(unit)),
+      device_(device),
+      evaluates_(options.evaluate_every > 0) {}
+
+void TrainingWatch::open(RunFolder* folder) {
+  const auto remark = [this](std::string_view text) { say(text); };
+  folder_ = folder;
+  if (folder) metrics_ = std::make_unique<MetricsLog>(folder->folder(), state_.metrics_bytes, remark);
+  if (folder && options_.tensorboard)
+    tensorboard_ =
+        std::make_unique<TensorBoardLog>(folder->folder(), state_.step, metrics_->records(), remark);
+  session_ = Session{};
+  session_.first_step = state_.step;
+  session_.earlier_tokens = state_.tokens_since_record;
+  session_.earlier_seconds = state_.elapsed_seconds;
+  session_.skipped_said = state_.loss_scale.skipped;
+}
+
+void TrainingWatch::record(const StepOutcome& outcome, const LossMeter& losses,
+                           const std::map<std::string, double>& weights, const LossScale* loss_scale) {
+  if (loss_scale) say_skipped_steps(loss_scale->state());
+  read_first_loss();
+  const Progress progress = measured(outcome, losses);
+  judge(progress, weights);
+  session_.last_record = session_.last_shown = Clock::now();
+  session_.earlier_tokens = 0;
+  publish(progress);
+}
+
+bool TrainingWatch::wants_to_show() const {
+  return options_.log_seconds > 0 && callbacks_.progress &&
+         seconds_between(session_.last_shown, Clock::now()) >= options_.log_seconds;
+}
+
+void TrainingWatch::show(const StepOutcome& outcome, const LossMeter& losses) {
+  session_.last_shown = Clock::now();
+  callbacks_.progress(measured(outcome, losses));
+}
+
+bool TrainingWatch::evaluate(const std::function<Evaluation()>& measure) {
+  const Clock::time_point start = Clock::now();
+  const Evaluation evaluation = measure();
+  // Training speed must not include the time for evaluations.
+  const Clock::duration duration = Clock::now() - start;
+  session_.last_record += duration;
+  session_.last_shown += duration;
+  if (evaluation.metrics.empty()) {
+    if (options_.patience > 0)
+      say_once("patience",
+               concat_text("patience is ", options_.patience,
+                           ", but there is nothing to evaluate: training stops at its last step"));
+    evaluates_ = false;
+    return false;
+  }
+  const auto found = std::ranges::find(evaluation.metrics, evaluation.keep_best_by, &Metric::name);
+  check(found != evaluation.metrics.end(), "trainer: the evaluation has no metric \"",
+        evaluation.keep_best_by, "\" to choose the best weights by");
+
+  read_first_loss();
+  Progress progress = progress_now();
+  for (const Metric& metric : evaluation.metrics) progress.metrics.emplace_back(metric.name, metric.value);
+  progress.is_best = is_better(evaluation, *found);
+  ++session_.evaluations;
+  session_.larger_is_better = found->larger_is_better;
+  if (progress.is_best) {
+    state_.best_metric = found->value;
+    state_.best_loss = loss_in(evaluation);
+    state_.best_step = state_.step;
+    state_.evaluations_without_improvement = 0;
+  } else {
+    ++state_.evaluations_without_improvement;
+  }
+  publish(progress);
+  write_report();
+  return progress.is_best;
+}
+
+bool TrainingWatch::out_of_patience() const {
+  return options_.patience > 0 && state_.evaluations_without_improvement >= options_.patience;
+}
+
+void TrainingWatch::save() {
+  read_first_loss();
+  state_.elapsed_seconds = elapsed_seconds();
+  state_.metrics_bytes = metrics_->sync();
+}
+
+TrainResult TrainingWatch::finish() {
+  const bool stopped_early = state_.step < steps_ && out_of_patience();
+  if (session_.evaluations > 0 && !state_.best_metric)
+    say("training diverged: no evaluation is worth keeping, and there are no best weights; try a lower"
+        " learning_rate, more warmup_steps or a clip_norm");
+  // Weights chosen by accuracy, say, may well have a larger loss: for them only a loss far above the first
+  // counts.
+  const double limit = session_.larger_is_better ? far_above : well_above,
+               first = state_.first_loss.value_or(0);
+  if (session_.evaluations > 0 && first > 0 && state_.best_loss.value_or(0) > limit * first)
+    say(concat_text("the best weights, of step ", state_.best_step, ", have a loss of ", *state_.best_loss,
+                    " on the validation data, and it was ", first,
+                    " in training before the first step: training has made the model worse; try a lower"
+                    " learning_rate, more warmup_steps or a clip_norm"));
+  if (stopped_early)
+    say(concat_text("stopped early in step ", state_.step, ": ", state_.evaluations_without_improvement,
+                    " evaluations (the patience is ", options_.patience, ") brought nothing better",
+                    state_.best_metric
+                        ? concat_text(" than the ", *state_.best_metric, " of step ", state_.best_step)
+                        : std::string()));
+  return {state_.step,      state_.step >= steps_ || stopped_early,
+          stopped_early,    state_.best_metric,
+          state_.best_step, elapsed_seconds()};
+}
+
+// --- what is recorded
+
+Progress TrainingWatch::progress_now() const {
+  Progress progress;
+  progress.step = state_.step;
+  progress.steps = steps_;
+  progress.epoch = state_.epoch;
+  progress.unit = unit_;
+  progress.elapsed_seconds = elapsed_seconds();
+  const double session = progress.elapsed_seconds - session_.earlier_seconds;
+  const auto done = static_cast<double>(std::max<std::int64_t>(state_.step - session_.first_step, 1));
+  progress.seconds_left = session / done * static_cast<double>(steps_ - state_.step);
+  return progress;
+}
+
+/// Waits for the device.
+Progress TrainingWatch::measured(const StepOutcome& outcome, const LossMeter& losses) const {
+  Progress progress = progress_now();
+  progress.learning_rate = outcome.learning_rate;
+  progress.gradient_norm = outcome.gradient_norm.item();
+  progress.memory_bytes = static_cast<std::int64_t>(memory_stats(device_).peak_bytes);
+  const double tokens = static_cast<double>(std::max<std::int64_t>(losses.tokens(), 1));
+  for (const auto& [name, sum] : losses.sums()) {
+    if (name == "loss") {
+      progress.loss = sum / tokens;
+    } else {
+      progress.auxiliary.emplace_back(name, sum / tokens);
+    }
+  }
+  progress.tokens_per_second = static_cast<double>(losses.tokens() - session_.earlier_tokens) /
+                               std::max(seconds_between(session_.last_record, Clock::now()), 1e-9);
+  return progress;
+}
+
+void TrainingWatch::publish(const Progress& progress) {
+  if (metrics_) metrics_->append(progress);
+  if (tensorboard_) tensorboard_->append(progress);
+  if (callbacks_.progress) callbacks_.progress(progress);
+}
+
+void TrainingWatch::write_report() {
+  if (!folder_) return;
+  try {
+    folder_->folder().write("report.html", report_html(metrics_->records(), folder_->config()));
+  } catch (const Error& error) {
+    say_once("report", concat_text("training goes on, but without a report: ", error.what()));
+  }
+}
+
+/// Waits for the device, once.
+void TrainingWatch::read_first_loss() {
+  if (!state_.first_loss && first_loss_.defined()) state_.first_loss = first_loss_.item();
+}
+
+double TrainingWatch::elapsed_seconds() const {
+  return session_.earlier_seconds + seconds_between(session_.start, Clock::now());
+}
+
+// --- what is remarked on
+
+/// A diverged evaluation is never the best, even if the deciding metric is still finite.
+bool TrainingWatch::is_better(const Evaluation& evaluation, const Metric& metric) const {
+  if (!std::isfinite(metric.value) || has_diverged(evaluation, state_.first_loss)) return false;
+  if (!state_.best_metric) return true;
+  return metric.larger_is_better ? metric.value > *state_.best_metric : metric.value < *state_.best_metric;
+}
+
+/// Warns about problems that are not errors.
+void TrainingWatch::judge(const Progress& progress, const std::map<std::string, double>& weights) {
+  const double start = state_.first_loss.value_or(progress.loss), loss = std::abs(progress.loss);
+  session_.far_records = is_far_above(progress.loss, start) ? session_.far_records + 1 : 0;
+  if (session_.far_records == records_in_a_row)
+    say_once("loss",
+             concat_text("training diverges: the loss is ", progress.loss, " and was ", start,
+                         " at the start; try a lower learning_rate, more warmup_steps or a clip_norm"));
+  for (const auto& [name, value] : progress.auxiliary) {
+    const auto known = weights.find(name);
+    const double weight = known == weights.end() ? 1 : known->second;
+    if (std::abs(weight * value) > dwarfing_auxiliary * loss)
+      say_once("auxiliary " + name,
+               concat_text("the auxiliary loss \"", name, "\" (", value, " times its weight ", weight,
+                           ") dwarfs the loss of the task (", progress.loss,
+                           "); lower its weight among the options of the attention that adds it"));
+  }
+  session_.steep_records =
+      progress.gradient_norm > dwarfing_norm * std::max(loss, 1.0) ? session_.steep_records + 1 : 0;
+  if (session_.steep_records == records_in_a_row)
+    say_once("norm",
+             concat_text("the gradient's norm (", progress.gradient_norm, ") dwarfs the loss (",
+                         progress.loss, "); try a lower learning_rate",
+                         options_.clip_norm > 0 ? concat_text(": clip_norm ", options_.clip_norm,
+                                                              " cuts nearly all of every gradient off")
+                                                : std::string(", or a clip_norm of 1")));
+}
+
+void TrainingWatch::say_skipped_steps(const LossScaleState& scale) {
+  if (scale.skipped == session_.skipped_said) return;
+  say(concat_text(
+      scale.skipped - session_.skipped_said,
+      " steps left the weights as they were, because gradients overflowed f16; the loss scale is now ",
+      scale.scale));
+  session_.skipped_said = scale.skipped;
+}
+
+void TrainingWatch::say_untrained(const std::vector<Shape>& shapes) const {
+  if (shapes.empty()) return;
+  std::string text;
+  constexpr std::size_t most = 5;
+  for (std::size_t i = 0; i < std::min(shapes.size(), most); ++i)
+    text += concat_text(i ? ", " : "", shapes[i]);
+  say(concat_text("tensors that get gradients but are not parameters of the model are not trained: ",
+                  shapes.size(), ", of shape ", text, shapes.size() > most ? ", ..." : "",
+                  "; register them with add_parameter(), or their module with add_module()"));
+}
+
+void TrainingWatch::say(std::string_view text) const {
+  if (callbacks_.message) callbacks_.message(text);
+}
+
+void TrainingWatch::say_once(const std::string& topic, std::string_view text) {
+  if (session_.said.insert(topic).second) say(text);
+}
+
+}  // namespace heed

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "heed/training/tensorboard.h"
+#include "heed/training/trainer.h"
+
+namespace heed {
+
+/// Who watches a Trainer at work: it shows and records progress, writes the curves and the report while
+/// training goes on, warns about what looks wrong, and says which evaluation is the best and when patience is
+/// at an end. Nothing here changes a weight.
+class TrainingWatch {
+ public:
+  /// `options` and `state` must outlive the watch, which keeps the best evaluation, the first loss, the
+  /// elapsed time and the length of metrics.jsonl in the state. `steps`: of the whole run; `unit`: of the
+  /// task; `device`: of the model.
+  TrainingWatch(const TrainerOptions& options, TrainerCallbacks callbacks, TrainerState& state,
+                std::int64_t steps, std::string unit, Device device);
+
+  /// Begins a session of the run. With a folder, records go to its files; null: to the callbacks only.
+  void open(RunFolder* folder);
+
+  void say(std::string_view text) const;
+  /// Remembers the loss of the untrained model, which later ones are compared with; one element.
+  void set_first_loss(const Tensor& mean) { first_loss_ = mean; }
+  /// `shapes`: of the tensors that still have a gradient after the first step. They are not parameters of the
+  /// model.
+  void say_untrained(const std::vector<Shape>& shapes) const;
+
+  /// A record of the losses since the last one. `weights`: of the auxiliary losses; `loss_scale`: null unless
+  /// the model computes in f16. Waits for the device.
+  void record(const StepOutcome& outcome, const LossMeter& losses,
+              const std::map<std::string, double>& weights, const LossScale* loss_scale);
+  /// Whether TrainerOptions::log_seconds have passed since progress was last shown.
+  bool wants_to_show() const;
+  /// Shows the same numbers as a record without storing any of them. Waits for the device.
+  void show(const StepOutcome& outcome, const LossMeter& losses);
+
+  /// Calls `measure`, records the result and writes the report. True if it is the best so far.
+  bool evaluate(const std::function<Evaluation()>& measure);
+  /// False: there are no evaluations, so the moving averages themselves are the best weights.
+  bool evaluates() const { return evaluates_; }
+  bool out_of_patience() const;
+
+  /// Brings the state up to date for a checkpoint; waits for the device and the disk.
+  void save();
+  /// Writes report.html with what has been recorded so far. Failing to does not end training.
+  void write_report();
+  /// Says how training went.
+  TrainResult finish();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  Progress progress_now() const;
+  Progress measured(const StepOutcome& outcome, const LossMeter& losses) const;
+  void publish(const Progress& progress);
+  void read_first_loss();
+  bool is_better(const Evaluation& evaluation, const Metric& metric) const;
+  void judge(const Progress& progress, const std::map<std::string, double>& weights);
+  void say_skipped_steps(const LossScaleState& scale);
+  void say_once(const std::string& topic, std::string_view text);
+  double elapsed_seconds() const;
+
+  /// What a session counts, for speed, time left and remarks.
+  struct Session {
+    Clock::time_point start = Clock::now(), last_record = start, last_shown = start;
+    std::int64_t first_step = 0;
+    std::int64_t earlier_tokens = 0;  // since the last record, but counted in an earlier session
+    double earlier_seconds = 0;
+    std::int64_t skipped_said = 0;  // skipped steps already reported
+    int far_records = 0;            // consecutive records whose loss was far above its start
+    int steep_records = 0;          // consecutive records whose gradient norm dwarfed the loss
+    std::set<std::string> said;     // topics already reported
+    std::int64_t evaluations = 0;
+    bool larger_is_better = false;  // of the metric that chooses the best
+  };
+
+  const TrainerOptions& options_;
+  TrainerCallbacks callbacks_;
+  TrainerState& state_;
+  std::int64_t steps_;
+  std::string unit_;
+  Device device_;
+  bool evaluates_;
+  Tensor first_loss_;  // mean per token in the first step, before any weight changed
+  Session session_;
+  RunFolder* folder_ = nullptr;
+  std::unique_ptr<MetricsLog> metrics_;  // null without a folder
+  std::unique_ptr<TensorBoardLog> tensorboard_;
+};
+
+}  // namespace heed
