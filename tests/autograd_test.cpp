@@ -1,9 +1,18 @@
+// The graph: gradients, recomputed segments and layers, random graphs.
+
 #include <doctest/doctest.h>
+
+#include <cmath>
+#include <optional>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/graph.h"
 #include "heed/autograd/ops.h"
+#include "heed/core/backend.h"
 #include "heed/core/device.h"
+#include "heed/models/encoder_decoder.h"
+#include "heed/models/transformer.h"
+#include "heed/tests/model_support.h"
 
 using namespace heed;
 
@@ -52,7 +61,7 @@ TEST_CASE("autograd: nothing is recorded without a parameter or under NoGrad") {
   CHECK((x * 2).tracked());
 }
 
-TEST_CASE("autograd: the results of an op with several have one backward") {
+TEST_CASE("autograd: an op with several results has one backward") {
   const Tensor x = leaf({1, 2}), weight = parameter(Tensor::ones({1, 2}, DType::f64));
   const auto through_two = [&] {
     const LinearMap maps[] = {{weight, {}}, {weight * 3.0, {}}};
@@ -125,7 +134,7 @@ TEST_CASE("autograd: a recomputed segment gives the same gradients and draws the
   CHECK(run(true) == run(false));
 }
 
-TEST_CASE("gradcheck refuses a function that is none") {
+TEST_CASE("gradcheck refuses an empty function") {
   CHECK_THROWS_WITH_AS(gradcheck({}, {Tensor::from(std::vector<double>{1, 2}, {2})}),
                        "gradcheck: the function is empty", Error);
 }
@@ -150,4 +159,226 @@ TEST_CASE("gradcheck finds a wrong derivative") {
   const GradcheckResult result = gradcheck(wrong, {Tensor::from(std::vector<double>{1, 2}, {2})});
   CHECK_FALSE(result.passed);
   CHECK(result.worst_error == doctest::Approx(0.01 / 2.01).epsilon(0.01));
+}
+
+// --- A model that recomputes its layers in backward trains as one that keeps everything, in less memory.
+
+namespace {
+
+struct Outcome {
+  double loss = 0;
+  std::vector<std::vector<double>> gradients;
+  std::size_t peak_bytes = 0;
+};
+
+/// One step with dropout of a model with four layers a side.
+Outcome train_step(bool recompute) {
+  TransformerConfig config = test::tiny_config();
+  config.encoder_layers = config.decoder_layers = 4;
+  config.dropout = config.attention_dropout = 0.2;
+  config.max_length = 64;
+  config.recompute_layers = recompute;
+  EncoderDecoder model(config);
+  model.to(DType::f64, {});
+  const std::vector<Tokens> sources(8, Tokens(40, 3)), targets(8, Tokens(30, 5));
+  const TranslationBatch batch = make_translation_batch(sources, targets, 1, 2);
+  Context context = Context::train(7, 1);
+  const auto before = memory_stats().current_bytes;
+  reset_peak_memory();
+  const Tensor loss = model.loss(batch, 0.1, context).mean();
+  backward(loss);
+  Outcome outcome{loss.item(), {}, memory_stats().peak_bytes - before};
+  for (const NamedTensor& entry : model.parameters())
+    outcome.gradients.push_back(gradient(*entry.tensor).to_vector<double>());
+  return outcome;
+}
+
+}  // namespace
+
+TEST_CASE("recompute: the same loss, the same gradients, less memory") {
+  const Outcome kept = train_step(false), recomputed = train_step(true);
+  CHECK(recomputed.loss == kept.loss);
+  REQUIRE(recomputed.gradients.size() == kept.gradients.size());
+  for (std::size_t t = 0; t < kept.gradients.size(); ++t) {
+    for (std::size_t i = 0; i < kept.gradients[t].size(); ++i)
+      CHECK(std::abs(recomputed.gradients[t][i] - kept.gradients[t][i]) <= 1e-12);
+  }
+  CHECK(recomputed.peak_bytes * 2 < kept.peak_bytes);
+}
+
+TEST_CASE(
+    "recompute: a parameter that is overwritten before backward is an error, one that is not read is not") {
+  const Tensor x = parameter(Tensor::ones({2, 3})), weight = parameter(Tensor::ones({4, 3})),
+               factor = parameter(Tensor::ones({4})), other = parameter(Tensor::ones({4}));
+  for (const Tensor* changed : {&weight, &factor, &other}) {
+    Random random(1, 0);
+    const Tensor out = recompute_in_backward(
+        [&](std::span<const Tensor> inputs, Random&) { return linear(inputs[0], weight) * factor; }, {x},
+        random);
+    const std::vector<float> twos(static_cast<std::size_t>(changed->count()), 2);
+    Tensor(*changed).assign(std::span<const float>(twos));
+    if (changed == &other)
+      backward(sum(out));
+    else
+      CHECK_THROWS_WITH_AS(backward(sum(out)), doctest::Contains("overwritten"), Error);
+  }
+}
+
+TEST_CASE("recompute: a layer that leaves something in the context is refused") {
+  const auto layer = [](const Tensor& x, const Tensor&, Context& context) {
+    context.losses.push_back({"clusters", 1, x});
+    return x;
+  };
+  const Tensor x = parameter(Tensor::ones({1}));
+  Context context = Context::train(1, 1);
+  CHECK_THROWS_WITH_AS(recomputed_layer(layer, x, {}, context), doctest::Contains("recompute_layers"), Error);
+  CHECK(context.losses.empty());
+}
+
+// --- Random graphs of ops in f64. Gradients must agree with finite differences and between fused and composed
+// bodies, and must not depend on who else holds the tensors in between: what an op overwrites when it is the
+// only owner must never be needed again.
+
+namespace {
+
+/// Numbers that follow from the graph's seed.
+class Dice {
+ public:
+  explicit Dice(std::uint32_t seed) : key_{seed, 0, 0} {}
+  std::int64_t operator()(std::size_t sides) {
+    return static_cast<std::int64_t>(random_word(key_, next_++) % sides);
+  }
+
+ private:
+  RandomKey key_;
+  std::uint64_t next_ = 0;
+};
+
+using Inputs = std::span<const Tensor>;
+
+// All tensors of a graph have the shape [3, 4, 4], so that any op can follow any other. Values stay within
+// (-1, 1).
+const Shape common{3, 4, 4};
+
+Tensor next_tensor(const std::vector<Tensor>& made, Inputs leaves, Dice& dice) {
+  const Tensor& x = made[static_cast<std::size_t>(dice(made.size()))];
+  const Tensor& y = made[static_cast<std::size_t>(dice(made.size()))];
+  const Tensor &matrix = leaves[1], &row = leaves[2];
+  const RandomKey key{9, 0, static_cast<std::uint32_t>(dice(1000))};
+  switch (dice(24)) {
+    case 0:
+      return tanh(x + y);
+    case 1:
+      return x * y;
+    case 2:
+      return (x - y) * 0.5;
+    case 3:
+      return exp(x - 1.0);
+    case 4:
+      return sigmoid(x);
+    case 5:
+      return x + 0.0;
+    case 6:
+      return -x;
+    case 7:
+      return transpose(x, 1, 2);
+    case 8:
+      return permute(permute(x, {2, 0, 1}), {1, 2, 0});
+    case 9:
+      return concat({slice(x, 0, 1, 3), slice(y, 0, 0, 1)}, 0);
+    case 10:
+      return pad(slice(x, 1, 0, -1), 1, 0, 1, 0.25);
+    case 11:
+      return reshape(reshape(x, {12, 4}), common);
+    case 12:
+      return expand(mean(x, 2, true), common);
+    case 13:
+      return tanh(cumulative_sum(x, 1, true));
+    case 14:
+      return softmax(x, static_cast<int>(dice(3)));
+    case 15:
+      return exp(log_softmax(x));
+    case 16:
+      return tanh(layer_norm(x, row, row));
+    case 17:
+      return dropout(x, 0.3, key) * 0.5;
+    case 18:
+      return dropout_add(x, y, 0.3, key) * 0.3;
+    case 19:
+      return tanh(linear(x, matrix, row));
+    case 20:
+      return tanh(matmul(x, transpose(y, 1, 2)));
+    case 21:
+      return index_select(x, 1, Tensor::from(std::vector<std::int32_t>{3, 0, 0, -1}, {4}));
+    case 22: {
+      const Tensor q = unsqueeze(x, 0), k = unsqueeze(y, 0);
+      AttentionOptions options;
+      options.causal = dice(2) == 1;
+      return squeeze(attention(q, k, q, options), 0);
+    }
+    default: {
+      Random random(5);
+      return recompute_in_backward(
+          [](Inputs in, Random& keys) { return dropout(tanh(in[0] * in[1]), 0.2, keys.next()) * 0.5; },
+          {x, row}, random);
+    }
+  }
+}
+
+/// The graph of a seed: leaves [3, 4, 4], [4, 4] and [4] -> a number. With `keep`, all tensors in between
+/// outlive the call.
+Tensor graph(std::uint32_t seed, Inputs leaves, std::vector<Tensor>* keep = nullptr) {
+  Dice dice(seed);
+  std::vector<Tensor> made{leaves[0], expand(leaves[1], common), expand(leaves[2], common)};
+  for (int i = 0; i < 14; ++i) made.push_back(next_tensor(made, leaves, dice));
+  // The last few, so that most graphs have branches that end in different places.
+  Tensor total = sum(square(made.back()));
+  for (std::size_t i = made.size() - 4; i + 1 < made.size(); ++i) total = total + sum(made[i] * made[i + 1]);
+  if (keep) *keep = std::move(made);
+  return total;
+}
+
+std::vector<Tensor> leaves_of(std::uint32_t seed) {
+  std::vector<Tensor> leaves;
+  for (const Shape& shape : {common, Shape{4, 4}, Shape{4}})
+    leaves.push_back(
+        uniform(shape, -0.9, 0.9, {seed, 1, static_cast<std::uint32_t>(leaves.size())}, DType::f64));
+  return leaves;
+}
+
+std::vector<std::vector<double>> gradients(std::uint32_t seed, bool composed, bool keep_all) {
+  std::optional<ComposeOnly> compose_only;
+  if (composed) compose_only.emplace();
+  std::vector<Tensor> leaves = leaves_of(seed), kept;
+  for (Tensor& leaf : leaves) leaf = parameter(leaf);
+  const Tensor loss = graph(seed, leaves, keep_all ? &kept : nullptr);
+  std::vector<std::vector<double>> before;
+  for (const Tensor& tensor : kept) before.push_back(tensor.to_vector<double>());
+  backward(loss);
+  for (std::size_t i = 0; i < kept.size(); ++i) CHECK(kept[i].to_vector<double>() == before[i]);
+  std::vector<std::vector<double>> results;
+  for (const Tensor& leaf : leaves)
+    results.push_back(gradient(leaf).defined() ? gradient(leaf).to_vector<double>() : std::vector<double>());
+  return results;
+}
+
+}  // namespace
+
+TEST_CASE("random graphs: gradients agree with finite differences, composed bodies and other owners") {
+  for (std::uint32_t seed = 1; seed <= 60; ++seed) {
+    CAPTURE(seed);
+    const auto fused = gradients(seed, false, false);
+    CHECK(gradients(seed, false, true) == fused);  // to the bit: only the owners differ
+    const auto composed = gradients(seed, true, false);
+    CHECK(gradients(seed, true, true) == composed);
+    for (std::size_t t = 0; t < fused.size(); ++t) {
+      REQUIRE(composed[t].size() == fused[t].size());
+      for (std::size_t i = 0; i < fused[t].size(); ++i)
+        CHECK(std::abs(composed[t][i] - fused[t][i]) <= 1e-9 * std::max(1.0, std::abs(fused[t][i])));
+    }
+    const GradcheckResult result =
+        gradcheck([&](Inputs in) { return graph(seed, in); }, leaves_of(seed), 2e-6, 1e-5, 12);
+    CHECK_MESSAGE(result.passed, "input ", result.worst_input, " element ", result.worst_element, ": ",
+                  result.analytic, " against ", result.numeric);
+  }
 }

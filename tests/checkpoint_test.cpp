@@ -14,12 +14,12 @@
 #include <set>
 #include <thread>
 
-#include "full_disk.h"
 #include "heed/base/digest.h"
 #include "heed/base/file.h"
 #include "heed/base/open_folder.h"
 #include "heed/data/safetensors.h"
 #include "heed/training/trainer.h"
+#include "support.h"
 #include "temporary_folder.h"
 #include "training_tasks.h"
 
@@ -829,41 +829,6 @@ TEST_CASE("run folder: a configuration that differs is refused by the name of it
   CHECK_THROWS_WITH_AS(compare("[1]"), doctest::Contains("not a JSON object"), Error);
   CHECK_THROWS_WITH_AS(compare("{"), doctest::Contains("not valid JSON"), Error);
   CHECK_THROWS_WITH_AS(compare(std::string(100'000, '[').c_str()), doctest::Contains("nested"), Error);
-}
-
-TEST_CASE("checkpoint: the fuzzers' corpora give what is written and read again unchanged, or errors") {
-  const auto read_all = [](const char* corpus, const auto& rewritten, const char* error_start) {
-    int read = 0, refused = 0;
-    for (const auto& entry :
-         fs::directory_iterator(fs::path(HEED_SOURCE_DIR) / "tests/fuzz/corpus" / corpus)) {
-      CAPTURE(entry.path());
-      try {
-        const std::string text = rewritten(read_file(entry.path()), false);
-        CHECK(rewritten(text, true) == text);
-        ++read;
-      } catch (const Error& error) {
-        CHECK(std::string(error.what()).starts_with(error_start));
-        ++refused;
-      }
-    }
-    CHECK(read > 0);
-    CHECK(refused > 0);
-  };
-  read_all(
-      "trainer_state",
-      [](const std::string& text, bool verify) {
-        return trainer_state_text(parse_trainer_state(text, "corpus", verify));
-      },
-      "corpus is damaged");
-  read_all(
-      "run_manifest",
-      [](const std::string& text, bool verify) {
-        return run_manifest_text(parse_run_manifest(text, "corpus", verify));
-      },
-      "corpus is damaged");
-  read_all(
-      "metrics", [](const std::string& text, bool) { return metrics_line(parse_metrics_line(text)); },
-      "not a line of metrics");
 }
 
 TEST_CASE("metrics: what was written after the checkpoint is cut off") {

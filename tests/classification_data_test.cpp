@@ -10,13 +10,13 @@
 #include <set>
 #include <sstream>
 
-#include "cpu_seconds.h"
 #include "heed/base/error.h"
 #include "heed/data/labelled_text.h"
 #include "heed/data/table.h"
 #include "heed/data/text_file.h"
 #include "heed/data/texts_by_rule.h"
 #include "heed/tests/temporary_folder.h"
+#include "support.h"
 
 using namespace heed;
 namespace fs = std::filesystem;
@@ -31,17 +31,6 @@ fs::path write(const fs::path& path, const std::string& content) {
 }
 
 const LabelledOptions lines{.format = "lines"};
-
-/// The message of the Error that `body` throws; "" when it throws none.
-template <class Body>
-std::string error_of(const Body& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;

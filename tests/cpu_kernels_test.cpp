@@ -7,7 +7,7 @@
 
 #include "heed/core/backend.h"
 #include "heed/core/device.h"
-#include "with_threads.h"
+#include "support.h"
 
 // The CPU kernels against straightforward loops in double.
 

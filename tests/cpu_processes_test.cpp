@@ -24,7 +24,7 @@
 #include "heed/backends/cpu/thread_pool.h"
 #include "heed/base/error.h"
 #include "heed/core/device.h"
-#include "with_threads.h"
+#include "support.h"
 
 using namespace heed;
 

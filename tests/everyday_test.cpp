@@ -5,17 +5,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <map>
 #include <set>
 #include <sstream>
+#include <string>
 #include <type_traits>
 
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
 #include "heed/tests/cases/op_cases.h"
 
 using namespace heed;
+
 using Ints = std::vector<std::int32_t>;
 using Floats = std::vector<float>;
 using Doubles = std::vector<double>;
@@ -305,4 +310,83 @@ TEST_CASE("every op refuses an undefined operand by its own name") {
     }
   }
   CHECK(refused > 70);
+}
+
+// --- docs/from_pytorch.md: its C++ is that of examples/embed/from_pytorch.cpp, which is compiled and run. Its
+// Python is run by bindings/python/tests/test_from_pytorch.py.
+
+namespace {
+
+/// Without the blanks that lines begin with: what stands in a function is further to the right than in the
+/// guide.
+std::string unindented(const std::string& text) {
+  std::istringstream lines(text);
+  std::string all, line;
+  while (std::getline(lines, line)) {
+    line.erase(0, line.find_first_not_of(' '));
+    all += line + '\n';
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("from PyTorch: the C++ of the guide is in the example") {
+  const std::string doc = heed::read_file(HEED_SOURCE_DIR "/docs/from_pytorch.md"),
+                    example = unindented(heed::read_file(HEED_SOURCE_DIR "/examples/embed/from_pytorch.cpp"));
+  const std::string fence = "```cpp\n";
+  int blocks = 0;
+  for (std::size_t at = doc.find(fence); at != std::string::npos; at = doc.find(fence, at)) {
+    const std::size_t begin = at + fence.size(), end = doc.find("```", begin);
+    REQUIRE(end != std::string::npos);
+    const std::string quoted = unindented(doc.substr(begin, end - begin));
+    CHECK_MESSAGE(example.find(quoted) != std::string::npos, quoted);
+    at = end + 3;
+    ++blocks;
+  }
+  CHECK(blocks == 13);
+}
+
+namespace {
+
+template <class Thrown>
+void passes_with_context(const std::string& message) {
+  const auto inner = [&] {
+    try {
+      throw Thrown(message);
+    } catch (Error& error) {
+      error.add_context("layer 3: ");
+      throw;
+    }
+  };
+  const auto outer = [&] {
+    try {
+      inner();
+    } catch (Error& error) {
+      error.add_context("model: ");
+      throw;
+    }
+  };
+  CHECK_THROWS_WITH_AS(outer(), ("model: layer 3: " + message).c_str(), Thrown);
+}
+
+}  // namespace
+
+TEST_CASE("error: what adds context keeps the type of the error") {
+  passes_with_context<Error>("shapes differ");
+  passes_with_context<OutOfMemory>("no room for 5 bytes");
+  passes_with_context<DeviceLost>("the device was lost");
+}
+
+TEST_CASE("error: a copy keeps the message, and is made without throwing") {
+  static_assert(std::is_nothrow_copy_constructible_v<Error>);
+  OutOfMemory error("no room");
+  CHECK(std::string(error.what()) == "no room");
+  const OutOfMemory before = error;
+  error.add_context("cpu: ");
+  const OutOfMemory after = error;
+  CHECK(std::string(before.what()) == "no room");
+  CHECK(std::string(after.what()) == "cpu: no room");
+  const std::exception& base = after;
+  CHECK(std::string(base.what()) == "cpu: no room");
 }

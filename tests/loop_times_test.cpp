@@ -6,7 +6,7 @@
 
 #include "heed/backends/cpu/blas.h"
 #include "kernel_check.h"
-#include "with_threads.h"
+#include "support.h"
 
 // How a step scales: its loops as they are recorded, the schedule of their tasks on some threads, and into
 // how many tasks the kernels cut their work. The number of tasks follows from the shapes alone; how long they

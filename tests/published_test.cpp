@@ -11,8 +11,9 @@
 #include "heed/data/safetensors.h"
 #include "heed/hub/exchange.h"
 #include "heed/tasks/run.h"
-#include "heed/tests/full_disk.h"
+#include "heed/tests/fuzz/fuzz_support.h"
 #include "heed/tests/hostile/small_runs.h"
+#include "heed/tests/support.h"
 #include "heed/tests/temporary_folder.h"
 
 namespace {
@@ -247,10 +248,10 @@ TEST_CASE("published: Marian's models of SentencePiece become a tokenizer for ea
   change_config(folder / "marian", [](Json& json) { json["eos_token_id"] = 0; });  // as the list has it
   fs::remove(folder / "marian/tokenizer.json");
   write_content(folder / "marian/vocab.json", vocabulary.dump());
-  const fs::path model = fs::path(HEED_SOURCE_DIR) / "tests/fuzz/corpus/sentencepiece/two_words";
-  fs::copy_file(model, folder / "marian/source.spm");
+  const std::string model = fuzz::corpus("sentencepiece/two_words").at(0).second;
+  write_content(folder / "marian/source.spm", model);
   CHECK(contains(refusal(folder / "marian", folder / "imported"), "nor source.spm, target.spm"));
-  fs::copy_file(model, folder / "marian/target.spm");
+  write_content(folder / "marian/target.spm", model);
   const ExchangeReport report = import_run(folder / "marian", folder / "imported");
   REQUIRE(report.remarks.size() == 2);
   CHECK(contains(report.remarks[0],

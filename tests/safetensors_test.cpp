@@ -6,9 +6,8 @@
 #include <cstring>
 #include <limits>
 
-#include "cpu_seconds.h"
-#include "full_disk.h"
 #include "heed/base/file.h"
+#include "support.h"
 #include "temporary_folder.h"
 
 using namespace heed;
@@ -150,21 +149,6 @@ TEST_CASE("safetensors: bytes behind a NUL are not left unread") {
   const std::string header = one_tensor("F32", "[1]", "[0,4]");
   check_refused(file_of(header + '\0' + "   ", 4), "the header is not valid JSON: byte ");
   CHECK(parse_safetensors(file_of(header + "   ", 4), "x").tensors.size() == 1);
-}
-
-TEST_CASE("safetensors: the fuzzer's corpus gives tensors or errors") {
-  int read = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(HEED_SOURCE_DIR) /
-                                                               "tests/fuzz/corpus/safetensors")) {
-    CAPTURE(entry.path());
-    try {
-      parse_safetensors(read_file(entry.path()), "corpus");
-      ++read;
-    } catch (const Error& error) {
-      CHECK(std::string(error.what()).starts_with("corpus: "));
-    }
-  }
-  CHECK(read > 0);
 }
 
 TEST_CASE("safetensors: empty tensors are kept") {

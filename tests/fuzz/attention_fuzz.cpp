@@ -1,17 +1,14 @@
 #include <cmath>
 
-#include "fuzz_choices.h"
 #include "fuzz_support.h"
 #include "heed/autograd/autograd.h"
 #include "heed/autograd/ops.h"
-#include "heed/base/error.h"
 #include "heed/core/device.h"
 #include "heed/core/random.h"
 #include "heed/models/attention/attention.h"
 
+namespace heed::fuzz {
 namespace {
-
-using heed::Options;
 
 double made_number(FuzzChoices& choices) {
   static constexpr std::array<double, 20> numbers = {0,   1,    2,    3,  4,  5,  7,    8,   9,    -1,
@@ -46,12 +43,12 @@ Options::Value made_value(FuzzChoices& choices, const Options::Asked& asked) {
 
 // An attention mechanism with settings by the input: an Error, or a layer that runs and can be trained. Its
 // outputs have the shape of its input and are finite, and those of padded positions are 0.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  heed::set_cpu_threads(1);  // so little work is not worth waking others
-  FuzzChoices choices({reinterpret_cast<const char*>(data), size});
-  const auto variants = heed::attention_variants();
+bool fuzz_attention(std::string_view bytes) {
+  set_cpu_threads(1);  // so little work is not worth waking others
+  FuzzChoices choices(bytes);
+  const auto variants = attention_variants();
   const std::string_view name = variants[choices.below(static_cast<unsigned>(variants.size()))].name;
-  heed::AttentionConfig config;
+  AttentionConfig config;
   const unsigned flags = choices.below(32);
   config.causal = (flags & 1) != 0;
   config.cross = (flags & 2) != 0;
@@ -62,34 +59,34 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   config.max_length = 12;
   const std::int64_t length = 1 + choices.below(9), memory_length = 1 + choices.below(9);
   const std::int64_t real = 1 + choices.below(9);
-  for (const Options::Asked& asked : heed::attention_settings(name))
+  for (const Options::Asked& asked : attention_settings(name))
     if (choices.below(3) == 0) config.options.set(asked.name, made_value(choices, asked));
   const unsigned positions = choices.below(8);
   config.rotary = positions % 4 == 1;
   config.alibi = positions == 2 || positions == 5;
   config.relative = positions == 3 || positions == 5;
-  heed::AttentionInput input;
-  input.x = heed::uniform({2, length, 8}, -1, 1, {1, 0, 1});
-  if (config.cross) input.memory = heed::uniform({2, memory_length, 8}, -1, 1, {1, 0, 2});
+  AttentionInput input;
+  input.x = uniform({2, length, 8}, -1, 1, {1, 0, 1});
+  if (config.cross) input.memory = uniform({2, memory_length, 8}, -1, 1, {1, 0, 2});
   if (real < length) {
     std::vector<std::int32_t> mask;
     for (std::int64_t i = 0; i < 2 * length; ++i) mask.push_back(i < length || i - length < real);
-    input.mask = heed::Tensor::from(mask, {2, length});
+    input.mask = Tensor::from(mask, {2, length});
   }
-  try {
-    const auto layer = heed::make_attention(name, config);
+  return accepted([&] {
+    const auto layer = make_attention(name, config);
     for (const bool training : {false, true}) {
-      heed::Context context = training ? heed::Context::train(1, 1) : heed::Context::inference();
-      const heed::Tensor output = (*layer)(input, context);
+      Context context = training ? Context::train(1, 1) : Context::inference();
+      const Tensor output = (*layer)(input, context);
       require(output.shape() == input.x.shape());
       const std::vector<float> values = output.detach().to_vector<float>();
       for (const float value : values) require(std::isfinite(value));
       if (input.mask.defined())
         for (std::size_t i = static_cast<std::size_t>((length + real) * 8); i < values.size(); ++i)
           require(values[i] == 0);
-      if (training) heed::backward(heed::sum(heed::square(output)));
+      if (training) backward(sum(square(output)));
     }
-  } catch (const heed::Error&) {
-  }
-  return 0;
+  });
 }
+
+}  // namespace heed::fuzz

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "fuzz_choices.h"
 #include "fuzz_support.h"
 
+namespace heed::fuzz {
 namespace {
 
 /// A program of calls of the C API, made of the input byte by byte: handles that are there, freed, NULL, of
@@ -564,11 +564,13 @@ class CProgram {
 
 }  // namespace
 
-// The C API given a program by the input: no call crashes, each that fails says why and gives nothing,
-// handles are counted rightly, and lent memory comes back once.
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+// The C API given a program by the input: no call crashes, each that fails says why and returns nothing,
+// handles are counted rightly, and lent memory is released once.
+bool fuzz_c_api(std::string_view bytes) {
   heed_set_cpu_threads(1);  // so little work is not worth waking others
-  FuzzChoices choices({reinterpret_cast<const char*>(data), size});
+  FuzzChoices choices(bytes);
   CProgram(choices).run();
-  return 0;
+  return true;
 }
+
+}  // namespace heed::fuzz

@@ -1,10 +1,16 @@
 #pragma once
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "heed/base/error.h"
 #include "heed/tests/hostile/small_runs.h"
 
 namespace heed::test {
@@ -43,35 +49,82 @@ struct CannotPrepare {
 // --- the words of the table
 
 /// The programs of the list of tasks that the table calls.
-#if defined(__SANITIZE_ADDRESS__)
-// summarize and converse are the code of translate; sanitizers make the table slow enough without them.
-inline const std::vector<std::string> hostile_tasks = {"translate", "classify", "match", "recommend",
-                                                       "language_model"};
-#else
 inline const std::vector<std::string> hostile_tasks = {"translate", "summarize", "converse",      "classify",
                                                        "match",     "recommend", "language_model"};
-#endif
 
 // What is prepared in the folder of a row; names are relative to it.
-Before with_file(const std::string& name, const std::string& content);
-Before with_folder(const std::string& name);
+inline Before with_file(const std::string& name, const std::string& content) {
+  return [=](const std::filesystem::path& folder) { write_content(folder / name, content); };
+}
+
+inline Before with_folder(const std::string& name) {
+  return [=](const std::filesystem::path& folder) { std::filesystem::create_directories(folder / name); };
+}
+
 /// In place of a file of that name.
-Before with_fifo(const std::string& name);
+inline Before with_fifo(const std::string& name) {
+  return [=](const std::filesystem::path& folder) {
+    std::filesystem::remove(folder / name);
+    if (::mkfifo((folder / name).c_str(), 0666) != 0) throw CannotPrepare{"a FIFO cannot be made here"};
+  };
+}
+
 /// The node of /dev/null (3) or another memory device: only where this user may make one, and may use it.
-Before with_device(const std::string& name, unsigned minor);
-Before without(const std::string& name);
+inline Before with_device(const std::string& name, unsigned minor) {
+  return [=](const std::filesystem::path& folder) {
+    const std::filesystem::path path = folder / name;
+    if (::mknod(path.c_str(), S_IFCHR | 0666, makedev(1, minor)) != 0)
+      throw CannotPrepare{"this user may not make device nodes"};
+    const int descriptor = ::open(path.c_str(), O_RDWR);
+    if (descriptor < 0) throw CannotPrepare{"device nodes do not work in this folder"};
+    ::close(descriptor);
+  };
+}
+
+inline Before without(const std::string& name) {
+  return [=](const std::filesystem::path& folder) {
+    check(std::filesystem::remove(folder / name), "there is no ", name);
+  };
+}
+
 /// Changes a JSON file through `change`.
-Before with_json(const std::string& name, std::function<void(nlohmann::ordered_json&)> change);
-Before in_turn(std::vector<Before> all);
+inline Before with_json(const std::string& name, std::function<void(nlohmann::ordered_json&)> change) {
+  return [=](const std::filesystem::path& folder) {
+    nlohmann::ordered_json content = nlohmann::ordered_json::parse(content_of(folder / name));
+    change(content);
+    write_content(folder / name, content.dump(2) + "\n");
+  };
+}
+
+inline Before in_turn(std::vector<Before> all) {
+  return [all = std::move(all)](const std::filesystem::path& folder) {
+    for (const Before& one : all) one(folder);
+  };
+}
 
 /// "width" of "model.width".
-std::string last_part(const std::string& setting);
+inline std::string last_part(const std::string& setting) {
+  return setting.substr(setting.rfind('.') + 1);
+}
+
 /// The setting of the self-attention that every model of the task has.
-std::string attention_setting(const std::string& task);
-std::string layers_setting(const std::string& task);
+inline std::string attention_setting(const std::string& task) {
+  return task == "language_model" ? "model.decoder_attention" : "model.encoder_attention";
+}
+
+inline std::string layers_setting(const std::string& task) {
+  return task == "language_model" ? "model.decoder_layers" : "model.encoder_layers";
+}
+
 /// A command that asks the copied run, and one that trains in {t}/out with the small settings.
-Arguments use_command(const std::string& task, const Arguments& more = {});
-Arguments train_command(const Arguments& more = {});
+inline Arguments use_command(const std::string& task, const Arguments& more = {}) {
+  Arguments command = predict_command(task);
+  return joined(joined({command.front(), "--run", "{run}"}, {command.begin() + 1, command.end()}), more);
+}
+
+inline Arguments train_command(const Arguments& more = {}) {
+  return joined({"train", "--out", "{t}/out", "{small}"}, more);
+}
 
 // --- the table, by sections of what can go wrong
 std::vector<HostileUse> uses_that_could_lose_files();

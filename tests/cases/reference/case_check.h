@@ -1,9 +1,36 @@
 #pragma once
 
 #include "adapters.h"
-#include "compare.h"
 
 namespace heed::verify {
+
+/// |a - b| <= absolute + relative |b|, b the reference.
+struct Tolerance {
+  double absolute = 0;
+  double relative = 0;
+};
+
+/// The tolerances that the reference's description suggests.
+struct Tolerances {
+  Tolerance outputs, gradients;
+  static Tolerances suggested(DType dtype);
+};
+
+/// The worst element of one tensor.
+struct Deviation {
+  std::string tensor;
+  double error = 0;  ///< |a - b| where error / allowed is largest
+  double allowed = 0;
+  std::string problem;  ///< not empty: the tensors could not be compared (shapes differ, no counterpart)
+  bool passed() const { return problem.empty() && error <= allowed; }
+  /// How bad it is, for finding the worst of several.
+  double badness() const;
+};
+
+/// Compares element by element; NaN never passes.
+Deviation compare(const std::string& name, const Tensor& ours, const Tensor& reference, Tolerance tolerance);
+/// Compares indices, which must be equal.
+Deviation compare_exactly(const std::string& name, const Tensor& ours, const Tensor& reference);
 
 /// Runs a case, its outputs, losses and gradients, in a type and on a device: what deviates most from the
 /// reference. Throws an Error where the case and the layer do not fit together.

@@ -1,0 +1,277 @@
+// Readers of tables, images and dialogues.
+
+#include <doctest/doctest.h>
+#include <zlib.h>
+
+#include <fstream>
+#include <set>
+
+#include "heed/base/error.h"
+#include "heed/data/dialogues.h"
+#include "heed/data/idx.h"
+#include "heed/data/pairs_by_rule.h"
+#include "heed/data/table.h"
+#include "heed/tests/support.h"
+#include "heed/tests/temporary_folder.h"
+#include "heed/training/text_metrics.h"
+
+using namespace heed;
+
+using Names = std::vector<std::string>;
+
+namespace {
+
+Table csv(const std::string& bytes, Names columns = {}, bool header = false) {
+  return parse_table(bytes, "f", {.format = "csv", .header = header, .columns = std::move(columns)});
+}
+
+Table jsonl(const std::string& bytes, Names columns = {}) {
+  return parse_table(bytes, "f", {.format = "jsonl", .columns = std::move(columns)});
+}
+
+/// The message of the Error that `body` throws, which must hold `part`.
+template <class Body>
+void check_error(const Body& body, const std::string& part) {
+  const std::string message = error_of(body);
+  CAPTURE(message);
+  CHECK(message.find(part) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("Columns of a table are chosen by number or by a name of the header") {
+  const std::string bytes = "\xEF\xBB\xBFid,text,label\n7,\"a,\nb\",x\n8,c,y\n";
+  const Table chosen = csv(bytes, {"label", "2", "label"}, true);
+  CHECK(chosen.names == Names{"label", "2", "label"});
+  CHECK(chosen.columns == std::vector<TextList>{{"x", "y"}, {"a,\nb", "c"}, {"x", "y"}});
+  CHECK(chosen.places[0] == "f:2");
+  CHECK(chosen.places[1] == "f:4");
+  CHECK(chosen.column("2") == Names{"a,\nb", "c"});
+  check_error([&] { chosen.column("text"); }, "no column \"text\"");
+
+  const Table all = csv(bytes, {}, true);
+  CHECK(all.names == Names{"id", "text", "label"});
+  CHECK(csv(bytes).size() == 3);
+  CHECK(csv(bytes).names == Names{"1", "2", "3"});
+  const Table others =
+      parse_table(bytes, "f", {.format = "csv", .header = true, .columns = {"3"}, .others = true});
+  CHECK(others.names == Names{"3", "id", "text"});
+
+  const Table tabs = parse_table("\"a\t'b\"\n", "f", {.format = "tsv", .columns = {"2"}});
+  CHECK(tabs.columns == std::vector<TextList>{{"'b\""}});
+}
+
+TEST_CASE("A column that a table lacks is named with file and line") {
+  check_error([] { csv("a,b\n1,2\n", {"3"}); }, "f:1: there is no column 3; the rows have 2");
+  check_error([] { csv("a,b\n1,2\n", {"0"}); }, "f:1: there is no column 0");
+  check_error([] { csv("a,b\n1,2\n", {"99999999999999999999"}); }, "there is no column \"9999");
+  check_error([] { csv("a,b\n1,2\n", {"-1"}); }, "there is no column \"-1\"");
+  check_error([] { csv("a,b\n1,2\n", {"b"}); }, "no header names the columns");
+  check_error([] { csv("a,b\n1,2\n", {"c"}, true); }, "f:1: there is no column \"c\" among \"a\", \"b\"");
+  check_error([] { csv("a,a\n1,2\n", {"a"}, true); }, "f:1: the column \"a\" stands twice");
+  const auto distinct = [](const char* bytes, const char* format, bool header, Names columns) {
+    parse_table(bytes, "f",
+                {.format = format, .header = header, .columns = std::move(columns), .distinct = true});
+  };
+  check_error(
+      [&] {
+        distinct("a,b\n1,2\n", "csv", true, {"2", "b"});
+      },
+      "f: the columns \"2\" and \"b\" are one");
+  check_error(
+      [&] {
+        distinct("{\"a\": 1}\n", "jsonl", false, {"a", "a"});
+      },
+      "f: the columns \"a\" and \"a\" are one");
+  CHECK_NOTHROW(distinct("a,b\n1,2\n", "csv", true, {"2", "a"}));
+  check_error([] { csv("a,b\n", {"a"}, true); }, "f: there is nothing but a header");
+  check_error([] { csv("a,b\n1\n", {"a"}, true); }, "f:2: the row has 1 fields");
+  check_error([] { csv(""); }, "f");
+}
+
+TEST_CASE("JSON lines: members are columns; texts, numbers, true and false are taken") {
+  const std::string bytes =
+      "\xEF\xBB\xBF{\"t\": \"caf\\u00e9\", \"n\": 3, \"x\": {}}\r\n"
+      "{\"n\": 0.5, \"t\": \"\", \"more\": [1]}\n{\"t\": true, \"n\": -7}";
+  const Table table = jsonl(bytes, {"n", "t"});
+  CHECK(table.columns == std::vector<TextList>{{"3", "0.5", "-7"}, {"caf\xc3\xa9", "", "true"}});
+  CHECK(table.places[2] == "f:3");
+  CHECK(jsonl("{\"b\": 1, \"a\": 2}\n{\"a\": 4, \"b\": 3}\n").names == Names{"b", "a"});
+  CHECK(jsonl("{\"b\": 1, \"a\": 2}\n{\"a\": 4, \"b\": 3}\n").columns[0] == Names{"1", "3"});
+  // A number is a name like any other here.
+  CHECK(jsonl("{\"b\": 1, \"1\": 2}\n", {"1"}).columns[0] == Names{"2"});
+
+  check_error([&] { jsonl(bytes, {"x"}); }, "f:1: \"x\" must be a text, a number, true or false, not object");
+  check_error([&] { jsonl(bytes, {"more"}); }, "f:1: there is no \"more\" among \"t\", \"n\", \"x\"");
+  check_error([] { jsonl("{\"a\": 1}\n{\"b\": 1}\n"); }, "f:2: there is no \"a\"");
+  check_error([] { jsonl("{\"a\": null}\n"); }, "f:1: \"a\" must be");
+  check_error([] { jsonl("[1]\n"); }, "f:1: expected a JSON object, not array");
+  check_error([] { jsonl("{\"a\": 1}\n\n{\"a\": 1}\n"); }, "f:2 is not valid JSON");
+  check_error([] { jsonl("{\"a\": 1}\n{\"a\": \n"); }, "f:2 is not valid JSON");
+  check_error([] { jsonl("{\"a\": \"caf\xe9\"}\n"); }, "f:1: byte");
+  check_error([] { jsonl("{\"a\": 1}\n{\"a\": 1, \"b\": {\"a\": 2}, \"a\": 3}\n"); },
+              "f:2: the member \"a\" occurs twice");
+  CHECK_NOTHROW(jsonl("{\"a\": 1, \"b\": 2}\n"));
+  check_error([] { jsonl("{\"a\": 123456789012345678901}\n"); }, "f:1: the number \"a\" has more digits");
+  CHECK(jsonl("{\"a\": 18446744073709551615}\n").columns[0][0] == "18446744073709551615");
+  check_error([] { jsonl("{}\n" + std::string(100'000, '[')); }, "f:2 is nested too deeply");
+  check_error([] { parse_table("{}", "f", {.format = "jsonl", .header = true}); }, "header");
+}
+
+TEST_CASE("The name of a table's file tells its format, packed or not") {
+  CHECK(table_format("a/b.csv") == "csv");
+  CHECK(table_format("a/b.tsv.gz") == "tsv");
+  CHECK(table_format("b.jsonl.gz") == "jsonl");
+  CHECK(table_format("b.txt").empty());
+  const TemporaryFolder folder;
+  std::ofstream(folder / "a.tsv.gz", std::ios::binary) << gzip("1\tb\n2\tcaf\xe9\n");
+  ReadReport report;
+  const TableOptions replace{.columns = {"2"}, .text = {.bad_bytes = BadBytes::replace}};
+  CHECK(read_table(folder / "a.tsv.gz", replace, &report).columns[0] == Names{"b", "caf\uFFFD"});
+  CHECK(report.replaced == 1);
+  check_error([&] { read_table(folder / "a.tsv.gz"); }, "a.tsv.gz:2: byte");
+  std::ofstream(folder / "a.txt") << "1\tb\n";
+  check_error([&] { read_table(folder / "a.txt"); }, "give --format csv, tsv or jsonl");
+  CHECK(read_table(folder / "a.txt", {.format = "tsv"}).columns.size() == 2);
+  check_error([&] { read_table(folder / "a.txt", {.format = "xml"}); }, "unknown format");
+  check_error([&] { read_table(folder / "none.csv"); }, "none.csv");
+}
+
+// --- IDX files: images and labels, plain and gzip, and the traps of their sizes.
+
+namespace {
+
+constexpr std::uint64_t most = 1 << 20;
+
+std::string idx(std::initializer_list<std::uint32_t> header, const std::string& values) {
+  std::string bytes;
+  for (const std::uint32_t number : header)
+    for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(number >> shift & 255);
+  return bytes + values;
+}
+
+}  // namespace
+
+TEST_CASE("IDX: images and labels, and lines of images") {
+  const Images images =
+      parse_idx_images(idx({2051, 2, 1, 3}, {'\0', '\1', '\xff', 'a', 'b', 'c'}), "file", most);
+  CHECK(images.rows == 1);
+  CHECK(images.columns == 3);
+  REQUIRE(images.pixels.size() == 2);
+  CHECK(image_line(images, 0) == "1 3 0 1 255");
+  CHECK(image_of_line("1 3 0 1 255").pixels == TextList{images.pixels[0]});
+  CHECK(parse_idx_labels(idx({2049, 2}, "\7\3"), "file", most) == std::vector<std::uint8_t>{7, 3});
+}
+
+TEST_CASE("IDX: errors say what is wrong") {
+  const auto images = [](const std::string& bytes) { parse_idx_images(bytes, "file", most); };
+  CHECK_THROWS_WITH_AS(images(""), doctest::Contains("magic number 2051"), Error);
+  CHECK_THROWS_WITH_AS(images(idx({2049, 1}, "a")), doctest::Contains("2049"), Error);
+  CHECK_THROWS_WITH_AS(images(idx({2051, 1}, "")), doctest::Contains("header"), Error);
+  CHECK_THROWS_WITH_AS(images(idx({2051, 1, 0, 3}, "")), doctest::Contains("extent 2"), Error);
+  CHECK_THROWS_WITH_AS(images(idx({2051, 2, 1, 3}, "abcde")),
+                       doctest::Contains("6 values follow, but there are 5"), Error);
+  CHECK_THROWS_WITH_AS(images(idx({2051, 1, 1, 3}, "abcd")), doctest::Contains("there are 4"), Error);
+  CHECK_THROWS_AS(images(idx({2051, 0xffffffff, 0xffffffff, 0xffffffff}, "a")), Error);
+  CHECK_THROWS_WITH_AS(image_of_line("2 2 1 2 3"), doctest::Contains("has 4 values, but 3"), Error);
+  CHECK_THROWS_WITH_AS(image_of_line("1 1 256"), doctest::Contains("0 to 255"), Error);
+  CHECK_THROWS_WITH_AS(image_of_line("1 1 x"), doctest::Contains("number 3"), Error);
+}
+
+TEST_CASE("IDX: labels are found by the name of the images, and both have the same number") {
+  const TemporaryFolder folder;
+  const auto write = [&](const char* name, const std::string& bytes) {
+    std::ofstream(folder / name, std::ios::binary) << bytes;
+    return folder / name;
+  };
+  const auto path = write("a-images-idx3-ubyte", idx({2051, 2, 1, 1}, "ab"));
+  write("a-labels-idx1-ubyte", idx({2049, 2}, std::string("\0\11", 2)));
+  const LabelledText text = read_labelled_images(path, {}, {});
+  CHECK(text.labels == std::vector<std::string>{"0", "9"});
+  CHECK(text.texts == std::vector<std::string>{"1 1 97", "1 1 98"});
+  const auto one = write("one", idx({2049, 1}, "\1"));
+  CHECK_THROWS_WITH_AS(read_labelled_images(path, one, {}), doctest::Contains("2 images"), Error);
+  CHECK_THROWS_WITH_AS(read_labelled_images(one, {}, {}), doctest::Contains("--labels"), Error);
+}
+
+// --- Dialogues, the small talk and the reports that are made by rule, and how varied answers are.
+
+namespace {
+
+std::string refusal_of(const std::string& bytes) {
+  return error_of([&] { parse_dialogues(bytes, "f"); });
+}
+
+}  // namespace
+
+TEST_CASE("dialogues: turns end in __eou__, and errors name file and line") {
+  const std::vector<Dialogue> found =
+      parse_dialogues("Hello . __eou__ Hi ! __eou__\r\n  one turn__eou__  \n", "f");
+  CHECK(found == std::vector<Dialogue>{{"Hello .", "Hi !"}, {"one turn"}});
+  CHECK(refusal_of("a __eou__ b __eou__\na __eou__ b\n") ==
+        "f:2: the last turn has no __eou__ behind it; every turn ends in one");
+  CHECK(refusal_of("no mark\n") == "f:1: the line has no __eou__ behind it; every turn ends in one");
+  CHECK(refusal_of("a __eou__\n\nb __eou__\n") ==
+        "f:2: the line is blank; expected a dialogue whose turns end in __eou__");
+  CHECK(refusal_of("a __eou__ __eou__ b __eou__\n") == "f:1: turn 2 is empty");
+  CHECK(refusal_of("") != "");
+  CHECK(refusal_of("a \xff __eou__\n") != "");
+}
+
+TEST_CASE("dialogues: a line to answer may lack the last mark, and holds no empty turn") {
+  CHECK(turns_of("a __eou__ b") == Dialogue{"a", "b"});
+  CHECK(turns_of("a __eou__ __eou__b__eou__") == Dialogue{"a", "b"});
+  CHECK(turns_of(" ").empty());
+  CHECK(turns_of("__eou__").empty());
+}
+
+TEST_CASE("dialogues: every turn but the first is an answer to those before it") {
+  const ParallelText pairs = answers_in({{"a", "b", "c", "d"}, {"alone"}, {"x", "y"}}, 2);
+  CHECK(pairs.source == std::vector<std::string>{"a", "a__eou__b", "b__eou__c", "x"});
+  CHECK(pairs.target == std::vector<std::string>{"b", "c", "d", "y"});
+}
+
+TEST_CASE("dialogues: small talk is the same every time, and what is held out is not learned") {
+  const SmallTalk made = small_talk(1, 500, 50), again = small_talk(1, 500, 50);
+  CHECK(made.train == again.train);
+  CHECK(made.held_out == again.held_out);
+  CHECK(made.train.size() == 500);
+  const std::set<Dialogue> held_out(made.held_out.begin(), made.held_out.end());
+  CHECK(held_out.size() == 50);
+  for (const Dialogue& turns : made.train) {
+    CHECK(!held_out.contains(turns));
+    CHECK(turns.size() == 7);
+  }
+  CHECK(small_talk(2, 500, 50).train != made.train);
+  CHECK_THROWS_AS(small_talk(1, 0, 1), Error);
+  CHECK_THROWS_AS(small_talk(1, 1, 100'000), Error);
+}
+
+TEST_CASE("headlines: reports are the same every time, and their headline follows from them") {
+  const Reports made = headline_reports(1, 500, 50), again = headline_reports(1, 500, 50);
+  CHECK(made.train.source == again.train.source);
+  const std::set<std::string> held_out(made.held_out.source.begin(), made.held_out.source.end());
+  CHECK(held_out.size() == 50);
+  for (std::size_t i = 0; i < made.train.size(); ++i) {
+    const std::string report(made.train.source[i]);
+    CHECK(!held_out.contains(report));
+    const std::string headline(made.train.target[i]);
+    const std::string who = headline.substr(0, headline.find(' ')),
+                      whom = headline.substr(headline.rfind(' ') + 1);
+    CAPTURE(report);
+    CAPTURE(headline);
+    const bool passive = report.find(" by the ") != std::string::npos;
+    CHECK(report.find(who) != std::string::npos);
+    CHECK((report.find(" " + who) < report.find(" " + whom)) == !passive);
+  }
+  CHECK_THROWS_AS(headline_reports(1, 0, 1), Error);
+  CHECK_THROWS_AS(headline_reports(1, 1, 2'000'000), Error);
+}
+
+TEST_CASE("distinct runs of words over all of them") {
+  const std::vector<std::string> texts = {"a b a", "a b."};
+  CHECK(distinct_share(texts, 1) == doctest::Approx(3.0 / 6.0));  // a, b and the full stop
+  CHECK(distinct_share(texts, 2) == doctest::Approx(3.0 / 4.0));  // a b, b a, b .
+  CHECK(distinct_share(texts, 4) == 0);
+  CHECK(distinct_share({}, 1) == 0);
+}

@@ -1,0 +1,439 @@
+// Numbers of 8 and 16 bits: in files, in products, as weights, and in a training loop.
+
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
+#include "heed/base/error.h"
+#include "heed/base/file.h"
+#include "heed/core/backend.h"
+#include "heed/core/device.h"
+#include "heed/core/low_precision.h"
+#include "heed/core/random.h"
+#include "heed/data/safetensors.h"
+#include "heed/models/decoding.h"
+#include "heed/models/language_model.h"
+#include "heed/models/layers.h"
+#include "heed/models/module.h"
+#include "heed/tests/model_support.h"
+#include "heed/training/precision.h"
+
+using namespace heed;
+
+TEST_CASE("half: every number of 16 bits comes back as it was") {
+  std::size_t wrong = 0, numbers = 0;
+  for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const auto half = static_cast<std::uint16_t>(bits);
+    const float f16 = float_of_f16(half), bf16 = float_of_bf16(half);
+    numbers += std::isnan(f16) ? 0 : 1;
+    wrong += std::isnan(f16) ? !std::isnan(float_of_f16(f16_of_float(f16))) : f16_of_float(f16) != half;
+    wrong += std::isnan(bf16) ? !std::isnan(float_of_bf16(bf16_of_float(bf16))) : bf16_of_float(bf16) != half;
+  }
+  CHECK(wrong == 0);
+  CHECK(numbers == 0x10000 - 2 * 1023);
+}
+
+TEST_CASE("half: other numbers are rounded to the nearest, ties to even") {
+  const auto as_f16 = [](float value) { return float_of_f16(f16_of_float(value)); };
+  const auto as_bf16 = [](float value) { return float_of_bf16(bf16_of_float(value)); };
+  CHECK(as_f16(1 + 0x1p-11F) == 1);
+  CHECK(as_f16(1 + 0x1.8p-10F) == 1 + 0x1p-9F);
+  CHECK(as_f16(1 + 0x1.004p-11F) == 1 + 0x1p-10F);
+  CHECK(as_f16(65504) == 65504);
+  CHECK(as_f16(65519) == 65504);
+  CHECK(as_f16(65520) == std::numeric_limits<float>::infinity());
+  CHECK(as_f16(-0x1p-24F) == -0x1p-24F);
+  CHECK(as_f16(0x1p-25F) == 0);
+  CHECK(as_f16(0x1.8p-24F) == 0x1p-23F);
+  CHECK(as_f16(0x1.ffep-15F) == 0x1p-14F);
+  CHECK(as_bf16(1 + 0x1p-8F) == 1);
+  CHECK(as_bf16(1 + 0x1.8p-7F) == 1 + 0x1p-6F);
+  CHECK(as_bf16(std::numeric_limits<float>::max()) == std::numeric_limits<float>::infinity());
+}
+
+TEST_CASE("half: files round, and refuse what f16 has no room for") {
+  const TensorFile file{{{"a", Tensor::from(std::vector<float>{0.1F, -70000}, {2})}}, {}};
+  CHECK_THROWS_WITH_AS(safetensors_text(file, StoredFloat::f16), doctest::Contains("bf16 has room"), Error);
+  const TensorFile read = parse_safetensors(safetensors_text(file, StoredFloat::bf16), "bytes");
+  CHECK(read.tensors.at("a").to_vector<float>() == std::vector<float>{0x1.9ap-4F, -0x1.12p16F});
+}
+
+// --- Products in bf16 on the CPU: each against sums in f64 of the same rounded numbers, and what must not change
+// by them.
+
+namespace {
+
+bool available() {
+  if (!Bf16Products::available()) MESSAGE("skipped: this processor has no AVX-512 BF16");
+  return Bf16Products::available();
+}
+
+/// To the nearest bf16, ties to even.
+float rounded(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
+}
+
+Tensor rounded(const Tensor& x) {
+  std::vector<float> values = contiguous(x).to_vector<float>();
+  for (float& value : values) value = rounded(value);
+  return Tensor::from(values, x.shape());
+}
+
+Tensor random(const Shape& shape, std::uint32_t stream) {
+  return uniform(shape, -1, 1, {7, 0, stream});
+}
+
+Tensor in_bf16(const Tensor& a, const Tensor& b) {
+  const Bf16Products products;
+  return matmul(a, b);
+}
+
+/// The largest difference of a product from the exact one of the same numbers, over what rounding sums of k
+/// terms to f32 allows.
+double worst(const Tensor& a, const Tensor& b, const Tensor& found) {
+  const Tensor exact = matmul(a.to(DType::f64), b.to(DType::f64));
+  return test::worst_difference(found.to(DType::f64), exact) /
+         (1e-6 * std::sqrt(static_cast<double>(a.size(-1)) + 1) + 1e-30);
+}
+
+}  // namespace
+
+TEST_CASE("bf16 products: every shape and layout against f64") {
+  if (!available()) return;
+  std::uint32_t stream = 0;
+  for (const std::int64_t m : {1, 2, 7, 14, 15, 31, 70, 260})
+    for (const std::int64_t n : {1, 2, 16, 17, 33, 96})
+      for (const std::int64_t k : {1, 2, 3, 16, 31, 32, 65, 257, 511, 514, 1030}) {
+        CAPTURE(m);
+        CAPTURE(n);
+        CAPTURE(k);
+        const Tensor a = rounded(random({m, k}, ++stream)), b = rounded(random({k, n}, ++stream));
+        const Tensor a_turned = transpose(contiguous(transpose(a, 0, 1)), 0, 1),
+                     b_turned = transpose(contiguous(transpose(b, 0, 1)), 0, 1);
+        CHECK(worst(a, b, in_bf16(a, b)) < 1);
+        CHECK(worst(a, b, in_bf16(a, b_turned)) < 1);
+        CHECK(worst(a, b, in_bf16(a_turned, b)) < 1);
+        CHECK(worst(a, b, in_bf16(a_turned, b_turned)) < 1);
+      }
+  const Tensor a = rounded(random({3, 1, 40, 24}, 1)), b = rounded(random({5, 24, 20}, 2));
+  CHECK(worst(a, b, in_bf16(a, b)) < 1);
+}
+
+TEST_CASE("bf16 products: operands are rounded to the nearest even, and nothing else is") {
+  if (!available()) return;
+  const Tensor a = random({64, 48}, 1), b = random({48, 40}, 2);
+  const std::vector<float> found = in_bf16(a, b).to_vector<float>();
+  CHECK(found == in_bf16(rounded(a), rounded(b)).to_vector<float>());
+  CHECK(found != matmul(a, b).to_vector<float>());
+  // One column each of 1 + 2^-8, which is a tie, 1 + 3 * 2^-8, too, and of numbers at the ends of the range.
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> row{1 + 0x1p-8F, 1 + 3 * 0x1p-8F,  1 + 0x1.1p-8F,
+                               0x1p-126F,   0x1.fffffcp-128F, infinity,
+                               -infinity,   std::nanf(""),    std::numeric_limits<float>::max(),
+                               -1e-30F};
+  const auto count = static_cast<std::int64_t>(row.size());
+  const Tensor column = Tensor::from(std::vector<float>(16, 1), {16, 1});
+  const std::vector<float> ends = in_bf16(column, Tensor::from(row, {1, count})).to_vector<float>();
+  const std::vector<float> expected{1,        1 + 0x1p-6F, 1 + 0x1p-7F, 0x1p-126F, 0,
+                                    infinity, -infinity,   0,           infinity,  rounded(-1e-30F)};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    CAPTURE(i);
+    if (i == 7)
+      CHECK(std::isnan(ends[i]));
+    else
+      CHECK(ends[i] == expected[i]);
+  }
+}
+
+TEST_CASE("bf16 products: the same bits for any number of threads, for this thread's f32 alone") {
+  if (!available()) return;
+  const int before = cpu_threads();
+  const Tensor a = random({300, 520}, 1), b = random({520, 200}, 2), exact = matmul(a, b);
+  std::vector<float> first;
+  for (const int threads : {1, 2, 5}) {
+    set_cpu_threads(threads);
+    const std::vector<float> found = in_bf16(a, b).to_vector<float>();
+    if (first.empty()) first = found;
+    CHECK(found == first);
+    CHECK(matmul(a, b).to_vector<float>() == exact.to_vector<float>());  // no worker keeps it
+  }
+  set_cpu_threads(before);
+  const Bf16Products products;
+  std::thread([&] { CHECK(matmul(a, b).to_vector<float>() == exact.to_vector<float>()); }).join();
+  {
+    const Bf16Products off(false);
+    CHECK(matmul(a, b).to_vector<float>() == exact.to_vector<float>());
+  }
+  CHECK(matmul(a, b).to_vector<float>() == first);
+  const Tensor a64 = a.to(DType::f64), b64 = b.to(DType::f64);
+  CHECK(test::worst_difference(matmul(a64, b64), exact.to(DType::f64)) < 1e-4);
+  CHECK(test::worst_difference(matmul(a.to(DType::f64), b64).to(DType::f32), matmul(a, b)) > 1e-4);
+}
+
+TEST_CASE("bf16 products: attention and linear maps, forward and backward, beside f32") {
+  if (!available()) return;
+  const auto compute = [&](bool rounds, bool fused) {
+    const Bf16Products products(rounds);
+    std::optional<ComposeOnly> composed;
+    if (!fused) composed.emplace();
+    const Tensor x = parameter(random({2, 40, 32}, 1)), weight = parameter(random({32, 32}, 2));
+    const Tensor heads = transpose(reshape(linear(x, weight), {2, 40, 2, 16}), 1, 2);
+    const Tensor found = attention(heads, heads, heads);
+    backward(sum(found * random({2, 2, 40, 16}, 3)));
+    return std::vector<Tensor>{found.detach(), gradient(x), gradient(weight)};
+  };
+  const std::vector<Tensor> exact = compute(false, true), fused = compute(true, true),
+                            composed = compute(true, false);
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    CAPTURE(i);
+    const double size = max(abs(exact[i])).item();
+    CHECK(test::worst_difference(fused[i], exact[i]) < 0.02 * size);
+    CHECK(test::worst_difference(fused[i], exact[i]) > 1e-5 * size);
+    CHECK(test::worst_difference(fused[i], composed[i]) < 0.02 * size);
+  }
+}
+
+TEST_CASE("bf16 products: the gradients of few queries are as near the exact ones as those of many") {
+  if (!available()) return;
+  // Large scores: weights that backward computes from other scores than forward would not add up to 1.
+  const auto error_of = [](std::int64_t queries) {
+    const auto gradients = [&](bool rounds) {
+      const Bf16Products products(rounds);
+      const Tensor query = parameter(random({1, 1, queries, 64}, 1) * 4),
+                   key = parameter(random({1, 1, 200, 64}, 2) * 4), value = random({1, 1, 200, 64}, 3);
+      backward(sum(attention(query, key, value) * random({1, 1, queries, 64}, 4)));
+      return std::vector<Tensor>{gradient(query), gradient(key)};
+    };
+    const std::vector<Tensor> exact = gradients(false), rounded = gradients(true);
+    double worst = 0;
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      const Tensor off = rounded[i] - exact[i];
+      worst = std::max(worst, std::sqrt(sum(off * off).item() / sum(exact[i] * exact[i]).item()));
+    }
+    return worst;
+  };
+  const double of_many = error_of(16);
+  for (const std::int64_t queries : {1, 3, 8}) {
+    CAPTURE(queries);
+    CHECK(error_of(queries) < 2 * of_many);
+  }
+}
+
+TEST_CASE(
+    "bf16 products: Autocast on the CPU has tensors of f32, and gradients near the exact ones that add up") {
+  if (!available()) return;
+  Initialiser initialiser(3);
+  Linear layer(24, 18, true, initialiser);
+  const auto loss = [&] { return mean(square(layer(random({20, 24}, 1)) - 1)); };
+  backward(loss());
+  const Tensor exact = gradient(layer.weight) * 1.0;
+  zero_gradient(layer.weight);
+  Autocast autocast(layer, Precision::bf16);
+  CHECK(autocast.dtype() == DType::f32);
+  autocast.backward(loss);
+  CHECK_FALSE(Bf16Products::active());
+  const Tensor once = gradient(layer.weight) * 1.0;
+  CHECK(test::worst_difference(once, exact) < 1e-2);
+  CHECK(test::worst_difference(once, exact) > 1e-7);
+  autocast.backward(loss);
+  CHECK(test::worst_difference(gradient(layer.weight), once * 2) < 1e-6);
+}
+
+TEST_CASE("bf16 products: refused where the processor has none, f16 on every CPU") {
+  Initialiser initialiser(3);
+  Linear layer(4, 2, true, initialiser);
+  CHECK_THROWS_WITH_AS(Autocast(layer, Precision::f16), doctest::Contains("f16 needs a Vulkan device"),
+                       Error);
+  if (Bf16Products::available()) return;
+  CHECK_THROWS_WITH_AS(Autocast(layer, Precision::bf16), doctest::Contains("this one has none"), Error);
+  CHECK_THROWS_WITH_AS(Bf16Products(), doctest::Contains("this one has none"), Error);
+  CHECK_FALSE(Bf16Products::active());
+}
+
+// --- Weights in 8 bits: what rounding does to them, and that few rows and many compute with the same numbers.
+
+TEST_CASE("int8 rows: each row is rounded to 127 steps of its largest element") {
+  const Tensor x = Tensor::from<float>({{127, 1.4F, -126.6F, 2.5F}, {0, 0, 0, 0}, {-1e-3F, 5e-4F, 0, 1e-3F}});
+  round_to_int8(x);
+  const Int8Rows* rows = x.storage()->int8_rows();
+  REQUIRE(rows);
+  CHECK(rows->columns == 4);
+  CHECK(rows->scales == std::vector<float>{1, 0, 1e-3F / 127});
+  const std::vector<std::int8_t> values{127, 1, -127, 2, 0, 0, 0, 0, -127, 64, 0, 127};
+  CHECK(std::vector<std::int8_t>(rows->values(), rows->values() + 12) == values);
+  const std::vector<float> found = x.to_vector<float>();
+  for (std::size_t i = 0; i < found.size(); ++i)
+    CHECK(found[i] == static_cast<float>(values[i]) * rows->scales[i / 4]);
+  // What is rounded stays.
+  round_to_int8(x);
+  CHECK(x.to_vector<float>() == found);
+  x.assign<float>(found);
+  CHECK(x.storage()->int8_rows() == nullptr);  // it was overwritten
+}
+
+TEST_CASE("int8 rows: linear maps of few rows give what the rounded weights give") {
+  const int before = cpu_threads();
+  for (const std::int64_t rows : {1, 2, 5, 6, 7})
+    for (const Shape& sizes :
+         {Shape{1, 7}, Shape{16, 16}, Shape{33, 8}, Shape{100, 300}, Shape{768, 600}, Shape{5000, 40}}) {
+      const std::int64_t in = sizes[0], out = sizes[1];
+      CAPTURE(rows);
+      CAPTURE(in);
+      CAPTURE(out);
+      const Tensor x = random({rows, in}, 1), bias = random({out}, 2), weight = random({out, in}, 3);
+      const std::vector<float> exact = linear(x, weight, bias).to_vector<float>();
+      round_to_int8(weight);
+      const Tensor expected =
+          linear(x.to(DType::f64), Tensor::from(weight.to_vector<float>(), weight.shape()).to(DType::f64),
+                 bias.to(DType::f64));
+      std::vector<float> first;
+      for (const int threads : {1, 3}) {
+        set_cpu_threads(threads);
+        const Tensor found = linear(x, weight, bias);
+        CHECK(test::worst_difference(found.to(DType::f64), expected) <
+              2e-6 * std::sqrt(static_cast<double>(in)) + 1e-6);
+        if (first.empty()) first = found.to_vector<float>();
+        CHECK(found.to_vector<float>() == first);
+      }
+      if (in > 1) CHECK(first != exact);
+      // A part of the rows, as a view.
+      if (out < 16) continue;
+      const Tensor part = weight.view({out - 9, in}, {in, 1}, 5 * in);
+      const std::vector<float> of_part = linear(x, part).to_vector<float>(),
+                               whole = linear(x, weight).to_vector<float>();
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t j = 0; j < out - 9; ++j)
+          CHECK(of_part[static_cast<std::size_t>(r * (out - 9) + j)] ==
+                doctest::Approx(whole[static_cast<std::size_t>(r * out + j + 5)]).epsilon(1e-4));
+    }
+  set_cpu_threads(before);
+}
+
+TEST_CASE("int8 rows: a model that writes token by token agrees with itself reading the whole text") {
+  TransformerConfig config = test::tiny_config();
+  config.width = 32;
+  config.feed_forward = 64;
+  LanguageModel model(config);
+  const NoGrad no_grad;
+  model.round_to_int8();
+  for (const NamedTensor& named : model.parameters())
+    CHECK((named.tensor->storage()->int8_rows() != nullptr) == (named.tensor->rank() == 2));
+  const std::vector<std::int32_t> text{3, 7, 1, 9, 4, 2, 8, 5};
+  // A step is given the last token of the prompt again: all others are read at once.
+  LanguageModelSteps whole(model, text, 1, 12), steps(model, std::vector<std::int32_t>{text[0]}, 1, 12);
+  Tensor last;
+  for (const std::int32_t token : text) last = steps.step(Tensor::from({token}, {1}));
+  CHECK(test::worst_difference(last, whole.step(Tensor::from({text.back()}, {1}))) < 1e-4);
+}
+
+TEST_CASE("int8 rows: a view of other rows than the matrix' own is computed in f32") {
+  const Tensor weight = random({6, 8}, 1), x = random({1, 8}, 2);
+  round_to_int8(weight);
+  const Tensor copy = weight + 0;
+  // Rows of the same length that begin within those of the matrix.
+  const auto shifted = [](const Tensor& w) { return reshape(slice(reshape(w, {48}), 0, 4, 44), {5, 8}); };
+  CHECK(test::worst_difference(linear(x, shifted(weight)), linear(x, shifted(copy))) < 1e-6);
+  // Pieces of rows, and every second row.
+  const Tensor part = slice(x, 1, 0, 5);
+  CHECK(test::worst_difference(linear(part, slice(weight, 1, 2, 7)), linear(part, slice(copy, 1, 2, 7))) <
+        1e-6);
+  const auto second = [](const Tensor& w) { return w.view({3, 8}, {16, 1}, 8); };
+  CHECK(test::worst_difference(linear(x, second(weight)), linear(x, second(copy))) < 1e-6);
+}
+
+TEST_CASE("int8 rows: the largest numbers there are stay finite") {
+  const float largest = std::numeric_limits<float>::max();
+  const Tensor x = Tensor::from<float>({{largest, -largest, 1}});
+  round_to_int8(x);
+  for (const double value : x.to_doubles()) CHECK(std::isfinite(value));
+}
+
+TEST_CASE("int8 rows: what cannot be rounded is an error") {
+  const Tensor x = random({4, 6}, 1);
+  CHECK_THROWS_WITH_AS(round_to_int8(transpose(x, 0, 1)), doctest::Contains("contiguous"), Error);
+  CHECK_THROWS_WITH_AS(round_to_int8(x.to(DType::f64)), doctest::Contains("f32"), Error);
+  CHECK_THROWS_WITH_AS(round_to_int8(x.view({2, 6}, {6, 1}, 12)), doctest::Contains("whole"), Error);
+  CHECK_THROWS_WITH_AS(round_to_int8(slice(x, 0, 0, 2)), doctest::Contains("whole"), Error);
+  CHECK_THROWS_WITH_AS(round_to_int8({}), doctest::Contains("contiguous"), Error);
+  x.data<float>()[7] = std::numeric_limits<float>::infinity();
+  CHECK_THROWS_WITH_AS(round_to_int8(x), doctest::Contains("(1, 1) is inf"), Error);
+  CHECK(max(abs(slice(x, 0, 0, 1) - slice(random({4, 6}, 1), 0, 0, 1))).item() == 0);  // as it was
+  LanguageModel model(test::tiny_config());
+  model.to(DType::f64, {});
+  CHECK_THROWS_WITH_AS(model.round_to_int8(), doctest::Contains("f64"), Error);
+}
+
+// --- Mixed precision in loops of one's own, on the CPU: in f32 it changes nothing, and what cannot be is
+// refused.
+
+namespace {
+
+Tensor inputs() {
+  return uniform({6, 4}, -1, 1, {1, 0, 0});
+}
+Tensor loss_of(const Linear& layer) {
+  return mean(square(layer(inputs()) - 1));
+}
+
+}  // namespace
+
+TEST_CASE("autocast: what docs/embedding.md quotes is in the example") {
+  const std::string doc = read_file(HEED_SOURCE_DIR "/docs/embedding.md"),
+                    example = read_file(HEED_SOURCE_DIR "/examples/embed/autocast.cpp");
+  const std::size_t begin = doc.find("  heed::Autocast autocast(network"), end = doc.find("```", begin);
+  REQUIRE(begin != std::string::npos);
+  CHECK(example.find(doc.substr(begin, end - begin)) != std::string::npos);
+}
+
+TEST_CASE("autocast: in f32 a loop gets the same bits as without") {
+  Initialiser one(3), other(3);
+  Linear plain(4, 2, true, one), cast(4, 2, true, other);
+  Optimizer plain_adam(plain.parameters(), {}), cast_adam(cast.parameters(), {});
+  Autocast autocast(cast, Precision::f32);
+  CHECK(autocast.dtype() == DType::f32);
+  CHECK(autocast.loss_scale() == nullptr);
+  for (int step = 0; step < 5; ++step) {
+    const Tensor loss = loss_of(plain);
+    backward(loss);
+    plain_adam.clip(0.5);
+    plain_adam.step(0.1);
+    plain_adam.zero_gradients();
+    CHECK(autocast.backward([&] { return loss_of(cast); }).item() == loss.item());
+    cast_adam.clip(0.5);
+    autocast.step(cast_adam, 0.1);
+  }
+  CHECK(cast.weight.to_vector<float>() == plain.weight.to_vector<float>());
+  CHECK(cast.bias.to_vector<float>() == plain.bias.to_vector<float>());
+  CHECK_FALSE(gradient(cast.weight).defined());
+}
+
+TEST_CASE("autocast: impossible requests are errors, and the model stays as it was") {
+  Initialiser initialiser(3);
+  Linear layer(4, 2, true, initialiser);
+  Optimizer adam(layer.parameters(), {});
+  CHECK_THROWS_WITH_AS(Autocast(layer, Precision::f16), doctest::Contains("needs a Vulkan device"), Error);
+  Autocast autocast(layer, Precision::f32);
+  CHECK_THROWS_WITH_AS(autocast.loss_scale_state(), doctest::Contains("f16 alone"), Error);
+  CHECK_THROWS_WITH_AS(autocast.backward([&] { return layer(inputs()); }), doctest::Contains("[6, 2]"),
+                       Error);
+  CHECK_THROWS_WITH_AS(autocast.backward([] { return Tensor(); }), doctest::Contains("there is none"), Error);
+  CHECK_THROWS_WITH_AS(autocast.backward([&] { return autocast.backward([&] { return loss_of(layer); }); }),
+                       doctest::Contains("within backward()"), Error);
+  CHECK_THROWS_WITH_AS(autocast.backward([&] {
+    autocast.step(adam, 0.1);
+    return loss_of(layer);
+  }),
+                       doctest::Contains("within backward()"), Error);
+  CHECK_FALSE(gradient(layer.weight).defined());
+  CHECK_THROWS_WITH_AS(autocast.step(adam, 0.1), doctest::Contains("no parameter has a gradient"), Error);
+  autocast.backward([&] { return loss_of(layer); });
+  CHECK(gradient(layer.weight).defined());
+}

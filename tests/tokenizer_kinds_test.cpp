@@ -1,0 +1,426 @@
+// Tokenizers of characters, words, pieces (WordPiece, Unigram) and of SentencePiece files. Byte-level BPE: tokenizer_test.cpp.
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "heed/base/error.h"
+#include "heed/base/unicode.h"
+#include "heed/data/sentencepiece.h"
+#include "heed/data/text_rules.h"
+#include "heed/data/token_models.h"
+#include "heed/data/tokenizer.h"
+#include "heed/data/tokenizer_parts.h"
+#include "heed/tasks/recipe.h"
+#include "heed/tasks/start.h"
+#include "heed/tests/support.h"
+
+using namespace heed;
+
+using Ids = std::vector<std::int32_t>;
+
+namespace {
+
+// One to four bytes of UTF-8; "é" and "è" share their first byte, "→" and "↑" their first two.
+const std::vector<std::string> texts = {"naïve café\n", "è → ↑ 😀", "a"};
+const std::vector<std::string> special = {"<|endoftext|>"};
+
+}  // namespace
+
+TEST_CASE("A character tokenizer has a token for each character, and its text comes back") {
+  const Tokenizer tokenizer = Tokenizer::train_characters(texts, special);
+  CHECK(tokenizer.id_of("<|endoftext|>") == 0);
+  for (const std::string& text : texts) {
+    const Ids ids = tokenizer.encode(text);
+    std::size_t characters = 0;
+    for (std::size_t at = 0; at < text.size(); ++characters)
+      at += static_cast<std::size_t>(unicode::decode(text, at).length);
+    CHECK(ids.size() == characters);
+    CHECK(tokenizer.decode(ids) == text);
+    CHECK(tokenizer.unknown_characters(text).empty());
+  }
+  CHECK(tokenizer.encode("é").front() != tokenizer.encode("è").front());
+}
+
+TEST_CASE("Any sequence of known characters is encoded one by one, across all borders") {
+  const Tokenizer tokenizer = Tokenizer::train_characters(texts, special);
+  const std::vector<std::string> characters = {"a", "\n", "é", "è", "ï", "→", "↑", "😀"};
+  rc::check("characters in, tokens out", [&] {
+    const auto places =
+        *rc::gen::container<std::vector<std::size_t>>(rc::gen::inRange<std::size_t>(0, characters.size()));
+    std::string text;
+    Ids expected;
+    for (const std::size_t place : places) {
+      text += characters[place];
+      expected.push_back(tokenizer.encode(characters[place]).at(0));
+    }
+    RC_ASSERT(tokenizer.encode(text) == expected);
+    RC_ASSERT(tokenizer.decode(expected) == text);
+  });
+}
+
+TEST_CASE("Plain text gives no more tokens than it has characters") {
+  const std::vector<std::string> plain = {"hello world\n"};
+  const Tokenizer tokenizer = Tokenizer::train_characters(plain, special);
+  CHECK(tokenizer.vocabulary_size() == 1 + 9);  // "helo wrd" and the line break
+  CHECK(tokenizer.encode("hello").size() == 5);
+}
+
+TEST_CASE("The file of a character tokenizer is read again, as byte-level BPE") {
+  const Tokenizer tokenizer = Tokenizer::train_characters(texts, special);
+  const auto file = nlohmann::json::parse(tokenizer.to_json());
+  CHECK(file["model"]["type"] == "BPE");
+  CHECK(file["pre_tokenizer"]["type"] == "ByteLevel");
+  CHECK(file["pre_tokenizer"]["use_regex"] == false);
+  const Tokenizer again = Tokenizer::from_json(tokenizer.to_json(), "characters");
+  for (const std::string& text : texts) CHECK(again.encode(text) == tokenizer.encode(text));
+  CHECK(again.to_json() == tokenizer.to_json());
+}
+
+TEST_CASE("The order of the texts does not matter") {
+  const std::vector<std::string> reversed(texts.rbegin(), texts.rend());
+  CHECK(Tokenizer::train_characters(reversed, special).to_json() ==
+        Tokenizer::train_characters(texts, special).to_json());
+}
+
+TEST_CASE("Characters without a token are named, each once") {
+  const Tokenizer tokenizer = Tokenizer::train_characters(texts, special);
+  CHECK(tokenizer.unknown_characters("caféz ☃ z☃") == std::vector<std::string>{"z", "☃"});
+  // Byte-level BPE knows them all.
+  TokenizerTraining options;
+  options.vocabulary_size = 300;
+  CHECK(Tokenizer::train(texts, options).unknown_characters("z ☃").empty());
+}
+
+TEST_CASE("Texts that give no characters are refused") {
+  CHECK_THROWS_AS(Tokenizer::train_characters({}, special), Error);
+  CHECK_THROWS_AS(Tokenizer::train_characters(std::vector<std::string>{""}, special), Error);
+  CHECK_THROWS_AS(Tokenizer::train_characters(std::vector<std::string>{"caf\xe9"}, special), Error);
+  CHECK_THROWS_AS(Tokenizer::train_characters(texts, {"a"}), Error);
+  CHECK_THROWS_AS(Tokenizer::train_characters(texts, {"<s>", "<s>"}), Error);
+}
+
+using Ids = std::vector<std::int32_t>;
+
+namespace {
+
+const std::vector<std::string> lines = {"the cat sat", "the cat, the mat", "A dog sat"};
+
+std::vector<std::string> parts(std::string_view text) {
+  const auto words = split_at_punctuation(text);
+  return {words.begin(), words.end()};
+}
+
+Tokenizer words(std::int64_t vocabulary, std::int64_t min_frequency, bool lower_case = false) {
+  TokenizerTraining options;
+  options.vocabulary_size = vocabulary;
+  options.min_frequency = min_frequency;
+  if (lower_case) options.normalizer = {TextStep::lower_case};
+  return Tokenizer::train_words(lines, options, {"\n"});
+}
+
+Settings tokenizer_settings(const std::string& kind) {
+  Settings settings;
+  declare_tokenizer(settings, 300);
+  declare_start(settings);
+  settings.set("tokenizer.kind", kind, "test");
+  return settings;
+}
+
+}  // namespace
+
+TEST_CASE("Words end at white space, and each punctuation mark is one") {
+  CHECK(parts(" don't,  go\t!") == std::vector<std::string>{"don", "'", "t", ",", "go", "!"});
+  CHECK(parts("1+1=2 a_b «x»\u00a0y") ==
+        std::vector<std::string>{"1", "+", "1", "=", "2", "a", "_", "b", "«", "x", "»", "y"});
+  CHECK(parts(" \n ").empty());
+  CHECK(parts("a\xff"
+              "b") == std::vector<std::string>{"a\xff"
+                                               "b"});
+}
+
+TEST_CASE("A tokenizer of words has the most frequent ones, and <unk> for the rest") {
+  const Tokenizer tokenizer = words(8, 2);
+  CHECK(tokenizer.vocabulary_size() == 8);  // four marks, "\n", the, cat, sat
+  CHECK(tokenizer.encode("the cat sat") == Ids{5, 6, 7});
+  CHECK(tokenizer.encode("The cat\nsat, <pad>") == Ids{3, 6, 4, 7, 3, 0});
+  CHECK(tokenizer.decode(Ids{5, 4, 3, 6}) == "the \n cat");
+  CHECK(tokenizer.decode(Ids{5, 3}, true) == "the <unk>");
+  CHECK(words(100, 1).vocabulary_size() == 12);
+  CHECK(words(100, 1, true).encode("CAT A") == words(100, 1, true).encode("cat a"));
+  CHECK(words(100, 1).find("A").has_value());
+  CHECK_FALSE(words(100, 1, true).find("A").has_value());
+  const Tokenizer again = Tokenizer::from_json(tokenizer.to_json(), "written");
+  CHECK(again.to_json() == tokenizer.to_json());
+  CHECK(again.encode("the\ncat") == tokenizer.encode("the\ncat"));
+}
+
+TEST_CASE("Impossible vocabularies of words are refused") {
+  CHECK_THROWS_WITH_AS(words(5, 1), "a vocabulary of 5 is too small: the special tokens alone are 5", Error);
+  CHECK_THROWS_AS(Tokenizer::train_words(std::vector<std::string>{" ", "<pad>"}), Error);
+  TokenizerTraining without_unknown;
+  without_unknown.special_tokens = {"<pad>"};
+  CHECK_THROWS_AS(Tokenizer::train_words(lines, without_unknown), Error);
+}
+
+TEST_CASE("Words that are not UTF-8 have no JSON") {
+  TokenizerTraining options;
+  options.special_tokens = {"<unk>"};
+  const std::vector<std::string> lines(3, "caf\xe9 caf\xe9");
+  CHECK_THROWS_AS(Tokenizer::train_words(lines, options).to_json(), Error);
+}
+
+TEST_CASE("tokenizer.kind says what a token is") {
+  CHECK(learn_tokenizer(tokenizer_settings("words"), lines).encode("the cat") == Ids{4, 5});
+  CHECK(learn_tokenizer(tokenizer_settings("words"), lines, {"<|end|>"}).id_of("<unk>") == 1);
+  const Tokenizer characters = learn_tokenizer(tokenizer_settings("characters"), lines);
+  CHECK(characters.encode("the").size() == 3);
+  CHECK(characters.encode("thé") == Ids{characters.encode("th").at(0), characters.encode("h").at(0), 3});
+  CHECK(learn_tokenizer(tokenizer_settings("bpe"), lines).encode("the cat").size() == 2);
+}
+
+// --- WordPiece, Unigram and the parts around them; tokenizer_test.cpp compares whole files with Hugging Face
+// tokenizers.
+
+using Json = nlohmann::json;
+using Ids = std::vector<std::int32_t>;
+
+namespace {
+
+template <class Model>
+Ids cut(const Model& model, std::string_view word) {
+  Ids ids;
+  model.encode_word(word, ids);
+  return ids;
+}
+
+Json word_piece_file() {
+  return Json::parse(
+      R"({"pre_tokenizer": {"type": "BertPreTokenizer"}, "normalizer": {"type": "BertNormalizer"},
+    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+    "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+      "max_input_chars_per_word": 100, "vocab": {"[UNK]": 0, "un": 1, "##able": 2, "u": 3, "##a": 4, ".": 5}}})");
+}
+
+std::string refusal_of(const Json& file) {
+  return error_of([&] { Tokenizer::from_json(file.dump(), "t.json"); });
+}
+
+std::string with(const char* pointer, const Json& value) {
+  Json file = word_piece_file();
+  file[Json::json_pointer(pointer)] = value;
+  return refusal_of(file);
+}
+
+}  // namespace
+
+TEST_CASE("A tree of strings lists all that start at a position, the longest first") {
+  rc::check("as tried out at each place", [] {
+    const auto word =
+        rc::gen::resize(6, rc::gen::container<std::string>(rc::gen::elementOf(std::string("aab"))));
+    const auto words = *rc::gen::unique<std::vector<std::string>>(word);
+    const std::string text = *rc::gen::container<std::string>(rc::gen::elementOf(std::string("aab")));
+    const StringTree tree({words.begin(), words.end()});
+    Ids found;
+    tree.longest(text, 0, text.size(), found);
+    for (std::size_t at = 0; at < text.size(); ++at) {
+      std::vector<std::string> expected, given;
+      for (std::size_t length = text.size() - at; length > 0; --length)
+        if (std::find(words.begin(), words.end(), text.substr(at, length)) != words.end())
+          expected.push_back(text.substr(at, length));
+      for (std::int32_t id = found[at]; id >= 0; id = tree.longest_beginning(id))
+        given.push_back(words[static_cast<std::size_t>(id)]);
+      RC_ASSERT(given == expected);
+    }
+  });
+}
+
+TEST_CASE("WordPiece takes the longest token at each place, or the word is unknown") {
+  const WordPieceModel model({"[UNK]", "un", "##able", "##aff", "una", "##b"},
+                             {.max_input_chars_per_word = 9});
+  CHECK(cut(model, "unable") == Ids{0});  // "una", then nothing begins with "ble" but "b"
+  CHECK(cut(model, "unaffable") == Ids{0});
+  CHECK(cut(model, "unb") == Ids{1, 5});
+  CHECK(cut(model, "unaffables") == Ids{0});
+  CHECK(cut(WordPieceModel({"[UNK]", "un", "##aff", "##able"}, {}), "unaffable") == Ids{1, 2, 3});
+  CHECK(cut(model, "").empty());
+  CHECK_THROWS_WITH_AS(WordPieceModel({"a"}, {}), "unk_token \"[UNK]\" is not in the vocabulary", Error);
+}
+
+TEST_CASE("Unigram finds the most probable tokens") {
+  const UnigramModel model({"<unk>", "a", "b", "ab", "abc"}, {0, -2, -2, -3, -9}, {.unk_id = 0});
+  CHECK(cut(model, "ab") == Ids{3});  // -3 beside -4
+  CHECK(cut(model, "aba") == Ids{3, 1});
+  CHECK(cut(model, "abc") == Ids{4});         // -9 beside -3 and an unknown
+  CHECK(cut(model, "axyb") == Ids{1, 0, 2});  // two unknown characters are one
+  const UnigramModel bytes({"a", "<0x78>", "<0x79>", "?"}, {-1, -5, -5, -5},
+                           {.unk_id = 3, .byte_fallback = true});
+  CHECK(cut(bytes, "axy") == Ids{0, 1, 2});
+  CHECK(cut(bytes, "az") == Ids{0, 3});
+  const UnigramModel without_unknown({"a"}, {-1}, {});
+  CHECK_THROWS_AS(cut(without_unknown, "b"), Error);
+  CHECK_THROWS_AS(UnigramModel({"a", "a"}, {-1, -1}, {}), Error);
+  CHECK_THROWS_AS(UnigramModel({"a"}, {std::nan("")}, {}), Error);
+  CHECK_THROWS_AS(UnigramModel({"a"}, {-1, -1}, {}), Error);
+  CHECK_THROWS_AS(UnigramModel({"a"}, {-1}, {.unk_id = 1}), Error);
+}
+
+TEST_CASE("A WordPiece file is read, written and read again") {
+  const Tokenizer tokenizer = Tokenizer::from_json(word_piece_file().dump(), "t.json");
+  CHECK(tokenizer.encode(" Únable. x") == Ids{1, 2, 5, 0});
+  CHECK(tokenizer.decode(Ids{1, 2, 5}) == "unable.");
+  CHECK(Tokenizer::from_json(tokenizer.to_json(), "written").to_json() == tokenizer.to_json());
+}
+
+TEST_CASE("An unsupported file is refused, and the error names what is wrong") {
+  CHECK(
+      with("/model/vocab/u", 9) ==
+      "t.json: model.vocab: token \"u\" has id 9, but a vocabulary of 6 must use the ids 0 to 5, each once");
+  CHECK(with("/model/vocab/u", 1).find("share the id 1") != std::string::npos);
+  CHECK(with("/model/unk_token", "x") == "t.json: unk_token \"x\" is not in the vocabulary");
+  CHECK(with("/model/max_input_chars_per_word", -1).find("max_input_chars_per_word is -1") !=
+        std::string::npos);
+  CHECK(with("/pre_tokenizer", {{"type", "ByteLevel"}}).find("are supported together alone") !=
+        std::string::npos);
+  CHECK(with("/decoder", {{"type", "CTC"}}).starts_with("t.json: decoder \"CTC\" is not supported"));
+  CHECK(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "!"}}) ==
+        "t.json: normalizer.precompiled_charsmap is not base64");
+  CHECK(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "/////w=="}})
+            .starts_with("t.json: normalizer.precompiled_charsmap says"));
+}
+
+TEST_CASE("A mark is found by the names that other programs give it") {
+  const Tokenizer tokenizer = Tokenizer::from_json(word_piece_file().dump(), "t.json");
+  CHECK(tokenizer.id_of("<unk>") == 0);
+  CHECK_THROWS_WITH_AS(tokenizer.id_of("</s>"),
+                       "the tokenizer has no token \"</s>\" (nor [SEP], <eos>, <|endoftext|>)", Error);
+}
+
+TEST_CASE("Long words and texts are cut in linear time") {
+  std::vector<std::string> tokens = {"[UNK]", "a", "##a"};
+  tokens.push_back("##" + std::string(100'000, 'a') + "b");
+  const WordPieceModel model(tokens, {.max_input_chars_per_word = 10'000'000});
+  CHECK(cut(model, std::string(400'000, 'a')).size() == 400'000);
+  const UnigramModel unigram({"a", std::string(100'000, 'a') + "b", "?"}, {-1, -1, -1}, {.unk_id = 2});
+  CHECK(cut(unigram, std::string(400'000, 'a')).size() == 400'000);
+}
+
+// --- Model files of SentencePiece, written here by hand, field by field.
+
+namespace {
+
+using namespace heed;
+
+std::string varint(std::uint64_t value) {
+  std::string bytes;
+  for (; value >= 0x80; value >>= 7) bytes += static_cast<char>((value & 0x7F) | 0x80);
+  return bytes + static_cast<char>(value);
+}
+
+std::string field(std::uint64_t number, const std::string& bytes) {
+  return varint(number << 3 | 2) + varint(bytes.size()) + bytes;
+}
+
+std::string field(std::uint64_t number, std::uint64_t value) {
+  return varint(number << 3) + varint(value);
+}
+
+std::string piece(const std::string& text, float score, std::uint64_t kind = 1) {
+  const auto bits = std::bit_cast<std::uint32_t>(score);
+  std::string number = varint(2 << 3 | 5);
+  for (int i = 0; i < 4; ++i) number += static_cast<char>(bits >> (8 * i) & 0xFF);
+  return field(1, field(1, text) + number + field(3, kind));
+}
+
+const std::string english = piece("<unk>", 0, 2) + piece("</s>", 0, 3) + piece("\u2581", -2) +
+                            piece("\u2581the", -3) + piece("tree", -4) + piece("t", -6) + piece("h", -6) +
+                            piece("e", -6) + piece("rare", -9);
+
+std::string refusal(const std::string& bytes) {
+  return error_of([&] { read_sentencepiece(bytes, "a.spm"); });
+}
+
+const std::vector<std::string> tokens = {"</s>", "<unk>",      "\u2581", "\u2581the", "tree",    "t",    "h",
+                                         "e",    "\u2581Baum", "\u00fc", "die",       ">>deu<<", "<pad>"};
+
+}  // namespace
+
+TEST_CASE("sentencepiece: a model is cut as it says, with the ids of a list that two languages share") {
+  const SentencePieceModel model = read_sentencepiece(english + field(2, field(3, 1)), "a.spm");
+  CHECK(model.pieces.size() == 9);
+  CHECK(model.pieces[3].text == "\u2581the");
+  CHECK(model.pieces[3].score == -3);
+  const SentencePieceTokenizer made = sentencepiece_tokenizer(model, tokens);
+  CHECK(made.without_id == std::vector<std::string>{"rare"});
+  const Tokenizer tokenizer = Tokenizer::from_json(made.json, "made");
+  const auto ids = [&](const char* text) { return tokenizer.encode(text); };
+  CHECK(ids("the tree") == std::vector<std::int32_t>{3, 2, 4});
+  CHECK(ids("  the   tree ") == std::vector<std::int32_t>{3, 2, 4});
+  CHECK(ids("het") == std::vector<std::int32_t>{2, 6, 7, 5});
+  // What the other language alone has is cut into what this one knows, but for characters.
+  CHECK(ids("die") == std::vector<std::int32_t>{2, 1, 7});
+  CHECK(ids("\u00fc") == std::vector<std::int32_t>{2, 9});
+  CHECK(ids(">>deu<< the") == std::vector<std::int32_t>{11, 3});
+  CHECK(ids("\x01tree") == ids("tree"));
+  CHECK(tokenizer.decode(std::vector<std::int32_t>{10, 8, 9, 12, 0}) == "die Baum\u00fc");
+  // The file is one that is read again.
+  CHECK(Tokenizer::from_json(tokenizer.to_json(), "again").encode("the t\u00fc") == ids("the t\u00fc"));
+  CHECK_THROWS_WITH_AS(sentencepiece_tokenizer(model, {"<unk>", "a"}), doctest::Contains("no token </s>"),
+                       Error);
+}
+
+TEST_CASE("sentencepiece: what NFKC joins is one character before the model cuts") {
+  const std::string korean = piece("<unk>", 0, 2) + piece("</s>", 0, 3) + piece("\u2581", -2) +
+                             piece("\ud55c", -3) + piece("\u1ec7", -3);
+  const std::vector<std::string> list = {"</s>", "<unk>", "\u2581", "\ud55c", "\u1ec7"};
+  const auto ids = [&](const std::string& rule, const char* text) {
+    const SentencePieceModel model =
+        read_sentencepiece(korean + field(3, field(1, rule) + field(3, 1)), "a.spm");
+    return Tokenizer::from_json(sentencepiece_tokenizer(model, list).json, "made").encode(text);
+  };
+  for (const char* rule : {"nmt_nfkc", "nfkc_cf"}) {
+    CHECK(ids(rule, "\u1112\u1161\u11ab") == std::vector<std::int32_t>{2, 3});
+    CHECK(ids(rule, "e\u0323\u0302") == std::vector<std::int32_t>{2, 4});
+  }
+  CHECK(ids("identity", "e\u0323\u0302") == std::vector<std::int32_t>{2, 1});
+}
+
+TEST_CASE("sentencepiece: what a tokenizer.json cannot express is refused by name") {
+  const auto contains = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  CHECK(refusal(english + field(3, field(3, 1) + field(4, 1) + field(5, 1))).empty());
+  CHECK(contains(refusal(english + field(2, field(3, 2))), "model of kind 2"));
+  CHECK(contains(refusal(english + field(2, field(24, 1))), "spaces behind words"));
+  CHECK(contains(refusal(english + field(3, field(3, 0))), "add_dummy_prefix is false"));
+  CHECK(contains(refusal(english + field(3, field(4, 0))), "remove_extra_whitespaces is false"));
+  CHECK(contains(refusal(english + field(3, field(5, 0))), "escape_whitespaces is false"));
+  CHECK(contains(refusal(english + field(5, field(2, "x"))), "when they are decoded"));
+  CHECK(contains(refusal(english + piece("mine", 0, 4)), "piece 9, \"mine\""));
+  CHECK(contains(refusal(english + piece("<0x41>", 0, 6)), "piece 9, \"<0x41>\""));
+  CHECK(contains(refusal(english + piece("a", 0, 7)), "kind 7"));
+  CHECK(contains(refusal(english + piece("\xFF", 0)), "piece 9 is no text"));
+  CHECK(contains(refusal(english + piece("a", std::bit_cast<float>(0x7FC00000u))), "the score of piece 9"));
+  CHECK(contains(refusal(""), "no pieces"));
+  CHECK(contains(refusal("{\"model\": 1}"), "a.spm is not a SentencePiece model"));
+}
+
+TEST_CASE("sentencepiece: every cut and every changed byte gives an Error or a model") {
+  for (std::size_t at = 0; at < english.size(); ++at) {
+    refusal(english.substr(0, at));
+    for (const int flip : {1, 0x80, 0xFF}) {
+      std::string changed = english;
+      changed[at] = static_cast<char>(changed[at] ^ flip);
+      try {
+        const SentencePieceModel model = read_sentencepiece(changed, "a.spm");
+        Tokenizer::from_json(sentencepiece_tokenizer(model, tokens).json, "made").encode("the tree");
+      } catch (const Error&) {
+      }
+    }
+  }
+  CHECK(refusal(english.substr(0, english.size() - 1)) != "");
+}
