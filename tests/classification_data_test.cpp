@@ -375,7 +375,7 @@ TEST_CASE("Every format reads with the options of texts, and counts what it repl
   CHECK(report.replaced == 1);
 }
 
-TEST_CASE("Folders of documents hold regular files alone") {
+TEST_CASE("Folders of documents hold regular files only") {
   const TemporaryFolder folder;
   write(folder / "set" / "a" / "1", "text");
   const fs::path pipe = folder / "set" / "a" / "2";

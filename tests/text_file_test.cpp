@@ -158,7 +158,7 @@ TEST_CASE("A whole text keeps its line ends, in the encoding that was named") {
   CHECK(error_of([] { text_of("one\ncaf\xe9"); }).find("text:2: byte 4") != std::string::npos);
 }
 
-TEST_CASE("Bytes that are not text can be replaced, and are counted") {
+TEST_CASE("Invalid bytes can be replaced, and are counted") {
   const TextOptions replace{.bad_bytes = BadBytes::replace};
   ReadReport report;
   CHECK(parse_lines("a\xff\xe2\x82\nb\n\xc3(\n", "f", replace, &report) ==

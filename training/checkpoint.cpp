@@ -201,7 +201,8 @@ struct FieldReader {
   }
   void operator()(const char* name, double& value) const { value = finite(object.at(name)); }
   void operator()(const char* name, std::optional<double>& value) const {
-    if (!object.at(name).is_null()) value = finite(object.at(name));
+    if (const auto found = object.find(name); found != object.end() && !found->is_null())
+      value = finite(*found);
   }
   void operator()(const char* name, std::string& value) const { value = object.at(name).get<std::string>(); }
   void operator()(const char* name, std::map<std::string, double>& values) const {
@@ -209,9 +210,9 @@ struct FieldReader {
     for (const auto& [key, value] : object.at(name).items()) values[key] = finite(value);
   }
   void operator()(const char* name, LossScaleState& value) const {
-    const Json& scale = object.at(name);
-    value = {finite(scale.at("scale")), json_parts::count_in(scale, "good_steps"),
-             json_parts::count_in(scale, "skipped")};
+    if (const auto scale = object.find(name); scale != object.end())
+      value = {finite(scale->at("scale")), json_parts::count_in(*scale, "good_steps"),
+               json_parts::count_in(*scale, "skipped")};
   }
 };
 
