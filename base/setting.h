@@ -8,14 +8,13 @@
 #include "heed/base/error.h"
 #include "heed/base/names.h"
 
-// A setting is a field of a struct and a line in the table beside it. The table is a function template:
+// A setting is a field of a struct and a line in the table beside it:
 //
 //   struct SamplingOptions { double temperature = 1; std::int64_t top_k = 0; };
 //
-//   template <class Visit>
-//   void for_each_setting(Visit&& visit, SamplingOptions& options) {
-//     visit(options.temperature, {"temperature", 0, 1e6, "Below 1: likelier tokens, above 1: more variety"});
-//     visit(options.top_k, {"top_k", 0, 1 << 30, "Only the k most probable tokens; 0: all"});
+//   void for_each_setting(auto&& visit, SamplingOptions& options) {
+//     visit(options.temperature, "temperature", 0, 1e6, "Below 1: likelier tokens, above 1: more variety");
+//     visit(options.top_k, "top_k", 0, 1 << 30, "Only the k most probable tokens; 0: all");
 //   }
 //
 // The initial value of the field is the default. Declaring, reading, checks, help and what --from and using a
@@ -82,18 +81,14 @@ struct SettingTraits {
 
 /// What there is to know about one setting.
 struct Setting : SettingTraits {
-  Setting(std::string its_name, std::string its_help, SettingTraits traits = {})
-      : SettingTraits(std::move(traits)), name(std::move(its_name)), help(std::move(its_help)) {}
-  Setting(std::string its_name, double its_low, double its_high, std::string its_help,
-          SettingTraits traits = {})
-      : Setting(std::move(its_name), std::move(its_help), std::move(traits)) {
-    low = its_low, high = its_high;
-  }
-  Setting(std::string its_name, std::vector<std::string> its_choices, std::string its_help,
-          SettingTraits traits = {})
-      : Setting(std::move(its_name), std::move(its_help), std::move(traits)) {
-    choices = std::move(its_choices);
-  }
+  Setting(std::string its_name, std::string its_help, SettingTraits traits = {}, double its_low = 0,
+          double its_high = 0, std::vector<std::string> its_choices = {})
+      : SettingTraits(std::move(traits)),
+        name(std::move(its_name)),
+        help(std::move(its_help)),
+        low(its_low),
+        high(its_high),
+        choices(std::move(its_choices)) {}
 
   std::string name;                       ///< "beam"; in Settings it is dotted: "decoding.beam"
   std::string help;                       ///< one line
@@ -105,32 +100,52 @@ struct Setting : SettingTraits {
 /// What a value may be: "0 to 1", "post or pre"; "" if there is no more to say than its kind.
 std::string allowed_text(const Setting& setting);
 
+/// What a table calls for each of its lines.
+template <class Take>
+class SettingVisitor {
+ public:
+  explicit SettingVisitor(Take take) : take_(std::move(take)) {}
+  void operator()(auto& value, std::string name, std::string help, SettingTraits traits = {}) {
+    take_(value, Setting(std::move(name), std::move(help), std::move(traits)));
+  }
+  void operator()(auto& value, std::string name, double low, double high, std::string help,
+                  SettingTraits traits = {}) {
+    take_(value, Setting(std::move(name), std::move(help), std::move(traits), low, high));
+  }
+  void operator()(auto& value, std::string name, std::vector<std::string> choices, std::string help,
+                  SettingTraits traits = {}) {
+    take_(value, Setting(std::move(name), std::move(help), std::move(traits), 0, 0, std::move(choices)));
+  }
+  void operator()(auto& value, const Setting& setting) { take_(value, setting); }
+
+ private:
+  Take take_;
+};
+
 /// Visits a struct within a struct; its settings stand below `name`.
 template <class Visit, class Group>
 void for_each_setting_below(const std::string& name, Visit& visit, Group& group) {
-  for_each_setting(
-      [&](auto& value, Setting setting) {
-        setting.name = name + "." + setting.name;
-        if (!setting.after.empty()) setting.after = name + "." + setting.after;
-        visit(value, setting);
-      },
-      group);
+  for_each_setting(SettingVisitor([&](auto& value, Setting setting) {
+                     setting.name = name + "." + setting.name;
+                     if (!setting.after.empty()) setting.after = name + "." + setting.after;
+                     visit(value, setting);
+                   }),
+                   group);
 }
 
 /// Throws an Error that names the owner, the setting, its value and the range if a number is outside it.
 template <class Group>
 void check_ranges(std::string_view owner, Group group) {
-  for_each_setting(
-      [&](const auto& value, Setting setting) {
-        using T = std::remove_cvref_t<decltype(value)>;
-        if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
-          setting.kind = std::is_integral_v<T> ? Setting::Kind::integer : Setting::Kind::number;
-          const auto number = static_cast<double>(value);
-          check(number >= setting.low && number <= setting.high, owner, ": ", setting.name, " is ", value,
-                "; it must be ", allowed_text(setting));
-        }
-      },
-      group);
+  for_each_setting(SettingVisitor([&](const auto& value, Setting setting) {
+                     using T = std::remove_cvref_t<decltype(value)>;
+                     if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+                       setting.kind = std::is_integral_v<T> ? Setting::Kind::integer : Setting::Kind::number;
+                       const auto number = static_cast<double>(value);
+                       check(number >= setting.low && number <= setting.high, owner, ": ", setting.name,
+                             " is ", value, "; it must be ", allowed_text(setting));
+                     }
+                   }),
+                   group);
 }
 
 }  // namespace heed

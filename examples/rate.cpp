@@ -1,7 +1,8 @@
 // rate: learns a number for a text. A whole task with its program in one file; CONTRIBUTING.md explains it.
 //
-// With --data it learns from lines "NUMBER TEXT"; without, how large a number is from its English words ("seven
-// hundred" -> log10 700 = 2.845). The classifier's encoder has one output y; the loss is the squared error.
+// With --data it learns from lines "NUMBER TEXT"; without, how large a number is from its English words
+// ("seven hundred" -> log10 700 = 2.845). The classifier's encoder has one output y; the loss is the squared
+// error.
 
 #include <cmath>
 
@@ -25,8 +26,8 @@ struct RateData {
 };
 
 void for_each_setting(auto&& visit, RateData& data) {
-  visit(data.file, {"file", "Lines to learn from: a number, a space, a text"});
-  visit(data.valid_fraction, {"valid_fraction", 0.001, 0.999, "Share of the texts that is held out"});
+  visit(data.file, "file", "Lines to learn from: a number, a space, a text");
+  visit(data.valid_fraction, "valid_fraction", 0.001, 0.999, "Share of the texts that is held out");
   for_each_setting(visit, data.text);
   for_each_setting(visit, data.limits);
 }

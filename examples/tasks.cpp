@@ -1,15 +1,15 @@
-// The programs of heed's tasks, compiled once for each of them: HEED_PROGRAM is its name. language_model and rate, which
-// can do more or bring their own task, have files of their own.
+// The programs of the tasks, one source for all: HEED_PROGRAM is the name of the one that it is compiled for.
+// language_model, which can do more, and rate, which brings its own task, have files of their own.
 //
-//   translate train --source train.en.gz --target train.de.gz --valid-source val.en.gz --valid-target val.de.gz --out run
+//   translate train --source train.en.gz --target train.de.gz --valid-fraction 0.01 --out run
 //   translate predict --run run < english > german
 //   translate score --run run --source english --target german
 //   summarize train --data articles.csv --source-column 3 --target-column 2 --test test.csv --out run
 //   converse train --data dialogues.txt --test dialogues_test.txt --out run
-//   echo "Good morning . __eou__ Hello , how are you ?" | converse predict --run run --method sample --temperature 0.7
+//   echo "Good morning . __eou__ Hello , how are you ?" | converse predict --run run --method sample
 //   classify train --data subj.all --format lines --encoding cp1252 --out runs/subj
 //   classify evaluate --run runs/subj
-//   match train --data WikiQA-train.txt --valid WikiQA-dev.txt --config examples/configs/wikiqa.json --out runs/wikiqa
+//   match train --data WikiQA-train.txt --config examples/configs/wikiqa.json --out runs/wikiqa
 //   embed_text train --data pairs.tsv --out runs/pairs
 //   recommend train --data behaviors.tsv --news news.tsv --out runs/mind
 //   printf 'N138 N64727\tN50329 N11853\n' | recommend predict --run runs/mind --json

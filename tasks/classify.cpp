@@ -2,8 +2,8 @@
 // (models/classifier.h). Labelled texts come from files (data/labelled_text.h); without them it learns the
 // values of short ListOps expressions, made by rule.
 //
-// Files of a run beside the weights: tokenizer.json and classes.json, the names of the classes in the order of the
-// model's outputs. Parts of the data: train, valid, test.
+// Files of a run beside the weights: tokenizer.json and classes.json, the names of the classes in the order
+// of the model's outputs. Parts of the data: train, valid, test.
 
 #include <algorithm>
 
@@ -43,34 +43,30 @@ struct ClassifyData {
 
 void for_each_setting(auto&& visit, ClassifyData& data) {
   for_each_setting(visit, data.files);
-  visit(data.labels, {"labels",
-                      "Of idx: the labels of data.file; empty: \"labels\" and \"idx1\" in its name for "
-                      "\"images\" and \"idx3\""});
-  visit(data.patch, {"patch",
-                     1,
-                     4096,
-                     "Of idx: rows and columns of the patches that are an image's tokens",
-                     {.from = From::shape, .read = by_training}});
-  visit(data.label_column,
-        {"label_column",
-         "Of tables: the label's number, from 1, or name; empty: the first, of jsonl \"label\"",
-         {.read = by_layout, .kind = Setting::Kind::column}});
-  visit(data.text_columns, {"text_columns",
-                            "Of tables: the columns of the text, joined by a space; empty: all others",
-                            {.read = by_layout}});
+  visit(data.labels, "labels",
+        "Of idx: the labels of data.file; empty: \"labels\" and \"idx1\" in its name for "
+        "\"images\" and \"idx3\"");
+  visit(data.patch, "patch", 1, 4096, "Of idx: rows and columns of the patches that are an image's tokens",
+        {.from = From::shape, .read = by_training});
+  visit(data.label_column, "label_column",
+        "Of tables: the label's number, from 1, or name; empty: the first, of jsonl \"label\"",
+        {.read = by_layout, .kind = Setting::Kind::column});
+  visit(data.text_columns, "text_columns",
+        "Of tables: the columns of the text, joined by a space; empty: all others", {.read = by_layout});
   for_each_setting(visit, data.split);
   for_each_setting(visit, data.limits);
-  visit(data.expressions, {"listops.count", 1, 1e8, "Without data: how many ListOps expressions"});
-  visit(data.rule.max_depth, {"listops.max_depth", 1, 1000, "Of an expression"});
-  visit(data.rule.max_arguments, {"listops.max_arguments", 2, 1000, "Of an operator"});
-  visit(data.rule.longer_than, {"listops.longer_than", 0, 1e6, "Length of an expression: more than this"});
-  visit(data.rule.shorter_than, {"listops.shorter_than", 1, 1e6, "Length of an expression: less than this"});
+  visit(data.expressions, "listops.count", 1, 1e8, "Without data: how many ListOps expressions");
+  visit(data.rule.max_depth, "listops.max_depth", 1, 1000, "Of an expression");
+  visit(data.rule.max_arguments, "listops.max_arguments", 2, 1000, "Of an operator");
+  visit(data.rule.longer_than, "listops.longer_than", 0, 1e6, "Length of an expression: more than this");
+  visit(data.rule.shorter_than, "listops.shorter_than", 1, 1e6, "Length of an expression: less than this");
 }
 
-/// A few thousand texts are soon learned by heart. What helps: whole words, those met once being <unk>; embeddings that
-/// begin near 0, so that rare words stay there, and norms with an epsilon that leaves small vectors small; heavy
-/// dropout of words; a local layer in place of positions; words and pairs beside the encoder; averaged weights.
-/// One evaluation, at the end: the average there is better than what a few hundred held-out texts like best on the way.
+/// A few thousand texts are soon learned by heart. What helps: whole words, those met once being <unk>;
+/// embeddings that begin near 0, so that rare words stay there, and norms with an epsilon that leaves small
+/// vectors small; heavy dropout of words; a local layer in place of positions; words and pairs beside the
+/// encoder; averaged weights. One evaluation, at the end: the average there is better than what a few hundred
+/// held-out texts like best on the way.
 constexpr const char* for_texts = R"({
   "data": {"valid_fraction": 0.05},
   "tokenizer": {"kind": "words", "vocabulary": 30000},

@@ -1,10 +1,10 @@
-// Dialogue: an encoder-decoder Transformer (tasks/text_to_text.h) that reads the last turns of a dialogue and writes the
-// next one, by beam search or by sampling. Dialogues come from files, one a line, whose turns end in "__eou__"
-// (data/dialogues.h); without them it learns small talk made by rule. A line to answer is the dialogue so far, with
-// "__eou__" between its turns.
+// Dialogue: an encoder-decoder Transformer (tasks/text_to_text.h) that reads the last turns of a dialogue and
+// writes the next one, by beam search or by sampling. Dialogues come from files, one a line, whose turns end
+// in "__eou__" (data/dialogues.h); without them it learns small talk made by rule. A line to answer is the
+// dialogue so far, with "__eou__" between its turns.
 //
-// Files of a run beside the weights: tokenizer.json, in which "__eou__" is a token. Parts of the data: train, valid,
-// test.
+// Files of a run beside the weights: tokenizer.json, in which "__eou__" is a token. Parts of the data: train,
+// valid, test.
 
 #include <algorithm>
 #include <cmath>
@@ -54,15 +54,14 @@ void for_each_setting(auto&& visit, ConverseData& data) {
   for_each_setting(visit, data.files);
   visit_valid_fraction(visit, data.valid_fraction);
   visit_split_seed(visit, data.split_seed);
-  visit(data.turns,
-        {"turns", 1, 1000, "The most turns that are read before the one that is written", {.read = by_all}});
-  visit(data.overlap, {"overlap",
-                       {"leave_out", "keep"},
-                       "What becomes of dialogues to learn from that are among those to measure with: left "
-                       "out, or kept; said"});
+  visit(data.turns, "turns", 1, 1000, "The most turns that are read before the one that is written",
+        {.read = by_all});
+  visit(data.overlap, "overlap", {"leave_out", "keep"},
+        "What becomes of dialogues to learn from that are among those to measure with: left out, or kept; "
+        "said");
   for_each_setting(visit, data.text);
-  visit(data.dialogues, {"dialogues", 1, 1e6, "Without data: how many dialogues to learn from"});
-  visit(data.held_out_dialogues, {"held_out_dialogues", 1, 1000, "Without data: how many to measure with"});
+  visit(data.dialogues, "dialogues", 1, 1e6, "Without data: how many dialogues to learn from");
+  visit(data.held_out_dialogues, "held_out_dialogues", 1, 1000, "Without data: how many to measure with");
 }
 
 Settings converse_settings(bool own_data) {

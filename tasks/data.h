@@ -24,12 +24,11 @@ namespace heed {
 
 void for_each_setting(auto&& visit, TextOptions& text) {
   const SettingTraits always = {.read = by_all};
-  visit(text.encoding,
-        {"encoding", encoding_names(), "How bytes stand for characters; it is never guessed", always});
-  visit(text.bad_bytes,
-        {"on_bad_bytes", bad_bytes_names(),
-         "Bytes that the encoding does not have are an error, or replaced by U+FFFD and counted", always});
-  visit(text.max_bytes, {"max_bytes", 1, 0x1p63, "The most bytes of one file of text, unpacked", always});
+  visit(text.encoding, "encoding", encoding_names(), "How bytes stand for characters; it is never guessed",
+        always);
+  visit(text.bad_bytes, "on_bad_bytes", bad_bytes_names(),
+        "Bytes that the encoding does not have are an error, or replaced by U+FFFD and counted", always);
+  visit(text.max_bytes, "max_bytes", 1, 0x1p63, "The most bytes of one file of text, unpacked", always);
 }
 
 /// The files of a task whose data come in parts. `what` they hold, and in which `form`, is for their help.
@@ -39,23 +38,21 @@ struct DataFiles {
 };
 
 void for_each_setting(auto&& visit, DataFiles& files) {
-  visit(files.file, {"file", files.what + " to learn from" + files.form});
-  visit(files.valid,
-        {"valid", files.what + " to measure progress on; empty: a part of data.file is held out"});
-  visit(files.test, {"test", files.what + " kept for a test; empty: " + files.without_test});
+  visit(files.file, "file", files.what + " to learn from" + files.form);
+  visit(files.valid, "valid", files.what + " to measure progress on; empty: a part of data.file is held out");
+  visit(files.test, "test", files.what + " kept for a test; empty: " + files.without_test);
 }
 
 // How these are split where no file is named.
 void visit_valid_fraction(auto&& visit, double& fraction) {
-  visit(fraction,
-        {"valid_fraction", 0, below_one,
-         "Share of the data that is held out to measure progress on, unless files are named for that"});
+  visit(fraction, "valid_fraction", 0, below_one,
+        "Share of the data that is held out to measure progress on, unless files are named for that");
 }
 void visit_test_fraction(auto&& visit, double& fraction) {
-  visit(fraction, {"test_fraction", 0, below_one, "Share of the data that is held out for a test, likewise"});
+  visit(fraction, "test_fraction", 0, below_one, "Share of the data that is held out for a test, likewise");
 }
 void visit_split_seed(auto&& visit, std::uint64_t& seed) {
-  visit(seed, {"split_seed", 0, 0x1p63, "Seed of what is held out, and of data made by rule"});
+  visit(seed, "split_seed", 0, 0x1p63, "Seed of what is held out, and of data made by rule");
 }
 
 /// How long texts may be, and what happens to longer ones.
@@ -65,13 +62,11 @@ struct TextLimits {
 };
 
 void for_each_setting(auto&& visit, TextLimits& limits) {
-  visit(limits.max_tokens,
-        {"max_tokens", 1, 1 << 24, "The most tokens of a text, its end mark included", {.read = by_all}});
-  visit(limits.long_texts,
-        {"long_texts",
-         {"error", "cut"},
-         "A longer text is an error, or cut: its beginning alone is read, and a message says so",
-         {.read = by_all}});
+  visit(limits.max_tokens, "max_tokens", 1, 1 << 24, "The most tokens of a text, its end mark included",
+        {.read = by_all});
+  visit(limits.long_texts, "long_texts", {"error", "cut"},
+        "A longer text is an error, or cut: its beginning alone is read, and a message says so",
+        {.read = by_all});
 }
 
 /// True when the settings name data.file. Throws a SettingsError when they name other files but not that one.
@@ -206,30 +201,28 @@ struct PairFiles {
 
 void for_each_setting(auto&& visit, PairFiles& files) {
   const SettingTraits layout = {.read = by_layout};
-  visit(files.train.source, {"source", "Texts to learn from, one a line; plain or gzip"});
-  visit(files.train.target, {"target", "What is to be written for them, line by line"});
-  visit(files.valid.source, {"valid_source", "Texts to measure progress on"});
-  visit(files.valid.target, {"valid_target", "What is to be written for them"});
-  visit(files.test.source, {"test_source", "Texts to measure with at the end"});
-  visit(files.test.target, {"test_target", "What is to be written for them"});
-  visit(files.train.table,
-        {"file", "In place of data.source and data.target: a table with both, plain or gzip"});
-  visit(files.valid.table, {"valid", "A table to measure progress on"});
-  visit(files.test.table, {"test", "A table to measure with at the end"});
+  visit(files.train.source, "source", "Texts to learn from, one a line; plain or gzip");
+  visit(files.train.target, "target", "What is to be written for them, line by line");
+  visit(files.valid.source, "valid_source", "Texts to measure progress on");
+  visit(files.valid.target, "valid_target", "What is to be written for them");
+  visit(files.test.source, "test_source", "Texts to measure with at the end");
+  visit(files.test.target, "test_target", "What is to be written for them");
+  visit(files.train.table, "file",
+        "In place of data.source and data.target: a table with both, plain or gzip");
+  visit(files.valid.table, "valid", "A table to measure progress on");
+  visit(files.test.table, "test", "A table to measure with at the end");
   visit_valid_fraction(visit, files.valid_fraction);
   visit_split_seed(visit, files.split_seed);
   std::vector<std::string> formats = table_formats();
   formats.insert(formats.begin(), "");
-  visit(files.format, {"format", formats, "How tables are laid out; empty: by the name of the file", layout});
-  visit(files.header, {"header", "Whether the first row of a table holds the names of its columns", layout});
-  visit(files.source_column,
-        {"source_column",
-         "Column of the sources: a number from 1, or a name; empty: 1, or \"source\" in lines of JSON",
-         layout});
-  visit(files.target_column,
-        {"target_column",
-         "Column of the targets: a number from 1, or a name; empty: 2, or \"target\" in lines of JSON",
-         layout});
+  visit(files.format, "format", formats, "How tables are laid out; empty: by the name of the file", layout);
+  visit(files.header, "header", "Whether the first row of a table holds the names of its columns", layout);
+  visit(files.source_column, "source_column",
+        "Column of the sources: a number from 1, or a name; empty: 1, or \"source\" in lines of JSON",
+        layout);
+  visit(files.target_column, "target_column",
+        "Column of the targets: a number from 1, or a name; empty: 2, or \"target\" in lines of JSON",
+        layout);
   for_each_setting(visit, files.text);
 }
 
@@ -250,8 +243,8 @@ struct NumberSettings {
   PairParts made_by_rule() const;
 };
 void for_each_setting(auto&& visit, NumberSettings& numbers) {
-  visit(numbers.count, {"numbers", 1, 999'999, "Without data: how many number words to learn from"});
-  visit(numbers.held_out, {"held_out_numbers", 1, 999'999, "Without data: how many to measure with"});
+  visit(numbers.count, "numbers", 1, 999'999, "Without data: how many number words to learn from");
+  visit(numbers.held_out, "held_out_numbers", 1, 999'999, "Without data: how many to measure with");
 }
 
 /// Draws the share of the pairs that is held out, as split_text() does.

@@ -30,10 +30,10 @@ void for_each_setting(auto&& visit, LabelledFiles& data) {
   for_each_setting(visit, data.files);
   std::vector<std::string> formats = data.formats;
   formats.insert(formats.begin(), "");
-  visit(data.format,
-        {"format", formats, data.formats_help + "; empty: by the name, where it tells", {.read = by_layout}});
+  visit(data.format, "format", formats, data.formats_help + "; empty: by the name, where it tells",
+        {.read = by_layout});
   for_each_setting(visit, data.text);
-  visit(data.header, {"header", "csv and tsv: the first line names the columns", {.read = by_layout}});
+  visit(data.header, "header", "csv and tsv: the first line names the columns", {.read = by_layout});
 }
 
 /// How the data are split where no files are named for the parts.
@@ -41,20 +41,18 @@ void for_each_setting(auto&& visit, SplitOptions& split) {
   visit_valid_fraction(visit, split.valid_fraction);
   visit_test_fraction(visit, split.test_fraction);
   visit_split_seed(visit, split.seed);
-  visit(split.stratified, {"stratified", "Whether every class is held out by the same share"});
-  visit(split.folds, {"folds", 0, 1000,
-                      "Cross-validation: so many runs, each tested on another part of data.file; 0: none"});
-  visit(split.fold, {"fold", 0, 1000, "Which of these runs, from 1; 0: all, each in a folder of its own"});
+  visit(split.stratified, "stratified", "Whether every class is held out by the same share");
+  visit(split.folds, "folds", 0, 1000,
+        "Cross-validation: so many runs, each tested on another part of data.file; 0: none");
+  visit(split.fold, "fold", 0, 1000, "Which of these runs, from 1; 0: all, each in a folder of its own");
 }
 
 struct ClassSettings {
   enum class Weights { equal, balanced } weights = Weights::equal;
 };
 void for_each_setting(auto&& visit, ClassSettings& classes) {
-  visit(classes.weights,
-        {"class_weights",
-         {"equal", "balanced"},
-         "Whether the examples of a rare class count more, so that all classes weigh the same"});
+  visit(classes.weights, "class_weights", {"equal", "balanced"},
+        "Whether the examples of a rare class count more, so that all classes weigh the same");
 }
 /// "training.class_weights" and "prediction.batch_size".
 void declare_classes(Settings& settings);

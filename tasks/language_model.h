@@ -25,12 +25,10 @@ struct TextObjective {
   enum class Objective { causal, masked } objective = Objective::causal;
 };
 void for_each_setting(auto&& visit, TextObjective& text) {
-  visit(text.objective,
-        {"objective",
-         {"causal", "masked"},
-         "causal: each token is predicted from those before it, to write text; masked: hidden tokens are "
-         "guessed from both sides, to fill in blanks and to understand text",
-         {.from = From::compared}});
+  visit(text.objective, "objective", {"causal", "masked"},
+        "causal: each token is predicted from those before it, to write text; masked: hidden tokens are "
+        "guessed from both sides, to fill in blanks and to understand text",
+        {.from = From::compared});
 }
 
 struct TextData {
@@ -40,19 +38,16 @@ struct TextData {
   std::int64_t memory_bytes = default_memory_bytes, sentences = 20000, held_out_sentences = 500;
 };
 void for_each_setting(auto&& visit, TextData& data) {
-  visit(data.file, {"file", "Text to learn from: a file, plain or gzip, or a folder of files"});
-  visit(data.valid, {"valid", "Text to measure progress on; empty: the end of data.file"});
-  visit(data.valid_fraction,
-        {"valid_fraction", 0, below_one, "Without data.valid: its share of the characters"});
+  visit(data.file, "file", "Text to learn from: a file, plain or gzip, or a folder of files");
+  visit(data.valid, "valid", "Text to measure progress on; empty: the end of data.file");
+  visit(data.valid_fraction, "valid_fraction", 0, below_one,
+        "Without data.valid: its share of the characters");
   for_each_setting(visit, data.text);
-  visit(data.memory_bytes,
-        {"memory_bytes",
-         0,
-         0x1p63,
-         "Bytes of a text, and of its tokens, that stay in memory; more is kept in temporary files",
-         {.read = by_files | by_part}});
-  visit(data.sentences, {"sentences", 1, 1e8, "Without data: how many sentences to learn from"});
-  visit(data.held_out_sentences, {"held_out_sentences", 1, 1e8, "Without data: how many to measure with"});
+  visit(data.memory_bytes, "memory_bytes", 0, 0x1p63,
+        "Bytes of a text, and of its tokens, that stay in memory; more is kept in temporary files",
+        {.read = by_files | by_part});
+  visit(data.sentences, "sentences", 1, 1e8, "Without data: how many sentences to learn from");
+  visit(data.held_out_sentences, "held_out_sentences", 1, 1e8, "Without data: how many to measure with");
 }
 
 struct TextTokenizer {
@@ -62,9 +57,8 @@ struct TextTokenizer {
                         "the end mark then closes; empty: neither"};
 };
 void for_each_setting(auto&& visit, TextTokenizer& tokenizer) {
-  visit(tokenizer.training_bytes,
-        {"training_bytes", 1, 0x1p63,
-         "bpe and words are learned from so many bytes at the beginning, rounded up to pieces"});
+  visit(tokenizer.training_bytes, "training_bytes", 1, 0x1p63,
+        "bpe and words are learned from so many bytes at the beginning, rounded up to pieces");
   for_each_setting(visit, tokenizer.mark);
 }
 
@@ -72,18 +66,15 @@ struct MaskedTraining {
   double mask_share = 0.15;
 };
 void for_each_setting(auto&& visit, MaskedTraining& training) {
-  visit(training.mask_share, {"mask_share", 0.001, 1, "Masked: share of the tokens that are to be guessed"});
+  visit(training.mask_share, "mask_share", 0.001, 1, "Masked: share of the tokens that are to be guessed");
 }
 
 struct MaskedPrediction {
   std::int64_t best = 5;
 };
 void for_each_setting(auto&& visit, MaskedPrediction& prediction) {
-  visit(prediction.best, {"best",
-                          1,
-                          1000,
-                          "Masked: how many fillings of a line --json shows",
-                          {.read = by_lines, .needs = {"objective=masked"}}});
+  visit(prediction.best, "best", 1, 1000, "Masked: how many fillings of a line --json shows",
+        {.read = by_lines, .needs = {"objective=masked"}});
 }
 
 struct TextEvaluation {
@@ -91,26 +82,17 @@ struct TextEvaluation {
 };
 void for_each_setting(auto&& visit, TextEvaluation& evaluation) {
   const std::vector<std::string> causal = {"objective=causal"};
-  visit(evaluation.characters,
-        {"characters",
-         0,
-         0x1p63,
-         "While training: the most characters to measure progress on, from the first; 0: all",
-         {.read = by_training}});
+  visit(evaluation.characters, "characters", 0, 0x1p63,
+        "While training: the most characters to measure progress on, from the first; 0: all",
+        {.read = by_training});
   visit(
-      evaluation.stride,
-      {"stride",
-       0,
-       1 << 24,
-       "Tokens from one window to the next: each is predicted from at least context - stride others; 0: half "
-       "of the context",
-       {.needs = causal}});
-  visit(evaluation.sentences,
-        {"sentences",
-         0,
-         100'000,
-         "After training on the embedded text: sentences to write and to check against its rule",
-         {.read = by_rule, .needs = causal}});
+      evaluation.stride, "stride", 0, 1 << 24,
+      "Tokens from one window to the next: each is predicted from at least context - stride others; 0: half "
+      "of the context",
+      {.needs = causal});
+  visit(evaluation.sentences, "sentences", 0, 100'000,
+        "After training on the embedded text: sentences to write and to check against its rule",
+        {.read = by_rule, .needs = causal});
 }
 
 /// How text is written.
@@ -121,11 +103,10 @@ struct Generation {
 void for_each_setting(auto&& visit, Generation& generation) {
   const std::vector<std::string> causal = {"objective=causal"};
   visit_sampling(visit, generation.options.sampling, generation.options.seed, "generation", causal);
-  visit(generation.options.tokens,
-        {"tokens", 1, 1e6, "The most tokens to add to the prompt", {.needs = causal, .after = "top_p"}});
-  visit(
-      generation.samples,
-      {"samples", 1, 1e6, "How many texts to write", {.read = by_texts, .needs = causal, .after = "tokens"}});
+  visit(generation.options.tokens, "tokens", 1, 1e6, "The most tokens to add to the prompt",
+        {.needs = causal, .after = "top_p"});
+  visit(generation.samples, "samples", 1, 1e6, "How many texts to write",
+        {.read = by_texts, .needs = causal, .after = "tokens"});
 }
 
 /// All settings of both objectives; the metrics are those that the best weights may be kept by.

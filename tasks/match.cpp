@@ -50,29 +50,25 @@ struct MatchData {
 void for_each_setting(auto&& visit, MatchData& data) {
   const SettingTraits column = {.read = by_layout, .kind = Setting::Kind::column};
   for_each_setting(visit, data.files);
-  visit(data.first_column,
-        {"first_column", "The first text: number or name; empty: 1, of jsonl \"first\"", column});
-  visit(data.second_column,
-        {"second_column", "The second text: number or name; empty: 2, of jsonl \"second\"", column});
-  visit(data.label_column,
-        {"label_column", "The class: number or name; empty: 3, of jsonl \"label\"", column});
-  visit(data.positive_label,
-        {"positive_label",
-         "Of two classes the one of f1, map and mrr; empty: the last by its bytes, as 1 of 0 and 1",
-         {.read = by_files | by_part}});
+  visit(data.first_column, "first_column", "The first text: number or name; empty: 1, of jsonl \"first\"",
+        column);
+  visit(data.second_column, "second_column", "The second text: number or name; empty: 2, of jsonl \"second\"",
+        column);
+  visit(data.label_column, "label_column", "The class: number or name; empty: 3, of jsonl \"label\"", column);
+  visit(data.positive_label, "positive_label",
+        "Of two classes the one of f1, map and mrr; empty: the last by its bytes, as 1 of 0 and 1",
+        {.read = by_files | by_part});
   for_each_setting(visit, data.split);
   for_each_setting(visit, data.limits);
-  visit(data.questions, {"questions", 1, 1e6, "Without data: how many questions, of 5 answers each"});
+  visit(data.questions, "questions", 1, 1e6, "Without data: how many questions, of 5 answers each");
 }
 
 struct MatchModel {
   enum class Kind { joint, towers } kind = Kind::joint;
 };
 void for_each_setting(auto&& visit, MatchModel& model) {
-  visit(model.kind, {"kind",
-                     {"joint", "towers"},
-                     "How a pair is read: both texts at once, or each by itself by one encoder",
-                     {.from = From::shape}});
+  visit(model.kind, "kind", {"joint", "towers"},
+        "How a pair is read: both texts at once, or each by itself by one encoder", {.from = From::shape});
 }
 
 Settings match_settings(bool own_data) {

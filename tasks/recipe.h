@@ -28,23 +28,18 @@ struct RuntimeSettings {
 
 void for_each_setting(auto&& visit, RuntimeSettings& runtime) {
   const SettingTraits free = {.changes = Changes::at_any_time};
-  visit(runtime.seed, {"seed", 0, 0x1p63, "Seed of initial weights, dropout and the order of the data"});
-  visit(runtime.threads,
-        {"threads", 0, 1000,
-         "Threads to compute with; 0: one for each processor. The results do not depend on it", free});
-  visit(
-      runtime.device,
-      {"device",
-       "Where to compute: auto, cpu, vulkan, vulkan:N or vulkan:NAME; empty: $HEED_DEVICE, else cpu", free});
-  visit(runtime.int8_weights,
-        {"int8_weights",
-         "Used runs round weight matrices to 8 bits, with a scale for each row, so that writing token by "
-         "token reads a quarter of the bytes. CPU only; training ignores it",
-         free});
-  visit(runtime.precision,
-        {"precision", precision_names(),
-         "Type that the model computes in while it trains. The weights stay f32. f16 needs a Vulkan device; "
-         "on the CPU bf16 affects matrix products alone, and needs a processor with AVX-512 BF16"});
+  visit(runtime.seed, "seed", 0, 0x1p63, "Seed of initial weights, dropout and the order of the data");
+  visit(runtime.threads, "threads", 0, 1000,
+        "Threads to compute with; 0: one for each processor. The results do not depend on it", free);
+  visit(runtime.device, "device",
+        "Where to compute: auto, cpu, vulkan, vulkan:N or vulkan:NAME; empty: $HEED_DEVICE, else cpu", free);
+  visit(runtime.int8_weights, "int8_weights",
+        "Used runs round weight matrices to 8 bits, with a scale for each row, so that writing token by "
+        "token reads a quarter of the bytes. CPU only; training ignores it",
+        free);
+  visit(runtime.precision, "precision", precision_names(),
+        "Type that the model computes in while it trains. The weights stay f32. f16 needs a Vulkan device; "
+        "on the CPU bf16 affects matrix products alone, and needs a processor with AVX-512 BF16");
 }
 
 /// The device of a name as find_device() knows it; throws a SettingsError for one that is not there. `ranks`
@@ -67,38 +62,30 @@ struct VocabularySettings {
 
 void for_each_setting(auto&& visit, VocabularySettings& tokenizer) {
   const SettingTraits taken = {.from = From::taken};
-  visit(tokenizer.kind,
-        {"kind",
-         {"bpe", "words", "characters"},
-         "What a token is: a part of a word (byte-level BPE), a word or punctuation mark, a character",
-         taken});
-  visit(tokenizer.vocabulary,
-        {"vocabulary", 0, 1e7,
-         "The most tokens of bpe and words, marks included; bpe needs 256 for the bytes", taken});
-  visit(tokenizer.min_frequency,
-        {"min_frequency", 1, most_steps,
-         "bpe: pairs that are rarer are never merged; words: those that are rarer are <unk>", taken});
-  visit(tokenizer.lower_case, {"lower_case", "Lower-case texts before they are tokenized", taken});
-  visit(tokenizer.file,
-        {"file",
-         "A tokenizer.json to use instead of learning one by kind, vocabulary, min_frequency and lower_case: "
-         "BPE, words, WordPiece or Unigram; empty: none"});
+  visit(tokenizer.kind, "kind", {"bpe", "words", "characters"},
+        "What a token is: a part of a word (byte-level BPE), a word or punctuation mark, a character", taken);
+  visit(tokenizer.vocabulary, "vocabulary", 0, 1e7,
+        "The most tokens of bpe and words, marks included; bpe needs 256 for the bytes", taken);
+  visit(tokenizer.min_frequency, "min_frequency", 1, most_steps,
+        "bpe: pairs that are rarer are never merged; words: those that are rarer are <unk>", taken);
+  visit(tokenizer.lower_case, "lower_case", "Lower-case texts before they are tokenized", taken);
+  visit(tokenizer.file, "file",
+        "A tokenizer.json to use instead of learning one by kind, vocabulary, min_frequency and lower_case: "
+        "BPE, words, WordPiece or Unigram; empty: none");
 }
 
 /// How tokens are drawn, in "decoding" and "generation"; the seed of what is drawn stands beside it.
 void visit_sampling(auto&& visit, SamplingOptions& sampling, std::uint64_t& seed, const std::string& group,
                     const std::vector<std::string>& needs) {
   SettingTraits drawn{.needs = needs};
-  visit(sampling.temperature,
-        {"temperature", 0, 1e6,
-         "Of sampling; below 1: likelier tokens, above 1: more variety; 0: always the most probable token",
-         drawn});
+  visit(sampling.temperature, "temperature", 0, 1e6,
+        "Of sampling; below 1: likelier tokens, above 1: more variety; 0: always the most probable token",
+        drawn);
   drawn.needs.push_back(group + ".temperature>0");
-  visit(sampling.top_k, {"top_k", 0, 1 << 30, "Of sampling: only the k most probable tokens; 0: all", drawn});
-  visit(sampling.top_p,
-        {"top_p", 1e-9, 1,
-         "Of sampling: only the most probable tokens that together reach this probability; 1: all", drawn});
-  visit(seed, {"seed", 0, 0x1p63, "Seed of what is drawn", drawn});
+  visit(sampling.top_k, "top_k", 0, 1 << 30, "Of sampling: only the k most probable tokens; 0: all", drawn);
+  visit(sampling.top_p, "top_p", 1e-9, 1,
+        "Of sampling: only the most probable tokens that together reach this probability; 1: all", drawn);
+  visit(seed, "seed", 0, 0x1p63, "Seed of what is drawn", drawn);
 }
 
 /// "tokenizer.begin": the mark that begins texts, empty for none.
@@ -108,7 +95,7 @@ struct BeginMark {
 };
 
 void for_each_setting(auto&& visit, BeginMark& mark) {
-  visit(mark.begin, {"begin", mark.help, {.from = From::like}});
+  visit(mark.begin, "begin", mark.help, {.from = From::like});
 }
 
 struct LearnTokenizerOptions {
@@ -144,30 +131,23 @@ struct TrainingSettings {
 };
 
 void for_each_setting(auto&& visit, TrainingSettings& training) {
-  visit(training.batch_tokens,
-        {"batch_tokens", 1, 1e9, "The most tokens of a batch, padding included", {.after = "epochs"}});
-  visit(training.label_smoothing, {"label_smoothing",
-                                   0,
-                                   0.999,
-                                   "Share of each target's probability that is spread over all others",
-                                   {.after = "accumulation"}});
-  visit(training.freeze, {"freeze",
-                          "Parts of the model whose weights stay as they are: embedding,encoder",
-                          {.after = "schedule.final_rate"}});
-  visit(training.part_rates,
-        {"part_rates",
-         "Learning rates of parts, as multiples of the schedule's: embedding=0.1,encoder=0.5",
-         {.after = "freeze"}});
-  visit(training.from,
-        {"from",
-         "A run to start from: its tokenizer, and its weights whose names and shapes fit; empty: none",
-         {.after = "part_rates"}});
-  visit(training.embeddings,
-        {"embeddings",
-         "Vectors of words to start the embedding from, as text of GloVe or word2vec; empty: none",
-         {.after = "from"}});
-  visit(training.keep_best_by,
-        {"keep_best_by", training.metrics, "The metric that says which weights are best"});
+  visit(training.batch_tokens, "batch_tokens", 1, 1e9, "The most tokens of a batch, padding included",
+        {.after = "epochs"});
+  visit(training.label_smoothing, "label_smoothing", 0, 0.999,
+        "Share of each target's probability that is spread over all others", {.after = "accumulation"});
+  visit(training.freeze, "freeze", "Parts of the model whose weights stay as they are: embedding,encoder",
+        {.after = "schedule.final_rate"});
+  visit(training.part_rates, "part_rates",
+        "Learning rates of parts, as multiples of the schedule's: embedding=0.1,encoder=0.5",
+        {.after = "freeze"});
+  visit(training.from, "from",
+        "A run to start from: its tokenizer, and its weights whose names and shapes fit; empty: none",
+        {.after = "part_rates"});
+  visit(training.embeddings, "embeddings",
+        "Vectors of words to start the embedding from, as text of GloVe or word2vec; empty: none",
+        {.after = "from"});
+  visit(training.keep_best_by, "keep_best_by", training.metrics,
+        "The metric that says which weights are best");
 }
 
 /// "prediction.batch_size".
@@ -176,8 +156,8 @@ struct PredictionSettings {
   std::string what = "Texts";  ///< for its help
 };
 void for_each_setting(auto&& visit, PredictionSettings& prediction) {
-  visit(prediction.batch_size,
-        {"batch_size", 1, 1e6, prediction.what + " that are read at a time", {.read = by_all}});
+  visit(prediction.batch_size, "batch_size", 1, 1e6, prediction.what + " that are read at a time",
+        {.read = by_all});
 }
 
 /// "training": TrainerOptions and TrainingSettings.

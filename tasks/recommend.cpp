@@ -43,28 +43,24 @@ struct RecommendData {
 
 void for_each_setting(auto&& visit, RecommendData& data) {
   for_each_setting(visit, data.files);
-  visit(data.news, {"news",
-                    "What is known of the news: MIND's news.tsv; empty: nothing",
-                    {.read = by_training, .after = "file"}});
-  visit(
-      data.by,
-      {"split",
-       {"time", "random"},
-       "What is held out: the last impressions by their time, as in use, or any, drawn by data.split_seed"});
+  visit(data.news, "news", "What is known of the news: MIND's news.tsv; empty: nothing",
+        {.read = by_training, .after = "file"});
+  visit(data.by, "split", {"time", "random"},
+        "What is held out: the last impressions by their time, as in use, or any, drawn by data.split_seed");
   visit_valid_fraction(visit, data.split.valid_fraction);
   visit_test_fraction(visit, data.split.test_fraction);
   visit_split_seed(visit, data.split.seed);
   for_each_setting(visit, data.text);
   for_each_setting(visit, data.limits);
-  visit(data.impressions, {"impressions", 1, 1e6, "Without data: how many impressions to make"});
+  visit(data.impressions, "impressions", 1, 1e6, "Without data: how many impressions to make");
 }
 
 struct RecommendTraining {
   std::int64_t negatives = 4;
 };
 void for_each_setting(auto&& visit, RecommendTraining& training) {
-  visit(training.negatives,
-        {"negatives", 1, 10'000, "Passed news of the same list that each click is learned beside"});
+  visit(training.negatives, "negatives", 1, 10'000,
+        "Passed news of the same list that each click is learned beside");
 }
 
 struct RecommendPrediction {
@@ -73,7 +69,7 @@ struct RecommendPrediction {
 };
 void for_each_setting(auto&& visit, RecommendPrediction& prediction) {
   for_each_setting(visit, prediction.batches);
-  visit(prediction.news, {"news", "Another news.tsv: what is known of news beside those of the run"});
+  visit(prediction.news, "news", "Another news.tsv: what is known of news beside those of the run");
 }
 
 Settings recommend_settings(bool own_data) {

@@ -27,9 +27,9 @@ class SettingsError : public Error {
 /// and the nearest name.
 ///
 /// The first part of a dotted name is a group. Unless a setting's line says otherwise, those of "data" may be
-/// changed when a run is used, which reads them to measure on its own data; those of "prediction", "decoding",
-/// "generation" and "evaluation" may also be changed when training goes on; all others never. The table of
-/// groups in settings.cpp says what reads them.
+/// changed when a run is used, which reads them to measure on its own data; those of "prediction",
+/// "decoding", "generation" and "evaluation" may also be changed when training goes on; all others never. The
+/// table of groups in settings.cpp says what reads them.
 ///
 /// Below an attention setting ("model.encoder_attention") any name is taken, because the mechanism checks its
 /// own options: "model.encoder_attention.window" adds an option to the attention that was chosen.
@@ -42,17 +42,18 @@ class Settings {
   Settings& operator=(Settings other) noexcept;
 
   // --- declaring
-  /// The settings of a struct, each below the name ("decoding"; "": at the top), with the values of `defaults`.
-  /// Fields are bool, integers, double, std::string, std::vector<std::string> for a list of columns, and enums
-  /// whose values are those of the choices, in their order.
+  /// The settings of a struct, each below the name ("decoding"; "": at the top), with the values of
+  /// `defaults`. Fields are bool, integers, double, std::string, std::vector<std::string> for a list of
+  /// columns, and enums whose values are those of the choices, in their order.
   template <class Group>
   void declare(std::string_view below, Group defaults = {}) {
-    for_each_setting(
-        [&](const auto& value, const Setting& setting) { declare(below, setting, stored(value, setting)); },
-        defaults);
+    for_each_setting(SettingVisitor([&](const auto& value, const Setting& setting) {
+                       declare(below, setting, stored(value, setting));
+                     }),
+                     defaults);
   }
-  /// One setting with its default as JSON, and its kind. An attention is its name, an object with its name and
-  /// options, or a list of these, one for each layer.
+  /// One setting with its default as JSON, and its kind. An attention is its name, an object with its name
+  /// and options, or a list of these, one for each layer.
   void declare_json(std::string_view below, Setting setting, std::string_view initial);
   /// Lays JSON over the defaults themselves, for data that wants others.
   void change_defaults(std::string_view json);
@@ -72,12 +73,12 @@ class Settings {
   template <class Group>
   Group read(std::string_view below) const {
     Group group;
-    for_each_setting(
-        [&](auto& value, const Setting& setting) {
-          const std::string name = below.empty() ? setting.name : concat_text(below, '.', setting.name);
-          if (has(name)) load(name, setting, value);
-        },
-        group);
+    for_each_setting(SettingVisitor([&](auto& value, const Setting& setting) {
+                       const std::string name =
+                           below.empty() ? setting.name : concat_text(below, '.', setting.name);
+                       if (has(name)) load(name, setting, value);
+                     }),
+                     group);
     return group;
   }
   /// The value of a setting, or of all settings below a name, as JSON; "" stands for all of them.
@@ -126,7 +127,8 @@ std::string assigned_name(const std::string& assignment);
 
 /// Throws a SettingsError with the nearest name unless `name` is one of `known`.
 void check_name(std::string_view what, const std::string& name, const std::vector<std::string>& known);
-/// The settings that a name stands for: its own, those below a group, or the attention that an option belongs to.
+/// The settings that a name stands for: its own, those below a group, or the attention that an option belongs
+/// to.
 std::vector<const Setting*> settings_at(const Settings& settings, std::string_view name);
 /// The settings that may be changed when training goes on: those that do not change what a run is.
 std::vector<std::string> free_settings(const Settings& settings);

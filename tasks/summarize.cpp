@@ -1,6 +1,7 @@
-// Summaries and headlines: an encoder-decoder Transformer (tasks/text_to_text.h) that learns from texts with their
-// summaries, a table or two files of lines (tasks/data.h), and writes summaries by beam search; without data it
-// learns headlines of reports made by rule. Measured by ROUGE (training/rouge.h), beside the first words of each text.
+// Summaries and headlines: an encoder-decoder Transformer (tasks/text_to_text.h) that learns from texts with
+// their summaries, a table or two files of lines (tasks/data.h), and writes summaries by beam search; without
+// data it learns headlines of reports made by rule. Measured by ROUGE (training/rouge.h), beside the first
+// words of each text.
 //
 // Files of a run beside the weights: tokenizer.json. Parts of the data: train, valid, test.
 
@@ -22,7 +23,8 @@ using Json = nlohmann::ordered_json;
 constexpr MetricKind summary_metrics[] = {
     {"rouge1", true}, {"rouge2", true}, {"rougeL", true}, {"loss", false}};
 
-/// Of a few thousand pairs a model learns to copy sooner than to spell: a pointer, and words that are one token each.
+/// Of a few thousand pairs a model learns to copy sooner than to spell: a pointer, and words that are one
+/// token each.
 constexpr const char* for_documents = R"({
   "tokenizer": {"kind": "words", "vocabulary": 20000}, "data": {"long_sources": "cut"},
   "model": {"width": 128, "feed_forward": 256, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.3, "norm": "pre",
@@ -41,8 +43,8 @@ struct ReportSettings {
   std::int64_t count = 5000, held_out = 200;
 };
 void for_each_setting(auto&& visit, ReportSettings& reports) {
-  visit(reports.count, {"reports", 1, 1e6, "Without data: how many reports to learn from"});
-  visit(reports.held_out, {"held_out_reports", 1, 1e6, "Without data: how many to measure with"});
+  visit(reports.count, "reports", 1, 1e6, "Without data: how many reports to learn from");
+  visit(reports.held_out, "held_out_reports", 1, 1e6, "Without data: how many to measure with");
 }
 
 struct SummaryEvaluation {
@@ -50,12 +52,11 @@ struct SummaryEvaluation {
   std::int64_t first_words = 0;
 };
 void for_each_setting(auto&& visit, SummaryEvaluation& evaluation) {
-  visit(evaluation.stemming, {"stemming", "Whether ROUGE compares the stems of words"});
+  visit(evaluation.stemming, "stemming", "Whether ROUGE compares the stems of words");
   visit(
-      evaluation.first_words,
-      {"first_words", 0, 1e6,
-       "Words of a text that stand for its summary, to compare with; 0: as many as the mean summary that was "
-       "learned from has, found by train"});
+      evaluation.first_words, "first_words", 0, 1e6,
+      "Words of a text that stand for its summary, to compare with; 0: as many as the mean summary that was "
+      "learned from has, found by train");
 }
 
 Settings summarize_settings(bool own_data) {

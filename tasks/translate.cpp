@@ -1,9 +1,9 @@
 // Translation: an encoder-decoder Transformer (tasks/text_to_text.h) that learns from pairs of sentences and
-// translates by beam search. Pairs come from a table or from two files, line by line (tasks/data.h); without them
-// it learns English number words to German ones, made by rule.
+// translates by beam search. Pairs come from a table or from two files, line by line (tasks/data.h); without
+// them it learns English number words to German ones, made by rule.
 //
-// Files of a run beside the weights: tokenizer.json, one vocabulary for both languages. Parts of the data: train,
-// valid, test.
+// Files of a run beside the weights: tokenizer.json, one vocabulary for both languages. Parts of the data:
+// train, valid, test.
 
 #include <nlohmann/json.hpp>
 
@@ -18,7 +18,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr MetricKind translation_metrics[] = {{"bleu", true}, {"loss", false}, {"exact", true}};
 
-/// Sentences need a larger vocabulary and model than number words, which a small model learns within a minute.
+/// Sentences need a larger vocabulary and model than number words, which a small model learns within a
+/// minute.
 constexpr const char* for_sentences = R"({
   "tokenizer": {"vocabulary": 8000}, "model": {"dropout": 0.3, "norm": "pre"},
   "training": {"steps": 6000, "batch_tokens": 8192, "evaluate_every": 1000, "save_every": 500,

@@ -30,12 +30,12 @@ struct SomeSettings {
 };
 
 void for_each_setting(auto&& visit, SomeSettings& some) {
-  visit(some.header, {"data.header", "A flag"});
-  visit(some.steps, {"training.steps", 0, 1'000'000, "Steps"});
-  visit(some.rate, {"training.rate", 0, 1, "Rate"});
-  visit(some.file, {"data.file", "File"});
-  visit(some.norm, {"model.norm", {"post", "pre"}, "Norm"});
-  visit(some.columns, {"data.columns", "Columns"});
+  visit(some.header, "data.header", "A flag");
+  visit(some.steps, "training.steps", 0, 1'000'000, "Steps");
+  visit(some.rate, "training.rate", 0, 1, "Rate");
+  visit(some.file, "data.file", "File");
+  visit(some.norm, "model.norm", {"post", "pre"}, "Norm");
+  visit(some.columns, "data.columns", "Columns");
 }
 
 Settings some_settings() {
@@ -52,8 +52,8 @@ struct Columns {
 };
 
 void for_each_setting(auto&& visit, Columns& all) {
-  visit(all.column, {"column", "A column", {.kind = Setting::Kind::column}});
-  visit(all.columns, {"columns", "Columns"});
+  visit(all.column, "column", "A column", {.kind = Setting::Kind::column});
+  visit(all.columns, "columns", "Columns");
 }
 
 /// The message of the SettingsError that `change` must throw.

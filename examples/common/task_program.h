@@ -15,7 +15,7 @@ namespace heed::programs {
 
 /// A flag that stands for a setting: "--valid-fraction" for "data.valid_fraction", "--data" for "data.file".
 struct SettingFlag {
-  // NOLINTNEXTLINE(google-explicit-constructor): lists of flags are lists of settings
+  // Not explicit: a list of flags reads as a list of settings.
   SettingFlag(std::string_view its_setting, std::string its_flag = {}, std::string its_value_name = {},
               std::string its_value = {});
   SettingFlag(const char* its_setting) : SettingFlag(std::string_view(its_setting)) {}
@@ -107,8 +107,8 @@ std::function<int()> add_evaluate(CLI::App& app, const TaskProgram& program);
 std::function<int()> add_predict(CLI::App& app, const TaskProgram& program);
 std::function<int()> add_score(CLI::App& app, const TaskProgram& program);
 
-/// The whole program: train, evaluate and predict; for tasks that write a text for a text (tasks/text_to_text.h)
-/// also score, which says how likely given targets are.
+/// The whole program: train, evaluate and predict; for tasks that write a text for a text
+/// (tasks/text_to_text.h) also score, which says how likely given targets are.
 int run_task_program(const TaskProgram& program, int argc, char** argv);
 
 /// --data, --source, --target and the others that name pairs, and how tables are read.
