@@ -118,31 +118,23 @@ std::function<int()> add_generate(CLI::App& app, const TaskProgram& program) {
 int main(int argc, char** argv) {
   using namespace heed::programs;
   TaskProgram program{.kind = heed::task_kind("language_model"), .by_rule = "English sentences"};
-  program.train_flags = {{"--data", "data.file", "PATH"},
-                         {"--valid", "data.valid", "PATH"},
-                         {"--valid-fraction", "data.valid_fraction", "X"},
-                         {"--encoding", "data.encoding", "NAME"},
-                         {"--on-bad-bytes", "data.on_bad_bytes", "NAME"},
-                         {"--masked", "objective", "", "masked"},
-                         {"--tokenizer", "tokenizer.kind", "KIND"},
-                         {"--context", "model.max_length", "N"}};
-  program.evaluate_flags = {{"--stride", "evaluation.stride", "N"},
-                            {"--sentences", "evaluation.sentences", "N"},
-                            {"--encoding", "data.encoding", "NAME"},
-                            {"--on-bad-bytes", "data.on_bad_bytes", "NAME"}};
-  program.predict_flags = {{"--tokens", "generation.tokens", "N"},
-                           {"--samples", "generation.samples", "N"},
-                           {"--temperature", "generation.temperature", "X"},
-                           {"--top-k", "generation.top_k", "N"},
-                           {"--top-p", "generation.top_p", "X"},
-                           {"--seed", "generation.seed", "N"}};
+  program.train_flags = {"data.file",
+                         "data.valid",
+                         "data.valid_fraction",
+                         "data.encoding",
+                         "data.on_bad_bytes",
+                         {"objective", "--masked", "", "masked"},
+                         {"tokenizer.kind", "--tokenizer"},
+                         {"model.max_length", "--context"}};
+  program.evaluate_flags = {"evaluation.stride", "evaluation.sentences", "data.encoding",
+                            "data.on_bad_bytes"};
+  program.predict_flags = {"generation.tokens", "generation.samples", "generation.temperature",
+                           "generation.top_k",  "generation.top_p",   "generation.seed"};
   program.files = {
       {{"Text to measure with: a file or a folder; default: the run's validation text"}, "--data"}};
   CLI::App app(description_of(program), std::string(program.kind.name));
   TaskProgram filling = program;  // whose lines are filled in, or written on
-  filling.predict_flags = {{"--best", "prediction.best", "N"},
-                           {"--encoding", "data.encoding", "NAME"},
-                           {"--on-bad-bytes", "data.on_bad_bytes", "NAME"}};
+  filling.predict_flags = {"prediction.best", "data.encoding", "data.on_bad_bytes"};
   return run_commands(app, argc, argv,
                       {add_train(app, program), add_evaluate(app, program), add_generate(app, program),
                        add_predict(app, filling)});

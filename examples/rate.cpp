@@ -1,7 +1,8 @@
 // rate: learns a number for a text. A whole task with its program in one file; CONTRIBUTING.md explains it.
 //
-// With --data it learns from lines "NUMBER TEXT"; without, how large a number is from its English words ("seven
-// hundred" -> log10 700 = 2.845). The classifier's encoder has one output y; the loss is the squared error.
+// With --data it learns from lines "NUMBER TEXT"; without, how large a number is from its English words
+// ("seven hundred" -> log10 700 = 2.845). The classifier's encoder has one output y; the loss is the squared
+// error.
 
 #include <cmath>
 
@@ -17,17 +18,29 @@ using namespace heed;
 
 constexpr MetricKind errors[] = {{"mean_squared_error", false}, {"mean_error", false}};
 
+struct RateData {
+  std::string file = {};
+  double valid_fraction = 0.1;
+  TextOptions text = {};
+  TextLimits limits = {};
+};
+
+void for_each_setting(auto&& visit, RateData& data) {
+  visit(data.file, "file", "Lines to learn from: a number, a space, a text");
+  visit(data.valid_fraction, "valid_fraction", 0.001, 0.999, "Share of the texts that is held out");
+  for_each_setting(visit, data.text);
+  for_each_setting(visit, data.limits);
+}
+
 Settings rate_settings(bool own_data) {
   Settings settings;
-  declare_runtime(settings);
-  settings.text("data.file", "", "Lines to learn from: a number, a space, a text");
-  settings.number("data.valid_fraction", 0.1, 0.001, 0.999, "Share of the texts that is held out");
-  declare_text(settings);
-  declare_long_texts(settings);
-  declare_tokenizer(settings, own_data ? 4000 : 300);
+  settings.declare("", RuntimeSettings());
+  settings.declare("data", RateData());
+  settings.declare("tokenizer", BeginMark());
+  settings.declare("tokenizer", VocabularySettings{.vocabulary = own_data ? 4000 : 300});
   declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1}, Stacks::encoder);
   declare_training(settings, errors);
-  settings.integer("prediction.batch_size", 64, 1, 1'000'000, "Texts that are read at a time");
+  settings.declare("prediction", PredictionSettings());
   settings.change_defaults(R"({"training": {"steps": 400, "evaluate_every": 100, "save_every": 100,
     "label_smoothing": 0, "schedule": {"warmup_steps": 50, "learning_rate": 0.003}}})");
   return settings;
@@ -63,12 +76,14 @@ class RateLearner : public TextExampleLearner<EncoderClassifier, LabelledText, f
  protected:
   // --- what it reads: texts with their numbers
   TextParts read_parts(ReadReport& report) override {
-    const auto file = settings_.get<std::string>("data.file");
-    const LabelledText text = file.empty() ? number_words_by_rule() : read(std::vector{file}, report);
-    return split_text(text, {.valid_fraction = settings_.get<double>("data.valid_fraction")});
+    const auto data = settings_.read<RateData>("data");
+    const LabelledText text =
+        data.file.empty() ? number_words_by_rule() : read(std::vector{data.file}, report);
+    return split_text(text, {.valid_fraction = data.valid_fraction});
   }
   LabelledText read(std::span<const std::string> files, ReadReport& report) override {
-    return read_labelled_text(files.front(), {.format = "lines", .text = text_options(settings_)}, &report);
+    return read_labelled_text(files.front(), {.format = "lines", .text = settings_.read<TextOptions>("data")},
+                              &report);
   }
   Examples examples_of(const LabelledText& text) override {
     Examples examples{(*tokenizer_)(text.texts, text.places), {}};
@@ -106,15 +121,11 @@ class RateLearner : public TextExampleLearner<EncoderClassifier, LabelledText, f
 }  // namespace
 
 int main(int argc, char** argv) {
-  const TaskKind kind{"rate",
-                      "Learns a number for a text, measures it, and rates texts with it",
-                      Stacks::encoder,
-                      errors,
-                      rate_settings,
-                      names_file,
-                      make_learner<RateLearner>};
+  const TaskKind kind =
+      task_of<RateLearner>("rate", "Learns a number for a text, measures it, and rates texts with it",
+                           Stacks::encoder, errors, rate_settings, names_file);
   programs::TaskProgram program{.kind = kind, .by_rule = "how large a number is from its English words"};
-  program.train_flags = {{"--data", "data.file", "FILE"}};
+  program.train_flags = {"data.file"};
   program.files = {{{"Lines to measure on; default: what was held out"}, "--data"}};
   return programs::run_task_program(program, argc, argv);
 }

@@ -144,11 +144,8 @@ std::optional<CellResult> result_in(const fs::path& folder) {
 
 /// Whether a setting only affects how a run is used: another value needs a new measurement, but no new
 /// training.
-bool is_of_measuring(const std::string& setting) {
-  return !setting.starts_with("training.") &&
-         std::ranges::any_of(free_settings(), [&](const std::string& name) {
-           return setting == name || setting.starts_with(name + ".");
-         });
+bool is_of_measuring(const Settings& settings, const std::string& setting) {
+  return settings.has(setting) && settings.setting(setting).changes == Changes::at_any_time;
 }
 
 /// Throws if a cell's folder was made with other settings than the cell's, and names them.
@@ -168,7 +165,7 @@ void check_same_settings(const ComparisonCell& cell, const std::string& earlier,
     if (text(there) == text(here)) continue;
     std::string name = pointer.substr(1);
     std::ranges::replace(name, '/', '.');
-    measuring_alone = measuring_alone && is_of_measuring(name);
+    measuring_alone = measuring_alone && is_of_measuring(cell.settings, name);
     if (++count <= 3)
       differences += concat_text(count > 1 ? ", " : "", name, '=', text(there), " (now ", text(here), ")");
   }

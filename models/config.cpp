@@ -15,78 +15,80 @@ using Json = nlohmann::ordered_json;
 
 constexpr double most_layers = 1024, most_vocabulary = 2147483647, most_length = 1 << 24;
 
-/// Calls visit(setting, member) for every setting: the single list behind reading, writing, checking and
-/// help.
-template <class Visit, class Config>
-void for_each_setting(Visit&& visit, Config& config) {
-  const auto number = [&](std::string_view name, double low, double high, std::string_view help,
-                          auto member) {
-    visit(ConfigSetting{name, help, low, high}, config.*member);
+/// The table of all settings; the initial values of TransformerConfig are the defaults.
+void for_each_setting(auto&& visit, TransformerConfig& c) {
+  constexpr unsigned with_encoder = in_encoders | in_encoder_decoders,
+                     with_decoder = in_decoders | in_encoder_decoders, one_stack = in_encoders | in_decoders;
+  const SettingTraits shape = {.from = From::shape}, is_taken = {.from = From::taken},
+                      of_none = {.models = in_none};
+  const auto shape_of = [](unsigned models, From from = From::shape) {
+    return SettingTraits{.from = from, .models = models};
   };
-  const auto choice = [&](std::string_view name, std::vector<std::string> choices, std::string_view help,
-                          auto member) {
-    visit(ConfigSetting{name, help, 0, 0, std::move(choices)}, config.*member);
-  };
-  const auto any = [&](std::string_view name, std::string_view help, auto member) {
-    visit(ConfigSetting{name, help}, config.*member);
-  };
-  using T = TransformerConfig;
-  number("width", 1, 65536, "the width d of all layers, a multiple of the heads", &T::width);
-  number("heads", 1, 1024, "attention heads", &T::heads);
-  number("feed_forward", 1, 1 << 20, "hidden width of the feed-forward layers", &T::feed_forward);
-  number("encoder_layers", 1, most_layers, "layers of the encoder", &T::encoder_layers);
-  number("decoder_layers", 1, most_layers, "layers of the decoder", &T::decoder_layers);
-  number("source_vocabulary", 0, most_vocabulary, "tokens that an encoder knows", &T::source_vocabulary);
-  number("target_vocabulary", 0, most_vocabulary, "tokens that a decoder knows", &T::target_vocabulary);
-  number("classes", 0, most_vocabulary, "classes of a classifier", &T::classes);
-  choice("pooling", {"mean", "attention", "max"}, "how an encoder's outputs become one vector", &T::pooling);
-  number(
-      "word_pairs", 0, 1 << 28,
-      "rows of a table of hashed words and pairs of words, classified linearly beside the encoder; 0: none",
-      &T::word_pairs);
-  number("local_width", 0, 64, "neighbouring tokens that a convolution joins before the encoder; 0: none",
-         &T::local_width);
-  number("max_length", 1, most_length, "positions, where parameters depend on them", &T::max_length);
-  number("dropout", 0, below_one, "on embeddings and the output of every sub-layer", &T::dropout);
-  number("word_dropout", 0, below_one, "on whole tokens that an encoder reads", &T::word_dropout);
-  number("attention_dropout", 0, below_one, "on attention weights", &T::attention_dropout);
-  number("activation_dropout", 0, below_one, "inside the feed-forward layers", &T::activation_dropout);
-  choice("activation", {"relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"},
-         "of the feed-forward layers; swiglu and geglu are gated, with a map more", &T::activation);
-  choice("norm", {"post", "pre"}, "LN(x + f(x)), or x + f(LN(x)) with a norm behind each stack", &T::norm);
-  choice("norm_kind", {"layer", "rms"}, "layer normalisation, or by the root mean square alone",
-         &T::norm_kind);
-  choice("positions", {"sinusoidal", "learned", "none", "sinusoidal_halves", "rotary", "alibi", "relative"},
-         "what tells positions apart; in halves the sines stand before the cosines; rotary turns queries and "
-         "keys, alibi takes distances from logits, relative adds learned numbers for them",
-         &T::positions);
-  any("embedding_norm", "embeddings are normalised before the first layer", &T::embedding_norm);
-  number("token_types", 0, 65536,
-         "vectors for the tokens of the first, second, ... text of an input; 0: none", &T::token_types);
-  choice("tie_embeddings", {"none", "decoder", "all"},
-         "what is one matrix: output map and target embedding, and the source's too", &T::tie_embeddings);
-  any("output_bias", "the output map of a decoder has a bias", &T::output_bias);
-  any("output_transform", "masked: a map and a norm stand before the output map", &T::output_transform);
-  any("pointer", "a decoder may copy tokens of its source", &T::pointer);
-  any("scale_embeddings", "embeddings are multiplied by sqrt(width)", &T::scale_embeddings);
-  any("attention_bias", "the projections of attention have biases", &T::attention_bias);
-  any("recompute_layers", "backward runs each layer again: memory for time", &T::recompute_layers);
-  number("epsilon", 1e-30, 1, "of normalisation", &T::epsilon);
-  number("embedding_deviation", 0, 1e6, "of initial embeddings and learned positions; 0: 1 / sqrt(width)",
-         &T::embedding_deviation);
-  number("lora_rank", 0, 65536, "of the low-rank maps that alone are trained in the stacks (LoRA); 0: none",
-         &T::lora_rank);
-  number("lora_alpha", 0, 1e6, "of LoRA: what it adds is multiplied by lora_alpha / lora_rank",
-         &T::lora_alpha);
-  any("lora_maps", "of LoRA: the maps it is added to, by their names, such as query,value,feed_forward.input",
-      &T::lora_maps);
-  choice("share_layers", {"none", "attention", "all"}, "what the layers of a stack have in common",
-         &T::share_layers);
-  any("encoder_attention", "of the encoder: a variant, or one for each layer", &T::encoder_attention);
-  any("decoder_attention", "of the decoder, likewise", &T::decoder_attention);
-  any("cross_attention", "of the decoder to the encoder, likewise; \"none\" leaves it out",
-      &T::cross_attention);
-  number("seed", -0x1p63, 0x1p63, "of the initial parameters", &T::seed);
+  visit(c.width, "width", 1, 65536, "the width d of all layers, a multiple of the heads", shape);
+  visit(c.heads, "heads", 1, 1024, "attention heads", shape);
+  visit(c.feed_forward, "feed_forward", 1, 1 << 20, "hidden width of the feed-forward layers", shape);
+  visit(c.encoder_layers, "encoder_layers", 1, most_layers, "layers of the encoder", shape_of(with_encoder));
+  visit(c.decoder_layers, "decoder_layers", 1, most_layers, "layers of the decoder", shape_of(with_decoder));
+  visit(c.source_vocabulary, "source_vocabulary", 0, most_vocabulary, "tokens that an encoder knows",
+        of_none);
+  visit(c.target_vocabulary, "target_vocabulary", 0, most_vocabulary, "tokens that a decoder knows", of_none);
+  visit(c.classes, "classes", 0, most_vocabulary, "classes of a classifier", of_none);
+  visit(c.pooling, "pooling", {"mean", "attention", "max"}, "how an encoder's outputs become one vector",
+        shape_of(in_encoders));
+  visit(c.word_pairs, "word_pairs", 0, 1 << 28,
+        "rows of a table of hashed words and pairs of words, classified linearly beside the encoder; 0: none",
+        shape_of(in_encoders));
+  visit(c.local_width, "local_width", 0, 64,
+        "neighbouring tokens that a convolution joins before the encoder; 0: none", shape_of(in_encoders));
+  visit(c.max_length, "max_length", 1, most_length, "positions, where parameters depend on them",
+        shape_of(with_decoder));
+  visit(c.dropout, "dropout", 0, below_one, "on embeddings and the output of every sub-layer", is_taken);
+  visit(c.word_dropout, "word_dropout", 0, below_one, "on whole tokens that an encoder reads",
+        shape_of(in_encoders, From::taken));
+  visit(c.attention_dropout, "attention_dropout", 0, below_one, "on attention weights", is_taken);
+  visit(c.activation_dropout, "activation_dropout", 0, below_one, "inside the feed-forward layers");
+  visit(c.activation, "activation", {"relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu"},
+        "of the feed-forward layers; swiglu and geglu are gated, with a map more", shape);
+  visit(c.norm, "norm", {"post", "pre"}, "LN(x + f(x)), or x + f(LN(x)) with a norm behind each stack",
+        shape);
+  visit(c.norm_kind, "norm_kind", {"layer", "rms"}, "layer normalisation, or by the root mean square alone",
+        shape);
+  visit(c.positions, "positions",
+        {"sinusoidal", "learned", "none", "sinusoidal_halves", "rotary", "alibi", "relative"},
+        "what tells positions apart; in halves the sines stand before the cosines; rotary turns queries and "
+        "keys, alibi takes distances from logits, relative adds learned numbers for them",
+        shape);
+  visit(c.embedding_norm, "embedding_norm", "embeddings are normalised before the first layer", shape);
+  visit(c.token_types, "token_types", 0, 65536,
+        "vectors for the tokens of the first, second, ... text of an input; 0: none", shape_of(one_stack));
+  visit(c.tie_embeddings, "tie_embeddings", {"none", "decoder", "all"},
+        "what is one matrix: output map and target embedding, and the source's too",
+        shape_of(with_decoder, From::like));
+  visit(c.output_bias, "output_bias", "the output map of a decoder has a bias",
+        shape_of(with_decoder, From::like));
+  visit(c.output_transform, "output_transform", "masked: a map and a norm stand before the output map",
+        shape_of(in_decoders));
+  visit(c.pointer, "pointer", "a decoder may copy tokens of its source",
+        shape_of(in_encoder_decoders, From::like));
+  visit(c.scale_embeddings, "scale_embeddings", "embeddings are multiplied by sqrt(width)", shape);
+  visit(c.attention_bias, "attention_bias", "the projections of attention have biases", shape);
+  visit(c.recompute_layers, "recompute_layers", "backward runs each layer again: memory for time");
+  visit(c.epsilon, "epsilon", 1e-30, 1, "of normalisation", shape);
+  visit(c.embedding_deviation, "embedding_deviation", 0, 1e6,
+        "of initial embeddings and learned positions; 0: 1 / sqrt(width)");
+  visit(c.lora_rank, "lora_rank", 0, 65536,
+        "of the low-rank maps that alone are trained in the stacks (LoRA); 0: none");
+  visit(c.lora_alpha, "lora_alpha", 0, 1e6, "of LoRA: what it adds is multiplied by lora_alpha / lora_rank");
+  visit(c.lora_maps, "lora_maps",
+        "of LoRA: the maps it is added to, by their names, such as query,value,feed_forward.input");
+  visit(c.share_layers, "share_layers", {"none", "attention", "all"},
+        "what the layers of a stack have in common", shape);
+  visit(c.encoder_attention, "encoder_attention", "of the encoder: a variant, or one for each layer",
+        shape_of(with_encoder));
+  visit(c.decoder_attention, "decoder_attention", "of the decoder, likewise", shape_of(with_decoder));
+  visit(c.cross_attention, "cross_attention",
+        "of the decoder to the encoder, likewise; \"none\" leaves it out", shape_of(in_encoder_decoders));
+  visit(c.seed, "seed", -0x1p63, 0x1p63, "of the initial parameters", of_none);
 }
 
 [[noreturn]] void wrong_type(std::string_view key, const char* wanted, const Json& value) {
@@ -157,19 +159,19 @@ Json written(const T& value) {
   return value;
 }
 
-void check_value(const ConfigSetting& setting, std::int64_t value) {
+void check_value(const Setting& setting, std::int64_t value) {
   if (setting.high < 0x1p63)
     check_setting(setting.name, value, static_cast<std::int64_t>(setting.low),
                   static_cast<std::int64_t>(setting.high));
 }
-void check_value(const ConfigSetting& setting, double value) {
+void check_value(const Setting& setting, double value) {
   check_setting(setting.name, value, setting.low, setting.high);
 }
-void check_value(const ConfigSetting& setting, const std::string& value) {
+void check_value(const Setting& setting, const std::string& value) {
   if (!setting.choices.empty()) check_setting(setting.name, value, setting.choices);
 }
-void check_value(const ConfigSetting&, bool) {}
-void check_value(const ConfigSetting& setting, const AttentionChoices& choices) {
+void check_value(const Setting&, bool) {}
+void check_value(const Setting& setting, const AttentionChoices& choices) {
   for (const AttentionChoice& choice : choices)
     check_setting(concat_text(setting.name, ".heads"), choice.heads, 0, 1024);
 }
@@ -188,25 +190,30 @@ const AttentionChoice& choice_for(const AttentionChoices& choices, std::int64_t 
   return choices.size() == 1 ? choices.front() : choices.at(static_cast<std::size_t>(layer));
 }
 
-std::span<const ConfigSetting> transformer_settings() {
-  static const std::vector<ConfigSetting> settings = [] {
-    std::vector<ConfigSetting> all;
+std::span<const Setting> transformer_settings() {
+  static const std::vector<Setting> settings = [] {
+    std::vector<Setting> all;
     TransformerConfig config;
-    for_each_setting([&](ConfigSetting setting, const auto&) { all.push_back(std::move(setting)); }, config);
+    for_each_setting(SettingVisitor([&](const auto& value, Setting setting) {
+                       if (std::is_same_v<decltype(value), const AttentionChoices&>)
+                         setting.kind = Setting::Kind::attention;
+                       all.push_back(std::move(setting));
+                     }),
+                     config);
     return all;
   }();
   return settings;
 }
 
 std::span<const std::string> choices_of(std::string_view name) {
-  for (const ConfigSetting& setting : transformer_settings())
+  for (const Setting& setting : transformer_settings())
     if (setting.name == name && !setting.choices.empty()) return setting.choices;
   fail("the model has no setting '", name, "' that is a choice");
 }
 
-void check_config(const TransformerConfig& config) {
-  for_each_setting([](const ConfigSetting& setting, const auto& value) { check_value(setting, value); },
-                   config);
+void check_config(TransformerConfig config) {
+  for_each_setting(
+      SettingVisitor([](const auto& value, const Setting& setting) { check_value(setting, value); }), config);
   const bool shares = config.share_layers != "none";
   check_choices("encoder_attention", config.encoder_attention, config.encoder_layers, shares);
   check_choices("decoder_attention", config.decoder_attention, config.decoder_layers, shares);
@@ -220,11 +227,11 @@ const TransformerConfig& checked_config(const TransformerConfig& config, std::st
   return config;
 }
 
-std::string to_json(const TransformerConfig& config) {
+std::string to_json(TransformerConfig config) {
   Json json;
-  for_each_setting([&](const ConfigSetting& setting,
-                       const auto& member) { json[std::string(setting.name)] = written(member); },
-                   config);
+  for_each_setting(
+      SettingVisitor([&](const auto& value, const Setting& setting) { json[setting.name] = written(value); }),
+      config);
   return json.dump(2);
 }
 
@@ -233,13 +240,12 @@ TransformerConfig transformer_config_from_json(std::string_view text) {
   const Json json = parse_json<Json>(text, "the model configuration");
   check(json.is_object(), "the model configuration must be a JSON object");
   std::vector<std::string> known;
-  for_each_setting(
-      [&](const ConfigSetting& setting, auto& member) {
-        known.emplace_back(setting.name);
-        if (const auto found = json.find(known.back()); found != json.end())
-          read(setting.name, *found, member);
-      },
-      config);
+  for_each_setting(SettingVisitor([&](auto& value, const Setting& setting) {
+                     known.push_back(setting.name);
+                     if (const auto found = json.find(setting.name); found != json.end())
+                       read(setting.name, *found, value);
+                   }),
+                   config);
   for (const auto& [key, value] : json.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     fail("the model has no setting '", key, "'", suggest_name(key, known));

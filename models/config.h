@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/base/setting.h"
 #include "heed/models/options.h"
 
 namespace heed {
@@ -85,21 +86,14 @@ struct TransformerConfig {
   std::int64_t seed = 1;  ///< of the initial parameters
 };
 
-/// A setting of TransformerConfig: its name, meaning and permitted values.
-struct ConfigSetting {
-  std::string_view name;
-  std::string_view help;                  ///< one line
-  double low = 0, high = 0;               ///< range of a number, both inclusive
-  std::vector<std::string> choices = {};  ///< permitted values of a text
-};
-/// All settings, in the order of to_json(). This is the only place that defines names, ranges and choices.
-/// Flags have neither range nor choices, and nor do attentions (attention_settings() lists theirs).
-std::span<const ConfigSetting> transformer_settings();
+/// All settings, in the order of to_json(). Flags and attentions have neither range nor choices
+/// (attention_settings() lists those of attentions).
+std::span<const Setting> transformer_settings();
 /// The choices of a setting that has them. Throws for any other name.
 std::span<const std::string> choices_of(std::string_view name);
 
 /// Throws an Error that names the first setting outside its range or choices, and its value.
-void check_config(const TransformerConfig& config);
+void check_config(TransformerConfig config);
 /// Returns the configuration after check_config(). Throws an Error when one of `sizes`, the named sizes
 /// that the model needs, is not positive.
 const TransformerConfig& checked_config(const TransformerConfig& config, std::string_view model,
@@ -108,7 +102,7 @@ const TransformerConfig& checked_config(const TransformerConfig& config, std::st
 const AttentionChoice& choice_for(const AttentionChoices& choices, std::int64_t layer);
 
 /// All settings as indented JSON text.
-std::string to_json(const TransformerConfig& config);
+std::string to_json(TransformerConfig config);
 /// Reads JSON text; settings that are absent keep their defaults. Throws for an unknown key, with the
 /// nearest name, and for a wrong type or value, with the key. An attention is a name, an object {"name":
 /// ..., "heads": ..., settings of the variant}, or a list of these, one per layer.

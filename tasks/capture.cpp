@@ -197,8 +197,8 @@ std::size_t at_most(std::int64_t count, std::size_t limit) {
   return limit == 0 ? static_cast<std::size_t>(count) : std::min(static_cast<std::size_t>(count), limit);
 }
 
-/// The tokens that an axis of `length` of a layer stands for: their number among the example's lists; -1: none.
-/// A decoder reads the target: its own tokens are the last list, the source's the first.
+/// The tokens that an axis of `length` of a layer stands for: their number among the example's lists; -1:
+/// none. A decoder reads the target: its own tokens are the last list, the source's the first.
 int tokens_of(const Example& example, const Shown& shown, std::int64_t length, bool is_key) {
   const auto fits = [&](std::size_t i) {
     return static_cast<std::int64_t>(example.tokens[i].size()) == length;

@@ -2,8 +2,8 @@
 // (models/classifier.h). Labelled texts come from files (data/labelled_text.h); without them it learns the
 // values of short ListOps expressions, made by rule.
 //
-// Files of a run beside the weights: tokenizer.json and classes.json, the names of the classes in the order of the
-// model's outputs. Parts of the data: train, valid, test.
+// Files of a run beside the weights: tokenizer.json and classes.json, the names of the classes in the order
+// of the model's outputs. Parts of the data: train, valid, test.
 
 #include <algorithm>
 
@@ -19,34 +19,54 @@ constexpr MetricKind class_metrics[] = {{"accuracy", true}, {"loss", false}, {"m
 
 // --- settings
 
-void declare_texts(Settings& settings) {
+std::vector<std::string> text_formats() {
   std::vector<std::string> formats = labelled_formats();
   formats.emplace_back("idx");
-  declare_labelled_files(settings, formats,
-                         "lines: label, space, text; csv; tsv; jsonl; folders: for each class a folder of "
-                         "documents, or a file with a text on each line; idx: images");
-  settings.text("data.labels", "",
-                "Of idx: the labels of data.file; empty: \"labels\" and \"idx1\" in its name for \"images\" "
-                "and \"idx3\"");
-  settings.integer("data.patch", 4, 1, 4096,
-                   "Of idx: rows and columns of the patches that are an image's tokens");
-  settings.column("data.label_column",
-                  "Of tables: the label's number, from 1, or name; empty: the first, of jsonl \"label\"");
-  settings.columns("data.text_columns",
-                   "Of tables: the columns of the text, joined by a space; empty: all others");
-  declare_parts(settings);
-  declare_long_texts(settings);
-  settings.integer("data.listops.count", 20000, 1, 100'000'000, "Without data: how many ListOps expressions");
-  settings.integer("data.listops.max_depth", 4, 1, 1000, "Of an expression");
-  settings.integer("data.listops.max_arguments", 5, 2, 1000, "Of an operator");
-  settings.integer("data.listops.longer_than", 3, 0, 1'000'000, "Length of an expression: more than this");
-  settings.integer("data.listops.shorter_than", 30, 1, 1'000'000, "Length of an expression: less than this");
+  return formats;
 }
 
-/// A few thousand texts are soon learned by heart. What helps: whole words, those met once being <unk>; embeddings that
-/// begin near 0, so that rare words stay there, and norms with an epsilon that leaves small vectors small; heavy
-/// dropout of words; a local layer in place of positions; words and pairs beside the encoder; averaged weights.
-/// One evaluation, at the end: the average there is better than what a few hundred held-out texts like best on the way.
+struct ClassifyData {
+  LabelledFiles files = {
+      .formats = text_formats(),
+      .formats_help =
+          "lines: label, space, text; csv; tsv; jsonl; folders: for each class a folder of "
+          "documents, or a file with a text on each line; idx: images"};
+  std::string labels = {};
+  std::int64_t patch = 4;
+  std::string label_column = {};
+  std::vector<std::string> text_columns = {};
+  SplitOptions split = {.valid_fraction = 0.1};
+  TextLimits limits = {};
+  std::int64_t expressions = 20000;
+  ListOpsRule rule = {.max_depth = 4, .max_arguments = 5, .longer_than = 3, .shorter_than = 30};
+};
+
+void for_each_setting(auto&& visit, ClassifyData& data) {
+  for_each_setting(visit, data.files);
+  visit(data.labels, "labels",
+        "Of idx: the labels of data.file; empty: \"labels\" and \"idx1\" in its name for "
+        "\"images\" and \"idx3\"");
+  visit(data.patch, "patch", 1, 4096, "Of idx: rows and columns of the patches that are an image's tokens",
+        {.from = From::shape, .read = by_training});
+  visit(data.label_column, "label_column",
+        "Of tables: the label's number, from 1, or name; empty: the first, of jsonl \"label\"",
+        {.read = by_layout, .kind = Setting::Kind::column});
+  visit(data.text_columns, "text_columns",
+        "Of tables: the columns of the text, joined by a space; empty: all others", {.read = by_layout});
+  for_each_setting(visit, data.split);
+  for_each_setting(visit, data.limits);
+  visit(data.expressions, "listops.count", 1, 1e8, "Without data: how many ListOps expressions");
+  visit(data.rule.max_depth, "listops.max_depth", 1, 1000, "Of an expression");
+  visit(data.rule.max_arguments, "listops.max_arguments", 2, 1000, "Of an operator");
+  visit(data.rule.longer_than, "listops.longer_than", 0, 1e6, "Length of an expression: more than this");
+  visit(data.rule.shorter_than, "listops.shorter_than", 1, 1e6, "Length of an expression: less than this");
+}
+
+/// A few thousand texts are soon learned by heart. What helps: whole words, those met once being <unk>;
+/// embeddings that begin near 0, so that rare words stay there, and norms with an epsilon that leaves small
+/// vectors small; heavy dropout of words; a local layer in place of positions; words and pairs beside the
+/// encoder; averaged weights. One evaluation, at the end: the average there is better than what a few hundred
+/// held-out texts like best on the way.
 constexpr const char* for_texts = R"({
   "data": {"valid_fraction": 0.05},
   "tokenizer": {"kind": "words", "vocabulary": 30000},
@@ -62,9 +82,10 @@ constexpr const char* for_listops = R"({
 
 Settings classify_settings(bool own_data) {
   Settings settings;
-  declare_runtime(settings);
-  declare_texts(settings);
-  declare_tokenizer(settings, 8000);
+  settings.declare("", RuntimeSettings());
+  settings.declare("data", ClassifyData());
+  settings.declare("tokenizer", BeginMark());
+  settings.declare("tokenizer", VocabularySettings());
   declare_model(settings, {.width = 128, .feed_forward = 256, .encoder_layers = 2}, Stacks::encoder);
   declare_training(settings, class_metrics);
   declare_classes(settings);
@@ -76,22 +97,8 @@ Settings classify_settings(bool own_data) {
 
 /// Whether the settings are for images: by the format, or by the name of the data where none is given.
 bool reads_images(const Settings& settings) {
-  const auto format = settings.get<std::string>("data.format"), file = settings.get<std::string>("data.file");
-  return format == "idx" || (format.empty() && is_idx_name(file));
-}
-
-LabelledText draw_expressions(const Settings& settings) {
-  const auto integer = [&](const char* name) {
-    return settings.get<std::int64_t>(std::string("data.listops.") + name);
-  };
-  ListOpsRule rule;
-  rule.max_depth = integer("max_depth");
-  rule.max_arguments = integer("max_arguments");
-  rule.longer_than = integer("longer_than");
-  rule.shorter_than = integer("shorter_than");
-  // The texts do not follow the run's seed: runs with other seeds are compared on the same ones.
-  return draw_listops(static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed")),
-                      integer("count"), rule);
+  const auto data = settings.read<LabelledFiles>("data");
+  return data.format == "idx" || (data.format.empty() && is_idx_name(data.files.file));
 }
 
 /// An input is the tokens of a text, or the values of an image, which the model turns into patches.
@@ -101,7 +108,7 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
 
   void check_settings() const override {
     names_labelled_data(settings_);
-    const auto patch = settings_.get<std::int64_t>("data.patch");
+    const std::int64_t patch = settings_.read<ClassifyData>("data").patch;
     if (reads_images(settings_))
       check_model<ImageClassifier>(image_config({patch, patch, {}}, 2), batch_tokens());
     else
@@ -143,29 +150,30 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
 
  protected:
   LabelledText read_file(const std::string& path, ReadReport& report) const override {
-    const auto labels = settings_.get<std::string>("data.labels");
+    const auto data = settings_.read<ClassifyData>("data");
     if (reads_images(settings_)) {
-      if (!settings_.get<std::string>("data.label_column").empty() ||
-          !settings_.get<std::vector<std::string>>("data.text_columns").empty() ||
-          settings_.get<bool>("data.header"))
+      if (!data.label_column.empty() || !data.text_columns.empty() || data.files.header)
         throw SettingsError(
             "data.label_column, data.text_columns and data.header are for tables, not for images");
-      const bool given = path == settings_.get<std::string>("data.file");
-      return read_labelled_images(path, given ? labels : "", text_options(settings_));
+      return read_labelled_images(path, path == data.files.files.file ? data.labels : "", data.files.text);
     }
-    if (!labels.empty())
+    if (!data.labels.empty())
       throw SettingsError(
-          concat_text("data.labels (\"", labels,
+          concat_text("data.labels (\"", data.labels,
                       "\") is for images, --format idx; the labels of texts stand beside them"));
     LabelledOptions options = labelled_options(
         settings_, path,
         "--format lines (a label, a space and a text on each line), --format csv, tsv or jsonl");
-    options.label_column = settings_.get<std::string>("data.label_column");
-    options.text_columns = settings_.get<std::vector<std::string>>("data.text_columns");
+    options.label_column = data.label_column;
+    options.text_columns = data.text_columns;
     return read_labelled_text(path, options, &report);
   }
 
-  LabelledText made_by_rule() const override { return draw_expressions(settings_); }
+  /// The texts do not follow the run's seed: runs with other seeds are compared on the same ones.
+  LabelledText made_by_rule() const override {
+    const auto data = settings_.read<ClassifyData>("data");
+    return draw_listops(data.split.seed, data.expressions, data.rule);
+  }
 
   Tokens input_of_line(const std::string& line) override {
     return tokenizer_ ? (*tokenizer_)(line) : pixels_of(line);
@@ -205,7 +213,7 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
 
  private:
   ImageClassifierConfig image_config(const Images& image, std::int64_t classes) const {
-    return {config(0, classes), image.rows, image.columns, trained().get<std::int64_t>("data.patch")};
+    return {config(0, classes), image.rows, image.columns, trained().read<ClassifyData>("data").patch};
   }
 
   Tokens pixels_of(std::string_view line) const {
@@ -224,13 +232,9 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
 }  // namespace
 
 const TaskKind& classify_task() {
-  static const TaskKind kind{"classify",
-                             "Learns to tell classes of texts, measures it, and labels texts with it",
-                             Stacks::encoder,
-                             class_metrics,
-                             classify_settings,
-                             names_labelled_data,
-                             make_learner<ClassifyLearner>};
+  static const TaskKind kind = task_of<ClassifyLearner>(
+      "classify", "Learns to tell classes of texts, measures it, and labels texts with it", Stacks::encoder,
+      class_metrics, classify_settings, names_labelled_data);
   return kind;
 }
 

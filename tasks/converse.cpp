@@ -1,14 +1,13 @@
-// Dialogue: an encoder-decoder Transformer (tasks/text_to_text.h) that reads the last turns of a dialogue and writes the
-// next one, by beam search or by sampling. Dialogues come from files, one a line, whose turns end in "__eou__"
-// (data/dialogues.h); without them it learns small talk made by rule. A line to answer is the dialogue so far, with
-// "__eou__" between its turns.
+// Dialogue: an encoder-decoder Transformer (tasks/text_to_text.h) that reads the last turns of a dialogue and
+// writes the next one, by beam search or by sampling. Dialogues come from files, one a line, whose turns end
+// in "__eou__" (data/dialogues.h); without them it learns small talk made by rule. A line to answer is the
+// dialogue so far, with "__eou__" between its turns.
 //
-// Files of a run beside the weights: tokenizer.json, in which "__eou__" is a token. Parts of the data: train, valid,
-// test.
+// Files of a run beside the weights: tokenizer.json, in which "__eou__" is a token. Parts of the data: train,
+// valid, test.
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -40,24 +39,36 @@ constexpr const char* for_small_talk = R"({
   "training": {"steps": 600, "evaluate_every": 200, "save_every": 200, "label_smoothing": 0.0,
     "schedule": {"name": "cosine", "warmup_steps": 100, "learning_rate": 0.003}}})";
 
+struct ConverseData {
+  DataFiles files = {
+      .what = "Dialogues", .form = ", one a line, each turn ended by __eou__", .without_test = "none"};
+  double valid_fraction = 0.1;
+  std::uint64_t split_seed = 1;
+  std::int64_t turns = 3;
+  enum class Overlap { leave_out, keep } overlap = Overlap::leave_out;
+  TextOptions text = {};
+  std::int64_t dialogues = 2000, held_out_dialogues = 50;
+};
+
+void for_each_setting(auto&& visit, ConverseData& data) {
+  for_each_setting(visit, data.files);
+  visit_valid_fraction(visit, data.valid_fraction);
+  visit_split_seed(visit, data.split_seed);
+  visit(data.turns, "turns", 1, 1000, "The most turns that are read before the one that is written",
+        {.read = by_all});
+  visit(data.overlap, "overlap", {"leave_out", "keep"},
+        "What becomes of dialogues to learn from that are among those to measure with: left out, or kept; "
+        "said");
+  for_each_setting(visit, data.text);
+  visit(data.dialogues, "dialogues", 1, 1e6, "Without data: how many dialogues to learn from");
+  visit(data.held_out_dialogues, "held_out_dialogues", 1, 1000, "Without data: how many to measure with");
+}
+
 Settings converse_settings(bool own_data) {
   Settings settings;
-  declare_runtime(settings);
-  settings.text("data.file", "", "Dialogues to learn from, one a line, each turn ended by __eou__");
-  settings.text("data.valid", "", "Dialogues to measure progress on");
-  settings.text("data.test", "", "Dialogues to measure with at the end");
-  settings.number("data.valid_fraction", 0.1, 0, 0.999,
-                  "Share of the dialogues to measure progress on, where data.valid names none");
-  settings.integer("data.split_seed", 1, 0, std::numeric_limits<std::int64_t>::max(),
-                   "Seed of which dialogues these are");
-  settings.integer("data.turns", 3, 1, 1000, "The most turns that are read before the one that is written");
-  settings.choice("data.overlap", "leave_out", {"leave_out", "keep"},
-                  "What becomes of dialogues to learn from that are among those to measure with: left out, "
-                  "or kept; said");
-  declare_text(settings);
-  settings.integer("data.dialogues", 2000, 1, 1'000'000, "Without data: how many dialogues to learn from");
-  settings.integer("data.held_out_dialogues", 50, 1, 1000, "Without data: how many to measure with");
-  declare_tokenizer(settings, 8000);
+  settings.declare("", RuntimeSettings());
+  settings.declare("data", ConverseData());
+  settings.declare("tokenizer", VocabularySettings());
   declare_model(settings, {.tie_embeddings = "all"}, Stacks::encoder_decoder);
   declare_training(settings, dialogue_metrics);
   SearchOptions search;  // how long an answer is does not follow from what it answers
@@ -66,14 +77,6 @@ Settings converse_settings(bool own_data) {
   declare_text_to_text(settings, search);
   settings.change_defaults(own_data ? for_dialogues : for_small_talk);
   return settings;
-}
-
-bool names_dialogues(const Settings& settings) {
-  const auto given = [&](const char* name) { return !settings.get<std::string>(name).empty(); };
-  if (!given("data.file") && (given("data.valid") || given("data.test")))
-    throw SettingsError(
-        "--valid and --test (data.valid, data.test) need --data (data.file), the dialogues to learn from");
-  return given("data.file");
 }
 
 /// The share that is held out, drawn as split_text() does.
@@ -97,39 +100,36 @@ class ConverseLearner : public TextToTextLearner {
  protected:
   /// The small talk does not follow the seed: runs with other seeds are compared on the same dialogues.
   PairParts made_by_rule() const override {
-    const SmallTalk made = small_talk(1, settings_.get<std::int64_t>("data.dialogues"),
-                                      settings_.get<std::int64_t>("data.held_out_dialogues"));
-    return {answers_in(made.train, context()), answers_in(made.held_out, context()), {}};
+    const auto data = settings_.read<ConverseData>("data");
+    const SmallTalk made = small_talk(1, data.dialogues, data.held_out_dialogues);
+    return {answers_in(made.train, data.turns), answers_in(made.held_out, data.turns), {}};
   }
 
   PairParts named_parts(ReadReport& report) override {
-    const auto read = [&](const char* setting) {
-      const auto file = settings_.get<std::string>(setting);
-      return file.empty() ? Dialogues() : read_dialogues(file, text_options(settings_), &report);
+    const auto data = settings_.read<ConverseData>("data");
+    const auto read = [&](const std::string& file) {
+      return file.empty() ? Dialogues() : read_dialogues(file, data.text, &report);
     };
-    Dialogues train = read("data.file"), valid = read("data.valid");
-    const Dialogues test = read("data.test");
-    handle_overlap(train, valid, test);
-    if (valid.empty())
-      split_dialogues(train, valid, settings_.get<double>("data.valid_fraction"),
-                      static_cast<std::uint64_t>(settings_.get<std::int64_t>("data.split_seed")));
+    Dialogues train = read(data.files.file), valid = read(data.files.valid);
+    const Dialogues test = read(data.files.test);
+    handle_overlap(train, valid, test, data);
+    if (valid.empty()) split_dialogues(train, valid, data.valid_fraction, data.split_seed);
     const auto alone = std::ranges::count_if(train, [](const Dialogue& turns) { return turns.size() < 2; });
     if (alone > 0) remark(concat_text(alone, " dialogues to learn from have one turn, and so no answer"));
     PairParts parts{answers_in(train, context()), answers_in(valid, context()), answers_in(test, context())};
-    const auto has_answers = [&](const ParallelText& pairs, const char* setting, const char* use) {
-      const auto file = settings_.get<std::string>(setting);
+    const auto has_answers = [](const ParallelText& pairs, const std::string& file, const char* use) {
       check(file.empty() || pairs.size() > 0, file, ": no dialogue has a second turn: there is no answer to ",
             use);
     };
-    has_answers(parts.train, "data.file", "learn from");
-    has_answers(parts.valid, "data.valid", "measure with");
-    has_answers(parts.test, "data.test", "test with");
+    has_answers(parts.train, data.files.file, "learn from");
+    has_answers(parts.valid, data.files.valid, "measure with");
+    has_answers(parts.test, data.files.test, "test with");
     return parts;
   }
 
   ParallelText read(std::span<const std::string> files, ReadReport& report) override {
     ParallelText pairs =
-        answers_in(read_dialogues(files.front(), text_options(settings_), &report), context());
+        answers_in(read_dialogues(files.front(), settings_.read<TextOptions>("data"), &report), context());
     check(pairs.size() > 0, files.front(), ": no dialogue has a second turn: there is no answer to measure");
     return pairs;
   }
@@ -160,34 +160,30 @@ class ConverseLearner : public TextToTextLearner {
   }
 
  private:
-  std::int64_t context() const { return settings_.get<std::int64_t>("data.turns"); }
+  std::int64_t context() const { return settings_.read<ConverseData>("data").turns; }
 
   /// Dialogues that are measured with, too, would be known by heart.
-  void handle_overlap(Dialogues& train, const Dialogues& valid, const Dialogues& test) {
+  void handle_overlap(Dialogues& train, const Dialogues& valid, const Dialogues& test,
+                      const ConverseData& data) {
     std::set<Dialogue> measured(valid.begin(), valid.end());
     measured.insert(test.begin(), test.end());
     const auto shared = [&](const Dialogue& turns) { return measured.contains(turns); };
     const auto count = std::ranges::count_if(train, shared);
     if (count == 0) return;
-    const bool keep = settings_.get<std::string>("data.overlap") == "keep";
+    const bool keep = data.overlap == ConverseData::Overlap::keep;
     remark(concat_text(count, " dialogues to learn from are among those to measure with, too, and are ",
                        keep ? "kept (data.overlap)" : "left out of learning (data.overlap=keep keeps them)"));
     if (!keep) std::erase_if(train, shared);
-    check(!train.empty(), settings_.get<std::string>("data.file"),
-          ": all dialogues to learn from are among those to measure with");
+    check(!train.empty(), data.files.file, ": all dialogues to learn from are among those to measure with");
   }
 };
 
 }  // namespace
 
 const TaskKind& converse_task() {
-  static const TaskKind kind{"converse",
-                             "Learns to answer in dialogues, measures it, and answers",
-                             Stacks::encoder_decoder,
-                             dialogue_metrics,
-                             converse_settings,
-                             names_dialogues,
-                             make_learner<ConverseLearner>};
+  static const TaskKind kind =
+      task_of<ConverseLearner>("converse", "Learns to answer in dialogues, measures it, and answers",
+                               Stacks::encoder_decoder, dialogue_metrics, converse_settings, names_file);
   return kind;
 }
 

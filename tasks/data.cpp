@@ -6,26 +6,25 @@
 
 #include "heed/base/digest.h"
 #include "heed/data/labelled_text.h"
+#include "heed/data/pairs_by_rule.h"
 #include "heed/data/table.h"
 #include "heed/tasks/recipe.h"
 
 namespace heed {
 
 bool names_file(const Settings& settings) {
-  return !settings.get<std::string>("data.file").empty();
-}
-
-void declare_long_texts(Settings& settings) {
-  settings.integer("data.max_tokens", 256, 1, 1 << 24, "The most tokens of a text, its end mark included");
-  settings.choice("data.long_texts", "error", {"error", "cut"},
-                  "What becomes of a longer one: an error, or its beginning alone is read, and said");
-  settings.text("tokenizer.begin", "", "A mark before every text, such as [CLS]; empty: none");
+  const auto files = settings.read<DataFiles>("data");
+  if (files.file.empty() && !(files.valid.empty() && files.test.empty()))
+    throw SettingsError(concat_text(files.valid.empty() ? "--test (data.test)" : "--valid (data.valid)",
+                                    " needs --data (data.file), what to learn from"));
+  return !files.file.empty();
 }
 
 BoundedTokenizer::BoundedTokenizer(Tokenizer tokenizer, const Settings& settings)
-    : tokenizer_(std::move(tokenizer)),
-      max_tokens_(static_cast<std::size_t>(settings.get<std::int64_t>("data.max_tokens"))),
-      cut_(settings.get<std::string>("data.long_texts") == "cut") {
+    : tokenizer_(std::move(tokenizer)) {
+  const auto limits = settings.read<TextLimits>("data");
+  max_tokens_ = static_cast<std::size_t>(limits.max_tokens);
+  cut_ = limits.long_texts == TextLimits::LongTexts::cut;
   if (const auto mark = settings.get<std::string>("tokenizer.begin"); !mark.empty())
     begin_ = {tokenizer_.id_of(mark)};
 }
@@ -170,29 +169,17 @@ std::vector<std::string> short_lines(const TextList& texts, std::size_t count) {
 
 namespace {
 
-std::string setting_of(const std::string& part, const std::string& name) {
-  return "data." + (part == "train" ? "" : part + "_") + name;
-}
-
-/// "data.valid_source" is "--valid-source".
-std::string flag_of(std::string setting) {
-  setting = "--" + setting.substr(setting.find('.') + 1);
-  std::replace(setting.begin(), setting.end(), '_', '-');
-  return setting == "--file" ? "--data" : setting;
-}
-
-/// The files of a part ("train", "valid", "test"): a table, a source and a target, or none.
-std::vector<std::string> files_of(const Settings& settings, const std::string& part) {
-  const std::string table = "data." + (part == "train" ? "file" : part);
-  const std::string source = setting_of(part, "source"), target = setting_of(part, "target");
-  const auto value = [&](const std::string& name) { return settings.get<std::string>(name); };
-  if (value(source).empty() != value(target).empty())
-    throw SettingsError(flag_of(source) + " and " + flag_of(target) + " go together, but only one is given");
-  if (!value(table).empty() && !value(source).empty())
-    throw SettingsError("give " + flag_of(table) + ", a table of pairs, or " + flag_of(source) + " and " +
-                        flag_of(target) + ", not both");
-  if (!value(table).empty()) return {value(table)};
-  if (!value(source).empty()) return {value(source), value(target)};
+/// The files of a part: a table, a source and a target, or none. `prefix` of its flags: "--valid".
+std::vector<std::string> files_of(const PairFiles::Part& part, const std::string& prefix) {
+  const std::string source = prefix.empty() ? "--source" : prefix + "-source",
+                    target = prefix.empty() ? "--target" : prefix + "-target";
+  if (part.source.empty() != part.target.empty())
+    throw SettingsError(source + " and " + target + " go together, but only one is given");
+  if (!part.table.empty() && !part.source.empty())
+    throw SettingsError("give " + (prefix.empty() ? "--data" : prefix) + ", a table of pairs, or " + source +
+                        " and " + target + ", not both");
+  if (!part.table.empty()) return {part.table};
+  if (!part.source.empty()) return {part.source, part.target};
   return {};
 }
 
@@ -202,21 +189,18 @@ std::string_view as_line(std::string& cell) {
   return cell;
 }
 
-ParallelText read_pair_table(const Settings& settings, const std::string& path, ReadReport& report) {
+ParallelText read_pair_table(const PairFiles& files, const std::string& path, ReadReport& report) {
   TableOptions options;
-  options.format = settings.get<std::string>("data.format");
-  if (options.format.empty()) options.format = table_format(path);
+  options.format = files.format.empty() ? table_format(path) : files.format;
   if (options.format.empty())
     throw SettingsError(path + ": its name does not say how it is laid out; give --format csv, tsv or jsonl");
   const bool named = options.format == "jsonl";
-  const auto column = [&](const char* setting, const char* number, const char* name) {
-    const auto given = settings.get<std::string>(setting);
+  const auto column = [&](const std::string& given, const char* number, const char* name) {
     return given.empty() ? std::string(named ? name : number) : given;
   };
-  options.columns = {column("data.source_column", "1", "source"),
-                     column("data.target_column", "2", "target")};
-  options.header = !named && settings.get<bool>("data.header");
-  options.text = text_options(settings);
+  options.columns = {column(files.source_column, "1", "source"), column(files.target_column, "2", "target")};
+  options.header = !named && files.header;
+  options.text = files.text;
   ParallelText pairs;
   read_table_rows(
       path, options,
@@ -230,68 +214,47 @@ ParallelText read_pair_table(const Settings& settings, const std::string& path, 
 
 }  // namespace
 
-void declare_pairs(Settings& settings, double valid_fraction) {
-  settings.text("data.source", "", "Texts to learn from, one a line; plain or gzip");
-  settings.text("data.target", "", "What is to be written for them, line by line");
-  settings.text("data.valid_source", "", "Texts to measure progress on");
-  settings.text("data.valid_target", "", "What is to be written for them");
-  settings.text("data.test_source", "", "Texts to measure with at the end");
-  settings.text("data.test_target", "", "What is to be written for them");
-  settings.text("data.file", "", "In place of data.source and data.target: a table with both, plain or gzip");
-  settings.text("data.valid", "", "A table to measure progress on");
-  settings.text("data.test", "", "A table to measure with at the end");
-  settings.number("data.valid_fraction", valid_fraction, 0, 0.999,
-                  "Share of the pairs to measure progress on, where no file is named for that");
-  settings.integer("data.split_seed", 1, 0, std::numeric_limits<std::int64_t>::max(),
-                   "Seed of which pairs these are");
-  std::vector<std::string> formats = table_formats();
-  formats.insert(formats.begin(), "");
-  settings.choice("data.format", "", formats, "How tables are laid out; empty: by the name of the file");
-  settings.flag("data.header", false, "Whether the first row of a table holds the names of its columns");
-  settings.text(
-      "data.source_column", "",
-      "Column of the sources: a number from 1, or a name; empty: 1, or \"source\" in lines of JSON");
-  settings.text(
-      "data.target_column", "",
-      "Column of the targets: a number from 1, or a name; empty: 2, or \"target\" in lines of JSON");
-  declare_text(settings);
-}
-
 bool names_pairs(const Settings& settings) {
-  const bool train = !files_of(settings, "train").empty();
-  for (const std::string part : {"valid", "test"})
-    if (!files_of(settings, part).empty() && !train)
+  const auto files = settings.read<PairFiles>("data");
+  const bool train = !files_of(files.train, "").empty();
+  const auto check_part = [&](const PairFiles::Part& part, const char* flag, const char* what) {
+    if (!files_of(part, flag).empty() && !train)
       throw SettingsError(
-          (part == "valid" ? "validation" : part) +
-          std::string(" files need pairs to learn from: --source and --target too, or --data"));
+          concat_text(what, " files need pairs to learn from: --source and --target too, or --data"));
+  };
+  check_part(files.valid, "--valid", "validation");
+  check_part(files.test, "--test", "test");
   return train;
 }
 
 PairParts read_pair_parts(const Settings& settings, ReadReport& report) {
-  const auto read = [&](const std::string& part) {
-    const std::vector<std::string> files = files_of(settings, part);
-    return files.empty() ? ParallelText() : read_pairs(settings, files, report);
+  const auto files = settings.read<PairFiles>("data");
+  const auto read = [&](const PairFiles::Part& part, const char* flag) {
+    const std::vector<std::string> paths = files_of(part, flag);
+    return paths.empty() ? ParallelText() : read_pairs(settings, paths, report);
   };
-  PairParts parts{read("train"), read("valid"), read("test")};
-  const auto fraction = settings.get<double>("data.valid_fraction");
-  if (parts.valid.size() > 0 || fraction == 0) return parts;
-  PairParts drawn = split_pairs(parts.train, fraction,
-                                static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed")));
+  PairParts parts{read(files.train, ""), read(files.valid, "--valid"), read(files.test, "--test")};
+  if (parts.valid.size() > 0 || files.valid_fraction == 0) return parts;
+  PairParts drawn = split_pairs(parts.train, files.valid_fraction, files.split_seed);
   drawn.test = std::move(parts.test);
   return drawn;
 }
 
 ParallelText read_pairs(const Settings& settings, std::span<const std::string> files, ReadReport& report) {
-  if (files.size() == 1) return read_pair_table(settings, files[0], report);
+  const auto options = settings.read<PairFiles>("data");
+  if (files.size() == 1) return read_pair_table(options, files[0], report);
   if (files.size() != 2) throw SettingsError("--source and --target go together, but only one is given");
-  return read_parallel_text(files[0], files[1], text_options(settings), &report);
+  return read_parallel_text(files[0], files[1], options.text, &report);
+}
+
+PairParts NumberSettings::made_by_rule() const {
+  const NumberSets sets = draw_numbers(1, count, held_out);
+  return {number_words(sets.train), number_words(sets.held_out), {}};
 }
 
 PairParts split_pairs(const ParallelText& pairs, double valid_fraction, std::uint64_t seed) {
-  SplitOptions options;
-  options.valid_fraction = valid_fraction;
-  options.seed = seed;
-  TextParts parts = split_text({pairs.source, pairs.target, {}}, options);
+  TextParts parts =
+      split_text({pairs.source, pairs.target, {}}, {.valid_fraction = valid_fraction, .seed = seed});
   const auto as_pairs = [](LabelledText& text) {
     return ParallelText{std::move(text.texts), std::move(text.labels)};
   };

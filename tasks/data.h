@@ -9,6 +9,7 @@
 #include "heed/base/digest.h"
 #include "heed/data/batching.h"
 #include "heed/data/labelled_text.h"
+#include "heed/data/table.h"
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer.h"
 #include "heed/models/loss.h"
@@ -18,23 +19,68 @@
 
 namespace heed {
 
-/// True when the settings name data.file.
-bool names_file(const Settings& settings);
-/// The parts of the files that the settings name: data.valid and data.test, or where there are none the
-/// shares of data.file that split(all, valid_fraction, test_fraction) holds out. `read` reads a file.
-template <class Read, class Split>
-auto parts_of_files(const Settings& settings, const Read& read, const Split& split) {
-  const auto valid = settings.get<std::string>("data.valid"), test = settings.get<std::string>("data.test");
-  auto parts = split(read(settings.get<std::string>("data.file")),
-                     valid.empty() ? settings.get<double>("data.valid_fraction") : 0,
-                     test.empty() ? settings.get<double>("data.test_fraction") : 0);
-  if (!valid.empty()) parts.valid = read(valid);
-  if (!test.empty()) parts.test = read(test);
-  return parts;
+// --- settings of the group "data" that tasks have in common
+
+void for_each_setting(auto&& visit, TextOptions& text) {
+  const SettingTraits always = {.read = by_all};
+  visit(text.encoding, "encoding", encoding_names(), "How bytes stand for characters; it is never guessed",
+        always);
+  visit(text.bad_bytes, "on_bad_bytes", bad_bytes_names(),
+        "Bytes that the encoding does not have are an error, or replaced by U+FFFD and counted", always);
+  visit(text.max_bytes, "max_bytes", 1, 0x1p63, "The most bytes of one file of text, unpacked", always);
 }
 
-/// "data.max_tokens" and "data.long_texts": what becomes of a text that is longer; and "tokenizer.begin".
-void declare_long_texts(Settings& settings);
+/// The files of a task whose data come in parts. `what` they hold, and in which `form`, is for their help.
+struct DataFiles {
+  std::string file = {}, valid = {}, test = {};
+  std::string what = "Texts", form = {}, without_test = "a part of data.file, see data.test_fraction";
+};
+
+void for_each_setting(auto&& visit, DataFiles& files) {
+  visit(files.file, "file", files.what + " to learn from" + files.form);
+  visit(files.valid, "valid", files.what + " to measure progress on; empty: a part of data.file is held out");
+  visit(files.test, "test", files.what + " kept for a test; empty: " + files.without_test);
+}
+
+// How these are split where no file is named.
+void visit_valid_fraction(auto&& visit, double& fraction) {
+  visit(fraction, "valid_fraction", 0, below_one,
+        "Share of the data that is held out to measure progress on, unless files are named for that");
+}
+void visit_test_fraction(auto&& visit, double& fraction) {
+  visit(fraction, "test_fraction", 0, below_one, "Share of the data that is held out for a test, likewise");
+}
+void visit_split_seed(auto&& visit, std::uint64_t& seed) {
+  visit(seed, "split_seed", 0, 0x1p63, "Seed of what is held out, and of data made by rule");
+}
+
+/// How long texts may be, and what happens to longer ones.
+struct TextLimits {
+  std::int64_t max_tokens = 256;
+  enum class LongTexts { error, cut } long_texts = LongTexts::error;
+};
+
+void for_each_setting(auto&& visit, TextLimits& limits) {
+  visit(limits.max_tokens, "max_tokens", 1, 1 << 24, "The most tokens of a text, its end mark included",
+        {.read = by_all});
+  visit(limits.long_texts, "long_texts", {"error", "cut"},
+        "A longer text is an error, or cut: its beginning alone is read, and a message says so",
+        {.read = by_all});
+}
+
+/// True when the settings name data.file. Throws a SettingsError when they name other files but not that one.
+bool names_file(const Settings& settings);
+/// The parts of the files: files.valid and files.test, or where there are none the shares of files.file that
+/// split(all, valid_fraction, test_fraction) holds out. `read` reads a file.
+template <class Read, class Split>
+auto parts_of_files(const DataFiles& files, double valid_fraction, double test_fraction, const Read& read,
+                    const Split& split) {
+  auto parts = split(read(files.file), files.valid.empty() ? valid_fraction : 0,
+                     files.test.empty() ? test_fraction : 0);
+  if (!files.valid.empty()) parts.valid = read(files.valid);
+  if (!files.test.empty()) parts.test = read(files.test);
+  return parts;
+}
 
 /// The ids of a text and the end mark.
 Tokens tokens_with_end(const Tokenizer& tokenizer, std::string_view text);
@@ -43,8 +89,7 @@ Tokens tokens_with_end(const Tokenizer& tokenizer, std::string_view text);
 /// "tokenizer.begin" names, if any.
 class BoundedTokenizer {
  public:
-  /// data.max_tokens is the most tokens of a text; data.long_texts says what happens to longer ones: "error",
-  /// or "cut", which keeps the beginning.
+  /// With the TextLimits below "data".
   BoundedTokenizer(Tokenizer tokenizer, const Settings& settings);
   /// Throws an Error for a text that is too long.
   Tokens operator()(std::string_view text);
@@ -61,8 +106,8 @@ class BoundedTokenizer {
  private:
   Tokenizer tokenizer_;
   Tokens begin_;
-  std::size_t max_tokens_;
-  bool cut_;
+  std::size_t max_tokens_ = 0;
+  bool cut_ = false;
   std::int64_t cut_texts_ = 0;
 };
 
@@ -139,10 +184,46 @@ std::vector<std::string> short_lines(const TextList& texts, std::size_t count);
 
 using PairParts = DataParts<ParallelText>;
 
-/// The settings below "data" that name files of pairs: a table each ("file", "valid", "test", with "format",
-/// "header" and the columns), or two files of lines each ("source" and "target", "valid_source", ...).
-/// `valid_fraction`: the share that is held out where no file is named to measure with.
-void declare_pairs(Settings& settings, double valid_fraction);
+/// The settings below "data" that name files of pairs: a table for each part, or two files of lines.
+struct PairFiles {
+  struct Part {
+    std::string source = {}, target = {}, table = {};
+  };
+  Part train = {}, valid = {}, test = {};
+  double valid_fraction = 0;
+  std::uint64_t split_seed = 1;
+  std::string format = {};
+  bool header = false;
+  std::string source_column = {}, target_column = {};
+  TextOptions text = {};
+};
+
+void for_each_setting(auto&& visit, PairFiles& files) {
+  const SettingTraits layout = {.read = by_layout};
+  visit(files.train.source, "source", "Texts to learn from, one a line; plain or gzip");
+  visit(files.train.target, "target", "What is to be written for them, line by line");
+  visit(files.valid.source, "valid_source", "Texts to measure progress on");
+  visit(files.valid.target, "valid_target", "What is to be written for them");
+  visit(files.test.source, "test_source", "Texts to measure with at the end");
+  visit(files.test.target, "test_target", "What is to be written for them");
+  visit(files.train.table, "file",
+        "In place of data.source and data.target: a table with both, plain or gzip");
+  visit(files.valid.table, "valid", "A table to measure progress on");
+  visit(files.test.table, "test", "A table to measure with at the end");
+  visit_valid_fraction(visit, files.valid_fraction);
+  visit_split_seed(visit, files.split_seed);
+  std::vector<std::string> formats = table_formats();
+  formats.insert(formats.begin(), "");
+  visit(files.format, "format", formats, "How tables are laid out; empty: by the name of the file", layout);
+  visit(files.header, "header", "Whether the first row of a table holds the names of its columns", layout);
+  visit(files.source_column, "source_column",
+        "Column of the sources: a number from 1, or a name; empty: 1, or \"source\" in lines of JSON",
+        layout);
+  visit(files.target_column, "target_column",
+        "Column of the targets: a number from 1, or a name; empty: 2, or \"target\" in lines of JSON",
+        layout);
+  for_each_setting(visit, files.text);
+}
 
 /// True when the settings name pairs to learn from; throws a SettingsError when they name half of them, or
 /// both a table and files of lines.
@@ -153,6 +234,17 @@ PairParts read_pair_parts(const Settings& settings, ReadReport& report);
 /// A table (one file), or sources and targets (two). Line ends in a cell become spaces. Throws an Error with
 /// file and line.
 ParallelText read_pairs(const Settings& settings, std::span<const std::string> files, ReadReport& report);
+
+/// Pairs of number words in two languages, made by rule.
+struct NumberSettings {
+  std::int64_t count = 20000, held_out = 500;
+  /// They do not follow the seed of a run: runs with other seeds are compared on the same numbers.
+  PairParts made_by_rule() const;
+};
+void for_each_setting(auto&& visit, NumberSettings& numbers) {
+  visit(numbers.count, "numbers", 1, 999'999, "Without data: how many number words to learn from");
+  visit(numbers.held_out, "held_out_numbers", 1, 999'999, "Without data: how many to measure with");
+}
 
 /// Draws the share of the pairs that is held out, as split_text() does.
 PairParts split_pairs(const ParallelText& pairs, double valid_fraction, std::uint64_t seed);

@@ -30,19 +30,26 @@ constexpr const char* for_embedded_numbers = R"({
   "training": {"steps": 500, "batch_tokens": 2048, "evaluate_every": 100, "save_every": 100, "label_smoothing": 0.0,
     "schedule": {"name": "cosine", "warmup_steps": 50, "learning_rate": 0.003}}})";
 
+struct EmbedTextTraining {
+  double scale = 20;
+};
+void for_each_setting(auto&& visit, EmbedTextTraining& training) {
+  visit(training.scale, "scale", 1e-3, 1e4,
+        "What similarities of -1 to 1 are multiplied by before the softmax over a batch");
+}
+
 Settings embed_text_settings(bool own_data) {
   Settings settings;
-  declare_runtime(settings);
-  declare_pairs(settings, /*valid_fraction=*/0.1);
-  declare_long_texts(settings);
-  settings.integer("data.numbers", 5000, 1, 999'999, "Without data: how many number words to learn from");
-  settings.integer("data.held_out_numbers", 300, 1, 999'999, "Without data: how many to measure with");
-  declare_tokenizer(settings, 8000);
+  settings.declare("", RuntimeSettings());
+  settings.declare("data", PairFiles{.valid_fraction = 0.1});
+  settings.declare("data", TextLimits());
+  settings.declare("data", NumberSettings{.count = 5000, .held_out = 300});
+  settings.declare("tokenizer", BeginMark());
+  settings.declare("tokenizer", VocabularySettings());
   declare_model(settings, {}, Stacks::encoder, {"word_pairs"});  // which tell classes
   declare_training(settings, embed_kinds);
-  settings.number("training.scale", 20, 1e-3, 1e4,
-                  "What similarities of -1 to 1 are multiplied by before the softmax over a batch");
-  settings.integer("prediction.batch_size", 64, 1, 1'000'000, "Texts that are read at a time");
+  settings.declare("training", EmbedTextTraining());
+  settings.declare("prediction", PredictionSettings());
   settings.change_defaults(own_data ? for_embedded_texts : for_embedded_numbers);
   return settings;
 }
@@ -105,12 +112,9 @@ class EmbedTextLearner : public TextExampleLearner<SentenceEncoder, ParallelText
  protected:
   // --- what it reads
 
-  /// The sets do not follow the seed: runs with other seeds are compared on the same numbers.
   PairParts read_parts(ReadReport& report) override {
-    if (names_pairs(settings_)) return read_pair_parts(settings_, report);
-    const NumberSets sets = draw_numbers(1, settings_.get<std::int64_t>("data.numbers"),
-                                         settings_.get<std::int64_t>("data.held_out_numbers"));
-    return {number_words(sets.train), number_words(sets.held_out), {}};
+    return names_pairs(settings_) ? read_pair_parts(settings_, report)
+                                  : settings_.read<NumberSettings>("data").made_by_rule();
   }
   ParallelText read(std::span<const std::string> files, ReadReport& report) override {
     return read_pairs(settings_, files, report);
@@ -128,7 +132,8 @@ class EmbedTextLearner : public TextExampleLearner<SentenceEncoder, ParallelText
                Context& context) override {
     std::vector<Tokens> texts = firsts;
     texts.insert(texts.end(), seconds.begin(), seconds.end());
-    return model_->loss(pad_tokens(texts, model_->device()), settings_.get<double>("training.scale"),
+    return model_->loss(pad_tokens(texts, model_->device()),
+                        settings_.read<EmbedTextTraining>("training").scale,
                         settings_.get<double>("training.label_smoothing"), context);
   }
 
@@ -164,14 +169,9 @@ class EmbedTextLearner : public TextExampleLearner<SentenceEncoder, ParallelText
 }  // namespace
 
 const TaskKind& embed_text_task() {
-  static const TaskKind kind{
-      "embed_text",
-      "Learns vectors of texts from pairs that belong together, measures them, and prints them",
-      Stacks::encoder,
-      embed_kinds,
-      embed_text_settings,
-      names_pairs,
-      make_learner<EmbedTextLearner>};
+  static const TaskKind kind = task_of<EmbedTextLearner>(
+      "embed_text", "Learns vectors of texts from pairs that belong together, measures them, and prints them",
+      Stacks::encoder, embed_kinds, embed_text_settings, names_pairs);
   return kind;
 }
 

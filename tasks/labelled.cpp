@@ -48,79 +48,32 @@ std::string class_counts(const std::vector<std::size_t>& texts, const std::vecto
 
 }  // namespace
 
-void declare_labelled_files(Settings& settings, std::vector<std::string> formats,
-                            std::string_view formats_help) {
-  settings.text("data.file", "", "Labelled texts to learn from: a file (plain or gzip) or a folder");
-  settings.text("data.valid", "",
-                "Labelled texts to measure progress on; empty: a part of data.file is held out");
-  settings.text("data.test", "",
-                "Labelled texts kept for a test; empty: a part of data.file, see data.test_fraction");
-  formats.insert(formats.begin(), "");
-  settings.choice("data.format", "", std::move(formats),
-                  concat_text(formats_help, "; empty: by the name, where it tells"));
-  declare_text(settings);
-  settings.flag("data.header", false, "csv and tsv: the first line names the columns");
-}
-
-void declare_parts(Settings& settings) {
-  settings.number("data.valid_fraction", 0.1, 0, below_one,
-                  "Share of data.file that is held out to measure progress on");
-  settings.number("data.test_fraction", 0.0, 0, below_one, "Share of data.file that is held out for a test");
-  settings.integer("data.split_seed", 1, 0, INT64_MAX,
-                   "Seed of what is held out, and of the data made by rule");
-  settings.flag("data.stratified", false, "Whether every class is held out by the same share");
-  settings.integer("data.folds", 0, 0, 1000,
-                   "Cross-validation: so many runs, each tested on another part of data.file; 0: none");
-  settings.integer("data.fold", 0, 0, 1000,
-                   "Which of these runs, from 1; 0: all, each in a folder of its own");
-}
-
 void declare_classes(Settings& settings) {
-  settings.choice("training.class_weights", "equal", {"equal", "balanced"},
-                  "Whether the examples of a rare class count more, so that all classes weigh the same");
-  settings.integer("prediction.batch_size", 64, 1, 1'000'000, "Examples that are read at a time");
+  settings.declare("training", ClassSettings());
+  settings.declare("prediction", PredictionSettings{.what = "Examples"});
 }
 
 bool names_labelled_data(const Settings& settings) {
-  const auto given = [&](const char* name) { return !settings.get<std::string>(name).empty(); };
-  const auto folds = settings.get<std::int64_t>("data.folds"), fold = settings.get<std::int64_t>("data.fold");
-  if (folds == 1 || fold > folds)
+  const auto split = settings.read<SplitOptions>("data");
+  if (split.folds == 1 || split.fold > split.folds)
     throw SettingsError(concat_text("data.folds must be 0 or at least 2, and data.fold at most as many, not ",
-                                    folds, " and ", fold));
-  if (folds > 0 && (given("data.test") || settings.get<double>("data.test_fraction") > 0))
+                                    split.folds, " and ", split.fold));
+  if (split.folds > 0 && (!settings.read<DataFiles>("data").test.empty() || split.test_fraction > 0))
     throw SettingsError(
         "data.folds makes test parts of data.file: leave out --test and --test-fraction (data.test, "
         "data.test_fraction)");
-  if (!given("data.file") && (given("data.valid") || given("data.test")))
-    throw SettingsError(
-        "--valid and --test (data.valid, data.test) need --data (data.file), the texts to learn from");
-  return given("data.file");
+  return names_file(settings);
 }
 
 LabelledOptions labelled_options(const Settings& settings, const std::string& path, std::string_view help) {
   LabelledOptions options;
-  options.format = settings.get<std::string>("data.format");
+  const auto data = settings.read<LabelledFiles>("data");
+  options.format = data.format;
   if (options.format.empty() && std::filesystem::is_regular_file(path) && labelled_format(path).empty())
     throw SettingsError(concat_text(path, ": its name does not say how it is laid out; give ", help));
-  options.text = text_options(settings);
-  options.header = settings.get<bool>("data.header");
+  options.text = data.text;
+  options.header = data.header;
   return options;
-}
-
-TextParts labelled_parts(const Settings& settings,
-                         const std::function<LabelledText(const std::string& path)>& read,
-                         const std::function<LabelledText()>& draw) {
-  const auto split = [&](const LabelledText& all, double valid_fraction, double test_fraction) {
-    return split_text(all, {.valid_fraction = valid_fraction,
-                            .test_fraction = test_fraction,
-                            .seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("data.split_seed")),
-                            .stratified = settings.get<bool>("data.stratified"),
-                            .folds = settings.get<std::int64_t>("data.folds"),
-                            .fold = settings.get<std::int64_t>("data.fold")});
-  };
-  if (names_labelled_data(settings)) return parts_of_files(settings, read, split);
-  return split(draw(), settings.get<double>("data.valid_fraction"),
-               settings.get<double>("data.test_fraction"));
 }
 
 std::string classes_to_json(const std::vector<std::string>& classes) {

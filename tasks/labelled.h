@@ -16,13 +16,44 @@ namespace heed {
 
 // --- data
 
-/// "data.file", "data.valid", "data.test", "data.format" (one of `formats`, "" for the name's), how texts are
-/// read, and "data.header".
-void declare_labelled_files(Settings& settings, std::vector<std::string> formats,
-                            std::string_view formats_help);
-/// "data.valid_fraction", "data.test_fraction", "data.split_seed", "data.stratified", "data.folds",
-/// "data.fold".
-void declare_parts(Settings& settings);
+/// The files of "data", and how they are read.
+struct LabelledFiles {
+  DataFiles files = {.what = "Labelled texts", .form = ": a file (plain or gzip) or a folder"};
+  std::string format = {};
+  TextOptions text = {};
+  bool header = false;
+  std::vector<std::string> formats = {};  ///< the choices
+  std::string formats_help = {};
+};
+
+void for_each_setting(auto&& visit, LabelledFiles& data) {
+  for_each_setting(visit, data.files);
+  std::vector<std::string> formats = data.formats;
+  formats.insert(formats.begin(), "");
+  visit(data.format, "format", formats, data.formats_help + "; empty: by the name, where it tells",
+        {.read = by_layout});
+  for_each_setting(visit, data.text);
+  visit(data.header, "header", "csv and tsv: the first line names the columns", {.read = by_layout});
+}
+
+/// How the data are split where no files are named for the parts.
+void for_each_setting(auto&& visit, SplitOptions& split) {
+  visit_valid_fraction(visit, split.valid_fraction);
+  visit_test_fraction(visit, split.test_fraction);
+  visit_split_seed(visit, split.seed);
+  visit(split.stratified, "stratified", "Whether every class is held out by the same share");
+  visit(split.folds, "folds", 0, 1000,
+        "Cross-validation: so many runs, each tested on another part of data.file; 0: none");
+  visit(split.fold, "fold", 0, 1000, "Which of these runs, from 1; 0: all, each in a folder of its own");
+}
+
+struct ClassSettings {
+  enum class Weights { equal, balanced } weights = Weights::equal;
+};
+void for_each_setting(auto&& visit, ClassSettings& classes) {
+  visit(classes.weights, "class_weights", {"equal", "balanced"},
+        "Whether the examples of a rare class count more, so that all classes weigh the same");
+}
 /// "training.class_weights" and "prediction.batch_size".
 void declare_classes(Settings& settings);
 /// True when the settings name data; throws a SettingsError when they name validation or test data alone, or
@@ -31,12 +62,6 @@ bool names_labelled_data(const Settings& settings);
 /// The options of the files, but for their columns. Throws a SettingsError when neither the settings nor the
 /// name of `path` say how it is laid out; `help` ends the message.
 LabelledOptions labelled_options(const Settings& settings, const std::string& path, std::string_view help);
-/// The parts of the data: what `read` reads of the files of the settings, or what `draw` makes where they
-/// name none.
-TextParts labelled_parts(const Settings& settings,
-                         const std::function<LabelledText(const std::string& path)>& read,
-                         const std::function<LabelledText()>& draw);
-
 /// The classes as a file of a run, and back. Throws an Error for a file that is damaged.
 std::string classes_to_json(const std::vector<std::string>& classes);
 std::vector<std::string> classes_from_json(const std::string& text);
@@ -121,7 +146,7 @@ class LabelledLearner : public ExampleLearner<LabelledText, Input, std::int32_t>
     for (std::string& text : remarks_on_classes(parts_.train, classes_)) this->remark(std::move(text));
     Base::prepare_training();
     const Settings& settings = this->settings();
-    if (settings.get<std::string>("training.class_weights") == "balanced")
+    if (settings.read<ClassSettings>("training").weights == ClassSettings::Weights::balanced)
       weights_ = balanced_weights(this->train_.targets, classes_.size());
     const auto steps = settings.get<std::int64_t>("training.steps");
     if (settings.get<std::int64_t>("training.epochs") == 0 && steps < this->batches(0))
@@ -149,14 +174,20 @@ class LabelledLearner : public ExampleLearner<LabelledText, Input, std::int32_t>
                                const LabelledText& text) const = 0;
 
   TextParts read_parts(ReadReport& report) override {
-    return labelled_parts(
-        settings_,
+    auto split = settings_.template read<SplitOptions>("data");
+    const auto files = settings_.template read<DataFiles>("data");
+    if (!names_labelled_data(settings_)) return split_text(made_by_rule(), split);
+    return parts_of_files(
+        files, split.valid_fraction, split.test_fraction,
         [&](const std::string& path) {
           LabelledText text = read_file(path, report);
-          if (path == settings_.template get<std::string>("data.file")) check_labels(text, path);
+          if (path == files.file) check_labels(text, path);
           return text;
         },
-        [&] { return made_by_rule(); });
+        [&](const LabelledText& all, double valid_fraction, double test_fraction) {
+          split.valid_fraction = valid_fraction, split.test_fraction = test_fraction;
+          return split_text(all, split);
+        });
   }
   LabelledText read(std::span<const std::string> files, ReadReport& report) override {
     return read_file(files.front(), report);

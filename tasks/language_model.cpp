@@ -13,9 +13,7 @@
 #include "heed/base/unicode.h"
 #include "heed/data/texts_by_rule.h"
 #include "heed/models/language_model.h"
-#include "heed/tasks/masked_language_model.h"
 #include "heed/tasks/recipe.h"
-#include "heed/tasks/text_learner.h"
 #include "heed/training/perplexity.h"
 
 namespace heed {
@@ -36,7 +34,7 @@ constexpr std::span causal_kinds = std::span(text_metrics).first<4>();
 TextLossOptions evaluation_windows(const Settings& settings) {
   TextLossOptions options;
   options.window = settings.get<std::int64_t>("model.max_length");
-  options.stride = settings.get<std::int64_t>("evaluation.stride");
+  options.stride = settings.read<TextEvaluation>("evaluation").stride;
   if (options.stride > options.window)
     throw SettingsError(concat_text("evaluation.stride must be 1 to model.max_length (", options.window,
                                     "), or 0 for half of it, not ", options.stride));
@@ -46,14 +44,9 @@ TextLossOptions evaluation_windows(const Settings& settings) {
 }
 
 GenerationOptions generation_options(const Settings& settings, const Tokenizer& tokenizer) {
-  GenerationOptions options;
-  options.sampling = {settings.get<double>("generation.temperature"),
-                      settings.get<std::int64_t>("generation.top_k"),
-                      settings.get<double>("generation.top_p")};
-  options.tokens = settings.get<std::int64_t>("generation.tokens");
+  GenerationOptions options = settings.read<Generation>("generation").options;
   options.end = tokenizer.id_of(text_mark);
   options.context = settings.get<std::int64_t>("model.max_length");
-  options.seed = static_cast<std::uint64_t>(settings.get<std::int64_t>("generation.seed"));
   return options;
 }
 
@@ -63,7 +56,7 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
   using TextLearner::TextLearner;
 
   void check_settings() const override {
-    names_text(settings_);
+    names_file(settings_);
     training_windows(settings_);
     evaluation_windows(settings_);
     const auto best_by = settings_.get<std::string>("training.keep_best_by");
@@ -143,7 +136,7 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
     json["characters"] = loss.characters;
     json["context"] = windows.window;
     json["stride"] = windows.stride;
-    if (const auto sentences = settings_.get<std::int64_t>("evaluation.sentences");
+    if (const auto sentences = settings_.read<TextEvaluation>("evaluation").sentences;
         has_rule(documents) && sentences > 0) {
       json["sentences"] = sentences;
       json["by_rule"] = share_by_rule(sentences);
@@ -211,17 +204,19 @@ Settings language_model_settings(bool own_data) {
 
 std::unique_ptr<Learner> make_text_learner(const TaskKind& kind, Settings settings) {
   return is_masked(settings) ? make_masked_learner(kind, std::move(settings))
-                             : make_learner<LanguageModelLearner>(kind, std::move(settings));
+                             : std::make_unique<LanguageModelLearner>(kind, std::move(settings));
 }
 
 }  // namespace
 
 const TaskKind& language_model_task() {
-  static const TaskKind kind{
-      "language_model",        "Learns to predict text, token by token, measures it, and writes text with it",
-      Stacks::decoder,         causal_kinds,
-      language_model_settings, names_text,
-      make_text_learner};
+  static const TaskKind kind = [] {
+    TaskKind text = task_of<LanguageModelLearner>(
+        "language_model", "Learns to predict text, token by token, measures it, and writes text with it",
+        Stacks::decoder, causal_kinds, language_model_settings, names_file);
+    text.make_learner = make_text_learner;
+    return text;
+  }();
   return kind;
 }
 

@@ -42,8 +42,8 @@ Measurement Learner::measurement(std::span<const double> values, std::size_t cou
 
 }  // namespace heed
 
-// The list of tasks, a line each: tasks/<name>.cpp defines <name>_task(). What trains, measures, opens or compares a task
-// finds it here by its name.
+// The list of tasks, a line each: tasks/<name>.cpp defines <name>_task(). What trains, measures, opens or
+// compares a task finds it here by its name.
 // clang-format off
 #define HEED_TASKS(task) \
   task(translate)        \

@@ -47,10 +47,20 @@ struct TaskKind {
   std::unique_ptr<Learner> make(Settings settings) const { return make_learner(*this, std::move(settings)); }
 };
 
-/// The `make_learner` of a kind whose learner is an L.
+/// The kind whose learner is an L.
 template <class L>
-std::unique_ptr<Learner> make_learner(const TaskKind& kind, Settings settings) {
-  return std::make_unique<L>(kind, std::move(settings));
+TaskKind task_of(std::string_view name, std::string_view summary, Stacks stacks,
+                 std::span<const MetricKind> metrics, Settings (*settings)(bool own_data),
+                 bool (*names_data)(const Settings& settings)) {
+  return {name,
+          summary,
+          stacks,
+          metrics,
+          settings,
+          names_data,
+          [](const TaskKind& kind, Settings its_settings) -> std::unique_ptr<Learner> {
+            return std::make_unique<L>(kind, std::move(its_settings));
+          }};
 }
 
 /// All tasks, in a fixed order. Adding one takes its file and its line in tasks.cpp.

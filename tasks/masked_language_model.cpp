@@ -1,4 +1,4 @@
-#include "heed/tasks/masked_language_model.h"
+#include "heed/tasks/language_model.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +10,6 @@
 #include "heed/base/unicode.h"
 #include "heed/models/language_model.h"
 #include "heed/tasks/recipe.h"
-#include "heed/tasks/text_learner.h"
 
 namespace heed {
 namespace {
@@ -39,7 +38,7 @@ class MaskedLearner : public TextLearner {
   using TextLearner::TextLearner;
 
   void check_settings() const override {
-    names_text(settings_);
+    names_file(settings_);
     training_windows(settings_);
     const auto best_by = settings_.get<std::string>("training.keep_best_by");
     if (best_by != "loss" && best_by != "accuracy" && best_by != "pseudo_perplexity")
@@ -110,7 +109,7 @@ class MaskedLearner : public TextLearner {
 
   MaskingOptions masking() const {
     MaskingOptions options;
-    options.share = settings_.get<double>("training.mask_share");
+    options.share = settings_.read<MaskedTraining>("training").mask_share;
     options.mask_token = tokenizer_->id_of(mask_token);
     options.vocabulary = tokenizer_->vocabulary_size();
     options.ordinary = ordinary_;
@@ -245,7 +244,7 @@ class MaskedLearner : public TextLearner {
   std::vector<Filling> best_fillings(const Tensor& logits) const {
     const auto ordinary = static_cast<std::int64_t>(ordinary_.size());
     const Tensor columns = Tensor::from(ordinary_, {ordinary}, model_->device());
-    const auto wanted = static_cast<std::size_t>(settings_.get<std::int64_t>("prediction.best"));
+    const auto wanted = static_cast<std::size_t>(settings_.read<MaskedPrediction>("prediction").best);
     const auto [values, ids] = top_k(index_select(softmax(logits, -1), 1, columns),
                                      std::min(ordinary, static_cast<std::int64_t>(wanted)));
     const std::vector<float> probabilities = values.to_vector<float>();

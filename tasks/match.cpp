@@ -38,23 +38,47 @@ constexpr const char* for_answers = R"({
   "training": {"steps": 400, "batch_tokens": 2048, "evaluate_every": 100, "save_every": 100, "label_smoothing": 0.0,
     "schedule": {"name": "cosine", "warmup_steps": 50, "learning_rate": 0.003}}})";
 
+struct MatchData {
+  LabelledFiles files = {.formats = table_formats(),
+                         .formats_help = "csv; tsv, in which nothing is quoted; jsonl"};
+  std::string first_column = {}, second_column = {}, label_column = {}, positive_label = {};
+  SplitOptions split = {.valid_fraction = 0.1};
+  TextLimits limits = {};
+  std::int64_t questions = 1500;
+};
+
+void for_each_setting(auto&& visit, MatchData& data) {
+  const SettingTraits column = {.read = by_layout, .kind = Setting::Kind::column};
+  for_each_setting(visit, data.files);
+  visit(data.first_column, "first_column", "The first text: number or name; empty: 1, of jsonl \"first\"",
+        column);
+  visit(data.second_column, "second_column", "The second text: number or name; empty: 2, of jsonl \"second\"",
+        column);
+  visit(data.label_column, "label_column", "The class: number or name; empty: 3, of jsonl \"label\"", column);
+  visit(data.positive_label, "positive_label",
+        "Of two classes the one of f1, map and mrr; empty: the last by its bytes, as 1 of 0 and 1",
+        {.read = by_files | by_part});
+  for_each_setting(visit, data.split);
+  for_each_setting(visit, data.limits);
+  visit(data.questions, "questions", 1, 1e6, "Without data: how many questions, of 5 answers each");
+}
+
+struct MatchModel {
+  enum class Kind { joint, towers } kind = Kind::joint;
+};
+void for_each_setting(auto&& visit, MatchModel& model) {
+  visit(model.kind, "kind", {"joint", "towers"},
+        "How a pair is read: both texts at once, or each by itself by one encoder", {.from = From::shape});
+}
+
 Settings match_settings(bool own_data) {
   Settings settings;
-  declare_runtime(settings);
-  declare_labelled_files(settings, table_formats(), "csv; tsv, in which nothing is quoted; jsonl");
-  settings.column("data.first_column", "The first text: number or name; empty: 1, of jsonl \"first\"");
-  settings.column("data.second_column", "The second text: number or name; empty: 2, of jsonl \"second\"");
-  settings.column("data.label_column", "The class: number or name; empty: 3, of jsonl \"label\"");
-  settings.text("data.positive_label", "",
-                "Of two classes the one of f1, map and mrr; empty: the last by its bytes, as 1 of 0 and 1");
-  declare_parts(settings);
-  declare_long_texts(settings);
-  settings.integer("data.questions", 1500, 1, 1'000'000,
-                   "Without data: how many questions, of 5 answers each");
-  declare_tokenizer(settings, 8000, "words");
+  settings.declare("", RuntimeSettings());
+  settings.declare("data", MatchData());
+  settings.declare("tokenizer", BeginMark());
+  settings.declare("tokenizer", VocabularySettings{.kind = "words"});
   declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1}, Stacks::encoder);
-  settings.choice("model.kind", "joint", {"joint", "towers"},
-                  "How a pair is read: both texts at once, or each by itself by one encoder");
+  settings.declare("model", MatchModel());
   declare_training(settings, pair_metrics);
   declare_classes(settings);
   settings.change_defaults(own_data ? for_pairs : for_answers);
@@ -99,20 +123,20 @@ class MatchLearner : public LabelledLearner<TokenPair> {
   LabelledText read_file(const std::string& path, ReadReport& report) const override {
     LabelledOptions options = labelled_options(settings_, path, "--format tsv, csv or jsonl");
     if (options.format.empty()) options.format = labelled_format(path);
-    const auto column = [&](const std::string& name, const char* number) {
-      const auto given = settings_.get<std::string>("data." + name + "_column");
+    const auto column = [&](const std::string& given, const char* name, const char* number) {
       return !given.empty() ? given : options.format == "jsonl" ? name : number;
     };
-    options.text_columns = {column("first", "1")};
-    options.second_column = column("second", "2");
-    options.label_column = column("label", "3");
+    const auto data = settings_.read<MatchData>("data");
+    options.text_columns = {column(data.first_column, "first", "1")};
+    options.second_column = column(data.second_column, "second", "2");
+    options.label_column = column(data.label_column, "label", "3");
     return read_labelled_text(path, options, &report);
   }
 
   /// The pairs do not follow the run's seed: runs with other seeds are compared on the same ones.
   LabelledText made_by_rule() const override {
-    return draw_answer_pairs(static_cast<std::uint64_t>(settings_.get<std::int64_t>("data.split_seed")),
-                             settings_.get<std::int64_t>("data.questions"));
+    const auto data = settings_.read<MatchData>("data");
+    return draw_answer_pairs(data.split.seed, data.questions);
   }
 
   TextSource texts_of(const LabelledText& text) const override {
@@ -189,7 +213,7 @@ class MatchLearner : public LabelledLearner<TokenPair> {
   }
 
  private:
-  bool is_joint() const { return settings_.get<std::string>("model.kind") == "joint"; }
+  bool is_joint() const { return settings_.read<MatchModel>("model").kind == MatchModel::Kind::joint; }
 
   TransformerConfig pair_config(std::int64_t vocabulary, std::int64_t classes) const {
     TransformerConfig pair = config(vocabulary, classes);
@@ -198,7 +222,7 @@ class MatchLearner : public LabelledLearner<TokenPair> {
   }
 
   void check_positive_label() const {
-    const auto positive = settings_.get<std::string>("data.positive_label");
+    const std::string positive = settings_.read<MatchData>("data").positive_label;
     if (positive.empty()) return;
     check_name("data.positive_label", positive, classes_);
     if (classes_.size() != 2)
@@ -207,7 +231,7 @@ class MatchLearner : public LabelledLearner<TokenPair> {
   }
 
   std::size_t positive_class() const {
-    const auto name = settings_.get<std::string>("data.positive_label");
+    const std::string name = settings_.read<MatchData>("data").positive_label;
     return name.empty() || name == classes_.back() ? classes_.size() - 1 : 0;
   }
 
@@ -244,14 +268,9 @@ class MatchLearner : public LabelledLearner<TokenPair> {
 }  // namespace
 
 const TaskKind& match_task() {
-  static const TaskKind kind{
-      "match",
-      "Learns to tell classes of pairs of texts, measures it, and labels pairs with it",
-      Stacks::encoder,
-      pair_metrics,
-      match_settings,
-      names_labelled_data,
-      make_learner<MatchLearner>};
+  static const TaskKind kind = task_of<MatchLearner>(
+      "match", "Learns to tell classes of pairs of texts, measures it, and labels pairs with it",
+      Stacks::encoder, pair_metrics, match_settings, names_labelled_data);
   return kind;
 }
 

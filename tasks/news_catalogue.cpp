@@ -7,43 +7,20 @@
 #include "heed/base/json.h"
 
 namespace heed {
-namespace {
 
 using Json = nlohmann::ordered_json;
 
-}  // namespace
-
-void declare_news(Settings& settings) {
-  settings.choice("news.represented_by", "both", {"title", "id", "both"},
-                  "title: its words (news without any share one vector); id: a learned vector for each news; "
-                  "both: their sum");
-  settings.flag("news.category", true, "Whether a learned vector of its category is added to a news");
-  settings.flag("news.abstract", false, "Whether the abstract is read behind the title");
-  settings.integer("news.min_count", 5, 1, 1'000'000'000,
-                   "News that occur less often in training share one learned vector");
-  settings.integer("user.layers", 1, 1, 1024,
-                   "Layers of the encoder over the clicked news; its attention is the model's");
-  settings.integer("user.max_history", 50, 0, 1'000'000,
-                   "The most clicked news of a user that are read: the newest");
-}
-
 NewsCatalogue::NewsCatalogue(const Settings& settings)
-    : wants_titles_(settings.get<std::string>("news.represented_by") != "id"),
-      wants_identities_(settings.get<std::string>("news.represented_by") != "title"),
-      wants_categories_(settings.get<bool>("news.category")),
-      with_abstract_(settings.get<bool>("news.abstract")),
-      min_count_(settings.get<std::int64_t>("news.min_count")),
-      user_layers_(settings.get<std::int64_t>("user.layers")),
-      max_history_(settings.get<std::int64_t>("user.max_history")) {}
+    : settings_(settings.read<NewsSettings>("news")), user_(settings.read<UserSettings>("user")) {}
 
 RecommenderConfig NewsCatalogue::sizes(std::int64_t identities, std::int64_t categories) const {
-  return {reads_titles(), wants_identities_ ? identities : 0, wants_categories_ ? categories : 0,
-          user_layers_, max_history_};
+  return {reads_titles(), has_identities() ? identities : 0, settings_.category ? categories : 0,
+          user_.layers, user_.max_history};
 }
 
 bool NewsCatalogue::is_known(std::int32_t number) const {
   const NewsFacts& facts = of(number);
-  return (wants_identities_ && facts.identity > 0) || (reads_titles() && !facts.tokens.empty());
+  return (has_identities() && facts.identity > 0) || (reads_titles() && !facts.tokens.empty());
 }
 
 const NewsFacts& NewsCatalogue::of(std::int32_t number) const {
@@ -61,7 +38,7 @@ void NewsCatalogue::add(std::span<const News> news, bool new_categories) {
   for (const News& one : news) {
     NewsFacts& facts = at(one.number);
     std::string text = one.title;
-    if (with_abstract_ && !one.abstract.empty()) text += (text.empty() ? "" : " ") + one.abstract;
+    if (settings_.abstract && !one.abstract.empty()) text += (text.empty() ? "" : " ") + one.abstract;
     if (text != facts.text) facts.tokens.clear();
     facts.text = std::move(text);
     const auto place = std::find(categories_.begin(), categories_.end(), one.category);
@@ -79,7 +56,7 @@ void NewsCatalogue::learn_from(std::span<const Impression> impressions) {
     for (const std::int32_t number : one.clicked) ++at(number).clicks;
   }
   for (std::size_t i = 0; i < seen.size(); ++i) {
-    if (seen[i] < min_count_) continue;
+    if (seen[i] < settings_.min_count) continue;
     identities_.push_back(static_cast<std::int32_t>(i));
     at(identities_.back()).identity = static_cast<std::int32_t>(identities_.size());
   }
@@ -145,7 +122,7 @@ std::vector<float> NewsCatalogue::clicks_of(std::span<const std::int32_t> number
 }
 
 std::span<const std::int32_t> NewsCatalogue::newest(std::span<const std::int32_t> history) const {
-  return history.last(std::min(history.size(), static_cast<std::size_t>(max_history_)));
+  return history.last(std::min(history.size(), static_cast<std::size_t>(user_.max_history)));
 }
 
 std::vector<std::string> NewsCatalogue::remarks_on(std::span<const Impression> impressions) const {
@@ -166,11 +143,11 @@ std::vector<std::string> NewsCatalogue::remarks_on(std::span<const Impression> i
   };
   say(without_pair, " impressions have no click, or nothing but clicks: nothing is learned from them");
   say(empty, " histories are empty");
-  say(long_histories, " histories are longer than user.max_history = ", max_history_,
+  say(long_histories, " histories are longer than user.max_history = ", user_.max_history,
       ": the newest of each are read");
   say(without_title, " of ", candidates.size(), " news that were shown have no title in data.news");
   say(unknown, " of ", candidates.size(),
-      wants_identities_
+      has_identities()
           ? " occur less than news.min_count times and have no title, either: they share a vector"
           : " share a vector for that");
   return remarks;
@@ -223,7 +200,7 @@ NewsInput NewsCatalogue::input(std::span<const std::int32_t> numbers, Device dev
     const bool has_title = reads_titles() && !facts.tokens.empty();
     rows.push_back(has_title ? static_cast<std::int32_t>(titles.size()) : -1);
     if (has_title) titles.push_back(facts.tokens);
-    identities.push_back(wants_identities_ ? facts.identity : has_title ? -1 : 0);
+    identities.push_back(has_identities() ? facts.identity : has_title ? -1 : 0);
     categories.push_back(facts.category);
   }
   NewsInput input;

@@ -13,8 +13,35 @@
 
 namespace heed {
 
-/// "news" and "user": what a recommender reads of news and of users.
-void declare_news(Settings& settings);
+/// What a recommender reads of news, below "news", and of users, below "user".
+struct NewsSettings {
+  enum class RepresentedBy { title, id, both } represented_by = RepresentedBy::both;
+  bool category = true, abstract = false;
+  std::int64_t min_count = 5;
+};
+void for_each_setting(auto&& visit, NewsSettings& news) {
+  const SettingTraits shape = {.from = From::shape};
+  visit(news.represented_by, "represented_by", {"title", "id", "both"},
+        "title: its words (news without any share one vector); id: a learned vector "
+        "for each news; both: their "
+        "sum",
+        shape);
+  visit(news.category, "category", "Whether a learned vector of its category is added to a news", shape);
+  visit(news.abstract, "abstract", "Whether the abstract is read behind the title", shape);
+  visit(news.min_count, "min_count", 1, 1e9,
+        "News that occur less often in training share one learned vector", shape);
+}
+
+struct UserSettings {
+  std::int64_t layers = 1, max_history = 50;
+};
+void for_each_setting(auto&& visit, UserSettings& user) {
+  const SettingTraits shape = {.from = From::shape};
+  visit(user.layers, "layers", 1, 1024,
+        "Layers of the encoder over the clicked news; its attention is the model's", shape);
+  visit(user.max_history, "max_history", 0, 1e6, "The most clicked news of a user that are read: the newest",
+        shape);
+}
 
 /// What a recommender knows of one news.
 struct NewsFacts {
@@ -40,8 +67,8 @@ class NewsCatalogue {
   /// What a model has for so many news with a vector of their own, and categories.
   RecommenderConfig sizes(std::int64_t identities, std::int64_t categories) const;
   /// False where there was no title to learn from, too.
-  bool reads_titles() const { return wants_titles_ && has_titles_; }
-  bool has_identities() const { return wants_identities_; }
+  bool reads_titles() const { return wants_titles() && has_titles_; }
+  bool has_identities() const { return settings_.represented_by != NewsSettings::RepresentedBy::title; }
   /// Whether a model tells the news from others by its title or a vector of its own.
   bool is_known(std::int32_t number) const;
   /// Texts of all news that have one.
@@ -80,8 +107,10 @@ class NewsCatalogue {
   NewsFacts& at(std::int32_t number);
   std::string ids(std::span<const std::int32_t> numbers) const;
 
-  bool wants_titles_, wants_identities_, wants_categories_, with_abstract_;
-  std::int64_t min_count_, user_layers_, max_history_;
+  bool wants_titles() const { return settings_.represented_by != NewsSettings::RepresentedBy::id; }
+
+  NewsSettings settings_;
+  UserSettings user_;
   bool has_titles_ = true;
   std::vector<NewsFacts> facts_;
   std::vector<std::int32_t> identities_;  // by identity - 1

@@ -8,17 +8,40 @@
 #include "heed/data/text_file.h"
 #include "heed/data/tokenizer.h"
 #include "heed/models/config.h"
+#include "heed/models/decoding.h"
 #include "heed/models/layers.h"
 #include "heed/models/module.h"
 #include "heed/tasks/learner.h"
 #include "heed/training/trainer.h"
 
-// The settings that tasks have in common: each group is declared and read here, once.
+// The settings that tasks have in common. A task declares them in the order in which config.json has them.
 
 namespace heed {
 
-/// "seed", "threads", "device", "int8_weights", "precision".
-void declare_runtime(Settings& settings);
+/// What a run computes with.
+struct RuntimeSettings {
+  std::int64_t seed = 1, threads = 0;
+  std::string device = {};
+  bool int8_weights = false;
+  Precision precision = Precision::f32;
+};
+
+void for_each_setting(auto&& visit, RuntimeSettings& runtime) {
+  const SettingTraits free = {.changes = Changes::at_any_time};
+  visit(runtime.seed, "seed", 0, 0x1p63, "Seed of initial weights, dropout and the order of the data");
+  visit(runtime.threads, "threads", 0, 1000,
+        "Threads to compute with; 0: one for each processor. The results do not depend on it", free);
+  visit(runtime.device, "device",
+        "Where to compute: auto, cpu, vulkan, vulkan:N or vulkan:NAME; empty: $HEED_DEVICE, else cpu", free);
+  visit(runtime.int8_weights, "int8_weights",
+        "Used runs round weight matrices to 8 bits, with a scale for each row, so that writing token by "
+        "token reads a quarter of the bytes. CPU only; training ignores it",
+        free);
+  visit(runtime.precision, "precision", precision_names(),
+        "Type that the model computes in while it trains. The weights stay f32. f16 needs a Vulkan device; "
+        "on the CPU bf16 affects matrix products alone, and needs a processor with AVX-512 BF16");
+}
+
 /// The device of a name as find_device() knows it; throws a SettingsError for one that is not there. `ranks`
 /// are the processes that train together, or null: each gets a GPU of its own.
 Device device_of(const std::string& name, const Ranks* ranks = nullptr);
@@ -29,12 +52,52 @@ Device device_of(const Settings& settings, const Ranks* ranks = nullptr);
 /// library leaves it alone. Where they name none, ranks share the processors of their machine.
 void apply_threads(const Settings& settings, const Ranks* ranks = nullptr);
 
-/// "data.encoding", "data.on_bad_bytes", "data.max_bytes": how the bytes of text files are read.
-void declare_text(Settings& settings);
-TextOptions text_options(const Settings& settings);
+/// What a token is, and how the vocabulary is learned.
+struct VocabularySettings {
+  std::string kind = "bpe";
+  std::int64_t vocabulary = 8000, min_frequency = 2;
+  bool lower_case = false;
+  std::string file = {};
+};
 
-/// "tokenizer": what a token is, and how the vocabulary is learned. `kind`: bpe, words or characters.
-void declare_tokenizer(Settings& settings, std::int64_t vocabulary, const std::string& kind = "bpe");
+void for_each_setting(auto&& visit, VocabularySettings& tokenizer) {
+  const SettingTraits taken = {.from = From::taken};
+  visit(tokenizer.kind, "kind", {"bpe", "words", "characters"},
+        "What a token is: a part of a word (byte-level BPE), a word or punctuation mark, a character", taken);
+  visit(tokenizer.vocabulary, "vocabulary", 0, 1e7,
+        "The most tokens of bpe and words, marks included; bpe needs 256 for the bytes", taken);
+  visit(tokenizer.min_frequency, "min_frequency", 1, most_steps,
+        "bpe: pairs that are rarer are never merged; words: those that are rarer are <unk>", taken);
+  visit(tokenizer.lower_case, "lower_case", "Lower-case texts before they are tokenized", taken);
+  visit(tokenizer.file, "file",
+        "A tokenizer.json to use instead of learning one by kind, vocabulary, min_frequency and lower_case: "
+        "BPE, words, WordPiece or Unigram; empty: none");
+}
+
+/// How tokens are drawn, in "decoding" and "generation"; the seed of what is drawn stands beside it.
+void visit_sampling(auto&& visit, SamplingOptions& sampling, std::uint64_t& seed, const std::string& group,
+                    const std::vector<std::string>& needs) {
+  SettingTraits drawn{.needs = needs};
+  visit(sampling.temperature, "temperature", 0, 1e6,
+        "Of sampling; below 1: likelier tokens, above 1: more variety; 0: always the most probable token",
+        drawn);
+  drawn.needs.push_back(group + ".temperature>0");
+  visit(sampling.top_k, "top_k", 0, 1 << 30, "Of sampling: only the k most probable tokens; 0: all", drawn);
+  visit(sampling.top_p, "top_p", 1e-9, 1,
+        "Of sampling: only the most probable tokens that together reach this probability; 1: all", drawn);
+  visit(seed, "seed", 0, 0x1p63, "Seed of what is drawn", drawn);
+}
+
+/// "tokenizer.begin": the mark that begins texts, empty for none.
+struct BeginMark {
+  std::string begin = {};
+  std::string help = "A mark before every text, such as [CLS]; empty: none";
+};
+
+void for_each_setting(auto&& visit, BeginMark& mark) {
+  visit(mark.begin, "begin", mark.help, {.from = From::like});
+}
+
 struct LearnTokenizerOptions {
   /// A line break is a token for words, too, which leave out white space otherwise.
   bool keep_line_breaks = false;
@@ -59,7 +122,45 @@ void declare_model(Settings& settings, const TransformerConfig& defaults, Stacks
 /// task has declared below "model" besides. Without "model.max_length" it is data.max_tokens.
 TransformerConfig model_config(const Settings& settings);
 
-/// "training": steps, optimizer, schedule, evaluation, checkpoints.
+/// What "training" has beside TrainerOptions.
+struct TrainingSettings {
+  std::int64_t batch_tokens = 4096;
+  double label_smoothing = 0.1;
+  std::string freeze = {}, part_rates = {}, from = {}, embeddings = {}, keep_best_by = {};
+  std::vector<std::string> metrics = {};  ///< the choices of keep_best_by
+};
+
+void for_each_setting(auto&& visit, TrainingSettings& training) {
+  visit(training.batch_tokens, "batch_tokens", 1, 1e9, "The most tokens of a batch, padding included",
+        {.after = "epochs"});
+  visit(training.label_smoothing, "label_smoothing", 0, 0.999,
+        "Share of each target's probability that is spread over all others", {.after = "accumulation"});
+  visit(training.freeze, "freeze", "Parts of the model whose weights stay as they are: embedding,encoder",
+        {.after = "schedule.final_rate"});
+  visit(training.part_rates, "part_rates",
+        "Learning rates of parts, as multiples of the schedule's: embedding=0.1,encoder=0.5",
+        {.after = "freeze"});
+  visit(training.from, "from",
+        "A run to start from: its tokenizer, and its weights whose names and shapes fit; empty: none",
+        {.after = "part_rates"});
+  visit(training.embeddings, "embeddings",
+        "Vectors of words to start the embedding from, as text of GloVe or word2vec; empty: none",
+        {.after = "from"});
+  visit(training.keep_best_by, "keep_best_by", training.metrics,
+        "The metric that says which weights are best");
+}
+
+/// "prediction.batch_size".
+struct PredictionSettings {
+  std::int64_t batch_size = 64;
+  std::string what = "Texts";  ///< for its help
+};
+void for_each_setting(auto&& visit, PredictionSettings& prediction) {
+  visit(prediction.batch_size, "batch_size", 1, 1e6, prediction.what + " that are read at a time",
+        {.read = by_all});
+}
+
+/// "training": TrainerOptions and TrainingSettings.
 void declare_training(Settings& settings, std::span<const MetricKind> metrics);
 /// Throws a SettingsError for settings that do not fit together.
 TrainerOptions trainer_options(const Settings& settings);

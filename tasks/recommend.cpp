@@ -31,35 +31,60 @@ constexpr MetricKind click_metrics[] = {
 /// The random stream of the negatives; those of training steps have op numbers from 0.
 constexpr std::uint32_t negatives_stream = 1u << 31;
 
+struct RecommendData {
+  DataFiles files = {.what = "Impressions", .form = ": MIND's behaviors.tsv, plain or gzip"};
+  std::string news = {};
+  ImpressionSplit split = {.valid_fraction = 0.1, .test_fraction = 0.1};
+  enum class Split { time, random } by = Split::time;
+  TextOptions text = {};
+  TextLimits limits = {};
+  std::int64_t impressions = 4000;
+};
+
+void for_each_setting(auto&& visit, RecommendData& data) {
+  for_each_setting(visit, data.files);
+  visit(data.news, "news", "What is known of the news: MIND's news.tsv; empty: nothing",
+        {.read = by_training, .after = "file"});
+  visit(data.by, "split", {"time", "random"},
+        "What is held out: the last impressions by their time, as in use, or any, drawn by data.split_seed");
+  visit_valid_fraction(visit, data.split.valid_fraction);
+  visit_test_fraction(visit, data.split.test_fraction);
+  visit_split_seed(visit, data.split.seed);
+  for_each_setting(visit, data.text);
+  for_each_setting(visit, data.limits);
+  visit(data.impressions, "impressions", 1, 1e6, "Without data: how many impressions to make");
+}
+
+struct RecommendTraining {
+  std::int64_t negatives = 4;
+};
+void for_each_setting(auto&& visit, RecommendTraining& training) {
+  visit(training.negatives, "negatives", 1, 10'000,
+        "Passed news of the same list that each click is learned beside");
+}
+
+struct RecommendPrediction {
+  PredictionSettings batches = {.what = "Users"};
+  std::string news = {};
+};
+void for_each_setting(auto&& visit, RecommendPrediction& prediction) {
+  for_each_setting(visit, prediction.batches);
+  visit(prediction.news, "news", "Another news.tsv: what is known of news beside those of the run");
+}
+
 Settings recommend_settings(bool own_data) {
   Settings settings;
-  declare_runtime(settings);
-  settings.text("data.file", "", "Impressions to learn from: MIND's behaviors.tsv, plain or gzip");
-  settings.text("data.news", "", "What is known of the news: MIND's news.tsv; empty: nothing");
-  settings.text("data.valid", "",
-                "Impressions to measure progress on; empty: a part of data.file is held out");
-  settings.text("data.test", "",
-                "Impressions kept for a test; empty: a part of data.file, see data.test_fraction");
-  settings.choice(
-      "data.split", "time", {"time", "random"},
-      "What is held out: the last impressions by their time, as in use, or any, drawn by data.split_seed");
-  settings.number("data.valid_fraction", 0.1, 0, below_one,
-                  "Share of data.file that is held out to measure with");
-  settings.number("data.test_fraction", 0.1, 0, below_one, "Share of data.file that is held out for a test");
-  settings.integer("data.split_seed", 1, 0, INT64_MAX,
-                   "Seed of a random split, and of the clicks made by rule");
-  declare_text(settings);
-  declare_long_texts(settings);
-  settings.integer("data.impressions", 4000, 1, 1'000'000, "Without data: how many impressions to make");
-  declare_news(settings);
-  declare_tokenizer(settings, 8000);
+  settings.declare("", RuntimeSettings());
+  settings.declare("data", RecommendData());
+  settings.declare("tokenizer", BeginMark());
+  settings.declare("news", NewsSettings());
+  settings.declare("user", UserSettings());
+  settings.declare("tokenizer", VocabularySettings());
   declare_model(settings, {.width = 64, .feed_forward = 128, .encoder_layers = 1, .pooling = "attention"},
                 Stacks::encoder, {"word_pairs"});  // which tell classes
   declare_training(settings, click_metrics);
-  settings.integer("training.negatives", 4, 1, 10'000,
-                   "Passed news of the same list that each click is learned beside");
-  settings.integer("prediction.batch_size", 64, 1, 1'000'000, "Users that are read at a time");
-  settings.text("prediction.news", "", "Another news.tsv: what is known of news beside those of the run");
+  settings.declare("training", RecommendTraining());
+  settings.declare("prediction", RecommendPrediction());
   settings.change_defaults(R"({
     "data": {"max_tokens": 32, "long_texts": "cut"}, "model": {"dropout": 0.2},
     "training": {"steps": 1000, "evaluate_every": 100, "save_every": 500, "label_smoothing": 0, "ema_decay": 0.99,
@@ -72,15 +97,13 @@ Settings recommend_settings(bool own_data) {
 }
 
 bool names_data(const Settings& settings) {
-  const auto given = [&](const char* name) { return !settings.get<std::string>(name).empty(); };
-  if (!given("data.file") && (given("data.valid") || given("data.test") || given("data.news")))
-    throw SettingsError(
-        "--valid, --test and --news (data.valid, ...) need --data (data.file), the impressions to learn "
-        "from");
-  if (given("data.file") && !given("data.news") &&
-      settings.get<std::string>("news.represented_by") == "title")
+  const auto data = settings.read<RecommendData>("data");
+  if (data.files.file.empty() && !data.news.empty())
+    throw SettingsError("--news (data.news) needs --data (data.file), the impressions to learn from");
+  if (!data.files.file.empty() && data.news.empty() &&
+      settings.read<NewsSettings>("news").represented_by == NewsSettings::RepresentedBy::title)
     throw SettingsError("news.represented_by=title needs --news (data.news), where the titles stand");
-  return given("data.file");
+  return names_file(settings);
 }
 
 Json json_of(const ClickRanking& ranking) {
@@ -101,7 +124,8 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
   }
 
   void learn_vocabulary() override {
-    if (const auto file = settings_.get<std::string>("data.news"); !file.empty()) news_ = read_titles(file);
+    if (const auto data = settings_.read<RecommendData>("data"); !data.news.empty())
+      news_ = read_titles(data.news);
     catalogue_.add(news_, true);
     catalogue_.learn_from(parts_.train);
     ExampleLearner::learn_vocabulary();
@@ -125,7 +149,8 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
 
   void prepare_training() override {
     Lengths lengths;
-    const auto candidates = static_cast<std::int32_t>(1 + settings_.get<std::int64_t>("training.negatives"));
+    const auto candidates =
+        static_cast<std::int32_t>(1 + settings_.read<RecommendTraining>("training").negatives);
     for (std::size_t i = 0; i < parts_.train.size(); ++i) {
       const Impression& one = parts_.train[i];
       for (std::size_t click = 0; click < one.clicked.size() && !one.passed.empty(); ++click) {
@@ -153,7 +178,7 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
 
   /// Each click, the first of its candidates, beside passed news of the same list.
   Loss loss(std::int64_t epoch, std::int64_t batch, Context& context) override {
-    const auto negatives = settings_.get<std::int64_t>("training.negatives");
+    const std::int64_t negatives = settings_.read<RecommendTraining>("training").negatives;
     const RandomKey key{static_cast<std::uint64_t>(settings_.get<std::int64_t>("seed")),
                         static_cast<std::uint32_t>(epoch), negatives_stream};
     BatchNews news;
@@ -196,18 +221,16 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
   // --- what it reads
 
   ImpressionParts read_parts(ReadReport& report) override {
-    ImpressionSplit split{settings_.get<double>("data.valid_fraction"),
-                          settings_.get<double>("data.test_fraction"),
-                          settings_.get<std::string>("data.split") == "time",
-                          static_cast<std::uint64_t>(settings_.get<std::int64_t>("data.split_seed"))};
+    const auto data = settings_.read<RecommendData>("data");
+    ImpressionSplit split = data.split;
+    split.by_time = data.by == RecommendData::Split::time;
     if (!names_data(settings_)) {
-      TopicClicks made =
-          topic_clicks(split.seed, settings_.get<std::int64_t>("data.impressions"), catalogue_.names);
+      TopicClicks made = topic_clicks(split.seed, data.impressions, catalogue_.names);
       news_ = std::move(made.news);
       return split_impressions(std::move(made.impressions), split);
     }
     return parts_of_files(
-        settings_,
+        data.files, split.valid_fraction, split.test_fraction,
         [&](const std::string& file) {
           return read({&file, 1}, report);
         },
@@ -218,7 +241,7 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
   }
 
   std::vector<Impression> read(std::span<const std::string> files, ReadReport& report) override {
-    return read_impressions(files.front(), catalogue_.names, text_options(settings_), &report);
+    return read_impressions(files.front(), catalogue_.names, settings_.read<TextOptions>("data"), &report);
   }
 
   std::string digest(const std::vector<Impression>& impressions) const override {
@@ -377,7 +400,7 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
 
   std::vector<News> read_titles(const std::string& file) {
     ReadReport report;
-    std::vector<News> news = read_news(file, catalogue_.names, text_options(settings_), &report);
+    std::vector<News> news = read_news(file, catalogue_.names, settings_.read<TextOptions>("data"), &report);
     remark_on_reading(report);
     return news;
   }
@@ -388,7 +411,7 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
   }
 
   void read_more_news() {
-    const auto file = settings_.get<std::string>("prediction.news");
+    const std::string file = settings_.read<RecommendPrediction>("prediction").news;
     if (file.empty() || std::exchange(has_more_news_, true)) return;
     if (!catalogue_.reads_titles())
       remark("prediction.news: this run reads no titles, and takes categories alone from it");
@@ -409,13 +432,9 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
 }  // namespace
 
 const TaskKind& recommend_task() {
-  static const TaskKind kind{"recommend",
-                             "Learns which news a user will click, measures it, and ranks news with it",
-                             Stacks::encoder,
-                             click_metrics,
-                             recommend_settings,
-                             names_data,
-                             make_learner<RecommendLearner>};
+  static const TaskKind kind = task_of<RecommendLearner>(
+      "recommend", "Learns which news a user will click, measures it, and ranks news with it",
+      Stacks::encoder, click_metrics, recommend_settings, names_data);
   return kind;
 }
 

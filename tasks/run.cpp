@@ -93,48 +93,77 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// True when the setting, or a group that it lies in, is one of `names`.
-bool is_among(std::string_view setting, std::span<const std::string> names) {
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return setting == name || (setting.starts_with(name) && setting[name.size()] == '.');
-  });
-}
-
 /// Runs of tasks that do not tell classes have model.word_pairs in their configuration from the time when it
 /// did nothing there.
 std::string without_former_settings(const std::string& config, const Settings& settings) {
   Json json = Json::parse(config, nullptr, /*allow_exceptions=*/false);
-  const auto is_word_pairs = [](const Setting& one) { return one.name == "model.word_pairs"; };
   if (!json.is_object() || !json.contains("model") || !json["model"].is_object() ||
-      !json["model"].contains("word_pairs") || std::ranges::any_of(settings.declared(), is_word_pairs))
+      !json["model"].contains("word_pairs") || settings.has("model.word_pairs"))
     return config;
   json["model"].erase("word_pairs");
   return json.dump();
 }
 
-/// Lays the options over the settings of a run; what the model was made and trained with must stay.
+/// Whether "decoding.method=sample" or "decoding.temperature>0" is true; settings that are not there are.
+bool holds(const Settings& settings, const std::string& condition) {
+  const std::size_t at = condition.find_first_of("=>");
+  const std::string name = condition.substr(0, at);
+  if (!settings.has(name)) return true;
+  if (condition[at] == '>') return settings.get<double>(name) > 0;
+  return settings.get<std::string>(name) == condition.substr(at + 1);
+}
+
+/// Why the setting does nothing in such a use, with the values that the other settings have; "": it does
+/// something.
+std::string why_unread(const Settings& settings, const TaskKind& kind, const Setting& setting, RunUse use) {
+  for (const std::string& need : setting.needs)
+    if (!holds(settings, need))
+      return need.back() == '0' ? concat_text("nothing is drawn unless ", need) : "it is for " + need;
+  if (!setting.unless.empty() && holds(settings, setting.unless)) return "";
+  if (setting.read == by_training) return "it is for training";
+  const unsigned reader = use == RunUse::lines        ? by_lines
+                          : use == RunUse::texts      ? by_texts
+                          : use == RunUse::scores     ? by_scores
+                          : use == RunUse::files      ? by_files
+                          : kind.names_data(settings) ? by_own_data
+                                                      : by_rule;
+  if ((setting.read & reader) != 0) return "";
+  if (setting.read == by_lines) return "it is for answering lines";
+  if (setting.read == by_texts) return "it is for writing texts";
+  if (reader == by_lines || reader == by_texts) return "it is for reading data";
+  if (reader == by_own_data) return "it is for text made by rule";
+  if (reader == by_rule) return "the run's own data is made by rule";
+  if ((setting.read & by_files) == 0) return "it is for the run's own data, and files are read";
+  return "given targets are scored, and no answer is looked for";
+}
+
+/// Lays the options over the settings of a run; what the model was made and trained with must stay, and what
+/// does nothing in this use is refused.
 void set_for_use(Settings& settings, const RunOptions& options, const TaskKind& kind) {
-  static const std::vector<std::string> fixed = {"seed",     "precision", "tokenizer", "model",
-                                                 "training", "news",      "user",      "objective"};
-  const auto refuse = [](const std::string& origin, const std::string& name) {
-    throw SettingsError(concat_text(
-        origin, ": \"", name, "\" belongs to how the run was trained and cannot be changed afterwards"));
+  const auto check_changeable = [](const Setting& one, const std::string& origin, const std::string& name) {
+    if (one.changes == Changes::never || one.changes == Changes::on_resume)
+      throw SettingsError(concat_text(
+          origin, ": \"", name, "\" belongs to how the run was trained and cannot be changed afterwards"));
   };
   if (!options.config.empty()) {
     const Settings before = settings;
     settings.merge_file(options.config);
     for (const Setting& one : settings.declared())
-      if (is_among(one.name, fixed) && before.json(one.name) != settings.json(one.name))
-        refuse(options.config, one.name);
+      if (before.json(one.name) != settings.json(one.name)) check_changeable(one, options.config, one.name);
   }
   for (const std::string& assignment : options.settings) {
-    if (is_among(assigned_name(assignment), fixed)) refuse("--set " + assignment, assigned_name(assignment));
+    const std::string name = assigned_name(assignment);
+    for (const Setting* one : settings_at(settings, name))
+      check_changeable(*one, "--set " + assignment, name);
     settings.assign(assignment);
   }
-  for (const std::string& assignment : options.settings)
-    if (const std::string why = why_unread(settings, kind, assigned_name(assignment), options.use);
-        !why.empty())
-      throw SettingsError(concat_text(assignment, " does nothing here: ", why));
+  if (options.use == RunUse::anything) return;
+  for (const std::string& assignment : options.settings) {
+    std::string why;  // of a group: none of its settings does anything
+    for (const Setting* one : settings_at(settings, assigned_name(assignment)))
+      if (why = why_unread(settings, kind, *one, options.use); why.empty()) break;
+    if (!why.empty()) throw SettingsError(concat_text(assignment, " does nothing here: ", why));
+  }
 }
 
 void check_task(const TaskKind& kind, const RunFiles& files) {
@@ -195,24 +224,6 @@ void receive_vocabulary(Learner& learner, Ranks& ranks) {
 }
 
 }  // namespace
-
-std::span<const std::string> free_settings() {
-  static const std::vector<std::string> names = {"threads",
-                                                 "device",
-                                                 "int8_weights",
-                                                 "decoding",
-                                                 "prediction",
-                                                 "generation",
-                                                 "evaluation",
-                                                 "training.steps",
-                                                 "training.epochs",
-                                                 "training.save_every",
-                                                 "training.patience",
-                                                 "training.log_every",
-                                                 "training.log_seconds",
-                                                 "training.tensorboard"};
-  return names;
-}
 
 Settings settings_of_run(const TaskKind& kind, const RunFiles& files) {
   check_task(kind, files);
@@ -335,8 +346,9 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
   RunStart start{std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(),
                  learner->data_digests(), begun.origin};
   if (before) start.defaults = earlier_defaults(kind.settings(kind.names_data(settings)), options.optimizer);
-  RunFolder folder = before ? RunFolder::resume(request.folder, start, free_settings(), request.verify)
-                            : RunFolder::create(request.folder, start);
+  RunFolder folder = before
+                         ? RunFolder::resume(request.folder, start, free_settings(settings), request.verify)
+                         : RunFolder::create(request.folder, start);
   const TrainResult result = trainer.run(&folder);
   for (const std::string& text : learner->take_remarks()) say(text);
   return result;

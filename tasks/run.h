@@ -10,12 +10,21 @@
 
 #include "heed/core/ranks.h"
 #include "heed/tasks/learner.h"
-#include "heed/tasks/use.h"
 #include "heed/training/checkpoint.h"
 #include "heed/training/run_folder.h"
 #include "heed/training/trainer.h"
 
 namespace heed {
+
+/// What a trained run is opened for.
+enum class RunUse {
+  anything,  ///< nothing is known: no setting is taken for one that does nothing
+  lines,     ///< to answer lines
+  texts,     ///< to write texts from a prompt on
+  scores,    ///< to say how likely given targets are, of files
+  part,      ///< to measure on a part of the run's own data
+  files      ///< to measure on other files
+};
 
 /// How a trained run is opened.
 struct RunOptions {
@@ -88,9 +97,6 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
 
 /// The settings of a run in a folder, over the task's defaults. Throws an Error for a run of another task.
 Settings settings_of_run(const TaskKind& kind, const RunFiles& files);
-
-/// The settings that do not change what a run is: where it computes, how it decodes, how long it trains.
-std::span<const std::string> free_settings();
 
 // What ranks must have in common before they train one model (core/ranks.h), found out before any time is
 // spent. Every function is called by all ranks at once; what one rank finds wrong all find, with the same

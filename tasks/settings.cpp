@@ -21,6 +21,28 @@ template <class... Parts>
   throw SettingsError(concat_text(parts...));
 }
 
+/// What holds for all settings of a group unless their lines say otherwise.
+struct Group {
+  std::string_view name;
+  Changes changes = Changes::never;
+  unsigned read = by_all;
+};
+constexpr Group groups[] = {{"data", Changes::in_use, by_part},
+                            {"prediction", Changes::at_any_time},
+                            {"decoding", Changes::at_any_time, by_lines | by_files | by_part},
+                            {"generation", Changes::at_any_time, by_lines | by_texts | by_rule},
+                            {"evaluation", Changes::at_any_time, by_files | by_part}};
+
+Group group_of(std::string_view setting) {
+  const std::string_view name = setting.substr(0, setting.find('.'));
+  const auto* const found = std::ranges::find(groups, name, &Group::name);
+  return found == std::end(groups) ? Group{name} : *found;
+}
+
+std::string dotted(std::string_view below, const std::string& name) {
+  return below.empty() ? name : concat_text(below, '.', name);
+}
+
 std::vector<std::string> parts_of(std::string_view name) {
   std::vector<std::string> parts;
   std::stringstream stream{std::string(name)};
@@ -70,15 +92,6 @@ bool is_of_kind(Kind kind, const Json& value) {
       break;
   }
   return value.is_string() || value.is_object() || value.is_array();
-}
-
-std::string number_text(Kind kind, double value) {
-  // Beyond 2^53 a double is no longer the integer that was meant, but only 2^63 - 1 is used there.
-  if (kind == Kind::integer)
-    return std::to_string(value >= 0x1p63 ? INT64_MAX : static_cast<std::int64_t>(value));
-  std::ostringstream text;
-  text << std::setprecision(10) << value;
-  return text.str();
 }
 
 void refuse_bad_characters(const Setting& setting, const std::string& text, const std::string& origin) {
@@ -180,18 +193,27 @@ struct Settings::State {
     return value;
   }
 
-  Json& place(std::string_view name) {
-    Json* value = &values;
+  static Json& place(Json& all, std::string_view name) {
+    Json* value = &all;
     for (const std::string& part : parts_of(name)) value = &(*value)[part];
     return *value;
   }
 
-  void declare(Setting setting, Json initial) {
+  void declare(std::string_view below, Setting setting, Json initial) {
+    setting.name = dotted(below, setting.name);
     check(!find(setting.name), "setting \"", setting.name, "\" is declared twice");
+    const Group group = group_of(setting.name);
+    if (setting.changes == Changes::by_group) setting.changes = group.changes;
+    if (setting.read == by_group_default) setting.read = group.read;
     initial = checked_value(setting, std::move(initial), "defaults");
     setting.initial = initial.dump();
-    place(setting.name) = std::move(initial);
-    list.push_back(std::move(setting));
+    place(values, setting.name) = std::move(initial);
+    const Setting* const earlier = setting.after.empty() ? nullptr : find(dotted(below, setting.after));
+    if (!earlier) return list.push_back(std::move(setting));
+    list.insert(list.begin() + (earlier - list.data()) + 1, std::move(setting));
+    Json ordered = Json::object();
+    for (const Setting& one : list) place(ordered, one.name) = *at(one.name);
+    values = std::move(ordered);
   }
 
   [[noreturn]] void unknown(const std::string& name, const std::string& origin) const {
@@ -206,7 +228,7 @@ struct Settings::State {
   }
 
   void set_option(const Setting& owner, const std::string& option, Json value, const std::string& origin) {
-    Json& target = place(owner.name);
+    Json& target = place(values, owner.name);
     if (target.is_string()) target = Json{{"name", target}};
     if (!target.is_object()) refuse(origin, ": \"", owner.name, "\" is a list and cannot be set by part");
     target[option] = std::move(value);
@@ -214,7 +236,7 @@ struct Settings::State {
 
   void set(const std::string& name, Json value, const std::string& origin) {
     if (const Setting* setting = find(name)) {
-      place(name) = checked_value(*setting, std::move(value), origin);
+      place(values, name) = checked_value(*setting, std::move(value), origin);
     } else if (const Setting* owner = owner_of_option(name)) {
       set_option(*owner, name.substr(owner->name.size() + 1), std::move(value), origin);
     } else if (const Json* group = at(name); group && group->is_object() && !name.empty()) {
@@ -242,46 +264,24 @@ Settings& Settings::operator=(Settings other) noexcept {
   return *this;
 }
 
-void Settings::flag(std::string name, bool initial, std::string help) {
-  state_->declare({std::move(name), Kind::flag, "", 0, 0, {}, std::move(help)}, initial);
+bool Settings::has(std::string_view name) const {
+  return state_->find(name) != nullptr;
 }
 
-void Settings::integer(std::string name, std::int64_t initial, std::int64_t low, std::int64_t high,
-                       std::string help) {
-  state_->declare({std::move(name),
-                   Kind::integer,
-                   "",
-                   static_cast<double>(low),
-                   static_cast<double>(high),
-                   {},
-                   std::move(help)},
-                  initial);
+void Settings::declare(std::string_view below, Setting setting, const Stored& initial) {
+  constexpr Kind kinds[] = {Kind::flag, Kind::integer, Kind::number, Kind::text, Kind::columns};  // as Stored
+  if (setting.kind == Kind::text) setting.kind = kinds[initial.index()];
+  std::visit([&](const auto& value) { state_->declare(below, std::move(setting), value); }, initial);
 }
 
-void Settings::number(std::string name, double initial, double low, double high, std::string help) {
-  state_->declare({std::move(name), Kind::number, "", low, high, {}, std::move(help)}, initial);
-}
-
-void Settings::text(std::string name, std::string_view initial, std::string help) {
-  state_->declare({std::move(name), Kind::text, "", 0, 0, {}, std::move(help)}, initial);
-}
-
-void Settings::choice(std::string name, std::string_view initial, std::vector<std::string> choices,
-                      std::string help) {
-  state_->declare({std::move(name), Kind::text, "", 0, 0, std::move(choices), std::move(help)}, initial);
-}
-
-void Settings::column(std::string name, std::string help) {
-  state_->declare({std::move(name), Kind::column, "", 0, 0, {}, std::move(help)}, "");
-}
-
-void Settings::columns(std::string name, std::string help) {
-  state_->declare({std::move(name), Kind::columns, "", 0, 0, {}, std::move(help)}, Json::array());
-}
-
-void Settings::attention(std::string name, std::string_view initial, std::string help) {
-  state_->declare({std::move(name), Kind::attention, "", 0, 0, {}, std::move(help)},
-                  parsed(initial, "defaults"));
+void Settings::declare_json(std::string_view below, Setting setting, std::string_view initial) {
+  Json value = parsed(initial, "defaults");
+  if (setting.kind != Kind::attention)
+    setting.kind = value.is_boolean()          ? Kind::flag
+                   : value.is_number_integer() ? Kind::integer
+                   : value.is_number()         ? Kind::number
+                                               : Kind::text;
+  state_->declare(below, std::move(setting), std::move(value));
 }
 
 void Settings::change_defaults(std::string_view json) {
@@ -335,21 +335,6 @@ void Settings::merge_file(const std::filesystem::path& path) {
   merge(text, path.string());
 }
 
-std::string allowed_text(const Setting& setting) {
-  if (!setting.choices.empty()) {
-    std::string text;
-    for (std::size_t i = 0; i < setting.choices.size(); ++i) {
-      if (i > 0) text += i + 1 == setting.choices.size() ? " or " : ", ";
-      text += setting.choices[i].empty() ? "\"\"" : setting.choices[i];
-    }
-    return text;
-  }
-  if (setting.kind == Kind::integer || setting.kind == Kind::number)
-    return range_text(number_text(setting.kind, setting.low), setting.high,
-                      number_text(setting.kind, setting.high));
-  return "";
-}
-
 void check_name(std::string_view what, const std::string& name, const std::vector<std::string>& known) {
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
   refuse("unknown ", what, " \"", name, '"', suggest_name(name, known));
@@ -386,6 +371,23 @@ void Settings::set(std::string_view name, const std::string& value, const std::s
 
 void Settings::set_json(std::string_view name, std::string_view json, const std::string& origin) {
   state_->set(std::string(name), parsed(json, origin), origin);
+}
+
+std::vector<const Setting*> settings_at(const Settings& settings, std::string_view name) {
+  const auto lies_below = [](std::string_view one, std::string_view other) {
+    return one == other || (one.starts_with(other) && one[other.size()] == '.');
+  };
+  std::vector<const Setting*> found;
+  for (const Setting& one : settings.declared())
+    if (lies_below(one.name, name) || lies_below(name, one.name)) found.push_back(&one);
+  return found;
+}
+
+std::vector<std::string> free_settings(const Settings& settings) {
+  std::vector<std::string> names;
+  for (const Setting& one : settings.declared())
+    if (one.changes == Changes::on_resume || one.changes == Changes::at_any_time) names.push_back(one.name);
+  return names;
 }
 
 std::string settings_table(const Settings& settings) {

@@ -1,14 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
-#include "heed/base/error.h"
+#include "heed/base/setting.h"
 
 namespace heed {
 
@@ -19,21 +21,15 @@ class SettingsError : public Error {
   using Error::Error;
 };
 
-/// What there is to know about one setting.
-struct Setting {
-  enum class Kind { flag, integer, number, text, column, columns, attention };
-  std::string name;  ///< dotted: "training.steps"
-  Kind kind = Kind::text;
-  std::string initial;                    ///< the default, as JSON
-  double low = 0, high = 0;               ///< of integers and numbers, both included
-  std::vector<std::string> choices = {};  ///< of a text that is a choice
-  std::string help;                       ///< one line
-};
-
-/// The settings of a run, each declared once with its default, range and a line of help; as one JSON object
-/// in config.json. What is laid over the defaults may only name settings that exist, with a value of the same
-/// kind and within the range; else a SettingsError names the setting, the value, what is allowed, and the
-/// nearest name.
+/// The settings of a run, as one JSON object in config.json. They are declared by the structs that they are
+/// read into (base/setting.h). What is laid over the defaults may only name settings that exist, with a value
+/// of the same kind and within the range; else a SettingsError names the setting, the value, what is allowed,
+/// and the nearest name.
+///
+/// The first part of a dotted name is a group. Unless a setting's line says otherwise, those of "data" may be
+/// changed when a run is used, which reads them to measure on its own data; those of "prediction",
+/// "decoding", "generation" and "evaluation" may also be changed when training goes on; all others never. The
+/// table of groups in settings.cpp says what reads them.
 ///
 /// Below an attention setting ("model.encoder_attention") any name is taken, because the mechanism checks its
 /// own options: "model.encoder_attention.window" adds an option to the attention that was chosen.
@@ -46,17 +42,19 @@ class Settings {
   Settings& operator=(Settings other) noexcept;
 
   // --- declaring
-  void flag(std::string name, bool initial, std::string help);
-  void integer(std::string name, std::int64_t initial, std::int64_t low, std::int64_t high, std::string help);
-  void number(std::string name, double initial, double low, double high, std::string help);
-  void text(std::string name, std::string_view initial, std::string help);
-  void choice(std::string name, std::string_view initial, std::vector<std::string> choices, std::string help);
-  /// A column of a table: its number or its name, "" at first. It is kept as a text.
-  void column(std::string name, std::string help);
-  /// A list of these, empty at first.
-  void columns(std::string name, std::string help);
-  /// A mechanism: its name, an object with its name and options, or a list of these, one for each layer.
-  void attention(std::string name, std::string_view initial, std::string help);
+  /// The settings of a struct, each below the name ("decoding"; "": at the top), with the values of
+  /// `defaults`. Fields are bool, integers, double, std::string, std::vector<std::string> for a list of
+  /// columns, and enums whose values are those of the choices, in their order.
+  template <class Group>
+  void declare(std::string_view below, Group defaults = {}) {
+    for_each_setting(SettingVisitor([&](const auto& value, const Setting& setting) {
+                       declare(below, setting, stored(value, setting));
+                     }),
+                     defaults);
+  }
+  /// One setting with its default as JSON, and its kind. An attention is its name, an object with its name
+  /// and options, or a list of these, one for each layer.
+  void declare_json(std::string_view below, Setting setting, std::string_view initial);
   /// Lays JSON over the defaults themselves, for data that wants others.
   void change_defaults(std::string_view json);
 
@@ -70,6 +68,19 @@ class Settings {
   /// a name that was not declared, or another type, is a mistake of the program: an Error.
   template <class T>
   T get(std::string_view name) const;
+  bool has(std::string_view name) const;
+  /// The struct whose settings were declared below the name. Fields that were not declared keep their values.
+  template <class Group>
+  Group read(std::string_view below) const {
+    Group group;
+    for_each_setting(SettingVisitor([&](auto& value, const Setting& setting) {
+                       const std::string name =
+                           below.empty() ? setting.name : concat_text(below, '.', setting.name);
+                       if (has(name)) load(name, setting, value);
+                     }),
+                     group);
+    return group;
+  }
   /// The value of a setting, or of all settings below a name, as JSON; "" stands for all of them.
   std::string json(std::string_view name = {}, int indent = -1) const;
 
@@ -84,6 +95,29 @@ class Settings {
   void set_json(std::string_view name, std::string_view json, const std::string& origin);
 
  private:
+  using Stored = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
+  void declare(std::string_view below, Setting setting, const Stored& initial);
+
+  template <class T>
+  static Stored stored(const T& value, const Setting& setting) {
+    if constexpr (std::is_enum_v<T>)
+      return setting.choices.at(static_cast<std::size_t>(value));
+    else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      return static_cast<std::int64_t>(value);
+    else
+      return value;
+  }
+  template <class T>
+  void load(const std::string& name, const Setting& setting, T& value) const {
+    if constexpr (std::is_enum_v<T>)
+      value = static_cast<T>(std::ranges::find(setting.choices, get<std::string>(name)) -
+                             setting.choices.begin());
+    else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      value = static_cast<T>(get<std::int64_t>(name));
+    else
+      value = get<T>(name);
+  }
+
   struct State;
   std::unique_ptr<State> state_;
 };
@@ -93,8 +127,11 @@ std::string assigned_name(const std::string& assignment);
 
 /// Throws a SettingsError with the nearest name unless `name` is one of `known`.
 void check_name(std::string_view what, const std::string& name, const std::vector<std::string>& known);
-/// What a value may be: "0 to 1", "post or pre"; "" where there is no more to say than its kind.
-std::string allowed_text(const Setting& setting);
+/// The settings that a name stands for: its own, those below a group, or the attention that an option belongs
+/// to.
+std::vector<const Setting*> settings_at(const Settings& settings, std::string_view name);
+/// The settings that may be changed when training goes on: those that do not change what a run is.
+std::vector<std::string> free_settings(const Settings& settings);
 /// A table of all settings: name, type, default, what is allowed, help. A line each.
 std::string settings_table(const Settings& settings);
 

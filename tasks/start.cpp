@@ -11,7 +11,7 @@
 #include "heed/base/digest.h"
 #include "heed/data/table.h"
 #include "heed/models/layers.h"
-#include "heed/tasks/settings.h"
+#include "heed/tasks/recipe.h"
 #include "heed/training/checkpoint.h"
 
 namespace heed {
@@ -84,70 +84,55 @@ class Names {
   std::set<std::string, std::less<>> parts_;
 };
 
-bool has_both_stacks(const Json& model) {
-  return model.contains("encoder_layers") && model.contains("decoder_layers");
+bool has_like_stacks(const Json& here, const Json& there) {
+  const auto has_both = [](const Json& config) {
+    const Json model = config.value("model", Json::object());
+    return model.contains("encoder_layers") && model.contains("decoder_layers");
+  };
+  return has_both(here) == has_both(there);
 }
 
-/// Settings of a tokenizer that another run brings along: of models with both stacks "begin" stands before
-/// what is written, of others before what is read.
-std::vector<const char*> taken_of_tokenizer(const Json& here, const Json& there) {
-  std::vector<const char*> names = {"kind", "vocabulary", "min_frequency", "lower_case", "separate"};
-  if (has_both_stacks(here) == has_both_stacks(there)) names.push_back("begin");
-  return names;
+/// Whether a model that starts from another takes the other's value of the setting.
+bool is_taken(const Setting& setting, bool like_stacks) {
+  return setting.from == From::taken || setting.from == From::shape ||
+         (setting.from == From::like && like_stacks);
 }
 
-/// "tokenizer.kind is bpe here and words there": settings that the other run's tokenizer overrules.
+bool is_of(std::string_view group, const Setting& setting) {
+  return setting.name.starts_with(group) && setting.name[group.size()] == '.';
+}
+
+/// The value that a configuration has for a setting; null: none. An encoder has the layers of a decoder, and
+/// the other way round.
+Json value_there(const Json& config, const std::string& setting) {
+  const auto at = [&](std::string name) {
+    std::ranges::replace(name, '.', '/');
+    return config.value(Json::json_pointer("/" + name), Json());
+  };
+  const Json value = at(setting);
+  constexpr std::string_view encoder = "model.encoder_", decoder = "model.decoder_";
+  if (!value.is_null() || !(setting.starts_with(encoder) || setting.starts_with(decoder))) return value;
+  const std::string_view other = setting.starts_with(encoder) ? decoder : encoder;
+  return at(std::string(other) + setting.substr(other.size()));
+}
+
+/// "tokenizer.kind is bpe here and words there"; "": the two are alike, or not both there.
+std::string difference(const std::string& name, const Json& ours, const Json& theirs) {
+  if (ours.is_null() || theirs.is_null() || ours == theirs) return "";
+  return concat_text(name, " is ", ours.dump(), " here and ", theirs.dump(), " there");
+}
+
+/// Settings that the other run's tokenizer overrules. "begin" stands before what is written by models with
+/// both stacks, and before what is read by others.
 std::vector<std::string> overruled(const Settings& settings, const RunFiles& files) {
-  const Json config = Json::parse(files.config()), here = Json::parse(settings.json("tokenizer")),
-             there = config.value("tokenizer", Json::object());
+  const Json here = Json::parse(settings.json()), there = Json::parse(files.config());
   std::vector<std::string> found;
-  for (const char* const name :
-       taken_of_tokenizer(Json::parse(settings.json("model")), config.value("model", Json::object())))
-    if (here.contains(name) && there.contains(name) && here[name] != there[name])
-      found.push_back(concat_text("tokenizer.", name, " is ", here[name].dump(), " here and ",
-                                  there[name].dump(), " there"));
+  for (const Setting& one : settings.declared())
+    if (is_of("tokenizer", one) && is_taken(one, has_like_stacks(here, there)))
+      if (std::string text = difference(one.name, value_there(here, one.name), value_there(there, one.name));
+          !text.empty())
+        found.push_back(std::move(text));
   return found;
-}
-
-/// Settings of a model that a run brings along, since they say what its weights are and how they are read.
-constexpr std::array of_models = {"width",
-                                  "heads",
-                                  "feed_forward",
-                                  "activation",
-                                  "norm",
-                                  "norm_kind",
-                                  "positions",
-                                  "embedding_norm",
-                                  "token_types",
-                                  "scale_embeddings",
-                                  "attention_bias",
-                                  "epsilon",
-                                  "share_layers",
-                                  "local_width",
-                                  "word_pairs",
-                                  "pooling",
-                                  "kind",
-                                  "output_transform",
-                                  "max_length",
-                                  "encoder_layers",
-                                  "decoder_layers",
-                                  "encoder_attention",
-                                  "decoder_attention",
-                                  "cross_attention"};
-/// Likewise, between models with both stacks, or between others: elsewhere the names of what is tied mean
-/// other tensors.
-constexpr std::array of_like_stacks = {"tie_embeddings", "output_bias", "pointer"};
-
-/// What a run has for a setting of a model; an encoder has the layers of a decoder, and the other way round.
-/// Null: nothing.
-Json value_there(const Json& model, const std::string& name) {
-  static const std::map<std::string, std::string> other_stacks = {{"encoder_layers", "decoder_layers"},
-                                                                  {"decoder_layers", "encoder_layers"},
-                                                                  {"encoder_attention", "decoder_attention"},
-                                                                  {"decoder_attention", "encoder_attention"}};
-  if (model.contains(name)) return model[name];
-  const auto other = other_stacks.find(name);
-  return other != other_stacks.end() ? model.value(other->second, Json()) : Json();
 }
 
 /// The setting that says how many tokens a model reads, and how many positions the model has for each: one
@@ -181,35 +166,26 @@ bool attention_counts_positions(const Json& model) {
 /// "model.norm is post here and pre there": settings by which the models differ.
 std::vector<std::string> differences(const Settings& settings, const RunFiles& files) {
   const Json here = Json::parse(settings.json()), there = Json::parse(files.config()),
-             defaults = Json::parse(to_json(TransformerConfig()));  // of what came after a run was written
+             defaults = {{"model", Json::parse(to_json(TransformerConfig()))}};
   std::vector<std::string> found;
   const auto compare = [&](const std::string& name, const Json& ours, const Json& theirs) {
-    if (!ours.is_null() && !theirs.is_null() && ours != theirs)
-      found.push_back(concat_text(name, " is ", ours.dump(), " here and ", theirs.dump(), " there"));
+    if (std::string text = difference(name, ours, theirs); !text.empty()) found.push_back(std::move(text));
   };
-  const Json& model = here.at("model");
-  const Json their_model = there.value("model", Json::object());
-  const auto compare_models = [&](const std::string& name) {
-    const Json theirs = value_there(their_model, name);
-    const bool is_newer = theirs.is_null() && !name.ends_with("_layers") && !name.ends_with("_attention");
-    if (name != "max_length")
-      compare("model." + name, model.value(name, Json()), is_newer ? defaults.value(name, Json()) : theirs);
-  };
-  for (const std::string name : of_models) compare_models(name);
-  if (has_both_stacks(model) == has_both_stacks(their_model))
-    for (const std::string name : of_like_stacks) compare_models(name);
-  for (const char* const group : {"user", "news"}) {
-    const Json ours = here.value(group, Json::object());
-    for (const auto& [name, value] : ours.items())
-      compare(concat_text(group, '.', name), value, there.value(group, Json::object()).value(name, Json()));
+  for (const Setting& one : settings.declared()) {
+    const bool shapes = one.from == From::compared ||
+                        (one.from != From::taken && is_taken(one, has_like_stacks(here, there)));
+    if (!shapes || is_of("tokenizer", one) || one.name == "model.max_length") continue;
+    Json theirs = value_there(there, one.name);
+    // A run that was written before there was the setting has its default.
+    if (theirs.is_null() && !one.name.ends_with("_layers") && one.kind != Setting::Kind::attention)
+      theirs = value_there(defaults, one.name);
+    compare(one.name, value_there(here, one.name), theirs);
   }
-  compare("data.patch", here["data"].value("patch", Json()),
-          there.value("data", Json::object()).value("patch", Json()));
   const auto [setting, factor] = length_setting(here);
   const std::int64_t ours = positions_of(here), theirs = positions_of(there);
+  const Json& model = here.at("model");
   if (theirs > 0 && (attention_counts_positions(model) || (model["positions"] == "learned" && ours > theirs)))
     compare(setting, ours / factor, std::max<std::int64_t>(theirs / factor, 1));
-  compare("objective", here.value("objective", Json()), there.value("objective", Json()));
   return found;
 }
 
@@ -354,20 +330,13 @@ void take_embeddings(Learner& learner, const std::string& path, Start& start) {
 
 }  // namespace
 
-void declare_start(Settings& settings) {
-  settings.text(
-      "training.from", "",
-      "A run to start from: its tokenizer, and its weights whose names and shapes fit; empty: none");
-  settings.text("training.embeddings", "",
-                "Vectors of words to start the embedding from, as text of GloVe or word2vec; empty: none");
-}
-
 void check_start(const Settings& settings) {
-  const auto text = [&](const char* name) { return settings.get<std::string>(name); };
-  if (!text("training.from").empty() && !text("tokenizer.file").empty())
+  const auto training = settings.read<TrainingSettings>("training");
+  const auto tokenizer = settings.read<VocabularySettings>("tokenizer");
+  if (!training.from.empty() && !tokenizer.file.empty())
     throw SettingsError("--from (training.from) brings its tokenizer along: leave out tokenizer.file");
-  if (!text("training.embeddings").empty() && text("training.from").empty() &&
-      text("tokenizer.file").empty() && text("tokenizer.kind") != "words")
+  if (!training.embeddings.empty() && training.from.empty() && tokenizer.file.empty() &&
+      tokenizer.kind != "words")
     throw SettingsError("--embeddings (training.embeddings) are of whole words: set tokenizer.kind=words");
 }
 
@@ -390,50 +359,35 @@ void take_length(Settings& settings, const Json& config, const std::string& run)
 }  // namespace
 
 void take_model_of(Settings& settings, const std::string& run) {
-  const Json config = Json::parse(RunFiles::open(run).config()), all = Json::parse(settings.json());
-  const Json there = config.value("model", Json::object()), &here = all.at("model");
-  Json taken = {{"model", Json::object()}};
-  Json& model = taken["model"];
-  const auto take = [&](const std::string& name) {
-    const Json value = value_there(there, name);
-    const bool is_of_encoder =
-        name == "decoder_attention" && !there.contains(name);  // may not serve a decoder
-    if (here.contains(name) && !value.is_null() && !is_of_encoder) model[name] = value;
-  };
-  for (const std::string name : of_models) take(name);
-  for (const std::string name : {"dropout", "word_dropout", "attention_dropout"}) take(name);
-  if (has_both_stacks(here) == has_both_stacks(there))
-    for (const std::string name : of_like_stacks) take(name);
-  if (here.contains("local_width") && !there.contains("local_width")) model["local_width"] = 0;
-  if (here.contains("word_dropout") && !there.contains("word_dropout")) model["word_dropout"] = 0.0;
-  const auto take_below = [&](const char* group, const std::string& name) {
-    const Json value = config.value(group, Json::object()).value(name, Json());
-    if (all.contains(group) && all[group].contains(name) && !value.is_null()) taken[group][name] = value;
-  };
-  for (const char* const name : taken_of_tokenizer(here, there)) take_below("tokenizer", name);
-  for (const char* const group : {"user", "news"}) {
-    const Json ours = all.value(group, Json::object());
-    for (const auto& [name, value] : ours.items()) take_below(group, name);
+  const Json there = Json::parse(RunFiles::open(run).config()), here = Json::parse(settings.json());
+  const Json model = there.value("model", Json::object());
+  const std::string origin = concat_text("the run ", run);
+  for (const Setting& one : settings.declared()) {
+    Json value = value_there(there, one.name);
+    // The attention of an encoder may not serve a decoder.
+    if (one.name == "model.decoder_attention" && !model.contains("decoder_attention")) value = nullptr;
+    // What a run lacks that reads its input in another way it did not do.
+    if (one.name == "model.local_width" && value.is_null()) value = 0;
+    if (one.name == "model.word_dropout" && value.is_null()) value = 0.0;
+    if (!value.is_null() && is_taken(one, has_like_stacks(here, there)))
+      settings.set_json(one.name, value.dump(), origin);
   }
-  take_below("data", "patch");
-  settings.merge(taken.dump(), concat_text("the run ", run));
-  take_length(settings, config, run);
+  take_length(settings, there, run);
 }
 
 std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::string& name) {
-  if (const auto from = settings.get<std::string>("training.from"); !from.empty())
+  if (const auto from = settings.read<TrainingSettings>("training").from; !from.empty())
     return Tokenizer::from_json(RunFiles::open(from).text(name), concat_text(from, '/', name));
-  if (const auto file = settings.get<std::string>("tokenizer.file"); !file.empty())
+  if (const auto file = settings.read<VocabularySettings>("tokenizer").file; !file.empty())
     return Tokenizer::load(file);
   return std::nullopt;
 }
 
 Start start_weights(Learner& learner) {
   Start start;
-  if (const auto from = learner.settings().get<std::string>("training.from"); !from.empty())
-    take_weights(learner, from, start);
-  if (const auto file = learner.settings().get<std::string>("training.embeddings"); !file.empty())
-    take_embeddings(learner, file, start);
+  const auto training = learner.settings().read<TrainingSettings>("training");
+  if (!training.from.empty()) take_weights(learner, training.from, start);
+  if (!training.embeddings.empty()) take_embeddings(learner, training.embeddings, start);
   return start;
 }
 

@@ -12,8 +12,6 @@
 
 namespace heed {
 
-/// "training.from", "training.embeddings": named by the flags --from and --embeddings.
-void declare_start(Settings& settings);
 /// Throws a SettingsError for settings of the start that do not fit together. Reads nothing.
 void check_start(const Settings& settings);
 /// Lays the shape of the model of a run over the defaults, so that its weights fit a model of another task:

@@ -1,6 +1,7 @@
-// Summaries and headlines: an encoder-decoder Transformer (tasks/text_to_text.h) that learns from texts with their
-// summaries, a table or two files of lines (tasks/data.h), and writes summaries by beam search; without data it
-// learns headlines of reports made by rule. Measured by ROUGE (training/rouge.h), beside the first words of each text.
+// Summaries and headlines: an encoder-decoder Transformer (tasks/text_to_text.h) that learns from texts with
+// their summaries, a table or two files of lines (tasks/data.h), and writes summaries by beam search; without
+// data it learns headlines of reports made by rule. Measured by ROUGE (training/rouge.h), beside the first
+// words of each text.
 //
 // Files of a run beside the weights: tokenizer.json. Parts of the data: train, valid, test.
 
@@ -21,9 +22,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr MetricKind summary_metrics[] = {
     {"rouge1", true}, {"rouge2", true}, {"rougeL", true}, {"loss", false}};
-constexpr const char* first_words_setting = "evaluation.first_words";
 
-/// Of a few thousand pairs a model learns to copy sooner than to spell: a pointer, and words that are one token each.
+/// Of a few thousand pairs a model learns to copy sooner than to spell: a pointer, and words that are one
+/// token each.
 constexpr const char* for_documents = R"({
   "tokenizer": {"kind": "words", "vocabulary": 20000}, "data": {"long_sources": "cut"},
   "model": {"width": 128, "feed_forward": 256, "encoder_layers": 2, "decoder_layers": 2, "dropout": 0.3, "norm": "pre",
@@ -38,20 +39,36 @@ constexpr const char* for_reports = R"({
   "training": {"steps": 600, "evaluate_every": 200, "save_every": 200, "label_smoothing": 0.05,
     "schedule": {"name": "cosine", "warmup_steps": 100, "learning_rate": 0.003}}})";
 
+struct ReportSettings {
+  std::int64_t count = 5000, held_out = 200;
+};
+void for_each_setting(auto&& visit, ReportSettings& reports) {
+  visit(reports.count, "reports", 1, 1e6, "Without data: how many reports to learn from");
+  visit(reports.held_out, "held_out_reports", 1, 1e6, "Without data: how many to measure with");
+}
+
+struct SummaryEvaluation {
+  bool stemming = true;
+  std::int64_t first_words = 0;
+};
+void for_each_setting(auto&& visit, SummaryEvaluation& evaluation) {
+  visit(evaluation.stemming, "stemming", "Whether ROUGE compares the stems of words");
+  visit(
+      evaluation.first_words, "first_words", 0, 1e6,
+      "Words of a text that stand for its summary, to compare with; 0: as many as the mean summary that was "
+      "learned from has, found by train");
+}
+
 Settings summarize_settings(bool own_data) {
   Settings settings;
-  declare_runtime(settings);
-  declare_pairs(settings, /*valid_fraction=*/0.1);
-  settings.integer("data.reports", 5000, 1, 1'000'000, "Without data: how many reports to learn from");
-  settings.integer("data.held_out_reports", 200, 1, 1'000'000, "Without data: how many to measure with");
-  declare_tokenizer(settings, 8000);
+  settings.declare("", RuntimeSettings());
+  settings.declare("data", PairFiles{.valid_fraction = 0.1});
+  settings.declare("data", ReportSettings());
+  settings.declare("tokenizer", VocabularySettings());
   declare_model(settings, {.tie_embeddings = "all"}, Stacks::encoder_decoder);
   declare_training(settings, summary_metrics);
   declare_text_to_text(settings);
-  settings.flag("evaluation.stemming", true, "Whether ROUGE compares the stems of words");
-  settings.integer(first_words_setting, 0, 0, 1'000'000,
-                   "Words of a text that stand for its summary, to compare with; 0: as many as the mean "
-                   "summary that was learned from has, found by train");
+  settings.declare("evaluation", SummaryEvaluation());
   settings.change_defaults(own_data ? for_documents : for_reports);
   return settings;
 }
@@ -78,26 +95,26 @@ class SummarizeLearner : public TextToTextLearner {
 
   void learn_vocabulary() override {
     TextToTextLearner::learn_vocabulary();
-    if (settings_.get<std::int64_t>(first_words_setting) > 0) return;
+    if (settings_.read<SummaryEvaluation>("evaluation").first_words > 0) return;
     double words = 0;
     for (const std::string_view target : parts_.train.target)
       words += static_cast<double>(words_of(std::string(target)).size());
     const auto mean = std::llround(words / static_cast<double>(parts_.train.size()));
-    settings_.set(first_words_setting, std::to_string(std::max(mean, 1LL)), "the mean summary");
+    settings_.set("evaluation.first_words", std::to_string(std::max(mean, 1LL)), "the mean summary");
   }
 
  protected:
   /// The reports do not follow the seed: runs with other seeds are compared on the same ones.
   PairParts made_by_rule() const override {
-    Reports reports = headline_reports(1, settings_.get<std::int64_t>("data.reports"),
-                                       settings_.get<std::int64_t>("data.held_out_reports"));
+    const auto wanted = settings_.read<ReportSettings>("data");
+    Reports reports = headline_reports(1, wanted.count, wanted.held_out);
     return {std::move(reports.train), std::move(reports.held_out), {}};
   }
 
   Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
                   double loss) const override {
-    const bool stemming = settings_.get<bool>("evaluation.stemming");
-    const auto words = std::max<std::int64_t>(settings_.get<std::int64_t>(first_words_setting), 1);
+    const auto [stemming, first_words_wanted] = settings_.read<SummaryEvaluation>("evaluation");
+    const std::int64_t words = std::max<std::int64_t>(first_words_wanted, 1);
     std::vector<std::string> beginnings;
     for (const std::string_view text : pairs.source)
       beginnings.push_back(first_words(std::string(text), words));
@@ -124,13 +141,9 @@ class SummarizeLearner : public TextToTextLearner {
 }  // namespace
 
 const TaskKind& summarize_task() {
-  static const TaskKind kind{"summarize",
-                             "Learns to summarise texts, measures it, and writes summaries and headlines",
-                             Stacks::encoder_decoder,
-                             summary_metrics,
-                             summarize_settings,
-                             names_pairs,
-                             make_learner<SummarizeLearner>};
+  static const TaskKind kind = task_of<SummarizeLearner>(
+      "summarize", "Learns to summarise texts, measures it, and writes summaries and headlines",
+      Stacks::encoder_decoder, summary_metrics, summarize_settings, names_pairs);
   return kind;
 }
 

@@ -1,4 +1,4 @@
-#include "heed/tasks/text_learner.h"
+#include "heed/tasks/language_model.h"
 
 #include <algorithm>
 #include <tuple>
@@ -73,26 +73,11 @@ constexpr const char* for_agreement = R"({
 
 Settings text_settings(bool own_data, std::span<const MetricKind> metrics) {
   Settings settings;
-  declare_runtime(settings);
-  settings.choice(
-      "objective", "causal", {"causal", "masked"},
-      "causal: each token is predicted from those before it, to write text; masked: hidden tokens are "
-      "guessed from both sides, to fill in blanks and to understand text");
-  settings.text("data.file", "", "Text to learn from: a file, plain or gzip, or a folder of files");
-  settings.text("data.valid", "", "Text to measure progress on; empty: the end of data.file");
-  settings.number("data.valid_fraction", 0.1, 0, 0.999, "Without data.valid: its share of the characters");
-  declare_text(settings);
-  settings.integer("data.memory_bytes", default_memory_bytes, 0, INT64_MAX,
-                   "Bytes of a text, and of its tokens, that stay in memory; more lies in temporary files");
-  settings.integer("data.sentences", 20000, 1, 100'000'000, "Without data: how many sentences to learn from");
-  settings.integer("data.held_out_sentences", 500, 1, 100'000'000, "Without data: how many to measure with");
-  declare_tokenizer(settings, 2000, "characters");
-  settings.integer("tokenizer.training_bytes", std::int64_t{1} << 28, 1, INT64_MAX,
-                   "bpe and words are learned from so many bytes at the beginning, rounded up to pieces");
-  settings.text(
-      "tokenizer.begin", "",
-      "Masked: a mark before every line that is to be filled in, such as [CLS], which the end mark then "
-      "closes; empty: neither");
+  settings.declare("", RuntimeSettings());
+  settings.declare("", TextObjective());
+  settings.declare("data", TextData());
+  settings.declare("tokenizer", VocabularySettings{.kind = "characters", .vocabulary = 2000});
+  settings.declare("tokenizer", TextTokenizer());
   TransformerConfig model;
   model.norm = "pre";
   model.positions = "learned";
@@ -100,39 +85,17 @@ Settings text_settings(bool own_data, std::span<const MetricKind> metrics) {
   model.tie_embeddings = "decoder";
   declare_model(settings, model, Stacks::decoder);
   declare_training(settings, metrics);
-  settings.number("training.mask_share", 0.15, 0.001, 1,
-                  "Masked: share of the tokens that are to be guessed");
-  settings.integer("prediction.best", 5, 1, 1000, "Masked: how many fillings of a line --json shows");
-  settings.integer("evaluation.characters", 1'000'000, 0, INT64_MAX,
-                   "While training: the most characters to measure progress on, from the first; 0: all");
-  settings.integer(
-      "evaluation.stride", 0, 0, 1 << 24,
-      "Tokens from one window to the next: each is predicted from at least context - stride others; 0: "
-      "half of the context");
-  settings.integer("evaluation.sentences", 200, 0, 100'000,
-                   "After training on the embedded text: sentences to write and to check against its rule");
-  settings.number("generation.temperature", 1.0, 0, 1e6,
-                  "Below 1: likelier tokens, above 1: more variety; 0: always the most probable token");
-  settings.integer("generation.top_k", 0, 0, 1 << 30, "Only the k most probable tokens; 0: all");
-  settings.number("generation.top_p", 1.0, 1e-9, 1,
-                  "Only the most probable tokens that together reach this probability; 1: all");
-  settings.integer("generation.tokens", 500, 1, 1'000'000, "The most tokens to add to the prompt");
-  settings.integer("generation.samples", 1, 1, 1'000'000, "How many texts to write");
-  settings.integer("generation.seed", 1, 0, INT64_MAX, "Seed of what is drawn");
+  settings.declare("training", MaskedTraining());
+  settings.declare("prediction", MaskedPrediction());
+  settings.declare("evaluation", TextEvaluation());
+  settings.declare("generation", Generation());
   settings.change_defaults(for_all);
   settings.change_defaults(own_data ? for_text : for_agreement);
   return settings;
 }
 
-bool names_text(const Settings& settings) {
-  const bool text = !settings.get<std::string>("data.file").empty();
-  if (!text && !settings.get<std::string>("data.valid").empty())
-    throw SettingsError("--valid needs --data, the text to learn from");
-  return text;
-}
-
 bool is_masked(const Settings& settings) {
-  return settings.get<std::string>("objective") == "masked";
+  return settings.read<TextObjective>("").objective == TextObjective::Objective::masked;
 }
 
 WindowOptions training_windows(const Settings& settings) {
@@ -177,21 +140,20 @@ TokenStream TextLearner::stream_of(const LargeText& documents, std::string_view 
 /// The share of the characters at the end becomes what is measured with.
 DataParts<LargeText> TextLearner::read_parts(ReadReport& report) {
   DataParts<LargeText> parts;
-  if (!names_text(settings_)) {
+  const auto data = settings_.read<TextData>("data");
+  if (!names_file(settings_)) {
     // The text does not follow the seed: runs with other seeds are compared on the same sentences.
-    const AgreementText text = agreement_text(1, settings_.get<std::int64_t>("data.sentences"),
-                                              settings_.get<std::int64_t>("data.held_out_sentences"));
+    const AgreementText text = agreement_text(1, data.sentences, data.held_out_sentences);
     parts.train.add(joined_lines(text.train), true);
     parts.valid.add(joined_lines(text.held_out), true);
     return parts;
   }
-  const auto file = settings_.get<std::string>("data.file"), valid = settings_.get<std::string>("data.valid");
-  parts.train = read({&file, 1}, report);
-  if (!valid.empty()) {
-    parts.valid = read({&valid, 1}, report);
+  parts.train = read({&data.file, 1}, report);
+  if (!data.valid.empty()) {
+    parts.valid = read({&data.valid, 1}, report);
     return parts;
   }
-  const double share = 1 - settings_.get<double>("data.valid_fraction");
+  const double share = 1 - data.valid_fraction;
   const auto characters = static_cast<std::int64_t>(static_cast<double>(parts.train.characters()) * share);
   std::tie(parts.train, parts.valid) = split_large_text(parts.train, characters, memory_bytes());
   return parts;
@@ -199,7 +161,7 @@ DataParts<LargeText> TextLearner::read_parts(ReadReport& report) {
 
 LargeText TextLearner::read(std::span<const std::string> files, ReadReport& report) {
   LargeText text(memory_bytes());
-  read_documents(files.front(), text, text_options(settings_), report);
+  read_documents(files.front(), text, settings_.read<TextOptions>("data"), report);
   return text;
 }
 
@@ -214,13 +176,13 @@ std::string TextLearner::digest(const LargeText& text) const {
 void TextLearner::learn_vocabulary() {
   std::vector<std::string> marks = {text_mark};
   if (is_masked(settings_)) marks.push_back(mask_token);
-  if (settings_.get<std::string>("tokenizer.kind") == "characters") {
+  if (settings_.read<VocabularySettings>("tokenizer").kind == "characters") {
     const std::string characters = characters_of({&parts_.train, &parts_.valid});
     tokenizer_ = learn_tokenizer(settings_, {&characters, 1}, marks);
     return;
   }
   std::size_t pieces = 0;
-  for (std::int64_t left = settings_.get<std::int64_t>("tokenizer.training_bytes");
+  for (std::int64_t left = settings_.read<TextTokenizer>("tokenizer").training_bytes;
        pieces < parts_.train.size() && left > 0; ++pieces)
     left -= parts_.train.bytes(pieces);
   if (pieces < parts_.train.size())
@@ -244,7 +206,7 @@ void TextLearner::prepare_training() {
   remark(concat_text(parts_.train.characters(), " characters to learn from, ", parts_.valid.characters(),
                      " to measure with; vocabulary ", tokenizer_->vocabulary_size()));
   LargeText first;
-  const auto most = settings_.get<std::int64_t>("evaluation.characters");
+  const std::int64_t most = settings_.read<TextEvaluation>("evaluation").characters;
   const bool all = most == 0 || parts_.valid.characters() <= most;
   if (!all) {
     first = std::move(split_large_text(parts_.valid, most, memory_bytes()).first);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "heed/autograd/autograd.h"
+#include "heed/autograd/ops.h"
 #include "heed/tasks/recipe.h"
 
 namespace heed {
@@ -52,20 +53,107 @@ ParallelText some_of(const ParallelText& pairs, std::int64_t most) {
   return some;
 }
 
+// --- writing
+
+/// log p(target, end | source) of each pair; records no gradient.
+std::vector<double> log_probabilities(EncoderDecoder& model, std::span<const Tokens> sources,
+                                      std::span<const Tokens> targets, std::int32_t begin, std::int32_t end) {
+  const NoGrad no_grad;
+  Context context = Context::inference();
+  const TranslationBatch batch = make_translation_batch(sources, targets, begin, end, model.device());
+  const Tensor memory = model.encode(batch.source, context),
+               hidden = model.decode(batch.target, memory, batch.source.mask, context);
+  const auto longest = static_cast<std::size_t>(hidden.size(1));
+  std::vector<std::int32_t> expected(targets.size() * longest);  // what follows each token; padding: 0
+  for (std::size_t row = 0; row < targets.size(); ++row) {
+    std::copy(targets[row].begin(), targets[row].end(),
+              expected.begin() + static_cast<std::ptrdiff_t>(row * longest));
+    expected[row * longest + targets[row].size()] = end;
+  }
+  const Tensor ids =
+      Tensor::from(expected, {static_cast<std::int64_t>(targets.size()), hidden.size(1), 1}, model.device());
+  const std::vector<double> found =
+      gather(model.log_probabilities(hidden, memory, batch.source, context), 2, ids).to_doubles();
+  std::vector<double> sums;
+  for (std::size_t row = 0; row < targets.size(); ++row) {
+    double sum = 0;
+    for (std::size_t i = 0; i <= targets[row].size(); ++i) sum += found[row * longest + i];
+    sums.push_back(sum);
+  }
+  return sums;
+}
+
+/// A model that never writes one of its tokens.
+class WithoutToken : public StepModel {
+ public:
+  WithoutToken(StepModel& model, std::int32_t token) : model_(model), token_(token) {}
+  Tensor step(const Tensor& tokens) override { return without_token(model_.step(tokens), token_); }
+  void reorder(std::span<const std::int32_t> rows) override { model_.reorder(rows); }
+  Device device() const override { return model_.device(); }
+
+ private:
+  StepModel& model_;
+  std::int32_t token_;
+};
+
+/// `best` texts of each source, drawn side by side.
+std::vector<std::vector<Hypothesis>> sampled(EncoderDecoder& model, std::span<const Tokens> sources,
+                                             std::span<const std::int64_t> numbers,
+                                             const Decoding& decoding) {
+  const SearchOptions& search = decoding.search;
+  const std::vector<std::int64_t> longest = output_limits(model, sources, search);
+  std::vector<Tokens> repeated;
+  std::vector<std::int64_t> limits;
+  std::vector<std::uint32_t> streams;
+  for (std::size_t i = 0; i < sources.size(); ++i)
+    for (std::int64_t k = 0; k < search.best; ++k) {
+      repeated.push_back(sources[i]);
+      limits.push_back(longest[i]);
+      streams.push_back(static_cast<std::uint32_t>(numbers[i] * search.best + k));
+    }
+  EncoderDecoderSteps all(model, pad_tokens(repeated, model.device()));
+  WithoutToken steps(all, search.never);
+  const std::vector<std::int32_t> first(repeated.size(), search.begin);
+  const std::vector<Tokens> texts =
+      sample(steps, first, limits, decoding.sampling, search.end, decoding.seed, streams);
+  const std::vector<double> probabilities =
+      log_probabilities(model, repeated, texts, search.begin, search.end);
+  std::vector<std::vector<Hypothesis>> outputs(sources.size());
+  for (std::size_t i = 0; i < texts.size(); ++i)
+    outputs[i / static_cast<std::size_t>(search.best)].push_back(
+        {texts[i], probabilities[i], probabilities[i]});
+  for (std::vector<Hypothesis>& of_source : outputs)
+    std::stable_sort(of_source.begin(), of_source.end(),
+                     [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
+  return outputs;
+}
+
+/// `search.best` outputs for each source, the best of them first. What is drawn follows from the seed and the
+/// number of the source, not from the sources beside it.
+std::vector<std::vector<Hypothesis>> write_outputs(EncoderDecoder& model, std::span<const Tokens> sources,
+                                                   std::span<const std::int64_t> numbers,
+                                                   const Decoding& decoding) {
+  const NoGrad no_grad;
+  return decoding.method == Decoding::Method::sample ? sampled(model, sources, numbers, decoding)
+                                                     : translate(model, sources, decoding.search);
+}
+
+/// What the settings say, but for the marks.
+Decoding decoding_of(const Settings& settings) {
+  const auto decoding = settings.read<Decoding>("decoding");
+  if (decoding.method == Decoding::Method::beam && decoding.search.best > decoding.search.beam)
+    throw SettingsError(concat_text("decoding.n_best is ", decoding.search.best,
+                                    ", more than decoding.beam, ", decoding.search.beam));
+  return decoding;
+}
+
 }  // namespace
 
 void declare_text_to_text(Settings& settings, const SearchOptions& search) {
-  settings.integer("data.max_tokens", 256, 1, 1 << 24, "Longer pairs are left out of training, and said");
-  settings.choice(
-      "data.long_sources", "leave_out", {"leave_out", "cut"},
-      "What becomes of pairs whose source is longer: left out, or as much of the source is read as may be");
-  settings.integer(
-      "evaluation.pairs", 0, 0, 1'000'000'000,
-      "Pairs that are answered to measure progress while training; 0: all. The loss is that of all pairs");
-  settings.text("tokenizer.begin", "<s>", "The mark that begins what is written");
-  settings.flag("tokenizer.separate", false,
-                "Whether targets have a vocabulary of their own, in target_tokenizer.json");
-  declare_decoding(settings, search);
+  settings.declare("data", TextToTextData());
+  settings.declare("evaluation", TextToTextEvaluation());
+  settings.declare("tokenizer", TextToTextTokenizer());
+  settings.declare("decoding", Decoding{.search = search});
 }
 
 double TargetScore::perplexity() const {
@@ -76,7 +164,7 @@ double TargetScore::perplexity() const {
 
 void TextToTextLearner::check_settings() const {
   kind().names_data(settings_);
-  decoding_options(settings_);
+  decoding_of(settings_);
   if (settings_.get<std::string>("tokenizer.begin").empty()) throw SettingsError(no_begin);
   if (has_two_vocabularies(settings_)) {
     check(settings_.get<std::string>("tokenizer.file").empty(),
@@ -130,10 +218,10 @@ void TextToTextLearner::prepare_training() {
   for (std::size_t i = 0; i < parts_.train.size(); ++i)
     blank += is_blank(parts_.train.source[i]) || is_blank(parts_.train.target[i]) ? 1 : 0;
   if (blank > 0) remark(concat_text(blank, " of the pairs to learn from have a blank side"));
-  const bool cut = settings_.get<std::string>("data.long_sources") == "cut";
-  const std::int64_t limit =
-      cut ? settings_.get<std::int64_t>("data.max_tokens") : std::numeric_limits<std::int64_t>::max();
-  pairs_ = tokens_of(parts_.train, limit);
+  const auto data = settings_.read<TextToTextData>("data");
+  pairs_ = tokens_of(parts_.train, data.long_sources == TextToTextData::LongSources::cut
+                                       ? data.max_tokens
+                                       : std::numeric_limits<std::int64_t>::max());
   say_what_was_cut("data.max_tokens");
   const BatchPlan plan = pairs_.plan(training_batches(settings_));
   if (const std::string left_out = plan.left_out_message(); !left_out.empty()) remark(left_out);
@@ -179,9 +267,9 @@ Loss TextToTextLearner::loss(std::int64_t epoch, std::int64_t batch, Context& co
 Evaluation TextToTextLearner::evaluate() {
   if (parts_.valid.size() == 0) return {};
   Decoding greedy = decoding();
-  greedy.sampled = false;
+  greedy.method = Decoding::Method::beam;
   greedy.search.beam = greedy.search.best = 1;
-  const auto most = settings_.get<std::int64_t>("evaluation.pairs");
+  const auto most = settings_.read<TextToTextEvaluation>("evaluation").pairs;
   return evaluation(metrics(quality_of(parts_.valid, greedy, most).values));
 }
 
@@ -220,7 +308,7 @@ std::vector<TargetScore> TextToTextLearner::score(const ParallelText& pairs) {
 }
 
 Decoding TextToTextLearner::decoding() const {
-  Decoding decoding = decoding_options(settings_);
+  Decoding decoding = decoding_of(settings_);
   decoding.search.begin = begin();
   // A model that begins with padding gives it a probability, too.
   if (const auto pad = target_tokenizer().find("<pad>"); pad == begin()) decoding.search.never = begin();
@@ -261,7 +349,7 @@ TranslationBatch TextToTextLearner::batch_of(const TokenizedPairs& pairs, const 
 
 /// The most tokens of a source that is answered: by the setting, and by what the model can read.
 std::int64_t TextToTextLearner::answered_limit() const {
-  const auto limit = settings_.get<std::int64_t>("decoding.max_source_tokens");
+  const auto limit = settings_.read<Decoding>("decoding").max_source_tokens;
   const TransformerConfig& config = model_->config();
   return is_length_limited(config, config.encoder_attention) ? std::min(limit, config.max_length) : limit;
 }
@@ -298,7 +386,7 @@ std::vector<Prediction> TextToTextLearner::answers_to(std::span<const std::strin
                    [&](std::size_t a, std::size_t b) { return tokens[a].size() < tokens[b].size(); });
 
   std::vector<Prediction> predictions(sources.size());
-  const auto batch_size = static_cast<std::size_t>(settings_.get<std::int64_t>("decoding.batch_size"));
+  const auto batch_size = static_cast<std::size_t>(decoding.batch_size);
   const std::size_t batches = (order.size() + batch_size - 1) / batch_size;
   const std::vector<std::string> texts = deal_out(ranks(), batches, [&](std::size_t number) {
     const std::size_t begin = number * batch_size, end = std::min(order.size(), begin + batch_size);

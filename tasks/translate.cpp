@@ -1,9 +1,9 @@
 // Translation: an encoder-decoder Transformer (tasks/text_to_text.h) that learns from pairs of sentences and
-// translates by beam search. Pairs come from a table or from two files, line by line (tasks/data.h); without them
-// it learns English number words to German ones, made by rule.
+// translates by beam search. Pairs come from a table or from two files, line by line (tasks/data.h); without
+// them it learns English number words to German ones, made by rule.
 //
-// Files of a run beside the weights: tokenizer.json, one vocabulary for both languages. Parts of the data: train,
-// valid, test.
+// Files of a run beside the weights: tokenizer.json, one vocabulary for both languages. Parts of the data:
+// train, valid, test.
 
 #include <nlohmann/json.hpp>
 
@@ -18,7 +18,8 @@ using Json = nlohmann::ordered_json;
 
 constexpr MetricKind translation_metrics[] = {{"bleu", true}, {"loss", false}, {"exact", true}};
 
-/// Sentences need a larger vocabulary and model than number words, which a small model learns within a minute.
+/// Sentences need a larger vocabulary and model than number words, which a small model learns within a
+/// minute.
 constexpr const char* for_sentences = R"({
   "tokenizer": {"vocabulary": 8000}, "model": {"dropout": 0.3, "norm": "pre"},
   "training": {"steps": 6000, "batch_tokens": 8192, "evaluate_every": 1000, "save_every": 500,
@@ -32,11 +33,10 @@ constexpr const char* for_number_words = R"({
 
 Settings translate_settings(bool own_data) {
   Settings settings;
-  declare_runtime(settings);
-  declare_pairs(settings, /*valid_fraction=*/0);
-  settings.integer("data.numbers", 20000, 1, 999'999, "Without data: how many number words to learn from");
-  settings.integer("data.held_out_numbers", 500, 1, 999'999, "Without data: how many to measure with");
-  declare_tokenizer(settings, 8000);
+  settings.declare("", RuntimeSettings());
+  settings.declare("data", PairFiles());
+  settings.declare("data", NumberSettings());
+  settings.declare("tokenizer", VocabularySettings());
   declare_model(settings, {.tie_embeddings = "all"}, Stacks::encoder_decoder);
   declare_training(settings, translation_metrics);
   declare_text_to_text(settings);
@@ -50,11 +50,7 @@ class TranslateLearner : public TextToTextLearner {
 
  protected:
   /// The sets do not follow the seed: runs with other seeds are compared on the same numbers.
-  PairParts made_by_rule() const override {
-    const NumberSets sets = draw_numbers(1, settings_.get<std::int64_t>("data.numbers"),
-                                         settings_.get<std::int64_t>("data.held_out_numbers"));
-    return {number_words(sets.train), number_words(sets.held_out), {}};
-  }
+  PairParts made_by_rule() const override { return settings_.read<NumberSettings>("data").made_by_rule(); }
 
   Quality quality(std::span<const std::string> answers, const ParallelText& pairs,
                   double loss) const override {
@@ -80,14 +76,9 @@ class TranslateLearner : public TextToTextLearner {
 }  // namespace
 
 const TaskKind& translate_task() {
-  static const TaskKind kind{
-      "translate",
-      "Learns to translate from pairs of sentences, measures it, and translates with it",
-      Stacks::encoder_decoder,
-      translation_metrics,
-      translate_settings,
-      names_pairs,
-      make_learner<TranslateLearner>};
+  static const TaskKind kind = task_of<TranslateLearner>(
+      "translate", "Learns to translate from pairs of sentences, measures it, and translates with it",
+      Stacks::encoder_decoder, translation_metrics, translate_settings, names_pairs);
   return kind;
 }
 

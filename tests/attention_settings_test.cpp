@@ -56,17 +56,17 @@ std::map<std::string, Tensor> parameters_of(Attention& layer) {
   return values;
 }
 
-struct Setting {
+struct Variant {
   std::string variant, description;
   std::function<void(AttentionConfig&)> apply;
 };
 
-const std::vector<Setting>& settings() {
+const std::vector<Variant>& settings() {
   using Texts = std::vector<std::string>;
   static const auto set = [](const char* name, Options::Value value) {
     return [=](AttentionConfig& config) { config.options.set(name, value); };
   };
-  static const std::vector<Setting> list = {
+  static const std::vector<Variant> list = {
       {"hard_coded_gaussian", "three offsets", set("offsets", std::vector<double>{-1, 0, 1})},
       {"hard_coded_gaussian", "wide", set("sigma", 2.5)},
       {"hard_coded_gaussian", "far ahead", set("offsets", std::vector<double>{20})},
@@ -137,7 +137,7 @@ Tensor dense_gaussian(Attention& layer, const AttentionInput& input, const std::
 }  // namespace
 
 TEST_CASE("attention settings: gradients, and single steps against the whole sequence") {
-  for (const Setting& setting : settings()) {
+  for (const Variant& setting : settings()) {
     AttentionConfig config = config_for(setting.variant);
     setting.apply(config);
     config.causal = !config.cross && attention_variant(setting.variant).capabilities.causal;

@@ -281,4 +281,9 @@ TEST_CASE("an option that does nothing is an error, in every program") {
   refused("language_model", {"generate", "--temperature", "0", "--top-k", "3"}, "nothing is drawn");
   refused("language_model", {"predict", "--best", "3"}, "it is for objective=masked");
   refused("language_model", {"evaluate", "--data", lines, "--sentences", "3"}, "does nothing here");
+  const std::string pairs = write_content(folder / "pairs.csv", "1,one,eins\n").string();
+  const ProgramResult columns =
+      run_program("translate", {"evaluate", "--run", small_run("translate").string(), "--data", pairs,
+                                "--source-column", "2", "--target-column", "3"});
+  CHECK_MESSAGE(columns.status == 0, columns.errors);
 }

@@ -133,10 +133,10 @@ TEST_CASE("config: one cross-attention with one head, in the last layer only") {
 }
 
 TEST_CASE("config: one table says what every setting may be, and reading, checking and help follow it") {
-  const std::span<const ConfigSetting> settings = transformer_settings();
+  const std::span<const Setting> settings = transformer_settings();
   const std::string text = to_json(TransformerConfig{});
   std::size_t at = 0;
-  for (const ConfigSetting& setting : settings) {
+  for (const Setting& setting : settings) {
     const std::string name(setting.name);
     CAPTURE(name);
     const std::size_t found = text.find("\n  \"" + name + "\": ");
@@ -144,7 +144,7 @@ TEST_CASE("config: one table says what every setting may be, and reading, checki
     CHECK(found >= at);  // in the order of to_json()
     at = found;
     CHECK(setting.help != "");
-    CHECK(setting.help.find('\n') == std::string_view::npos);
+    CHECK(setting.help.find('\n') == std::string::npos);
 
     const auto checking = [&](const std::string& value) {
       return message_of(

@@ -20,16 +20,40 @@ using namespace heed::test;
 
 namespace {
 
+struct SomeSettings {
+  enum class Norm { post, pre } norm = Norm::post;
+  bool header = false;
+  std::int64_t steps = 1000;
+  double rate = 0.5;
+  std::string file = {};
+  std::vector<std::string> columns = {};
+};
+
+void for_each_setting(auto&& visit, SomeSettings& some) {
+  visit(some.header, "data.header", "A flag");
+  visit(some.steps, "training.steps", 0, 1'000'000, "Steps");
+  visit(some.rate, "training.rate", 0, 1, "Rate");
+  visit(some.file, "data.file", "File");
+  visit(some.norm, "model.norm", {"post", "pre"}, "Norm");
+  visit(some.columns, "data.columns", "Columns");
+}
+
 Settings some_settings() {
   Settings settings;
-  settings.flag("data.header", false, "A flag");
-  settings.integer("training.steps", 1000, 0, 1'000'000, "Steps");
-  settings.number("training.rate", 0.5, 0, 1, "Rate");
-  settings.text("data.file", "", "File");
-  settings.choice("model.norm", "post", {"post", "pre"}, "Norm");
-  settings.columns("data.columns", "Columns");
-  settings.attention("model.encoder_attention", "\"dot_product\"", "Attention");
+  settings.declare("", SomeSettings());
+  settings.declare_json("model", {"encoder_attention", "Attention", {.kind = Setting::Kind::attention}},
+                        "\"dot_product\"");
   return settings;
+}
+
+struct Columns {
+  std::string column = {};
+  std::vector<std::string> columns = {};
+};
+
+void for_each_setting(auto&& visit, Columns& all) {
+  visit(all.column, "column", "A column", {.kind = Setting::Kind::column});
+  visit(all.columns, "columns", "Columns");
 }
 
 /// The message of the SettingsError that `change` must throw.
@@ -66,6 +90,30 @@ TEST_CASE("settings keep their kinds through text, JSON and copies") {
   CHECK(again.json() == copy.json());
   CHECK_THROWS_AS(copy.get<bool>("training.steps"), Error);
   CHECK_THROWS_AS(copy.get<bool>("training.step"), Error);
+}
+
+TEST_CASE("settings are read into the struct that declared them") {
+  Settings settings = some_settings();
+  settings.assign("model.norm=pre");
+  settings.assign("training.steps=7");
+  settings.assign("data.columns=[2,3]");
+  const auto some = settings.read<SomeSettings>("");
+  CHECK(some.norm == SomeSettings::Norm::pre);
+  CHECK(some.steps == 7);
+  CHECK(some.rate == 0.5);
+  CHECK(some.columns == std::vector<std::string>{"2", "3"});
+  CHECK_THROWS_WITH_AS(check_ranges("owner", SomeSettings{.rate = 2}),
+                       doctest::Contains("owner: training.rate is 2; it must be 0 to 1"), Error);
+}
+
+TEST_CASE("settings: one that follows another stands behind it, in the list and in JSON") {
+  const Settings settings = task_kind("recommend").settings(true);
+  CHECK(settings.json("data").starts_with(R"({"file":"","news":"","valid":"")"));
+  const std::string training = settings.json("training");
+  CHECK(training.find("\"epochs\":0,\"batch_tokens\":") != std::string::npos);
+  CHECK(training.find("},\"freeze\":\"\",\"part_rates\":\"\",\"from\":\"\",") != std::string::npos);
+  CHECK(settings_table(settings).find("training.batch_tokens") <
+        settings_table(settings).find("training.acc"));
 }
 
 TEST_CASE("settings: what is wrong is named with what is allowed") {
@@ -112,8 +160,7 @@ TEST_CASE("settings: a range without its end says so") {
 
 TEST_CASE("a column is given by number or by name, and several as a list") {
   Settings settings;
-  settings.column("column", "A column");
-  settings.columns("columns", "Columns");
+  settings.declare("", Columns());
   settings.merge(R"({"column": 3, "columns": [1, "text"]})", "test");
   CHECK(settings.get<std::string>("column") == "3");
   CHECK(settings.json("columns") == R"(["1","text"])");

@@ -24,16 +24,16 @@ Tensor random(const Shape& shape, std::uint32_t op) {
   return normal(shape, 0, 1, {21, 0, op}, DType::f64);
 }
 
-struct Setting {
+struct Pattern {
   const char* variant;
   std::vector<std::pair<std::string, Options::Value>> options;
 };
 
 /// Small windows and blocks, so that short sequences show every part of a pattern.
-std::vector<Setting> settings() {
+std::vector<Pattern> settings() {
   const auto n = [](std::int64_t value) { return Options::Value(value); };
   const auto text = [](const char* value) { return Options::Value(std::string(value)); };
-  std::vector<Setting> list;
+  std::vector<Pattern> list;
   for (const char* pattern : {"strided", "fixed"})
     for (const char* mode : {"heads", "interleaved", "merged"})
       list.push_back(
@@ -47,7 +47,7 @@ std::vector<Setting> settings() {
   return list;
 }
 
-std::unique_ptr<Attention> make(const Setting& setting, bool causal, std::int64_t layer = 0,
+std::unique_ptr<Attention> make(const Pattern& setting, bool causal, std::int64_t layer = 0,
                                 std::int64_t max_length = 200) {
   AttentionConfig config;
   config.width = 8;
@@ -130,7 +130,7 @@ TEST_CASE("block patterns keep one mask for equal blocks, and none for full ones
 }
 
 TEST_CASE("sparse attention equals dense attention under its definition, at any length") {
-  for (const Setting& setting : settings()) {
+  for (const Pattern& setting : settings()) {
     for (const bool causal : {false, true}) {
       for (const std::int64_t layer : {0, 1}) {
         for (const std::int64_t length : {1, 2, 11, 70, 131}) {
@@ -152,7 +152,7 @@ TEST_CASE("sparse attention equals dense attention under its definition, at any 
 }
 
 TEST_CASE("sparse attention decodes step by step what the whole sequence gives") {
-  for (const Setting& setting : settings()) {
+  for (const Pattern& setting : settings()) {
     CAPTURE(setting.variant);
     const auto attention = make(setting, true, 1, 17);
     const Tensor x = random({1, 17, 8}, 2);
@@ -167,7 +167,7 @@ TEST_CASE("sparse attention decodes step by step what the whole sequence gives")
 }
 
 TEST_CASE("sparse attention: gradients with small blocks") {
-  for (const Setting& setting : settings()) {
+  for (const Pattern& setting : settings()) {
     CAPTURE(setting.variant);
     const auto attention = make(setting, false, 1);
     const Tensor mask = ragged_mask(13);
@@ -182,7 +182,7 @@ TEST_CASE("sparse attention: gradients with small blocks") {
 }
 
 TEST_CASE("longformer: global tokens by sample") {
-  const Setting setting{"longformer", {{"window", std::int64_t{2}}, {"global_tokens", std::int64_t{2}}}};
+  const Pattern setting{"longformer", {{"window", std::int64_t{2}}, {"global_tokens", std::int64_t{2}}}};
   for (const bool causal : {false, true}) {
     const auto attention = make(setting, causal);
     const Tensor x = random({2, 9, 8}, 4);
@@ -247,7 +247,7 @@ TEST_CASE("bigbird: random blocks are distinct, outside the window, not global, 
 }
 
 TEST_CASE("sparse attention: what makes no sense is an error that says so") {
-  const auto message = [](const Setting& setting) { return message_of([&] { make(setting, false); }); };
+  const auto message = [](const Pattern& setting) { return message_of([&] { make(setting, false); }); };
   CHECK(contains(message({"longformer", {{"window", std::int64_t{5}}}}), "even, got 5"));
   CHECK(contains(message({"sparse_transformer", {{"mode", std::string("merge")}}}), "did you mean 'merged'"));
   CHECK(contains(message({"sparse_transformer", {{"stride", std::int64_t{0}}}}),

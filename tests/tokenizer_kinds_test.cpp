@@ -125,8 +125,8 @@ Tokenizer words(std::int64_t vocabulary, std::int64_t min_frequency, bool lower_
 
 Settings tokenizer_settings(const std::string& kind) {
   Settings settings;
-  declare_tokenizer(settings, 300);
-  declare_start(settings);
+  settings.declare("tokenizer", VocabularySettings{.vocabulary = 300});
+  settings.declare("training", TrainingSettings{.keep_best_by = "loss", .metrics = {"loss"}});
   settings.set("tokenizer.kind", kind, "test");
   return settings;
 }

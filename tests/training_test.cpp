@@ -260,7 +260,7 @@ TEST_CASE("schedule: the four shapes, with warm-up") {
     CHECK(name_of(schedule_kind(name)) == name);
   CHECK_THROWS_WITH_AS(schedule_kind("cosin"), doctest::Contains("cosine"), Error);
   options.learning_rate = 0;
-  CHECK_THROWS_WITH_AS(learning_rate_at(options, 1, 100), doctest::Contains("positive"), Error);
+  CHECK_THROWS_WITH_AS(learning_rate_at(options, 1, 100), doctest::Contains("learning_rate is 0"), Error);
 }
 
 TEST_CASE("moving average: weights that are exchanged are weights that are overwritten") {

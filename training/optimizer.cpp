@@ -25,12 +25,9 @@ constexpr NameTable<ScheduleKind, 4> kinds{"schedule",
                                              {"inverse_sqrt", ScheduleKind::inverse_sqrt}}}};
 
 void check_options(const ScheduleOptions& options, std::int64_t step) {
-  check(options.learning_rate > 0 && std::isfinite(options.learning_rate), "schedule: the learning rate is ",
-        options.learning_rate, "; it must be positive");
-  check(options.warmup_steps >= 0, "schedule: warmup_steps is ", options.warmup_steps,
-        "; it must not be negative");
-  check(options.final_rate >= 0 && options.final_rate <= options.learning_rate, "schedule: final_rate is ",
-        options.final_rate, "; it must be between 0 and the learning rate ", options.learning_rate);
+  check_ranges("schedule", options);
+  check(options.final_rate <= options.learning_rate, "schedule: final_rate is ", options.final_rate,
+        "; it must not be above learning_rate, ", options.learning_rate);
   check(step >= 1, "schedule: steps count from 1, got ", step);
 }
 
@@ -74,16 +71,6 @@ namespace {
 constexpr NameTable<OptimizerKind, 3> optimizer_kinds{
     "optimizer",
     {{{"sgd", OptimizerKind::sgd}, {"adam", OptimizerKind::adam}, {"adamw", OptimizerKind::adamw}}}};
-
-void check_options(const OptimizerOptions& options) {
-  check(options.beta1 >= 0 && options.beta1 < 1, "optimizer: beta1 (momentum) is ", options.beta1,
-        "; it must be in [0, 1)");
-  check(options.beta2 >= 0 && options.beta2 < 1, "optimizer: beta2 is ", options.beta2,
-        "; it must be in [0, 1)");
-  check(options.epsilon > 0, "optimizer: epsilon is ", options.epsilon, "; it must be positive");
-  check(options.weight_decay >= 0, "optimizer: weight_decay is ", options.weight_decay,
-        "; it must not be negative");
-}
 
 std::vector<Tensor> zeros_like(const std::vector<NamedTensor>& parameters, const std::vector<bool>& owned) {
   std::vector<Tensor> zeros(parameters.size());
@@ -178,7 +165,7 @@ Optimizer::Optimizer(std::vector<NamedTensor> parameters, const OptimizerOptions
       rates_(std::move(rates)),
       owned_(std::move(owned)),
       options_(options) {
-  check_options(options_);
+  check_ranges("optimizer", options_);
   check_distinct(parameters_);
   const bool spares_vectors = options_.kind == OptimizerKind::adamw && !options_.decay_vectors;
   if (rates_.empty()) rates_.assign(parameters_.size(), 1);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "heed/base/setting.h"
 #include "heed/models/module.h"
 
 namespace heed {
@@ -29,6 +30,16 @@ struct ScheduleOptions {
   std::int64_t warmup_steps = 0;
   double final_rate = 0;  ///< rate at the last step, for linear and cosine
 };
+
+/// The most steps of anything that is done now and then.
+inline constexpr double most_steps = 1e12;
+
+void for_each_setting(auto&& visit, ScheduleOptions& options) {
+  visit(options.kind, "name", schedule_names(), "How the learning rate goes on after the warm-up");
+  visit(options.learning_rate, "learning_rate", 1e-300, 1e300, "The peak of the learning rate");
+  visit(options.warmup_steps, "warmup_steps", 0, most_steps, "Steps in which the rate rises to its peak");
+  visit(options.final_rate, "final_rate", 0, 1e300, "The rate at the end of linear and cosine");
+}
 
 /// The learning rate of step 1, 2, ..., `steps`. Throws if an option is out of range.
 double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps);
@@ -55,6 +66,17 @@ struct OptimizerOptions {
   /// norms. The other kinds decay all parameters.
   bool decay_vectors = false;
 };
+
+void for_each_setting(auto&& visit, OptimizerOptions& options) {
+  visit(options.kind, "name", optimizer_names(), "What turns gradients into steps");
+  visit(options.beta1, "beta1", 0, below_one, "Of Adam's first moment; the momentum of sgd");
+  visit(options.beta2, "beta2", 0, below_one, "Of Adam's second moment");
+  visit(options.epsilon, "epsilon", 1e-300, 1e300, "Added to the root of Adam's second moment");
+  visit(options.weight_decay, "weight_decay", 0, 1e300,
+        "Of adamw: on the weights; of adam: added to the gradient");
+  visit(options.decay_vectors, "decay_vectors",
+        "Whether adamw also decays biases and the scales and shifts of norms");
+}
 
 /// The learning rate for a part of a model, as a multiple of the schedule's; 0 freezes the part.
 struct PartRate {

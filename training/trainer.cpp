@@ -17,7 +17,6 @@ namespace {
 
 // Steps take 32 bits in the optimizer's state, and batches number the random streams with 32 bits.
 constexpr std::int64_t most_batches = std::numeric_limits<std::int32_t>::max();
-constexpr std::int64_t most_epochs = 1'000'000;
 
 std::int64_t batches_in(Task& task, std::int64_t epoch) {
   const std::int64_t batches = task.batches(epoch);
@@ -28,26 +27,13 @@ std::int64_t batches_in(Task& task, std::int64_t epoch) {
 }  // namespace
 
 void check_options(const TrainerOptions& options) {
-  const auto not_negative = [](const char* name, auto value) {
-    check(value >= 0, "trainer: ", name, " is ", value, "; it must not be negative");
-  };
-  checked_range("trainer: steps", options.steps, 0, most_batches);
-  checked_range("trainer: epochs", options.epochs, 0, most_epochs);
-  not_negative("clip_norm", options.clip_norm);
-  not_negative("log_every", options.log_every);
-  not_negative("log_seconds", options.log_seconds);
-  not_negative("evaluate_every", options.evaluate_every);
-  not_negative("patience", options.patience);
-  not_negative("save_every", options.save_every);
+  check_ranges("trainer", options);
   check((options.steps > 0) != (options.epochs > 0),
         "trainer: give either steps or epochs, not both or none; steps is ", options.steps, ", epochs is ",
         options.epochs);
-  checked_range("trainer: accumulation", options.accumulation, 1, most_batches);
   const std::int64_t batches = options.steps * options.accumulation;  // cannot overflow: each has 31 bits
   check(batches <= most_batches, "trainer: ", options.steps, " steps of ", options.accumulation,
         " batches are ", batches, " batches; at most ", most_batches, " are possible");
-  check(options.ema_decay >= 0 && options.ema_decay < 1, "trainer: ema_decay is ", options.ema_decay,
-        "; it must be in [0, 1)");
   check(options.patience == 0 || options.evaluate_every > 0,
         "trainer: patience needs evaluations; set evaluate_every, or patience=0");
   learning_rate_at(options.schedule, 1, 1);  // throws for a schedule out of range

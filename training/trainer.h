@@ -88,6 +88,31 @@ struct TrainerOptions {
   bool tensorboard = false;              ///< also write the metrics to tensorboard/events.* in the run folder
 };
 
+void for_each_setting(auto&& visit, TrainerOptions& options) {
+  constexpr double most = 0x1p31 - 1;
+  const SettingTraits free = {.changes = Changes::on_resume};
+  visit(options.steps, "steps", 0, most, "Steps of the optimizer", free);
+  visit(options.epochs, "epochs", 0, 1e6,
+        "Passes over the data, instead of steps; 0: as many as the steps take", free);
+  visit(options.accumulation, "accumulation", 1, most,
+        "Batches for each step; their gradient is the mean over all their tokens");
+  visit(options.clip_norm, "clip_norm", 0, 1e300, "Limit of the gradient's norm; 0: none");
+  visit(options.ema_decay, "ema_decay", 0, below_one,
+        "Of the moving average of the weights, which is what is measured and kept as best; 0: none");
+  for_each_setting_below("optimizer", visit, options.optimizer);
+  for_each_setting_below("schedule", visit, options.schedule);
+  visit(options.log_every, "log_every", 0, most_steps, "Steps between progress records", free);
+  visit(options.log_seconds, "log_seconds", 0, 1e9,
+        "Seconds after which progress is shown anyway; 0: by steps alone", free);
+  visit(options.tensorboard, "tensorboard",
+        "Whether the curves are also written as files that TensorBoard reads", free);
+  visit(options.evaluate_every, "evaluate_every", 0, most_steps, "Steps between evaluations; 0: none");
+  visit(options.patience, "patience", 0, most_steps,
+        "Evaluations without a better one after which training stops; 0: never stops", free);
+  visit(options.save_every, "save_every", 0, most_steps,
+        "Steps between checkpoints; better evaluations and the end make one too", free);
+}
+
 /// Throws an Error naming the first option that is out of range or conflicts with another.
 void check_options(const TrainerOptions& options);
 

@@ -37,17 +37,26 @@ std::string attention_names() {
   return listed(names);
 }
 
-const std::vector<SettingFlag> runtime_flags = {
-    {"--threads", "threads", "N"}, {"--device", "device", "DEVICE"}, {"--precision", "precision", "TYPE"}};
+const std::vector<SettingFlag> runtime_flags = {"threads", {"device", "", "DEVICE"}, "precision"};
+
+/// What stands for the value of a setting in the help.
+std::string value_name(const SettingFlag& flag, const Setting& setting) {
+  if (!flag.value_name.empty()) return flag.value_name;
+  if (setting.kind == Setting::Kind::integer) return "N";
+  if (setting.kind == Setting::Kind::number) return "X";
+  if (!setting.choices.empty()) return "NAME";
+  return setting.name.ends_with("_column") ? "COLUMN" : "PATH";
+}
 
 void add_setting_flags(CLI::App& command, const TaskKind& kind, const std::vector<SettingFlag>& flags,
                        std::vector<TextFlag>& values) {
   const Settings settings = kind.settings(true);
   values.resize(flags.size());  // the command keeps references to the elements
   for (std::size_t i = 0; i < flags.size(); ++i) {
-    const std::string& help = settings.setting(flags[i].setting).help;
+    const Setting& setting = settings.setting(flags[i].setting);
+    const std::string& help = setting.help;
     if (flags[i].value.empty()) {
-      values[i].add(command, flags[i].flag, flags[i].value_name, help);
+      values[i].add(command, flags[i].flag, value_name(flags[i], setting), help);
     } else {
       const auto set = [&value = values[i], text = flags[i].value](std::int64_t) { value.values = {text}; };
       command.add_flag_function(flags[i].flag, set,
@@ -100,14 +109,14 @@ class TrainCommand {
     config_.add(command, "--config", "FILE", "Settings from a JSON file, laid over the defaults");
     add_set_flag(command, assignments_);
     flags_ = program.train_flags;
-    flags_.insert(flags_.end(), {{"--seed", "seed", "N"},
-                                 {"--steps", "training.steps", "N"},
-                                 {"--save-every", "training.save_every", "N"}});
-    flags_.insert(flags_.end(), {{"--from", "training.from", "RUN"},
-                                 {"--freeze", "training.freeze", "PARTS"},
-                                 {"--embeddings", "training.embeddings", "FILE"}});
+    flags_.insert(flags_.end(), {"seed",
+                                 "training.steps",
+                                 "training.save_every",
+                                 {"training.from", "", "RUN"},
+                                 {"training.freeze", "", "PARTS"},
+                                 "training.embeddings"});
     flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.end());
-    flags_.push_back({"--tensorboard", "training.tensorboard", "", "true"});
+    flags_.emplace_back("training.tensorboard", "", "", "true");
     add_setting_flags(command, program.kind, flags_, values_);
     const bool both = program.kind.stacks == Stacks::encoder_decoder;
     attention_.add(
@@ -391,7 +400,7 @@ class PredictCommand {
     if (json_ && probability_)
       throw SettingsError("--json has the probabilities in it: leave out --probability");
     Run run = run_.open(RunUse::lines);
-    TextOptions text = text_options(run.settings());
+    TextOptions text = run.settings().read<TextOptions>("data");
     LineReader reader(source_.value(), text);
     const std::string origin = source_.value("standard input");
     int status = exit_success;
@@ -446,23 +455,25 @@ class PredictCommand {
 
 }  // namespace
 
+SettingFlag::SettingFlag(std::string_view its_setting, std::string its_flag, std::string its_value_name,
+                         std::string its_value)
+    : setting(its_setting),
+      flag(std::move(its_flag)),
+      value_name(std::move(its_value_name)),
+      value(std::move(its_value)) {
+  if (!flag.empty()) return;
+  flag = "--" + (setting == "data.file" ? "data" : setting.substr(setting.rfind('.') + 1));
+  std::ranges::replace(flag, '_', '-');
+}
+
 void add_labelled_flags(TaskProgram& program) {
-  const std::vector<SettingFlag> text = {{"--encoding", "data.encoding", "NAME"},
-                                         {"--on-bad-bytes", "data.on_bad_bytes", "NAME"}};
-  std::vector<SettingFlag> format = text;
-  format.insert(format.begin(), {"--format", "data.format", "NAME"});
   program.has_labels = true;
-  program.train_flags = {{"--data", "data.file", "PATH"},
-                         {"--valid", "data.valid", "PATH"},
-                         {"--test", "data.test", "PATH"},
-                         {"--valid-fraction", "data.valid_fraction", "X"},
-                         {"--test-fraction", "data.test_fraction", "X"},
-                         {"--folds", "data.folds", "K"}};
-  program.train_flags.insert(program.train_flags.end(), format.begin(), format.end());
-  program.evaluate_flags = format;
-  program.predict_flags = text;  // lines come as they are, in no format
-  program.evaluate_flags.push_back({"--batch-size", "prediction.batch_size", "N"});
-  program.predict_flags.push_back({"--batch-size", "prediction.batch_size", "N"});
+  program.train_flags = {"data.file",           "data.valid",         "data.test",
+                         "data.valid_fraction", "data.test_fraction", "data.folds",
+                         "data.format",         "data.encoding",      "data.on_bad_bytes"};
+  program.evaluate_flags = {"data.format", "data.encoding", "data.on_bad_bytes", "prediction.batch_size"};
+  // Lines to answer come as they are, in no format.
+  program.predict_flags = {"data.encoding", "data.on_bad_bytes", "prediction.batch_size"};
 }
 
 RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vector<SettingFlag>& flags)
@@ -578,8 +589,10 @@ std::function<int()> add_predict(CLI::App& app, const TaskProgram& program) {
 
 int run_task_program(const TaskProgram& program, int argc, char** argv) {
   CLI::App app(description_of(program), std::string(program.kind.name));
-  return run_commands(app, argc, argv,
-                      {add_train(app, program), add_evaluate(app, program), add_predict(app, program)});
+  std::vector<std::function<int()>> commands = {add_train(app, program), add_evaluate(app, program),
+                                                add_predict(app, program)};
+  if (program.kind.stacks == Stacks::encoder_decoder) commands.push_back(add_score(app, program));
+  return run_commands(app, argc, argv, commands);
 }
 
 }  // namespace heed::programs

@@ -7,17 +7,22 @@
 
 #include "heed/tasks/run.h"
 #include "program.h"
-#include "task_program.h"
 
 // The program of a task: flags become settings, results become output. What the task is stands in
 // tasks/<task>.cpp.
 
 namespace heed::programs {
 
-/// A flag that stands for a setting.
+/// A flag that stands for a setting: "--valid-fraction" for "data.valid_fraction", "--data" for "data.file".
 struct SettingFlag {
-  std::string flag, setting, value_name;
-  std::string value = {};  ///< what the flag stands for, where it takes no value
+  // Not explicit: a list of flags reads as a list of settings.
+  SettingFlag(std::string_view its_setting, std::string its_flag = {}, std::string its_value_name = {},
+              std::string its_value = {});
+  SettingFlag(const char* its_setting) : SettingFlag(std::string_view(its_setting)) {}
+
+  std::string setting, flag;
+  std::string value_name;  ///< in the help; "": by the kind of the setting
+  std::string value;       ///< what the flag stands for if it takes no value
 };
 
 /// What a task's program has beside what all have.
@@ -100,19 +105,15 @@ std::function<int()> add_command(CLI::App& app, const TaskProgram& program, cons
 std::function<int()> add_train(CLI::App& app, const TaskProgram& program);
 std::function<int()> add_evaluate(CLI::App& app, const TaskProgram& program);
 std::function<int()> add_predict(CLI::App& app, const TaskProgram& program);
+std::function<int()> add_score(CLI::App& app, const TaskProgram& program);
 
-/// The whole program: train, evaluate and predict.
+/// The whole program: train, evaluate and predict; for tasks that write a text for a text
+/// (tasks/text_to_text.h) also score, which says how likely given targets are.
 int run_task_program(const TaskProgram& program, int argc, char** argv);
-
-// The programs of tasks that write a text for a text (tasks/text_to_text.h) have more in common than all
-// programs.
 
 /// --data, --source, --target and the others that name pairs, and how tables are read.
 void add_pair_flags(TaskProgram& program);
 /// How outputs are searched for or drawn.
 void add_decoding_flags(TaskProgram& program);
-
-/// The whole program: train, evaluate, predict, and score, which says how likely given targets are.
-int run_text_to_text_program(const TaskProgram& program, int argc, char** argv);
 
 }  // namespace heed::programs

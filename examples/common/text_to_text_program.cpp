@@ -51,52 +51,36 @@ class ScoreCommand {
 }  // namespace
 
 void add_pair_flags(TaskProgram& program) {
-  for (const char* part : {"", "valid-", "test-"})
-    for (const std::string side : {"source", "target"}) {
-      std::string setting = std::string(part) + side;
-      std::replace(setting.begin(), setting.end(), '-', '_');
-      program.train_flags.push_back({"--" + std::string(part) + side, "data." + setting, "FILE"});
-    }
-  append(program.train_flags, {{"--data", "data.file", "FILE"},
-                               {"--valid", "data.valid", "FILE"},
-                               {"--test", "data.test", "FILE"},
-                               {"--valid-fraction", "data.valid_fraction", "X"}});
-  const std::vector<SettingFlag> format = {{"--format", "data.format", "NAME"},
-                                           {"--source-column", "data.source_column", "COLUMN"},
-                                           {"--target-column", "data.target_column", "COLUMN"}};
-  append(program.train_flags, format);
-  append(program.evaluate_flags, format);
-  program.files = {{{"A table of pairs to measure on; default: a part of the run's data"}, "--data"}};
+  program.train_flags = {"data.source",         "data.target",      "data.valid_source",
+                         "data.valid_target",   "data.test_source", "data.test_target",
+                         "data.file",           "data.valid",       "data.test",
+                         "data.valid_fraction", "data.format",      "data.source_column",
+                         "data.target_column"};
+  program.evaluate_flags = {"data.format", "data.source_column", "data.target_column"};
   program.parallel_files = {{{"In place of --data: sources, one a line"}, "--source"},
                             {{"What was to be written for them, line by line"}, "--target"}};
 }
 
 void add_decoding_flags(TaskProgram& program) {
-  const std::vector<SettingFlag> text = {{"--encoding", "data.encoding", "NAME"},
-                                         {"--on-bad-bytes", "data.on_bad_bytes", "NAME"}};
-  append(program.train_flags, text);
-  for (auto* flags : {&program.evaluate_flags, &program.predict_flags}) {
-    append(*flags, {{"--beam", "decoding.beam", "N"},
-                    {"--n-best", "decoding.n_best", "N"},
-                    {"--method", "decoding.method", "NAME"},
-                    {"--temperature", "decoding.temperature", "X"},
-                    {"--top-k", "decoding.top_k", "N"},
-                    {"--top-p", "decoding.top_p", "X"},
-                    {"--decoding-seed", "decoding.seed", "N"},
-                    {"--length-penalty", "decoding.length_penalty", "X"},
-                    {"--batch-size", "decoding.batch_size", "N"}});
-    append(*flags, text);
-  }
+  append(program.train_flags, {"data.encoding", "data.on_bad_bytes"});
+  for (auto* flags : {&program.evaluate_flags, &program.predict_flags})
+    append(*flags, {"decoding.beam",
+                    "decoding.n_best",
+                    "decoding.method",
+                    "decoding.temperature",
+                    "decoding.top_k",
+                    "decoding.top_p",
+                    {"decoding.seed", "--decoding-seed"},
+                    "decoding.length_penalty",
+                    "decoding.batch_size",
+                    "data.encoding",
+                    "data.on_bad_bytes"});
 }
 
-int run_text_to_text_program(const TaskProgram& program, int argc, char** argv) {
-  CLI::App app(description_of(program), std::string(program.kind.name));
-  return run_commands(
-      app, argc, argv,
-      {add_train(app, program), add_evaluate(app, program), add_predict(app, program),
-       add_command<ScoreCommand>(app, program, "score",
-                                 "Says how likely given targets are: a line with the log-probability "
-                                 "(natural) and the perplexity of each")});
+std::function<int()> add_score(CLI::App& app, const TaskProgram& program) {
+  return add_command<ScoreCommand>(app, program, "score",
+                                   "Says how likely given targets are: a line with the log-probability "
+                                   "(natural) and the perplexity of each");
 }
 
 }  // namespace heed::programs

@@ -92,7 +92,8 @@ class Printer {
 Settings variant_settings(const BenchOptions& options) {
   Settings settings;
   for (const std::string& name : measurable_attentions())
-    settings.attention(name, Json{{"name", name}}.dump(), "Options of the variant");
+    settings.declare_json("", Setting(name, "Options of the variant", {.kind = Setting::Kind::attention}),
+                          Json{{"name", name}}.dump());
   settings.assign("reformer.rounds=2");
   for (const std::string& assignment : options.assignments) settings.assign(assignment);
   return settings;

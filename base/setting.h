@@ -1,0 +1,151 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "heed/base/error.h"
+#include "heed/base/names.h"
+
+// A setting is a field of a struct and a line in the table beside it:
+//
+//   struct SamplingOptions { double temperature = 1; std::int64_t top_k = 0; };
+//
+//   void for_each_setting(auto&& visit, SamplingOptions& options) {
+//     visit(options.temperature, "temperature", 0, 1e6, "Below 1: likelier tokens, above 1: more variety");
+//     visit(options.top_k, "top_k", 0, 1 << 30, "Only the k most probable tokens; 0: all");
+//   }
+//
+// The initial value of the field is the default. Declaring, reading, checks, help and what --from and using a
+// run do with the setting follow from the table.
+
+namespace heed {
+
+/// What a run that starts from another one (--from) does with a setting.
+enum class From {
+  own,      ///< keeps its own value
+  taken,    ///< takes the other run's
+  shape,    ///< takes the other run's; if it is changed afterwards, a message says so: weights may not fit
+  like,     ///< the same between models with like stacks; else keeps its own
+  compared  ///< keeps its own; a message says so where the two differ
+};
+
+/// When a setting of a run may still be changed.
+enum class Changes {
+  by_group,    ///< as all settings of its group (tasks/settings.h)
+  never,       ///< the model was made with it
+  on_resume,   ///< when training goes on
+  in_use,      ///< when the trained run is used
+  at_any_time  ///< both
+};
+
+/// What reads a setting when a trained run is used; a set of flags.
+enum ReadBy : unsigned {
+  by_training = 0,   ///< nothing: only training does
+  by_lines = 1,      ///< answering lines
+  by_texts = 2,      ///< writing texts from a prompt
+  by_scores = 4,     ///< scoring given targets
+  by_files = 8,      ///< measuring on files
+  by_own_data = 16,  ///< measuring on a part of the run's data, read from files
+  by_rule = 32,      ///< measuring on a part of the run's data, made by rule
+  by_part = by_own_data | by_rule,
+  by_layout = by_scores | by_files | by_own_data,  ///< what reads files
+  by_all = 63,
+  by_group_default = 64  ///< as all settings of its group (tasks/settings.h)
+};
+
+/// Models that read a setting of TransformerConfig; a set of flags.
+enum ReadIn : unsigned {
+  in_none = 0,  ///< it follows from the data, or is set elsewhere
+  in_encoders = 1,
+  in_decoders = 2,
+  in_encoder_decoders = 4,
+  in_all = 7
+};
+
+/// What else there is to say about a setting; all of it optional.
+struct SettingTraits {
+  enum class Kind { flag, integer, number, text, column, columns, attention };
+  From from = From::own;
+  Changes changes = Changes::by_group;
+  unsigned read = by_group_default;  ///< flags of ReadBy
+  /// Other settings that must have this value for the setting to matter: "decoding.method=sample",
+  /// "decoding.temperature>0".
+  std::vector<std::string> needs = {};
+  std::string unless = {};   ///< while this holds, `read` is the group's default
+  unsigned models = in_all;  ///< flags of ReadIn
+  std::string after = {};    ///< the setting of the same group that it follows; "": the last one
+  Kind kind = Kind::text;    ///< what a field cannot say: that a text is a column, or an attention
+};
+
+/// What there is to know about one setting.
+struct Setting : SettingTraits {
+  Setting(std::string its_name, std::string its_help, SettingTraits traits = {}, double its_low = 0,
+          double its_high = 0, std::vector<std::string> its_choices = {})
+      : SettingTraits(std::move(traits)),
+        name(std::move(its_name)),
+        help(std::move(its_help)),
+        low(its_low),
+        high(its_high),
+        choices(std::move(its_choices)) {}
+
+  std::string name;                       ///< "beam"; in Settings it is dotted: "decoding.beam"
+  std::string help;                       ///< one line
+  double low = 0, high = 0;               ///< range of a number, both included
+  std::vector<std::string> choices = {};  ///< of a text; of an enum its names, in the order of its values
+  std::string initial = {};               ///< the default, as JSON; Settings fill it in
+};
+
+/// What a value may be: "0 to 1", "post or pre"; "" if there is no more to say than its kind.
+std::string allowed_text(const Setting& setting);
+
+/// What a table calls for each of its lines.
+template <class Take>
+class SettingVisitor {
+ public:
+  explicit SettingVisitor(Take take) : take_(std::move(take)) {}
+  void operator()(auto& value, std::string name, std::string help, SettingTraits traits = {}) {
+    take_(value, Setting(std::move(name), std::move(help), std::move(traits)));
+  }
+  void operator()(auto& value, std::string name, double low, double high, std::string help,
+                  SettingTraits traits = {}) {
+    take_(value, Setting(std::move(name), std::move(help), std::move(traits), low, high));
+  }
+  void operator()(auto& value, std::string name, std::vector<std::string> choices, std::string help,
+                  SettingTraits traits = {}) {
+    take_(value, Setting(std::move(name), std::move(help), std::move(traits), 0, 0, std::move(choices)));
+  }
+  void operator()(auto& value, const Setting& setting) { take_(value, setting); }
+
+ private:
+  Take take_;
+};
+
+/// Visits a struct within a struct; its settings stand below `name`.
+template <class Visit, class Group>
+void for_each_setting_below(const std::string& name, Visit& visit, Group& group) {
+  for_each_setting(SettingVisitor([&](auto& value, Setting setting) {
+                     setting.name = name + "." + setting.name;
+                     if (!setting.after.empty()) setting.after = name + "." + setting.after;
+                     visit(value, setting);
+                   }),
+                   group);
+}
+
+/// Throws an Error that names the owner, the setting, its value and the range if a number is outside it.
+template <class Group>
+void check_ranges(std::string_view owner, Group group) {
+  for_each_setting(SettingVisitor([&](const auto& value, Setting setting) {
+                     using T = std::remove_cvref_t<decltype(value)>;
+                     if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
+                       setting.kind = std::is_integral_v<T> ? Setting::Kind::integer : Setting::Kind::number;
+                       const auto number = static_cast<double>(value);
+                       check(number >= setting.low && number <= setting.high, owner, ": ", setting.name,
+                             " is ", value, "; it must be ", allowed_text(setting));
+                     }
+                   }),
+                   group);
+}
+
+}  // namespace heed

@@ -1,0 +1,76 @@
+// The programs of the tasks, one source for all: HEED_PROGRAM is the name of the one that it is compiled for.
+// language_model, which can do more, and rate, which brings its own task, have files of their own.
+//
+//   translate train --source train.en.gz --target train.de.gz --valid-fraction 0.01 --out run
+//   translate predict --run run < english > german
+//   translate score --run run --source english --target german
+//   summarize train --data articles.csv --source-column 3 --target-column 2 --test test.csv --out run
+//   converse train --data dialogues.txt --test dialogues_test.txt --out run
+//   echo "Good morning . __eou__ Hello , how are you ?" | converse predict --run run --method sample
+//   classify train --data subj.all --format lines --encoding cp1252 --out runs/subj
+//   classify evaluate --run runs/subj
+//   match train --data WikiQA-train.txt --config examples/configs/wikiqa.json --out runs/wikiqa
+//   embed_text train --data pairs.tsv --out runs/pairs
+//   recommend train --data behaviors.tsv --news news.tsv --out runs/mind
+//   printf 'N138 N64727\tN50329 N11853\n' | recommend predict --run runs/mind --json
+
+#include <algorithm>
+
+#include "common/task_program.h"
+
+namespace {
+
+using namespace heed::programs;
+
+/// What a program has beside what all have.
+struct Row {
+  const char* name;
+  const char* by_rule;  ///< what it learns without data
+  const char* files;    ///< what evaluate measures on, if it is not a part of the run's data
+  void (*add_flags)(TaskProgram& program);
+};
+
+void add_text_to_text_flags(TaskProgram& program) {
+  add_pair_flags(program);
+  add_decoding_flags(program);
+}
+
+constexpr Row rows[] = {
+    {"translate", "English number words to German ones", "A table of pairs",
+     [](TaskProgram& program) {
+       add_text_to_text_flags(program);
+       program.has_preset = true;
+     }},
+    {"summarize", "headlines of short reports", "A table of pairs", add_text_to_text_flags},
+    {"converse", "small talk", "Dialogues",
+     [](TaskProgram& program) {
+       program.train_flags = {"data.file", "data.valid", "data.test", "data.valid_fraction", "data.turns"};
+       add_decoding_flags(program);
+     }},
+    {"classify", "the values of short ListOps expressions", "Labelled texts",
+     [](TaskProgram& program) {
+       add_labelled_flags(program);
+       program.train_flags.emplace_back("data.labels");
+     }},
+    {"match", "to answer simple questions", "Pairs", add_labelled_flags},
+    {"embed_text", "which number words say the same", "A table of pairs", add_pair_flags},
+    {"recommend", "which topics the users like", "Impressions", [](TaskProgram& program) {
+       program.train_flags = {"data.file",     "data.news",           "data.valid",
+                              "data.test",     "data.valid_fraction", "data.test_fraction",
+                              "data.encoding", "data.on_bad_bytes"};
+       program.evaluate_flags = {"prediction.news", "prediction.batch_size", "data.encoding",
+                                 "data.on_bad_bytes"};
+       program.predict_flags = program.evaluate_flags;
+     }}};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view name = HEED_PROGRAM;
+  const Row& row = *std::ranges::find(rows, name, [](const Row& one) { return std::string_view(one.name); });
+  TaskProgram program{.kind = heed::task_kind(name), .by_rule = row.by_rule};
+  program.files = {
+      {{std::string(row.files) + " to measure on; default: a part of the run's data"}, "--data"}};
+  row.add_flags(program);
+  return run_task_program(program, argc, argv);
+}
