@@ -86,7 +86,7 @@ class CsvParser {
     const std::size_t end = std::min(text_.find(',', at_), text_.size());
     field = text_.substr(at_, end - at_);
     check(field.find('"') == std::string::npos, lines_.place(),
-          ": an unquoted field contains a quote: ", unicode::shortened(field, 40));
+          ": a quote inside an unquoted field: ", unicode::shortened(field, 40));
     at_ = end;
   }
 

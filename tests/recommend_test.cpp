@@ -87,7 +87,8 @@ TEST_CASE("mind: what is wrong is named with its line") {
   CHECK(contains(refusal_of_impressions(""), "empty"));
   CHECK(contains(refusal_of_news("N1\tnews\tworld\ttitle\t\thttps://a\t[]\n"),
                  "file:1: the row has 7 columns"));
-  CHECK(contains(refusal_of_news(news + without(news, "N1", "")), "file:3: \"\" is no id"));
+  CHECK(
+      contains(refusal_of_news(news + without(news, "N1", "")), "file:3: \"\" is not the id of a news item"));
 }
 
 TEST_CASE("mind: impressions are split by time, or by a seed") {

@@ -9,8 +9,8 @@
 
 #include "heed/base/error.h"
 #include "heed/base/file.h"
-#include "heed/training/text_metrics.h"
 #include "heed/training/ranking.h"
+#include "heed/training/text_metrics.h"
 
 using namespace heed;
 
