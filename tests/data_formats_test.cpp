@@ -68,7 +68,7 @@ TEST_CASE("A column that a table lacks is named with file and line") {
   check_error([] { csv("a,b\n1,2\n", {"-1"}); }, "there is no column \"-1\"");
   check_error([] { csv("a,b\n1,2\n", {"b"}); }, "no header names the columns");
   check_error([] { csv("a,b\n1,2\n", {"c"}, true); }, "f:1: there is no column \"c\" among \"a\", \"b\"");
-  check_error([] { csv("a,a\n1,2\n", {"a"}, true); }, "f:1: the column \"a\" stands twice");
+  check_error([] { csv("a,a\n1,2\n", {"a"}, true); }, "f:1: the column \"a\" occurs twice");
   const auto distinct = [](const char* bytes, const char* format, bool header, Names columns) {
     parse_table(bytes, "f",
                 {.format = format, .header = header, .columns = std::move(columns), .distinct = true});
