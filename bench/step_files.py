@@ -56,7 +56,7 @@ def build(folder, jobs):
     if not hook.exists() or hook.read_text() != HOOK:
         hook.write_text(HOOK)
     run(["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "-D", "CMAKE_BUILD_TYPE=Debug",
-         "-D", "CMAKE_CXX_FLAGS_DEBUG=-O0 --coverage -fprofile-abs-path -fprofile-update=atomic",
+         "-D", "CMAKE_CXX_FLAGS_DEBUG=-O1 -fno-inline --coverage -fprofile-abs-path -fprofile-update=atomic",
          "-D", "HEED_VULKAN=OFF", "-D", "HEED_BUILD_SHARED=OFF", "-D", "HEED_BUILD_TESTS=OFF",
          "-D", "HEED_BUILD_BENCH=OFF", "-D", f"HEED_OWN_SOURCES={hook}",
          "-D", f"CMAKE_EXE_LINKER_FLAGS=-Wl,--wrap={BACKWARD}"], stdout=sys.stderr)
