@@ -197,7 +197,8 @@ std::vector<Tensor> record_joint(const char* op, std::span<const Tensor> outs, s
 }
 
 Tensor parameter(const Tensor& tensor) {
-  check(tensor.defined() && is_floating(tensor.dtype()), "parameter: a tensor of f32 or f64 is needed");
+  check(tensor.defined(), "parameter: needs a tensor, and this one is empty");
+  check(is_floating(tensor.dtype()), "parameter: needs a floating-point tensor, got ", tensor.dtype());
   return tensor.with_node(make_node("leaf", tensor));
 }
 

@@ -1,5 +1,12 @@
 # Reads a shader's `//!` lines (shaders/README.md) and finds the sources of its modules. Included by
-# shaders.cmake, by keep_shaders.cmake and by the test of the kept modules.
+# shaders.cmake, by keep_shaders.cmake and by the test of the kept modules. As a script it writes a SPIR-V module
+# (MODULE) to HEADER as an array called NAME, as glslang --vn does.
+if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
+  file(READ ${MODULE} bytes HEX)
+  string(REGEX REPLACE "(..)(..)(..)(..)" "0x\\4\\3\\2\\1," words "${bytes}")
+  file(WRITE ${HEADER} "#pragma once\nconst uint32_t ${NAME}[] = {${words}};\n")
+  return()
+endif()
 
 # Sets `modules` to a list of NAME|EXTENSION,EXTENSION|DEFINE|DEFINE...
 function(heed_read_shader source modules)

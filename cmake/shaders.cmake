@@ -55,8 +55,8 @@ function(heed_add_kept_module name)
   set(module ${shader_folder}/kept/${name}.spv)
   add_custom_command(
     OUTPUT ${header}
-    COMMAND ${CMAKE_COMMAND} -D NAME=${name} -D MODULE=${module} -D HEADER=${header} -P ${PROJECT_SOURCE_DIR}/cmake/module_header.cmake
-    DEPENDS ${module} ${PROJECT_SOURCE_DIR}/cmake/module_header.cmake
+    COMMAND ${CMAKE_COMMAND} -D NAME=${name} -D MODULE=${module} -D HEADER=${header} -P ${PROJECT_SOURCE_DIR}/cmake/shader_modules.cmake
+    DEPENDS ${module} ${PROJECT_SOURCE_DIR}/cmake/shader_modules.cmake
     COMMENT "Shader ${name}, as kept" VERBATIM)
   set(modules ${modules} ${name} PARENT_SCOPE)
   set(module_headers ${module_headers} ${header} PARENT_SCOPE)
