@@ -347,7 +347,7 @@ Evaluation GradientExchange::broadcast(Evaluation evaluation) {
   return evaluation;
 }
 
-std::map<std::string, Tensor> GradientExchange::broadcast(std::map<std::string, Tensor> tensors) {
+std::map<std::string, Tensor> GradientExchange::broadcast(const std::map<std::string, Tensor>& tensors) {
   const std::string text = ranks_.broadcast(is_first() ? safetensors_text({tensors, {}}) : std::string());
   return is_first() ? tensors : parse_safetensors(text, "what rank 0 has").tensors;
 }
@@ -373,7 +373,7 @@ std::map<std::string, Tensor> GradientExchange::gather(std::map<std::string, Ten
   return mine;
 }
 
-std::map<std::string, Tensor> GradientExchange::deal(std::map<std::string, Tensor> all) {
+std::map<std::string, Tensor> GradientExchange::deal(const std::map<std::string, Tensor>& all) {
   std::vector<std::string> texts(static_cast<std::size_t>(count()));
   for (int r = 0; is_first() && r < count(); ++r) {
     TensorFile message;

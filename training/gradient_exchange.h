@@ -53,14 +53,14 @@ class GradientExchange {
   /// The value that rank 0 passes.
   std::string broadcast(const std::string& text) { return ranks_.broadcast(text); }
   Evaluation broadcast(Evaluation evaluation);
-  std::map<std::string, Tensor> broadcast(std::map<std::string, Tensor> tensors);
+  std::map<std::string, Tensor> broadcast(const std::map<std::string, Tensor>& tensors);
   /// Copies all weights and buffers from rank 0.
   void broadcast_model();
   /// For named tensors "<kind>.<parameter>", such as an optimizer's moments: gather() collects them
   /// from their owners on rank 0, and deal() sends those of rank 0 to their owners. Tensors of no
   /// parameter go to all ranks.
   std::map<std::string, Tensor> gather(std::map<std::string, Tensor> mine);
-  std::map<std::string, Tensor> deal(std::map<std::string, Tensor> all);
+  std::map<std::string, Tensor> deal(const std::map<std::string, Tensor>& all);
 
  private:
   std::vector<std::string> gather_outcomes(std::optional<BatchOutcome> own,
