@@ -268,7 +268,7 @@ bool Trainer::load() {
   if (average_) average_->load_state(exchange_->broadcast(average_->state()));
   if (text.empty()) return false;
   if (!exchange_->is_first()) state_ = parse_trainer_state(text, "the state of rank 0");
-  optimizer_.load_state(exchange_->deal(std::move(moments)));
+  optimizer_.load_state(exchange_->deal(moments));
   check(optimizer_.steps() == state_.step, "cannot resume: the optimizer counts ", optimizer_.steps(),
         " steps, but the run ", state_.step);
   return true;
