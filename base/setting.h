@@ -141,8 +141,9 @@ void check_ranges(std::string_view owner, Group group) {
                      if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
                        setting.kind = std::is_integral_v<T> ? Setting::Kind::integer : Setting::Kind::number;
                        const auto number = static_cast<double>(value);
-                       check(number >= setting.low && number <= setting.high, owner, ": ", setting.name,
-                             " is ", value, "; it must be ", allowed_text(setting));
+                       if (!(number >= setting.low && number <= setting.high))
+                         fail(owner, ": ", setting.name, " is ", value, "; it must be ",
+                              allowed_text(setting));
                      }
                    }),
                    group);

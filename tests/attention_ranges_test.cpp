@@ -11,6 +11,7 @@
 #include "heed/models/attention/attention.h"
 #include "heed/models/classifier.h"
 #include "model_support.h"
+#include "support.h"
 
 using namespace heed;
 using namespace heed::test;
@@ -53,11 +54,7 @@ bool is_numeric(const Asked& asked) {
 }
 
 // Sanitizers hold shadows of memory and keep what was freed.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::int64_t most_memory = 4000;
-#else
-constexpr std::int64_t most_memory = 600;
-#endif
+constexpr std::int64_t most_memory = test::sanitized ? 4000 : 600;
 
 /// In MiB: the most that this process has ever held.
 std::int64_t peak_memory() {

@@ -30,12 +30,6 @@ using namespace heed;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool sanitized = true;  // shadow memory leaves nothing to limit
-#else
-constexpr bool sanitized = false;
-#endif
-
 std::vector<float> product_of(std::uint32_t seed) {
   const Tensor a = uniform({300, 200}, -1, 1, {seed, 0, 0}), b = uniform({200, 250}, -1, 1, {seed, 0, 1});
   return softmax(matmul(a, b)).to_vector<float>();
@@ -152,7 +146,7 @@ TEST_CASE("child: multiplies" * doctest::skip()) {
 }
 
 TEST_CASE("memory limit: a product under a limit of the address space works or says what it lacks") {
-  if (sanitized) return;
+  if (test::sanitized) return;  // shadow memory leaves nothing to limit
   int worked = 0, told = 0;
   for (const rlim_t mebibytes : {150, 200, 250, 300, 400, 500, 600, 700, 1000, 2000}) {
     const ChildResult result = run_in_child(
@@ -191,7 +185,7 @@ TEST_CASE("child: multiplies in a thread too many" * doctest::skip()) {
 }
 
 TEST_CASE("memory limit: each further thread that multiplies is looked after") {
-  if (sanitized) return;
+  if (test::sanitized) return;  // shadow memory leaves nothing to limit
   const ChildResult result =
       run_in_child("child: multiplies in a thread too many", {.timeout = std::chrono::seconds(20)});
   INFO(result.text());
@@ -215,7 +209,7 @@ TEST_CASE("child: releases blocks where nothing can be allocated" * doctest::ski
 }
 
 TEST_CASE("memory limit: releasing memory needs none") {
-  if (sanitized) return;
+  if (test::sanitized) return;  // shadow memory leaves nothing to limit
   const ChildResult result = run_in_child("child: releases blocks where nothing can be allocated");
   INFO(result.text());
   CHECK(result.status == 0);

@@ -345,15 +345,7 @@ namespace {
 std::string tested_problem(Gpu& gpu, const PassVariant& variant) {
   if (!find_shader(concat_text("attention_forward_cooperative_", variant.dtype)))
     return "this build has no attention for matrix hardware";
-  try {
-    return problem_of_attention(gpu, TileKernel::cooperative, variant);
-  } catch (const OutOfMemory&) {  // says nothing about the hardware
-    throw;
-  } catch (const DeviceLost&) {
-    throw;
-  } catch (const Error& error) {
-    return error.what();
-  }
+  return problem_found_by([&] { return problem_of_attention(gpu, TileKernel::cooperative, variant); });
 }
 
 /// The device's fragments, if its matrix hardware is used and has passed the tests of all passes: backward

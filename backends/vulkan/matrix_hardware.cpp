@@ -58,21 +58,15 @@ std::string problem_of(Gpu& gpu, const TileSet& tiles, DType dtype) {
   for (const TileShape& tile : tiles.tiles)
     if (fits(tile, gpu.limits()) && (!best || tile.efficiency > best->efficiency)) best = &tile;
   if (!best) return "the device's workgroups hold none of its tiles";
-  try {
+  return problem_found_by([&] {
     for (const bool a_by_rows : {false, true})
       for (const bool b_by_rows : {false, true}) {
         const FragmentVariant variant{dtype, true, a_by_rows, b_by_rows, true, true, false, 1, *best};
-        const std::string problem = problem_of_variant(gpu, TileKernel::cooperative, variant);
+        std::string problem = problem_of_variant(gpu, TileKernel::cooperative, variant);
         if (!problem.empty()) return problem;
       }
-  } catch (const OutOfMemory&) {  // says nothing about the hardware
-    throw;
-  } catch (const DeviceLost&) {
-    throw;
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+    return std::string();
+  });
 }
 
 MatrixHardware test_hardware(Device device) {
@@ -146,6 +140,18 @@ std::string problem_of_variant(Gpu& gpu, TileKernel kernel, const FragmentVarian
   if (found == result(TileKernel::scalar, scalar_tiles().tiles.back(), 1)) return "";
   return concat_text("the products of ", gpu.name(), " differ from those of ordinary arithmetic (",
                      text_of(v), ")");
+}
+
+std::string problem_found_by(const std::function<std::string()>& test) {
+  try {
+    return test();
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const DeviceLost&) {
+    throw;
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 bool is_trusted(Device device, const std::string& name, const std::function<std::string()>& problem) {

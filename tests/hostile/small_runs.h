@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "heed/tests/program_runner.h"
+#include "heed/tests/support.h"
 
 // Small trainings of every task, and what tests of whole programs look at: folders, weights, texts.
 
@@ -15,13 +16,8 @@ namespace heed::test {
 using Arguments = std::vector<std::string>;
 
 /// What no program may go beyond, whatever is done to it. Sanitizers cost time and memory of their own.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr int most_seconds = 200;
-inline constexpr std::int64_t most_bytes = std::int64_t{8} << 30;
-#else
-inline constexpr int most_seconds = 20;
-inline constexpr std::int64_t most_bytes = std::int64_t{2} << 30;
-#endif
+inline constexpr int most_seconds = sanitized ? 200 : 20;
+inline constexpr std::int64_t most_bytes = std::int64_t{sanitized ? 8 : 2} << 30;
 
 /// Settings, "key=value", with which a step of this task's program takes about a millisecond. `rate` is the
 /// worked example. Throws for a task that has no line here yet.
