@@ -384,8 +384,8 @@ TEST_CASE("capabilities: a variant that does not do what it declares is found") 
   CHECK_FALSE(try_capabilities(liar).can.causal);
 }
 
-TEST_CASE("capabilities: the table in docs/attention.md is the one that the variants make") {
-  const std::string path = std::string(HEED_SOURCE_DIR) + "/docs/attention.md";
+TEST_CASE("capabilities: the table in docs/reference/attention.md is the one that the variants make") {
+  const std::string path = std::string(HEED_SOURCE_DIR) + "/docs/reference/attention.md";
   const std::string begin = "<!-- capabilities: made by ./dev docs -->\n",
                     end = "<!-- end of capabilities -->\n";
   const std::string text = read_file(path);

@@ -382,8 +382,8 @@ TEST_CASE("compare: a folder with files of others is refused") {
   CHECK(contains(run_program("compare", comparison_of(folder.path(), {"--seeds", "1"})).errors, "\"notes\""));
 }
 
-// --- docs/experiments.md: compare accepts every command of the page, and every configuration of an experiment is
-// in one.
+// --- docs/explanation/experiments.md: compare accepts every command of the page, and every configuration
+// of an experiment is in one.
 
 namespace {
 
@@ -444,7 +444,8 @@ TEST_CASE("experiments: compare accepts every command of the page, and every con
   for (const auto& entry : fs::directory_iterator(source / "examples/configs/experiments"))
     there.insert("examples/configs/experiments/" + entry.path().filename().string());
   const TemporaryFolder folder;
-  for (Arguments command : commands_in(read_file(source / "docs/experiments.md"), "build/bin/compare")) {
+  for (Arguments command :
+       commands_in(read_file(source / "docs/explanation/experiments.md"), "build/bin/compare")) {
     const std::string out = value_of(command, "--out");
     CAPTURE(out);
     REQUIRE(out.starts_with("runs/"));

@@ -312,8 +312,8 @@ TEST_CASE("every op refuses an undefined operand by its own name") {
   CHECK(refused > 70);
 }
 
-// --- docs/from_pytorch.md: its C++ is that of examples/embed/from_pytorch.cpp, which is compiled and run. Its
-// Python is run by bindings/python/tests/test_from_pytorch.py.
+// --- docs/guides/from_pytorch.md: its C++ is that of examples/embed/from_pytorch.cpp, which is compiled and
+// run. Its Python is run by bindings/python/tests/test_from_pytorch.py.
 
 namespace {
 
@@ -332,7 +332,7 @@ std::string unindented(const std::string& text) {
 }  // namespace
 
 TEST_CASE("from PyTorch: the C++ of the guide is in the example") {
-  const std::string doc = heed::read_file(HEED_SOURCE_DIR "/docs/from_pytorch.md"),
+  const std::string doc = heed::read_file(HEED_SOURCE_DIR "/docs/guides/from_pytorch.md"),
                     example = unindented(heed::read_file(HEED_SOURCE_DIR "/examples/embed/from_pytorch.cpp"));
   const std::string fence = "```cpp\n";
   int blocks = 0;

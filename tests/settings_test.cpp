@@ -1,5 +1,5 @@
 // Settings: declared once, laid over each other, refused by name, kind and range; and the list of all in
-// docs/settings.md.
+// docs/reference/settings.md.
 
 #include "heed/tasks/settings.h"
 
@@ -230,7 +230,7 @@ TEST_CASE("every task checks its settings without building the model") {
   }
 }
 
-TEST_CASE("settings: the table in docs/settings.md is that of the tasks") {
+TEST_CASE("settings: the table in docs/reference/settings.md is that of the tasks") {
   std::string expected =
       "# All settings\n\nWhat `train --help-settings` prints, for your own data; the data made by rule has "
       "other models and numbers of steps. `./dev docs` makes this page.\n";
@@ -242,7 +242,7 @@ TEST_CASE("settings: the table in docs/settings.md is that of the tasks") {
       expected += concat_text("| `", setting.name, "` | `", setting.initial, "` | ", allowed_text(setting),
                               " | ", setting.help, " |\n");
   }
-  const std::string path = std::string(HEED_SOURCE_DIR) + "/docs/settings.md";
+  const std::string path = std::string(HEED_SOURCE_DIR) + "/docs/reference/settings.md";
   if (std::getenv("HEED_WRITE_DOCS")) write_file_atomically(path, expected);
   CHECK_MESSAGE(read_file(path) == expected,
                 "the page is out of date: ./dev docs makes the table in docs anew");

@@ -1,4 +1,5 @@
-// The C++ of docs/from_pytorch.md, one function for each of its sections; a test holds both to the same text.
+// The C++ of docs/guides/from_pytorch.md, one function for each of its sections; a test holds
+// both to the same text.
 //
 //   from_pytorch FOLDER      files are written there
 

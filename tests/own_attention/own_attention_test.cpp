@@ -203,8 +203,8 @@ TEST_CASE("own attention: threads register while others look and build") {
   CHECK(attention_variant("thread_2_39").capabilities.causal);
 }
 
-TEST_CASE("own attention: what docs/embedding.md quotes stands in the example") {
-  const std::string doc = read_file(HEED_SOURCE_DIR "/docs/embedding.md"),
+TEST_CASE("own attention: what docs/guides/cpp.md quotes stands in the example") {
+  const std::string doc = read_file(HEED_SOURCE_DIR "/docs/guides/cpp.md"),
                     example = read_file(HEED_SOURCE_DIR "/examples/embed/alibi.cpp");
   const std::string fence = "```cpp\n";
   std::size_t at = 0;

@@ -112,7 +112,7 @@ std::function<int()> add_variants_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("variants", "Lists the attention variants and tries what each can do");
   auto markdown = std::make_shared<bool>(false);
-  command->add_flag("--markdown", *markdown, "The table as in docs/attention.md");
+  command->add_flag("--markdown", *markdown, "The table as in docs/reference/attention.md");
   command->footer(
       "causal         strictly: later tokens do not change earlier outputs; values: later values have no\n"
       "               influence, but later tokens may decide which earlier ones are seen; -: no causal form\n"

@@ -1,11 +1,11 @@
-"""docs/from_pytorch.md: its Python runs, block after block, and PyTorch's beside it where that is installed."""
+"""docs/guides/from_pytorch.md: its Python runs, block after block, and PyTorch's beside it where that is installed."""
 
 import pathlib
 import re
 import tempfile
 import unittest
 
-GUIDE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "from_pytorch.md"
+GUIDE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "guides" / "from_pytorch.md"
 
 
 def blocks(title):
