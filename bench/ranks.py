@@ -5,8 +5,7 @@
 
 Prints a line of JSON per case: `ratio` is the throughput of the ranks over that of one process (1: the same), the median
 over the pairs, and `bytes` what all ranks together have sent in a step, beside what the formula of
-docs/guides/processes.md
-says. With --torch PyTorch's DistributedDataParallel over gloo does the same work, in turn with heed: `torch_ratio` is its
+docs/guides/processes.md says. With --torch PyTorch's DistributedDataParallel over gloo does the same work, in turn with heed: `torch_ratio` is its
 throughput with two processes over that of one, and `beside_torch` heed's throughput over its, both with two processes.
 """
 
