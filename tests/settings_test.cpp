@@ -5,7 +5,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "heed/base/file.h"
@@ -230,18 +233,79 @@ TEST_CASE("every task checks its settings without building the model") {
   }
 }
 
-TEST_CASE("settings: the table in docs/reference/settings.md is that of the tasks") {
-  std::string expected =
-      "# All settings\n\nWhat `train --help-settings` prints, for your own data; the data made by rule has "
-      "other models and numbers of steps. `./dev docs` makes this page.\n";
-  for (const TaskKind* kind : task_kinds()) {
-    expected += concat_text("\n## ", kind->name,
-                            "\n\n| setting | default | allowed | what it is |\n|---|---|---|---|\n");
-    const Settings settings = kind->settings(true);
-    for (const Setting& setting : settings.declared())
-      expected += concat_text("| `", setting.name, "` | `", setting.initial, "` | ", allowed_text(setting),
-                              " | ", setting.help, " |\n");
+namespace {
+
+/// A setting that some tasks mean alike: each of its defaults, with the tasks that have it.
+struct SettingRow {
+  struct Default {
+    std::string value, tasks = {};
+    std::size_t count = 0;
+  };
+  std::string name, allowed, help;
+  std::vector<Default> defaults = {};
+
+  bool is(const Setting& setting) const {
+    return name == setting.name && allowed == allowed_text(setting) && help == setting.help;
   }
+};
+
+/// The rows of all tasks, those of one name together, in the order of the tasks.
+std::vector<SettingRow> setting_rows() {
+  std::vector<SettingRow> rows;
+  for (const TaskKind* kind : task_kinds()) {
+    const Settings settings = kind->settings(true);
+    for (const Setting& setting : settings.declared()) {
+      auto row = std::ranges::find_if(rows, [&](const SettingRow& one) { return one.is(setting); });
+      if (row == rows.end()) {
+        const auto last = std::find_if(rows.rbegin(), rows.rend(),
+                                       [&](const SettingRow& one) { return one.name == setting.name; });
+        row = rows.insert(last == rows.rend() ? rows.end() : last.base(),
+                          {setting.name, allowed_text(setting), setting.help});
+      }
+      auto value = std::ranges::find(row->defaults, setting.initial, &SettingRow::Default::value);
+      if (value == row->defaults.end()) value = row->defaults.insert(value, {setting.initial});
+      if (value->count++ != 0) value->tasks += ", ";
+      value->tasks += kind->name;
+    }
+  }
+  return rows;
+}
+
+/// The page: a table for each part of the settings.
+std::string settings_page() {
+  std::map<std::string, std::string> tables;
+  std::vector<std::string> parts;
+  for (SettingRow& row : setting_rows()) {
+    const std::size_t dot = row.name.find('.');
+    const std::string part = dot == std::string::npos ? "run" : row.name.substr(0, dot);
+    if (std::ranges::find(parts, part) == parts.end()) parts.push_back(part);
+    std::ranges::stable_sort(row.defaults, std::greater(), &SettingRow::Default::count);
+    std::string defaults, tasks;
+    std::size_t count = 0;
+    for (const SettingRow::Default& one : row.defaults) {
+      defaults += defaults.empty() ? "`" + one.value + "`" : ", `" + one.value + "` (" + one.tasks + ")";
+      tasks += (tasks.empty() ? "" : ", ") + one.tasks;
+      count += one.count;
+    }
+    if (count < task_kinds().size()) row.help += " *(" + tasks + ")*";
+    tables[part] +=
+        concat_text("| `", row.name, "` | ", defaults, " | ", row.allowed, " | ", row.help, " |\n");
+  }
+  std::string page =
+      "# All settings\n\nWhat `train --help-settings` prints, for your own data; the data made by rule has "
+      "other models and\nnumbers of steps. The most frequent default comes first; the others name their "
+      "tasks. "
+      "A setting that only some\ntasks have names these at its end. `./dev docs` makes this page.\n";
+  for (const std::string& part : parts)
+    page += concat_text(
+        "\n## ", part, "\n\n| setting | default | allowed | what it is |\n|---|---|---|---|\n", tables[part]);
+  return page;
+}
+
+}  // namespace
+
+TEST_CASE("settings: the table in docs/reference/settings.md is that of the tasks") {
+  const std::string expected = settings_page();
   const std::string path = std::string(HEED_SOURCE_DIR) + "/docs/reference/settings.md";
   if (std::getenv("HEED_WRITE_DOCS")) write_file_atomically(path, expected);
   CHECK_MESSAGE(read_file(path) == expected,
