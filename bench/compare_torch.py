@@ -76,9 +76,9 @@ def set_up_torch(threads):
 
 
 def run(command):
-    """The line of JSON that a process prints last."""
+    """The first line of JSON that a process prints."""
     done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[0])
 
 
 def run_in_turn(pairs, *commands):
