@@ -382,8 +382,8 @@ TEST_CASE("compare: a folder with files of others is refused") {
   CHECK(contains(run_program("compare", comparison_of(folder.path(), {"--seeds", "1"})).errors, "\"notes\""));
 }
 
-// --- docs/experiments.md: compare accepts every command of the page, and every configuration of an experiment is
-// in one.
+// --- docs/experiments.md: compare accepts every command of the page, and every
+// experiment's configuration is in one.
 
 namespace {
 

@@ -1,4 +1,5 @@
-// Tokenizers of characters, words, pieces (WordPiece, Unigram) and of SentencePiece files. Byte-level BPE: tokenizer_test.cpp.
+// Tokenizers of characters, words, pieces (WordPiece, Unigram) and of SentencePiece files. Byte-level BPE:
+// tokenizer_test.cpp.
 
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
