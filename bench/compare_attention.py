@@ -16,13 +16,10 @@ import argparse
 import json
 import math
 import pathlib
-import subprocess
 import sys
 import time
 
 import compare_torch
-
-HEED = pathlib.Path(__file__).resolve().parent.parent / "build/bin/heed"
 
 # The mechanism of heed, and its settings; what stands behind a colon only tells two cases apart.
 CASES = {
@@ -381,18 +378,9 @@ def layers(width, heads, length):
     }
 
 
-def resident_megabytes(name):
-    with open("/proc/self/status") as status:
-        return next(int(line.split()[1]) / 1024 for line in status if line.startswith(name + ":"))
-
-
 def run_torch(case, length, options):
     """One process of PyTorch: prints the best time of a pass, the growth of the process, and the number of parameters."""
-    import torch
-
-    torch.set_num_threads(options.threads)
-    torch.set_flush_denormal(True)
-    torch.manual_seed(1)
+    torch = compare_torch.set_up_torch(options.threads)
 
     def once(module, x, slope):
         module.zero_grad(set_to_none=True)
@@ -403,7 +391,7 @@ def run_torch(case, length, options):
         return torch.randn(1, n, options.width, requires_grad=True), torch.randn(1, n, options.width)
 
     once(layers(options.width, options.heads, 256)["dot_product"](), *inputs(256))  # libraries and threads are there
-    before = resident_megabytes("VmRSS")
+    before = compare_torch.memory_megabytes("VmRSS")
     pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     module = layers(options.width, options.heads, length)[case]()
     x, slope = inputs(length)
@@ -413,7 +401,7 @@ def run_torch(case, length, options):
         start = time.perf_counter()
         once(module, x, slope)
         times.append(time.perf_counter() - start)
-    print(json.dumps({"ms": 1000 * min(times), "peak_mb": resident_megabytes("VmHWM") - before,
+    print(json.dumps({"ms": 1000 * min(times), "peak_mb": compare_torch.memory_megabytes("VmHWM") - before,
                       "parameters": sum(p.numel() for p in module.parameters() if p.requires_grad)}))
 
 
@@ -422,11 +410,7 @@ def compare(case, length, options):
     heed_command = [options.heed, "bench", "attention", "--variants", case.partition(":")[0], "--lengths", str(length), *common,
                     "--json", *CASES[case]]
     torch_command = [sys.executable, __file__, "--run-torch", case, "--lengths", str(length), *common]
-    heed, torch = [], []
-    for _ in range(options.pairs):
-        output = subprocess.run(heed_command, stdout=subprocess.PIPE, text=True, check=True).stdout
-        heed.append(json.loads(output.splitlines()[0]))
-        torch.append(compare_torch.run(torch_command))
+    heed, torch = compare_torch.run_in_turn(options.pairs, heed_command, torch_command)
     if heed[0]["parameters"] != torch[0]["parameters"]:
         sys.exit(f"{case}: {heed[0]['parameters']} parameters in heed, {torch[0]['parameters']} in PyTorch: not the same layer")
     best = {name: min(run["ms"] for run in runs) for name, runs in (("heed", heed), ("torch", torch))}
@@ -438,14 +422,11 @@ def compare(case, length, options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--heed", default=HEED, help="the program heed (default: the one of the release build)")
+    parser = compare_torch.parser_of(__doc__, "heed")
     parser.add_argument("--case", action="append", choices=CASES, help="only this one; may be repeated")
     parser.add_argument("--lengths", nargs="+", type=int, default=[1024, 4096], help="multiples of 64 from 1024 on")
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--heads", type=int, default=8)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--pairs", type=int, default=3, help="alternating runs of each side (default 3)")
     parser.add_argument("--run-torch", choices=CASES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run_torch:

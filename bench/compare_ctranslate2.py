@@ -10,7 +10,7 @@ for which the two libraries have different formulas. Prints a line of JSON:
   cpu_*           the same two ratios of processor seconds (user and system), which other work on the machine moves less
   same_output     share of lines where both wrote the same text
 
-Needs ctranslate2, tokenizers and numpy. Models: dot-product attention, one vocabulary for both sides.
+Needs ctranslate2, tokenizers, safetensors and numpy. Models: dot-product attention, one vocabulary for both sides.
 """
 
 import argparse
@@ -19,27 +19,12 @@ import json
 import os
 import resource
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 
-
-def read_safetensors(path):
-    """The tensors of a file by name; heed writes float32."""
-    import numpy as np
-
-    with open(path, "rb") as file:
-        data = file.read()
-    size = struct.unpack("<Q", data[:8])[0]
-    tensors = {}
-    for name, entry in json.loads(data[8:8 + size]).items():
-        if name == "__metadata__" or entry["dtype"] != "F32":
-            continue
-        begin, end = (8 + size + offset for offset in entry["data_offsets"])
-        tensors[name] = np.frombuffer(data[begin:end], np.float32).reshape(entry["shape"])
-    return tensors
+import compare_torch
 
 
 def sinusoids(count, width):
@@ -60,6 +45,7 @@ def convert(run, folder):
     """Writes CTranslate2's model folder from a run."""
     import numpy as np
     from ctranslate2.specs import common_spec, transformer_spec
+    from safetensors.numpy import load_file
 
     with open(os.path.join(run, "config.json")) as file:
         model = json.load(file)["model"]
@@ -73,7 +59,7 @@ def convert(run, folder):
         sys.exit(f"model.norm_kind is {model['norm_kind']}; known here: layer")
     if model.get("pointer"):
         sys.exit("CTranslate2 has no pointer")
-    tensors = read_safetensors(weights_of(run))
+    tensors = load_file(weights_of(run))
     activation = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}[model["activation"]]
     spec = transformer_spec.TransformerSpec.from_config(
         (model["encoder_layers"], model["decoder_layers"]), model["heads"], pre_norm=model["norm"] == "pre",
@@ -173,19 +159,14 @@ def timed(command, lines, environment):
 
 
 def main():
-    here = os.path.dirname(os.path.abspath(__file__))
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = compare_torch.parser_of(__doc__, "translate")
     parser.add_argument("--run", required=True, help="folder of a run of `translate train`")
     parser.add_argument("--source", help="the text to translate, one sentence a line; plain or .gz")
     parser.add_argument("--convert", metavar="FOLDER", help="only write CTranslate2's model to this new folder")
-    parser.add_argument("--heed", default=os.path.join(here, "..", "build", "bin", "translate"),
-                        help="the program translate (default: the one of the release build)")
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--inter-threads", type=int, default=1,
                         help="of CTranslate2: batches at a time, among which the threads are divided (default 1)")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--pairs", type=int, default=3, help="alternating runs of each side (default 3)")
     parser.add_argument("--differences", action="store_true", help="show the lines that differ on standard error")
     parser.add_argument("--run-ctranslate2", help=argparse.SUPPRESS)
     options = parser.parse_args()

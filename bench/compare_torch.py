@@ -12,13 +12,15 @@ both multiply in bf16 (heed with Bf16Products, PyTorch under autocast).
 import argparse
 import dataclasses
 import json
-import os
+import pathlib
 import statistics
 import subprocess
 import sys
 import time
 
 import compare_gpu
+
+BIN = pathlib.Path(__file__).resolve().parent.parent / "build/bin"  # of the release build
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,13 +48,45 @@ CASES = {
 }
 
 
-def peak_megabytes():
-    """The most memory this process ever held (VmHWM), in MB of 2^20 bytes, as bench_steps reports it."""
+# --- what all comparisons have in common
+
+
+def parser_of(description, program):
+    """The options of a comparison of `program` with something else."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--heed", default=BIN / program, help=f"the program {program} (default: the one of the release build)")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--pairs", type=int, default=3, help="alternating runs of each side (default 3)")
+    return parser
+
+
+def memory_megabytes(name):
+    """Memory of this process in MB of 2^20 bytes, as bench_steps reports it: VmHWM, the most ever, or VmRSS, now."""
     with open("/proc/self/status") as status:
-        for line in status:
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    raise RuntimeError("no VmHWM in /proc/self/status")
+        return next(int(line.split()[1]) / 1024 for line in status if line.startswith(name + ":"))
+
+
+def set_up_torch(threads):
+    import torch
+
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    torch.manual_seed(1)
+    return torch
+
+
+def run(command):
+    """The first line of JSON that a process prints."""
+    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[0])
+
+
+def run_in_turn(pairs, *commands):
+    """For each command what its runs print, the runs of all commands in turn."""
+    return zip(*[[run(command) for command in commands] for _ in range(pairs)])
+
+
+# --- steps of training
 
 
 def build(case_name, dropout):
@@ -151,11 +185,7 @@ def build(case_name, dropout):
 
 def run_torch(case_name, dropout, threads, repeat, compile_model, precision):
     """One process of PyTorch: prints the median time of a step, peak memory and the number of parameters."""
-    import torch
-
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(True)
-    torch.manual_seed(1)
+    torch = set_up_torch(threads)
     model, loss_of = build(case_name, dropout)
     if compile_model:
         loss_of = torch.compile(loss_of)
@@ -180,16 +210,10 @@ def run_torch(case_name, dropout, threads, repeat, compile_model, precision):
     print(json.dumps({
         "case": case_name,
         "ms": statistics.median(times[3:]),
-        "peak_mb": peak_megabytes(),
+        "peak_mb": memory_megabytes("VmHWM"),
         "parameters": sum(p.numel() for p in model.parameters()),
         "loss": loss.item(),
     }))
-
-
-def run(command):
-    """The line of JSON that a process prints last."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def compare(name, options):
@@ -197,13 +221,10 @@ def compare(name, options):
     shared = ["--threads", str(options.threads), "--repeat", str(options.repeat), "--dropout", "0" if without else "0.1",
               "--precision", options.precision]
     heed_command = [options.heed, "--case", case_name, *shared]
-    torch_command = [sys.executable, os.path.abspath(__file__), "--run-torch", case_name, *shared]
+    torch_command = [sys.executable, __file__, "--run-torch", case_name, *shared]
     if options.compile:
         torch_command.append("--compile")
-    heed, torch = [], []
-    for _ in range(options.pairs):
-        heed.append(run(heed_command))
-        torch.append(run(torch_command))
+    heed, torch = run_in_turn(options.pairs, heed_command, torch_command)
     counts = heed[0]["parameters"], torch[0]["parameters"]
     print(f"{name}: {counts[0]} parameters in heed, {counts[1]} in PyTorch", file=sys.stderr)
     if counts[0] != counts[1]:
@@ -224,13 +245,8 @@ def compare(name, options):
 
 def main():
     names = [name + suffix for name in CASES for suffix in ("", "_no_dropout")]
-    here = os.path.dirname(os.path.abspath(__file__))
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--heed", default=os.path.join(here, "..", "build", "bin", "bench_steps"),
-                        help="the program bench_steps (default: the one of the release build)")
+    parser = parser_of(__doc__, "bench_steps")
     parser.add_argument("--case", action="append", choices=names, help="only this case; may be repeated")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--pairs", type=int, default=3, help="alternating runs of each side (default 3)")
     parser.add_argument("--repeat", type=int, default=10, help="timed steps in a run (default 10)")
     parser.add_argument("--precision", choices=("f32", "bf16"), default="f32", help="of what is multiplied (default f32)")
     parser.add_argument("--compile", action="store_true", help="let torch.compile translate the model (needs a C++ compiler)")

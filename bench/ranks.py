@@ -12,7 +12,6 @@ throughput with two processes over that of one, and `beside_torch` heed's throug
 import argparse
 import json
 import os
-import pathlib
 import socket
 import statistics
 import subprocess
@@ -22,24 +21,19 @@ import time
 import compare_torch
 
 CASES = ["encoder", "translation", "language_model"]
-PROGRAM = pathlib.Path(__file__).resolve().parent.parent / "build/bin/bench_steps"
 
 
 def measure(case, ranks, threads, batches, steps):
-    command = [PROGRAM, "--case", case, "--ranks", ranks, "--threads", threads, "--accumulation", batches,
+    command = [compare_torch.BIN / "bench_steps", "--case", case, "--ranks", ranks, "--threads", threads, "--accumulation", batches,
                "--repeat", steps]
-    return json.loads(subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout)
+    return compare_torch.run(command)
 
 
 def run_torch(case, rank, ranks, threads, batches, steps, port):
     """One process of PyTorch: steps of `batches` batches, shared by the ranks, of which the last sends the gradients."""
     import contextlib
 
-    import torch
-
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(True)
-    torch.manual_seed(1)
+    torch = compare_torch.set_up_torch(threads)
     model, loss_of_batch = compare_torch.build(case, dropout=0.1)
     loss_of = loss_of_batch
     wait_for_all = lambda: None

@@ -81,17 +81,6 @@ std::string BatchPlan::left_out_message() const {
   return text;
 }
 
-std::int64_t BatchPlan::padded_tokens(const Batch& batch) const {
-  std::int64_t source = 0, target = 0;
-  for (const std::int32_t index : batch) {
-    check(index >= 0 && index < std::ssize(source_lengths_), "batch: there is no example ", index, " among ",
-          source_lengths_.size());
-    source = std::max<std::int64_t>(source, source_lengths_[static_cast<std::size_t>(index)]);
-    target = std::max<std::int64_t>(target, target_lengths_[static_cast<std::size_t>(index)]);
-  }
-  return static_cast<std::int64_t>(batch.size()) * (source + target);
-}
-
 std::vector<Batch> BatchPlan::epoch(std::uint32_t epoch) const {
   struct Keyed {
     Example example;

@@ -40,9 +40,6 @@ class BatchPlan {
   /// "3 of 100 examples are left out: 2 with a side longer than 50 tokens (the longest has 70), 1 ...", or
   /// "" if there are none.
   std::string left_out_message() const;
-  /// Padded tokens of a batch: rows * (longest source + longest target). Throws Error for an example that
-  /// does not exist.
-  std::int64_t padded_tokens(const Batch& batch) const;
 
  private:
   struct Example {

@@ -1,11 +1,12 @@
 #include "heed/data/dialogues.h"
 
 #include <algorithm>
-#include <set>
+#include <utility>
 
 #include "heed/base/error.h"
 #include "heed/core/random.h"
 #include "heed/data/text_file.h"
+#include "heed/data/texts_by_rule.h"
 
 namespace heed {
 namespace {
@@ -27,23 +28,6 @@ std::vector<std::string> cut_at_marks(std::string_view line) {
     if (end == line.size()) return parts;
     at = end + turn_end.size();
   }
-}
-
-std::vector<Dialogue> dialogues_in(TextLines lines) {
-  std::vector<Dialogue> dialogues;
-  while (const auto line = lines.next()) {
-    std::vector<std::string> turns = cut_at_marks(*line);
-    if (turns.size() == 1 && turns.back().empty())
-      fail(lines.place(), ": the line is blank; expected a dialogue whose turns end in ", turn_end);
-    if (!turns.back().empty())
-      fail(lines.place(), ": ", turns.size() > 1 ? "the last turn" : "the line", " has no ", turn_end,
-           " behind it; every turn ends in one");
-    turns.pop_back();
-    for (std::size_t i = 0; i < turns.size(); ++i)
-      if (turns[i].empty()) fail(lines.place(), ": turn ", i + 1, " is empty");
-    dialogues.push_back(std::move(turns));
-  }
-  return dialogues;
 }
 
 // --- small talk
@@ -82,14 +66,22 @@ Dialogue turns_of(std::string_view line) {
   return turns;
 }
 
-std::vector<Dialogue> read_dialogues(const std::filesystem::path& path, const TextOptions& options,
-                                     ReadReport* report) {
-  return dialogues_in({TextInput(path), options, report});
-}
-
-std::vector<Dialogue> parse_dialogues(std::string_view bytes, std::string_view origin,
-                                      const TextOptions& options, ReadReport* report) {
-  return dialogues_in({TextInput(bytes, origin), options, report});
+std::vector<Dialogue> read_dialogues(const TextInput& input, const TextOptions& options, ReadReport* report) {
+  TextLines lines(input, options, report);
+  std::vector<Dialogue> dialogues;
+  while (const auto line = lines.next()) {
+    std::vector<std::string> turns = cut_at_marks(*line);
+    if (turns.size() == 1 && turns.back().empty())
+      fail(lines.place(), ": the line is blank; expected a dialogue whose turns end in ", turn_end);
+    if (!turns.back().empty())
+      fail(lines.place(), ": ", turns.size() > 1 ? "the last turn" : "the line", " has no ", turn_end,
+           " behind it; every turn ends in one");
+    turns.pop_back();
+    for (std::size_t i = 0; i < turns.size(); ++i)
+      if (turns[i].empty()) fail(lines.place(), ": turn ", i + 1, " is empty");
+    dialogues.push_back(std::move(turns));
+  }
+  return dialogues;
 }
 
 ParallelText answers_in(const std::vector<Dialogue>& dialogues, std::int64_t context) {
@@ -109,21 +101,9 @@ ParallelText answers_in(const std::vector<Dialogue>& dialogues, std::int64_t con
 }
 
 SmallTalk small_talk(std::uint64_t seed, std::int64_t train_count, std::int64_t held_out_count) {
-  check(train_count >= 1 && held_out_count >= 1 && train_count <= 1'000'000 && held_out_count <= 1000,
-        "1 to 1,000,000 dialogues to learn from and 1 to 1,000 to measure with can be made, not ",
-        train_count, " and ", held_out_count);
-  SmallTalk made;
-  std::set<Dialogue> held_out;
-  std::uint32_t index = 0;
-  while (static_cast<std::int64_t>(made.held_out.size()) < held_out_count) {
-    Dialogue turns = talk(seed, index++);
-    if (held_out.insert(turns).second) made.held_out.push_back(std::move(turns));
-  }
-  while (static_cast<std::int64_t>(made.train.size()) < train_count) {
-    Dialogue turns = talk(seed, index++);
-    if (!held_out.contains(turns)) made.train.push_back(std::move(turns));
-  }
-  return made;
+  auto made = made_parts("dialogues", train_count, held_out_count, 1000,
+                         [&](std::uint32_t index) { return talk(seed, index); });
+  return {std::move(made.train), std::move(made.held_out)};
 }
 
 }  // namespace heed

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,11 +21,8 @@ Dialogue turns_of(std::string_view line);
 
 /// Reads dialogues, one per line, in which every turn ends in the mark. Throws Error with file and line as
 /// read_lines does, and for a blank line, a turn without a mark after it, and an empty turn.
-std::vector<Dialogue> read_dialogues(const std::filesystem::path& path, const TextOptions& options = {},
+std::vector<Dialogue> read_dialogues(const TextInput& input, const TextOptions& options = {},
                                      ReadReport* report = nullptr);
-/// The same for bytes already in memory; `origin` names their source in errors.
-std::vector<Dialogue> parse_dialogues(std::string_view bytes, std::string_view origin,
-                                      const TextOptions& options = {}, ReadReport* report = nullptr);
 
 /// Training pairs for answers: for every turn except the first, the source is up to `context` turns before
 /// it, joined by the mark alone, and the target is the turn itself.

@@ -102,10 +102,7 @@ LabelledText read_labelled_table(const FileInput& input) {
     else
       text.add(words, cells[0], row.origin, row.line);
   };
-  if (input.text.bytes)
-    parse_table_rows(*input.text.bytes, input.text.origin, table, take, input.report);
-  else
-    read_table_rows(input.text.path, table, take, input.report);
+  read_table_rows(input.text, table, take, input.report);
   return text;
 }
 
@@ -127,7 +124,7 @@ std::string read_document(const fs::path& path, const LabelledOptions& options, 
   check(type == fs::file_type::regular, path.string(),
         ": expected a document, but this is not a regular file");
   std::string text;
-  TextLines lines(TextInput(path), options.text, report);
+  TextLines lines(path, options.text, report);
   while (const auto line = lines.next()) {
     if (!text.empty()) text += '\n';
     text += *line;
@@ -144,7 +141,7 @@ LabelledText read_class_files(std::span<const fs::path> files, const LabelledOpt
           ": expected the texts of a class, for which a regular file is needed");
     const std::string label = file.filename().string();
     check_label_at(label, NamedPlace{file});
-    TextLines lines(TextInput(file), options.text, report);
+    TextLines lines(file, options.text, report);
     while (const auto line = lines.next()) {
       if (line->empty()) fail(lines.place(), ": the line is empty; expected a text of the class on each");
       text.add(*line, label, lines.origin(), lines.number());
@@ -191,14 +188,6 @@ const Format& format_named(const std::string& name) {
     if (name == format.name) return format;
   const std::vector<std::string> names = labelled_formats();
   fail("unknown format of labelled texts, \"", name, "\": use one of ", quoted_names(names));
-}
-
-const Format& format_of(const fs::path& path) {
-  const std::string name = labelled_format(path);
-  check(!name.empty(), path.string(),
-        ": its name does not say how it is laid out; give --format lines or --format csv (or tsv, jsonl): "
-        "lines are a label, a space and a text each");
-  return format_named(name);
 }
 
 void check_columns_are_used(const LabelledOptions& options, const Format& format) {
@@ -350,26 +339,23 @@ std::vector<std::string> labelled_formats() {
   return names;
 }
 
-LabelledText parse_labelled_text(std::string_view bytes, std::string_view origin,
-                                 const LabelledOptions& options, ReadReport* report) {
-  const Format& format = format_named(options.format);
-  check(format.read != nullptr, origin, ": a file is not of the format ", format.name);
-  check_columns_are_used(options, format);
-  return format.read({TextInput(bytes, origin), options, report});
-}
-
-LabelledText read_labelled_text(const fs::path& path, const LabelledOptions& options, ReadReport* report) {
+LabelledText read_labelled_text(const TextInput& input, const LabelledOptions& options, ReadReport* report) {
   if (!options.format.empty())
     format_named(options.format);  // a wrong name is reported before any path is looked for
-  check(type_of(path) != fs::file_type::not_found, path.string(), ": there is no such file or folder");
-  const Format& format = options.format.empty() ? format_of(path) : format_named(options.format);
-  check_columns_are_used(options, format);
-  const bool lines_of_classes =
-      format.name == std::string("lines") && type_of(path) == fs::file_type::directory;
-  if (format.read == nullptr || lines_of_classes) return read_class_folder(path, options, report);
+  const fs::file_type type = input.bytes ? fs::file_type::regular : type_of(input.path);
+  check(type != fs::file_type::not_found, input.origin, ": there is no such file or folder");
   LabelledOptions named = options;
-  named.format = format.name;
-  return format.read({TextInput(path), named, report});
+  if (named.format.empty())
+    named.format = input.bytes ? table_format(input.origin) : labelled_format(input.path);
+  check(!named.format.empty(), input.origin,
+        ": its name does not say how it is laid out; give --format lines or --format csv (or tsv, jsonl): "
+        "lines are a label, a space and a text each");
+  const Format& format = format_named(named.format);
+  check_columns_are_used(options, format);
+  const bool is_folder =
+      format.read == nullptr || (type == fs::file_type::directory && named.format == "lines");
+  check(!is_folder || !input.bytes, input.origin, ": a file is not of the format ", format.name);
+  return is_folder ? read_class_folder(input.path, options, report) : format.read({input, named, report});
 }
 
 TextParts split_text(const LabelledText& text, const SplitOptions& options) {

@@ -70,11 +70,8 @@ std::string labelled_format(const std::filesystem::path& path);
 /// for a label that is missing or empty, a column that does not exist, a file without rows, and options for
 /// columns if the format has none; for a folder without class folders, a file beside them, a class without
 /// documents, an empty document, and a document that is not a regular file.
-LabelledText read_labelled_text(const std::filesystem::path& path, const LabelledOptions& options = {},
+LabelledText read_labelled_text(const TextInput& input, const LabelledOptions& options = {},
                                 ReadReport* report = nullptr);
-/// The same for bytes already in memory, in the given format; `origin` names their source in errors.
-LabelledText parse_labelled_text(std::string_view bytes, std::string_view origin,
-                                 const LabelledOptions& options, ReadReport* report = nullptr);
 
 // --- parts -------------------------------------------------------------------------------------------------
 

@@ -15,15 +15,10 @@
 namespace heed {
 namespace {
 
-/// Calls take(row) for each row; throws for a row with another number of columns.
-template <class Take>
-void for_each_row(TextLines lines, std::size_t columns, const char* names, const Take& take) {
-  const std::string origin = lines.origin();
-  rows_of_tsv(std::move(lines), [&](TableRow& row) {
-    check(row.fields.size() == columns, origin, ":", row.line, ": the row has ", row.fields.size(),
-          " columns between tabs; expected ", columns, ": ", names);
-    take(row);
-  });
+/// Throws for a row with another number of columns.
+void check_columns(const TableRow& row, std::string_view origin, std::size_t columns, const char* names) {
+  check(row.fields.size() == columns, origin, ":", row.line, ": the row has ", row.fields.size(),
+        " columns between tabs; expected ", columns, ": ", names);
 }
 
 bool says_the_same(const News& a, const News& b) {
@@ -99,57 +94,37 @@ std::vector<std::int32_t> parse_news_ids(std::string_view text, NewsNames& names
   return numbers;
 }
 
-namespace {
-
-std::vector<News> news_in(TextLines lines, NewsNames& names) {
-  const std::string origin = lines.origin();
+std::vector<News> read_news(const TextInput& input, NewsNames& names, const TextOptions& options,
+                            ReadReport* report) {
   std::vector<News> all;
   std::unordered_map<std::int32_t, std::pair<std::size_t, std::size_t>> known;  // id: index in all, line
-  for_each_row(std::move(lines), 8,
-               "id, category, subcategory, title, abstract, url, entities of title and abstract",
-               [&](TableRow& row) {
-                 std::vector<std::string>& fields = row.fields;
-                 check(!fields[0].empty() && fields[0].find(' ') == std::string::npos, origin, ":", row.line,
-                       ": \"", fields[0], "\" is not the id of a news item; expected one like N55528");
-                 News news{names.number_of(fields[0]), std::move(fields[1]), std::move(fields[2]),
-                           std::move(fields[3]), std::move(fields[4])};
-                 const auto [place, is_new] = known.try_emplace(news.number, all.size(), row.line);
-                 check(is_new || says_the_same(news, all[place->second.first]), origin, ":", row.line,
-                       ": the news ", fields[0], " stands in line ", place->second.second,
-                       ", too, where it says something else; keep one of the two");
-                 if (is_new) all.push_back(std::move(news));
-               });
+  const auto take = [&](TableRow& row) {
+    check_columns(row, input.origin, 8,
+                  "id, category, subcategory, title, abstract, url, entities of title and abstract");
+    std::vector<std::string>& fields = row.fields;
+    check(!fields[0].empty() && fields[0].find(' ') == std::string::npos, input.origin, ":", row.line, ": \"",
+          fields[0], "\" is not the id of a news item; expected one like N55528");
+    News news{names.number_of(fields[0]), std::move(fields[1]), std::move(fields[2]), std::move(fields[3]),
+              std::move(fields[4])};
+    const auto [place, is_new] = known.try_emplace(news.number, all.size(), row.line);
+    check(is_new || says_the_same(news, all[place->second.first]), input.origin, ":", row.line, ": the news ",
+          fields[0], " is already in line ", place->second.second,
+          ", with other content; keep one of the two");
+    if (is_new) all.push_back(std::move(news));
+  };
+  read_tsv(input, take, options, report);
   return all;
 }
 
-std::vector<Impression> impressions_in(TextLines lines, NewsNames& names) {
-  const std::string origin = lines.origin();
+std::vector<Impression> read_impressions(const TextInput& input, NewsNames& names, const TextOptions& options,
+                                         ReadReport* report) {
   std::vector<Impression> all;
-  for_each_row(std::move(lines), 5, "impression id, user id, time, history, impressions",
-               [&](TableRow& row) { all.push_back(impression_of(row, origin, names)); });
+  const auto take = [&](TableRow& row) {
+    check_columns(row, input.origin, 5, "impression id, user id, time, history, impressions");
+    all.push_back(impression_of(row, input.origin, names));
+  };
+  read_tsv(input, take, options, report);
   return all;
-}
-
-}  // namespace
-
-std::vector<News> parse_news(std::string_view bytes, std::string_view origin, NewsNames& names,
-                             const TextOptions& options, ReadReport* report) {
-  return news_in({TextInput(bytes, origin), options, report}, names);
-}
-
-std::vector<News> read_news(const std::filesystem::path& path, NewsNames& names, const TextOptions& options,
-                            ReadReport* report) {
-  return news_in({TextInput(path), options, report}, names);
-}
-
-std::vector<Impression> parse_impressions(std::string_view bytes, std::string_view origin, NewsNames& names,
-                                          const TextOptions& options, ReadReport* report) {
-  return impressions_in({TextInput(bytes, origin), options, report}, names);
-}
-
-std::vector<Impression> read_impressions(const std::filesystem::path& path, NewsNames& names,
-                                         const TextOptions& options, ReadReport* report) {
-  return impressions_in({TextInput(path), options, report}, names);
 }
 
 ImpressionParts split_impressions(std::vector<Impression> all, const ImpressionSplit& split) {

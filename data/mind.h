@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,21 +42,15 @@ struct Impression {
 /// Reads news.tsv: eight columns, id, category, subcategory, title, abstract, url and two lists of entities.
 /// An id may occur twice if both rows are equal. Throws Error with file and line as read_lines does, for
 /// another number of columns, an id that is empty or contains a space, and a second, different row of an id.
-std::vector<News> read_news(const std::filesystem::path& path, NewsNames& names,
-                            const TextOptions& options = {}, ReadReport* report = nullptr);
-/// The same for bytes already in memory; `origin` names their source in errors.
-std::vector<News> parse_news(std::string_view bytes, std::string_view origin, NewsNames& names,
-                             const TextOptions& options = {}, ReadReport* report = nullptr);
+std::vector<News> read_news(const TextInput& input, NewsNames& names, const TextOptions& options = {},
+                            ReadReport* report = nullptr);
 
 /// Reads behaviors.tsv: five columns, impression id, user id, time ("11/13/2019 5:53:12 AM"), history and
 /// impressions ("N1-1 N2-0": clicked or not), both separated by spaces. Throws Error with file and line as
 /// read_lines does, for another number of columns, a time in another form, a candidate without -0 or -1, and
 /// a row without candidates.
-std::vector<Impression> read_impressions(const std::filesystem::path& path, NewsNames& names,
+std::vector<Impression> read_impressions(const TextInput& input, NewsNames& names,
                                          const TextOptions& options = {}, ReadReport* report = nullptr);
-/// The same for bytes already in memory.
-std::vector<Impression> parse_impressions(std::string_view bytes, std::string_view origin, NewsNames& names,
-                                          const TextOptions& options = {}, ReadReport* report = nullptr);
 
 /// The numbers of ids that are separated by spaces.
 std::vector<std::int32_t> parse_news_ids(std::string_view text, NewsNames& names);

@@ -2,10 +2,11 @@
 
 #include <array>
 #include <string_view>
-#include <unordered_set>
+#include <utility>
 
 #include "heed/base/error.h"
 #include "heed/core/random.h"
+#include "heed/data/texts_by_rule.h"
 
 namespace heed {
 namespace {
@@ -153,7 +154,7 @@ class Reporter {
  public:
   Reporter(std::uint64_t seed, std::uint32_t index) : draws_({seed, index, 0}) {}
 
-  void write(ParallelText& pairs) {
+  std::pair<std::string, std::string> write() {
     const std::string_view who = draws_.pick(professions);
     std::string_view whom = who, other = who;
     while (whom == who) whom = draws_.pick(professions);
@@ -163,8 +164,7 @@ class Reporter {
     if (order != 0) aside(other);
     event(who, verb.past, whom);
     if (order != 1) aside(other);
-    pairs.source.push_back(report_);
-    pairs.target.push_back(concat_text(who, ' ', verb.present, ' ', whom));
+    return {report_, concat_text(who, ' ', verb.present, ' ', whom)};
   }
 
  private:
@@ -213,25 +213,15 @@ class Reporter {
 }  // namespace
 
 Reports headline_reports(std::uint64_t seed, std::int64_t train_count, std::int64_t held_out_count) {
-  constexpr std::int64_t most = 1'000'000;
-  check(train_count >= 1 && held_out_count >= 1 && train_count <= most && held_out_count <= most,
-        "between 1 and ", most, " reports can be made, not ", train_count, " to learn from and ",
-        held_out_count, " to measure with");
+  const auto made = made_parts("reports", train_count, held_out_count, 1'000'000,
+                               [&](std::uint32_t index) { return Reporter(seed, index).write(); });
   Reports reports;
-  std::unordered_set<std::string> held_out;
-  std::uint32_t index = 0;
-  const auto add = [&](ParallelText& pairs, std::int64_t count, bool to_learn) {
-    while (static_cast<std::int64_t>(pairs.size()) < count) {
-      Reporter(seed, index++).write(pairs);
-      const bool known = to_learn ? held_out.contains(std::string(pairs.source.back()))
-                                  : !held_out.emplace(pairs.source.back()).second;
-      if (!known) continue;
-      pairs.source.pop_back();
-      pairs.target.pop_back();
+  for (const auto& [items, text] :
+       {std::pair{&made.train, &reports.train}, {&made.held_out, &reports.held_out}})
+    for (const auto& [report, headline] : *items) {
+      text->source.push_back(report);
+      text->target.push_back(headline);
     }
-  };
-  add(reports.held_out, held_out_count, false);
-  add(reports.train, train_count, true);
   return reports;
 }
 

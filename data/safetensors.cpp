@@ -11,6 +11,7 @@
 
 #include "heed/base/error.h"
 #include "heed/base/file.h"
+#include "heed/base/json.h"
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
@@ -20,6 +21,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uint64_t max_header_bytes = 100'000'000;  // the format's own limit
+constexpr int most_levels = 4;                           // of nested objects and lists in a header
 constexpr const char* metadata_name = "__metadata__";
 
 /// How an element is stored in the file.
@@ -40,66 +42,21 @@ struct Entry {
   std::uint64_t end;
 };
 
-/// Scans a header before json parses it and refuses what json would accept silently or fail on: repeated
-/// keys, of which json keeps the last, and nesting that no tensor file has. (json's own callback for this
-/// looks at all tensors before each one.)
-class HeaderGuard final : public json::json_sax_t {
- public:
-  explicit HeaderGuard(std::string_view source) : source_(source) {}
-
-  bool start_object(std::size_t) override {
-    deeper();
-    keys_.emplace_back();
-    return true;
-  }
-  bool end_object() override {
-    --depth_;
-    keys_.pop_back();
-    return true;
-  }
-  bool start_array(std::size_t) override {
-    deeper();
-    return true;
-  }
-  bool end_array() override {
-    --depth_;
-    return true;
-  }
-  bool key(string_t& name) override {
-    check(keys_.back().insert(name).second, source_, ": the header names ", json(name).dump(), " twice");
-    return true;
-  }
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool parse_error(std::size_t, const std::string&, const json::exception&) override { return false; }
-
- private:
-  void deeper() { check(++depth_ <= 4, source_, ": the header is nested too deeply for a safetensors file"); }
-
-  std::string source_;
-  int depth_ = 0;
-  std::vector<std::unordered_set<std::string>> keys_;  // of the open objects
-};
-
 json parse_header(std::string_view text, std::string_view source) {
-  const std::size_t nul = text.find('\0');
-  check(nul == std::string_view::npos, source, ": the header is not valid JSON: byte ", nul, " of ",
-        text.size(), " is a NUL");
-  try {
-    HeaderGuard guard(source);
-    json::sax_parse(text.begin(), text.end(), &guard);  // if this stops at an error, so does the next line
-    json header = json::parse(text.begin(), text.end());
-    check(header.is_object(), source, ": the header is not a JSON object");
-    return header;
-  } catch (const json::exception& error) {
-    fail(source, ": the header is not valid JSON (", error.what(),
-         "); the file is damaged or no safetensors file");
-  }
+  const std::string what = concat_text(source, ": the header");
+  json header = parse_json<json>(text, what, most_levels);
+  check(header.is_object(), what, " is not a JSON object");
+  // Of members with the same name json keeps the last, silently. This pass keeps nothing, which makes it linear.
+  std::vector<std::unordered_set<std::string>> names(most_levels + 1);  // of the open object of each level
+  const auto check_names = [&](int level, json::parse_event_t event, const json& name) {
+    if (event == json::parse_event_t::object_start) names[static_cast<std::size_t>(level) + 1].clear();
+    if (event == json::parse_event_t::key)
+      check(names[static_cast<std::size_t>(level)].insert(name.get<std::string>()).second, what, " names ",
+            name.dump(), " twice");
+    return false;
+  };
+  [[maybe_unused]] const json nothing = json::parse(text, check_names);
+  return header;
 }
 
 FileType file_type_of(const json& entry, const std::string& where) {

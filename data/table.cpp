@@ -116,11 +116,13 @@ class CsvParser {
 
 }  // namespace
 
-void rows_of_csv(TextLines lines, const TakeRow& take) {
+void read_csv(const TextInput& input, const TakeRow& take, const TextOptions& options, ReadReport* report) {
+  TextLines lines(input, options, report);
   CsvParser(lines).rows(take);
 }
 
-void rows_of_tsv(TextLines lines, const TakeRow& take) {
+void read_tsv(const TextInput& input, const TakeRow& take, const TextOptions& options, ReadReport* report) {
+  TextLines lines(input, options, report);
   RowChecks checks;
   TableRow row;
   while (const auto line = lines.next()) {
@@ -139,26 +141,6 @@ void rows_of_tsv(TextLines lines, const TakeRow& take) {
     take(row);
   }
   checks.check_any(lines);
-}
-
-void parse_csv(std::string_view bytes, std::string_view origin, const TakeRow& take,
-               const TextOptions& options, ReadReport* report) {
-  rows_of_csv({TextInput(bytes, origin), options, report}, take);
-}
-
-void read_csv(const std::filesystem::path& path, const TakeRow& take, const TextOptions& options,
-              ReadReport* report) {
-  rows_of_csv({TextInput(path), options, report}, take);
-}
-
-void parse_tsv(std::string_view bytes, std::string_view origin, const TakeRow& take,
-               const TextOptions& options, ReadReport* report) {
-  rows_of_tsv({TextInput(bytes, origin), options, report}, take);
-}
-
-void read_tsv(const std::filesystem::path& path, const TakeRow& take, const TextOptions& options,
-              ReadReport* report) {
-  rows_of_tsv({TextInput(path), options, report}, take);
 }
 
 // --- tables
@@ -241,12 +223,12 @@ class ColumnPicker {
   bool has_rows_ = false;
 };
 
-template <void (*read)(TextLines, const TakeRow&)>
-// NOLINTNEXTLINE(performance-unnecessary-value-param): moved into read
-void rows_between_separators(TextLines lines, const TableOptions& options, const TakeCells& take) {
-  const std::string origin = lines.origin();
-  ColumnPicker picker(options, take, origin);
-  read(std::move(lines), [&](TableRow& row) { picker.row(row); });
+template <decltype(read_csv) read>
+void rows_between_separators(const TextInput& input, const TableOptions& options, const TakeCells& take,
+                             ReadReport* report) {
+  ColumnPicker picker(options, take, input.origin);
+  read(
+      input, [&](TableRow& row) { picker.row(row); }, options.text, report);
   picker.finish();
 }
 
@@ -273,8 +255,10 @@ std::string member_text(const Json& object, const std::string& name, const std::
   return found->dump();
 }
 
-void rows_of_json_lines(TextLines lines, const TableOptions& options, const TakeCells& take) {
-  const std::string& origin = lines.origin();
+void rows_of_json_lines(const TextInput& input, const TableOptions& options, const TakeCells& take,
+                        ReadReport* report) {
+  TextLines lines(input, options.text, report);
+  const std::string& origin = input.origin;
   check(!options.header, origin, ": a header is for csv and tsv; each line of jsonl names its columns");
   check_distinct(options.columns, options, origin);
   std::vector<std::string> names = options.columns, first, cells;
@@ -299,40 +283,12 @@ void rows_of_json_lines(TextLines lines, const TableOptions& options, const Take
 struct TableFormat {
   const char* name;
   const char* ending;  // of file names, without ".gz"
-  void (*rows)(TextLines, const TableOptions&, const TakeCells&);
+  void (*read)(const TextInput&, const TableOptions&, const TakeCells&, ReadReport*);
 };
 
-constexpr TableFormat table_kinds[] = {{"csv", ".csv", rows_between_separators<rows_of_csv>},
-                                       {"tsv", ".tsv", rows_between_separators<rows_of_tsv>},
+constexpr TableFormat table_kinds[] = {{"csv", ".csv", rows_between_separators<read_csv>},
+                                       {"tsv", ".tsv", rows_between_separators<read_tsv>},
                                        {"jsonl", ".jsonl", rows_of_json_lines}};
-
-const TableFormat& table_kind(const std::string& name) {
-  for (const TableFormat& format : table_kinds)
-    if (name == format.name) return format;
-  fail("unknown format of tables, \"", name, "\": use one of ", quoted_names(table_formats()));
-}
-
-const TableFormat& format_of_table(const std::filesystem::path& path, const TableOptions& options) {
-  const std::string name = options.format.empty() ? table_format(path) : options.format;
-  check(!name.empty(), path.string(), ": its name does not say how it is laid out; give --format ",
-        "csv, tsv or jsonl");
-  return table_kind(name);
-}
-
-/// Collects the rows that `read` produces in a table.
-template <class Read>
-Table table_of(const Read& read) {
-  Table table;
-  read([&](const TableCells& row) {
-    if (table.columns.empty()) {
-      table.names = row.names;
-      table.columns.resize(row.names.size());
-    }
-    for (std::size_t i = 0; i < row.cells.size(); ++i) table.columns[i].push_back(row.cells[i]);
-    table.places.add(row.origin, row.line);
-  });
-  return table;
-}
 
 }  // namespace
 
@@ -349,12 +305,6 @@ std::string TableCells::place() const {
   return concat_text(origin, ":", line);
 }
 
-const TextList& Table::column(std::string_view name) const {
-  const auto found = std::find(names.begin(), names.end(), name);
-  check(found != names.end(), "there is no column \"", name, "\" among ", quoted_names(names));
-  return columns[static_cast<std::size_t>(found - names.begin())];
-}
-
 std::vector<std::string> table_formats() {
   std::vector<std::string> names;
   for (const TableFormat& format : table_kinds) names.emplace_back(format.name);
@@ -368,23 +318,15 @@ std::string table_format(const std::filesystem::path& path) {
   return "";
 }
 
-void parse_table_rows(std::string_view bytes, std::string_view origin, const TableOptions& options,
-                      const TakeCells& take, ReadReport* report) {
-  table_kind(options.format).rows({TextInput(bytes, origin), options.text, report}, options, take);
-}
-
-void read_table_rows(const std::filesystem::path& path, const TableOptions& options, const TakeCells& take,
+void read_table_rows(const TextInput& input, const TableOptions& options, const TakeCells& take,
                      ReadReport* report) {
-  format_of_table(path, options).rows({TextInput(path), options.text, report}, options, take);
-}
-
-Table parse_table(std::string_view bytes, std::string_view origin, const TableOptions& options,
-                  ReadReport* report) {
-  return table_of([&](const TakeCells& take) { parse_table_rows(bytes, origin, options, take, report); });
-}
-
-Table read_table(const std::filesystem::path& path, const TableOptions& options, ReadReport* report) {
-  return table_of([&](const TakeCells& take) { read_table_rows(path, options, take, report); });
+  const std::string name = options.format.empty() ? table_format(input.origin) : options.format;
+  check(!name.empty(), input.origin, ": its name does not say how it is laid out; give --format ",
+        "csv, tsv or jsonl");
+  const auto* const format = std::ranges::find(table_kinds, name, &TableFormat::name);
+  check(format != std::end(table_kinds), "unknown format of tables, \"", name, "\": use one of ",
+        quoted_names(table_formats()));
+  format->read(input, options, take, report);
 }
 
 // --- word vectors

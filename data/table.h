@@ -28,23 +28,13 @@ using TakeRow = std::function<void(TableRow& row)>;
 /// a quote. Plain or gzip. Empty lines are left out. Throws Error with file and line as read_lines does, and
 /// for a quote inside an unquoted field, text after a closing quote, a quote that is never closed, a row with
 /// another number of fields than the first or with more than 65,536, and a file without rows.
-void read_csv(const std::filesystem::path& path, const TakeRow& take, const TextOptions& options = {},
+void read_csv(const TextInput& input, const TakeRow& take, const TextOptions& options = {},
               ReadReport* report = nullptr);
-/// The same for bytes already in memory; `origin` names their source in errors.
-void parse_csv(std::string_view bytes, std::string_view origin, const TakeRow& take,
-               const TextOptions& options = {}, ReadReport* report = nullptr);
 
 /// Reads tab-separated values: a row is a line, and everything except tabs is text, quotes too. Empty lines
 /// are left out. Throws Error with file and line as read_lines does, and for rows as read_csv does.
-void read_tsv(const std::filesystem::path& path, const TakeRow& take, const TextOptions& options = {},
+void read_tsv(const TextInput& input, const TakeRow& take, const TextOptions& options = {},
               ReadReport* report = nullptr);
-/// The same for bytes already in memory.
-void parse_tsv(std::string_view bytes, std::string_view origin, const TakeRow& take,
-               const TextOptions& options = {}, ReadReport* report = nullptr);
-
-/// The same for lines from any source.
-void rows_of_csv(TextLines lines, const std::function<void(TableRow& row)>& take);
-void rows_of_tsv(TextLines lines, const std::function<void(TableRow& row)>& take);
 
 // --- tables
 
@@ -61,20 +51,11 @@ struct TableOptions {
   TextOptions text = {};
 };
 
-/// Columns of texts, all of the same length; numbers of jsonl are written as in JSON.
-struct Table {
-  std::vector<std::string> names;  ///< as given in the options, or as in the file
-  std::vector<TextList> columns;   ///< [columns][rows]
-  TextPlaces places;               ///< [rows], where each row begins
-  std::size_t size() const { return places.size(); }
-  const TextList& column(std::string_view name) const;  ///< throws Error if it does not exist
-};
-
-/// The selected columns of one row; all rows before it were valid.
+/// The selected columns of one row; all rows before it were valid. Numbers of jsonl are written as in JSON.
 struct TableCells {
-  const std::vector<std::string>& names;  ///< of the columns
-  const std::vector<std::string>&
-      first;  ///< everything on the first line: header names or cells; for jsonl the keys
+  const std::vector<std::string>& names;  ///< of the columns: as given in the options, or as in the file
+  /// Everything on the first line: header names or cells; for jsonl the keys.
+  const std::vector<std::string>& first;
   std::vector<std::string>& cells;  ///< [columns], may be moved from
   std::string_view origin;
   std::size_t line;           ///< where the row begins
@@ -87,20 +68,12 @@ std::vector<std::string> table_formats();
 /// The format that a file name implies; "" if none.
 std::string table_format(const std::filesystem::path& path);
 
-/// Reads a table, plain or gzip. Throws Error with file and line as read_lines, read_csv and read_tsv do;
-/// for a file name that implies no format; for a column that is missing or occurs twice in the header,
-/// listing the available names; for a file with only a header; and for a line that is not a JSON object,
-/// lacks a column, or has a list, an object or null there.
-Table read_table(const std::filesystem::path& path, const TableOptions& options = {},
-                 ReadReport* report = nullptr);
-/// The same for bytes already in memory, in the given format; `origin` names their source in errors.
-Table parse_table(std::string_view bytes, std::string_view origin, const TableOptions& options,
-                  ReadReport* report = nullptr);
-/// The same row by row, without keeping them. Errors about the columns come with the first row.
-void read_table_rows(const std::filesystem::path& path, const TableOptions& options, const TakeCells& take,
+/// Reads a table row by row. Throws Error with file and line as read_lines, read_csv and read_tsv do; for a
+/// name that implies no format; for a column that is missing or occurs twice in the header, listing the
+/// available names, which it notices at the first row; for a file with only a header; and for a line that is
+/// not a JSON object, lacks a column, or has a list, an object or null there.
+void read_table_rows(const TextInput& input, const TableOptions& options, const TakeCells& take,
                      ReadReport* report = nullptr);
-void parse_table_rows(std::string_view bytes, std::string_view origin, const TableOptions& options,
-                      const TakeCells& take, ReadReport* report = nullptr);
 
 /// Names in quotes, for messages; long lists and long names are shortened.
 std::string quoted_names(std::span<const std::string> names);

@@ -24,12 +24,6 @@
 
 namespace heed {
 
-namespace {
-
-constexpr std::size_t largest_block = std::size_t{1} << 20;
-
-}  // namespace
-
 TextList::TextList(std::initializer_list<std::string_view> texts) {
   for (const std::string_view text : texts) push_back(text);
 }
@@ -50,6 +44,7 @@ char* TextList::room_for(std::size_t bytes) {
   const bool has_own_block = bytes > free_bytes_ && bytes > next_block_ / 8;
   if (has_own_block) return blocks_.emplace_back(std::make_shared_for_overwrite<char[]>(bytes)).get();
   if (bytes > free_bytes_) {
+    constexpr std::size_t largest_block = std::size_t{1} << 20;
     free_ = blocks_.emplace_back(std::make_shared_for_overwrite<char[]>(next_block_)).get();
     free_bytes_ = next_block_;
     next_block_ = std::min(2 * next_block_, largest_block);
@@ -127,18 +122,6 @@ TextPlaces TextPlaces::picked(std::span<const std::size_t> indices) const {
 // --- reading them
 
 namespace {
-
-constexpr std::array<std::pair<Encoding, const char*>, 3> encodings = {
-    {{Encoding::utf8, "utf-8"}, {Encoding::latin1, "latin-1"}, {Encoding::cp1252, "cp1252"}}};
-constexpr std::array<std::pair<BadBytes, const char*>, 2> policies = {
-    {{BadBytes::error, "error"}, {BadBytes::replace, "replace"}}};
-
-template <class Table>
-std::vector<std::string> names_of(const Table& table) {
-  std::vector<std::string> names;
-  for (const auto& [value, name] : table) names.emplace_back(name);
-  return names;
-}
 
 /// The characters of Windows code page 1252 for the bytes 0x80 to 0x9F; 0 where undefined.
 constexpr std::array<char32_t, 32> cp1252_high = {
@@ -228,33 +211,7 @@ Pieces pieces_of(const TextInput& input, const TextOptions& options) {
   };
 }
 
-TextList lines_of(TextLines lines) {
-  TextList list;
-  while (const auto line = lines.next()) list.push_back(*line);
-  return list;
-}
-
 }  // namespace
-
-std::vector<std::string> encoding_names() {
-  return names_of(encodings);
-}
-
-Encoding encoding_from_name(std::string_view name) {
-  for (const auto& [value, known] : encodings)
-    if (name == known) return value;
-  fail("unknown text encoding \"", name, "\": use utf-8, latin-1 or cp1252");
-}
-
-std::vector<std::string> bad_bytes_names() {
-  return names_of(policies);
-}
-
-BadBytes bad_bytes_from_name(std::string_view name) {
-  for (const auto& [value, known] : policies)
-    if (name == known) return value;
-  fail("unknown rule for invalid bytes, \"", name, "\": use error or replace");
-}
 
 std::string decode_line(std::string_view line, const TextOptions& options, std::string& text,
                         std::int64_t& replaced) {
@@ -319,29 +276,27 @@ std::string TextLines::place() const {
   return concat_text(input_.origin, ":", number_);
 }
 
-TextList parse_lines(std::string_view bytes, std::string_view origin, const TextOptions& options,
-                     ReadReport* report) {
-  return lines_of({TextInput(bytes, origin), options, report});
-}
-
 std::string read_limited_file(const std::filesystem::path& path, const TextOptions& options) {
   check_size_of(path, options);
   return read_file(path);
 }
 
-TextList read_lines(const std::filesystem::path& path, const TextOptions& options, ReadReport* report) {
-  return lines_of({TextInput(path), options, report});
+TextList read_lines(const TextInput& input, const TextOptions& options, ReadReport* report) {
+  TextLines lines(input, options, report);
+  TextList list;
+  while (const auto line = lines.next()) list.push_back(*line);
+  return list;
 }
 
 void read_text_by_lines(const std::filesystem::path& path, const TextOptions& options,
                         const std::function<void(std::string_view line)>& take, ReadReport* report) {
-  TextLines lines(TextInput(path), options, report, TextLines::Ends::kept);
+  TextLines lines(path, options, report, TextLines::Ends::kept);
   while (const auto line = lines.next()) take(*line);
 }
 
 ParallelText read_parallel_text(const std::filesystem::path& source, const std::filesystem::path& target,
                                 const TextOptions& options, ReadReport* report) {
-  TextLines sources(TextInput(source), options, report), targets(TextInput(target), options, report);
+  TextLines sources(source, options, report), targets(target, options, report);
   ParallelText text;
   for (;;) {
     const auto one = sources.next(), other = targets.next();

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -132,18 +133,10 @@ class TextPlaces {
 
 /// How the bytes of a text file encode characters. The caller always names it; it is never guessed.
 enum class Encoding { utf8, latin1, cp1252 };
-/// "utf-8", "latin-1", "cp1252".
-std::vector<std::string> encoding_names();
-/// Throws Error on any other name.
-Encoding encoding_from_name(std::string_view name);
 
 /// How invalid bytes are treated: as an Error, or replaced by U+FFFD, one for each ill-formed sequence of
 /// UTF-8 (see unicode::CodePoint) or each undefined byte of cp1252.
 enum class BadBytes { error, replace };
-/// "error", "replace".
-std::vector<std::string> bad_bytes_names();
-/// Throws Error on any other name.
-BadBytes bad_bytes_from_name(std::string_view name);
 
 /// How every reader of texts reads.
 struct TextOptions {
@@ -161,24 +154,33 @@ struct ReadReport {
   std::int64_t blank = 0;     ///< blank lines left out, in tables and in parallel texts
 };
 
-/// The lines of a text file, plain or gzip (recognised by its first bytes), as UTF-8 without line ends. Lines
-/// end in "\n" or "\r\n"; the last line end may be missing. A UTF-8 byte-order mark at the start is left out;
-/// a NUL is an ordinary character. Throws Error with path and line number for invalid bytes, for a path that
-/// is not a regular file, for an empty file, for a damaged or truncated gzip file, and beyond the limits of
-/// the options, before allocating memory.
-TextList read_lines(const std::filesystem::path& path, const TextOptions& options = {},
-                    ReadReport* report = nullptr);
-/// The same for bytes already in memory; `origin` names their source in errors.
-TextList parse_lines(std::string_view bytes, std::string_view origin, const TextOptions& options = {},
-                     ReadReport* report = nullptr);
+/// What a reader reads: a text file, or bytes in memory under a name; plain or gzip, which is recognised by
+/// the first bytes.
+struct TextInput {
+  template <class Path>
+  requires std::is_convertible_v<Path, std::filesystem::path> TextInput(const Path& file) : path(file) {
+    origin = path.string();
+  }
+  TextInput(std::string_view in_memory, std::string_view name) : origin(name), bytes(in_memory) {}
+
+  std::string origin;  ///< in messages
+  std::filesystem::path path = {};
+  std::optional<std::string_view> bytes = {};  ///< unset: they are in the file
+};
+
+/// The lines of a text as UTF-8 without line ends. Lines end in "\n" or "\r\n"; the last line end may be
+/// missing. A UTF-8 byte-order mark at the start is left out; a NUL is an ordinary character. Throws Error
+/// with origin and line number for invalid bytes, for a path that is not a regular file, for an empty file,
+/// for a damaged or truncated gzip file, and beyond the limits of the options, before allocating memory.
+TextList read_lines(const TextInput& input, const TextOptions& options = {}, ReadReport* report = nullptr);
 
 /// The text of such a file as UTF-8, line by line, with line ends unchanged; a line may have any length. The
 /// file is never in memory as a whole. Throws as read_lines does.
 void read_text_by_lines(const std::filesystem::path& path, const TextOptions& options,
                         const std::function<void(std::string_view line)>& take, ReadReport* report = nullptr);
 
-/// The bytes of a file, for the parse_* functions. Throws Error if it is not a regular file, or if it is
-/// larger than max_bytes, before reading it.
+/// The bytes of a file. Throws Error if it is not a regular file, or if it is larger than max_bytes, before
+/// reading it.
 std::string read_limited_file(const std::filesystem::path& path, const TextOptions& options);
 
 /// Sentences and their translations: line i of one corresponds to line i of the other.
@@ -271,16 +273,6 @@ inline std::string_view without_line_end(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   return line;
 }
-
-/// A text file, or bytes in memory that are read like one; plain or gzip.
-struct TextInput {
-  explicit TextInput(std::filesystem::path file) : origin(file.string()), path(std::move(file)) {}
-  TextInput(std::string_view in_memory, std::string_view name) : origin(name), bytes(in_memory) {}
-
-  std::string origin;  ///< in messages
-  std::filesystem::path path = {};
-  std::optional<std::string_view> bytes = {};  ///< unset: they are in the file
-};
 
 /// The lines of a text, one after another. An error in a line is thrown before the next one is read, and
 /// earlier lines are not kept. All readers of data use it.

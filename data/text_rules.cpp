@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "heed/base/error.h"
 #include "heed/base/json.h"
 #include "heed/base/unicode.h"
+#include "heed/data/text_file.h"
 #include "heed/data/tokenizer_parts.h"
 
 namespace heed {
@@ -128,13 +128,8 @@ std::string without(std::string_view text, const Is& is) {
 }
 
 std::string replaced(std::string_view text, const std::string& from, const std::string& to) {
-  std::string result;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t found = std::min(text.find(from, at), text.size());
-    result += text.substr(at, found - at);
-    if (found < text.size()) result += to;
-    at = std::min(found + from.size(), text.size());
-  }
+  std::string result(text);
+  replace_all(result, from, to);
   return result;
 }
 
@@ -240,13 +235,8 @@ TextRule replace_rule(const SortedJson& part) {
 }
 
 TextRule normalizer_rule(const SortedJson& part, const std::string& type) {
-  static const std::map<std::string, TextStep> steps = {{"NFC", TextStep::nfc},
-                                                        {"NFD", TextStep::nfd},
-                                                        {"NFKC", TextStep::nfkc},
-                                                        {"NFKD", TextStep::nfkd},
-                                                        {"Lowercase", TextStep::lower_case}};
-  if (const auto step = steps.find(type); step != steps.end())
-    return [one = step->second](std::string_view text) { return normalize_text(text, {&one, 1}); };
+  for (const auto& [name, step] : text_steps.rows)
+    if (type == name) return [one = step](std::string_view text) { return normalize_text(text, {&one, 1}); };
   if (type == "BertNormalizer") return bert_rule(part);
   if (type == "StripAccents") return [](std::string_view text) { return without(text, unicode::is_mark); };
   if (type == "Nmt") return nmt;
@@ -303,16 +293,22 @@ std::vector<std::string_view> runs(std::string_view text, const Kind& kind_of) {
   return found;
 }
 
+/// The visible character that stands for SentencePiece's space.
+std::string space_of(const SortedJson& part, const std::string& where) {
+  std::string space = text_in(part, "replacement", where);
+  check(!space.empty() && static_cast<std::size_t>(unicode::decode(space, 0).length) == space.size(), where,
+        ".replacement \"", space, "\" is not one character");
+  return space;
+}
+
 /// SentencePiece's spaces: each becomes a visible character that begins the word after it.
 WordRule metaspace_rule(const SortedJson& part) {
-  const std::string where = "pre_tokenizer", space = text_in(part, "replacement", where);
+  const std::string where = "pre_tokenizer", space = space_of(part, where);
   const bool adds = flag(part, "add_prefix_space", true, where);
   const std::string scheme =
       is_null(part, "prepend_scheme") ? adds ? "always" : "never" : text_in(part, "prepend_scheme", where);
   check(scheme == "always" || scheme == "first" || scheme == "never", where, ".prepend_scheme \"", scheme,
         "\" is not supported (always, first and never are)");
-  check(!space.empty() && static_cast<std::size_t>(unicode::decode(space, 0).length) == space.size(), where,
-        ".replacement \"", space, "\" is not one character");
   const bool splits = flag(part, "split", true, where);
   return [=](const Piece& piece, std::vector<Piece>& pieces) {
     if (piece.text.empty()) return;
@@ -376,7 +372,7 @@ TokenRule word_piece_decoder(const SortedJson& part) {
 }
 
 TokenRule metaspace_decoder(const SortedJson& part) {
-  const std::string space = text_in(part, "replacement", "decoder");
+  const std::string space = space_of(part, "decoder");
   const bool adds = flag(part, "add_prefix_space", true, "decoder");
   const bool never = is_null(part, "prepend_scheme") ? !adds : part["prepend_scheme"] == "never";
   return [=](std::vector<std::string>& tokens) {

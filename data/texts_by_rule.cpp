@@ -190,22 +190,8 @@ bool follows_agreement(std::string_view sentence) {
 }
 
 AgreementText agreement_text(std::uint64_t seed, std::int64_t train_count, std::int64_t held_out_count) {
-  constexpr std::int64_t most = 1'000'000;
-  check(train_count >= 1 && held_out_count >= 1 && train_count <= most && held_out_count <= most,
-        "between 1 and ", most, " sentences can be made, not ", train_count, " to learn from and ",
-        held_out_count, " to measure with");
-  AgreementText text;
-  std::unordered_set<std::string> held_out;
-  std::uint32_t index = 0;
-  while (static_cast<std::int64_t>(text.held_out.size()) < held_out_count) {
-    const std::string sentence = agreement_sentence(seed, index++);
-    if (held_out.insert(sentence).second) text.held_out.push_back(sentence);
-  }
-  while (static_cast<std::int64_t>(text.train.size()) < train_count) {
-    std::string sentence = agreement_sentence(seed, index++);
-    if (!held_out.contains(sentence)) text.train.push_back(std::move(sentence));
-  }
-  return text;
+  return made_parts("sentences", train_count, held_out_count, 1'000'000,
+                    [&](std::uint32_t index) { return agreement_sentence(seed, index); });
 }
 
 namespace {

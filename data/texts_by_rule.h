@@ -1,14 +1,45 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "heed/base/error.h"
 #include "heed/data/labelled_text.h"
 #include "heed/data/mind.h"
 
 namespace heed {
+
+/// Items made by rule: some to learn from, and held-out ones.
+template <class Item>
+struct MadeParts {
+  std::vector<Item> train, held_out;
+};
+
+/// Takes make(0), make(1), ...: first the held-out items, without repeats, then those to learn from, none of
+/// which is held out. Throws Error unless there are 1 to 1,000,000 `what` to learn from and 1 to `most` held
+/// out.
+template <class Make>
+auto made_parts(std::string_view what, std::int64_t train_count, std::int64_t held_out_count,
+                std::int64_t most, const Make& make) {
+  constexpr std::int64_t most_to_learn = 1'000'000;
+  check(train_count >= 1 && held_out_count >= 1 && train_count <= most_to_learn && held_out_count <= most,
+        "1 to ", most_to_learn, ' ', what, " to learn from and 1 to ", most,
+        " to measure with can be made, not ", train_count, " and ", held_out_count);
+  using Item = decltype(make(0U));
+  MadeParts<Item> made;
+  std::set<Item> held_out;
+  std::uint32_t index = 0;
+  while (std::ssize(made.held_out) < held_out_count)
+    if (Item item = make(index++); held_out.insert(item).second) made.held_out.push_back(std::move(item));
+  while (std::ssize(made.train) < train_count)
+    if (Item item = make(index++); !held_out.contains(item)) made.train.push_back(std::move(item));
+  return made;
+}
 
 /// English sentences made by rule, to test whether a language model has learned a rule rather than just
 /// letters. There are two kinds, three of the first for each one of the second:
@@ -22,12 +53,9 @@ std::string agreement_sentence(std::uint64_t seed, std::uint32_t index);
 /// Whether agreement_sentence could produce this line: words, order, agreement and sums.
 bool follows_agreement(std::string_view sentence);
 
-/// Sentences for training and, separate from these, held-out sentences.
-struct AgreementText {
-  std::vector<std::string> train, held_out;
-};
-/// A pure function of its arguments. `held_out` is drawn first, without repeats, and none of its sentences
-/// is in `train`. Throws Error for counts below 1 or above a million.
+/// Such sentences in two parts (see made_parts), a pure function of the arguments. Throws Error for counts
+/// below 1 or above a million.
+using AgreementText = MadeParts<std::string>;
 AgreementText agreement_text(std::uint64_t seed, std::int64_t train_count, std::int64_t held_out_count);
 
 /// The rule of ListOps (Nangia and Bowman, 2018) as in the Long Range Arena (Tay et al., arXiv 2011.04006),

@@ -200,25 +200,10 @@ std::vector<std::string_view> split_at_punctuation(std::string_view text) {
 
 std::string normalize_text(std::string_view text, std::span<const TextStep> steps) {
   std::string result(text);
-  for (const TextStep step : steps) {
-    switch (step) {
-      case TextStep::nfc:
-        result = unicode::normalize(result, unicode::Form::nfc);
-        break;
-      case TextStep::nfd:
-        result = unicode::normalize(result, unicode::Form::nfd);
-        break;
-      case TextStep::nfkc:
-        result = unicode::normalize(result, unicode::Form::nfkc);
-        break;
-      case TextStep::nfkd:
-        result = unicode::normalize(result, unicode::Form::nfkd);
-        break;
-      case TextStep::lower_case:
-        result = unicode::lower_case(result, unicode::FinalSigma::medial);
-        break;
-    }
-  }
+  for (const TextStep step : steps)
+    result = step == TextStep::lower_case
+                 ? unicode::lower_case(result, unicode::FinalSigma::medial)
+                 : unicode::normalize(result, static_cast<unicode::Form>(step));  // of the same order
   return result;
 }
 
@@ -313,21 +298,6 @@ std::string Tokenizer::Parts::decode(std::span<const std::int32_t> ids, bool kee
 TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_level, bool add_prefix_space,
                                     bool split_words) {
   using Json = nlohmann::json;  // with sorted keys, like the parts read from a file
-  const auto name_of = [](TextStep step) {
-    switch (step) {
-      case TextStep::nfc:
-        return "NFC";
-      case TextStep::nfd:
-        return "NFD";
-      case TextStep::nfkc:
-        return "NFKC";
-      case TextStep::nfkd:
-        return "NFKD";
-      case TextStep::lower_case:
-        break;
-    }
-    return "Lowercase";
-  };
   const auto byte_level_part = [](bool adds_space, bool splits) {
     return Json{{"type", "ByteLevel"},
                 {"add_prefix_space", adds_space},
@@ -339,7 +309,7 @@ TokenizerSettings settings_to_learn(std::span<const TextStep> steps, bool byte_l
   settings.add_prefix_space = add_prefix_space;
   settings.split_words = split_words;
   Json list = Json::array();
-  for (const TextStep step : steps) list.push_back({{"type", name_of(step)}});
+  for (const TextStep step : steps) list.push_back({{"type", text_steps.name_of(step)}});
   Json normalizer = list.size() == 1 ? list[0] : Json();
   if (list.size() > 1) normalizer = {{"type", "Sequence"}, {"normalizers", list}};
   settings.normalizer_text = normalizer.dump(2);

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "heed/base/names.h"
 #include "heed/data/bpe.h"
 #include "heed/data/text_rules.h"
 #include "heed/data/token_models.h"
@@ -117,6 +118,14 @@ struct Tokenizer::Parts {
   TokenMatcher raw_matcher, normalized_matcher;
   mutable WordCache cache;
 };
+
+/// The names of the steps in a tokenizer.json file.
+inline constexpr NameTable<TextStep, 5> text_steps{"normalizer",
+                                                   {{{"NFC", TextStep::nfc},
+                                                     {"NFD", TextStep::nfd},
+                                                     {"NFKC", TextStep::nfkc},
+                                                     {"NFKD", TextStep::nfkd},
+                                                     {"Lowercase", TextStep::lower_case}}}};
 
 /// Applies the steps in order.
 std::string normalize_text(std::string_view text, std::span<const TextStep> steps);

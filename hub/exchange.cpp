@@ -198,13 +198,6 @@ void fit_vocabulary(std::map<std::string, Tensor>& weights, std::int64_t tokens,
       concat_text("left out: ", rows - tokens, " rows of the embedding without a token"));
 }
 
-void fill_model(Module& model, const std::map<std::string, Tensor>& weights, const std::string& what) {
-  std::vector<std::pair<std::string, Tensor>> targets;
-  for (const auto& [name, tensor] : model_state(model)) targets.emplace_back(name, tensor);
-  copy_named_tensors(weights, targets, what);
-  model.state_changed();
-}
-
 void save_imported_weights(RunFolder& folder, Module& model) {
   TrainerState state;
   state.identity = folder.identity();
@@ -348,7 +341,7 @@ ExchangeReport import_run(const fs::path& folder, const fs::path& out) {
   std::map<std::string, Tensor> weights = our_weights(model.tensors, plan.names, plan.unused, what);
   learner->build({});
   fit_vocabulary(weights, tokenizer.vocabulary_size(), report);
-  fill_model(learner->model(), weights, what);
+  load_model_state(learner->model(), weights, what);
   report.parameters = learner->model().parameter_count();
 
   fill_new_folder(out, [&](const fs::path& staged) {

@@ -23,9 +23,9 @@ namespace heed {
 
 void for_each_setting(auto&& visit, TextOptions& text) {
   const SettingTraits always = {.read = by_all};
-  visit(text.encoding, "encoding", encoding_names(), "How bytes stand for characters; it is never guessed",
-        always);
-  visit(text.bad_bytes, "on_bad_bytes", bad_bytes_names(),
+  visit(text.encoding, "encoding", {"utf-8", "latin-1", "cp1252"},
+        "How bytes stand for characters; it is never guessed", always);
+  visit(text.bad_bytes, "on_bad_bytes", {"error", "replace"},
         "Bytes that the encoding does not have are an error, or replaced by U+FFFD and counted", always);
   visit(text.max_bytes, "max_bytes", 1, 0x1p63, "The most bytes of one file of text, unpacked", always);
 }

@@ -285,18 +285,6 @@ Measurement Run::measure(std::string_view part) {
   return learner_->measure(part);
 }
 
-namespace {
-
-/// What a run does whose config.json is older than a setting: that setting's default, unless runs did
-/// something else before. AdamW decayed vectors, too.
-std::string earlier_defaults(Settings defaults, const OptimizerOptions& optimizer) {
-  if (optimizer.kind == OptimizerKind::adamw && optimizer.weight_decay > 0)
-    defaults.set("training.optimizer.decay_vectors", "true", "an older version");
-  return defaults.json();
-}
-
-}  // namespace
-
 TrainResult train_run(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
   check_recording("train_run");
   Ranks* const ranks = request.ranks && request.ranks->count() > 1 ? request.ranks : nullptr;
@@ -343,9 +331,8 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
   // here; the trainer acts on the answer.
   if (request.callbacks.stop_requested) static_cast<void>(request.callbacks.stop_requested());
   if (!is_first) return trainer.run();
-  RunStart start{std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(),
-                 learner->data_digests(), begun.origin};
-  if (before) start.defaults = earlier_defaults(kind.settings(kind.names_data(settings)), options.optimizer);
+  const RunStart start{std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(),
+                       learner->data_digests(), begun.origin};
   RunFolder folder = before
                          ? RunFolder::resume(request.folder, start, free_settings(settings), request.verify)
                          : RunFolder::create(request.folder, start);

@@ -36,10 +36,10 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-std::vector<TableRow> rows_of(decltype(parse_csv) parse, const std::string& bytes) {
+std::vector<TableRow> rows_of(decltype(read_csv) read, const std::string& bytes) {
   std::vector<TableRow> rows;
-  parse(
-      bytes, "rows", [&](TableRow& row) { rows.push_back(row); }, {}, nullptr);
+  read(
+      {bytes, "rows"}, [&](TableRow& row) { rows.push_back(row); }, {}, nullptr);
   return rows;
 }
 
@@ -50,7 +50,7 @@ void set_label(LabelledText& text, std::size_t index, const std::string& label) 
 }
 
 Names fields_of(const std::string& row) {
-  return rows_of(parse_csv, row).at(0).fields;
+  return rows_of(read_csv, row).at(0).fields;
 }
 
 /// The value of an expression, with a stack, not by recursion as the generator has it.
@@ -117,7 +117,7 @@ TEST_CASE("Labelled lines: a label, a space and a text, which may be empty") {
 
 TEST_CASE("Labels that would break a line of answers, or JSON, are refused with their place") {
   const auto refused = [](const std::string& bytes, const char* format, const char* place) {
-    CHECK_THROWS_WITH_AS(parse_labelled_text(bytes, "x", {.format = format}), doctest::Contains(place),
+    CHECK_THROWS_WITH_AS(read_labelled_text({bytes, "x"}, {.format = format}), doctest::Contains(place),
                          Error);
   };
   refused("a,one\n\"b\nc\",two\n", "csv", "x:2: the label \"b\\x0ac\"");
@@ -134,14 +134,14 @@ TEST_CASE("CSV: quotes as RFC 4180 has them, and a backslash is no escape") {
   CHECK(fields_of("\"DMCA.  \\\",3") == Names{"DMCA.  \\", "3"});
   CHECK(fields_of("\"\",\"\"\"\"") == Names{"", "\""});
   CHECK(fields_of("\"two\nlines\",1") == Names{"two\nlines", "1"});
-  const auto rows = rows_of(parse_csv, "1,\"a\n\nb\"\n2,c\n");
+  const auto rows = rows_of(read_csv, "1,\"a\n\nb\"\n2,c\n");
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].fields[1] == "a\n\nb");
   CHECK(rows[1].line == 4);
 }
 
 TEST_CASE("CSV that is not well formed is named with its line") {
-  const auto error = [](const std::string& bytes) { return error_of([&] { rows_of(parse_csv, bytes); }); };
+  const auto error = [](const std::string& bytes) { return error_of([&] { rows_of(read_csv, bytes); }); };
   CHECK(contains(error("1,a\n2,b \"c\"\n"), "rows:2: a quote"));
   CHECK(contains(error("1,a\n\"2\" ,b\n"), "rows:2: expected a comma"));
   CHECK(contains(error("1,a\n2,\"b\nc\n"), "rows:2: a quoted field is never closed"));
@@ -302,12 +302,12 @@ TEST_CASE("ListOps: the same seed gives the same expressions, and the benchmark'
 }
 
 TEST_CASE("Tab-separated values: all but tabs is text") {
-  const auto rows = rows_of(parse_tsv, "1\t\"a\", \"\"b\n\n2\t\r\n");
+  const auto rows = rows_of(read_tsv, "1\t\"a\", \"\"b\n\n2\t\r\n");
   REQUIRE(rows.size() == 2);
   CHECK(rows[0].fields == Names{"1", "\"a\", \"\"b"});
   CHECK(rows[1].fields == Names{"2", ""});
   CHECK(rows[1].line == 3);
-  CHECK(contains(error_of([] { rows_of(parse_tsv, "1\ta\n2\n"); }), "rows:2: the row has 1 fields"));
+  CHECK(contains(error_of([] { rows_of(read_tsv, "1\ta\n2\n"); }), "rows:2: the row has 1 fields"));
 
   const TemporaryFolder folder;
   const fs::path path = write(folder / "pairs.tsv", "\xEF\xBB\xBFlabel\tone\ttwo\n1\tsay \"a\tb\n0\tc\td\n");
@@ -347,7 +347,9 @@ TEST_CASE("The name tells how labelled texts are laid out, or the format is name
   CHECK(contains(error_of([&] { read_labelled_text(plain, {.format = "xml"}); }), "unknown format"));
   CHECK(contains(error_of([&] { read_labelled_text(folder / "none.csv"); }),
                  "none.csv: there is no such file"));
-  CHECK(contains(error_of([&] { parse_labelled_text("1 a", "f", {.format = "folders"}); }),
+  CHECK(contains(error_of([&] {
+                   read_labelled_text({"1 a", "f"}, {.format = "folders"});
+                 }),
                  "not of the format"));
   // Options of columns say nothing about lines.
   CHECK(contains(error_of([&] { read_labelled_text(plain, {.format = "lines", .header = true}); }),
@@ -360,13 +362,14 @@ TEST_CASE("Every format reads with the options of texts, and counts what it repl
     CAPTURE(bytes);
     const std::string format = bytes[1] == ' ' ? "lines" : bytes[1] == ',' ? "csv" : "tsv";
     ReadReport report;
-    CHECK(parse_labelled_text(bytes, "f", {.format = format, .text = replace}, &report).texts[0] ==
+    CHECK(read_labelled_text({bytes, "f"}, {.format = format, .text = replace}, &report).texts[0] ==
           "caf\uFFFD");
     CHECK(report.replaced == 1);
-    CHECK(contains(error_of([&] { parse_labelled_text(bytes, "f", {.format = format}); }), "f:1: byte"));
-    CHECK(contains(
-        error_of([&] { parse_labelled_text(bytes, "f", {.format = format, .text = {.max_bytes = 3}}); }),
-        "data.max_bytes"));
+    CHECK(contains(error_of([&] { read_labelled_text({bytes, "f"}, {.format = format}); }), "f:1: byte"));
+    CHECK(contains(error_of([&] {
+                     read_labelled_text({bytes, "f"}, {.format = format, .text = {.max_bytes = 3}});
+                   }),
+                   "data.max_bytes"));
   }
   const TemporaryFolder folder;
   write(folder / "set" / "a" / "1", "caf\xe9");
@@ -440,13 +443,15 @@ TEST_CASE("Folds: every text is a test text once, and all parts follow the seed"
 TEST_CASE("Pairs: columns of a table, and those with the same first text stay in one part") {
   LabelledOptions options{.format = "tsv", .label_column = "3", .text_columns = {"1"}};
   options.second_column = "2";
-  const LabelledText few = parse_labelled_text("q\ta\t1\nq\t\t0\nr\ta\t0\nq\tb\t1\n", "f", options);
+  const LabelledText few = read_labelled_text({"q\ta\t1\nq\t\t0\nr\ta\t0\nq\tb\t1\n", "f"}, options);
   CHECK(few.texts == Names{"q", "q", "r", "q"});
   CHECK(few.seconds == Names{"a", "", "a", "b"});
   CHECK(few.labels == Names{"1", "0", "0", "1"});
   CHECK(groups_of(few) == std::vector<std::size_t>{0, 0, 1, 2});
   options.second_column = "4";
-  CHECK(contains(error_of([&] { parse_labelled_text("q\ta\t1\n", "f", options); }),
+  CHECK(contains(error_of([&] {
+                   read_labelled_text({"q\ta\t1\n", "f"}, options);
+                 }),
                  "f:1: there is no column 4"));
   CHECK(groups_of(numbered(3)) == std::vector<std::size_t>{0, 1, 2});
 

@@ -21,12 +21,30 @@ using Names = std::vector<std::string>;
 
 namespace {
 
+/// What read_table_rows hands over, by column.
+struct Table {
+  Names names, places;
+  std::vector<Names> columns;
+};
+
+Table read_table(const TextInput& input, const TableOptions& options = {}, ReadReport* report = nullptr) {
+  Table table;
+  const auto take = [&](const TableCells& row) {
+    table.names = row.names;
+    table.columns.resize(row.cells.size());
+    for (std::size_t i = 0; i < row.cells.size(); ++i) table.columns[i].push_back(row.cells[i]);
+    table.places.push_back(row.place());
+  };
+  read_table_rows(input, options, take, report);
+  return table;
+}
+
 Table csv(const std::string& bytes, Names columns = {}, bool header = false) {
-  return parse_table(bytes, "f", {.format = "csv", .header = header, .columns = std::move(columns)});
+  return read_table({bytes, "f"}, {.format = "csv", .header = header, .columns = std::move(columns)});
 }
 
 Table jsonl(const std::string& bytes, Names columns = {}) {
-  return parse_table(bytes, "f", {.format = "jsonl", .columns = std::move(columns)});
+  return read_table({bytes, "f"}, {.format = "jsonl", .columns = std::move(columns)});
 }
 
 /// The message of the Error that `body` throws, which must hold `part`.
@@ -43,22 +61,20 @@ TEST_CASE("Columns of a table are chosen by number or by a name of the header") 
   const std::string bytes = "\xEF\xBB\xBFid,text,label\n7,\"a,\nb\",x\n8,c,y\n";
   const Table chosen = csv(bytes, {"label", "2", "label"}, true);
   CHECK(chosen.names == Names{"label", "2", "label"});
-  CHECK(chosen.columns == std::vector<TextList>{{"x", "y"}, {"a,\nb", "c"}, {"x", "y"}});
+  CHECK(chosen.columns == std::vector<Names>{{"x", "y"}, {"a,\nb", "c"}, {"x", "y"}});
   CHECK(chosen.places[0] == "f:2");
   CHECK(chosen.places[1] == "f:4");
-  CHECK(chosen.column("2") == Names{"a,\nb", "c"});
-  check_error([&] { chosen.column("text"); }, "no column \"text\"");
 
   const Table all = csv(bytes, {}, true);
   CHECK(all.names == Names{"id", "text", "label"});
-  CHECK(csv(bytes).size() == 3);
+  CHECK(csv(bytes).places.size() == 3);
   CHECK(csv(bytes).names == Names{"1", "2", "3"});
   const Table others =
-      parse_table(bytes, "f", {.format = "csv", .header = true, .columns = {"3"}, .others = true});
+      read_table({bytes, "f"}, {.format = "csv", .header = true, .columns = {"3"}, .others = true});
   CHECK(others.names == Names{"3", "id", "text"});
 
-  const Table tabs = parse_table("\"a\t'b\"\n", "f", {.format = "tsv", .columns = {"2"}});
-  CHECK(tabs.columns == std::vector<TextList>{{"'b\""}});
+  const Table tabs = read_table({"\"a\t'b\"\n", "f"}, {.format = "tsv", .columns = {"2"}});
+  CHECK(tabs.columns == std::vector<Names>{{"'b\""}});
 }
 
 TEST_CASE("A column that a table lacks is named with file and line") {
@@ -70,8 +86,8 @@ TEST_CASE("A column that a table lacks is named with file and line") {
   check_error([] { csv("a,b\n1,2\n", {"c"}, true); }, "f:1: there is no column \"c\" among \"a\", \"b\"");
   check_error([] { csv("a,a\n1,2\n", {"a"}, true); }, "f:1: the column \"a\" occurs twice");
   const auto distinct = [](const char* bytes, const char* format, bool header, Names columns) {
-    parse_table(bytes, "f",
-                {.format = format, .header = header, .columns = std::move(columns), .distinct = true});
+    read_table({bytes, "f"},
+               {.format = format, .header = header, .columns = std::move(columns), .distinct = true});
   };
   check_error(
       [&] {
@@ -94,7 +110,7 @@ TEST_CASE("JSON lines: members are columns; texts, numbers, true and false are t
       "\xEF\xBB\xBF{\"t\": \"caf\\u00e9\", \"n\": 3, \"x\": {}}\r\n"
       "{\"n\": 0.5, \"t\": \"\", \"more\": [1]}\n{\"t\": true, \"n\": -7}";
   const Table table = jsonl(bytes, {"n", "t"});
-  CHECK(table.columns == std::vector<TextList>{{"3", "0.5", "-7"}, {"caf\xc3\xa9", "", "true"}});
+  CHECK(table.columns == std::vector<Names>{{"3", "0.5", "-7"}, {"caf\xc3\xa9", "", "true"}});
   CHECK(table.places[2] == "f:3");
   CHECK(jsonl("{\"b\": 1, \"a\": 2}\n{\"a\": 4, \"b\": 3}\n").names == Names{"b", "a"});
   CHECK(jsonl("{\"b\": 1, \"a\": 2}\n{\"a\": 4, \"b\": 3}\n").columns[0] == Names{"1", "3"});
@@ -115,7 +131,7 @@ TEST_CASE("JSON lines: members are columns; texts, numbers, true and false are t
   check_error([] { jsonl("{\"a\": 123456789012345678901}\n"); }, "f:1: the number \"a\" has more digits");
   CHECK(jsonl("{\"a\": 18446744073709551615}\n").columns[0][0] == "18446744073709551615");
   check_error([] { jsonl("{}\n" + std::string(100'000, '[')); }, "f:2 is nested too deeply");
-  check_error([] { parse_table("{}", "f", {.format = "jsonl", .header = true}); }, "header");
+  check_error([] { read_table({"{}", "f"}, {.format = "jsonl", .header = true}); }, "header");
 }
 
 TEST_CASE("The name of a table's file tells its format, packed or not") {
@@ -199,14 +215,14 @@ TEST_CASE("IDX: labels are found by the name of the images, and both have the sa
 namespace {
 
 std::string refusal_of(const std::string& bytes) {
-  return error_of([&] { parse_dialogues(bytes, "f"); });
+  return error_of([&] { read_dialogues({bytes, "f"}); });
 }
 
 }  // namespace
 
 TEST_CASE("dialogues: turns end in __eou__, and errors name file and line") {
   const std::vector<Dialogue> found =
-      parse_dialogues("Hello . __eou__ Hi ! __eou__\r\n  one turn__eou__  \n", "f");
+      read_dialogues({"Hello . __eou__ Hi ! __eou__\r\n  one turn__eou__  \n", "f"});
   CHECK(found == std::vector<Dialogue>{{"Hello .", "Hi !"}, {"one turn"}});
   CHECK(refusal_of("a __eou__ b __eou__\na __eou__ b\n") ==
         "f:2: the last turn has no __eou__ behind it; every turn ends in one");

@@ -313,7 +313,7 @@ TEST_CASE("every op refuses an undefined operand by its own name") {
 }
 
 // --- docs/guides/from_pytorch.md: its C++ is that of examples/embed/from_pytorch.cpp, which is compiled and
-// run. Its Python is run by bindings/python/tests/test_from_pytorch.py.
+// run. Its Python is run by tests/python/test_from_pytorch.py.
 
 namespace {
 

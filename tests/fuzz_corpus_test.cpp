@@ -1,5 +1,5 @@
-// Every input that a fuzzer starts from or has found, under the properties that the fuzzer demands; one that does not
-// hold aborts.
+// Every input that a fuzzer starts from or has found, under the properties that the fuzzer demands; one that
+// does not hold aborts.
 
 #include <doctest/doctest.h>
 

@@ -259,7 +259,7 @@ TEST_CASE("language_model: a text that does not stay in memory is learned to the
         run({"evaluate", "--run", (folder / "memory").string()}).output);
 }
 
-// --- language_model --masked from the outside, and its life as tests/tasks_test.cpp has it for the causal one.
+// --- language_model --masked from the outside; tests/tasks_test.cpp does the same for the causal one.
 
 namespace {
 

@@ -1,5 +1,5 @@
-// Texts larger than memory, and what readers of data take of it: beside the texts themselves at most 40 bytes for each
-// line, nothing for what follows a bad line, and nothing for blank lines.
+// Texts larger than memory, and what readers of data take of it: beside the texts themselves at most 40 bytes
+// for each line, nothing for what follows a bad line, and nothing for blank lines.
 
 #include <doctest/doctest.h>
 
@@ -235,7 +235,6 @@ const std::vector<ReaderCase> readers = {
     {"labelled jsonl", "{\"label\":1,\"a\":2}\n",
      [](const fs::path& path) { return labelled(path, "jsonl").size(); }},
     {"labelled pairs", "a,b,c\n", [](const fs::path& path) { return labelled(path, "csv", "2").size(); }},
-    {"table", "a,b\n", [](const fs::path& path) { return read_table(path, {.format = "csv"}).size(); }},
     {"two files", "a\n", [](const fs::path& path) { return read_parallel_text(path, path).size(); }},
 };
 
@@ -301,7 +300,7 @@ TEST_CASE("memory of readers: a row of separators is refused before its fields t
   std::string error;
   const std::int64_t grown = growth([&] {
     try {
-      parse_csv(row, "f", [](TableRow&) {});
+      read_csv({row, "f"}, [](TableRow&) {});
     } catch (const Error& caught) {
       error = caught.what();
     }
@@ -322,9 +321,12 @@ TEST_CASE("blank lines of parallel files and of tables are counted and left out"
   CHECK(pairs.target == TextList{"A", "C", "B"});
   CHECK(report.blank == 1);
   report = {};
-  const Table table = parse_table("\n1,2\n\n\n3,4\n\n", "f", {.format = "csv"}, &report);
-  CHECK(table.columns == std::vector<TextList>{{"1", "3"}, {"2", "4"}});
-  CHECK(table.places[1] == "f:5");
+  std::vector<std::string> rows;
+  const auto take = [&](const TableCells& row) {
+    rows.push_back(row.place() + " " + row.cells.at(0) + row.cells.at(1));
+  };
+  read_table_rows({"\n1,2\n\n\n3,4\n\n", "f"}, {.format = "csv"}, take, &report);
+  CHECK(rows == std::vector<std::string>{"f:2 12", "f:5 34"});
   CHECK(report.blank == 4);
 }
 

@@ -65,8 +65,8 @@ TEST_CASE("half: files round, and refuse what f16 has no room for") {
   CHECK(read.tensors.at("a").to_vector<float>() == std::vector<float>{0x1.9ap-4F, -0x1.12p16F});
 }
 
-// --- Products in bf16 on the CPU: each against sums in f64 of the same rounded numbers, and what must not change
-// by them.
+// --- Products in bf16 on the CPU: each against sums in f64 of the same rounded numbers, and what they
+// must not change.
 
 namespace {
 

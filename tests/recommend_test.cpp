@@ -34,12 +34,12 @@ const std::string news =
 
 std::string refusal_of_impressions(const std::string& text) {
   NewsNames names;
-  return test::message_of([&] { parse_impressions(text, "file", names); });
+  return test::message_of([&] { read_impressions({text, "file"}, names); });
 }
 
 std::string refusal_of_news(const std::string& text) {
   NewsNames names;
-  return test::message_of([&] { parse_news(text, "file", names); });
+  return test::message_of([&] { read_news({text, "file"}, names); });
 }
 
 std::string without(std::string text, const std::string& part, const std::string& instead = "") {
@@ -50,7 +50,7 @@ std::string without(std::string text, const std::string& part, const std::string
 
 TEST_CASE("mind: impressions are read as they are") {
   NewsNames names;
-  const std::vector<Impression> all = parse_impressions(impression, "file", names);
+  const std::vector<Impression> all = read_impressions({impression, "file"}, names);
   REQUIRE(all.size() == 2);
   CHECK(all[0].history == Numbers{0, 1});
   CHECK(all[0].clicked == Numbers{2});
@@ -59,13 +59,13 @@ TEST_CASE("mind: impressions are read as they are") {
   CHECK(names.name(all[1].clicked.front()) == "N6");
   CHECK(all[1].time - all[0].time == 6 * 3600 + 6 * 60 + 48);
   CHECK(all[0].time == 1573624392);
-  CHECK(parse_impressions(without(impression, "5:53:12 AM", "12:00:00 AM"), "file", names)[0].time ==
+  CHECK(read_impressions({without(impression, "5:53:12 AM", "12:00:00 AM"), "file"}, names)[0].time ==
         1573603200);
 }
 
 TEST_CASE("mind: news are read as they are, and an id may be repeated where it says the same") {
   NewsNames names;
-  const std::vector<News> all = parse_news(news + news, "file", names);
+  const std::vector<News> all = read_news({news + news, "file"}, names);
   REQUIRE(all.size() == 2);
   CHECK(all[0].title == "One \"title\"");
   CHECK(all[0].abstract.empty());

@@ -1,4 +1,5 @@
-// Tokenizers of characters, words, pieces (WordPiece, Unigram) and of SentencePiece files. Byte-level BPE: tokenizer_test.cpp.
+// Tokenizers of characters, words, pieces (WordPiece, Unigram) and of SentencePiece files. Byte-level BPE:
+// tokenizer_test.cpp.
 
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
@@ -287,6 +288,8 @@ TEST_CASE("An unsupported file is refused, and the error names what is wrong") {
   CHECK(with("/pre_tokenizer", {{"type", "ByteLevel"}}).find("are supported together alone") !=
         std::string::npos);
   CHECK(with("/decoder", {{"type", "CTC"}}).starts_with("t.json: decoder \"CTC\" is not supported"));
+  CHECK(with("/decoder", {{"type", "Metaspace"}, {"replacement", ""}})
+            .starts_with("t.json: decoder.replacement \"\" is not one character"));
   CHECK(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "!"}}) ==
         "t.json: normalizer.precompiled_charsmap is not base64");
   CHECK(with("/normalizer", {{"type", "Precompiled"}, {"precompiled_charsmap", "/////w=="}})

@@ -256,9 +256,6 @@ TEST_CASE("schedule: the four shapes, with warm-up") {
   CHECK(learning_rate_at(options, 40, 100) == doctest::Approx(0.5));
   options.warmup_steps = 0;
   CHECK(learning_rate_at(options, 1, 100) == 1);
-  for (const char* name : {"constant", "linear", "cosine", "inverse_sqrt"})
-    CHECK(name_of(schedule_kind(name)) == name);
-  CHECK_THROWS_WITH_AS(schedule_kind("cosin"), doctest::Contains("cosine"), Error);
   options.learning_rate = 0;
   CHECK_THROWS_WITH_AS(learning_rate_at(options, 1, 100), doctest::Contains("learning_rate is 0"), Error);
 }
@@ -856,10 +853,8 @@ TEST_CASE("progress: what would steer the terminal is shown, not obeyed") {
 
 TEST_CASE("names: each choice has one list") {
   CHECK(optimizer_names() == std::vector<std::string>{"sgd", "adam", "adamw"});
-  CHECK(schedule_names() == std::vector<std::string>{"constant", "linear", "cosine", "inverse_sqrt"});
   CHECK(precision_names() == std::vector<std::string>{"f32", "f16", "bf16"});
   for (const std::string& name : optimizer_names()) CHECK(name_of(optimizer_kind(name)) == name);
-  for (const std::string& name : schedule_names()) CHECK(name_of(schedule_kind(name)) == name);
   for (const std::string& name : precision_names()) CHECK(name_of(precision_from_name(name)) == name);
 }
 

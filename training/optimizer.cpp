@@ -18,12 +18,6 @@
 namespace heed {
 namespace {
 
-constexpr NameTable<ScheduleKind, 4> kinds{"schedule",
-                                           {{{"constant", ScheduleKind::constant},
-                                             {"linear", ScheduleKind::linear},
-                                             {"cosine", ScheduleKind::cosine},
-                                             {"inverse_sqrt", ScheduleKind::inverse_sqrt}}}};
-
 void check_options(const ScheduleOptions& options, std::int64_t step) {
   check_ranges("schedule", options);
   check(options.final_rate <= options.learning_rate, "schedule: final_rate is ", options.final_rate,
@@ -32,18 +26,6 @@ void check_options(const ScheduleOptions& options, std::int64_t step) {
 }
 
 }  // namespace
-
-std::vector<std::string> schedule_names() {
-  return kinds.names();
-}
-
-ScheduleKind schedule_kind(std::string_view name) {
-  return kinds.find(name);
-}
-
-std::string_view name_of(ScheduleKind kind) {
-  return kinds.name_of(kind);
-}
 
 double learning_rate_at(const ScheduleOptions& options, std::int64_t step, std::int64_t steps) {
   check_options(options, step);

@@ -17,12 +17,6 @@ namespace heed {
 /// sqrt(warm-up / step) (Vaswani et al. 2017, section 5.3).
 enum class ScheduleKind { constant, linear, cosine, inverse_sqrt };
 
-/// "constant", "linear", "cosine", "inverse_sqrt".
-std::vector<std::string> schedule_names();
-/// Throws an Error listing the names if `name` is not one of them.
-ScheduleKind schedule_kind(std::string_view name);
-std::string_view name_of(ScheduleKind kind);
-
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::constant;
   double learning_rate = 1e-3;  ///< the peak
@@ -35,7 +29,8 @@ struct ScheduleOptions {
 inline constexpr double most_steps = 1e12;
 
 void for_each_setting(auto&& visit, ScheduleOptions& options) {
-  visit(options.kind, "name", schedule_names(), "How the learning rate goes on after the warm-up");
+  visit(options.kind, "name", {"constant", "linear", "cosine", "inverse_sqrt"},
+        "How the learning rate goes on after the warm-up");
   visit(options.learning_rate, "learning_rate", 1e-300, 1e300, "The peak of the learning rate");
   visit(options.warmup_steps, "warmup_steps", 0, most_steps, "Steps in which the rate rises to its peak");
   visit(options.final_rate, "final_rate", 0, 1e300, "The rate at the end of linear and cosine");

@@ -52,8 +52,7 @@ RunManifest manifest_of(Json object, bool verify) {
         manifest_format, "\"");
   check(object.at("format_version") == manifest_version, "its format_version is ",
         object.at("format_version").dump(), ", and this version of heed reads ", manifest_version);
-  check(take_digest(object) || !verify,
-        "it was changed after it was written (--unverified uses it all the same)");
+  check(take_digest(object) || !verify, "it was changed after it was written", unverified_hint);
   RunManifest manifest;
   manifest.task = object.at("task").get<std::string>();
   manifest.identity = digest_in(object.at("identity"), "the identity");
@@ -166,16 +165,6 @@ json parse_configuration(std::string_view text, std::string_view source) {
   return parsed;
 }
 
-/// Adds members that an object lacks, at any depth.
-void add_missing(json& object, const json& defaults) {
-  for (const auto& [key, value] : defaults.items()) {
-    if (!object.contains(key))
-      object[key] = value;
-    else if (object[key].is_object() && value.is_object())
-      add_missing(object[key], value);
-  }
-}
-
 /// "/model/width" as "model.width".
 std::string dotted(const std::string& pointer) {
   std::string key = pointer.empty() ? pointer : pointer.substr(1);
@@ -216,11 +205,8 @@ std::map<std::string, std::string> digests_of(const std::map<std::string, std::s
 }  // namespace
 
 void compare_configurations(std::string_view saved, std::string_view current,
-                            std::span<const std::string> free_keys, std::string_view source,
-                            std::string_view defaults) {
-  json started = parse_configuration(saved, source);
-  if (!defaults.empty()) add_missing(started, parse_configuration(defaults, "the defaults"));
-  const json before = started.flatten();
+                            std::span<const std::string> free_keys, std::string_view source) {
+  const json before = parse_configuration(saved, source).flatten();
   const json now = parse_configuration(current, "the configuration").flatten();
   std::set<std::string> pointers;
   for (const json* flat : {&before, &now}) {
@@ -336,7 +322,7 @@ void RunFolder::check_start(const RunStart& now, std::span<const std::string> fr
   check(!verify_ || std::count(manifest_.config.begin(), manifest_.config.end(), digest) > 0,
         "cannot resume: ", file("config.json"),
         " was changed after it was written; put back the old one (--unverified goes on all the same)");
-  compare_configurations(saved_config_, now.config, free_keys, file("config.json").string(), now.defaults);
+  compare_configurations(saved_config_, now.config, free_keys, file("config.json").string());
   if (!verify_) return;
   compare_digests(manifest_.files, digests_of(now.files), "file", path());
   compare_digests(manifest_.data, now.data, "data", path());

@@ -33,45 +33,23 @@ bool is_separator(char32_t value) {
   return unicode::is_space(value) || (value >= 0x1C && value <= 0x1F);
 }
 
-/// Puts spaces around a full stop or comma after anything but a digit: ([^0-9])([.,]) -> \1 \2 .
-/// Like all rules here it scans from left to right and never looks at a matched character again.
-std::string split_after_non_digit(std::string_view text) {
-  std::string result;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    result += text[i];
-    if (is_digit(text[i]) || i + 1 == text.size() || (text[i + 1] != '.' && text[i + 1] != ',')) continue;
-    result += ' ';
-    result += text[++i];
-    result += ' ';
-  }
-  return result;
+bool is_stop(char c) {
+  return c == '.' || c == ',';
 }
 
-/// Puts spaces around a full stop or comma before anything but a digit:
-/// ([.,])([^0-9]) -> \1 \2 with a space before.
-std::string split_before_non_digit(std::string_view text) {
+/// Writes each pair of neighbours that `matches` accepts as first, space, second, with `before` and `after`
+/// around the two. Like all rules here it scans from left to right and never looks at a matched character
+/// again.
+template <class Matches>
+std::string split_pairs(std::string_view text, std::string_view before, std::string_view after,
+                        const Matches& matches) {
   std::string result;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool mark = text[i] == '.' || text[i] == ',';
-    if (!mark || i + 1 == text.size() || is_digit(text[i + 1])) {
+    if (i + 1 == text.size() || !matches(text[i], text[i + 1])) {
       result += text[i];
       continue;
     }
-    result += ' ';
-    result += text[i];
-    result += ' ';
-    result += text[++i];
-  }
-  return result;
-}
-
-/// Puts spaces around a hyphen after a digit: ([0-9])(-) -> \1 \2 .
-std::string split_hyphen_after_digit(std::string_view text) {
-  std::string result;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    result += text[i];
-    if (!is_digit(text[i]) || i + 1 == text.size() || text[i + 1] != '-') continue;
-    result += " - ";
+    result.append(before).append(1, text[i]).append(1, ' ').append(1, text[i + 1]).append(after);
     ++i;
   }
   return result;
@@ -97,7 +75,10 @@ std::string tokenize_13a(std::string text) {
     }
   }
   spaced += ' ';
-  return split_hyphen_after_digit(split_before_non_digit(split_after_non_digit(spaced)));
+  // ([^0-9])([.,]) -> \1 \2 with a space after; ([.,])([^0-9]) -> the same with a space before; ([0-9])(-)
+  spaced = split_pairs(spaced, "", " ", [](char a, char b) { return !is_digit(a) && is_stop(b); });
+  spaced = split_pairs(spaced, " ", "", [](char a, char b) { return is_stop(a) && !is_digit(b); });
+  return split_pairs(spaced, "", " ", [](char a, char b) { return is_digit(a) && b == '-'; });
 }
 
 std::vector<std::string_view> split_at_spaces(std::string_view text) {

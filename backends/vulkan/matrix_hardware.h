@@ -43,8 +43,8 @@ FragmentVariant variant_of(const TiledProduct& product, const MatmulPlan& plan);
 /// all bits agree. `kernel` is the cooperative one, or its emulation for tests.
 std::string problem_of_variant(Gpu& gpu, TileKernel kernel, const FragmentVariant& variant);
 
-/// What the test of a kernel says, or the message of the Error that it throws. Running out of memory and losing
-/// the device say nothing about the hardware, and are thrown on.
+/// What the test of a kernel says, or the message of the Error that it throws. Running out of memory and
+/// losing the device say nothing about the hardware, and are thrown on.
 std::string problem_found_by(const std::function<std::string()>& test);
 
 /// Whether a kernel for matrix hardware may be used. `problem` tests it before its first use, which waits for

@@ -45,26 +45,29 @@ bool is_set(const char* variable) {
   return value && *value && std::strcmp(value, "0") != 0;
 }
 
-bool has_validation_layer(const InstanceApi& api) {
+/// What one of Vulkan's functions lists: list(count, null) counts, list(count, items) fills in.
+template <class Item, class List>
+std::vector<Item> listed(const List& list) {
   std::uint32_t count = 0;
-  api.EnumerateInstanceLayerProperties(&count, nullptr);
-  std::vector<VkLayerProperties> layers(count);
-  api.EnumerateInstanceLayerProperties(&count, layers.data());
-  return std::ranges::any_of(layers, [](const VkLayerProperties& layer) {
-    return std::strcmp(layer.layerName, validation_layer) == 0;
+  list(&count, static_cast<Item*>(nullptr));
+  std::vector<Item> items(count);
+  list(&count, items.data());
+  return items;
+}
+
+bool has_validation_layer(const InstanceApi& api) {
+  return std::ranges::any_of(
+      listed<VkLayerProperties>(api.EnumerateInstanceLayerProperties),
+      [](const VkLayerProperties& layer) { return std::strcmp(layer.layerName, validation_layer) == 0; });
+}
+
+bool has_extension(const std::vector<VkExtensionProperties>& extensions, const char* name) {
+  return std::ranges::any_of(extensions, [&](const VkExtensionProperties& extension) {
+    return std::strcmp(extension.extensionName, name) == 0;
   });
 }
 
 // --- the instance ------------------------------------------------------------------------------------------
-
-bool offers_instance_extension(const InstanceApi& api, const char* name) {
-  std::uint32_t count = 0;
-  api.EnumerateInstanceExtensionProperties(nullptr, &count, nullptr);
-  std::vector<VkExtensionProperties> all(count);
-  api.EnumerateInstanceExtensionProperties(nullptr, &count, all.data());
-  return std::ranges::any_of(all,
-                             [&](const auto& each) { return std::strcmp(each.extensionName, name) == 0; });
-}
 
 /// Returns why no instance could be created; "" on success.
 std::string create_instance(InstanceApi& api) {
@@ -90,7 +93,9 @@ std::string create_instance(InstanceApi& api) {
   const char* extensions[2];
   create.ppEnabledExtensionNames = extensions;
   // Without this a loader hides drivers such as MoltenVK, which lack parts of Vulkan that heed does not use.
-  if (offers_instance_extension(api, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {
+  const auto offered = listed<VkExtensionProperties>(
+      [&](auto* count, auto* items) { api.EnumerateInstanceExtensionProperties(nullptr, count, items); });
+  if (has_extension(offered, VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME)) {
     create.flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
     extensions[create.enabledExtensionCount++] = VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME;
   }
@@ -203,15 +208,12 @@ bool is_disabled(std::string_view capability) {
 
 /// What is wrong with HEED_VULKAN_DISABLE; "" if nothing.
 std::string problem_of_disabled() {
-  constexpr std::string_view known[] = {"push_descriptor",    "unified_memory",   "float16",
-                                        "cooperative_matrix", "storage16",        "memory_budget",
-                                        "float_controls",     "subgroup_shuffle", "unrolling"};
+  constexpr std::string_view known =
+      "push_descriptor, unified_memory, float16, cooperative_matrix, storage16, memory_budget, "
+      "float_controls, subgroup_shuffle, unrolling";
   for (const std::string_view name : disabled_capabilities())
-    if (std::ranges::find(known, name) == std::end(known))
-      return concat_text(
-          "HEED_VULKAN_DISABLE names \"", name,
-          "\"; it knows push_descriptor, unified_memory, float16, cooperative_matrix, storage16, "
-          "memory_budget, float_controls, subgroup_shuffle and unrolling");
+    if (concat_text(", ", known, ", ").find(concat_text(", ", name, ", ")) == std::string::npos)
+      return concat_text("HEED_VULKAN_DISABLE names \"", name, "\"; it knows ", known);
   return "";
 }
 
@@ -228,18 +230,11 @@ std::string problem_of_queue() {
   return concat_text("HEED_VULKAN_QUEUE is \"", name, "\"; it knows main and compute");
 }
 
-bool has_extension(const std::vector<VkExtensionProperties>& extensions, const char* name) {
-  return std::ranges::any_of(extensions, [&](const VkExtensionProperties& extension) {
-    return std::strcmp(extension.extensionName, name) == 0;
-  });
-}
-
 /// Chooses a queue family, or sets the reason why the device is refused.
 void take_queue_family(const InstanceApi& api, PhysicalDevice& device) {
-  std::uint32_t count = 0;
-  api.GetPhysicalDeviceQueueFamilyProperties(device.handle, &count, nullptr);
-  std::vector<VkQueueFamilyProperties> families(count);
-  api.GetPhysicalDeviceQueueFamilyProperties(device.handle, &count, families.data());
+  const auto families = listed<VkQueueFamilyProperties>([&](auto* count, auto* items) {
+    api.GetPhysicalDeviceQueueFamilyProperties(device.handle, count, items);
+  });
   const QueueChoice choice = choose_queue_family(families, wanted_queue());
   if (!choice.family) {
     device.refusal = choice.problem;
@@ -312,14 +307,6 @@ std::uint64_t largest_local_heap(const InstanceApi& api, PhysicalDevice& device)
   return largest;
 }
 
-std::vector<VkExtensionProperties> extensions_of(const InstanceApi& api, VkPhysicalDevice handle) {
-  std::uint32_t count = 0;
-  api.EnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr);
-  std::vector<VkExtensionProperties> extensions(count);
-  api.EnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data());
-  return extensions;
-}
-
 PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
   PhysicalDevice device;
   device.handle = handle;
@@ -333,28 +320,23 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle) {
     device.refusal = "its driver offers Vulkan " + version_text(core.apiVersion) + "; heed needs 1.2";
     return device;
   }
-  const std::vector<VkExtensionProperties> extensions = extensions_of(api, handle);
+  const auto extensions = listed<VkExtensionProperties>([&](auto* count, auto* items) {
+    api.EnumerateDeviceExtensionProperties(handle, nullptr, count, items);
+  });
   properties.core.pNext = &properties.v11;
   properties.v11.pNext = &properties.v12;
   void** last = &properties.v12.pNext;
-  if (has_extension(extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME)) {
-    *last = &properties.push_descriptor;
-    last = &properties.push_descriptor.pNext;
-  }
-  if (has_extension(extensions, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) {
-    *last = &properties.multiprocessors;
-    last = &properties.multiprocessors.pNext;
-  }
-  if (has_extension(extensions, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME)) {
-    *last = &properties.compute_units;
-    last = &properties.compute_units.pNext;
-  }
-  if (has_extension(extensions, VK_KHR_MAINTENANCE_4_EXTENSION_NAME)) {
-    *last = &properties.maintenance4;
-    last = &properties.maintenance4.pNext;
-  }
-  const bool sizes_subgroups = has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
-  if (sizes_subgroups) *last = &properties.subgroups;
+  const auto ask_for = [&](auto& more, const char* extension) {
+    if (!has_extension(extensions, extension)) return false;
+    *last = &more;
+    last = &more.pNext;
+    return true;
+  };
+  ask_for(properties.push_descriptor, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
+  ask_for(properties.multiprocessors, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME);
+  ask_for(properties.compute_units, VK_AMD_SHADER_CORE_PROPERTIES_EXTENSION_NAME);
+  ask_for(properties.maintenance4, VK_KHR_MAINTENANCE_4_EXTENSION_NAME);
+  const bool sizes_subgroups = ask_for(properties.subgroups, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
   api.GetPhysicalDeviceProperties2(handle, &properties.core);
   Features features;
   features.core.pNext = &features.v11;

@@ -1,12 +1,9 @@
 // The C API: attention layers, the parameters of modules, optimizers.
 
-#include <set>
-
 #include "heed/autograd/autograd.h"
 #include "heed/c/handles.h"
 #include "heed/core/device.h"
 #include "heed/training/checkpoint.h"
-#include "heed/training/step.h"
 
 namespace heed::c {
 namespace {
@@ -83,13 +80,9 @@ std::shared_ptr<OptimizerObject> make_optimizer(const std::string& name, const O
   });
   object->tensors = std::move(tensors);
   std::vector<NamedTensor> named;
-  std::set<const Node*> seen;
   for (std::size_t i = 0; i < object->tensors.size(); ++i) {
-    const std::string parameter = concat_text("parameters[", i, ']');
     gradient(object->tensors[i]);  // throws if it is not a leaf
-    check(seen.insert(object->tensors[i].node().get()).second, "optimizer: ", parameter,
-          " is given more than once");
-    named.push_back({parameter, &object->tensors[i]});
+    named.push_back({concat_text("parameters[", i, ']'), &object->tensors[i]});
   }
   object->optimizer = std::make_unique<Optimizer>(std::move(named), options);
   return object;
@@ -190,10 +183,8 @@ heed_status heed_optimizer_step(heed_optimizer* optimizer, double learning_rate)
     const auto object = object_of(optimizer, "optimizer");
     check(learning_rate >= 0 && learning_rate <= 1e30, "optimizer: the learning rate is ", learning_rate,
           "; it must not be negative");
-    const bool clips = object->clip_norm > 0;
-    object->optimizer->step(
-        learning_rate,
-        clips ? GradientNorm(object->optimizer->parameters()).scale(object->clip_norm) : Tensor());
+    if (object->clip_norm > 0) object->optimizer->clip(object->clip_norm);
+    object->optimizer->step(learning_rate);
   });
 }
 

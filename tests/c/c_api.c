@@ -254,7 +254,7 @@ static void test_modules(const char* file) {
     heed_optimizer* none;
     heed_module* no_layer;
     heed_tensor* no_tensor;
-    FAILS(heed_optimizer_create("adam", NULL, twice, 2, &none), HEED_ERROR, "more than once");
+    FAILS(heed_optimizer_create("adam", NULL, twice, 2, &none), HEED_ERROR, "given twice");
     FAILS(heed_optimizer_create("adam", "{\"beta3\": 1}", parameters, 1, &none), HEED_BAD_SETTINGS, "beta3");
     FAILS(heed_optimizer_create("adam", "{\"beta1\": 2}", parameters, 1, &none), HEED_BAD_SETTINGS, "beta1");
     FAILS(heed_optimizer_create("adam", "[1]", parameters, 1, &none), HEED_BAD_SETTINGS, "object");

@@ -39,7 +39,7 @@ bool fuzz_text(std::string_view bytes) {
       const TextOptions options{.encoding = encoding, .bad_bytes = bad_bytes, .max_bytes = 1 << 20};
       bool good = accepted(
           [&] {
-            for (const auto& line : parse_lines(bytes, "input", options, &report)) {
+            for (const auto& line : read_lines({bytes, "input"}, options, &report)) {
               require(is_utf8(line));
               bleu_tokenize(unicode::lower_case(line, unicode::FinalSigma::final));
             }
@@ -62,7 +62,7 @@ bool fuzz_text(std::string_view bytes) {
   return any;
 }
 
-// Any bytes as input by lines: the very lines that parse_lines gives, or for each an error where that stops at
+// Any bytes as input by lines: the very lines that read_lines gives, or for each an error where that stops at
 // the first.
 bool fuzz_line_reader(std::string_view bytes) {
   const FuzzInput input(bytes);
@@ -84,7 +84,7 @@ bool fuzz_line_reader(std::string_view bytes) {
     }
   });
   const bool whole_is_good = accepted([&] {
-    const auto whole = parse_lines(input.bytes, "input", options);
+    const auto whole = read_lines({input.bytes, "input"}, options);
     require(all_are_good && whole == TextList(lines));
   });
   // An empty file and one that is too long are not errors by lines.
@@ -134,12 +134,12 @@ bool fuzz_csv(std::string_view bytes) {
         width = row.fields.size();
         for (const std::string& field : row.fields) require(is_utf8(field));
       };
-      (csv ? parse_csv : parse_tsv)(input.bytes, "input", take, input.text_options(), nullptr);
+      (csv ? read_csv : read_tsv)({input.bytes, "input"}, take, input.text_options(), nullptr);
     });
   return any;
 }
 
-// Any bytes as a table: an Error, or columns of one length whose texts are UTF-8. Byte 0 chooses options.
+// Any bytes as a table: an Error, or rows with a text for each column, in UTF-8. Byte 0 chooses options.
 bool fuzz_table(std::string_view bytes) {
   const FuzzInput input(bytes);
   TableOptions options;
@@ -152,12 +152,14 @@ bool fuzz_table(std::string_view bytes) {
   for (const std::string& format : table_formats()) {
     options.format = format;
     any |= accepted([&] {
-      const Table table = parse_table(input.bytes, "input", options);
-      require(table.size() > 0 && table.names.size() == table.columns.size());
-      for (const auto& column : table.columns) {
-        require(column.size() == table.size());
-        for (const std::string_view text : column) require(is_utf8(text));
-      }
+      std::size_t rows = 0;
+      const auto take = [&](const TableCells& row) {
+        ++rows;
+        require(row.names.size() == row.cells.size());
+        for (const std::string& text : row.cells) require(is_utf8(text));
+      };
+      read_table_rows({input.bytes, "input"}, options, take);
+      require(rows > 0);
     });
   }
   return any;
@@ -167,7 +169,7 @@ bool fuzz_table(std::string_view bytes) {
 bool fuzz_dialogues(std::string_view bytes) {
   const FuzzInput input(bytes);
   return accepted([&] {
-    const auto dialogues = parse_dialogues(input.bytes, "input", input.text_options());
+    const auto dialogues = read_dialogues({input.bytes, "input"}, input.text_options());
     for (const Dialogue& turns : dialogues) {
       require(!turns.empty());
       for (const std::string& turn : turns)
@@ -192,7 +194,7 @@ bool fuzz_labelled_text(std::string_view bytes) {
   }
   return accepted([&] {
     ReadReport report;
-    const auto text = parse_labelled_text(format.bytes, "input", options, &report);
+    const auto text = read_labelled_text({format.bytes, "input"}, options, &report);
     require(text.size() > 0 && text.labels.size() == text.size() && text.places.size() == text.size());
     require(report.replaced == 0 || options.text.bad_bytes == BadBytes::replace);
     for (const std::string_view label : text.labels) require(!label.empty());
@@ -216,8 +218,8 @@ struct FuzzFolder {
 
 }  // namespace
 
-// A folder made from the input: entries are divided by 0xFE, and each is a byte that chooses its kind, a name of
-// two bytes (one of 16 classes, one of 256 documents) and content. It is an Error or texts, and never more
+// A folder made from the input: entries are divided by 0xFE, and each is a byte that chooses its kind, a name
+// of two bytes (one of 16 classes, one of 256 documents) and content. It is an Error or texts, and never more
 // than documents.
 bool fuzz_folders(std::string_view bytes) {
   static const FuzzFolder folder;
@@ -263,11 +265,11 @@ bool fuzz_mind(std::string_view bytes) {
   NewsNames names;
   const auto known = [&](std::int32_t number) { return number >= 0 && std::size_t(number) < names.size(); };
   const bool is_news = accepted([&] {
-    for (const News& news : parse_news(input.bytes, "input", names, input.text_options()))
+    for (const News& news : read_news({input.bytes, "input"}, names, input.text_options()))
       require(known(news.number) && !names.name(news.number).empty());
   });
   const bool is_impressions = accepted([&] {
-    for (const Impression& one : parse_impressions(input.bytes, "input", names, input.text_options())) {
+    for (const Impression& one : read_impressions({input.bytes, "input"}, names, input.text_options())) {
       require(one.time >= 0 && one.clicked.size() + one.passed.size() > 0);
       for (const auto* list : {&one.history, &one.clicked, &one.passed})
         for (const std::int32_t number : *list) require(known(number));

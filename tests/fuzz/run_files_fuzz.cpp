@@ -42,8 +42,8 @@ bool fuzz_config(std::string_view bytes) {
       [&] { compare_configurations(bytes.substr(0, half), bytes.substr(half), free_keys, "input"); });
 }
 
-// The first byte chooses the task; the rest is merged into its settings as JSON, and the cost of the model is computed:
-// an Error, or a model whose sizes are known.
+// The first byte chooses the task; the rest is merged into its settings as JSON, and the cost of the model is
+// computed: an Error, or a model whose sizes are known.
 bool fuzz_settings(std::string_view bytes) {
   static const std::vector<Settings> declared = [] {  // slow to declare
     std::vector<Settings> all;
@@ -61,8 +61,9 @@ bool fuzz_settings(std::string_view bytes) {
   });
 }
 
-// Any bytes as the config.json of a published model: an Error, or settings that its task knows, with which the cost of
-// the model is computed. The first byte says which of the weights that imports look for are there.
+// Any bytes as the config.json of a published model: an Error, or settings that its task knows, with which
+// the cost of the model is computed. The first byte says which of the weights that imports look for are
+// there.
 bool fuzz_published_config(std::string_view bytes) {
   static const std::map<std::string, Settings, std::less<>> declared = [] {  // slow to declare
     std::map<std::string, Settings, std::less<>> all;
@@ -111,8 +112,8 @@ bool comes_back(std::string_view text, const char* refusal, Rewrite&& rewritten)
 
 }  // namespace
 
-// What is written has the right digest of itself; what comes in is read as with --unverified, or no input would get
-// further than the digest.
+// What is written has the right digest of itself; what comes in is read as with --unverified, or no input
+// would get further than the digest.
 bool fuzz_run_manifest(std::string_view bytes) {
   return comes_back(bytes, "input is damaged", [](std::string_view text, bool verify) {
     return run_manifest_text(parse_run_manifest(text, "input", verify));
@@ -135,7 +136,8 @@ bool fuzz_metrics(std::string_view bytes) {
 }
 
 #ifdef HEED_HAS_VULKAN
-// The first eight bytes are the checksum of the device; the rest is a cache file, which is used whole or not at all.
+// The first eight bytes are the checksum of the device; the rest is a cache file, which is used whole or not
+// at all.
 bool fuzz_pipeline_cache(std::string_view bytes) {
   if (bytes.size() < 8) return false;
   std::uint64_t device = 0;

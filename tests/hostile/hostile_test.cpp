@@ -1,6 +1,7 @@
 // Programs in hostile hands: the table of uses_of_*.cpp, and ends by signals and lost streams.
 //
-//   HEED_HOSTILE=metrics heed_tests --source-file='*/hostile_test.cpp'   runs the rows whose names hold that word
+// This runs the rows whose names hold a word:
+//   HEED_HOSTILE=metrics heed_tests --source-file='*/hostile_test.cpp'
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -151,8 +152,8 @@ void check_use(const HostileUse& use) {
     if (use.after) use.after(folder.path(), result);
 }
 
-/// The rows to run. Under a sanitizer, which takes five times as long, a row that the table has for several programs
-/// runs for one of them, another one for each name: every row and every program is there.
+/// The rows to run. Under a sanitizer, which takes five times as long, a row that the table has for several
+/// programs runs for one of them, another one for each name: every row and every program is there.
 std::vector<HostileUse> selected(std::vector<HostileUse> uses) {
   std::map<std::string, std::vector<HostileUse>> by_name;
   std::map<std::string, int> seen;

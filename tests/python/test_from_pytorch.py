@@ -5,7 +5,7 @@ import re
 import tempfile
 import unittest
 
-GUIDE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "guides" / "from_pytorch.md"
+GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "guides" / "from_pytorch.md"
 
 
 def blocks(title):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Trains the three models of compare_torch.py in heed and in PyTorch from the same weights on the same batches.
+"""Trains the models of bench/compare_torch.py in heed and in PyTorch from the same weights on the same batches.
 
-    ninja -C build bench_steps && python3 bench/same_recipe.py
+    ninja -C build bench_steps && python3 tests/published/same_recipe.py
 
 heed trains first, without dropout, and records its initial weights, its batches (eight, in turn) and the loss of every
 step (bench_steps --record); PyTorch begins with these weights and reads these batches, with its own kernels, gradients
@@ -18,9 +18,9 @@ import subprocess
 import sys
 import tempfile
 
-import compare_torch
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+import compare_torch  # noqa: E402
 
-PROGRAM = pathlib.Path(__file__).resolve().parent.parent / "build/bin/bench_steps"
 ADAM = {"lr": 1e-4, "betas": (0.9, 0.999), "eps": 1e-8}  # as in bench/steps.cpp
 
 
@@ -71,10 +71,7 @@ def copy_weights(model, recorded):
 
 
 def losses_of_torch(case, recorded, threads):
-    import torch
-
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(True)
+    torch = compare_torch.set_up_torch(threads)
     model, _ = compare_torch.build(case, dropout=0.0)
     copy_weights(model, recorded)
     model.train()
@@ -120,7 +117,7 @@ def main():
     for case in options.case or compare_torch.CASES:
         with tempfile.TemporaryDirectory() as folder:
             file = f"{folder}/recorded.safetensors"
-            subprocess.run([PROGRAM, "--case", case, "--record", file, "--repeat", str(options.steps),
+            subprocess.run([compare_torch.BIN / "bench_steps", "--case", case, "--record", file, "--repeat", str(options.steps),
                             "--threads", str(options.threads)], check=True)
             recorded = load_file(file)
         heed = recorded["losses"].tolist()

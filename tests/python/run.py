@@ -1,12 +1,13 @@
-"""Runs the tests of the package from the tree; 77, for "skipped", where NumPy is missing."""
+"""Runs the tests of the Python package in bindings/python; 77, for "skipped", where NumPy is missing."""
 
 import os
 import pathlib
 import sys
 import unittest
 
-here = pathlib.Path(__file__).parent
-sys.path.insert(0, os.environ.get("HEED_PACKAGE", str(here.parent)))  # another folder: what a wheel holds
+here = pathlib.Path(__file__).resolve().parent
+source = here.parents[1] / "bindings/python"
+sys.path.insert(0, os.environ.get("HEED_PACKAGE", str(source)))  # another folder: what a wheel holds
 try:
     import numpy  # noqa: F401
 except ImportError:

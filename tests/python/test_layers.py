@@ -186,7 +186,7 @@ class Training(unittest.TestCase):
         for words, call in [
             ("did you mean|adamw", lambda: heed.Optimizer("adamx", w)),
             ("momentum", lambda: heed.Optimizer("sgd", w, momentum=0.9)),
-            ("more than once", lambda: heed.Optimizer("sgd", [w, w])),
+            ("given twice", lambda: heed.Optimizer("sgd", [w, w])),
             ("leaf", lambda: heed.Optimizer("sgd", heed.zeros(3))),
             ("no parameters", lambda: heed.Optimizer("sgd", [])),
             ("no parameter has a gradient", lambda: heed.Optimizer("sgd", heed.parameter([1.0])).step()),
