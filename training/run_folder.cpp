@@ -166,30 +166,6 @@ json parse_configuration(std::string_view text, std::string_view source) {
   return parsed;
 }
 
-/// Adds members that an object lacks, at any depth.
-void add_missing(json& object, const json& defaults) {
-  for (const auto& [key, value] : defaults.items()) {
-    if (!object.contains(key))
-      object[key] = value;
-    else if (object[key].is_object() && value.is_object())
-      add_missing(object[key], value);
-  }
-}
-
-/// "/model/width" as "model.width".
-std::string dotted(const std::string& pointer) {
-  std::string key = pointer.empty() ? pointer : pointer.substr(1);
-  for (char& c : key) c = c == '/' ? '.' : c;
-  return key;
-}
-
-bool is_free(const std::string& key, std::span<const std::string> free_keys) {
-  for (const std::string& free : free_keys) {
-    if (key == free || key.starts_with(free + ".")) return true;
-  }
-  return false;
-}
-
 /// Compares digests by name; `what` describes the named things in messages.
 void compare_digests(const std::map<std::string, std::string>& started,
                      const std::map<std::string, std::string>& now, const char* what, const fs::path& run) {
@@ -215,27 +191,33 @@ std::map<std::string, std::string> digests_of(const std::map<std::string, std::s
 
 }  // namespace
 
-void compare_configurations(std::string_view saved, std::string_view current,
-                            std::span<const std::string> free_keys, std::string_view source,
-                            std::string_view defaults) {
-  json started = parse_configuration(saved, source);
-  if (!defaults.empty()) add_missing(started, parse_configuration(defaults, "the defaults"));
-  const json before = started.flatten();
-  const json now = parse_configuration(current, "the configuration").flatten();
+std::vector<KeyDifference> key_differences(std::string_view first, std::string_view second,
+                                           std::string_view source) {
+  const json before = parse_configuration(first, source).flatten(),
+             now = parse_configuration(second, "the configuration").flatten();
   std::set<std::string> pointers;
-  for (const json* flat : {&before, &now}) {
+  for (const json* flat : {&before, &now})
     for (const auto& [pointer, value] : flat->items()) pointers.insert(pointer);
-  }
+  std::vector<KeyDifference> differences;
   for (const std::string& pointer : pointers) {
-    const std::string key = dotted(pointer);
-    if (is_free(key, free_keys)) continue;
     const auto text = [&](const json& flat) {
       return flat.contains(pointer) ? flat[pointer].dump() : "not set";
     };
-    check(text(before) == text(now), "cannot resume: \"", key, "\" is ", text(now), ", but the run in ",
-          source, " was started with ", text(before),
-          "; use the same value, or start a new run in another folder");
+    std::string key = pointer.substr(std::min<std::size_t>(1, pointer.size()));
+    std::ranges::replace(key, '/', '.');
+    if (text(before) != text(now)) differences.push_back({std::move(key), text(before), text(now)});
   }
+  return differences;
+}
+
+void compare_configurations(std::string_view saved, std::string_view current,
+                            std::span<const std::string> free_keys, std::string_view source) {
+  for (const auto& [key, before, now] : key_differences(saved, current, source))
+    check(std::ranges::any_of(
+              free_keys, [&](const std::string& free) { return key == free || key.starts_with(free + "."); }),
+          "cannot resume: \"", key, "\" is ", now, ", but the run in ", source, " was started ",
+          before == "not set" ? "without it" : "with " + before,
+          "; use the same value, or start a new run in another folder");
 }
 
 std::filesystem::path run_file(const std::filesystem::path& run, std::string_view name) {
@@ -336,7 +318,7 @@ void RunFolder::check_start(const RunStart& now, std::span<const std::string> fr
   check(!verify_ || std::count(manifest_.config.begin(), manifest_.config.end(), digest) > 0,
         "cannot resume: ", file("config.json"),
         " was changed after it was written; put back the old one (--unverified goes on all the same)");
-  compare_configurations(saved_config_, now.config, free_keys, file("config.json").string(), now.defaults);
+  compare_configurations(saved_config_, now.config, free_keys, file("config.json").string());
   if (!verify_) return;
   compare_digests(manifest_.files, digests_of(now.files), "file", path());
   compare_digests(manifest_.data, now.data, "data", path());

@@ -47,9 +47,6 @@ struct RunStart {
   std::map<std::string, std::string> data = {};  ///< part of the data ("train", "valid", "test") -> digest
   /// As in RunManifest; a resumed run reads it from run.json.
   std::map<std::string, std::string> origin = {};
-  /// A JSON object with values for settings that config.json lacks because they were introduced after the
-  /// run started; "": a run that lacks a setting is refused.
-  std::string defaults = {};
 };
 
 /// The folder of a training run while it trains. (RunFiles reads a run.)
@@ -129,10 +126,16 @@ class RunFolder {
 /// Throws if the run has no such file.
 std::filesystem::path run_file(const std::filesystem::path& run, std::string_view name);
 
+/// A key, dotted, that two JSON objects have with different values; these as JSON, or "not set".
+struct KeyDifference {
+  std::string key, first, second;
+};
+/// All of them, sorted by key. Throws an Error that names `source` unless `first` is a JSON object.
+std::vector<KeyDifference> key_differences(std::string_view first, std::string_view second,
+                                           std::string_view source = "the first");
 /// Throws an Error naming the first key whose value differs between two JSON objects, unless it is in
-/// `free_keys`. A key missing from `saved` takes its value from `defaults`, if it is there.
+/// `free_keys`.
 void compare_configurations(std::string_view saved, std::string_view current,
-                            std::span<const std::string> free_keys, std::string_view source,
-                            std::string_view defaults = {});
+                            std::span<const std::string> free_keys, std::string_view source);
 
 }  // namespace heed
