@@ -44,21 +44,12 @@ void check_distinct(const char* what, const std::vector<std::string>& values) {
     if (!seen.insert(value).second) throw SettingsError(concat_text(what, ": ", value, " is named twice"));
 }
 
-/// All points of the grid; the last setting varies fastest.
-std::vector<std::vector<std::size_t>> grid(const std::vector<ComparedSetting>& settings) {
-  std::vector<std::vector<std::size_t>> points = {{}};
-  for (const ComparedSetting& setting : settings) {
-    std::vector<std::vector<std::size_t>> longer;
-    for (const auto& point : points)
-      for (std::size_t i = 0; i < setting.values.size(); ++i) {
-        longer.push_back(point);
-        longer.back().push_back(i);
-      }
-    points = std::move(longer);
-    if (points.size() > most_cells)
-      throw SettingsError(concat_text("a comparison has at most ", most_cells, " cells"));
-  }
-  return points;
+/// The values of a point of the grid; the last setting varies fastest.
+std::vector<std::string> point_of(const std::vector<ComparedSetting>& settings, std::size_t point) {
+  std::vector<std::string> values(settings.size());
+  for (std::size_t i = settings.size(); i-- > 0; point /= settings[i].values.size())
+    values[i] = settings[i].values[point % settings[i].values.size()];
+  return values;
 }
 
 /// The matrix products of one training step.
@@ -73,13 +64,6 @@ double gflops_of_step(Learner& learner) {
   double flops = 0;
   for (const ProfileRow& row : profile_rows()) flops += row.flops;
   return flops / 1e9;
-}
-
-/// The settings that a result depends on.
-Json without_runtime(const std::string& settings) {
-  Json json = Json::parse(settings);
-  for (const char* name : {"threads", "device"}) json.erase(name);
-  return json;
 }
 
 Json json_of(const CellResult& result) {
@@ -142,37 +126,23 @@ std::optional<CellResult> result_in(const fs::path& folder) {
   }
 }
 
-/// Whether a setting only affects how a run is used: another value needs a new measurement, but no new
-/// training.
-bool is_of_measuring(const Settings& settings, const std::string& setting) {
-  return settings.has(setting) && settings.setting(setting).changes == Changes::at_any_time;
-}
-
 /// Throws if a cell's folder was made with other settings than the cell's, and names them.
-void check_same_settings(const ComparisonCell& cell, const std::string& earlier, const fs::path& folder) {
-  const Json there = without_runtime(earlier).flatten(),
-             here = without_runtime(cell.settings.json()).flatten();
-  std::set<std::string> pointers;
-  for (const Json* const settings : {&there, &here})
-    for (const auto& [pointer, value] : settings->items()) pointers.insert(pointer);
-  std::string differences;
-  bool measuring_alone = true;
-  std::size_t count = 0;
-  for (const std::string& pointer : pointers) {
-    const auto text = [&](const Json& settings) {
-      return settings.contains(pointer) ? settings[pointer].dump() : std::string("not set");
-    };
-    if (text(there) == text(here)) continue;
-    std::string name = pointer.substr(1);
-    std::ranges::replace(name, '/', '.');
-    measuring_alone = measuring_alone && is_of_measuring(cell.settings, name);
-    if (++count <= 3)
-      differences += concat_text(count > 1 ? ", " : "", name, '=', text(there), " (now ", text(here), ")");
-  }
-  if (count > 3) differences += concat_text(" and ", count - 3, " more");
-  check(count == 0, folder.string(), " was made with ", differences,
-        ": compare in another folder, or remove ",
-        measuring_alone ? "its result.json to measure it again" : "that folder to train it again");
+void check_same_settings(const ComparisonCell& cell, const std::string& there, const fs::path& folder) {
+  std::vector<KeyDifference> differences = key_differences(there, cell.settings.json());
+  std::erase_if(differences,
+                [](const KeyDifference& one) { return one.key == "threads" || one.key == "device"; });
+  if (differences.empty()) return;
+  std::string text;
+  for (const auto& [key, before, now] :
+       std::span(differences).first(std::min<std::size_t>(differences.size(), 3)))
+    text += concat_text(text.empty() ? "" : ", ", key, '=', before, " (now ", now, ")");
+  if (differences.size() > 3) text += concat_text(" and ", differences.size() - 3, " more");
+  // Such a setting only affects how a run is used: it needs a new measurement, but no new training.
+  const bool measuring_alone = std::ranges::all_of(differences, [&](const KeyDifference& one) {
+    return cell.settings.has(one.key) && cell.settings.setting(one.key).changes == Changes::at_any_time;
+  });
+  fail(folder.string(), " was made with ", text, ": compare in another folder, or remove ",
+       measuring_alone ? "its result.json to measure it again" : "that folder to train it again");
 }
 
 /// Throws if the run in a cell's folder has another end than the cell: it would resume from the end of
@@ -219,35 +189,37 @@ std::vector<ComparisonCell> cells_of(const ComparisonPlan& plan) {
     throw SettingsError("--attention: a name is empty; give names with commas between them");
   if (attentions.empty()) attentions.emplace_back();
 
+  std::size_t points = 1;
+  for (const ComparedSetting& setting : plan.settings)
+    points = std::min(points * setting.values.size(), most_cells + 1);
+  if (attentions.size() * points * plan.seeds.size() > most_cells)
+    throw SettingsError(concat_text("a comparison has at most ", most_cells, " cells"));
+
   std::vector<ComparisonCell> cells;
   std::set<std::string> folders;
   for (const std::string& attention : attentions)
-    for (const auto& point : grid(plan.settings)) {
+    for (std::size_t point = 0; point < points; ++point) {
+      const std::vector<std::string> values = point_of(plan.settings, point);
       Settings settings = plan.base;
       std::string choice = attention;
       // As in the programs, an attention and its options override the other settings.
       const auto assign = [&](bool of_attention) {
-        for (std::size_t i = 0; i < point.size(); ++i) {
-          const ComparedSetting& setting = plan.settings[i];
-          if (belongs_to_attention(plan.kind.stacks, setting.name) == of_attention)
-            settings.assign(setting.name + "=" + setting.values[point[i]]);
-        }
+        for (std::size_t i = 0; i < values.size(); ++i)
+          if (belongs_to_attention(plan.kind.stacks, names[i]) == of_attention)
+            settings.assign(names[i] + "=" + values[i]);
       };
       assign(false);
       if (!attention.empty()) choose_attentions(settings, plan.kind.stacks, {.attention = attention});
       assign(true);
-      for (std::size_t i = 0; i < point.size(); ++i)
+      for (std::size_t i = 0; i < values.size(); ++i)
         if (plan.settings[i].values.size() > 1)
-          choice += concat_text(choice.empty() ? "" : ", ", plan.settings[i].name, "=",
-                                plan.settings[i].values[point[i]]);
+          choice += concat_text(choice.empty() ? "" : ", ", names[i], "=", values[i]);
       if (choice.empty()) choice = "as set";
       for (const std::int64_t seed : plan.seeds) {
         settings.set("seed", std::to_string(seed), "seeds");
         std::string name = folder_name(concat_text(choice, "-seed", seed));
         while (!folders.insert(name).second) name += "+";
         cells.push_back({choice, name, seed, settings});
-        if (cells.size() > most_cells)
-          throw SettingsError(concat_text("a comparison has at most ", most_cells, " cells"));
       }
     }
   return cells;

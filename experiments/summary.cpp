@@ -8,6 +8,7 @@
 
 #include "heed/base/unicode.h"
 #include "heed/core/random.h"
+#include "heed/data/text_file.h"
 #include "heed/training/progress.h"
 #include "heed/training/report.h"
 #include "heed/training/text_metrics.h"
@@ -24,23 +25,34 @@ std::string number(const char* format, double value) {
   return text;
 }
 
-std::vector<double> values_of(const ComparisonRow& row,
-                              const std::function<double(const CellResult&)>& value) {
+using Figure = std::function<double(const CellResult&)>;
+
+/// A figure of the results of a row, one for each seed.
+Spread spread_over(const ComparisonRow& row, const Figure& figure) {
   std::vector<double> values;
-  for (const CellResult& result : row.results) values.push_back(value(result));
-  return values;
+  for (const CellResult& result : row.results) values.push_back(figure(result));
+  return spread_of(values);
 }
 
-double mean_of(const ComparisonRow& row, const std::function<double(const CellResult&)>& value) {
-  return spread_of(values_of(row, value)).mean;
-}
+/// What a choice costs, and how the table and the lines of JSON write it.
+struct Cost {
+  const char *column, *key, *format;
+  double scale;  ///< of the table
+  Figure figure;
+};
+const Cost costs[] = {
+    {"GFLOP/step", "step_gflops", "%.3g", 1, [](const CellResult& one) { return one.step_gflops; }},
+    {"training s", "training_seconds", "%.1f", 1, [](const CellResult& one) { return one.training_seconds; }},
+    {"peak MB", "peak_bytes", "%.1f", 1e-6,
+     [](const CellResult& one) { return static_cast<double>(one.peak_bytes); }},
+    {"ms/example", "seconds_per_example", "%.3g", 1e3,
+     [](const CellResult& one) { return one.seconds_per_example; }}};
 
 Spread metric_spread(const ComparisonRow& row, const std::string& name) {
-  return spread_of(values_of(row, [&](const CellResult& result) {
-    for (const Metric& metric : result.metrics)
-      if (metric.name == name) return metric.value;
-    return std::nan("");
-  }));
+  return spread_over(row, [&](const CellResult& result) {
+    const auto found = std::ranges::find(result.metrics, name, &Metric::name);
+    return found == result.metrics.end() ? std::nan("") : found->value;
+  });
 }
 
 std::vector<std::string> metric_names(std::span<const ComparisonRow> rows) {
@@ -63,17 +75,6 @@ Json spread_json(const Spread& spread) {
 }
 
 }  // namespace
-
-Spread spread_of(std::span<const double> values) {
-  Spread spread;
-  if (values.empty()) return spread;
-  const auto count = static_cast<double>(values.size());
-  for (const double value : values) spread.mean += value / count;
-  double squares = 0;
-  for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
-  if (values.size() > 1) spread.deviation = std::sqrt(squares / (count - 1));
-  return spread;
-}
 
 double combined_metric(const std::string& combine, std::span<const double> sums) {
   if (combine == "mean") {
@@ -168,9 +169,8 @@ std::vector<std::vector<std::string>> comparison_table(std::span<const Compariso
   const std::vector<std::string> metrics = metric_names(rows);
   std::vector<std::string> head = {"choice"};
   head.insert(head.end(), metrics.begin(), metrics.end());
-  for (const char* column :
-       {"from the first", "seeds", "parameters", "GFLOP/step", "training s", "peak MB", "ms/example"})
-    head.emplace_back(column);
+  head.insert(head.end(), {"from the first", "seeds", "parameters"});
+  for (const Cost& cost : costs) head.emplace_back(cost.column);
   std::vector<std::vector<std::string>> lines = {head};
   for (const ComparisonRow& row : rows) {
     std::vector<std::string> line = {unicode::message_line(row.choice)};
@@ -191,13 +191,8 @@ std::vector<std::vector<std::string>> comparison_table(std::span<const Compariso
                    (row.failures.empty() ? "" : concat_text(", ", row.failures.size(), " failed")) +
                    (row.missing == 0 ? "" : concat_text(", ", row.missing, " missing")));
     line.push_back(std::to_string(row.results.front().parameters));
-    const auto add = [&](const char* format, const std::function<double(const CellResult&)>& value) {
-      line.push_back(number(format, mean_of(row, value)));
-    };
-    add("%.3g", [](const CellResult& r) { return r.step_gflops; });
-    add("%.1f", [](const CellResult& r) { return r.training_seconds; });
-    add("%.1f", [](const CellResult& r) { return static_cast<double>(r.peak_bytes) / 1e6; });
-    add("%.3g", [](const CellResult& r) { return 1e3 * r.seconds_per_example; });
+    for (const Cost& cost : costs)
+      line.push_back(number(cost.format, cost.scale * spread_over(row, cost.figure).mean));
     lines.push_back(std::move(line));
   }
   for (auto& line : lines) line.resize(head.size());
@@ -252,8 +247,7 @@ std::string comparison_markdown(std::span<const ComparisonRow> rows) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     text += "|";
     for (std::string cell : lines[i]) {
-      for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2)
-        cell.insert(at, 1, '\\');
+      replace_all(cell, "|", "\\|");
       text.append(" ").append(cell).append(" |");
     }
     text += "\n";
@@ -282,15 +276,9 @@ std::string comparison_json_lines(std::span<const ComparisonRow> rows) {
                               {"low", row.difference->low},
                               {"high", row.difference->high},
                               {"p", row.difference->p}};
-      const auto add = [&](const char* name, const std::function<double(const CellResult&)>& value) {
-        line[name] = spread_json(spread_of(values_of(row, value)));
-      };
       line["parameters"] = row.results.front().parameters;
       line["steps"] = row.results.front().steps;
-      add("step_gflops", [](const CellResult& r) { return r.step_gflops; });
-      add("training_seconds", [](const CellResult& r) { return r.training_seconds; });
-      add("peak_bytes", [](const CellResult& r) { return static_cast<double>(r.peak_bytes); });
-      add("seconds_per_example", [](const CellResult& r) { return r.seconds_per_example; });
+      for (const Cost& cost : costs) line[cost.key] = spread_json(spread_over(row, cost.figure));
     }
     text += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
@@ -298,10 +286,6 @@ std::string comparison_json_lines(std::span<const ComparisonRow> rows) {
 }
 
 namespace {
-
-bool has_points(std::span<const ChartSeries> series) {
-  return std::ranges::any_of(series, [](const ChartSeries& one) { return !one.points.empty(); });
-}
 
 /// A series for each row, in order, so that colours are the same in all charts.
 std::vector<ChartSeries> series_of(std::span<const ComparisonRow> rows,
@@ -315,34 +299,27 @@ std::vector<ChartSeries> series_of(std::span<const ComparisonRow> rows,
   return series;
 }
 
-std::string table_of(std::span<const ComparisonRow> rows) {
-  return table_html(comparison_table(rows)) + "<p class=\"notes\">" + html_text(comparison_notes(rows)) +
-         "</p>\n";
-}
-
 }  // namespace
-
-std::vector<Progress> progress_of_cell(const std::filesystem::path& folder) {
-  return read_metrics(folder / "run" / "metrics.jsonl");
-}
 
 std::string comparison_html(std::string_view title, std::span<const ComparisonRow> rows,
                             std::span<const std::vector<Progress>> progress) {
-  std::string page = page_head(title) + "<h1>" + html_text(title) + "</h1>\n" + table_of(rows);
+  std::string page = page_head(title) + "<h1>" + html_text(title) + "</h1>\n" +
+                     table_html(comparison_table(rows)) + "<p class=\"notes\">" +
+                     html_text(comparison_notes(rows)) + "</p>\n";
   const auto measured = std::ranges::find_if(rows, [](const auto& row) { return !row.results.empty(); });
   if (measured == rows.end() || measured->results.front().metrics.empty()) return page.append(page_end);
 
   const std::string metric = measured->results.front().metrics.front().name;
   std::string charts;
-  const auto add_scatter = [&](const std::string& cost,
-                               const std::function<double(const CellResult&)>& value) {
+  const auto add_scatter = [&](const std::string& cost, const Figure& value) {
     const auto series = series_of(rows, [&](std::size_t i) {
       std::vector<ChartPoint> points;
       for (const CellResult& result : rows[i].results)
         points.push_back({value(result), result.metrics.front().value});
       return points;
     });
-    if (has_points(series)) charts += figure(metric + " against " + cost, "", scatter_chart(metric, series));
+    if (std::ranges::any_of(series, [](const ChartSeries& one) { return !one.points.empty(); }))
+      charts += figure(metric + " against " + cost, "", scatter_chart(metric, series));
   };
   add_scatter("training time in seconds", [](const CellResult& r) { return r.training_seconds; });
   add_scatter("peak memory in MB",

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,12 +37,6 @@ struct ComparisonRow {
   bool measured_elsewhere = false;  ///< on other examples than the first row
 };
 
-/// Mean and sample standard deviation (0 for one value).
-struct Spread {
-  double mean = 0, deviation = 0;
-};
-Spread spread_of(std::span<const double> values);
-
 /// The rows in the order of the cells; `results[i]` belongs to `cells[i]` and is empty if it was not trained.
 std::vector<ComparisonRow> comparison_rows(std::span<const ComparisonCell> cells,
                                            std::span<const std::optional<CellResult>> results);
@@ -57,9 +50,6 @@ std::string comparison_text(std::span<const ComparisonRow> rows);
 std::string comparison_markdown(std::span<const ComparisonRow> rows);
 /// A line of JSON for each choice, with all figures.
 std::string comparison_json_lines(std::span<const ComparisonRow> rows);
-
-/// The progress of a cell's run, from its folder; empty if there is none. Unreadable lines are skipped.
-std::vector<Progress> progress_of_cell(const std::filesystem::path& folder);
 
 /// A self-contained page for a comparison: the table, quality against cost, and the learning curves of all
 /// choices. `progress[i]` is that of one seed of row i, or empty.

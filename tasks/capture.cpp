@@ -17,11 +17,8 @@
 #include "heed/training/report.h"
 
 namespace heed {
-namespace {
 
 using Json = nlohmann::ordered_json;
-
-}  // namespace
 
 Capture captured(const std::function<void(Context&)>& pass) {
   const NoGrad no_grad;
@@ -99,8 +96,6 @@ void CaptureFile::save(const std::filesystem::path& path, bool overwrite) const 
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::string_view capture_page_style = R"page(
 .example { margin-bottom: 2.2rem; } .example .text { max-width: none; }
 .layer { display: flex; flex-wrap: wrap; align-items: center; gap: 0.2rem 0.8rem; margin: 0.35rem 0; } .layer .name { flex: 0 0 12rem; font-size: 0.85rem; color: var(--muted); overflow-wrap: anywhere; }
@@ -152,23 +147,21 @@ struct Example {
   std::vector<Shown> shown;
 };
 
-/// "encoder.layers.1.attention.weights" apart, in words.
+/// "encoder.layers.1.attention.weights" apart, in words. "weights.1" is the second of its name.
 Shown shown_of(std::string name, Tensor value) {
   std::size_t dot = name.rfind('.');
-  if (dot != name.npos && dot + 1 < name.size() && std::isdigit(static_cast<unsigned char>(name[dot + 1])))
-    name[dot] = '#';  // the second of its name: "weights.1"
-  dot = name.rfind('.');
-  Shown shown{dot == name.npos ? "" : name.substr(0, dot), name.substr(dot == name.npos ? 0 : dot + 1),
-              std::move(value)};
-  if (const std::size_t again = shown.kind.find('#'); again != shown.kind.npos) {
-    shown.layer.append(", pass ").append(std::to_string(std::stoul(shown.kind.substr(again + 1)) + 1));
-    shown.kind.resize(again);
+  std::string pass;
+  if (dot != name.npos && std::isdigit(static_cast<unsigned char>(name[dot + 1])) != 0) {
+    pass = concat_text(", pass ", std::stoul(name.substr(dot + 1)) + 1);
+    name.resize(dot);
+    dot = name.rfind('.');
   }
+  Shown shown{dot == name.npos ? pass : name.substr(0, dot) + pass, name.substr(dot + 1), std::move(value)};
   for (const std::string_view end : {".attention", "_attention"})
     if (shown.layer.ends_with(end)) shown.layer.resize(shown.layer.size() - end.size());
   replace_all(shown.layer, "layers.", "layer ");
-  replace_all(shown.layer, ".", " ");
-  replace_all(shown.layer, "_", " ");
+  for (char& c : shown.layer)
+    if (c == '.' || c == '_') c = ' ';
   return shown;
 }
 
@@ -191,10 +184,6 @@ std::vector<Example> examples_of(const TensorFile& capture) {
   std::vector<Example> list;
   for (auto& [order, found] : examples) list.push_back(std::move(found));
   return list;
-}
-
-std::size_t at_most(std::int64_t count, std::size_t limit) {
-  return limit == 0 ? static_cast<std::size_t>(count) : std::min(static_cast<std::size_t>(count), limit);
 }
 
 /// The tokens that an axis of `length` of a layer stands for: their number among the example's lists; -1:
@@ -220,24 +209,16 @@ bool is_map(const Shown& shown) {
 
 /// Weights [1, H, N, M] for the script: the first heads, rows and columns.
 Json map_json(const Example& example, const Shown& shown, const DrawingOptions& options) {
-  const std::vector<double> values = shown.value.to_doubles();
-  const auto all_columns = static_cast<std::size_t>(shown.value.size(3)),
-             all_rows = static_cast<std::size_t>(shown.value.size(2));
-  const std::size_t rows = at_most(shown.value.size(2), options.tokens),
-                    columns = at_most(shown.value.size(3), options.tokens);
+  const std::int64_t rows = std::min(shown.value.size(2), options.tokens),
+                     columns = std::min(shown.value.size(3), options.tokens);
   Json heads = Json::array();
-  for (std::size_t h = 0; h < at_most(shown.value.size(1), options.heads); ++h) {
-    const auto weight = [&](std::size_t i, std::size_t j) {
-      return values[(h * all_rows + i) * all_columns + j];
-    };
-    double most = 0;
-    for (std::size_t i = 0; i < rows; ++i)
-      for (std::size_t j = 0; j < columns; ++j) most = std::max(most, weight(i, j));
+  for (std::int64_t head = 0; head < std::min(shown.value.size(1), options.heads); ++head) {
+    const Tensor part = slice(slice(shown.value, 1, head, head + 1), 2, 0, rows);
+    const std::vector<double> weights = slice(part, 3, 0, columns).to_doubles();
+    const double most = std::max(0.0, *std::ranges::max_element(weights));
     std::string cells;
-    for (std::size_t i = 0; i < rows; ++i)
-      for (std::size_t j = 0; j < columns; ++j)
-        cells +=
-            static_cast<char>(most > 0 ? std::lround(std::clamp(weight(i, j) / most, 0.0, 1.0) * 255) : 0);
+    for (const double weight : weights)
+      cells += static_cast<char>(most > 0 ? std::lround(std::clamp(weight / most, 0.0, 1.0) * 255) : 0);
     heads.push_back({{"most", most}, {"cells", base64(cells)}});
   }
   const std::string name = shown.kind == "weights" ? shown.layer : shown.layer + ", " + shown.kind;
@@ -276,11 +257,16 @@ std::string strip(const std::string& name, const std::vector<std::string>& token
 
 /// What the numbers of a kind are, one of a token, in the singular; "" for what is no number of a token.
 std::string kind_text(const Shown& shown) {
-  const std::string& kind = shown.kind;
-  if (kind == "assignment" && shown.value.rank() == 2) return "cluster";
-  if (kind == "buckets" && shown.value.rank() == 4) return "bucket";
-  if ((kind == "query_centroids" || kind == "key_centroids") && shown.value.rank() == 3) return "cluster";
-  if ((kind == "query_weights" || kind == "key_weights") && shown.value.rank() == 3) return "weight";
+  struct Numbers {
+    std::string_view kind;
+    std::int64_t rank;
+    const char* text;
+  };
+  static constexpr Numbers all[] = {{"assignment", 2, "cluster"},      {"buckets", 4, "bucket"},
+                                    {"query_centroids", 3, "cluster"}, {"key_centroids", 3, "cluster"},
+                                    {"query_weights", 3, "weight"},    {"key_weights", 3, "weight"}};
+  for (const Numbers& one : all)
+    if (one.kind == shown.kind && one.rank == shown.value.rank()) return one.text;
   return "";
 }
 
@@ -296,17 +282,19 @@ std::vector<std::string> strips_of(const Example& example, const Shown& shown,
   const std::vector<std::string> tokens =
       list < 0 ? std::vector<std::string>() : example.tokens[static_cast<std::size_t>(list)];
   const std::int64_t heads = rank > 2 ? shown.value.size(rank - 2) : 1;
-  const auto each = static_cast<std::size_t>(length);
-  for (std::size_t i = 0; (i + 1) * each <= values.size(); ++i) {
-    const std::size_t head = i % static_cast<std::size_t>(heads), round = i / static_cast<std::size_t>(heads);
-    if (options.heads > 0 && head >= options.heads) continue;
+  for (std::int64_t i = 0; (i + 1) * length <= std::ssize(values); ++i) {
+    const std::int64_t head = i % heads, round = i / heads;
+    if (head >= options.heads) continue;
     std::string name = shown.layer;
     if (rank == 4) name += concat_text(", round ", round);
     if (rank > 2) name += concat_text(", head ", head);
     if (shown.kind.starts_with("query_")) name += ", queries";
     if (shown.kind.starts_with("key_")) name += ", keys";
-    strips.push_back(strip(name, tokens, std::span(values).subspan(i * each, at_most(length, options.tokens)),
-                           kind, kind == "weight"));
+    strips.push_back(
+        strip(name, tokens,
+              std::span(values).subspan(static_cast<std::size_t>(i * length),
+                                        static_cast<std::size_t>(std::min(length, options.tokens))),
+              kind, kind == "weight"));
   }
   return strips;
 }
@@ -318,19 +306,20 @@ std::string strips_html(const Example& example, const DrawingOptions& options) {
       strips[kind_text(shown)].push_back(std::move(one));
   std::string html;
   for (const auto& [kind, list] : strips) {
-    const std::size_t most = at_most(static_cast<std::int64_t>(list.size()), 2 * options.heads);
+    const std::int64_t most = std::min(std::ssize(list), 2 * options.heads);
     html += concat_text(
         "<h4>",
         kind == "weight" ? std::string("Weights of the tokens: the stronger the colour, the larger")
                          : concat_text("Tokens of one colour share a ", kind),
-        most < list.size() ? concat_text(" (the first ", most, " of ", list.size(), ")") : "", "</h4>\n");
-    for (std::size_t i = 0; i < most; ++i) html += list[i];
+        most < std::ssize(list) ? concat_text(" (the first ", most, " of ", list.size(), ")") : "",
+        "</h4>\n");
+    for (const std::string& one : std::span(list).first(static_cast<std::size_t>(most))) html += one;
   }
   return html;
 }
 
 /// What of an example is not drawn.
-std::string left_out(const Example& example, std::size_t maps, const DrawingOptions& options) {
+std::string left_out(const Example& example, std::int64_t maps, const DrawingOptions& options) {
   std::int64_t tokens = 0, heads = 0;
   for (const Shown& shown : example.shown)
     if (is_map(shown) || !kind_text(shown).empty()) {
@@ -339,13 +328,13 @@ std::string left_out(const Example& example, std::size_t maps, const DrawingOpti
         heads = std::max(heads, shown.value.size(shown.value.rank() - (is_map(shown) ? 3 : 2)));
     }
   std::string text;
-  const auto say = [&](std::int64_t all, std::size_t limit, const char* what) {
-    if (at_most(all, limit) < static_cast<std::size_t>(all))
+  const auto say = [&](std::int64_t all, std::int64_t limit, const char* what) {
+    if (limit < all)
       text += concat_text(text.empty() ? "" : ", ", "the first ", limit, " of ", all, ' ', what);
   };
   say(tokens, options.tokens, "tokens");
   say(heads, options.heads, "heads");
-  say(static_cast<std::int64_t>(maps), options.layers, "layers");
+  say(maps, options.layers, "layers");
   return text.empty() ? "" : concat_text("<p class=\"muted\"><small>Shown: ", text, ".</small></p>\n");
 }
 
@@ -372,16 +361,15 @@ std::string capture_html(const TensorFile& capture, const DrawingOptions& option
   std::string html;
   Json data = Json::array();
   const std::vector<Example> examples = examples_of(capture);
-  std::size_t drawn = 0;
+  std::int64_t drawn = 0;
   for (const Example& example : examples) {
     Json maps = Json::array();
-    std::size_t all_maps = 0;
+    std::int64_t all_maps = 0;
     for (const Shown& shown : example.shown)
-      if (is_map(shown) && (++all_maps <= options.layers || options.layers == 0))
-        maps.push_back(map_json(example, shown, options));
+      if (is_map(shown) && ++all_maps <= options.layers) maps.push_back(map_json(example, shown, options));
     const std::string strips = strips_html(example, options);
     if (maps.empty() && strips.empty()) continue;
-    if (options.examples > 0 && drawn == options.examples) {
+    if (drawn == options.examples) {
       html += concat_text("<p class=\"muted\"><small>", examples.size(), " texts were looked at; the first ",
                           drawn, " are shown.</small></p>\n");
       break;
@@ -391,10 +379,10 @@ std::string capture_html(const TensorFile& capture, const DrawingOptions& option
     if (const auto caption = options.captions.find(example.name); caption != options.captions.end())
       html += caption->second;
     Json tokens = Json::array();
-    for (const std::vector<std::string>& list : example.tokens)
-      tokens.push_back(Json(std::vector<std::string>(
-          list.begin(), list.begin() + static_cast<std::ptrdiff_t>(at_most(
-                                           static_cast<std::int64_t>(list.size()), options.tokens)))));
+    for (std::vector<std::string> list : example.tokens) {
+      list.resize(static_cast<std::size_t>(std::min(std::ssize(list), options.tokens)));
+      tokens.push_back(std::move(list));
+    }
     if (!maps.empty()) {
       html += "<div class=\"maps\"></div>\n";
       data.push_back({{"tokens", std::move(tokens)}, {"maps", std::move(maps)}});

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -51,7 +52,8 @@ void add_pass(CaptureFile& file, const std::string& example, const Capture& capt
 
 /// How much of a capture is drawn. What is left out is said beside the drawing.
 struct DrawingOptions {
-  std::size_t examples = 0, tokens = 0, layers = 0, heads = 0;  ///< the most of each; 0: all
+  static constexpr std::int64_t all = 1 << 30;
+  std::int64_t examples = all, tokens = all, layers = all, heads = all;  ///< the most of each
   std::map<std::string, std::string> captions = {};  ///< of examples, by name: what stands above one, as HTML
 };
 

@@ -19,12 +19,6 @@ namespace heed {
 namespace {
 
 using Json = nlohmann::ordered_json;
-std::vector<std::string> variant_names() {
-  std::vector<std::string> names;
-  for (const AttentionVariant& variant : attention_variants()) names.emplace_back(variant.name);
-  return names;
-}
-
 std::vector<std::string> split_at_commas(const std::string& list) {
   std::vector<std::string> parts;
   std::istringstream stream(list);
@@ -167,6 +161,19 @@ TrainerOptions trainer_options(const Settings& settings) {
   return options;
 }
 
+std::vector<std::string> attention_names() {
+  std::vector<std::string> names;
+  for (const AttentionVariant& variant : attention_variants()) names.emplace_back(variant.name);
+  return names;
+}
+
+std::string listed(const std::vector<std::string>& names, std::size_t most) {
+  std::string text;
+  const std::size_t shown = std::min(names.size(), most);
+  for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return shown < names.size() ? concat_text(text, " and ", names.size() - shown, " more") : text;
+}
+
 std::vector<std::string> attention_settings(Stacks stacks) {
   if (stacks == Stacks::encoder) return {"model.encoder_attention"};
   if (stacks == Stacks::decoder) return {"model.decoder_attention"};
@@ -182,7 +189,7 @@ bool belongs_to_attention(Stacks stacks, std::string_view setting) {
 std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, const AttentionNames& names) {
   std::vector<std::string> notes;
   const auto choose = [&](const std::string& path, const char* flag, const std::string& name) {
-    check_name(concat_text(flag, ": attention"), name, variant_names());
+    check_name(concat_text(flag, ": attention"), name, attention_names());
     const Json before = Json::parse(settings.json(path));
     if (before.is_object() && before.value("name", "dot_product") == name) return;  // keeps its options
     if (before.is_object() && before.size() > 1)
@@ -205,8 +212,7 @@ std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, co
   if (names.attention) {
     const std::string& name = *names.attention;
     if (stacks != Stacks::decoder) choose("model.encoder_attention", "--attention", name);
-    const bool known =
-        std::ranges::any_of(attention_variants(), [&](const auto& one) { return one.name == name; });
+    const bool known = std::ranges::count(attention_names(), name) > 0;
     // Without an encoder there is nothing else to choose it for: building the model says why it cannot serve.
     if (stacks == Stacks::decoder ||
         (stacks == Stacks::encoder_decoder && known && attention_variant(name).capabilities.causal))
@@ -221,9 +227,8 @@ std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, co
 }
 
 void check_cost(Module& model, const TransformerConfig& config, std::int64_t batch_tokens) {
-  const double pages = static_cast<double>(sysconf(_SC_PHYS_PAGES)),
-               page = static_cast<double>(sysconf(_SC_PAGE_SIZE));
-  const double machine = pages * page;
+  const double machine =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
   rlimit limit{};
   const bool is_limited = ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
                           static_cast<double>(limit.rlim_cur) < machine;

@@ -172,6 +172,10 @@ struct AttentionNames {
   std::optional<std::string> decoder = {}, cross = {};  ///< by themselves
   std::optional<std::string> preset = {};               ///< of models/config.h; the names above lie over it
 };
+/// The names of all mechanisms that there are.
+std::vector<std::string> attention_names();
+/// "a, b, c", or of more than `most` the first, "a, b and 7 more".
+std::string listed(const std::vector<std::string>& names, std::size_t most = 1000);
 /// Sets the mechanisms of the stacks; options of another mechanism that stood there are dropped. Returns what
 /// is worth telling the user. Throws a SettingsError for unknown names.
 std::vector<std::string> choose_attentions(Settings& settings, Stacks stacks, const AttentionNames& names);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
@@ -36,25 +37,20 @@ std::string percent(double share) {
   return text;
 }
 
-void add_little_endian(std::string& bytes, std::size_t value, int count) {
-  for (int i = 0; i < count; ++i, value >>= 8) bytes += static_cast<char>(value & 0xFF);
-}
-
 /// A grey image as a BMP file: header, a palette of 256 greys, the rows from below, each of a multiple of
 /// four bytes.
 std::string bitmap(const Images& image) {
   const auto rows = static_cast<std::size_t>(image.rows), columns = static_cast<std::size_t>(image.columns);
-  const std::size_t row_bytes = (columns + 3) / 4 * 4, start = 14 + 40 + 256 * 4;
+  const std::size_t row_bytes = (columns + 3) / 4 * 4, start = 14 + 40 + 256 * 4, bytes = rows * row_bytes;
+  constexpr std::size_t planes_and_bits = 8 << 16 | 1, dots_per_meter = 2835;
   std::string file = "BM";
-  for (const std::size_t value :
-       {start + rows * row_bytes, std::size_t{0}, start, std::size_t{40}, columns, rows})
-    add_little_endian(file, value, 4);
-  add_little_endian(file, 1, 2);  // planes
-  add_little_endian(file, 8, 2);  // bits of a pixel
-  for (const std::size_t value : {std::size_t{0}, rows * row_bytes, std::size_t{2835}, std::size_t{2835},
-                                  std::size_t{256}, std::size_t{0}})
-    add_little_endian(file, value, 4);
-  for (std::size_t grey = 0; grey < 256; ++grey) add_little_endian(file, grey * 0x010101, 4);
+  const auto add = [&file](std::size_t word) {  // little-endian
+    for (int i = 0; i < 4; ++i, word >>= 8) file += static_cast<char>(word & 0xFF);
+  };
+  for (const std::size_t word : {start + bytes, 0UL, start, 40UL, columns, rows, planes_and_bits, 0UL, bytes,
+                                 dots_per_meter, dots_per_meter, 256UL, 0UL})
+    add(word);
+  for (std::size_t grey = 0; grey < 256; ++grey) add(grey * 0x010101);
   for (std::size_t row = rows; row-- > 0;) {
     for (std::size_t column = 0; column < columns; ++column)
       file += static_cast<char>(image.pixels[0][row * columns + column]);
@@ -181,7 +177,7 @@ using Rows = std::vector<std::vector<std::string>>;
 
 // A report stays well below two megabytes: a map of 40 tokens is two kilobytes.
 constexpr std::size_t examples_shown = 3, mistakes_shown = 20, layers_in_histograms = 12;
-constexpr std::size_t tokens_shown = 40, maps_shown = 18, heads_shown = 8;
+constexpr std::int64_t tokens_shown = 40, maps_shown = 18, heads_shown = 8;
 
 /// A run as its files tell of it, without its model.
 struct RecordedRun {
@@ -200,10 +196,6 @@ RecordedRun recorded_run(const fs::path& folder, const ReportOptions& options) {
   if (!name.has_filename()) name = name.parent_path();
   return {name.filename().string(), kind, std::move(files), std::move(settings),
           read_metrics(folder / "metrics.jsonl")};
-}
-
-bool has_setting(const Settings& settings, std::string_view name) {
-  return std::ranges::any_of(settings.declared(), [&](const Setting& one) { return one.name == name; });
 }
 
 /// A value as people write it: texts without quotes.
@@ -303,14 +295,10 @@ class ModelSections {
   }
 
   RunOptions run_options(const std::string& weights) const {
-    RunOptions options;
-    options.device = options_.device;
-    options.weights = weights;
-    options.verify = options_.verify;
-    options.kind = options_.kind;
+    RunOptions options{
+        .device = options_.device, .weights = weights, .verify = options_.verify, .kind = options_.kind};
     // Of a model that writes on: what is looked at is how it reads.
-    if (has_setting(recorded_.settings, "generation.tokens"))
-      options.settings.emplace_back("generation.tokens=1");
+    if (recorded_.settings.has("generation.tokens")) options.settings.emplace_back("generation.tokens=1");
     return options;
   }
 
@@ -335,25 +323,19 @@ std::string outcomes_html(std::span<const RecordedRun> runs) {
   Rows rows = {{"run", "task", "steps", "training time", "peak memory"}};
   for (const std::string& name : metrics) rows[0].push_back("best " + name);
   for (const RecordedRun& run : runs) {
-    std::vector<std::string>& row = rows.emplace_back();
     std::int64_t memory = 0;
-    const Progress* best = nullptr;
+    std::map<std::string, double> best;
     for (const Progress& record : run.records) {
       memory = std::max(memory, record.memory_bytes);
-      if (record.is_best) best = &record;
+      if (record.is_best) best = {record.metrics.begin(), record.metrics.end()};
     }
-    row = {run.name, std::string(run.kind.name), "0", "", ""};
-    if (!run.records.empty()) {
-      row[2] = std::to_string(run.records.back().step);
-      row[3] = duration_text(run.records.back().elapsed_seconds);
-    }
-    if (memory > 0) row[4] = short_number(static_cast<double>(memory) / 1e6) + " MB";
-    for (const std::string& name : metrics) {
-      row.emplace_back();
-      if (best == nullptr) continue;
-      for (const auto& [metric, value] : best->metrics)
-        if (metric == name) row.back() = short_number(value);
-    }
+    const Progress last = run.records.empty() ? Progress() : run.records.back();
+    std::vector<std::string>& row = rows.emplace_back();
+    row = {run.name, std::string(run.kind.name), std::to_string(last.step),
+           run.records.empty() ? "" : duration_text(last.elapsed_seconds),
+           memory > 0 ? short_number(static_cast<double>(memory) / 1e6) + " MB" : ""};
+    for (const std::string& name : metrics)
+      row.push_back(best.contains(name) ? short_number(best.at(name)) : "");
   }
   return table_html(rows) +
          "<p class=\"muted\"><small>Metrics are those of the evaluation that chose the best "
@@ -372,7 +354,7 @@ std::string differences_html(std::span<const RecordedRun> runs) {
   for (const std::string& name : names) {
     std::vector<std::string> row = {name};
     for (const RecordedRun& run : runs)
-      row.push_back(has_setting(run.settings, name) ? value_text(run.settings, name) : "");
+      row.push_back(run.settings.has(name) ? value_text(run.settings, name) : "");
     if (std::ranges::any_of(row.begin() + 2, row.end(),
                             [&](const std::string& value) { return value != row[1]; }))
       rows.push_back(std::move(row));
@@ -409,13 +391,10 @@ fs::path write_run_report(const fs::path& folder, const ReportOptions& options) 
 std::string runs_report(std::span<const fs::path> folders, const ReportOptions& options) {
   std::vector<RecordedRun> runs;
   for (const fs::path& folder : folders) runs.push_back(recorded_run(folder, options));
-  const std::vector<std::string> names = [&] {
-    std::vector<std::string> list;
-    for (const RecordedRun& run : runs) list.push_back(run.name);
-    return list;
-  }();
+  std::map<std::string, int> names;
+  for (const RecordedRun& run : runs) ++names[run.name];
   for (std::size_t i = 0; i < runs.size(); ++i)  // folders of one name are told apart by their paths
-    if (std::ranges::count(names, names[i]) > 1) runs[i].name = folders[i].string();
+    if (names[runs[i].name] > 1) runs[i].name = folders[i].string();
   std::vector<RunRecords> records;
   for (const RecordedRun& run : runs) records.push_back({run.name, run.records});
   const std::string title = concat_text(runs.size(), " runs side by side");

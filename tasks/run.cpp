@@ -18,44 +18,29 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The first difference between what rank 0 and another rank have under a name.
-struct Difference {
-  std::string name, first, other;
-  std::size_t rank = 0;
-};
-
-std::optional<Difference> difference(Ranks& ranks, const Json& mine) {
-  const std::vector<std::string> texts = ranks.all_gather(mine.dump());
-  const Json first = Json::parse(texts[0]);
-  for (std::size_t r = 1; r < texts.size(); ++r) {
-    if (texts[r] == texts[0]) continue;
-    const Json other = Json::parse(texts[r]);
-    const auto text = [](const Json& object, const std::string& name) {
-      return object.contains(name) ? object[name].dump() : std::string("not there");
-    };
-    for (const Json* object : {&first, &other})
-      for (const auto& [name, value] : object->items())
-        if (text(first, name) != text(other, name))
-          return Difference{name, text(first, name), text(other, name), r};
-  }
+/// The first key whose value is another on some rank than on rank 0, and that rank.
+std::optional<std::pair<std::size_t, KeyDifference>> first_difference(Ranks& ranks, const Json& mine) {
+  const std::vector<std::string> all = ranks.all_gather(mine.dump());
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    for (const KeyDifference& one : key_differences(all[0], all[rank])) return {{rank, one}};
   return std::nullopt;
 }
 
 }  // namespace
 
 void check_same_settings(Ranks& ranks, const TaskKind& kind, const Settings& settings) {
-  Json mine = {{"task", kind.name}};
-  for (const Setting& one : settings.declared())
-    if (one.name != "threads" && one.name != "device") mine[one.name] = Json::parse(settings.json(one.name));
-  if (const auto found = difference(ranks, mine))
-    throw SettingsError(concat_text("rank ", found->rank, " was started with another ", found->name,
-                                    " than rank 0: ", found->other, ", not ", found->first,
+  Json mine = Json::parse(settings.json());
+  mine["task"] = kind.name;
+  for (const char* const own : {"threads", "device"}) mine.erase(own);
+  if (const auto found = first_difference(ranks, mine))
+    throw SettingsError(concat_text("rank ", found->first, " was started with another ", found->second.key,
+                                    " than rank 0: ", found->second.second, ", not ", found->second.first,
                                     "; give all ranks the same settings"));
 }
 
 void check_same_data(Ranks& ranks, const std::map<std::string, std::string>& digests) {
-  if (const auto found = difference(ranks, Json(digests)))
-    fail("rank ", found->rank, " has read other data than rank 0: the ", found->name,
+  if (const auto found = first_difference(ranks, digests))
+    fail("rank ", found->first, " has read other data than rank 0: the ", found->second.key,
          " part differs; give all ranks the same files");
 }
 
@@ -70,39 +55,16 @@ std::string platform_remark(Ranks& ranks, Device device) {
 
 std::map<std::string, std::string> broadcast_files(Ranks& ranks,
                                                    const std::map<std::string, std::string>& files) {
-  std::string message;  // lengths and texts in turn: a file may hold any bytes
-  for (const auto& [name, content] : files)
-    for (const std::string* text : {&name, &content})
-      message.append(std::to_string(text->size())).append(":").append(*text);
-  message = ranks.broadcast(message);
-  std::vector<std::string> texts;
-  for (std::size_t at = 0; at < message.size();) {
-    const std::size_t colon = message.find(':', at);
-    check(colon != message.npos, "ranks: the files of rank 0 did not arrive whole");
-    const std::size_t length = std::stoull(message.substr(at, colon - at));
-    check(length <= message.size() - colon - 1, "ranks: the files of rank 0 did not arrive whole");
-    texts.push_back(message.substr(colon + 1, length));
-    at = colon + 1 + length;
+  std::string message;
+  Json::to_cbor(files, message);  // which leaves texts as they are: a file may hold any bytes
+  try {
+    return Json::from_cbor(ranks.broadcast(message)).get<std::map<std::string, std::string>>();
+  } catch (const Json::exception&) {
+    fail("ranks: the files of rank 0 did not arrive whole");
   }
-  std::map<std::string, std::string> received;
-  for (std::size_t i = 0; i + 1 < texts.size(); i += 2) received[texts[i]] = texts[i + 1];
-  return received;
 }
 
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-/// Runs of tasks that do not tell classes have model.word_pairs in their configuration from the time when it
-/// did nothing there.
-std::string without_former_settings(const std::string& config, const Settings& settings) {
-  Json json = Json::parse(config, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("model") || !json["model"].is_object() ||
-      !json["model"].contains("word_pairs") || settings.has("model.word_pairs"))
-    return config;
-  json["model"].erase("word_pairs");
-  return json.dump();
-}
 
 /// Whether "decoding.method=sample" or "decoding.temperature>0" is true; settings that are not there are.
 bool holds(const Settings& settings, const std::string& condition) {
@@ -190,8 +152,8 @@ void check_registered(const Settings& settings) {
     for (const std::string& name : setting.kind == Setting::Kind::attention
                                        ? attentions_in(Json::parse(settings.json(setting.name)))
                                        : std::vector<std::string>())
-      check(name == "none" || std::ranges::count(attention_variants(), name, &AttentionVariant::name) > 0,
-            "the run has the attention '", name, "' (", setting.name,
+      check(name == "none" || std::ranges::count(attention_names(), name) > 0, "the run has the attention '",
+            name, "' (", setting.name,
             "), which this program does not: have it registered first (register_attention), as the program "
             "that "
             "trained the run did");
@@ -229,7 +191,7 @@ Settings settings_of_run(const TaskKind& kind, const RunFiles& files) {
   check_task(kind, files);
   Settings settings = kind.settings(true);
   try {
-    settings.merge(without_former_settings(files.config(), settings), "config.json");
+    settings.merge(files.config(), "config.json");
   } catch (const SettingsError& error) {
     fail("the configuration of the run is damaged, or of another version: ", error.what());
   }
@@ -332,7 +294,7 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
   if (request.callbacks.stop_requested) static_cast<void>(request.callbacks.stop_requested());
   if (!is_first) return trainer.run();
   const RunStart start{std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(),
-                       learner->data_digests(), begun.origin};
+                 learner->data_digests(), begun.origin};
   RunFolder folder = before
                          ? RunFolder::resume(request.folder, start, free_settings(settings), request.verify)
                          : RunFolder::create(request.folder, start);
@@ -352,23 +314,20 @@ std::string name_of_fold(std::int64_t fold) {
 
 /// The metrics that all folds have, over the folds.
 std::string summary(const std::vector<Measurement>& folds) {
+  std::map<std::string, std::vector<double>> values;
   Json means, deviations, each = Json::array();
-  const auto count = static_cast<double>(folds.size());
-  for (const Metric& metric : folds.front().metrics) {
-    std::vector<double> values;
-    for (const Measurement& fold : folds)
-      for (const Metric& one : fold.metrics)
-        if (one.name == metric.name) values.push_back(one.value);
-    if (values.size() < folds.size()) continue;
-    double mean = 0, squares = 0;
-    for (const double value : values) mean += value / count;
-    for (const double value : values) squares += (value - mean) * (value - mean);
-    means[metric.name] = rounded(mean);
-    deviations[metric.name] = rounded(std::sqrt(squares / (count - 1)));
-  }
   for (const Measurement& fold : folds) {
     Json& one = each.emplace_back(Json::object());
-    for (const Metric& metric : fold.metrics) one[metric.name] = rounded(metric.value);
+    for (const Metric& metric : fold.metrics) {
+      one[metric.name] = rounded(metric.value);
+      values[metric.name].push_back(metric.value);
+    }
+  }
+  for (const Metric& metric : folds.front().metrics) {
+    if (values[metric.name].size() < folds.size()) continue;
+    const Spread spread = spread_of(values[metric.name]);
+    means[metric.name] = rounded(spread.mean);
+    deviations[metric.name] = rounded(spread.deviation);
   }
   means["deviation"] = std::move(deviations);
   means["folds"] = std::move(each);
@@ -376,6 +335,16 @@ std::string summary(const std::vector<Measurement>& folds) {
 }
 
 }  // namespace
+
+Spread spread_of(std::span<const double> values) {
+  const auto count = static_cast<double>(values.size());
+  Spread spread;
+  for (const double value : values) spread.mean += value / count;
+  double squares = 0;
+  for (const double value : values) squares += (value - spread.mean) * (value - spread.mean);
+  if (count > 1) spread.deviation = std::sqrt(squares / (count - 1));
+  return spread;
+}
 
 FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
   const auto folds = settings.get<std::int64_t>("data.folds");
@@ -396,15 +365,18 @@ FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const Tr
     its_request.resume = request.resume && path_exists(its_request.folder / "config.json");
     if (!train_run(kind, its_settings, its_request).finished) return {};
     if (!is_first) continue;  // rank 0 has the run
-    RunOptions options;
-    options.device = settings.get<std::string>("device");
-    options.verify = request.verify;
-    options.kind = &kind;
+    const RunOptions options{
+        .device = settings.get<std::string>("device"), .verify = request.verify, .kind = &kind};
     measured.push_back(Run::open(its_request.folder, options).measure("test"));
     if (request.callbacks.message)
       request.callbacks.message(concat_text("fold ", fold, ": ", measured.back().json));
   }
   return {true, measured.empty() ? std::string() : summary(measured)};
+}
+
+bool asks_for_all_folds(const Settings& settings) {
+  return settings.has("data.folds") && settings.get<std::int64_t>("data.folds") > 0 &&
+         settings.get<std::int64_t>("data.fold") == 0;
 }
 
 fs::path folder_of_settings(const fs::path& folder) {

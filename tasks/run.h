@@ -113,6 +113,12 @@ std::string platform_remark(Ranks& ranks, Device device);
 std::map<std::string, std::string> broadcast_files(Ranks& ranks,
                                                    const std::map<std::string, std::string>& files);
 
+/// Mean and sample standard deviation (0 for one value).
+struct Spread {
+  double mean = 0, deviation = 0;
+};
+Spread spread_of(std::span<const double> values);
+
 /// What cross-validation found.
 struct FoldsResult {
   bool finished = false;  ///< false: stopped on request; resuming goes on
@@ -125,6 +131,9 @@ struct FoldsResult {
 /// fold-K of request.folder, each trained and tested on other parts of the data. Which these are follows from
 /// data.split_seed alone. Resumed, folds that are finished are not trained again. Throws as train_run does.
 FoldsResult train_folds(const TaskKind& kind, const Settings& settings, const TrainRequest& request);
+
+/// Whether the settings ask for all folds of a cross-validation.
+bool asks_for_all_folds(const Settings& settings);
 
 /// Where the settings of a run stand: in the folder itself, or where it holds folds in that of the first.
 std::filesystem::path folder_of_settings(const std::filesystem::path& folder);

@@ -50,48 +50,30 @@ std::vector<std::string> parts_of(std::string_view name) {
   return parts;
 }
 
-const char* kind_name(Kind kind) {
-  switch (kind) {
-    case Kind::flag:
-      return "true or false";
-    case Kind::integer:
-      return "an integer";
-    case Kind::number:
-      return "a number";
-    case Kind::text:
-      return "text";
-    case Kind::column:
-      return "the number or the name of a column";
-    case Kind::columns:
-      return "a list of numbers or names of columns";
-    case Kind::attention:
-      break;
-  }
-  return "the name of an attention, an object with its \"name\" and options, or a list of these";
-}
-
 bool is_column(const Json& value) {
   return value.is_number_integer() || value.is_string();
 }
 
-bool is_of_kind(Kind kind, const Json& value) {
-  switch (kind) {
-    case Kind::flag:
-      return value.is_boolean();
-    case Kind::integer:
-      return value.is_number_integer();
-    case Kind::number:
-      return value.is_number();
-    case Kind::text:
-      return value.is_string();
-    case Kind::column:
-      return is_column(value);
-    case Kind::columns:
-      return is_column(value) || (value.is_array() && std::all_of(value.begin(), value.end(), is_column));
-    case Kind::attention:
-      break;
-  }
-  return value.is_string() || value.is_object() || value.is_array();
+/// What the values of a kind are, in words and in JSON.
+struct KindOfValue {
+  const char* name;
+  bool (*takes)(const Json& value);
+};
+const KindOfValue& kind_of(Kind kind) {
+  static constexpr KindOfValue kinds[] = {
+      // in the order of the enum
+      {"true or false", [](const Json& value) { return value.is_boolean(); }},
+      {"an integer", [](const Json& value) { return value.is_number_integer(); }},
+      {"a number", [](const Json& value) { return value.is_number(); }},
+      {"text", [](const Json& value) { return value.is_string(); }},
+      {"the number or the name of a column", is_column},
+      {"a list of numbers or names of columns",
+       [](const Json& value) {
+         return is_column(value) || (value.is_array() && std::all_of(value.begin(), value.end(), is_column));
+       }},
+      {"the name of an attention, an object with its \"name\" and options, or a list of these",
+       [](const Json& value) { return value.is_string() || value.is_structured(); }}};
+  return kinds[static_cast<std::size_t>(kind)];
 }
 
 void refuse_bad_characters(const Setting& setting, const std::string& text, const std::string& origin) {
@@ -117,9 +99,9 @@ Json column_text(const Setting& setting, const Json& value, const std::string& o
 
 /// Throws unless the value is of the setting's kind and within what it allows; a number is kept as one.
 Json checked_value(const Setting& setting, Json value, const std::string& origin) {
-  if (!is_of_kind(setting.kind, value)) {
+  if (!kind_of(setting.kind).takes(value)) {
     const std::string allowed = allowed_text(setting);
-    refuse(origin, ": setting \"", setting.name, "\" must be ", kind_name(setting.kind),
+    refuse(origin, ": setting \"", setting.name, "\" must be ", kind_of(setting.kind).name,
            allowed.empty() ? "" : " (" + allowed + ")", ", not ",
            value.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
@@ -137,7 +119,7 @@ Json checked_value(const Setting& setting, Json value, const std::string& origin
   }
   if (!setting.choices.empty()) {
     const auto text = value.get<std::string>();
-    if (std::find(setting.choices.begin(), setting.choices.end(), text) == setting.choices.end())
+    if (std::ranges::count(setting.choices, text) == 0)
       refuse(origin, ": setting \"", setting.name, "\" must be ", allowed_text(setting), ", not '", text, "'",
              suggest_name(text, setting.choices));
   }
@@ -171,14 +153,13 @@ struct Settings::State {
   Json values = Json::object();
 
   const Setting* find(std::string_view name) const {
-    const auto found =
-        std::find_if(list.begin(), list.end(), [&](const Setting& one) { return one.name == name; });
+    const auto found = std::ranges::find(list, name, &Setting::name);
     return found == list.end() ? nullptr : &*found;
   }
 
   /// The attention setting that `name` lies below, if any.
   const Setting* owner_of_option(std::string_view name) const {
-    const auto found = std::find_if(list.begin(), list.end(), [&](const Setting& one) {
+    const auto found = std::ranges::find_if(list, [&](const Setting& one) {
       return one.kind == Kind::attention && name.starts_with(one.name + ".");
     });
     return found == list.end() ? nullptr : &*found;
@@ -336,8 +317,8 @@ void Settings::merge_file(const std::filesystem::path& path) {
 }
 
 void check_name(std::string_view what, const std::string& name, const std::vector<std::string>& known) {
-  if (std::find(known.begin(), known.end(), name) != known.end()) return;
-  refuse("unknown ", what, " \"", name, '"', suggest_name(name, known));
+  if (std::ranges::count(known, name) == 0)
+    refuse("unknown ", what, " \"", name, '"', suggest_name(name, known));
 }
 
 std::string assigned_name(const std::string& assignment) {
@@ -394,7 +375,7 @@ std::string settings_table(const Settings& settings) {
   std::ostringstream table;
   for (const Setting& setting : settings.declared()) {
     const std::string allowed = allowed_text(setting);
-    const char* kind = setting.kind == Kind::attention ? "an attention" : kind_name(setting.kind);
+    const char* kind = setting.kind == Kind::attention ? "an attention" : kind_of(setting.kind).name;
     table << setting.name << " = " << setting.initial << "\n    " << (setting.choices.empty() ? kind : "")
           << (allowed.empty() ? "" : (setting.choices.empty() ? ", " : "") + allowed) << ". " << setting.help
           << '\n';

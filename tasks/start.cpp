@@ -20,13 +20,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-std::string listed(const std::vector<std::string>& names, std::size_t most = 5) {
-  std::string text;
-  const std::size_t shown = std::min(names.size(), most);
-  for (std::size_t i = 0; i < shown; ++i) text += (i == 0 ? "" : ", ") + names[i];
-  return shown < names.size() ? concat_text(text, " and ", names.size() - shown, " more") : text;
-}
-
 // --- weights of another run
 
 /// Parts of models that do the same for one stack or another.
@@ -116,10 +109,11 @@ Json value_there(const Json& config, const std::string& setting) {
   return at(std::string(other) + setting.substr(other.size()));
 }
 
-/// "tokenizer.kind is bpe here and words there"; "": the two are alike, or not both there.
-std::string difference(const std::string& name, const Json& ours, const Json& theirs) {
-  if (ours.is_null() || theirs.is_null() || ours == theirs) return "";
-  return concat_text(name, " is ", ours.dump(), " here and ", theirs.dump(), " there");
+/// Adds "tokenizer.kind is bpe here and words there", unless the two are alike or not both there.
+void add_difference(std::vector<std::string>& found, const std::string& name, const Json& ours,
+                    const Json& theirs) {
+  if (!ours.is_null() && !theirs.is_null() && ours != theirs)
+    found.push_back(concat_text(name, " is ", ours.dump(), " here and ", theirs.dump(), " there"));
 }
 
 /// Settings that the other run's tokenizer overrules. "begin" stands before what is written by models with
@@ -129,9 +123,7 @@ std::vector<std::string> overruled(const Settings& settings, const RunFiles& fil
   std::vector<std::string> found;
   for (const Setting& one : settings.declared())
     if (is_of("tokenizer", one) && is_taken(one, has_like_stacks(here, there)))
-      if (std::string text = difference(one.name, value_there(here, one.name), value_there(there, one.name));
-          !text.empty())
-        found.push_back(std::move(text));
+      add_difference(found, one.name, value_there(here, one.name), value_there(there, one.name));
   return found;
 }
 
@@ -168,24 +160,21 @@ std::vector<std::string> differences(const Settings& settings, const RunFiles& f
   const Json here = Json::parse(settings.json()), there = Json::parse(files.config()),
              defaults = {{"model", Json::parse(to_json(TransformerConfig()))}};
   std::vector<std::string> found;
-  const auto compare = [&](const std::string& name, const Json& ours, const Json& theirs) {
-    if (std::string text = difference(name, ours, theirs); !text.empty()) found.push_back(std::move(text));
-  };
   for (const Setting& one : settings.declared()) {
     const bool shapes = one.from == From::compared ||
                         (one.from != From::taken && is_taken(one, has_like_stacks(here, there)));
     if (!shapes || is_of("tokenizer", one) || one.name == "model.max_length") continue;
     Json theirs = value_there(there, one.name);
-    // A run that was written before there was the setting has its default.
+    // What the other model does not read has its default there.
     if (theirs.is_null() && !one.name.ends_with("_layers") && one.kind != Setting::Kind::attention)
       theirs = value_there(defaults, one.name);
-    compare(one.name, value_there(here, one.name), theirs);
+    add_difference(found, one.name, value_there(here, one.name), theirs);
   }
   const auto [setting, factor] = length_setting(here);
   const std::int64_t ours = positions_of(here), theirs = positions_of(there);
   const Json& model = here.at("model");
   if (theirs > 0 && (attention_counts_positions(model) || (model["positions"] == "learned" && ours > theirs)))
-    compare(setting, ours / factor, std::max<std::int64_t>(theirs / factor, 1));
+    add_difference(found, setting, ours / factor, std::max<std::int64_t>(theirs / factor, 1));
   return found;
 }
 
@@ -265,22 +254,23 @@ void take_weights(Learner& learner, const std::string& from, Start& start) {
     if (!met.contains(name)) left.push_back(name);
   check(misfits.empty(), "--from ", from, ": weights of the run have another shape in this model: ",
         others.empty() ? "the data is of another size" : listed(others, 20),
-        others.empty() ? "" : "; leave these settings out, and they are the run's", " (", listed(misfits),
+        others.empty() ? "" : "; leave these settings out, and they are the run's", " (", listed(misfits, 5),
         ")");
   check(!fitting.empty(), "--from ", from, ": no weight of the run fits the model",
-        others.empty() ? "" : ": ", listed(others));
+        others.empty() ? "" : ": ", listed(others, 5));
   copy_named_tensors(fitting, targets, "--from " + from);
   learner.model().state_changed();
   start.origin.insert({{"task", files.task()}, {"identity", files.identity()}, {"weights", saved.digest}});
   start.remarks.push_back(concat_text("from the ", files.task(), " run ", from, ": its tokenizer and ",
                                       fitting.size(), " of ", own.size(), " weights"));
   if (!changed.empty())
-    start.remarks.push_back("not from there, since another attention has other shapes: " + listed(changed));
-  if (!fresh.empty()) start.remarks.push_back("new in this model: " + listed(fresh));
-  if (!left.empty()) start.remarks.push_back("without a place in this model: " + listed(left));
-  if (!others.empty()) start.remarks.push_back("the models differ: " + listed(others));
+    start.remarks.push_back("not from there, since another attention has other shapes: " +
+                            listed(changed, 5));
+  if (!fresh.empty()) start.remarks.push_back("new in this model: " + listed(fresh, 5));
+  if (!left.empty()) start.remarks.push_back("without a place in this model: " + listed(left, 5));
+  if (!others.empty()) start.remarks.push_back("the models differ: " + listed(others, 5));
   if (const auto settings = overruled(learner.settings(), files); !settings.empty())
-    start.remarks.push_back("the tokenizer is that of the run: " + listed(settings));
+    start.remarks.push_back("the tokenizer is that of the run: " + listed(settings, 5));
 }
 
 // --- vectors of words
@@ -366,13 +356,26 @@ void take_model_of(Settings& settings, const std::string& run) {
     Json value = value_there(there, one.name);
     // The attention of an encoder may not serve a decoder.
     if (one.name == "model.decoder_attention" && !model.contains("decoder_attention")) value = nullptr;
-    // What a run lacks that reads its input in another way it did not do.
-    if (one.name == "model.local_width" && value.is_null()) value = 0;
-    if (one.name == "model.word_dropout" && value.is_null()) value = 0.0;
+    // A model without these settings reads its input in another way.
+    if (value.is_null() && one.name == "model.local_width") value = 0;
+    if (value.is_null() && one.name == "model.word_dropout") value = 0.0;
     if (!value.is_null() && is_taken(one, has_like_stacks(here, there)))
       settings.set_json(one.name, value.dump(), origin);
   }
   take_length(settings, there, run);
+}
+
+Settings settings_to_train(const TaskKind& kind, const std::function<void(Settings&)>& lay_over,
+                           bool is_new) {
+  Settings settings = kind.settings(false);
+  lay_over(settings);  // which says whose data and which model
+  const bool own_data = kind.names_data(settings);
+  const auto from = is_new ? settings.get<std::string>("training.from") : "";
+  if (!own_data && from.empty()) return settings;
+  settings = kind.settings(own_data);
+  if (!from.empty()) take_model_of(settings, from);
+  lay_over(settings);
+  return settings;
 }
 
 std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::string& name) {

@@ -815,6 +815,10 @@ TEST_CASE("run folder: a configuration that differs is refused by the name of it
       doctest::Contains("\"model.width\" is 32, but the run in run/config.json was started with 16"), Error);
   CHECK_THROWS_WITH_AS(compare(R"({"model":{"width":16}})"), doctest::Contains("\"steps\" is not set"),
                        Error);
+  CHECK_THROWS_WITH_AS(compare(R"({"model":{"width":16,"norm":"pre"},"steps":20})"),
+                       doctest::Contains("\"model.norm\" is \"pre\", but the run in run/config.json was "
+                                         "started without it"),
+                       Error);
   CHECK_THROWS_WITH_AS(compare("[1]"), doctest::Contains("not a JSON object"), Error);
   CHECK_THROWS_WITH_AS(compare("{"), doctest::Contains("not valid JSON"), Error);
   CHECK_THROWS_WITH_AS(compare(std::string(100'000, '[').c_str()), doctest::Contains("nested"), Error);

@@ -165,20 +165,6 @@ json parse_configuration(std::string_view text, std::string_view source) {
   return parsed;
 }
 
-/// "/model/width" as "model.width".
-std::string dotted(const std::string& pointer) {
-  std::string key = pointer.empty() ? pointer : pointer.substr(1);
-  for (char& c : key) c = c == '/' ? '.' : c;
-  return key;
-}
-
-bool is_free(const std::string& key, std::span<const std::string> free_keys) {
-  for (const std::string& free : free_keys) {
-    if (key == free || key.starts_with(free + ".")) return true;
-  }
-  return false;
-}
-
 /// Compares digests by name; `what` describes the named things in messages.
 void compare_digests(const std::map<std::string, std::string>& started,
                      const std::map<std::string, std::string>& now, const char* what, const fs::path& run) {
@@ -204,24 +190,33 @@ std::map<std::string, std::string> digests_of(const std::map<std::string, std::s
 
 }  // namespace
 
-void compare_configurations(std::string_view saved, std::string_view current,
-                            std::span<const std::string> free_keys, std::string_view source) {
-  const json before = parse_configuration(saved, source).flatten();
-  const json now = parse_configuration(current, "the configuration").flatten();
+std::vector<KeyDifference> key_differences(std::string_view first, std::string_view second,
+                                           std::string_view source) {
+  const json before = parse_configuration(first, source).flatten(),
+             now = parse_configuration(second, "the configuration").flatten();
   std::set<std::string> pointers;
-  for (const json* flat : {&before, &now}) {
+  for (const json* flat : {&before, &now})
     for (const auto& [pointer, value] : flat->items()) pointers.insert(pointer);
-  }
+  std::vector<KeyDifference> differences;
   for (const std::string& pointer : pointers) {
-    const std::string key = dotted(pointer);
-    if (is_free(key, free_keys)) continue;
     const auto text = [&](const json& flat) {
       return flat.contains(pointer) ? flat[pointer].dump() : "not set";
     };
-    check(text(before) == text(now), "cannot resume: \"", key, "\" is ", text(now), ", but the run in ",
-          source, " was started with ", text(before),
-          "; use the same value, or start a new run in another folder");
+    std::string key = pointer.substr(std::min<std::size_t>(1, pointer.size()));
+    std::ranges::replace(key, '/', '.');
+    if (text(before) != text(now)) differences.push_back({std::move(key), text(before), text(now)});
   }
+  return differences;
+}
+
+void compare_configurations(std::string_view saved, std::string_view current,
+                            std::span<const std::string> free_keys, std::string_view source) {
+  for (const auto& [key, before, now] : key_differences(saved, current, source))
+    check(std::ranges::any_of(
+              free_keys, [&](const std::string& free) { return key == free || key.starts_with(free + "."); }),
+          "cannot resume: \"", key, "\" is ", now, ", but the run in ", source, " was started ",
+          before == "not set" ? "without it" : "with " + before,
+          "; use the same value, or start a new run in another folder");
 }
 
 std::filesystem::path run_file(const std::filesystem::path& run, std::string_view name) {

@@ -126,6 +126,13 @@ class RunFolder {
 /// Throws if the run has no such file.
 std::filesystem::path run_file(const std::filesystem::path& run, std::string_view name);
 
+/// A key, dotted, that two JSON objects have with different values; these as JSON, or "not set".
+struct KeyDifference {
+  std::string key, first, second;
+};
+/// All of them, sorted by key. Throws an Error that names `source` unless `first` is a JSON object.
+std::vector<KeyDifference> key_differences(std::string_view first, std::string_view second,
+                                           std::string_view source = "the first");
 /// Throws an Error naming the first key whose value differs between two JSON objects, unless it is in
 /// `free_keys`.
 void compare_configurations(std::string_view saved, std::string_view current,

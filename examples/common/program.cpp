@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <iostream>
 #include <new>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "heed/base/file.h"
 #include "heed/base/names.h"
 #include "heed/base/unicode.h"
 #include "processor.h"
@@ -57,14 +59,17 @@ void open_standard_streams() {
   _exit(exit_failure);
 }
 
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
 /// The command whose arguments were being parsed: the deepest one given.
 const CLI::App& deepest_command(const CLI::App& app) {
   const auto given = app.get_subcommands();
   return given.empty() ? app : deepest_command(*given.front());
 }
 
-std::string unknown_argument(const CLI::App& app, const std::string& argument) {
-  const CLI::App& command = deepest_command(app);
+std::string unknown_argument(const CLI::App& command, const std::string& argument) {
   const std::string name = argument.substr(0, argument.find('='));
   std::vector<std::string> known;
   if (name.starts_with("-")) {
@@ -72,8 +77,7 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
       for (const std::string& long_name : option->get_lnames()) known.push_back("--" + long_name);
     return concat_text("unknown option ", name, suggest_name(name, known));
   }
-  for (const CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; }))
-    known.push_back(sub->get_name());
+  for (const CLI::App* sub : commands_of(command)) known.push_back(sub->get_name());
   if (known.empty()) return concat_text("unexpected argument \"", argument, "\"");
   return concat_text("unknown command \"", argument, '"', suggest_name(argument, known));
 }
@@ -90,29 +94,16 @@ bool parse(CLI::App& app, int argc, char** argv) {
     std::cout << version.what() << '\n';
   } catch (const CLI::ParseError& error) {
     // An unknown argument also causes complaints about what is missing: name the cause, not the consequence.
-    const std::vector<std::string> extras = deepest_command(app).remaining();
-    if (!extras.empty()) throw SettingsError(unknown_argument(app, extras.front()));
-    const std::vector<std::string> outer = app.remaining();
-    if (!outer.empty()) throw SettingsError(unknown_argument(app, outer.front()));
     const CLI::App& command = deepest_command(app);
+    for (const CLI::App* one : {&command, static_cast<const CLI::App*>(&app)})
+      if (const auto extras = one->remaining(); !extras.empty())
+        throw SettingsError(unknown_argument(command, extras.front()));
     std::string path = command.get_name();  // of commands within commands
     for (const CLI::App* parent = command.get_parent(); parent; parent = parent->get_parent())
       path = parent->get_name() + " " + path;
     throw SettingsError(concat_text(error.what(), " (", path, " --help shows the options)"));
   }
   return false;
-}
-
-std::vector<const CLI::App*> commands_of(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
-}
-
-int run_chosen(const CLI::App& app, const std::vector<std::function<int()>>& bodies) {
-  const auto commands = commands_of(app);
-  if (commands.empty()) return bodies.front()();
-  for (std::size_t i = 0; i < bodies.size(); ++i)
-    if (commands.at(i)->parsed()) return bodies[i]();
-  throw SettingsError("no command was given");
 }
 
 }  // namespace
@@ -146,7 +137,12 @@ int run_commands(CLI::App& app, int argc, char** argv, const std::vector<std::fu
   const std::string& name = app.get_name();
   try {
     if (!commands_of(app).empty()) app.require_subcommand(1);
-    const int status = parse(app, argc, argv) ? run_chosen(app, bodies) : exit_success;
+    int status = exit_success;
+    if (parse(app, argc, argv)) {
+      const auto commands = commands_of(app);  // a program without any has one body
+      const auto chosen = std::ranges::find_if(commands, [](const CLI::App* one) { return one->parsed(); });
+      status = bodies.at(commands.empty() ? 0 : static_cast<std::size_t>(chosen - commands.begin()))();
+    }
     flush_output();
     return status;
   } catch (const std::exception&) {
@@ -203,6 +199,26 @@ std::string TextFlag::value(const std::string& fallback) const {
     throw SettingsError(concat_text(name, " is given ", values.size(), " times (", values[0], ", ", values[1],
                                     "); give it once"));
   return values.front();
+}
+
+int TextFlag::count(int fallback, int largest) const {
+  if (!given()) return fallback;
+  const std::string text = value();
+  int number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || stop != text.data() + text.size() || number < 1 || number > largest)
+    throw SettingsError(concat_text(name, ": \"", text, "\" is not a number from 1 to ", largest));
+  return number;
+}
+
+void OutputFlag::add(CLI::App& command, const std::string& flag, const std::string& help) {
+  TextFlag::add(command, flag, "FILE", help);
+  command.add_flag("--overwrite", overwrite, "Replaces the file of " + flag + " when it exists");
+}
+
+void OutputFlag::check() const {
+  if (overwrite && !given()) throw SettingsError("--overwrite is of the file of " + name + ": name one");
+  if (given()) check_output(value(), overwrite);
 }
 
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <ostream>
 #include <streambuf>
 #include <string>
@@ -61,7 +62,7 @@ class InterruptGuard {
 /// Flushes standard output; throws an Error when it could not be written (a full disk).
 void flush_output();
 
-/// Adds a flag that takes a value and may be given once. Empty `value`: it was not given.
+/// A flag that takes a value and may be given once.
 struct TextFlag {
   std::vector<std::string> values;
   std::string name;
@@ -70,6 +71,18 @@ struct TextFlag {
   bool given() const { return !values.empty(); }
   /// The value, or `fallback`; throws a SettingsError when it was given twice.
   std::string value(const std::string& fallback = {}) const;
+  /// The value; nothing when it was not given.
+  std::optional<std::string> optional() const { return given() ? std::optional(value()) : std::nullopt; }
+  /// A number from 1 to `largest`, or `fallback`; throws a SettingsError for any other value.
+  int count(int fallback, int largest) const;
+};
+
+/// A flag that names a file to write, and --overwrite.
+struct OutputFlag : TextFlag {
+  void add(CLI::App& command, const std::string& flag, const std::string& help);
+  /// Throws a SettingsError for --overwrite alone, an Error when the file exists or cannot be written.
+  void check() const;
+  bool overwrite = false;
 };
 
 /// While it lives, nothing written to the stream can steer the terminal behind it

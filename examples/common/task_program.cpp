@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <chrono>
 #include <iomanip>
 #include <nlohmann/json.hpp>
@@ -25,18 +24,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
-std::string attention_names() {
-  std::vector<std::string> names;
-  for (const AttentionVariant& variant : attention_variants()) names.emplace_back(variant.name);
-  return listed(names);
-}
-
 const std::vector<SettingFlag> runtime_flags = {"threads", {"device", "", "DEVICE"}, "precision"};
 
 /// What stands for the value of a setting in the help.
@@ -48,20 +35,17 @@ std::string value_name(const SettingFlag& flag, const Setting& setting) {
   return setting.name.ends_with("_column") ? "COLUMN" : "PATH";
 }
 
-void add_setting_flags(CLI::App& command, const TaskKind& kind, const std::vector<SettingFlag>& flags,
-                       std::vector<TextFlag>& values) {
+/// The command keeps references to the flags.
+void add_setting_flags(CLI::App& command, const TaskKind& kind, std::vector<SettingFlag>& flags) {
   const Settings settings = kind.settings(true);
-  values.resize(flags.size());  // the command keeps references to the elements
-  for (std::size_t i = 0; i < flags.size(); ++i) {
-    const Setting& setting = settings.setting(flags[i].setting);
-    const std::string& help = setting.help;
-    if (flags[i].value.empty()) {
-      values[i].add(command, flags[i].flag, value_name(flags[i], setting), help);
-    } else {
-      const auto set = [&value = values[i], text = flags[i].value](std::int64_t) { value.values = {text}; };
-      command.add_flag_function(flags[i].flag, set,
-                                concat_text(flags[i].setting, '=', flags[i].value, ": ", help));
-    }
+  for (SettingFlag& one : flags) {
+    const Setting& setting = settings.setting(one.setting);
+    if (one.value.empty())
+      one.given.add(command, one.flag, value_name(one, setting), setting.help);
+    else
+      command.add_flag_function(
+          one.flag, [&one](std::int64_t) { one.given.values = {one.value}; },
+          concat_text(one.setting, '=', one.value, ": ", setting.help));
   }
 }
 
@@ -117,13 +101,13 @@ class TrainCommand {
                                  "training.embeddings"});
     flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.end());
     flags_.emplace_back("training.tensorboard", "", "", "true");
-    add_setting_flags(command, program.kind, flags_, values_);
+    add_setting_flags(command, program.kind, flags_);
     const bool both = program.kind.stacks == Stacks::encoder_decoder;
     attention_.add(
         command, "--attention", "NAME",
         std::string(both ? "Self-attention of the encoder, and of the decoder where it can serve there"
                          : "Self-attention") +
-            ": " + attention_names());
+            ": " + listed(attention_names()));
     if (both) {
       decoder_.add(command, "--decoder-attention", "NAME", "Self-attention of the decoder");
       cross_.add(command, "--cross-attention", "NAME",
@@ -168,27 +152,16 @@ class TrainCommand {
       std::cout << settings.json("", 2) << '\n';
       return exit_success;
     }
-    const int ranks = ranks_wanted();
+    const int ranks = ranks_.count(1, 1024);
     if (rank_timeout_.given() && ranks == 1)
       throw SettingsError("--rank-timeout is for several processes: give --ranks, or start them by mpirun");
     return ranks > 1 ? train_among(ranks, settings) : train(settings, nullptr);
   }
 
  private:
-  int ranks_wanted() const { return ranks_.given() ? whole_number(ranks_, 1024) : 1; }
-
-  static int whole_number(const TextFlag& flag, int largest) {
-    const std::string text = flag.value();
-    int number = 0;
-    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || stop != text.data() + text.size() || number < 1 || number > largest)
-      throw SettingsError(concat_text(flag.name, ": \"", text, "\" is not a number of 1 to ", largest));
-    return number;
-  }
-
   RankPatience rank_patience() {
     RankPatience patience;
-    if (rank_timeout_.given()) patience.timeout = whole_number(rank_timeout_, 1'000'000);
+    if (rank_timeout_.given()) patience.timeout = rank_timeout_.count(0, 1'000'000);
     patience.say = [this](const std::string& text) { printer_.message(text); };
     return patience;
   }
@@ -227,7 +200,7 @@ class TrainCommand {
     };
     apply_threads(settings, ranks);
     if (profile_) start_profile();
-    if (crosses(settings)) return train_in_folds(settings, request, is_first);
+    if (asks_for_all_folds(settings)) return train_in_folds(settings, request, is_first);
     const TrainResult result = train_run(program_.kind, settings, request);
     if (!is_first) return exit_success;  // rank 0 says what came of it
     printer_.finish();
@@ -260,13 +233,6 @@ class TrainCommand {
     return InterruptGuard::exit_status();
   }
 
-  /// Whether the settings ask for all folds of a cross-validation.
-  bool crosses(const Settings& settings) const {
-    const auto is_folds = [](const Setting& one) { return one.name == "data.folds"; };
-    return std::ranges::any_of(settings.declared(), is_folds) &&
-           settings.get<std::int64_t>("data.folds") > 0 && settings.get<std::int64_t>("data.fold") == 0;
-  }
-
   int train_in_folds(const Settings& settings, const TrainRequest& request, bool is_first) {
     const FoldsResult result = train_folds(program_.kind, settings, request);
     if (!is_first) return exit_success;
@@ -280,35 +246,26 @@ class TrainCommand {
   /// Defaults, or with --resume the settings of the run, < the model of --from < --config < --preset and the
   /// attention flags < --set < flags.
   Settings resolve() {
-    Settings settings = resolve(false);
-    const bool own_data = program_.kind.names_data(settings);
-    const auto from = settings.get<std::string>("training.from");
-    if (own_data || !from.empty()) settings = resolve(own_data, resume_ ? "" : from);
-    AttentionNames names;
-    const auto read = [](const TextFlag& flag, std::optional<std::string>& name) {
-      if (flag.given()) name = flag.value();
-    };
-    read(attention_, names.attention);
-    read(decoder_, names.decoder);
-    read(cross_, names.cross);
-    read(preset_, names.preset);
+    Settings settings = settings_to_train(
+        program_.kind, [this](Settings& laid) { lay_over(laid); }, !resume_);
+    const AttentionNames names{attention_.optional(), decoder_.optional(), cross_.optional(),
+                               preset_.optional()};
     for (const std::string& note : choose_attentions(settings, program_.kind.stacks, names))
       if (!muted_) printer_.message(note);
-    for (const std::string& assignment : assignments_)
-      if (is_of_attention(assignment)) {
-        const bool whole =
-            std::ranges::count(attention_settings(program_.kind.stacks), assigned_name(assignment)) > 0;
-        if (whole && (names.attention || names.decoder || names.cross || names.preset))
-          throw SettingsError("--set " + assignment +
-                              " and an attention flag or a preset name the same: give one");
-        settings.assign(assignment);
-      }
+    for (const std::string& assignment : assignments_) {
+      if (!is_of_attention(assignment)) continue;
+      const bool whole =
+          std::ranges::count(attention_settings(program_.kind.stacks), assigned_name(assignment)) > 0;
+      if (whole && (names.attention || names.decoder || names.cross || names.preset))
+        throw SettingsError("--set " + assignment +
+                            " and an attention flag or a preset name the same: give one");
+      settings.assign(assignment);
+    }
     return settings;
   }
 
-  Settings resolve(bool own_data, const std::string& from = {}) const {
-    Settings settings = program_.kind.settings(own_data);
-    if (!from.empty()) take_model_of(settings, from);
+  /// All but what concerns attention.
+  void lay_over(Settings& settings) const {
     if (resume_ && out_.given()) {
       const std::filesystem::path folder = folder_of_settings(out_.value());
       settings = settings_of_run(program_.kind, RunFiles::open(folder, !unverified_));
@@ -317,9 +274,8 @@ class TrainCommand {
     if (config_.given()) settings.merge_file(config_.value());
     for (const std::string& assignment : assignments_)
       if (!is_of_attention(assignment)) settings.assign(assignment);
-    for (std::size_t i = 0; i < flags_.size(); ++i)
-      if (values_[i].given()) settings.set(flags_[i].setting, values_[i].value(), flags_[i].flag);
-    return settings;
+    for (const SettingFlag& flag : flags_)
+      if (flag.given.given()) settings.set(flag.setting, flag.given.value(), flag.flag);
   }
 
   bool is_of_attention(const std::string& assignment) const {
@@ -331,7 +287,6 @@ class TrainCommand {
   TextFlag out_, config_, attention_, decoder_, cross_, preset_, ranks_, rank_timeout_;
   std::vector<std::string> assignments_;
   std::vector<SettingFlag> flags_;
-  std::vector<TextFlag> values_;
   bool resume_ = false, unverified_ = false, profile_ = false, print_config_ = false, help_settings_ = false;
   bool muted_ = false;  // another rank talks
 };
@@ -344,15 +299,11 @@ class EvaluateCommand {
       : run_(command, program, program.evaluate_flags), files_(command, program) {
     part_.add(command, "--part", "NAME", "Part of the run's data: valid (the default), test or train");
     if (!program.has_labels) return;
-    errors_.add(command, "--errors", "FILE",
-                "Writes the wrong answers as lines of JSON, the most confident first");
-    command.add_flag("--overwrite", overwrite_, "Replaces the file of --errors when it exists");
+    errors_.add(command, "--errors", "Writes the wrong answers as lines of JSON, the most confident first");
   }
 
   int run() {
-    if (overwrite_ && !errors_.given())
-      throw SettingsError("--overwrite is of the file of --errors: name one");
-    if (errors_.given()) check_output(errors_.value(), overwrite_);
+    errors_.check();
     const std::vector<std::string> files = files_.given();
     if (!files.empty() && part_.given())
       throw SettingsError("--part is of the run's own data: give it or " + files_.names());
@@ -375,13 +326,13 @@ class EvaluateCommand {
                           {"probability", one.probability},
                           {"text", one.text}}) +
                "\n";
-    write_output(errors_.value(), lines, overwrite_);
+    write_output(errors_.value(), lines, errors_.overwrite);
   }
 
   RunFlags run_;
   DataFlags files_;
-  TextFlag part_, errors_;
-  bool overwrite_ = false;
+  TextFlag part_;
+  OutputFlag errors_;
 };
 
 // --- predict
@@ -487,7 +438,7 @@ RunFlags::RunFlags(CLI::App& command, const TaskProgram& program, const std::vec
   command.add_flag("--unverified", unverified_,
                    "Uses files of the run even where they were changed after they were written");
   flags_.insert(flags_.end(), runtime_flags.begin(), runtime_flags.begin() + 2);
-  add_setting_flags(command, program.kind, flags_, values_);
+  add_setting_flags(command, program.kind, flags_);
 }
 
 Run RunFlags::open(RunUse use) const {
@@ -499,8 +450,8 @@ Run RunFlags::open(RunUse use) const {
   options.verify = !unverified_;
   options.config = config_.value();
   options.settings = assignments_;
-  for (std::size_t i = 0; i < flags_.size(); ++i)
-    if (values_[i].given()) options.settings.push_back(flags_[i].setting + "=" + values_[i].value());
+  for (const SettingFlag& flag : flags_)
+    if (flag.given.given()) options.settings.push_back(flag.setting + "=" + flag.given.value());
   options.kind = &kind_;
   options.use = use;
   Run run = Run::open(run_.value(), options);
@@ -546,20 +497,13 @@ std::string description_of(const TaskProgram& program) {
 
 CaptureFlags::CaptureFlags(CLI::App& command) {
   capture_.add(
-      command, "--capture", "FILE",
+      command, "--capture",
       "Writes the attention weights, cluster assignments and orders of every example: a page with maps for "
       "FILE.html, else safetensors; slow");
-  command.add_flag("--overwrite", overwrite_, "Replaces the file of --capture when it exists");
-}
-
-void CaptureFlags::check() const {
-  if (overwrite_ && !capture_.given())
-    throw SettingsError("--overwrite is of the file of --capture: name one");
-  if (capture_.given()) check_output(capture_.value(), overwrite_);
 }
 
 void CaptureFlags::save() const {
-  if (capture_.given()) content_.save(capture_.value(), overwrite_);
+  if (capture_.given()) content_.save(capture_.value(), capture_.overwrite);
 }
 
 void print_remarks(const std::string& program, Learner& learner) {

@@ -23,6 +23,7 @@ struct SettingFlag {
   std::string setting, flag;
   std::string value_name;  ///< in the help; "": by the kind of the setting
   std::string value;       ///< what the flag stands for if it takes no value
+  TextFlag given = {};     ///< what the command line says
 };
 
 /// What a task's program has beside what all have.
@@ -56,7 +57,6 @@ class RunFlags {
   bool unverified_ = false;
   std::vector<std::string> assignments_;
   std::vector<SettingFlag> flags_;
-  std::vector<TextFlag> values_;
 };
 
 /// The files of a program that hold other data than the run's.
@@ -78,13 +78,12 @@ class CaptureFlags {
  public:
   explicit CaptureFlags(CLI::App& command);
   /// Throws an Error when the file cannot be written; before the work.
-  void check() const;
+  void check() const { capture_.check(); }
   CaptureFile* file() { return capture_.given() ? &content_ : nullptr; }
   void save() const;
 
  private:
-  TextFlag capture_;
-  bool overwrite_ = false;
+  OutputFlag capture_;
   CaptureFile content_;
 };
 

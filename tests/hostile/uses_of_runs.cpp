@@ -206,9 +206,6 @@ Uses uses_of_damaged_runs() {
                     "",
                     [=](const fs::path& folder) { copy_run(small_run("rate"), folder / "other"); }});
   }
-  uses.push_back({"a run from the time when word_pairs did nothing", "recommend",
-                  use_command("recommend", {"--unverified"}), 0, "", small_line("recommend"),
-                  with_json("run/config.json", [](Json& config) { config["model"]["word_pairs"] = 0; })});
   const std::string task = "classify";
   uses.push_back({"a million tensors in the weights", task, use_command(task, {"--unverified"}), 1,
                   "best.safetensors", small_line(task),

@@ -29,7 +29,7 @@
 #include "heed/base/file.h"
 #include "heed/base/open_folder.h"
 #include "heed/base/unicode.h"
-#include "heed/examples/common/program.h"
+#include "heed/examples/common/task_program.h"
 #include "heed/experiments/comparison.h"
 #include "heed/experiments/summary.h"
 #include "heed/tasks/recipe.h"
@@ -212,13 +212,9 @@ std::vector<std::string> parts_of_flag(const TextFlag& flag) {
 std::string setting_of_flag(const std::string& flag, const Settings& settings) {
   std::vector<std::string> flags;
   for (const Setting& setting : settings.declared()) {
-    std::string name = setting.name;
-    if (name == "data.file") name = "data.data";
-    if (!name.starts_with("data.") || name.find('.', 5) != std::string::npos) continue;
-    name = "--" + name.substr(5);
-    std::replace(name.begin(), name.end(), '_', '-');
-    if (name == flag) return setting.name;
-    flags.push_back(name);
+    if (!setting.name.starts_with("data.") || setting.name.find('.', 5) != std::string::npos) continue;
+    flags.push_back(SettingFlag(setting.name).flag);
+    if (flags.back() == flag) return setting.name;
   }
   check_name("flag", flag, flags);
   return "";
@@ -252,7 +248,7 @@ class CompareCommand {
     if (!task_.given() || !out_.given()) throw SettingsError("give --task and --out");
     const std::string table = format_.value("text");
     check_name("--table", table, {"text", "markdown", "json"});
-    const int jobs = number(jobs_, 1, 1, 1024);
+    const int jobs = jobs_.count(1, 1024);
     const ComparisonPlan plan = make_plan(jobs);
     const std::vector<ComparisonCell> cells = cells_of(plan);
     const fs::path folder = out_.value();
@@ -281,10 +277,7 @@ class CompareCommand {
  private:
   static void check_cell(const TaskKind& kind, const ComparisonCell& cell) {
     kind.make(cell.settings)->check_settings();
-    const auto is_folds = [](const Setting& one) { return one.name == "data.folds"; };
-    if (std::ranges::any_of(cell.settings.declared(), is_folds) &&
-        cell.settings.get<std::int64_t>("data.folds") > 0 &&
-        cell.settings.get<std::int64_t>("data.fold") == 0)
+    if (asks_for_all_folds(cell.settings))
       throw SettingsError("a cell is one training: choose folds (data.folds) with --set data.fold=1,2,...");
     if (cell.settings.get<std::int64_t>("training.steps") == 0 &&
         cell.settings.get<std::int64_t>("training.epochs") == 0)
@@ -296,18 +289,9 @@ class CompareCommand {
     std::vector<std::vector<Progress>> progress;
     for (const ComparisonRow& row : rows)
       progress.push_back(
-          progress_of_cell(folder / std::ranges::find(cells, row.choice, &ComparisonCell::choice)->name));
+          read_metrics(folder / std::ranges::find(cells, row.choice, &ComparisonCell::choice)->name /
+                       "run/metrics.jsonl"));
     return comparison_html(concat_text("Comparison: ", plan.kind.name), rows, progress);
-  }
-
-  static int number(const TextFlag& flag, int fallback, int low, int high) {
-    if (!flag.given()) return fallback;
-    const std::string value = flag.value();
-    const bool digits =
-        !value.empty() && value.size() < 6 && value.find_first_not_of("0123456789") == std::string::npos;
-    if (!digits || std::stoi(value) < low || std::stoi(value) > high)
-      throw SettingsError(concat_text(flag.name, " is ", value, ", not a number from ", low, " to ", high));
-    return std::stoi(value);
   }
 
   ComparisonPlan make_plan(int jobs) const {
@@ -317,10 +301,7 @@ class CompareCommand {
     } catch (const Error& error) {
       throw SettingsError(concat_text("--task: ", error.what()));
     }
-    Settings settings = base(*kind, false);
-    const bool own_data = kind->names_data(settings);
-    const auto from = settings.get<std::string>("training.from");
-    if (own_data || !from.empty()) settings = base(*kind, own_data, from);
+    Settings settings = settings_to_train(*kind, [&](Settings& laid) { lay_over(*kind, laid); });
     if (settings.get<std::int64_t>("threads") == 0) {
       const int processors = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
       settings.set("threads", std::to_string(std::max(1, processors / jobs)), "--jobs");
@@ -356,10 +337,8 @@ class CompareCommand {
            parts_of(assignment.substr(name.size() + 1)).size() == 1;
   }
 
-  /// Defaults < the model of `from`, if given < --config < --set < flags.
-  Settings base(const TaskKind& kind, bool own_data, const std::string& from = {}) const {
-    Settings settings = kind.settings(own_data);
-    if (!from.empty()) take_model_of(settings, from);
+  /// --config < --set < flags.
+  void lay_over(const TaskKind& kind, Settings& settings) const {
     if (config_.given()) settings.merge_file(config_.value());
     for (const std::string& assignment : assignments_)
       if (is_plain(kind, assignment)) settings.assign(assignment);
@@ -381,7 +360,6 @@ class CompareCommand {
     if (steps_.given()) settings.set("training.steps", steps_.value(), "--steps");
     if (threads_.given()) settings.set("threads", threads_.value(), "--threads");
     if (device_.given()) settings.set("device", device_.value(), "--device");
-    return settings;
   }
 
   CLI::App* app_;

@@ -23,16 +23,8 @@ constexpr std::string_view composed_name = "dot_product_composed";
 class ComposedDotProduct : public Attention {
  public:
   explicit ComposedDotProduct(const AttentionConfig& config)
-      : Attention(config),
-        initialiser_(config.seed),
-        query_(config.width, config.width, config.bias, initialiser_),
-        key_(config.width, config.width, config.bias, initialiser_),
-        value_(config.width, config.width, config.bias, initialiser_),
-        output_(config.width, config.width, config.bias, initialiser_) {
-    add_module("query", query_);
-    add_module("key", key_);
-    add_module("value", value_);
-    add_module("output", output_);
+      : Attention(config), initialiser_(config.seed), w_(config, initialiser_) {
+    add_projections(w_);
   }
 
  protected:
@@ -40,13 +32,13 @@ class ComposedDotProduct : public Attention {
     const auto heads_of = [&](const Linear& part) { return split_heads(part(input.x), config().heads); };
     AttentionOptions options;
     options.causal = config().causal;
-    const Tensor weights = attention_weights(heads_of(query_), heads_of(key_), options);  // [B, H, N, N]
-    return output_(merge_heads(matmul(weights, heads_of(value_))));
+    const Tensor weights = attention_weights(heads_of(w_.query), heads_of(w_.key), options);  // [B, H, N, N]
+    return w_.output(merge_heads(matmul(weights, heads_of(w_.value))));
   }
 
  private:
   Initialiser initialiser_;
-  Linear query_, key_, value_, output_;
+  Projections w_;
 };
 
 std::unique_ptr<Attention> make_layer(const AttentionChoice& choice, std::int64_t length,

@@ -40,49 +40,46 @@ double half_of_free_memory() {
   return 4000;
 }
 
-/// Prints the results as a table or as lines of JSON.
+/// Prints a result as a line of JSON or of a table.
 class Printer {
  public:
   explicit Printer(bool json) : json_(json) {
-    if (json_) return;
-    std::printf("%-30s %8s %10s %10s %12s %10s\n", "variant", "length", "ms", "peak MB", "parameters",
-                "GFLOP");
+    line(Json(), "%-30s %8s %10s %10s %12s %10s\n", "variant", "length", "ms", "peak MB", "parameters",
+         "GFLOP");
   }
 
   void cost(const std::string& variant, std::int64_t length, const AttentionCost& cost) const {
-    if (json_) {
-      print({{"variant", variant},
-             {"length", length},
-             {"ms", cost.ms},
-             {"peak_mb", cost.peak_mb},
-             {"parameters", cost.parameters},
-             {"flops", cost.flops}});
-      return;
-    }
-    std::printf("%-30s %8lld %10.2f %10.1f %12lld %10.3f\n", variant.c_str(), static_cast<long long>(length),
-                cost.ms, cost.peak_mb, static_cast<long long>(cost.parameters), cost.flops / 1e9);
-    flush_output();
+    line({{"variant", variant},
+          {"length", length},
+          {"ms", cost.ms},
+          {"peak_mb", cost.peak_mb},
+          {"parameters", cost.parameters},
+          {"flops", cost.flops}},
+         "%-30s %8lld %10.2f %10.1f %12lld %10.3f\n", variant.c_str(), static_cast<long long>(length),
+         cost.ms, cost.peak_mb, static_cast<long long>(cost.parameters), cost.flops / 1e9);
   }
 
   void skipped(const std::string& variant, std::int64_t length, const std::string& reason) const {
-    if (json_) {
-      print({{"variant", variant}, {"length", length}, {"skipped", reason}});
-      return;
-    }
-    std::printf("%-30s %8lld skipped: %s\n", variant.c_str(), static_cast<long long>(length), reason.c_str());
+    line({{"variant", variant}, {"length", length}, {"skipped", reason}}, "%-30s %8lld skipped: %s\n",
+         variant.c_str(), static_cast<long long>(length), reason.c_str());
   }
 
   void growth(const std::string& variant, std::optional<double> time, std::optional<double> memory) const {
-    if (json_) {
-      const auto number = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
-      print({{"variant", variant}, {"time_exponent", number(time)}, {"memory_exponent", number(memory)}});
-      return;
-    }
-    if (time) std::printf("%-30s %8s time ~ N^%.2f, memory ~ N^%.2f\n", variant.c_str(), "", *time, *memory);
+    const auto number = [](std::optional<double> value) { return value ? Json(*value) : Json(); };
+    if (time || json_)
+      line({{"variant", variant}, {"time_exponent", number(time)}, {"memory_exponent", number(memory)}},
+           "%-30s %8s time ~ N^%.2f, memory ~ N^%.2f\n", variant.c_str(), "", time.value_or(0),
+           memory.value_or(0));
   }
 
  private:
-  static void print(const Json& line) { std::cout << line.dump() << std::endl; }
+  void line(const Json& json, const char* format, const auto&... values) const {
+    if (!json_)
+      std::printf(format, values...);
+    else if (!json.is_null())
+      std::cout << json.dump() << '\n';
+    flush_output();
+  }
 
   bool json_;
 };

@@ -22,12 +22,6 @@
 namespace heed::programs {
 namespace {
 
-void print_header() {
-  std::cout << std::left << std::setw(44) << "case" << std::setw(14) << "worst error" << std::setw(12)
-            << "allowed"
-            << "result\n";
-}
-
 void print_row(const std::string& name, const std::string& error, const std::string& allowed,
                const std::string& result) {
   std::cout << std::left << std::setw(44) << name << std::setw(14) << error << std::setw(12) << allowed
@@ -40,26 +34,20 @@ std::string short_number(double value) {
   return text.str();
 }
 
-/// Models have many parameters and a slow forward pass: only a few elements of each.
-std::int64_t elements_to_check(const OpCase& one) {
-  return one.inputs.size() > 16 ? 6 : 64;
-}
+/// What a check found; where it failed, `detail` says how.
+struct Checked {
+  double worst = 0;
+  bool passed = false;
+  std::string detail;
+};
 
-/// Checks one case and prints its row; false if it failed.
-bool check_case(const OpCase& one) {
-  const std::string allowed = short_number(one.tolerance);
-  try {
-    const GradcheckResult result =
-        gradcheck(one.function, one.inputs, one.tolerance, 1e-5, elements_to_check(one));
-    const std::string detail =
-        concat_text("FAIL: input ", result.worst_input, ", element ", result.worst_element,
-                    ": backward gives ", result.analytic, ", finite differences ", result.numeric);
-    print_row(one.name, short_number(result.worst_error), allowed, result.passed ? "pass" : detail);
-    return result.passed;
-  } catch (const std::exception& error) {
-    print_row(one.name, "-", allowed, concat_text("FAIL: ", error.what()));
-    return false;
-  }
+Checked against_finite_differences(const OpCase& one) {
+  // Models have many parameters and a slow forward pass: only a few elements of each.
+  const auto result =
+      gradcheck(one.function, one.inputs, one.tolerance, 1e-5, one.inputs.size() > 16 ? 6 : 64);
+  return {result.worst_error, result.passed,
+          concat_text("input ", result.worst_input, ", element ", result.worst_element, ": backward gives ",
+                      result.analytic, ", finite differences ", result.numeric)};
 }
 
 // f32 against f64, relative to the largest element of a gradient.
@@ -67,17 +55,21 @@ constexpr double allowed_on_device = 1e-4;
 
 /// Compares values and gradients in f32 on a device with f64 on the CPU: finite differences in f32 would only
 /// show rounding errors.
-bool check_case_on(Device device, const OpCase& one) {
-  const std::string allowed = short_number(allowed_on_device);
+Checked against_cpu(Device device, const OpCase& one) {
+  const auto result = difference(op_results(one, DType::f32, device), op_results(one, DType::f64, {}));
+  return {
+      result.worst, result.worst <= allowed_on_device,
+      concat_text(result.where, ": the device gives ", result.found, ", the CPU in f64 ", result.expected)};
+}
+
+/// Checks one case and prints its row; false if it failed.
+bool check_case(Device device, const OpCase& one) {
+  const bool on_cpu = device == Device{};
+  const std::string allowed = short_number(on_cpu ? one.tolerance : allowed_on_device);
   try {
-    const ResultDifference result =
-        difference(op_results(one, DType::f32, device), op_results(one, DType::f64, {}));
-    const bool passed = result.worst <= allowed_on_device;
-    print_row(one.name, short_number(result.worst), allowed,
-              passed ? "pass"
-                     : concat_text("FAIL: ", result.where, ": the device gives ", result.found,
-                                   ", the CPU in f64 ", result.expected));
-    return passed;
+    const Checked found = on_cpu ? against_finite_differences(one) : against_cpu(device, one);
+    print_row(one.name, short_number(found.worst), allowed, found.passed ? "pass" : "FAIL: " + found.detail);
+    return found.passed;
   } catch (const std::exception& error) {
     print_row(one.name, "-", allowed, concat_text("FAIL: ", error.what()));
     return false;
@@ -97,10 +89,9 @@ int run(const GradcheckOptions& options) {
   });
   if (cases.empty()) throw SettingsError("no case's name contains \"" + options.filter + "\"");
 
-  print_header();
+  print_row("case", "worst error", "allowed", "result");
   std::size_t failed = 0;
-  for (const OpCase& one : cases)
-    failed += (device == Device{} ? check_case(one) : check_case_on(device, one)) ? 0 : 1;
+  for (const OpCase& one : cases) failed += check_case(device, one) ? 0 : 1;
   std::cout << cases.size() - failed << " passed, " << failed << " failed" << std::endl;
   return failed > 0 ? exit_failure : exit_success;
 }
@@ -198,7 +189,7 @@ int run(const VerifyOptions& options) {
   }
   int count[3] = {0, 0, 0};
   for (const fs::path& file : files) ++count[static_cast<int>(verify_file(file, dtype, device))];
-  const int passed = count[0], failed = count[1], unknown = count[2];
+  const auto [passed, failed, unknown] = count;
   std::cout << passed << " passed, " << failed << " failed, " << unknown << " of unknown variants ("
             << precision << " on " << name_of(device) << ")" << std::endl;
   if (failed > 0) return exit_failure;

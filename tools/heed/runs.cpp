@@ -14,20 +14,21 @@ namespace {
 
 struct ReportFlags {
   std::vector<std::string> runs;
-  TextFlag out, device;
-  bool overwrite = false, unverified = false;
+  OutputFlag out;
+  TextFlag device;
+  bool unverified = false;
 };
 
 int write_report(const ReportFlags& flags) {
   if (flags.runs.size() > 1 && !flags.out.given())
     throw SettingsError("give --out FILE: the report of several runs belongs to none of them");
+  flags.out.check();
   const ReportOptions options{flags.device.value(), !flags.unverified, nullptr};
   const std::vector<std::filesystem::path> folders(flags.runs.begin(), flags.runs.end());
   if (flags.out.given()) {
-    check_output(flags.out.value(), flags.overwrite);
     write_output(flags.out.value(),
                  folders.size() == 1 ? run_report(folders.front(), options) : runs_report(folders, options),
-                 flags.overwrite);
+                 flags.out.overwrite);
     std::cout << flags.out.value() << '\n';
   } else {
     std::cout << write_run_report(folders.front(), options).string() << '\n';
@@ -43,9 +44,8 @@ std::function<int()> add_report_command(CLI::App& app) {
       "report", "Rewrites the report of a run, or writes one for several runs side by side");
   auto flags = std::make_shared<ReportFlags>();
   command->add_option("runs", flags->runs, "Folders of runs")->required()->type_name("RUN");
-  flags->out.add(*command, "--out", "FILE", "Where to write it; for one run the default is RUN/report.html");
+  flags->out.add(*command, "--out", "Where to write it; for one run the default is RUN/report.html");
   flags->device.add(*command, "--device", "DEVICE", "Device to compute on (default: that of the run)");
-  command->add_flag("--overwrite", flags->overwrite, "Replaces an existing --out file");
   command->add_flag("--unverified", flags->unverified,
                     "Uses files of the runs even if they were changed after they were written");
   return [flags] { return write_report(*flags); };
