@@ -16,9 +16,8 @@
 #include "heed/models/attention/attention.h"
 #include "heed/models/config.h"
 #include "heed/tasks/recipe.h"
-#include "heed/tasks/report.h"
 #include "heed/tasks/run.h"
-#include "heed/tasks/start.h"
+#include "heed/tasks/train.h"
 
 namespace heed::programs {
 namespace {
@@ -233,7 +232,7 @@ class TrainCommand {
     printer_.finish();
     print_profile();
     if (!result.finished) return interrupted(concat_text("at step ", result.step));
-    write_report();
+    write_report_of(program_.kind, request);
     printer_.message(concat_text("done after ", result.step, " steps in ", duration_text(result.seconds),
                                  ": ", out_.value()));
     return exit_success;
@@ -243,15 +242,6 @@ class TrainCommand {
     if (!profile_) return;
     stop_profile();
     std::cerr << profile_table();
-  }
-
-  /// Replaces the trainer's report, which has no examples. Training has succeeded even if this fails.
-  void write_report() {
-    try {
-      write_run_report(out_.value(), {.verify = !unverified_, .kind = &program_.kind});
-    } catch (const Error& error) {
-      printer_.message(concat_text("the report has curves alone: ", error.what()));
-    }
   }
 
   int interrupted(const std::string& where) {
@@ -280,50 +270,25 @@ class TrainCommand {
   /// Defaults, or with --resume the settings of the run, < the model of --from < --config < --preset and the
   /// attention flags < --set < flags.
   Settings resolve() {
-    Settings settings = resolve(false);
-    const bool own_data = program_.kind.names_data(settings);
-    const auto from = settings.get<std::string>("training.from");
-    if (own_data || !from.empty()) settings = resolve(own_data, resume_ ? "" : from);
-    AttentionNames names;
+    GivenSettings given{.config = config_.value(), .verify = !unverified_};
+    if (resume_ && out_.given()) given.resumed = out_.value();
+    for (const std::string& assignment : assignments_) {
+      const std::string name = assigned_name(assignment);
+      given.settings.push_back({name, assignment.substr(name.size() + 1), "--set " + assignment});
+    }
+    for (std::size_t i = 0; i < flags_.size(); ++i)
+      if (values_[i].given())
+        given.settings.push_back({flags_[i].setting, values_[i].value(), flags_[i].flag});
     const auto read = [](const TextFlag& flag, std::optional<std::string>& name) {
       if (flag.given()) name = flag.value();
     };
-    read(attention_, names.attention);
-    read(decoder_, names.decoder);
-    read(cross_, names.cross);
-    read(preset_, names.preset);
-    for (const std::string& note : choose_attentions(settings, program_.kind.stacks, names))
+    read(attention_, given.attention.attention);
+    read(decoder_, given.attention.decoder);
+    read(cross_, given.attention.cross);
+    read(preset_, given.attention.preset);
+    return training_settings(program_.kind, given, [this](const std::string& note) {
       if (!muted_) printer_.message(note);
-    for (const std::string& assignment : assignments_)
-      if (is_of_attention(assignment)) {
-        const bool whole =
-            std::ranges::count(attention_settings(program_.kind.stacks), assigned_name(assignment)) > 0;
-        if (whole && (names.attention || names.decoder || names.cross || names.preset))
-          throw SettingsError("--set " + assignment +
-                              " and an attention flag or a preset name the same: give one");
-        settings.assign(assignment);
-      }
-    return settings;
-  }
-
-  Settings resolve(bool own_data, const std::string& from = {}) const {
-    Settings settings = program_.kind.settings(own_data);
-    if (!from.empty()) take_model_of(settings, from);
-    if (resume_ && out_.given()) {
-      const std::filesystem::path folder = folder_of_settings(out_.value());
-      settings = settings_of_run(program_.kind, RunFiles::open(folder, !unverified_));
-      if (folder != out_.value()) settings.assign("data.fold=0");
-    }
-    if (config_.given()) settings.merge_file(config_.value());
-    for (const std::string& assignment : assignments_)
-      if (!is_of_attention(assignment)) settings.assign(assignment);
-    for (std::size_t i = 0; i < flags_.size(); ++i)
-      if (values_[i].given()) settings.set(flags_[i].setting, values_[i].value(), flags_[i].flag);
-    return settings;
-  }
-
-  bool is_of_attention(const std::string& assignment) const {
-    return belongs_to_attention(program_.kind.stacks, assigned_name(assignment));
+    });
   }
 
   const TaskProgram& program_;
