@@ -378,7 +378,13 @@ TrainResult train_run(const TaskKind& kind, const Settings& given, const TrainRe
   // here; the trainer acts on the answer.
   if (request.callbacks.stop_requested) static_cast<void>(request.callbacks.stop_requested());
   if (!is_first) return trainer.run();
-  RunStart start{std::string(kind.name), recorded.json("", 2) + "\n", learner->files(),
+  Settings written = learner->settings();  // with what it has measured itself
+  for (const auto& [name, content] : data_files)
+    for (const Setting& one : recorded.declared())
+      if (one.kind == Setting::Kind::text &&
+          recorded.get<std::string>(one.name) == (std::filesystem::path(data_of_run) / name).string())
+        written.set_json(one.name, recorded.json(one.name), "examples");
+  RunStart start{std::string(kind.name), written.json("", 2) + "\n", learner->files(),
                  learner->data_digests(), begun.origin};
   start.files.merge(data_files);
   if (before) start.defaults = earlier_defaults(kind.settings(kind.names_data(settings)), options.optimizer);
