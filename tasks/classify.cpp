@@ -234,7 +234,8 @@ class ClassifyLearner : public LabelledLearner<Tokens> {
 const TaskKind& classify_task() {
   static const TaskKind kind = task_of<ClassifyLearner>(
       "classify", "Learns to tell classes of texts, measures it, and labels texts with it", Stacks::encoder,
-      class_metrics, classify_settings, names_labelled_data);
+      class_metrics, classify_settings, names_labelled_data,
+      {{"", {{"text", "A text"}, {"label", "The name of its class", true}}}});
   return kind;
 }
 

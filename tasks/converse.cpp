@@ -93,6 +93,16 @@ void split_dialogues(Dialogues& train, Dialogues& valid, double fraction, std::u
   train = of(parts.train);
 }
 
+constexpr std::string_view turn_separator = " __eou__ ";  // turn_end between spaces
+
+/// Turns in memory as a line of a file: a line break within one is a space, and the last is ended, too.
+std::string dialogue_line(std::span<const std::string> row, std::size_t /*number*/) {
+  std::string line = row[0];
+  for (char& c : line)
+    if (c == '\n' || c == '\r') c = ' ';
+  return line.append(" ").append(turn_end);
+}
+
 class ConverseLearner : public TextToTextLearner {
  public:
   using TextToTextLearner::TextToTextLearner;
@@ -183,7 +193,11 @@ class ConverseLearner : public TextToTextLearner {
 const TaskKind& converse_task() {
   static const TaskKind kind =
       task_of<ConverseLearner>("converse", "Learns to answer in dialogues, measures it, and answers",
-                               Stacks::encoder_decoder, dialogue_metrics, converse_settings, names_file);
+                               Stacks::encoder_decoder, dialogue_metrics, converse_settings, names_file,
+                               {{"",
+                                 {{"turns", "The turns of a dialogue, in which two speakers alternate", false,
+                                   turn_separator}},
+                                 "txt", dialogue_line}});
   return kind;
 }
 

@@ -20,6 +20,22 @@ bool names_file(const Settings& settings) {
   return !files.file.empty();
 }
 
+std::vector<ExampleTable> pair_examples() {
+  return {{"", {{"source", "A text"}, {"target", "What belongs to it"}}}};
+}
+
+bool is_layout(const Setting& setting) {
+  return setting.name.starts_with("data.") &&
+         (setting.read == by_layout || setting.name == "data.encoding" || setting.name == "data.labels");
+}
+
+void use_layout_of(const ExampleTable& table, Settings& settings) {
+  const Settings before = settings;
+  for (const Setting& one : before.declared())
+    if (is_layout(one)) settings.set_json(one.name, one.initial, "defaults");
+  if (settings.has("data.format")) settings.set("data.format", std::string(table.ending), "examples");
+}
+
 BoundedTokenizer::BoundedTokenizer(Tokenizer tokenizer, const Settings& settings)
     : tokenizer_(std::move(tokenizer)) {
   const auto limits = settings.read<TextLimits>("data");

@@ -68,6 +68,44 @@ void for_each_setting(auto&& visit, TextLimits& limits) {
         {.read = by_all});
 }
 
+// --- examples in memory (tasks/train.h)
+
+/// A column of the examples that a task takes from memory.
+struct ExampleColumn {
+  std::string_view name, help;
+  /// A label or an identity: one line, for which a caller may also have a whole number.
+  bool is_name = false;
+  std::string_view separator = {};  ///< of a cell that is a list: what stands between its elements
+  bool optional = false;            ///< it and the columns after it may be left out
+};
+
+/// A table of examples, and how its rows become a file that the task reads.
+struct ExampleTable {
+  /// "": a part of the data (data.file, data.valid or data.test); else the only one of its kind: "news" for
+  /// data.news.
+  std::string_view name;
+  std::vector<ExampleColumn> columns;
+  std::string_view ending = "jsonl";  ///< of the file's name
+  /// A line of the file, without its end; null: a JSON object with the names of the columns.
+  std::string (*line)(std::span<const std::string> row, std::size_t number) = nullptr;
+};
+
+/// Examples in memory: a table of texts, column by column, in the order of the task's ExampleTable.
+struct Examples {
+  std::string part = "train";  ///< "train", "valid", "test", or the name of another table of the task
+  std::vector<std::vector<std::string>> columns;
+};
+
+/// What tasks that learn from pairs take from memory.
+std::vector<ExampleTable> pair_examples();
+
+/// Whether a setting says how files of data are laid out: those of examples in memory heed itself writes.
+bool is_layout(const Setting& setting);
+/// Sets how the file of a table is laid out.
+void use_layout_of(const ExampleTable& table, Settings& settings);
+
+// --- files
+
 /// True when the settings name data.file. Throws a SettingsError when they name other files but not that one.
 bool names_file(const Settings& settings);
 /// The parts of the files: files.valid and files.test, or where there are none the shares of files.file that

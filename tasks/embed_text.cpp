@@ -142,7 +142,7 @@ class EmbedTextLearner : public TextExampleLearner<SentenceEncoder, ParallelText
   }
 
   Prediction prediction_of(const Tokens&, const Output& vector) const override {
-    return {numbers_text(vector), 1, {}, {}};  // surely: there is no other answer
+    return {numbers_text(vector), 1, {}, {}, vector};  // surely: there is no other answer
   }
 
   Measurement measured(const Examples& pairs, const ParallelText&) override {
@@ -171,7 +171,8 @@ class EmbedTextLearner : public TextExampleLearner<SentenceEncoder, ParallelText
 const TaskKind& embed_text_task() {
   static const TaskKind kind = task_of<EmbedTextLearner>(
       "embed_text", "Learns vectors of texts from pairs that belong together, measures them, and prints them",
-      Stacks::encoder, embed_kinds, embed_text_settings, names_pairs);
+      Stacks::encoder, embed_kinds, embed_text_settings, names_pairs,
+      pair_examples());
   return kind;
 }
 

@@ -101,6 +101,14 @@ class ExampleLearner : public DataLearner<Data> {
     plan_batches(training_lengths(train_), training_batches(settings_));
   }
 
+  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+    check(!lines.empty(), "outputs: there are no lines");
+    std::vector<Input> inputs;
+    for (const std::string& line : lines) inputs.push_back(input_of_line(line));
+    prepare_outputs(inputs);
+    return raw_outputs(inputs, context);
+  }
+
   std::string unit() const override { return "texts"; }
   std::int64_t batches(std::int64_t epoch) override { return batches_.count(epoch); }
 
@@ -170,6 +178,10 @@ class ExampleLearner : public DataLearner<Data> {
   // --- what it answers
   /// [B, ...]: B times as many numbers as an Output has.
   virtual Tensor outputs(const std::vector<Input>& inputs, Context& context) = 0;
+  /// The same before it is normalised.
+  virtual Tensor raw_outputs(const std::vector<Input>& inputs, Context& context) {
+    return outputs(inputs, context);
+  }
   /// Called with all inputs before their batches are read.
   virtual void prepare_outputs(const std::vector<Input>& /*inputs*/) {}
   virtual Prediction prediction_of(const Input& input, const Output& output) const = 0;

@@ -154,6 +154,8 @@ class LabelledLearner : public ExampleLearner<LabelledText, Input, std::int32_t>
                                " batches were read once: this much data deserves more steps"));
   }
 
+  std::vector<std::string> known_classes() const override { return classes_; }
+
   std::vector<std::string> example_lines(std::size_t count) const override {
     const LabelledText& data = this->shown_data();
     TextList lines;
@@ -211,6 +213,9 @@ class LabelledLearner : public ExampleLearner<LabelledText, Input, std::int32_t>
     return {sum(losses), count};
   }
 
+  Tensor raw_outputs(const std::vector<Input>& inputs, Context& context) override {
+    return logits(inputs, context);
+  }
   /// ClassScores of each input.
   Tensor outputs(const std::vector<Input>& inputs, Context& context) override {
     return log_softmax(logits(inputs, context), -1);

@@ -94,6 +94,14 @@ class LanguageModelLearner : public TextLearner, public TextWriter {
     prompt_tokens(prompt, settings_.get<std::int64_t>("model.max_length"));
   }
 
+  /// Logits [B, N, V] of what follows each token of each line.
+  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+    std::vector<Tokens> all;
+    for (const std::string& line : lines)
+      all.push_back(prompt_tokens(line, settings_.get<std::int64_t>("model.max_length")));
+    return model_->logits(model_->hidden(pad_tokens(all, model_->device()), context));
+  }
+
   std::vector<Prediction> write(const std::string& prompt, std::int64_t samples,
                                 const PredictOptions& options) override {
     const GenerationOptions generation = generation_options(settings_, *tokenizer_);
@@ -215,6 +223,7 @@ const TaskKind& language_model_task() {
         "language_model", "Learns to predict text, token by token, measures it, and writes text with it",
         Stacks::decoder, causal_kinds, language_model_settings, names_file);
     text.make_learner = make_text_learner;
+    text.examples = {{"", {{"text", "A document"}}}};
     return text;
   }();
   return kind;

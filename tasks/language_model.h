@@ -33,6 +33,7 @@ void for_each_setting(auto&& visit, TextObjective& text) {
 
 struct TextData {
   std::string file = {}, valid = {};
+  enum class Format { text, jsonl } format = Format::text;
   double valid_fraction = 0.1;
   TextOptions text = {};
   std::int64_t memory_bytes = default_memory_bytes, sentences = 20000, held_out_sentences = 500;
@@ -40,6 +41,8 @@ struct TextData {
 void for_each_setting(auto&& visit, TextData& data) {
   visit(data.file, "file", "Text to learn from: a file, plain or gzip, or a folder of files");
   visit(data.valid, "valid", "Text to measure progress on; empty: the end of data.file");
+  visit(data.format, "format", {"text", "jsonl"},
+        "text: a file is a document; jsonl: each line is one, an object with its \"text\"", {.read = by_layout});
   visit(data.valid_fraction, "valid_fraction", 0, below_one,
         "Without data.valid: its share of the characters");
   for_each_setting(visit, data.text);

@@ -40,6 +40,24 @@ Measurement Learner::measurement(std::span<const double> values, std::size_t cou
   return measurement;
 }
 
+Measurement Learner::measure_examples(const std::string& file) {
+  check(!kind_.examples.empty(), kind_.name, " measures on files, not on examples in memory");
+  Settings given = settings_;
+  use_layout_of(kind_.examples.front(), settings_);
+  try {
+    Measurement measurement = measure_files({&file, 1});
+    settings_ = std::move(given);
+    return measurement;
+  } catch (...) {
+    settings_ = std::move(given);
+    throw;
+  }
+}
+
+Tensor Learner::outputs_of_lines(std::span<const std::string> /*lines*/, Context& /*context*/) {
+  fail("the model of a ", kind_.name, " run has no outputs for lines alone; predict() answers them");
+}
+
 }  // namespace heed
 
 // The list of tasks, a line each: tasks/<name>.cpp defines <name>_task(). What trains, measures, opens or

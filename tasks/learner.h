@@ -43,6 +43,8 @@ struct TaskKind {
   /// True when the settings name data; throws a SettingsError when they name half of it.
   bool (*names_data)(const Settings& settings);
   std::unique_ptr<Learner> (*make_learner)(const TaskKind& kind, Settings settings);
+  /// What it takes from memory (tasks/train.h); empty: files alone.
+  std::vector<ExampleTable> examples = {};
 
   std::unique_ptr<Learner> make(Settings settings) const { return make_learner(*this, std::move(settings)); }
 };
@@ -51,7 +53,7 @@ struct TaskKind {
 template <class L>
 TaskKind task_of(std::string_view name, std::string_view summary, Stacks stacks,
                  std::span<const MetricKind> metrics, Settings (*settings)(bool own_data),
-                 bool (*names_data)(const Settings& settings)) {
+                 bool (*names_data)(const Settings& settings), std::vector<ExampleTable> examples = {}) {
   return {name,
           summary,
           stacks,
@@ -60,7 +62,8 @@ TaskKind task_of(std::string_view name, std::string_view summary, Stacks stacks,
           names_data,
           [](const TaskKind& kind, Settings its_settings) -> std::unique_ptr<Learner> {
             return std::make_unique<L>(kind, std::move(its_settings));
-          }};
+          },
+          std::move(examples)};
 }
 
 /// All tasks, in a fixed order. Adding one takes its file and its line in tasks.cpp.
@@ -79,6 +82,7 @@ struct Prediction {
   };
   std::vector<Alternative> alternatives;  ///< all classes, or the best sequences: best first
   std::string error;                      ///< why there is no answer; "": there is one
+  std::vector<float> vector = {};         ///< of an answer that is one: its numbers
 };
 
 struct PredictOptions {
@@ -150,6 +154,15 @@ class Learner : public Task {
   virtual Measurement measure(std::string_view part) = 0;
   /// Measures on other files, named as the task's data settings have it.
   virtual Measurement measure_files(std::span<const std::string> files) = 0;
+  /// Measures on a file in the layout of the task's ExampleTable, whatever the layout of the run's own files.
+  Measurement measure_examples(const std::string& file);
+
+  /// The names of the classes that it tells apart, in the order of its outputs; none: it does not.
+  virtual std::vector<std::string> known_classes() const { return {}; }
+  /// What the model computes for lines, before any choice or normalisation: logits [B, classes], vectors
+  /// [B, width], scores. Tracked, so that the model can be trained further. Throws an Error for a line that
+  /// it cannot read, and where the task has no such output.
+  virtual Tensor outputs_of_lines(std::span<const std::string> lines, Context& context);
 
   /// Some lines of the data that was read, held-out ones where there are any, as predict() takes them and not
   /// longer than they have to be: what a report shows the model at work on. At most `count`; none where a

@@ -77,6 +77,13 @@ class MaskedLearner : public TextLearner {
     return evaluation(metrics_of(guesses_of(valid_)));
   }
 
+  /// Logits [B, N, V] of each token of each line.
+  Tensor outputs_of_lines(std::span<const std::string> lines, Context& context) override {
+    std::vector<Tokens> all;
+    for (const std::string& line : lines) all.push_back(line_tokens(line));
+    return model_->logits(model_->hidden(pad_tokens(all, model_->device()), context));
+  }
+
  protected:
   /// A line in which "<mask>" or "[MASK]" stands for a token: the same line, filled in.
   Prediction answer(const std::string& line, const PredictOptions& options) override {

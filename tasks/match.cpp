@@ -270,7 +270,11 @@ class MatchLearner : public LabelledLearner<TokenPair> {
 const TaskKind& match_task() {
   static const TaskKind kind = task_of<MatchLearner>(
       "match", "Learns to tell classes of pairs of texts, measures it, and labels pairs with it",
-      Stacks::encoder, pair_metrics, match_settings, names_labelled_data);
+      Stacks::encoder, pair_metrics, match_settings, names_labelled_data,
+      {{"",
+        {{"first", "The first text"},
+         {"second", "The second text"},
+         {"label", "The name of the pair's class", true}}}});
   return kind;
 }
 

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <variant>
 
 #include "heed/autograd/autograd.h"
@@ -111,6 +112,31 @@ Json json_of(const ClickRanking& ranking) {
           {"mrr", rounded(ranking.mrr)},
           {"ndcg5", rounded(ranking.ndcg5)},
           {"ndcg10", rounded(ranking.ndcg10)}};
+}
+
+// --- what it takes from memory, as lines of MIND's files
+
+std::string cell(std::span<const std::string> row, std::size_t column) {
+  std::string text = column < row.size() ? row[column] : "";
+  for (char& c : text)
+    if (c == '\t' || c == '\n' || c == '\r') c = ' ';
+  return text;
+}
+
+std::string impression_line(std::span<const std::string> row, std::size_t number) {
+  std::string shown;
+  for (const std::size_t column : {1, 2}) {
+    std::istringstream ids(cell(row, column));
+    for (std::string id; ids >> id;)
+      shown += concat_text(shown.empty() ? "" : " ", id, column == 1 ? "-1" : "-0");
+  }
+  const std::string time = cell(row, 3);
+  return concat_text(number, "\t\t", time.empty() ? "1/1/2000 12:00:00 AM" : time, '\t', cell(row, 0), '\t',
+                     shown);
+}
+
+std::string news_line(std::span<const std::string> row, std::size_t /*number*/) {
+  return concat_text(cell(row, 0), '\t', cell(row, 2), "\t\t", cell(row, 1), '\t', cell(row, 3), "\t\t\t");
 }
 
 /// The input is an impression, in which the right answer stands. What is learned from is a click of one.
@@ -434,7 +460,22 @@ class RecommendLearner : public ExampleLearner<std::vector<Impression>, Impressi
 const TaskKind& recommend_task() {
   static const TaskKind kind = task_of<RecommendLearner>(
       "recommend", "Learns which news a user will click, measures it, and ranks news with it",
-      Stacks::encoder, click_metrics, recommend_settings, names_data);
+      Stacks::encoder, click_metrics, recommend_settings, names_data,
+      {{"",
+        {{"history", "Ids of the news that a user had clicked before, oldest first", true, " "},
+         {"clicked", "Ids of the news that were clicked of those shown", true, " "},
+         {"passed", "Ids of those that were not", true, " "},
+         {"time", "When they were shown, as 11/13/2019 5:53:12 AM; left out: in the order of the rows", false,
+          "", true}},
+        "tsv",
+        impression_line},
+       {"news",
+        {{"id", "The id of a news item", true},
+         {"title", "Its title"},
+         {"category", "Its category", false, "", true},
+         {"abstract", "Its abstract", false, "", true}},
+        "tsv",
+        news_line}});
   return kind;
 }
 

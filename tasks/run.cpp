@@ -11,6 +11,7 @@
 #include "heed/tasks/data.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/start.h"
+#include "heed/tasks/train.h"
 #include "heed/training/checkpoint.h"
 
 namespace heed {
@@ -192,6 +193,7 @@ Settings settings_of_run(const TaskKind& kind, const RunFiles& files) {
   Settings settings = kind.settings(true);
   try {
     settings.merge(files.config(), "config.json");
+    move_data(settings, data_of_run, files.path());
   } catch (const SettingsError& error) {
     fail("the configuration of the run is damaged, or of another version: ", error.what());
   }
@@ -225,6 +227,11 @@ Run Run::open(const std::filesystem::path& folder, const RunOptions& options) {
   return Run(std::move(learner), std::move(files));
 }
 
+Measurement Run::measure_examples(const Examples& examples) {
+  const ExampleFiles files(learner_->kind(), {&examples, 1});
+  return learner_->measure_examples(files.path_of(examples));
+}
+
 std::vector<Prediction> Run::predict(std::span<const std::string> lines, const PredictOptions& options) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::size_t at = unicode::find_invalid(lines[i]);
@@ -247,8 +254,35 @@ Measurement Run::measure(std::string_view part) {
   return learner_->measure(part);
 }
 
-TrainResult train_run(const TaskKind& kind, const Settings& settings, const TrainRequest& request) {
+namespace {
+
+/// The files of a run that hold its examples, by name; `recorded`, the settings of one that goes on, then name
+/// them as its config.json does. Throws an Error when `given`, examples of its caller, are others.
+std::map<std::string, std::string> data_in_run(const RunFiles& run, Settings& recorded,
+                                               const std::map<std::string, std::string>& given) {
+  std::map<std::string, std::string> files;
+  const Json saved = Json::parse(run.config()).value("data", Json::object());
+  for (const auto& [name, value] : saved.items()) {
+    if (!value.is_string() || !value.get<std::string>().starts_with(std::string(data_of_run) + "/")) continue;
+    const std::string file = value.get<std::string>().substr(data_of_run.size() + 1),
+                      setting = "data." + name;
+    if (recorded.get<std::string>(setting) != (run.path() / file).string()) continue;
+    recorded.set(setting, value.get<std::string>(), "config.json");
+    files[file] = run.text(file);
+  }
+  check(given.empty() || given == files, "cannot resume: the examples are not those that the run in ",
+        run.path(), " was started with; leave them out, or start a new run in another folder");
+  return files;
+}
+
+}  // namespace
+
+TrainResult train_run(const TaskKind& kind, const Settings& given, const TrainRequest& request) {
   check_recording("train_run");
+  Settings settings = given;
+  std::optional<ExampleFiles> examples;
+  if (!request.examples.empty()) examples.emplace(kind, request.examples);
+  if (examples && !request.resume) examples->name_in(settings);
   Ranks* const ranks = request.ranks && request.ranks->count() > 1 ? request.ranks : nullptr;
   const bool is_first = !ranks || ranks->is_first();
   const auto say = [&](const std::string& text) {
@@ -258,7 +292,9 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
   learner->check_settings();
   check_start(settings);
   const TrainerOptions options = trainer_options(settings);
-  if (ranks) check_same_settings(*ranks, kind, settings);
+  Settings recorded = settings;
+  if (examples && !request.resume) move_data(recorded, examples->folder(), data_of_run);
+  if (ranks) check_same_settings(*ranks, kind, recorded);
   const Device device = device_of(settings, ranks);
   try {
     check_precision(options.precision, device);
@@ -271,6 +307,9 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
     check_task(kind, before.emplace(RunFiles::open(request.folder, request.verify)));
   else if (is_first)
     RunFolder::check_new(request.folder);
+  std::map<std::string, std::string> data_files =
+      examples ? examples->files() : std::map<std::string, std::string>();
+  if (before) data_files = data_in_run(*before, recorded, data_files);
 
   learner->read_data();
   if (ranks) check_same_data(*ranks, learner->data_digests());
@@ -293,11 +332,19 @@ TrainResult train_run(const TaskKind& kind, const Settings& settings, const Trai
   // here; the trainer acts on the answer.
   if (request.callbacks.stop_requested) static_cast<void>(request.callbacks.stop_requested());
   if (!is_first) return trainer.run();
-  const RunStart start{std::string(kind.name), learner->settings().json("", 2) + "\n", learner->files(),
+  Settings written = learner->settings();  // with what it has measured itself
+  for (const auto& [name, content] : data_files)
+    for (const Setting& one : recorded.declared())
+      if (one.kind == Setting::Kind::text &&
+          recorded.get<std::string>(one.name) == (std::filesystem::path(data_of_run) / name).string())
+        written.set_json(one.name, recorded.json(one.name), "examples");
+  RunStart start{std::string(kind.name), written.json("", 2) + "\n", learner->files(),
                  learner->data_digests(), begun.origin};
+  start.files.merge(data_files);
   RunFolder folder = before
                          ? RunFolder::resume(request.folder, start, free_settings(settings), request.verify)
                          : RunFolder::create(request.folder, start);
+  examples.reset();
   const TrainResult result = trainer.run(&folder);
   for (const std::string& text : learner->take_remarks()) say(text);
   return result;

@@ -69,6 +69,8 @@ class Run {
   Measurement measure(std::string_view part = "valid");
   /// Measures on other files, as many as the task's data takes: texts, or sources and targets.
   Measurement measure_files(std::span<const std::string> files) { return learner_->measure_files(files); }
+  /// Measures on examples in memory.
+  Measurement measure_examples(const Examples& examples);
 
  private:
   Run(std::unique_ptr<Learner> learner, RunFiles files)
@@ -88,6 +90,9 @@ struct TrainRequest {
   /// The processes that train together, this being one of them; null: one alone. Only rank 0 touches the
   /// folder and talks. What they are to train must be the same for all; the result is that of one process.
   Ranks* ranks = nullptr;
+  /// What to learn from, in place of files that the settings name. They become files of the run, so that it
+  /// can be resumed and measured without them; a run that goes on has its own, and these must be the same.
+  std::span<const Examples> examples = {};
 };
 
 /// Trains a task, with the number of threads that the process has: reads the data, learns the vocabulary,

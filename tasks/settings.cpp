@@ -329,8 +329,11 @@ std::string assigned_name(const std::string& assignment) {
 }
 
 void Settings::assign(const std::string& assignment) {
-  const std::string name = assigned_name(assignment), text = assignment.substr(name.size() + 1);
-  const std::string origin = "--set " + assignment;
+  const std::string name = assigned_name(assignment);
+  assign(name, assignment.substr(name.size() + 1), "--set " + assignment);
+}
+
+void Settings::assign(const std::string& name, const std::string& text, const std::string& origin) {
   if (const Setting* setting = state_->find(name); setting && setting->kind != Kind::attention)
     return set(name, text, origin);
   Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);

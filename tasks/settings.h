@@ -89,6 +89,8 @@ class Settings {
   void merge_file(const std::filesystem::path& path);
   /// "training.steps=500": the value is JSON, or else a plain text.
   void assign(const std::string& assignment);
+  /// The same of any setting or option of an attention, which is JSON or else a text.
+  void assign(const std::string& name, const std::string& value, const std::string& origin);
   /// A value as text, read as the kind of the setting asks: "500", "true", "cosine".
   void set(std::string_view name, const std::string& value, const std::string& origin);
   /// A value as JSON.

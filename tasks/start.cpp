@@ -366,10 +366,10 @@ void take_model_of(Settings& settings, const std::string& run) {
 }
 
 Settings settings_to_train(const TaskKind& kind, const std::function<void(Settings&)>& lay_over,
-                           bool is_new) {
-  Settings settings = kind.settings(false);
+                           bool is_new, bool own_data) {
+  Settings settings = kind.settings(own_data);
   lay_over(settings);  // which says whose data and which model
-  const bool own_data = kind.names_data(settings);
+  own_data = own_data || kind.names_data(settings);
   const auto from = is_new ? settings.get<std::string>("training.from") : "";
   if (!own_data && from.empty()) return settings;
   settings = kind.settings(own_data);

@@ -25,7 +25,7 @@ void take_model_of(Settings& settings, const std::string& run);
 /// What a command trains with: `lay_over` is called on the task's defaults, those for the user's data where it
 /// names some, with the model of training.from below it if the run `is_new`.
 Settings settings_to_train(const TaskKind& kind, const std::function<void(Settings&)>& lay_over,
-                           bool is_new = true);
+                           bool is_new = true, bool own_data = false);
 /// The tokenizer that the run that training.from names keeps in `file`, or that of tokenizer.file; nothing
 /// where neither is set.
 std::optional<Tokenizer> given_tokenizer(const Settings& settings, const std::string& file);

@@ -5,6 +5,7 @@
 
 #include "heed/base/digest.h"
 #include "heed/base/unicode.h"
+#include "heed/data/table.h"
 #include "heed/data/texts_by_rule.h"
 #include "heed/tasks/recipe.h"
 
@@ -14,8 +15,14 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The text of a file, or of all files in a folder and those below it, by name.
-void read_documents(const fs::path& path, LargeText& text, const TextOptions& options, ReadReport& report) {
-  if (!fs::is_directory(path)) return read_large_text(path, text, options, &report);
+void read_documents(const fs::path& path, LargeText& text, const TextData& data, ReadReport& report) {
+  const auto read = [&](const fs::path& file) {
+    if (data.format == TextData::Format::text) return read_large_text(file, text, data.text, &report);
+    const TableOptions options{.format = "jsonl", .columns = {"text"}, .text = data.text};
+    read_table_rows(
+        file, options, [&](const TableCells& row) { text.add(row.cells[0], true); }, &report);
+  };
+  if (!fs::is_directory(path)) return read(path);
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path)) {
     std::error_code unreadable;
@@ -26,7 +33,7 @@ void read_documents(const fs::path& path, LargeText& text, const TextOptions& op
   }
   check(!files.empty(), path.string(), ": the folder holds no files");
   std::sort(files.begin(), files.end());
-  for (const fs::path& file : files) read_large_text(file, text, options, &report);
+  std::ranges::for_each(files, read);
 }
 
 std::string joined_lines(const std::vector<std::string>& sentences) {
@@ -161,7 +168,7 @@ DataParts<LargeText> TextLearner::read_parts(ReadReport& report) {
 
 LargeText TextLearner::read(std::span<const std::string> files, ReadReport& report) {
   LargeText text(memory_bytes());
-  read_documents(files.front(), text, settings_.read<TextOptions>("data"), report);
+  read_documents(files.front(), text, settings_.read<TextData>("data"), report);
   return text;
 }
 

@@ -78,7 +78,7 @@ class TranslateLearner : public TextToTextLearner {
 const TaskKind& translate_task() {
   static const TaskKind kind = task_of<TranslateLearner>(
       "translate", "Learns to translate from pairs of sentences, measures it, and translates with it",
-      Stacks::encoder_decoder, translation_metrics, translate_settings, names_pairs);
+      Stacks::encoder_decoder, translation_metrics, translate_settings, names_pairs, pair_examples());
   return kind;
 }
 

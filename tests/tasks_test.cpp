@@ -20,6 +20,7 @@
 #include "heed/models/module.h"
 #include "heed/tasks/recipe.h"
 #include "heed/tasks/run.h"
+#include "heed/tasks/train.h"
 
 namespace {
 
@@ -220,6 +221,74 @@ TEST_CASE("tasks: training where nothing is recorded is refused and leaves no fo
   CHECK_THROWS_WITH_AS(train_run(kind, settings, {folder / "run"}),
                        doctest::Contains("train_run: recording is off on this thread"), Error);
   CHECK_FALSE(fs::exists(folder / "run"));
+}
+
+/// Rows of a table of a task, whatever its columns are.
+Examples made_examples(const ExampleTable& table, std::string part, std::size_t rows) {
+  Examples examples{std::move(part), {}};
+  for (std::size_t c = 0; c < table.columns.size() && !table.columns[c].optional; ++c) {
+    const ExampleColumn& column = table.columns[c];
+    std::vector<std::string>& cells = examples.columns.emplace_back();
+    for (std::size_t i = 0; i < rows; ++i) {
+      const std::string number = std::to_string(column.name == "id" ? i : (i + c) % 4);
+      if (column.is_name)
+        cells.push_back(column.separator.empty() ? "n" + number
+                                                 : concat_text("n", number, column.separator, "n5"));
+      else
+        cells.push_back(concat_text("a \"text\" of number ", number, column.separator, "\nand more"));
+    }
+  }
+  return examples;
+}
+
+TEST_CASE(
+    "tasks: every task learns from examples in memory, to the bits of its files, and takes them along") {
+  const TemporaryFolder folder;
+  for (const TaskKind* kind : task_kinds()) {
+    INFO(kind->name);
+    REQUIRE(!kind->examples.empty());
+    Settings settings = kind->settings(true);
+    for (const std::string& setting : small_settings(std::string(kind->name)))
+      if (settings.has(assigned_name(setting)) && !setting.starts_with("data.")) settings.assign(setting);
+    if (settings.has("data.overlap")) settings.assign("data.overlap=keep");
+    std::vector<Examples> examples = {made_examples(kind->examples.front(), "train", 24),
+                                      made_examples(kind->examples.front(), "valid", 8)};
+    for (const ExampleTable& table : kind->examples)
+      if (!table.name.empty()) examples.push_back(made_examples(table, std::string(table.name), 8));
+    const fs::path run = folder / std::string(kind->name),
+                   by_file = folder / (std::string(kind->name) + "-file");
+    bool stop = false;
+    TrainRequest request{.folder = run, .examples = examples};
+    request.callbacks.progress = [&](const Progress& progress) { stop = progress.step >= 2; };
+    request.callbacks.stop_requested = [&] { return stop; };
+    CHECK_FALSE(train_run(*kind, settings, request).finished);
+
+    const fs::path moved = folder / (std::string(kind->name) + "-moved");
+    fs::rename(run, moved);
+    const Settings resumed = training_settings(*kind, {.resumed = moved});
+    CHECK(train_run(*kind, resumed, {.folder = moved, .resume = true}).finished);
+    Run opened = Run::open(moved);
+    CHECK(opened.measure("valid").json == opened.measure_examples(examples[1]).json);
+
+    const ExampleFiles files(*kind, examples);
+    Settings named = settings;
+    files.name_in(named);
+    CHECK(train_run(*kind, named, {.folder = by_file}).finished);
+    CHECK(tensors_of(moved / "model.safetensors") == tensors_of(by_file / "model.safetensors"));
+
+    examples[0].columns[0][3] = "other";
+    CHECK_THROWS_WITH_AS(train_run(*kind, resumed, {.folder = moved, .resume = true, .examples = examples}),
+                         doctest::Contains("the examples are not those"), Error);
+    examples[0].columns[0][3] = std::string("a\0b", 3);
+    CHECK_THROWS_WITH_AS(train_run(*kind, settings, {.folder = run, .examples = examples}),
+                         doctest::Contains("row 3 of \"train\""), Error);
+    examples[0].columns[0][3] = "\xff";
+    CHECK_THROWS_WITH_AS(train_run(*kind, settings, {.folder = run, .examples = examples}),
+                         doctest::Contains("is not UTF-8"), Error);
+    examples[0].columns[0].clear();
+    CHECK_THROWS_AS(train_run(*kind, settings, {.folder = run, .examples = examples}), Error);
+    CHECK_FALSE(fs::exists(run));
+  }
 }
 
 TEST_CASE("tasks: a run with a mechanism that is not registered here says so") {

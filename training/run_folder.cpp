@@ -156,7 +156,7 @@ int lock_folder(const OpenFolder& folder) {
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
     return descriptor;  // locked, or locking is not supported
   ::close(descriptor);
-  fail("another process is training in ", folder.path());
+  fail("another training runs in ", folder.path());
 }
 
 json parse_configuration(std::string_view text, std::string_view source) {

@@ -75,7 +75,7 @@ void heed_text_free(char* text);
 /**
  * heed_run_predict(), heed_run_capture() and heed_run_measure() of this thread call `stop` at once and then
  * about 20 times a second. If it returns non-zero, the call ends with HEED_INTERRUPTED; the run stays usable.
- * NULL, the default: never.
+ * heed_train() calls it, too. NULL, the default: never.
  */
 heed_status heed_set_stop(int32_t (*stop)(void* context), void* context);
 /** The number of CPU threads, 1 to 1000; results never depend on it. */
@@ -84,8 +84,9 @@ heed_status heed_set_cpu_threads(int32_t count);
 int64_t heed_live_handles(void);
 /**
  * A list as JSON. "ops": the names for heed_unary(), heed_binary(), heed_compare() and heed_reduce().
- * "attention": every mechanism with its capabilities and its settings with defaults and ranges. "optimizers",
- * "tasks": names. "devices": name, kind, and why one cannot be used ("" if it can).
+ * "attention": every mechanism with its capabilities and its settings with defaults and ranges. "optimizers":
+ * names. "tasks": names, summaries, and the tables of "examples" that heed_train() takes, with their "columns".
+ * "devices": name, kind, and why one cannot be used ("" if it can).
  */
 heed_status heed_list(const char* what, char** out);
 
@@ -305,7 +306,44 @@ heed_status heed_optimizer_step(heed_optimizer* optimizer, double learning_rate)
 heed_status heed_optimizer_zero_gradients(heed_optimizer* optimizer);
 void heed_optimizer_free(heed_optimizer* optimizer);
 
-/* --- runs: what the sample programs trained --- */
+/* --- tasks: training --- */
+
+/**
+ * The settings of a task as a JSON list: "name", "kind" ("flag", "integer", "number", "text", "column",
+ * "columns", "attention"), "default", "low" and "high" of numbers, "choices" of texts, "help". `own_data`: 1
+ * for the defaults beside the caller's data, 0 for those beside data that the task makes by rule.
+ */
+heed_status heed_task_settings(const char* task, int32_t own_data, char** out);
+
+/** Examples in memory, as the columns that heed_list("tasks") names. */
+typedef struct heed_examples {
+  const char* part; /**< "train", "valid" or "test", or another table of the task, such as "news" */
+  size_t columns, rows;
+  const char* const* cells; /**< columns * rows texts, column by column */
+} heed_examples;
+
+/**
+ * Gets what training has to say as JSON: records as in the run's metrics.jsonl ("step", "loss", ...; with
+ * "evaluation", of metrics), or {"message": ...}. Anything but HEED_OK ends training as a stop does.
+ */
+typedef heed_status (*heed_progress)(void* context, const char* record);
+
+/**
+ * Trains a task in `folder`, which becomes a run, and opens it. `settings`: those of the task by their dotted
+ * names or nested; and "config" (a file of settings, below these), "attention", "decoder_attention",
+ * "cross_attention", "preset" (names), "resume" (false: true continues the run in the folder, of which `task`
+ * may then be NULL), "verify" (true). `examples`: `count` tables, or NULL where the settings name files
+ * ("data.file") or data is to be made by rule; they are copied into the run. `progress`: or NULL; called by
+ * this thread.
+ *
+ * The function of heed_set_stop() is called about 20 times a second while data is read, and after each step:
+ * then a checkpoint is written, and the call ends with HEED_INTERRUPTED; "resume" goes on to the same bits.
+ * Several threads may train at once, each in its own folder. `out`: the run with its best weights, or NULL.
+ */
+heed_status heed_train(const char* task, const char* settings, const heed_examples* examples, size_t count,
+                       const char* folder, heed_progress progress, void* context, heed_run** out);
+
+/* --- runs: what was trained --- */
 
 /**
  * Opens the folder of a run of any task. `settings`: "device", "weights" ("best", "last" or "initial"),
@@ -313,11 +351,14 @@ void heed_optimizer_free(heed_optimizer* optimizer);
  * both), "verify" (true). Threads are set for the whole process: heed_set_cpu_threads().
  */
 heed_status heed_run_open(const char* folder, const char* settings, heed_run** out);
-/** {"task": ..., "settings": {...}, "remarks": [...]}: remarks are those since the last call. */
+/**
+ * {"task", "settings", "classes", "remarks"}: classes are those that the task tells apart, in the order of
+ * its outputs, if it does; remarks are those since the last call.
+ */
 heed_status heed_run_describe(heed_run* run, char** out);
 /**
- * One answer for each line: [{"text", "probability", "alternatives": [{"text", "probability"}]}, ...], or
- * {"error"} for a line without one.
+ * One answer for each line: [{"text", "probability", "alternatives": [{"text", "probability"}]}, ...], with
+ * "vector", its numbers, where it is one; or {"error"} for a line without one.
  */
 heed_status heed_run_predict(heed_run* run, const char* const* lines, size_t count, char** out);
 /**
@@ -328,6 +369,17 @@ heed_status heed_run_capture(heed_run* run, const char* const* lines, size_t cou
                              int32_t overwrite, char** out);
 /** The task's metrics on "valid", "test" or "train", the parts of the run's own data. */
 heed_status heed_run_measure(heed_run* run, const char* part, char** out);
+/** The same on examples, whose `part` may be NULL. */
+heed_status heed_run_measure_examples(heed_run* run, const heed_examples* examples, char** out);
+/** The same on other files: texts, or sources and targets. */
+heed_status heed_run_measure_files(heed_run* run, const char* const* files, size_t count, char** out);
+/**
+ * What the model computes for lines, before any choice or normalisation: logits [count, classes], vectors
+ * [count, width], of a language model logits [count, tokens, vocabulary]. Tracked: the parameters of
+ * heed_run_model() get gradients. `context`: that of the pass, or NULL for inference.
+ */
+heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t count, heed_context* context,
+                             heed_tensor** out);
 /** The model, whose parameters can be read and trained. It may outlive the handle of the run. */
 heed_status heed_run_model(heed_run* run, heed_module** out);
 void heed_run_free(heed_run* run);

@@ -4,10 +4,13 @@
 
 #include "heed/base/error.h"
 #include "heed/base/file.h"
+#include "heed/base/json.h"
 #include "heed/base/names.h"
 #include "heed/c/handles.h"
 #include "heed/core/device.h"
 #include "heed/tasks/capture.h"
+#include "heed/tasks/train.h"
+#include "heed/training/progress.h"
 
 namespace heed::c {
 namespace {
@@ -16,6 +19,11 @@ using Json = nlohmann::ordered_json;
 
 std::string dumped(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void refuse_threads(const std::string& setting) {
+  if (setting == "threads")
+    throw SettingsError("settings: \"threads\" is set for the whole process, by heed_set_cpu_threads()");
 }
 
 RunOptions run_options(const Options& given) {
@@ -29,9 +37,7 @@ RunOptions run_options(const Options& given) {
     if (!options.weights.empty())
       check_setting("weights", options.weights, std::vector<std::string>{"best", "last", "initial"});
     given.check_all_taken("a run");
-    for (const std::string& assignment : options.settings)
-      check(assigned_name(assignment) != "threads",
-            "settings: \"threads\" is set for the whole process, by heed_set_cpu_threads()");
+    for (const std::string& assignment : options.settings) refuse_threads(assigned_name(assignment));
   } catch (const Error& error) {
     throw SettingsError(error.what());
   }
@@ -74,16 +80,23 @@ class RunUse {
   RunObject& object_;
 };
 
-/// The text that `work` returns for a run that no other call uses meanwhile.
+/// That function; empty: none.
+std::function<bool()> stop_of_thread() {
+  if (!asked_to_stop) return {};
+  return [function = asked_to_stop, context = stop_context] { return function(context) != 0; };
+}
+
+/// What `work` returns for a run that no other call uses meanwhile.
 template <class Work>
-char* text_from_run(heed_run* handle, const Work& work) {
+auto from_run(heed_run* handle, const Work& work) {
   const std::shared_ptr<RunObject> object = object_of(handle, "run");
   const RunUse alone(*object);
-  std::function<bool()> stop;
-  if (asked_to_stop)
-    stop = [function = asked_to_stop, context = stop_context] { return function(context) != 0; };
-  const StopCheck check_stop(std::move(stop));
-  return new_text(work(object->run));
+  const StopCheck check_stop(stop_of_thread());
+  return work(object->run);
+}
+template <class Work>
+char* text_from_run(heed_run* handle, const Work& work) {
+  return new_text(from_run(handle, work));
 }
 
 std::string json_of(const std::vector<Prediction>& answers) {
@@ -94,6 +107,7 @@ std::string json_of(const std::vector<Prediction>& answers) {
       continue;
     }
     Json one = {{"text", answer.text}, {"probability", answer.probability}, {"alternatives", Json::array()}};
+    if (!answer.vector.empty()) one["vector"] = answer.vector;
     for (const Prediction::Alternative& other : answer.alternatives) {
       one["alternatives"].push_back({{"text", other.text}, {"probability", other.probability}});
       if (other.score) one["alternatives"].back()["score"] = *other.score;
@@ -125,9 +139,159 @@ Json attention_list() {
 
 Json task_list() {
   Json list = Json::array();
-  for (const TaskKind* kind : task_kinds())
-    list.push_back({{"name", kind->name}, {"summary", kind->summary}});
+  for (const TaskKind* kind : task_kinds()) {
+    Json tables = Json::array();
+    for (const ExampleTable& table : kind->examples) {
+      Json columns = Json::array();
+      for (const ExampleColumn& column : table.columns)
+        columns.push_back({{"name", column.name},
+                           {"help", column.help},
+                           {"is_name", column.is_name},
+                           {"separator", column.separator},
+                           {"optional", column.optional}});
+      tables.push_back({{"name", table.name}, {"columns", std::move(columns)}});
+    }
+    list.push_back({{"name", kind->name}, {"summary", kind->summary}, {"examples", std::move(tables)}});
+  }
   return list;
+}
+
+Json settings_list(const Settings& settings) {
+  static constexpr const char* kinds[] = {"flag",   "integer", "number",   "text",
+                                          "column", "columns", "attention"};
+  Json list = Json::array();
+  for (const Setting& one : settings.declared()) {
+    Json& object =
+        list.emplace_back(Json{{"name", one.name}, {"kind", kinds[static_cast<std::size_t>(one.kind)]}});
+    object["default"] = Json::parse(one.initial);
+    if (one.kind == Setting::Kind::integer || one.kind == Setting::Kind::number)
+      object["low"] = one.low, object["high"] = one.high;
+    if (!one.choices.empty()) object["choices"] = one.choices;
+    object["help"] = one.help;
+  }
+  return list;
+}
+
+// --- training
+
+Examples examples_of(const heed_examples& given) {
+  Examples examples;
+  if (given.part) examples.part = given.part;
+  check_argument(given.cells != nullptr || given.columns * given.rows == 0, "the cells of the examples \"",
+                 examples.part, "\" are NULL");
+  for (std::size_t c = 0; c < given.columns; ++c) {
+    std::vector<std::string>& column = examples.columns.emplace_back();
+    column.reserve(given.rows);
+    for (std::size_t i = 0; i < given.rows; ++i) {
+      const char* const cell = given.cells[c * given.rows + i];
+      check_argument(cell != nullptr, "the examples \"", examples.part, "\" have NULL in column ", c,
+                     ", row ", i);
+      column.emplace_back(cell);
+    }
+  }
+  return examples;
+}
+
+/// What the JSON of heed_train() says.
+struct TrainingCall {
+  const TaskKind* kind = nullptr;
+  GivenSettings given;
+  bool resume = false;
+};
+
+TrainingCall training_call(const char* task, const char* json, const std::string& folder) {
+  TrainingCall call;
+  Json object = Json::object();
+  try {
+    if (json) object = parse_json<Json>(json, "settings");
+    check(object.is_object(), "settings must be a JSON object, not ", json ? json : "");
+  } catch (const Error& error) {
+    throw SettingsError(error.what());
+  }
+  const auto take = [&](const char* name, auto& value) {
+    const auto found = object.find(name);
+    if (found == object.end()) return;
+    try {
+      value = found->template get<typename std::remove_reference_t<decltype(value)>>();
+    } catch (const Json::exception&) {
+      throw SettingsError(concat_text("settings: \"", name, "\" cannot be ", dumped(*found)));
+    }
+    object.erase(found);
+  };
+  const auto take_name = [&](const char* name, std::optional<std::string>& value) {
+    std::string text;
+    if (!object.contains(name)) return;
+    take(name, text);
+    value = text;
+  };
+  take("resume", call.resume);
+  take("verify", call.given.verify);
+  take("config", call.given.config);
+  take_name("attention", call.given.attention.attention);
+  take_name("decoder_attention", call.given.attention.decoder);
+  take_name("cross_attention", call.given.attention.cross);
+  take_name("preset", call.given.attention.preset);
+  if (call.resume) call.given.resumed = folder;
+  check_argument(task || call.resume, "task is NULL, and no run is resumed");
+  call.kind = &task_kind(task ? task : RunFiles::open(folder_of_settings(folder), call.given.verify).task());
+  call.given.settings = given_settings(*call.kind, dumped(object), "settings");
+  for (const GivenSetting& one : call.given.settings) refuse_threads(one.name);
+  return call;
+}
+
+/// Calls the caller's functions while training goes on.
+class TrainingCalls {
+ public:
+  TrainingCalls(heed_progress progress, void* context)
+      : progress_(progress), context_(context), stop_(stop_of_thread()) {}
+
+  TrainerCallbacks callbacks() {
+    TrainerCallbacks calls;
+    calls.progress = [this](const Progress& progress) { say(metrics_line(progress)); };
+    calls.message = [this](std::string_view text) { say(dumped(Json{{"message", text}})); };
+    calls.stop_requested = [this] {
+      begun_ = true;
+      return stops();
+    };
+    return calls;
+  }
+  /// Before training has begun a stop is met at once, and later by a checkpoint.
+  bool stops_reading() { return !begun_ && stops(); }
+  bool begun() const { return begun_; }
+  void check_progress() const {
+    if (failed_)
+      throw CallbackFailed(concat_text("heed_train: the progress function failed: ", heed_last_error()));
+  }
+
+ private:
+  bool stops() { return failed_ || (stop_ && stop_()); }
+  void say(const std::string& record) {
+    if (progress_ && !failed_) failed_ = progress_(context_, record.c_str()) != HEED_OK;
+  }
+
+  heed_progress progress_;
+  void* context_;
+  std::function<bool()> stop_;
+  bool begun_ = false, failed_ = false;
+};
+
+void train_to_end(const TrainingCall& call, const std::vector<Examples>& examples, const std::string& folder,
+                  TrainingCalls& calls) {
+  TrainRequest request;
+  request.folder = folder;
+  request.resume = call.resume;
+  request.verify = call.given.verify;
+  request.callbacks = calls.callbacks();
+  request.examples = examples;
+  const Settings settings = training_settings(*call.kind, call.given, request.callbacks.message);
+  if (settings.has("data.folds") && settings.get<std::int64_t>("data.folds") > 0 &&
+      settings.get<std::int64_t>("data.fold") == 0)
+    throw SettingsError(
+        "data.folds: each fold is a run of its own: give data.fold, from 1 on, and a folder for each");
+  const StopCheck check_stop([&] { return calls.stops_reading(); });
+  const TrainResult result = train(*call.kind, settings, request);
+  calls.check_progress();
+  if (!result.finished) throw Interrupted();
 }
 
 Json device_list() {
@@ -177,6 +341,7 @@ heed_status heed_run_describe(heed_run* run, char** out) {
     return text_from_run(run, [](Run& open) {
       return dumped(Json{{"task", open.task()},
                          {"settings", Json::parse(open.settings().json())},
+                         {"classes", open.learner().known_classes()},
                          {"remarks", open.learner().take_remarks()}});
     });
   });
@@ -199,6 +364,61 @@ heed_status heed_run_capture(heed_run* run, const char* const* lines, size_t cou
       capture.save(file, overwrite != 0);
       return json_of(answers);
     });
+  });
+}
+
+heed_status heed_task_settings(const char* task, int32_t own_data, char** out) {
+  return guarded(__func__, out, [&] {
+    return new_text(dumped(settings_list(task_kind(text_of(task, "task")).settings(own_data != 0))));
+  });
+}
+
+heed_status heed_train(const char* task, const char* settings, const heed_examples* examples, size_t count,
+                       const char* folder, heed_progress progress, void* context, heed_run** out) {
+  if (out) *out = nullptr;
+  return guarded(__func__, [&] {
+    const std::string path = text_of(folder, "folder");
+    check_argument(examples != nullptr || count == 0, "examples is NULL");
+    TrainingCall call = training_call(task, settings, path);
+    call.given.own_data = count > 0;
+    std::vector<Examples> tables;
+    for (std::size_t i = 0; i < count; ++i) tables.push_back(examples_of(examples[i]));
+    TrainingCalls calls(progress, context);
+    try {
+      train_to_end(call, tables, path, calls);
+    } catch (const Interrupted&) {
+      calls.check_progress();
+      throw;
+    }
+    RunOptions options;
+    options.verify = call.given.verify;
+    if (out) *out = new_handle<heed_run>(std::make_shared<RunObject>(Run::open(path, options)));
+  });
+}
+
+heed_status heed_run_measure_examples(heed_run* run, const heed_examples* examples, char** out) {
+  return guarded(__func__, out, [&] {
+    check_argument(examples != nullptr, "examples is NULL");
+    return text_from_run(run, [&](Run& open) { return open.measure_examples(examples_of(*examples)).json; });
+  });
+}
+
+heed_status heed_run_measure_files(heed_run* run, const char* const* files, size_t count, char** out) {
+  return guarded(__func__, out, [&] {
+    const std::vector<std::string> names = lines_of(files, count);
+    check_argument(!names.empty(), "files is empty");
+    return text_from_run(run, [&](Run& open) { return open.measure_files(names).json; });
+  });
+}
+
+heed_status heed_run_outputs(heed_run* run, const char* const* lines, size_t count, heed_context* context,
+                             heed_tensor** out) {
+  return guarded_tensor(__func__, out, [&] {
+    const std::vector<std::string> texts = lines_of(lines, count);
+    Context inference = Context::inference();
+    const std::shared_ptr<Context> given = context ? object_of(context, "context") : nullptr;
+    return from_run(
+        run, [&](Run& open) { return open.learner().outputs_of_lines(texts, given ? *given : inference); });
   });
 }
 

@@ -15,9 +15,8 @@
 #include "heed/models/attention/attention.h"
 #include "heed/models/config.h"
 #include "heed/tasks/recipe.h"
-#include "heed/tasks/report.h"
 #include "heed/tasks/run.h"
-#include "heed/tasks/start.h"
+#include "heed/tasks/train.h"
 
 namespace heed::programs {
 namespace {
@@ -206,7 +205,7 @@ class TrainCommand {
     printer_.finish();
     print_profile();
     if (!result.finished) return interrupted(concat_text("at step ", result.step));
-    write_report();
+    write_report_of(program_.kind, request);
     printer_.message(concat_text("done after ", result.step, " steps in ", duration_text(result.seconds),
                                  ": ", out_.value()));
     return exit_success;
@@ -216,15 +215,6 @@ class TrainCommand {
     if (!profile_) return;
     stop_profile();
     std::cerr << profile_table();
-  }
-
-  /// Replaces the trainer's report, which has no examples. Training has succeeded even if this fails.
-  void write_report() {
-    try {
-      write_run_report(out_.value(), {.verify = !unverified_, .kind = &program_.kind});
-    } catch (const Error& error) {
-      printer_.message(concat_text("the report has curves alone: ", error.what()));
-    }
   }
 
   int interrupted(const std::string& where) {
@@ -246,40 +236,18 @@ class TrainCommand {
   /// Defaults, or with --resume the settings of the run, < the model of --from < --config < --preset and the
   /// attention flags < --set < flags.
   Settings resolve() {
-    Settings settings = settings_to_train(
-        program_.kind, [this](Settings& laid) { lay_over(laid); }, !resume_);
-    const AttentionNames names{attention_.optional(), decoder_.optional(), cross_.optional(),
-                               preset_.optional()};
-    for (const std::string& note : choose_attentions(settings, program_.kind.stacks, names))
-      if (!muted_) printer_.message(note);
+    GivenSettings given{.config = config_.value(), .verify = !unverified_};
+    if (resume_ && out_.given()) given.resumed = out_.value();
     for (const std::string& assignment : assignments_) {
-      if (!is_of_attention(assignment)) continue;
-      const bool whole =
-          std::ranges::count(attention_settings(program_.kind.stacks), assigned_name(assignment)) > 0;
-      if (whole && (names.attention || names.decoder || names.cross || names.preset))
-        throw SettingsError("--set " + assignment +
-                            " and an attention flag or a preset name the same: give one");
-      settings.assign(assignment);
+      const std::string name = assigned_name(assignment);
+      given.settings.push_back({name, assignment.substr(name.size() + 1), "--set " + assignment});
     }
-    return settings;
-  }
-
-  /// All but what concerns attention.
-  void lay_over(Settings& settings) const {
-    if (resume_ && out_.given()) {
-      const std::filesystem::path folder = folder_of_settings(out_.value());
-      settings = settings_of_run(program_.kind, RunFiles::open(folder, !unverified_));
-      if (folder != out_.value()) settings.assign("data.fold=0");
-    }
-    if (config_.given()) settings.merge_file(config_.value());
-    for (const std::string& assignment : assignments_)
-      if (!is_of_attention(assignment)) settings.assign(assignment);
     for (const SettingFlag& flag : flags_)
-      if (flag.given.given()) settings.set(flag.setting, flag.given.value(), flag.flag);
-  }
-
-  bool is_of_attention(const std::string& assignment) const {
-    return belongs_to_attention(program_.kind.stacks, assigned_name(assignment));
+      if (flag.given.given()) given.settings.push_back({flag.setting, flag.given.value(), flag.flag});
+    given.attention = {attention_.optional(), decoder_.optional(), cross_.optional(), preset_.optional()};
+    return training_settings(program_.kind, given, [this](const std::string& note) {
+      if (!muted_) printer_.message(note);
+    });
   }
 
   const TaskProgram& program_;

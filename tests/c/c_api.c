@@ -386,9 +386,92 @@ static void test_arguments(void) {
   heed_tensor_free(x);
 }
 
+/* Counts the records of a training, and ends it at the step that *context names. */
+struct seen {
+  int records, messages, stop_at;
+};
+static heed_status see(void* context, const char* record) {
+  struct seen* seen = context;
+  char step[32];
+  if (strstr(record, "\"message\"")) {
+    ++seen->messages;
+    return HEED_OK;
+  }
+  ++seen->records;
+  snprintf(step, sizeof step, "\"step\":%d,", seen->stop_at);
+  if (!strstr(record, step)) return HEED_OK;
+  heed_set_last_error("it is enough");
+  return HEED_ERROR;
+}
+
+static void test_training(const char* folder) {
+  const char* settings =
+      "{\"device\": \"cpu\", \"training\": {\"steps\": 4, \"log_every\": 1}, \"model.width\": 16, "
+      "\"model.feed_forward\": 32, \"attention\": \"fastformer\", \"data.valid_fraction\": 0}";
+  const char* cells[] = {"a good film",    "a \"bad\"\nfilm",
+                         "good\tand fine", "bad and dull",
+                         "good",           "bad",
+                         "good",           "bad",
+                         "good",           "bad",
+                         "good",           "bad"};
+  const char* lines[] = {"a good one", "a bad one"};
+  const char* nothing[] = {NULL, "a"};
+  const heed_examples examples = {"train", 2, 6, cells};
+  heed_examples wrong = examples;
+  struct seen seen = {0, 0, 3};
+  heed_run* run = NULL;
+  heed_tensor* logits = NULL;
+  char* text = NULL;
+
+  FAILS(heed_train("classify", settings, &examples, 1, folder, see, &seen, &run), HEED_CALLBACK_FAILED,
+        "it is enough");
+  CHECK(run == NULL && seen.records == 3 && seen.messages > 0);
+  seen.stop_at = 0;
+  OK(heed_train(NULL, "{\"resume\": true}", NULL, 0, folder, see, &seen, &run));
+  CHECK(seen.records == 4);
+  OK(heed_run_describe(run, &text));
+  CHECK(strstr(text, "\"classes\":[\"bad\",\"good\"]") && strstr(text, "fastformer") != NULL);
+  heed_text_free(text);
+  OK(heed_run_predict(run, lines, 2, &text));
+  CHECK(strstr(text, "\"probability\"") != NULL);
+  heed_text_free(text);
+  OK(heed_run_measure_examples(run, &examples, &text));
+  CHECK(strstr(text, "\"accuracy\"") != NULL);
+  heed_text_free(text);
+  OK(heed_run_outputs(run, lines, 2, NULL, &logits));
+  heed_tensor_free(logits);
+  heed_run_free(run);
+
+  FAILS(heed_train("classify", settings, &examples, 1, folder, NULL, NULL, NULL), HEED_ERROR, "holds a run");
+  wrong.columns = 1;
+  FAILS(heed_train("classify", NULL, &wrong, 1, "/nowhere/x", NULL, NULL, NULL), HEED_ERROR, "text, label");
+  wrong.columns = 2;
+  wrong.rows = 0;
+  FAILS(heed_train("classify", NULL, &wrong, 1, "/nowhere/x", NULL, NULL, NULL), HEED_ERROR, "are empty");
+  wrong.rows = 1;
+  wrong.cells = nothing;
+  FAILS(heed_train("classify", NULL, &wrong, 1, "/nowhere/x", NULL, NULL, NULL), HEED_BAD_ARGUMENT, "row 0");
+  wrong.cells = NULL;
+  FAILS(heed_train("classify", NULL, &wrong, 1, "/nowhere/x", NULL, NULL, NULL), HEED_BAD_ARGUMENT, "NULL");
+  wrong = examples;
+  wrong.part = "tarin";
+  FAILS(heed_train("classify", NULL, &wrong, 1, "/nowhere/x", NULL, NULL, NULL), HEED_ERROR,
+        "did you mean 'train'");
+  FAILS(heed_train("classify", "{\"training.stepz\": 1}", &examples, 1, "/nowhere/x", NULL, NULL, NULL),
+        HEED_BAD_SETTINGS, "training.steps");
+  FAILS(heed_train("clasify", NULL, &examples, 1, "/nowhere/x", NULL, NULL, NULL), HEED_ERROR, "classify");
+  FAILS(heed_train("classify", "[]", &examples, 1, "/nowhere/x", NULL, NULL, NULL), HEED_BAD_SETTINGS,
+        "object");
+  FAILS(heed_train("classify", NULL, NULL, 1, "/nowhere/x", NULL, NULL, NULL), HEED_BAD_ARGUMENT, "examples");
+  FAILS(heed_train(NULL, NULL, NULL, 0, "/nowhere/x", NULL, NULL, NULL), HEED_BAD_ARGUMENT, "task is NULL");
+  OK(heed_task_settings("match", 1, &text));
+  CHECK(strstr(text, "\"name\":\"training.steps\",\"kind\":\"integer\",\"default\":2000") != NULL);
+  heed_text_free(text);
+}
+
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    fprintf(stderr, "usage: c_api_test FILE\n");
+  if (argc != 3) {
+    fprintf(stderr, "usage: c_api_test FILE FOLDER\n");
     return 2;
   }
   CHECK(heed_abi_version() == HEED_ABI_VERSION);
@@ -400,6 +483,7 @@ int main(int argc, char** argv) {
   test_modules(argv[1]);
   test_handles();
   test_arguments();
+  test_training(argv[2]);
   heed_tensor_free(NULL);
   heed_text_free(NULL);
   CHECK(heed_live_handles() == 0);

@@ -68,8 +68,9 @@ from .ops import (
     where,
     zeros,
 )
-from .run import Alternative, Prediction, Run
+from .run import Alternative, Model, Prediction, Predictions, Run
 from .tensor import Tensor, from_dlpack, from_numpy
+from .train import Setting, Settings, resume, settings, tasks, train
 
 __version__ = _lib.heed_version().decode()
 

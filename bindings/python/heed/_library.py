@@ -84,6 +84,14 @@ _handles, _texts = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_char
 STOP = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _handles, ctypes.c_size_t, _handles)
 RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+PROGRESS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, _text)
+
+
+class ExamplesStruct(ctypes.Structure):
+    _fields_ = [("part", _text), ("columns", ctypes.c_size_t), ("rows", ctypes.c_size_t), ("cells", _texts)]
+
+
+_examples = ctypes.POINTER(ExamplesStruct)
 
 
 class GradcheckStruct(ctypes.Structure):
@@ -153,11 +161,16 @@ _CALLS = {
     "heed_optimizer_create": [_text, _text, _handles, _size, _out],
     "heed_optimizer_step": [_handle, _real],
     "heed_optimizer_zero_gradients": [_handle],
+    "heed_task_settings": [_text, _int, _out],
+    "heed_train": [_text, _text, _examples, _size, _text, PROGRESS, ctypes.c_void_p, _out],
     "heed_run_open": [_text, _text, _out],
     "heed_run_describe": [_handle, _out],
     "heed_run_predict": [_handle, _texts, _size, _out],
     "heed_run_capture": [_handle, _texts, _size, _text, _int, _out],
     "heed_run_measure": [_handle, _text, _out],
+    "heed_run_measure_examples": [_handle, _examples, _out],
+    "heed_run_measure_files": [_handle, _texts, _size, _out],
+    "heed_run_outputs": [_handle, _texts, _size, _handle, _out],
     "heed_run_model": [_handle, _out],
 }
 _FREES = ["heed_tensor_free", "heed_context_free", "heed_module_free", "heed_optimizer_free", "heed_run_free"]
@@ -219,6 +232,9 @@ def call(name: str, *arguments: Any) -> None:
         raise _EXCEPTIONS.get(status, Error)((library.heed_last_error() or b"").decode("utf-8", "replace"))
 
 
+_stops: List[Any] = []  # of the calls that are under way in the main thread, one within another
+
+
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """Lets Ctrl-C end a long call of the library, and then raises KeyboardInterrupt as usual.
@@ -243,13 +259,15 @@ def interruptible() -> Iterator[None]:
 
     signal.signal(signal.SIGINT, lambda number, frame: seen.append((number, frame)))
     try:
+        _stops.append(stop)
         call("heed_set_stop", stop, None)
         yield
     except Interrupted:
         if not raised:
             raise
     finally:
-        call("heed_set_stop", STOP(), None)
+        _stops.pop()
+        call("heed_set_stop", _stops[-1] if _stops else STOP(), None)
         signal.signal(signal.SIGINT, handler)
         if raised:
             raise raised[0]
@@ -284,9 +302,19 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8")
 
 
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays, and paths, as JSON has them."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"a setting cannot be a {type(value).__name__}")
+
+
 def settings_json(settings: dict) -> Optional[bytes]:
     """Settings that are None keep their defaults."""
-    return encoded(json.dumps({name: value for name, value in settings.items() if value is not None}))
+    given = {name: value for name, value in settings.items() if value is not None}
+    return encoded(json.dumps(given, default=_plain))
 
 
 def longs(values: Any) -> Any:

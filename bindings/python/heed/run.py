@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
 
 from . import _library as lib
-from .layers import Module, _Handle
+from .layers import Context, Module, _Handle
+from .tensor import Tensor
 
 _AT_ONCE = 1024  # lines of one call, as in the sample programs
 
@@ -29,6 +33,7 @@ class Prediction:
     probability: float = 0.0
     alternatives: List[Alternative] = field(default_factory=list)
     error: str = ""
+    vector: Optional[List[float]] = None  # of an answer that is one: its numbers
 
     def __str__(self) -> str:
         return self.text
@@ -38,7 +43,155 @@ def _prediction(answer: Dict[str, Any]) -> Prediction:
     if "error" in answer:
         return Prediction(error=answer["error"])
     others = [Alternative(**one) for one in answer["alternatives"]]
-    return Prediction(answer["text"], answer["probability"], others)
+    return Prediction(answer["text"], answer["probability"], others, vector=answer.get("vector"))
+
+
+class Predictions(List[Prediction]):
+    """A Prediction for each text, in their order; and all of them as arrays."""
+
+    def __init__(self, answers: List[Prediction], classes: List[str]) -> None:
+        super().__init__(answers)
+        self.classes = classes  #: the columns of `probabilities`
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The answers as texts [n]; "" where there is none."""
+        return np.array([one.text for one in self], dtype=str)
+
+    @property
+    def probability(self) -> np.ndarray:
+        """Of each answer [n]."""
+        return np.array([one.probability for one in self], dtype=np.float64)
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """Of each class [n, classes]; NaN where a text has no answer. Of tasks that tell classes apart."""
+        if not self.classes:
+            raise lib.Error("this task tells no classes apart: see `probability`, and the `alternatives` of an answer")
+        place = {name: column for column, name in enumerate(self.classes)}
+        found = np.full((len(self), len(self.classes)), np.nan)
+        for row, one in enumerate(self):
+            for other in one.alternatives:
+                found[row, place[other.text]] = other.probability
+        return found
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """float32 [n, width]; NaN where a text has no answer. Of tasks whose answer is a vector."""
+        width = max((len(one.vector) for one in self if one.vector), default=0)
+        if not width and len(self):
+            raise lib.Error("the answers of this task are not vectors")
+        nothing = [np.nan] * width
+        return np.array([one.vector or nothing for one in self], dtype=np.float32).reshape(len(self), width)
+
+
+# --- examples: columns of texts
+
+
+def is_path(value: Any) -> bool:
+    """A file, not a column."""
+    return isinstance(value, (str, os.PathLike))
+
+
+def _element(value: Any, column: Dict[str, Any], where: str) -> str:
+    """One text; of a label or an id also a whole number or a truth value."""
+    if isinstance(value, str):
+        return value
+    if column["is_name"]:
+        if isinstance(value, (bool, np.bool_)):
+            return "true" if value else "false"
+        try:
+            return str(operator.index(value))
+        except TypeError:
+            pass
+        raise TypeError(f"{where} is {value!r}; expected a text or a whole number")
+    raise TypeError(f"{where} is {value!r}; expected a text")
+
+
+def _cell(value: Any, column: Dict[str, Any], where: str) -> bytes:
+    separator = column["separator"]
+    if separator and not isinstance(value, str) and hasattr(value, "__iter__"):
+        elements = [_element(one, column, where) for one in value]
+        for one in elements:
+            if separator.strip() in one if separator.strip() else separator in one:
+                raise ValueError(f"{where} has the element {one!r}, in which {separator!r} must not stand")
+        text = separator.join(elements)
+    else:
+        text = _element(value, column, where)
+    try:
+        return lib.encoded(text)
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{where} is not Unicode text: {error.reason}") from None
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _column(values: Any, column: Dict[str, Any], where: str) -> List[bytes]:
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f"{where} is one text; expected a list of texts")
+    if not hasattr(values, "__iter__"):
+        raise TypeError(f"{where} is a {type(values).__name__}; expected a list of texts")
+    if getattr(values, "ndim", 1) != 1:
+        raise TypeError(f"{where} has the shape {tuple(values.shape)}; expected one dimension")
+    values = values.tolist() if hasattr(values, "tolist") else values
+    return [_cell(value, column, f"{where}[{row}]") for row, value in enumerate(values)]
+
+
+class Table:
+    """Examples as the library takes them."""
+
+    def __init__(self, task: str, part: str, columns: List[Dict[str, Any]], given: Sequence[Any]) -> None:
+        names = [one["name"] for one in columns]
+        if len(given) > len(columns) or len(given) < sum(not one["optional"] for one in columns):
+            raise TypeError(f"{task} takes {', '.join(names)} as the columns of {part!r}, and {len(given)} are given")
+        cells = [_column(values, column, column["name"]) for values, column in zip(given, columns)]
+        for name, one in zip(names, cells):
+            if len(one) != len(cells[0]):
+                raise ValueError(f"{len(cells[0])} of {names[0]}, but {len(one)} of {name} in {part!r}")
+        flat = [cell for column in cells for cell in column]
+        self._kept = (ctypes.c_char_p * len(flat))(*flat)
+        self.struct = lib.ExamplesStruct(part.encode(), len(cells), len(cells[0]),
+                                         ctypes.cast(self._kept, ctypes.POINTER(ctypes.c_char_p)))
+
+
+def table_of(task: Dict[str, Any], part: str, value: Any) -> Table:
+    """Columns, or a mapping of their names, as a table of the task."""
+    tables = {one["name"]: one["columns"] for one in task["examples"]}
+    if not tables:
+        raise TypeError(f"{task['name']} takes files, not examples in memory")
+    if part not in ("train", "valid", "test") and part not in tables:
+        raise TypeError(f"{task['name']} has no {part!r}")
+    columns = tables.get(part, tables[""])
+    names = [one["name"] for one in columns]
+    if hasattr(value, "keys"):
+        given = list(value.keys())
+        unknown = [name for name in given if name not in names]
+        missing = [one["name"] for one in columns if not one["optional"] and one["name"] not in given]
+        if unknown or missing:
+            raise TypeError(f"{task['name']} takes the columns {', '.join(names)}, and {part!r} has {given}")
+        ordered: Tuple[Any, ...] = tuple(value[name] for name in names if name in given)
+        if names[: len(ordered)] != [name for name in names if name in given]:
+            raise TypeError(f"{part!r} has {given}: columns may be left out at the end of {', '.join(names)} alone")
+        return Table(task["name"], part, columns, ordered)
+    single = len(columns) == 1 and not isinstance(value, tuple)
+    return Table(task["name"], part, columns, [value] if single else list(value))
+
+
+class Model(Module):
+    """The model of a run: its parameters, and its outputs for texts."""
+
+    def __init__(self, run: "Run") -> None:
+        super().__init__(lib.result("heed_run_model", run))
+        self._run = run
+
+    def __call__(self, texts: Sequence[str], context: Optional[Context] = None) -> Tensor:
+        """What it computes for texts, as predict() takes them, before any choice or normalisation.
+
+        Logits [n, classes], vectors [n, width], of a language model logits [n, tokens, vocabulary]. Its
+        parameters get gradients from the result. ``context``: that of a training pass; None: inference.
+        """
+        lines = _lines(texts)
+        return Tensor._result("heed_run_outputs", self._run, lines, len(lines), context)
 
 
 def _lines(texts: Sequence[str]) -> Any:
@@ -51,6 +204,11 @@ class Run(_Handle):
     """A trained run of any task: Run.open(folder).predict(texts)."""
 
     _free_name = "heed_run_free"
+
+    def __init__(self, handle: int) -> None:
+        super().__init__(handle)
+        self.folder = ""  #: where the run is kept
+        self._temporary: Any = None
 
     @classmethod
     def open(
@@ -66,7 +224,9 @@ class Run(_Handle):
         """``weights``: "best", "last" or "initial"; ``settings``: ["decoding.beam=1", ...] override the run's."""
         given = dict(device=device, weights=weights, config=config, verify=verify)
         given["settings"] = list(settings) if settings else None
-        return cls(lib.result("heed_run_open", lib.encoded(os.fspath(folder)), lib.settings_json(given)))
+        run = cls(lib.result("heed_run_open", lib.encoded(os.fspath(folder)), lib.settings_json(given)))
+        run.folder = os.fspath(folder)
+        return run
 
     def _describe(self) -> Dict[str, Any]:
         """Remarks of the run become warnings."""
@@ -84,20 +244,25 @@ class Run(_Handle):
         return self._describe()["settings"]
 
     @property
-    def model(self) -> Module:
-        """The model, whose parameters can be read and trained."""
-        return Module(lib.result("heed_run_model", self))
+    def classes(self) -> List[str]:
+        """The classes that the task tells apart, in the order of the model's outputs; [] if it does not."""
+        return self._describe()["classes"]
 
-    def predict(self, texts: Sequence[str]) -> List[Prediction]:
-        """One answer for each text."""
+    @property
+    def model(self) -> Model:
+        """The model, whose parameters can be read and trained; called with texts it gives their logits."""
+        return Model(self)
+
+    def predict(self, texts: Sequence[str]) -> Predictions:
+        """One answer for each text: a list, with the arrays ``labels``, ``probabilities`` and ``vectors``."""
+        texts = texts.tolist() if hasattr(texts, "tolist") else texts
         _lines(texts)  # fails before the first call
         answers: List[Prediction] = []
         with lib.interruptible():
             for begin in range(0, len(texts), _AT_ONCE):
                 lines = _lines(texts[begin : begin + _AT_ONCE])
                 answers += map(_prediction, lib.result_json("heed_run_predict", self, lines, len(lines)))
-        self._describe()
-        return answers
+        return Predictions(answers, self._describe()["classes"])
 
     def capture(
         self, texts: Sequence[str], path: Union[str, "os.PathLike[str]"], overwrite: bool = False
@@ -112,3 +277,15 @@ class Run(_Handle):
         """The task's metrics on "valid", "test" or "train" of the run's own data."""
         with lib.interruptible():
             return lib.result_json("heed_run_measure", self, lib.encoded(part))
+
+    def evaluate(self, *examples: Any, part: str = "valid") -> Dict[str, Any]:
+        """The task's metrics on examples or files, as train() takes them; without any on ``part`` of the run's data."""
+        if not examples:
+            return self.measure(part)
+        with lib.interruptible():
+            if all(is_path(one) for one in examples):
+                files = _lines([os.fspath(one) for one in examples])
+                return lib.result_json("heed_run_measure_files", self, files, len(files))
+            kind = next(one for one in lib.listing("tasks") if one["name"] == self.task)
+            table = table_of(kind, "train", examples[0] if len(examples) == 1 else examples)
+            return lib.result_json("heed_run_measure_examples", self, ctypes.byref(table.struct))

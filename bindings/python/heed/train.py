@@ -1,0 +1,211 @@
+"""Training: heed.train("classify", texts, labels) makes a run."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import tempfile
+import warnings
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+
+import numpy as np
+
+from . import _library as lib
+from .run import Run, Table, is_path, table_of
+
+Record = Dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of a task: its dotted name, default, what it may be, and what it does."""
+
+    name: str
+    kind: str
+    default: Any
+    help: str
+    low: Optional[float] = None
+    high: Optional[float] = None
+    choices: Optional[List[str]] = None
+
+    @property
+    def allowed(self) -> str:
+        """ "0 to 1", "post or pre", or its kind."""
+        if self.choices:
+            return " or ".join(repr(one) if not one else one for one in self.choices)
+        return self.kind if self.low is None else f"{self.low:g} to {self.high:g}"
+
+
+class Settings(Mapping[str, Setting]):
+    """The settings of a task by name; printed as a table."""
+
+    def __init__(self, task: str, all_of_them: List[Setting]) -> None:
+        self.task = task
+        self._all = {one.name: one for one in all_of_them}
+
+    def __getitem__(self, name: str) -> Setting:
+        return self._all[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def _rows(self) -> List[Tuple[str, str, str, str]]:
+        return [(one.name, json.dumps(one.default), one.allowed, one.help) for one in self.values()]
+
+    def __repr__(self) -> str:
+        rows = [("setting", "default", "allowed"), *[row[:3] for row in self._rows()]]
+        widths = [min(40, max(len(row[c]) for row in rows)) for c in range(3)]
+        texts = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in rows]
+        helps = ["help", *[one.help for one in self.values()]]
+        return "\n".join(f"{text}  {help}" for text, help in zip(texts, helps))
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in self._rows())
+        head = "<tr><th>setting</th><th>default</th><th>allowed</th><th>help</th></tr>"
+        return f"<table>{head}{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+
+
+def tasks() -> Dict[str, Dict[str, Any]]:
+    """Every task by name: what it learns, and the columns of the examples that train() takes."""
+    return {one["name"]: one for one in lib.listing("tasks")}
+
+
+def settings(task: str, *, own_data: bool = True) -> Settings:
+    """All settings of a task with their defaults, ranges or choices, and help.
+
+    ``own_data``: the defaults beside your data; False: those beside data that the task makes by rule.
+    """
+    found = lib.result_json("heed_task_settings", lib.encoded(task), int(own_data))
+    return Settings(task, [Setting(**one) for one in found])
+
+
+def train(
+    task: str,
+    *examples: Any,
+    valid: Any = None,
+    test: Any = None,
+    attention: Optional[str] = None,
+    decoder_attention: Optional[str] = None,
+    cross_attention: Optional[str] = None,
+    preset: Optional[str] = None,
+    settings: Optional[Mapping[str, Any]] = None,
+    config: Union[str, "os.PathLike[str]", None] = None,
+    out: Union[str, "os.PathLike[str]", None] = None,
+    resume: bool = False,
+    verify: bool = True,
+    on_progress: Optional[Callable[[Record], Any]] = None,
+    **tables: Any,
+) -> Run:
+    """Trains a task and returns the run with its best weights.
+
+    >>> run = heed.train("classify", texts, labels, attention="fastformer", out="runs/mine")
+    >>> run.predict(["what is this about?"]).labels
+
+    ``examples``: the columns of the task (``heed.tasks()``), each a list or an array; one mapping of their
+    names, such as a DataFrame; one path of a file; or nothing, for data that the task makes by rule.
+    ``valid`` and ``test``: likewise, several columns as a tuple; or the share of the examples that is held
+    out. ``tables``: others that the task has, such as ``news=``.
+
+    ``settings``: ``{"training.steps": 500}``, dotted or nested, laid over those of the file ``config``
+    (``heed.settings(task)``). ``attention``: the mechanism of the encoder, and of the decoder where it can
+    serve there (``heed.attentions()``).
+
+    ``out``: the folder of the run; without it a temporary one that lives as long as the run. ``resume``:
+    goes on from its last checkpoint, to the same bits.
+
+    ``on_progress`` gets each record of the run's log as a dictionary, and remarks as ``{"message": ...}``.
+    An exception that it raises ends training after the step, as Ctrl-C does: with a checkpoint, so that
+    ``heed.resume(out)`` goes on.
+    """
+    given = dict(settings or {})
+    kind = tasks().get(task)
+    shared: List[Tuple[str, Any]] = [("valid", valid), ("test", test), *tables.items()]
+    parts = []
+    if examples:
+        first = examples[0] if len(examples) == 1 else examples
+        shared.insert(0, ("train", first))
+    for part, value in shared:
+        setting = "data.file" if part == "train" else f"data.{part}"
+        if value is None:
+            continue
+        if is_path(value):
+            given[setting] = os.fspath(value)
+        elif part in ("valid", "test") and isinstance(value, (float, np.floating)):
+            given[f"{setting}_fraction"] = float(value)
+        else:
+            parts.append(_part(kind, task, part, value))
+    given.update(
+        attention=attention, decoder_attention=decoder_attention, cross_attention=cross_attention, preset=preset,
+        config=None if config is None else os.fspath(config), resume=resume, verify=verify,
+    )
+    if out is None and resume:
+        raise ValueError("resume needs out, the folder of the run")
+    return _train(task, given, parts, out, on_progress)
+
+
+def resume(
+    folder: Union[str, "os.PathLike[str]"],
+    *,
+    settings: Optional[Mapping[str, Any]] = None,
+    verify: bool = True,
+    on_progress: Optional[Callable[[Record], Any]] = None,
+) -> Run:
+    """Goes on with a run from its last checkpoint, to the same bits as without the break.
+
+    ``settings``: those that may change, such as ``{"training.steps": 2000}``.
+    """
+    return _train(None, dict(settings or {}, resume=True, verify=verify), [], folder, on_progress)
+
+
+def _part(kind: Optional[Dict[str, Any]], task: str, part: str, value: Any) -> "Table":
+    if kind is None:  # the library names the nearest
+        lib.result_text("heed_task_settings", lib.encoded(task), 1)
+    return table_of(kind, part, value)
+
+
+def _train(
+    task: Optional[str], given: Dict[str, Any], parts: List["Table"], out: Any,
+    on_progress: Optional[Callable[[Record], Any]],
+) -> Run:
+    temporary = tempfile.TemporaryDirectory(prefix="heed-run-") if out is None else None
+    folder = os.path.join(temporary.name, "run") if temporary else os.fspath(out)
+    raised: List[BaseException] = []
+
+    @lib.PROGRESS
+    def progress(_context: Any, record: bytes) -> int:
+        try:
+            on_progress(json.loads(record))  # type: ignore[misc]
+            return 0
+        except BaseException as error:  # noqa: B902 - raised again below
+            raised.append(error)
+            return lib.CALLBACK_FAILED
+
+    structs = (lib.ExamplesStruct * len(parts))(*[part.struct for part in parts])
+    name = None if task is None else lib.encoded(task)
+    calls = progress if on_progress else lib.PROGRESS()
+    try:
+        with lib.interruptible():
+            handle = lib.result("heed_train", name, lib.settings_json(given), structs, len(parts),
+                                lib.encoded(folder), calls, None)
+    except BaseException:
+        if temporary and os.path.exists(os.path.join(folder, "config.json")):
+            _keep(temporary)
+            warnings.warn(f"the run stays in {folder}; heed.resume() goes on with it", stacklevel=3)
+        if raised:
+            raise raised[0] from None
+        raise
+    run = Run(handle)
+    run.folder = folder
+    run._temporary = temporary
+    return run
+
+
+def _keep(folder: "tempfile.TemporaryDirectory[str]") -> None:
+    folder._finalizer.detach()  # type: ignore[attr-defined]

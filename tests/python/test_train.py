@@ -1,0 +1,397 @@
+"""Training from Python: every task from memory, to the same bits as from files; bad input; stops; scikit-learn."""
+
+import json
+import os
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import warnings
+
+import numpy as np
+
+import heed
+
+PROGRAMS = pathlib.Path(os.environ.get("HEED_PROGRAMS", "build/bin"))
+SMALL = {
+    "device": "cpu", "model.width": 16, "model.heads": 2, "model.feed_forward": 32, "tokenizer.vocabulary": 300,
+    "training.steps": 6, "training.evaluate_every": 3, "training.save_every": 2, "training.log_every": 1,
+    "training.batch_tokens": 256,
+}
+TEXTS = [f"{'good' if i % 2 else 'bad'} film number {i} with a \"quote\", a tab\tand a line\nbreak" for i in range(40)]
+LABELS = ["pos" if i % 2 else "neg" for i in range(40)]
+WORDS = ["one two", "two three", "three four", "four five", "five six", "six seven", "seven one", "eight nine"] * 3
+CODES = ["a b", "b c", "c d", "d e", "e f", "f g", "g a", "h i"] * 3
+
+
+def jsonl(path, **columns):
+    names = list(columns)
+    with open(path, "w", encoding="utf-8") as file:
+        for row in zip(*columns.values()):
+            file.write(json.dumps(dict(zip(names, row)), ensure_ascii=False) + "\n")
+    return path
+
+
+def weights(folder):
+    return pathlib.Path(folder, "model.safetensors").read_bytes()
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        warnings.simplefilter("ignore", ResourceWarning)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+
+class Training(Folder):
+    # what each task learns from in memory: columns, those held out, other tables, its file, and further settings
+    tasks = {
+        "classify": ((TEXTS, LABELS), (TEXTS[:8], LABELS[:8]), {}, "text label", {}),
+        "match": ((WORDS, CODES, [str(i % 2) for i in range(24)]), (WORDS[:6], CODES[:6], list("010101")), {},
+                  "first second label", {}),
+        "translate": ((WORDS, CODES), (WORDS[:4], CODES[:4]), {}, "source target", {}),
+        "summarize": ((WORDS, CODES), (WORDS[:4], CODES[:4]), {}, "source target", {}),
+        "embed_text": ((WORDS, CODES), (WORDS[:4], CODES[:4]), {}, "source target", {}),
+        "language_model": ((TEXTS,), TEXTS[:5], {}, "text", {"model.max_length": 32, "data.format": "jsonl"}),
+        "masked": ((TEXTS,), TEXTS[:5], {}, "text",
+                   {"objective": "masked", "model.max_length": 32, "data.format": "jsonl"}),
+    }
+
+    def train(self, name, *examples, **given):
+        settings = dict(SMALL, **given.pop("settings", {}))
+        return heed.train(name, *examples, settings=settings, **given)
+
+    def test_the_same_bits_as_from_files(self):
+        for name, (columns, held_out, tables, names, more) in self.tasks.items():
+            with self.subTest(name):
+                task = "language_model" if name == "masked" else name
+                own = {key: value for key, value in more.items() if key != "data.format"}
+                memory, files = self.path(name), self.path(name + "_files")
+                run = self.train(task, *columns, valid=held_out, out=memory, settings=own, **tables)
+                rows = held_out if isinstance(held_out, tuple) else (held_out,)
+                train = jsonl(self.path(name + ".jsonl"), **dict(zip(names.split(), columns)))
+                valid = jsonl(self.path(name + "_valid.jsonl"), **dict(zip(names.split(), rows)))
+                self.train(task, train, valid=valid, out=files, settings=more)
+                self.assertEqual(weights(memory), weights(files))
+                measured = run.measure("valid")
+                self.assertEqual(measured, run.evaluate(*rows))
+                self.assertEqual(measured, heed.Run.open(files, device="cpu").measure("valid"))
+                if (PROGRAMS / task).exists():
+                    by_program = self.path(name + "_program")
+                    command = [PROGRAMS / task, "train", "--data", train, "--valid", valid, "--out", by_program]
+                    for key, value in dict(SMALL, **more).items():
+                        command += ["--set", f"{key}={value}"]
+                    subprocess.run(command, check=True, capture_output=True)
+                    self.assertEqual(weights(memory), weights(by_program))
+
+    def test_dialogues(self):
+        turns = [["hello there", "hi , who are you ?", "i am ann"], ["good morning", "good evening\nto you"]] * 6
+        run = self.train("converse", turns, valid=turns[:2], out=self.path("run"), settings={"data.overlap": "keep"})
+        with open(self.path("dialogues.txt"), "w") as file:
+            for one in turns:
+                file.write(" __eou__ ".join(one).replace("\n", " ") + " __eou__\n")
+        with open(self.path("valid.txt"), "w") as file:
+            for one in turns[:2]:
+                file.write(" __eou__ ".join(one).replace("\n", " ") + " __eou__\n")
+        self.train("converse", self.path("dialogues.txt"), valid=self.path("valid.txt"), out=self.path("files"),
+                   settings={"data.overlap": "keep"})
+        self.assertEqual(weights(run.folder), weights(self.path("files")))
+        self.assertEqual(run.evaluate(turns), run.evaluate(self.path("dialogues.txt")))
+        with self.assertRaisesRegex(ValueError, "__eou__"):
+            self.train("converse", [["a __eou__ b", "c"]])
+
+    def test_impressions(self):
+        ids = [f"N{i}" for i in range(9)]
+        history = [[ids[i % 9], ids[(i + 1) % 9]] for i in range(20)]
+        clicked, passed = [[ids[(i + 2) % 9]] for i in range(20)], [[ids[(i + 3) % 9], ids[(i + 4) % 9]] for i in range(20)]
+        news = (ids, [f"title {i}" for i in range(9)], ["sport", "world", "sport"] * 3)
+        run = self.train("recommend", history, clicked, passed, news=news, out=self.path("run"))
+        with open(self.path("behaviors.tsv"), "w") as file:
+            for i in range(20):
+                shown = " ".join([one + "-1" for one in clicked[i]] + [one + "-0" for one in passed[i]])
+                file.write(f"{i + 1}\t\t1/1/2000 12:00:00 AM\t{' '.join(history[i])}\t{shown}\n")
+        with open(self.path("news.tsv"), "w") as file:
+            for one, title, category in zip(*news):
+                file.write(f"{one}\t{category}\t\t{title}\t\t\t\t\n")
+        self.train("recommend", self.path("behaviors.tsv"), news=self.path("news.tsv"), out=self.path("files"))
+        self.assertEqual(weights(run.folder), weights(self.path("files")))
+        self.assertEqual(run.evaluate(history, clicked, passed), run.evaluate(self.path("behaviors.tsv")))
+
+    def test_every_task_says_what_it_takes(self):
+        tasks = heed.tasks()
+        for name in tasks:
+            self.assertTrue(tasks[name]["examples"], name)
+            found = heed.settings(name)
+            self.assertIn("training.steps", found)
+            self.assertIn("training.steps", repr(found))
+            self.assertIn("<td>training.steps</td>", found._repr_html_())
+        steps = heed.settings("classify")["training.steps"]
+        self.assertEqual((steps.kind, steps.default), ("integer", 1000))
+        self.assertIn("post", heed.settings("classify")["model.norm"].choices)
+        with self.assertRaisesRegex(heed.Error, "classify"):
+            heed.settings("clasify")
+        with self.assertRaisesRegex(heed.Error, "classify"):
+            heed.train("clasify", TEXTS, LABELS)
+
+    def test_answers_are_arrays(self):
+        run = self.train("classify", np.array(TEXTS), np.array(LABELS), valid=0.2, attention="fastformer")
+        self.assertEqual(run.settings["model"]["encoder_attention"], "fastformer")
+        self.assertEqual(run.settings["data"]["valid_fraction"], 0.2)
+        answers = run.predict(["good film", "", "bad film"])
+        self.assertEqual(answers.classes, ["neg", "pos"])
+        self.assertEqual(answers.labels.tolist(), [one.text for one in answers])
+        self.assertEqual(answers.probabilities.shape, (3, 2))
+        self.assertTrue(np.isnan(answers.probabilities[1]).all())
+        np.testing.assert_allclose(answers.probabilities[0].sum(), 1, atol=1e-6)
+        self.assertEqual(answers[0].probability, answers.probability[0])
+        with self.assertRaisesRegex(heed.Error, "not vectors"):
+            answers.vectors
+        logits = run.model(["good film", "bad film"])
+        self.assertEqual(logits.shape, (2, 2))
+        np.testing.assert_allclose(heed.softmax(logits, -1).numpy(), answers.probabilities[[0, 2]], atol=1e-6)
+        loss = heed.cross_entropy(run.model(TEXTS[:4], heed.Context(seed=1)), np.array([0, 1, 0, 1], np.int32)).mean()
+        loss.backward()
+        self.assertTrue(any(one.grad is not None for one in run.model.parameters().values()))
+
+        run = self.train("embed_text", WORDS, CODES)
+        answers = run.predict(["one two", " ", "two three"])
+        self.assertEqual(answers.vectors.shape, (3, 16))
+        self.assertEqual(answers.vectors.dtype, np.float32)
+        np.testing.assert_array_equal(answers.vectors[0], np.array(answers[0].text.split(), np.float32))
+        self.assertTrue(np.isnan(answers.vectors[1]).all())
+        np.testing.assert_allclose(run.model(["one two", "two three"]).numpy(), answers.vectors[[0, 2]], atol=1e-6)
+        with self.assertRaisesRegex(heed.Error, "no classes"):
+            answers.probabilities
+
+        run = self.train("language_model", TEXTS, settings={"model.max_length": 32})
+        self.assertEqual(run.model(["good"]).shape[:2], (1, 4))
+        run = self.train("translate", WORDS, CODES)
+        with self.assertRaisesRegex(heed.Error, "no outputs for lines"):
+            run.model(["one"])
+
+    def test_labels(self):
+        for labels, classes in ([[i % 3 for i in range(40)], ["0", "1", "2"]],
+                                [np.arange(40) % 2, ["0", "1"]],
+                                [np.arange(40) % 2 == 0, ["false", "true"]],
+                                [np.array(LABELS, dtype=object), ["neg", "pos"]],
+                                [np.array(LABELS), ["neg", "pos"]]):
+            self.assertEqual(self.train("classify", TEXTS, labels).classes, classes)
+        run = self.train("classify", {"label": LABELS, "text": TEXTS})
+        self.assertEqual(run.classes, ["neg", "pos"])
+
+    def test_bad_input(self):
+        cases = [
+            ((TEXTS, LABELS[:-1]), ValueError, "40 of text, but 39 of label"),
+            (([], []), heed.Error, "empty"),
+            ((TEXTS,), TypeError, "text, label"),
+            ((TEXTS, LABELS, LABELS), TypeError, "text, label"),
+            ((LABELS, [1.5] * 40), TypeError, r"label\[0\] is 1.5"),
+            (([3] * 40, LABELS), TypeError, r"text\[0\] is 3"),
+            ((np.zeros((40, 2)), LABELS), TypeError, "one dimension"),
+            ((TEXTS[:-1] + [None], LABELS), TypeError, r"text\[39\] is None"),
+            ((TEXTS[:-1] + [b"bytes"], LABELS), TypeError, "expected a text"),
+            ((TEXTS[:-1] + ["a\0b"], LABELS), ValueError, r"text\[39\].*NUL"),
+            ((TEXTS[:-1] + ["\ud800"], LABELS), ValueError, r"text\[39\] is not Unicode"),
+            ((TEXTS, ["a\nb"] * 40), heed.Error, "row 0 .* label"),
+            ((TEXTS, [""] * 40), heed.Error, "label"),
+            ((TEXTS, ["same"] * 40), heed.Error, "two classes"),
+            (("no_such_file.csv",), heed.Error, "no_such_file.csv"),
+            (({"text": TEXTS},), TypeError, "text, label"),
+            (({"text": TEXTS, "label": LABELS, "more": LABELS},), TypeError, "more"),
+        ]
+        for examples, error, message in cases:
+            with self.subTest(message), self.assertRaisesRegex(error, message):
+                self.train("classify", *examples, out=self.path("bad"))
+            self.assertFalse(os.path.exists(self.path("bad")), message)
+        for settings, message in [({"training.stepz": 3}, "training.steps"), ({"training": {"steps": -1}}, "training.steps"),
+                                  ({"data.format": "csv"}, "in memory"), ({"threads": 2}, "set_cpu_threads"),
+                                  ({"data.file": "x.csv"}, "give one"), ({"data.folds": 3}, "data.fold")]:
+            with self.assertRaisesRegex(heed.SettingsError, message):
+                self.train("classify", TEXTS, LABELS, settings=settings)
+        with self.assertRaisesRegex(TypeError, "no 'news'"):
+            self.train("classify", TEXTS, LABELS, news=(TEXTS,))
+        with self.assertRaisesRegex(heed.Error, "fastformer"):
+            self.train("classify", TEXTS, LABELS, attention="fastforma")
+        with self.assertRaises(TypeError):
+            self.train("classify", TEXTS, LABELS, settings={"training.steps": object()})
+
+    def test_by_rule_and_from_a_config(self):
+        with open(self.path("config.json"), "w") as file:
+            json.dump({"training": {"steps": 4}, "data": {"listops": {"count": 200}}}, file)
+        run = heed.train("classify", config=self.path("config.json"), settings={"model": {"width": 16}}, out=self.path("run"))
+        self.assertEqual(run.settings["training"]["steps"], 4)
+        self.assertEqual(run.settings["model"]["width"], 16)
+
+    def test_progress_is_the_log(self):
+        records = []
+        run = self.train("classify", TEXTS, LABELS, valid=0.2, out=self.path("run"), on_progress=records.append)
+        messages = [one for one in records if "message" in one]
+        self.assertTrue(any("parameters" in one["message"] for one in messages))
+        with open(self.path("run/metrics.jsonl")) as file:
+            log = [json.loads(line) for line in file]
+        self.assertEqual([one for one in records if "message" not in one], log)
+        self.assertEqual([one["step"] for one in log if "loss" in one], [1, 2, 3, 4, 5, 6])
+        self.assertTrue(os.path.getsize(self.path("run/report.html")) > 1000)
+        self.assertEqual(run.folder, self.path("run"))
+
+    def test_a_stopped_run_goes_on(self):
+        whole = self.train("classify", TEXTS, LABELS, valid=0.2, out=self.path("whole"))
+
+        def stop(record):
+            if record.get("step") == 3:
+                raise KeyError("enough")
+
+        with self.assertRaisesRegex(KeyError, "enough"):
+            self.train("classify", TEXTS, LABELS, valid=0.2, out=self.path("run"), on_progress=stop)
+        os.rename(self.path("run"), self.path("moved"))  # a run takes its examples along
+        run = heed.resume(self.path("moved"))
+        self.assertEqual(weights(run.folder), weights(whole.folder))
+        self.assertEqual(run.measure(), whole.measure())
+        with self.assertRaisesRegex(heed.Error, "already holds a run"):
+            self.train("classify", TEXTS, LABELS, out=self.path("moved"))
+        settings = dict(SMALL, **{"training.steps": 8})
+        with self.assertRaisesRegex(heed.Error, "examples are not those"):
+            heed.train("classify", TEXTS[1:], LABELS[1:], out=self.path("moved"), resume=True)
+        more = heed.train("classify", TEXTS, LABELS, out=self.path("moved"), resume=True, settings={"training.steps": 8})
+        self.assertEqual(more.settings["training"]["steps"], 8)
+        self.train("classify", TEXTS, LABELS, valid=0.2, out=self.path("eight"), settings=settings)
+        self.assertEqual(weights(more.folder), weights(self.path("eight")))
+
+    def test_interrupt(self):
+        whole = self.train("classify", TEXTS, LABELS, out=self.path("whole"), settings={"training.steps": 30})
+
+        def interrupt(record):
+            if record.get("step") == 5:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        before = signal.getsignal(signal.SIGINT)
+        with self.assertRaises(KeyboardInterrupt):
+            self.train("classify", TEXTS, LABELS, out=self.path("run"), settings={"training.steps": 30}, on_progress=interrupt)
+        self.assertEqual(signal.getsignal(signal.SIGINT), before)
+        self.assertEqual(weights(heed.resume(self.path("run")).folder), weights(whole.folder))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with self.assertRaises(KeyboardInterrupt):
+                self.train("classify", TEXTS, LABELS, on_progress=interrupt)
+        folder = next(str(one.message) for one in caught if "the run stays in" in str(one.message)).split()[4].rstrip(";")
+        self.assertEqual(heed.resume(folder).task, "classify")
+
+    def test_kill(self):
+        """A killed training goes on to the same bits."""
+        whole = self.train("classify", TEXTS, LABELS, out=self.path("whole"))
+        program = (
+            "import sys, os; sys.path[:0] = %r; import heed; from test_train import *\n"
+            "def kill(record):\n"
+            "    if record.get('step') == 4: os.kill(os.getpid(), 9)\n"
+            "heed.train('classify', TEXTS, LABELS, settings=SMALL, out=%r, on_progress=kill)\n"
+        ) % ([str(pathlib.Path(heed.__file__).parent.parent), str(pathlib.Path(__file__).parent)], self.path("run"))
+        self.assertEqual(subprocess.run([sys.executable, "-c", program]).returncode, -9)
+        self.assertEqual(weights(heed.resume(self.path("run")).folder), weights(whole.folder))
+
+    def test_two_threads(self):
+        runs = {}
+
+        def work(seed):
+            runs[seed] = self.train("classify", TEXTS, LABELS, out=self.path(f"run{seed}"), settings={"seed": seed})
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in (1, 2)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        for seed in (1, 2):
+            alone = self.train("classify", TEXTS, LABELS, out=self.path(f"alone{seed}"), settings={"seed": seed})
+            self.assertEqual(weights(runs[seed].folder), weights(alone.folder))
+        errors = []
+
+        def meanwhile(record):
+            if record.get("step") == 2:
+                with self.assertRaises(heed.Error) as caught:
+                    heed.resume(self.path("other"), settings={"training.steps": 9})
+                errors.append(str(caught.exception))
+
+        self.train("classify", TEXTS, LABELS, out=self.path("other"), on_progress=meanwhile)
+        self.assertIn("training runs in", errors[0])
+
+    def test_a_temporary_run_lives_as_long_as_its_object(self):
+        run = self.train("classify", TEXTS, LABELS)
+        folder = run.folder
+        self.assertTrue(os.path.exists(folder))
+        del run
+        self.assertFalse(os.path.exists(folder))
+
+
+try:
+    import sklearn
+    from sklearn.base import clone
+    from sklearn.model_selection import GridSearchCV, cross_val_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    from heed.sklearn import Classifier
+except ImportError:
+    sklearn = None
+
+QUICK = {name: value for name, value in SMALL.items() if name not in ("training.steps", "training.evaluate_every")}
+
+
+@unittest.skipUnless(sklearn, "needs scikit-learn: pip install scikit-learn")
+class ScikitLearn(Folder):
+    def test_fit_and_predict(self):
+        texts = [f"{'good' if i % 2 else 'bad'} film" for i in range(60)]
+        labels = np.array([7 if i % 2 else 3 for i in range(60)])
+        model = Classifier("dot_product", steps=40, settings=QUICK)
+        self.assertIs(model.fit(texts, labels), model)
+        np.testing.assert_array_equal(model.classes_, [3, 7])
+        self.assertGreater(model.score(texts, labels), 0.9)
+        self.assertEqual(model.predict(["good film"]).tolist(), [7])
+        proba = model.predict_proba(np.array(["good film", " "]))
+        self.assertEqual(proba.shape, (2, 2))
+        np.testing.assert_allclose(proba.sum(axis=1), 1, atol=1e-6)
+        np.testing.assert_array_equal(proba[1], [0.5, 0.5])
+        same = clone(model)
+        self.assertEqual(same.get_params()["steps"], 40)
+        self.assertFalse(hasattr(same, "run_"))
+        np.testing.assert_array_equal(same.fit(texts, labels).predict_proba(texts), model.predict_proba(texts))
+        again = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(again.predict_proba(texts), model.predict_proba(texts))
+
+    def test_model_selection(self):
+        texts, labels = TEXTS, np.array(LABELS)
+        scores = cross_val_score(Classifier(steps=5, settings=QUICK), texts, labels, cv=2)
+        self.assertEqual(scores.shape, (2,))
+        self.assertTrue(np.isfinite(scores).all())
+        search = GridSearchCV(Classifier(steps=4, settings=QUICK), {"attention": ["dot_product", "fastformer"]}, cv=2)
+        search.fit(texts, labels)
+        self.assertIn(search.best_params_["attention"], ("dot_product", "fastformer"))
+        self.assertEqual(len(search.predict(texts)), len(texts))
+        pipeline = make_pipeline(FunctionTransformer(lambda texts: [one.lower() for one in texts]),
+                                 Classifier(steps=4, settings=QUICK))
+        self.assertEqual(pipeline.fit(texts, labels).predict_proba(texts).shape, (40, 2))
+
+    def test_check_estimator(self):
+        from sklearn.utils.estimator_checks import check_estimator
+
+        check_estimator(Classifier(steps=2, settings=QUICK))
+
+    def test_bad_input(self):
+        model = Classifier(steps=2, settings=QUICK)
+        for X, y, message in [(TEXTS, LABELS[1:], "inconsistent"), (TEXTS, ["a"] * 40, "two classes"), ([], [], ""),
+                              ([1, 2], ["a", "b"], "expected a text"), ("text", ["a"], ""), (TEXTS, None, "y"),
+                              (np.zeros((40, 3)), LABELS, "shape"), (TEXTS, np.linspace(0, 1, 40), "")]:
+            with self.subTest(message), self.assertRaisesRegex(ValueError, message):
+                model.fit(X, y)
+        with self.assertRaises(sklearn.exceptions.NotFittedError):
+            model.predict(["a"])
+
+
+if __name__ == "__main__":
+    unittest.main()
