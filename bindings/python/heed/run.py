@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 
 from . import _library as lib
 from .layers import Module, _Handle
+from .notebook import Shown
 
 _AT_ONCE = 1024  # lines of one call, as in the sample programs
 
@@ -47,10 +48,14 @@ def _lines(texts: Sequence[str]) -> Any:
     return (ctypes.c_char_p * len(texts))(*[lib.encoded(text) for text in texts])
 
 
-class Run(_Handle):
+class Run(Shown, _Handle):
     """A trained run of any task: Run.open(folder).predict(texts)."""
 
     _free_name = "heed_run_free"
+
+    def __init__(self, handle: int) -> None:
+        super().__init__(handle)
+        self.folder = ""  #: where the run is kept
 
     @classmethod
     def open(
@@ -66,7 +71,9 @@ class Run(_Handle):
         """``weights``: "best", "last" or "initial"; ``settings``: ["decoding.beam=1", ...] override the run's."""
         given = dict(device=device, weights=weights, config=config, verify=verify)
         given["settings"] = list(settings) if settings else None
-        return cls(lib.result("heed_run_open", lib.encoded(os.fspath(folder)), lib.settings_json(given)))
+        run = cls(lib.result("heed_run_open", lib.encoded(os.fspath(folder)), lib.settings_json(given)))
+        run.folder = os.fspath(folder)
+        return run
 
     def _describe(self) -> Dict[str, Any]:
         """Remarks of the run become warnings."""
