@@ -83,9 +83,9 @@ heed_status heed_set_cpu_threads(int32_t count);
 /** The number of handles that have not been freed, for leak tests. */
 int64_t heed_live_handles(void);
 /**
- * A list as JSON. "ops": the names for heed_unary(), heed_binary(), heed_compare() and heed_reduce().
- * "attention": every mechanism with its capabilities and its settings with defaults and ranges. "optimizers",
- * "tasks": names. "devices": name, kind, and why one cannot be used ("" if it can).
+ * A list as JSON. "ops": the names for heed_unary(), heed_binary(), heed_compare(), heed_reduce() and
+ * heed_op(). "attention": every mechanism with its capabilities and its settings with defaults and ranges.
+ * "optimizers", "tasks": names. "devices": name, kind, and why one cannot be used ("" if it can).
  */
 heed_status heed_list(const char* what, char** out);
 

@@ -119,6 +119,9 @@ Json attention_list() {
                     {"cross", can.cross},
                     {"any_length", can.any_length},
                     {"padding", can.padding},
+                    {"strictly_causal", can.strictly_causal},
+                    {"cross_by_step", can.cross_by_step},
+                    {"deterministic", can.deterministic},
                     {"settings", std::move(settings)}});
   }
   return list;

@@ -23,14 +23,15 @@ from . import nn, ops
 from .layers import Attention, Context, Module, Optimizer, attention, attentions, load, save
 from .notebook import Page, ProgressLine, report
 from .ops import *  # noqa: F401, F403
-from .own import AttentionCall, Function, register_attention
+from .own import AttentionCall, Function, check_attention, register_attention
 from .run import Alternative, Prediction, Run
 from .tensor import Parameter, Tensor, from_dlpack, from_numpy
 
 __all__ = [
     "Alternative", "Attention", "AttentionCall", "BadArgument", "CallbackFailed", "Context", "DeviceLost", "Error",
     "Function", "Interrupted", "Module", "Optimizer", "OutOfMemory", "Page", "Parameter", "Prediction", "ProgressLine",
-    "Run", "SettingsError", "Tensor", "attention", "attentions", "from_dlpack", "from_numpy", "listing", "load", "nn",
+    "Run", "SettingsError", "Tensor", "attention", "attentions", "check_attention",
+    "from_dlpack", "from_numpy", "listing", "load", "nn",
     "register_attention", "report", "save", "set_threads",
 ]
 __all__ += ops.__all__

@@ -16,17 +16,17 @@ from .tensor import Axis, DTYPES, Like, Parameter, Tensor, _axes, _comparison, _
 
 __all__ = [
     "GradcheckResult", "abs", "add", "add_layer_norm", "add_rms_norm", "arange", "argmax", "argsort",
-    "attention_part", "attention_weights", "clamp", "concat", "contiguous", "cos", "cross_entropy", "cumsum", "cumulative_sum",
-    "div", "dot_product_attention", "dropout", "dropout_add", "einsum", "elu", "embedding", "equal", "erf", "exp",
-    "expand", "eye", "feed_forward", "flip", "full", "gather", "gather_rows", "geglu", "gelu", "gelu_tanh",
-    "gradcheck", "greater", "greater_equal", "index_select", "join_attention", "layer_norm", "leaky_relu", "less",
-    "less_equal", "linear", "linear_cross_entropy", "linear_maps", "log", "log_softmax", "log_sum_exp",
-    "masked_fill", "masked_softmax", "matmul", "max", "maximum", "mean", "min", "minimum", "mul", "neg", "no_grad",
-    "norm", "normal", "not_equal", "one_hot", "ones", "pad", "parameter", "permutation", "permute", "pow", "prod",
-    "reciprocal", "relu", "reshape", "rms_norm", "rotary", "rsqrt", "scatter_add", "scatter_add_rows", "sigmoid",
-    "silu", "sin", "softmax", "softplus", "sort", "split", "sqrt", "square", "squeeze", "stack", "sub", "sum",
-    "sum_to", "swiglu", "tanh", "top_k", "transpose", "tril", "triu", "uniform", "unsqueeze", "var", "variance",
-    "where", "zeros",
+    "attention_part", "attention_weights", "clamp", "concat", "contiguous", "cos", "cross_entropy", "cumsum",
+    "cumulative_sum", "div", "dot_product_attention", "dropout", "dropout_add", "einsum", "elu", "embedding",
+    "equal", "erf", "exp", "expand", "eye", "feed_forward", "flip", "full", "gather", "gather_rows", "geglu",
+    "gelu", "gelu_tanh", "gradcheck", "greater", "greater_equal", "index_select", "join_attention", "layer_norm",
+    "leaky_relu", "less", "less_equal", "linear", "linear_cross_entropy", "linear_maps", "log", "log_softmax",
+    "log_sum_exp", "masked_fill", "masked_softmax", "matmul", "max", "maximum", "mean", "min", "minimum", "mul",
+    "neg", "no_grad", "norm", "normal", "not_equal", "one_hot", "ones", "pad", "parameter", "permutation",
+    "permute", "pow", "prod", "reciprocal", "relu", "reshape", "rms_norm", "rotary", "rsqrt", "scatter_add",
+    "scatter_add_rows", "sigmoid", "silu", "sin", "softmax", "softplus", "sort", "split", "sqrt", "square",
+    "squeeze", "stack", "sub", "sum", "sum_to", "swiglu", "tanh", "top_k", "transpose", "tril", "triu", "uniform",
+    "unsqueeze", "var", "variance", "where", "zeros",
 ]
 
 Pair = Tuple[Tensor, Tensor]

@@ -264,6 +264,39 @@ class Mechanisms(unittest.TestCase):
             np.testing.assert_allclose(padded[1, :4], short[0], rtol=1e-5, atol=1e-6)
             self.assertFalse(padded[1, 4:].any())
 
+    def test_mechanisms_are_held_to_their_word(self):
+        self.assertIn("causal: later tokens have no influence", heed.check_attention("cosine", power=2))
+        for name in ("mean_so_far", "dot_product", "fastformer", "longformer"):
+            self.assertGreater(len(heed.check_attention(name)), 3)
+
+        class Wrong(Gate):
+            @staticmethod
+            def backward(kept, gradient):
+                return gradient
+
+        def softmax(call, allowed, scale=1.0):
+            return heed.masked_softmax(call.query @ call.key.transpose() * scale, allowed) @ call.value
+
+        def unmasked(call):
+            return softmax(call, np.ones((1, 1), np.int32))
+
+        def other_parameter(call):
+            scale = call.parameters["scale"]
+            return softmax(call, call.allowed, scale.detach() * 2 - scale)
+
+        for name, words, forward in [
+            ("looks_ahead", "later tokens.*prefix", unmasked),
+            ("sees_padding", "self-attention: padding", unmasked),
+            ("wrong_gradient", r"d\(input\)", lambda call: Wrong.apply(softmax(call, call.allowed))),
+            ("wrong_parameter", r"d\(scale\)", other_parameter),
+            ("by_chance", "twice", lambda call: softmax(call, call.allowed) * rng.uniform()),
+        ]:
+            heed.register_attention(name, forward, causal=True, parameters={"scale": 1.0})
+            with self.subTest(name):
+                self.assertRaisesRegex(heed.Error, words, lambda: heed.check_attention(name))
+        with self.assertRaisesRegex(heed.Error, "did you mean 'looks_ahead'"):
+            heed.check_attention("look_ahead")
+
     def test_cross_attention_and_parts_of_a_layer(self):
         layer = heed.attention("cosine", 8, heads=2, cross=True)
         memory, mask = draw(2, 7, 8, dtype=np.float32), np.array([[1] * 7, [1] * 5 + [0] * 2])
