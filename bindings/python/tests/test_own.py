@@ -201,7 +201,7 @@ def cosine(call):
 
 
 heed.register_attention(
-    "cosine", cosine, causal=True, cross=True, as_heads=True, settings={"power": 1}, reason="angles",
+    "angles", cosine, causal=True, cross=True, as_heads=True, settings={"power": 1}, reason="angles",
     parameters={"scale": lambda config: np.full((config["heads"], 1, 1), 4.0)},
 )
 
@@ -222,10 +222,10 @@ heed.register_attention(
 
 class Mechanisms(unittest.TestCase):
     def test_it_is_one_of_the_mechanisms(self):
-        listed = heed.attentions()["cosine"]
+        listed = heed.attentions()["angles"]
         self.assertTrue(listed["causal"] and listed["cross"])
         self.assertIn("power", [setting["name"] for setting in listed["settings"]])
-        layer = heed.attention("cosine", 8, heads=2, seed=1)
+        layer = heed.attention("angles", 8, heads=2, seed=1)
         self.assertEqual(list(layer.parameters())[0], "scale")
         self.assertEqual(layer(draw(2, 5, 8, dtype=np.float32)).shape, (2, 5, 8))
         first, again, other = (heed.attention("mean_so_far", 4, seed=seed).parameters()["map"] for seed in (1, 1, 2))
@@ -233,7 +233,7 @@ class Mechanisms(unittest.TestCase):
         self.assertTrue((first.numpy() != other.numpy()).any())
 
     def test_the_value_is_what_numpy_computes(self):
-        layer = heed.attention("cosine", 8, heads=2, causal=True, dtype="f64", power=2)
+        layer = heed.attention("angles", 8, heads=2, causal=True, dtype="f64", power=2)
         x = draw(2, 5, 8)
         w = {name: one.numpy() for name, one in layer.parameters().items()}
         q, k, v = ((x @ w[f"{n}.weight"].T).reshape(2, 5, 2, 4).transpose(0, 2, 1, 3) for n in ("query", "key", "value"))
@@ -244,7 +244,7 @@ class Mechanisms(unittest.TestCase):
         np.testing.assert_allclose(layer(x).numpy(), expected, rtol=1e-12, atol=1e-12)
 
     def test_gradients(self):
-        for name in ("cosine", "mean_so_far"):
+        for name in ("angles", "mean_so_far"):
             for causal in (False, True):
                 layer = heed.attention(name, 8, heads=2, causal=causal, dtype="f64")
                 mask = np.array([[1] * 5, [1, 1, 1, 0, 0]])
@@ -252,7 +252,7 @@ class Mechanisms(unittest.TestCase):
                     self.assertTrue(heed.gradcheck(lambda x, m: layer(x, m), [draw(2, 5, 8), mask]))
 
     def test_causality_and_padding(self):
-        for name in ("cosine", "mean_so_far"):
+        for name in ("angles", "mean_so_far"):
             layer = heed.attention(name, 8, heads=2, causal=True)
             x = draw(2, 6, 8, dtype=np.float32)
             later = x.copy()
@@ -265,7 +265,7 @@ class Mechanisms(unittest.TestCase):
             self.assertFalse(padded[1, 4:].any())
 
     def test_mechanisms_are_held_to_their_word(self):
-        self.assertIn("causal: later tokens have no influence", heed.check_attention("cosine", power=2))
+        self.assertIn("causal: later tokens have no influence", heed.check_attention("angles", power=2))
         for name in ("mean_so_far", "dot_product", "fastformer", "longformer"):
             self.assertGreater(len(heed.check_attention(name)), 3)
 
@@ -298,11 +298,11 @@ class Mechanisms(unittest.TestCase):
             heed.check_attention("look_ahead")
 
     def test_cross_attention_and_parts_of_a_layer(self):
-        layer = heed.attention("cosine", 8, heads=2, cross=True)
+        layer = heed.attention("angles", 8, heads=2, cross=True)
         memory, mask = draw(2, 7, 8, dtype=np.float32), np.array([[1] * 7, [1] * 5 + [0] * 2])
         found = layer(draw(2, 3, 8, dtype=np.float32), memory=memory, memory_mask=mask)
         self.assertEqual(found.shape, (2, 3, 8))
-        mixed = heed.attention("mixed_heads", 8, heads=2, parts=["cosine", "dot_product"])
+        mixed = heed.attention("mixed_heads", 8, heads=2, parts=["angles", "dot_product"])
         self.assertEqual(mixed(draw(1, 3, 8, dtype=np.float32)).shape, (1, 3, 8))
 
     def test_the_pass_reaches_it(self):
@@ -319,9 +319,9 @@ class Mechanisms(unittest.TestCase):
                                 parameters={"bad": [1.0]})
         x = draw(1, 3, 8, dtype=np.float32)
         for error, words, call in [
-            (heed.SettingsError, "taken", lambda: heed.register_attention("cosine", cosine)),
+            (heed.SettingsError, "taken", lambda: heed.register_attention("angles", cosine)),
             (heed.SettingsError, "lower-case", lambda: heed.register_attention("Mine", cosine)),
-            (heed.SettingsError, "power", lambda: heed.attention("cosine", 8, powr=3)),
+            (heed.SettingsError, "power", lambda: heed.attention("angles", 8, powr=3)),
             (heed.SettingsError, "causal", lambda: heed.attention("wrong", 8, causal=True)),
             (KeyError, "none", lambda: heed.attention("wrong", 8)(x)),
             (heed.Error, "heads of shape", lambda: heed.attention("wrong", 8, what="bad")(x)),
@@ -334,7 +334,7 @@ class Mechanisms(unittest.TestCase):
 
     def test_nothing_is_left(self):
         def work():
-            layer = heed.attention("cosine", 8, heads=2)
+            layer = heed.attention("angles", 8, heads=2)
             for _ in range(2):
                 layer(draw(1, 3, 8, dtype=np.float32)).sum().backward()
 
@@ -354,7 +354,7 @@ class Mechanisms(unittest.TestCase):
             config = pathlib.Path(folder, "run", "config.json")
             settings = json.loads(config.read_text())
             self.assertIn("dot_product", json.dumps(settings))
-            config.write_text(config.read_text().replace("dot_product", "cosine"))
+            config.write_text(config.read_text().replace("dot_product", "angles"))
             run = heed.Run.open(f"{folder}/run", weights="initial", verify=False)
             answers = run.capture(["[ MAX 2 9 ]"], f"{folder}/maps.html")
             self.assertEqual(answers[0].error, "")
